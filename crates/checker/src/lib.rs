@@ -1,0 +1,1 @@
+//! Histories and sequential specifications; knows nothing else.

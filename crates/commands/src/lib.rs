@@ -1,0 +1,1 @@
+//! What each Redis command does to a state.

@@ -1,0 +1,1 @@
+//! Workers, turns, timers, routing.

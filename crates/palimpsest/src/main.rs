@@ -1,0 +1,2 @@
+//! The `palimpsest` binary.
+fn main() {}

@@ -1,0 +1,1 @@
+//! RESP sessions over a node.

@@ -1,0 +1,5 @@
+//! Storage in place.
+
+pub mod store;
+
+pub use store::{Completion, Load, Place, Store};

@@ -1,0 +1,86 @@
+//! What a worker sees of storage: places with records, batches with tickets.
+//!
+//! A worker puts the registers that a turn changed into the open batch, submits the batch once, and learns
+//! later up to which ticket everything is durable. It never waits: a record that is not in memory comes back
+//! as a [`Completion`]. All workers of a node share a medium; each has a store handle of its own and touches
+//! only its own shards.
+
+use bytes::Bytes;
+use types::{Database, Key, Shard, Ticket};
+
+/// Where a record lives.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Place {
+    /// A register, overwritten in place.
+    Cell(Database, Key),
+    /// The protocol's fields for a whole shard: floors and ceilings.
+    Meta(Database, Shard),
+}
+
+/// What is known of a place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Load {
+    /// The newest record.
+    Found(Bytes),
+    /// There is none, and there was none: nothing has been forgotten here.
+    Absent,
+    /// There may have been one: it is damaged, or its shard was forgotten.
+    Lost,
+    /// It is being read; a [`Completion::Loaded`] follows.
+    Pending,
+}
+
+/// What became of something asked for earlier.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Completion {
+    /// Everything up to and including this ticket is durable. Never decreases.
+    Stored(Ticket),
+    /// The answer to a pending load; never `Load::Pending`.
+    Loaded { place: Place, load: Load },
+    /// The answer to a scan: records of one shard in key order (hash, then bytes), from the asked position on.
+    /// `next_hash` is where to go on, `None` at the end of the shard.
+    Scanned { id: u64, records: Vec<(Key, Bytes)>, next_hash: Option<u64> },
+    /// Records of this shard were found damaged and are forgotten: absence proves nothing there any more.
+    /// The node must raise its loss durably before it says anything about a register of it.
+    Forgotten { database: Database, shard: Shard },
+    /// The medium failed and is poisoned: nothing after the last `Stored` may ever be believed. The node stops.
+    Failed(String),
+}
+
+/// Storage for the shards of one worker.
+pub trait Store: Send {
+    /// The newest record of a place, changes of the open batch included. `Pending` starts a read.
+    fn load(&mut self, place: &Place) -> Load;
+
+    /// Puts a record into the open batch. A place may be put more than once; the last one counts.
+    fn put(&mut self, place: &Place, record: &[u8]);
+
+    /// Removes a record in the open batch. A batch is atomic, or its metas become durable before its removals.
+    fn remove(&mut self, place: &Place);
+
+    /// Marks a shard as forgotten (absent keys are `Lost`) or, once recovered, as known; in the open batch.
+    fn set_forgotten(&mut self, database: Database, shard: Shard, forgotten: bool);
+
+    fn is_forgotten(&self, database: Database, shard: Shard) -> bool;
+
+    /// Lists about `limit` records of the shard that `from_hash` lies in, from there on. Never splits a hash.
+    fn scan(&mut self, id: u64, database: Database, from_hash: u64, limit: usize);
+
+    /// The ticket that a change made now will carry; `Ticket::DURABLE` where changes need no waiting.
+    fn ticket(&self) -> Ticket;
+
+    /// Hands the open batch to the medium and opens the next one. Does nothing for an empty batch.
+    fn submit(&mut self);
+
+    /// Appends what has completed since the last call.
+    fn poll(&mut self, completions: &mut Vec<Completion>);
+
+    /// False where the worker's own cells are the only copy and must stay resident (`volatile`).
+    fn keeps_records(&self) -> bool;
+
+    /// True while the store cannot take more changes for now: the worker stops taking new requests, not messages
+    /// that help others finish.
+    fn is_full(&self) -> bool {
+        false
+    }
+}

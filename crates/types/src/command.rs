@@ -1,0 +1,90 @@
+//! Commands as protocols see them: opaque bytes and a pure function that runs them.
+
+use base::Millis;
+use bytes::Bytes;
+
+/// What a command may do to the state of its key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Never changes it.
+    Read,
+    /// Changes it, or finds a condition unmet and leaves it.
+    Update,
+    /// Replaces it whatever it was, and its reply does not depend on what it was (plain `SET`).
+    Write,
+}
+
+/// One command on one key, ready to run anywhere.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Command {
+    pub access: Access,
+    /// Verb and arguments, as the command table encodes them.
+    pub body: Bytes,
+}
+
+/// What a command finds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct View<'a> {
+    /// The encoded value; `None` when there is no key.
+    pub value: Option<&'a [u8]>,
+    pub ttl: TimeToLive,
+}
+
+/// Time to live of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum TimeToLive {
+    /// It does not expire.
+    #[default]
+    Never,
+    /// A span; in a [`View`] the estimated rest of it.
+    After(Millis),
+    /// A deadline in Unix time, by the wall clocks of a quorum.
+    At { unix: Millis },
+}
+
+/// Time and randomness of one evaluation, fixed by the node that runs it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Clock {
+    pub unix: Millis,
+    pub seed: u64,
+}
+
+/// What a command does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Applied {
+    pub change: Change,
+    /// The reply in RESP3 bytes; a session with an older client translates them.
+    pub reply: Bytes,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// The state stays as it is.
+    None,
+    /// The key holds this value from now on.
+    Put { value: Bytes, expiry: ExpiryChange },
+    /// The value stays, its time to live changes.
+    Expire(ExpiryChange),
+    /// The key is gone.
+    Delete,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExpiryChange {
+    Keep,
+    Set(TimeToLive),
+}
+
+/// The semantics of all commands: pure, so that it may run at any proposer, any number of times.
+pub trait Update: Send + Sync {
+    /// Runs `body` (see [`Command::body`]) on what it finds. A body that this node does not understand changes
+    /// nothing and replies with an error: it can only come from a newer peer.
+    fn apply(&self, view: View<'_>, body: &[u8], clock: Clock) -> Applied;
+}
+
+impl Applied {
+    #[must_use]
+    pub fn unchanged(reply: Bytes) -> Applied {
+        Applied { change: Change::None, reply }
+    }
+}

@@ -1,0 +1,73 @@
+//! Ids as newtypes, so that no two of them can be confused.
+
+use std::fmt;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident($inner:ty), $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.0)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}", self.0)
+            }
+        }
+    };
+}
+
+id!(
+    /// A node's configured id, 1 to 65535.
+    NodeId(u16), "n"
+);
+id!(
+    /// Which start of a node's process this is: durably raised before the first message of every start. 24 bits.
+    Incarnation(u32), "i"
+);
+id!(
+    /// How often a node has lost acceptor state. Acknowledgements from before a loss prove nothing. 24 bits.
+    Loss(u32), "l"
+);
+id!(
+    /// Number of a membership, counted up by reconfiguration. 20 bits.
+    Epoch(u32), "e"
+);
+id!(
+    /// A Redis database index: a keyspace with its own protocol and durability.
+    Database(u8), "db"
+);
+id!(
+    /// One client connection on one node. Operations of one session on one key keep their order.
+    SessionId(u64), "s"
+);
+id!(
+    /// Names a request of this process start; an outcome carries it back.
+    Tag(u64), "t"
+);
+id!(
+    /// A point in the order of a worker's persisted changes. `Ticket(0)` is durable from the start.
+    Ticket(u64), "k"
+);
+
+impl Incarnation {
+    pub const MAX: Incarnation = Incarnation((1 << 24) - 1);
+}
+
+impl Loss {
+    pub const MAX: Loss = Loss((1 << 24) - 1);
+}
+
+impl Epoch {
+    pub const MAX: Epoch = Epoch((1 << 20) - 1);
+}
+
+impl Ticket {
+    /// What needs no waiting.
+    pub const DURABLE: Ticket = Ticket(0);
+}

@@ -1,0 +1,118 @@
+//! Keys: shared bytes with their stable hash.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// One of the 256 parts of a database's hash space: the top byte of a key's hash.
+///
+/// Floors, promise ceilings and recovery progress are kept per shard, and a shard belongs to one worker
+/// (`shard % workers`), so nothing on disk depends on the number of workers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Shard(pub u8);
+
+/// Shards of a database.
+pub const SHARDS: usize = 256;
+
+/// A key: cheap to clone, hashed once.
+#[derive(Clone)]
+pub struct Key {
+    hash: u64,
+    bytes: Arc<[u8]>,
+}
+
+impl Key {
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> Key {
+        Key { hash: base::checksum::hash(bytes), bytes: Arc::from(bytes) }
+    }
+
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Stable 64-bit hash: the key's place in the hash space. Its top byte is the shard.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    #[must_use]
+    pub fn shard(&self) -> Shard {
+        Shard((self.hash >> 56) as u8)
+    }
+}
+
+impl Shard {
+    /// The first position of this shard in the hash space.
+    #[must_use]
+    pub fn first_hash(self) -> u64 {
+        u64::from(self.0) << 56
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Key) -> bool {
+        self.hash == other.hash && self.bytes == other.bytes
+    }
+}
+
+impl Eq for Key {}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Key) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Hash order first: listings walk the hash space.
+impl Ord for Key {
+    fn cmp(&self, other: &Key) -> std::cmp::Ordering {
+        self.hash.cmp(&other.hash).then_with(|| self.bytes.cmp(&other.bytes))
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", String::from_utf8_lossy(&self.bytes))
+    }
+}
+
+/// Hasher for maps whose keys are already hashed: takes the number as it is.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Prehashed(u64);
+
+impl Hasher for Prehashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
+        }
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        // The shard is the top byte and the same for many keys of a worker; the table looks at top bits too.
+        self.0 = n.rotate_left(29).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
+/// Builds [`Prehashed`]: `HashMap<Key, V, ByHash>`.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct ByHash;
+
+impl BuildHasher for ByHash {
+    type Hasher = Prehashed;
+    fn build_hasher(&self) -> Prehashed {
+        Prehashed::default()
+    }
+}

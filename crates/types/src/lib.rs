@@ -1,0 +1,19 @@
+//! Floor 1: the words every crate shares.
+//!
+//! Ids, rounds, keys, commands and outcomes, with their bytes. No algorithm lives here; what a round
+//! *permits* is decided by the protocol that uses it.
+
+pub mod command;
+pub mod id;
+pub mod key;
+pub mod limits;
+pub mod outcome;
+pub mod round;
+pub mod wire;
+
+pub use command::{Access, Applied, Change, Clock, Command, ExpiryChange, TimeToLive, Update, View};
+pub use id::{Database, Epoch, Incarnation, Loss, NodeId, SessionId, Tag, Ticket};
+pub use key::{Key, Shard};
+pub use outcome::Outcome;
+pub use round::{Ballot, Round};
+pub use wire::{Malformed, Reader, Wire};

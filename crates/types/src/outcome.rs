@@ -1,0 +1,21 @@
+//! How a request ends. Not knowing is an outcome.
+
+use bytes::Bytes;
+
+use crate::Key;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// The command ran; RESP3 bytes.
+    Reply(Bytes),
+    /// A listing step: keys in hash order, and where to go on (`None`: the shard is done).
+    Listed { keys: Vec<Key>, next_hash: Option<u64> },
+    /// Not enough replicas answered; surely no effect, now and for ever.
+    NoQuorum,
+    /// No quorum confirmed it; it may or may not take effect.
+    Unknown,
+    /// This node forgot its state and cannot answer yet, not even through others.
+    Loading,
+    /// The protocol of this database cannot do what the command needs. Holds the protocol's name.
+    Unsupported(&'static str),
+}

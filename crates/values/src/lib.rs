@@ -1,0 +1,1 @@
+//! Typed states and their bytes.
