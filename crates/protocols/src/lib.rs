@@ -1,1 +1,19 @@
-//! The sans-IO family of replication protocols.
+//! Floor 2: replication protocols as pure functions from (register, input, now) to (register, effects).
+//!
+//! Start with [`protocol`]: the one trait every protocol implements, its events and its effects. A protocol
+//! has a folder of its own, named as on the command line, whose `mod.rs` tells its story.
+
+pub mod cells;
+pub mod effects;
+pub mod protocol;
+pub mod quorum;
+pub mod view;
+
+pub use cells::{Cell, Cells, Metas};
+pub use effects::{Effects, Emit, Scan, Send, TimerId};
+pub use protocol::{
+    Consistency, Context, Env, Event, Message, Peer, Properties, Protocol, Request, Scanned,
+    ScannedCell, Stats, Touches, Violation,
+};
+pub use quorum::Tally;
+pub use view::{Member, View};

@@ -11,7 +11,9 @@ pub mod outcome;
 pub mod round;
 pub mod wire;
 
-pub use command::{Access, Applied, Change, Clock, Command, ExpiryChange, TimeToLive, Update, View};
+pub use command::{
+    Access, Applied, Change, Clock, Command, ExpiryChange, TimeToLive, Update, View,
+};
 pub use id::{Database, Epoch, Incarnation, Loss, NodeId, SessionId, Tag, Ticket};
 pub use key::{Key, Shard};
 pub use outcome::Outcome;

@@ -138,15 +138,17 @@ mod tests {
     #[test]
     fn parts_come_back_and_order_is_lexicographic() {
         let low = Ballot::new(Epoch(1), 7, NodeId(3), Incarnation(9));
-        assert_eq!((low.epoch(), low.number(), low.node(), low.incarnation()), (
-            Epoch(1),
-            7,
-            NodeId(3),
-            Incarnation(9)
-        ));
+        assert_eq!(
+            (low.epoch(), low.number(), low.node(), low.incarnation()),
+            (Epoch(1), 7, NodeId(3), Incarnation(9))
+        );
         assert!(low < Ballot::new(Epoch(1), 8, NodeId(1), Incarnation(0)));
-        assert!(Ballot::ceiling(Epoch(1), 99) < Ballot::new(Epoch(2), 0, NodeId(1), Incarnation(0)));
-        assert!(low.round(u32::MAX) < Ballot::new(Epoch(1), 7, NodeId(3), Incarnation(10)).round(1));
+        assert!(
+            Ballot::ceiling(Epoch(1), 99) < Ballot::new(Epoch(2), 0, NodeId(1), Incarnation(0))
+        );
+        assert!(
+            low.round(u32::MAX) < Ballot::new(Epoch(1), 7, NodeId(3), Incarnation(10)).round(1)
+        );
         assert_eq!(low.round(5).ballot(), low);
         assert_eq!(low.round(5).k(), 5);
     }

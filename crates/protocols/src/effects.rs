@@ -1,0 +1,130 @@
+//! Effects: what a step asks the worker to do.
+//!
+//! Durability is data. A message names the ticket that must be durable before it may leave; what a crash
+//! could make untrue is thus never said. Messages to oneself take the same path and wait for the same ticket.
+
+use base::Nanos;
+use bytes::Bytes;
+use types::{Command, Key, NodeId, Outcome, Shard, Tag, Ticket};
+
+use crate::protocol::Violation;
+
+/// A timer of one protocol instance; the instance chooses the numbers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TimerId(pub u64);
+
+/// A message that leaves once `after` is durable.
+#[derive(Debug)]
+pub struct Send<M> {
+    pub to: NodeId,
+    pub message: M,
+    pub after: Ticket,
+}
+
+/// A scan of stored records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scan {
+    pub id: u64,
+    pub from_hash: u64,
+    pub limit: usize,
+}
+
+/// A command at its place in a total order, to be applied by the worker.
+#[derive(Clone, Debug)]
+pub struct Emit {
+    pub index: u64,
+    pub key: Key,
+    pub command: Command,
+    /// Set where the request came from this node.
+    pub tag: Option<Tag>,
+}
+
+/// What the steps of a turn asked for, in order.
+#[derive(Debug)]
+pub struct Effects<M> {
+    pub sends: Vec<Send<M>>,
+    pub outcomes: Vec<(Tag, Outcome, Ticket)>,
+    /// Local reads under a lease: worthless once the lease has passed at hand-over.
+    pub lease_reads: Vec<(Tag, Outcome, Nanos)>,
+    pub timers: Vec<(TimerId, Nanos)>,
+    pub scans: Vec<Scan>,
+    pub emits: Vec<Emit>,
+    /// Records for the log medium, with their tickets already counted.
+    pub appends: Vec<Vec<u8>>,
+    /// Shards that are recovered: absence means absence again.
+    pub recovered: Vec<Shard>,
+    /// Peers that did not answer in time.
+    pub suspects: Vec<NodeId>,
+    pub violation: Option<Violation>,
+}
+
+impl<M> Default for Effects<M> {
+    fn default() -> Effects<M> {
+        Effects {
+            sends: Vec::new(),
+            outcomes: Vec::new(),
+            lease_reads: Vec::new(),
+            timers: Vec::new(),
+            scans: Vec::new(),
+            emits: Vec::new(),
+            appends: Vec::new(),
+            recovered: Vec::new(),
+            suspects: Vec::new(),
+            violation: None,
+        }
+    }
+}
+
+impl<M> Effects<M> {
+    /// Sends once `after` is durable.
+    pub fn send(&mut self, to: NodeId, message: M, after: Ticket) {
+        self.sends.push(Send { to, message, after });
+    }
+
+    /// Sends at once: for messages that say nothing a crash could make untrue.
+    pub fn send_now(&mut self, to: NodeId, message: M) {
+        self.send(to, message, Ticket::DURABLE);
+    }
+
+    /// Answers a request whose outcome rests on a quorum's durable state, not on ours.
+    pub fn reply(&mut self, tag: Tag, outcome: Outcome) {
+        self.outcomes.push((tag, outcome, Ticket::DURABLE));
+    }
+
+    /// Answers a request once `after` is durable here.
+    pub fn reply_after(&mut self, after: Ticket, tag: Tag, outcome: Outcome) {
+        self.outcomes.push((tag, outcome, after));
+    }
+
+    /// Answers a local read of durable state that holds while the lease does.
+    pub fn reply_read(&mut self, tag: Tag, reply: Bytes, lease_until: Nanos) {
+        self.lease_reads.push((tag, Outcome::Reply(reply), lease_until));
+    }
+
+    /// Asks for [`Event::Timer`](crate::Event::Timer) at `at` or a little later. Timers are not cancelled.
+    pub fn timer(&mut self, id: TimerId, at: Nanos) {
+        self.timers.push((id, at));
+    }
+
+    /// Asks for [`Event::Scanned`](crate::Event::Scanned).
+    pub fn scan(&mut self, scan: Scan) {
+        self.scans.push(scan);
+    }
+
+    pub fn emit(&mut self, emit: Emit) {
+        self.emits.push(emit);
+    }
+
+    pub fn recovered(&mut self, shard: Shard) {
+        self.recovered.push(shard);
+    }
+
+    pub fn suspect(&mut self, node: NodeId) {
+        self.suspects.push(node);
+    }
+
+    /// Stops the node: an invariant is broken here, and others must not be harmed.
+    pub fn fail(&mut self, violation: Violation) {
+        self.violation.get_or_insert(violation);
+    }
+}

@@ -1,0 +1,193 @@
+//! The waist: what a protocol is told and what it may ask for.
+//!
+//! A protocol turns one event into effects. It never waits: before [`Protocol::on`] the worker has made the
+//! register and the shard fields that the event names resident, and a register that the protocol has pinned
+//! stays so. It reads no clock and draws no randomness but those in its [`Context`].
+
+use std::fmt::Debug;
+
+use base::{Millis, Nanos, Prng};
+use types::{Command, Incarnation, Key, Loss, NodeId, SessionId, Shard, Tag, Ticket, Update, Wire};
+
+use crate::cells::{Cells, Metas};
+use crate::effects::{Effects, TimerId};
+use crate::view::View;
+
+/// A replication protocol: one instance per database and worker.
+pub trait Protocol: Sized + Send + 'static {
+    /// The name on the command line.
+    const NAME: &'static str;
+    const PROPERTIES: Properties;
+
+    type Message: Message;
+    /// What is kept of one key. Fields that a crash may take are left out of its bytes.
+    type Record: Wire + Debug + Send;
+    /// What is kept of a whole shard.
+    type Meta: Wire + Default + Debug + std::marker::Send;
+
+    fn open(env: Env) -> Self;
+
+    /// One step.
+    fn on(&mut self, cx: &mut Context<'_, Self>, event: Event<Self>);
+
+    /// A shard's fields were just loaded, for the first time since the process started.
+    fn on_meta_loaded(&mut self, _cx: &mut Context<'_, Self>, _shard: Shard) {}
+
+    /// Checks local invariants; the simulator asks after every event.
+    ///
+    /// # Errors
+    /// Names the invariant that does not hold.
+    fn check(&self, cells: &Cells<Self::Record>, view: &View) -> Result<(), Violation>;
+
+    /// Nothing is in progress: no request, no timer that matters, no background work.
+    fn is_idle(&self) -> bool;
+
+    fn stats(&self, stats: &mut Stats);
+}
+
+/// What a protocol promises and needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Properties {
+    pub consistency: Consistency,
+    /// Commands whose effect depends on the state.
+    pub read_modify_write: bool,
+    /// Every key on its own, or one order over all keys.
+    pub total_order: bool,
+    pub needs_config: bool,
+    pub needs_lease: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consistency {
+    Linearizable,
+    /// Writes linearizable, reads sequentially consistent per session.
+    SequentialReads,
+}
+
+/// A message between instances of one protocol.
+pub trait Message: Wire + Debug + Send {
+    /// What must be resident before this message is handled.
+    fn touches(&self) -> Touches<'_>;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touches<'a> {
+    Key(&'a Key),
+    Shard(Shard),
+    Nothing,
+}
+
+/// What an instance is opened with.
+#[derive(Clone, Debug)]
+pub struct Env {
+    pub me: NodeId,
+    pub incarnation: Incarnation,
+    /// How long a request may look for a quorum.
+    pub request_timeout: Nanos,
+    /// True where changes outlive the process; promises then need a durable ceiling.
+    pub durable: bool,
+}
+
+/// Who sent a message, as its frame says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    pub node: NodeId,
+    pub incarnation: Incarnation,
+    pub loss: Loss,
+}
+
+/// A client's command on one key.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub tag: Tag,
+    pub session: SessionId,
+    pub key: Key,
+    pub command: Command,
+}
+
+/// What happened.
+pub enum Event<P: Protocol> {
+    Request(Request),
+    /// List keys of the shard that `from_hash` lies in, from a quorum.
+    List {
+        tag: Tag,
+        from_hash: u64,
+        limit: usize,
+    },
+    Peer {
+        from: Peer,
+        message: P::Message,
+    },
+    /// The connection to this peer ended; what was sent on it may be lost.
+    PeerReset {
+        node: NodeId,
+    },
+    /// A connection to this peer stands.
+    PeerUp {
+        node: NodeId,
+    },
+    /// The view changed: a loss was raised, here or elsewhere.
+    ViewChanged,
+    Timer(TimerId),
+    /// Everything up to this ticket is durable.
+    Stored {
+        upto: Ticket,
+    },
+    /// The answer to [`Effects::scan`].
+    Scanned(Scanned<P::Record>),
+    /// This shard is forgotten: its absent keys are lost until it has been recovered from a quorum.
+    Forgotten {
+        shard: Shard,
+    },
+    /// The turn's events are handled: combine what they left.
+    Turn,
+}
+
+/// Records of one shard in key order.
+#[derive(Debug)]
+pub struct Scanned<R> {
+    pub id: u64,
+    pub records: Vec<(Key, ScannedCell<R>)>,
+    /// Where to go on; `None` at the end of the shard.
+    pub next_hash: Option<u64>,
+}
+
+#[derive(Debug)]
+pub enum ScannedCell<R> {
+    Present(R),
+    /// There may be a record, and it is damaged.
+    Lost,
+}
+
+/// What a step may read and change.
+pub struct Context<'a, P: Protocol> {
+    /// Monotonic time of this turn.
+    pub now: Nanos,
+    /// Wall clock of this turn. Never a safety argument.
+    pub unix: Millis,
+    /// How long this node has been up, over all its starts on this data; goes on from a flushed value, so it
+    /// may lag behind the truth but never runs ahead of it.
+    pub uptime: Millis,
+    pub cells: &'a mut Cells<P::Record>,
+    pub metas: &'a mut Metas<P::Meta>,
+    pub fx: &'a mut Effects<P::Message>,
+    pub rng: &'a mut Prng,
+    pub view: &'a View,
+    pub update: &'a dyn Update,
+}
+
+/// An invariant that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation(pub String);
+
+/// Counters and gauges by name, summed over workers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    pub values: std::collections::BTreeMap<&'static str, u64>,
+}
+
+impl Stats {
+    pub fn add(&mut self, name: &'static str, value: u64) {
+        *self.values.entry(name).or_default() += value;
+    }
+}
