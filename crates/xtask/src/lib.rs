@@ -1,0 +1,19 @@
+//! The project's chores: what `./x` hands over to.
+//!
+//! Checks of the repository itself live here as functions that return what is wrong, so that the tests
+//! and `cargo xtask tidy` say the same. Nothing here is part of the product.
+
+pub mod chores;
+pub mod edges;
+pub mod licences;
+pub mod metadata;
+pub mod source;
+pub mod tidy;
+
+use std::path::{Path, PathBuf};
+
+/// The repository's root.
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).expect("crates/xtask lies two folders below the root").to_path_buf()
+}
