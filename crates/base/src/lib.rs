@@ -5,6 +5,7 @@
 
 pub mod assertions;
 pub mod checksum;
+pub mod decimal;
 pub mod prng;
 pub mod time;
 

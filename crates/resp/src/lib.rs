@@ -1,1 +1,19 @@
-//! RESP2 and RESP3: parsing requests, encoding replies.
+//! RESP2 and RESP3, shared by server, client and benchmarks: bytes in, requests or replies out, and back.
+//!
+//! Nothing here reads a socket or knows a command. Start at [`Parser`] for what a server reads, at
+//! [`encode`] for what it writes, at [`ReplyParser`] for what a client reads.
+//! Sources: the RESP specification (redis.io, "Redis serialization protocol specification") and the
+//! behaviour of redis-server 7.0.15, whose error texts are kept byte by byte.
+
+pub mod encode;
+mod inline;
+mod reply;
+mod request;
+mod scan;
+mod translate;
+
+pub use inline::split_args;
+pub use reply::{Reply, ReplyError, ReplyParser};
+pub use request::{Limits, Parser, Progress, ProtocolError, Request};
+pub use scan::Scanner;
+pub use translate::translate_to_resp2;
