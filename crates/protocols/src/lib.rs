@@ -3,8 +3,10 @@
 //! Start with [`protocol`]: the one trait every protocol implements, its events and its effects. A protocol
 //! has a folder of its own, named as on the command line, whose `mod.rs` tells its story.
 
+pub mod abd;
 pub mod cells;
 pub mod effects;
+pub mod mutation;
 pub mod protocol;
 pub mod quorum;
 pub mod view;

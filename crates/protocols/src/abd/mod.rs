@@ -1,0 +1,315 @@
+//! Multi-writer ABD: linearizable reads and plain writes without consensus.
+//!
+//! Source: Attiya, Bar-Noy, Dolev, "Sharing memory robustly in message-passing systems", JACM 1995, with the
+//! multi-writer extension of Lynch and Shvartsman, FTCS 1997. Recovery of lost memory: Michael, Ports, Sharma,
+//! Szekeres, "Recovering shared objects without stable storage", DISC 2017 (crash vectors).
+//!
+//! A write asks a majority for the newest version and stores above it: two round trips. A read asks a majority
+//! and, unless a majority holds the newest version already, stores that back before it answers: one round trip
+//! or two. Nobody is ever refused, so there are no retries and no back-off.
+//!
+//! Their words: tag -> [`Version`], read phase / query -> query, write phase / propagate -> store,
+//! write-back -> write-back.
+//!
+//! | message | asks or tells |
+//! |---|---|
+//! | `Query` -> `State` | version, and the value on demand |
+//! | `Store` -> `Stored` | hold this version or a newer one |
+//! | `List` -> `Page` | a part of a shard, for listings and recovery |
+//! | `Adopt`, `Adopted` | to oneself: what was recovered |
+//!
+//! Invariants: (1) one value per version; (2) a replica's version never decreases, unless its loss grows;
+//! (3) a reply leaves once what it tells is durable; (4) a forgotten register answers nothing until it was
+//! recovered from a majority of *others*; (5) a version is at most what this process has minted, or foreign.
+//!
+//! Departures: a command whose effect depends on the state is refused, and so is a time to live (expiry is a
+//! conditional delete). A deletion stores a tombstone and keeps it: collecting it needs floors per shard, and a
+//! store below a floor could neither be taken nor be repeated under a newer version. A read waits
+//! [`PATIENCE`] for the remaining replicas before it writes back.
+//!
+//! Start reading at `Abd::on`.
+
+pub mod message;
+pub mod operation;
+pub mod paging;
+mod recovery;
+pub mod register;
+mod requests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use base::Nanos;
+use bytes::Bytes;
+use types::{Key, Malformed, NodeId, Reader, SessionId, Shard, Ticket, Wire};
+
+use message::Reported;
+pub use message::{Message, Version};
+use operation::{Kind, Operation, Phase};
+use paging::Walk;
+pub use register::Register;
+
+use crate::cells::{Cell, Cells};
+use crate::effects::TimerId;
+use crate::mutation::{self, Mutation};
+use crate::protocol::{
+    Consistency, Context, Env, Event, Peer, Properties, Protocol, Request, Stats, Violation,
+};
+use crate::view::View;
+
+/// How long a read waits for the remaining replicas before it writes back.
+pub const PATIENCE: Nanos = Nanos::from_millis(2);
+const RESEND_FIRST: Nanos = Nanos::from_millis(20);
+const RESEND_MAX: Nanos = Nanos::from_millis(320);
+const TICK: TimerId = TimerId(0);
+
+/// One instance of ABD.
+#[derive(Debug)]
+pub struct Abd {
+    env: Env,
+    /// The largest number given to a version by this process.
+    minted: u64,
+    next_op: u64,
+    ops: BTreeMap<u64, Operation>,
+    walks: BTreeMap<u64, Walk>,
+    /// What waits for an earlier operation of the same session on the same key. The entry exists while there
+    /// is one.
+    lanes: BTreeMap<(SessionId, Key), VecDeque<(Nanos, Request)>>,
+    waiting_count: usize,
+    due: BTreeSet<(Nanos, u64)>,
+    armed_at: Option<Nanos>,
+    /// Registers being recovered one by one.
+    recovering: BTreeMap<Key, u64>,
+    /// Forgotten shards that are not walked yet.
+    forgotten: BTreeSet<Shard>,
+    scans: BTreeMap<u64, Served>,
+}
+
+/// A page that is being read for somebody.
+#[derive(Debug)]
+struct Served {
+    to: NodeId,
+    op: u64,
+    from_hash: u64,
+    want_values: bool,
+}
+
+/// Nothing is kept of a whole shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NoMeta;
+
+impl Wire for NoMeta {
+    fn encode(&self, _out: &mut Vec<u8>) {}
+
+    fn decode(_reader: &mut Reader<'_>) -> Result<NoMeta, Malformed> {
+        Ok(NoMeta)
+    }
+}
+
+type Cx<'a> = Context<'a, Abd>;
+
+impl Protocol for Abd {
+    const NAME: &'static str = "abd";
+    const PROPERTIES: Properties = Properties {
+        consistency: Consistency::Linearizable,
+        read_modify_write: false,
+        total_order: false,
+        needs_config: false,
+        needs_lease: false,
+    };
+
+    type Message = Message;
+    type Record = Register;
+    type Meta = NoMeta;
+
+    fn open(env: Env) -> Abd {
+        // An operation's number names the start of this process, or an answer to its predecessor would count.
+        let start = if mutation::is(Mutation::StaleAnswers) { 0 } else { env.incarnation.0 };
+        Abd {
+            next_op: (u64::from(start) << 40) + 1,
+            env,
+            minted: 0,
+            ops: BTreeMap::new(),
+            walks: BTreeMap::new(),
+            lanes: BTreeMap::new(),
+            waiting_count: 0,
+            due: BTreeSet::new(),
+            armed_at: None,
+            recovering: BTreeMap::new(),
+            forgotten: BTreeSet::new(),
+            scans: BTreeMap::new(),
+        }
+    }
+
+    fn on(&mut self, cx: &mut Cx<'_>, event: Event<Abd>) {
+        match event {
+            Event::Request(request) => self.on_request(cx, request),
+            Event::List { tag, from_hash, limit } => self.on_list(cx, tag, from_hash, limit),
+            Event::Peer { from, message } => self.on_message(cx, from, message),
+            Event::Timer(_) => self.on_tick(cx),
+            Event::Scanned(scanned) => self.on_scanned(cx, scanned),
+            Event::Forgotten { shard } => self.on_forgotten(cx, shard),
+            // What is unanswered is sent again in a while; tallies are counted against the view when they decide.
+            Event::PeerReset { .. }
+            | Event::PeerUp { .. }
+            | Event::ViewChanged
+            | Event::Stored { .. }
+            | Event::Turn => {}
+        }
+        self.arm(cx);
+    }
+
+    fn check(&self, _cells: &Cells<Register>, _view: &View) -> Result<(), Violation> {
+        for (id, op) in &self.ops {
+            if let (Phase::Store { version, .. }, Kind::Write { .. }) = (&op.phase, &op.kind)
+                && version.number > self.minted
+            {
+                let minted = self.minted;
+                return Err(Violation(format!("abd: op {id} stores {version:?} above {minted}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.ops.is_empty()
+            && self.walks.is_empty()
+            && self.lanes.is_empty()
+            && self.scans.is_empty()
+            && self.forgotten.is_empty()
+    }
+
+    fn stats(&self, stats: &mut Stats) {
+        stats.add("operations_in_progress", self.ops.len() as u64);
+        stats.add("shards_recovering", (self.forgotten.len() + self.walks.len()) as u64);
+    }
+}
+
+/// Messages.
+impl Abd {
+    fn on_message(&mut self, cx: &mut Cx<'_>, from: Peer, message: Message) {
+        match message {
+            Message::Query { op, key, want_value } => {
+                self.on_query(cx, from.node, op, &key, want_value);
+            }
+            Message::Store { op, key, version, value } => {
+                self.on_store(cx, from.node, op, key, version, value);
+            }
+            Message::State { op: id, version, value, .. } => {
+                if let Some(op) = self.ops.get_mut(&id)
+                    && matches!(op.phase, Phase::Query)
+                {
+                    op.answers.add(cx.view, (from.node, from.loss), version, value);
+                    self.settle(cx, id);
+                }
+            }
+            Message::Stored { op: id, .. } => {
+                if let Some(op) = self.ops.get_mut(&id)
+                    && let Phase::Store { acks, .. } = &mut op.phase
+                {
+                    acks.add(cx.view, from.node, from.loss);
+                    self.settle(cx, id);
+                }
+            }
+            Message::List { op, from_hash, limit, want_values } => {
+                self.on_page_asked(cx, from.node, op, from_hash, limit, want_values);
+            }
+            Message::Page { op: id, from_hash, entries, next_hash } => {
+                if let Some(walk) = self.walks.get_mut(&id)
+                    && walk.from_hash == from_hash
+                    && walk.adopting.is_none()
+                {
+                    walk.add(cx.view, (from.node, from.loss), entries, next_hash);
+                    self.settle_walk(cx, id);
+                }
+            }
+            // Only this node may tell itself what it has recovered.
+            Message::Adopt { op, key, version, value } if from.node == cx.view.me => {
+                self.on_adopt(cx, op, &key, version, value);
+            }
+            Message::Adopted { op, .. } if from.node == cx.view.me => self.on_adopted(cx, op),
+            Message::Adopt { .. } | Message::Adopted { .. } => {}
+        }
+    }
+
+    fn on_query(&mut self, cx: &mut Cx<'_>, from: NodeId, op: u64, key: &Key, want_value: bool) {
+        let (version, value) = match cx.cells.get(key) {
+            Cell::Lost if !mutation::is(Mutation::NoRecovery) => return self.recover(cx, key),
+            Cell::Absent | Cell::Lost => (Version::NONE, Reported::Nothing),
+            Cell::Present(register) => (register.version, register.report(want_value)),
+        };
+        let mut after = cx.cells.ticket(key);
+        if mutation::is(Mutation::ExposeUnflushed) {
+            after = Ticket::DURABLE;
+        }
+        cx.fx.send(from, Message::State { op, key: key.clone(), version, value }, after);
+    }
+
+    fn on_store(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: NodeId,
+        op: u64,
+        key: Key,
+        version: Version,
+        value: Option<Bytes>,
+    ) {
+        match cx.cells.get(&key) {
+            Cell::Lost if !mutation::is(Mutation::NoRecovery) => return self.recover(cx, &key),
+            Cell::Absent | Cell::Lost => {
+                cx.cells.put(&key, Register { version, value });
+                cx.cells.persist(&key);
+            }
+            Cell::Present(_) => {
+                if mutation::is(Mutation::StoreOlder)
+                    && let Some(register) = cx.cells.get_mut(&key)
+                {
+                    register.version = Version::NONE;
+                }
+                store(cx, &key, version, value);
+            }
+        }
+        if mutation::is(Mutation::DropTombstone)
+            && matches!(cx.cells.get(&key), Cell::Present(Register { value: None, .. }))
+        {
+            cx.cells.remove(&key);
+        }
+        let mut after = cx.cells.ticket(&key);
+        if mutation::is(Mutation::ReplyBeforeStored) {
+            after = Ticket::DURABLE;
+        }
+        cx.fx.send(from, Message::Stored { op, key }, after);
+    }
+}
+
+/// Time.
+impl Abd {
+    fn arm(&mut self, cx: &mut Cx<'_>) {
+        let Some(&(at, _)) = self.due.first() else { return };
+        if self.armed_at.is_none_or(|armed_at| at < armed_at) {
+            self.armed_at = Some(at);
+            cx.fx.timer(TICK, at);
+        }
+    }
+
+    fn on_tick(&mut self, cx: &mut Cx<'_>) {
+        if self.armed_at.is_some_and(|at| at <= cx.now) {
+            self.armed_at = None;
+        }
+        let due: Vec<(Nanos, u64)> = self.due.range(..=(cx.now, u64::MAX)).copied().collect();
+        for (at, id) in due {
+            self.due.remove(&(at, id));
+            if self.walks.contains_key(&id) {
+                self.on_walk_due(cx, id);
+            } else {
+                self.on_op_due(cx, id);
+            }
+        }
+    }
+}
+
+/// Stores into a register that is there.
+fn store(cx: &mut Cx<'_>, key: &Key, version: Version, value: Option<Bytes>) {
+    if cx.cells.get_mut(key).is_some_and(|register| register.store(version, value)) {
+        cx.cells.persist(key);
+    }
+}

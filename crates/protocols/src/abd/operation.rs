@@ -1,0 +1,300 @@
+//! The client's side: one read, write or recovery from its first query to its end.
+//!
+//! An operation only counts answers and says what is to be done; sending is left to `Abd`.
+
+use std::cmp::Ordering;
+
+use base::Nanos;
+use bytes::Bytes;
+use types::limits::MEMBERS_MAX;
+use types::{Key, Loss, NodeId, SessionId, Tag};
+
+use super::message::{Reported, Version};
+use crate::mutation::{self, Mutation};
+use crate::quorum::Tally;
+use crate::view::View;
+
+/// What an operation is for.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    Read {
+        tag: Tag,
+        session: SessionId,
+        body: Bytes,
+    },
+    /// The reply does not depend on what is overwritten, so it is known from the start.
+    Write {
+        tag: Tag,
+        session: SessionId,
+        value: Option<Bytes>,
+        reply: Bytes,
+    },
+    /// This replica forgot the register.
+    Recover,
+}
+
+/// Where an operation stands.
+#[derive(Clone, Debug)]
+pub enum Phase {
+    /// Asking who has which version.
+    Query,
+    /// Making a majority hold this version.
+    Store { version: Version, value: Option<Bytes>, acks: Tally },
+}
+
+/// What an operation has come to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    Wait,
+    /// Mint a version above this one and store.
+    Mint {
+        above: Version,
+    },
+    /// Replicas disagree: store the newest before answering.
+    WriteBack,
+    /// The register holds this.
+    Settled {
+        version: Version,
+        value: Option<Bytes>,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub struct Operation {
+    pub key: Key,
+    pub kind: Kind,
+    pub phase: Phase,
+    pub answers: Answers,
+    pub deadline: Nanos,
+    pub resend_at: Nanos,
+    pub resend_after: Nanos,
+    /// Other answers may still come soon: do not write back yet.
+    pub is_patient: bool,
+}
+
+/// Reports of distinct replicas on one register.
+#[derive(Clone, Debug)]
+pub struct Answers {
+    tally: Tally,
+    /// By member index; the newest of each member's reports.
+    versions: [Version; MEMBERS_MAX],
+    newest: Version,
+    value: Reported,
+}
+
+impl Default for Answers {
+    fn default() -> Answers {
+        Answers {
+            tally: Tally::default(),
+            versions: [Version::NONE; MEMBERS_MAX],
+            newest: Version::NONE,
+            value: Reported::Nothing,
+        }
+    }
+}
+
+impl Answers {
+    pub fn add(
+        &mut self,
+        view: &View,
+        (node, loss): (NodeId, Loss),
+        version: Version,
+        value: Reported,
+    ) {
+        let Some(index) = view.index(node) else { return };
+        let is_new = self.tally.add(view, node, loss);
+        // A replica's versions grow, so its newest report stands; a report after a loss stands alone.
+        self.versions[index] = if is_new { version } else { self.versions[index].max(version) };
+        if version.cmp(&self.newest) == Ordering::Greater {
+            self.newest = version;
+            self.value = value;
+        }
+    }
+
+    #[must_use]
+    pub fn has(&self, view: &View, node: NodeId) -> bool {
+        self.tally.has(view, node)
+    }
+
+    /// The newest version reported, by whomever.
+    #[must_use]
+    pub fn newest(&self) -> Version {
+        self.newest
+    }
+
+    /// The value of the newest version.
+    #[must_use]
+    pub fn value(&self) -> Option<Bytes> {
+        match &self.value {
+            Reported::Value(value) => Some(value.clone()),
+            Reported::Nothing | Reported::Omitted => None,
+        }
+    }
+
+    /// Those known to hold the newest version.
+    #[must_use]
+    pub fn holders(&self, view: &View) -> Tally {
+        let mut holders = self.tally;
+        for (index, member) in view.members().iter().enumerate() {
+            if self.versions[index] < self.newest {
+                holders.remove(view, member.node);
+            }
+        }
+        holders
+    }
+
+    /// Answers of others that count now.
+    fn others(&self, view: &View) -> usize {
+        if mutation::is(Mutation::RecoverFromSelf) {
+            return self.tally.count(view) + 1;
+        }
+        let mut others = self.tally;
+        others.remove(view, view.me);
+        others.count(view)
+    }
+}
+
+impl Operation {
+    #[must_use]
+    pub fn wants_value(&self) -> bool {
+        !matches!(self.kind, Kind::Write { .. })
+    }
+
+    /// Whose answer is still missing, in this phase.
+    #[must_use]
+    pub fn lacks(&self, view: &View, node: NodeId) -> bool {
+        match &self.phase {
+            Phase::Query => !self.answers.has(view, node),
+            Phase::Store { acks, .. } => !acks.has(view, node),
+        }
+    }
+
+    /// Looks at what has been answered.
+    #[must_use]
+    pub fn verdict(&self, view: &View) -> Verdict {
+        match (&self.phase, &self.kind) {
+            (Phase::Store { version, value, acks }, _) => {
+                if !acks.is_majority(view) {
+                    return Verdict::Wait;
+                }
+                Verdict::Settled { version: *version, value: value.clone() }
+            }
+            (Phase::Query, Kind::Write { .. }) if self.answers.tally.is_majority(view) => {
+                Verdict::Mint { above: self.answers.newest }
+            }
+            (Phase::Query, Kind::Read { .. }) if self.answers.tally.is_majority(view) => {
+                self.read_verdict(view)
+            }
+            // [DISC 2017, recovery] Our own answer is what was lost: a majority of *others* has to be asked.
+            (Phase::Query, Kind::Recover) if self.answers.others(view) >= view.majority() => {
+                self.settled()
+            }
+            (Phase::Query, _) => Verdict::Wait,
+        }
+    }
+
+    fn read_verdict(&self, view: &View) -> Verdict {
+        let is_held = self.answers.holders(view).is_majority(view);
+        if is_held || mutation::is(Mutation::NoWriteBack) {
+            return self.settled();
+        }
+        if self.is_patient && !self.answers.tally.is_all(view) {
+            return Verdict::Wait;
+        }
+        Verdict::WriteBack
+    }
+
+    fn settled(&self) -> Verdict {
+        Verdict::Settled { version: self.answers.newest, value: self.answers.value() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::{Epoch, Incarnation};
+
+    use super::*;
+
+    fn view() -> View {
+        View::new(Epoch(1), NodeId(1), Incarnation(1), Loss(1), &[NodeId(1), NodeId(2), NodeId(3)])
+    }
+
+    fn version(number: u64) -> Version {
+        Version { number, writer: NodeId(1), incarnation: Incarnation(1) }
+    }
+
+    fn operation(kind: Kind) -> Operation {
+        Operation {
+            key: Key::new(b"k"),
+            kind,
+            phase: Phase::Query,
+            answers: Answers::default(),
+            deadline: Nanos::MAX,
+            resend_at: Nanos::MAX,
+            resend_after: Nanos::MAX,
+            is_patient: true,
+        }
+    }
+
+    fn read() -> Operation {
+        operation(Kind::Read { tag: Tag(1), session: SessionId(1), body: Bytes::new() })
+    }
+
+    fn report(op: &mut Operation, node: u16, number: u64) {
+        let value = Reported::Value(Bytes::from(vec![number as u8]));
+        op.answers.add(&view(), (NodeId(node), Loss(1)), version(number), value);
+    }
+
+    #[test]
+    fn read_returns_what_a_majority_holds() {
+        let mut op = read();
+        report(&mut op, 1, 4);
+        assert_eq!(op.verdict(&view()), Verdict::Wait);
+        report(&mut op, 3, 4);
+        let value = Some(Bytes::from_static(&[4]));
+        assert_eq!(op.verdict(&view()), Verdict::Settled { version: version(4), value });
+    }
+
+    /// S31: returning the newest of two different versions would allow new-then-old.
+    #[test]
+    fn read_of_different_versions_writes_back() {
+        let mut op = read();
+        report(&mut op, 1, 4);
+        report(&mut op, 2, 5);
+        assert_eq!(op.verdict(&view()), Verdict::Wait);
+        op.is_patient = false;
+        assert_eq!(op.verdict(&view()), Verdict::WriteBack);
+        report(&mut op, 3, 5);
+        assert!(matches!(op.verdict(&view()), Verdict::Settled { .. }));
+    }
+
+    #[test]
+    fn recovery_needs_a_majority_of_others() {
+        let mut op = operation(Kind::Recover);
+        report(&mut op, 1, 9);
+        report(&mut op, 2, 4);
+        assert_eq!(op.verdict(&view()), Verdict::Wait);
+        report(&mut op, 3, 5);
+        assert!(matches!(op.verdict(&view()), Verdict::Settled { .. }));
+    }
+
+    /// S28: an answer is void once its sender has lost its memory.
+    #[test]
+    fn answer_from_before_a_loss_does_not_count() {
+        let mut op = read();
+        report(&mut op, 1, 4);
+        report(&mut op, 2, 4);
+        let mut later = view();
+        later.learn(NodeId(2), Incarnation(2), Loss(2));
+        assert_eq!(op.verdict(&later), Verdict::Wait);
+        assert!(op.lacks(&later, NodeId(2)));
+    }
+
+    #[test]
+    fn repeated_answers_of_one_replica_are_one_answer() {
+        let mut op = read();
+        report(&mut op, 2, 4);
+        report(&mut op, 2, 4);
+        assert_eq!(op.verdict(&view()), Verdict::Wait);
+    }
+}

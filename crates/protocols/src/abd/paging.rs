@@ -1,0 +1,155 @@
+//! Walking a shard on a majority: to list its keys, or to recover all of a shard that was forgotten.
+
+use std::collections::BTreeMap;
+
+use base::Nanos;
+use types::{Key, Loss, NodeId, Shard, Tag, Ticket};
+
+use super::message::{Entry, Reported, Version};
+use crate::quorum::Tally;
+use crate::view::View;
+
+/// Why a shard is walked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// A client asked for one step.
+    List { tag: Tag },
+    /// This replica forgot the shard.
+    Recover { shard: Shard },
+}
+
+/// One page, asked of everybody.
+#[derive(Clone, Debug)]
+pub struct Walk {
+    pub purpose: Purpose,
+    pub from_hash: u64,
+    pub limit: u32,
+    pub deadline: Nanos,
+    pub resend_at: Nanos,
+    answered: Tally,
+    pages: BTreeMap<NodeId, (Vec<Entry>, Option<u64>)>,
+    /// Registers of this page that are not adopted yet; set once the page is complete.
+    pub adopting: Option<usize>,
+    /// When all that was adopted so far is durable.
+    pub adopted_after: Ticket,
+    /// Where the complete page ends.
+    pub next_hash: Option<u64>,
+}
+
+/// Registers up to `next_hash`, each with its newest version.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Merged {
+    pub registers: BTreeMap<Key, (Version, Reported)>,
+    pub next_hash: Option<u64>,
+}
+
+impl Walk {
+    #[must_use]
+    pub fn new(purpose: Purpose, from_hash: u64, limit: u32, deadline: Nanos) -> Walk {
+        Walk {
+            purpose,
+            from_hash,
+            limit,
+            deadline,
+            resend_at: Nanos::ZERO,
+            answered: Tally::default(),
+            pages: BTreeMap::new(),
+            adopting: None,
+            adopted_after: Ticket::DURABLE,
+            next_hash: None,
+        }
+    }
+
+    #[must_use]
+    pub fn wants_values(&self) -> bool {
+        matches!(self.purpose, Purpose::Recover { .. })
+    }
+
+    /// Whose page is still missing.
+    #[must_use]
+    pub fn lacks(&self, view: &View, node: NodeId) -> bool {
+        let is_needed = node != view.me || matches!(self.purpose, Purpose::List { .. });
+        is_needed && !self.answered.has(view, node)
+    }
+
+    pub fn add(
+        &mut self,
+        view: &View,
+        (node, loss): (NodeId, Loss),
+        entries: Vec<Entry>,
+        next_hash: Option<u64>,
+    ) {
+        if self.answered.add(view, node, loss) {
+            self.pages.insert(node, (entries, next_hash));
+        }
+    }
+
+    /// The registers that enough pages cover, once there are enough.
+    #[must_use]
+    pub fn merged(&self, view: &View) -> Option<Merged> {
+        let mut counted = self.answered;
+        if matches!(self.purpose, Purpose::Recover { .. }) {
+            counted.remove(view, view.me);
+        }
+        if !counted.is_majority(view) {
+            return None;
+        }
+        let pages = || self.pages.iter().filter(|&(&node, _)| counted.has(view, node));
+        // Beyond the shortest page somebody was not asked yet.
+        let next_hash = pages().filter_map(|(_, (_, next_hash))| *next_hash).min();
+        let mut registers = BTreeMap::<Key, (Version, Reported)>::new();
+        for entry in pages().flat_map(|(_, (entries, _))| entries) {
+            if next_hash.is_some_and(|next| entry.key.hash() >= next) {
+                continue;
+            }
+            let newest =
+                registers.entry(entry.key.clone()).or_insert((Version::NONE, Reported::Nothing));
+            if entry.version > newest.0 {
+                *newest = (entry.version, entry.value.clone());
+            }
+        }
+        Some(Merged { registers, next_hash })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::{Epoch, Incarnation};
+
+    use super::*;
+
+    fn view() -> View {
+        View::new(Epoch(1), NodeId(1), Incarnation(1), Loss(1), &[NodeId(1), NodeId(2), NodeId(3)])
+    }
+
+    fn entry(key: &Key, number: u64) -> Entry {
+        let version = Version { number, writer: NodeId(1), incarnation: Incarnation(1) };
+        Entry { key: key.clone(), version, value: Reported::Nothing }
+    }
+
+    #[test]
+    fn newest_version_wins_and_the_shortest_page_bounds_what_is_known() {
+        let mut keys: Vec<Key> = (0..3_u8).map(|n| Key::new(&[n])).collect();
+        keys.sort();
+        let purpose = Purpose::List { tag: Tag(1) };
+        let mut walk = Walk::new(purpose, 0, 10, Nanos::MAX);
+        walk.add(&view(), (NodeId(2), Loss(1)), keys.iter().map(|k| entry(k, 1)).collect(), None);
+        assert_eq!(walk.merged(&view()), None);
+        let short = vec![entry(&keys[0], 2)];
+        walk.add(&view(), (NodeId(3), Loss(1)), short, Some(keys[1].hash()));
+        let merged = walk.merged(&view()).expect("two of three pages");
+        assert_eq!(merged.next_hash, Some(keys[1].hash()));
+        assert_eq!(merged.registers.len(), 1);
+        assert_eq!(merged.registers[&keys[0]].0.number, 2);
+    }
+
+    #[test]
+    fn recovery_does_not_count_its_own_page() {
+        let mut walk = Walk::new(Purpose::Recover { shard: Shard(0) }, 0, 10, Nanos::MAX);
+        walk.add(&view(), (NodeId(1), Loss(1)), Vec::new(), None);
+        walk.add(&view(), (NodeId(2), Loss(1)), Vec::new(), None);
+        assert_eq!(walk.merged(&view()), None);
+        assert!(!walk.lacks(&view(), NodeId(1)));
+        assert!(walk.lacks(&view(), NodeId(3)));
+    }
+}

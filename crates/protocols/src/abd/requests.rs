@@ -1,0 +1,230 @@
+//! Client requests: from the first query to the reply, in the order of each session.
+
+use std::collections::VecDeque;
+
+use base::{Millis, Nanos};
+use bytes::Bytes;
+use types::{
+    Access, Change, Clock, ExpiryChange, Incarnation, Key, Outcome, SessionId, TimeToLive,
+};
+
+use super::message::{Message, Version};
+use super::operation::{Answers, Kind, Operation, Phase, Verdict};
+use super::{Abd, Cx, PATIENCE, RESEND_FIRST, RESEND_MAX};
+use crate::mutation::{self, Mutation};
+use crate::protocol::{Protocol, Request};
+use crate::quorum::Tally;
+
+/// Requests in progress or waiting for an earlier one of their session.
+const REQUESTS_MAX: usize = 65_536;
+
+/// Requests.
+impl Abd {
+    pub(super) fn on_request(&mut self, cx: &mut Cx<'_>, request: Request) {
+        if request.command.access == Access::Update {
+            return cx.fx.reply(request.tag, Outcome::Unsupported(Abd::NAME));
+        }
+        if self.ops.len() + self.waiting_count >= REQUESTS_MAX {
+            return cx.fx.reply(request.tag, Outcome::NoQuorum);
+        }
+        let lane = (request.session, request.key.clone());
+        if let Some(waiting) = self.lanes.get_mut(&lane) {
+            waiting.push_back((cx.now, request));
+            self.waiting_count += 1;
+            return;
+        }
+        if self.begin(cx, cx.now, request) {
+            self.lanes.insert(lane, VecDeque::new());
+        }
+    }
+
+    /// False when the request was answered at once.
+    pub(super) fn begin(&mut self, cx: &mut Cx<'_>, asked_at: Nanos, request: Request) -> bool {
+        let Request { tag, session, key, command } = request;
+        let deadline = asked_at + self.env.request_timeout;
+        if deadline <= cx.now {
+            cx.fx.reply(tag, Outcome::NoQuorum);
+            return false;
+        }
+        let kind = match command.access {
+            Access::Read => Kind::Read { tag, session, body: command.body },
+            Access::Write | Access::Update => match plain_write(cx, &command.body) {
+                Plain::Store { value, reply } => Kind::Write { tag, session, value, reply },
+                Plain::Answer(outcome) => {
+                    cx.fx.reply(tag, outcome);
+                    return false;
+                }
+            },
+        };
+        self.start(cx, key, kind, deadline);
+        true
+    }
+
+    pub(super) fn start(&mut self, cx: &mut Cx<'_>, key: Key, kind: Kind, deadline: Nanos) -> u64 {
+        let is_read = matches!(kind, Kind::Read { .. });
+        let op = Operation {
+            key,
+            kind,
+            phase: Phase::Query,
+            answers: Answers::default(),
+            deadline,
+            resend_at: cx.now + if is_read { PATIENCE } else { RESEND_FIRST },
+            resend_after: RESEND_FIRST,
+            is_patient: is_read,
+        };
+        let id = self.next_id();
+        self.due.insert((op.resend_at.min(op.deadline), id));
+        ask(cx, id, &op);
+        self.ops.insert(id, op);
+        id
+    }
+
+    pub(super) fn next_id(&mut self) -> u64 {
+        let id = self.next_op;
+        self.next_op += 1;
+        id
+    }
+
+    /// Acts on what the answers of an operation have come to.
+    pub(super) fn settle(&mut self, cx: &mut Cx<'_>, id: u64) {
+        let Some(op) = self.ops.get_mut(&id) else { return };
+        match op.verdict(cx.view) {
+            Verdict::Wait => {}
+            Verdict::Mint { above } => {
+                // Above all that this process minted, too: an earlier write of ours may be on its way still.
+                self.minted = self.minted.max(above.number) + 1;
+                let incarnation = match mutation::is(Mutation::NoIncarnation) {
+                    true => Incarnation(0),
+                    false => self.env.incarnation,
+                };
+                let version = Version { number: self.minted, writer: self.env.me, incarnation };
+                let value = match &op.kind {
+                    Kind::Write { value, .. } => value.clone(),
+                    Kind::Read { .. } | Kind::Recover => None,
+                };
+                op.phase = Phase::Store { version, value, acks: Tally::default() };
+                ask(cx, id, op);
+            }
+            Verdict::WriteBack => {
+                let acks = op.answers.holders(cx.view);
+                let version = op.answers.newest();
+                op.phase = Phase::Store { version, value: op.answers.value(), acks };
+                ask(cx, id, op);
+            }
+            Verdict::Settled { version, value } => self.finish(cx, id, version, value),
+        }
+    }
+
+    pub(super) fn finish(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: u64,
+        version: Version,
+        value: Option<Bytes>,
+    ) {
+        let Some(op) = self.ops.get(&id) else { return };
+        match &op.kind {
+            Kind::Read { tag, session, body } => {
+                let found = types::View { value: value.as_deref(), ttl: TimeToLive::Never };
+                let applied = cx.update.apply(found, body, clock(cx.unix, cx.rng.next_u64()));
+                cx.fx.reply(*tag, Outcome::Reply(applied.reply));
+                self.next_of_lane(cx, id, *session);
+            }
+            Kind::Write { tag, session, reply, .. } => {
+                cx.fx.reply(*tag, Outcome::Reply(reply.clone()));
+                self.next_of_lane(cx, id, *session);
+            }
+            // The operation ends once the register, made resident again, has adopted the value.
+            Kind::Recover => {
+                let adopt = Message::Adopt { op: id, key: op.key.clone(), version, value };
+                cx.fx.send_now(cx.view.me, adopt);
+            }
+        }
+    }
+
+    /// Ends an operation and begins what waited for it.
+    pub(super) fn next_of_lane(&mut self, cx: &mut Cx<'_>, id: u64, session: SessionId) {
+        let Some(op) = self.remove(id) else { return };
+        let lane = (session, op.key);
+        while let Some((asked_at, request)) =
+            self.lanes.get_mut(&lane).and_then(VecDeque::pop_front)
+        {
+            self.waiting_count -= 1;
+            if self.begin(cx, asked_at, request) {
+                return;
+            }
+        }
+        self.lanes.remove(&lane);
+    }
+
+    pub(super) fn remove(&mut self, id: u64) -> Option<Operation> {
+        let op = self.ops.remove(&id)?;
+        self.due.remove(&(op.resend_at.min(op.deadline), id));
+        Some(op)
+    }
+    pub(super) fn on_op_due(&mut self, cx: &mut Cx<'_>, id: u64) {
+        let Some(op) = self.ops.get_mut(&id) else { return };
+        if op.deadline <= cx.now {
+            let (tag, session, outcome) = match (&op.kind, &op.phase) {
+                (Kind::Write { tag, session, .. }, Phase::Store { .. }) => {
+                    (*tag, *session, Outcome::Unknown)
+                }
+                (Kind::Write { tag, session, .. } | Kind::Read { tag, session, .. }, _) => {
+                    (*tag, *session, Outcome::NoQuorum)
+                }
+                (Kind::Recover, _) => return,
+            };
+            let lacking = cx.view.others().filter(|&node| op.lacks(cx.view, node));
+            cx.fx.suspects.extend(lacking);
+            cx.fx.reply(tag, outcome);
+            return self.next_of_lane(cx, id, session);
+        }
+        let was_patient = std::mem::replace(&mut op.is_patient, false);
+        op.resend_at = cx.now + op.resend_after;
+        op.resend_after = Nanos(op.resend_after.0 * 2).min(RESEND_MAX);
+        self.due.insert((op.resend_at.min(op.deadline), id));
+        if !was_patient {
+            ask(cx, id, op);
+        }
+        self.settle(cx, id);
+    }
+}
+
+/// Sends what the phase asks to everybody whose answer is missing, this node included.
+fn ask(cx: &mut Cx<'_>, id: u64, op: &Operation) {
+    for node in cx.view.all().filter(|&node| op.lacks(cx.view, node)) {
+        let key = op.key.clone();
+        let message = match &op.phase {
+            Phase::Query => Message::Query { op: id, key, want_value: op.wants_value() },
+            Phase::Store { version, value, .. } => {
+                Message::Store { op: id, key, version: *version, value: value.clone() }
+            }
+        };
+        cx.fx.send_now(node, message);
+    }
+}
+
+/// What a write comes to, whatever it finds.
+enum Plain {
+    Store { value: Option<Bytes>, reply: Bytes },
+    Answer(Outcome),
+}
+
+fn plain_write(cx: &mut Cx<'_>, body: &[u8]) -> Plain {
+    let found = types::View { value: None, ttl: TimeToLive::Never };
+    let applied = cx.update.apply(found, body, clock(cx.unix, cx.rng.next_u64()));
+    let reply = applied.reply;
+    match applied.change {
+        Change::Put {
+            value,
+            expiry: ExpiryChange::Keep | ExpiryChange::Set(TimeToLive::Never),
+        } => Plain::Store { value: Some(value), reply },
+        Change::Delete => Plain::Store { value: None, reply },
+        Change::None => Plain::Answer(Outcome::Reply(reply)),
+        Change::Put { .. } | Change::Expire(_) => Plain::Answer(Outcome::Unsupported(Abd::NAME)),
+    }
+}
+
+fn clock(unix: Millis, seed: u64) -> Clock {
+    Clock { unix, seed }
+}

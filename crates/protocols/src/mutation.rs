@@ -1,0 +1,135 @@
+//! Deliberate mistakes, switched on one at a time to show that the tests would notice them.
+//!
+//! Each is one rule of the specification left out. They exist only under `cfg(test)` and the feature
+//! `mutations`; elsewhere [`is`] is a constant `false` and the mistake is not compiled.
+
+macro_rules! mutations {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// A rule that can be left out.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Mutation {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Mutation {
+            /// All of them.
+            pub const ALL: &[Mutation] = &[$(Mutation::$variant,)*];
+
+            /// The name on the command line and in tables.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Mutation::$variant => $name,)* }
+            }
+
+            #[must_use]
+            pub fn by_name(name: &str) -> Option<Mutation> {
+                Mutation::ALL.iter().copied().find(|mutation| mutation.name() == name)
+            }
+        }
+    };
+}
+
+mutations! {
+    /// A read decides by equal values instead of equal rounds.
+    EqualValues = "equal-values",
+    /// Ballots do not name the incarnation that minted them.
+    NoIncarnation = "no-incarnation",
+    /// Recovery mints ballots from a generator of its own.
+    TwoMinters = "two-minters",
+    /// An operation is attempted again without looking for its earlier attempts.
+    NoAncestry = "no-ancestry",
+    /// An attempt seen in a state that is not known to be chosen counts as success.
+    EarlyOk = "early-ok",
+    /// An attempt counts as dead though the chosen round is lower than its own.
+    LowExclusion = "low-exclusion",
+    /// A read believes any report flagged chosen, not only the highest.
+    AnyChosen = "any-chosen",
+    /// A read believes the chosen flag whatever floor an absent report shows.
+    ChosenIgnoresFloor = "chosen-ignores-floor",
+    /// Absent reports and tombstones together make nil.
+    NilFromMixed = "nil-from-mixed",
+    /// A tombstone is collected once a majority holds it.
+    CollectByMajority = "collect-by-majority",
+    /// Removing a register does not raise the ballot floor.
+    NoBallotFloor = "no-ballot-floor",
+    /// Removing a register does not raise the version floor.
+    NoVersionFloor = "no-version-floor",
+    /// An absent register is reported as a tombstone accepted at the floor.
+    AbsentAsTombstone = "absent-as-tombstone",
+    /// Promises are neither durable nor under a ceiling.
+    VolatilePromises = "volatile-promises",
+    /// A register that was forgotten takes part as if it were absent.
+    NoRecovery = "no-recovery",
+    /// Answers from before a loss of memory count.
+    NoCrashVector = "no-crash-vector",
+    /// A recovering replica adopts a minority's value as its own vote.
+    AdoptMinority = "adopt-minority",
+    /// A no-op result is released below the operation's own attempts.
+    NoOpBelowAttempt = "no-op-below-attempt",
+    /// The result of a forwarded operation is forgotten while a copy of it may still arrive.
+    ForgetForwarded = "forget-forwarded",
+    /// A forwarded operation runs at whatever incarnation it meets.
+    ForwardAnyIncarnation = "forward-any-incarnation",
+    /// "Surely no effect" is said of an operation that was forwarded.
+    NoQuorumAfterForward = "no-quorum-after-forward",
+    /// One replica's countdown is enough to expire a key.
+    ExpireByOne = "expire-by-one",
+    /// A countdown is kept over a change of the deadline, as long as the key has one.
+    CountdownKept = "countdown-kept",
+    /// A reply leaves before what it says is durable.
+    ReplyBeforeStored = "reply-before-stored",
+    /// A report shows a state that is not durable yet.
+    ExposeUnflushed = "expose-unflushed",
+    /// An acknowledgement of a higher ballot counts for a lower one.
+    AckOfHigherBallot = "ack-of-higher-ballot",
+    /// An acceptor takes an accept below its promise.
+    AcceptBelowPromise = "accept-below-promise",
+    /// An owner answers conditional commands that change nothing from its own state.
+    AnswerFromTip = "answer-from-tip",
+    /// A read answers with the newest report though no majority is known to hold it.
+    NoWriteBack = "no-write-back",
+    /// Operations do not name the start of the process that asked.
+    StaleAnswers = "stale-answers",
+    /// A store that is not newer overwrites all the same.
+    StoreOlder = "store-older",
+    /// A deletion drops the register with its version.
+    DropTombstone = "drop-tombstone",
+    /// A recovering replica asks a majority that includes itself.
+    RecoverFromSelf = "recover-from-self",
+}
+
+#[cfg(any(test, feature = "mutations"))]
+mod switch {
+    use std::cell::Cell;
+
+    use super::Mutation;
+
+    thread_local! {
+        static ACTIVE: Cell<Option<Mutation>> = const { Cell::new(None) };
+    }
+
+    /// Switches one mutation on for this thread, or all off.
+    pub fn set(mutation: Option<Mutation>) {
+        ACTIVE.set(mutation);
+    }
+
+    /// True while this rule is left out.
+    #[must_use]
+    pub fn is(mutation: Mutation) -> bool {
+        ACTIVE.get() == Some(mutation)
+    }
+}
+
+#[cfg(not(any(test, feature = "mutations")))]
+mod switch {
+    use super::Mutation;
+
+    /// Mutations are not compiled in: always false.
+    #[must_use]
+    #[inline(always)]
+    pub fn is(_mutation: Mutation) -> bool {
+        false
+    }
+}
+
+pub use switch::*;
