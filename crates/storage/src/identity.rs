@@ -1,0 +1,331 @@
+//! Who a node is: the few facts that must survive every restart, and their bytes.
+//!
+//! Two copies of 4 KiB each carry a sequence and a checksum bound to their place, and are written in turn, so
+//! that a torn write never loses both. This module is the codec and the rule of which copy counts; it opens no
+//! file (see `data_dir`) and decides nothing about clusters.
+//!
+//! Every write raises a counter by at most one, or is written to both copies before anything is said. Hence a
+//! copy that has outlived a damaged one is behind by at most one, and [`Identity::after_damage`] is above
+//! whatever the damaged copy may have said.
+
+use base::Millis;
+use types::limits::MEMBERS_MAX;
+use types::wire::put_blob;
+use types::{Incarnation, Loss, Malformed, NodeId, Reader};
+
+/// Bytes of one copy.
+pub const COPY_LEN: usize = 4096;
+
+/// The only format that this version reads and writes.
+pub const FORMAT: u32 = 1;
+
+const MAGIC: [u8; 8] = *b"PALIMPST";
+const CHECKSUM_LEN: usize = 8;
+const ADDRESS_LEN_MAX: usize = 512;
+// How far a lost copy may be ahead, and one to be above it.
+const DAMAGE_STEP: u32 = 2;
+
+/// Where a node keeps its registers by default.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Durability {
+    Volatile,
+    Pmem,
+    Disk,
+}
+
+/// How a node stands to a cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// It has belonged to none since it was created or reset: it may take part in forming one.
+    Unformed,
+    /// It belongs to the cluster named beside.
+    Formed,
+    /// A damaged copy may have said that it belongs to one: it never counts as new and recovers first.
+    Uncertain,
+    /// A reset began and has not finished: nothing here may be used.
+    Wiping,
+}
+
+/// A member of the cluster, with its addresses as `HOST:PORT`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Member {
+    pub node: NodeId,
+    pub listen: String,
+    pub peer_listen: String,
+}
+
+/// What a node durably knows of itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Identity {
+    pub node: NodeId,
+    pub standing: Standing,
+    /// Drawn by the first members together; none until then.
+    pub cluster: Option<u128>,
+    /// At most `MEMBERS_MAX`, in the order of the configuration.
+    pub members: Vec<Member>,
+    pub durability: Durability,
+    /// This start of the process. No two starts that said anything share one.
+    pub incarnation: Incarnation,
+    pub loss: Loss,
+    /// Time the node has spent running in all its starts: time to live counts on it.
+    pub uptime: Millis,
+    /// Hash of the databases' configuration (protocol and durability of each); 0 where none was saved.
+    pub databases_hash: u64,
+    /// Drawn when the directory is created or reset. Media bind their checksums to it, so that a file of
+    /// another node, or from before a reset, does not verify.
+    pub binding: u64,
+}
+
+/// One copy as it was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Found {
+    Valid {
+        sequence: u64,
+        identity: Identity,
+    },
+    /// Whole, but of a format that this version does not know.
+    OtherFormat(u32),
+    Damaged,
+}
+
+impl Durability {
+    /// The name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Durability::Volatile => "volatile",
+            Durability::Pmem => "pmem",
+            Durability::Disk => "disk",
+        }
+    }
+}
+
+impl Identity {
+    /// A node that has never run.
+    #[must_use]
+    pub fn new(node: NodeId, durability: Durability, binding: u64) -> Identity {
+        Identity {
+            node,
+            standing: Standing::Unformed,
+            cluster: None,
+            members: Vec::new(),
+            durability,
+            incarnation: Incarnation(0),
+            loss: Loss(0),
+            uptime: Millis(0),
+            databases_hash: 0,
+            binding,
+        }
+    }
+
+    /// What may be said after the other copy was found damaged: above anything that one can have said.
+    /// `None` when a counter is exhausted.
+    #[must_use]
+    pub fn after_damage(mut self) -> Option<Identity> {
+        self.incarnation = raised(self.incarnation.0, DAMAGE_STEP).map(Incarnation)?;
+        self.loss = raised(self.loss.0, DAMAGE_STEP).map(Loss)?;
+        if self.standing == Standing::Unformed {
+            self.standing = Standing::Uncertain;
+        }
+        Some(self)
+    }
+
+    /// The identity of the next start. `None` when the incarnations are exhausted.
+    #[must_use]
+    pub fn next_incarnation(mut self) -> Option<Identity> {
+        self.incarnation = raised(self.incarnation.0, 1).map(Incarnation)?;
+        Some(self)
+    }
+
+    /// The identity after acceptor state was lost. `None` when the losses are exhausted.
+    #[must_use]
+    pub fn next_loss(mut self) -> Option<Identity> {
+        self.loss = raised(self.loss.0, 1).map(Loss)?;
+        Some(self)
+    }
+
+    /// The bytes of copy `place` (0 or 1); `None` when the members' addresses do not fit.
+    #[must_use]
+    pub fn encode(&self, sequence: u64, place: usize) -> Option<[u8; COPY_LEN]> {
+        assert!(self.members.len() <= MEMBERS_MAX, "{} members", self.members.len());
+        let mut body = Vec::with_capacity(COPY_LEN);
+        body.extend_from_slice(&MAGIC);
+        body.extend_from_slice(&FORMAT.to_le_bytes());
+        body.extend_from_slice(&self.node.0.to_le_bytes());
+        body.push(self.durability as u8);
+        body.push(self.standing as u8);
+        body.extend_from_slice(&sequence.to_le_bytes());
+        body.push(u8::from(self.cluster.is_some()));
+        body.extend_from_slice(&self.cluster.unwrap_or(0).to_le_bytes());
+        body.extend_from_slice(&self.incarnation.0.to_le_bytes());
+        body.extend_from_slice(&self.loss.0.to_le_bytes());
+        body.extend_from_slice(&self.uptime.0.to_le_bytes());
+        body.extend_from_slice(&self.databases_hash.to_le_bytes());
+        body.extend_from_slice(&self.binding.to_le_bytes());
+        body.push(self.members.len() as u8);
+        for member in &self.members {
+            body.extend_from_slice(&member.node.0.to_le_bytes());
+            put_blob(&mut body, member.listen.as_bytes());
+            put_blob(&mut body, member.peer_listen.as_bytes());
+        }
+        seal(&body, place)
+    }
+}
+
+fn raised(counter: u32, step: u32) -> Option<u32> {
+    let max = Incarnation::MAX.0;
+    const { assert!(Incarnation::MAX.0 == Loss::MAX.0) };
+    counter.checked_add(step).filter(|&next| next <= max)
+}
+
+fn seal(body: &[u8], place: usize) -> Option<[u8; COPY_LEN]> {
+    let mut copy = [0; COPY_LEN];
+    copy[CHECKSUM_LEN..].get_mut(..body.len())?.copy_from_slice(body);
+    let checksum = base::checksum::checksum(place as u64, &copy[CHECKSUM_LEN..]);
+    copy[..CHECKSUM_LEN].copy_from_slice(&checksum.to_le_bytes());
+    Some(copy)
+}
+
+/// Reads the bytes found at copy `place`; a short copy is a damaged one.
+#[must_use]
+pub fn decode(copy: &[u8], place: usize) -> Found {
+    let Some((checksum, body)) = copy.split_first_chunk::<CHECKSUM_LEN>() else {
+        return Found::Damaged;
+    };
+    let whole = copy.len() == COPY_LEN
+        && u64::from_le_bytes(*checksum) == base::checksum::checksum(place as u64, body);
+    if !whole || !body.starts_with(&MAGIC) {
+        return Found::Damaged;
+    }
+    let mut reader = Reader::new(&body[MAGIC.len()..]);
+    match reader.u32() {
+        Ok(FORMAT) => {}
+        Ok(other) => return Found::OtherFormat(other),
+        Err(Malformed) => return Found::Damaged,
+    }
+    match decode_fields(&mut reader) {
+        Ok((sequence, identity)) => Found::Valid { sequence, identity },
+        Err(Malformed) => Found::Damaged,
+    }
+}
+
+fn decode_fields(reader: &mut Reader<'_>) -> Result<(u64, Identity), Malformed> {
+    let node = NodeId(reader.u16()?);
+    let durability = match reader.u8()? {
+        0 => Durability::Volatile,
+        1 => Durability::Pmem,
+        2 => Durability::Disk,
+        _ => return Err(Malformed),
+    };
+    let standing = match reader.u8()? {
+        0 => Standing::Unformed,
+        1 => Standing::Formed,
+        2 => Standing::Uncertain,
+        3 => Standing::Wiping,
+        _ => return Err(Malformed),
+    };
+    let sequence = reader.u64()?;
+    let has_cluster = reader.u8()? == 1;
+    let cluster = u128::from(reader.u64()?) | u128::from(reader.u64()?) << 64;
+    let identity = Identity {
+        node,
+        standing,
+        cluster: has_cluster.then_some(cluster),
+        durability,
+        incarnation: Incarnation(reader.u32()?),
+        loss: Loss(reader.u32()?),
+        uptime: Millis(reader.u64()?),
+        databases_hash: reader.u64()?,
+        binding: reader.u64()?,
+        members: decode_members(reader)?,
+    };
+    if identity.incarnation > Incarnation::MAX || identity.loss > Loss::MAX {
+        return Err(Malformed);
+    }
+    Ok((sequence, identity))
+}
+
+fn decode_members(reader: &mut Reader<'_>) -> Result<Vec<Member>, Malformed> {
+    let count = usize::from(reader.u8()?);
+    if count > MEMBERS_MAX {
+        return Err(Malformed);
+    }
+    let address = |reader: &mut Reader<'_>| {
+        let bytes = reader.blob(ADDRESS_LEN_MAX)?;
+        std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| Malformed)
+    };
+    let member = |reader: &mut Reader<'_>| {
+        let node = NodeId(reader.u16()?);
+        Ok(Member { node, listen: address(reader)?, peer_listen: address(reader)? })
+    };
+    (0..count).map(|_| member(reader)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity() -> Identity {
+        let member = |node: u16| Member {
+            node: NodeId(node),
+            listen: format!("10.0.0.{node}:6379"),
+            peer_listen: format!("10.0.0.{node}:16379"),
+        };
+        Identity {
+            standing: Standing::Formed,
+            cluster: Some(0x0123_4567_89ab_cdef_fedc_ba98_7654_3210),
+            members: vec![member(1), member(2), member(3)],
+            incarnation: Incarnation(41),
+            loss: Loss(7),
+            uptime: Millis(123_456),
+            databases_hash: 99,
+            ..Identity::new(NodeId(2), Durability::Pmem, 0x5eed)
+        }
+    }
+
+    #[test]
+    fn bytes_come_back_at_their_place_only() {
+        let copy = identity().encode(12, 1).expect("it fits");
+        let found = Found::Valid { sequence: 12, identity: identity() };
+        assert_eq!(decode(&copy, 1), found);
+        assert_eq!(decode(&copy, 0), Found::Damaged);
+        assert_eq!(decode(&copy[..COPY_LEN - 1], 1), Found::Damaged);
+        assert_eq!(decode(&[0; COPY_LEN], 0), Found::Damaged);
+    }
+
+    #[test]
+    fn bytes_never_change() {
+        let copy = identity().encode(12, 1).expect("it fits");
+        let hash = base::checksum::hash(&copy);
+        const GOLDEN: u64 = 0x4d02_d13f_3fe7_933b;
+        assert_eq!(copy[8..16], *b"PALIMPST");
+        assert_eq!(copy[16..32], [1, 0, 0, 0, 2, 0, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(hash, GOLDEN, "the format changed: {hash:#x}");
+    }
+
+    #[test]
+    fn another_format_is_told_from_damage() {
+        let mut copy = identity().encode(12, 0).expect("it fits");
+        copy[16] = 2;
+        assert_eq!(decode(&copy, 0), Found::Damaged);
+        let sealed = seal(&copy[CHECKSUM_LEN..], 0).expect("it fits");
+        assert_eq!(decode(&sealed, 0), Found::OtherFormat(2));
+    }
+
+    #[test]
+    fn addresses_that_do_not_fit_are_refused() {
+        let mut large = identity();
+        large.members[0].listen = "x".repeat(COPY_LEN);
+        assert_eq!(large.encode(1, 0), None);
+    }
+
+    #[test]
+    fn counters_stop_at_24_bits() {
+        let mut last = identity();
+        last.incarnation = Incarnation(Incarnation::MAX.0 - 1);
+        last = last.next_incarnation().expect("one is left");
+        assert_eq!(last.incarnation, Incarnation::MAX);
+        assert_eq!(last.clone().next_incarnation(), None);
+        assert_eq!(last.after_damage(), None);
+    }
+}
