@@ -1,0 +1,74 @@
+//! Many independent objects of one model, told apart by a key.
+//!
+//! For criteria that do not compose: sequential consistency of every key alone does not make the
+//! whole sequentially consistent. Linearizability does compose; there, check each key by itself
+//! ([`crate::linearizable::check_partitioned`]), which is far cheaper.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::marker::PhantomData;
+
+use super::Model;
+
+/// The model; inputs are `(key, input)`. A key in its initial state takes no room.
+#[derive(Clone, Copy, Debug)]
+pub struct Keyed<K, M> {
+    object: M,
+    key: PhantomData<K>,
+}
+
+impl<K, M> Keyed<K, M> {
+    /// Objects that each follow `object`.
+    #[must_use]
+    pub fn new(object: M) -> Self {
+        Keyed { object, key: PhantomData }
+    }
+}
+
+impl<K: Clone + Ord + Hash + Debug, M: Model> Model for Keyed<K, M> {
+    type State = BTreeMap<K, M::State>;
+    type Input = (K, M::Input);
+    type Output = M::Output;
+    type Successors = Vec<Self::State>;
+
+    fn initial(&self) -> Self::State {
+        BTreeMap::new()
+    }
+
+    fn step(
+        &self,
+        state: &Self::State,
+        (key, input): &Self::Input,
+        observed: Option<&Self::Output>,
+    ) -> Self::Successors {
+        let initial = self.object.initial();
+        let before = state.get(key).unwrap_or(&initial);
+        let with = |after: M::State| {
+            let mut next = state.clone();
+            if after == initial {
+                next.remove(key);
+            } else {
+                next.insert(key.clone(), after);
+            }
+            next
+        };
+        self.object.step(before, input, observed).into_iter().map(with).collect()
+    }
+
+    fn is_pure(&self, (_, input): &Self::Input, observed: Option<&Self::Output>) -> bool {
+        self.object.is_pure(input, observed)
+    }
+
+    fn can_lead_to(
+        &self,
+        state: &Self::State,
+        (key, input): &Self::Input,
+        observed: &Self::Output,
+    ) -> bool {
+        match state.get(key) {
+            Some(object) => self.object.can_lead_to(object, input, observed),
+            None => self.object.can_lead_to(&self.object.initial(), input, observed),
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! The search for an order of calls that explains every answer.
+//!
+//! Depth first, after Wing and Gong, "Testing and Verifying Concurrent Objects" (1993), with the
+//! table of configurations of Lowe, "Testing for Linearizability" (2017), as Porcupine has it.
+//! Beyond them, each cut argued where it is made:
+//!
+//! - a pure call that is right now is placed now, and nothing else is tried;
+//! - the call whose response comes first is tried first, or else what makes it right;
+//! - an optional call must matter to the very next call;
+//! - a state that can never again give an answer still to be given is abandoned at once;
+//! - a configuration is abandoned when one that spent fewer optional calls was (`dead.rs`).
+//!
+//! Why the cuts on optional calls lose no verdict: take an order that explains everything with as
+//! few optional calls as possible. It never holds an optional call that does not matter to the
+//! next one, since dropping it would leave a smaller such order. So every step of it is tried,
+//! unless the search found another on the way.
+
+use hashbrown::HashMap;
+
+use crate::bitset::BitSet;
+use crate::dead::Dead;
+use crate::frontier::Frontier;
+use crate::history::OpId;
+use crate::model::Model;
+use crate::prepared::{Call, Prepared};
+use crate::verdict::Limit;
+
+/// How many unplaced calls, by response, are asked whether they can still be right after an
+/// optional call was spent.
+const HORIZON: usize = 64;
+
+/// How a search ended.
+pub(crate) enum Found<S> {
+    Order(Vec<OpId>),
+    Nothing(DeadEnd<S>),
+    LimitMet { explored: u64 },
+}
+
+/// The configuration with the most required calls placed.
+pub(crate) struct DeadEnd<S> {
+    pub(crate) prefix: Vec<OpId>,
+    pub(crate) state: S,
+    /// Index of the required call that could not be placed after it.
+    pub(crate) blocked: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Piece {
+    Required(usize),
+    Optional(usize),
+}
+
+#[derive(Clone, Copy)]
+enum Move {
+    /// Place the piece and enter the successor of that number.
+    Place { piece: Piece, choice: usize },
+    /// Work out the moves beyond the first.
+    Others,
+}
+
+/// One configuration on the way from the start.
+struct Frame<S> {
+    state: S,
+    placed: Option<Piece>,
+    // Its moves lie in `Search::moves` from here on, the next one last.
+    moves_from: usize,
+    // A required call that can never be right from here.
+    hopeless: Option<usize>,
+}
+
+pub(crate) struct Search<'a, M: Model, F: Frontier> {
+    model: &'a M,
+    prepared: &'a Prepared<'a, M>,
+    frontier: F,
+    frames: Vec<Frame<M::State>>,
+    moves: Vec<Move>,
+    spent: BitSet,
+    // By optional call; calls of one class have equal inputs.
+    class: Vec<usize>,
+    dead: Dead<F::Key, M::State>,
+    required_placed: usize,
+    best: Option<(usize, DeadEnd<M::State>)>,
+    explored: u64,
+}
+
+impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
+    pub(crate) fn new(model: &'a M, prepared: &'a Prepared<'a, M>, frontier: F) -> Self {
+        Search {
+            model,
+            prepared,
+            frontier,
+            frames: Vec::new(),
+            moves: Vec::new(),
+            spent: BitSet::with_capacity(prepared.optional.len()),
+            class: classes(&prepared.optional),
+            dead: Dead::new(),
+            required_placed: 0,
+            best: None,
+            explored: 0,
+        }
+    }
+
+    pub(crate) fn run(mut self, limit: Limit) -> Found<M::State> {
+        self.enter(None, self.model.initial());
+        while self.required_placed < self.prepared.required.len() {
+            if self.explored >= limit.explored_max {
+                return Found::LimitMet { explored: self.explored };
+            }
+            let frame = self.frames.last().expect("the loop ends when the first frame is left");
+            if self.moves.len() == frame.moves_from {
+                self.leave();
+                if self.frames.is_empty() {
+                    let (_, dead_end) = self.best.expect("leaving a frame records a dead end");
+                    return Found::Nothing(dead_end);
+                }
+                continue;
+            }
+            match self.moves.pop().expect("the frame has a move left") {
+                Move::Others => self.push_others(),
+                Move::Place { piece, choice } => self.try_place(piece, choice),
+            }
+        }
+        Found::Order(self.order())
+    }
+
+    /// Enters a configuration: works out its first moves, or that there is no hope.
+    fn enter(&mut self, placed: Option<Piece>, state: M::State) {
+        self.explored += 1;
+        let moves_from = self.moves.len();
+        let hopeless = self.hopeless_call(placed, &state);
+        self.frames.push(Frame { state, placed, moves_from, hopeless });
+        if hopeless.is_none() {
+            self.push_first();
+        }
+    }
+
+    /// Goes back from a configuration that leads nowhere.
+    fn leave(&mut self) {
+        let blocked = self.frames.last().and_then(|frame| frame.hopeless);
+        if self.best.as_ref().is_none_or(|(most, _)| self.required_placed > *most) {
+            let state = self.state().clone();
+            let focus = self.frontier.focus();
+            let blocked = blocked.or(focus).expect("a call is left to place");
+            let dead_end = DeadEnd { prefix: self.order(), state, blocked };
+            self.best = Some((self.required_placed, dead_end));
+        }
+        let frame = self.frames.pop().expect("a frame to leave");
+        self.dead.insert(self.frontier.key(), frame.state, &self.spent);
+        match frame.placed {
+            Some(piece) => self.take_back(piece),
+            None => assert!(self.frames.is_empty(), "only the first frame places nothing"),
+        }
+    }
+
+    fn try_place(&mut self, piece: Piece, choice: usize) {
+        let call = self.call(piece);
+        let mut successors = self.step(self.state(), piece).into_iter().skip(choice);
+        let Some(next) = successors.next() else { return };
+        if successors.next().is_some() {
+            self.moves.push(Move::Place { piece, choice: choice + 1 });
+        }
+        if call.is_pure {
+            assert!(next == *self.state(), "pure call {} changed the state", call.id);
+        }
+        if self.is_needless(piece, &next) {
+            return;
+        }
+        self.put(piece);
+        if !self.dead.is_empty() && self.dead.covers(self.frontier.key(), next.clone(), &self.spent)
+        {
+            self.take_back(piece);
+            return;
+        }
+        self.enter(Some(piece), next);
+    }
+
+    /// Whether fewer optional calls lead to the same: `piece` is optional and changes nothing, or
+    /// the optional call before it made no difference.
+    fn is_needless(&self, piece: Piece, next: &M::State) -> bool {
+        if matches!(piece, Piece::Optional(_)) && *next == *self.state() {
+            return true;
+        }
+        match self.frames.as_slice() {
+            [.., before, Frame { placed: Some(Piece::Optional(_)), .. }] => {
+                self.step(&before.state, piece).into_iter().any(|state| state == *next)
+            }
+            _ => false,
+        }
+    }
+
+    /// A required call that can never be right from `state`, among those worth asking.
+    fn hopeless_call(&self, placed: Option<Piece>, state: &M::State) -> Option<usize> {
+        // Spending an optional call is a guess, and a wrong one may show only much later.
+        let horizon = if matches!(placed, Some(Piece::Optional(_))) { HORIZON } else { 1 };
+        self.frontier.upcoming().take(horizon).find(|required| {
+            let call = &self.prepared.required[*required];
+            call.output.is_some_and(|output| !self.model.can_lead_to(state, call.input, output))
+        })
+    }
+
+    /// The moves to try first: a pure call, or the call whose response comes first.
+    fn push_first(&mut self) {
+        let mut candidates = Vec::new();
+        self.frontier.candidates(&mut candidates);
+        let is_pure = |call: &&u32| self.prepared.required[**call as usize].is_pure;
+        let mut pure = candidates.iter().filter(is_pure).map(|call| *call as usize);
+        // Wherever an order places this call, moving it here changes no state and breaks no
+        // precedence. So if any order exists, one exists that goes on like this.
+        if let Some(free) = pure.find(|call| self.is_right(self.state(), *call)) {
+            self.moves.push(Move::Place { piece: Piece::Required(free), choice: 0 });
+            return;
+        }
+        self.moves.push(Move::Others);
+        if let Some(focus) = self.right_focus(&candidates) {
+            self.moves.push(Move::Place { piece: Piece::Required(focus), choice: 0 });
+        }
+    }
+
+    /// The moves beyond the first: those that make the focus right, required calls by response,
+    /// optional calls.
+    fn push_others(&mut self) {
+        let mut candidates = Vec::new();
+        self.frontier.candidates(&mut candidates);
+        let tried = self.right_focus(&candidates);
+        let focus = self.frontier.focus().filter(|_| tried.is_none());
+        let required = candidates
+            .iter()
+            .map(|call| *call as usize)
+            // A pure call that were right would have been the first and only move.
+            .filter(|call| Some(*call) != tried && !self.prepared.required[*call].is_pure)
+            .map(Piece::Required);
+        let pieces: Vec<Piece> = required.chain(self.usable_optionals()).collect();
+        let enables = |piece: &&Piece| {
+            focus.is_some_and(|focus| {
+                self.step(self.state(), **piece).into_iter().any(|next| self.is_right(&next, focus))
+            })
+        };
+        let (enabling, rest): (Vec<&Piece>, Vec<&Piece>) = pieces.iter().partition(enables);
+        let in_order = enabling.into_iter().chain(rest).rev();
+        self.moves.extend(in_order.map(|piece| Move::Place { piece: *piece, choice: 0 }));
+    }
+
+    /// The call whose response comes first, if it may be placed and is right.
+    fn right_focus(&self, candidates: &[u32]) -> Option<usize> {
+        let focus = self.frontier.focus()?;
+        // Candidates come by response, as the focus does.
+        let may_be_placed = candidates.first().is_some_and(|call| *call as usize == focus);
+        (may_be_placed && self.is_right(self.state(), focus)).then_some(focus)
+    }
+
+    /// The optional calls that may be placed. Of several that ask for the same only one: it makes
+    /// no difference which, now or later, since none of them has a response.
+    fn usable_optionals(&self) -> Vec<Piece> {
+        let mut seen = BitSet::with_capacity(self.prepared.optional.len());
+        let mut usable = Vec::new();
+        for (optional, class) in self.class.iter().enumerate() {
+            let is_usable = !self.spent.contains(optional)
+                && !seen.contains(*class)
+                && self.frontier.admits_optional(optional);
+            if is_usable {
+                seen.insert(*class);
+                usable.push(Piece::Optional(optional));
+            }
+        }
+        usable
+    }
+
+    fn is_right(&self, state: &M::State, required: usize) -> bool {
+        self.step(state, Piece::Required(required)).into_iter().next().is_some()
+    }
+
+    fn step(&self, state: &M::State, piece: Piece) -> M::Successors {
+        let call = self.call(piece);
+        self.model.step(state, call.input, call.output)
+    }
+
+    fn call(&self, piece: Piece) -> &'a Call<'a, M> {
+        match piece {
+            Piece::Required(required) => &self.prepared.required[required],
+            Piece::Optional(optional) => &self.prepared.optional[optional],
+        }
+    }
+
+    fn state(&self) -> &M::State {
+        &self.frames.last().expect("the search is inside a configuration").state
+    }
+
+    fn put(&mut self, piece: Piece) {
+        match piece {
+            Piece::Required(required) => {
+                self.frontier.place(required);
+                self.required_placed += 1;
+            }
+            Piece::Optional(optional) => self.spent.insert(optional),
+        }
+    }
+
+    fn take_back(&mut self, piece: Piece) {
+        match piece {
+            Piece::Required(required) => {
+                self.frontier.unplace(required);
+                self.required_placed -= 1;
+            }
+            Piece::Optional(optional) => self.spent.remove(optional),
+        }
+    }
+
+    fn order(&self) -> Vec<OpId> {
+        self.frames
+            .iter()
+            .filter_map(|frame| frame.placed)
+            .map(|piece| self.call(piece).id)
+            .collect()
+    }
+}
+
+/// Numbers the distinct inputs of `calls`; equal inputs have equal numbers.
+fn classes<M: Model>(calls: &[Call<'_, M>]) -> Vec<usize> {
+    let mut class_of: HashMap<&M::Input, usize> = HashMap::new();
+    calls
+        .iter()
+        .map(|call| {
+            let count = class_of.len();
+            *class_of.entry(call.input).or_insert(count)
+        })
+        .collect()
+}

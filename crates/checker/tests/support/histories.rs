@@ -1,0 +1,135 @@
+//! Random histories: what a correct object might have answered, some with one answer changed.
+
+use checker::{ClientId, History, Outcome};
+
+use super::Random;
+use super::subjects::Subject;
+
+/// What random histories look like.
+#[derive(Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) operations_count: usize,
+    pub(crate) clients_count: u64,
+    /// Longest time between the invocations of one client, and longest call.
+    pub(crate) pause_max: u64,
+    pub(crate) duration_max: u64,
+    pub(crate) percent_unknown: u64,
+    pub(crate) percent_failed: u64,
+}
+
+struct Planned<I> {
+    client: u64,
+    input: I,
+    invoked: u64,
+    responded: u64,
+    fate: Fate,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Returns {
+        at: u64,
+    },
+    /// Takes effect at that time, or never.
+    Unknown {
+        at: Option<u64>,
+    },
+    Failed,
+}
+
+/// A history that some order explains: every call takes effect at one moment within it.
+pub(crate) fn right<S: Subject>(
+    subject: &S,
+    shape: Shape,
+    random: &mut Random,
+) -> History<S::Input, S::Output> {
+    let planned = plan(subject, shape, random);
+    let mut effects: Vec<(u64, usize)> = Vec::new();
+    for (index, call) in planned.iter().enumerate() {
+        match call.fate {
+            Fate::Returns { at } | Fate::Unknown { at: Some(at) } => effects.push((at, index)),
+            Fate::Unknown { at: None } | Fate::Failed => {}
+        }
+    }
+    effects.sort_unstable();
+    let mut answers: Vec<Option<S::Output>> = planned.iter().map(|_| None).collect();
+    let mut state = subject.initial();
+    for (_, index) in effects {
+        let (answer, next) = subject.run(&state, &planned[index].input, random);
+        answers[index] = Some(answer);
+        state = next;
+    }
+    record(planned, answers)
+}
+
+/// As `right`, then one answer exchanged for one that may be wrong.
+pub(crate) fn doubtful<S: Subject>(
+    subject: &S,
+    shape: Shape,
+    random: &mut Random,
+) -> History<S::Input, S::Output>
+where
+    S::Input: Clone,
+    S::Output: Clone,
+{
+    let history = right(subject, shape, random);
+    let victim = random.below(history.len() as u64) as usize;
+    let mut changed = History::new();
+    for (index, operation) in history.operations().iter().enumerate() {
+        let op = changed.invoke(operation.client, operation.input.clone(), operation.invoked);
+        let Some(at) = operation.responded else { continue };
+        let outcome = match &operation.outcome {
+            Outcome::Returned(_) if index == victim => {
+                let answers = subject.answers(&subject.initial(), &operation.input);
+                Outcome::Returned(random.pick(&answers).clone())
+            }
+            Outcome::Unknown if index == victim => Outcome::Failed,
+            other => other.clone(),
+        };
+        changed.complete(op, outcome, at);
+    }
+    changed
+}
+
+fn plan<S: Subject>(subject: &S, shape: Shape, random: &mut Random) -> Vec<Planned<S::Input>> {
+    let mut free_at = vec![0; shape.clients_count as usize];
+    let mut planned: Vec<Planned<S::Input>> = (0..shape.operations_count)
+        .map(|index| {
+            let client = index as u64 % shape.clients_count;
+            let invoked = free_at[client as usize] + random.below(shape.pause_max + 1);
+            let responded = invoked + random.below(shape.duration_max + 1);
+            free_at[client as usize] = responded + 1;
+            let fate = fate(shape, invoked, responded, random);
+            Planned { client, input: subject.random_input(random), invoked, responded, fate }
+        })
+        .collect();
+    planned.sort_by_key(|call| call.invoked);
+    planned
+}
+
+fn fate(shape: Shape, invoked: u64, responded: u64, random: &mut Random) -> Fate {
+    let within = invoked + random.below(responded - invoked + 1);
+    if random.chance(shape.percent_failed) {
+        Fate::Failed
+    } else if random.chance(shape.percent_unknown) {
+        // Some take effect long after the client gave up.
+        let late = random.below(4 * shape.duration_max + 1);
+        Fate::Unknown { at: random.chance(60).then_some(within + late) }
+    } else {
+        Fate::Returns { at: within }
+    }
+}
+
+fn record<I, O>(planned: Vec<Planned<I>>, answers: Vec<Option<O>>) -> History<I, O> {
+    let mut history = History::new();
+    for (call, answer) in planned.into_iter().zip(answers) {
+        let op = history.invoke(ClientId(call.client), call.input, call.invoked);
+        let outcome = match (call.fate, answer) {
+            (Fate::Returns { .. }, Some(answer)) => Outcome::Returned(answer),
+            (Fate::Failed, _) => Outcome::Failed,
+            _ => Outcome::Unknown,
+        };
+        history.complete(op, outcome, call.responded);
+    }
+    history
+}

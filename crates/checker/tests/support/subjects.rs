@@ -1,0 +1,226 @@
+//! Models with a way to draw inputs and answers.
+
+use std::collections::BTreeSet;
+
+use checker::Model;
+use checker::model::append::{Append, AppendInput, AppendOutput};
+use checker::model::counter::{Counter, CounterInput};
+use checker::model::keyed::Keyed;
+use checker::model::kv::{Bytes, ExpiryTag, Kv, KvInput, KvOutput};
+use checker::model::register::{Register, RegisterInput, RegisterOutput};
+
+use super::Random;
+
+/// A model that can be tested with random histories.
+pub(crate) trait Subject: Model {
+    fn random_input(&self, random: &mut Random) -> Self::Input;
+
+    /// Answers that may be right or wrong, every right one in `state` among them.
+    fn answers(&self, state: &Self::State, input: &Self::Input) -> Vec<Self::Output>;
+
+    /// One step as the real thing would take it: its answer and the state after it.
+    fn run(
+        &self,
+        state: &Self::State,
+        input: &Self::Input,
+        random: &mut Random,
+    ) -> (Self::Output, Self::State) {
+        let mut right = Vec::new();
+        for answer in self.answers(state, input) {
+            for next in self.step(state, input, Some(&answer)) {
+                right.push((right.len(), next));
+            }
+        }
+        let chosen = random.below(right.len() as u64) as usize;
+        let mut at = 0;
+        for answer in self.answers(state, input) {
+            for next in self.step(state, input, Some(&answer)) {
+                if at == chosen {
+                    return (answer, next);
+                }
+                at += 1;
+            }
+        }
+        unreachable!("chosen is below the number of right answers")
+    }
+}
+
+impl Subject for Register {
+    fn random_input(&self, random: &mut Random) -> RegisterInput {
+        let value = random.below(3);
+        match random.below(5) {
+            0 | 1 => RegisterInput::Read,
+            2 | 3 => RegisterInput::Write(value),
+            _ => {
+                let expected = random.chance(80).then(|| random.below(3));
+                RegisterInput::Cas { expected, new: value }
+            }
+        }
+    }
+
+    fn answers(&self, _: &Option<u64>, input: &RegisterInput) -> Vec<RegisterOutput> {
+        match input {
+            RegisterInput::Read => {
+                [None, Some(0), Some(1), Some(2)].map(RegisterOutput::Value).to_vec()
+            }
+            RegisterInput::Write(_) => vec![RegisterOutput::Written],
+            RegisterInput::Cas { .. } => [true, false].map(RegisterOutput::Swapped).to_vec(),
+        }
+    }
+}
+
+impl Subject for Counter {
+    fn random_input(&self, random: &mut Random) -> CounterInput {
+        *random.pick(&[CounterInput::Increment, CounterInput::Read])
+    }
+
+    fn answers(&self, _: &u64, _: &CounterInput) -> Vec<u64> {
+        (0..8).collect()
+    }
+}
+
+impl Subject for Append<u8> {
+    fn random_input(&self, random: &mut Random) -> AppendInput<u8> {
+        if random.chance(40) {
+            AppendInput::Read
+        } else {
+            AppendInput::Append(random.below(3) as u8)
+        }
+    }
+
+    fn answers(&self, state: &Self::State, input: &AppendInput<u8>) -> Vec<AppendOutput<u8>> {
+        match input {
+            AppendInput::Append(_) => (1..8).map(AppendOutput::Length).collect(),
+            AppendInput::Read => {
+                let mut content: Vec<u8> = state.newest_first().copied().collect();
+                content.reverse();
+                let shorter = content[..content.len().saturating_sub(1)].to_vec();
+                let longer = [&content[..], &[1]].concat();
+                let mut turned = content.clone();
+                turned.reverse();
+                [content, shorter, longer, turned].map(AppendOutput::Content).to_vec()
+            }
+        }
+    }
+}
+
+impl Subject for Kv {
+    fn random_input(&self, random: &mut Random) -> KvInput {
+        let mut value = || Bytes::from(*random.pick(&["1", "2", "x", ""]));
+        let (one, other) = (value(), value());
+        match random.below(15) {
+            0 | 1 => KvInput::Get,
+            2 => KvInput::Set(one),
+            3 => KvInput::SetExpiring(one, ExpiryTag(random.below(2))),
+            4 => KvInput::SetIfAbsent(one),
+            5 => KvInput::SetIfEqual { expected: one, new: other },
+            6 => KvInput::GetSet(one),
+            7 => KvInput::GetDel,
+            8 => KvInput::Del,
+            9 => KvInput::Exists,
+            10 => KvInput::StrLen,
+            11 => KvInput::IncrBy(random.below(3) as i64 - 1),
+            12 => KvInput::Append(one),
+            13 => KvInput::Expire(Some(ExpiryTag(random.below(2)))),
+            _ => KvInput::Expire(None),
+        }
+    }
+
+    fn answers(&self, state: &Self::State, _: &KvInput) -> Vec<KvOutput> {
+        let value = state.as_ref().map(|present| present.value.clone());
+        let values = [None, value, Some(Bytes::from("1")), Some(Bytes::from("x"))];
+        [KvOutput::Done, KvOutput::Refused, KvOutput::NotAnInteger, KvOutput::Overflow]
+            .into_iter()
+            .chain(values.map(KvOutput::Value))
+            .chain((-8..16).map(KvOutput::Integer))
+            // Digits appended to digits make larger sums.
+            .chain((16..2_300).filter(|_| value_is_number(state)).map(KvOutput::Integer))
+            .collect()
+    }
+}
+
+fn value_is_number(state: &<Kv as Model>::State) -> bool {
+    state.as_ref().is_some_and(|present| {
+        let bytes = present.value.as_slice();
+        bytes.len() > 1 && bytes.iter().all(u8::is_ascii_digit)
+    })
+}
+
+impl Subject for Keyed<u8, Register> {
+    fn random_input(&self, random: &mut Random) -> (u8, RegisterInput) {
+        (random.below(2) as u8, Register.random_input(random))
+    }
+
+    fn answers(&self, _: &Self::State, (_, input): &(u8, RegisterInput)) -> Vec<RegisterOutput> {
+        Register.answers(&None, input)
+    }
+}
+
+/// A set from which any member may be taken: nondeterministic, above all when nobody saw which.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bag;
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum BagInput {
+    /// Answers `None`.
+    Put(u8),
+    /// Answers the member taken, `None` if there was none.
+    Take,
+    /// Takes one member or none, and never tells.
+    Leak,
+}
+
+impl Model for Bag {
+    type State = BTreeSet<u8>;
+    type Input = BagInput;
+    type Output = Option<u8>;
+    type Successors = Vec<BTreeSet<u8>>;
+
+    fn initial(&self) -> BTreeSet<u8> {
+        BTreeSet::new()
+    }
+
+    fn step(
+        &self,
+        state: &BTreeSet<u8>,
+        input: &BagInput,
+        observed: Option<&Option<u8>>,
+    ) -> Vec<BTreeSet<u8>> {
+        let without = |member: u8| {
+            let mut next = state.clone();
+            next.remove(&member);
+            next
+        };
+        match (input, observed) {
+            (BagInput::Put(member), None | Some(None)) => {
+                let mut next = state.clone();
+                next.insert(*member);
+                vec![next]
+            }
+            (BagInput::Put(_), Some(Some(_))) => Vec::new(),
+            (BagInput::Leak, None | Some(None)) => {
+                [state.clone()].into_iter().chain(state.iter().map(|m| without(*m))).collect()
+            }
+            (BagInput::Leak, Some(Some(_))) => Vec::new(),
+            (BagInput::Take, None) if state.is_empty() => vec![state.clone()],
+            (BagInput::Take, None) => state.iter().map(|member| without(*member)).collect(),
+            (BagInput::Take, Some(None)) if state.is_empty() => vec![state.clone()],
+            (BagInput::Take, Some(Some(seen))) if state.contains(seen) => vec![without(*seen)],
+            (BagInput::Take, Some(_)) => Vec::new(),
+        }
+    }
+}
+
+impl Subject for Bag {
+    fn random_input(&self, random: &mut Random) -> BagInput {
+        match random.below(5) {
+            0 | 1 => BagInput::Put(random.below(3) as u8),
+            2 | 3 => BagInput::Take,
+            _ => BagInput::Leak,
+        }
+    }
+
+    fn answers(&self, _: &BTreeSet<u8>, _: &BagInput) -> Vec<Option<u8>> {
+        vec![None, Some(0), Some(1), Some(2)]
+    }
+}
