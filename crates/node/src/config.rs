@@ -1,0 +1,232 @@
+//! What a node is started with, once flags, environment and file have been merged.
+//!
+//! Reading those is the binary's work; this is what they mean.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use base::Millis;
+use types::limits::{DATABASES, MEMBERS_MAX};
+use types::{Database, NodeId};
+
+/// Worker threads of a node at most.
+pub const WORKERS_MAX: usize = 64;
+
+/// Configuration of one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeConfig {
+    /// 1 to 65535.
+    pub id: NodeId,
+    /// Where clients connect. Port 0 takes any free one.
+    pub listen: String,
+    /// Where other nodes connect. Must be what the others have in their list.
+    pub peer_listen: String,
+    /// The first members, this node included; empty where the data directory already knows them.
+    pub members: Vec<MemberAddress>,
+    /// Shared by the nodes of a cluster; `None` proves nothing and suits loopback only.
+    pub secret: Option<Vec<u8>>,
+    pub data_dir: PathBuf,
+    /// Databases that are served, each with its protocol and durability.
+    pub databases: Vec<DatabaseConfig>,
+    /// 1 to [`WORKERS_MAX`].
+    pub workers: usize,
+    /// How long a request may look for a quorum.
+    pub request_timeout: Millis,
+    /// Registers kept in memory over all workers; the rest are read from the store when touched.
+    pub cells_max: usize,
+    /// Client connections at most.
+    pub clients_max: usize,
+}
+
+/// One database (`SELECT index`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatabaseConfig {
+    pub database: Database,
+    /// The protocol's name on the command line.
+    pub protocol: &'static str,
+    pub durability: Durability,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Durability {
+    Volatile,
+    Pmem,
+    Disk,
+}
+
+/// A member and where other nodes reach it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MemberAddress {
+    pub node: NodeId,
+    /// `HOST:PORT` for clients.
+    pub client: String,
+    /// `HOST:PORT` for nodes.
+    pub peer: String,
+}
+
+/// A configuration that cannot work. One line that says what to change.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadConfig(pub String);
+
+impl NodeConfig {
+    /// Checks what can be checked without touching anything.
+    ///
+    /// # Errors
+    /// [`BadConfig`] names the field to change.
+    pub fn check(&self) -> Result<(), BadConfig> {
+        let bad = |text: String| Err(BadConfig(text));
+        if self.id.0 == 0 {
+            return bad("--id must be 1 to 65535".into());
+        }
+        if self.workers == 0 || self.workers > WORKERS_MAX {
+            return bad(format!("--workers must be 1 to {WORKERS_MAX}, not {}", self.workers));
+        }
+        if self.databases.is_empty() || self.databases.len() > DATABASES {
+            return bad(format!("1 to {DATABASES} databases can be configured"));
+        }
+        for (at, one) in self.databases.iter().enumerate() {
+            if usize::from(one.database.0) >= DATABASES {
+                return bad(format!("database {} does not exist: 0 to 15 do", one.database.0));
+            }
+            if self.databases[..at].iter().any(|other| other.database == one.database) {
+                return bad(format!("database {} is configured twice", one.database.0));
+            }
+        }
+        check_members(&self.members, self.id)
+    }
+
+    /// True where any database keeps its state in memory only.
+    #[must_use]
+    pub fn has_volatile(&self) -> bool {
+        self.databases.iter().any(|database| database.durability == Durability::Volatile)
+    }
+}
+
+fn check_members(members: &[MemberAddress], me: NodeId) -> Result<(), BadConfig> {
+    if members.is_empty() {
+        return Ok(());
+    }
+    if members.len() > MEMBERS_MAX {
+        return Err(BadConfig(format!(
+            "--cluster lists {} members, at most {MEMBERS_MAX} are possible",
+            members.len()
+        )));
+    }
+    for (at, member) in members.iter().enumerate() {
+        if members[..at].iter().any(|other| other.node == member.node) {
+            return Err(BadConfig(format!("--cluster lists member {} twice", member.node)));
+        }
+        if members[..at].iter().any(|other| other.peer == member.peer) {
+            return Err(BadConfig(format!("--cluster lists the address {} twice", member.peer)));
+        }
+    }
+    if members.iter().all(|member| member.node != me) {
+        return Err(BadConfig(format!("--cluster must list this node too: {me}=HOST:PORT is missing")));
+    }
+    Ok(())
+}
+
+/// How far the node-to-node port lies above the clients' where it is not given.
+pub const PEER_PORT_OFFSET: u16 = 10_000;
+
+/// `1=HOST:PORT[@PEERPORT]`.
+impl FromStr for MemberAddress {
+    type Err = BadConfig;
+
+    fn from_str(text: &str) -> Result<MemberAddress, BadConfig> {
+        let bad = || BadConfig(format!("{text:?} is not a member: write ID=HOST:PORT[@PEERPORT]"));
+        let (id, address) = text.split_once('=').ok_or_else(bad)?;
+        let node = NodeId(id.trim().parse().ok().filter(|&id| id > 0).ok_or_else(bad)?);
+        let (client, peer_port) = match address.trim().split_once('@') {
+            Some((client, port)) => (client, Some(port.parse::<u16>().map_err(|_| bad())?)),
+            None => (address.trim(), None),
+        };
+        let (host, port) = client.rsplit_once(':').ok_or_else(bad)?;
+        let port: u16 = port.parse().map_err(|_| bad())?;
+        if host.is_empty() {
+            return Err(bad());
+        }
+        let peer_port = match peer_port {
+            Some(port) => port,
+            None => port.checked_add(PEER_PORT_OFFSET).ok_or_else(|| {
+                BadConfig(format!(
+                    "{text:?}: port {port} + {PEER_PORT_OFFSET} is no port; add @PEERPORT"
+                ))
+            })?,
+        };
+        Ok(MemberAddress { node, client: client.to_string(), peer: format!("{host}:{peer_port}") })
+    }
+}
+
+/// Members separated by commas.
+///
+/// # Errors
+/// [`BadConfig`] quotes the part that is wrong.
+pub fn parse_members(text: &str) -> Result<Vec<MemberAddress>, BadConfig> {
+    let mut members = text
+        .split(',')
+        .filter(|part| !part.trim().is_empty())
+        .map(|part| part.trim().parse())
+        .collect::<Result<Vec<MemberAddress>, BadConfig>>()?;
+    members.sort();
+    Ok(members)
+}
+
+impl FromStr for Durability {
+    type Err = BadConfig;
+
+    fn from_str(text: &str) -> Result<Durability, BadConfig> {
+        match text {
+            "volatile" => Ok(Durability::Volatile),
+            "pmem" => Ok(Durability::Pmem),
+            "disk" => Ok(Durability::Disk),
+            other => {
+                Err(BadConfig(format!("durability is volatile, pmem or disk, not {other:?}")))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Durability::Volatile => "volatile",
+            Durability::Pmem => "pmem",
+            Durability::Disk => "disk",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peer_port_is_given_or_ten_thousand_above() {
+        let members = parse_members("2=b:7000@7001, 1=a:6379").unwrap();
+        assert_eq!(
+            members.iter().map(|m| (m.node.0, m.client.as_str(), m.peer.as_str())).collect::<Vec<_>>(),
+            [(1, "a:6379", "a:16379"), (2, "b:7000", "b:7001")]
+        );
+        assert_eq!(parse_members("3=[::1]:6379").unwrap()[0].peer, "[::1]:16379");
+    }
+
+    #[test]
+    fn what_is_no_member_is_quoted() {
+        for text in ["a:1", "0=a:1", "x=a:1", "1=a", "1=:1", "1=a:1@x", "1=a:60000", "70000=a:1"] {
+            let error = parse_members(text).unwrap_err();
+            assert!(error.0.contains(text), "{error}");
+        }
+    }
+
+    #[test]
+    fn lists_without_this_node_or_with_doubles_are_refused() {
+        let check = |text: &str| check_members(&parse_members(text).unwrap(), NodeId(1));
+        assert_eq!(check("1=a:1,2=b:1"), Ok(()));
+        assert!(check("2=b:1").unwrap_err().0.contains("1=HOST:PORT is missing"));
+        assert!(check("1=a:1,1=b:1").unwrap_err().0.contains("twice"));
+        assert!(check("1=a:1,2=a:1").unwrap_err().0.contains("a:10001 twice"));
+    }
+}

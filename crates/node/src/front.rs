@@ -1,0 +1,149 @@
+//! How clients plug into a node without the node knowing their language.
+//!
+//! A [`Front`] makes a [`Session`] per client connection. Sessions are free of sockets, threads and clocks: bytes
+//! go in, bytes and requests come out. The shell owns the socket, routes each request to the worker that owns its
+//! shard, and hands the outcome back to the session that asked, on the thread the session lives on. The order of
+//! replies is the session's own business: outcomes come back in any order.
+//!
+//! A session is called from one thread only, never concurrently. It must not block and must not panic on anything a
+//! client sent: a panic on a worker stops the node.
+
+use std::net::SocketAddr;
+
+use base::{Millis, Nanos};
+use types::{Command, Database, Key, Outcome, SessionId};
+
+use crate::status::Facts;
+
+/// Requests of one session that may be under way; beyond it the session must stop taking input.
+pub const OUTSTANDING_MAX: usize = 1024;
+
+/// Bytes of replies that may wait for a client before its session must stop taking input.
+pub const OUT_LEN_MAX: usize = 1 << 20;
+
+/// Bytes of input that a session may leave untaken because a request is incomplete. A client beyond it is
+/// disconnected: sessions refuse longer requests themselves, with a better word.
+pub const INPUT_LEN_MAX: usize = 64 << 20;
+
+/// Makes sessions. One per node, shared by all workers.
+pub trait Front: Send + Sync {
+    /// A client has connected.
+    fn accept(&self, client: &Client) -> Box<dyn Session>;
+
+    /// What a client is told that cannot be served because the node has too many of them.
+    fn too_many(&self) -> &'static [u8];
+}
+
+/// Who connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// Unique while the process lives.
+    pub id: SessionId,
+    pub peer: SocketAddr,
+    pub local: SocketAddr,
+    /// The worker whose thread runs the session.
+    pub worker: usize,
+}
+
+/// One client's conversation.
+pub trait Session: Send {
+    /// Takes whole requests off the front of `input` and returns how many bytes it took.
+    ///
+    /// What was not taken is shown again: with more behind it when more arrives, or as it is once
+    /// [`SessionContext::has_room`] is true again after it was false. So a session takes all it can while
+    /// `has_room()`, and returns early when it is false.
+    fn on_bytes(&mut self, input: &[u8], cx: &mut SessionContext<'_>) -> usize;
+
+    /// A request that this session made has ended. Each token comes back exactly once.
+    fn on_outcome(&mut self, token: Token, outcome: Outcome, cx: &mut SessionContext<'_>);
+
+    /// A moment asked for by [`SessionContext::wake_at`] has passed.
+    fn on_timer(&mut self, _cx: &mut SessionContext<'_>) {}
+
+    /// True once nothing more will be said: the shell writes what is in `out` and closes the connection.
+    fn wants_close(&self) -> bool;
+}
+
+/// The session's own name for a request: any number it likes, it comes back with the outcome.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Token(pub u64);
+
+/// A request on its way to the worker that owns its shard.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ask {
+    pub token: Token,
+    pub what: Wanted,
+}
+
+/// What a session may ask a node for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    /// Run one command on one key.
+    Run { database: Database, key: Key, command: Command },
+    /// List about `limit` keys from `from_hash` to the end of its shard (`Outcome::Listed`).
+    List { database: Database, from_hash: u64, limit: usize },
+}
+
+/// What a session's step may read and say.
+pub struct SessionContext<'a> {
+    /// Bytes for the client; appended to, written once at the end of the turn.
+    pub out: &'a mut Vec<u8>,
+    /// Monotonic time of this turn.
+    pub now: Nanos,
+    /// Wall clock of this turn.
+    pub unix: Millis,
+    /// What `INFO`, `CONFIG GET` and the like tell about the node.
+    pub node: &'a dyn Facts,
+    asks: &'a mut Vec<Ask>,
+    outstanding: usize,
+    wake_at: Option<Nanos>,
+}
+
+impl<'a> SessionContext<'a> {
+    /// `outstanding` requests of this session are under way besides those in `asks`, to which new ones are appended.
+    #[must_use]
+    pub fn new(
+        out: &'a mut Vec<u8>,
+        asks: &'a mut Vec<Ask>,
+        outstanding: usize,
+        (now, unix): (Nanos, Millis),
+        node: &'a dyn Facts,
+    ) -> SessionContext<'a> {
+        SessionContext { out, now, unix, node, asks, outstanding, wake_at: None }
+    }
+
+    /// Runs `command` on `key`; [`Session::on_outcome`] brings the end of it.
+    pub fn run(&mut self, token: Token, database: Database, key: Key, command: Command) {
+        self.asks.push(Ask { token, what: Wanted::Run { database, key, command } });
+    }
+
+    /// Lists keys of the shard that `from_hash` lies in, from there on.
+    pub fn list(&mut self, token: Token, database: Database, from_hash: u64, limit: usize) {
+        self.asks.push(Ask { token, what: Wanted::List { database, from_hash, limit } });
+    }
+
+    /// Requests of this session under way, those made in this step included.
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        self.outstanding + self.asks.len()
+    }
+
+    /// False when the session must stop taking input for now: too many requests under way, or too many bytes that
+    /// the client has not read.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.outstanding() < OUTSTANDING_MAX && self.out.len() < OUT_LEN_MAX
+    }
+
+    /// Asks for [`Session::on_timer`] at `at` or a little later. Timers are not cancelled; the earliest asked for
+    /// in one step counts.
+    pub fn wake_at(&mut self, at: Nanos) {
+        self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    /// The timer that this step asked for: the shell's side.
+    #[must_use]
+    pub fn wanted_wake(&self) -> Option<Nanos> {
+        self.wake_at
+    }
+}

@@ -1,0 +1,67 @@
+//! What a node tells about itself: to sessions (`INFO`), to the admin page, to whoever started it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use base::Millis;
+use protocols::Stats;
+use types::{Incarnation, Loss, NodeId};
+
+use crate::config::NodeConfig;
+
+/// Read access to a running node's facts; cheap enough for `INFO`, too dear for every request.
+pub trait Facts: Send + Sync {
+    fn config(&self) -> &Arc<NodeConfig>;
+
+    /// A snapshot; workers' counters in it may be a fraction of a second old.
+    fn status(&self) -> NodeStatus;
+}
+
+/// A node at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeStatus {
+    pub id: NodeId,
+    pub phase: Phase,
+    /// Hexadecimal; `None` before the node belongs to a cluster.
+    pub cluster: Option<String>,
+    pub incarnation: Incarnation,
+    pub loss: Loss,
+    /// Sorted by id, this node included.
+    pub members: Vec<MemberStatus>,
+    /// True when this node is formed, has not forgotten its state, and reaches a majority.
+    pub ready: bool,
+    /// Part of this node's state is forgotten and not recovered yet.
+    pub loading: bool,
+    /// Client connections now.
+    pub clients: usize,
+    /// Client connections accepted since the process started.
+    pub clients_total: u64,
+    /// Counters of all workers and of the shell.
+    pub stats: Stats,
+    /// Since the process started.
+    pub up: Millis,
+    /// Where clients connect.
+    pub listen: SocketAddr,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberStatus {
+    pub node: NodeId,
+    /// Host and port of its node-to-node address, as configured.
+    pub address: String,
+    /// Connections to it stand (true for this node).
+    pub up: bool,
+    pub incarnation: Incarnation,
+    pub loss: Loss,
+}
+
+/// How far a node is in belonging to a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Its directory is empty: it waits for what these members say of theirs.
+    Forming { waiting_for: Vec<NodeId> },
+    /// It lost its memory and waits until enough members have noted so.
+    Rejoining { waiting_for: Vec<NodeId> },
+    Formed,
+    Stopping,
+}

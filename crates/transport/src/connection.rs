@@ -1,0 +1,403 @@
+//! One conversation with a peer: handshake, frames, keep-alive, a bounded buffer.
+//!
+//! Free of sockets and clocks: bytes that arrived go in, bytes to write come out, time is an argument. A connection
+//! never repairs itself. Whatever goes wrong is a [`Reset`]: it is dropped, both sides learn of it, and the
+//! protocols above send again what mattered.
+
+use base::Nanos;
+use bytes::Bytes;
+use types::Wire;
+
+use crate::frame::{self, Decoder, FrameError, Kind, PAYLOAD_LEN_MAX, PAYLOAD_LEN_MAX_UNPROVEN};
+use crate::handshake::{Handshake, Hello, Refusal};
+
+/// Bytes that may wait for a peer beyond the frame being added.
+pub const UNSENT_LEN_MAX: usize = 64 << 20;
+
+/// A handshake must be over by then.
+pub const HANDSHAKE_MAX: Nanos = Nanos::from_secs(2);
+
+/// Buffers above this are given back once they are empty.
+const KEPT_CAPACITY: usize = 1 << 20;
+
+/// When to ask whether the peer lives, and when to believe that it does not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeepAlive {
+    /// Ask when something was sent and nothing was heard for this long.
+    pub owed: Nanos,
+    /// Ask when nothing was heard for this long although nothing was sent.
+    pub idle: Nanos,
+    /// Give up when something was sent and nothing was heard for this long.
+    pub silent: Nanos,
+}
+
+impl KeepAlive {
+    /// Links between workers: a link that drops packets must be noticed within half a second of traffic.
+    pub const WORKERS: KeepAlive = KeepAlive {
+        owed: Nanos::from_millis(100),
+        idle: Nanos::from_secs(1),
+        silent: Nanos::from_millis(500),
+    };
+    /// The control link: its thread may wait for a slow disk meanwhile.
+    pub const CONTROL: KeepAlive = KeepAlive {
+        owed: Nanos::from_secs(1),
+        idle: Nanos::from_secs(1),
+        silent: Nanos::from_secs(4),
+    };
+}
+
+/// What came in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Happening {
+    /// The peer has proven itself. Happens once, before any payload.
+    Proven(Hello),
+    Payload(Bytes),
+}
+
+/// Why a connection must be dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Reset {
+    #[error("it sent bad bytes: {0}")]
+    Frame(#[from] FrameError),
+    #[error("refused: {0}")]
+    Refused(Refusal),
+    #[error("it refused this node: seen from there, {0}")]
+    RefusedByPeer(Refusal),
+    #[error("its handshake took too long")]
+    Deadline,
+    #[error("it did not answer")]
+    Silent,
+    #[error("it reads too slowly: more than {UNSENT_LEN_MAX} bytes wait for it")]
+    Full,
+    #[error("a message of {0} bytes is too long for a frame")]
+    TooLong(usize),
+}
+
+enum State {
+    Shaking { handshake: Box<Handshake>, until: Nanos },
+    Open { seed: u64 },
+}
+
+/// One end of a connection.
+pub struct Connection {
+    state: State,
+    keep_alive: KeepAlive,
+    decoder: Decoder,
+    out: Vec<u8>,
+    /// How much of `out` has been written.
+    written: usize,
+    heard_at: Nanos,
+    /// When the first thing was sent that nothing has been heard since.
+    owed_since: Option<Nanos>,
+    /// Whether the peer was asked since something was heard.
+    asked: bool,
+}
+
+impl Connection {
+    /// A connection on which nothing was said yet.
+    #[must_use]
+    pub fn new(handshake: Handshake, keep_alive: KeepAlive, now: Nanos) -> Connection {
+        let mut out = Vec::new();
+        handshake.open(&mut out);
+        Connection {
+            state: State::Shaking { handshake: Box::new(handshake), until: now + HANDSHAKE_MAX },
+            keep_alive,
+            decoder: Decoder::new(0, PAYLOAD_LEN_MAX_UNPROVEN),
+            out,
+            written: 0,
+            heard_at: now,
+            owed_since: None,
+            asked: false,
+        }
+    }
+
+    /// Bytes that arrived.
+    ///
+    /// # Errors
+    /// [`Reset`]: write what is in [`unsent`](Connection::unsent) if it can be done at once, then close.
+    pub fn on_bytes(
+        &mut self,
+        now: Nanos,
+        bytes: &[u8],
+        happenings: &mut Vec<Happening>,
+    ) -> Result<(), Reset> {
+        self.heard_at = now;
+        self.owed_since = None;
+        self.asked = false;
+        self.decoder.push(bytes);
+        self.take_frames(now, happenings)
+    }
+
+    fn take_frames(&mut self, now: Nanos, happenings: &mut Vec<Happening>) -> Result<(), Reset> {
+        while let Some((kind, payload)) = self.decoder.take()? {
+            let seed = match &mut self.state {
+                State::Shaking { handshake, .. } => {
+                    if kind == Kind::Refusal {
+                        let why = Refusal::from_bytes(&payload).unwrap_or(Refusal::Malformed);
+                        return Err(Reset::RefusedByPeer(why));
+                    }
+                    let proven = match handshake.on_frame(kind, &payload, &mut self.out) {
+                        Ok(None) => continue,
+                        Ok(Some(proven)) => proven,
+                        Err(refusal) => return Err(self.refuse(refusal)),
+                    };
+                    self.state = State::Open { seed: proven.seed };
+                    self.decoder.rebind(proven.seed, PAYLOAD_LEN_MAX);
+                    happenings.push(Happening::Proven(proven.peer));
+                    continue;
+                }
+                State::Open { seed } => *seed,
+            };
+            match kind {
+                Kind::Payload => happenings.push(Happening::Payload(payload)),
+                Kind::Ping => self.put(now, seed, Kind::Pong, &[]),
+                Kind::Pong => {}
+                Kind::Refusal => {
+                    let why = Refusal::from_bytes(&payload).unwrap_or(Refusal::Malformed);
+                    return Err(Reset::RefusedByPeer(why));
+                }
+                Kind::Hello | Kind::Proof => return Err(Reset::Refused(Refusal::Malformed)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the peer why it is refused; the connection is then to be closed.
+    pub fn refuse(&mut self, refusal: Refusal) -> Reset {
+        let seed = match self.state {
+            State::Shaking { .. } => 0,
+            State::Open { seed } => seed,
+        };
+        frame::encode(seed, Kind::Refusal, &refusal.to_bytes(), &mut self.out);
+        Reset::Refused(refusal)
+    }
+
+    /// Queues a payload.
+    ///
+    /// # Errors
+    /// [`Reset`] when too much waits already: the connection is to be dropped.
+    ///
+    /// # Panics
+    /// If the peer has not proven itself.
+    pub fn send(&mut self, now: Nanos, payload: &[u8]) -> Result<(), Reset> {
+        let State::Open { seed } = self.state else { panic!("nothing is said to the unproven") };
+        if self.unsent().len() > UNSENT_LEN_MAX {
+            return Err(Reset::Full);
+        }
+        if payload.len() > PAYLOAD_LEN_MAX {
+            return Err(Reset::TooLong(payload.len()));
+        }
+        self.put(now, seed, Kind::Payload, payload);
+        Ok(())
+    }
+
+    fn put(&mut self, now: Nanos, seed: u64, kind: Kind, payload: &[u8]) {
+        frame::encode(seed, kind, payload, &mut self.out);
+        if kind != Kind::Pong {
+            self.owed_since.get_or_insert(now);
+        }
+    }
+
+    /// Time has passed: asks whether the peer lives, or gives up.
+    ///
+    /// Read what has arrived before: a peer is silent only if nothing is waiting to be read.
+    ///
+    /// # Errors
+    /// [`Reset`] when the peer is believed dead.
+    pub fn on_time(&mut self, now: Nanos) -> Result<(), Reset> {
+        let seed = match self.state {
+            State::Shaking { until, .. } if now >= until => return Err(Reset::Deadline),
+            State::Shaking { .. } => return Ok(()),
+            State::Open { seed } => seed,
+        };
+        if self.owed_since.is_some_and(|since| now >= since + self.keep_alive.silent) {
+            return Err(Reset::Silent);
+        }
+        if self.ping_at() <= now {
+            self.asked = true;
+            self.put(now, seed, Kind::Ping, &[]);
+        }
+        Ok(())
+    }
+
+    fn ping_at(&self) -> Nanos {
+        match self.owed_since {
+            // One question per silence: the answer or the end of patience comes next.
+            Some(_) if self.asked => Nanos::MAX,
+            Some(since) => since + self.keep_alive.owed,
+            None => self.heard_at + self.keep_alive.idle,
+        }
+    }
+
+    /// When [`on_time`](Connection::on_time) is due next.
+    #[must_use]
+    pub fn next_timer(&self) -> Nanos {
+        match self.state {
+            State::Shaking { until, .. } => until,
+            State::Open { .. } => {
+                let silent = self.owed_since.map(|since| since + self.keep_alive.silent);
+                self.ping_at().min(silent.unwrap_or(Nanos::MAX))
+            }
+        }
+    }
+
+    /// Bytes to write.
+    #[must_use]
+    pub fn unsent(&self) -> &[u8] {
+        &self.out[self.written..]
+    }
+
+    /// The first `count` bytes of [`unsent`](Connection::unsent) were written.
+    pub fn wrote(&mut self, count: usize) {
+        self.written += count;
+        assert!(self.written <= self.out.len(), "wrote no more than there is");
+        if self.written == self.out.len() {
+            self.written = 0;
+            if self.out.capacity() > KEPT_CAPACITY {
+                self.out = Vec::new();
+            }
+            self.out.clear();
+        } else if self.written > KEPT_CAPACITY {
+            self.out.drain(..self.written);
+            self.written = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::{Incarnation, Loss, NodeId};
+
+    use super::*;
+    use crate::handshake::ClusterId;
+
+    const START: Nanos = Nanos::from_secs(1);
+
+    fn hello(node: u16) -> Hello {
+        Hello {
+            node: NodeId(node),
+            incarnation: Incarnation(1),
+            loss: Loss(0),
+            cluster: Some(ClusterId([7; 16])),
+            channel: 0,
+            workers: 1,
+            nonce: [node as u8; 32],
+        }
+    }
+
+    fn pair() -> (Connection, Connection) {
+        let (left, right) = (NodeId(1), NodeId(2));
+        (
+            Connection::new(Handshake::dial(hello(1), right, b"s"), KeepAlive::WORKERS, START),
+            Connection::new(Handshake::accept(hello(2), &[left], b"s"), KeepAlive::WORKERS, START),
+        )
+    }
+
+    fn carry(now: Nanos, from: &mut Connection, to: &mut Connection) -> Vec<Happening> {
+        let bytes = from.unsent().to_vec();
+        from.wrote(bytes.len());
+        let mut happenings = Vec::new();
+        if !bytes.is_empty() {
+            to.on_bytes(now, &bytes, &mut happenings).unwrap();
+        }
+        happenings
+    }
+
+    fn open() -> (Connection, Connection) {
+        let (mut left, mut right) = pair();
+        for _ in 0..2 {
+            carry(START, &mut left, &mut right);
+            carry(START, &mut right, &mut left);
+        }
+        (left, right)
+    }
+
+    #[test]
+    fn a_payload_may_follow_the_proof_in_one_packet() {
+        let (mut left, mut right) = pair();
+        carry(START, &mut left, &mut right);
+        let proven = carry(START, &mut right, &mut left);
+        assert_eq!(proven, [Happening::Proven(hello(2))]);
+        left.send(START, b"first").unwrap();
+        assert_eq!(
+            carry(START, &mut left, &mut right),
+            [Happening::Proven(hello(1)), Happening::Payload(Bytes::from_static(b"first"))]
+        );
+    }
+
+    #[test]
+    fn a_silent_peer_is_asked_once_and_then_given_up_while_traffic_is_owed() {
+        let (mut left, _right) = open();
+        left.send(START, b"x").unwrap();
+        left.wrote(left.unsent().len());
+        let asked = left.next_timer();
+        assert_eq!(asked, START + KeepAlive::WORKERS.owed);
+        left.on_time(asked).unwrap();
+        assert!(!left.unsent().is_empty());
+        let end = left.next_timer();
+        assert_eq!(end, START + KeepAlive::WORKERS.silent);
+        assert_eq!(left.on_time(end), Err(Reset::Silent));
+    }
+
+    #[test]
+    fn an_idle_link_asks_once_a_second_and_stays() {
+        let (mut left, mut right) = open();
+        let mut now = START;
+        for _ in 0..5 {
+            let due = left.next_timer();
+            assert_eq!(due, now + KeepAlive::WORKERS.idle);
+            now = due;
+            left.on_time(now).unwrap();
+            carry(now, &mut left, &mut right);
+            carry(now, &mut right, &mut left);
+        }
+    }
+
+    #[test]
+    fn an_answered_ping_keeps_a_link_with_one_way_traffic() {
+        let (mut left, mut right) = open();
+        let mut now = START;
+        for _ in 0..50 {
+            now += Nanos::from_millis(50);
+            left.send(now, b"x").unwrap();
+            left.on_time(now).unwrap();
+            carry(now, &mut left, &mut right);
+            carry(now, &mut right, &mut left);
+        }
+    }
+
+    #[test]
+    fn a_handshake_has_a_deadline_and_a_small_limit() {
+        let (mut left, mut right) = pair();
+        assert_eq!(left.on_time(left.next_timer()), Err(Reset::Deadline));
+        let mut long = Vec::new();
+        frame::encode(0, Kind::Hello, &[0; PAYLOAD_LEN_MAX_UNPROVEN + 1], &mut long);
+        let refused = right.on_bytes(START, &long, &mut Vec::new());
+        assert!(matches!(refused, Err(Reset::Frame(FrameError::TooLong { .. }))));
+    }
+
+    #[test]
+    fn a_refused_end_learns_why() {
+        let left = Handshake::dial(hello(1), NodeId(2), b"s");
+        let right = Handshake::accept(hello(2), &[NodeId(9)], b"s");
+        let mut left = Connection::new(left, KeepAlive::WORKERS, START);
+        let mut right = Connection::new(right, KeepAlive::WORKERS, START);
+        let refused = right.on_bytes(START, left.unsent(), &mut Vec::new());
+        assert_eq!(refused, Err(Reset::Refused(Refusal::Stranger)));
+        let told = left.on_bytes(START, right.unsent(), &mut Vec::new());
+        assert_eq!(told, Err(Reset::RefusedByPeer(Refusal::Stranger)));
+    }
+
+    #[test]
+    fn a_peer_that_does_not_read_is_reset_not_buffered_for_ever() {
+        let (mut left, _right) = open();
+        let payload = vec![0; PAYLOAD_LEN_MAX];
+        left.send(START, &payload).unwrap();
+        let mut sent = 0;
+        while left.send(START, &payload[..1 << 20]).is_ok() {
+            sent += 1;
+            assert!(sent < 1_000);
+        }
+        assert!(left.unsent().len() <= UNSENT_LEN_MAX + PAYLOAD_LEN_MAX + 64);
+    }
+}

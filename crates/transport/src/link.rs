@@ -1,0 +1,36 @@
+//! What a transport offers: byte pipes that an event loop can wait for.
+//!
+//! A pipe delivers bytes in order or ends. It promises nothing else: what was written before an end may or may not
+//! have arrived. Frames, proofs and keep-alive are put on top by [`Connection`](crate::Connection), the same for all.
+
+use std::io::{self, Read, Write};
+
+use mio::event::Source;
+use types::NodeId;
+
+/// One end of a byte stream. Reads and writes never block: they end in `WouldBlock` where they would.
+pub trait Pipe: Read + Write + Source + Send {}
+
+/// Takes in connections from peers.
+pub trait Acceptor: Source + Send {
+    /// The next connection; `WouldBlock` when there is none.
+    ///
+    /// # Errors
+    /// Of the transport. The acceptor stays usable.
+    fn accept(&mut self) -> io::Result<Box<dyn Pipe>>;
+}
+
+/// Reaches the other members.
+pub trait Network: Send {
+    /// Starts to connect to `peer`; a failure may also show on the first use of the pipe.
+    ///
+    /// # Errors
+    /// Of the transport; try again later.
+    fn dial(&mut self, peer: NodeId) -> io::Result<Box<dyn Pipe>>;
+
+    /// What peers connect to. Taken once, at start.
+    ///
+    /// # Errors
+    /// When it was taken already.
+    fn acceptor(&mut self) -> io::Result<Box<dyn Acceptor>>;
+}

@@ -1,0 +1,82 @@
+//! Links over TCP.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use mio::net::{TcpListener, TcpStream};
+use types::NodeId;
+
+use crate::link::{Acceptor, Network, Pipe};
+
+impl Pipe for TcpStream {}
+
+impl Acceptor for TcpListener {
+    fn accept(&mut self) -> io::Result<Box<dyn Pipe>> {
+        let (stream, _) = TcpListener::accept(self)?;
+        stream.set_nodelay(true)?;
+        Ok(Box::new(stream))
+    }
+}
+
+/// A listening socket and the addresses of the others.
+pub struct Tcp {
+    listener: Option<TcpListener>,
+    address: SocketAddr,
+    /// `HOST:PORT`; resolved anew for every attempt, for hosts move.
+    peers: BTreeMap<NodeId, String>,
+    /// Which of a peer's addresses to try next, where its name has several.
+    attempts: usize,
+}
+
+impl Tcp {
+    /// Listens on `address` (`HOST:PORT`).
+    ///
+    /// # Errors
+    /// When the name does not resolve or the port is taken.
+    pub fn listen(address: &str, peers: BTreeMap<NodeId, String>) -> io::Result<Tcp> {
+        let listener = listen(address)?;
+        let address = listener.local_addr()?;
+        Ok(Tcp { listener: Some(listener), address, peers, attempts: 0 })
+    }
+
+    /// Where this end listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// A non-blocking listener on the first usable address of `address`.
+///
+/// # Errors
+/// Those of the last address tried.
+pub fn listen(address: &str) -> io::Result<TcpListener> {
+    let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, "the name has no address");
+    for one in address.to_socket_addrs()? {
+        // Sets SO_REUSEADDR, so that a restart need not wait for old connections to be forgotten.
+        match TcpListener::bind(one) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+impl Network for Tcp {
+    fn dial(&mut self, peer: NodeId) -> io::Result<Box<dyn Pipe>> {
+        let missing = || io::Error::new(io::ErrorKind::NotFound, "no address of this member");
+        let addresses: Vec<SocketAddr> =
+            self.peers.get(&peer).ok_or_else(missing)?.to_socket_addrs()?.collect();
+        self.attempts = self.attempts.wrapping_add(1);
+        let address = addresses.get(self.attempts % addresses.len().max(1)).ok_or_else(missing)?;
+        let stream = TcpStream::connect(*address)?;
+        stream.set_nodelay(true)?;
+        Ok(Box::new(stream))
+    }
+
+    fn acceptor(&mut self) -> io::Result<Box<dyn Acceptor>> {
+        let taken = || io::Error::new(io::ErrorKind::AlreadyExists, "the acceptor was taken");
+        Ok(Box::new(self.listener.take().ok_or_else(taken)?))
+    }
+}
