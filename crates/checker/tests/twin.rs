@@ -34,11 +34,7 @@ fn shape(operations_max: u64, random: &mut Random) -> Shape {
     }
 }
 
-fn history<S: Subject>(subject: &S, seed: u64) -> History<S::Input, S::Output>
-where
-    S::Input: Clone,
-    S::Output: Clone,
-{
+fn history<S: Subject>(subject: &S, seed: u64) -> History<S::Input, S::Output> {
     let mut random = Random::new(seed);
     let is_long = seed.is_multiple_of(LONG_EVERY);
     let operations_max = if is_long { STATES_OPERATIONS_MAX } else { ORDERS_OPERATIONS_MAX };
@@ -55,10 +51,7 @@ fn compare<S: Subject>(
     subject: &S,
     fast: impl Fn(&History<S::Input, S::Output>) -> Verdict,
     precedes: impl Fn(&Operation<S::Input, S::Output>, &Operation<S::Input, S::Output>) -> bool,
-) where
-    S::Input: Clone,
-    S::Output: Clone,
-{
+) {
     let (mut held, mut violated) = (0, 0);
     for seed in 0..SEEDS {
         let history = history(subject, seed);
@@ -88,19 +81,11 @@ fn compare<S: Subject>(
     assert!(violated > SEEDS / 20, "only {violated} histories were violations");
 }
 
-fn compare_linearizable<S: Subject>(subject: &S)
-where
-    S::Input: Clone,
-    S::Output: Clone,
-{
+fn compare_linearizable<S: Subject>(subject: &S) {
     compare(subject, |h| linearizable::check(subject, h, Limit::default()), in_real_time);
 }
 
-fn compare_sequential<S: Subject>(subject: &S)
-where
-    S::Input: Clone,
-    S::Output: Clone,
-{
+fn compare_sequential<S: Subject>(subject: &S) {
     let check = |write_order| {
         move |history: &_| sequential::check(subject, history, write_order, Limit::default())
     };

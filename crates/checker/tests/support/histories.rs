@@ -67,11 +67,7 @@ pub(crate) fn doubtful<S: Subject>(
     subject: &S,
     shape: Shape,
     random: &mut Random,
-) -> History<S::Input, S::Output>
-where
-    S::Input: Clone,
-    S::Output: Clone,
-{
+) -> History<S::Input, S::Output> {
     let history = right(subject, shape, random);
     let victim = random.below(history.len() as u64) as usize;
     let mut changed = History::new();

@@ -12,7 +12,7 @@ use checker::model::register::{Register, RegisterInput, RegisterOutput};
 use super::Random;
 
 /// A model that can be tested with random histories.
-pub(crate) trait Subject: Model {
+pub(crate) trait Subject: Model<Input: Clone, Output: Clone> {
     fn random_input(&self, random: &mut Random) -> Self::Input;
 
     /// Answers that may be right or wrong, every right one in `state` among them.
@@ -25,23 +25,14 @@ pub(crate) trait Subject: Model {
         input: &Self::Input,
         random: &mut Random,
     ) -> (Self::Output, Self::State) {
-        let mut right = Vec::new();
-        for answer in self.answers(state, input) {
-            for next in self.step(state, input, Some(&answer)) {
-                right.push((right.len(), next));
-            }
-        }
+        let step = |answer| {
+            let next: Vec<Self::State> =
+                self.step(state, input, Some(&answer)).into_iter().collect();
+            next.into_iter().map(move |next| (answer.clone(), next))
+        };
+        let mut right: Vec<_> = self.answers(state, input).into_iter().flat_map(step).collect();
         let chosen = random.below(right.len() as u64) as usize;
-        let mut at = 0;
-        for answer in self.answers(state, input) {
-            for next in self.step(state, input, Some(&answer)) {
-                if at == chosen {
-                    return (answer, next);
-                }
-                at += 1;
-            }
-        }
-        unreachable!("chosen is below the number of right answers")
+        right.swap_remove(chosen)
     }
 }
 
@@ -74,8 +65,8 @@ impl Subject for Counter {
         *random.pick(&[CounterInput::Increment, CounterInput::Read])
     }
 
-    fn answers(&self, _: &u64, _: &CounterInput) -> Vec<u64> {
-        (0..8).collect()
+    fn answers(&self, state: &u64, _: &CounterInput) -> Vec<u64> {
+        (0..8).chain([*state, state + 1]).collect()
     }
 }
 
@@ -90,7 +81,9 @@ impl Subject for Append<u8> {
 
     fn answers(&self, state: &Self::State, input: &AppendInput<u8>) -> Vec<AppendOutput<u8>> {
         match input {
-            AppendInput::Append(_) => (1..8).map(AppendOutput::Length).collect(),
+            AppendInput::Append(_) => {
+                (1..8).chain([state.len() + 1]).map(AppendOutput::Length).collect()
+            }
             AppendInput::Read => {
                 let mut content: Vec<u8> = state.newest_first().copied().collect();
                 content.reverse();
@@ -133,17 +126,19 @@ impl Subject for Kv {
             .into_iter()
             .chain(values.map(KvOutput::Value))
             .chain((-8..16).map(KvOutput::Integer))
-            // Digits appended to digits make larger sums.
-            .chain((16..2_300).filter(|_| value_is_number(state)).map(KvOutput::Integer))
+            .chain(integers_near(state).map(KvOutput::Integer))
             .collect()
     }
 }
 
-fn value_is_number(state: &<Kv as Model>::State) -> bool {
-    state.as_ref().is_some_and(|present| {
-        let bytes = present.value.as_slice();
-        bytes.len() > 1 && bytes.iter().all(u8::is_ascii_digit)
-    })
+/// What INCRBY, APPEND and STRLEN may answer beyond small numbers.
+fn integers_near(state: &<Kv as Model>::State) -> impl Iterator<Item = i64> {
+    let text = state.iter().map(|present| String::from_utf8_lossy(present.value.as_slice()));
+    let around: Vec<i64> = text
+        .flat_map(|text| [text.len() as i64, text.parse().unwrap_or(0)])
+        .flat_map(|integer| integer - 1..=integer + 1)
+        .collect();
+    around.into_iter()
 }
 
 impl Subject for Keyed<u8, Register> {
