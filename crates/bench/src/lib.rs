@@ -7,13 +7,17 @@
 //!
 //! Nothing here parses a command line: that is the binary's.
 
+pub mod client;
+pub mod cluster;
 mod connection;
-
+pub mod failover;
+pub mod idle;
+pub mod peers;
 pub mod process;
 mod reply;
 pub mod report;
 pub mod resp;
-
+pub mod restart;
 pub mod workload;
 
 /// Why a measurement could not be made.

@@ -1,0 +1,200 @@
+//! A cluster of this product in processes of its own on loopback, to be loaded, killed and restarted.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::client::{self, Value};
+use crate::process::{self, Process, ScratchDir};
+use crate::{Error, Result};
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The `palimpsest` program.
+    pub binary: PathBuf,
+    pub nodes: u16,
+    /// As on the command line: `volatile`, `pmem` or `disk`.
+    pub durability: String,
+    /// Data directories are made in a folder below this one, which goes with the cluster.
+    pub dir: PathBuf,
+    /// More arguments for every node.
+    pub arguments: Vec<String>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            binary: default_binary(),
+            nodes: 3,
+            durability: "disk".to_string(),
+            dir: std::env::temp_dir(),
+            arguments: Vec::new(),
+        }
+    }
+}
+
+/// The program to measure: `PALIMPSEST_BIN`, else this program if it is that, else the release build.
+pub fn default_binary() -> PathBuf {
+    if let Some(path) = std::env::var_os("PALIMPSEST_BIN") {
+        return PathBuf::from(path);
+    }
+    match std::env::current_exe() {
+        Ok(own) if own.file_stem().is_some_and(|name| name == "palimpsest") => own,
+        _ => PathBuf::from("target/release/palimpsest"),
+    }
+}
+
+/// One node: where it listens, where its data lies, and its process while it runs.
+pub struct Node {
+    pub id: u16,
+    pub resp: SocketAddr,
+    pub peer: SocketAddr,
+    pub admin: SocketAddr,
+    pub data_dir: PathBuf,
+    /// What it has said so far, over all its starts.
+    pub log: PathBuf,
+    /// Its arguments; a change counts from the next start on.
+    pub arguments: Vec<String>,
+    pub process: Option<Process>,
+}
+
+/// Nodes that belong together.
+pub struct Cluster {
+    pub nodes: Vec<Node>,
+    binary: PathBuf,
+    scratch: ScratchDir,
+}
+
+/// How long a cluster may take until it serves.
+const READY_MAX: Duration = Duration::from_secs(30);
+
+impl Cluster {
+    /// Chooses ports and folders, and starts nothing.
+    ///
+    /// # Errors
+    /// When there is no folder or no port to be had.
+    pub fn prepare(config: &Config) -> Result<Cluster> {
+        let scratch = ScratchDir::new(&config.dir, "palimpsest-cluster")?;
+        let free = process::free_addresses(usize::from(config.nodes) * 3)?;
+        let node = |(index, ports): (usize, &[SocketAddr])| {
+            let id = u16::try_from(index + 1).expect("there are as many nodes as a u16 counts");
+            let data_dir = scratch.path().join(format!("node-{id}"));
+            let log = scratch.path().join(format!("node-{id}.log"));
+            let [resp, peer, admin] = [ports[0], ports[1], ports[2]];
+            Node { id, resp, peer, admin, data_dir, log, arguments: Vec::new(), process: None }
+        };
+        let mut nodes: Vec<Node> = free.chunks(3).enumerate().map(node).collect();
+        let members: Vec<String> =
+            nodes.iter().map(|n| format!("{}={}@{}", n.id, n.resp, n.peer.port())).collect();
+        for node in &mut nodes {
+            node.arguments = arguments(node, &members.join(","), config);
+        }
+        Ok(Cluster { nodes, binary: config.binary.clone(), scratch })
+    }
+
+    /// Starts a cluster and waits until every node serves.
+    ///
+    /// # Errors
+    /// When it does not; the message ends with what the node said.
+    pub fn start(config: &Config) -> Result<Cluster> {
+        let mut cluster = Cluster::prepare(config)?;
+        for index in 0..cluster.nodes.len() {
+            cluster.start_node(index)?;
+        }
+        cluster.wait_all_ready()?;
+        Ok(cluster)
+    }
+
+    /// Starts node `index` (from 0) and does not wait for it.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    ///
+    /// # Panics
+    /// If it runs already.
+    pub fn start_node(&mut self, index: usize) -> Result<()> {
+        let node = &mut self.nodes[index];
+        assert!(node.process.as_mut().is_none_or(|p| !p.is_running()), "node {} runs", node.id);
+        let mut command = Command::new(&self.binary);
+        command.args(&node.arguments).current_dir(self.scratch.path());
+        node.process = Some(Process::start(&mut command, &node.log)?);
+        Ok(())
+    }
+
+    /// `kill -9`.
+    pub fn kill_node(&mut self, index: usize) {
+        self.nodes[index].process = None;
+    }
+
+    /// Waits until every node that runs serves.
+    ///
+    /// # Errors
+    /// When one does not in time, or ends.
+    pub fn wait_all_ready(&mut self) -> Result<()> {
+        for index in 0..self.nodes.len() {
+            if self.nodes[index].process.is_some() {
+                self.wait_ready(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a command on a key is answered at node `index`.
+    ///
+    /// # Errors
+    /// When that takes too long, or the process ends.
+    pub fn wait_ready(&mut self, index: usize) -> Result<()> {
+        let node = &mut self.nodes[index];
+        let mut ended = false;
+        let ready = process::wait_until(READY_MAX, || {
+            ended = node.process.as_mut().is_none_or(|process| !process.is_running());
+            ended || serves(node.resp)
+        });
+        if ready && !ended {
+            return Ok(());
+        }
+        let said = node.process.as_ref().map(Process::log_tail).unwrap_or_default();
+        Err(Error::NotReady {
+            what: format!("node {}", node.id),
+            seconds: READY_MAX.as_secs(),
+            details: format!("{}; it said:\n{said}", if ended { ", it ended" } else { "" }),
+        })
+    }
+
+    /// RESP addresses, by node.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.nodes.iter().map(|node| node.resp).collect()
+    }
+
+    /// Processes that run.
+    pub fn pids(&self) -> Vec<u32> {
+        self.nodes.iter().filter_map(|node| Some(node.process.as_ref()?.pid())).collect()
+    }
+
+    /// The folder that holds everything of this cluster.
+    pub fn dir(&self) -> &Path {
+        self.scratch.path()
+    }
+}
+
+fn arguments(node: &Node, members: &str, config: &Config) -> Vec<String> {
+    let pairs = [
+        ("--id", node.id.to_string()),
+        ("--listen", node.resp.to_string()),
+        ("--peer-listen", node.peer.to_string()),
+        ("--admin-listen", node.admin.to_string()),
+        ("--cluster", members.to_string()),
+        ("--data-dir", node.data_dir.display().to_string()),
+        ("--durability", config.durability.clone()),
+    ];
+    let flags = pairs.into_iter().flat_map(|(flag, value)| [flag.to_string(), value]);
+    std::iter::once("serve".to_string()).chain(flags).chain(config.arguments.clone()).collect()
+}
+
+/// Whether a quorum answers there: a read of a key is no error.
+pub fn serves(address: SocketAddr) -> bool {
+    let reply = client::ask_once(address, "GET ready", Duration::from_secs(2));
+    reply.is_some_and(|reply| !matches!(reply, Value::Error(_)))
+}

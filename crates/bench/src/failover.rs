@@ -1,0 +1,162 @@
+//! What clients of the other nodes notice when a node dies or pauses.
+//!
+//! Writers on all nodes write to a few shared keys, so that the victim has a part in them; the figure is the longest
+//! time that a connection to one of the *other* nodes went without a success, against the same run without a fault.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::Result;
+use crate::cluster::{self, Cluster};
+use crate::process;
+use crate::report::{self, median};
+use crate::resp::{self, Stop};
+use crate::workload::{Keys, Mix};
+
+/// What happens to the victim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fault {
+    None,
+    Kill,
+    Pause,
+}
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub cluster: cluster::Config,
+    /// On the nodes that stay, and as many per node on the victim.
+    pub writers: usize,
+    pub pause: Duration,
+    pub timeout: Duration,
+    pub keys: u64,
+    pub repetitions: usize,
+    /// Length of one run; the fault comes after a third of it.
+    pub window: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            cluster: cluster::Config::default(),
+            writers: 8,
+            pause: Duration::from_millis(2),
+            timeout: Duration::from_millis(200),
+            keys: 100,
+            repetitions: 5,
+            window: Duration::from_secs(3),
+        }
+    }
+}
+
+/// One kind of fault, over all repetitions.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    pub fault: Fault,
+    /// Longest gap of a connection to a node that stayed, by repetition, in milliseconds.
+    pub gaps_ms: Vec<f64>,
+    pub median_ms: f64,
+    /// Commands that failed, over all nodes and repetitions.
+    pub errors: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub durability: String,
+    pub rows: Vec<Row>,
+}
+
+/// Runs without a fault, with a kill and with a pause in turn, `repetitions` times.
+///
+/// # Errors
+/// When the cluster does not come up, or not again.
+pub fn run(config: &Config) -> Result<Report> {
+    let mut cluster = Cluster::start(&config.cluster)?;
+    let faults = [Fault::None, Fault::Kill, Fault::Pause];
+    let mut rows: Vec<Row> = faults
+        .map(|fault| Row { fault, gaps_ms: Vec::new(), median_ms: 0.0, errors: 0 })
+        .into_iter()
+        .collect();
+    for repetition in 0..config.repetitions {
+        let victim = repetition % cluster.nodes.len();
+        for row in &mut rows {
+            let report = run_one(config, &mut cluster, victim, row.fault)?;
+            // The victim's address comes last.
+            let others = &report.gaps[..report.gaps.len() - 1];
+            row.gaps_ms.push(others.iter().map(|gap| gap.connection_ms).fold(0.0, f64::max));
+            row.errors += report.error_count();
+        }
+    }
+    for row in &mut rows {
+        row.median_ms = median(&row.gaps_ms);
+    }
+    Ok(Report { durability: config.cluster.durability.clone(), rows })
+}
+
+fn run_one(
+    config: &Config,
+    cluster: &mut Cluster,
+    victim: usize,
+    fault: Fault,
+) -> Result<report::Report> {
+    let mut addresses = cluster.addresses();
+    let last = addresses.len() - 1;
+    addresses.swap(victim, last);
+    let per_node = config.writers.div_ceil(last.max(1));
+    let load = resp::Config {
+        connections: per_node * addresses.len(),
+        addresses,
+        mix: Mix::SET,
+        keys: Keys::Uniform { count: config.keys },
+        pause: config.pause,
+        timeout: Some(config.timeout),
+        stop: Stop::After(config.window),
+        warm_up: Duration::from_millis(500),
+        server_pids: cluster.pids(),
+        ..resp::Config::default()
+    };
+    let pid = cluster.nodes[victim].process.as_ref().map(process::Process::pid);
+    let strike_after = load.warm_up + config.window / 3;
+    let report = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(strike_after);
+            match (fault, pid) {
+                (Fault::Kill, Some(pid)) => process::kill_pid(pid),
+                (Fault::Pause, Some(pid)) => process::pause_pid(pid),
+                _ => {}
+            }
+        });
+        resp::run(&load)
+    })?;
+    match (fault, pid) {
+        (Fault::Kill, _) => {
+            cluster.kill_node(victim); // collects the dead process
+            cluster.start_node(victim)?;
+        }
+        (Fault::Pause, Some(pid)) => process::resume_pid(pid),
+        _ => {}
+    }
+    cluster.wait_all_ready()?;
+    Ok(report)
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "longest time without a success on the other nodes, {}", self.durability)?;
+        for row in &self.rows {
+            let each: Vec<String> = row.gaps_ms.iter().map(|gap| format!("{gap:.1}")).collect();
+            let fault = format!("{:?}", row.fault).to_lowercase();
+            writeln!(
+                f,
+                "  {fault:<6} {:>8.1} ms median   [{}]   {} commands failed, on all nodes",
+                row.median_ms,
+                each.join(" "),
+                row.errors
+            )?;
+        }
+        Ok(())
+    }
+}
