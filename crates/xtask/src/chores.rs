@@ -53,9 +53,9 @@ pub enum Chore {
 /// When a command fails; its own output has said why.
 pub fn run(chore: Chore) -> Result<()> {
     match chore {
-        Chore::Run { arguments } => product("dev", &arguments),
-        Chore::Bench { arguments } => product("bench", &arguments),
-        Chore::Sim { arguments } => product("sim", &arguments),
+        Chore::Run { arguments } => product("dev", &[], &arguments),
+        Chore::Bench { arguments } => product("bench", &["--features", "etcd"], &arguments),
+        Chore::Sim { arguments } => product("sim", &[], &arguments),
         Chore::Test => test(),
         Chore::Ci => {
             deny()?;
@@ -121,10 +121,10 @@ fn deny() -> Result<()> {
 }
 
 /// Becomes the product, so that signals reach it and its exit code is the chore's.
-fn product(subcommand: &str, arguments: &[OsString]) -> Result<()> {
+fn product(subcommand: &str, features: &[&str], arguments: &[OsString]) -> Result<()> {
     let mut command = cargo_command();
-    command.args(["run", "--quiet", "--release", "--locked", "--package", "palimpsest", "--"]);
-    command.arg(subcommand).args(arguments);
+    command.args(["run", "--quiet", "--release", "--locked", "--package", "palimpsest"]);
+    command.args(features).arg("--").arg(subcommand).args(arguments);
     Err(command.exec()).context("cargo did not start")
 }
 
