@@ -1,1 +1,16 @@
 //! Workers, turns, timers, routing.
+//!
+//! [`worker::Worker`] is the heart: sans-IO, one per thread, the owner of its registers. The server's shell and the
+//! simulator both drive it.
+
+pub mod config;
+mod engine;
+pub mod formation;
+pub mod frame_payload;
+pub mod front;
+pub mod registry;
+pub mod status;
+pub mod worker;
+
+pub use registry::Registration;
+pub use worker::{DatabaseSpec, Input, Outputs, UnknownProtocol, Worker, WorkerConfig};

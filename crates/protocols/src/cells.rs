@@ -32,6 +32,8 @@ struct Slot<R> {
     /// The ticket of the last change: what rests on this register waits for it.
     ticket: Ticket,
     dirty: bool,
+    /// Memory holds something that storage does not, and need not yet.
+    ahead: bool,
     pins: u16,
     /// Touched since the last look of the evicting hand.
     used: bool,
@@ -95,6 +97,30 @@ impl<R> Cells<R> {
         }
     }
 
+    /// Works on the record in place; `None` where there is none. A change must be marked by
+    /// [`persist`](Cells::persist). The register must be resident and not lost.
+    pub fn with<T>(&mut self, key: &Key, step: impl FnOnce(&mut Option<R>) -> T) -> T {
+        if let Some(slot) = self.shard_mut(key).get_mut(key) {
+            slot.used = true;
+            let mut record = match std::mem::replace(&mut slot.content, Content::Absent) {
+                Content::Present(record) => Some(record),
+                Content::Absent | Content::Lost => None,
+            };
+            let result = step(&mut record);
+            if let Some(record) = record {
+                slot.content = Content::Present(record);
+            }
+            return result;
+        }
+        assert!(self.complete, "{key:?} is not resident");
+        let mut record = None;
+        let result = step(&mut record);
+        if let Some(record) = record {
+            self.put(key, record);
+        }
+        result
+    }
+
     /// Sets the record. It must be marked by [`persist`](Cells::persist) to become durable.
     pub fn put(&mut self, key: &Key, record: R) {
         self.set(key, Content::Present(record));
@@ -115,6 +141,7 @@ impl<R> Cells<R> {
                     content,
                     ticket: Ticket::DURABLE,
                     dirty: false,
+                    ahead: false,
                     pins: 0,
                     used: true,
                 });
@@ -132,11 +159,20 @@ impl<R> Cells<R> {
         let ticket = self.open_ticket;
         let slot = self.shard_mut(key).get_mut(key).expect("a changed register is resident");
         slot.ticket = ticket;
+        slot.ahead = false;
         if !slot.dirty {
             slot.dirty = true;
             self.dirty.push(key.clone());
         }
         ticket
+    }
+
+    /// Notes a change that something else makes safe against a crash: it is written only before the register
+    /// leaves memory.
+    pub fn persist_before_eviction(&mut self, key: &Key) {
+        if let Some(slot) = self.shard_mut(key).get_mut(key) {
+            slot.ahead = !slot.dirty;
+        }
     }
 
     /// The ticket of the register's last change.
@@ -208,6 +244,18 @@ impl<R> Cells<R> {
     #[must_use]
     pub fn is_resident(&self, key: &Key) -> bool {
         self.complete || self.shard(key).contains_key(key)
+    }
+
+    /// Notes a use of the register for the evicting hand; false when it is not resident.
+    pub fn touch(&mut self, key: &Key) -> bool {
+        let complete = self.complete;
+        match self.shard_mut(key).get_mut(key) {
+            Some(slot) => {
+                slot.used = true;
+                true
+            }
+            None => complete,
+        }
     }
 
     /// Makes a register resident with what storage knows of it. Keeps what is there already.
@@ -296,16 +344,24 @@ impl<R> Cells<R> {
             return 0;
         }
         let mut dropped = 0;
-        self.shards[shard.0 as usize].retain(|_, slot| {
+        let mut ahead = Vec::new();
+        self.shards[shard.0 as usize].retain(|key, slot| {
             let held = slot.dirty || slot.pins > 0 || slot.ticket > durable || dropped == count;
             let spared = std::mem::take(&mut slot.used);
             if held || spared || matches!(&slot.content, Content::Present(record) if keep(record)) {
+                return true;
+            }
+            if slot.ahead {
+                ahead.push(key.clone());
                 return true;
             }
             dropped += 1;
             false
         });
         self.len -= dropped;
+        for key in &ahead {
+            self.persist(key);
+        }
         dropped
     }
 }

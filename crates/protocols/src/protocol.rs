@@ -10,7 +10,7 @@ use base::{Millis, Nanos, Prng};
 use types::{Command, Incarnation, Key, Loss, NodeId, SessionId, Shard, Tag, Ticket, Update, Wire};
 
 use crate::cells::{Cells, Metas};
-use crate::effects::{Effects, TimerId};
+use crate::effects::{Effects, Emit, TimerId};
 use crate::view::View;
 
 /// A replication protocol: one instance per database and worker.
@@ -23,7 +23,7 @@ pub trait Protocol: Sized + Send + 'static {
     /// What is kept of one key. Fields that a crash may take are left out of its bytes.
     type Record: Wire + Debug + Send;
     /// What is kept of a whole shard.
-    type Meta: Wire + Default + Debug + std::marker::Send;
+    type Meta: Wire + Default + Debug + Send;
 
     fn open(env: Env) -> Self;
 
@@ -32,6 +32,18 @@ pub trait Protocol: Sized + Send + 'static {
 
     /// A shard's fields were just loaded, for the first time since the process started.
     fn on_meta_loaded(&mut self, _cx: &mut Context<'_, Self>, _shard: Shard) {}
+
+    /// Total order only: an emitted command, its register and shard resident, to be run on the register and
+    /// answered where it has a tag. Commands of one key come in the order of their emission.
+    fn on_emit(&mut self, cx: &mut Context<'_, Self>, emit: Emit) {
+        cx.fx.fail(Violation(format!("{} emitted command {} and applies none", Self::NAME, emit.index)));
+    }
+
+    /// False for a record that holds more than its bytes do and must not be read back from them while this
+    /// process lives; it then stays resident.
+    fn is_evictable(_record: &Self::Record) -> bool {
+        true
+    }
 
     /// Checks local invariants; the simulator asks after every event.
     ///

@@ -1,0 +1,420 @@
+//! One protocol instance with its registers: what a worker runs per database.
+//!
+//! [`Engine`] is the worker's view, one dynamic call per event; [`EngineOf`] is everything behind it, generic over the
+//! protocol. Residency lives in [`crate::worker::residency`], gated effects in [`crate::worker::release`].
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use protocols::{
+    Cells, Context, Effects, Emit, Env, Event, Message, Metas, Peer, Protocol, Request, Scan,
+    Scanned, Stats, TimerId, Touches, Violation,
+};
+use storage::{Load, Place};
+use types::key::SHARDS;
+use types::{Access, Database, Key, Malformed, NodeId, Outcome, Shard, Tag, Ticket, Wire};
+
+use crate::worker::gates::Gates;
+use crate::worker::parking::Parking;
+use crate::worker::release::Gated;
+use crate::worker::scans;
+use crate::worker::shared::Shared;
+
+/// Events that may wait for storage in one engine; more are refused.
+pub(crate) const PARKED_MAX: usize = 1 << 17;
+
+/// What happens to an engine as a whole.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Signal {
+    PeerUp(NodeId),
+    PeerReset(NodeId),
+    ViewChanged,
+    Timer(TimerId),
+}
+
+/// An engine as its worker sees it.
+pub(crate) trait Engine: Send {
+    fn store(&self) -> usize;
+
+    fn on_request(&mut self, shared: &mut Shared, request: Request);
+    fn on_list(&mut self, shared: &mut Shared, tag: Tag, from_hash: u64, limit: usize);
+    fn on_message(
+        &mut self,
+        shared: &mut Shared,
+        from: Peer,
+        shard: Shard,
+        bytes: &[u8],
+    ) -> Result<(), Malformed>;
+    fn on_signal(&mut self, shared: &mut Shared, signal: Signal);
+
+    fn on_stored(&mut self, shared: &mut Shared, upto: Ticket);
+    fn on_loaded(&mut self, shared: &mut Shared, place: Place, load: Load);
+    fn on_scanned(
+        &mut self,
+        shared: &mut Shared,
+        scan: Scan,
+        records: Vec<(Key, Bytes)>,
+        next_hash: Option<u64>,
+    );
+    /// Storage found records of a shard forgotten. The engine's protocol is told once the loss is raised.
+    fn on_forgotten(&mut self, shared: &mut Shared, shard: Shard);
+    fn on_loss_raised(&mut self, shared: &mut Shared);
+    /// Finds what storage knows as forgotten when the process starts.
+    fn on_start(&mut self, shared: &mut Shared);
+
+    /// Lets the protocol combine what the turn's events left, then delivers what the engine sent to itself.
+    fn run(&mut self, shared: &mut Shared);
+    /// True when [`Engine::run`] has something to do.
+    fn has_work(&self) -> bool;
+    fn has_dirty(&self) -> bool;
+    fn set_open_ticket(&mut self, ticket: Ticket);
+    /// Puts every changed register and shard field into the store's open batch, each once.
+    fn flush(&mut self, shared: &mut Shared);
+
+    fn resident(&self) -> usize;
+    fn evict(&mut self, shared: &mut Shared, shard: Shard) -> usize;
+    fn check(&self, shared: &Shared) -> Result<(), Violation>;
+    fn is_idle(&self) -> bool;
+    fn parked(&self) -> usize;
+    fn stats(&self, stats: &mut Stats);
+}
+
+/// An event that may have to wait for its register or shard.
+pub(crate) enum Work<P: Protocol> {
+    Request(Request),
+    List { tag: Tag, from_hash: u64, limit: usize },
+    Peer { from: Peer, message: P::Message },
+    Emit(Emit),
+    Scanned(Scanned<P::Record>),
+    Forgotten(Shard),
+}
+
+impl<P: Protocol> Work<P> {
+    pub(crate) fn touches(&self) -> Touches<'_> {
+        match self {
+            Work::Request(request) => Touches::Key(&request.key),
+            Work::List { from_hash, .. } => Touches::Shard(shard_of(*from_hash)),
+            Work::Peer { message, .. } => message.touches(),
+            Work::Emit(emit) => Touches::Key(&emit.key),
+            Work::Scanned(_) => Touches::Nothing,
+            Work::Forgotten(shard) => Touches::Shard(*shard),
+        }
+    }
+}
+
+pub(crate) fn shard_of(hash: u64) -> Shard {
+    Shard((hash >> 56) as u8)
+}
+
+/// What an engine is built from.
+pub(crate) struct EngineParts {
+    pub(crate) index: usize,
+    pub(crate) database: Database,
+    pub(crate) store: usize,
+    pub(crate) keeps_records: bool,
+    pub(crate) env: Env,
+    pub(crate) rng: base::Prng,
+}
+
+/// A protocol, its registers and what waits on its behalf.
+pub(crate) struct EngineOf<P: Protocol> {
+    pub(crate) index: usize,
+    pub(crate) database: Database,
+    pub(crate) store: usize,
+    pub(crate) protocol: P,
+    pub(crate) cells: Cells<P::Record>,
+    pub(crate) metas: Metas<P::Meta>,
+    pub(crate) fx: Effects<P::Message>,
+    rng: base::Prng,
+    pub(crate) keeps_records: bool,
+    /// What the engine sent to itself and may be delivered.
+    pub(crate) inner: VecDeque<Work<P>>,
+    pub(crate) parking: Parking<Work<P>>,
+    pub(crate) gates: Gates<Gated<P::Message>>,
+    /// Shards found forgotten, and keys found lost, that wait for the loss to be raised.
+    pub(crate) forgotten: Vec<Shard>,
+    pub(crate) lost_keys: Vec<Key>,
+    /// Recovered shards whose recovered records are not durable yet, and since when they will be.
+    pub(crate) clearing: Vec<(Shard, Ticket)>,
+    /// Keys that storage still calls lost because their shard is being cleared.
+    pub(crate) clearing_keys: Vec<Key>,
+    /// Something happened since the last `Event::Turn`.
+    touched: bool,
+}
+
+impl<P: Protocol> EngineOf<P> {
+    pub(crate) fn open(parts: EngineParts) -> Box<dyn Engine> {
+        Box::new(EngineOf::<P> {
+            index: parts.index,
+            database: parts.database,
+            store: parts.store,
+            protocol: P::open(parts.env),
+            cells: Cells::new(!parts.keeps_records),
+            metas: Metas::default(),
+            fx: Effects::default(),
+            rng: parts.rng,
+            keeps_records: parts.keeps_records,
+            inner: VecDeque::new(),
+            parking: Parking::default(),
+            gates: Gates::default(),
+            forgotten: Vec::new(),
+            lost_keys: Vec::new(),
+            clearing: Vec::new(),
+            clearing_keys: Vec::new(),
+            touched: false,
+        })
+    }
+
+    /// Runs one step of the protocol and carries out what it asked for.
+    pub(crate) fn with_context(
+        &mut self,
+        shared: &mut Shared,
+        run: impl FnOnce(&mut P, &mut Context<'_, P>),
+    ) {
+        let mut cx = Context {
+            now: shared.now,
+            unix: shared.unix,
+            uptime: shared.uptime,
+            cells: &mut self.cells,
+            metas: &mut self.metas,
+            fx: &mut self.fx,
+            rng: &mut self.rng,
+            view: &shared.view,
+            update: &*shared.update,
+        };
+        run(&mut self.protocol, &mut cx);
+        self.touched = true;
+        self.apply_effects(shared);
+    }
+
+    pub(crate) fn step(&mut self, shared: &mut Shared, event: Event<P>) {
+        self.with_context(shared, |protocol, cx| protocol.on(cx, event));
+    }
+
+    /// Runs an event whose register and shard are resident.
+    pub(crate) fn run_work(&mut self, shared: &mut Shared, work: Work<P>) {
+        let event = match work {
+            Work::Request(request) => Event::Request(request),
+            Work::List { tag, from_hash, limit } => Event::List { tag, from_hash, limit },
+            // It may have waited for long enough to become stale.
+            Work::Peer { from, .. } if !shared.is_current(from) => {
+                shared.counters.frames_stale += 1;
+                return;
+            }
+            Work::Peer { from, message } => Event::Peer { from, message },
+            Work::Emit(emit) => {
+                self.with_context(shared, |protocol, cx| protocol.on_emit(cx, emit));
+                return;
+            }
+            Work::Scanned(scanned) => Event::Scanned(scanned),
+            Work::Forgotten(shard) => Event::Forgotten { shard },
+        };
+        self.step(shared, event);
+    }
+
+    fn run_inner(&mut self, shared: &mut Shared) {
+        for _ in 0..self.inner.len() {
+            let Some(work) = self.inner.pop_front() else { break };
+            self.admit(shared, work);
+        }
+    }
+
+    fn write_metas(&mut self, shared: &mut Shared) {
+        let state = &mut shared.stores[self.store];
+        for shard in self.metas.take_dirty() {
+            if !self.keeps_records {
+                continue;
+            }
+            shared.scratch.clear();
+            self.metas.get(shard).encode(&mut shared.scratch);
+            state.store.put(&Place::Meta(self.database, shard), &shared.scratch);
+            state.has_changes = true;
+        }
+    }
+
+    fn write_cells(&mut self, shared: &mut Shared) {
+        if !self.keeps_records {
+            self.cells.take_dirty(|_, _| {});
+            return;
+        }
+        let state = &mut shared.stores[self.store];
+        let (scratch, counters) = (&mut shared.scratch, &mut shared.counters);
+        let (parking, database) = (&mut self.parking, self.database);
+        self.cells.take_dirty(|key, record| {
+            let place = Place::Cell(database, key.clone());
+            match record {
+                Some(record) => {
+                    scratch.clear();
+                    record.encode(scratch);
+                    state.store.put(&place, scratch);
+                }
+                None => state.store.remove(&place),
+            }
+            state.has_changes = true;
+            counters.cells_written += 1;
+            parking.supersede(key);
+        });
+    }
+}
+
+impl<P: Protocol> Engine for EngineOf<P> {
+    fn store(&self) -> usize {
+        self.store
+    }
+
+    fn on_request(&mut self, shared: &mut Shared, request: Request) {
+        if request.command.access == Access::Update && !P::PROPERTIES.read_modify_write {
+            shared.reply(request.tag, Outcome::Unsupported(P::NAME));
+        } else if self.parking.len() >= PARKED_MAX {
+            shared.counters.events_refused += 1;
+            shared.reply(request.tag, Outcome::NoQuorum);
+        } else {
+            self.admit(shared, Work::Request(request));
+        }
+    }
+
+    fn on_list(&mut self, shared: &mut Shared, tag: Tag, from_hash: u64, limit: usize) {
+        self.admit(shared, Work::List { tag, from_hash, limit });
+    }
+
+    fn on_message(
+        &mut self,
+        shared: &mut Shared,
+        from: Peer,
+        shard: Shard,
+        bytes: &[u8],
+    ) -> Result<(), Malformed> {
+        let message = P::Message::from_bytes(bytes)?;
+        // What the frame says decided the worker; what the message says decides what must be resident.
+        let named = match message.touches() {
+            Touches::Key(key) => key.shard(),
+            Touches::Shard(shard) => shard,
+            Touches::Nothing => shard,
+        };
+        if named != shard {
+            return Err(Malformed);
+        }
+        if self.parking.len() >= PARKED_MAX {
+            shared.counters.events_refused += 1;
+            return Ok(());
+        }
+        self.admit(shared, Work::Peer { from, message });
+        Ok(())
+    }
+
+    fn on_signal(&mut self, shared: &mut Shared, signal: Signal) {
+        let event = match signal {
+            Signal::PeerUp(node) => Event::PeerUp { node },
+            Signal::PeerReset(node) => Event::PeerReset { node },
+            Signal::ViewChanged => Event::ViewChanged,
+            Signal::Timer(id) => Event::Timer(id),
+        };
+        self.step(shared, event);
+    }
+
+    fn on_stored(&mut self, shared: &mut Shared, upto: Ticket) {
+        self.release(shared, upto);
+        self.finish_clearing(shared, upto);
+        self.step(shared, Event::Stored { upto });
+    }
+
+    fn on_loaded(&mut self, shared: &mut Shared, place: Place, load: Load) {
+        match place {
+            Place::Cell(_, key) => self.on_cell_loaded(shared, &key, load),
+            Place::Meta(_, shard) => self.on_meta_loaded(shared, shard, load),
+        }
+    }
+
+    fn on_scanned(
+        &mut self,
+        shared: &mut Shared,
+        scan: Scan,
+        records: Vec<(Key, Bytes)>,
+        next_hash: Option<u64>,
+    ) {
+        let shard = shard_of(scan.from_hash);
+        let next_hash = next_hash.filter(|next| shard_of(*next) == shard);
+        let resident = self.cells.range(shard, scan.from_hash);
+        let (records, next_hash) = scans::merge(scan, records, next_hash, resident);
+        self.step(shared, Event::Scanned(Scanned { id: scan.id, records, next_hash }));
+    }
+
+    fn on_forgotten(&mut self, shared: &mut Shared, shard: Shard) {
+        self.discover_forgotten(shared, shard);
+    }
+
+    fn on_loss_raised(&mut self, shared: &mut Shared) {
+        self.reveal_losses(shared);
+    }
+
+    fn on_start(&mut self, shared: &mut Shared) {
+        self.find_forgotten(shared);
+    }
+
+    fn run(&mut self, shared: &mut Shared) {
+        if self.touched {
+            self.step(shared, Event::Turn);
+            self.touched = false;
+        }
+        self.run_inner(shared);
+    }
+
+    fn has_work(&self) -> bool {
+        self.touched || !self.inner.is_empty()
+    }
+
+    fn has_dirty(&self) -> bool {
+        self.cells.has_dirty()
+    }
+
+    fn set_open_ticket(&mut self, ticket: Ticket) {
+        self.cells.set_open_ticket(ticket);
+        self.metas.set_open_ticket(ticket);
+    }
+
+    fn flush(&mut self, shared: &mut Shared) {
+        // Metas first: where a batch is not atomic, floors must be there before the removals they stand for.
+        self.write_metas(shared);
+        self.write_cells(shared);
+        self.date_clearing(shared);
+    }
+
+    fn resident(&self) -> usize {
+        if self.keeps_records { self.cells.len() } else { 0 }
+    }
+
+    fn evict(&mut self, shared: &mut Shared, shard: Shard) -> usize {
+        let is_scanned = shared
+            .scans
+            .iter()
+            .any(|scan| scan.engine == self.index && shard_of(scan.scan.from_hash) == shard);
+        if is_scanned {
+            return 0;
+        }
+        let durable = shared.stores[self.store].durable;
+        self.cells.evict(shard, usize::MAX, durable, |record| !P::is_evictable(record))
+    }
+
+    fn check(&self, shared: &Shared) -> Result<(), Violation> {
+        self.protocol.check(&self.cells, &shared.view)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.protocol.is_idle()
+            && !self.has_work()
+            && self.parking.is_empty()
+            && self.gates.len() == 0
+            && self.clearing.is_empty()
+            && !self.cells.has_dirty()
+    }
+
+    fn parked(&self) -> usize {
+        self.parking.len()
+    }
+
+    fn stats(&self, stats: &mut Stats) {
+        self.protocol.stats(stats);
+    }
+}
+
+const _: () = assert!(SHARDS == 256, "a shard is the top byte of a hash");

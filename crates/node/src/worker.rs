@@ -1,0 +1,317 @@
+//! A worker: the one owner of its registers, driven in turns.
+//!
+//! Sans-IO: no thread, clock, socket or file. The server's shell and the simulator feed it [`Input`]s and carry out its
+//! [`Outputs`]. Start reading at [`Worker::turn`] in `worker/turn.rs`.
+
+pub(crate) mod gates;
+mod inbound;
+pub(crate) mod loss;
+pub(crate) mod outbox;
+pub(crate) mod parking;
+pub(crate) mod release;
+mod residency;
+pub(crate) mod scans;
+pub(crate) mod shared;
+mod stats;
+pub(crate) mod timers;
+mod turn;
+
+use std::sync::Arc;
+
+use base::{Millis, Nanos, Prng};
+use bytes::Bytes;
+use protocols::{Env, Stats, View, Violation};
+use storage::{Completion, Store};
+use types::limits::DATABASES;
+use types::{
+    Command, Database, Epoch, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Shard, Tag,
+    Update,
+};
+
+use crate::engine::{Engine, EngineParts, PARKED_MAX};
+use crate::registry::{PROTOCOLS, Registration};
+use loss::LossHold;
+use outbox::Outbox;
+use shared::{Counters, Shared, StoreState};
+use timers::Timers;
+
+/// Requests without an outcome before a worker asks for no more.
+const IN_PROGRESS_MAX: usize = 1 << 16;
+
+/// The epoch of every membership until reconfiguration counts it up.
+const EPOCH: Epoch = Epoch(1);
+
+/// What a worker is started with.
+#[derive(Clone, Debug)]
+pub struct WorkerConfig {
+    /// This worker owns the shards with `shard % workers == index`.
+    pub index: usize,
+    pub workers: usize,
+    pub me: NodeId,
+    pub incarnation: Incarnation,
+    pub loss: Loss,
+    /// Everybody, this node included.
+    pub members: Vec<NodeId>,
+    pub seed: u64,
+    /// How long a request may look for a quorum.
+    pub request_timeout: Nanos,
+    /// Resident registers before eviction, over all databases whose store keeps records.
+    pub cells_max: usize,
+    /// Flushed uptime at process start, see [`protocols::Context::uptime`].
+    pub uptime_base: Millis,
+}
+
+/// A database of the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatabaseSpec {
+    pub database: Database,
+    /// The protocol's name on the command line.
+    pub protocol: &'static str,
+    /// Index into the worker's stores.
+    pub store: usize,
+    pub durable: bool,
+}
+
+/// No protocol has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no protocol is named {0:?}")]
+pub struct UnknownProtocol(pub String);
+
+/// What a worker is told.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// The key's shard belongs to this worker.
+    Request { tag: Tag, session: SessionId, database: Database, key: Key, command: Command },
+    /// List keys of the shard that `from_hash` lies in; it belongs to this worker.
+    List { tag: Tag, database: Database, from_hash: u64, limit: usize },
+    /// The payload of one frame, see [`crate::frame_payload`].
+    Frame { from: NodeId, bytes: Bytes },
+    /// A connection to this peer stands.
+    PeerUp { node: NodeId, incarnation: Incarnation, loss: Loss },
+    /// The connection to this peer ended; what was sent on it may be lost.
+    PeerReset { node: NodeId },
+    /// This node's loss was durably raised, as asked for by [`Outputs::raise_loss`]. Told to all workers of the node.
+    Loss { loss: Loss },
+}
+
+/// What a worker asks for. [`Worker::turn`] appends; the caller takes out.
+#[derive(Debug, Default)]
+pub struct Outputs {
+    pub replies: Vec<(Tag, Outcome)>,
+    /// Replies to local reads that may be handed over only before the given time, on the clock of `now`; once it has
+    /// passed the answer is [`Outcome::NoQuorum`].
+    pub lease_reads: Vec<(Tag, Outcome, Nanos)>,
+    /// In order per peer. One per peer and turn, but more where it would grow too long or the loss was just raised.
+    pub frames: Vec<(NodeId, Vec<u8>)>,
+    /// Parts of frames for another worker of this node: the peer runs another number of workers.
+    pub misrouted: Vec<(usize, NodeId, Bytes)>,
+    /// Registers were found forgotten: raise the loss durably by one, then tell all workers by [`Input::Loss`].
+    /// Until then this worker says nothing.
+    pub raise_loss: bool,
+    /// Peers that did not answer in time.
+    pub suspects: Vec<NodeId>,
+    /// Storage failed or an invariant is broken: stop the node and send nothing of this turn.
+    pub failed: Option<String>,
+}
+
+/// One worker of a node.
+pub struct Worker {
+    shared: Shared,
+    engines: Vec<Box<dyn Engine>>,
+    /// Engine per database.
+    by_database: [Option<u8>; DATABASES],
+    started: Nanos,
+    uptime_base: Millis,
+    cells_max: usize,
+    /// Next engine and shard that the evicting hand looks at.
+    hand: (usize, u8),
+    completions: Vec<Completion>,
+    misrouted: Vec<(usize, NodeId, Bytes)>,
+    /// Peers for whom too much was held back: their links count as reset.
+    resets: Vec<NodeId>,
+}
+
+impl Worker {
+    /// Opens a worker with the protocols of this build.
+    ///
+    /// # Errors
+    /// [`UnknownProtocol`] for a database whose protocol does not exist.
+    ///
+    /// # Panics
+    /// If the configuration contradicts itself.
+    pub fn new(
+        config: WorkerConfig,
+        stores: Vec<Box<dyn Store>>,
+        databases: &[DatabaseSpec],
+        update: Arc<dyn Update>,
+        now: Nanos,
+    ) -> Result<Worker, UnknownProtocol> {
+        Worker::with_protocols(PROTOCOLS, config, stores, databases, update, now)
+    }
+
+    /// Opens a worker with protocols of the caller's choice.
+    ///
+    /// # Errors
+    /// [`UnknownProtocol`] for a database whose protocol is not among them.
+    ///
+    /// # Panics
+    /// If the configuration contradicts itself.
+    pub fn with_protocols(
+        protocols: &[Registration],
+        config: WorkerConfig,
+        stores: Vec<Box<dyn Store>>,
+        databases: &[DatabaseSpec],
+        update: Arc<dyn Update>,
+        now: Nanos,
+    ) -> Result<Worker, UnknownProtocol> {
+        assert!(config.index < config.workers, "worker {} of {}", config.index, config.workers);
+        let shared = shared(&config, stores, update, now);
+        let mut worker = Worker {
+            shared,
+            engines: Vec::new(),
+            by_database: [None; DATABASES],
+            started: now,
+            uptime_base: config.uptime_base,
+            cells_max: config.cells_max,
+            hand: (0, 0),
+            completions: Vec::new(),
+            misrouted: Vec::new(),
+            resets: Vec::new(),
+        };
+        let mut rng = Prng::new(config.seed);
+        for spec in databases {
+            let registration = protocols
+                .iter()
+                .find(|registration| registration.name == spec.protocol)
+                .ok_or_else(|| UnknownProtocol(spec.protocol.to_string()))?;
+            worker.open(registration, &config, spec, rng.fork());
+        }
+        Ok(worker)
+    }
+
+    fn open(
+        &mut self,
+        registration: &Registration,
+        config: &WorkerConfig,
+        spec: &DatabaseSpec,
+        rng: Prng,
+    ) {
+        let slot = &mut self.by_database[usize::from(spec.database.0)];
+        assert!(slot.is_none(), "database {} is configured twice", spec.database);
+        *slot = Some(self.engines.len() as u8);
+        let store = &self.shared.stores[spec.store];
+        let mut engine = registration.open(EngineParts {
+            index: self.engines.len(),
+            database: spec.database,
+            store: spec.store,
+            keeps_records: store.keeps_records,
+            env: Env {
+                me: config.me,
+                incarnation: config.incarnation,
+                request_timeout: config.request_timeout,
+                durable: spec.durable,
+            },
+            rng,
+        });
+        engine.set_open_ticket(store.open);
+        engine.on_start(&mut self.shared);
+        self.engines.push(engine);
+    }
+
+    /// When the next turn is due though nothing arrives; `None`: never.
+    #[must_use]
+    pub fn next_timer(&self) -> Option<Nanos> {
+        let is_due = !self.resets.is_empty()
+            || self.shared.hold.asks()
+            || self.engines.iter().any(|engine| engine.has_work() || engine.has_dirty());
+        if is_due { Some(self.shared.now) } else { self.shared.timers.next() }
+    }
+
+    /// Checks the local invariants of every protocol and of the worker itself.
+    ///
+    /// # Errors
+    /// Names the invariant that does not hold.
+    pub fn check(&mut self) -> Result<(), Violation> {
+        for state in &self.shared.stores {
+            if state.store.ticket() != state.open {
+                let (open, ticket) = (state.open, state.store.ticket());
+                return Err(Violation(format!("changes carry {open:?}, their batch {ticket:?}")));
+            }
+        }
+        self.engines.iter().try_for_each(|engine| engine.check(&self.shared))
+    }
+
+    /// Nothing is in progress and nothing waits.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.shared.in_progress == 0
+            && !self.shared.hold.is_on()
+            && self.shared.scans.is_empty()
+            && self.engines.iter().all(|engine| engine.is_idle())
+    }
+
+    #[must_use]
+    pub fn view(&self) -> &View {
+        &self.shared.view
+    }
+
+    /// False: stop reading requests from clients for now. Frames of peers are always taken: they help others finish.
+    #[must_use]
+    pub fn takes_requests(&self) -> bool {
+        let parked: usize = self.engines.iter().map(|engine| engine.parked()).sum();
+        self.shared.failed.is_none()
+            && !self.shared.hold.is_on()
+            && self.shared.in_progress < IN_PROGRESS_MAX
+            && parked < PARKED_MAX / 2
+            && self.shared.stores.iter().all(|state| !state.store.is_full())
+    }
+
+    /// Takes back a frame that was written, for its memory.
+    pub fn recycle(&mut self, frame: Vec<u8>) {
+        self.shared.outbox.recycle(frame);
+    }
+
+    /// Adds this worker's counters and gauges.
+    pub fn stats(&self, stats: &mut Stats) {
+        stats::add(&self.shared, &self.engines, stats);
+    }
+
+    fn engine_of(&self, database: Database) -> Option<usize> {
+        self.by_database.get(usize::from(database.0)).copied().flatten().map(usize::from)
+    }
+
+    fn owns(&self, shard: Shard) -> bool {
+        usize::from(shard.0) % self.shared.workers == self.shared.index
+    }
+}
+
+fn shared(
+    config: &WorkerConfig,
+    stores: Vec<Box<dyn Store>>,
+    update: Arc<dyn Update>,
+    now: Nanos,
+) -> Shared {
+    let view = View::new(EPOCH, config.me, config.incarnation, config.loss, &config.members);
+    Shared {
+        index: config.index,
+        workers: config.workers,
+        now,
+        unix: Millis(0),
+        uptime: config.uptime_base,
+        outbox: Outbox::new(&view),
+        view,
+        update,
+        stores: stores.into_iter().map(StoreState::new).collect(),
+        timers: Timers::default(),
+        replies: Vec::new(),
+        lease_reads: Vec::new(),
+        suspects: Vec::new(),
+        hold: LossHold::default(),
+        scans: Vec::new(),
+        scan_next: 1,
+        in_progress: 0,
+        scratch: Vec::new(),
+        counters: Counters::default(),
+        failed: None,
+    }
+}

@@ -1,0 +1,82 @@
+//! What waits for storage: effects in the order of the tickets that release them.
+
+use std::collections::VecDeque;
+
+use types::Ticket;
+
+/// Effects behind tickets. Those of one ticket keep their order.
+///
+/// Few tickets are ever in flight (one per batch that storage has accepted), so a short sorted queue of batches
+/// beats any tree.
+#[derive(Debug)]
+pub(crate) struct Gates<T> {
+    batches: VecDeque<(Ticket, Vec<T>)>,
+    spare: Vec<Vec<T>>,
+    len: usize,
+}
+
+const SPARE_MAX: usize = 4;
+
+impl<T> Default for Gates<T> {
+    fn default() -> Gates<T> {
+        Gates { batches: VecDeque::new(), spare: Vec::new(), len: 0 }
+    }
+}
+
+impl<T> Gates<T> {
+    pub(crate) fn push(&mut self, after: Ticket, item: T) {
+        self.len += 1;
+        let at = self.batches.iter().rposition(|(ticket, _)| *ticket <= after);
+        if let Some(at) = at
+            && self.batches[at].0 == after
+        {
+            self.batches[at].1.push(item);
+            return;
+        }
+        let mut batch = self.spare.pop().unwrap_or_default();
+        batch.push(item);
+        self.batches.insert(at.map_or(0, |at| at + 1), (after, batch));
+    }
+
+    /// Takes the oldest batch that `durable` releases.
+    pub(crate) fn open(&mut self, durable: Ticket) -> Option<Vec<T>> {
+        if self.batches.front()?.0 > durable {
+            return None;
+        }
+        let (_, batch) = self.batches.pop_front()?;
+        self.len -= batch.len();
+        Some(batch)
+    }
+
+    /// Takes back an emptied batch for its memory.
+    pub(crate) fn recycle(&mut self, batch: Vec<T>) {
+        assert!(batch.is_empty(), "{} effects of an opened gate were not released", batch.len());
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(batch);
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gates_open_in_ticket_order_and_keep_order_within_a_ticket() {
+        let mut gates = Gates::default();
+        for (ticket, item) in [(5, 'a'), (3, 'b'), (5, 'c'), (4, 'd'), (3, 'e')] {
+            gates.push(Ticket(ticket), item);
+        }
+        assert_eq!(gates.open(Ticket(2)), None);
+        assert_eq!(gates.open(Ticket(4)), Some(vec!['b', 'e']));
+        assert_eq!(gates.open(Ticket(4)), Some(vec!['d']));
+        assert_eq!(gates.open(Ticket(4)), None);
+        assert_eq!(gates.len(), 2);
+        assert_eq!(gates.open(Ticket(9)), Some(vec!['a', 'c']));
+        assert_eq!(gates.open(Ticket(9)), None);
+    }
+}

@@ -1,0 +1,83 @@
+//! Frames of peers: what they tell of losses, and their messages for this worker.
+
+use bytes::Bytes;
+use protocols::Peer;
+use types::{Malformed, NodeId};
+
+use super::Worker;
+use crate::engine::Signal;
+use crate::frame_payload::{self, Header, Messages};
+
+impl Worker {
+    pub(super) fn on_frame(&mut self, from: NodeId, frame: &[u8]) {
+        self.shared.counters.frames_in += 1;
+        let Ok((header, header_bytes, messages)) = frame_payload::decode(frame) else {
+            self.shared.counters.frames_malformed += 1;
+            return;
+        };
+        let is_peer = header.sender == from && from != self.shared.view.me;
+        if !is_peer || self.shared.view.member(from).is_none() {
+            self.shared.counters.frames_malformed += 1;
+            return;
+        }
+        if header.epoch != self.shared.view.epoch {
+            self.shared.counters.frames_stale += 1;
+            return;
+        }
+        self.merge_losses(&header);
+        let peer = Peer { node: from, incarnation: header.incarnation, loss: header.loss };
+        if !self.shared.is_current(peer) {
+            self.shared.counters.frames_stale += 1;
+            return;
+        }
+        self.on_messages(peer, header_bytes, messages);
+    }
+
+    /// [Michael et al., DISC 2017] Takes the newest of both crash vectors before anything of the frame is believed.
+    fn merge_losses(&mut self, header: &Header<'_>) {
+        let mut grew = self.shared.learn(header.sender, header.incarnation, header.loss);
+        for (node, loss) in header.losses() {
+            grew |= self.shared.learn(node, types::Incarnation(0), loss);
+        }
+        if grew {
+            self.signal_all(Signal::ViewChanged);
+        }
+    }
+
+    fn on_messages(&mut self, from: Peer, header: &[u8], messages: Messages<'_>) {
+        // Parts for other workers; there are few of those, and only when peers run another number of workers.
+        let mut parts: Vec<(usize, Vec<u8>)> = Vec::new();
+        for message in messages {
+            let Ok(message) = message else {
+                self.shared.counters.frames_malformed += 1;
+                break;
+            };
+            self.shared.counters.messages_in += 1;
+            if !self.owns(message.shard) {
+                self.shared.counters.messages_misrouted += 1;
+                let worker = usize::from(message.shard.0) % self.shared.workers;
+                let part = match parts.iter().position(|(to, _)| *to == worker) {
+                    Some(at) => &mut parts[at].1,
+                    None => {
+                        parts.push((worker, header.to_vec()));
+                        &mut parts.last_mut().expect("it was just pushed").1
+                    }
+                };
+                part.extend_from_slice(message.whole);
+                continue;
+            }
+            let taken = match self.engine_of(message.database) {
+                Some(engine) => {
+                    let engine = &mut self.engines[engine];
+                    engine.on_message(&mut self.shared, from, message.shard, message.bytes)
+                }
+                None => Err(Malformed),
+            };
+            if taken.is_err() {
+                self.shared.counters.messages_malformed += 1;
+            }
+        }
+        let parts = parts.into_iter().map(|(to, part)| (to, from.node, Bytes::from(part)));
+        self.misrouted.extend(parts);
+    }
+}

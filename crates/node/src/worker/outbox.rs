@@ -1,0 +1,147 @@
+//! Messages on their way out: one open frame per peer, encoded in place.
+//!
+//! A frame's header is written when it is sealed, so that its crash vector is as new as any of its messages. The
+//! sender's own loss is the exception: a message must carry the loss it was made under, so all frames are sealed
+//! before the loss is raised.
+
+use protocols::View;
+use types::{Database, NodeId, Shard, Wire};
+
+use crate::frame_payload::{header_len, put_message, write_header};
+
+/// A frame this long is sealed before the next message. One message more fits the transport's limit.
+const FRAME_LEN_FULL: usize = 1 << 20;
+
+/// Bytes of sealed frames that may wait for a loss to be raised, per peer.
+const HELD_LEN_MAX: usize = 64 << 20;
+
+/// Buffers kept for reuse.
+const SPARE_MAX: usize = 64;
+/// Larger buffers go back to the allocator.
+const SPARE_LEN_MAX: usize = 1 << 20;
+
+#[derive(Debug)]
+struct Peer {
+    node: NodeId,
+    /// The header's place and the messages so far; empty when there are none.
+    open: Vec<u8>,
+    sealed_len: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    /// In the order of the view's members, without this node.
+    peers: Vec<Peer>,
+    sealed: Vec<(NodeId, Vec<u8>)>,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Outbox {
+    pub(crate) fn new(view: &View) -> Outbox {
+        let peers =
+            view.others().map(|node| Peer { node, open: Vec::new(), sealed_len: 0 }).collect();
+        Outbox { peers, sealed: Vec::new(), spare: Vec::new() }
+    }
+
+    /// Appends a message for `to`. False when `to` is not a peer.
+    pub(crate) fn push<M: Wire>(
+        &mut self,
+        view: &View,
+        to: NodeId,
+        database: Database,
+        shard: Shard,
+        message: &M,
+    ) -> bool {
+        let Some(index) = self.peers.iter().position(|peer| peer.node == to) else { return false };
+        if self.peers[index].open.len() >= FRAME_LEN_FULL {
+            self.seal(view, index);
+        }
+        let others = self.peers.len();
+        let open = &mut self.peers[index].open;
+        if open.is_empty() {
+            *open = self.spare.pop().unwrap_or_default();
+            open.resize(header_len(others), 0);
+        }
+        put_message(open, database, shard, |out| message.encode(out));
+        true
+    }
+
+    fn seal(&mut self, view: &View, index: usize) {
+        let peer = &mut self.peers[index];
+        if peer.open.is_empty() {
+            return;
+        }
+        let mut frame = std::mem::take(&mut peer.open);
+        let me = *view.member(view.me).expect("a node is a member of its own view");
+        let losses = OtherLosses { view, next: 0, left: view.members().len() - 1 };
+        write_header(&mut frame, me.node, me.incarnation, me.loss, view.epoch, losses);
+        peer.sealed_len += frame.len();
+        self.sealed.push((peer.node, frame));
+    }
+
+    /// Ends every open frame under the view as it is now.
+    pub(crate) fn seal_all(&mut self, view: &View) {
+        for index in 0..self.peers.len() {
+            self.seal(view, index);
+        }
+    }
+
+    /// Hands over all frames.
+    pub(crate) fn take(&mut self, view: &View, frames: &mut Vec<(NodeId, Vec<u8>)>) {
+        self.seal_all(view);
+        frames.append(&mut self.sealed);
+        for peer in &mut self.peers {
+            peer.sealed_len = 0;
+        }
+    }
+
+    /// Drops what is held for peers beyond a bound and returns those peers: for them the link was lost.
+    pub(crate) fn drop_excess(&mut self) -> Vec<NodeId> {
+        let mut dropped = Vec::new();
+        for peer in &mut self.peers {
+            if peer.sealed_len + peer.open.len() > HELD_LEN_MAX {
+                peer.open.clear();
+                peer.sealed_len = 0;
+                dropped.push(peer.node);
+            }
+        }
+        self.sealed.retain(|(node, _)| !dropped.contains(node));
+        dropped
+    }
+
+    /// Takes back a written frame for its memory.
+    pub(crate) fn recycle(&mut self, mut frame: Vec<u8>) {
+        if self.spare.len() < SPARE_MAX && frame.capacity() <= SPARE_LEN_MAX {
+            frame.clear();
+            self.spare.push(frame);
+        }
+    }
+}
+
+/// The crash vector without this node, with its length known.
+struct OtherLosses<'a> {
+    view: &'a View,
+    next: usize,
+    left: usize,
+}
+
+impl Iterator for OtherLosses<'_> {
+    type Item = (NodeId, types::Loss);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let member = self.view.members().get(self.next)?;
+            self.next += 1;
+            if member.node != self.view.me {
+                self.left -= 1;
+                return Some((member.node, member.loss));
+            }
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for OtherLosses<'_> {}

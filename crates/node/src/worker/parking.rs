@@ -1,0 +1,126 @@
+//! Events that wait for a register or a shard's fields to be read.
+//!
+//! Only misses come here. What waits for one key keeps its order; what waits for a shard keeps the order of the
+//! whole shard and then goes on to its keys.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+use types::key::ByHash;
+use types::{Key, Shard};
+
+#[derive(Debug)]
+struct Waiting<T> {
+    queue: VecDeque<T>,
+    /// The register was written while it was being read: the answer may be older than that.
+    is_superseded: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Parking<T> {
+    keys: HashMap<Key, Waiting<T>, ByHash>,
+    shards: BTreeMap<Shard, VecDeque<T>>,
+    len: usize,
+}
+
+impl<T> Default for Parking<T> {
+    fn default() -> Parking<T> {
+        Parking { keys: HashMap::with_hasher(ByHash), shards: BTreeMap::new(), len: 0 }
+    }
+}
+
+impl<T> Parking<T> {
+    /// Events waiting.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.shards.is_empty()
+    }
+
+    pub(crate) fn has_key(&self, key: &Key) -> bool {
+        !self.keys.is_empty() && self.keys.contains_key(key)
+    }
+
+    pub(crate) fn has_shard(&self, shard: Shard) -> bool {
+        self.shards.contains_key(&shard)
+    }
+
+    pub(crate) fn park_key(&mut self, key: Key, item: T) {
+        self.len += 1;
+        match self.keys.entry(key) {
+            Entry::Occupied(mut entry) => entry.get_mut().queue.push_back(item),
+            Entry::Vacant(entry) => {
+                entry.insert(Waiting { queue: VecDeque::from([item]), is_superseded: false });
+            }
+        }
+    }
+
+    pub(crate) fn park_shard(&mut self, shard: Shard, item: T) {
+        self.len += 1;
+        self.shards.entry(shard).or_default().push_back(item);
+    }
+
+    /// Notes that a register which is being read was written meanwhile.
+    pub(crate) fn supersede(&mut self, key: &Key) {
+        if !self.keys.is_empty()
+            && let Some(waiting) = self.keys.get_mut(key)
+        {
+            waiting.is_superseded = true;
+        }
+    }
+
+    /// True once if the answer to the read of `key` cannot be believed.
+    pub(crate) fn take_superseded(&mut self, key: &Key) -> bool {
+        self.keys.get_mut(key).is_some_and(|waiting| std::mem::take(&mut waiting.is_superseded))
+    }
+
+    pub(crate) fn take_key(&mut self, key: &Key) -> VecDeque<T> {
+        let queue = self.keys.remove(key).map(|waiting| waiting.queue).unwrap_or_default();
+        self.len -= queue.len();
+        queue
+    }
+
+    pub(crate) fn take_shard(&mut self, shard: Shard) -> VecDeque<T> {
+        let queue = self.shards.remove(&shard).unwrap_or_default();
+        self.len -= queue.len();
+        queue
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_keep_their_order_and_leave_together() {
+        let (a, b) = (Key::new(b"a"), Key::new(b"b"));
+        let mut parking = Parking::default();
+        parking.park_key(a.clone(), 1);
+        parking.park_key(b.clone(), 2);
+        parking.park_key(a.clone(), 3);
+        parking.park_shard(Shard(0), 4);
+        assert_eq!(parking.len(), 4);
+        assert!(parking.has_key(&a) && parking.has_shard(Shard(0)) && !parking.has_shard(Shard(1)));
+        assert_eq!(parking.take_key(&a), [1, 3]);
+        assert!(!parking.has_key(&a));
+        assert_eq!(parking.take_shard(Shard(0)), [4]);
+        assert_eq!(parking.take_key(&b), [2]);
+        assert!(parking.is_empty());
+        assert_eq!(parking.len(), 0);
+    }
+
+    #[test]
+    fn a_write_during_a_read_is_noticed_once() {
+        let key = Key::new(b"a");
+        let mut parking = Parking::default();
+        parking.supersede(&key);
+        parking.park_key(key.clone(), ());
+        assert!(!parking.take_superseded(&key));
+        parking.supersede(&key);
+        assert!(parking.take_superseded(&key));
+        assert!(!parking.take_superseded(&key));
+    }
+}

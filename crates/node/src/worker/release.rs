@@ -1,0 +1,141 @@
+//! Carrying out what a step asked for, and holding back what must not be said yet.
+//!
+//! A message or reply names the ticket that must be durable first. What is durable already leaves with this turn;
+//! the rest waits in order of tickets. A message to this node itself takes the same path and never sees the network.
+
+use protocols::{Effects, Message, Protocol, Send, Touches};
+use types::{NodeId, Outcome, Shard, Tag, Ticket};
+
+use super::scans;
+use super::shared::Shared;
+use crate::engine::{EngineOf, Work, shard_of};
+
+/// An effect that waits for a ticket.
+#[derive(Debug)]
+pub(crate) enum Gated<M> {
+    Send { to: NodeId, message: M },
+    Reply(Tag, Outcome),
+}
+
+impl<P: Protocol> EngineOf<P> {
+    /// Carries out the effects of the step that just ran.
+    pub(crate) fn apply_effects(&mut self, shared: &mut Shared) {
+        if !self.fx.sends.is_empty() {
+            self.apply_sends(shared);
+        }
+        if !self.fx.outcomes.is_empty() {
+            self.apply_outcomes(shared);
+        }
+        for (id, at) in self.fx.timers.drain(..) {
+            shared.timers.push(at, self.index, id);
+        }
+        if has_rare_effects(&self.fx) {
+            self.apply_rare_effects(shared);
+        }
+    }
+
+    fn apply_sends(&mut self, shared: &mut Shared) {
+        let (open, durable) = {
+            let state = &shared.stores[self.store];
+            (state.open, state.durable)
+        };
+        let mut sends = std::mem::take(&mut self.fx.sends);
+        for Send { to, message, after } in sends.drain(..) {
+            if after <= durable {
+                self.leave(shared, to, message);
+            } else {
+                assert!(after <= open, "a message waits for {after:?}, beyond {open:?}");
+                shared.counters.sends_gated += 1;
+                self.gates.push(after, Gated::Send { to, message });
+            }
+        }
+        self.fx.sends = sends;
+    }
+
+    fn apply_outcomes(&mut self, shared: &mut Shared) {
+        let durable = shared.stores[self.store].durable;
+        for (tag, outcome, after) in self.fx.outcomes.drain(..) {
+            if after <= durable {
+                shared.reply(tag, outcome);
+            } else {
+                self.gates.push(after, Gated::Reply(tag, outcome));
+            }
+        }
+    }
+
+    fn apply_rare_effects(&mut self, shared: &mut Shared) {
+        for (tag, outcome, until) in self.fx.lease_reads.drain(..) {
+            shared.reply_under_lease(tag, outcome, until);
+        }
+        self.inner.extend(self.fx.emits.drain(..).map(Work::Emit));
+        shared.suspects.append(&mut self.fx.suspects);
+        if let Some(violation) = self.fx.violation.take() {
+            shared.fail(format!("database {}: {}: {}", self.database, P::NAME, violation.0));
+        }
+        if !self.fx.appends.is_empty() {
+            self.fx.appends.clear();
+            shared.fail(format!(
+                "database {}: {} keeps a log, and its store has none",
+                self.database,
+                P::NAME
+            ));
+        }
+        for shard in std::mem::take(&mut self.fx.recovered) {
+            self.start_clearing(shared, shard);
+        }
+        for scan in std::mem::take(&mut self.fx.scans) {
+            if self.keeps_records {
+                shared.start_scan(self.index, self.store, self.database, scan);
+                continue;
+            }
+            // Memory is the only copy: the answer is at hand, but comes as an event of its own.
+            let resident = self.cells.range(shard_of(scan.from_hash), scan.from_hash);
+            let (records, next_hash) = scans::merge(scan, Vec::new(), None, resident);
+            let scanned = protocols::Scanned { id: scan.id, records, next_hash };
+            self.inner.push_back(Work::Scanned(scanned));
+        }
+    }
+
+    /// Sends what is free to leave: into the peer's frame, or back to this engine.
+    fn leave(&mut self, shared: &mut Shared, to: NodeId, message: P::Message) {
+        if to == shared.view.me {
+            shared.counters.messages_looped += 1;
+            self.inner.push_back(Work::Peer { from: shared.me(), message });
+            return;
+        }
+        let shard = match message.touches() {
+            Touches::Key(key) => key.shard(),
+            Touches::Shard(shard) => shard,
+            // Any shard of this worker will do: it finds the worker with the same index.
+            Touches::Nothing => Shard(shared.index as u8),
+        };
+        if shared.outbox.push(&shared.view, to, self.database, shard, &message) {
+            shared.counters.messages_out += 1;
+        } else {
+            shared.counters.messages_undeliverable += 1;
+        }
+    }
+
+    /// Lets go what waited for tickets up to `durable`.
+    pub(crate) fn release(&mut self, shared: &mut Shared, durable: Ticket) {
+        while let Some(mut batch) = self.gates.open(durable) {
+            for gated in batch.drain(..) {
+                match gated {
+                    Gated::Send { to, message } => self.leave(shared, to, message),
+                    Gated::Reply(tag, outcome) => shared.reply(tag, outcome),
+                }
+            }
+            self.gates.recycle(batch);
+        }
+    }
+}
+
+fn has_rare_effects<M>(fx: &Effects<M>) -> bool {
+    !fx.scans.is_empty()
+        || !fx.emits.is_empty()
+        || !fx.lease_reads.is_empty()
+        || !fx.recovered.is_empty()
+        || !fx.suspects.is_empty()
+        || !fx.appends.is_empty()
+        || fx.violation.is_some()
+}

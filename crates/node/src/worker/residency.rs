@@ -1,0 +1,260 @@
+//! Making registers and shard fields resident before an event is handled, and what happens to forgotten ones.
+//!
+//! An event whose register or shard is not in memory is parked and a read started; later events of the same key
+//! queue behind it. What storage calls lost is shown to the protocol only once the node's loss has been raised.
+
+use protocols::{Protocol, Touches};
+use storage::{Load, Place};
+use types::{Key, Shard, Ticket, Wire};
+
+use super::shared::Shared;
+use crate::engine::{EngineOf, Work};
+
+/// What an event waits for.
+enum Missing {
+    Nothing,
+    Key,
+    Shard(Shard),
+}
+
+/// The ticket of a recovered shard whose records have not been put into a batch yet.
+const UNDATED: Ticket = Ticket(u64::MAX);
+
+impl<P: Protocol> EngineOf<P> {
+    /// Runs an event now, or parks it until what it names is resident.
+    pub(crate) fn admit(&mut self, shared: &mut Shared, work: Work<P>) {
+        match self.missing(shared, work.touches()) {
+            Missing::Nothing => self.run_work(shared, work),
+            Missing::Shard(shard) => self.parking.park_shard(shard, work),
+            Missing::Key => {
+                let Touches::Key(key) = work.touches() else {
+                    unreachable!("only an event that names a key misses one")
+                };
+                let key = key.clone();
+                self.parking.park_key(key, work);
+            }
+        }
+    }
+
+    fn missing(&mut self, shared: &mut Shared, touches: Touches<'_>) -> Missing {
+        let (shard, key) = match touches {
+            Touches::Key(key) => (key.shard(), Some(key)),
+            Touches::Shard(shard) => (shard, None),
+            Touches::Nothing => return Missing::Nothing,
+        };
+        // Amnesia that may not be shown yet: nothing of this shard goes on.
+        let is_hidden = !self.forgotten.is_empty() && self.forgotten.contains(&shard);
+        if is_hidden || (!self.metas.is_resident(shard) && !self.fetch_meta(shared, shard)) {
+            return Missing::Shard(shard);
+        }
+        match key {
+            Some(key) if self.parking.has_key(key) => Missing::Key,
+            Some(key) if !self.cells.touch(key) && !self.fetch_cell(shared, key) => Missing::Key,
+            _ => Missing::Nothing,
+        }
+    }
+
+    /// True when the shard's fields are resident now.
+    fn fetch_meta(&mut self, shared: &mut Shared, shard: Shard) -> bool {
+        if self.parking.has_shard(shard) {
+            return false;
+        }
+        if !self.keeps_records {
+            self.fill_meta(shared, shard, P::Meta::default());
+            return true;
+        }
+        let load = shared.stores[self.store].store.load(&Place::Meta(self.database, shard));
+        self.take_meta(shared, shard, load)
+    }
+
+    fn take_meta(&mut self, shared: &mut Shared, shard: Shard, load: Load) -> bool {
+        let meta = match load {
+            Load::Pending => return false,
+            Load::Found(bytes) => P::Meta::from_bytes(&bytes).ok(),
+            Load::Absent => Some(P::Meta::default()),
+            Load::Lost => None,
+        };
+        match meta {
+            Some(meta) => self.fill_meta(shared, shard, meta),
+            // That the shard was forgotten is known, and the loss was raised for it.
+            None if self.cells.is_forgotten(shard) => {
+                self.fill_meta(shared, shard, P::Meta::default());
+            }
+            None => {
+                let store = &mut shared.stores[self.store];
+                store.store.set_forgotten(self.database, shard, true);
+                store.has_changes = true;
+                self.discover_forgotten(shared, shard);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn fill_meta(&mut self, shared: &mut Shared, shard: Shard, meta: P::Meta) {
+        self.metas.fill(shard, meta);
+        self.with_context(shared, |protocol, cx| protocol.on_meta_loaded(cx, shard));
+    }
+
+    pub(crate) fn on_meta_loaded(&mut self, shared: &mut Shared, shard: Shard, load: Load) {
+        if self.metas.is_resident(shard) || self.take_meta(shared, shard, load) {
+            self.resume_shard(shared, shard);
+        }
+    }
+
+    fn resume_shard(&mut self, shared: &mut Shared, shard: Shard) {
+        for work in self.parking.take_shard(shard) {
+            self.admit(shared, work);
+        }
+    }
+
+    /// True when the register is resident now.
+    fn fetch_cell(&mut self, shared: &mut Shared, key: &Key) -> bool {
+        shared.counters.cells_loaded += 1;
+        let place = Place::Cell(self.database, key.clone());
+        let load = shared.stores[self.store].store.load(&place);
+        self.take_cell(shared, key, load)
+    }
+
+    fn take_cell(&mut self, shared: &mut Shared, key: &Key, load: Load) -> bool {
+        let record = match load {
+            Load::Pending => return false,
+            Load::Found(bytes) => P::Record::from_bytes(&bytes).ok(),
+            Load::Absent if !self.cells.is_forgotten(key.shard()) => {
+                self.cells.fill(key, None, false);
+                return true;
+            }
+            Load::Absent | Load::Lost => None,
+        };
+        match record {
+            Some(record) => self.cells.fill(key, Some(record), false),
+            None if self.cells.is_forgotten(key.shard()) => self.cells.fill(key, None, true),
+            None => {
+                self.withhold(shared, key);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// A register was found lost that nobody was told of yet.
+    fn withhold(&mut self, shared: &mut Shared, key: &Key) {
+        if self.clearing.iter().any(|(shard, _)| *shard == key.shard()) {
+            self.clearing_keys.push(key.clone());
+            return;
+        }
+        shared.counters.cells_lost += 1;
+        self.lost_keys.push(key.clone());
+        shared.discover_loss();
+    }
+
+    pub(crate) fn on_cell_loaded(&mut self, shared: &mut Shared, key: &Key, load: Load) {
+        if !self.parking.has_key(key) {
+            return;
+        }
+        let is_resident = if self.parking.take_superseded(key) && !self.cells.is_resident(key) {
+            self.fetch_cell(shared, key)
+        } else {
+            self.cells.is_resident(key) || self.take_cell(shared, key, load)
+        };
+        if is_resident {
+            self.resume_key(shared, key);
+        }
+    }
+
+    fn resume_key(&mut self, shared: &mut Shared, key: &Key) {
+        for work in self.parking.take_key(key) {
+            self.admit(shared, work);
+        }
+    }
+
+    pub(crate) fn discover_forgotten(&mut self, shared: &mut Shared, shard: Shard) {
+        if !self.forgotten.contains(&shard) {
+            self.forgotten.push(shard);
+        }
+        shared.discover_loss();
+    }
+
+    /// The loss is raised: the protocol may see what was forgotten.
+    pub(crate) fn reveal_losses(&mut self, shared: &mut Shared) {
+        let forgotten = std::mem::take(&mut self.forgotten);
+        self.clearing.retain(|(cleared, _)| !forgotten.contains(cleared));
+        for shard in &forgotten {
+            self.cells.set_forgotten(*shard, true);
+        }
+        for shard in forgotten {
+            let waiting = self.parking.take_shard(shard);
+            self.admit(shared, Work::Forgotten(shard));
+            for work in waiting {
+                self.admit(shared, work);
+            }
+        }
+        for key in std::mem::take(&mut self.lost_keys) {
+            self.cells.fill(&key, None, true);
+            self.resume_key(shared, &key);
+        }
+        self.reload_clearing_keys(shared);
+    }
+
+    /// The protocol has recovered a shard: absence means absence again.
+    pub(crate) fn start_clearing(&mut self, shared: &mut Shared, shard: Shard) {
+        // Found forgotten anew: what was recovered may be lost again, and is recovered once more.
+        if self.forgotten.contains(&shard) || !self.cells.is_forgotten(shard) {
+            return;
+        }
+        self.cells.set_forgotten(shard, false);
+        if self.keeps_records {
+            self.clearing.push((shard, UNDATED));
+        } else {
+            shared.stores[self.store].store.set_forgotten(self.database, shard, false);
+        }
+    }
+
+    /// Everything changed so far is in a batch: from its ticket on, storage may call the shard known. Not with the same
+    /// batch, which need not be atomic.
+    pub(crate) fn date_clearing(&mut self, shared: &mut Shared) {
+        if self.clearing.is_empty() {
+            return;
+        }
+        let last_change = shared.stores[self.store].last_change();
+        for (_, after) in &mut self.clearing {
+            *after = (*after).min(last_change);
+        }
+        let durable = shared.stores[self.store].durable;
+        self.finish_clearing(shared, durable);
+    }
+
+    pub(crate) fn finish_clearing(&mut self, shared: &mut Shared, durable: Ticket) {
+        if self.clearing.iter().all(|(_, after)| *after > durable) {
+            return;
+        }
+        let state = &mut shared.stores[self.store];
+        let database = self.database;
+        self.clearing.retain(|&(shard, after)| {
+            if after <= durable {
+                state.store.set_forgotten(database, shard, false);
+                state.has_changes = true;
+            }
+            after > durable
+        });
+        self.reload_clearing_keys(shared);
+    }
+
+    fn reload_clearing_keys(&mut self, shared: &mut Shared) {
+        for key in std::mem::take(&mut self.clearing_keys) {
+            if self.cells.is_resident(&key) || self.fetch_cell(shared, &key) {
+                self.resume_key(shared, &key);
+            }
+        }
+    }
+
+    /// Shards that storage knows as forgotten when the process starts.
+    pub(crate) fn find_forgotten(&mut self, shared: &mut Shared) {
+        let (index, workers) = (shared.index, shared.workers);
+        for shard in (0..=u8::MAX).map(Shard).filter(|s| usize::from(s.0) % workers == index) {
+            if shared.stores[self.store].store.is_forgotten(self.database, shard) {
+                self.discover_forgotten(shared, shard);
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Listings: what storage holds of a shard, overlaid with what memory knows better.
+//!
+//! Storage answers a scan with the records up to some position. A resident register wins over its record: it may
+//! have been written, removed or lost since. While a scan is under way no register of its shard is evicted, so
+//! whatever changed since storage looked is still resident when the answer comes.
+
+use bytes::Bytes;
+use protocols::{Cell, Scan, ScannedCell};
+use types::{Key, Wire};
+
+/// A scan that storage has not answered yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScanInFlight {
+    /// Unique among all engines of the worker.
+    pub(crate) id: u64,
+    pub(crate) engine: usize,
+    /// As the protocol asked.
+    pub(crate) scan: Scan,
+}
+
+/// Merges two sources, both in key order and both starting at `from_hash`.
+///
+/// `stored_until` is the position up to which storage is complete (`None`: the end of the shard); memory is complete
+/// to the end of the shard. The result never reaches beyond the former, never splits a hash, and holds about `limit`
+/// registers. The position returned is where to go on.
+pub(crate) fn merge<R: Wire>(
+    scan: Scan,
+    stored: Vec<(Key, Bytes)>,
+    stored_until: Option<u64>,
+    resident: Vec<(&Key, Cell<'_, R>)>,
+) -> (Vec<(Key, ScannedCell<R>)>, Option<u64>) {
+    let in_range = |key: &Key| {
+        key.hash() >= scan.from_hash && stored_until.is_none_or(|until| key.hash() < until)
+    };
+    let limit = scan.limit.max(1);
+    let mut stored = stored.into_iter().filter(|(key, _)| in_range(key)).peekable();
+    let mut resident = resident.into_iter().filter(|(key, _)| in_range(key)).peekable();
+    let mut merged: Vec<(Key, ScannedCell<R>)> = Vec::new();
+    loop {
+        let takes_resident = match (stored.peek(), resident.peek()) {
+            (None, None) => return (merged, stored_until),
+            (Some(_), None) => false,
+            (None, Some(_)) => true,
+            (Some((stored, _)), Some((resident, _))) => *resident <= stored,
+        };
+        let next = if takes_resident {
+            let (key, cell) = resident.next().expect("it was just seen");
+            if stored.peek().is_some_and(|(stored, _)| stored == key) {
+                stored.next();
+            }
+            from_memory(key, &cell)
+        } else {
+            stored.next().map(from_storage)
+        };
+        let Some((key, cell)) = next else { continue };
+        if merged.len() >= limit && merged.last().is_some_and(|(last, _)| last.hash() < key.hash())
+        {
+            return (merged, Some(key.hash()));
+        }
+        merged.push((key, cell));
+    }
+}
+
+/// A copy by way of the record's bytes: what they leave out is not for others.
+fn from_memory<R: Wire>(key: &Key, cell: &Cell<'_, R>) -> Option<(Key, ScannedCell<R>)> {
+    let scanned = match cell {
+        Cell::Present(record) => ScannedCell::Present(
+            R::from_bytes(&record.to_bytes()).expect("a record can be read from its own bytes"),
+        ),
+        Cell::Lost => ScannedCell::Lost,
+        Cell::Absent => return None,
+    };
+    Some((key.clone(), scanned))
+}
+
+fn from_storage<R: Wire>((key, bytes): (Key, Bytes)) -> (Key, ScannedCell<R>) {
+    let scanned = R::from_bytes(&bytes).map_or(ScannedCell::Lost, ScannedCell::Present);
+    (key, scanned)
+}

@@ -1,0 +1,151 @@
+//! What the engines of one worker share: time, view, stores, the way out.
+
+use std::sync::Arc;
+
+use base::{Millis, Nanos};
+use protocols::{Peer, Scan, View};
+use storage::Store;
+use types::{NodeId, Outcome, Tag, Ticket, Update};
+
+use super::loss::LossHold;
+use super::outbox::Outbox;
+use super::scans::ScanInFlight;
+use super::timers::Timers;
+
+/// A store and what this worker knows of its progress.
+pub(crate) struct StoreState {
+    pub(crate) store: Box<dyn Store>,
+    pub(crate) keeps_records: bool,
+    /// What a change made now will carry.
+    pub(crate) open: Ticket,
+    /// True when the open batch holds a change.
+    pub(crate) has_changes: bool,
+    /// The last batch that was handed over.
+    pub(crate) submitted: Ticket,
+    /// Everything up to here is durable.
+    pub(crate) durable: Ticket,
+}
+
+impl StoreState {
+    pub(crate) fn new(store: Box<dyn Store>) -> StoreState {
+        let keeps_records = store.keeps_records();
+        let open = store.ticket();
+        StoreState {
+            store,
+            keeps_records,
+            open,
+            has_changes: false,
+            submitted: Ticket::DURABLE,
+            durable: Ticket::DURABLE,
+        }
+    }
+
+    /// The ticket after which every change put so far is durable.
+    pub(crate) fn last_change(&self) -> Ticket {
+        if self.has_changes { self.open } else { self.submitted }
+    }
+}
+
+/// Counts since the process started.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) turns: u64,
+    pub(crate) requests: u64,
+    pub(crate) frames_in: u64,
+    pub(crate) messages_in: u64,
+    pub(crate) messages_out: u64,
+    pub(crate) messages_looped: u64,
+    pub(crate) frames_malformed: u64,
+    pub(crate) frames_stale: u64,
+    pub(crate) messages_malformed: u64,
+    pub(crate) messages_misrouted: u64,
+    pub(crate) messages_undeliverable: u64,
+    pub(crate) events_refused: u64,
+    pub(crate) cells_loaded: u64,
+    pub(crate) cells_lost: u64,
+    pub(crate) cells_evicted: u64,
+    pub(crate) cells_written: u64,
+    pub(crate) sends_gated: u64,
+    pub(crate) losses_raised: u64,
+}
+
+pub(crate) struct Shared {
+    pub(crate) index: usize,
+    pub(crate) workers: usize,
+    pub(crate) now: Nanos,
+    pub(crate) unix: Millis,
+    pub(crate) uptime: Millis,
+    pub(crate) view: View,
+    pub(crate) update: Arc<dyn Update>,
+    pub(crate) stores: Vec<StoreState>,
+    pub(crate) outbox: Outbox,
+    pub(crate) timers: Timers,
+    pub(crate) replies: Vec<(Tag, Outcome)>,
+    pub(crate) lease_reads: Vec<(Tag, Outcome, Nanos)>,
+    pub(crate) suspects: Vec<NodeId>,
+    pub(crate) hold: LossHold,
+    pub(crate) scans: Vec<ScanInFlight>,
+    pub(crate) scan_next: u64,
+    /// Requests without an outcome.
+    pub(crate) in_progress: usize,
+    /// Encoded records on their way to a store.
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) counters: Counters,
+    /// Set once, by the first failure: nothing is said any more.
+    pub(crate) failed: Option<String>,
+}
+
+impl Shared {
+    /// This node as the sender of messages to itself.
+    pub(crate) fn me(&self) -> Peer {
+        let me = self.view.member(self.view.me).expect("a node is a member of its own view");
+        Peer { node: me.node, incarnation: me.incarnation, loss: me.loss }
+    }
+
+    /// False for what a dead process or a forgotten memory has sent.
+    pub(crate) fn is_current(&self, from: Peer) -> bool {
+        self.view.member(from.node).is_some_and(|member| {
+            from.incarnation >= member.incarnation && from.loss >= member.loss
+        })
+    }
+
+    pub(crate) fn fail(&mut self, text: String) {
+        self.failed.get_or_insert(text);
+    }
+
+    pub(crate) fn reply(&mut self, tag: Tag, outcome: Outcome) {
+        self.count_outcome(tag);
+        self.replies.push((tag, outcome));
+    }
+
+    pub(crate) fn reply_under_lease(&mut self, tag: Tag, outcome: Outcome, until: Nanos) {
+        self.count_outcome(tag);
+        self.lease_reads.push((tag, outcome, until));
+    }
+
+    fn count_outcome(&mut self, tag: Tag) {
+        match self.in_progress.checked_sub(1) {
+            Some(left) => self.in_progress = left,
+            None => self.fail(format!("request {tag:?} was answered more often than asked")),
+        }
+    }
+
+    /// Asks the store for a scan on behalf of an engine.
+    pub(crate) fn start_scan(
+        &mut self,
+        engine: usize,
+        store: usize,
+        database: types::Database,
+        scan: Scan,
+    ) {
+        let id = self.scan_next;
+        self.scan_next += 1;
+        self.scans.push(ScanInFlight { id, engine, scan });
+        self.stores[store].store.scan(id, database, scan.from_hash, scan.limit.max(1));
+    }
+
+    pub(crate) fn take_scan(&mut self, id: u64) -> Option<ScanInFlight> {
+        let at = self.scans.iter().position(|scan| scan.id == id)?;
+        Some(self.scans.swap_remove(at))
+    }
+}

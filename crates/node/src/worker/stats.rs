@@ -1,0 +1,35 @@
+//! A worker's counters and gauges by name.
+
+use protocols::Stats;
+
+use super::shared::Shared;
+use crate::engine::Engine;
+
+pub(super) fn add(shared: &Shared, engines: &[Box<dyn Engine>], stats: &mut Stats) {
+    let counters = &shared.counters;
+    stats.add("worker_turns", counters.turns);
+    stats.add("worker_requests", counters.requests);
+    stats.add("worker_requests_in_progress", shared.in_progress as u64);
+    stats.add("worker_frames_in", counters.frames_in);
+    stats.add("worker_frames_malformed", counters.frames_malformed);
+    stats.add("worker_frames_stale", counters.frames_stale);
+    stats.add("worker_messages_in", counters.messages_in);
+    stats.add("worker_messages_out", counters.messages_out);
+    stats.add("worker_messages_looped", counters.messages_looped);
+    stats.add("worker_messages_malformed", counters.messages_malformed);
+    stats.add("worker_messages_misrouted", counters.messages_misrouted);
+    stats.add("worker_messages_undeliverable", counters.messages_undeliverable);
+    stats.add("worker_sends_gated", counters.sends_gated);
+    stats.add("worker_events_refused", counters.events_refused);
+    stats.add("worker_cells_loaded", counters.cells_loaded);
+    stats.add("worker_cells_lost", counters.cells_lost);
+    stats.add("worker_cells_evicted", counters.cells_evicted);
+    stats.add("worker_cells_written", counters.cells_written);
+    stats.add("worker_losses_raised", counters.losses_raised);
+    stats.add("worker_timers", shared.timers.len() as u64);
+    for engine in engines {
+        stats.add("worker_cells_resident", engine.resident() as u64);
+        stats.add("worker_events_parked", engine.parked() as u64);
+        engine.stats(stats);
+    }
+}

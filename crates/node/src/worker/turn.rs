@@ -1,0 +1,254 @@
+//! One turn: what storage completed, what arrived, what is due; then one submission and one frame per peer.
+
+use base::{Millis, Nanos};
+use protocols::Request;
+use storage::{Completion, Place};
+use types::{Database, Outcome, Tag};
+
+use super::{Input, Outputs, Worker};
+use crate::engine::{Signal, shard_of};
+
+/// Timers fired in one turn.
+const TIMERS_MAX: usize = 1 << 14;
+
+/// Times that engines may answer themselves before their changes are submitted.
+const PASSES_MAX: usize = 16;
+
+/// Submissions of one turn, where storage is durable at once and lets engines go on.
+const ROUNDS_MAX: usize = 4;
+
+/// Shards that the evicting hand looks at in one turn.
+const EVICTED_SHARDS_MAX: usize = 16;
+
+impl Worker {
+    /// One pass. Empties `inputs` and appends to `out`.
+    ///
+    /// `now` is monotonic and `unix` the wall clock. Whoever drives the worker calls this whenever something arrived,
+    /// when a store has completed something, and at [`Worker::next_timer`].
+    pub fn turn(&mut self, now: Nanos, unix: Millis, inputs: &mut Vec<Input>, out: &mut Outputs) {
+        self.begin(now, unix);
+        self.poll_stores();
+        for input in inputs.drain(..) {
+            if self.shared.failed.is_none() {
+                self.on_input(input);
+            }
+        }
+        self.fire_timers();
+        self.settle();
+        self.evict();
+        self.hand_over(out);
+    }
+
+    fn begin(&mut self, now: Nanos, unix: Millis) {
+        let shared = &mut self.shared;
+        shared.counters.turns += 1;
+        shared.now = shared.now.max(now);
+        shared.unix = unix;
+        let up = shared.now.since(self.started).as_millis();
+        shared.uptime = Millis(self.uptime_base.0 + up);
+        for node in std::mem::take(&mut self.resets) {
+            self.signal_all(Signal::PeerReset(node));
+        }
+    }
+
+    /// Takes in what storage has completed. True when there was anything.
+    fn poll_stores(&mut self) -> bool {
+        let mut any = false;
+        let mut completions = std::mem::take(&mut self.completions);
+        for store in 0..self.shared.stores.len() {
+            self.shared.stores[store].store.poll(&mut completions);
+            any |= !completions.is_empty();
+            for completion in completions.drain(..) {
+                if self.shared.failed.is_none() {
+                    self.on_completion(store, completion);
+                }
+            }
+        }
+        self.completions = completions;
+        any
+    }
+
+    fn on_completion(&mut self, store: usize, completion: Completion) {
+        let shared = &mut self.shared;
+        match completion {
+            Completion::Stored(upto) => {
+                let state = &mut shared.stores[store];
+                if upto <= state.durable {
+                    return;
+                }
+                state.durable = upto;
+                for engine in self.engines.iter_mut().filter(|engine| engine.store() == store) {
+                    engine.on_stored(shared, upto);
+                }
+            }
+            Completion::Loaded { place, load } => {
+                let (Place::Cell(database, _) | Place::Meta(database, _)) = place;
+                if let Some(engine) = self.engine_of(database) {
+                    self.engines[engine].on_loaded(&mut self.shared, place, load);
+                }
+            }
+            Completion::Scanned { id, records, next_hash } => {
+                if let Some(scan) = shared.take_scan(id) {
+                    self.engines[scan.engine].on_scanned(shared, scan.scan, records, next_hash);
+                }
+            }
+            Completion::Forgotten { database, shard } => {
+                if let Some(engine) = self.engine_of(database) {
+                    self.engines[engine].on_forgotten(&mut self.shared, shard);
+                }
+            }
+            Completion::Failed(text) => shared.fail(format!("storage failed: {text}")),
+        }
+    }
+
+    fn on_input(&mut self, input: Input) {
+        match input {
+            Input::Request { tag, session, database, key, command } => {
+                assert!(self.owns(key.shard()), "{key:?} belongs to another worker");
+                if let Some(engine) = self.start_request(tag, database) {
+                    let request = Request { tag, session, key, command };
+                    self.engines[engine].on_request(&mut self.shared, request);
+                }
+            }
+            Input::List { tag, database, from_hash, limit } => {
+                assert!(self.owns(shard_of(from_hash)), "{from_hash:#x} belongs to another worker");
+                if let Some(engine) = self.start_request(tag, database) {
+                    self.engines[engine].on_list(&mut self.shared, tag, from_hash, limit);
+                }
+            }
+            Input::Frame { from, bytes } => self.on_frame(from, &bytes),
+            Input::PeerUp { node, incarnation, loss } => {
+                let grew = self.shared.learn(node, incarnation, loss);
+                self.shared.view.set_up(node, true);
+                if grew {
+                    self.signal_all(Signal::ViewChanged);
+                }
+                self.signal_all(Signal::PeerUp(node));
+            }
+            Input::PeerReset { node } => {
+                self.shared.view.set_up(node, false);
+                self.signal_all(Signal::PeerReset(node));
+            }
+            Input::Loss { loss } => self.on_loss(loss),
+        }
+    }
+
+    /// Counts a request and finds its engine; answers it where there is none.
+    fn start_request(&mut self, tag: Tag, database: Database) -> Option<usize> {
+        self.shared.counters.requests += 1;
+        self.shared.in_progress += 1;
+        let engine = self.engine_of(database);
+        if engine.is_none() {
+            self.shared.reply(tag, Outcome::Unsupported("none"));
+        }
+        engine
+    }
+
+    pub(super) fn signal_all(&mut self, signal: Signal) {
+        for engine in &mut self.engines {
+            engine.on_signal(&mut self.shared, signal);
+        }
+    }
+
+    fn fire_timers(&mut self) {
+        for _ in 0..TIMERS_MAX {
+            let Some((engine, id)) = self.shared.timers.pop_due(self.shared.now) else { break };
+            self.engines[engine].on_signal(&mut self.shared, Signal::Timer(id));
+        }
+    }
+
+    /// Lets engines answer themselves and submits what changed, until nothing is left to do now.
+    fn settle(&mut self) {
+        for _ in 0..ROUNDS_MAX {
+            self.run_engines();
+            if self.shared.failed.is_some() {
+                return;
+            }
+            self.flush();
+            if !self.poll_stores() || !self.engines.iter().any(|engine| engine.has_work()) {
+                return;
+            }
+        }
+    }
+
+    fn run_engines(&mut self) {
+        for _ in 0..PASSES_MAX {
+            let mut is_quiet = true;
+            for engine in self.engines.iter_mut().filter(|engine| engine.has_work()) {
+                engine.run(&mut self.shared);
+                is_quiet = false;
+            }
+            if is_quiet {
+                return;
+            }
+        }
+    }
+
+    /// Encodes every changed register and shard field once and hands the batches over.
+    fn flush(&mut self) {
+        for state in &self.shared.stores {
+            let ticket = state.store.ticket();
+            assert_eq!(state.open, ticket, "changes carry another ticket than their batch");
+        }
+        for engine in &mut self.engines {
+            engine.flush(&mut self.shared);
+        }
+        for state in &mut self.shared.stores {
+            state.store.submit();
+            let ticket = state.store.ticket();
+            if ticket != state.open {
+                state.submitted = state.open;
+                state.open = ticket;
+                state.has_changes = false;
+            }
+        }
+        for engine in &mut self.engines {
+            engine.set_open_ticket(self.shared.stores[engine.store()].open);
+        }
+    }
+
+    /// Turns the hand over as many shards as it takes to get below the limit, or as one turn may spend.
+    fn evict(&mut self) {
+        let mut resident: usize = self.engines.iter().map(|engine| engine.resident()).sum();
+        for _ in 0..EVICTED_SHARDS_MAX {
+            if resident <= self.cells_max {
+                return;
+            }
+            let (engine, shard) = self.hand;
+            if self.owns(types::Shard(shard)) {
+                let dropped = self.engines[engine].evict(&mut self.shared, types::Shard(shard));
+                self.shared.counters.cells_evicted += dropped as u64;
+                resident -= dropped;
+            }
+            self.hand = match shard.checked_add(1) {
+                Some(shard) => (engine, shard),
+                None => ((engine + 1) % self.engines.len(), 0),
+            };
+        }
+    }
+
+    fn hand_over(&mut self, out: &mut Outputs) {
+        let shared = &mut self.shared;
+        if let Some(text) = &shared.failed {
+            out.failed = Some(text.clone());
+            return;
+        }
+        out.misrouted.append(&mut self.misrouted);
+        out.suspects.append(&mut shared.suspects);
+        out.raise_loss |= shared.hold.take_asks();
+        if shared.hold.is_on() {
+            self.resets = shared.outbox.drop_excess();
+            return;
+        }
+        let now = shared.now;
+        out.replies.append(&mut shared.replies);
+        for (tag, outcome, until) in shared.lease_reads.drain(..) {
+            if now < until {
+                out.lease_reads.push((tag, outcome, until));
+            } else {
+                out.replies.push((tag, Outcome::NoQuorum));
+            }
+        }
+        shared.outbox.take(&shared.view, &mut out.frames);
+    }
+}
