@@ -123,7 +123,9 @@ fn check_members(members: &[MemberAddress], me: NodeId) -> Result<(), BadConfig>
         }
     }
     if members.iter().all(|member| member.node != me) {
-        return Err(BadConfig(format!("--cluster must list this node too: {me}=HOST:PORT is missing")));
+        return Err(BadConfig(format!(
+            "--cluster must list this node too: {me}=HOST:PORT is missing"
+        )));
     }
     Ok(())
 }
@@ -182,9 +184,7 @@ impl FromStr for Durability {
             "volatile" => Ok(Durability::Volatile),
             "pmem" => Ok(Durability::Pmem),
             "disk" => Ok(Durability::Disk),
-            other => {
-                Err(BadConfig(format!("durability is volatile, pmem or disk, not {other:?}")))
-            }
+            other => Err(BadConfig(format!("durability is volatile, pmem or disk, not {other:?}"))),
         }
     }
 }
@@ -207,7 +207,10 @@ mod tests {
     fn peer_port_is_given_or_ten_thousand_above() {
         let members = parse_members("2=b:7000@7001, 1=a:6379").unwrap();
         assert_eq!(
-            members.iter().map(|m| (m.node.0, m.client.as_str(), m.peer.as_str())).collect::<Vec<_>>(),
+            members
+                .iter()
+                .map(|m| (m.node.0, m.client.as_str(), m.peer.as_str()))
+                .collect::<Vec<_>>(),
             [(1, "a:6379", "a:16379"), (2, "b:7000", "b:7001")]
         );
         assert_eq!(parse_members("3=[::1]:6379").unwrap()[0].peer, "[::1]:16379");

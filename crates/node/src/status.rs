@@ -59,9 +59,13 @@ pub struct MemberStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Its directory is empty: it waits for what these members say of theirs.
-    Forming { waiting_for: Vec<NodeId> },
+    Forming {
+        waiting_for: Vec<NodeId>,
+    },
     /// It lost its memory and waits until enough members have noted so.
-    Rejoining { waiting_for: Vec<NodeId> },
+    Rejoining {
+        waiting_for: Vec<NodeId>,
+    },
     Formed,
     Stopping,
 }

@@ -1,0 +1,505 @@
+//! How nodes become a cluster, and how one that lost its memory comes back.
+//!
+//! Free of sockets, clocks and files. Every node tells every other its [`Standing`] whenever a connection opens and
+//! whenever it changes; what was heard counts only while the connection lives on which it was heard. A change is
+//! durable before it is told.
+//!
+//! **Forming.** The member with the lowest id proposes a random cluster id once *all* members have said that they
+//! never belonged to one and hold the same list. The others note the proposal; once all have, the proposer is formed,
+//! then whoever hears so. Only the proposer can form a cluster first, so while it says `Proposed` nobody is formed.
+//!
+//! **Rejoining.** A node that remembers no cluster and meets a formed one is a node that lost its memory. It takes an
+//! incarnation and a loss far above all that enough members know of it, waits until as many have durably noted them,
+//! forgets everything it has, and only then speaks. Enough is `n - majority + 1` of the others: any majority that
+//! once counted this node's word has one of them in it. The counters jump by [`JUMP`] because a former self may
+//! have raised its own a few times unheard.
+//!
+//! **Noting.** What a peer is (incarnation, loss) is durable here before anything it says is believed. So a node that
+//! restarts still knows which of its peers' former words are void [Michael et al., DISC 2017].
+//!
+//! It does not change the members of a formed cluster.
+
+use std::collections::BTreeMap;
+
+use transport::{ClusterId, Hello, Refusal};
+use types::limits::MEMBERS_MAX;
+use types::wire::{Malformed, Reader, Wire, put_blob};
+use types::{Incarnation, Loss, NodeId};
+
+use crate::config::MemberAddress;
+
+/// Counters of a node that lost its memory go on at the next multiple of this.
+pub const JUMP: u32 = 1 << 12;
+
+const ADDRESS_LEN_MAX: usize = 512;
+
+/// How a node stands to a cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// It never belonged to one, as far as its directory knows.
+    Empty,
+    /// It would belong to this one if all agree; it never spoke as a member.
+    Proposed(ClusterId),
+    /// It may have belonged to one and does not know which: it never counts as empty.
+    Uncertain,
+    /// It belongs to this one, has lost its memory, and waits until enough members have noted that.
+    Rejoining(ClusterId),
+    /// It belongs to this one.
+    Formed(ClusterId),
+}
+
+/// What tells the lives of a node apart.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Counters {
+    pub incarnation: Incarnation,
+    pub loss: Loss,
+}
+
+/// What must survive a crash.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Durable {
+    pub standing: Standing,
+    pub mine: Counters,
+    /// Sorted by node.
+    pub members: Vec<MemberAddress>,
+    /// The highest counters of the others that were ever noted.
+    pub known: BTreeMap<NodeId, Counters>,
+}
+
+/// What a node tells the others of itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Status {
+    pub standing: Standing,
+    pub members: Vec<MemberAddress>,
+    pub known: BTreeMap<NodeId, Counters>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Input {
+    /// The process runs.
+    Start,
+    /// A control connection stands, and this is who proved to be at the other end.
+    Up {
+        peer: NodeId,
+    },
+    Down {
+        peer: NodeId,
+    },
+    Told {
+        peer: NodeId,
+        status: Status,
+    },
+    /// Everything in the stores is durably marked as forgotten.
+    Forgotten,
+}
+
+/// To be carried out in order; a failed one stops the node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// Make this durable before anything else.
+    Persist(Durable),
+    /// Tell every connected peer the status.
+    TellAll,
+    Tell(NodeId),
+    /// This node's counters changed: drop all connections and introduce itself anew.
+    Reconnect,
+    /// Mark everything in the stores as forgotten, then say [`Input::Forgotten`].
+    Forget,
+    /// The node is a member: workers may speak.
+    Formed,
+    /// Something only an operator can repair.
+    Complain {
+        peer: NodeId,
+        text: String,
+    },
+    /// The node cannot go on.
+    Fail(String),
+}
+
+/// One node's part in forming and rejoining.
+#[derive(Clone, Debug)]
+pub struct Formation {
+    me: NodeId,
+    durable: Durable,
+    /// What this node would call a new cluster.
+    fresh: ClusterId,
+    /// Peers with a connection, and what they said on it.
+    heard: BTreeMap<NodeId, Option<Status>>,
+    forget_asked: bool,
+}
+
+impl Formation {
+    /// `fresh` is drawn at random for every start of the process.
+    #[must_use]
+    pub fn new(me: NodeId, durable: Durable, fresh: ClusterId) -> Formation {
+        Formation { me, durable, fresh, heard: BTreeMap::new(), forget_asked: false }
+    }
+
+    #[must_use]
+    pub fn durable(&self) -> &Durable {
+        &self.durable
+    }
+
+    /// What [`Effect::Tell`] sends.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        Status {
+            standing: self.durable.standing,
+            members: self.durable.members.clone(),
+            known: self.durable.known.clone(),
+        }
+    }
+
+    /// The cluster that this node names in its hellos.
+    #[must_use]
+    pub fn cluster(&self) -> Option<ClusterId> {
+        match self.durable.standing {
+            Standing::Formed(cluster) | Standing::Rejoining(cluster) => Some(cluster),
+            Standing::Empty | Standing::Proposed(_) | Standing::Uncertain => None,
+        }
+    }
+
+    #[must_use]
+    pub fn is_formed(&self) -> bool {
+        matches!(self.durable.standing, Standing::Formed(_))
+    }
+
+    /// Members whose word is missing before this node can go on.
+    #[must_use]
+    pub fn waiting_for(&self) -> Vec<NodeId> {
+        let good = |node: NodeId| match (self.durable.standing, self.said(node)) {
+            (Standing::Formed(_), _) => true,
+            (Standing::Rejoining(mine), Some(Standing::Formed(theirs))) => {
+                mine == theirs && self.has_noted_me(node)
+            }
+            (Standing::Rejoining(_), _) => false,
+            (_, said) => said.is_some(),
+        };
+        self.others().filter(|&node| !good(node)).collect()
+    }
+
+    /// Counters of a peer as they were noted.
+    #[must_use]
+    pub fn known(&self, peer: NodeId) -> Counters {
+        self.durable.known.get(&peer).copied().unwrap_or_default()
+    }
+
+    /// Notes who is at the other end of a new connection, of any channel.
+    ///
+    /// # Errors
+    /// [`Refusal`] when it is a former self of the peer.
+    pub fn note(&mut self, hello: &Hello, out: &mut Vec<Effect>) -> Result<(), Refusal> {
+        let known = self.known(hello.node);
+        let seen = Counters { incarnation: hello.incarnation, loss: hello.loss };
+        if seen.incarnation < known.incarnation || seen.loss < known.loss {
+            return Err(Refusal::Stale);
+        }
+        if seen != known {
+            self.durable.known.insert(hello.node, seen);
+            self.persist(out);
+        }
+        Ok(())
+    }
+
+    /// This node's loss was raised while it runs.
+    ///
+    /// # Panics
+    /// If it did not grow.
+    pub fn raise_loss(&mut self, loss: Loss, out: &mut Vec<Effect>) {
+        assert!(loss > self.durable.mine.loss, "{loss:?} is not above {:?}", self.durable.mine);
+        self.durable.mine.loss = loss;
+        out.push(Effect::Persist(self.durable.clone()));
+        out.push(Effect::Reconnect);
+    }
+
+    pub fn on(&mut self, input: Input, out: &mut Vec<Effect>) {
+        match input {
+            Input::Start => {
+                if self.is_formed() {
+                    out.push(Effect::Formed);
+                }
+            }
+            Input::Up { peer } => {
+                self.heard.insert(peer, None);
+                out.push(Effect::Tell(peer));
+            }
+            Input::Down { peer } => {
+                self.heard.remove(&peer);
+            }
+            Input::Told { peer, status } => self.on_told(peer, status, out),
+            Input::Forgotten => self.on_forgotten(out),
+        }
+        self.advance(out);
+    }
+
+    fn on_told(&mut self, peer: NodeId, status: Status, out: &mut Vec<Effect>) {
+        let Some(heard) = self.heard.get_mut(&peer) else { return };
+        let agrees = status.members == self.durable.members;
+        if let (false, Standing::Empty | Standing::Proposed(_)) = (agrees, self.durable.standing)
+            && matches!(status.standing, Standing::Empty | Standing::Proposed(_))
+        {
+            let text = difference(&self.durable.members, &status.members);
+            out.push(Effect::Complain { peer, text });
+        }
+        *heard = Some(status);
+    }
+
+    fn on_forgotten(&mut self, out: &mut Vec<Effect>) {
+        let Standing::Rejoining(cluster) = self.durable.standing else { return };
+        self.become_formed(cluster, out);
+    }
+
+    /// Takes every step that what was heard allows; there are at most a few in a row.
+    fn advance(&mut self, out: &mut Vec<Effect>) {
+        loop {
+            let before = self.durable.standing;
+            match before {
+                Standing::Empty => self.advance_empty(None, out),
+                Standing::Proposed(cluster) => self.advance_empty(Some(cluster), out),
+                Standing::Uncertain => self.rejoin(out),
+                Standing::Rejoining(cluster) => self.advance_rejoining(cluster, out),
+                Standing::Formed(_) => {}
+            }
+            if self.durable.standing == before {
+                return;
+            }
+        }
+    }
+
+    fn advance_empty(&mut self, proposed: Option<ClusterId>, out: &mut Vec<Effect>) {
+        if let Some(formed) = self.formed_cluster() {
+            match proposed {
+                // Nobody of that cluster spoke as this node: it noted the proposal and was waiting.
+                Some(mine) if mine == formed => self.become_formed(formed, out),
+                // The proposer might still form what was promised to it, unless it says otherwise.
+                Some(mine) if !self.is_abandoned(mine) => {}
+                _ => self.rejoin(out),
+            }
+        } else if self.is_proposer() {
+            self.propose(proposed, out);
+        } else if let Some(Standing::Proposed(offer)) = self.said(self.proposer())
+            && proposed != Some(offer)
+            && self.agrees(self.proposer())
+        {
+            self.set_standing(Standing::Proposed(offer), out);
+        }
+    }
+
+    fn propose(&mut self, proposed: Option<ClusterId>, out: &mut Vec<Effect>) {
+        let is_empty = |node| {
+            self.agrees(node)
+                && matches!(self.said(node), Some(Standing::Empty | Standing::Proposed(_)))
+        };
+        if !self.others().all(is_empty) {
+            return;
+        }
+        match proposed {
+            None => self.set_standing(Standing::Proposed(self.fresh), out),
+            Some(mine) => {
+                let noted = |node| self.said(node) == Some(Standing::Proposed(mine));
+                if self.others().all(noted) {
+                    self.become_formed(mine, out);
+                }
+            }
+        }
+    }
+
+    /// Takes counters that no former self can have used, once enough members of the cluster are heard.
+    fn rejoin(&mut self, out: &mut Vec<Effect>) {
+        let Some(cluster) = self.formed_cluster() else { return };
+        let formed: Vec<&Status> = self
+            .heard
+            .values()
+            .flatten()
+            .filter(|status| status.standing == Standing::Formed(cluster))
+            .collect();
+        let members = formed[0].members.clone();
+        if members.iter().all(|member| member.node != self.me) {
+            return;
+        }
+        if formed.len() < enough(members.len()) {
+            return;
+        }
+        let mut known = self.durable.known.clone();
+        let mut mine = self.durable.mine;
+        for status in formed {
+            for (&node, counters) in &status.known {
+                let most = if node == self.me { &mut mine } else { known.entry(node).or_default() };
+                most.incarnation = most.incarnation.max(counters.incarnation);
+                most.loss = most.loss.max(counters.loss);
+            }
+        }
+        let Some(mine) = jump(mine) else {
+            out.push(Effect::Fail(format!(
+                "node {} has lost its memory too often: replace it by a node of another id",
+                self.me
+            )));
+            return;
+        };
+        self.durable = Durable { standing: Standing::Rejoining(cluster), mine, members, known };
+        out.push(Effect::Persist(self.durable.clone()));
+        out.push(Effect::Reconnect);
+    }
+
+    fn advance_rejoining(&mut self, cluster: ClusterId, out: &mut Vec<Effect>) {
+        let noted = self.others().filter(|&node| {
+            self.said(node) == Some(Standing::Formed(cluster)) && self.has_noted_me(node)
+        });
+        if !self.forget_asked && noted.count() >= enough(self.durable.members.len()) {
+            self.forget_asked = true;
+            out.push(Effect::Forget);
+        }
+    }
+
+    fn become_formed(&mut self, cluster: ClusterId, out: &mut Vec<Effect>) {
+        self.set_standing(Standing::Formed(cluster), out);
+        out.push(Effect::Formed);
+    }
+
+    fn set_standing(&mut self, standing: Standing, out: &mut Vec<Effect>) {
+        self.durable.standing = standing;
+        self.persist(out);
+    }
+
+    fn persist(&self, out: &mut Vec<Effect>) {
+        out.push(Effect::Persist(self.durable.clone()));
+        out.push(Effect::TellAll);
+    }
+
+    fn others(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.durable.members.iter().map(|member| member.node).filter(|&node| node != self.me)
+    }
+
+    fn said(&self, node: NodeId) -> Option<Standing> {
+        self.heard.get(&node)?.as_ref().map(|status| status.standing)
+    }
+
+    fn agrees(&self, node: NodeId) -> bool {
+        matches!(self.heard.get(&node), Some(Some(status)) if status.members == self.durable.members)
+    }
+
+    fn has_noted_me(&self, node: NodeId) -> bool {
+        let Some(Some(status)) = self.heard.get(&node) else { return false };
+        status.known.get(&self.me) == Some(&self.durable.mine)
+    }
+
+    fn formed_cluster(&self) -> Option<ClusterId> {
+        self.heard.values().flatten().find_map(|status| match status.standing {
+            Standing::Formed(cluster) => Some(cluster),
+            _ => None,
+        })
+    }
+
+    fn proposer(&self) -> NodeId {
+        self.durable.members.iter().map(|member| member.node).min().unwrap_or(self.me)
+    }
+
+    fn is_proposer(&self) -> bool {
+        self.proposer() == self.me
+    }
+
+    /// True when the proposer will surely not form `cluster` any more.
+    fn is_abandoned(&self, cluster: ClusterId) -> bool {
+        self.is_proposer()
+            || self.said(self.proposer()).is_some_and(|said| said != Standing::Proposed(cluster))
+    }
+}
+
+/// How many of the others must be heard so that every majority has one of them in it, this node left out.
+fn enough(members: usize) -> usize {
+    let majority = members / 2 + 1;
+    members - majority + 1
+}
+
+fn jump(counters: Counters) -> Option<Counters> {
+    let next = |counter: u32| (counter / JUMP + 1) * JUMP;
+    let (incarnation, loss) = (next(counters.incarnation.0), next(counters.loss.0));
+    (incarnation < Incarnation::MAX.0 && loss < Loss::MAX.0)
+        .then_some(Counters { incarnation: Incarnation(incarnation), loss: Loss(loss) })
+}
+
+fn difference(mine: &[MemberAddress], theirs: &[MemberAddress]) -> String {
+    let line = |members: &[MemberAddress], not_in: &[MemberAddress]| {
+        let only: Vec<String> = members
+            .iter()
+            .filter(|member| !not_in.contains(member))
+            .map(|member| format!("{}={} ({})", member.node, member.client, member.peer))
+            .collect();
+        if only.is_empty() { "nothing".to_string() } else { only.join(", ") }
+    };
+    format!(
+        "its --cluster list is another: only here {}; only there {}. Give all members the same list",
+        line(mine, theirs),
+        line(theirs, mine)
+    )
+}
+
+impl Wire for Status {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let (code, cluster) = match self.standing {
+            Standing::Empty => (0, None),
+            Standing::Proposed(cluster) => (1, Some(cluster)),
+            Standing::Uncertain => (2, None),
+            Standing::Rejoining(cluster) => (3, Some(cluster)),
+            Standing::Formed(cluster) => (4, Some(cluster)),
+        };
+        out.push(code);
+        cluster.unwrap_or(ClusterId([0; 16])).encode(out);
+        out.push(self.members.len() as u8);
+        for member in &self.members {
+            out.extend_from_slice(&member.node.0.to_le_bytes());
+            put_blob(out, member.client.as_bytes());
+            put_blob(out, member.peer.as_bytes());
+        }
+        out.push(self.known.len() as u8);
+        for (node, counters) in &self.known {
+            out.extend_from_slice(&node.0.to_le_bytes());
+            out.extend_from_slice(&counters.incarnation.0.to_le_bytes());
+            out.extend_from_slice(&counters.loss.0.to_le_bytes());
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Status, Malformed> {
+        let (code, cluster) = (reader.u8()?, ClusterId::decode(reader)?);
+        let standing = match code {
+            0 => Standing::Empty,
+            1 => Standing::Proposed(cluster),
+            2 => Standing::Uncertain,
+            3 => Standing::Rejoining(cluster),
+            4 => Standing::Formed(cluster),
+            _ => return Err(Malformed),
+        };
+        let members = decode_list(reader, |reader| {
+            let node = NodeId(reader.u16()?);
+            Ok(MemberAddress { node, client: decode_text(reader)?, peer: decode_text(reader)? })
+        })?;
+        let known = decode_list(reader, |reader| {
+            let node = NodeId(reader.u16()?);
+            let (incarnation, loss) = (Incarnation(reader.u32()?), Loss(reader.u32()?));
+            if incarnation > Incarnation::MAX || loss > Loss::MAX {
+                return Err(Malformed);
+            }
+            Ok((node, Counters { incarnation, loss }))
+        })?;
+        Ok(Status { standing, members, known: known.into_iter().collect() })
+    }
+}
+
+fn decode_list<T>(
+    reader: &mut Reader<'_>,
+    mut one: impl FnMut(&mut Reader<'_>) -> Result<T, Malformed>,
+) -> Result<Vec<T>, Malformed> {
+    let count = usize::from(reader.u8()?);
+    if count > MEMBERS_MAX {
+        return Err(Malformed);
+    }
+    (0..count).map(|_| one(reader)).collect()
+}
+
+fn decode_text(reader: &mut Reader<'_>) -> Result<String, Malformed> {
+    let bytes = reader.blob(ADDRESS_LEN_MAX)?;
+    std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| Malformed)
+}
+
+#[cfg(test)]
+mod tests;
