@@ -2,7 +2,10 @@
 //!
 //! Besides a protocol's own folder this is the only place that knows its name.
 
-use protocols::{Properties, Protocol};
+use protocols::abd::Abd;
+use protocols::rmwpaxos::RmwPaxos;
+use protocols::{Message, Properties, Protocol, Touches};
+use types::{Key, Wire};
 
 use crate::engine::{Engine, EngineOf, EngineParts};
 
@@ -12,12 +15,32 @@ pub struct Registration {
     pub name: &'static str,
     pub properties: Properties,
     open: fn(EngineParts) -> Box<dyn Engine>,
+    describe: fn(&[u8]) -> Option<Described>,
+}
+
+/// A message for a person to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Described {
+    /// The register it is about, where it is about one.
+    pub key: Option<Key>,
+    pub text: String,
 }
 
 impl Registration {
     #[must_use]
     pub const fn of<P: Protocol>() -> Registration {
-        Registration { name: P::NAME, properties: P::PROPERTIES, open: EngineOf::<P>::open }
+        Registration {
+            name: P::NAME,
+            properties: P::PROPERTIES,
+            open: EngineOf::<P>::open,
+            describe: describe::<P>,
+        }
+    }
+
+    /// What a message's bytes say; `None` when they are not a message of this protocol.
+    #[must_use]
+    pub fn describe(&self, message: &[u8]) -> Option<Described> {
+        (self.describe)(message)
     }
 
     pub(crate) fn open(&self, parts: EngineParts) -> Box<dyn Engine> {
@@ -25,8 +48,17 @@ impl Registration {
     }
 }
 
+fn describe<P: Protocol>(bytes: &[u8]) -> Option<Described> {
+    let message = P::Message::from_bytes(bytes).ok()?;
+    let key = match message.touches() {
+        Touches::Key(key) => Some(key.clone()),
+        Touches::Shard(_) | Touches::Nothing => None,
+    };
+    Some(Described { key, text: format!("{message:?}") })
+}
+
 /// Every protocol of this build.
-pub const PROTOCOLS: &[Registration] = &[];
+pub const PROTOCOLS: &[Registration] = &[Registration::of::<RmwPaxos>(), Registration::of::<Abd>()];
 
 /// The protocol of this name.
 #[must_use]

@@ -9,6 +9,7 @@ pub mod effects;
 pub mod mutation;
 pub mod protocol;
 pub mod quorum;
+pub mod rmwpaxos;
 pub mod view;
 
 pub use cells::{Cell, Cells, Metas};

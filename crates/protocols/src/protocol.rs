@@ -36,7 +36,11 @@ pub trait Protocol: Sized + Send + 'static {
     /// Total order only: an emitted command, its register and shard resident, to be run on the register and
     /// answered where it has a tag. Commands of one key come in the order of their emission.
     fn on_emit(&mut self, cx: &mut Context<'_, Self>, emit: Emit) {
-        cx.fx.fail(Violation(format!("{} emitted command {} and applies none", Self::NAME, emit.index)));
+        cx.fx.fail(Violation(format!(
+            "{} emitted command {} and applies none",
+            Self::NAME,
+            emit.index
+        )));
     }
 
     /// False for a record that holds more than its bytes do and must not be read back from them while this

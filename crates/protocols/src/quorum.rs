@@ -3,6 +3,7 @@
 use types::limits::MEMBERS_MAX;
 use types::{Loss, NodeId};
 
+use crate::mutation::{self, Mutation};
 use crate::view::View;
 
 /// Who has answered, and with which loss.
@@ -55,7 +56,9 @@ impl Tally {
     }
 
     fn counts(&self, view: &View, index: usize) -> bool {
-        self.answers[index] > view.members()[index].loss.0
+        let answered = self.answers[index];
+        answered > view.members()[index].loss.0
+            || (answered > 0 && mutation::is(Mutation::NoCrashVector))
     }
 }
 

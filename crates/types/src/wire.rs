@@ -137,6 +137,16 @@ pub fn put_blob(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
+impl<T: Wire> Wire for std::sync::Arc<T> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.as_ref().encode(out);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<std::sync::Arc<T>, Malformed> {
+        T::decode(reader).map(std::sync::Arc::new)
+    }
+}
+
 impl Wire for Bytes {
     fn encode(&self, out: &mut Vec<u8>) {
         put_blob(out, self);

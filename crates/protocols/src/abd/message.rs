@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use types::wire::{put_blob, put_varint};
-use types::{Incarnation, Key, Malformed, NodeId, Reader, Wire};
+use types::{Incarnation, Key, Malformed, NodeId, Reader, Shard, Wire};
 
 use crate::protocol;
 use crate::protocol::Touches;
@@ -97,13 +97,13 @@ impl protocol::Message for Message {
     fn touches(&self) -> Touches<'_> {
         match self {
             Message::Query { key, .. }
+            | Message::State { key, .. }
             | Message::Store { key, .. }
+            | Message::Stored { key, .. }
             | Message::Adopt { key, .. } => Touches::Key(key),
-            Message::State { .. }
-            | Message::Stored { .. }
-            | Message::List { .. }
-            | Message::Page { .. }
-            | Message::Adopted { .. } => Touches::Nothing,
+            Message::List { from_hash, .. }
+            | Message::Page { from_hash, .. }
+            | Message::Adopted { from_hash, .. } => Touches::Shard(Shard((from_hash >> 56) as u8)),
         }
     }
 }

@@ -1,0 +1,322 @@
+//! The acceptor's handlers [spec 9.3]: pure steps on one register and its shard.
+//!
+//! Each says what changed, so that the caller persists it and lets the reply wait for it. Whether a register
+//! takes part at all (it may be forgotten) is decided by the caller.
+
+use std::sync::Arc;
+
+use base::{Millis, Nanos};
+use types::{Ballot, Epoch, NodeId, Round};
+
+use super::message::Report;
+use super::register::{Countdown, Register, ShardMeta};
+use super::state::State;
+use crate::mutation::{self, Mutation};
+
+/// First raise of a shard's promise ceiling, in ballot numbers.
+const CEILING_STEP_MIN: u64 = 256;
+const CEILING_STEP_MAX: u64 = 1 << 20;
+
+/// What an acceptor has promised for a register: `eff` of the specification.
+#[must_use]
+pub fn effective_promise(register: Option<&Register>, meta: &ShardMeta, epoch: Epoch) -> Ballot {
+    let own = register.map_or(meta.floor_ballot, |register| register.promised);
+    let restart =
+        if mutation::is(Mutation::VolatilePromises) { Ballot::ZERO } else { meta.restart_floor };
+    own.max(restart).max(Ballot::new(epoch, 0, NodeId(0), types::Incarnation(0)))
+}
+
+/// May `ballot` be promised or accepted? Equality counts only against a register's own promise, never a floor.
+fn permits(register: Option<&Register>, meta: &ShardMeta, epoch: Epoch, ballot: Ballot) -> bool {
+    let effective = effective_promise(register, meta, epoch);
+    ballot > effective
+        || (ballot == effective && register.is_some_and(|register| register.promised == ballot))
+}
+
+/// What `on_prepare` did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Prepared {
+    /// Promised. `raised_ceiling`: the shard's fields must be durable before the promise is given.
+    Promised {
+        raised_ceiling: bool,
+    },
+    Refused {
+        promised: Ballot,
+    },
+}
+
+/// H2: promises `ballot`, or not.
+pub fn on_prepare(
+    register: &mut Option<Register>,
+    meta: &mut ShardMeta,
+    epoch: Epoch,
+    ballot: Ballot,
+    durable: bool,
+) -> Prepared {
+    if !permits(register.as_ref(), meta, epoch, ballot) {
+        return Prepared::Refused { promised: effective_promise(register.as_ref(), meta, epoch) };
+    }
+    let register = register.get_or_insert_with(|| Register::promise_only(ballot));
+    if ballot > register.promised {
+        register.owned = false;
+    }
+    register.promised = register.promised.max(ballot);
+    assert!(
+        register.accepted.ballot() <= register.promised,
+        "accepted {:?} above promise {:?}",
+        register.accepted,
+        register.promised
+    );
+    let raised_ceiling = durable && ballot.number() > meta.ceiling;
+    if raised_ceiling {
+        let step = meta.ceiling_step.clamp(CEILING_STEP_MIN, CEILING_STEP_MAX);
+        meta.ceiling = (ballot.number() + step).min(Ballot::NUMBER_MAX);
+        meta.ceiling_step = step * 2;
+    }
+    Prepared::Promised { raised_ceiling }
+}
+
+/// What `on_accept` did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Accepted {
+    /// The register holds this round now, or held it or a later one of the ballot before.
+    Yes {
+        round: Round,
+        changed: bool,
+    },
+    Refused {
+        promised: Ballot,
+    },
+}
+
+/// One proposal as it arrives.
+#[derive(Clone, Debug)]
+pub struct Proposal {
+    pub round: Round,
+    pub chosen_k: u32,
+    pub state: Arc<State>,
+}
+
+/// When an event happens, by this node's clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    pub now: Nanos,
+    pub uptime: Millis,
+}
+
+/// H3: accepts a proposal, or not.
+pub fn on_accept(
+    register: &mut Option<Register>,
+    meta: &ShardMeta,
+    epoch: Epoch,
+    proposal: Proposal,
+    moment: Moment,
+) -> Accepted {
+    let Proposal { round, chosen_k, state } = proposal;
+    let ballot = round.ballot();
+    let below = !permits(register.as_ref(), meta, epoch, ballot);
+    if below && !mutation::is(Mutation::AcceptBelowPromise) {
+        return Accepted::Refused { promised: effective_promise(register.as_ref(), meta, epoch) };
+    }
+    let register = register.get_or_insert_with(|| Register::promise_only(ballot));
+    register.promised = register.promised.max(ballot);
+    let changed = round > register.accepted;
+    if changed {
+        take(register, round, state, moment);
+    }
+    // `chosen_k` speaks of this ballot's proposals only. [corrections B2]
+    if register.accepted.ballot() == ballot && register.accepted.k() <= chosen_k {
+        register.chosen = true;
+    }
+    Accepted::Yes { round: register.accepted, changed }
+}
+
+fn take(register: &mut Register, round: Round, state: Arc<State>, moment: Moment) {
+    let kept = register.expiry_id() == state.expiry_id()
+        || (mutation::is(Mutation::CountdownKept) && register.countdown.is_some());
+    register.countdown = match state.expiry {
+        Some(_) if kept => register.countdown,
+        Some(_) => Some(moment.uptime),
+        None => None,
+    };
+    register.accepted = round;
+    register.state = Some(state);
+    register.chosen = false;
+    register.owned = false;
+}
+
+/// H4: what this acceptor has, for an asker who holds the state of round `have`.
+#[must_use]
+pub fn report(
+    register: Option<&Register>,
+    meta: &ShardMeta,
+    have: Round,
+    uptime: Millis,
+    unix: Millis,
+) -> Report {
+    let accepted = register.map_or(Round::NONE, |register| register.accepted);
+    let state = register.and_then(|register| register.state.clone()).filter(|_| accepted != have);
+    Report {
+        accepted,
+        state,
+        chosen: register.is_some_and(|register| register.chosen),
+        floor_ballot: meta.floor_ballot.max(meta.restart_floor),
+        floor_version: meta.floor_version,
+        countdown: register.map_or(Countdown::None, |register| register.countdown(uptime, unix)),
+    }
+}
+
+/// H5: forgets a tombstone that every member has accepted. True when the register is gone and the floors stand for it.
+pub fn on_remove(register: &mut Option<Register>, meta: &mut ShardMeta, round: Round) -> bool {
+    let Some(held) = register.as_ref() else { return false };
+    let Some(state) = held.state.as_ref().filter(|_| held.accepted == round) else { return false };
+    if !state.is_tombstone() {
+        return false;
+    }
+    if !mutation::is(Mutation::NoBallotFloor) {
+        meta.floor_ballot = meta.floor_ballot.max(held.promised).max(round.ballot());
+    }
+    if !mutation::is(Mutation::NoVersionFloor) {
+        meta.floor_version = meta.floor_version.max(state.version);
+    }
+    *register = None;
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use types::{Incarnation, TimeToLive};
+
+    use super::super::state::{Expiry, ExpiryId, Ring};
+    use super::*;
+
+    const EPOCH: Epoch = Epoch(1);
+    const MOMENT: Moment = Moment { now: Nanos(1), uptime: Millis(7) };
+
+    fn ballot(number: u64, node: u16) -> Ballot {
+        Ballot::new(EPOCH, number, NodeId(node), Incarnation(1))
+    }
+
+    fn state(version: u64, value: Option<&'static str>) -> Arc<State> {
+        let value = value.map(|value| Bytes::from_static(value.as_bytes()));
+        Arc::new(State {
+            version,
+            mod_version: version,
+            ring: Ring::default(),
+            expiry: None,
+            value,
+        })
+    }
+
+    fn expiring(version: u64, id: u64) -> Arc<State> {
+        let id = ExpiryId { version: id, birth: ballot(1, 1) };
+        let expiry = Some(Expiry { id, ttl: TimeToLive::After(Millis(5)) });
+        Arc::new(State { expiry, ..(*state(version, Some("v"))).clone() })
+    }
+
+    fn accept(
+        register: &mut Option<Register>,
+        meta: &ShardMeta,
+        round: Round,
+        state: Arc<State>,
+    ) -> Accepted {
+        on_accept(register, meta, EPOCH, Proposal { round, chosen_k: 0, state }, MOMENT)
+    }
+
+    #[test]
+    fn a_prepare_below_the_promise_is_refused_and_an_equal_one_answered_again() {
+        let (mut register, mut meta) = (None, ShardMeta::default());
+        let promised = Prepared::Promised { raised_ceiling: false };
+        assert_eq!(on_prepare(&mut register, &mut meta, EPOCH, ballot(5, 2), false), promised);
+        assert_eq!(on_prepare(&mut register, &mut meta, EPOCH, ballot(5, 2), false), promised);
+        assert_eq!(
+            on_prepare(&mut register, &mut meta, EPOCH, ballot(5, 1), false),
+            Prepared::Refused { promised: ballot(5, 2) }
+        );
+    }
+
+    #[test]
+    fn a_promise_above_the_ceiling_raises_it_first() {
+        let (mut register, mut meta) = (None, ShardMeta::default());
+        let first = on_prepare(&mut register, &mut meta, EPOCH, ballot(1, 2), true);
+        assert_eq!(first, Prepared::Promised { raised_ceiling: true });
+        let second = on_prepare(&mut register, &mut meta, EPOCH, ballot(2, 2), true);
+        assert_eq!(second, Prepared::Promised { raised_ceiling: false });
+        assert!(meta.ceiling >= 2);
+    }
+
+    #[test]
+    fn after_a_restart_everything_that_could_have_been_promised_is_refused() {
+        let mut meta = ShardMeta { ceiling: 10, ..ShardMeta::default() };
+        meta.restarted(EPOCH);
+        let mut register = None;
+        assert!(matches!(
+            on_prepare(&mut register, &mut meta, EPOCH, ballot(10, 3), true),
+            Prepared::Refused { .. }
+        ));
+        let refused = accept(&mut register, &meta, ballot(9, 1).round(1), state(1, Some("v")));
+        assert!(matches!(refused, Accepted::Refused { .. }));
+        assert!(matches!(
+            on_prepare(&mut register, &mut meta, EPOCH, ballot(11, 1), true),
+            Prepared::Promised { .. }
+        ));
+    }
+
+    #[test]
+    fn later_proposals_of_a_ballot_overtake_earlier_ones() {
+        let (mut register, meta) = (None, ShardMeta::default());
+        let round = |k| ballot(1, 1).round(k);
+        let yes = |k, changed| Accepted::Yes { round: round(k), changed };
+        assert_eq!(accept(&mut register, &meta, round(2), state(2, Some("b"))), yes(2, true));
+        assert_eq!(accept(&mut register, &meta, round(1), state(1, Some("a"))), yes(2, false));
+        assert_eq!(accept(&mut register, &meta, round(2), state(2, Some("b"))), yes(2, false));
+        assert_eq!(register.and_then(|register| register.state), Some(state(2, Some("b"))));
+    }
+
+    #[test]
+    fn a_floor_is_strict() {
+        let mut register = None;
+        let meta = ShardMeta { floor_ballot: ballot(4, 1), ..ShardMeta::default() };
+        let refused = accept(&mut register, &meta, ballot(4, 1).round(9), state(1, Some("v")));
+        assert_eq!(refused, Accepted::Refused { promised: ballot(4, 1) });
+        assert_eq!(register, None);
+    }
+
+    #[test]
+    fn only_the_very_tombstone_is_removed_and_the_floors_stand_for_it() {
+        let (mut register, mut meta) = (None, ShardMeta::default());
+        let round = ballot(3, 1).round(1);
+        accept(&mut register, &meta, round, state(7, None));
+        assert!(!on_remove(&mut register, &mut meta, ballot(2, 1).round(1)));
+        assert!(on_remove(&mut register, &mut meta, round));
+        assert_eq!((meta.floor_ballot, meta.floor_version), (ballot(3, 1), 7));
+        assert!(!on_remove(&mut register, &mut meta, round));
+        accept(&mut register, &meta, ballot(5, 1).round(1), state(8, Some("again")));
+        assert!(!on_remove(&mut register, &mut meta, ballot(5, 1).round(1)), "it is alive");
+    }
+
+    #[test]
+    fn a_countdown_goes_on_over_states_with_the_same_id_and_starts_anew_with_another() {
+        let (mut register, meta) = (None, ShardMeta::default());
+        accept(&mut register, &meta, ballot(1, 1).round(1), expiring(1, 1));
+        let later = Moment { uptime: Millis(20), ..MOMENT };
+        let proposal = |round, state| Proposal { round, chosen_k: 0, state };
+        on_accept(
+            &mut register,
+            &meta,
+            EPOCH,
+            proposal(ballot(1, 1).round(2), expiring(2, 1)),
+            later,
+        );
+        assert_eq!(register.as_ref().and_then(|register| register.countdown), Some(Millis(7)));
+        on_accept(
+            &mut register,
+            &meta,
+            EPOCH,
+            proposal(ballot(1, 1).round(3), expiring(3, 3)),
+            later,
+        );
+        assert_eq!(register.and_then(|register| register.countdown), Some(Millis(20)));
+    }
+}

@@ -1,0 +1,176 @@
+//! Expiry by a vote [corrections F10]: a key vanishes only when a majority's countdowns of that very deadline are over.
+//!
+//! Each acceptor counts in its own uptime from the first state with the deadline's id that it accepted, so no
+//! clock needs to agree with any other and a wrong one alone expires nothing. The tombstone is an ordinary proposal.
+
+use std::collections::BTreeMap;
+
+use base::{Millis, Nanos};
+use types::{Key, TimeToLive};
+
+use super::message::{Due, Message};
+use super::operation::{Active, Operation, Purpose, ReadRound, Reports, Source};
+use super::register::Countdown;
+use super::state::{ExpiryId, State};
+use super::{Cx, RmwPaxos, proposer};
+use crate::effects::TimerId;
+use crate::mutation::{self, Mutation};
+use crate::view::View;
+
+pub(super) const EXPIRE: TimerId = TimerId(2);
+
+/// Keys whose end a node waits for; others expire when they are touched.
+const SCHEDULED_MAX: usize = 65_536;
+/// Time between votes on a deadline that others do not see over yet.
+const VOTE_PAUSE: Nanos = Nanos::from_millis(5);
+/// How long after its time a key is expired though nobody asks for it.
+const SLACK: Nanos = Nanos::from_millis(20);
+
+/// The deadlines that this node set, in order, so that keys vanish though nobody touches them.
+#[derive(Default)]
+pub(super) struct Expirer {
+    due: BTreeMap<(Nanos, Key), ExpiryId>,
+    armed: Option<Nanos>,
+}
+
+/// Majority votes for `id`, and the largest rest that anybody reports for it.
+pub(super) fn count_votes(
+    reports: &Reports,
+    view: &View,
+    id: Option<ExpiryId>,
+) -> (usize, Option<Millis>) {
+    let Some(id) = id else { return (0, None) };
+    let mut over = 0;
+    let mut rest = None;
+    for (_, report) in reports.counted(view) {
+        let state = reports.state_of(report.accepted);
+        if state.and_then(|state| state.expiry_id()) != Some(id) {
+            continue;
+        }
+        match report.countdown {
+            Countdown::Over => {
+                over += 1;
+                rest = rest.max(Some(Millis(0)));
+            }
+            Countdown::Running(left) => rest = rest.max(Some(left)),
+            Countdown::None => {}
+        }
+    }
+    (over, rest)
+}
+
+pub(super) fn votes_needed(view: &View) -> usize {
+    if mutation::is(Mutation::ExpireByOne) { 1 } else { view.majority() }
+}
+
+/// Rest of the tip's time to live, as far as this node can tell.
+pub(super) fn estimated_rest(cx: &Cx<'_>, active: &Active) -> Option<Millis> {
+    let id = active.tip.as_ref()?.expiry_id()?;
+    match proposer::own_countdown(cx, &active.key, id) {
+        Countdown::Running(rest) => Some(rest),
+        Countdown::Over => Some(Millis(0)),
+        Countdown::None => active.rest,
+    }
+}
+
+impl RmwPaxos {
+    /// The tip's time seems over: asks a quorum before anything is built on it. True while the vote is under way.
+    pub(super) fn try_vote(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> bool {
+        if RmwPaxos::waits_for_vote(active) {
+            return true;
+        }
+        let Some(id) = active.tip.as_ref().and_then(|tip| tip.expiry_id()) else { return false };
+        let voted = |operation: &Operation| operation.source == Source::Expire(id);
+        if cx.now < active.vote_again_at
+            || active.read.is_some()
+            || active.queue.front().is_some_and(voted)
+            || !active.in_flight.is_empty()
+            || proposer::own_countdown(cx, &active.key, id) != Countdown::Over
+        {
+            return false;
+        }
+        self.read_quorum(cx, active, Purpose::Vote, Vec::new());
+        true
+    }
+
+    pub(super) fn settle_vote(&mut self, cx: &mut Cx<'_>, active: &mut Active, round: ReadRound) {
+        let id = active.tip.as_ref().and_then(|tip| tip.expiry_id());
+        let (over, rest) = count_votes(&round.reports, cx.view, id);
+        let missing = cx
+            .view
+            .members()
+            .iter()
+            .any(|member| member.up && !round.reports.tally.has(cx.view, member.node));
+        active.rest = rest;
+        match id {
+            Some(id) if over >= votes_needed(cx.view) => {
+                let operation = Operation::internal(Source::Expire(id), self.step);
+                active.queue.push_front(operation);
+            }
+            Some(_) if missing && round.resends == 0 => active.read = Some(round),
+            _ => active.vote_again_at = cx.now + VOTE_PAUSE,
+        }
+    }
+
+    /// A state with a deadline was chosen: remember when to look.
+    pub(super) fn schedule_expiry(&mut self, cx: &mut Cx<'_>, key: &Key, state: &State) {
+        let Some(expiry) = state.expiry else { return };
+        if expiry.id.version != state.version || self.expirer.due.len() >= SCHEDULED_MAX {
+            return;
+        }
+        let span = match expiry.ttl {
+            TimeToLive::After(span) => span,
+            TimeToLive::At { unix } => Millis(unix.0.saturating_sub(cx.unix.0)),
+            TimeToLive::Never => return,
+        };
+        // A deadline years away is met when somebody touches the key.
+        let Some(span) = span.0.checked_mul(1_000_000) else { return };
+        let at = cx.now + Nanos(span) + SLACK;
+        self.expirer.due.insert((at, key.clone()), expiry.id);
+        self.arm_expiry(cx);
+    }
+
+    fn arm_expiry(&mut self, cx: &mut Cx<'_>) {
+        let Some(((at, _), _)) = self.expirer.due.first_key_value() else { return };
+        if self.expirer.armed.is_none_or(|armed| *at < armed) {
+            self.expirer.armed = Some(*at);
+            cx.fx.timer(EXPIRE, *at);
+        }
+    }
+
+    pub(super) fn on_expire_timer(&mut self, cx: &mut Cx<'_>) {
+        self.expirer.armed = None;
+        while let Some(entry) = self.expirer.due.first_entry() {
+            if entry.key().0 > cx.now {
+                break;
+            }
+            let ((_, key), _) = entry.remove_entry();
+            cx.fx.send_now(self.env.me, Message::Touch { key, due: Due::Expire });
+        }
+        self.arm_expiry(cx);
+    }
+
+    /// The register is resident now: if its time is over, a read of nothing has a quorum say so.
+    pub(super) fn on_expire_due(&mut self, cx: &mut Cx<'_>, key: Key) {
+        let is_over = super::serve::held(cx, &key)
+            .is_some_and(|register| register.countdown(cx.uptime, cx.unix) == Countdown::Over);
+        if !is_over {
+            return;
+        }
+        let mut active = self.take_active(cx, &key);
+        if active.read.is_none() {
+            self.read_quorum(cx, &mut active, Purpose::Answer, Vec::new());
+        }
+        self.put_active(cx, active);
+    }
+
+    /// What follows from a state being chosen by our proposal.
+    pub(super) fn note_chosen(&mut self, cx: &mut Cx<'_>, key: &Key, state: &State) {
+        if state.expiry.is_some() {
+            self.schedule_expiry(cx, key, state);
+        }
+        if state.is_tombstone() {
+            self.schedule_collection(cx, key);
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Listings: which keys of a shard exist, from a quorum, in hash order.
+//!
+//! A key that is there for the whole listing is listed; one that comes or goes meanwhile may be either.
+
+use std::collections::BTreeMap;
+
+use base::Nanos;
+use types::limits::MEMBERS_MAX;
+use types::{Key, NodeId, Outcome, Round, Shard, Tag, Ticket};
+
+use super::message::{Entry, LISTING_KEYS_MAX, Listing, Message};
+use super::register::Countdown;
+use super::sweep::{RESEND_FIRST, resend_after};
+use super::{Cx, Register, RmwPaxos};
+use crate::effects::Scan;
+use crate::protocol::{Peer, Scanned, ScannedCell};
+use crate::quorum::Tally;
+use crate::view::View;
+
+/// Listings served or awaited at a time.
+const LISTS_MAX: usize = 1024;
+
+#[derive(Default)]
+pub(super) struct Lists {
+    /// Asked by clients of this node.
+    rounds: BTreeMap<u64, ListRound>,
+    /// Asked by any node, waiting for the scan of that number.
+    serving: BTreeMap<u64, Serving>,
+}
+
+struct ListRound {
+    tag: Tag,
+    shard: Shard,
+    from_hash: u64,
+    limit: usize,
+    listings: Listings,
+    deadline: Nanos,
+    resend_at: Nanos,
+    resends: u32,
+}
+
+struct Serving {
+    to: NodeId,
+    shard: Shard,
+    id: u64,
+}
+
+/// The listing of each member.
+#[derive(Default)]
+pub(super) struct Listings {
+    pub tally: Tally,
+    by_member: [Option<Listing>; MEMBERS_MAX],
+}
+
+impl Listings {
+    pub(super) fn add(&mut self, view: &View, from: Peer, listing: Listing) {
+        if let Some(index) = view.index(from.node) {
+            self.tally.add(view, from.node, from.loss);
+            self.by_member[index] = Some(listing);
+        }
+    }
+
+    pub(super) fn counted<'a>(&'a self, view: &'a View) -> impl Iterator<Item = &'a Listing> + 'a {
+        view.members().iter().zip(&self.by_member).filter_map(move |(member, listing)| {
+            listing.as_ref().filter(|_| self.tally.has(view, member.node))
+        })
+    }
+
+    /// Up to where all counted listings are complete; `None` to the end of the shard.
+    pub(super) fn complete_below(&self, view: &View) -> Option<u64> {
+        self.counted(view).filter_map(|listing| listing.next_hash).min()
+    }
+
+    /// All keys listed below that position, each with its highest report.
+    pub(super) fn merged(&self, view: &View) -> BTreeMap<Key, (Round, bool)> {
+        let end = self.complete_below(view);
+        let mut merged: BTreeMap<Key, (Round, bool)> = BTreeMap::new();
+        for entry in self.counted(view).flat_map(|listing| &listing.entries) {
+            if end.is_some_and(|end| entry.key.hash() >= end) {
+                continue;
+            }
+            let found = merged.entry(entry.key.clone()).or_insert((entry.accepted, entry.live));
+            if entry.accepted > found.0 {
+                *found = (entry.accepted, entry.live);
+            } else if entry.accepted == found.0 {
+                // One replica's countdown may be over before the others'.
+                found.1 |= entry.live;
+            }
+        }
+        merged
+    }
+}
+
+impl Lists {
+    pub(super) fn is_empty(&self) -> bool {
+        self.rounds.is_empty()
+    }
+}
+
+impl RmwPaxos {
+    pub(super) fn on_list_request(
+        &mut self,
+        cx: &mut Cx<'_>,
+        tag: Tag,
+        from_hash: u64,
+        limit: usize,
+    ) {
+        if self.lists.rounds.len() >= LISTS_MAX {
+            return self.reply(cx, tag, Outcome::NoQuorum);
+        }
+        let id = self.next_id();
+        let round = ListRound {
+            tag,
+            shard: Shard((from_hash >> 56) as u8),
+            from_hash,
+            limit: limit.clamp(1, LISTING_KEYS_MAX),
+            listings: Listings::default(),
+            deadline: cx.now + self.env.request_timeout,
+            resend_at: cx.now + RESEND_FIRST,
+            resends: 0,
+        };
+        for node in cx.view.all() {
+            ask(cx, &round, id, node);
+        }
+        self.lists.rounds.insert(id, round);
+        self.sweep.arm(cx);
+    }
+
+    /// Serves a listing. A forgotten shard is silent: it cannot say what is not there.
+    pub(super) fn on_list(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        shard: Shard,
+        id: u64,
+        from_hash: u64,
+        limit: u32,
+    ) {
+        if cx.cells.is_forgotten(shard) || self.lists.serving.len() >= LISTS_MAX {
+            return;
+        }
+        let scan = self.next_id();
+        self.lists.serving.insert(scan, Serving { to: from.node, shard, id });
+        cx.fx.scan(Scan { id: scan, from_hash, limit: limit as usize });
+    }
+
+    pub(super) fn on_scanned(&mut self, cx: &mut Cx<'_>, scanned: Scanned<Register>) {
+        if self.on_pass_scanned(cx, &scanned) {
+            return;
+        }
+        let Some(serving) = self.lists.serving.remove(&scanned.id) else { return };
+        if cx.cells.is_forgotten(serving.shard) {
+            return;
+        }
+        let mut after = cx.metas.ticket(serving.shard);
+        let mut entries = Vec::with_capacity(scanned.records.len());
+        for (key, cell) in scanned.records {
+            after = after.max(cx.cells.ticket(&key));
+            entries.push(entry_of(cx, key, cell));
+        }
+        let meta = cx.metas.get(serving.shard);
+        let listing = Listing {
+            entries,
+            next_hash: scanned.next_hash,
+            floor_ballot: meta.floor_ballot.max(meta.restart_floor),
+            floor_version: meta.floor_version,
+        };
+        let after: Ticket = after;
+        let message = Message::Listed { shard: serving.shard, id: serving.id, listing };
+        cx.fx.send(serving.to, message, after);
+    }
+
+    pub(super) fn on_listed(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        shard: Shard,
+        id: u64,
+        listing: Listing,
+    ) {
+        let Some(round) = self.lists.rounds.get_mut(&id) else {
+            return self.on_shard_listed(cx, from, shard, id, listing);
+        };
+        round.listings.add(cx.view, from, listing);
+        if !round.listings.tally.is_majority(cx.view) {
+            return;
+        }
+        let Some(round) = self.lists.rounds.remove(&id) else { return };
+        let keys = round
+            .listings
+            .merged(cx.view)
+            .into_iter()
+            .filter_map(|(key, (_, live))| live.then_some(key))
+            .collect();
+        let next_hash = round.listings.complete_below(cx.view);
+        self.reply(cx, round.tag, Outcome::Listed { keys, next_hash });
+    }
+
+    /// Resends what is missing, ends what took too long.
+    pub(super) fn sweep_lists(&mut self, cx: &mut Cx<'_>) {
+        let mut ended = Vec::new();
+        for (&id, round) in &mut self.lists.rounds {
+            if cx.now >= round.deadline {
+                ended.push(id);
+            } else if cx.now >= round.resend_at {
+                round.resends += 1;
+                round.resend_at = cx.now + resend_after(round.resends);
+                for node in cx.view.all() {
+                    if !round.listings.tally.has(cx.view, node) {
+                        ask(cx, round, id, node);
+                    }
+                }
+            }
+        }
+        for id in ended {
+            if let Some(round) = self.lists.rounds.remove(&id) {
+                let outcome = self.unavailable(cx, round.shard);
+                self.reply(cx, round.tag, outcome);
+            }
+        }
+    }
+}
+
+fn ask(cx: &mut Cx<'_>, round: &ListRound, id: u64, node: NodeId) {
+    let (shard, from_hash, limit) = (round.shard, round.from_hash, round.limit as u32);
+    cx.fx.send_now(node, Message::List { shard, id, from_hash, limit });
+}
+
+fn entry_of(cx: &Cx<'_>, key: Key, cell: ScannedCell<Register>) -> Entry {
+    match cell {
+        ScannedCell::Present(register) => Entry {
+            key,
+            accepted: register.accepted,
+            live: register.state.as_ref().is_some_and(|state| !state.is_tombstone())
+                && register.countdown(cx.uptime, cx.unix) != Countdown::Over,
+        },
+        ScannedCell::Lost => Entry { key, accepted: Round::NONE, live: false },
+    }
+}

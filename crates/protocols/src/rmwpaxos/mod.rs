@@ -1,0 +1,396 @@
+//! RMWPaxos: one in-place consensus register per key; replicas agree on a sequence of states. No log, no leader.
+//!
+//! Sources: Skrzypczak, Schintke and Schütt, "RMWPaxos: Fault-Tolerant In-Place Consensus Sequences" [RMW];
+//! Rystsov, "CASPaxos: Replicated State Machines without logs" [CAS]; Michael et al., "Recovering Shared Objects
+//! Without Stable Storage" [DISC17].
+//!
+//! # Round trips
+//! A read of a quiet key takes one and changes nothing. A write takes two, or one where this node won phase 1
+//! before ([`register::Register::owned`]). Commands queued on a key are one proposal.
+//!
+//! # Words
+//! *Owner*: whoever the acceptors promised last; a hint, never a lease. *Tip*: the state after the last proposal.
+//! *Carried*: an operation found in the base of a phase 1; it succeeds with the next proposal chosen.
+//!
+//! | message | answer | says |
+//! |---|---|---|
+//! | `Read` | `State` | what an acceptor holds; changes nothing |
+//! | `Prepare` | `Promise`, `Nack` | phase 1 |
+//! | `Accept` | `Accepted`, `Nack` | phase 2; one ballot numbers its proposals `(b,1)`, `(b,2)`, … |
+//! | `Repair`, `Remove` | | a late accept; forgetting a collected tombstone |
+//! | `Forward` | `Forwarded` | commands for the owner of a contended key |
+//! | `Recover`, `List` | `Recovered`, `Listed` | what a replica without memory asks |
+//!
+//! # Invariants
+//! 1. One payload per round, for ever: ballots name the incarnation that minted them, all minting of a shard goes
+//!    through [`RmwPaxos::mint`], `k` only grows under a ballot.
+//! 2. `accepted.ballot() <= promised`; neither ever decreases, nor does the effective promise across a restart.
+//! 3. Every accept of a ballot follows promises from a crash-consistent majority and extends the highest report.
+//! 4. An operation is in the chain at most once: it is attempted again only on a base without its attempts.
+//! 5. A result is released only once a state that contains it is chosen, or, for one that changed nothing, once the
+//!    state it was computed from is, and every attempt of it is excluded.
+//! 6. A reply leaves only when all that it reflects is durable here.
+//!
+//! # Departures from [RMW]
+//! An inconsistent phase 1 adopts the highest report and proposes on top of it at once [CAS 2.2]: two round trips
+//! under contention instead of up to five. Exactly-once rests on the ring of birth ballots inside the state, not on
+//! notifications. Start reading at [`proposer`].
+
+mod acceptor;
+mod ancestry;
+mod collector;
+mod draft;
+mod expiry;
+mod forwarder;
+mod listing;
+mod message;
+mod operation;
+mod proposer;
+mod reader;
+mod recovery;
+mod register;
+mod serve;
+mod state;
+mod sweep;
+
+use base::Nanos;
+use hashbrown::HashMap;
+use types::key::ByHash;
+use types::{Ballot, Key, Outcome, Shard, Tag};
+
+use crate::cells::{Cell, Cells};
+use crate::effects::TimerId;
+use crate::mutation::{self, Mutation};
+use crate::protocol::{
+    Consistency, Context, Env, Event, Peer, Properties, Protocol, Request, Stats, Violation,
+};
+use crate::view::View;
+
+pub use message::{Entry, Forward, Listing, Message, Report, Verdict};
+pub use register::{Countdown, Register, ShardMeta};
+pub use state::{Expiry, ExpiryId, Ring, State};
+
+use operation::{Active, Operation, Source};
+
+/// Proposals of one key under way at a time.
+const DEPTH: usize = 2;
+/// Commands of one proposal.
+const BATCH_MAX: usize = 512;
+/// Above this number a node mints no ballots; reconfiguration starts the count anew. [corrections F13]
+const NUMBER_LIMIT: u64 = 1 << 35;
+
+type Cx<'a> = Context<'a, RmwPaxos>;
+
+/// The default protocol.
+pub struct RmwPaxos {
+    env: Env,
+    actives: HashMap<Key, Box<Active>, ByHash>,
+    /// Keys to look at when the turn ends.
+    touched: Vec<Key>,
+    /// Counts events: orders what happens within one turn.
+    step: u64,
+    /// Smoothed time from a proposal to its choice.
+    round_trip: Nanos,
+    next_id: u64,
+    forwarder: forwarder::Forwarder,
+    recovery: recovery::Recovery,
+    collector: collector::Collector,
+    expirer: expiry::Expirer,
+    lists: listing::Lists,
+    sweep: sweep::Sweep,
+    counters: Counters,
+}
+
+#[derive(Default, Debug)]
+struct Counters {
+    reads: u64,
+    proposals: u64,
+    phase_ones: u64,
+    conflicts: u64,
+    forwards: u64,
+    unknowns: u64,
+    recovered_keys: u64,
+    collected: u64,
+    expired: u64,
+    repairs: u64,
+}
+
+impl Protocol for RmwPaxos {
+    const NAME: &'static str = "rmwpaxos";
+    const PROPERTIES: Properties = Properties {
+        consistency: Consistency::Linearizable,
+        read_modify_write: true,
+        total_order: false,
+        needs_config: false,
+        needs_lease: false,
+    };
+
+    type Message = Message;
+    type Record = Register;
+    type Meta = ShardMeta;
+
+    fn open(env: Env) -> RmwPaxos {
+        RmwPaxos {
+            env,
+            actives: HashMap::with_hasher(ByHash),
+            touched: Vec::new(),
+            step: 0,
+            round_trip: Nanos::from_micros(300),
+            next_id: 0,
+            forwarder: forwarder::Forwarder::default(),
+            recovery: recovery::Recovery::default(),
+            collector: collector::Collector::default(),
+            expirer: expiry::Expirer::default(),
+            lists: listing::Lists::default(),
+            sweep: sweep::Sweep::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    fn on(&mut self, cx: &mut Cx<'_>, event: Event<RmwPaxos>) {
+        self.step += 1;
+        self.start_first_pass(cx);
+        match event {
+            Event::Request(request) => self.on_request(cx, request),
+            Event::List { tag, from_hash, limit } => {
+                self.on_list_request(cx, tag, from_hash, limit)
+            }
+            Event::Peer { from, message } => self.on_message(cx, from, message),
+            Event::PeerReset { node } => self.on_peer_reset(cx, node),
+            Event::PeerUp { node } => self.on_peer_up(cx, node),
+            Event::ViewChanged => self.on_view_changed(cx),
+            Event::Timer(timer) => self.on_timer(cx, timer),
+            Event::Stored { .. } => {}
+            Event::Scanned(scanned) => self.on_scanned(cx, scanned),
+            Event::Forgotten { shard } => self.on_forgotten(cx, shard),
+            Event::Turn => self.on_turn(cx),
+        }
+    }
+
+    fn on_meta_loaded(&mut self, cx: &mut Cx<'_>, shard: Shard) {
+        let epoch = cx.view.epoch;
+        if self.env.durable {
+            cx.metas.get_mut(shard).restarted(epoch);
+        }
+    }
+
+    fn check(&self, cells: &Cells<Register>, _view: &View) -> Result<(), Violation> {
+        for (key, active) in &self.actives {
+            let register = match cells.get(key) {
+                Cell::Present(register) => register,
+                Cell::Absent | Cell::Lost => continue,
+            };
+            if register.accepted.ballot() > register.promised {
+                return Err(Violation(format!("{key:?}: accepted above promise: {register:?}")));
+            }
+            if active.in_flight.len() > DEPTH {
+                return Err(Violation(format!("{key:?}: {} in flight", active.in_flight.len())));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.actives.is_empty()
+            && self.recovery.is_idle()
+            && self.lists.is_empty()
+            && self.collector.is_empty()
+    }
+
+    fn stats(&self, stats: &mut Stats) {
+        let counters = &self.counters;
+        stats.add("rmw_reads", counters.reads);
+        stats.add("rmw_proposals", counters.proposals);
+        stats.add("rmw_phase_ones", counters.phase_ones);
+        stats.add("rmw_conflicts", counters.conflicts);
+        stats.add("rmw_forwards", counters.forwards);
+        stats.add("rmw_unknown", counters.unknowns);
+        stats.add("rmw_repairs", counters.repairs);
+        stats.add("recovered_keys", counters.recovered_keys);
+        stats.add("recovering_keys", self.recovery.keys_len() as u64);
+        stats.add("recovering_shards", self.recovery.shards_len() as u64);
+        stats.add("tombstones", self.collector.len() as u64);
+        stats.add("tombstones_collected", counters.collected);
+        stats.add("expired_keys", counters.expired);
+        stats.add("active_keys", self.actives.len() as u64);
+    }
+}
+
+impl RmwPaxos {
+    fn on_request(&mut self, cx: &mut Cx<'_>, request: Request) {
+        let Request { tag, session, key, command } = request;
+        let deadline = cx.now + self.env.request_timeout;
+        let operation = Operation::new(Source::Client(tag), session, command, deadline, self.step);
+        self.recover_if_lost(cx, &key);
+        self.enqueue(cx, key, operation);
+    }
+
+    /// Queues an operation. Those of one session keep their order: a read behind a write rides along with it, and a
+    /// read that a write overtakes is taken back in front of it. [corrections B10]
+    fn enqueue(&mut self, cx: &mut Cx<'_>, key: Key, operation: Operation) {
+        let mut active = self.take_active(cx, &key);
+        if !operation.is_read() {
+            reader::recall(&mut active, operation.session);
+            active.queue.push_back(operation);
+        } else if active.has_writes() {
+            active.queue.push_back(operation);
+        } else {
+            active.read_queue.push(operation);
+        }
+        self.put_active(cx, active);
+    }
+
+    /// Takes the key's proposer out to work on it; it must be put back.
+    fn take_active(&mut self, cx: &mut Cx<'_>, key: &Key) -> Box<Active> {
+        self.actives.remove(key).unwrap_or_else(|| {
+            cx.cells.pin(key);
+            self.sweep.arm(cx);
+            Box::new(Active::new(key.clone()))
+        })
+    }
+
+    /// Puts it back and has it looked at when the turn ends.
+    fn put_active(&mut self, _cx: &mut Cx<'_>, mut active: Box<Active>) {
+        if !active.touched {
+            active.touched = true;
+            self.touched.push(active.key.clone());
+        }
+        self.actives.insert(active.key.clone(), active);
+    }
+
+    fn on_turn(&mut self, cx: &mut Cx<'_>) {
+        let mut touched = std::mem::take(&mut self.touched);
+        for key in touched.drain(..) {
+            let Some(mut active) = self.actives.remove(&key) else { continue };
+            active.touched = false;
+            self.pump(cx, &mut active);
+            if active.is_done() {
+                self.retire(cx, &active);
+            } else {
+                self.actives.insert(key, active);
+            }
+        }
+        // Pumping may touch others (results of forwards do not), never while draining.
+        touched.append(&mut self.touched);
+        self.touched = touched;
+    }
+
+    fn retire(&mut self, cx: &mut Cx<'_>, active: &Active) {
+        proposer::settle_ownership(cx, active);
+        cx.cells.unpin(&active.key);
+    }
+
+    /// The only source of ballots. [spec 0.2, U2] `None`: the numbers are used up.
+    fn mint(&mut self, cx: &mut Cx<'_>, key: &Key) -> Option<Ballot> {
+        let promised = match cx.cells.get(key) {
+            Cell::Present(register) => register.promised,
+            Cell::Absent | Cell::Lost => Ballot::ZERO,
+        };
+        let epoch = cx.view.epoch;
+        let meta = cx.metas.get_mut(key.shard());
+        meta.saw(promised);
+        if meta.number >= NUMBER_LIMIT {
+            return None;
+        }
+        meta.number += 1;
+        let incarnation = if mutation::is(Mutation::NoIncarnation) {
+            types::Incarnation(0)
+        } else {
+            self.env.incarnation
+        };
+        Some(Ballot::new(epoch, meta.number, self.env.me, incarnation))
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// Ends an operation.
+    fn answer(&mut self, cx: &mut Cx<'_>, operation: &Operation, outcome: Outcome) {
+        if outcome == Outcome::Unknown {
+            self.counters.unknowns += 1;
+        }
+        match operation.source {
+            Source::Client(tag) => self.reply(cx, tag, outcome),
+            Source::Forwarded { forward, index } => {
+                self.on_forwarded_done(cx, forward, index, outcome);
+            }
+            Source::Expire(_) | Source::Collect | Source::Answered => {}
+        }
+    }
+
+    fn reply(&mut self, cx: &mut Cx<'_>, tag: Tag, outcome: Outcome) {
+        cx.fx.reply(tag, outcome);
+    }
+
+    fn observe_round_trip(&mut self, sample: Nanos) {
+        let smoothed = (self.round_trip.0 * 7 + sample.0) / 8;
+        self.round_trip = Nanos(smoothed.clamp(50_000, 2_000_000_000));
+    }
+
+    fn moment(cx: &Cx<'_>) -> acceptor::Moment {
+        acceptor::Moment { now: cx.now, uptime: cx.uptime }
+    }
+
+    fn clock(cx: &mut Cx<'_>) -> types::Clock {
+        types::Clock { unix: cx.unix, seed: cx.rng.next_u64() }
+    }
+
+    fn on_message(&mut self, cx: &mut Cx<'_>, from: Peer, message: Message) {
+        match message {
+            Message::Read { key, id, have } => self.on_read(cx, from, key, id, have),
+            Message::Prepare { key, ballot, have } => self.on_prepare(cx, from, key, ballot, have),
+            Message::Accept { key, round, chosen_k, state } => {
+                self.on_accept(cx, from, key, acceptor::Proposal { round, chosen_k, state });
+            }
+            Message::Repair { key, round, state } => self.on_repair(cx, key, round, state),
+            Message::Remove { key, round } => self.on_remove(cx, key, round),
+            Message::State { key, id, report } => self.on_state(cx, from, &key, id, report),
+            Message::Promise { key, ballot, report } => {
+                self.on_promise(cx, from, &key, ballot, report);
+            }
+            Message::Accepted { key, round } => self.on_accepted(cx, from, &key, round),
+            Message::Nack { key, tried, promised, recovering } => {
+                self.on_nack(cx, from, &key, tried, promised, recovering);
+            }
+            Message::Forward { key, forward } => self.on_forward(cx, from, key, forward),
+            Message::Forwarded { key, sequence, verdict } => {
+                self.on_forwarded(cx, from, &key, sequence, verdict);
+            }
+            Message::Recover { key, id } => self.on_recover(cx, from, key, id),
+            Message::Recovered { key, id, promised, report } => {
+                self.on_recovered(cx, from, &key, id, promised, report);
+            }
+            Message::List { shard, id, from_hash, limit } => {
+                self.on_list(cx, from, shard, id, from_hash, limit);
+            }
+            Message::Listed { shard, id, listing } => self.on_listed(cx, from, shard, id, listing),
+            Message::Touch { key, due } => self.on_due(cx, key, due),
+        }
+    }
+
+    fn on_timer(&mut self, cx: &mut Cx<'_>, timer: TimerId) {
+        match timer {
+            sweep::SWEEP => self.on_sweep(cx),
+            collector::COLLECT => self.on_collect_timer(cx),
+            expiry::EXPIRE => self.on_expire_timer(cx),
+            sweep::BACK_OFF => self.on_back_off_timer(cx),
+            recovery::RETRY => self.on_recovery_timer(cx),
+            other => unreachable!("{other:?} was never set"),
+        }
+    }
+
+    fn on_due(&mut self, cx: &mut Cx<'_>, key: Key, due: message::Due) {
+        match due {
+            message::Due::Recover => self.on_recover_due(cx, &key),
+            message::Due::Collect => self.on_collect_due(cx, key),
+            message::Due::Expire => self.on_expire_due(cx, key),
+        }
+    }
+
+    /// Why there was no quorum: this node may know.
+    fn unavailable(&self, cx: &Cx<'_>, shard: Shard) -> Outcome {
+        if cx.cells.is_forgotten(shard) { Outcome::Loading } else { Outcome::NoQuorum }
+    }
+}

@@ -1,0 +1,314 @@
+//! Operations on their way, and everything a proposer knows of one key while it works on it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use base::{Millis, Nanos};
+use bytes::Bytes;
+use types::limits::MEMBERS_MAX;
+use types::{
+    Access, Ballot, Command, Incarnation, Key, Loss, NodeId, Round, SessionId, Shard, Tag,
+};
+
+use super::ancestry::Attempt;
+use super::message::Report;
+use super::state::{ExpiryId, State};
+use crate::quorum::Tally;
+
+/// Who waits for an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    Client(Tag),
+    /// A command of a forward, by its place there.
+    Forwarded {
+        forward: ForwardKey,
+        index: usize,
+    },
+    /// A quorum voted that this expiry is over.
+    Expire(ExpiryId),
+    /// Collect the tombstone.
+    Collect,
+    /// Nobody any more: the answer was `Unknown`. It is driven to its end, but not attempted anew.
+    Answered,
+}
+
+/// Names a forward at its owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ForwardKey {
+    pub origin: NodeId,
+    pub incarnation: Incarnation,
+    pub shard: Shard,
+    pub sequence: u64,
+}
+
+/// One command in progress.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    pub source: Source,
+    pub session: SessionId,
+    pub command: Command,
+    pub deadline: Nanos,
+    /// The step that brought it: a report sent earlier says nothing about it.
+    pub step: u64,
+    /// Its proposals whose fate is open. [spec 9.4, E1]
+    pub attempts: Vec<Attempt>,
+    /// What it answered when it last ran.
+    pub reply: Bytes,
+    /// It changed the state when it last ran.
+    pub effective: bool,
+    /// A quorum read found that it has something to write, or could not decide: it goes through a proposal.
+    pub must_propose: bool,
+}
+
+impl Operation {
+    #[must_use]
+    pub fn new(
+        source: Source,
+        session: SessionId,
+        command: Command,
+        deadline: Nanos,
+        step: u64,
+    ) -> Operation {
+        Operation {
+            source,
+            session,
+            command,
+            deadline,
+            step,
+            attempts: Vec::new(),
+            reply: Bytes::new(),
+            effective: false,
+            must_propose: false,
+        }
+    }
+
+    /// An operation of the proposer itself.
+    #[must_use]
+    pub fn internal(source: Source, step: u64) -> Operation {
+        let command = Command { access: Access::Update, body: Bytes::new() };
+        let mut operation = Operation::new(source, SessionId(0), command, Nanos::MAX, step);
+        operation.must_propose = true;
+        operation
+    }
+
+    #[must_use]
+    pub fn is_internal(&self) -> bool {
+        matches!(self.source, Source::Expire(_) | Source::Collect)
+    }
+
+    #[must_use]
+    pub fn is_read(&self) -> bool {
+        self.command.access == Access::Read
+    }
+}
+
+/// Where a proposer stands with a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    Idle,
+    /// Phase 1 of `Active::ballot` is under way.
+    Preparing,
+    /// Phase 1 is won: proposals may follow one another.
+    Owner,
+    /// Lost to somebody; tries again then.
+    BackingOff {
+        until: Nanos,
+    },
+    /// The queue's head was forwarded.
+    Forwarding,
+}
+
+/// A proposal that is not known to be chosen.
+#[derive(Debug)]
+pub struct InFlight {
+    pub k: u32,
+    pub base_version: u64,
+    pub state: Arc<State>,
+    /// Operations of earlier attempts that its base contains: chosen with it.
+    pub carried: Vec<Operation>,
+    pub operations: Vec<Operation>,
+    pub sent: Nanos,
+}
+
+/// Why a quorum is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// To answer `ReadRound::operations`.
+    Answer,
+    /// To learn whether an expiry is over.
+    Vote,
+    /// To learn what became of attempts. [spec 9.4, E5]
+    Resolve,
+}
+
+/// One read of a quorum.
+#[derive(Debug)]
+pub struct ReadRound {
+    pub id: u64,
+    pub purpose: Purpose,
+    pub operations: Vec<Operation>,
+    pub reports: Reports,
+    pub polls: u32,
+    pub resend_at: Nanos,
+    pub resends: u32,
+}
+
+/// The newest report of each member.
+#[derive(Clone, Debug, Default)]
+pub struct Reports {
+    pub tally: Tally,
+    by_member: [Option<Report>; MEMBERS_MAX],
+}
+
+impl Reports {
+    pub fn add(&mut self, view: &crate::View, from: NodeId, loss: Loss, report: Report) {
+        if let Some(index) = view.index(from) {
+            self.tally.add(view, from, loss);
+            self.by_member[index] = Some(report);
+        }
+    }
+
+    /// Reports that count now.
+    pub fn counted<'a>(
+        &'a self,
+        view: &'a crate::View,
+    ) -> impl Iterator<Item = (NodeId, &'a Report)> + 'a {
+        view.members().iter().zip(&self.by_member).filter_map(move |(member, report)| {
+            let report = report.as_ref()?;
+            self.tally.has(view, member.node).then_some((member.node, report))
+        })
+    }
+
+    /// The state of `round`, from whoever sent it.
+    #[must_use]
+    pub fn state_of(&self, round: Round) -> Option<Arc<State>> {
+        self.by_member
+            .iter()
+            .flatten()
+            .find(|report| report.accepted == round && report.state.is_some())
+            .and_then(|report| report.state.clone())
+    }
+}
+
+/// A forward that was not answered yet.
+#[derive(Debug)]
+pub struct OutstandingForward {
+    pub to: NodeId,
+    pub incarnation: Incarnation,
+    pub sequence: u64,
+    pub operations: Vec<Operation>,
+    pub sent: Nanos,
+    pub resend_at: Nanos,
+    pub resends: u32,
+}
+
+/// A proposer's work on one key.
+#[derive(Debug)]
+pub struct Active {
+    pub key: Key,
+    pub phase: Phase,
+    /// In the order of arrival; those with attempts first.
+    pub queue: VecDeque<Operation>,
+    /// Reads that wait for the quorum read under way to end.
+    pub read_queue: Vec<Operation>,
+    pub read: Option<ReadRound>,
+    pub forward: Option<OutstandingForward>,
+
+    /// The ballot of phase 1 or of ownership.
+    pub ballot: Ballot,
+    /// Last proposal made under it; 0 for none.
+    pub k: u32,
+    /// Last proposal of it that is chosen.
+    pub chosen_k: u32,
+    /// The state after the last proposal, or the base; `None` for an absent register.
+    pub tip: Option<Arc<State>>,
+    /// Its version; the version floor of an absent register.
+    pub tip_version: u64,
+    /// The base is chosen, or a proposal on top of it was made.
+    pub base_decided: bool,
+    /// The base is chosen, no proposal followed: operations older than this step may be answered from it.
+    pub fresh_before: u64,
+    pub in_flight: VecDeque<InFlight>,
+    /// Found in the base: succeed with the next proposal.
+    pub carried: Vec<Operation>,
+    /// Highest proposal of `ballot` acknowledged by each member, with its loss.
+    pub acks: [(u32, Loss); MEMBERS_MAX],
+    /// Members that refused `ballot`.
+    pub refused: Tally,
+    /// What phase 1 was asked with: the own acceptor's round and state.
+    pub have: Option<(Round, Arc<State>)>,
+    pub promises: Reports,
+    pub prepared_at: u64,
+    /// Estimated rest of the base's time to live when phase 1 or a vote ended.
+    pub rest: Option<Millis>,
+    /// No vote on an expiry before this.
+    pub vote_again_at: Nanos,
+    /// Collect the tombstone once all members acknowledged exactly this proposal.
+    pub collecting: Option<u32>,
+
+    pub losses: u32,
+    pub resend_at: Nanos,
+    pub resends: u32,
+    pub touched: bool,
+}
+
+impl Active {
+    #[must_use]
+    pub fn new(key: Key) -> Active {
+        Active {
+            key,
+            phase: Phase::Idle,
+            queue: VecDeque::new(),
+            read_queue: Vec::new(),
+            read: None,
+            forward: None,
+            ballot: Ballot::ZERO,
+            k: 0,
+            chosen_k: 0,
+            tip: None,
+            tip_version: 0,
+            base_decided: false,
+            fresh_before: 0,
+            in_flight: VecDeque::new(),
+            carried: Vec::new(),
+            acks: [(0, Loss(0)); MEMBERS_MAX],
+            refused: Tally::default(),
+            have: None,
+            promises: Reports::default(),
+            prepared_at: 0,
+            rest: None,
+            vote_again_at: Nanos::ZERO,
+            collecting: None,
+            losses: 0,
+            resend_at: Nanos::MAX,
+            resends: 0,
+            touched: false,
+        }
+    }
+
+    /// Nothing waits here for anything.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.queue.is_empty()
+            && self.read_queue.is_empty()
+            && self.read.is_none()
+            && self.forward.is_none()
+            && self.in_flight.is_empty()
+            && self.carried.is_empty()
+            && self.collecting.is_none()
+    }
+
+    /// A write is queued or under way: a read that came later rides along behind it.
+    #[must_use]
+    pub fn has_writes(&self) -> bool {
+        self.phase != Phase::Idle
+            || !self.queue.is_empty()
+            || !self.in_flight.is_empty()
+            || !self.carried.is_empty()
+    }
+
+    #[must_use]
+    pub fn has_attempts(&self) -> bool {
+        self.queue.iter().any(|operation| !operation.attempts.is_empty())
+    }
+}

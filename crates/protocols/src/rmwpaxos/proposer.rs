@@ -1,0 +1,574 @@
+//! The proposer [spec 9.5]: phase 1, batches of commands as proposals, their acknowledgement, and losing.
+
+use types::limits::MEMBERS_MAX;
+use types::{Ballot, Key, Loss, Outcome, Round};
+
+use super::ancestry::{Ancestry, ancestry};
+use super::draft::{self, Draft};
+use super::message::Message;
+use super::operation::{Active, InFlight, Operation, Phase, Reports, Source};
+use super::register::Countdown;
+use super::state::ExpiryId;
+use super::sweep::RESEND_FIRST;
+use super::{BATCH_MAX, Cx, DEPTH, RmwPaxos, expiry, serve};
+use crate::cells::Cell;
+use crate::mutation::{self, Mutation};
+use crate::protocol::{Peer, Violation};
+use crate::quorum::Tally;
+
+/// What a majority of promises says of the base of the proposals to come.
+struct Base {
+    round: Round,
+    is_chosen: bool,
+    expired: Option<ExpiryId>,
+    rest: Option<base::Millis>,
+    version_floor: u64,
+}
+
+impl RmwPaxos {
+    /// Does what can be done for a key now.
+    pub(super) fn pump(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        if active.phase == Phase::Idle && !active.queue.is_empty() {
+            self.choose_way(cx, active);
+        }
+        if active.phase == Phase::Owner {
+            self.propose(cx, active);
+            if active.phase == Phase::Owner
+                && active.in_flight.is_empty()
+                && active.queue.is_empty()
+                && active.carried.is_empty()
+                && active.collecting.is_none()
+            {
+                self.end_ownership(cx, active);
+            }
+        }
+        self.start_read(cx, active);
+    }
+
+    /// Nothing is under way and something is queued: go on as owner, forward, read first, or prepare.
+    fn choose_way(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        if !active.has_attempts() && self.resume_ownership(cx, active) {
+            return;
+        }
+        if self.try_forward(cx, active) || self.try_read_first(cx, active) {
+            return;
+        }
+        self.prepare(cx, active);
+    }
+
+    /// An owner that paused goes on under its ballot. [spec 2.4]
+    fn resume_ownership(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> bool {
+        let epoch = cx.view.epoch;
+        let Some(register) = cx.cells.get_mut(&active.key) else { return false };
+        let ballot = register.accepted.ballot();
+        if !register.owned || register.promised != ballot || ballot.epoch() != epoch {
+            return false;
+        }
+        if register.accepted.k() == u32::MAX {
+            return false;
+        }
+        // Taken: from here on the proposer knows the last proposal, the register no longer does.
+        register.owned = false;
+        active.ballot = ballot;
+        active.k = register.accepted.k();
+        active.chosen_k = active.k;
+        active.tip = register.state.clone();
+        active.tip_version = active.tip.as_ref().map_or(0, |state| state.version);
+        active.rest = None;
+        active.base_decided = true;
+        active.fresh_before = 0;
+        active.acks = [(0, Loss(0)); MEMBERS_MAX];
+        active.refused = Tally::default();
+        active.phase = Phase::Owner;
+        true
+    }
+
+    /// P1. The ballot is fresh; whoever promises it reports what it accepted.
+    pub(super) fn prepare(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        let Some(ballot) = self.mint(cx, &active.key) else { return };
+        self.counters.phase_ones += 1;
+        active.phase = Phase::Preparing;
+        active.ballot = ballot;
+        active.k = 0;
+        active.chosen_k = 0;
+        active.prepared_at = self.step;
+        active.promises = Reports::default();
+        active.refused = Tally::default();
+        active.have = serve::held(cx, &active.key)
+            .and_then(|register| register.state.clone().map(|state| (register.accepted, state)));
+        active.resends = 0;
+        active.resend_at = cx.now + RESEND_FIRST;
+        for node in cx.view.all() {
+            send_prepare(cx, active, node);
+        }
+    }
+
+    pub(super) fn on_promise(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        key: &Key,
+        ballot: Ballot,
+        mut report: super::message::Report,
+    ) {
+        if self.on_slow_promise(cx, from, key, ballot, &report) {
+            return;
+        }
+        if !self.actives.contains_key(key) {
+            return;
+        }
+        let mut active = self.take_active(cx, key);
+        if active.phase == Phase::Preparing && active.ballot == ballot {
+            if report.accepted.ballot() == ballot && !mutation::is(Mutation::NoIncarnation) {
+                cx.fx.fail(Violation(format!("{key:?}: ballot {ballot:?} was used before")));
+            }
+            if report.state.is_none() && !report.accepted.is_none() {
+                report.state = active
+                    .have
+                    .as_ref()
+                    .filter(|(round, _)| *round == report.accepted)
+                    .map(|(_, state)| state.clone());
+            }
+            active.promises.add(cx.view, from.node, from.loss, report);
+            self.try_win(cx, &mut active);
+        }
+        self.put_active(cx, active);
+    }
+
+    /// P2: a majority promised. Adopts the highest report and finds out what became of earlier attempts.
+    pub(super) fn try_win(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        if active.phase != Phase::Preparing || !active.promises.tally.is_majority(cx.view) {
+            return;
+        }
+        let base = read_base(cx, &active.promises);
+        let tip = active.promises.state_of(base.round);
+        if tip.is_none() && !base.round.is_none() {
+            // Its reporter left it out for a state that we do not have after all: ask again without.
+            active.have = None;
+            active.promises = Reports::default();
+            for node in cx.view.all() {
+                send_prepare(cx, active, node);
+            }
+            return;
+        }
+        active.tip_version = tip.as_ref().map_or(base.version_floor, |state| state.version);
+        active.tip = tip;
+        active.rest = base.rest;
+        active.base_decided = base.is_chosen;
+        active.fresh_before = if base.is_chosen { active.prepared_at } else { 0 };
+        active.phase = Phase::Owner;
+        active.acks = [(0, Loss(0)); MEMBERS_MAX];
+        active.have = None;
+        self.resolve_on_base(cx, active);
+        if let Some(id) = base.expired {
+            active.queue.push_front(Operation::internal(Source::Expire(id), self.step));
+        }
+    }
+
+    /// Looks for every open attempt in the base. [spec 9.4, E1 to E3]
+    fn resolve_on_base(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        let queue = std::mem::take(&mut active.queue);
+        for mut operation in queue {
+            match fate(&operation, active.tip_version, active.tip.as_deref()) {
+                Ancestry::NotIn if operation.source == Source::Answered => {}
+                Ancestry::NotIn => active.queue.push_back(operation),
+                Ancestry::In => {
+                    operation.reply =
+                        reply_of(&operation, active.tip_version, active.tip.as_deref());
+                    if mutation::is(Mutation::EarlyOk) {
+                        let reply = operation.reply.clone();
+                        self.answer(cx, &operation, Outcome::Reply(reply));
+                        operation.source = Source::Answered;
+                    }
+                    active.carried.push(operation);
+                }
+                Ancestry::Ambiguous => self.answer(cx, &operation, Outcome::Unknown),
+            }
+        }
+    }
+
+    /// Step 4: makes proposals while there is something to write and room for them.
+    fn propose(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        while active.in_flight.len() < DEPTH {
+            if active.queue.is_empty() && active.carried.is_empty() {
+                return;
+            }
+            let is_refused = active.refused != Tally::default();
+            if is_refused && !active.in_flight.is_empty() {
+                return;
+            }
+            if is_refused || active.k == u32::MAX {
+                return self.lose(cx, active);
+            }
+            if self.try_vote(cx, active) {
+                return;
+            }
+            if !self.propose_batch(cx, active) {
+                return;
+            }
+        }
+    }
+
+    /// Runs the queue's head on the tip. False when nothing was proposed.
+    fn propose_batch(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> bool {
+        let count = active.queue.len().min(BATCH_MAX);
+        let mut batch: Vec<Operation> = active.queue.drain(..count).collect();
+        let rest = expiry::estimated_rest(cx, active);
+        let mut draft = Draft::on(active.tip.as_deref(), rest);
+        let mut must_decide = !active.carried.is_empty();
+        for operation in &mut batch {
+            self.run(cx, operation, &mut draft);
+            // A result that changes nothing waits until all attempts of its operation are excluded. [corrections F1]
+            let excludes =
+                !operation.attempts.is_empty() && !mutation::is(Mutation::NoOpBelowAttempt);
+            must_decide |= excludes || (operation.must_propose && !operation.is_internal());
+            if operation.source == Source::Collect && active.tip.is_some() {
+                must_decide = true;
+            }
+        }
+        if !draft.is_changed() && !must_decide {
+            return self.end_without_proposal(cx, active, batch);
+        }
+        let collects = batch.iter().any(|operation| operation.source == Source::Collect);
+        let base_version = active.tip_version;
+        let state = if draft.is_changed() {
+            draft.finish(active.tip.as_deref(), base_version, active.ballot)
+        } else {
+            active.tip.clone().unwrap_or_else(|| draft::nil(base_version))
+        };
+        active.k += 1;
+        active.collecting = (collects && state.is_tombstone()).then_some(active.k);
+        active.tip = Some(state.clone());
+        active.tip_version = state.version;
+        active.base_decided = true;
+        active.fresh_before = 0;
+        let carried = std::mem::take(&mut active.carried);
+        active.in_flight.push_back(InFlight {
+            k: active.k,
+            base_version,
+            state,
+            carried,
+            operations: batch,
+            sent: cx.now,
+        });
+        if active.in_flight.len() == 1 {
+            active.resends = 0;
+            active.resend_at = cx.now + RESEND_FIRST;
+        }
+        self.counters.proposals += 1;
+        for node in cx.view.all() {
+            send_accept(cx, active, active.in_flight.len() - 1, node);
+        }
+        true
+    }
+
+    fn run(&mut self, cx: &mut Cx<'_>, operation: &mut Operation, draft: &mut Draft) {
+        match operation.source {
+            Source::Expire(id) => {
+                operation.effective = draft.expire(id);
+                self.counters.expired += u64::from(operation.effective);
+            }
+            Source::Collect => operation.effective = false,
+            Source::Client(_) | Source::Forwarded { .. } | Source::Answered => {
+                let clock = RmwPaxos::clock(cx);
+                let (reply, effective) = draft.run(cx.update, &operation.command.body, clock);
+                operation.reply = reply;
+                operation.effective = effective;
+            }
+        }
+    }
+
+    /// A batch that changes nothing: its results are released on a chosen state that is not older than they are.
+    fn end_without_proposal(
+        &mut self,
+        cx: &mut Cx<'_>,
+        active: &mut Active,
+        batch: Vec<Operation>,
+    ) -> bool {
+        if !active.in_flight.is_empty() {
+            // A quorum read now could miss what its sessions wrote before.
+            for operation in batch.into_iter().rev() {
+                active.queue.push_front(operation);
+            }
+            return false;
+        }
+        for operation in batch {
+            let is_fresh = operation.step < active.fresh_before && active.base_decided;
+            if operation.is_internal() {
+                continue;
+            } else if is_fresh || mutation::is(Mutation::AnswerFromTip) {
+                let reply = operation.reply.clone();
+                self.answer(cx, &operation, Outcome::Reply(reply));
+            } else {
+                active.read_queue.push(operation);
+            }
+        }
+        false
+    }
+
+    pub(super) fn on_accepted(&mut self, cx: &mut Cx<'_>, from: Peer, key: &Key, round: Round) {
+        if self.on_slow_accepted(cx, from, key, round) {
+            return;
+        }
+        if !self.actives.contains_key(key) {
+            return;
+        }
+        let mut active = self.take_active(cx, key);
+        // Only an acknowledgement of this very ballot counts. [corrections B1]
+        let counts = round.ballot() == active.ballot
+            || (mutation::is(Mutation::AckOfHigherBallot) && round.ballot() > active.ballot);
+        if let (true, Some(index)) = (counts, cx.view.index(from.node)) {
+            let ack = &mut active.acks[index];
+            let k = if round.ballot() == active.ballot { round.k() } else { active.k };
+            if from.loss > ack.1 {
+                *ack = (k, from.loss);
+            } else if from.loss == ack.1 {
+                ack.0 = ack.0.max(k);
+            }
+            self.settle_chosen(cx, &mut active);
+        }
+        self.put_active(cx, active);
+    }
+
+    /// Step 5: answers what a majority has accepted.
+    pub(super) fn settle_chosen(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        while let Some(front) = active.in_flight.front() {
+            if acked(cx, active, front.k) < cx.view.majority() {
+                break;
+            }
+            let Some(chosen) = active.in_flight.pop_front() else { break };
+            active.chosen_k = chosen.k;
+            active.losses /= 2;
+            self.observe_round_trip(cx.now.since(chosen.sent));
+            active.resend_at = cx.now + RESEND_FIRST;
+            active.resends = 0;
+            let round = active.ballot.round(chosen.k);
+            if let Some(register) = cx.cells.get_mut(&active.key) {
+                register.chosen |= register.accepted == round;
+            }
+            self.note_chosen(cx, &active.key, &chosen.state);
+            for operation in chosen.carried.iter().chain(&chosen.operations) {
+                let reply = operation.reply.clone();
+                self.answer(cx, operation, Outcome::Reply(reply));
+            }
+        }
+        self.settle_collection(cx, active);
+    }
+
+    /// A refusal. The proposals in flight may still be chosen by the others.
+    pub(super) fn on_nack(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        key: &Key,
+        tried: Round,
+        promised: Ballot,
+        recovering: bool,
+    ) {
+        cx.metas.get_mut(key.shard()).saw(promised);
+        if self.on_slow_nack(cx, key, tried) || !self.actives.contains_key(key) {
+            return;
+        }
+        let mut active = self.take_active(cx, key);
+        let is_ours = tried.ballot() == active.ballot
+            && match active.phase {
+                Phase::Preparing => tried.k() == 0,
+                Phase::Owner => tried.k() > 0,
+                _ => false,
+            };
+        if is_ours && (recovering || promised > active.ballot) {
+            if !recovering {
+                active.refused.add(cx.view, from.node, from.loss);
+            }
+            if self.cannot_win(cx, &active) {
+                self.lose(cx, &mut active);
+            }
+        }
+        self.put_active(cx, active);
+    }
+
+    /// No majority can be reached any more with those that are up and have not refused.
+    fn cannot_win(&self, cx: &Cx<'_>, active: &Active) -> bool {
+        let waiting = active.in_flight.front().map(|front| front.k);
+        if active.phase == Phase::Owner && waiting.is_none() {
+            return active.refused != Tally::default();
+        }
+        let possible = cx
+            .view
+            .members()
+            .iter()
+            .enumerate()
+            .filter(|(index, member)| match waiting {
+                Some(k) if active.phase == Phase::Owner => {
+                    let (acked, loss) = active.acks[*index];
+                    (acked >= k && loss >= member.loss)
+                        || (member.up && !active.refused.has(cx.view, member.node))
+                }
+                _ => {
+                    active.promises.tally.has(cx.view, member.node)
+                        || (member.up && !active.refused.has(cx.view, member.node))
+                }
+            })
+            .count();
+        active.refused != Tally::default() && possible < cx.view.majority()
+    }
+
+    /// Step 6: somebody else prepared. What was in flight becomes attempts; the queue waits for its turn.
+    pub(super) fn lose(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        self.counters.conflicts += 1;
+        abandon_proposals(active);
+        active.losses = (active.losses + 1).min(16);
+        let spread = self.round_trip.0 * u64::from(1_u32 << active.losses.min(5));
+        let until = cx.now + base::Nanos(cx.rng.below(spread.max(1)));
+        active.phase = Phase::BackingOff { until };
+        active.resend_at = base::Nanos::MAX;
+        self.sweep.back_off(cx, until, active.key.clone());
+    }
+
+    /// The queue is empty and everything proposed is chosen.
+    fn end_ownership(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        settle_ownership(cx, active);
+        active.phase = Phase::Idle;
+        active.resend_at = base::Nanos::MAX;
+        if active.k > 0 {
+            // Whoever did not acknowledge gets no reminder: reads and the next proposal repair it.
+            active.promises = Reports::default();
+        }
+    }
+}
+
+/// Leaves the ownership to the register, if the own acceptor holds the last proposal and nobody has prepared since.
+pub(super) fn settle_ownership(cx: &mut Cx<'_>, active: &Active) {
+    if active.phase != Phase::Owner || active.k == 0 || active.chosen_k != active.k {
+        return;
+    }
+    let round = active.ballot.round(active.k);
+    if active.refused != Tally::default() {
+        return;
+    }
+    if let Some(register) = cx.cells.get_mut(&active.key) {
+        register.owned = register.accepted == round && register.promised == round.ballot();
+    }
+}
+
+/// Puts what was in flight back into the queue, as attempts whose fate is open.
+pub(super) fn abandon_proposals(active: &mut Active) {
+    let mut operations = Vec::new();
+    for proposal in active.in_flight.drain(..) {
+        let round = active.ballot.round(proposal.k);
+        operations.extend(proposal.carried);
+        for mut operation in proposal.operations {
+            if operation.is_internal() {
+                continue;
+            }
+            if operation.effective {
+                operation.attempts.push(super::ancestry::Attempt {
+                    round,
+                    base_version: proposal.base_version,
+                    reply: operation.reply.clone(),
+                });
+            } else if operation.source == Source::Answered {
+                continue;
+            }
+            operations.push(operation);
+        }
+    }
+    operations.append(&mut active.carried);
+    for operation in operations.into_iter().rev() {
+        active.queue.push_front(operation);
+    }
+    active.queue.retain(|operation| !operation.is_internal());
+    active.collecting = None;
+    active.tip = None;
+    active.k = 0;
+    active.chosen_k = 0;
+    active.refused = Tally::default();
+}
+
+/// Members whose acknowledgement of proposal `k` counts now.
+pub(super) fn acked(cx: &Cx<'_>, active: &Active, k: u32) -> usize {
+    cx.view
+        .members()
+        .iter()
+        .zip(&active.acks)
+        .filter(|(member, (acked, loss))| {
+            *acked >= k && (*loss >= member.loss || mutation::is(Mutation::NoCrashVector))
+        })
+        .count()
+}
+
+/// Where all attempts of an operation stand together.
+pub(super) fn fate(
+    operation: &Operation,
+    version: u64,
+    state: Option<&super::state::State>,
+) -> Ancestry {
+    let mut fate = Ancestry::NotIn;
+    for attempt in &operation.attempts {
+        match ancestry(attempt, version, state) {
+            Ancestry::In => return Ancestry::In,
+            Ancestry::Ambiguous => fate = Ancestry::Ambiguous,
+            Ancestry::NotIn => {}
+        }
+    }
+    fate
+}
+
+/// The reply computed at the attempt that is in. [spec 9.4, E4]
+pub(super) fn reply_of(
+    operation: &Operation,
+    version: u64,
+    state: Option<&super::state::State>,
+) -> bytes::Bytes {
+    operation
+        .attempts
+        .iter()
+        .find(|attempt| ancestry(attempt, version, state) == Ancestry::In)
+        .map(|attempt| attempt.reply.clone())
+        .unwrap_or_default()
+}
+
+fn read_base(cx: &Cx<'_>, promises: &Reports) -> Base {
+    let counted = || promises.counted(cx.view).map(|(_, report)| report);
+    let round = counted().map(|report| report.accepted).max().unwrap_or(Round::NONE);
+    let equal = counted().filter(|report| report.accepted == round).count();
+    let id = promises.state_of(round).and_then(|state| state.expiry_id());
+    let (over, rest) = expiry::count_votes(promises, cx.view, id);
+    Base {
+        round,
+        is_chosen: equal >= cx.view.majority(),
+        expired: id.filter(|_| over >= expiry::votes_needed(cx.view)),
+        rest,
+        version_floor: counted().map(|report| report.floor_version).max().unwrap_or(0),
+    }
+}
+
+pub(super) fn send_prepare(cx: &mut Cx<'_>, active: &Active, to: types::NodeId) {
+    let have = match &active.have {
+        Some((round, _)) if to != cx.view.me => *round,
+        _ => Round::NONE,
+    };
+    let message = Message::Prepare { key: active.key.clone(), ballot: active.ballot, have };
+    cx.fx.send_now(to, message);
+}
+
+pub(super) fn send_accept(cx: &mut Cx<'_>, active: &Active, index: usize, to: types::NodeId) {
+    let proposal = &active.in_flight[index];
+    let message = Message::Accept {
+        key: active.key.clone(),
+        round: active.ballot.round(proposal.k),
+        chosen_k: active.chosen_k,
+        state: proposal.state.clone(),
+    };
+    cx.fx.send_now(to, message);
+}
+
+/// This acceptor's own countdown of the state it holds, if that state has the expiry `id`.
+pub(super) fn own_countdown(cx: &Cx<'_>, key: &Key, id: ExpiryId) -> Countdown {
+    match cx.cells.get(key) {
+        Cell::Present(register) if register.expiry_id() == Some(id) => {
+            register.countdown(cx.uptime, cx.unix)
+        }
+        _ => Countdown::None,
+    }
+}

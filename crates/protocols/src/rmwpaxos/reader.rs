@@ -1,0 +1,435 @@
+//! Quorum reads [spec 9.5]: one round trip that changes nothing.
+//!
+//! They answer reads, and commands that change nothing where they are evaluated on a chosen state; they learn whether
+//! an expiry is over, and what became of attempts.
+
+use std::sync::Arc;
+
+use base::Nanos;
+use bytes::Bytes;
+use types::{Access, Key, Outcome, Round, SessionId};
+
+use super::ancestry::Ancestry;
+use super::draft::Draft;
+use super::message::{Message, Report};
+use super::operation::{Active, Operation, Phase, Purpose, ReadRound, Reports, Source};
+use super::proposer::{fate, reply_of};
+use super::state::State;
+use super::sweep::RESEND_FIRST;
+use super::{Cx, RmwPaxos, expiry, serve};
+use crate::mutation::{self, Mutation};
+use crate::protocol::Peer;
+
+/// Reads of one quorum before asking somebody to decide. [spec 9.5, read 3]
+const POLLS_MAX: u32 = 3;
+/// An acceptor that lags behind a decided round this old is repaired by readers.
+const REPAIR_AFTER: Nanos = Nanos::from_millis(50);
+
+/// What the reports of a quorum say.
+enum Decision {
+    /// This round is chosen; `None` stands for nil.
+    Chosen(Round, Option<Arc<State>>),
+    /// Not enough reports, or they disagree.
+    Open,
+}
+
+impl RmwPaxos {
+    /// Starts the next quorum read for the reads that wait, one at a time: later ones share the one after it.
+    pub(super) fn start_read(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        if active.read.is_none() && !active.read_queue.is_empty() {
+            let operations = std::mem::take(&mut active.read_queue);
+            self.read_quorum(cx, active, Purpose::Answer, operations);
+        }
+    }
+
+    pub(super) fn read_quorum(
+        &mut self,
+        cx: &mut Cx<'_>,
+        active: &mut Active,
+        purpose: Purpose,
+        operations: Vec<Operation>,
+    ) {
+        self.counters.reads += 1;
+        let round = ReadRound {
+            id: self.next_id(),
+            purpose,
+            operations,
+            reports: Reports::default(),
+            polls: 1,
+            resend_at: cx.now + RESEND_FIRST,
+            resends: 0,
+        };
+        ask_all(cx, &active.key, &round);
+        active.read = Some(round);
+    }
+
+    /// A quorum read that somebody else's proposals kept from deciding, once more.
+    fn poll_again(&mut self, cx: &mut Cx<'_>, key: &Key, mut round: ReadRound) -> ReadRound {
+        round.id = self.next_id();
+        round.polls += 1;
+        round.reports = Reports::default();
+        round.resend_at = cx.now + RESEND_FIRST;
+        ask_all(cx, key, &round);
+        round
+    }
+
+    pub(super) fn on_state(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        key: &Key,
+        id: u64,
+        mut report: Report,
+    ) {
+        let asked = |active: &Active| active.read.as_ref().is_some_and(|round| round.id == id);
+        if !self.actives.get(key).is_some_and(|active| asked(active)) {
+            return;
+        }
+        let mut active = self.take_active(cx, key);
+        if let Some(mut round) = active.read.take() {
+            if report.state.is_none() && !report.accepted.is_none() {
+                report.state = known_state(cx, key, &round.reports, report.accepted);
+            }
+            round.reports.add(cx.view, from.node, from.loss, report);
+            self.settle_read(cx, &mut active, round);
+        }
+        self.put_active(cx, active);
+    }
+
+    /// Looks whether the reports decide; if not, waits, polls again or has it decided.
+    pub(super) fn settle_read(&mut self, cx: &mut Cx<'_>, active: &mut Active, round: ReadRound) {
+        if !round.reports.tally.is_majority(cx.view) {
+            active.read = Some(round);
+            return;
+        }
+        if round.purpose == Purpose::Vote {
+            return self.settle_vote(cx, active, round);
+        }
+        match decide(cx, &round.reports) {
+            Decision::Chosen(chosen, state) if chosen.is_none() || state.is_some() => {
+                self.on_decided(cx, active, round, chosen, state);
+            }
+            _ => self.on_undecided(cx, active, round),
+        }
+    }
+
+    fn on_undecided(&mut self, cx: &mut Cx<'_>, active: &mut Active, round: ReadRound) {
+        let awaited = cx
+            .view
+            .members()
+            .iter()
+            .any(|member| member.up && !round.reports.tally.has(cx.view, member.node));
+        if awaited {
+            active.read = Some(round);
+        } else if round.polls < POLLS_MAX {
+            active.read = Some(self.poll_again(cx, &active.key.clone(), round));
+        } else {
+            self.have_decided(active, round);
+        }
+    }
+
+    /// Nobody can tell what is chosen: the operations go through a proposal, which decides it.
+    fn have_decided(&mut self, active: &mut Active, round: ReadRound) {
+        base::sometimes!("a quorum read stays undecided and a proposal decides");
+        for mut operation in round.operations.into_iter().rev() {
+            operation.must_propose = true;
+            active.queue.push_front(operation);
+        }
+        if round.purpose == Purpose::Resolve {
+            for operation in &mut active.queue {
+                operation.must_propose = true;
+            }
+        }
+    }
+
+    fn on_decided(
+        &mut self,
+        cx: &mut Cx<'_>,
+        active: &mut Active,
+        round: ReadRound,
+        chosen: Round,
+        state: Option<Arc<State>>,
+    ) {
+        if let Some(state) = &state {
+            self.repair(cx, &active.key, &round.reports, chosen, state);
+        }
+        if round.purpose == Purpose::Resolve {
+            return self.resolve_on_chosen(cx, active, chosen, state.as_deref());
+        }
+        let id = state.as_ref().and_then(|state| state.expiry_id());
+        let (over, rest) = expiry::count_votes(&round.reports, cx.view, id);
+        if let Some(id) = id.filter(|_| over >= expiry::votes_needed(cx.view)) {
+            // It must be seen gone by everybody once it was seen gone by one: the tombstone first.
+            for mut operation in round.operations.into_iter().rev() {
+                operation.must_propose = true;
+                active.queue.push_front(operation);
+            }
+            active.queue.push_front(Operation::internal(Source::Expire(id), self.step));
+            return;
+        }
+        for mut operation in round.operations {
+            match evaluate(cx, &operation, state.as_deref(), rest) {
+                Some(reply) => self.answer(cx, &operation, Outcome::Reply(reply)),
+                None => {
+                    operation.must_propose = true;
+                    active.queue.push_back(operation);
+                }
+            }
+        }
+    }
+
+    /// What became of attempts, seen from a chosen state. [spec 9.4, E5]
+    fn resolve_on_chosen(
+        &mut self,
+        cx: &mut Cx<'_>,
+        active: &mut Active,
+        chosen: Round,
+        state: Option<&State>,
+    ) {
+        // Absent says too little: only a proposal of our own excludes the attempts.
+        let Some(state) = state else {
+            active.queue.iter_mut().for_each(|operation| operation.must_propose = true);
+            return;
+        };
+        let queue = std::mem::take(&mut active.queue);
+        for mut operation in queue {
+            if operation.attempts.is_empty() {
+                active.queue.push_back(operation);
+                continue;
+            }
+            let excluded = operation.attempts.iter().all(|attempt| attempt.round < chosen)
+                || mutation::is(Mutation::LowExclusion);
+            match fate(&operation, state.version, Some(state)) {
+                Ancestry::In => {
+                    let reply = reply_of(&operation, state.version, Some(state));
+                    self.answer(cx, &operation, Outcome::Reply(reply));
+                }
+                Ancestry::Ambiguous => self.answer(cx, &operation, Outcome::Unknown),
+                Ancestry::NotIn if excluded && operation.source == Source::Answered => {}
+                Ancestry::NotIn => {
+                    if excluded {
+                        base::sometimes!("an attempt is excluded by a chosen state");
+                        operation.attempts.clear();
+                    } else {
+                        operation.must_propose = true;
+                    }
+                    active.queue.push_back(operation);
+                }
+            }
+        }
+    }
+
+    /// Sends a decided state to those whose reports lag behind it. [spec 9.7]
+    fn repair(
+        &mut self,
+        cx: &mut Cx<'_>,
+        key: &Key,
+        reports: &Reports,
+        chosen: Round,
+        state: &Arc<State>,
+    ) {
+        let quiet = serve::held(cx, key)
+            .is_none_or(|register| cx.now.since(register.foreign_at) > REPAIR_AFTER);
+        if !quiet || self.actives.get(key).is_some_and(|active| active.has_writes()) {
+            return;
+        }
+        let lagging: Vec<_> = reports
+            .counted(cx.view)
+            .filter(|(_, report)| report.accepted < chosen)
+            .map(|(node, _)| node)
+            .collect();
+        for node in lagging {
+            self.counters.repairs += 1;
+            let message = Message::Repair { key: key.clone(), round: chosen, state: state.clone() };
+            cx.fx.send_now(node, message);
+        }
+    }
+
+    /// Commands that would change nothing where this node stands are evaluated on a quorum read first: a failed
+    /// condition then costs one round trip and takes nobody's ownership.
+    pub(super) fn try_read_first(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> bool {
+        let eligible = |operation: &Operation| {
+            operation.command.access != Access::Write
+                && operation.attempts.is_empty()
+                && !operation.must_propose
+        };
+        if active.read.is_some() || !active.queue.iter().all(eligible) {
+            return false;
+        }
+        let Some(register) = serve::held(cx, &active.key) else {
+            // Not here does not mean nowhere, but it is the best guess there is.
+            return self.read_first_on(cx, active, None);
+        };
+        let state = register.state.clone();
+        self.read_first_on(cx, active, state)
+    }
+
+    fn read_first_on(
+        &mut self,
+        cx: &mut Cx<'_>,
+        active: &mut Active,
+        state: Option<Arc<State>>,
+    ) -> bool {
+        let changes = active
+            .queue
+            .iter()
+            .any(|operation| evaluate(cx, operation, state.as_deref(), None).is_none());
+        if changes {
+            return false;
+        }
+        let operations = std::mem::take(&mut active.queue).into();
+        self.read_quorum(cx, active, Purpose::Answer, operations);
+        true
+    }
+
+    /// Attempts of a contended key are resolved by a read, so that what is left may be forwarded.
+    pub(super) fn try_resolve(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> bool {
+        let unresolved =
+            |operation: &Operation| !operation.attempts.is_empty() && !operation.must_propose;
+        if active.read.is_some() || !active.queue.iter().any(unresolved) {
+            return false;
+        }
+        self.read_quorum(cx, active, Purpose::Resolve, Vec::new());
+        true
+    }
+}
+
+/// Takes reads of this session that are under way back into the queue: a write of it follows.
+pub(super) fn recall(active: &mut Active, session: SessionId) {
+    let mut recalled = Vec::new();
+    let mut pull = |operations: &mut Vec<Operation>| {
+        let (mine, others) = std::mem::take(operations)
+            .into_iter()
+            .partition(|operation| operation.session == session);
+        *operations = others;
+        recalled.extend::<Vec<Operation>>(mine);
+    };
+    if let Some(round) = &mut active.read {
+        pull(&mut round.operations);
+        if round.operations.is_empty() && round.purpose == Purpose::Answer {
+            active.read = None;
+        }
+    }
+    pull(&mut active.read_queue);
+    active.queue.extend(recalled);
+}
+
+pub(super) fn ask_all(cx: &mut Cx<'_>, key: &Key, round: &ReadRound) {
+    for node in cx.view.all() {
+        ask(cx, key, round, node);
+    }
+}
+
+pub(super) fn ask(cx: &mut Cx<'_>, key: &Key, round: &ReadRound, node: types::NodeId) {
+    let have = match serve::held(cx, key) {
+        Some(register) if node != cx.view.me => register.accepted,
+        _ => Round::NONE,
+    };
+    cx.fx.send_now(node, Message::Read { key: key.clone(), id: round.id, have });
+}
+
+/// The state of a round that a report left out because we had it when we asked: whatever replica it came from, a
+/// round has one state.
+fn known_state(cx: &Cx<'_>, key: &Key, reports: &Reports, round: Round) -> Option<Arc<State>> {
+    serve::held(cx, key)
+        .filter(|register| register.accepted == round)
+        .and_then(|register| register.state.clone())
+        .or_else(|| reports.state_of(round))
+}
+
+/// [spec 9.5, read 2]
+fn decide(cx: &Cx<'_>, reports: &Reports) -> Decision {
+    let majority = cx.view.majority();
+    let counted: Vec<&Report> = reports.counted(cx.view).map(|(_, report)| report).collect();
+    for report in &counted {
+        let equal = counted.iter().filter(|other| is_equal(reports, report, other)).count();
+        if equal >= majority {
+            return Decision::Chosen(report.accepted, reports.state_of(report.accepted));
+        }
+    }
+    let highest = counted.iter().map(|report| report.accepted).max().unwrap_or(Round::NONE);
+    for report in &counted {
+        let is_highest = report.accepted == highest || mutation::is(Mutation::AnyChosen);
+        // An absent report may hide a newer tombstone that was removed. [spec 11, S22b]
+        let above_floors = counted.iter().all(|other| {
+            !other.accepted.is_none()
+                || other.floor_ballot < report.accepted.ballot()
+                || mutation::is(Mutation::ChosenIgnoresFloor)
+        });
+        if report.chosen && is_highest && above_floors && !report.accepted.is_none() {
+            base::sometimes!("a read believes the chosen mark");
+            return Decision::Chosen(report.accepted, reports.state_of(report.accepted));
+        }
+    }
+    Decision::Open
+}
+
+/// Equal rounds, never equal values. [spec 0.5]
+fn is_equal(reports: &Reports, one: &Report, other: &Report) -> bool {
+    if one.accepted == other.accepted {
+        return true;
+    }
+    let value =
+        |report: &Report| reports.state_of(report.accepted).and_then(|state| state.value.clone());
+    if mutation::is(Mutation::EqualValues) && !one.accepted.is_none() && !other.accepted.is_none() {
+        return value(one).is_some() && value(one) == value(other);
+    }
+    mutation::is(Mutation::NilFromMixed) && value(one).is_none() && value(other).is_none()
+}
+
+/// The reply, if the command changes nothing on this state.
+fn evaluate(
+    cx: &mut Cx<'_>,
+    operation: &Operation,
+    state: Option<&State>,
+    rest: Option<base::Millis>,
+) -> Option<Bytes> {
+    let clock = RmwPaxos::clock(cx);
+    let mut draft = Draft::on(state, rest);
+    let (reply, changes) = draft.run(cx.update, &operation.command.body, clock);
+    (!changes).then_some(reply)
+}
+
+impl RmwPaxos {
+    /// A quorum read's resend: members whose report is missing.
+    pub(super) fn resend_read(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        let Some(round) = &mut active.read else { return };
+        if cx.now < round.resend_at {
+            return;
+        }
+        round.resends += 1;
+        round.resend_at = cx.now + super::sweep::resend_after(round.resends);
+        let round = active.read.as_ref().expect("it is there");
+        if round.reports.tally.is_majority(cx.view) && round.polls >= POLLS_MAX {
+            if let Some(round) = active.read.take() {
+                self.have_decided_or_vote(cx, active, round);
+            }
+            return;
+        }
+        for node in cx.view.all() {
+            if !round.reports.tally.has(cx.view, node) {
+                ask(cx, &active.key, round, node);
+            }
+        }
+        if !round.reports.tally.is_majority(cx.view) {
+            return;
+        }
+        if let Some(round) = active.read.take() {
+            active.read = Some(self.poll_again(cx, &active.key.clone(), round));
+        }
+    }
+
+    fn have_decided_or_vote(&mut self, cx: &mut Cx<'_>, active: &mut Active, round: ReadRound) {
+        if round.purpose == Purpose::Vote {
+            self.settle_vote(cx, active, round);
+        } else {
+            self.have_decided(active, round);
+        }
+    }
+
+    /// True while a read holds the proposer back.
+    pub(super) fn waits_for_vote(active: &Active) -> bool {
+        active.read.as_ref().is_some_and(|round| round.purpose == Purpose::Vote)
+            && active.phase == Phase::Owner
+    }
+}

@@ -1,0 +1,472 @@
+//! Recovery of lost memory [spec 8]: a register that was forgotten takes part in nothing until a majority of others
+//! has told what it may have promised and accepted.
+//!
+//! One register is recovered when it is touched; a whole shard by listing what the others hold. The question
+//! itself tells the others of the loss, which voids what this node acknowledged before.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use base::Nanos;
+use types::limits::MEMBERS_MAX;
+use types::{Ballot, Key, Round, Shard};
+
+use super::listing::Listings;
+use super::message::{Due, Listing, Message, Report};
+use super::operation::Reports;
+use super::register::Register;
+use super::state::State;
+use super::sweep::resend_after;
+use super::{Cx, RmwPaxos, acceptor, serve};
+use crate::effects::TimerId;
+use crate::mutation::{self, Mutation};
+use crate::protocol::Peer;
+use crate::quorum::Tally;
+
+pub(super) const RETRY: TimerId = TimerId(4);
+
+const RETRY_EVERY: Nanos = Nanos::from_millis(20);
+/// Registers under recovery at a time; those beyond are begun when they are touched again.
+const KEYS_MAX: usize = 16_384;
+const SHARDS_AT_ONCE: usize = 8;
+const LISTING_STEP: u32 = 512;
+
+#[derive(Default)]
+pub(super) struct Recovery {
+    keys: BTreeMap<Key, KeyRecovery>,
+    shards: BTreeMap<Shard, ShardRecovery>,
+    waiting_shards: BTreeSet<Shard>,
+    armed: bool,
+    /// For the mutation that mints without the generator.
+    own_number: u64,
+}
+
+struct KeyRecovery {
+    id: u64,
+    reports: Reports,
+    promised: [Ballot; MEMBERS_MAX],
+    slow: Option<Slow>,
+    retry_at: Nanos,
+    retries: u32,
+}
+
+/// The others disagree: a proposal of ours decides, counting only them. [spec 8.4, step 4]
+struct Slow {
+    ballot: Ballot,
+    promises: Reports,
+    proposed: Option<Arc<State>>,
+    accepted: Tally,
+}
+
+struct ShardRecovery {
+    id: u64,
+    from_hash: u64,
+    listings: Listings,
+    floor_ballot: Ballot,
+    floor_version: u64,
+    /// Listed here and not known to be recovered.
+    pending: BTreeSet<Key>,
+    /// The step's listing is complete; go on here when nothing is pending. `None` inside: the shard ends.
+    next: Option<Option<u64>>,
+    retry_at: Nanos,
+    retries: u32,
+}
+
+impl Recovery {
+    pub(super) fn is_idle(&self) -> bool {
+        self.keys.is_empty() && self.shards_len() == 0
+    }
+
+    pub(super) fn keys_len(&self) -> usize {
+        self.keys.len()
+    }
+
+    pub(super) fn shards_len(&self) -> usize {
+        self.shards.len() + self.waiting_shards.len()
+    }
+}
+
+impl RmwPaxos {
+    /// True for a forgotten register, whose recovery this starts.
+    pub(super) fn recover_if_lost(&mut self, cx: &mut Cx<'_>, key: &Key) -> bool {
+        if !serve::is_lost(cx, key) {
+            return false;
+        }
+        if !self.recovery.keys.contains_key(key) && self.recovery.keys.len() < KEYS_MAX {
+            cx.cells.pin(key);
+            let id = self.next_id();
+            let recovery = KeyRecovery {
+                id,
+                reports: Reports::default(),
+                promised: [Ballot::ZERO; MEMBERS_MAX],
+                slow: None,
+                retry_at: cx.now + resend_after(0),
+                retries: 0,
+            };
+            self.recovery.keys.insert(key.clone(), recovery);
+            ask_others(cx, key, id);
+            self.arm_recovery(cx);
+        }
+        true
+    }
+
+    fn arm_recovery(&mut self, cx: &mut Cx<'_>) {
+        if !self.recovery.armed && !self.recovery.is_idle() {
+            self.recovery.armed = true;
+            cx.fx.timer(RETRY, cx.now + RETRY_EVERY);
+        }
+    }
+
+    /// Tells a node that lost its memory what this one holds; says nothing of what it has forgotten itself.
+    pub(super) fn on_recover(&mut self, cx: &mut Cx<'_>, from: Peer, key: Key, id: u64) {
+        if from.node == self.env.me || self.recover_if_lost(cx, &key) {
+            return;
+        }
+        let report = serve::report_of(cx, &key, Round::NONE);
+        let meta = cx.metas.get(key.shard());
+        let promised = acceptor::effective_promise(serve::held(cx, &key), meta, cx.view.epoch);
+        let after = cx.cells.ticket(&key).max(cx.metas.ticket(key.shard()));
+        cx.fx.send(from.node, Message::Recovered { key, id, promised, report }, after);
+    }
+
+    pub(super) fn on_recovered(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        key: &Key,
+        id: u64,
+        promised: Ballot,
+        report: Report,
+    ) {
+        let Some(recovery) = self.recovery.keys.get_mut(key) else { return };
+        if recovery.id != id || recovery.slow.is_some() || from.node == self.env.me {
+            return;
+        }
+        recovery.reports.add(cx.view, from.node, from.loss, report);
+        if let Some(index) = cx.view.index(from.node) {
+            recovery.promised[index] = promised;
+        }
+        // A majority of the others, this node not counted.
+        if recovery.reports.tally.is_majority(cx.view) {
+            self.settle_recovery(cx, key);
+        }
+    }
+
+    fn settle_recovery(&mut self, cx: &mut Cx<'_>, key: &Key) {
+        let Some(recovery) = self.recovery.keys.get(key) else { return };
+        let counted = || recovery.reports.counted(cx.view).map(|(_, report)| report);
+        let highest = counted().map(|report| report.accepted).max().unwrap_or(Round::NONE);
+        let equal = counted().filter(|report| report.accepted == highest).count();
+        let promised = recovery.promised.iter().copied().max().unwrap_or(Ballot::ZERO);
+        let floor_version = counted().map(|report| report.floor_version).max().unwrap_or(0);
+        let adoptable = equal >= cx.view.majority() || mutation::is(Mutation::AdoptMinority);
+        if highest.is_none() {
+            return self.recover_absent(cx, key, promised, floor_version);
+        }
+        match recovery.reports.state_of(highest) {
+            Some(state) if adoptable => {
+                let register = Register {
+                    accepted: highest,
+                    chosen: equal >= cx.view.majority(),
+                    countdown: state.expiry.map(|_| cx.uptime),
+                    state: Some(state),
+                    ..Register::promise_only(promised.max(highest.ballot()))
+                };
+                self.end_recovery(cx, key, register);
+            }
+            _ => self.start_slow(cx, key, promised),
+        }
+    }
+
+    /// Nobody accepted anything: whatever was promised here lies at or below what the others promised.
+    fn recover_absent(&mut self, cx: &mut Cx<'_>, key: &Key, promised: Ballot, floor_version: u64) {
+        let meta = cx.metas.get_mut(key.shard());
+        if floor_version > meta.floor_version {
+            meta.floor_version = floor_version;
+            cx.metas.persist(key.shard());
+        }
+        let floor = cx.metas.get(key.shard()).floor_ballot;
+        self.end_recovery(cx, key, Register::promise_only(promised.max(floor)));
+    }
+
+    fn end_recovery(&mut self, cx: &mut Cx<'_>, key: &Key, register: Register) {
+        base::sometimes!("a forgotten register is recovered");
+        self.recovery.keys.remove(key);
+        self.counters.recovered_keys += 1;
+        cx.metas.get_mut(key.shard()).saw(register.promised);
+        cx.cells.put(key, register);
+        cx.cells.persist(key);
+        cx.cells.unpin(key);
+        self.on_key_recovered(cx, key);
+    }
+
+    fn start_slow(&mut self, cx: &mut Cx<'_>, key: &Key, promised: Ballot) {
+        base::sometimes!("a recovering replica decides by a proposal of its own");
+        cx.metas.get_mut(key.shard()).saw(promised);
+        let ballot = if mutation::is(Mutation::TwoMinters) {
+            self.recovery.own_number = self.recovery.own_number.max(promised.number()) + 1;
+            let (me, incarnation) = (self.env.me, self.env.incarnation);
+            Ballot::new(cx.view.epoch, self.recovery.own_number, me, incarnation)
+        } else {
+            let Some(ballot) = self.mint(cx, key) else { return };
+            ballot
+        };
+        let Some(recovery) = self.recovery.keys.get_mut(key) else { return };
+        recovery.slow = Some(Slow {
+            ballot,
+            promises: Reports::default(),
+            proposed: None,
+            accepted: Tally::default(),
+        });
+        recovery.retry_at = cx.now + resend_after(1);
+        let others: Vec<_> = cx.view.others().collect();
+        for node in others {
+            let message = Message::Prepare { key: key.clone(), ballot, have: Round::NONE };
+            cx.fx.send_now(node, message);
+        }
+    }
+
+    fn slow_of(&mut self, key: &Key, ballot: Ballot) -> Option<&mut Slow> {
+        let recovery = self.recovery.keys.get_mut(key)?;
+        recovery.slow.as_mut().filter(|slow| slow.ballot == ballot)
+    }
+
+    /// True when the promise was for a recovery.
+    pub(super) fn on_slow_promise(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        key: &Key,
+        ballot: Ballot,
+        report: &Report,
+    ) -> bool {
+        if self.recovery.keys.is_empty() || from.node == self.env.me {
+            return false;
+        }
+        let Some(slow) = self.slow_of(key, ballot) else { return false };
+        slow.promises.add(cx.view, from.node, from.loss, report.clone());
+        if slow.proposed.is_some() || !slow.promises.tally.is_majority(cx.view) {
+            return true;
+        }
+        let counted = slow.promises.counted(cx.view);
+        let highest = counted.map(|(_, report)| report.accepted).max().unwrap_or(Round::NONE);
+        match slow.promises.state_of(highest) {
+            Some(state) => {
+                slow.proposed = Some(state.clone());
+                let round = ballot.round(1);
+                let others: Vec<_> = cx.view.others().collect();
+                for node in others {
+                    let (key, state) = (key.clone(), state.clone());
+                    cx.fx.send_now(node, Message::Accept { key, round, chosen_k: 0, state });
+                }
+            }
+            None => self.restart_recovery(cx, key),
+        }
+        true
+    }
+
+    /// True when the acknowledgement was for a recovery.
+    pub(super) fn on_slow_accepted(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        key: &Key,
+        round: Round,
+    ) -> bool {
+        if self.recovery.keys.is_empty() || from.node == self.env.me {
+            return false;
+        }
+        let Some(slow) = self.slow_of(key, round.ballot()) else { return false };
+        slow.accepted.add(cx.view, from.node, from.loss);
+        if !slow.accepted.is_majority(cx.view) {
+            return true;
+        }
+        let Some(state) = slow.proposed.clone() else { return true };
+        let register = Register {
+            accepted: round,
+            chosen: true,
+            countdown: state.expiry.map(|_| cx.uptime),
+            state: Some(state),
+            ..Register::promise_only(round.ballot())
+        };
+        self.end_recovery(cx, key, register);
+        true
+    }
+
+    /// True when the refusal was for a recovery.
+    pub(super) fn on_slow_nack(&mut self, _cx: &mut Cx<'_>, key: &Key, tried: Round) -> bool {
+        if self.recovery.keys.is_empty() {
+            return false;
+        }
+        // The retry asks anew: whoever was in the way has decided meanwhile, most likely.
+        self.slow_of(key, tried.ballot()).is_some()
+    }
+
+    fn restart_recovery(&mut self, cx: &mut Cx<'_>, key: &Key) {
+        let id = self.next_id();
+        let Some(recovery) = self.recovery.keys.get_mut(key) else { return };
+        recovery.id = id;
+        recovery.slow = None;
+        recovery.reports = Reports::default();
+        recovery.promised = [Ballot::ZERO; MEMBERS_MAX];
+        recovery.retries += 1;
+        recovery.retry_at = cx.now + resend_after(recovery.retries);
+        ask_others(cx, key, id);
+    }
+
+    /// A shard was found forgotten: list what the others hold of it.
+    pub(super) fn on_forgotten(&mut self, cx: &mut Cx<'_>, shard: Shard) {
+        if !mutation::is(Mutation::NoRecovery) && !self.recovery.shards.contains_key(&shard) {
+            self.recovery.waiting_shards.insert(shard);
+            self.start_shards(cx);
+        }
+    }
+
+    fn start_shards(&mut self, cx: &mut Cx<'_>) {
+        while self.recovery.shards.len() < SHARDS_AT_ONCE {
+            let Some(shard) = self.recovery.waiting_shards.pop_first() else { break };
+            let recovery = ShardRecovery {
+                id: self.next_id(),
+                from_hash: shard.first_hash(),
+                listings: Listings::default(),
+                floor_ballot: Ballot::ZERO,
+                floor_version: 0,
+                pending: BTreeSet::new(),
+                next: None,
+                retry_at: cx.now + resend_after(0),
+                retries: 0,
+            };
+            ask_listing(cx, shard, &recovery);
+            self.recovery.shards.insert(shard, recovery);
+        }
+        self.arm_recovery(cx);
+    }
+
+    pub(super) fn on_shard_listed(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        shard: Shard,
+        id: u64,
+        listing: Listing,
+    ) {
+        let Some(recovery) = self.recovery.shards.get_mut(&shard) else { return };
+        if recovery.id != id || recovery.next.is_some() || from.node == self.env.me {
+            return;
+        }
+        recovery.listings.add(cx.view, from, listing);
+        if !recovery.listings.tally.is_majority(cx.view) {
+            return;
+        }
+        for listing in recovery.listings.counted(cx.view) {
+            recovery.floor_ballot = recovery.floor_ballot.max(listing.floor_ballot);
+            recovery.floor_version = recovery.floor_version.max(listing.floor_version);
+        }
+        recovery.next = Some(recovery.listings.complete_below(cx.view));
+        recovery.pending = recovery.listings.merged(cx.view).into_keys().collect();
+        for key in recovery.pending.clone() {
+            cx.fx.send_now(self.env.me, Message::Touch { key, due: Due::Recover });
+        }
+        self.go_on_with_shard(cx, shard);
+    }
+
+    /// The register is resident: recovered already, or begin.
+    pub(super) fn on_recover_due(&mut self, cx: &mut Cx<'_>, key: &Key) {
+        if !self.recover_if_lost(cx, key) {
+            self.on_key_recovered(cx, key);
+        }
+    }
+
+    fn on_key_recovered(&mut self, cx: &mut Cx<'_>, key: &Key) {
+        let shard = key.shard();
+        let Some(recovery) = self.recovery.shards.get_mut(&shard) else { return };
+        if recovery.pending.remove(key) {
+            self.go_on_with_shard(cx, shard);
+        }
+    }
+
+    fn go_on_with_shard(&mut self, cx: &mut Cx<'_>, shard: Shard) {
+        let id = self.next_id();
+        let Some(recovery) = self.recovery.shards.get_mut(&shard) else { return };
+        if !recovery.pending.is_empty() {
+            return;
+        }
+        match recovery.next {
+            None => {}
+            Some(Some(next_hash)) => {
+                recovery.id = id;
+                recovery.from_hash = next_hash;
+                recovery.next = None;
+                recovery.listings = Listings::default();
+                recovery.retries = 0;
+                recovery.retry_at = cx.now + resend_after(0);
+                ask_listing(cx, shard, recovery);
+            }
+            Some(None) => self.end_shard(cx, shard),
+        }
+    }
+
+    /// Every register that the others hold is recovered; the floors stand for the rest.
+    fn end_shard(&mut self, cx: &mut Cx<'_>, shard: Shard) {
+        let Some(recovery) = self.recovery.shards.remove(&shard) else { return };
+        base::sometimes!("a forgotten shard is recovered");
+        let meta = cx.metas.get_mut(shard);
+        meta.floor_ballot = meta.floor_ballot.max(recovery.floor_ballot);
+        meta.floor_version = meta.floor_version.max(recovery.floor_version);
+        meta.saw(recovery.floor_ballot);
+        cx.metas.persist(shard);
+        cx.fx.recovered(shard);
+        self.collector.look_again(cx.now);
+        self.arm_collector(cx);
+        self.start_shards(cx);
+    }
+
+    pub(super) fn on_recovery_timer(&mut self, cx: &mut Cx<'_>) {
+        self.recovery.armed = false;
+        let now = cx.now;
+        let due = |retry_at: Nanos| retry_at <= now;
+        let keys: Vec<Key> = self
+            .recovery
+            .keys
+            .iter()
+            .filter(|(_, recovery)| due(recovery.retry_at))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in keys {
+            self.restart_recovery(cx, &key);
+        }
+        for (&shard, recovery) in &mut self.recovery.shards {
+            if !due(recovery.retry_at) {
+                continue;
+            }
+            recovery.retries += 1;
+            recovery.retry_at = now + resend_after(recovery.retries);
+            if recovery.next.is_none() {
+                ask_listing(cx, shard, recovery);
+            }
+            for key in recovery.pending.clone() {
+                cx.fx.send_now(self.env.me, Message::Touch { key, due: Due::Recover });
+            }
+        }
+        self.arm_recovery(cx);
+    }
+
+    /// A loss grew somewhere. Held answers are counted against the view whenever a decision is made, so there is
+    /// nothing to correct; what is missing now is asked for by the next resend.
+    pub(super) fn on_view_changed(&mut self, _cx: &mut Cx<'_>) {}
+}
+
+fn ask_others(cx: &mut Cx<'_>, key: &Key, id: u64) {
+    let others: Vec<_> = cx.view.others().collect();
+    for node in others {
+        cx.fx.send_now(node, Message::Recover { key: key.clone(), id });
+    }
+}
+
+fn ask_listing(cx: &mut Cx<'_>, shard: Shard, recovery: &ShardRecovery) {
+    let others: Vec<_> = cx.view.others().collect();
+    for node in others {
+        let (id, from_hash) = (recovery.id, recovery.from_hash);
+        cx.fx.send_now(node, Message::List { shard, id, from_hash, limit: LISTING_STEP });
+    }
+}

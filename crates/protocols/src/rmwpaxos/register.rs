@@ -1,0 +1,243 @@
+//! What an acceptor keeps of one key and of one shard.
+
+use std::sync::Arc;
+
+use base::{Millis, Nanos};
+use types::wire::put_varint;
+use types::{Ballot, Epoch, Malformed, NodeId, Reader, Round, TimeToLive, Wire};
+
+use super::state::{ExpiryId, State};
+
+/// One key at one acceptor.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Register {
+    /// `accepted.ballot() <= promised`. Its bytes may lag behind memory: a shard's ceiling covers the rest.
+    pub promised: Ballot,
+    /// `Round::NONE`: a promise and nothing else.
+    pub accepted: Round,
+    /// Present iff something was accepted.
+    pub state: Option<Arc<State>>,
+    /// Uptime when the first state with this expiry id was accepted here.
+    pub countdown: Option<Millis>,
+
+    /// The accepted round is known to be chosen. Lost in a crash.
+    pub chosen: bool,
+    /// This process won phase 1 at `accepted.ballot()`, its last proposal was `accepted`, and that is chosen:
+    /// it may go on with the next `k`. Lost in a crash, which also ends the incarnation that minted the ballot.
+    pub owned: bool,
+    /// When another node's proposal was last accepted. A hint for forwarding.
+    pub foreign_at: Nanos,
+    /// Who forwarded commands last, and how often in a row. A hint for handing ownership over.
+    pub forwards: (NodeId, u16),
+}
+
+/// How far an acceptor's countdown of an expiry has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Countdown {
+    /// The state does not expire.
+    None,
+    /// Estimated rest.
+    Running(Millis),
+    Over,
+}
+
+impl Register {
+    /// A register that has promised and accepted nothing.
+    #[must_use]
+    pub fn promise_only(promised: Ballot) -> Register {
+        Register {
+            promised,
+            accepted: Round::NONE,
+            state: None,
+            countdown: None,
+            chosen: false,
+            owned: false,
+            foreign_at: Nanos::ZERO,
+            forwards: (NodeId(0), 0),
+        }
+    }
+
+    #[must_use]
+    pub fn expiry_id(&self) -> Option<ExpiryId> {
+        self.state.as_ref().and_then(|state| state.expiry_id())
+    }
+
+    /// This acceptor's vote on the expiry of its state. [corrections F10]
+    #[must_use]
+    pub fn countdown(&self, uptime: Millis, unix: Millis) -> Countdown {
+        let Some(expiry) = self.state.as_ref().and_then(|state| state.expiry) else {
+            return Countdown::None;
+        };
+        let rest = match expiry.ttl {
+            TimeToLive::Never => return Countdown::None,
+            TimeToLive::After(span) => {
+                let started = self.countdown.unwrap_or(uptime);
+                span.0.saturating_sub(uptime.0.saturating_sub(started.0))
+            }
+            TimeToLive::At { unix: deadline } => deadline.0.saturating_sub(unix.0),
+        };
+        if rest == 0 { Countdown::Over } else { Countdown::Running(Millis(rest)) }
+    }
+}
+
+const HAS_STATE: u8 = 1;
+const HAS_PROMISE: u8 = 2;
+const HAS_COUNTDOWN: u8 = 4;
+const FLAGS: u8 = HAS_STATE | HAS_PROMISE | HAS_COUNTDOWN;
+
+/// `flags u8 · [accepted 16] · [promised 12] · [countdown] · [state]`; a promise equal to the accepted ballot is left out.
+impl Wire for Register {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let mut flags = 0;
+        if self.state.is_some() {
+            flags |= HAS_STATE;
+        }
+        if self.promised != self.accepted.ballot() {
+            flags |= HAS_PROMISE;
+        }
+        if self.countdown.is_some() {
+            flags |= HAS_COUNTDOWN;
+        }
+        out.push(flags);
+        if self.state.is_some() {
+            self.accepted.encode(out);
+        }
+        if flags & HAS_PROMISE != 0 {
+            self.promised.encode(out);
+        }
+        if let Some(started) = self.countdown {
+            put_varint(out, started.0);
+        }
+        if let Some(state) = &self.state {
+            state.encode(out);
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Register, Malformed> {
+        let flags = reader.u8()?;
+        if flags & !FLAGS != 0 {
+            return Err(Malformed);
+        }
+        let accepted = if flags & HAS_STATE != 0 { Round::decode(reader)? } else { Round::NONE };
+        let promised =
+            if flags & HAS_PROMISE != 0 { Ballot::decode(reader)? } else { accepted.ballot() };
+        let countdown =
+            if flags & HAS_COUNTDOWN != 0 { Some(Millis(reader.varint()?)) } else { None };
+        let state =
+            if flags & HAS_STATE != 0 { Some(Arc::new(State::decode(reader)?)) } else { None };
+        if promised < accepted.ballot() || (state.is_some() && accepted.is_none()) {
+            return Err(Malformed);
+        }
+        Ok(Register { accepted, state, countdown, ..Register::promise_only(promised) })
+    }
+}
+
+/// What an acceptor keeps of a shard: what stands for the registers it does not hold.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ShardMeta {
+    /// An absent register has promised this much. Never decreases.
+    pub floor_ballot: Ballot,
+    /// An absent register had at most this version. Never decreases.
+    pub floor_version: u64,
+    /// No promise above this number was given before this was durable. [spec 9.8]
+    pub ceiling: u64,
+
+    /// After a restart: every promise that could have been given before it.
+    pub restart_floor: Ballot,
+    /// Highest ballot number seen or minted by this process. All minting counts on from here. [spec 0.2, U2]
+    pub number: u64,
+    /// How far the ceiling is raised next time; doubles under load. [corrections F13]
+    pub ceiling_step: u64,
+}
+
+impl ShardMeta {
+    /// Takes what was loaded as having been written by an earlier process.
+    pub fn restarted(&mut self, epoch: Epoch) {
+        self.restart_floor =
+            if self.ceiling == 0 { Ballot::ZERO } else { Ballot::ceiling(epoch, self.ceiling) };
+        self.number = self.number.max(self.ceiling).max(self.floor_ballot.number());
+    }
+
+    pub fn saw(&mut self, ballot: Ballot) {
+        self.number = self.number.max(ballot.number());
+    }
+}
+
+impl Wire for ShardMeta {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.floor_ballot.encode(out);
+        put_varint(out, self.floor_version);
+        put_varint(out, self.ceiling);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<ShardMeta, Malformed> {
+        let floor_ballot = Ballot::decode(reader)?;
+        let floor_version = reader.varint()?;
+        let ceiling = reader.varint()?;
+        if ceiling > Ballot::NUMBER_MAX {
+            return Err(Malformed);
+        }
+        Ok(ShardMeta { floor_ballot, floor_version, ceiling, ..ShardMeta::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::Incarnation;
+
+    use super::super::state::{Expiry, Ring};
+    use super::*;
+
+    fn ballot(number: u64) -> Ballot {
+        Ballot::new(Epoch(1), number, NodeId(2), Incarnation(3))
+    }
+
+    fn expiring(ttl: TimeToLive) -> Register {
+        let id = ExpiryId { version: 1, birth: ballot(1) };
+        let state = State {
+            version: 1,
+            mod_version: 1,
+            ring: Ring::default(),
+            expiry: Some(Expiry { id, ttl }),
+            value: Some(bytes::Bytes::from_static(b"v")),
+        };
+        Register {
+            accepted: ballot(1).round(1),
+            state: Some(Arc::new(state)),
+            countdown: Some(Millis(100)),
+            ..Register::promise_only(ballot(5))
+        }
+    }
+
+    #[test]
+    fn durable_fields_come_back_and_volatile_ones_do_not() {
+        let mut register = expiring(TimeToLive::After(Millis(9)));
+        let clean = register.clone();
+        register.chosen = true;
+        register.owned = true;
+        register.foreign_at = Nanos(7);
+        assert_eq!(Register::from_bytes(&register.to_bytes()), Ok(clean));
+        let empty = Register::promise_only(ballot(4));
+        assert_eq!(Register::from_bytes(&empty.to_bytes()), Ok(empty));
+    }
+
+    #[test]
+    fn a_countdown_runs_in_uptime_and_is_never_early() {
+        let register = expiring(TimeToLive::After(Millis(50)));
+        let later = |uptime| register.countdown(Millis(uptime), Millis(u64::MAX));
+        assert_eq!(later(100), Countdown::Running(Millis(50)));
+        assert_eq!(later(149), Countdown::Running(Millis(1)));
+        assert_eq!(later(150), Countdown::Over);
+        assert_eq!(later(20), Countdown::Running(Millis(50)), "uptime fell behind");
+    }
+
+    #[test]
+    fn a_deadline_goes_by_the_wall_clock() {
+        let register = expiring(TimeToLive::At { unix: Millis(1_000) });
+        assert_eq!(
+            register.countdown(Millis(u64::MAX), Millis(999)),
+            Countdown::Running(Millis(1))
+        );
+        assert_eq!(register.countdown(Millis(0), Millis(1_000)), Countdown::Over);
+    }
+}

@@ -1,0 +1,161 @@
+//! The acceptor among its messages: runs the pure handlers on resident registers, persists what they changed and lets
+//! every reply wait for it.
+
+use std::sync::Arc;
+
+use types::{Ballot, Key, NodeId, Round, Ticket};
+
+use super::acceptor::{self, Accepted, Prepared, Proposal};
+use super::message::{Message, Report};
+use super::register::{Register, ShardMeta};
+use super::state::State;
+use super::{Cx, RmwPaxos};
+use crate::cells::Cell;
+use crate::mutation::{self, Mutation};
+use crate::protocol::Peer;
+
+/// The ticket a reply about this register waits for: its last change and its shard's.
+fn gate(cx: &Cx<'_>, key: &Key) -> Ticket {
+    if mutation::is(Mutation::ExposeUnflushed) {
+        return Ticket::DURABLE;
+    }
+    cx.cells.ticket(key).max(cx.metas.ticket(key.shard()))
+}
+
+/// What the own acceptor holds of `key`, unless it is forgotten.
+pub(super) fn held<'a>(cx: &'a Cx<'_>, key: &Key) -> Option<&'a Register> {
+    match cx.cells.get(key) {
+        Cell::Present(register) => Some(register),
+        Cell::Absent | Cell::Lost => None,
+    }
+}
+
+pub(super) fn is_lost(cx: &Cx<'_>, key: &Key) -> bool {
+    matches!(cx.cells.get(key), Cell::Lost) && !mutation::is(Mutation::NoRecovery)
+}
+
+pub(super) fn report_of(cx: &Cx<'_>, key: &Key, have: Round) -> Report {
+    let meta = cx.metas.get(key.shard());
+    let mut report = acceptor::report(held(cx, key), meta, have, cx.uptime, cx.unix);
+    if mutation::is(Mutation::AbsentAsTombstone)
+        && report.accepted.is_none()
+        && meta.floor_ballot > Ballot::ZERO
+    {
+        report.accepted = meta.floor_ballot.round(u32::MAX);
+        report.state = Some(super::draft::nil(meta.floor_version));
+    }
+    report
+}
+
+impl RmwPaxos {
+    /// H4. A forgotten register is silent.
+    pub(super) fn on_read(&mut self, cx: &mut Cx<'_>, from: Peer, key: Key, id: u64, have: Round) {
+        if self.recover_if_lost(cx, &key) {
+            return;
+        }
+        let report = report_of(cx, &key, have);
+        let after = gate(cx, &key);
+        cx.fx.send(from.node, Message::State { key, id, report }, after);
+    }
+
+    /// H2.
+    pub(super) fn on_prepare(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        key: Key,
+        ballot: Ballot,
+        have: Round,
+    ) {
+        cx.metas.get_mut(key.shard()).saw(ballot);
+        if self.recover_if_lost(cx, &key) {
+            return nack(cx, from.node, key, ballot.round(0), Ballot::ZERO, true);
+        }
+        let (epoch, durable) = (cx.view.epoch, self.env.durable);
+        let meta = cx.metas.get_mut(key.shard());
+        let prepared = cx
+            .cells
+            .with(&key, |register| acceptor::on_prepare(register, meta, epoch, ballot, durable));
+        match prepared {
+            Prepared::Refused { promised } => {
+                nack(cx, from.node, key, ballot.round(0), promised, false);
+            }
+            Prepared::Promised { raised_ceiling } => {
+                if raised_ceiling && !mutation::is(Mutation::VolatilePromises) {
+                    cx.metas.persist(key.shard());
+                }
+                cx.cells.persist_before_eviction(&key);
+                let report = report_of(cx, &key, have);
+                let after = gate(cx, &key);
+                cx.fx.send(from.node, Message::Promise { key, ballot, report }, after);
+            }
+        }
+    }
+
+    /// H3.
+    pub(super) fn on_accept(&mut self, cx: &mut Cx<'_>, from: Peer, key: Key, proposal: Proposal) {
+        let tried = proposal.round;
+        if self.recover_if_lost(cx, &key) {
+            return nack(cx, from.node, key, tried, Ballot::ZERO, true);
+        }
+        match self.accept(cx, &key, proposal) {
+            Accepted::Refused { promised } => nack(cx, from.node, key, tried, promised, false),
+            Accepted::Yes { round, .. } => {
+                let after = if mutation::is(Mutation::ReplyBeforeStored) {
+                    Ticket::DURABLE
+                } else {
+                    gate(cx, &key)
+                };
+                cx.fx.send(from.node, Message::Accepted { key, round }, after);
+            }
+        }
+    }
+
+    /// A late delivery of somebody's accept: nobody waits for an answer.
+    pub(super) fn on_repair(&mut self, cx: &mut Cx<'_>, key: Key, round: Round, state: Arc<State>) {
+        if !self.recover_if_lost(cx, &key) {
+            self.accept(cx, &key, Proposal { round, chosen_k: 0, state });
+        }
+    }
+
+    fn accept(&mut self, cx: &mut Cx<'_>, key: &Key, proposal: Proposal) -> Accepted {
+        let ballot = proposal.round.ballot();
+        let (epoch, moment) = (cx.view.epoch, RmwPaxos::moment(cx));
+        let meta = cx.metas.get_mut(key.shard());
+        meta.saw(ballot);
+        let meta: &ShardMeta = meta;
+        let me = self.env.me;
+        let accepted = cx.cells.with(key, |register| {
+            let accepted = acceptor::on_accept(register, meta, epoch, proposal, moment);
+            match (accepted, register) {
+                (Accepted::Yes { changed: true, .. }, Some(register)) if ballot.node() != me => {
+                    register.foreign_at = moment.now;
+                }
+                _ => {}
+            }
+            accepted
+        });
+        if let Accepted::Yes { changed: true, .. } = accepted {
+            cx.cells.persist(key);
+        }
+        accepted
+    }
+
+    /// H5. The raised floors and the removal become durable together.
+    pub(super) fn on_remove(&mut self, cx: &mut Cx<'_>, key: Key, round: Round) {
+        if self.recover_if_lost(cx, &key) {
+            return;
+        }
+        let meta = cx.metas.get_mut(key.shard());
+        let removed = cx.cells.with(&key, |register| acceptor::on_remove(register, meta, round));
+        if removed {
+            cx.metas.persist(key.shard());
+            cx.cells.remove(&key);
+            self.counters.collected += 1;
+        }
+    }
+}
+
+fn nack(cx: &mut Cx<'_>, to: NodeId, key: Key, tried: Round, promised: Ballot, recovering: bool) {
+    cx.fx.send_now(to, Message::Nack { key, tried, promised, recovering });
+}

@@ -1,0 +1,274 @@
+//! Time: resending what was not answered, ending what took too long, trying again after losing.
+//!
+//! One timer looks at everything under way every few milliseconds; nothing is under way in an idle node.
+
+use std::collections::BTreeSet;
+
+use base::Nanos;
+use types::{Key, NodeId, Outcome};
+
+use super::message::Message;
+use super::operation::{Active, Operation, Phase, Source};
+use super::{Cx, RmwPaxos, proposer, reader};
+use crate::effects::TimerId;
+
+pub(super) const SWEEP: TimerId = TimerId(0);
+pub(super) const BACK_OFF: TimerId = TimerId(3);
+
+const SWEEP_EVERY: Nanos = Nanos::from_millis(10);
+/// First resend of anything; links are reliable while they stand, so it is rarely needed.
+pub(super) const RESEND_FIRST: Nanos = Nanos::from_millis(40);
+const RESEND_MAX: Nanos = Nanos::from_millis(640);
+/// Work that nobody waits for is given up after as many resends.
+const UNWANTED_RESENDS_MAX: u32 = 8;
+
+pub(super) fn resend_after(resends: u32) -> Nanos {
+    Nanos(RESEND_FIRST.0 << resends.min(4)).min(RESEND_MAX)
+}
+
+#[derive(Default)]
+pub(super) struct Sweep {
+    armed: bool,
+    back_offs: BTreeSet<(Nanos, Key)>,
+}
+
+impl Sweep {
+    pub(super) fn arm(&mut self, cx: &mut Cx<'_>) {
+        if !self.armed {
+            self.armed = true;
+            cx.fx.timer(SWEEP, cx.now + SWEEP_EVERY);
+        }
+    }
+
+    /// Has the key looked at again at `until`.
+    pub(super) fn back_off(&mut self, cx: &mut Cx<'_>, until: Nanos, key: Key) {
+        self.back_offs.insert((until, key));
+        cx.fx.timer(BACK_OFF, until);
+    }
+}
+
+impl RmwPaxos {
+    pub(super) fn on_sweep(&mut self, cx: &mut Cx<'_>) {
+        self.sweep.armed = false;
+        let mut due: Vec<Key> = self
+            .actives
+            .values()
+            .filter(|active| is_due(active, cx.now))
+            .map(|active| active.key.clone())
+            .collect();
+        due.sort();
+        for key in due {
+            let mut active = self.take_active(cx, &key);
+            self.end_overdue(cx, &mut active);
+            self.resend(cx, &mut active);
+            self.put_active(cx, active);
+        }
+        self.sweep_lists(cx);
+        if !self.actives.is_empty() || !self.lists.is_empty() {
+            self.sweep.arm(cx);
+        }
+    }
+
+    pub(super) fn on_back_off_timer(&mut self, cx: &mut Cx<'_>) {
+        while let Some((until, key)) = self.sweep.back_offs.pop_first() {
+            if until > cx.now {
+                self.sweep.back_offs.insert((until, key));
+                return;
+            }
+            if !self.actives.contains_key(&key) {
+                continue;
+            }
+            let mut active = self.take_active(cx, &key);
+            if matches!(active.phase, Phase::BackingOff { until } if until <= cx.now) {
+                active.phase = Phase::Idle;
+            }
+            self.put_active(cx, active);
+        }
+    }
+
+    /// Answers what has waited too long. [spec 9.5: request deadline]
+    fn end_overdue(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        let now = cx.now;
+        let overdue = |operation: &Operation| operation.deadline <= now;
+        let mut ended: Vec<Operation> = Vec::new();
+        let mut doubtful: Vec<Operation> = Vec::new();
+        active.queue.retain(|operation| keep_or_end(operation, now, &mut ended));
+        active.read_queue.retain(|operation| keep_or_end(operation, now, &mut ended));
+        if let Some(round) = &mut active.read {
+            round.operations.retain(|operation| keep_or_end(operation, now, &mut ended));
+        }
+        let in_flight = active
+            .in_flight
+            .iter_mut()
+            .flat_map(|proposal| proposal.carried.iter_mut().chain(proposal.operations.iter_mut()));
+        let forwarded = active.forward.iter_mut().flat_map(|forward| &mut forward.operations);
+        for operation in in_flight.chain(&mut active.carried).chain(forwarded) {
+            if overdue(operation) && operation.source != Source::Answered {
+                doubtful.push(operation.clone());
+                operation.source = Source::Answered;
+            }
+        }
+        for operation in ended {
+            let outcome = if operation.attempts.is_empty() {
+                self.unavailable(cx, active.key.shard())
+            } else {
+                Outcome::Unknown
+            };
+            self.answer(cx, &operation, outcome);
+        }
+        for operation in doubtful {
+            // A read, wherever it rides, has no effect.
+            let outcome = if operation.is_read() { Outcome::NoQuorum } else { Outcome::Unknown };
+            self.answer(cx, &operation, outcome);
+        }
+        self.end_unwanted(cx, active);
+    }
+
+    /// Gives up what nobody waits for and nobody answers.
+    fn end_unwanted(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        let wanted = |operation: &Operation| {
+            matches!(operation.source, Source::Client(_) | Source::Forwarded { .. })
+        };
+        let in_flight = active
+            .in_flight
+            .iter()
+            .flat_map(|proposal| proposal.carried.iter().chain(proposal.operations.iter()));
+        let is_wanted = active.queue.iter().chain(&active.carried).chain(in_flight).any(wanted);
+        if is_wanted || active.resends < UNWANTED_RESENDS_MAX {
+            return;
+        }
+        if active.collecting.take().is_some() {
+            self.collect_later(cx, &active.key.clone());
+        }
+        active.in_flight.clear();
+        active.carried.clear();
+        active.queue.clear();
+        active.k = 0;
+        active.phase = Phase::Idle;
+        active.resend_at = Nanos::MAX;
+    }
+
+    fn resend(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        self.resend_read(cx, active);
+        self.resend_forward(cx, active);
+        if cx.now < active.resend_at {
+            return;
+        }
+        active.resends += 1;
+        active.resend_at = cx.now + resend_after(active.resends);
+        match active.phase {
+            Phase::Preparing | Phase::Owner => {
+                let nodes: Vec<NodeId> = cx.view.all().collect();
+                for node in nodes {
+                    self.resend_to(cx, active, node);
+                }
+            }
+            Phase::Idle | Phase::BackingOff { .. } | Phase::Forwarding => {
+                active.resend_at = Nanos::MAX;
+            }
+        }
+    }
+
+    /// Sends a member again what it did not answer.
+    fn resend_to(&mut self, cx: &mut Cx<'_>, active: &Active, node: NodeId) {
+        match active.phase {
+            Phase::Preparing if !active.promises.tally.has(cx.view, node) => {
+                proposer::send_prepare(cx, active, node);
+            }
+            Phase::Owner => {
+                let Some(index) = cx.view.index(node) else { return };
+                let (acked, loss) = active.acks[index];
+                let acked = if loss < cx.view.members()[index].loss { 0 } else { acked };
+                for at in 0..active.in_flight.len() {
+                    if active.in_flight[at].k > acked {
+                        proposer::send_accept(cx, active, at, node);
+                    }
+                }
+                if active.in_flight.is_empty() && active.collecting.is_some_and(|k| k > acked) {
+                    self.resend_tombstone(cx, active, node);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The tombstone is chosen, but to be collected everybody must hold it.
+    fn resend_tombstone(&mut self, cx: &mut Cx<'_>, active: &Active, node: NodeId) {
+        let (Some(state), Some(k)) = (&active.tip, active.collecting) else { return };
+        let message = Message::Accept {
+            key: active.key.clone(),
+            round: active.ballot.round(k),
+            chosen_k: active.chosen_k,
+            state: state.clone(),
+        };
+        cx.fx.send_now(node, message);
+    }
+
+    /// What a dead connection may have lost is sent again as soon as there is one.
+    pub(super) fn on_peer_up(&mut self, cx: &mut Cx<'_>, node: NodeId) {
+        let mut keys: Vec<Key> = self.actives.keys().cloned().collect();
+        keys.sort();
+        for key in keys {
+            let active = self.take_active(cx, &key);
+            self.resend_to(cx, &active, node);
+            match &active.read {
+                Some(round) if !round.reports.tally.has(cx.view, node) => {
+                    reader::ask(cx, &key, round, node);
+                }
+                _ => {}
+            }
+            if active.forward.as_ref().is_some_and(|forward| forward.to == node) {
+                self.send_forward(cx, &active);
+            }
+            self.put_active(cx, active);
+        }
+    }
+
+    /// Decisions that waited for this peer go on without it.
+    pub(super) fn on_peer_reset(&mut self, cx: &mut Cx<'_>, _node: NodeId) {
+        let mut keys: Vec<Key> = self
+            .actives
+            .values()
+            .filter(|active| active.read.is_some())
+            .map(|active| active.key.clone())
+            .collect();
+        keys.sort();
+        for key in keys {
+            let mut active = self.take_active(cx, &key);
+            if let Some(round) = active.read.take() {
+                self.settle_read(cx, &mut active, round);
+            }
+            self.put_active(cx, active);
+        }
+    }
+}
+
+/// Keeps what is in time or internal; moves what is overdue to `ended`; drops what was answered.
+fn keep_or_end(operation: &Operation, now: Nanos, ended: &mut Vec<Operation>) -> bool {
+    if operation.source == Source::Answered {
+        return !operation.attempts.is_empty() && operation.deadline > now;
+    }
+    if operation.deadline > now {
+        return true;
+    }
+    ended.push(operation.clone());
+    false
+}
+
+fn is_due(active: &Active, now: Nanos) -> bool {
+    let read = active.read.as_ref();
+    let forward = active.forward.as_ref();
+    let first = [
+        active.queue.front(),
+        active.read_queue.first(),
+        active.carried.first(),
+        read.and_then(|round| round.operations.first()),
+        forward.and_then(|forward| forward.operations.first()),
+        active.in_flight.front().and_then(|proposal| proposal.operations.first()),
+    ];
+    now >= active.resend_at
+        || read.is_some_and(|round| now >= round.resend_at)
+        || forward.is_some()
+        || first.into_iter().flatten().any(|operation| operation.deadline <= now)
+        || active.queue.iter().any(|operation| operation.deadline <= now)
+}
