@@ -186,9 +186,15 @@ impl Formation {
 
     /// Notes who is at the other end of a new connection, of any channel.
     ///
+    /// A node that names no cluster says nothing that counts as a member's word, and may have forgotten its
+    /// counters: they are neither noted nor compared.
+    ///
     /// # Errors
     /// [`Refusal`] when it is a former self of the peer.
     pub fn note(&mut self, hello: &Hello, out: &mut Vec<Effect>) -> Result<(), Refusal> {
+        if hello.cluster.is_none() {
+            return Ok(());
+        }
         let known = self.known(hello.node);
         let seen = Counters { incarnation: hello.incarnation, loss: hello.loss };
         if seen.incarnation < known.incarnation || seen.loss < known.loss {
