@@ -10,6 +10,7 @@
 
 mod bitset;
 mod dead;
+mod demand;
 mod frontier;
 pub mod history;
 pub mod linearizable;

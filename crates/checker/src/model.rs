@@ -14,8 +14,12 @@ pub mod register;
 
 /// A sequential specification.
 ///
-/// Only `initial` and `step` define what is right. `is_pure` and `can_lead_to` are hints that let
-/// the search skip work; they must be true statements about `step`, or verdicts are wrong.
+/// Only `initial` and `step` define what is right. The rest are hints that let the search skip work;
+/// each must be a true statement about `step`, or verdicts are wrong. A model without hints is
+/// complete with `type Mark = ()`.
+///
+/// A *mark* is what calls need to find and leave behind: of a register, its value. A call may
+/// change no mark but the one that [`Model::mark`] names for its own input.
 pub trait Model {
     /// A state; equal states have equal futures.
     type State: Clone + Eq + Hash + Debug;
@@ -25,6 +29,8 @@ pub trait Model {
     type Output: Debug;
     /// The states one step may lead to: `Option` for a deterministic model, `Vec` otherwise.
     type Successors: IntoIterator<Item = Self::State>;
+    /// What calls need of a state.
+    type Mark: Clone + Eq + Hash;
 
     /// The state before the first operation.
     fn initial(&self) -> Self::State;
@@ -56,4 +62,49 @@ pub trait Model {
         let _ = (state, input, observed);
         true
     }
+
+    /// The mark of `state`, or of the part of it that `input` deals with.
+    fn mark(&self, state: &Self::State, input: &Self::Input) -> Option<Self::Mark> {
+        let _ = (state, input);
+        None
+    }
+
+    /// The mark of every state in which `input` may answer `observed`; `None` if they differ.
+    fn mark_before(&self, input: &Self::Input, observed: &Self::Output) -> Option<Self::Mark> {
+        let _ = (input, observed);
+        None
+    }
+
+    /// What mark a step may leave.
+    fn mark_after(
+        &self,
+        input: &Self::Input,
+        observed: Option<&Self::Output>,
+    ) -> MarkAfter<Self::Mark> {
+        let _ = (input, observed);
+        MarkAfter::Several
+    }
+
+    /// Asked only where `mark_after` says `Several`: false only if no step leaves `mark` in place
+    /// of another.
+    fn may_make(
+        &self,
+        input: &Self::Input,
+        observed: Option<&Self::Output>,
+        mark: &Self::Mark,
+    ) -> bool {
+        let _ = (input, observed, mark);
+        true
+    }
+}
+
+/// The mark that a step may leave in place of the one before it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MarkAfter<K> {
+    /// None: it stays.
+    Unchanged,
+    /// Only this one; or it stays.
+    Only(K),
+    /// Any that [`Model::may_make`] allows; or it stays.
+    Several,
 }

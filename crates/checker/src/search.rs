@@ -7,7 +7,8 @@
 //! - a pure call that is right now is placed now, and nothing else is tried;
 //! - the call whose response comes first is tried first, or else what makes it right;
 //! - an optional call must matter to the very next call;
-//! - a state that can never again give an answer still to be given is abandoned at once;
+//! - a state that can never again give an answer still to be given is abandoned at once, whether
+//!   the model knows it (`Model::can_lead_to`) or no call is left that could help (`demand.rs`);
 //! - a configuration is abandoned when one that spent fewer optional calls was (`dead.rs`).
 //!
 //! Why the cuts on optional calls lose no verdict: take an order that explains everything with as
@@ -19,6 +20,7 @@ use hashbrown::HashMap;
 
 use crate::bitset::BitSet;
 use crate::dead::Dead;
+use crate::demand::{Demand, Token};
 use crate::frontier::Frontier;
 use crate::history::OpId;
 use crate::model::Model;
@@ -28,6 +30,8 @@ use crate::verdict::Limit;
 /// How many unplaced calls, by response, are asked whether they can still be right after an
 /// optional call was spent.
 const HORIZON: usize = 64;
+/// Configurations entered only to draw a violation that is certain already.
+const DRAWING_EXPLORED_MAX: u64 = 20_000;
 
 /// How a search ended.
 pub(crate) enum Found<S> {
@@ -44,7 +48,14 @@ pub(crate) struct DeadEnd<S> {
     pub(crate) blocked: usize,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// How `explore` ended.
+enum End {
+    Found,
+    Exhausted,
+    LimitMet,
+}
+
+#[derive(Clone, Copy)]
 enum Piece {
     Required(usize),
     Optional(usize),
@@ -64,8 +75,16 @@ struct Frame<S> {
     placed: Option<Piece>,
     // Its moves lie in `Search::moves` from here on, the next one last.
     moves_from: usize,
-    // A required call that can never be right from here.
-    hopeless: Option<usize>,
+    hopeless: Option<Hopeless>,
+}
+
+/// Why a configuration leads nowhere.
+#[derive(Clone, Copy)]
+enum Hopeless {
+    /// This required call can never be right any more.
+    Call(usize),
+    /// Calls need this mark, and nothing left makes it.
+    Lost(Token),
 }
 
 pub(crate) struct Search<'a, M: Model, F: Frontier> {
@@ -78,6 +97,7 @@ pub(crate) struct Search<'a, M: Model, F: Frontier> {
     // By optional call; calls of one class have equal inputs.
     class: Vec<usize>,
     dead: Dead<F::Key, M::State>,
+    demand: Demand<M::Mark>,
     required_placed: usize,
     best: Option<(usize, DeadEnd<M::State>)>,
     explored: u64,
@@ -94,6 +114,7 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
             spent: BitSet::with_capacity(prepared.optional.len()),
             class: classes(&prepared.optional),
             dead: Dead::new(),
+            demand: Demand::new(model, prepared),
             required_placed: 0,
             best: None,
             explored: 0,
@@ -101,33 +122,58 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
     }
 
     pub(crate) fn run(mut self, limit: Limit) -> Found<M::State> {
+        let Some(impossible) = self.impossible_call() else {
+            return match self.explore(limit.explored_max) {
+                End::Found => Found::Order(self.order()),
+                End::Exhausted => Found::Nothing(self.into_dead_end()),
+                End::LimitMet => Found::LimitMet { explored: self.explored },
+            };
+        };
+        // No order exists; what is left is to show how far one can go.
+        match self.explore(limit.explored_max.min(DRAWING_EXPLORED_MAX)) {
+            End::Found => unreachable!("an order holds call {impossible}, which is never right"),
+            End::Exhausted | End::LimitMet => {
+                Found::Nothing(DeadEnd { blocked: impossible, ..self.into_dead_end() })
+            }
+        }
+    }
+
+    /// A required call that is wrong at the start and that nothing could make right.
+    fn impossible_call(&self) -> Option<usize> {
+        let initial = self.model.initial();
+        (0..self.prepared.required.len()).find(|required| {
+            let mark = self.model.mark(&initial, self.prepared.required[*required].input);
+            self.demand.is_impossible(*required, mark.as_ref())
+        })
+    }
+
+    fn explore(&mut self, explored_max: u64) -> End {
         self.enter(None, self.model.initial());
         while self.required_placed < self.prepared.required.len() {
-            if self.explored >= limit.explored_max {
-                return Found::LimitMet { explored: self.explored };
-            }
             let frame = self.frames.last().expect("the loop ends when the first frame is left");
             if self.moves.len() == frame.moves_from {
                 self.leave();
                 if self.frames.is_empty() {
-                    let (_, dead_end) = self.best.expect("leaving a frame records a dead end");
-                    return Found::Nothing(dead_end);
+                    return End::Exhausted;
                 }
                 continue;
+            }
+            if self.explored >= explored_max {
+                return End::LimitMet;
             }
             match self.moves.pop().expect("the frame has a move left") {
                 Move::Others => self.push_others(),
                 Move::Place { piece, choice } => self.try_place(piece, choice),
             }
         }
-        Found::Order(self.order())
+        End::Found
     }
 
     /// Enters a configuration: works out its first moves, or that there is no hope.
     fn enter(&mut self, placed: Option<Piece>, state: M::State) {
         self.explored += 1;
         let moves_from = self.moves.len();
-        let hopeless = self.hopeless_call(placed, &state);
+        let hopeless = self.hopeless(placed, &state);
         self.frames.push(Frame { state, placed, moves_from, hopeless });
         if hopeless.is_none() {
             self.push_first();
@@ -136,20 +182,39 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
 
     /// Goes back from a configuration that leads nowhere.
     fn leave(&mut self) {
-        let blocked = self.frames.last().and_then(|frame| frame.hopeless);
-        if self.best.as_ref().is_none_or(|(most, _)| self.required_placed > *most) {
-            let state = self.state().clone();
-            let focus = self.frontier.focus();
-            let blocked = blocked.or(focus).expect("a call is left to place");
-            let dead_end = DeadEnd { prefix: self.order(), state, blocked };
-            self.best = Some((self.required_placed, dead_end));
-        }
+        self.note_dead_end();
         let frame = self.frames.pop().expect("a frame to leave");
         self.dead.insert(self.frontier.key(), frame.state, &self.spent);
         match frame.placed {
             Some(piece) => self.take_back(piece),
             None => assert!(self.frames.is_empty(), "only the first frame places nothing"),
         }
+    }
+
+    /// Keeps the current configuration if none with as many required calls placed was kept.
+    fn note_dead_end(&mut self) {
+        if self.best.as_ref().is_some_and(|(most, _)| self.required_placed <= *most) {
+            return;
+        }
+        let frame = self.frames.last().expect("the search is inside a configuration");
+        let blocked = match frame.hopeless {
+            Some(Hopeless::Call(call)) => Some(call),
+            Some(Hopeless::Lost(token)) => {
+                self.frontier.upcoming().find(|call| self.demand.is_needed_by(*call, token))
+            }
+            None => self.frontier.focus(),
+        };
+        let blocked = blocked.expect("a required call is left to place");
+        let dead_end = DeadEnd { prefix: self.order(), state: frame.state.clone(), blocked };
+        self.best = Some((self.required_placed, dead_end));
+    }
+
+    /// The longest order found; the search is over.
+    fn into_dead_end(mut self) -> DeadEnd<M::State> {
+        if !self.frames.is_empty() {
+            self.note_dead_end();
+        }
+        self.best.expect("a configuration has been noted").1
     }
 
     fn try_place(&mut self, piece: Piece, choice: usize) {
@@ -188,14 +253,24 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
         }
     }
 
-    /// A required call that can never be right from `state`, among those worth asking.
-    fn hopeless_call(&self, placed: Option<Piece>, state: &M::State) -> Option<usize> {
+    /// Why no order goes on from `state`, reached by placing `placed` in the current configuration;
+    /// `None` if that is not known.
+    fn hopeless(&self, placed: Option<Piece>, state: &M::State) -> Option<Hopeless> {
+        if let Some(piece) = placed {
+            let input = self.call(piece).input;
+            let before = self.model.mark(self.state(), input);
+            let after = self.model.mark(state, input);
+            if let Some(token) = self.demand.lost(self.index(piece), before, after) {
+                return Some(Hopeless::Lost(token));
+            }
+        }
         // Spending an optional call is a guess, and a wrong one may show only much later.
         let horizon = if matches!(placed, Some(Piece::Optional(_))) { HORIZON } else { 1 };
-        self.frontier.upcoming().take(horizon).find(|required| {
+        let is_hopeless = |required: &usize| {
             let call = &self.prepared.required[*required];
             call.output.is_some_and(|output| !self.model.can_lead_to(state, call.input, output))
-        })
+        };
+        self.frontier.upcoming().take(horizon).find(is_hopeless).map(Hopeless::Call)
     }
 
     /// The moves to try first: a pure call, or the call whose response comes first.
@@ -285,7 +360,16 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
         &self.frames.last().expect("the search is inside a configuration").state
     }
 
+    /// Names the call in `demand`.
+    fn index(&self, piece: Piece) -> usize {
+        match piece {
+            Piece::Required(required) => required,
+            Piece::Optional(optional) => self.prepared.required.len() + optional,
+        }
+    }
+
     fn put(&mut self, piece: Piece) {
+        self.demand.place(self.index(piece));
         match piece {
             Piece::Required(required) => {
                 self.frontier.place(required);
@@ -296,6 +380,7 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
     }
 
     fn take_back(&mut self, piece: Piece) {
+        self.demand.unplace(self.index(piece));
         match piece {
             Piece::Required(required) => {
                 self.frontier.unplace(required);

@@ -48,6 +48,8 @@ impl<T: Clone + Eq + Hash + fmt::Debug> Model for Append<T> {
     type Input = AppendInput<T>;
     type Output = AppendOutput<T>;
     type Successors = Option<Chain<T>>;
+    // `can_lead_to` says all there is: a list never goes back.
+    type Mark = ();
 
     fn initial(&self) -> Chain<T> {
         Chain { last: None }

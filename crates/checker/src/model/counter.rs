@@ -20,6 +20,8 @@ impl Model for Counter {
     type Input = CounterInput;
     type Output = u64;
     type Successors = Option<u64>;
+    // `can_lead_to` says all there is: a counter never goes back.
+    type Mark = ();
 
     fn initial(&self) -> u64 {
         0

@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::marker::PhantomData;
 
-use super::Model;
+use super::{MarkAfter, Model};
 
 /// The model; inputs are `(key, input)`. A key in its initial state takes no room.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +31,7 @@ impl<K: Clone + Ord + Hash + Debug, M: Model> Model for Keyed<K, M> {
     type Input = (K, M::Input);
     type Output = M::Output;
     type Successors = Vec<Self::State>;
+    type Mark = (K, M::Mark);
 
     fn initial(&self) -> Self::State {
         BTreeMap::new()
@@ -70,5 +71,42 @@ impl<K: Clone + Ord + Hash + Debug, M: Model> Model for Keyed<K, M> {
             Some(object) => self.object.can_lead_to(object, input, observed),
             None => self.object.can_lead_to(&self.object.initial(), input, observed),
         }
+    }
+
+    fn mark(&self, state: &Self::State, (key, input): &Self::Input) -> Option<Self::Mark> {
+        let mark = match state.get(key) {
+            Some(object) => self.object.mark(object, input),
+            None => self.object.mark(&self.object.initial(), input),
+        };
+        mark.map(|mark| (key.clone(), mark))
+    }
+
+    fn mark_before(
+        &self,
+        (key, input): &Self::Input,
+        observed: &Self::Output,
+    ) -> Option<Self::Mark> {
+        self.object.mark_before(input, observed).map(|mark| (key.clone(), mark))
+    }
+
+    fn mark_after(
+        &self,
+        (key, input): &Self::Input,
+        observed: Option<&Self::Output>,
+    ) -> MarkAfter<Self::Mark> {
+        match self.object.mark_after(input, observed) {
+            MarkAfter::Unchanged => MarkAfter::Unchanged,
+            MarkAfter::Only(mark) => MarkAfter::Only((key.clone(), mark)),
+            MarkAfter::Several => MarkAfter::Several,
+        }
+    }
+
+    fn may_make(
+        &self,
+        (key, input): &Self::Input,
+        observed: Option<&Self::Output>,
+        (of, mark): &Self::Mark,
+    ) -> bool {
+        key == of && self.object.may_make(input, observed, mark)
     }
 }

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::Model;
+use super::{MarkAfter, Model};
 
 /// Bytes of a string value; cheap to clone, printed as text where possible.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -108,6 +108,8 @@ impl Model for Kv {
     type Input = KvInput;
     type Output = KvOutput;
     type Successors = Option<State>;
+    // The value, `None` if absent.
+    type Mark = Option<Bytes>;
 
     fn initial(&self) -> State {
         None
@@ -130,6 +132,57 @@ impl Model for Kv {
             I::Del => observed == Some(&O::Integer(0)),
             I::IncrBy(_) => matches!(observed, Some(O::NotAnInteger | O::Overflow)),
             _ => false,
+        }
+    }
+
+    fn mark(&self, state: &State, _: &KvInput) -> Option<Option<Bytes>> {
+        Some(value(state).cloned())
+    }
+
+    fn mark_before(&self, input: &KvInput, observed: &KvOutput) -> Option<Option<Bytes>> {
+        use KvInput as I;
+        use KvOutput as O;
+        match (input, observed) {
+            (I::Get | I::GetSet(_) | I::GetDel, O::Value(seen)) => Some(seen.clone()),
+            (I::SetIfEqual { expected, .. }, O::Done) => Some(Some(expected.clone())),
+            (I::SetIfAbsent(_), O::Done) => Some(None),
+            (I::Del | I::Exists, O::Integer(0)) => Some(None),
+            // A sum equal to `by` may come of zero or of nothing.
+            (I::IncrBy(by), O::Integer(sum)) if sum != by => {
+                sum.checked_sub(*by).map(|old| Some(bytes_of(old)))
+            }
+            _ => None,
+        }
+    }
+
+    fn mark_after(&self, input: &KvInput, observed: Option<&KvOutput>) -> MarkAfter<Option<Bytes>> {
+        use KvInput as I;
+        if self.is_pure(input, observed) {
+            return MarkAfter::Unchanged;
+        }
+        match input {
+            I::Get | I::Exists | I::StrLen => MarkAfter::Unchanged,
+            I::Set(new) | I::SetExpiring(new, _) | I::SetIfAbsent(new) | I::GetSet(new) => {
+                MarkAfter::Only(Some(new.clone()))
+            }
+            I::SetIfEqual { new, .. } => MarkAfter::Only(Some(new.clone())),
+            I::GetDel | I::Del | I::Expire(_) => MarkAfter::Only(None),
+            I::IncrBy(_) => match observed {
+                Some(KvOutput::Integer(sum)) => MarkAfter::Only(Some(bytes_of(*sum))),
+                _ => MarkAfter::Several,
+            },
+            I::Append(_) => MarkAfter::Several,
+        }
+    }
+
+    fn may_make(&self, input: &KvInput, observed: Option<&KvOutput>, mark: &Option<Bytes>) -> bool {
+        let Some(mark) = mark else { return false };
+        match (input, observed) {
+            (KvInput::Append(more), Some(KvOutput::Integer(seen))) => {
+                mark.0.ends_with(&more.0) && usize::try_from(*seen) == Ok(mark.0.len())
+            }
+            (KvInput::Append(more), _) => mark.0.ends_with(&more.0),
+            _ => integer(mark).is_some(),
         }
     }
 }
@@ -188,7 +241,7 @@ fn next(state: &State, input: &KvInput) -> State {
         I::GetDel | I::Del | I::Expire(None) => None,
         I::Expire(tag) => state.clone().filter(|present| present.expiry != *tag),
         I::IncrBy(by) => match sum(state, *by) {
-            Ok(sum) => kept(Bytes::from(sum.to_string().as_bytes())),
+            Ok(sum) => kept(bytes_of(sum)),
             Err(_) => state.clone(),
         },
         I::Append(more) => {
@@ -204,6 +257,10 @@ fn sum(state: &State, by: i64) -> Result<i64, KvOutput> {
         None => 0,
     };
     old.checked_add(by).ok_or(KvOutput::Overflow)
+}
+
+fn bytes_of(integer: i64) -> Bytes {
+    Bytes::from(integer.to_string().as_bytes())
 }
 
 /// Redis accepts only the form it would print itself: no plus sign, leading zero or space.

@@ -1,6 +1,6 @@
 //! A register of one `u64`, absent at first: read, write, compare and swap.
 
-use super::Model;
+use super::{MarkAfter, Model};
 
 /// What a client asks of a register.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -34,6 +34,7 @@ impl Model for Register {
     type Input = RegisterInput;
     type Output = RegisterOutput;
     type Successors = Option<Self::State>;
+    type Mark = Option<u64>;
 
     fn initial(&self) -> Self::State {
         None
@@ -59,5 +60,32 @@ impl Model for Register {
     fn is_pure(&self, input: &Self::Input, observed: Option<&Self::Output>) -> bool {
         matches!(input, RegisterInput::Read)
             || matches!(observed, Some(RegisterOutput::Swapped(false)))
+    }
+
+    fn mark(&self, state: &Self::State, _: &Self::Input) -> Option<Self::Mark> {
+        Some(*state)
+    }
+
+    fn mark_before(&self, input: &Self::Input, observed: &Self::Output) -> Option<Self::Mark> {
+        match (input, observed) {
+            (RegisterInput::Read, RegisterOutput::Value(seen)) => Some(*seen),
+            (RegisterInput::Cas { expected, .. }, RegisterOutput::Swapped(true)) => Some(*expected),
+            _ => None,
+        }
+    }
+
+    fn mark_after(
+        &self,
+        input: &Self::Input,
+        observed: Option<&Self::Output>,
+    ) -> MarkAfter<Self::Mark> {
+        match (input, observed) {
+            (RegisterInput::Read, _) | (_, Some(RegisterOutput::Swapped(false))) => {
+                MarkAfter::Unchanged
+            }
+            (RegisterInput::Write(value) | RegisterInput::Cas { new: value, .. }, _) => {
+                MarkAfter::Only(Some(*value))
+            }
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use checker::Model;
+use checker::model::MarkAfter;
 use checker::model::append::{Append, AppendInput, AppendOutput};
 use checker::model::counter::{Counter, CounterInput};
 use checker::model::keyed::Keyed;
@@ -56,6 +57,67 @@ impl Subject for Register {
             }
             RegisterInput::Write(_) => vec![RegisterOutput::Written],
             RegisterInput::Cas { .. } => [true, false].map(RegisterOutput::Swapped).to_vec(),
+        }
+    }
+}
+
+/// A register whose writes are drawn from that many values: with many, no two writes are alike.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RegisterOf {
+    pub(crate) values_count: u64,
+}
+
+impl Model for RegisterOf {
+    type State = Option<u64>;
+    type Input = RegisterInput;
+    type Output = RegisterOutput;
+    type Successors = Option<Option<u64>>;
+    type Mark = Option<u64>;
+
+    fn initial(&self) -> Option<u64> {
+        Register.initial()
+    }
+
+    fn step(
+        &self,
+        state: &Option<u64>,
+        input: &RegisterInput,
+        observed: Option<&RegisterOutput>,
+    ) -> Option<Option<u64>> {
+        Register.step(state, input, observed)
+    }
+
+    fn is_pure(&self, input: &RegisterInput, observed: Option<&RegisterOutput>) -> bool {
+        Register.is_pure(input, observed)
+    }
+
+    fn mark(&self, state: &Option<u64>, input: &RegisterInput) -> Option<Option<u64>> {
+        Register.mark(state, input)
+    }
+
+    fn mark_before(&self, input: &RegisterInput, seen: &RegisterOutput) -> Option<Option<u64>> {
+        Register.mark_before(input, seen)
+    }
+
+    fn mark_after(
+        &self,
+        input: &RegisterInput,
+        observed: Option<&RegisterOutput>,
+    ) -> MarkAfter<Option<u64>> {
+        Register.mark_after(input, observed)
+    }
+}
+
+impl Subject for RegisterOf {
+    fn random_input(&self, random: &mut Random) -> RegisterInput {
+        let value = random.below(self.values_count);
+        if random.chance(50) { RegisterInput::Read } else { RegisterInput::Write(value) }
+    }
+
+    fn answers(&self, state: &Option<u64>, input: &RegisterInput) -> Vec<RegisterOutput> {
+        match input {
+            RegisterInput::Read => [None, *state].map(RegisterOutput::Value).to_vec(),
+            _ => Register.answers(state, input),
         }
     }
 }
@@ -170,6 +232,7 @@ impl Model for Bag {
     type Input = BagInput;
     type Output = Option<u8>;
     type Successors = Vec<BTreeSet<u8>>;
+    type Mark = ();
 
     fn initial(&self) -> BTreeSet<u8> {
         BTreeSet::new()

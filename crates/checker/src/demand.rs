@@ -1,0 +1,128 @@
+//! Which marks are still needed, and whether anything is left that could make them.
+//!
+//! A call that needs a mark can never be placed once the state has lost that mark and no call left
+//! may make it again. Without this, a write taken too early shows only when its readers come, and
+//! everything in between is tried in vain.
+
+use std::hash::Hash;
+use std::ops::Range;
+
+use hashbrown::HashMap;
+
+use crate::model::{MarkAfter, Model};
+use crate::prepared::{Call, Prepared};
+
+/// A mark that some required call needs, as an index.
+pub(crate) type Token = u32;
+
+/// Calls are named by their index in `Prepared::required`, then `Prepared::optional`.
+pub(crate) struct Demand<K> {
+    token_of: HashMap<K, Token>,
+    // By token: required calls not placed that need it, calls not placed that may make it.
+    needed: Vec<u32>,
+    makers: Vec<u32>,
+    // By call: the token it needs, and the part of `made` that lists the tokens it may make.
+    needs: Vec<Option<Token>>,
+    makes: Vec<Range<usize>>,
+    made: Vec<Token>,
+}
+
+impl<K: Clone + Eq + Hash> Demand<K> {
+    pub(crate) fn new<M: Model<Mark = K>>(model: &M, prepared: &Prepared<'_, M>) -> Self {
+        let mut demand = Demand {
+            token_of: HashMap::new(),
+            needed: Vec::new(),
+            makers: Vec::new(),
+            needs: Vec::new(),
+            makes: Vec::new(),
+            made: Vec::new(),
+        };
+        let mut marks = Vec::new();
+        let calls = || prepared.required.iter().chain(&prepared.optional);
+        for call in calls() {
+            let mark = call.output.and_then(|output| model.mark_before(call.input, output));
+            let need = mark.map(|mark| demand.add_need(mark, &mut marks));
+            demand.needs.push(need);
+        }
+        for call in calls() {
+            demand.add_makes(model, call, &marks);
+        }
+        demand
+    }
+
+    /// Counts one need of `mark`; `marks` lists the marks by token.
+    fn add_need(&mut self, mark: K, marks: &mut Vec<K>) -> Token {
+        let count = Token::try_from(marks.len()).expect("no more marks than operations");
+        let token = *self.token_of.entry(mark.clone()).or_insert(count);
+        if token == count {
+            marks.push(mark);
+            self.needed.push(0);
+            self.makers.push(0);
+        }
+        self.needed[token as usize] += 1;
+        token
+    }
+
+    fn add_makes<M: Model<Mark = K>>(&mut self, model: &M, call: &Call<'_, M>, marks: &[K]) {
+        let from = self.made.len();
+        match model.mark_after(call.input, call.output) {
+            MarkAfter::Unchanged => {}
+            MarkAfter::Only(mark) => self.made.extend(self.token_of.get(&mark)),
+            MarkAfter::Several => {
+                let may_make = |mark: &K| model.may_make(call.input, call.output, mark);
+                let tokens = (0..).zip(marks).filter(|(_, mark)| may_make(mark));
+                self.made.extend(tokens.map(|(token, _)| token));
+            }
+        }
+        for token in &self.made[from..] {
+            self.makers[*token as usize] += 1;
+        }
+        self.makes.push(from..self.made.len());
+    }
+
+    pub(crate) fn place(&mut self, call: usize) {
+        if let Some(token) = self.needs[call] {
+            self.needed[token as usize] -= 1;
+        }
+        for token in &self.made[self.makes[call].clone()] {
+            self.makers[*token as usize] -= 1;
+        }
+    }
+
+    pub(crate) fn unplace(&mut self, call: usize) {
+        if let Some(token) = self.needs[call] {
+            self.needed[token as usize] += 1;
+        }
+        for token in &self.made[self.makes[call].clone()] {
+            self.makers[*token as usize] += 1;
+        }
+    }
+
+    /// A token out of reach for good, now that `call` has been placed and has turned the mark
+    /// `before` into `after`.
+    pub(crate) fn lost(&self, call: usize, before: Option<K>, after: Option<K>) -> Option<Token> {
+        let token = |mark: Option<K>| mark.and_then(|mark| self.token_of.get(&mark).copied());
+        let present = token(after);
+        let made = self.made[self.makes[call].clone()].iter().copied();
+        token(before).into_iter().chain(made).find(|lost| self.is_lost(*lost, present))
+    }
+
+    /// Whether calls need the mark, nothing left makes it, and the state does not have it.
+    fn is_lost(&self, token: Token, present: Option<Token>) -> bool {
+        self.needed[token as usize] > 0
+            && self.makers[token as usize] == 0
+            && present != Some(token)
+    }
+
+    /// Whether a required call needs `token`.
+    pub(crate) fn is_needed_by(&self, required: usize, token: Token) -> bool {
+        self.needs[required] == Some(token)
+    }
+
+    /// Whether nothing could ever have made `required` right, the mark at the start being
+    /// `initial`.
+    pub(crate) fn is_impossible(&self, required: usize, initial: Option<&K>) -> bool {
+        let present = initial.and_then(|mark| self.token_of.get(mark).copied());
+        self.needs[required].is_some_and(|token| self.is_lost(token, present))
+    }
+}
