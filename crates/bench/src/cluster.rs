@@ -21,6 +21,9 @@ pub struct Config {
     pub dir: PathBuf,
     /// More arguments for every node.
     pub arguments: Vec<String>,
+    /// Ports on loopback that `--cluster` names for the nodes' links instead of their own, as behind a proxy;
+    /// empty: their own.
+    pub peer_ports: Vec<u16>,
 }
 
 impl Default for Config {
@@ -31,6 +34,7 @@ impl Default for Config {
             durability: "disk".to_string(),
             dir: std::env::temp_dir(),
             arguments: Vec::new(),
+            peer_ports: Vec::new(),
         }
     }
 }
@@ -86,8 +90,14 @@ impl Cluster {
             Node { id, resp, peer, admin, data_dir, log, arguments: Vec::new(), process: None }
         };
         let mut nodes: Vec<Node> = free.chunks(3).enumerate().map(node).collect();
-        let members: Vec<String> =
-            nodes.iter().map(|n| format!("{}={}@{}", n.id, n.resp, n.peer.port())).collect();
+        let members: Vec<String> = nodes
+            .iter()
+            .enumerate()
+            .map(|(index, node)| {
+                let port = config.peer_ports.get(index).copied().unwrap_or(node.peer.port());
+                format!("{}={}@{port}", node.id, node.resp)
+            })
+            .collect();
         for node in &mut nodes {
             node.arguments = arguments(node, &members.join(","), config);
         }

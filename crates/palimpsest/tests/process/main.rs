@@ -1,0 +1,14 @@
+//! Real nodes in processes of their own, with real clients, under everything that happens to processes.
+//!
+//! Every test starts its own cluster on free ports of loopback and waits for conditions, never for a time. One
+//! cluster runs at a time, so that two cores are enough. A failing test prints what the nodes said.
+
+mod clients;
+mod crashes;
+mod directories;
+mod hostile;
+mod partitions;
+mod quorum;
+mod starting;
+mod support;
+mod surface;

@@ -1,0 +1,109 @@
+//! The rules of a first start, and what is refused before anything is served.
+
+use bench::client::Value;
+
+use crate::support::{LIMIT, Nodes, eventually, exit_of};
+
+/// Asks a node that must not serve yet; nobody listening is as good as an error.
+fn refuses(nodes: &Nodes, index: usize) -> bool {
+    let reply = bench::client::ask_once(nodes.address(index), "SET x 1", LIMIT);
+    reply.is_none_or(|reply| matches!(reply, Value::Error(_)))
+}
+
+#[test]
+fn two_of_three_new_nodes_do_not_form_a_cluster() {
+    let mut nodes = Nodes::prepare("disk");
+    for index in 0..2 {
+        nodes.cluster.start_node(index).expect("the program starts");
+    }
+    // Both have said something to clients before they are asked for more.
+    for index in 0..2 {
+        eventually("the node listens", || {
+            bench::client::ask_once(nodes.address(index), "PING", LIMIT).is_some()
+        });
+        assert!(refuses(&nodes, index), "node {} serves without the third", index + 1);
+    }
+    nodes.cluster.start_node(2).expect("the program starts");
+    nodes.wait_ready();
+    assert_eq!(nodes.ask(0, "SET x 1"), Value::ok());
+}
+
+#[test]
+fn nodes_with_different_lists_do_not_form_a_cluster() {
+    let mut nodes = Nodes::prepare("disk");
+    let at = nodes.cluster.nodes[2].arguments.iter().position(|word| word == "--cluster");
+    let list = at.expect("every node is given the list") + 1;
+    let others = nodes.cluster.nodes[2].arguments[list].clone();
+    let mine = others.split(',').skip(1).collect::<Vec<_>>().join(",");
+    nodes.cluster.nodes[2].arguments[list] = mine;
+    for index in 0..3 {
+        nodes.cluster.start_node(index).expect("the program starts");
+    }
+    for index in 0..2 {
+        eventually("the node listens", || {
+            bench::client::ask_once(nodes.address(index), "PING", LIMIT).is_some()
+        });
+        assert!(refuses(&nodes, index), "node {} serves with a list of its own", index + 1);
+    }
+}
+
+#[test]
+fn wrong_usage_is_one_line_and_exit_code_two() {
+    let cases: &[&[&str]] = &[
+        &["serve"],
+        &["serve", "--id", "0", "--cluster", "1=127.0.0.1:1,2=127.0.0.1:2,3=127.0.0.1:3"],
+        &["serve", "--id", "7", "--cluster", "1=127.0.0.1:1,2=127.0.0.1:2,3=127.0.0.1:3"],
+        &["serve", "--id", "1", "--cluster", "nonsense"],
+        &["serve", "--id", "1", "--durability", "wishful"],
+        &["serve", "--id", "1", "--protocol", "no-such-protocol"],
+        &["serve", "--config", "/nonexistent/palimpsest.toml"],
+        &["no-such-command"],
+    ];
+    for arguments in cases {
+        let (code, said) = exit_of(arguments);
+        assert_eq!(code, Some(2), "{arguments:?} said {said}");
+        assert!(!said.trim().is_empty(), "{arguments:?} said nothing");
+        assert!(!said.contains("panicked"), "{arguments:?} said {said}");
+    }
+}
+
+#[test]
+fn node_does_not_listen_beyond_loopback_without_password_and_secret() {
+    let scratch = bench::process::ScratchDir::new(&std::env::temp_dir(), "beyond-loopback");
+    let scratch = scratch.expect("a folder");
+    let dir = scratch.path().join("data").display().to_string();
+    let port = bench::process::free_addresses(1).expect("a free port")[0].port();
+    let listen = format!("0.0.0.0:{port}");
+    let cluster = format!("1=127.0.0.1:{port}");
+    let arguments =
+        ["serve", "--id", "1", "--listen", &listen, "--cluster", &cluster, "--data-dir", &dir];
+    let (code, said) = exit_of(&arguments);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("password") || said.contains("secret"), "{said}");
+    assert!(!scratch.path().join("data").exists(), "a refused start made a data directory");
+}
+
+#[test]
+fn node_with_another_secret_is_not_heard() {
+    let mut nodes = Nodes::prepare("disk");
+    for (index, secret) in ["right", "right", "wrong"].into_iter().enumerate() {
+        let file = nodes.cluster.dir().join(format!("secret-{index}"));
+        std::fs::write(&file, secret).expect("a file");
+        let node = &mut nodes.cluster.nodes[index];
+        node.arguments.extend(["--cluster-secret-file".to_string(), file.display().to_string()]);
+    }
+    for index in 0..3 {
+        nodes.cluster.start_node(index).expect("the program starts");
+    }
+    for index in 0..2 {
+        eventually("the node listens", || {
+            bench::client::ask_once(nodes.address(index), "PING", LIMIT).is_some()
+        });
+        assert!(refuses(&nodes, index), "a cluster formed with a node of another secret");
+    }
+    nodes.kill(2);
+    std::fs::write(nodes.cluster.dir().join("secret-2"), "right").expect("a file");
+    nodes.cluster.start_node(2).expect("the program starts");
+    nodes.wait_ready();
+    assert_eq!(nodes.ask(2, "SET x 1"), Value::ok());
+}

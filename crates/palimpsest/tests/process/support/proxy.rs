@@ -1,0 +1,168 @@
+//! Links between nodes that can go dark: nothing arrives any more, and nothing says so.
+//!
+//! Every node is reached by the others through a forwarder of its own. A dark pair's bytes are held, as a network
+//! holds them that drops packets until TCP sends them again; connections stay open. Who dialled is found by
+//! asking the kernel which process owns the other end, so that both directions of a pair go dark.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use bench::cluster::Config;
+use bench::process::free_addresses;
+
+use super::nodes::{Nodes, config};
+
+/// Two nodes, by index, the smaller first.
+type Pair = (usize, usize);
+
+#[derive(Default)]
+struct Switch {
+    dark: Mutex<BTreeSet<Pair>>,
+    changed: Condvar,
+}
+
+impl Switch {
+    /// Returns as soon as this pair is not dark.
+    fn wait_until_light(&self, pair: Pair) {
+        let dark = self.dark.lock().unwrap_or_else(PoisonError::into_inner);
+        let light = self.changed.wait_while(dark, |dark| dark.contains(&pair));
+        drop(light.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut BTreeSet<Pair>)) {
+        change(&mut self.dark.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_all();
+    }
+}
+
+/// The forwarders of a cluster.
+pub struct Proxies {
+    switch: Arc<Switch>,
+    pids: Arc<Mutex<Vec<u32>>>,
+}
+
+impl Proxies {
+    /// Starts three nodes that reach each other through forwarders.
+    pub fn start(durability: &str) -> (Nodes, Proxies) {
+        let ports = free_addresses(3).expect("free ports");
+        let peer_ports = ports.iter().map(SocketAddr::port).collect();
+        let durability = durability.to_string();
+        let mut nodes = Nodes::prepare_with(Config { durability, peer_ports, ..config() });
+        let proxies = Proxies { switch: Arc::default(), pids: Arc::default() };
+        for (index, &address) in ports.iter().enumerate() {
+            let listener = TcpListener::bind(address).expect("the port was free");
+            let target = nodes.cluster.nodes[index].peer;
+            let (switch, pids) = (proxies.switch.clone(), proxies.pids.clone());
+            std::thread::spawn(move || accept(&listener, index, target, &switch, &pids));
+        }
+        for index in 0..nodes.len() {
+            nodes.cluster.start_node(index).expect("the program starts");
+            proxies.note_processes(&nodes);
+        }
+        nodes.wait_ready();
+        (nodes, proxies)
+    }
+
+    /// To be called when a process has been started anew.
+    pub fn note_processes(&self, nodes: &Nodes) {
+        let pid = |node: &bench::cluster::Node| node.process.as_ref().map_or(0, |p| p.pid());
+        let pids = nodes.cluster.nodes.iter().map(pid).collect();
+        *self.pids.lock().unwrap_or_else(PoisonError::into_inner) = pids;
+    }
+
+    /// Cuts one node off from the two others.
+    pub fn isolate(&self, node: usize) {
+        self.switch
+            .change(|dark| dark.extend((0..3).filter(|&o| o != node).map(|o| pair(o, node))));
+    }
+
+    /// Cuts every pair.
+    pub fn isolate_all(&self) {
+        (0..3).for_each(|node| self.isolate(node));
+    }
+
+    pub fn heal(&self) {
+        self.switch.change(BTreeSet::clear);
+    }
+}
+
+impl Drop for Proxies {
+    fn drop(&mut self) {
+        self.heal(); // forwarders that hold bytes can end
+    }
+}
+
+fn pair(a: usize, b: usize) -> Pair {
+    (a.min(b), a.max(b))
+}
+
+fn accept(
+    listener: &TcpListener,
+    node: usize,
+    target: SocketAddr,
+    switch: &Arc<Switch>,
+    pids: &Arc<Mutex<Vec<u32>>>,
+) {
+    for inward in listener.incoming().flatten() {
+        let (switch, pids) = (switch.clone(), pids.clone());
+        std::thread::spawn(move || {
+            let Some(dialler) = dialler(&inward, &pids) else { return };
+            let pair = pair(dialler, node);
+            switch.wait_until_light(pair);
+            let Ok(outward) = TcpStream::connect(target) else { return };
+            for stream in [&inward, &outward] {
+                stream.set_nodelay(true).expect("a socket that was just made");
+            }
+            let (Ok(inward_again), Ok(outward_again)) = (inward.try_clone(), outward.try_clone())
+            else {
+                return;
+            };
+            let back = switch.clone();
+            std::thread::spawn(move || forward(outward_again, inward_again, pair, &back));
+            forward(inward, outward, pair, &switch);
+        });
+    }
+}
+
+/// Copies until either end closes; holds what it has while the pair is dark.
+fn forward(mut from: TcpStream, mut to: TcpStream, pair: Pair, switch: &Switch) {
+    let mut buffer = [0; 16 * 1024];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        switch.wait_until_light(pair);
+        if to.write_all(&buffer[..count]).is_err() {
+            break;
+        }
+    }
+    switch.wait_until_light(pair); // not even an end gets through
+    // Either may be closed already.
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+/// Which node the other end of an accepted connection belongs to.
+fn dialler(stream: &TcpStream, pids: &Mutex<Vec<u32>>) -> Option<usize> {
+    let inode = inode_of(stream.peer_addr().ok()?)?;
+    let pids = pids.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    pids.into_iter().position(|pid| owns_socket(pid, inode))
+}
+
+/// The inode of the socket whose local address this is, from `/proc/net/tcp`.
+fn inode_of(local: SocketAddr) -> Option<u64> {
+    let SocketAddr::V4(local) = local else { return None };
+    // The kernel prints the address as one number in the machine's byte order.
+    let wanted = format!("{:08X}:{:04X}", u32::from_ne_bytes(local.ip().octets()), local.port());
+    let table = std::fs::read_to_string("/proc/net/tcp").ok()?;
+    table.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        (fields.get(1) == Some(&wanted.as_str())).then(|| fields.get(9)?.parse().ok()).flatten()
+    })
+}
+
+fn owns_socket(pid: u32, inode: u64) -> bool {
+    let wanted = format!("socket:[{inode}]");
+    let Ok(open) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    open.flatten()
+        .any(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| to.as_os_str() == wanted.as_str()))
+}
