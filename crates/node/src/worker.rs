@@ -209,6 +209,8 @@ impl Worker {
                 me: config.me,
                 incarnation: config.incarnation,
                 request_timeout: config.request_timeout,
+                worker: config.index,
+                workers: config.workers,
                 durable: spec.durable,
             },
             rng,

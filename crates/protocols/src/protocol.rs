@@ -33,6 +33,10 @@ pub trait Protocol: Sized + Send + 'static {
     /// A shard's fields were just loaded, for the first time since the process started.
     fn on_meta_loaded(&mut self, _cx: &mut Context<'_, Self>, _shard: Shard) {}
 
+    /// A shard's fields are lost and were replaced by their defaults; [`Event::Forgotten`] follows. Registers of the
+    /// shard may still be whole, but what the fields stood for is not known of them any more.
+    fn on_meta_lost(&mut self, _cx: &mut Context<'_, Self>, _shard: Shard) {}
+
     /// Total order only: an emitted command, its register and shard resident, to be run on the register and
     /// answered where it has a tag. Commands of one key come in the order of their emission.
     fn on_emit(&mut self, cx: &mut Context<'_, Self>, emit: Emit) {
@@ -102,6 +106,16 @@ pub struct Env {
     pub request_timeout: Nanos,
     /// True where changes outlive the process; promises then need a durable ceiling.
     pub durable: bool,
+    /// This instance owns the shards with `shard % workers == worker`.
+    pub worker: usize,
+    pub workers: usize,
+}
+
+impl Env {
+    #[must_use]
+    pub fn owns(&self, shard: Shard) -> bool {
+        usize::from(shard.0) % self.workers == self.worker
+    }
 }
 
 /// Who sent a message, as its frame says.

@@ -78,7 +78,8 @@ impl<P: Protocol> EngineOf<P> {
             Some(meta) => self.fill_meta(shared, shard, meta),
             // That the shard was forgotten is known, and the loss was raised for it.
             None if self.cells.is_forgotten(shard) => {
-                self.fill_meta(shared, shard, P::Meta::default());
+                self.metas.fill(shard, P::Meta::default());
+                self.with_context(shared, |protocol, cx| protocol.on_meta_lost(cx, shard));
             }
             None => {
                 let store = &mut shared.stores[self.store];

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use base::Nanos;
-use types::Key;
+use types::{Key, Shard};
 
 use super::message::{Due, Message};
 use super::operation::{Active, Operation, Source};
@@ -74,10 +74,9 @@ impl Collector {
         }
     }
 
-    /// Registers came back from others: look again for tombstones among them.
-    pub(super) fn look_again(&mut self, now: Nanos) {
-        self.pass =
-            Pass { position: Some(0), started: true, next_at: now + PASS_PAUSE, scan: None };
+    fn look_again(&mut self, now: Nanos, from_hash: Option<u64>) {
+        let next_at = now + PASS_PAUSE;
+        self.pass = Pass { position: from_hash, started: true, next_at, scan: None };
     }
 }
 
@@ -171,9 +170,15 @@ impl RmwPaxos {
     /// The first event of a process starts the pass.
     pub(super) fn start_first_pass(&mut self, cx: &mut Cx<'_>) {
         if !self.collector.pass.started {
-            self.collector.look_again(cx.now);
-            self.arm_collector(cx);
+            self.start_pass(cx);
         }
+    }
+
+    /// Looks for tombstones among all registers, once more.
+    pub(super) fn start_pass(&mut self, cx: &mut Cx<'_>) {
+        let from_hash = self.next_own_shard(0);
+        self.collector.look_again(cx.now, from_hash);
+        self.arm_collector(cx);
     }
 
     fn go_on_with_pass(&mut self, cx: &mut Cx<'_>) {
@@ -199,14 +204,18 @@ impl RmwPaxos {
             }
         }
         let from_hash = self.collector.pass.position.unwrap_or(0);
-        let shard_end = (from_hash >> 56) + 1;
-        let next = scanned.next_hash.or((shard_end < 256).then_some(shard_end << 56));
-        self.collector.pass.position = next;
+        self.collector.pass.position =
+            scanned.next_hash.or_else(|| self.next_own_shard((from_hash >> 56) + 1));
         // Empty shards are passed quickly.
         let pause = if scanned.records.is_empty() { Nanos::from_millis(5) } else { PASS_PAUSE };
         self.collector.pass.next_at = cx.now + pause;
         self.arm_collector(cx);
         true
+    }
+
+    /// Where the first shard of this instance from `shard` on begins.
+    fn next_own_shard(&self, shard: u64) -> Option<u64> {
+        (shard..256).find(|shard| self.env.owns(Shard(*shard as u8))).map(|shard| shard << 56)
     }
 
     /// Whoever proposed it, or anybody while that node is away.

@@ -149,7 +149,7 @@ impl RmwPaxos {
             return;
         }
         let Some(serving) = self.lists.serving.remove(&scanned.id) else { return };
-        if cx.cells.is_forgotten(serving.shard) {
+        if cx.cells.is_forgotten(serving.shard) || cx.metas.get(serving.shard).void {
             return;
         }
         let mut after = cx.metas.ticket(serving.shard);
@@ -164,6 +164,7 @@ impl RmwPaxos {
             next_hash: scanned.next_hash,
             floor_ballot: meta.floor_ballot.max(meta.restart_floor),
             floor_version: meta.floor_version,
+            number: meta.number,
         };
         let after: Ticket = after;
         let message = Message::Listed { shard: serving.shard, id: serving.id, listing };

@@ -99,6 +99,8 @@ pub struct Listing {
     pub next_hash: Option<u64>,
     pub floor_ballot: Ballot,
     pub floor_version: u64,
+    /// Highest ballot number seen in the shard.
+    pub number: u64,
 }
 
 /// One register of a listing.
@@ -498,6 +500,7 @@ impl Wire for Listing {
         }
         self.floor_ballot.encode(out);
         put_varint(out, self.floor_version);
+        put_varint(out, self.number);
         put_varint(out, self.entries.len() as u64);
         for entry in &self.entries {
             entry.key.encode(out);
@@ -510,6 +513,10 @@ impl Wire for Listing {
         let next_hash = if flag(reader)? { Some(reader.u64()?) } else { None };
         let floor_ballot = Ballot::decode(reader)?;
         let floor_version = reader.varint()?;
+        let number = reader.varint()?;
+        if number > Ballot::NUMBER_MAX {
+            return Err(Malformed);
+        }
         let count = reader.varint()?;
         let mut entries = Vec::new();
         for _ in 0..count {
@@ -519,6 +526,6 @@ impl Wire for Listing {
                 live: flag(reader)?,
             });
         }
-        Ok(Listing { entries, next_hash, floor_ballot, floor_version })
+        Ok(Listing { entries, next_hash, floor_ballot, floor_version, number })
     }
 }

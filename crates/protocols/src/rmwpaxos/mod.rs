@@ -174,6 +174,11 @@ impl Protocol for RmwPaxos {
         }
     }
 
+    fn on_meta_lost(&mut self, cx: &mut Cx<'_>, shard: Shard) {
+        cx.metas.get_mut(shard).void = true;
+        cx.metas.persist(shard);
+    }
+
     fn check(&self, cells: &Cells<Register>, _view: &View) -> Result<(), Violation> {
         for (key, active) in &self.actives {
             let register = match cells.get(key) {

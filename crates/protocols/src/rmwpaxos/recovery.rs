@@ -18,6 +18,7 @@ use super::register::Register;
 use super::state::State;
 use super::sweep::resend_after;
 use super::{Cx, RmwPaxos, acceptor, serve};
+use crate::cells::Cell;
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
@@ -64,6 +65,8 @@ struct ShardRecovery {
     listings: Listings,
     floor_ballot: Ballot,
     floor_version: u64,
+    /// Highest ballot number that any of the others has seen in the shard.
+    number: u64,
     /// Listed here and not known to be recovered.
     pending: BTreeSet<Key>,
     /// The step's listing is complete; go on here when nothing is pending. `None` inside: the shard ends.
@@ -92,7 +95,10 @@ impl RmwPaxos {
         if !serve::is_lost(cx, key) {
             return false;
         }
-        if !self.recovery.keys.contains_key(key) && self.recovery.keys.len() < KEYS_MAX {
+        // A register that is whole in a void shard waits for the shard.
+        let can_start = matches!(cx.cells.get(key), Cell::Lost);
+        if can_start && !self.recovery.keys.contains_key(key) && self.recovery.keys.len() < KEYS_MAX
+        {
             cx.cells.pin(key);
             let id = self.next_id();
             let recovery = KeyRecovery {
@@ -331,6 +337,7 @@ impl RmwPaxos {
                 listings: Listings::default(),
                 floor_ballot: Ballot::ZERO,
                 floor_version: 0,
+                number: 0,
                 pending: BTreeSet::new(),
                 next: None,
                 retry_at: cx.now + resend_after(0),
@@ -361,6 +368,7 @@ impl RmwPaxos {
         for listing in recovery.listings.counted(cx.view) {
             recovery.floor_ballot = recovery.floor_ballot.max(listing.floor_ballot);
             recovery.floor_version = recovery.floor_version.max(listing.floor_version);
+            recovery.number = recovery.number.max(listing.number);
         }
         recovery.next = Some(recovery.listings.complete_below(cx.view));
         recovery.pending = recovery.listings.merged(cx.view).into_keys().collect();
@@ -372,7 +380,8 @@ impl RmwPaxos {
 
     /// The register is resident: recovered already, or begin.
     pub(super) fn on_recover_due(&mut self, cx: &mut Cx<'_>, key: &Key) {
-        if !self.recover_if_lost(cx, key) {
+        self.recover_if_lost(cx, key);
+        if !matches!(cx.cells.get(key), Cell::Lost) {
             self.on_key_recovered(cx, key);
         }
     }
@@ -414,10 +423,18 @@ impl RmwPaxos {
         meta.floor_ballot = meta.floor_ballot.max(recovery.floor_ballot);
         meta.floor_version = meta.floor_version.max(recovery.floor_version);
         meta.saw(recovery.floor_ballot);
+        if meta.void {
+            // Whatever completed phase 1 with this node's promise was seen by one of the others that answered.
+            base::sometimes!("lost shard fields are recovered");
+            meta.void = false;
+            meta.ceiling = meta.ceiling.max(recovery.number);
+            meta.restart_floor =
+                meta.restart_floor.max(Ballot::ceiling(cx.view.epoch, recovery.number));
+            meta.number = meta.number.max(recovery.number);
+        }
         cx.metas.persist(shard);
         cx.fx.recovered(shard);
-        self.collector.look_again(cx.now);
-        self.arm_collector(cx);
+        self.start_pass(cx);
         self.start_shards(cx);
     }
 

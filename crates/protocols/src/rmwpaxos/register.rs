@@ -141,6 +141,9 @@ pub struct ShardMeta {
     pub floor_version: u64,
     /// No promise above this number was given before this was durable. [spec 9.8]
     pub ceiling: u64,
+    /// These fields were lost: until they are recovered no register of the shard takes part, for nobody knows any
+    /// more what was promised above the ones that are whole.
+    pub void: bool,
 
     /// After a restart: every promise that could have been given before it.
     pub restart_floor: Ballot,
@@ -168,16 +171,22 @@ impl Wire for ShardMeta {
         self.floor_ballot.encode(out);
         put_varint(out, self.floor_version);
         put_varint(out, self.ceiling);
+        out.push(u8::from(self.void));
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<ShardMeta, Malformed> {
         let floor_ballot = Ballot::decode(reader)?;
         let floor_version = reader.varint()?;
         let ceiling = reader.varint()?;
+        let void = match reader.u8()? {
+            0 => false,
+            1 => true,
+            _ => return Err(Malformed),
+        };
         if ceiling > Ballot::NUMBER_MAX {
             return Err(Malformed);
         }
-        Ok(ShardMeta { floor_ballot, floor_version, ceiling, ..ShardMeta::default() })
+        Ok(ShardMeta { floor_ballot, floor_version, ceiling, void, ..ShardMeta::default() })
     }
 }
 

@@ -30,8 +30,10 @@ pub(super) fn held<'a>(cx: &'a Cx<'_>, key: &Key) -> Option<&'a Register> {
     }
 }
 
+/// A register that takes part in nothing: it, or what its shard stood for, is forgotten.
 pub(super) fn is_lost(cx: &Cx<'_>, key: &Key) -> bool {
-    matches!(cx.cells.get(key), Cell::Lost) && !mutation::is(Mutation::NoRecovery)
+    let is_lost = matches!(cx.cells.get(key), Cell::Lost) || cx.metas.get(key.shard()).void;
+    is_lost && !mutation::is(Mutation::NoRecovery)
 }
 
 pub(super) fn report_of(cx: &Cx<'_>, key: &Key, have: Round) -> Report {
