@@ -214,7 +214,7 @@ fn parse_hexadecimal(text: &[u8]) -> Option<Magnitude> {
     }
     let exponent = parts.exponent.saturating_sub(4 * parts.fraction.len() as i64);
     let bits = exponent.saturating_add(number.bit_len());
-    if bits > MAGNITUDE_BITS_MAX || bits < EXPONENT_MIN - 1 {
+    if !(EXPONENT_MIN - 1..=MAGNITUDE_BITS_MAX).contains(&bits) {
         return None;
     }
     in_range(round(&number, exponent, false))

@@ -1,0 +1,126 @@
+//! The table for people: how a command is written, and `docs/commands.md`.
+
+use std::fmt::Write as _;
+
+use types::Access;
+
+use crate::plan::{Combine, Execution};
+use crate::spec::{Argument, ArgumentKind, CommandSpec, Flag, Group};
+use crate::table;
+
+/// How a command is written: `GETEX key [EX seconds | … | PERSIST]`.
+#[must_use]
+pub fn syntax(spec: &CommandSpec) -> String {
+    let mut words = vec![spec.name.replace('|', " ").to_ascii_uppercase()];
+    words.extend(spec.arguments.iter().map(argument));
+    words.join(" ")
+}
+
+fn argument(argument: &Argument) -> String {
+    let name = match &argument.kind {
+        ArgumentKind::PureToken => String::new(),
+        ArgumentKind::OneOf(parts) if argument.optional && argument.token.is_none() => {
+            join(parts, " | ")
+        }
+        ArgumentKind::OneOf(parts) => format!("<{}>", join(parts, " | ")),
+        ArgumentKind::Block(parts) => join(parts, " "),
+        _ => argument.name.to_string(),
+    };
+    let mut text = [argument.token.unwrap_or_default(), &name].join(" ").trim().to_string();
+    if argument.multiple {
+        text = format!("{text} [{name} ...]");
+    }
+    if argument.optional { format!("[{text}]") } else { text }
+}
+
+fn join(parts: &[Argument], separator: &str) -> String {
+    // Within a choice, being optional says nothing more.
+    let bare = |part: &Argument| {
+        let text = argument(part);
+        let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+        if separator == " | " { inner.map_or(text.clone(), str::to_string) } else { text }
+    };
+    parts.iter().map(bare).collect::<Vec<_>>().join(separator)
+}
+
+const INTRODUCTION: &str = "# Commands
+
+Generated from the command table (`crates/commands/src/table`); `UPDATE=1 cargo test -p commands` rewrites it.
+
+Replies and errors are those of Redis.
+*Access* says what a command may do to a key: `read` changes nothing, `write` replaces the value whatever it was, `update` depends on it.
+A plain `SET` is a `write`, with a condition, `GET` or `KEEPTTL` an `update`; `GETEX` without an option is a `read`.
+Commands on several keys run on each key on its own: linearizable per key, not atomic together.
+";
+
+/// `docs/commands.md`.
+#[must_use]
+pub fn markdown() -> String {
+    let mut page = INTRODUCTION.to_string();
+    for (group, title) in [
+        (Group::String, "Strings"),
+        (Group::Generic, "Keys"),
+        (Group::Connection, "Connection"),
+        (Group::Cluster, "Cluster clients"),
+        (Group::Server, "Server"),
+    ] {
+        let _ = write!(
+            page,
+            "\n## {title}\n\n| Command | Since | Access | Meaning |\n|---|---|---|---|\n"
+        );
+        for spec in table::rows().filter(|spec| spec.group == group) {
+            put_row(&mut page, spec);
+            spec.subcommands.iter().for_each(|sub| put_row(&mut page, sub));
+        }
+    }
+    page
+}
+
+fn put_row(page: &mut String, spec: &CommandSpec) {
+    if matches!(spec.execution, Execution::Container) {
+        return;
+    }
+    let syntax = syntax(spec).replace('|', "\\|");
+    let _ = write!(page, "| `{syntax}` | {} | {} | {}", spec.since, access(spec), spec.summary);
+    if let Some(deprecated) = spec.deprecated {
+        let _ = write!(page, " Use {} instead.", deprecated.replaced_by.replace('!', ""));
+    }
+    page.push_str(" |\n");
+}
+
+fn access(spec: &CommandSpec) -> &'static str {
+    match (spec.access, spec.execution) {
+        (Some(Access::Read), Execution::PerKey(_, Combine::Sum | Combine::Array)) => "read per key",
+        (Some(_), Execution::PerKey(..)) => "update per key",
+        (Some(Access::Read), _) => "read",
+        (Some(Access::Write), _) => "write",
+        (Some(Access::Update), _) => "update",
+        (None, _) if spec.has(Flag::Write) => "all keys",
+        (None, _) => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(name: &str, expected: &str) {
+        let spec = table::lookup_full(name.as_bytes()).expect("a row");
+        assert_eq!(syntax(spec), expected);
+    }
+
+    #[test]
+    fn syntax_is_written_as_people_write_it() {
+        check("get", "GET key");
+        check("mget", "MGET key [key ...]");
+        check(
+            "getex",
+            "GETEX key [EX seconds | PX milliseconds | EXAT unix-time-seconds | \
+             PXAT unix-time-milliseconds | PERSIST]",
+        );
+        check("hello", "HELLO [protover [AUTH username password] [SETNAME clientname]]");
+        check("client|reply", "CLIENT REPLY <ON | OFF | SKIP>");
+        check("config|set", "CONFIG SET parameter value [parameter value ...]");
+        check("scan", "SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]");
+    }
+}

@@ -1,0 +1,120 @@
+//! Runs commands on states: one entry for all of them.
+
+use bytes::Bytes;
+use types::{Applied, Change, Clock, ExpiryChange, TimeToLive, Update, View};
+
+use crate::errors::{self, ErrorReply};
+use crate::keys::{expire, key, time_left};
+use crate::operation::Operation;
+use crate::string::{compare, get, increment, range, set};
+
+/// The semantics of all commands. The same on every node of a cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Interpreter {
+    /// Bytes of the value of one key (`max-value-size`).
+    pub max_value_len: usize,
+}
+
+impl Default for Interpreter {
+    fn default() -> Interpreter {
+        Interpreter { max_value_len: types::limits::VALUE_LEN_DEFAULT }
+    }
+}
+
+impl Update for Interpreter {
+    fn apply(&self, view: View<'_>, body: &[u8], clock: Clock) -> Applied {
+        let cx = Context { view, clock, max_value_len: self.max_value_len };
+        let applied = Operation::decode(body).map_err(ErrorReply::from).and_then(|op| run(&cx, op));
+        applied.unwrap_or_else(|error| Applied::unchanged(error.into_bytes()))
+    }
+}
+
+/// What a command finds and must respect.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context<'a> {
+    pub(crate) view: View<'a>,
+    pub(crate) clock: Clock,
+    max_value_len: usize,
+}
+
+/// A command ends with a change and a reply, or with an error and no change.
+pub(crate) type Ran = Result<Applied, ErrorReply>;
+
+fn run(cx: &Context<'_>, operation: Operation<'_>) -> Ran {
+    match operation {
+        Operation::Get => get::get(cx),
+        Operation::GetOrNull => get::get_or_null(cx),
+        Operation::StrLen => get::str_len(cx),
+        Operation::Digest => get::digest(cx),
+        Operation::GetRange { start, end } => range::get_range(cx, start, end),
+        Operation::GetDelete => get::get_delete(cx),
+        Operation::GetExpire(expiry) => get::get_expire(cx, expiry),
+        Operation::Set(what) => set::set(cx, what),
+        Operation::Append(tail) => range::append(cx, tail),
+        Operation::SetRange { offset, patch } => range::set_range(cx, offset, patch),
+        Operation::Increment(by) => increment::increment(cx, by),
+        Operation::IncrementFloat(by) => increment::increment_float(cx, by),
+        Operation::Delete => key::delete(cx),
+        Operation::DeleteIf(condition) => compare::delete_if(cx, condition),
+        Operation::DeleteIfEqual(value) => compare::delete_if_equal(cx, value),
+        Operation::Exists => key::exists(cx),
+        Operation::Type => key::type_name(cx),
+        Operation::TimeLeft { unit, form } => time_left::time_left(cx, unit, form),
+        Operation::Expire(what) => expire::expire(cx, what),
+        Operation::Persist => expire::persist(cx),
+    }
+}
+
+impl<'a> Context<'a> {
+    pub(crate) fn exists(&self) -> bool {
+        self.view.value.is_some()
+    }
+
+    /// The string at the key, `None` if there is no key.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` when there is something else.
+    pub(crate) fn string(&self) -> Result<Option<&'a [u8]>, ErrorReply> {
+        Ok(self.view.value.map(values::string::decode).transpose()?)
+    }
+
+    /// When the key expires, in milliseconds of Unix time by the clock of this evaluation.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        match self.view.ttl {
+            TimeToLive::Never => None,
+            TimeToLive::After(rest) => Some(self.clock.unix.0.saturating_add(rest.0)),
+            TimeToLive::At { unix } => Some(unix.0),
+        }
+    }
+
+    /// Puts the string that `parts` make up.
+    ///
+    /// # Errors
+    /// `value too large`.
+    pub(crate) fn put(&self, parts: &[&[u8]], expiry: ExpiryChange, reply: Bytes) -> Ran {
+        self.check_len(parts.iter().map(|part| part.len() as u64).sum())?;
+        let value = values::string::encode_parts(parts);
+        Ok(Applied { change: Change::Put { value, expiry }, reply })
+    }
+
+    /// # Errors
+    /// `value too large`.
+    pub(crate) fn check_len(&self, len: u64) -> Result<(), ErrorReply> {
+        if len > self.max_value_len as u64 {
+            return Err(errors::value_too_large(len, self.max_value_len));
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn unchanged(reply: Bytes) -> Ran {
+    Ok(Applied::unchanged(reply))
+}
+
+pub(crate) fn deleted(reply: Bytes) -> Ran {
+    Ok(Applied { change: Change::Delete, reply })
+}
+
+pub(crate) fn expires(to: TimeToLive, reply: Bytes) -> Ran {
+    Ok(Applied { change: Change::Expire(ExpiryChange::Set(to)), reply })
+}

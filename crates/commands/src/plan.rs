@@ -1,0 +1,203 @@
+//! From arguments to what must be done: by the session itself, or by a register.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use types::limits::KEY_LEN_MAX;
+use types::{Access, Clock, Command};
+
+use crate::errors::{self, ErrorReply};
+use crate::spec::CommandSpec;
+
+/// Who executes a command, and how it becomes one.
+#[derive(Clone, Copy, Debug)]
+pub enum Execution {
+    /// The session.
+    Session(SessionVerb),
+    /// The register of its one key.
+    Key(Planner),
+    /// The registers of its keys, each on its own: linearizable per key, not atomic together.
+    PerKey(Planner, Combine),
+    /// Nobody: it only holds subcommands.
+    Container,
+}
+
+/// Parses the arguments of a command on keys. For [`Execution::PerKey`] the result fits every key.
+pub type Planner = fn(&Arguments<'_>) -> Result<Command, ErrorReply>;
+
+/// What a planner reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Arguments<'a> {
+    pub spec: &'static CommandSpec,
+    /// All arguments, the command's name included; their number fits the arity.
+    pub all: &'a [&'a [u8]],
+    pub clock: Clock,
+}
+
+/// What a session must do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Plan {
+    /// Execute it.
+    Session(SessionVerb),
+    /// Send `command` to the register of argument `key`; its reply is the answer.
+    Key { command: Command, key: usize },
+    /// Send `command` to the register of each of the arguments `keys`, and combine the replies in their
+    /// order.
+    PerKey { command: Command, keys: Range<usize>, combine: Combine },
+}
+
+/// How the replies of one command's keys become one reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Combine {
+    /// Add integers.
+    Sum,
+    /// List them.
+    Array,
+}
+
+/// What a session executes itself. Subcommands are verbs of their own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum SessionVerb {
+    Ping,
+    Echo,
+    Quit,
+    Reset,
+    Hello,
+    Auth,
+    Select,
+    ClientId,
+    ClientGetName,
+    ClientSetName,
+    ClientSetInfo,
+    ClientInfo,
+    ClientList,
+    ClientKill,
+    ClientReply,
+    ClientNoEvict,
+    ClientNoTouch,
+    ClientPause,
+    ClientUnpause,
+    ClientUnblock,
+    ClientTrackingInfo,
+    ClientGetRedir,
+    ClientConsistency,
+    ClientHelp,
+    Command,
+    CommandCount,
+    CommandDocs,
+    CommandGetKeys,
+    CommandGetKeysAndFlags,
+    CommandHelp,
+    CommandInfo,
+    CommandList,
+    Info,
+    ConfigGet,
+    ConfigSet,
+    ConfigResetStat,
+    ConfigRewrite,
+    ConfigHelp,
+    DbSize,
+    Time,
+    Wait,
+    FlushAll,
+    FlushDb,
+    Scan,
+    Keys,
+    RandomKey,
+    ReadOnly,
+    ReadWrite,
+    Lolwut,
+}
+
+impl Arguments<'_> {
+    /// The command with the row's access.
+    pub(crate) fn command(&self, body: impl Into<Bytes>) -> Command {
+        // A planner belongs to a row that names its access: a test goes through the table.
+        Command { access: self.spec.access.unwrap_or(Access::Update), body: body.into() }
+    }
+}
+
+pub(crate) fn plan(
+    spec: &'static CommandSpec,
+    args: &[&[u8]],
+    clock: Clock,
+) -> Result<Plan, ErrorReply> {
+    spec.check_arity(args.len())?;
+    let arguments = Arguments { spec, all: args, clock };
+    match spec.execution {
+        Execution::Session(verb) => Ok(Plan::Session(verb)),
+        Execution::Key(planner) => {
+            let key = spec.keys.map_or(1, |keys| keys.first);
+            check_keys(args, key..key + 1)?;
+            Ok(Plan::Key { command: planner(&arguments)?, key })
+        }
+        Execution::PerKey(planner, combine) => {
+            let keys = spec.keys.map_or(1..args.len(), |keys| keys.indexes(args.len()));
+            check_keys(args, keys.clone())?;
+            let command = planner(&arguments)?;
+            if keys.len() == 1 && combine == Combine::Sum {
+                return Ok(Plan::Key { command, key: keys.start });
+            }
+            Ok(Plan::PerKey { command, keys, combine })
+        }
+        Execution::Container => {
+            let subcommand = args.get(1).copied().unwrap_or_default();
+            Err(errors::unknown_subcommand(args.first().copied().unwrap_or_default(), subcommand))
+        }
+    }
+}
+
+fn check_keys(args: &[&[u8]], keys: Range<usize>) -> Result<(), ErrorReply> {
+    let keys = args.get(keys).unwrap_or_default();
+    match keys.iter().find(|key| key.len() > KEY_LEN_MAX) {
+        Some(key) => Err(errors::key_too_large(key.len())),
+        None => Ok(()),
+    }
+}
+
+impl Combine {
+    /// One reply out of those of all keys, in the order of the keys. The first error is the whole answer.
+    #[must_use]
+    pub fn replies(self, replies: &[Bytes]) -> Bytes {
+        if let Some(error) = replies.iter().find(|reply| reply.first() == Some(&b'-')) {
+            return error.clone();
+        }
+        let mut out = Vec::new();
+        match self {
+            Combine::Sum => resp::encode::integer(&mut out, sum(replies)),
+            Combine::Array => {
+                out.reserve(replies.iter().map(|reply| reply.len()).sum::<usize>() + 16);
+                resp::encode::array(&mut out, replies.len());
+                replies.iter().for_each(|reply| out.extend_from_slice(reply));
+            }
+        }
+        out.into()
+    }
+}
+
+fn sum(replies: &[Bytes]) -> i64 {
+    let integer = |reply: &Bytes| {
+        let text = reply.strip_prefix(b":")?.strip_suffix(b"\r\n")?;
+        base::decimal::parse_i64(text)
+    };
+    replies.iter().filter_map(integer).fold(0, i64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_of_keys_become_one() {
+        let replies = [Bytes::from_static(b":1\r\n"), Bytes::from_static(b":2\r\n")];
+        assert_eq!(Combine::Sum.replies(&replies).as_ref(), b":3\r\n");
+        assert_eq!(Combine::Array.replies(&replies).as_ref(), b"*2\r\n:1\r\n:2\r\n");
+        assert_eq!(Combine::Array.replies(&[]).as_ref(), b"*0\r\n");
+    }
+
+    #[test]
+    fn one_error_is_the_whole_answer() {
+        let replies = [Bytes::from_static(b":1\r\n"), Bytes::from_static(b"-UNKNOWN x\r\n")];
+        assert_eq!(Combine::Sum.replies(&replies).as_ref(), b"-UNKNOWN x\r\n");
+    }
+}

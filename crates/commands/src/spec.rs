@@ -1,0 +1,349 @@
+//! What a row of the command table says. Arity, keys, access and documentation are read from here only.
+
+use types::{Access, Clock};
+
+use crate::errors::{self, ErrorReply};
+use crate::plan::{Execution, Plan};
+
+/// One command, or one subcommand.
+#[derive(Debug)]
+pub struct CommandSpec {
+    /// Lower case; a subcommand's has its container's before a bar: `client|getname`.
+    pub name: &'static str,
+    /// Arguments, the command's name (and subcommand's) included.
+    pub arity: Arity,
+    /// The first version of Redis that had it, or of Valkey where the summary says so.
+    pub since: &'static str,
+    pub summary: &'static str,
+    pub complexity: &'static str,
+    pub group: Group,
+    pub arguments: &'static [Argument],
+    pub flags: &'static [Flag],
+    /// Categories beyond those that the flags imply.
+    pub categories: &'static [Category],
+    /// Hints for clients that route or cache.
+    pub tips: &'static [&'static str],
+    pub deprecated: Option<Deprecated>,
+    /// `None` when it has no keys.
+    pub keys: Option<KeyRange>,
+    /// The most that it may do to a key's state; one call may need less (`SET` without conditions is a
+    /// plain write). `None` when a session executes it.
+    pub access: Option<Access>,
+    pub execution: Execution,
+    pub subcommands: &'static [CommandSpec],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arity {
+    Exactly(usize),
+    AtLeast(usize),
+}
+
+/// Where the keys are: `first`, then every `step` arguments up to `last`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeyRange {
+    pub first: usize,
+    pub last: LastKey,
+    pub step: usize,
+    /// What is done with them, in the words of Redis' key specifications: `RW access update`.
+    pub flags: &'static [&'static str],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LastKey {
+    /// The first key is the only one.
+    First,
+    /// The last argument.
+    End,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Group {
+    String,
+    Generic,
+    Connection,
+    Server,
+    Cluster,
+}
+
+/// Redis' command flags, in the order in which `COMMAND INFO` lists them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Flag {
+    Write,
+    Readonly,
+    DenyOom,
+    Admin,
+    NoScript,
+    Loading,
+    Stale,
+    Fast,
+    NoAuth,
+    AllowBusy,
+}
+
+/// Redis' access control categories, in the order in which `COMMAND INFO` lists them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Category {
+    Keyspace,
+    Read,
+    Write,
+    String,
+    Admin,
+    Fast,
+    Slow,
+    Dangerous,
+    Connection,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Deprecated {
+    pub since: &'static str,
+    pub replaced_by: &'static str,
+}
+
+/// An argument as `COMMAND DOCS` describes it.
+#[derive(Debug)]
+pub struct Argument {
+    pub name: &'static str,
+    pub kind: ArgumentKind,
+    /// The word that stands before it, or for a pure token, instead of it.
+    pub token: Option<&'static str>,
+    pub optional: bool,
+    pub multiple: bool,
+    pub since: Option<&'static str>,
+}
+
+#[derive(Debug)]
+pub enum ArgumentKind {
+    Key,
+    String,
+    Integer,
+    Double,
+    UnixTime,
+    Pattern,
+    PureToken,
+    /// All of these, in order.
+    Block(&'static [Argument]),
+    /// One of these.
+    OneOf(&'static [Argument]),
+}
+
+impl CommandSpec {
+    /// Checks the number of arguments, the command's name included.
+    ///
+    /// # Errors
+    /// Redis' "wrong number of arguments", to be sent as it is.
+    pub fn check_arity(&self, argc: usize) -> Result<(), ErrorReply> {
+        let fits = match self.arity {
+            Arity::Exactly(count) => argc == count,
+            Arity::AtLeast(count) => argc >= count,
+        };
+        if fits { Ok(()) } else { Err(errors::wrong_arity(self.name)) }
+    }
+
+    /// Parses `args`, the command's name included, into what must be done. Nothing has happened before
+    /// that, so every error of syntax leaves no trace. A container has no plan of its own: see
+    /// [`resolve`](crate::resolve).
+    ///
+    /// # Errors
+    /// The reply to send, with Redis' text.
+    pub fn plan(&'static self, args: &[&[u8]], clock: Clock) -> Result<Plan, ErrorReply> {
+        crate::plan::plan(self, args, clock)
+    }
+
+    /// The subcommand called `name`, in any case.
+    #[must_use]
+    pub fn subcommand(&'static self, name: &[u8]) -> Option<&'static CommandSpec> {
+        self.subcommands.iter().find(|sub| sub.short_name().as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// The name without its container's.
+    #[must_use]
+    pub fn short_name(&self) -> &'static str {
+        self.name.split_once('|').map_or(self.name, |(_, short)| short)
+    }
+
+    #[must_use]
+    pub fn has(&self, flag: Flag) -> bool {
+        self.flags.contains(&flag)
+    }
+
+    /// All categories: what the row says and what its flags imply, in order.
+    #[must_use]
+    pub fn categories(&self) -> Vec<Category> {
+        let mut all = self.categories.to_vec();
+        for flag in self.flags {
+            match flag {
+                Flag::Write => all.push(Category::Write),
+                Flag::Readonly => all.push(Category::Read),
+                Flag::Admin => all.extend([Category::Admin, Category::Dangerous]),
+                Flag::Fast => all.push(Category::Fast),
+                _ => {}
+            }
+        }
+        if !self.has(Flag::Fast) {
+            all.push(Category::Slow);
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Indexes of the keys among `argc` arguments.
+    pub fn key_indexes(&self, argc: usize) -> impl Iterator<Item = usize> + use<> {
+        let (range, step) = self.keys.map_or((0..0, 1), |keys| (keys.indexes(argc), keys.step));
+        range.step_by(step)
+    }
+}
+
+impl KeyRange {
+    /// From the first key to behind the last one; only every `step`-th is a key.
+    #[must_use]
+    pub fn indexes(self, argc: usize) -> std::ops::Range<usize> {
+        match self.last {
+            LastKey::First => self.first..self.first + 1,
+            LastKey::End => self.first..argc,
+        }
+    }
+}
+
+impl Arity {
+    /// Redis' notation: a minimum is negative.
+    #[must_use]
+    pub fn signed(self) -> i64 {
+        match self {
+            Arity::Exactly(count) => count as i64,
+            Arity::AtLeast(count) => -(count as i64),
+        }
+    }
+}
+
+impl Group {
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Group::String => "string",
+            Group::Generic => "generic",
+            Group::Connection => "connection",
+            Group::Server => "server",
+            Group::Cluster => "cluster",
+        }
+    }
+}
+
+impl Flag {
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Flag::Write => "write",
+            Flag::Readonly => "readonly",
+            Flag::DenyOom => "denyoom",
+            Flag::Admin => "admin",
+            Flag::NoScript => "noscript",
+            Flag::Loading => "loading",
+            Flag::Stale => "stale",
+            Flag::Fast => "fast",
+            Flag::NoAuth => "no_auth",
+            Flag::AllowBusy => "allow_busy",
+        }
+    }
+}
+
+impl Category {
+    /// With the `@` that access rules write before it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Category::Keyspace => "@keyspace",
+            Category::Read => "@read",
+            Category::Write => "@write",
+            Category::String => "@string",
+            Category::Admin => "@admin",
+            Category::Fast => "@fast",
+            Category::Slow => "@slow",
+            Category::Dangerous => "@dangerous",
+            Category::Connection => "@connection",
+        }
+    }
+}
+
+impl ArgumentKind {
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            ArgumentKind::Key => "key",
+            ArgumentKind::String => "string",
+            ArgumentKind::Integer => "integer",
+            ArgumentKind::Double => "double",
+            ArgumentKind::UnixTime => "unix-time",
+            ArgumentKind::Pattern => "pattern",
+            ArgumentKind::PureToken => "pure-token",
+            ArgumentKind::Block(_) => "block",
+            ArgumentKind::OneOf(_) => "oneof",
+        }
+    }
+
+    /// The arguments within this one.
+    #[must_use]
+    pub fn parts(&self) -> &'static [Argument] {
+        match self {
+            ArgumentKind::Block(parts) | ArgumentKind::OneOf(parts) => parts,
+            _ => &[],
+        }
+    }
+}
+
+/// How rows write arguments.
+impl Argument {
+    pub(crate) const fn new(name: &'static str, kind: ArgumentKind) -> Argument {
+        Argument { name, kind, token: None, optional: false, multiple: false, since: None }
+    }
+
+    pub(crate) const fn key() -> Argument {
+        Argument::new("key", ArgumentKind::Key)
+    }
+
+    pub(crate) const fn string(name: &'static str) -> Argument {
+        Argument::new(name, ArgumentKind::String)
+    }
+
+    pub(crate) const fn integer(name: &'static str) -> Argument {
+        Argument::new(name, ArgumentKind::Integer)
+    }
+
+    pub(crate) const fn unix_time(name: &'static str) -> Argument {
+        Argument::new(name, ArgumentKind::UnixTime)
+    }
+
+    pub(crate) const fn word(name: &'static str, token: &'static str) -> Argument {
+        Argument::new(name, ArgumentKind::PureToken).after(token)
+    }
+
+    pub(crate) const fn one_of(name: &'static str, parts: &'static [Argument]) -> Argument {
+        Argument::new(name, ArgumentKind::OneOf(parts))
+    }
+
+    pub(crate) const fn block(name: &'static str, parts: &'static [Argument]) -> Argument {
+        Argument::new(name, ArgumentKind::Block(parts))
+    }
+
+    pub(crate) const fn after(mut self, token: &'static str) -> Argument {
+        self.token = Some(token);
+        self
+    }
+
+    pub(crate) const fn optional(mut self) -> Argument {
+        self.optional = true;
+        self
+    }
+
+    pub(crate) const fn multiple(mut self) -> Argument {
+        self.multiple = true;
+        self
+    }
+
+    pub(crate) const fn since(mut self, version: &'static str) -> Argument {
+        self.since = Some(version);
+        self
+    }
+}

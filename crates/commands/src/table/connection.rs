@@ -1,0 +1,357 @@
+//! Rows of commands about the connection; sessions execute them.
+
+use super::rows::{CONNECTION, session};
+use crate::plan::SessionVerb;
+use crate::spec::Arity::{AtLeast, Exactly};
+use crate::spec::Flag::{Admin, AllowBusy, Fast, Loading, NoAuth, NoScript, Stale};
+use crate::spec::{Argument, CommandSpec, Flag, Group};
+
+/// May be sent before anything else, and always works.
+const ALWAYS: &[Flag] = &[NoScript, Loading, Stale, Fast, NoAuth, AllowBusy];
+const LOCAL: &[Flag] = &[NoScript, Loading, Stale];
+const LOCAL_FAST: &[Flag] = &[Loading, Stale, Fast];
+const LOCAL_ADMIN: &[Flag] = &[Admin, NoScript, Loading, Stale];
+
+const ON_OFF: &[Argument] = &[Argument::word("on", "ON"), Argument::word("off", "OFF")];
+
+const CLIENT_TYPES: &[Argument] = &[
+    Argument::word("normal", "NORMAL"),
+    Argument::word("master", "MASTER"),
+    Argument::word("replica", "REPLICA"),
+    Argument::word("pubsub", "PUBSUB"),
+];
+
+pub(super) const ROWS: &[CommandSpec] = &[
+    CommandSpec {
+        name: "auth",
+        arity: AtLeast(2),
+        summary: "Authenticates the connection.",
+        arguments: &[
+            Argument::string("username").optional().since("6.0.0"),
+            Argument::string("password"),
+        ],
+        flags: ALWAYS,
+        execution: session(SessionVerb::Auth),
+        ..CONNECTION
+    },
+    CommandSpec {
+        name: "client",
+        arity: AtLeast(2),
+        since: "2.4.0",
+        summary: "Holds commands about client connections.",
+        complexity: "Depends on subcommand.",
+        categories: &[],
+        subcommands: CLIENT,
+        ..CONNECTION
+    },
+    CommandSpec {
+        name: "echo",
+        arity: Exactly(2),
+        summary: "Answers the given string.",
+        arguments: &[Argument::string("message")],
+        flags: LOCAL_FAST,
+        execution: session(SessionVerb::Echo),
+        ..CONNECTION
+    },
+    CommandSpec {
+        name: "hello",
+        arity: AtLeast(1),
+        since: "6.0.0",
+        summary: "Agrees on the protocol's version, and authenticates and names the connection.",
+        arguments: &[Argument::block(
+            "arguments",
+            &[
+                Argument::integer("protover"),
+                Argument::block(
+                    "username_password",
+                    &[Argument::string("username"), Argument::string("password")],
+                )
+                .after("AUTH")
+                .optional(),
+                Argument::string("clientname").after("SETNAME").optional(),
+            ],
+        )
+        .optional()],
+        flags: ALWAYS,
+        execution: session(SessionVerb::Hello),
+        ..CONNECTION
+    },
+    CommandSpec {
+        name: "ping",
+        arity: AtLeast(1),
+        summary: "Answers PONG, or the given string.",
+        arguments: &[Argument::string("message").optional()],
+        flags: &[Fast],
+        tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
+        execution: session(SessionVerb::Ping),
+        ..CONNECTION
+    },
+    CommandSpec {
+        name: "quit",
+        arity: AtLeast(1),
+        summary: "Closes the connection.",
+        flags: ALWAYS,
+        execution: session(SessionVerb::Quit),
+        ..CONNECTION
+    },
+    CommandSpec {
+        name: "readonly",
+        arity: Exactly(1),
+        since: "3.0.0",
+        summary: "Accepted for cluster clients: every node serves reads and writes.",
+        group: Group::Cluster,
+        flags: LOCAL_FAST,
+        execution: session(SessionVerb::ReadOnly),
+        ..CONNECTION
+    },
+    CommandSpec {
+        name: "readwrite",
+        arity: Exactly(1),
+        since: "3.0.0",
+        summary: "Accepted for cluster clients: every node serves reads and writes.",
+        group: Group::Cluster,
+        flags: LOCAL_FAST,
+        execution: session(SessionVerb::ReadWrite),
+        ..CONNECTION
+    },
+    CommandSpec {
+        name: "reset",
+        arity: Exactly(1),
+        since: "6.2.0",
+        summary: "Makes the connection as it was at its beginning.",
+        flags: ALWAYS,
+        execution: session(SessionVerb::Reset),
+        ..CONNECTION
+    },
+    CommandSpec {
+        name: "select",
+        arity: Exactly(2),
+        summary: "Selects the connection's database.",
+        arguments: &[Argument::integer("index")],
+        flags: LOCAL_FAST,
+        execution: session(SessionVerb::Select),
+        ..CONNECTION
+    },
+];
+
+const CLIENT: &[CommandSpec] = &[
+    CommandSpec {
+        name: "client|consistency",
+        arity: Exactly(3),
+        since: "7.4.0",
+        summary: "Chooses how the connection's reads are ordered (Palimpsest only).",
+        arguments: &[Argument::one_of(
+            "level",
+            &[Argument::word("linearizable", "LINEARIZABLE"), Argument::word("local", "LOCAL")],
+        )],
+        flags: LOCAL,
+        execution: session(SessionVerb::ClientConsistency),
+        ..CONNECTION
+    },
+    CommandSpec {
+        name: "client|getname",
+        arity: Exactly(2),
+        since: "2.6.9",
+        summary: "Answers the connection's name.",
+        flags: LOCAL,
+        execution: session(SessionVerb::ClientGetName),
+        ..CONNECTION
+    },
+    CommandSpec {
+        name: "client|getredir",
+        arity: Exactly(2),
+        since: "6.0.0",
+        summary: "Answers where tracking notifications go: -1, there are none.",
+        flags: LOCAL,
+        execution: session(SessionVerb::ClientGetRedir),
+        ..CONNECTION
+    },
+    CommandSpec {
+        name: "client|help",
+        arity: Exactly(2),
+        since: "5.0.0",
+        summary: "Shows this help.",
+        flags: &[Loading, Stale],
+        execution: session(SessionVerb::ClientHelp),
+        ..CONNECTION
+    },
+    CommandSpec {
+        name: "client|id",
+        arity: Exactly(2),
+        since: "5.0.0",
+        summary: "Answers the connection's id.",
+        flags: LOCAL,
+        execution: session(SessionVerb::ClientId),
+        ..CONNECTION
+    },
+    CommandSpec {
+        name: "client|info",
+        arity: Exactly(2),
+        since: "6.2.0",
+        summary: "Describes the connection.",
+        flags: LOCAL,
+        tips: &["nondeterministic_output"],
+        execution: session(SessionVerb::ClientInfo),
+        ..CONNECTION
+    },
+    CommandSpec {
+        name: "client|kill",
+        arity: AtLeast(3),
+        since: "2.4.0",
+        summary: "Closes connections.",
+        complexity: "O(N) where N is the number of connections.",
+        arguments: &[Argument::one_of(
+            "filter",
+            &[
+                Argument::string("ip:port"),
+                Argument::one_of(
+                    "new-format",
+                    &[
+                        Argument::integer("client-id").after("ID").optional(),
+                        Argument::one_of("type", CLIENT_TYPES).after("TYPE").optional(),
+                        Argument::string("username").after("USER").optional(),
+                        Argument::string("addr").after("ADDR").optional(),
+                        Argument::string("laddr").after("LADDR").optional(),
+                        Argument::string("yes/no").after("SKIPME").optional(),
+                    ],
+                )
+                .multiple(),
+            ],
+        )],
+        flags: LOCAL_ADMIN,
+        execution: session(SessionVerb::ClientKill),
+        ..CONNECTION
+    },
+    CommandSpec {
+        name: "client|list",
+        arity: AtLeast(2),
+        since: "2.4.0",
+        summary: "Describes the connections of this node.",
+        complexity: "O(N) where N is the number of connections.",
+        arguments: &[
+            Argument::one_of("type", CLIENT_TYPES).after("TYPE").optional().since("5.0.0"),
+            Argument::integer("client-id").after("ID").optional().multiple().since("6.2.0"),
+        ],
+        flags: LOCAL_ADMIN,
+        tips: &["nondeterministic_output"],
+        execution: session(SessionVerb::ClientList),
+        ..CONNECTION
+    },
+    CommandSpec {
+        name: "client|no-evict",
+        arity: Exactly(3),
+        since: "7.0.0",
+        summary: "Accepted: connections are not evicted.",
+        arguments: &[Argument::one_of("enabled", ON_OFF)],
+        flags: LOCAL_ADMIN,
+        execution: session(SessionVerb::ClientNoEvict),
+        ..CONNECTION
+    },
+    CommandSpec {
+        name: "client|no-touch",
+        arity: Exactly(3),
+        since: "7.2.0",
+        summary: "Accepted: access times are not kept.",
+        arguments: &[Argument::one_of("enabled", ON_OFF)],
+        flags: LOCAL,
+        execution: session(SessionVerb::ClientNoTouch),
+        ..CONNECTION
+    },
+    CommandSpec {
+        name: "client|pause",
+        arity: AtLeast(3),
+        since: "2.9.50",
+        summary: "Holds back the commands of this node's clients for some time.",
+        arguments: &[
+            Argument::integer("timeout"),
+            Argument::one_of(
+                "mode",
+                &[Argument::word("write", "WRITE"), Argument::word("all", "ALL")],
+            )
+            .optional()
+            .since("6.2.0"),
+        ],
+        flags: LOCAL_ADMIN,
+        execution: session(SessionVerb::ClientPause),
+        ..CONNECTION
+    },
+    CommandSpec {
+        name: "client|reply",
+        arity: Exactly(3),
+        since: "3.2.0",
+        summary: "Turns replies to the connection on or off.",
+        arguments: &[Argument::one_of(
+            "on_off_skip",
+            &[
+                Argument::word("on", "ON"),
+                Argument::word("off", "OFF"),
+                Argument::word("skip", "SKIP"),
+            ],
+        )],
+        flags: LOCAL,
+        execution: session(SessionVerb::ClientReply),
+        ..CONNECTION
+    },
+    CommandSpec {
+        name: "client|setinfo",
+        arity: Exactly(4),
+        since: "7.2.0",
+        summary: "Notes the name or version of the client's library.",
+        arguments: &[Argument::one_of(
+            "attr",
+            &[
+                Argument::string("libname").after("LIB-NAME"),
+                Argument::string("libver").after("LIB-VER"),
+            ],
+        )],
+        flags: LOCAL,
+        tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+        execution: session(SessionVerb::ClientSetInfo),
+        ..CONNECTION
+    },
+    CommandSpec {
+        name: "client|setname",
+        arity: Exactly(3),
+        since: "2.6.9",
+        summary: "Names the connection.",
+        arguments: &[Argument::string("connection-name")],
+        flags: LOCAL,
+        execution: session(SessionVerb::ClientSetName),
+        ..CONNECTION
+    },
+    CommandSpec {
+        name: "client|trackinginfo",
+        arity: Exactly(2),
+        since: "6.2.0",
+        summary: "Describes the tracking of keys for client-side caches: it is off.",
+        flags: LOCAL,
+        execution: session(SessionVerb::ClientTrackingInfo),
+        ..CONNECTION
+    },
+    CommandSpec {
+        name: "client|unblock",
+        arity: AtLeast(3),
+        since: "5.0.0",
+        summary: "Ends the wait of a client in a blocking command.",
+        arguments: &[
+            Argument::integer("client-id"),
+            Argument::one_of(
+                "timeout_error",
+                &[Argument::word("timeout", "TIMEOUT"), Argument::word("error", "ERROR")],
+            )
+            .optional(),
+        ],
+        flags: LOCAL_ADMIN,
+        execution: session(SessionVerb::ClientUnblock),
+        ..CONNECTION
+    },
+    CommandSpec {
+        name: "client|unpause",
+        arity: Exactly(2),
+        since: "6.2.0",
+        summary: "Ends a pause of this node's clients.",
+        flags: LOCAL_ADMIN,
+        execution: session(SessionVerb::ClientUnpause),
+        ..CONNECTION
+    },
+];
