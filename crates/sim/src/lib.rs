@@ -1,1 +1,28 @@
-//! The deterministic simulator.
+//! The deterministic simulator: whole nodes in virtual time, everything from one seed.
+//!
+//! A run draws a world, a workload and faults from its seed ([`profile`]), plays it in two acts ([`run`]) and
+//! judges what clients saw ([`judge`]). It drives the same workers as the server does, bit for bit; only time,
+//! network and media are made up here. It opens no socket, reads no clock and starts no thread, except that a
+//! [`campaign`] spreads seeds over cores.
+//!
+//! Start reading at [`world`].
+
+pub mod campaign;
+pub mod clients;
+pub mod clock;
+pub mod faults;
+pub mod injector;
+pub mod invariants;
+pub mod judge;
+pub mod network;
+pub mod profile;
+pub mod run;
+pub mod store;
+pub mod trace;
+pub mod workload;
+pub mod world;
+
+pub use campaign::{Campaign, CampaignReport, campaign};
+pub use faults::{Fault, FaultSet};
+pub use run::{Failure, RunReport, SimConfig, replay, run, validate};
+pub use store::Durability;

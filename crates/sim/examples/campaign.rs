@@ -1,0 +1,46 @@
+//! Runs seeds from the command line and prints what came of them.
+//!
+//! `cargo run --release -p sim --example campaign -- PROTOCOL SEEDS [FIRST_SEED [OPS [FAULTS [NODES [MUTATION]]]]]`
+
+use std::time::Instant;
+
+use sim::{Campaign, FaultSet, SimConfig, campaign, replay, validate};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |index: usize, default: u64| {
+        arguments.get(index).map_or(default, |text| text.parse().expect("a number"))
+    };
+    let protocol = arguments.first().map_or("rmwpaxos", String::as_str);
+    let mut config = SimConfig::new(protocol, number(2, 1));
+    config.ops = number(3, 200);
+    config.nodes = number(5, 3) as usize;
+    config.mutation = arguments.get(6).cloned();
+    if let Some(faults) = arguments.get(4) {
+        config.faults = FaultSet::parse(faults).expect("faults");
+    }
+    validate(&config).expect("a configuration that exists");
+    let threads = std::env::var("THREADS").map_or(1, |text| text.parse().expect("a number"));
+    let plan = Campaign { config: config.clone(), seeds: number(1, 100), threads, failures_max: 1 };
+    let started = Instant::now();
+    let report = campaign(&plan, |_| {});
+    let seconds = started.elapsed().as_secs_f64();
+    for (seed, failure) in report.failures.iter().take(1) {
+        println!("{}", replay(&SimConfig { seed: *seed, ..config.clone() }, failure.clone()));
+    }
+    println!(
+        "{} seeds, {} operations ({} returned, {} failed, {} unknown), {} keys undecided, {} events, \
+         {} frames in {seconds:.2} s: {:.0} operations/s, {:.1} ms/seed, {} failures",
+        report.seeds,
+        report.ops,
+        report.returned,
+        report.failed,
+        report.unknown,
+        report.undecided,
+        report.events,
+        report.frames,
+        report.ops as f64 / seconds,
+        seconds * 1e3 / report.seeds as f64,
+        report.failures.len(),
+    );
+}

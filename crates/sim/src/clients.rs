@@ -1,0 +1,237 @@
+//! Clients: sessions that ask, wait, and go elsewhere when their node dies.
+
+use base::Prng;
+use checker::model::kv::{KvInput, KvOutput};
+use types::{Key, Outcome, SessionId, Tag};
+
+use crate::invariants::session_order;
+use crate::workload::mix::Mix;
+use crate::workload::update;
+use crate::world::{Reply, World};
+
+/// How an operation ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Ended {
+    Returned(KvOutput),
+    /// Surely no effect.
+    Failed,
+    Unknown,
+}
+
+/// One operation of a client.
+#[derive(Clone, Debug)]
+pub struct Op {
+    pub client: usize,
+    pub session: u64,
+    pub node: usize,
+    pub key: usize,
+    pub input: KvInput,
+    pub ttl_millis: u64,
+    pub invoked: u64,
+    /// When and how it ended; `None` while it is outstanding.
+    pub ended: Option<(u64, Ended)>,
+}
+
+#[derive(Debug)]
+struct Client {
+    node: usize,
+    session: u64,
+    outstanding: usize,
+}
+
+/// A key of the run.
+#[derive(Clone, Debug)]
+pub struct SimKey {
+    pub key: Key,
+    pub mix: Mix,
+}
+
+/// All clients of a run, and everything they did.
+#[derive(Debug)]
+pub struct Clients {
+    clients: Vec<Client>,
+    pub keys: Vec<SimKey>,
+    /// An operation's tag is its index.
+    pub ops: Vec<Op>,
+    sessions: u64,
+    pipeline: usize,
+    ttl_max: u64,
+    pub outstanding: usize,
+    rng: Prng,
+}
+
+impl Clients {
+    #[must_use]
+    pub fn new(
+        count: usize,
+        nodes: usize,
+        pipeline: usize,
+        mixes: &[Mix],
+        ttl_max: u64,
+        mut rng: Prng,
+    ) -> Clients {
+        let clients: Vec<Client> = (0..count)
+            .map(|index| Client {
+                node: rng.below(nodes as u64) as usize,
+                session: index as u64,
+                outstanding: 0,
+            })
+            .collect();
+        let keys = mixes.iter().enumerate();
+        let keys = keys
+            .map(|(index, &mix)| SimKey { key: Key::new(format!("k{index}").as_bytes()), mix })
+            .collect();
+        let sessions = count as u64;
+        Clients { clients, keys, ops: Vec::new(), sessions, pipeline, ttl_max, outstanding: 0, rng }
+    }
+
+    /// Lets a client issue an operation of its choice if it may. True when it did.
+    pub fn issue(&mut self, world: &mut World, client: usize) -> bool {
+        if !self.is_free(client) {
+            return false;
+        }
+        let index = self.rng.below(self.keys.len() as u64) as usize;
+        let input = self.keys[index].mix.draw(&mut self.rng, self.ops.len() as u64);
+        self.ask(world, client, index, input)
+    }
+
+    /// True when the client may ask.
+    #[must_use]
+    pub fn is_free(&self, client: usize) -> bool {
+        self.clients[client].outstanding < self.pipeline
+    }
+
+    /// Asks through a client. False when its node does not take requests now.
+    fn ask(&mut self, world: &mut World, client: usize, key: usize, input: KvInput) -> bool {
+        if !world.is_up(self.clients[client].node) {
+            self.reconnect(world, client);
+        }
+        let (node, session) = (self.clients[client].node, self.clients[client].session);
+        if self.submit(world, (client, node, session), key, input) {
+            self.clients[client].outstanding += 1;
+            return true;
+        }
+        false
+    }
+
+    /// Asks a node directly, in a session of its own.
+    pub fn ask_node(&mut self, world: &mut World, node: usize, key: usize, input: KvInput) -> bool {
+        self.sessions += 1;
+        self.submit(world, (usize::MAX, node, self.sessions), key, input)
+    }
+
+    fn submit(
+        &mut self,
+        world: &mut World,
+        (client, node, session): (usize, usize, u64),
+        key: usize,
+        input: KvInput,
+    ) -> bool {
+        let ttl_millis = self.rng.between(1, self.ttl_max);
+        let command = update::encode(&input, ttl_millis);
+        let tag = Tag(self.ops.len() as u64);
+        let of = &self.keys[key].key;
+        if !world.request(node, tag, SessionId(session), of, command) {
+            return false;
+        }
+        let invoked = world.now();
+        if let Some(trace) = &mut world.trace {
+            let line = format!("n{} <== s{session} #{} {input:?}", node + 1, tag.0);
+            trace.note_of(of, invoked, line);
+        }
+        let op = Op { client, session, node, key, input, ttl_millis, invoked, ended: None };
+        self.ops.push(op);
+        self.outstanding += 1;
+        true
+    }
+
+    fn reconnect(&mut self, world: &World, client: usize) {
+        let up: Vec<usize> = (0..world.node_count()).filter(|&node| world.is_up(node)).collect();
+        self.sessions += 1;
+        let it = &mut self.clients[client];
+        it.session = self.sessions;
+        if !up.is_empty() {
+            it.node = *self.rng.pick(&up);
+        }
+    }
+
+    /// Takes in a reply. Answers the client that may go on.
+    ///
+    /// # Errors
+    /// One line, when the reply itself is wrong.
+    pub fn on_reply(&mut self, world: &mut World, reply: Reply) -> Result<Option<usize>, String> {
+        let Reply { tag, outcome, node } = reply;
+        let now = world.now();
+        let op = self.ops.get_mut(tag.0 as usize).ok_or_else(|| format!("nobody asked {tag:?}"))?;
+        if op.ended.is_some() {
+            return Err(format!("{tag:?} was answered twice, now {outcome:?}"));
+        }
+        if let Some(trace) = &mut world.trace {
+            let shown = match &outcome {
+                Outcome::Reply(bytes) => format!("{:?}", update::decode(bytes)),
+                other => format!("{other:?}"),
+            };
+            let of = &self.keys[op.key].key;
+            let line = format!("n{} ==> s{} #{} {shown}", node + 1, op.session, tag.0);
+            trace.note_of(of, now, line);
+        }
+        let ended = match outcome {
+            Outcome::Reply(bytes) => {
+                let output = update::decode(&bytes)
+                    .ok_or_else(|| format!("{tag:?} {:?} was not understood", op.input))?;
+                Ended::Returned(output)
+            }
+            Outcome::NoQuorum | Outcome::Loading => Ended::Failed,
+            Outcome::Unknown => Ended::Unknown,
+            Outcome::Listed { .. } | Outcome::Unsupported(_) => {
+                return Err(format!("{tag:?} {:?} was answered {outcome:?}", op.input));
+            }
+        };
+        op.ended = Some((now, ended));
+        self.outstanding -= 1;
+        let client = op.client;
+        if client == usize::MAX {
+            return Ok(None);
+        }
+        self.clients[client].outstanding -= 1;
+        Ok(Some(client))
+    }
+
+    /// A node died: what was asked there will never be answered. Answers the clients that may go on.
+    pub fn on_crash(&mut self, world: &World, node: usize) -> Vec<usize> {
+        let now = world.now();
+        let mut freed = Vec::new();
+        for op in &mut self.ops {
+            if op.node == node && op.ended.is_none() {
+                op.ended = Some((now, Ended::Unknown));
+                self.outstanding -= 1;
+                if op.client != usize::MAX {
+                    self.clients[op.client].outstanding -= 1;
+                    freed.push(op.client);
+                }
+            }
+        }
+        for client in 0..self.clients.len() {
+            if self.clients[client].node == node {
+                self.reconnect(world, client);
+            }
+        }
+        freed.sort_unstable();
+        freed.dedup();
+        freed
+    }
+
+    /// The operation that has waited longest.
+    #[must_use]
+    pub fn oldest_outstanding(&self) -> Option<&Op> {
+        self.ops.iter().find(|op| op.ended.is_none())
+    }
+
+    /// Checks that operations of one session on one key kept their order.
+    ///
+    /// # Errors
+    /// One line that names the operations.
+    pub fn check_session_order(&self) -> Result<(), String> {
+        session_order::check(&self.ops, &self.keys)
+    }
+}

@@ -1,0 +1,235 @@
+//! Makes faults happen at the times that the profile's rates draw, and ends them.
+//!
+//! It never takes more than a protocol can bear: at most so many nodes have forgotten something at the same
+//! time that a majority of the others remembers.
+
+use base::Prng;
+
+use crate::faults::{Fault, FaultSet};
+use crate::profile::Profile;
+use crate::store::{Durability, Survival};
+use crate::world::World;
+
+/// What ends a fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Undo {
+    Start(usize),
+    Unblock(Vec<(usize, usize)>),
+    Quicken(usize),
+}
+
+/// What the injector did to nodes just now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// These nodes died: their clients know.
+    pub crashed: Vec<usize>,
+}
+
+/// The faults of one run.
+#[derive(Debug)]
+pub struct Injector {
+    gaps: Vec<(Fault, u64)>,
+    next: Vec<u64>,
+    undo: Vec<(u64, Undo)>,
+    faults: FaultSet,
+    durability: Durability,
+    crash_after_turn_ppm: u32,
+    len_max: u64,
+    request_timeout: u64,
+    workers_vary: bool,
+    rng: Prng,
+    /// Faults that happened, by kind.
+    pub counts: Vec<(Fault, u64)>,
+}
+
+impl Injector {
+    #[must_use]
+    pub fn new(profile: &Profile, mut rng: Prng) -> Injector {
+        let next = profile.gaps.iter().map(|&(_, gap)| exponential(&mut rng, gap)).collect();
+        Injector {
+            gaps: profile.gaps.clone(),
+            next,
+            undo: Vec::new(),
+            faults: profile.faults,
+            durability: profile.durability,
+            crash_after_turn_ppm: profile.crash_after_turn_ppm,
+            len_max: profile.fault_len_max,
+            request_timeout: profile.request_timeout,
+            workers_vary: profile.faults.has(Fault::Workers),
+            rng,
+            counts: Vec::new(),
+        }
+    }
+
+    /// When something is due next.
+    #[must_use]
+    pub fn next_at(&self) -> Option<u64> {
+        let undo = self.undo.iter().map(|(at, _)| *at);
+        self.next.iter().copied().chain(undo).min()
+    }
+
+    /// Does what is due.
+    pub fn run_due(&mut self, world: &mut World) -> Done {
+        let now = world.now();
+        let mut done = Done::default();
+        let mut due = Vec::new();
+        self.undo.retain(|(at, undo)| {
+            if *at <= now {
+                due.push(undo.clone());
+            }
+            *at > now
+        });
+        for undo in due {
+            self.undo_now(world, undo);
+        }
+        for index in 0..self.gaps.len() {
+            if self.next[index] <= now {
+                let (fault, gap) = self.gaps[index];
+                self.next[index] = now + 1 + exponential(&mut self.rng, gap);
+                self.strike(world, fault, &mut done);
+            }
+        }
+        done
+    }
+
+    /// After a node said something: it may die of it.
+    pub fn after_turn(&mut self, world: &mut World, node: usize) -> Done {
+        let mut done = Done::default();
+        if self.crash_after_turn_ppm > 0 && self.rng.chance_ppm(self.crash_after_turn_ppm) {
+            self.count(Fault::CrashAfterTurn);
+            self.crash(world, node, &mut done);
+        }
+        done
+    }
+
+    /// No faults any more: what is dead starts, what is cut heals.
+    pub fn stop(&mut self, world: &mut World) {
+        self.gaps.clear();
+        self.next.clear();
+        self.undo.clear();
+        self.crash_after_turn_ppm = 0;
+        world.heal();
+        world.start_all();
+    }
+
+    fn count(&mut self, fault: Fault) {
+        match self.counts.iter_mut().find(|(known, _)| *known == fault) {
+            Some((_, count)) => *count += 1,
+            None => self.counts.push((fault, 1)),
+        }
+    }
+
+    fn undo_now(&mut self, world: &mut World, undo: Undo) {
+        match undo {
+            Undo::Start(node) if !world.is_up(node) => {
+                if self.workers_vary {
+                    world.set_workers(node, self.rng.between(1, 3) as usize);
+                }
+                world.start(node);
+            }
+            Undo::Start(_) => {}
+            Undo::Unblock(links) => links.iter().for_each(|&(from, to)| world.unblock(from, to)),
+            Undo::Quicken(node) => world.network_mut().set_slowness(node, 1),
+        }
+    }
+
+    fn length(&mut self) -> u64 {
+        self.rng.between(self.len_max / 20, self.len_max)
+    }
+
+    fn strike(&mut self, world: &mut World, fault: Fault, done: &mut Done) {
+        self.count(fault);
+        let nodes = world.node_count();
+        let now = world.now();
+        let until = now + self.length();
+        let node = self.rng.below(nodes as u64) as usize;
+        let peer = (node + 1 + self.rng.below(nodes as u64 - 1) as usize) % nodes;
+        match fault {
+            Fault::Partition => {
+                let side = self.rng.between(1, (1 << nodes) - 2);
+                let is_there = |node: usize| side >> node & 1 == 1;
+                let cut = (0..nodes).flat_map(|a| (0..nodes).map(move |b| (a, b)));
+                self.block(
+                    world,
+                    cut.filter(|&(a, b)| is_there(a) != is_there(b)).collect(),
+                    until,
+                );
+            }
+            Fault::OneWay => self.block(world, vec![(node, peer)], until),
+            Fault::Slow => {
+                world.network_mut().set_slowness(node, self.rng.between(10, 100));
+                self.undo.push((until, Undo::Quicken(node)));
+            }
+            Fault::Reset => world.reset(node, peer),
+            Fault::Pause => {
+                let long = self.request_timeout.saturating_mul(2);
+                let until = if self.rng.chance(0.2) { now + long } else { until };
+                world.pause(node, until);
+            }
+            Fault::Crash => self.crash(world, node, done),
+            Fault::RestartAll if self.durability != Durability::Volatile => {
+                for node in 0..nodes {
+                    self.crash(world, node, done);
+                }
+            }
+            Fault::Amnesia if world.is_up(node) && may_forget(world, node) => {
+                world.crash_and_wipe(node);
+                done.crashed.push(node);
+                self.undo.push((until, Undo::Start(node)));
+            }
+            Fault::Rot => {
+                let medium = world.medium(node).clone();
+                medium.damage(|place| {
+                    others_that(world, node, |other| !world.medium(other).has_forgotten(place))
+                });
+            }
+            Fault::Jump => {
+                let span = *self.rng.pick(&[1_000, 60_000, 86_400_000]);
+                let millis = self.rng.between(0, 2 * span) as i64 - span as i64;
+                world.clock_mut(node).jump(millis);
+            }
+            _ => {}
+        }
+    }
+
+    fn block(&mut self, world: &mut World, links: Vec<(usize, usize)>, until: u64) {
+        for &(from, to) in &links {
+            world.block(from, to);
+        }
+        self.undo.push((until, Undo::Unblock(links)));
+    }
+
+    fn crash(&mut self, world: &mut World, node: usize, done: &mut Done) {
+        let forgets = self.durability == Durability::Volatile;
+        let may = !forgets || (self.faults.has(Fault::Amnesia) && may_forget(world, node));
+        if !world.is_up(node) || !may {
+            return;
+        }
+        let survival = match self.faults.has(Fault::Torn) {
+            true => Survival::Torn,
+            false => Survival::Prefix,
+        };
+        world.crash(node, survival);
+        done.crashed.push(node);
+        let until = world.now() + self.length();
+        self.undo.push((until, Undo::Start(node)));
+    }
+}
+
+/// A majority of all remembers everything, this node not counted.
+fn may_forget(world: &World, node: usize) -> bool {
+    others_that(world, node, |other| !world.medium(other).has_forgotten_anything())
+}
+
+/// True when of the others a majority of all `remember`s.
+fn others_that(world: &World, node: usize, remember: impl Fn(usize) -> bool) -> bool {
+    let nodes = world.node_count();
+    let others = (0..nodes).filter(|&other| other != node && remember(other)).count();
+    others > nodes / 2
+}
+
+/// A span with this mean; never zero.
+fn exponential(rng: &mut Prng, mean: u64) -> u64 {
+    let unit = 1.0 - rng.unit();
+    (-unit.ln() * mean as f64) as u64 + 1
+}

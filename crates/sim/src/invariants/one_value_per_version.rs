@@ -1,0 +1,50 @@
+//! ABD: a version names one value, whoever sends it, for ever.
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use protocols::abd::message::Reported;
+use protocols::abd::{Message, Version};
+use types::key::ByHash;
+use types::{Key, Wire};
+
+use super::{Sent, Watcher};
+
+/// Values by key and version.
+#[derive(Debug, Default)]
+pub struct OneValuePerVersion {
+    values: HashMap<Key, Vec<(Version, Option<Bytes>)>, ByHash>,
+}
+
+impl OneValuePerVersion {
+    fn note(&mut self, key: &Key, version: Version, value: Option<&Bytes>) -> Result<(), String> {
+        if version == Version::NONE {
+            return Ok(());
+        }
+        let values = self.values.entry(key.clone()).or_default();
+        match values.iter().rev().find(|(known, _)| *known == version) {
+            Some((_, known)) if known.as_ref() != value => {
+                Err(format!("{key:?}: {version:?} names both {known:?} and {value:?}"))
+            }
+            Some(_) => Ok(()),
+            None => {
+                values.push((version, value.cloned()));
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Watcher for OneValuePerVersion {
+    fn on_message(&mut self, sent: &Sent<'_>) -> Result<(), String> {
+        match Message::from_bytes(sent.bytes) {
+            Ok(Message::Store { key, version, value, .. }) => {
+                self.note(&key, version, value.as_ref())
+            }
+            Ok(Message::State { key, version, value: Reported::Value(value), .. }) => {
+                self.note(&key, version, Some(&value))
+            }
+            Ok(_) => Ok(()),
+            Err(_) => Err(format!("{:?} sent a message that is not one of abd", sent.from)),
+        }
+    }
+}

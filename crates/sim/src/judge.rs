@@ -1,0 +1,54 @@
+//! The verdict over what clients saw: every key by itself, linearizable or not.
+
+use checker::history::{ClientId, History, Outcome};
+use checker::model::kv::{ExpiryTag, Kv, KvInput, KvOutput};
+use checker::{Limit, Verdict, linearizable};
+
+use crate::clients::{Clients, Ended};
+use crate::clock::NOMINAL_PPM;
+use crate::profile::Profile;
+use crate::run::Wrong;
+
+/// Effort per key; beyond it a history counts as undecided.
+const EXPLORED_MAX: u64 = 300_000;
+
+/// Checks every key. Answers how many were too hard to decide.
+///
+/// # Errors
+/// The first key whose history no order explains.
+pub fn linearizable(clients: &Clients, profile: &Profile) -> Result<u64, Wrong> {
+    let mut histories: Vec<History<KvInput, KvOutput>> =
+        clients.keys.iter().map(|_| History::new()).collect();
+    for op in &clients.ops {
+        let history = &mut histories[op.key];
+        let id = history.invoke(ClientId(op.session), op.input.clone(), op.invoked);
+        match &op.ended {
+            Some((at, Ended::Returned(output))) => {
+                history.complete(id, Outcome::Returned(output.clone()), *at);
+            }
+            Some((at, Ended::Failed)) => history.complete(id, Outcome::Failed, *at),
+            Some((_, Ended::Unknown)) | None => {}
+        }
+        if let KvInput::SetExpiring(_, ExpiryTag(tag)) = op.input
+            && !matches!(op.ended, Some((_, Ended::Failed)))
+        {
+            // It may vanish once a majority's clocks have counted its time, and not a moment sooner.
+            let nanos = u128::from(op.ttl_millis) * 1_000_000 * u128::from(NOMINAL_PPM);
+            let at = op.invoked + (nanos / u128::from(profile.majority_rate_ppm)) as u64;
+            let expire = KvInput::Expire(Some(ExpiryTag(tag)));
+            history.invoke(ClientId(u64::MAX - tag), expire, at);
+        }
+    }
+    let mut undecided = 0;
+    for (key, history) in histories.iter().enumerate() {
+        match linearizable::check(&Kv, history, Limit { explored_max: EXPLORED_MAX }) {
+            Verdict::Holds { .. } => {}
+            Verdict::Violation(violation) => {
+                let what = format!("key k{key} is {violation}");
+                return Err(Wrong { what, key: Some(key) });
+            }
+            Verdict::Undecided { .. } => undecided += 1,
+        }
+    }
+    Ok(undecided)
+}

@@ -1,0 +1,242 @@
+//! What a seed draws before a run begins: the world, the faults and how often they come, and the workload.
+//!
+//! Swarm testing [Groce et al., ISSTA 2012]: a run has some of the faults only, and one theme whose faults come
+//! often. All at once and evenly would hide many bugs behind each other.
+
+use base::Prng;
+
+use crate::clock::{Clock, NOMINAL_PPM};
+use crate::faults::{Fault, FaultSet};
+use crate::network::Links;
+use crate::store::Durability;
+use crate::workload::mix::Mix;
+
+const MILLI: u64 = 1_000_000;
+
+/// What comes often in a run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Theme {
+    Calm,
+    Crashes,
+    Losses,
+    Delays,
+    Deletes,
+    NewestFirst,
+    Partitions,
+    Amnesia,
+    Mixed,
+}
+
+const THEMES: &[Theme] = &[
+    Theme::Calm,
+    Theme::Crashes,
+    Theme::Losses,
+    Theme::Delays,
+    Theme::Deletes,
+    Theme::NewestFirst,
+    Theme::Partitions,
+    Theme::Amnesia,
+    Theme::Mixed,
+];
+
+impl Theme {
+    /// Faults that exist for sure and come often.
+    fn faults(self) -> &'static [Fault] {
+        match self {
+            Theme::Calm | Theme::Deletes => &[],
+            Theme::Crashes => &[Fault::Crash, Fault::CrashAfterTurn, Fault::Torn],
+            Theme::Losses => &[Fault::Loss, Fault::Reorder, Fault::Duplication],
+            Theme::Delays => &[Fault::Delay, Fault::Reorder, Fault::Slow, Fault::Pause],
+            Theme::NewestFirst => &[Fault::Lifo, Fault::Crash],
+            Theme::Partitions => &[Fault::Partition, Fault::OneWay, Fault::Reset],
+            Theme::Amnesia => &[Fault::Amnesia, Fault::Rot, Fault::Crash, Fault::Delay],
+            Theme::Mixed => &[Fault::Loss, Fault::Crash, Fault::Partition, Fault::Delay],
+        }
+    }
+}
+
+/// A drawn run. Spans are nanoseconds.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    pub theme: Theme,
+    pub faults: FaultSet,
+    pub durability: Durability,
+    pub workers: usize,
+    pub links: Links,
+    pub clocks: Vec<Clock>,
+    /// Rate of the M-th fastest clock: no majority's countdown runs faster.
+    pub majority_rate_ppm: u64,
+    pub request_timeout: u64,
+    pub cells_max: usize,
+    pub turn_max: u64,
+    pub flush_min: u64,
+    pub flush_max: u64,
+    pub slow_read_ppm: u32,
+    pub clients: usize,
+    /// Operations that a client may have outstanding.
+    pub pipeline: usize,
+    pub think_max: u64,
+    /// One key per entry.
+    pub keys: Vec<Mix>,
+    /// Time to live of expiring values, milliseconds.
+    pub ttl_max: u64,
+    /// Faults that come by themselves, with their mean gap.
+    pub gaps: Vec<(Fault, u64)>,
+    /// How often a node crashes right after it said something.
+    pub crash_after_turn_ppm: u32,
+    /// How long partitions, pauses and down times are, at most.
+    pub fault_len_max: u64,
+}
+
+/// What the caller fixes.
+#[derive(Clone, Copy, Debug)]
+pub struct Given {
+    pub nodes: usize,
+    pub ops: u64,
+    pub faults: FaultSet,
+    /// The protocol runs commands whose effect depends on the state.
+    pub read_modify_write: bool,
+    /// `None`: drawn.
+    pub durability: Option<Durability>,
+}
+
+impl Profile {
+    #[must_use]
+    pub fn draw(rng: &mut Prng, given: &Given) -> Profile {
+        let theme = *rng.pick(THEMES);
+        let faults: FaultSet = (given.faults.iter())
+            .filter(|fault| theme.faults().contains(fault) || rng.chance(0.3))
+            .filter(|_| theme != Theme::Calm)
+            .collect();
+        let durability = given.durability.unwrap_or_else(|| draw_durability(rng, faults));
+        let links = draw_links(rng, faults, theme);
+        let (clocks, majority_rate_ppm) = draw_clocks(rng, given.nodes, faults);
+        let clients = rng.between(2, 8) as usize;
+        let pipeline = *rng.pick(&[1, 1, 2, 6]);
+        let think_max = *rng.pick(&[1, MILLI / 2, 3 * MILLI]);
+        let (flush_min, flush_max) = *rng.pick(&[(20_000, 60_000), (MILLI / 2, 2 * MILLI)]);
+        let latency = think_max / 2 + 3 * (links.delay_min + links.delay_max) / 2 + flush_max;
+        let length = (given.ops / (clients * pipeline) as u64 + 1) * latency;
+        let fault_len_max = (length / rng.between(2, 10)).max(2 * MILLI);
+        Profile {
+            theme,
+            faults,
+            durability,
+            workers: rng.between(1, 2) as usize,
+            links,
+            clocks,
+            majority_rate_ppm,
+            request_timeout: *rng.pick(&[20, 100, 1_500]) * MILLI,
+            cells_max: if faults.has(Fault::Eviction) {
+                rng.between(1, 8) as usize
+            } else {
+                10_000
+            },
+            turn_max: *rng.pick(&[2_000, 20_000, 200_000]),
+            flush_min,
+            flush_max,
+            slow_read_ppm: if faults.has(Fault::Eviction) { 500_000 } else { 0 },
+            clients,
+            pipeline,
+            think_max,
+            keys: draw_keys(rng, theme, given.read_modify_write),
+            ttl_max: (length / MILLI / 4).clamp(2, 60),
+            gaps: draw_gaps(rng, faults, theme, length),
+            crash_after_turn_ppm: match faults.has(Fault::CrashAfterTurn) {
+                true => rng.between(500, 5_000) as u32,
+                false => 0,
+            },
+            fault_len_max,
+        }
+    }
+}
+
+fn draw_durability(rng: &mut Prng, faults: FaultSet) -> Durability {
+    let kinds: &[Durability] = match faults.has(Fault::Amnesia) {
+        true => &[Durability::Volatile, Durability::Volatile, Durability::Disk, Durability::Pmem],
+        false => &[Durability::Disk, Durability::Disk, Durability::Pmem, Durability::Volatile],
+    };
+    *rng.pick(kinds)
+}
+
+fn draw_links(rng: &mut Prng, faults: FaultSet, theme: Theme) -> Links {
+    let is_often = |fault| theme.faults().contains(&fault);
+    let needs_datagrams = [Fault::Duplication, Fault::Reorder, Fault::Lifo]
+        .into_iter()
+        .any(|fault| faults.has(fault) && is_often(fault));
+    let delay_min = *rng.pick(&[20_000, 100_000, 300_000]);
+    let mut links = Links {
+        is_connected: !needs_datagrams && rng.chance(0.5),
+        delay_min,
+        delay_max: delay_min * rng.between(1, 4),
+        ..Links::default()
+    };
+    if faults.has(Fault::Loss) {
+        links.loss_ppm = if is_often(Fault::Loss) { 100_000 } else { 10_000 };
+        if links.is_connected {
+            links.loss_ppm /= 20;
+        }
+    }
+    if faults.has(Fault::Duplication) {
+        links.duplicate_ppm = if is_often(Fault::Duplication) { 200_000 } else { 20_000 };
+    }
+    if faults.has(Fault::Delay) {
+        links.tail_ppm = if is_often(Fault::Delay) { 150_000 } else { 10_000 };
+        links.tail_max = rng.between(2, 60) * MILLI;
+    }
+    links.reorders = faults.has(Fault::Reorder);
+    if faults.has(Fault::Lifo) {
+        links.lifo_window = rng.between(1, 6) * MILLI;
+    }
+    links
+}
+
+/// One clock per node, and the rate of the M-th fastest: small drifts, and one clock that is grossly wrong.
+fn draw_clocks(rng: &mut Prng, nodes: usize, faults: FaultSet) -> (Vec<Clock>, u64) {
+    let mut rates = vec![NOMINAL_PPM; nodes];
+    if faults.has(Fault::Drift) {
+        for rate in &mut rates {
+            *rate = rng.between(NOMINAL_PPM - 300, NOMINAL_PPM + 300);
+        }
+        rates[rng.below(nodes as u64) as usize] = *rng.pick(&[300_000, 1_000_000, 3_000_000]);
+    }
+    let clocks = rates
+        .iter()
+        .map(|&rate| Clock::new(rng.below(1_000_000 * MILLI), rate, rng.between(0, 2_000) as i64))
+        .collect();
+    let mut sorted = rates;
+    sorted.sort_unstable();
+    (clocks, sorted[nodes - (nodes / 2 + 1)])
+}
+
+fn draw_keys(rng: &mut Prng, theme: Theme, read_modify_write: bool) -> Vec<Mix> {
+    let count = *rng.pick(&[1, 2, 3, 12]);
+    let mixes = if read_modify_write { Mix::EVERY } else { Mix::PLAIN };
+    let deletes = if read_modify_write { Mix::Recreate } else { Mix::PlainDelete };
+    (0..count).map(|_| if theme == Theme::Deletes { deletes } else { *rng.pick(mixes) }).collect()
+}
+
+fn draw_gaps(rng: &mut Prng, faults: FaultSet, theme: Theme, length: u64) -> Vec<(Fault, u64)> {
+    let comes_by_itself = |fault: &Fault| {
+        matches!(
+            fault,
+            Fault::Partition
+                | Fault::OneWay
+                | Fault::Slow
+                | Fault::Reset
+                | Fault::Pause
+                | Fault::Crash
+                | Fault::RestartAll
+                | Fault::Amnesia
+                | Fault::Rot
+                | Fault::Jump
+        )
+    };
+    (faults.iter().filter(comes_by_itself))
+        .map(|fault| {
+            let often = theme.faults().contains(&fault) && fault != Fault::RestartAll;
+            let times = if often { rng.between(4, 16) } else { rng.between(1, 3) };
+            (fault, length / times + 1)
+        })
+        .collect()
+}

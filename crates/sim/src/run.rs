@@ -1,0 +1,484 @@
+//! One run: a world, its clients and its faults, in two acts.
+//!
+//! First faults, with every safety check; then everything heals, and what is still wanted must complete within
+//! a bound, replicas must agree, and nothing may be left over.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base::Prng;
+use checker::model::kv::{KvInput, KvOutput};
+use node::registry;
+use protocols::mutation::{self, Mutation};
+
+use crate::clients::{Clients, Ended};
+use crate::faults::{Fault, FaultSet};
+use crate::injector::{Done, Injector};
+use crate::invariants;
+use crate::judge;
+use crate::profile::{Given, Profile};
+use crate::store::Durability;
+use crate::trace::Trace;
+use crate::workload::update::SimUpdate;
+use crate::world::{Counts, Happened, Wake, World, WorldConfig};
+
+const MILLI: u64 = 1_000_000;
+/// Faults stop after this long even if operations are left.
+const FAULTS_MAX: u64 = 20_000 * MILLI;
+/// After healing, everything outstanding ends within the request timeout and this.
+const SLACK: u64 = 2_000 * MILLI;
+/// After that, everything is idle and recovered within this.
+const IDLE_MAX: u64 = 60_000 * MILLI;
+/// Reads of one key through one node after healing, at most.
+const FINAL_TRIES: usize = 20;
+/// Events of one run. A run that needs more has lost its way.
+const EVENTS_MAX: u64 = 50_000_000;
+
+const FAULTS_DUE: Wake = Wake(u64::MAX);
+const LOOK: Wake = Wake(u64::MAX - 1);
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct SimConfig {
+    /// A name from the table of protocols.
+    pub protocol: String,
+    pub nodes: usize,
+    pub seed: u64,
+    /// Operations of clients.
+    pub ops: u64,
+    pub faults: FaultSet,
+    /// A deliberate mistake, by name; needs the feature `mutations`.
+    pub mutation: Option<String>,
+    /// `None`: drawn from the seed.
+    pub durability: Option<Durability>,
+}
+
+impl SimConfig {
+    #[must_use]
+    pub fn new(protocol: &str, seed: u64) -> SimConfig {
+        SimConfig {
+            protocol: protocol.to_string(),
+            nodes: 3,
+            seed,
+            ops: 200,
+            faults: FaultSet::all(),
+            mutation: None,
+            durability: None,
+        }
+    }
+
+    /// The line that runs this again.
+    #[must_use]
+    pub fn replay_line(&self) -> String {
+        let SimConfig { protocol, nodes, seed, ops, faults, mutation, .. } = self;
+        let mutation =
+            mutation.as_ref().map_or(String::new(), |name| format!(" --mutation {name}"));
+        format!(
+            "palimpsest sim --protocol {protocol} --nodes {nodes} --seed {seed} --ops {ops} \
+             --faults {faults}{mutation}"
+        )
+    }
+}
+
+/// A run in which everything held.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunReport {
+    /// Operations of clients, final reads included.
+    pub ops: u64,
+    pub returned: u64,
+    pub failed: u64,
+    pub unknown: u64,
+    /// Keys whose history was too hard to decide.
+    pub undecided: u64,
+    pub counts: Counts,
+    pub faults: Vec<(Fault, u64)>,
+    /// Virtual nanoseconds.
+    pub span: u64,
+    /// Of everything that clients saw; equal for equal seeds.
+    pub digest: u64,
+}
+
+/// A run in which something did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub what: String,
+    /// The key it is about, where it is about one.
+    pub key: Option<usize>,
+    /// The last messages concerning the key; filled in by [`replay`].
+    pub chart: Vec<String>,
+    pub replay_line: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.chart {
+            writeln!(f, "{line}")?;
+        }
+        writeln!(f, "{}", self.what)?;
+        write!(f, "{}", self.replay_line)
+    }
+}
+
+/// Why a run could not even begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misuse(pub String);
+
+/// Runs one seed.
+///
+/// # Errors
+/// The failure, with the line that replays it and without a chart; see [`replay`].
+///
+/// # Panics
+/// If the protocol, the mutation or the number of nodes does not exist; see [`validate`].
+pub fn run(config: &SimConfig) -> Result<RunReport, Failure> {
+    run_traced(config, None).map_err(|(failure, _)| *failure)
+}
+
+/// Runs a failing seed again and draws what happened to its key.
+#[must_use]
+pub fn replay(config: &SimConfig, failure: Failure) -> Failure {
+    let key = failure.key.map(|index| types::Key::new(format!("k{index}").as_bytes()));
+    match run_traced(config, Some(Trace::new(key))) {
+        Err((again, trace)) => {
+            let chart = trace.iter().flat_map(Trace::lines).map(str::to_string).collect();
+            Failure { chart, ..*again }
+        }
+        Ok(_) => Failure { what: format!("{} (not on replay!)", failure.what), ..failure },
+    }
+}
+
+/// Checks that a configuration names what exists.
+///
+/// # Errors
+/// One line that says what to write instead.
+pub fn validate(config: &SimConfig) -> Result<(), Misuse> {
+    if registry::find(&config.protocol).is_none() {
+        let known: Vec<&str> = registry::PROTOCOLS.iter().map(|it| it.name).collect();
+        let known = known.join(", ");
+        return Err(Misuse(format!("no protocol is called '{}'; use {known}", config.protocol)));
+    }
+    if !(2..=types::limits::MEMBERS_MAX).contains(&config.nodes) {
+        return Err(Misuse(format!(
+            "{} nodes; use 2 to {}",
+            config.nodes,
+            types::limits::MEMBERS_MAX
+        )));
+    }
+    if let Some(name) = &config.mutation {
+        if Mutation::by_name(name).is_none() {
+            return Err(Misuse(format!("no mutation is called '{name}'")));
+        }
+        if !cfg!(feature = "mutations") {
+            return Err(Misuse(
+                "mutations are not compiled in: build with --features mutations".into(),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn set_mutation(name: Option<&str>) {
+    #[cfg(feature = "mutations")]
+    mutation::set(name.and_then(Mutation::by_name));
+    #[cfg(not(feature = "mutations"))]
+    let _ = (name, mutation::is);
+}
+
+fn run_traced(
+    config: &SimConfig,
+    trace: Option<Trace>,
+) -> Result<RunReport, (Box<Failure>, Option<Trace>)> {
+    set_mutation(config.mutation.as_deref());
+    let mut run = Run::new(config);
+    run.world.trace = trace;
+    let result = run.play();
+    set_mutation(None);
+    match result {
+        Ok(()) => Ok(run.report()),
+        Err(Wrong { what, key }) => {
+            let what = format!("{what}\n{:?}", run.profile);
+            let replay_line = config.replay_line();
+            let failure = Failure { what, key, chart: Vec::new(), replay_line };
+            Err((Box::new(failure), run.world.trace.take()))
+        }
+    }
+}
+
+/// Something that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    pub what: String,
+    pub key: Option<usize>,
+}
+
+impl From<String> for Wrong {
+    fn from(what: String) -> Wrong {
+        Wrong { what, key: None }
+    }
+}
+
+struct Run {
+    world: World,
+    clients: Clients,
+    injector: Injector,
+    profile: Profile,
+    rng: Prng,
+    ops_left: u64,
+    fault_wake: u64,
+    undecided: u64,
+}
+
+impl Run {
+    fn new(config: &SimConfig) -> Run {
+        let registration = registry::find(&config.protocol).expect("a protocol that exists");
+        let mut rng = Prng::new(config.seed);
+        let given = Given {
+            nodes: config.nodes,
+            ops: config.ops,
+            faults: config.faults,
+            read_modify_write: registration.properties.read_modify_write,
+            durability: config.durability,
+        };
+        let profile = Profile::draw(&mut rng, &given);
+        let mut world = World::new(WorldConfig {
+            protocol: registration.name,
+            nodes: config.nodes,
+            workers: profile.workers,
+            durability: profile.durability,
+            seed: rng.next_u64(),
+            request_timeout: profile.request_timeout,
+            cells_max: profile.cells_max,
+            update: Arc::new(SimUpdate),
+            links: profile.links.clone(),
+            turn_max: profile.turn_max,
+            flush_min: profile.flush_min,
+            flush_max: profile.flush_max,
+            slow_read_ppm: profile.slow_read_ppm,
+            clocks: profile.clocks.clone(),
+        });
+        world.watchers = invariants::watchers(registration.name);
+        let clients = Clients::new(
+            profile.clients,
+            config.nodes,
+            profile.pipeline,
+            &profile.keys,
+            profile.ttl_max,
+            rng.fork(),
+        );
+        let injector = Injector::new(&profile, rng.fork());
+        let (ops_left, fault_wake) = (config.ops, 0);
+        Run { world, clients, injector, profile, rng, ops_left, fault_wake, undecided: 0 }
+    }
+
+    fn play(&mut self) -> Result<(), Wrong> {
+        self.world.start_all();
+        for client in 0..self.profile.clients {
+            self.plan_client(client);
+        }
+        self.plan_faults();
+        self.act_of_faults()?;
+        self.injector.stop(&mut self.world);
+        self.act_of_healing()?;
+        self.clients.check_session_order()?;
+        self.undecided = judge::linearizable(&self.clients, &self.profile)?;
+        Ok(())
+    }
+
+    fn act_of_faults(&mut self) -> Result<(), Wrong> {
+        while (self.ops_left > 0 || self.clients.outstanding > 0) && self.world.now() < FAULTS_MAX {
+            if self.step()?.is_none() {
+                return Err("nothing happens any more".to_string().into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until everything is answered, idle and recovered; then reads every key through every node.
+    fn act_of_healing(&mut self) -> Result<(), Wrong> {
+        self.ops_left = 0;
+        let bound = self.world.now() + self.profile.request_timeout + SLACK;
+        self.run_until(bound, |run| run.clients.outstanding == 0)?;
+        if let Some(op) = self.clients.oldest_outstanding() {
+            let what = format!("{:?} was never answered by n{}", op.input, op.node + 1);
+            return Err(Wrong { what, key: Some(op.key) });
+        }
+        self.settle()?;
+        // Whatever expires has expired by the slowest clock.
+        let longest = self.profile.ttl_max * MILLI * 4 + 500 * MILLI;
+        if self.expires() {
+            self.run_until(self.world.now() + longest, |_| false)?;
+        }
+        for key in 0..self.profile.keys.len() {
+            self.read_everywhere(key)?;
+        }
+        self.settle()
+    }
+
+    fn expires(&self) -> bool {
+        self.clients.ops.iter().any(|op| matches!(op.input, KvInput::SetExpiring(..)))
+    }
+
+    fn settle(&mut self) -> Result<(), Wrong> {
+        self.run_until(self.world.now() + IDLE_MAX, |run| run.world.is_idle())?;
+        match self.world.busy() {
+            Some(busy) => Err(format!("long after healing: {busy}").into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Every node shows the same value, and none that should have expired.
+    fn read_everywhere(&mut self, key: usize) -> Result<(), Wrong> {
+        let mut seen: Option<KvOutput> = None;
+        for node in 0..self.world.node_count() {
+            let value = self.read_finally(key, node)?;
+            if let KvOutput::Value(Some(bytes)) = &value
+                && bytes.as_slice().first() == Some(&b't')
+            {
+                return Err(Wrong { what: format!("{bytes:?} has not expired"), key: Some(key) });
+            }
+            if seen.as_ref().is_some_and(|before| *before != value) {
+                let what = format!("nodes disagree for good: {seen:?} and {value:?}");
+                return Err(Wrong { what, key: Some(key) });
+            }
+            seen = Some(value);
+        }
+        Ok(())
+    }
+
+    fn read_finally(&mut self, key: usize, node: usize) -> Result<KvOutput, Wrong> {
+        for _ in 0..FINAL_TRIES {
+            let id = self.clients.ops.len();
+            if self.clients.ask_node(&mut self.world, node, key, KvInput::Get) {
+                let bound = self.world.now() + self.profile.request_timeout + SLACK;
+                self.run_until(bound, |run| run.clients.outstanding == 0)?;
+                match &self.clients.ops[id].ended {
+                    Some((_, Ended::Returned(value))) => return Ok(value.clone()),
+                    Some(_) => {}
+                    None => {
+                        let what = format!("a read through n{} was never answered", node + 1);
+                        return Err(Wrong { what, key: Some(key) });
+                    }
+                }
+            }
+            self.run_until(self.world.now() + 10 * MILLI, |_| false)?;
+        }
+        let what = format!("long after healing no read through n{} succeeds", node + 1);
+        Err(Wrong { what, key: Some(key) })
+    }
+
+    /// Runs until the condition holds or `bound` is reached. The condition is asked every virtual millisecond,
+    /// and at once when an answer came.
+    fn run_until(&mut self, bound: u64, until: impl Fn(&Run) -> bool) -> Result<(), Wrong> {
+        self.world.wake(self.world.now(), LOOK);
+        loop {
+            let Some(happened) = self.step()? else { return Ok(()) };
+            if happened != Happened::Wake(LOOK) {
+                continue;
+            }
+            if until(self) || self.world.now() >= bound {
+                return Ok(());
+            }
+            self.world.wake((self.world.now() + MILLI / 4).min(bound), LOOK);
+        }
+    }
+
+    /// One event, and what follows from it.
+    fn step(&mut self) -> Result<Option<Happened>, Wrong> {
+        let Some(happened) = self.world.run_next() else { return Ok(None) };
+        if let Some(what) = self.world.failure.take() {
+            return Err(what.into());
+        }
+        if self.world.counts.events > EVENTS_MAX {
+            return Err(format!("more than {EVENTS_MAX} events").into());
+        }
+        let mut replies = std::mem::take(&mut self.world.replies);
+        for reply in replies.drain(..) {
+            let freed = self.clients.on_reply(&mut self.world, reply)?;
+            if let Some(client) = freed {
+                self.plan_client(client);
+            }
+        }
+        self.world.replies = replies;
+        match happened {
+            Happened::Wake(FAULTS_DUE) => {
+                if self.world.now() == self.fault_wake {
+                    let done = self.injector.run_due(&mut self.world);
+                    self.after_faults(done);
+                    self.plan_faults();
+                }
+            }
+            Happened::Wake(LOOK) | Happened::Other => {}
+            Happened::Wake(Wake(client)) => self.on_client(client as usize),
+            Happened::Turn { node, spoke: true } => {
+                let done = self.injector.after_turn(&mut self.world, node);
+                if !done.crashed.is_empty() {
+                    self.after_faults(done);
+                    self.plan_faults();
+                }
+            }
+            Happened::Turn { .. } => {}
+        }
+        Ok(Some(happened))
+    }
+
+    fn plan_client(&mut self, client: usize) {
+        if self.ops_left > 0 {
+            let at = self.world.now() + self.rng.between(1, self.profile.think_max);
+            self.world.wake(at, Wake(client as u64));
+        }
+    }
+
+    fn on_client(&mut self, client: usize) {
+        if self.ops_left == 0 {
+            return;
+        }
+        if self.clients.issue(&mut self.world, client) {
+            self.ops_left -= 1;
+            // Pipelined clients go on without waiting.
+            if self.profile.pipeline > 1 {
+                self.plan_client(client);
+            }
+        } else if self.clients.is_free(client) {
+            self.world.wake(self.world.now() + MILLI, Wake(client as u64));
+        }
+    }
+
+    fn plan_faults(&mut self) {
+        if let Some(at) = self.injector.next_at() {
+            self.fault_wake = at.max(self.world.now());
+            self.world.wake(self.fault_wake, FAULTS_DUE);
+        }
+    }
+
+    fn after_faults(&mut self, done: Done) {
+        for node in done.crashed {
+            for client in self.clients.on_crash(&self.world, node) {
+                self.plan_client(client);
+            }
+        }
+    }
+
+    fn report(&self) -> RunReport {
+        let mut report = RunReport {
+            ops: self.clients.ops.len() as u64,
+            undecided: self.undecided,
+            counts: self.world.counts,
+            faults: self.injector.counts.clone(),
+            span: self.world.now(),
+            ..RunReport::default()
+        };
+        let mut seen = Vec::new();
+        for op in &self.clients.ops {
+            match &op.ended {
+                Some((_, Ended::Returned(_))) => report.returned += 1,
+                Some((_, Ended::Failed)) => report.failed += 1,
+                Some((_, Ended::Unknown)) | None => report.unknown += 1,
+            }
+            seen.extend_from_slice(&op.invoked.to_le_bytes());
+            seen.extend_from_slice(format!("{:?}", op.ended).as_bytes());
+            report.digest = base::checksum::checksum(report.digest, &seen);
+            seen.clear();
+        }
+        report
+    }
+}

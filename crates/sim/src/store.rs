@@ -1,0 +1,700 @@
+//! The model store: what the interface of `storage` allows a medium to do, and nothing else.
+//!
+//! It keeps records in memory and is told by the world when a flush or a read completes. On a crash only what
+//! was flushed survives for sure. It is the simulator's fast default; the real engines are run beside it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use base::Prng;
+use bytes::Bytes;
+use storage::{Completion, Load, Place, Store};
+use types::key::SHARDS;
+use types::{Database, Key, Shard, Ticket};
+
+/// What a medium promises.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Durability {
+    /// Nothing outlives the process.
+    Volatile,
+    /// A submitted batch is durable at once.
+    Pmem,
+    /// A submitted batch is durable once its flush has completed.
+    Disk,
+}
+
+/// What a crash leaves of the batches that were not flushed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Survival {
+    /// Whole batches, in order, none or some or all.
+    Prefix,
+    /// After such a prefix any part of the next batch.
+    Torn,
+}
+
+#[derive(Clone, Debug)]
+enum Slot {
+    Record(Bytes),
+    Damaged,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Put(Place, Bytes),
+    Remove(Place),
+    Forgotten(Database, Shard, bool),
+}
+
+#[derive(Debug)]
+struct Batch {
+    ticket: Ticket,
+    changes: Vec<Change>,
+}
+
+#[derive(Debug)]
+enum Read {
+    Load(Place),
+    Scan { id: u64, database: Database, from_hash: u64, limit: usize },
+}
+
+/// One worker's queue on the medium; gone with its process.
+#[derive(Debug)]
+struct Handle {
+    open: Vec<Change>,
+    open_ticket: Ticket,
+    pending: VecDeque<Batch>,
+    /// The newest change of each place that is not durable yet.
+    overlay: BTreeMap<Place, (Ticket, Option<Bytes>)>,
+    completions: Vec<Completion>,
+    reads: VecDeque<Read>,
+    /// A read was started since the world last looked.
+    has_new_reads: bool,
+    is_flushing: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    durability: Durability,
+    /// Of each database that was ever used, one map per shard.
+    cells: BTreeMap<Database, Vec<BTreeMap<Key, Slot>>>,
+    metas: BTreeMap<(Database, Shard), Slot>,
+    forgotten: BTreeSet<(Database, Shard)>,
+    forgotten_durably: BTreeSet<(Database, Shard)>,
+    handles: Vec<Handle>,
+    /// How often a read takes time.
+    slow_read_ppm: u32,
+    rng: Prng,
+}
+
+/// One node's medium, shared by its workers' stores and the world. Outlives the process.
+#[derive(Clone, Debug)]
+pub struct Medium {
+    state: Arc<Mutex<State>>,
+}
+
+/// What a worker's last turn left to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Work {
+    /// A flush was begun that covers everything up to here.
+    pub flush: Option<Ticket>,
+    pub has_reads: bool,
+}
+
+impl Medium {
+    #[must_use]
+    pub fn new(durability: Durability, slow_read_ppm: u32, rng: Prng) -> Medium {
+        let state = State {
+            durability,
+            cells: BTreeMap::new(),
+            metas: BTreeMap::new(),
+            forgotten: BTreeSet::new(),
+            forgotten_durably: BTreeSet::new(),
+            handles: Vec::new(),
+            slow_read_ppm,
+            rng,
+        };
+        Medium { state: Arc::new(Mutex::new(state)) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics while holding the state of a simulated medium")
+    }
+
+    /// The stores of a process that starts with `workers` workers.
+    pub fn open(&self, workers: usize) -> Vec<ModelStore> {
+        let mut state = self.lock();
+        state.handles = (0..workers).map(|_| Handle::new()).collect();
+        state.forgotten = state.forgotten_durably.clone();
+        let keeps_records = state.durability != Durability::Volatile;
+        (0..workers)
+            .map(|worker| ModelStore { medium: self.clone(), worker, keeps_records })
+            .collect()
+    }
+
+    /// Begins a flush if there is something to flush and none is under way.
+    #[must_use]
+    pub fn take_work(&self, worker: usize) -> Work {
+        let mut state = self.lock();
+        let is_disk = state.durability == Durability::Disk;
+        let handle = &mut state.handles[worker];
+        let mut work = Work { flush: None, has_reads: std::mem::take(&mut handle.has_new_reads) };
+        if is_disk
+            && !handle.is_flushing
+            && let Some(last) = handle.pending.back()
+        {
+            handle.is_flushing = true;
+            work.flush = Some(last.ticket);
+        }
+        work
+    }
+
+    /// The flush begun earlier has completed.
+    pub fn finish_flush(&self, worker: usize, upto: Ticket) {
+        let mut state = self.lock();
+        state.handles[worker].is_flushing = false;
+        state.settle(worker, upto);
+    }
+
+    /// Everything being read has been read.
+    pub fn finish_reads(&self, worker: usize) {
+        let mut state = self.lock();
+        while let Some(read) = state.handles[worker].reads.pop_front() {
+            let completion = state.read(worker, read);
+            state.handles[worker].completions.extend(completion);
+        }
+    }
+
+    /// The process ends. Nothing of a `volatile` medium survives.
+    pub fn crash(&self, survival: Survival) {
+        let mut state = self.lock();
+        let mut handles = std::mem::take(&mut state.handles);
+        for handle in &mut handles {
+            state.lose_unflushed(handle, survival);
+        }
+        if state.durability == Durability::Volatile {
+            state.forget_everything();
+        }
+    }
+
+    /// The medium is wiped: a new one that knows that it has forgotten everything.
+    pub fn wipe(&self) {
+        self.lock().forget_everything();
+    }
+
+    /// Damages one durable record that `may` allows, drawn from all. False when there is none.
+    pub fn damage(&self, mut may: impl FnMut(&Place) -> bool) -> bool {
+        let mut state = self.lock();
+        let places: Vec<Place> = state.places().filter(|place| may(place)).collect();
+        if places.is_empty() {
+            return false;
+        }
+        let place = state.rng.pick(&places).clone();
+        state.set_slot(&place, Some(Slot::Damaged));
+        true
+    }
+
+    /// True when this place is forgotten, noticed or not.
+    #[must_use]
+    pub fn has_forgotten(&self, place: &Place) -> bool {
+        let state = self.lock();
+        let is_in_forgotten_shard = state.forgotten_durably.contains(&shard_of(place));
+        is_in_forgotten_shard
+            || matches!(state.slot(place), Some(Slot::Damaged))
+            || matches!(state.slot(&meta_of(place)), Some(Slot::Damaged))
+    }
+
+    /// True when anything is forgotten, noticed or not.
+    #[must_use]
+    pub fn has_forgotten_anything(&self) -> bool {
+        let state = self.lock();
+        if state.durability == Durability::Volatile {
+            return !state.forgotten.is_empty();
+        }
+        !state.forgotten_durably.is_empty()
+            || state.places().any(|place| matches!(state.slot(&place), Some(Slot::Damaged)))
+    }
+
+    /// Cells that hold a whole record, durably.
+    #[must_use]
+    pub fn record_count(&self) -> usize {
+        let state = self.lock();
+        let slots = state.cells.values().flatten().flat_map(BTreeMap::values);
+        slots.filter(|slot| matches!(slot, Slot::Record(_))).count()
+    }
+}
+
+fn shard_of(place: &Place) -> (Database, Shard) {
+    match place {
+        Place::Cell(database, key) => (*database, key.shard()),
+        Place::Meta(database, shard) => (*database, *shard),
+    }
+}
+
+fn meta_of(place: &Place) -> Place {
+    let (database, shard) = shard_of(place);
+    Place::Meta(database, shard)
+}
+
+impl Handle {
+    fn new() -> Handle {
+        Handle {
+            open: Vec::new(),
+            open_ticket: Ticket(1),
+            pending: VecDeque::new(),
+            overlay: BTreeMap::new(),
+            completions: Vec::new(),
+            reads: VecDeque::new(),
+            has_new_reads: false,
+            is_flushing: false,
+        }
+    }
+}
+
+impl State {
+    fn slot(&self, place: &Place) -> Option<&Slot> {
+        match place {
+            Place::Cell(database, key) => {
+                self.cells.get(database)?[usize::from(key.shard().0)].get(key)
+            }
+            Place::Meta(database, shard) => self.metas.get(&(*database, *shard)),
+        }
+    }
+
+    fn set_slot(&mut self, place: &Place, slot: Option<Slot>) {
+        match (place, slot) {
+            (Place::Cell(database, key), slot) => {
+                let shards =
+                    self.cells.entry(*database).or_insert_with(|| vec![BTreeMap::new(); SHARDS]);
+                let cells = &mut shards[usize::from(key.shard().0)];
+                match slot {
+                    Some(slot) => cells.insert(key.clone(), slot),
+                    None => cells.remove(key),
+                };
+            }
+            (Place::Meta(database, shard), Some(slot)) => {
+                self.metas.insert((*database, *shard), slot);
+            }
+            (Place::Meta(database, shard), None) => {
+                self.metas.remove(&(*database, *shard));
+            }
+        }
+    }
+
+    fn places(&self) -> impl Iterator<Item = Place> + '_ {
+        let cells = self.cells.iter().flat_map(|(&database, shards)| {
+            shards
+                .iter()
+                .flat_map(BTreeMap::keys)
+                .map(move |key| Place::Cell(database, key.clone()))
+        });
+        cells.chain(self.metas.keys().map(|&(database, shard)| Place::Meta(database, shard)))
+    }
+
+    fn apply(&mut self, change: Change) {
+        match change {
+            Change::Put(place, record) => self.set_slot(&place, Some(Slot::Record(record))),
+            Change::Remove(place) => self.set_slot(&place, None),
+            Change::Forgotten(database, shard, true) => {
+                self.forgotten_durably.insert((database, shard));
+            }
+            Change::Forgotten(database, shard, false) => {
+                self.forgotten_durably.remove(&(database, shard));
+            }
+        }
+    }
+
+    /// Makes batches durable and says so.
+    fn settle(&mut self, worker: usize, upto: Ticket) {
+        while self.handles[worker].pending.front().is_some_and(|batch| batch.ticket <= upto) {
+            let handle = &mut self.handles[worker];
+            let Some(batch) = handle.pending.pop_front() else { return };
+            for change in &batch.changes {
+                if let Change::Put(place, _) | Change::Remove(place) = change
+                    && handle.overlay.get(place).is_some_and(|(ticket, _)| *ticket == batch.ticket)
+                {
+                    handle.overlay.remove(place);
+                }
+            }
+            handle.completions.push(Completion::Stored(batch.ticket));
+            for change in batch.changes {
+                self.apply(change);
+            }
+        }
+    }
+
+    fn load(&self, worker: usize, place: &Place) -> Load {
+        let (database, shard) = shard_of(place);
+        let unknown = match self.forgotten.contains(&(database, shard)) {
+            true => Load::Lost,
+            false => Load::Absent,
+        };
+        match self.handles[worker].overlay.get(place) {
+            Some((_, Some(record))) => return Load::Found(record.clone()),
+            Some((_, None)) => return unknown,
+            None => {}
+        }
+        match self.slot(place) {
+            Some(Slot::Record(record)) => Load::Found(record.clone()),
+            Some(Slot::Damaged) => Load::Lost,
+            None => unknown,
+        }
+    }
+
+    fn read(&mut self, worker: usize, read: Read) -> Vec<Completion> {
+        match read {
+            Read::Load(place) => {
+                let load = self.load(worker, &place);
+                vec![Completion::Loaded { place, load }]
+            }
+            Read::Scan { id, database, from_hash, limit } => {
+                self.scan(worker, id, database, from_hash, limit)
+            }
+        }
+    }
+
+    fn scan(
+        &mut self,
+        worker: usize,
+        id: u64,
+        database: Database,
+        from_hash: u64,
+        limit: usize,
+    ) -> Vec<Completion> {
+        let shard = Shard((from_hash >> 56) as u8);
+        let mut found: BTreeMap<Key, Option<Bytes>> = BTreeMap::new();
+        let cells = self.cells.get(&database).map(|shards| &shards[usize::from(shard.0)]);
+        for (key, slot) in cells.into_iter().flatten() {
+            found.insert(
+                key.clone(),
+                match slot {
+                    Slot::Record(record) => Some(record.clone()),
+                    Slot::Damaged => None,
+                },
+            );
+        }
+        let overlay = &self.handles[worker].overlay;
+        for (place, (_, record)) in overlay {
+            let Place::Cell(owner, key) = place else { continue };
+            if (*owner, key.shard()) != (database, shard) {
+                continue;
+            }
+            match record {
+                Some(record) => found.insert(key.clone(), Some(record.clone())),
+                None => found.remove(key),
+            };
+        }
+        let mut completions = Vec::new();
+        if found.values().any(Option::is_none) {
+            self.forgotten.insert((database, shard));
+            self.forgotten_durably.insert((database, shard));
+            completions.push(Completion::Forgotten { database, shard });
+        }
+        let (records, next_hash) = page(found, from_hash, limit);
+        completions.push(Completion::Scanned { id, records, next_hash });
+        completions
+    }
+
+    fn lose_unflushed(&mut self, handle: &mut Handle, survival: Survival) {
+        let kept = self.rng.below(handle.pending.len() as u64 + 1);
+        for _ in 0..kept {
+            for change in
+                handle.pending.pop_front().map(|batch| batch.changes).into_iter().flatten()
+            {
+                self.apply(change);
+            }
+        }
+        if survival == Survival::Torn
+            && let Some(batch) = handle.pending.pop_front()
+        {
+            self.tear(batch.changes);
+        }
+    }
+
+    /// Keeps any part of a batch: metas come before removals, and a shard is known again only if all is kept.
+    fn tear(&mut self, changes: Vec<Change>) {
+        let chance_ppm = self.rng.below(1_000_001) as u32;
+        let (first, rest): (Vec<Change>, Vec<Change>) = changes.into_iter().partition(|change| {
+            matches!(change, Change::Put(Place::Meta(..), _) | Change::Forgotten(_, _, true))
+        });
+        let mut is_whole = true;
+        for change in first {
+            match self.rng.chance_ppm(chance_ppm) {
+                true => self.apply(change),
+                false => is_whole = false,
+            }
+        }
+        for change in rest {
+            let needs_all = matches!(change, Change::Remove(_) | Change::Forgotten(_, _, false));
+            match self.rng.chance_ppm(chance_ppm) && (is_whole || !needs_all) {
+                true => self.apply(change),
+                false => is_whole = false,
+            }
+        }
+    }
+
+    fn forget_everything(&mut self) {
+        self.cells.clear();
+        self.metas.clear();
+        self.forgotten_durably = (0..types::limits::DATABASES as u8)
+            .flat_map(|database| (0..=u8::MAX).map(move |shard| (Database(database), Shard(shard))))
+            .collect();
+        self.forgotten = self.forgotten_durably.clone();
+    }
+}
+
+/// About `limit` whole records from `from_hash` on, and where to go on.
+fn page(
+    found: BTreeMap<Key, Option<Bytes>>,
+    from_hash: u64,
+    limit: usize,
+) -> (Vec<(Key, Bytes)>, Option<u64>) {
+    let mut records: Vec<(Key, Bytes)> = Vec::new();
+    for (key, record) in found {
+        let Some(record) = record.filter(|_| key.hash() >= from_hash) else { continue };
+        let is_new_hash = records.last().is_some_and(|(last, _)| last.hash() != key.hash());
+        if records.len() >= limit && is_new_hash {
+            return (records, Some(key.hash()));
+        }
+        records.push((key, record));
+    }
+    (records, None)
+}
+
+/// One worker's store on a [`Medium`].
+#[derive(Debug)]
+pub struct ModelStore {
+    medium: Medium,
+    worker: usize,
+    keeps_records: bool,
+}
+
+impl ModelStore {
+    fn change(&mut self, change: Change) {
+        let mut state = self.medium.lock();
+        let handle = &mut state.handles[self.worker];
+        let ticket = handle.open_ticket;
+        match &change {
+            Change::Put(place, record) => {
+                handle.overlay.insert(place.clone(), (ticket, Some(record.clone())));
+            }
+            Change::Remove(place) => {
+                handle.overlay.insert(place.clone(), (ticket, None));
+            }
+            Change::Forgotten(..) => {}
+        }
+        handle.open.push(change);
+    }
+}
+
+impl Store for ModelStore {
+    fn load(&mut self, place: &Place) -> Load {
+        let mut state = self.medium.lock();
+        let is_durable = !state.handles[self.worker].overlay.contains_key(place);
+        let slow_read_ppm = state.slow_read_ppm;
+        if is_durable && slow_read_ppm > 0 && state.rng.chance_ppm(slow_read_ppm) {
+            let handle = &mut state.handles[self.worker];
+            handle.reads.push_back(Read::Load(place.clone()));
+            handle.has_new_reads = true;
+            return Load::Pending;
+        }
+        state.load(self.worker, place)
+    }
+
+    fn put(&mut self, place: &Place, record: &[u8]) {
+        if self.keeps_records {
+            self.change(Change::Put(place.clone(), Bytes::copy_from_slice(record)));
+        }
+    }
+
+    fn remove(&mut self, place: &Place) {
+        if self.keeps_records {
+            self.change(Change::Remove(place.clone()));
+        }
+    }
+
+    fn set_forgotten(&mut self, database: Database, shard: Shard, forgotten: bool) {
+        {
+            let mut state = self.medium.lock();
+            match forgotten {
+                true => state.forgotten.insert((database, shard)),
+                false => state.forgotten.remove(&(database, shard)),
+            };
+        }
+        if self.keeps_records {
+            self.change(Change::Forgotten(database, shard, forgotten));
+        }
+    }
+
+    fn is_forgotten(&self, database: Database, shard: Shard) -> bool {
+        self.medium.lock().forgotten.contains(&(database, shard))
+    }
+
+    fn scan(&mut self, id: u64, database: Database, from_hash: u64, limit: usize) {
+        let mut state = self.medium.lock();
+        let read = Read::Scan { id, database, from_hash, limit };
+        let slow_read_ppm = state.slow_read_ppm;
+        if slow_read_ppm > 0 && state.rng.chance_ppm(slow_read_ppm) {
+            let handle = &mut state.handles[self.worker];
+            handle.reads.push_back(read);
+            handle.has_new_reads = true;
+            return;
+        }
+        let completions = state.read(self.worker, read);
+        state.handles[self.worker].completions.extend(completions);
+    }
+
+    fn ticket(&self) -> Ticket {
+        match self.keeps_records {
+            true => self.medium.lock().handles[self.worker].open_ticket,
+            false => Ticket::DURABLE,
+        }
+    }
+
+    fn submit(&mut self) {
+        let mut state = self.medium.lock();
+        let durability = state.durability;
+        let handle = &mut state.handles[self.worker];
+        if handle.open.is_empty() {
+            return;
+        }
+        let ticket = handle.open_ticket;
+        let changes = std::mem::take(&mut handle.open);
+        handle.pending.push_back(Batch { ticket, changes });
+        handle.open_ticket = Ticket(ticket.0 + 1);
+        if durability == Durability::Pmem {
+            state.settle(self.worker, ticket);
+        }
+    }
+
+    fn poll(&mut self, completions: &mut Vec<Completion>) {
+        completions.append(&mut self.medium.lock().handles[self.worker].completions);
+    }
+
+    fn keeps_records(&self) -> bool {
+        self.keeps_records
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn medium(durability: Durability) -> (Medium, ModelStore) {
+        let medium = Medium::new(durability, 0, Prng::new(1));
+        let store = medium.open(1).remove(0);
+        (medium, store)
+    }
+
+    fn cell(key: &str) -> Place {
+        Place::Cell(Database(0), Key::new(key.as_bytes()))
+    }
+
+    fn found(text: &'static str) -> Load {
+        Load::Found(Bytes::from_static(text.as_bytes()))
+    }
+
+    #[test]
+    fn what_was_flushed_survives_and_what_was_not_may() {
+        let mut survivors = 0;
+        for seed in 0..20 {
+            let medium = Medium::new(Durability::Disk, 0, Prng::new(seed));
+            let mut store = medium.open(1).remove(0);
+            store.put(&cell("a"), b"1");
+            store.submit();
+            let flush = medium.take_work(0).flush.expect("a batch to flush");
+            medium.finish_flush(0, flush);
+            store.put(&cell("a"), b"2");
+            store.submit();
+            assert_eq!(store.load(&cell("a")), found("2"));
+            medium.crash(Survival::Prefix);
+            match medium.open(1)[0].load(&cell("a")) {
+                Load::Found(record) if record == "2" => survivors += 1,
+                load => assert_eq!(load, found("1")),
+            }
+        }
+        assert!((1..20).contains(&survivors), "{survivors} of 20");
+    }
+
+    #[test]
+    fn pmem_is_durable_once_submitted() {
+        let (medium, mut store) = medium(Durability::Pmem);
+        store.put(&cell("a"), b"1");
+        let ticket = store.ticket();
+        store.submit();
+        let mut completions = Vec::new();
+        store.poll(&mut completions);
+        assert_eq!(completions, [Completion::Stored(ticket)]);
+        medium.crash(Survival::Torn);
+        assert_eq!(medium.open(1)[0].load(&cell("a")), found("1"));
+    }
+
+    #[test]
+    fn damaged_is_lost_and_never_absent_until_it_is_written_again() {
+        let (medium, mut store) = medium(Durability::Pmem);
+        store.put(&cell("a"), b"1");
+        store.submit();
+        assert!(medium.damage(|_| true));
+        assert!(medium.has_forgotten(&cell("a")) && medium.has_forgotten_anything());
+        assert_eq!(store.load(&cell("a")), Load::Lost);
+        assert_eq!(store.load(&cell("b")), Load::Absent);
+        store.put(&cell("a"), b"2");
+        store.submit();
+        assert_eq!(store.load(&cell("a")), found("2"));
+        assert!(!medium.has_forgotten_anything());
+    }
+
+    #[test]
+    fn scan_that_meets_damage_forgets_the_shard() {
+        let (medium, mut store) = medium(Durability::Pmem);
+        let key = Key::new(b"a");
+        store.put(&cell("a"), b"1");
+        store.submit();
+        medium.damage(|_| true);
+        store.scan(7, Database(0), key.shard().first_hash(), 10);
+        let mut completions = Vec::new();
+        store.poll(&mut completions);
+        let forgotten = Completion::Forgotten { database: Database(0), shard: key.shard() };
+        assert!(completions.contains(&forgotten));
+        assert!(store.is_forgotten(Database(0), key.shard()));
+    }
+
+    #[test]
+    fn wiped_medium_has_forgotten_every_shard() {
+        let (medium, mut store) = medium(Durability::Disk);
+        store.put(&cell("a"), b"1");
+        store.submit();
+        medium.crash(Survival::Prefix);
+        medium.wipe();
+        let mut store = medium.open(1).remove(0);
+        assert_eq!(store.load(&cell("a")), Load::Lost);
+        store.set_forgotten(Database(0), Key::new(b"a").shard(), false);
+        assert_eq!(store.load(&cell("a")), Load::Absent);
+    }
+
+    #[test]
+    fn scan_pages_through_a_shard_with_unflushed_changes() {
+        let (_, mut store) = medium(Durability::Disk);
+        let shard = Key::new(b"a").shard();
+        let mut keys: Vec<Key> = (0..20_000_u32)
+            .map(|n| Key::new(&n.to_le_bytes()))
+            .filter(|key| key.shard() == shard)
+            .collect();
+        keys.sort();
+        for key in &keys {
+            store.put(&Place::Cell(Database(0), key.clone()), b"1");
+        }
+        let mut listed = Vec::new();
+        let mut from_hash = Some(shard.first_hash());
+        while let Some(hash) = from_hash {
+            store.scan(1, Database(0), hash, 10);
+            let mut completions = Vec::new();
+            store.poll(&mut completions);
+            let Some(Completion::Scanned { records, next_hash, .. }) = completions.pop() else {
+                panic!("a scan is answered");
+            };
+            listed.extend(records.into_iter().map(|(key, _)| key));
+            from_hash = next_hash;
+        }
+        assert_eq!(listed, keys);
+    }
+}

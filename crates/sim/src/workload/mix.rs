@@ -1,0 +1,113 @@
+//! Mixes of commands: what a run's clients draw from.
+//!
+//! Values are unique where that makes wrong answers visible: a value names the operation that wrote it.
+
+use base::Prng;
+use checker::model::kv::{Bytes, ExpiryTag, KvInput};
+
+/// One kind of workload.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Mix {
+    /// Reads and plain writes.
+    Register,
+    /// Reads, plain writes and deletes whose replies depend on nothing.
+    PlainDelete,
+    /// Compare and set.
+    Swap,
+    Counter,
+    /// Appends: one read reveals the whole chain.
+    List,
+    /// Delete and create again, conditionally.
+    Recreate,
+    /// Values with a time to live.
+    Expiry,
+    /// Everything that does not expire.
+    All,
+}
+
+impl Mix {
+    /// Mixes of commands whose effects do not depend on the state.
+    pub const PLAIN: &[Mix] = &[Mix::Register, Mix::PlainDelete];
+
+    pub const EVERY: &[Mix] = &[
+        Mix::Register,
+        Mix::PlainDelete,
+        Mix::Swap,
+        Mix::Counter,
+        Mix::List,
+        Mix::Recreate,
+        Mix::Expiry,
+        Mix::All,
+    ];
+
+    /// Draws a command. `id` names it uniquely in its run.
+    #[must_use]
+    pub fn draw(self, rng: &mut Prng, id: u64) -> KvInput {
+        let value = || Bytes::from(format!("v{id}").as_bytes());
+        let below = |rng: &mut Prng, n| rng.below(n);
+        match self {
+            Mix::Register => match below(rng, 10) {
+                0..5 => KvInput::Get,
+                5 => KvInput::StrLen,
+                _ => KvInput::Set(value()),
+            },
+            Mix::PlainDelete => match below(rng, 10) {
+                0..4 => KvInput::Get,
+                4 => KvInput::Exists,
+                5..8 => KvInput::Set(value()),
+                _ => KvInput::Expire(None),
+            },
+            Mix::Swap => match below(rng, 10) {
+                0..3 => KvInput::Get,
+                3 => KvInput::Set(small(rng)),
+                4 => KvInput::GetSet(small(rng)),
+                5 => KvInput::SetIfAbsent(small(rng)),
+                _ => KvInput::SetIfEqual { expected: small(rng), new: small(rng) },
+            },
+            Mix::Counter => match below(rng, 10) {
+                0..3 => KvInput::Get,
+                3 if below(rng, 8) == 0 => KvInput::Del,
+                _ => KvInput::IncrBy(1),
+            },
+            Mix::List => match below(rng, 10) {
+                0..4 => KvInput::Get,
+                _ => KvInput::Append(Bytes::from(format!("{id},").as_bytes())),
+            },
+            Mix::Recreate => match below(rng, 10) {
+                0..2 => KvInput::Get,
+                2 => KvInput::Exists,
+                3 => KvInput::GetDel,
+                4..7 => KvInput::Del,
+                7..9 => KvInput::SetIfAbsent(value()),
+                _ => KvInput::Set(value()),
+            },
+            Mix::Expiry => match below(rng, 12) {
+                0..5 => KvInput::Get,
+                5..8 => {
+                    KvInput::SetExpiring(Bytes::from(format!("t{id}").as_bytes()), ExpiryTag(id))
+                }
+                8 => KvInput::Set(value()),
+                9 => KvInput::SetIfAbsent(value()),
+                10 => KvInput::Append(Bytes::from("+")),
+                _ => KvInput::Del,
+            },
+            Mix::All => match below(rng, 12) {
+                0..3 => KvInput::Get,
+                3 => KvInput::Set(small(rng)),
+                4 => KvInput::GetSet(value()),
+                5 => KvInput::GetDel,
+                6 => KvInput::Del,
+                7 => KvInput::SetIfAbsent(small(rng)),
+                8 => KvInput::SetIfEqual { expected: small(rng), new: value() },
+                9 => KvInput::IncrBy(1),
+                10 => KvInput::Append(small(rng)),
+                _ => KvInput::StrLen,
+            },
+        }
+    }
+}
+
+/// One of few values, so that comparisons succeed now and then.
+fn small(rng: &mut Prng) -> Bytes {
+    Bytes::from([b'0' + rng.below(3) as u8].as_slice())
+}

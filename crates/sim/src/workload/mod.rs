@@ -1,0 +1,4 @@
+//! What clients do: commands with obvious semantics, and the mixes in which they are drawn.
+
+pub mod mix;
+pub mod update;

@@ -1,0 +1,255 @@
+//! The simulator's own commands: a string per key, as the checker's `kv` model has it, in a few bytes.
+//!
+//! The real commands are run by the language `Redis`; these are faster and need no parser.
+
+use base::Millis;
+use bytes::{BufMut, Bytes, BytesMut};
+use checker::model::kv::{self, ExpiryTag, KvInput, KvOutput};
+use types::wire::{put_blob, put_varint};
+use types::{
+    Access, Applied, Change, Clock, Command, ExpiryChange, Malformed, Reader, TimeToLive, Update,
+    View,
+};
+
+const GET: u8 = 1;
+const SET: u8 = 2;
+const SET_EXPIRING: u8 = 3;
+const SET_IF_ABSENT: u8 = 4;
+const SET_IF_EQUAL: u8 = 5;
+const GET_SET: u8 = 6;
+const GET_DEL: u8 = 7;
+const DEL: u8 = 8;
+const EXISTS: u8 = 9;
+const STR_LEN: u8 = 10;
+const INCR_BY: u8 = 11;
+const APPEND: u8 = 12;
+const REMOVE: u8 = 13;
+
+const DONE: u8 = 1;
+const REFUSED: u8 = 2;
+const ABSENT: u8 = 3;
+const VALUE: u8 = 4;
+const INTEGER: u8 = 5;
+const NOT_AN_INTEGER: u8 = 6;
+const OVERFLOW: u8 = 7;
+const NOT_UNDERSTOOD: u8 = 8;
+
+/// Longest argument.
+const LEN_MAX: usize = 1 << 20;
+
+/// Encodes a command. `ttl_millis` is that of an expiring value.
+#[must_use]
+pub fn encode(input: &KvInput, ttl_millis: u64) -> Command {
+    let mut body = Vec::with_capacity(32);
+    let access = match input {
+        KvInput::Get => op(&mut body, GET, Access::Read),
+        KvInput::Exists => op(&mut body, EXISTS, Access::Read),
+        KvInput::StrLen => op(&mut body, STR_LEN, Access::Read),
+        KvInput::Set(value) => op_with(&mut body, SET, value, Access::Write),
+        KvInput::SetExpiring(value, ExpiryTag(_)) => {
+            let access = op_with(&mut body, SET_EXPIRING, value, Access::Write);
+            put_varint(&mut body, ttl_millis);
+            access
+        }
+        KvInput::SetIfAbsent(value) => op_with(&mut body, SET_IF_ABSENT, value, Access::Update),
+        KvInput::SetIfEqual { expected, new } => {
+            let access = op_with(&mut body, SET_IF_EQUAL, expected, Access::Update);
+            put_blob(&mut body, new.as_slice());
+            access
+        }
+        KvInput::GetSet(value) => op_with(&mut body, GET_SET, value, Access::Update),
+        KvInput::GetDel => op(&mut body, GET_DEL, Access::Update),
+        KvInput::Del => op(&mut body, DEL, Access::Update),
+        KvInput::IncrBy(by) => {
+            let access = op(&mut body, INCR_BY, Access::Update);
+            body.extend_from_slice(&by.to_le_bytes());
+            access
+        }
+        KvInput::Append(more) => op_with(&mut body, APPEND, more, Access::Update),
+        // A delete that does not say whether there was anything.
+        KvInput::Expire(_) => op(&mut body, REMOVE, Access::Write),
+    };
+    Command { access, body: Bytes::from(body) }
+}
+
+fn op(body: &mut Vec<u8>, op: u8, access: Access) -> Access {
+    body.push(op);
+    access
+}
+
+fn op_with(body: &mut Vec<u8>, op: u8, value: &kv::Bytes, access: Access) -> Access {
+    body.push(op);
+    put_blob(body, value.as_slice());
+    access
+}
+
+/// What a reply says; `None` when it is not one of [`SimUpdate`].
+#[must_use]
+pub fn decode(reply: &[u8]) -> Option<KvOutput> {
+    let (&kind, rest) = reply.split_first()?;
+    Some(match kind {
+        DONE => KvOutput::Done,
+        REFUSED => KvOutput::Refused,
+        ABSENT => KvOutput::Value(None),
+        VALUE => KvOutput::Value(Some(kv::Bytes::from(rest))),
+        INTEGER => KvOutput::Integer(i64::from_le_bytes(rest.try_into().ok()?)),
+        NOT_AN_INTEGER => KvOutput::NotAnInteger,
+        OVERFLOW => KvOutput::Overflow,
+        _ => return None,
+    })
+}
+
+/// Runs the commands of [`encode`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SimUpdate;
+
+impl Update for SimUpdate {
+    fn apply(&self, view: View<'_>, body: &[u8], _clock: Clock) -> Applied {
+        apply(view, body).unwrap_or_else(|Malformed| unchanged(&[NOT_UNDERSTOOD]))
+    }
+}
+
+fn apply(view: View<'_>, body: &[u8]) -> Result<Applied, Malformed> {
+    let mut reader = Reader::new(body);
+    let found = view.value;
+    Ok(match reader.u8()? {
+        GET => unchanged(&value(found)),
+        EXISTS => unchanged(&integer(i64::from(found.is_some()))),
+        STR_LEN => unchanged(&integer(found.map_or(0, <[u8]>::len) as i64)),
+        SET => put(blob(&mut reader)?, NEVER, &[DONE]),
+        SET_EXPIRING => {
+            let value = blob(&mut reader)?;
+            let ttl = TimeToLive::After(Millis(reader.varint()?));
+            put(value, ExpiryChange::Set(ttl), &[DONE])
+        }
+        SET_IF_ABSENT if found.is_some() => unchanged(&[REFUSED]),
+        SET_IF_ABSENT => put(blob(&mut reader)?, NEVER, &[DONE]),
+        SET_IF_EQUAL => {
+            let expected = blob(&mut reader)?;
+            match found == Some(&*expected) {
+                true => put(blob(&mut reader)?, NEVER, &[DONE]),
+                false => unchanged(&[REFUSED]),
+            }
+        }
+        GET_SET => put(blob(&mut reader)?, NEVER, &value(found)),
+        GET_DEL if found.is_none() => unchanged(&[ABSENT]),
+        GET_DEL => delete(&value(found)),
+        DEL if found.is_none() => unchanged(&integer(0)),
+        DEL => delete(&integer(1)),
+        REMOVE => delete(&[DONE]),
+        INCR_BY => incr_by(found, reader.u64()? as i64),
+        APPEND => {
+            let more = blob(&mut reader)?;
+            let old = found.unwrap_or_default();
+            let whole = Bytes::from([old, &*more].concat());
+            let len = whole.len() as i64;
+            put(whole, ExpiryChange::Keep, &integer(len))
+        }
+        _ => return Err(Malformed),
+    })
+}
+
+const NEVER: ExpiryChange = ExpiryChange::Set(TimeToLive::Never);
+
+fn incr_by(found: Option<&[u8]>, by: i64) -> Applied {
+    let old = match found {
+        None => Some(0),
+        Some(text) => std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok()),
+    };
+    let Some(old) = old else { return unchanged(&[NOT_AN_INTEGER]) };
+    match old.checked_add(by) {
+        Some(sum) => put(Bytes::from(sum.to_string()), ExpiryChange::Keep, &integer(sum)),
+        None => unchanged(&[OVERFLOW]),
+    }
+}
+
+fn blob(reader: &mut Reader<'_>) -> Result<Bytes, Malformed> {
+    Ok(Bytes::copy_from_slice(reader.blob(LEN_MAX)?))
+}
+
+fn put(value: Bytes, expiry: ExpiryChange, reply: &[u8]) -> Applied {
+    Applied { change: Change::Put { value, expiry }, reply: Bytes::copy_from_slice(reply) }
+}
+
+fn delete(reply: &[u8]) -> Applied {
+    Applied { change: Change::Delete, reply: Bytes::copy_from_slice(reply) }
+}
+
+fn unchanged(reply: &[u8]) -> Applied {
+    Applied::unchanged(Bytes::copy_from_slice(reply))
+}
+
+fn integer(integer: i64) -> [u8; 9] {
+    let mut reply = [INTEGER; 9];
+    reply[1..].copy_from_slice(&integer.to_le_bytes());
+    reply
+}
+
+fn value(found: Option<&[u8]>) -> Bytes {
+    let Some(found) = found else { return Bytes::from_static(&[ABSENT]) };
+    let mut reply = BytesMut::with_capacity(found.len() + 1);
+    reply.put_u8(VALUE);
+    reply.put_slice(found);
+    reply.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use checker::Model;
+    use checker::model::kv::Kv;
+
+    use super::*;
+
+    /// The commands and the model agree, step by step, on whatever sequence is drawn.
+    #[test]
+    fn commands_do_what_the_model_says() {
+        let mut rng = base::Prng::new(1);
+        let mut model = Kv.initial();
+        let mut held: Option<Bytes> = None;
+        for _ in 0..20_000 {
+            let input = draw(&mut rng);
+            let found = View { value: held.as_deref(), ttl: TimeToLive::Never };
+            let clock = Clock { unix: Millis(0), seed: 0 };
+            let applied = SimUpdate.apply(found, &encode(&input, 5).body, clock);
+            let output = decode(&applied.reply).expect("a reply");
+            match applied.change {
+                Change::Put { value, .. } => held = Some(value),
+                Change::Delete => held = None,
+                Change::None | Change::Expire(_) => {}
+            }
+            let next = Kv.step(&model, &input, Some(&output));
+            model = next.unwrap_or_else(|| panic!("{input:?} in {model:?} answered {output:?}"));
+            let modelled = model.as_ref().map(|present| present.value.as_slice());
+            assert_eq!(held.as_deref(), modelled);
+        }
+    }
+
+    fn draw(rng: &mut base::Prng) -> KvInput {
+        let value = kv::Bytes::from(["1", "2", "x"][rng.below(3) as usize]);
+        let new = kv::Bytes::from("2");
+        match rng.below(13) {
+            0 => KvInput::Get,
+            1 => KvInput::Set(value),
+            2 => KvInput::SetExpiring(value, ExpiryTag(1)),
+            3 => KvInput::SetIfAbsent(value),
+            4 => KvInput::SetIfEqual { expected: value, new },
+            5 => KvInput::GetSet(value),
+            6 => KvInput::GetDel,
+            7 => KvInput::Del,
+            8 => KvInput::Exists,
+            9 => KvInput::StrLen,
+            10 => KvInput::IncrBy(if rng.chance_ppm(100_000) { i64::MAX } else { 1 }),
+            11 => KvInput::Append(value),
+            _ => KvInput::Expire(None),
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_command_change_nothing() {
+        let found = View { value: Some(b"v"), ttl: TimeToLive::Never };
+        let clock = Clock { unix: Millis(0), seed: 0 };
+        for body in [&b""[..], &[0], &[SET], &[SET, 5, 1], &[INCR_BY, 1]] {
+            assert_eq!(SimUpdate.apply(found, body, clock).change, Change::None);
+        }
+    }
+}

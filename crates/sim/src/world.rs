@@ -1,0 +1,820 @@
+//! The world: whole nodes in virtual time, one event after the other.
+//!
+//! It runs what the server's shell would run (turns, timers, frames, flushes) and knows nothing of clients,
+//! histories or what is right. Everything is drawn from one seed, and events are ordered by (time, sequence),
+//! so a seed names one run. True time is nanoseconds from the start; nodes see their own clocks only.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use base::{Millis, Nanos, Prng};
+use bytes::Bytes;
+use node::frame_payload;
+use node::worker::{DatabaseSpec, Input, Outputs, Worker, WorkerConfig};
+use protocols::Stats;
+use storage::Store;
+use types::{
+    Command, Database, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Tag, Ticket, Update,
+};
+
+use crate::clock::Clock;
+use crate::invariants::{Sent, Watcher};
+use crate::network::{Fate, Links, Network};
+use crate::store::{Durability, Medium, Survival};
+use crate::trace::Trace;
+
+/// The database that the simulator uses.
+pub const DATABASE: Database = Database(0);
+
+/// Frames kept for dead links before their connections end.
+const STALLED_MAX: usize = 4096;
+/// How long a pair of nodes waits before it tries to connect again.
+const RECONNECT: u64 = 5_000_000;
+
+/// What a world is made of. Spans are nanoseconds.
+#[derive(Clone)]
+pub struct WorldConfig {
+    pub protocol: &'static str,
+    pub nodes: usize,
+    pub workers: usize,
+    pub durability: Durability,
+    pub seed: u64,
+    pub request_timeout: u64,
+    /// Resident registers per worker.
+    pub cells_max: usize,
+    pub update: Arc<dyn Update>,
+    pub links: Links,
+    /// How long a turn takes.
+    pub turn_max: u64,
+    pub flush_min: u64,
+    pub flush_max: u64,
+    /// How often a read from the medium takes time.
+    pub slow_read_ppm: u32,
+    /// One clock per node.
+    pub clocks: Vec<Clock>,
+}
+
+/// What comes back from [`World::wake`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wake(pub u64);
+
+/// What an event was, for whoever drives the world.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Happened {
+    Wake(Wake),
+    /// A worker had a turn. `spoke`: it sent frames or replies.
+    Turn {
+        node: usize,
+        spoke: bool,
+    },
+    Other,
+}
+
+/// An answer to a client of `node`.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    pub node: usize,
+    pub tag: Tag,
+    pub outcome: Outcome,
+}
+
+enum Event {
+    Wake(Wake),
+    Turn { node: usize, worker: usize, start: u64 },
+    Frame(InFlight),
+    Flushed { node: usize, worker: usize, start: u64, upto: Ticket },
+    ReadsDone { node: usize, worker: usize, start: u64 },
+    LossRaised { node: usize, start: u64 },
+    Connect { a: usize, b: usize },
+    Reset { at: usize, peer: usize },
+}
+
+#[derive(Clone)]
+struct InFlight {
+    from: usize,
+    to: usize,
+    worker: usize,
+    connection: u32,
+    bytes: Bytes,
+}
+
+struct Scheduled {
+    at: u64,
+    sequence: u64,
+    event: Event,
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Scheduled) -> bool {
+        self.sequence == other.sequence
+    }
+}
+
+impl Eq for Scheduled {}
+
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Scheduled) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Scheduled) -> std::cmp::Ordering {
+        (self.at, self.sequence).cmp(&(other.at, other.sequence))
+    }
+}
+
+struct Seat {
+    worker: Worker,
+    inbox: Vec<Input>,
+    /// When the next turn is planned; `u64::MAX`: not at all.
+    turn_at: u64,
+    /// The last turn ends then.
+    free_at: u64,
+}
+
+struct Process {
+    /// Tells the starts of all nodes apart.
+    start: u64,
+    seats: Vec<Seat>,
+    started: Nanos,
+    paused_until: u64,
+    is_loss_rising: bool,
+}
+
+/// One node: what outlives its process, and the process.
+struct SimNode {
+    id: NodeId,
+    incarnation: Incarnation,
+    loss: Loss,
+    uptime: Millis,
+    clock: Clock,
+    medium: Medium,
+    workers: usize,
+    process: Option<Process>,
+}
+
+/// Figures of a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    pub events: u64,
+    pub turns: u64,
+    pub frames: u64,
+    pub messages: u64,
+    pub starts: u64,
+}
+
+/// See the module.
+pub struct World {
+    config: WorldConfig,
+    now: u64,
+    sequence: u64,
+    events: BinaryHeap<Reverse<Scheduled>>,
+    nodes: Vec<SimNode>,
+    network: Network,
+    stalled: Vec<InFlight>,
+    connecting: Vec<bool>,
+    rng: Prng,
+    outputs: Outputs,
+    pub replies: Vec<Reply>,
+    /// What went wrong, once something did. The run is over then.
+    pub failure: Option<String>,
+    pub watchers: Vec<Box<dyn Watcher>>,
+    pub trace: Option<Trace>,
+    /// Where set, frames are offered here instead of being sent; for directed schedules.
+    pub intercept: Option<Intercept>,
+    pub counts: Counts,
+}
+
+/// Takes a frame out of the network: (from, to, worker, payload).
+pub type Intercept = Box<dyn FnMut(usize, usize, usize, Bytes)>;
+
+impl World {
+    #[must_use]
+    pub fn new(config: WorldConfig) -> World {
+        let mut rng = Prng::new(config.seed);
+        let network = Network::new(config.nodes, config.links.clone(), rng.fork());
+        let nodes = (0..config.nodes)
+            .map(|index| SimNode {
+                id: node_id(index),
+                incarnation: Incarnation(0),
+                loss: Loss(1),
+                uptime: Millis(0),
+                clock: config.clocks[index].clone(),
+                medium: Medium::new(config.durability, config.slow_read_ppm, rng.fork()),
+                workers: config.workers,
+                process: None,
+            })
+            .collect();
+        World {
+            now: 0,
+            sequence: 0,
+            events: BinaryHeap::new(),
+            nodes,
+            network,
+            stalled: Vec::new(),
+            connecting: vec![false; config.nodes * config.nodes],
+            rng,
+            outputs: Outputs::default(),
+            replies: Vec::new(),
+            failure: None,
+            watchers: Vec::new(),
+            trace: None,
+            intercept: None,
+            counts: Counts::default(),
+            config,
+        }
+    }
+
+    /// True time.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    #[must_use]
+    pub fn node_count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    #[must_use]
+    pub fn is_up(&self, node: usize) -> bool {
+        self.nodes[node].process.is_some()
+    }
+
+    #[must_use]
+    pub fn medium(&self, node: usize) -> &Medium {
+        &self.nodes[node].medium
+    }
+
+    pub fn clock_mut(&mut self, node: usize) -> &mut Clock {
+        &mut self.nodes[node].clock
+    }
+
+    pub fn network_mut(&mut self) -> &mut Network {
+        &mut self.network
+    }
+
+    fn schedule(&mut self, at: u64, event: Event) {
+        self.sequence += 1;
+        let scheduled = Scheduled { at: at.max(self.now), sequence: self.sequence, event };
+        self.events.push(Reverse(scheduled));
+    }
+
+    /// Asks for [`Happened::Wake`] at `at`.
+    pub fn wake(&mut self, at: u64, wake: Wake) {
+        self.schedule(at, Event::Wake(wake));
+    }
+
+    /// Runs the next event; `None` when nothing will ever happen again.
+    pub fn run_next(&mut self) -> Option<Happened> {
+        let Reverse(Scheduled { at, event, .. }) = self.events.pop()?;
+        self.now = at;
+        self.counts.events += 1;
+        Some(match event {
+            Event::Wake(wake) => Happened::Wake(wake),
+            Event::Turn { node, worker, start } => self.on_turn(node, worker, start),
+            Event::Frame(frame) => self.on_frame(frame),
+            Event::Flushed { node, worker, start, upto } => {
+                if self.is_start(node, start) {
+                    self.nodes[node].medium.finish_flush(worker, upto);
+                    self.note(|| format!("n{} w{worker} flushed {upto:?}", node + 1));
+                    self.plan_turn(node, worker, self.now);
+                }
+                Happened::Other
+            }
+            Event::ReadsDone { node, worker, start } => {
+                if self.is_start(node, start) {
+                    self.nodes[node].medium.finish_reads(worker);
+                    self.plan_turn(node, worker, self.now);
+                }
+                Happened::Other
+            }
+            Event::LossRaised { node, start } => {
+                if self.is_start(node, start) {
+                    self.raise_loss(node);
+                }
+                Happened::Other
+            }
+            Event::Connect { a, b } => {
+                self.on_connect(a, b);
+                Happened::Other
+            }
+            Event::Reset { at, peer } => {
+                self.input_all(at, &Input::PeerReset { node: node_id(peer) });
+                Happened::Other
+            }
+        })
+    }
+
+    fn is_start(&self, node: usize, start: u64) -> bool {
+        self.nodes[node].process.as_ref().is_some_and(|process| process.start == start)
+    }
+}
+
+/// Processes.
+impl World {
+    /// Starts a node's process.
+    ///
+    /// # Panics
+    /// If it runs already, or the protocol does not exist.
+    pub fn start(&mut self, node: usize) {
+        self.counts.starts += 1;
+        let config = &self.config;
+        let members: Vec<NodeId> = (0..config.nodes).map(node_id).collect();
+        let it = &mut self.nodes[node];
+        assert!(it.process.is_none(), "node {} is up", it.id);
+        it.incarnation.0 += 1;
+        let local = it.clock.local(self.now);
+        let durable = config.durability != Durability::Volatile;
+        let spec =
+            DatabaseSpec { database: DATABASE, protocol: config.protocol, store: 0, durable };
+        let workers = it.workers;
+        let mut seats = Vec::with_capacity(workers);
+        for (index, store) in it.medium.open(workers).into_iter().enumerate() {
+            let worker_config = WorkerConfig {
+                index,
+                workers,
+                me: it.id,
+                incarnation: it.incarnation,
+                loss: it.loss,
+                members: members.clone(),
+                seed: self.rng.next_u64(),
+                request_timeout: Nanos(config.request_timeout),
+                cells_max: config.cells_max,
+                uptime_base: it.uptime,
+            };
+            let stores: Vec<Box<dyn Store>> = vec![Box::new(store)];
+            let specs = std::slice::from_ref(&spec);
+            let worker = Worker::new(worker_config, stores, specs, config.update.clone(), local)
+                .expect("the run's protocol exists");
+            seats.push(Seat { worker, inbox: Vec::new(), turn_at: u64::MAX, free_at: 0 });
+        }
+        it.process = Some(Process {
+            start: self.counts.starts,
+            seats,
+            started: local,
+            paused_until: 0,
+            is_loss_rising: false,
+        });
+        let (incarnation, loss) = (it.incarnation, it.loss);
+        self.note(|| format!("n{} starts as {incarnation:?} {loss:?}", node + 1));
+        for worker in 0..workers {
+            self.plan_turn(node, worker, self.now);
+        }
+        for peer in (0..self.nodes.len()).filter(|&peer| peer != node) {
+            self.plan_connect(node, peer, 200_000);
+        }
+    }
+
+    /// Starts every node that is down.
+    pub fn start_all(&mut self) {
+        for node in 0..self.nodes.len() {
+            if !self.is_up(node) {
+                self.start(node);
+            }
+        }
+    }
+
+    /// Ends a node's process. What was durable stays, and of the rest what `survival` draws.
+    pub fn crash(&mut self, node: usize, survival: Survival) {
+        self.note(|| format!("n{} CRASHES, {survival:?} survives", node + 1));
+        let now = self.now;
+        let it = &mut self.nodes[node];
+        let Some(process) = it.process.take() else { return };
+        // The flushed uptime lags: it was written down every now and then.
+        let up = it.clock.local(now).since(process.started).as_millis();
+        it.uptime = Millis(it.uptime.0 + up / 10 * 10);
+        it.medium.crash(survival);
+        if self.config.durability == Durability::Volatile {
+            self.forget(node);
+        }
+        for peer in (0..self.nodes.len()).filter(|&peer| peer != node) {
+            self.end_connection(node, peer);
+        }
+    }
+
+    /// Ends a node's process and wipes its medium.
+    pub fn crash_and_wipe(&mut self, node: usize) {
+        self.crash(node, Survival::Prefix);
+        self.nodes[node].medium.wipe();
+        self.forget(node);
+    }
+
+    fn forget(&mut self, node: usize) {
+        let it = &mut self.nodes[node];
+        it.loss.0 += 1;
+        it.uptime = Millis(0);
+        self.note(|| format!("n{} forgets everything", node + 1));
+    }
+
+    /// The node has no turn until then.
+    pub fn pause(&mut self, node: usize, until: u64) {
+        self.note(|| format!("n{} pauses until {}", node + 1, Nanos(until).as_micros()));
+        if let Some(process) = &mut self.nodes[node].process {
+            process.paused_until = process.paused_until.max(until);
+        }
+    }
+
+    /// Ends a pause.
+    pub fn resume(&mut self, node: usize) {
+        if let Some(process) = &mut self.nodes[node].process {
+            process.paused_until = 0;
+            for worker in 0..process.seats.len() {
+                self.plan_turn(node, worker, self.now);
+            }
+        }
+    }
+
+    /// How many workers the node has when it starts next.
+    pub fn set_workers(&mut self, node: usize, workers: usize) {
+        self.nodes[node].workers = workers;
+    }
+
+    fn raise_loss(&mut self, node: usize) {
+        let it = &mut self.nodes[node];
+        it.loss.0 += 1;
+        let loss = it.loss;
+        if let Some(process) = &mut it.process {
+            process.is_loss_rising = false;
+        }
+        self.note(|| format!("n{} raised its loss to {loss:?}", node + 1));
+        self.input_all(node, &Input::Loss { loss });
+    }
+}
+
+/// Requests and inputs.
+impl World {
+    /// Hands a command to a node. False when it does not take requests now.
+    pub fn request(
+        &mut self,
+        node: usize,
+        tag: Tag,
+        session: SessionId,
+        key: &Key,
+        command: Command,
+    ) -> bool {
+        let Some(process) = &mut self.nodes[node].process else { return false };
+        let worker = usize::from(key.shard().0) % process.seats.len();
+        let seat = &mut process.seats[worker];
+        if !seat.worker.takes_requests() {
+            return false;
+        }
+        seat.inbox.push(Input::Request {
+            tag,
+            session,
+            database: DATABASE,
+            key: key.clone(),
+            command,
+        });
+        self.plan_turn(node, worker, self.now);
+        true
+    }
+
+    /// Asks a node to list keys from `from_hash` on. False when it does not take requests now.
+    pub fn list(&mut self, node: usize, tag: Tag, from_hash: u64, limit: usize) -> bool {
+        let Some(process) = &mut self.nodes[node].process else { return false };
+        let worker = (from_hash >> 56) as usize % process.seats.len();
+        if !process.seats[worker].worker.takes_requests() {
+            return false;
+        }
+        let input = Input::List { tag, database: DATABASE, from_hash, limit };
+        process.seats[worker].inbox.push(input);
+        self.plan_turn(node, worker, self.now);
+        true
+    }
+
+    fn input_all(&mut self, node: usize, input: &Input) {
+        let Some(process) = &mut self.nodes[node].process else { return };
+        for seat in &mut process.seats {
+            seat.inbox.push(input.clone());
+        }
+        for worker in 0..process.seats.len() {
+            self.plan_turn(node, worker, self.now);
+        }
+    }
+
+    /// Every worker of every node is idle, and nothing is forgotten.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.busy().is_none()
+    }
+
+    /// Who is not idle, for messages.
+    #[must_use]
+    pub fn busy(&self) -> Option<String> {
+        for it in &self.nodes {
+            let Some(process) = &it.process else { return Some(format!("n{} is down", it.id)) };
+            if it.medium.has_forgotten_anything() {
+                return Some(format!("n{} has not recovered what it forgot", it.id));
+            }
+            for (index, seat) in process.seats.iter().enumerate() {
+                if !seat.worker.is_idle() || !seat.inbox.is_empty() {
+                    let mut stats = Stats::default();
+                    seat.worker.stats(&mut stats);
+                    return Some(format!("worker {index} of n{} is busy: {stats:?}", it.id));
+                }
+            }
+        }
+        None
+    }
+
+    /// Counters of all workers that run.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let mut stats = Stats::default();
+        for process in self.nodes.iter().filter_map(|it| it.process.as_ref()) {
+            for seat in &process.seats {
+                seat.worker.stats(&mut stats);
+            }
+        }
+        stats
+    }
+}
+
+/// Turns.
+impl World {
+    fn plan_turn(&mut self, node: usize, worker: usize, at: u64) {
+        let Some(process) = &mut self.nodes[node].process else { return };
+        let start = process.start;
+        let seat = &mut process.seats[worker];
+        let at = at.max(seat.free_at).max(process.paused_until).max(self.now);
+        if at < seat.turn_at {
+            seat.turn_at = at;
+            self.schedule(at, Event::Turn { node, worker, start });
+        }
+    }
+
+    fn on_turn(&mut self, node: usize, worker: usize, start: u64) -> Happened {
+        let now = self.now;
+        if !self.is_start(node, start) {
+            return Happened::Other;
+        }
+        let it = &mut self.nodes[node];
+        let Some(process) = &mut it.process else { return Happened::Other };
+        if process.seats[worker].turn_at != now {
+            return Happened::Other;
+        }
+        let seat = &mut process.seats[worker];
+        seat.turn_at = u64::MAX;
+        if process.paused_until > now {
+            self.plan_turn(node, worker, now);
+            return Happened::Other;
+        }
+        self.counts.turns += 1;
+        seat.free_at = now + 1 + self.rng.below(self.config.turn_max);
+        let (local, unix) = (it.clock.local(now), it.clock.unix(now));
+        let mut outputs = std::mem::take(&mut self.outputs);
+        seat.worker.turn(local, unix, &mut seat.inbox, &mut outputs);
+        if let Err(violation) = seat.worker.check() {
+            self.failure.get_or_insert(format!("n{}: {}", it.id, violation.0));
+        }
+        if let Some(timer) = seat.worker.next_timer() {
+            let at = it.clock.true_time(timer);
+            self.plan_turn(node, worker, at);
+        }
+        let spoke = self.carry_out(node, worker, &mut outputs);
+        self.outputs = outputs;
+        Happened::Turn { node, spoke }
+    }
+
+    /// Does what a turn asked for. True when it said something.
+    fn carry_out(&mut self, node: usize, worker: usize, out: &mut Outputs) -> bool {
+        if let Some(text) = out.failed.take() {
+            self.failure.get_or_insert(format!("n{} stopped: {text}", node + 1));
+            *out = Outputs::default();
+            return false;
+        }
+        self.plan_storage(node, worker);
+        let spoke = !out.frames.is_empty() || !out.replies.is_empty();
+        for (tag, outcome) in out.replies.drain(..) {
+            self.replies.push(Reply { node, tag, outcome });
+        }
+        // Handed over in the same instant: the lease still holds.
+        for (tag, outcome, _) in out.lease_reads.drain(..) {
+            self.replies.push(Reply { node, tag, outcome });
+        }
+        for (to, frame) in out.frames.drain(..) {
+            self.send(node, usize::from(to.0) - 1, worker, Bytes::from(frame));
+        }
+        for (to, from, bytes) in out.misrouted.drain(..) {
+            if let Some(process) = &mut self.nodes[node].process {
+                process.seats[to].inbox.push(Input::Frame { from, bytes });
+                self.plan_turn(node, to, self.now);
+            }
+        }
+        if std::mem::take(&mut out.raise_loss) {
+            self.plan_loss(node);
+        }
+        out.suspects.clear();
+        spoke
+    }
+
+    fn plan_storage(&mut self, node: usize, worker: usize) {
+        let work = self.nodes[node].medium.take_work(worker);
+        let Some(process) = &self.nodes[node].process else { return };
+        let start = process.start;
+        if let Some(upto) = work.flush {
+            let at = self.now + self.rng.between(self.config.flush_min, self.config.flush_max);
+            self.schedule(at, Event::Flushed { node, worker, start, upto });
+        }
+        if work.has_reads {
+            let at = self.now + self.rng.between(self.config.flush_min, self.config.flush_max);
+            self.schedule(at, Event::ReadsDone { node, worker, start });
+        }
+    }
+
+    fn plan_loss(&mut self, node: usize) {
+        let Some(process) = &mut self.nodes[node].process else { return };
+        if !std::mem::replace(&mut process.is_loss_rising, true) {
+            let start = process.start;
+            let at = self.now + self.rng.between(10_000, 1_000_000);
+            self.schedule(at, Event::LossRaised { node, start });
+        }
+    }
+}
+
+/// Frames and connections.
+impl World {
+    fn send(&mut self, from: usize, to: usize, worker: usize, bytes: Bytes) {
+        self.counts.frames += 1;
+        if !self.watchers.is_empty() || self.trace.is_some() {
+            self.watch(from, to, &bytes);
+        }
+        if let Some(intercept) = &mut self.intercept {
+            intercept(from, to, worker, bytes);
+            return;
+        }
+        let connection = self.network.connection(from, to);
+        let frame = InFlight { from, to, worker, connection, bytes };
+        match self.network.send(self.now, from, to) {
+            Fate::Lost => self.note_fate(&frame, "lost"),
+            Fate::Arrives { at } => self.schedule(at, Event::Frame(frame)),
+            Fate::ArrivesTwice { at, again_at } => {
+                self.schedule(at, Event::Frame(frame.clone()));
+                self.schedule(again_at, Event::Frame(frame));
+            }
+            Fate::Stalled if self.stalled.len() < STALLED_MAX => self.stalled.push(frame),
+            Fate::Stalled | Fate::Resets => self.reset(from, to),
+        }
+    }
+
+    /// Puts a frame straight into a node's inbox, past the network.
+    pub fn deliver(&mut self, from: usize, to: usize, worker: usize, bytes: Bytes) {
+        let Some(process) = &mut self.nodes[to].process else { return };
+        let worker = worker % process.seats.len();
+        let input = Input::Frame { from: node_id(from), bytes };
+        process.seats[worker].inbox.push(input);
+        self.plan_turn(to, worker, self.now);
+    }
+
+    fn on_frame(&mut self, frame: InFlight) -> Happened {
+        let InFlight { from, to, worker, connection, bytes } = frame;
+        if self.network.delivers(from, to, connection) {
+            if self.trace.is_some() {
+                self.note_frame("gets", from, to, &bytes);
+            }
+            self.deliver(from, to, worker, bytes);
+        }
+        Happened::Other
+    }
+
+    fn watch(&mut self, from: usize, to: usize, bytes: &Bytes) {
+        let Ok((header, _, messages)) = frame_payload::decode(bytes) else {
+            self.failure.get_or_insert(format!("n{} sent a malformed frame", from + 1));
+            return;
+        };
+        for message in messages.flatten() {
+            self.counts.messages += 1;
+            let sent = Sent {
+                at: self.now,
+                from: header.sender,
+                to: node_id(to),
+                incarnation: header.incarnation,
+                loss: header.loss,
+                bytes: message.bytes,
+            };
+            for watcher in &mut self.watchers {
+                if let Err(text) = watcher.on_message(&sent) {
+                    self.failure.get_or_insert(text);
+                }
+            }
+        }
+        if self.trace.is_some() {
+            self.note_frame("sends", from, to, bytes);
+        }
+    }
+
+    /// Ends the connection between two nodes; they notice a little later and connect again.
+    pub fn reset(&mut self, a: usize, b: usize) {
+        self.note(|| format!("n{} and n{} lose their connection", a + 1, b + 1));
+        self.end_connection(a, b);
+        self.plan_connect(a, b, RECONNECT);
+    }
+
+    fn end_connection(&mut self, a: usize, b: usize) {
+        self.stalled
+            .retain(|frame| (frame.from, frame.to) != (a, b) && (frame.from, frame.to) != (b, a));
+        if self.network.reset(a, b) {
+            for (at, peer) in [(a, b), (b, a)] {
+                let when = self.now + self.rng.between(1_000, 1_000_000);
+                self.schedule(when, Event::Reset { at, peer });
+            }
+        }
+    }
+
+    fn plan_connect(&mut self, a: usize, b: usize, delay: u64) {
+        let (a, b) = (a.min(b), a.max(b));
+        let index = a * self.nodes.len() + b;
+        if !std::mem::replace(&mut self.connecting[index], true) {
+            let at = self.now + self.rng.between(delay / 2, delay);
+            self.schedule(at, Event::Connect { a, b });
+        }
+    }
+
+    fn on_connect(&mut self, a: usize, b: usize) {
+        self.connecting[a * self.nodes.len() + b] = false;
+        if !self.is_up(a) || !self.is_up(b) || self.network.is_up(a, b) {
+            return;
+        }
+        if !self.network.is_open(a, b) {
+            self.plan_connect(a, b, RECONNECT);
+            return;
+        }
+        self.network.connect(a, b);
+        for (at, peer) in [(a, b), (b, a)] {
+            let SimNode { id, incarnation, loss, .. } = self.nodes[peer];
+            self.input_all(at, &Input::PeerUp { node: id, incarnation, loss });
+        }
+    }
+
+    /// Blocks one direction of a link.
+    pub fn block(&mut self, from: usize, to: usize) {
+        self.note(|| format!("link n{} to n{} is dead", from + 1, to + 1));
+        self.network.block(from, to);
+    }
+
+    /// Ends one block. What was kept meanwhile arrives now.
+    pub fn unblock(&mut self, from: usize, to: usize) {
+        self.note(|| format!("link n{} to n{} is alive", from + 1, to + 1));
+        self.network.unblock(from, to);
+        self.release_stalled();
+    }
+
+    /// Ends all blocks, slowness and pauses, and makes the network quiet.
+    pub fn heal(&mut self) {
+        self.note(|| "everything heals".to_string());
+        self.network.heal();
+        self.network.set_profile(Links::default());
+        self.release_stalled();
+        for node in 0..self.nodes.len() {
+            self.nodes[node].clock.set_wall_right();
+            self.resume(node);
+        }
+    }
+
+    fn release_stalled(&mut self) {
+        for frame in std::mem::take(&mut self.stalled) {
+            if self.network.is_blocked(frame.from, frame.to) {
+                self.stalled.push(frame);
+                continue;
+            }
+            let at = self.network.arrival(self.now, frame.from, frame.to);
+            self.schedule(at, Event::Frame(frame));
+        }
+    }
+}
+
+/// The trace.
+impl World {
+    /// Adds a line, where lines are kept.
+    pub fn note(&mut self, text: impl FnOnce() -> String) {
+        if self.trace.is_some() {
+            let line = text();
+            let now = self.now;
+            if let Some(trace) = &mut self.trace {
+                trace.note(now, line);
+            }
+        }
+    }
+
+    fn note_fate(&mut self, frame: &InFlight, fate: &str) {
+        if self.trace.is_some() {
+            self.note_frame(fate, frame.from, frame.to, &frame.bytes);
+        }
+    }
+
+    fn note_frame(&mut self, verb: &str, from: usize, to: usize, bytes: &Bytes) {
+        let (now, protocol) = (self.now, self.config.protocol);
+        if let Some(trace) = &mut self.trace {
+            trace.note_frame(now, verb, protocol, from, to, bytes);
+        }
+    }
+}
+
+/// The id of the node with this index.
+#[must_use]
+pub fn node_id(index: usize) -> NodeId {
+    NodeId(index as u16 + 1)
+}
