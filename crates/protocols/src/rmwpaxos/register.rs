@@ -72,7 +72,8 @@ impl Register {
             TimeToLive::Never => return Countdown::None,
             TimeToLive::After(span) => {
                 let started = self.countdown.unwrap_or(uptime);
-                span.0.saturating_sub(uptime.0.saturating_sub(started.0))
+                // Uptime is cut to whole milliseconds: the first may have been all but over at the start.
+                span.0.saturating_sub(uptime.0.saturating_sub(started.0 + 1))
             }
             TimeToLive::At { unix: deadline } => deadline.0.saturating_sub(unix.0),
         };
@@ -235,8 +236,8 @@ mod tests {
         let register = expiring(TimeToLive::After(Millis(50)));
         let later = |uptime| register.countdown(Millis(uptime), Millis(u64::MAX));
         assert_eq!(later(100), Countdown::Running(Millis(50)));
-        assert_eq!(later(149), Countdown::Running(Millis(1)));
-        assert_eq!(later(150), Countdown::Over);
+        assert_eq!(later(150), Countdown::Running(Millis(1)));
+        assert_eq!(later(151), Countdown::Over);
         assert_eq!(later(20), Countdown::Running(Millis(50)), "uptime fell behind");
     }
 
