@@ -2,6 +2,8 @@
 
 pub mod data_dir;
 pub mod identity;
+pub mod pmem;
+pub mod probe;
 pub mod store;
 pub mod volatile;
 

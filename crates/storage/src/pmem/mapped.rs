@@ -1,0 +1,228 @@
+//! A file mapped as [`Memory`].
+//!
+//! Address space for the largest file is reserved once; the file is mapped into its front and further pieces
+//! behind, so that growing never moves what a worker reads. MAP_SYNC is asked for first: where the file system
+//! grants it (DAX), a written-back line is persistent without any system call. Elsewhere the mapping is an
+//! ordinary shared one: it survives the process but not the machine, and [`Mapped::is_emulated`] says so.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt as _;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::FallocateFlags;
+use rustix::mm::{MapFlags, ProtFlags};
+
+use super::memory::{Memory, word_of};
+use super::persist::CacheFlush;
+
+/// Bytes of address space reserved per file, and so the largest file: 1 TiB.
+pub const LEN_MAX: u64 = 1 << 40;
+
+/// A mapped file.
+#[derive(Debug)]
+pub struct Mapped {
+    file: File,
+    base: NonNull<u8>,
+    // Mapped so far; everything below is readable, and writable unless `is_read_only`.
+    len: AtomicU64,
+    is_read_only: bool,
+    is_dax: bool,
+    flush: CacheFlush,
+}
+
+// SAFETY: the mapping is shared memory that lives as long as `Mapped`; every access goes through atomics.
+unsafe impl Send for Mapped {}
+// SAFETY: as above; concurrent access to one word is an atomic access.
+unsafe impl Sync for Mapped {}
+
+/// True where `file`, of at least `len` bytes, can be mapped with MAP_SYNC.
+///
+/// # Errors
+/// Any other than that this file system cannot.
+pub fn is_dax(file: &File, len: usize) -> io::Result<bool> {
+    let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
+    let prot = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a fresh mapping at an address of the kernel's choice, which nothing refers to when it is unmapped.
+    unsafe {
+        match rustix::mm::mmap(ptr::null_mut(), len, prot, flags, file, 0) {
+            Ok(mapping) => {
+                rustix::mm::munmap(mapping, len)?;
+                Ok(true)
+            }
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::INVAL) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+impl Mapped {
+    /// Maps the whole file, whose length is a multiple of 4096 and not zero.
+    ///
+    /// # Errors
+    /// Those of mapping it.
+    pub fn new(file: File) -> io::Result<Mapped> {
+        Mapped::with(file, false)
+    }
+
+    /// As `new`, for looking only: storing panics.
+    ///
+    /// # Errors
+    /// Those of mapping it.
+    pub fn read_only(file: File) -> io::Result<Mapped> {
+        Mapped::with(file, true)
+    }
+
+    fn with(file: File, is_read_only: bool) -> io::Result<Mapped> {
+        let len = file.metadata()?.len();
+        if len == 0 || len % 4096 != 0 || len > LEN_MAX {
+            let what = format!("a length of {len} bytes cannot be mapped");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        let flush = CacheFlush::detect();
+        // Without an instruction that writes lines back, DAX would be promised and not kept.
+        let is_dax = flush != CacheFlush::Missing && !is_read_only && is_dax(&file, 4096)?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: reserves fresh address space that nothing can access.
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(
+                ptr::null_mut(),
+                LEN_MAX as usize,
+                ProtFlags::empty(),
+                flags,
+            )?
+        };
+        let base = NonNull::new(base.cast()).expect("mmap never returns null without MAP_FIXED");
+        let mapped = Mapped { file, base, len: AtomicU64::new(0), is_read_only, is_dax, flush };
+        mapped.map(0, len)?;
+        Ok(mapped)
+    }
+
+    /// True where the file is not DAX: promises hold against a crash of the process only.
+    #[must_use]
+    pub fn is_emulated(&self) -> bool {
+        !self.is_dax
+    }
+
+    fn map(&self, from: u64, to: u64) -> io::Result<()> {
+        assert!(from < to && to <= LEN_MAX, "{from}..{to} is outside the reserved space");
+        let kind = match self.is_dax {
+            true => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
+            false => MapFlags::SHARED,
+        };
+        let prot = match self.is_read_only {
+            true => ProtFlags::READ,
+            false => ProtFlags::READ | ProtFlags::WRITE,
+        };
+        // SAFETY: the range lies in the space reserved by `new`, which is ours alone; nobody reads beyond `len`,
+        // so that nothing that is in use is replaced.
+        unsafe {
+            let at = self.base.as_ptr().add(from as usize).cast::<c_void>();
+            let len = (to - from) as usize;
+            rustix::mm::mmap(at, len, prot, kind | MapFlags::FIXED, self.file.as_fd(), from)?;
+        }
+        self.len.store(to, Ordering::Release);
+        Ok(())
+    }
+
+    #[inline]
+    fn words(&self, at: u64, len: u64) -> &[AtomicU64] {
+        let end = at.checked_add(len).expect("offsets are far below 2^64");
+        assert!(at.is_multiple_of(8), "{at} is not the offset of a word");
+        assert!(end <= self.len.load(Ordering::Acquire), "{at}..{end} is not mapped");
+        // SAFETY: inside the mapping, which lives as long as `self`; page-aligned base plus a multiple of 8;
+        // shared with other threads through atomics only.
+        unsafe {
+            let first = self.base.as_ptr().add(at as usize).cast::<AtomicU64>();
+            std::slice::from_raw_parts(first, (len / 8) as usize)
+        }
+    }
+}
+
+/// Allocates the blocks and does not only make the file longer: a store into a hole of a full file system
+/// would kill the process.
+pub(super) fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), from, to - from) {
+        Ok(()) => return Ok(()),
+        Err(rustix::io::Errno::OPNOTSUPP) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    let zeros = vec![0; 1 << 20];
+    for at in (from..to).step_by(zeros.len()) {
+        let len = (to - at).min(zeros.len() as u64) as usize;
+        file.write_all_at(&zeros[..len], at)?;
+    }
+    Ok(())
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: the reservation and all that was mapped into it, which nothing refers to any more.
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), LEN_MAX as usize) };
+        assert!(unmapped.is_ok(), "a reserved range can be unmapped");
+    }
+}
+
+impl Memory for Mapped {
+    fn len(&self) -> u64 {
+        self.len.load(Ordering::Acquire)
+    }
+
+    fn grow(&self, len: u64) -> io::Result<()> {
+        let before = self.len();
+        if len <= before {
+            return Ok(());
+        }
+        if len > LEN_MAX {
+            return Err(io::Error::new(io::ErrorKind::StorageFull, "the file is at its 1 TiB"));
+        }
+        allocate(&self.file, before, len)?;
+        self.file.sync_all()?;
+        self.map(before, len)
+    }
+
+    #[inline]
+    fn load(&self, at: u64) -> u64 {
+        self.words(at, 8)[0].load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn store(&self, at: u64, word: u64) {
+        assert!(!self.is_read_only, "a file that is only looked at is never written");
+        self.words(at, 8)[0].store(word, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn read(&self, at: u64, into: &mut [u8]) {
+        let words = self.words(at, (into.len() as u64).next_multiple_of(8));
+        for (chunk, word) in into.chunks_mut(8).zip(words) {
+            let bytes = word.load(Ordering::Relaxed).to_le_bytes();
+            chunk.copy_from_slice(&bytes[..chunk.len()]);
+        }
+    }
+
+    #[inline]
+    fn write(&self, at: u64, bytes: &[u8]) {
+        assert!(!self.is_read_only, "a file that is only looked at is never written");
+        let words = self.words(at, (bytes.len() as u64).next_multiple_of(8));
+        for (chunk, word) in bytes.chunks(8).zip(words) {
+            word.store(word_of(chunk), Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn write_back(&self, at: u64, len: u64) {
+        let words = self.words(at, len.next_multiple_of(8));
+        // SAFETY: `words` is mapped, and `flush` was detected when the file was opened.
+        unsafe { self.flush.write_back(words.as_ptr().cast(), len as usize) };
+    }
+
+    #[inline]
+    fn fence(&self) {
+        self.flush.fence();
+    }
+}

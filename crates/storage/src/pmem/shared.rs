@@ -1,0 +1,189 @@
+//! What the handles of all workers share: the memory, its geometry, and the allocator of pages.
+//!
+//! Only the allocator is behind a lock, and it is asked for whole runs. Everything else in the file belongs to
+//! one shard, and a shard to one worker.
+
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::layout::{BUMP_AT, GRANULE, GRANULE_BITS, Geometry, PAGE, PageKind, PageUse, ShardId};
+use super::memory::Memory;
+use super::word::{self, mix};
+
+// Rests of segments that are remembered for smaller runs; further ones stay unused until the next start.
+const HOLES_MAX: usize = 64;
+
+/// The opened medium.
+#[derive(Debug)]
+pub struct Shared<M> {
+    pub memory: M,
+    pub geometry: Geometry,
+    // Ties every check in the file to one data directory.
+    binding: u64,
+    allocator: Mutex<Allocator>,
+    // Which workers' intents are in use.
+    taken: Box<[AtomicBool]>,
+}
+
+#[derive(Debug)]
+struct Allocator {
+    // Everything from here on is free.
+    bump: u64,
+    // Free runs below it: offset and pages.
+    holes: Vec<(u64, u64)>,
+}
+
+impl<M: Memory> Shared<M> {
+    /// Takes over memory whose superblock has been read.
+    pub fn new(memory: M, geometry: Geometry, binding: u64) -> Shared<M> {
+        let taken = (0..geometry.workers).map(|_| AtomicBool::new(false)).collect();
+        let allocator = Mutex::new(Allocator { bump: 0, holes: Vec::new() });
+        let shared = Shared { memory, geometry, binding, allocator, taken };
+        // A damaged word cannot hide pages that are in use: everything that exists counts as given out.
+        let end = shared.memory.len().max(geometry.segments_at());
+        let bump = shared.word(BUMP_AT).and_then(offset_of).filter(|&bump| bump <= end);
+        shared.lock().bump = bump.unwrap_or(end);
+        shared
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Allocator> {
+        self.allocator.lock().expect("nothing panics while it holds the allocator")
+    }
+
+    /// The payload of the self-checking word at `at`; `None` where it is damaged or beyond the file.
+    #[inline]
+    pub fn word(&self, at: u64) -> Option<u64> {
+        self.word_beside(at, 0)
+    }
+
+    /// As `word`, for one that vouches for `beside` as well.
+    #[inline]
+    pub fn word_beside(&self, at: u64, beside: u64) -> Option<u64> {
+        if !self.contains(at, 8) {
+            return None;
+        }
+        word::open(self.place(at), beside, self.memory.load(at))
+    }
+
+    /// Stores a word; nothing is written back.
+    #[inline]
+    pub fn set_word(&self, at: u64, payload: u64) {
+        self.memory.store(at, word::seal(self.place(at), 0, payload));
+    }
+
+    /// As `set_word`, for one that vouches for `beside` as well.
+    #[inline]
+    pub fn set_word_beside(&self, at: u64, beside: u64, payload: u64) {
+        self.memory.store(at, word::seal(self.place(at), beside, payload));
+    }
+
+    /// Stores a word and starts writing it back.
+    #[inline]
+    pub fn put_word(&self, at: u64, payload: u64) {
+        self.set_word(at, payload);
+        self.memory.write_back(at, 8);
+    }
+
+    /// Seed of a checksum over bytes at `at`.
+    #[inline]
+    pub fn seed(&self, at: u64) -> u64 {
+        mix(self.binding ^ at)
+    }
+
+    #[inline]
+    fn place(&self, at: u64) -> u64 {
+        self.binding ^ at
+    }
+
+    /// True where `len` bytes from `at` on are in the file.
+    #[inline]
+    pub fn contains(&self, at: u64, len: u64) -> bool {
+        at.checked_add(len).is_some_and(|end| end <= self.memory.len())
+    }
+
+    /// What the page of `at` is used for; `None` where that is damaged, or `at` is not in a page.
+    #[inline]
+    pub fn page_use(&self, at: u64) -> Option<PageUse> {
+        if at < self.geometry.segments_at() {
+            return None;
+        }
+        self.word(self.geometry.page_word_at(at)).and_then(PageUse::from_payload)
+    }
+
+    /// A run of zeroed or used pages for `shard`. Its page words are written back, not fenced.
+    ///
+    /// # Errors
+    /// When the file cannot grow, or a segment cannot hold so many pages.
+    pub fn allocate(&self, kind: PageKind, shard: ShardId, pages: u64) -> io::Result<u64> {
+        let run = self.take_pages(pages)?;
+        for index in 0..pages {
+            let payload = PageUse { kind, shard, index }.payload();
+            self.put_word(self.geometry.page_word_at(run + index * PAGE), payload);
+        }
+        Ok(run)
+    }
+
+    fn take_pages(&self, pages: u64) -> io::Result<u64> {
+        let header_len = self.geometry.segment_header_len();
+        if pages * PAGE > self.geometry.segment_len - header_len {
+            return Err(io::Error::other("a record is larger than a segment"));
+        }
+        let mut allocator = self.lock();
+        if let Some(run) = allocator.take_hole(pages) {
+            return Ok(run);
+        }
+        let mut run = allocator.bump;
+        let segment = self.geometry.segment_of(run);
+        let mut segment_end = segment + self.geometry.segment_len;
+        if run == segment {
+            run += header_len;
+        }
+        let mut rest = None;
+        if run + pages * PAGE > segment_end {
+            rest = Some((run, (segment_end - run) / PAGE));
+            run = segment_end + header_len;
+            segment_end += self.geometry.segment_len;
+        }
+        self.memory.grow(segment_end)?;
+        allocator.bump = run + pages * PAGE;
+        // Written back here, fenced by the worker before it links the run.
+        self.put_word(BUMP_AT, allocator.bump / GRANULE);
+        allocator.holes.extend(rest.filter(|&(_, pages)| pages > 0));
+        allocator.holes.truncate(HOLES_MAX);
+        Ok(run)
+    }
+
+    /// Reserves a worker's intents.
+    ///
+    /// # Panics
+    /// If they are in use: two writers would overwrite each other's.
+    pub fn take_worker(&self, worker: u32) {
+        let was_taken = self.taken[worker as usize].swap(true, Ordering::AcqRel);
+        assert!(!was_taken, "worker {worker} has a store already");
+    }
+
+    /// Gives a worker's intents back.
+    pub fn return_worker(&self, worker: u32) {
+        self.taken[worker as usize].store(false, Ordering::Release);
+    }
+}
+
+impl Allocator {
+    fn take_hole(&mut self, pages: u64) -> Option<u64> {
+        let index = self.holes.iter().position(|&(_, free)| free >= pages)?;
+        let (run, free) = self.holes[index];
+        if free == pages {
+            self.holes.swap_remove(index);
+        } else {
+            self.holes[index] = (run + pages * PAGE, free - pages);
+        }
+        Some(run)
+    }
+}
+
+/// The offset that a payload names; `None` for "nothing" and for what is no offset.
+#[inline]
+pub fn offset_of(payload: u64) -> Option<u64> {
+    (payload < 1 << GRANULE_BITS).then_some(payload * GRANULE)
+}

@@ -1,0 +1,194 @@
+//! The offline check: everything that the directory leads to, slot by slot, without changing a byte.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::Path;
+
+use types::key::SHARDS;
+use types::{Database, Key, Shard};
+
+use super::directory::Entry;
+use super::intent::Target;
+use super::layout::{ROOT_META, ROOT_STATE, ShardId};
+use super::mapped::Mapped;
+use super::memory::Memory;
+use super::shared::{Shared, offset_of};
+use super::slot::{Buffers, Kind};
+use super::superblock::{Copy, Superblock};
+use super::word::NONE;
+use super::{FILE, PmemError, STATE_FORGOTTEN, STATE_KNOWN, at, read_superblock};
+
+/// Faults that a report lists; further ones are only counted.
+pub const FAULTS_MAX: usize = 10_000;
+
+/// What an offline check found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// Registers that are whole.
+    pub registers: u64,
+    /// Records of whole shards that are whole.
+    pub metas: u64,
+    /// Writes that a crash interrupted; opening undoes them.
+    pub unfinished: u64,
+    pub forgotten: Vec<(Database, Shard)>,
+    /// At most [`FAULTS_MAX`] of them.
+    pub faults: Vec<Fault>,
+    pub faults_count: u64,
+}
+
+/// Something damaged.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// One of the two copies of the superblock.
+    Superblock { copy: u64 },
+    /// A part of a shard's directory, from this hash on.
+    Directory { database: Database, shard: Shard, hash: u64 },
+    /// The slot of a register, at this offset of the file.
+    Register { database: Database, shard: Shard, hash: u64, slot: u64 },
+    /// The record of a whole shard, or what leads to it.
+    Meta { database: Database, shard: Shard },
+    /// What says whether a shard is forgotten.
+    State { database: Database, shard: Shard },
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Fault::Superblock { copy } => write!(f, "superblock {copy} is damaged"),
+            Fault::Directory { database, shard, hash } => {
+                write!(f, "database {database} shard {}: directory at hash {hash:016x}", shard.0)
+            }
+            Fault::Register { database, shard, hash, slot } => write!(
+                f,
+                "database {database} shard {}: slot at byte {slot} of the register with hash {hash:016x}",
+                shard.0
+            ),
+            Fault::Meta { database, shard } => {
+                write!(f, "database {database} shard {}: its meta record", shard.0)
+            }
+            Fault::State { database, shard } => {
+                write!(f, "database {database} shard {}: its state", shard.0)
+            }
+        }
+    }
+}
+
+impl Report {
+    fn add(&mut self, fault: Fault) {
+        self.faults_count += 1;
+        if self.faults.len() < FAULTS_MAX {
+            self.faults.push(fault);
+        }
+    }
+}
+
+/// Checks the file in a data directory that no node is using.
+///
+/// # Errors
+/// Any [`PmemError`]: then there is nothing that could be checked.
+pub fn verify(dir: &Path) -> Result<Report, PmemError> {
+    let path = dir.join(FILE);
+    let memory = File::open(&path).and_then(Mapped::read_only).map_err(at(&path))?;
+    verify_memory(memory, &path)
+}
+
+/// Checks memory that holds a medium; `path` is for messages.
+///
+/// # Errors
+/// Any [`PmemError`] but `Io`.
+pub fn verify_memory<M: Memory>(memory: M, path: &Path) -> Result<Report, PmemError> {
+    let superblock = read_superblock(&memory, path)?;
+    let mut report = Report::default();
+    for copy in (0..2).filter(|&copy| Superblock::read(&memory, copy) == Copy::Damaged) {
+        report.add(Fault::Superblock { copy });
+    }
+    let shared = Shared::new(memory, superblock.geometry, superblock.binding);
+    let mut check = Check { excused: BTreeSet::new(), shared, report, buffers: Buffers::default() };
+    for worker in 0..superblock.geometry.workers {
+        let unfinished = check.shared.last_turn(worker).unfinished;
+        check.excused.extend(unfinished.iter().map(|Target { slot, .. }| *slot));
+    }
+    for database in (0..superblock.geometry.databases as u8).map(Database) {
+        for shard in (0..SHARDS).map(|shard| Shard(shard as u8)) {
+            check.shard(ShardId { database, shard });
+        }
+    }
+    Ok(check.report)
+}
+
+struct Check<M> {
+    shared: Shared<M>,
+    // Slots that an unfinished turn names.
+    excused: BTreeSet<u64>,
+    report: Report,
+    buffers: Buffers,
+}
+
+impl<M: Memory> Check<M> {
+    fn shard(&mut self, id: ShardId) {
+        let ShardId { database, shard } = id;
+        let root = self.shared.geometry.root_at(id);
+        match self.shared.word(root + ROOT_STATE) {
+            Some(STATE_KNOWN) => {}
+            Some(STATE_FORGOTTEN) => self.report.forgotten.push((database, shard)),
+            _ => self.report.add(Fault::State { database, shard }),
+        }
+        match self.shared.word(root + ROOT_META) {
+            Some(NONE) => {}
+            payload => {
+                let slot = payload.and_then(offset_of);
+                match slot.map(|slot| self.is_whole(slot, id, Kind::Meta, None)) {
+                    Some(true) => self.report.metas += 1,
+                    _ => self.report.add(Fault::Meta { database, shard }),
+                }
+            }
+        }
+        self.directory(id);
+    }
+
+    fn directory(&mut self, id: ShardId) {
+        let ShardId { database, shard } = id;
+        let mut next = Some(shard.first_hash());
+        let mut was_damaged = false;
+        let mut entries = Vec::new();
+        while let Some(hash) = next {
+            entries.clear();
+            match self.shared.list(id, hash, &mut entries) {
+                Ok(after) => {
+                    (next, was_damaged) = (after, false);
+                    entries.iter().for_each(|entry| self.register(id, entry));
+                }
+                Err(_) => {
+                    if !was_damaged {
+                        self.report.add(Fault::Directory { database, shard, hash });
+                    }
+                    was_damaged = true;
+                    // On to the next hash that another pointer can lead to.
+                    let after = (hash >> 40) + 1;
+                    next = (after >> 16 == u64::from(shard.0)).then_some(after << 40);
+                }
+            }
+        }
+    }
+
+    fn register(&mut self, id: ShardId, entry: &Entry) {
+        if self.is_whole(entry.slot, id, Kind::Cell, Some(entry.hash)) {
+            self.report.registers += 1;
+            return;
+        }
+        let ShardId { database, shard } = id;
+        let (hash, slot) = (entry.hash, entry.slot);
+        self.report.add(Fault::Register { database, shard, hash, slot });
+    }
+
+    fn is_whole(&mut self, slot: u64, id: ShardId, kind: Kind, hash: Option<u64>) -> bool {
+        let Some((_, reading, content)) = self.shared.read_live(slot, id, kind, &mut self.buffers)
+        else {
+            let is_excused = self.excused.contains(&slot);
+            self.report.unfinished += u64::from(is_excused);
+            return is_excused;
+        };
+        let key = Key::new(reading.key(&content, &self.buffers));
+        hash.is_none_or(|hash| key.hash() == hash)
+    }
+}

@@ -1,0 +1,207 @@
+//! Damage at rest: every load gives the newest record or says that it is lost.
+
+use std::path::Path;
+
+use base::Prng;
+use proptest::prelude::*;
+use storage::pmem::modelled::Modelled;
+use storage::pmem::verify::verify_memory;
+use storage::pmem::{Fault, Pmem, PmemError};
+use storage::{Completion, Load, Place, Store};
+use types::Key;
+
+use crate::support::*;
+
+fn shard_of(place: &Place) -> types::Shard {
+    match place {
+        Place::Cell(_, key) => key.shard(),
+        Place::Meta(_, shard) => *shard,
+    }
+}
+
+/// A medium after some turns, with removed, moved and absent places in it.
+fn lived_in(seed: u64) -> (Modelled, Vec<Place>, Model) {
+    let mut prng = Prng::new(seed);
+    let (memory, pmem) = format();
+    let places = places(24);
+    let mut model = Model::new();
+    let mut store = pmem.store(0);
+    for _ in 0..25 {
+        change(&mut store, &places, &mut model, 12, &mut prng);
+        store.submit();
+    }
+    (memory, places, model)
+}
+
+/// Opens a damaged medium and asks for everything: newest or lost, and who lost something says so.
+fn check_damaged(image: &Modelled, places: &[Place], model: &Model) {
+    for worker in 0..2 {
+        let mut store = open(image).store(worker);
+        let mut lost = Vec::new();
+        for place in places {
+            match store.load(place) {
+                Load::Found(record) => {
+                    assert_eq!(Some(&record[..]), model.get(place).map(|r| &r[..]))
+                }
+                Load::Absent => assert!(!model.contains_key(place), "{place:?} became absent"),
+                Load::Lost => lost.push(shard_of(place)),
+                Load::Pending => panic!("memory needs no waiting"),
+            }
+        }
+        for shard in lost {
+            assert!(store.is_forgotten(DATABASE, shard));
+        }
+        let told = poll(&mut store);
+        assert!(told.iter().all(|it| matches!(it, Completion::Forgotten { .. })), "{told:?}");
+    }
+}
+
+/// Offsets of the words that hold something.
+fn used_words(memory: &Modelled) -> Vec<u64> {
+    let len = storage::pmem::memory::Memory::len(memory);
+    let is_used = |at: &u64| storage::pmem::memory::Memory::load(memory, *at) != 0;
+    (0..len).step_by(8).filter(is_used).collect()
+}
+
+#[test]
+fn a_flip_of_any_byte_never_brings_back_an_old_record_or_hides_one() {
+    let (memory, places, model) = lived_in(11);
+    let mut prng = Prng::new(12);
+    let from = SMALL.segments_at();
+    // The roots of shards that nothing was put into are left out: nothing could be found there.
+    let roots: Vec<u64> = [3, 200]
+        .iter()
+        .flat_map(|shard| {
+            let id =
+                storage::pmem::layout::ShardId { database: DATABASE, shard: types::Shard(*shard) };
+            let root = SMALL.root_at(id);
+            (root..root + 128).step_by(8)
+        })
+        .collect();
+    let intents = (0..5 * 4096).step_by(8);
+    let slots = used_words(&memory).into_iter().filter(|&at| at >= from);
+    for word in intents.chain(roots).chain(slots) {
+        let image = memory.stopped();
+        let mask = prng.between(1, 255) as u8;
+        image.flip(word + prng.below(8), mask);
+        check_damaged(&image, &places, &model);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn lines_and_pages_of_zeros_or_garbage_or_from_elsewhere_are_noticed(seed: u64) {
+        let mut prng = Prng::new(seed);
+        let (memory, places, model) = lived_in(prng.below(4));
+        let image = memory.stopped();
+        let words = used_words(&memory);
+        let len = *prng.pick(&[64, 256, 4096]);
+        let aligned = |at: u64| at - at % len;
+        let from = 5 * 4096;
+        let at = aligned(*prng.pick(&words)).max(from);
+        let other = aligned(*prng.pick(&words)).max(from);
+        let kind = prng.below(3);
+        for offset in 0..len {
+            let byte = match kind {
+                0 => 0,
+                1 => prng.next_u64() as u8,
+                _ => memory.byte(other + offset),
+            };
+            image.damage(at + offset, |_| byte);
+        }
+        check_damaged(&image, &places, &model);
+    }
+}
+
+#[test]
+fn damage_to_the_newest_version_is_amnesia_even_right_after_its_turn() {
+    let (memory, pmem) = format();
+    let place = cell(b"counter");
+    let mut store = pmem.store(0);
+    for record in [b"first version", b"newer version"] {
+        store.put(&place, record);
+        store.submit();
+    }
+    let newest = position_of(&memory, b"newer version");
+    for image in [memory.stopped(), memory.persistent().crash(&mut Prng::new(1))] {
+        image.flip(newest, 1);
+        let mut store = open(&image).store(0);
+        assert_eq!(store.load(&place), Load::Lost);
+        let shard = Key::new(b"counter").shard();
+        let forgotten = Completion::Forgotten { database: DATABASE, shard };
+        assert_eq!(poll(&mut store), [forgotten]);
+        // What a quorum gives back is kept, and the shard is whole again.
+        store.put(&place, b"recovered");
+        store.set_forgotten(DATABASE, shard, false);
+        store.submit();
+        drop(store);
+        let mut store = open(&image).store(1);
+        assert_eq!(found(store.load(&place)), Some(b"recovered".to_vec()));
+        assert!(!store.is_forgotten(DATABASE, shard));
+    }
+}
+
+fn position_of(memory: &Modelled, bytes: &[u8]) -> u64 {
+    let len = storage::pmem::memory::Memory::len(memory);
+    let is_here = |at: &u64| (0..).zip(bytes).all(|(i, &byte)| memory.byte(at + i) == byte);
+    (SMALL.segments_at()..len - bytes.len() as u64).find(is_here).expect("it was written")
+}
+
+#[test]
+fn a_recovery_that_was_declared_finished_does_not_hide_damage_found_with_it() {
+    let (memory, pmem) = format();
+    let keys = keys_of(types::Shard(6), 2);
+    let [one, two] = [&keys[0], &keys[1]].map(|key| Place::Cell(DATABASE, key.clone()));
+    let mut store = pmem.store(0);
+    store.put(&one, b"the first of them");
+    store.submit();
+    memory.flip(position_of(&memory, b"the first of them"), 4);
+    store.put(&two, b"the second");
+    store.set_forgotten(DATABASE, types::Shard(6), false);
+    assert_eq!(store.load(&one), Load::Lost);
+    store.submit();
+    assert!(store.is_forgotten(DATABASE, types::Shard(6)));
+    assert_eq!(store.load(&one), Load::Lost);
+}
+
+#[test]
+fn verification_names_each_bad_slot_and_changes_nothing() {
+    let (memory, pmem) = format();
+    let mut store = pmem.store(0);
+    for key in [b"a", b"b", b"c"] {
+        store.put(&cell(key), format!("record of {key:?}").as_bytes());
+    }
+    store.put(&Place::Meta(DATABASE, types::Shard(1)), b"meta");
+    store.submit();
+    let whole = verify_memory(memory.stopped(), Path::new("modelled")).expect("it is ours");
+    assert_eq!((whole.registers, whole.metas, whole.faults_count), (3, 1, 0));
+    let at = position_of(&memory, format!("record of {:?}", b"b").as_bytes());
+    let damaged = memory.stopped();
+    damaged.flip(at, 1);
+    let before = damaged.events();
+    let report = verify_memory(damaged.clone(), Path::new("modelled")).expect("it is ours");
+    assert_eq!(damaged.events(), before, "nothing was stored");
+    assert_eq!(report.registers, 2);
+    let [Fault::Register { hash, slot, .. }] = report.faults[..] else {
+        panic!("{:?}", report.faults);
+    };
+    assert_eq!(hash, Key::new(b"b").hash());
+    assert!(at - slot < 512, "the slot at {slot} holds byte {at}");
+}
+
+#[test]
+fn a_file_of_another_directory_is_refused_and_one_superblock_is_enough() {
+    let (memory, _) = format();
+    let foreign = Pmem::from_memory(memory.clone(), BINDING + 1, Path::new("modelled"));
+    assert!(matches!(foreign, Err(PmemError::Foreign(_))));
+    memory.flip(20, 1);
+    drop(open(&memory));
+    memory.flip(4096 + 20, 1);
+    drop(open(&memory));
+    memory.flip(20, 1);
+    memory.flip(4096 + 20, 1);
+    let damaged = Pmem::from_memory(memory, BINDING, Path::new("modelled"));
+    assert!(matches!(damaged, Err(PmemError::Damaged(_))));
+}

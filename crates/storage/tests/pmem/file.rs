@@ -1,0 +1,90 @@
+//! The real file: mapping, growth, restart, and bytes that must not change by accident.
+
+use std::fs;
+use std::path::PathBuf;
+
+use storage::pmem::memory::Memory;
+use storage::pmem::{Pmem, PmemError, verify};
+use storage::volatile::Beginning;
+use storage::{Place, Store};
+use types::{Key, Shard};
+
+use crate::support::*;
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let name = format!("palimpsest-pmem-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).expect("a scratch directory can be made");
+        Scratch(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_mapped_file_keeps_its_records_and_is_bound_to_its_directory() {
+    let scratch = Scratch::new("keeps");
+    let pmem = Pmem::open(&scratch.0, BINDING, Beginning::New).expect("it can be created");
+    assert!(pmem.was_created());
+    let mut stores = [pmem.store(0), pmem.store(1)];
+    for n in 0..2_000_u64 {
+        let key = Key::new(&n.to_le_bytes());
+        let store = &mut stores[usize::from(key.shard().0 % 2)];
+        store.put(&Place::Cell(DATABASE, key), &n.to_be_bytes());
+    }
+    stores.iter_mut().for_each(Store::submit);
+    drop((stores, pmem));
+    let foreign = Pmem::open(&scratch.0, BINDING + 1, Beginning::New);
+    assert!(matches!(foreign, Err(PmemError::Foreign(_))));
+    let pmem = Pmem::open(&scratch.0, BINDING, Beginning::New).expect("it is there");
+    assert!(!pmem.was_created());
+    let mut store = pmem.store(7);
+    for n in 0..2_000_u64 {
+        let place = cell(&n.to_le_bytes());
+        assert_eq!(found(store.load(&place)), Some(n.to_be_bytes().to_vec()));
+    }
+    drop((store, pmem));
+    let report = verify(&scratch.0).expect("it is ours");
+    assert_eq!((report.registers, report.faults_count), (2_000, 0));
+}
+
+#[test]
+fn the_file_grows_by_segments_without_moving_anything() {
+    let scratch = Scratch::new("grows");
+    let pmem = Pmem::open(&scratch.0, BINDING, Beginning::New).expect("it can be created");
+    let mut store = pmem.store(0);
+    let record = vec![5; 3 << 20];
+    let keys = keys_of(Shard(8), 12);
+    for key in &keys {
+        store.put(&Place::Cell(DATABASE, key.clone()), &record);
+        store.submit();
+    }
+    for key in &keys {
+        assert_eq!(found(store.load(&Place::Cell(DATABASE, key.clone()))), Some(record.clone()));
+    }
+    let len = fs::metadata(scratch.0.join("pmem")).expect("it is there").len();
+    assert!(len > 128 << 20, "{len} bytes hold 12 slots of 10 MiB");
+}
+
+#[test]
+fn bytes_never_change() {
+    let (memory, pmem) = format();
+    let mut store = pmem.store(1);
+    store.put(&cell(b"key"), b"record");
+    store.put(&Place::Meta(DATABASE, Shard(2)), b"meta");
+    store.submit();
+    store.put(&cell(b"key"), b"newer record");
+    store.submit();
+    let mut bytes = vec![0; memory.len() as usize];
+    memory.read(0, &mut bytes);
+    assert_eq!(bytes[8..16], *b"PALIPMEM");
+    let hash = base::checksum::hash(&bytes);
+    assert_eq!(hash, 0x566a_8b37_1b57_0bc9, "the format changed: {hash:#x}");
+}

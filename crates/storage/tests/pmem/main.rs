@@ -1,0 +1,7 @@
+//! The persistent-memory medium against a plain map: restarts, crashes in a modelled cache, damage.
+
+mod crash;
+mod damage;
+mod file;
+mod map;
+mod support;
