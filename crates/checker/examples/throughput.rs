@@ -17,7 +17,7 @@ mod support;
 
 use support::Random;
 use support::histories::{Shape, doubtful, right};
-use support::subjects::{RegisterOf, Subject};
+use support::subjects::{Subject, kv_of_unlike_values, register_of_unlike_values};
 
 #[derive(Clone, Copy)]
 struct Workload {
@@ -39,11 +39,12 @@ fn main() {
             shape.clients_count,
             shape.percent_unknown
         );
-        run_linearizable("register, values alike", &RegisterOf { values_count: 3 }, workload);
-        run_linearizable("register, values apart", &RegisterOf { values_count: 1 << 40 }, workload);
+        run_linearizable("register, values alike", &Register, workload);
+        run_linearizable("register, values unlike", &register_of_unlike_values(), workload);
         run_linearizable("counter", &Counter, workload);
         run_linearizable("append", &Append::<u8>::new(), workload);
-        run_linearizable("kv", &Kv, workload);
+        run_linearizable("kv, values alike", &Kv, workload);
+        run_linearizable("kv, values unlike", &kv_of_unlike_values(), workload);
     }
     println!("sequential, writes in real time");
     let keyed = Keyed::<u8, Register>::new(Register);

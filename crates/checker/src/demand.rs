@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use hashbrown::HashMap;
 
-use crate::model::{MarkAfter, Model};
+use crate::model::{MarksAfter, Model};
 use crate::prepared::{Call, Prepared};
 
 /// A mark that some required call needs, as an index.
@@ -65,10 +65,11 @@ impl<K: Clone + Eq + Hash> Demand<K> {
 
     fn add_makes<M: Model<Mark = K>>(&mut self, model: &M, call: &Call<'_, M>, marks: &[K]) {
         let from = self.made.len();
-        match model.mark_after(call.input, call.output) {
-            MarkAfter::Unchanged => {}
-            MarkAfter::Only(mark) => self.made.extend(self.token_of.get(&mark)),
-            MarkAfter::Several => {
+        match model.marks_after(call.input, call.output) {
+            MarksAfter::Only(made) => {
+                self.made.extend(made.iter().filter_map(|mark| self.token_of.get(mark)));
+            }
+            MarksAfter::Several => {
                 let may_make = |mark: &K| model.may_make(call.input, call.output, mark);
                 let tokens = (0..).zip(marks).filter(|(_, mark)| may_make(mark));
                 self.made.extend(tokens.map(|(token, _)| token));
@@ -98,20 +99,23 @@ impl<K: Clone + Eq + Hash> Demand<K> {
         }
     }
 
-    /// A token out of reach for good, now that `call` has been placed and has turned the mark
-    /// `before` into `after`.
-    pub(crate) fn lost(&self, call: usize, before: Option<K>, after: Option<K>) -> Option<Token> {
-        let token = |mark: Option<K>| mark.and_then(|mark| self.token_of.get(&mark).copied());
-        let present = token(after);
-        let made = self.made[self.makes[call].clone()].iter().copied();
-        token(before).into_iter().chain(made).find(|lost| self.is_lost(*lost, present))
+    /// The tokens of a state's marks, those that nobody ever needed left out.
+    pub(crate) fn tokens(&self, marks: &[K]) -> impl Iterator<Item = Token> {
+        marks.iter().filter_map(|mark| self.token_of.get(mark).copied())
     }
 
-    /// Whether calls need the mark, nothing left makes it, and the state does not have it.
-    fn is_lost(&self, token: Token, present: Option<Token>) -> bool {
-        self.needed[token as usize] > 0
-            && self.makers[token as usize] == 0
-            && present != Some(token)
+    /// A token out of reach for good, now that `call` has been placed and has turned the marks
+    /// `before` into `after`.
+    pub(crate) fn lost(&self, call: usize, before: &[K], after: &[K]) -> Option<Token> {
+        let made = self.made[self.makes[call].clone()].iter().copied();
+        self.tokens(before)
+            .chain(made)
+            .find(|token| self.is_starved(*token) && self.tokens(after).all(|has| has != *token))
+    }
+
+    /// Whether calls need the token and nothing left makes it.
+    fn is_starved(&self, token: Token) -> bool {
+        self.needed[token as usize] > 0 && self.makers[token as usize] == 0
     }
 
     /// Whether a required call needs `token`.
@@ -119,10 +123,10 @@ impl<K: Clone + Eq + Hash> Demand<K> {
         self.needs[required] == Some(token)
     }
 
-    /// Whether nothing could ever have made `required` right, the mark at the start being
-    /// `initial`.
-    pub(crate) fn is_impossible(&self, required: usize, initial: Option<&K>) -> bool {
-        let present = initial.and_then(|mark| self.token_of.get(mark).copied());
-        self.needs[required].is_some_and(|token| self.is_lost(token, present))
+    /// Whether nothing could ever make `required` right, the marks at the start being `initial`.
+    pub(crate) fn is_impossible(&self, required: usize, initial: &[K]) -> bool {
+        self.needs[required].is_some_and(|token| {
+            self.is_starved(token) && self.tokens(initial).all(|has| has != token)
+        })
     }
 }

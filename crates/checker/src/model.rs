@@ -18,8 +18,8 @@ pub mod register;
 /// each must be a true statement about `step`, or verdicts are wrong. A model without hints is
 /// complete with `type Mark = ()`.
 ///
-/// A *mark* is what calls need to find and leave behind: of a register, its value. A call may
-/// change no mark but the one that [`Model::mark`] names for its own input.
+/// A *mark* is a property of states that calls need to find and leave behind: of a register, its
+/// value. A call may change no marks but those that [`Model::marks`] looks at for its own input.
 pub trait Model {
     /// A state; equal states have equal futures.
     type State: Clone + Eq + Hash + Debug;
@@ -63,30 +63,28 @@ pub trait Model {
         true
     }
 
-    /// The mark of `state`, or of the part of it that `input` deals with.
-    fn mark(&self, state: &Self::State, input: &Self::Input) -> Option<Self::Mark> {
-        let _ = (state, input);
-        None
+    /// Adds the marks of `state`, or of the part of it that `input` deals with.
+    fn marks(&self, state: &Self::State, input: &Self::Input, into: &mut Vec<Self::Mark>) {
+        let _ = (state, input, into);
     }
 
-    /// The mark of every state in which `input` may answer `observed`; `None` if they differ.
+    /// A mark that every state has in which `input` may answer `observed`; `None` if there is none.
     fn mark_before(&self, input: &Self::Input, observed: &Self::Output) -> Option<Self::Mark> {
         let _ = (input, observed);
         None
     }
 
-    /// What mark a step may leave.
-    fn mark_after(
+    /// Which marks a step may add to those of the state before it.
+    fn marks_after(
         &self,
         input: &Self::Input,
         observed: Option<&Self::Output>,
-    ) -> MarkAfter<Self::Mark> {
+    ) -> MarksAfter<Self::Mark> {
         let _ = (input, observed);
-        MarkAfter::Several
+        MarksAfter::Several
     }
 
-    /// Asked only where `mark_after` says `Several`: false only if no step leaves `mark` in place
-    /// of another.
+    /// Asked only where `marks_after` says `Several`: false only if no step adds `mark`.
     fn may_make(
         &self,
         input: &Self::Input,
@@ -98,13 +96,11 @@ pub trait Model {
     }
 }
 
-/// The mark that a step may leave in place of the one before it.
+/// The marks that a step may add to those of the state before it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum MarkAfter<K> {
-    /// None: it stays.
-    Unchanged,
-    /// Only this one; or it stays.
-    Only(K),
-    /// Any that [`Model::may_make`] allows; or it stays.
+pub enum MarksAfter<K> {
+    /// No others than these.
+    Only(Vec<K>),
+    /// Those that [`Model::may_make`] allows.
     Several,
 }

@@ -142,8 +142,9 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
     fn impossible_call(&self) -> Option<usize> {
         let initial = self.model.initial();
         (0..self.prepared.required.len()).find(|required| {
-            let mark = self.model.mark(&initial, self.prepared.required[*required].input);
-            self.demand.is_impossible(*required, mark.as_ref())
+            let mut marks = Vec::new();
+            self.model.marks(&initial, self.prepared.required[*required].input, &mut marks);
+            self.demand.is_impossible(*required, &marks)
         })
     }
 
@@ -258,9 +259,10 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
     fn hopeless(&self, placed: Option<Piece>, state: &M::State) -> Option<Hopeless> {
         if let Some(piece) = placed {
             let input = self.call(piece).input;
-            let before = self.model.mark(self.state(), input);
-            let after = self.model.mark(state, input);
-            if let Some(token) = self.demand.lost(self.index(piece), before, after) {
+            let (mut before, mut after) = (Vec::new(), Vec::new());
+            self.model.marks(self.state(), input, &mut before);
+            self.model.marks(state, input, &mut after);
+            if let Some(token) = self.demand.lost(self.index(piece), &before, &after) {
                 return Some(Hopeless::Lost(token));
             }
         }

@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::marker::PhantomData;
 
-use super::{MarkAfter, Model};
+use super::{MarksAfter, Model};
 
 /// The model; inputs are `(key, input)`. A key in its initial state takes no room.
 #[derive(Clone, Copy, Debug)]
@@ -73,12 +73,13 @@ impl<K: Clone + Ord + Hash + Debug, M: Model> Model for Keyed<K, M> {
         }
     }
 
-    fn mark(&self, state: &Self::State, (key, input): &Self::Input) -> Option<Self::Mark> {
-        let mark = match state.get(key) {
-            Some(object) => self.object.mark(object, input),
-            None => self.object.mark(&self.object.initial(), input),
-        };
-        mark.map(|mark| (key.clone(), mark))
+    fn marks(&self, state: &Self::State, (key, input): &Self::Input, into: &mut Vec<Self::Mark>) {
+        let mut marks = Vec::new();
+        match state.get(key) {
+            Some(object) => self.object.marks(object, input, &mut marks),
+            None => self.object.marks(&self.object.initial(), input, &mut marks),
+        }
+        into.extend(marks.into_iter().map(|mark| (key.clone(), mark)));
     }
 
     fn mark_before(
@@ -89,15 +90,16 @@ impl<K: Clone + Ord + Hash + Debug, M: Model> Model for Keyed<K, M> {
         self.object.mark_before(input, observed).map(|mark| (key.clone(), mark))
     }
 
-    fn mark_after(
+    fn marks_after(
         &self,
         (key, input): &Self::Input,
         observed: Option<&Self::Output>,
-    ) -> MarkAfter<Self::Mark> {
-        match self.object.mark_after(input, observed) {
-            MarkAfter::Unchanged => MarkAfter::Unchanged,
-            MarkAfter::Only(mark) => MarkAfter::Only((key.clone(), mark)),
-            MarkAfter::Several => MarkAfter::Several,
+    ) -> MarksAfter<Self::Mark> {
+        match self.object.marks_after(input, observed) {
+            MarksAfter::Only(marks) => {
+                MarksAfter::Only(marks.into_iter().map(|mark| (key.clone(), mark)).collect())
+            }
+            MarksAfter::Several => MarksAfter::Several,
         }
     }
 

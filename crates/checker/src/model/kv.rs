@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{MarkAfter, Model};
+use super::{MarksAfter, Model};
 
 /// Bytes of a string value; cheap to clone, printed as text where possible.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -97,6 +97,16 @@ pub struct Present {
     pub expiry: Option<ExpiryTag>,
 }
 
+/// What commands may need of the key.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum KvMark {
+    /// It holds this, or nothing.
+    Value(Option<Bytes>),
+    /// In bytes; 0 also if it is absent.
+    Length(i64),
+    Present,
+}
+
 /// The model; `None` is an absent key.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Kv;
@@ -108,8 +118,7 @@ impl Model for Kv {
     type Input = KvInput;
     type Output = KvOutput;
     type Successors = Option<State>;
-    // The value, `None` if absent.
-    type Mark = Option<Bytes>;
+    type Mark = KvMark;
 
     fn initial(&self) -> State {
         None
@@ -135,54 +144,71 @@ impl Model for Kv {
         }
     }
 
-    fn mark(&self, state: &State, _: &KvInput) -> Option<Option<Bytes>> {
-        Some(value(state).cloned())
+    fn marks(&self, state: &State, _: &KvInput, into: &mut Vec<KvMark>) {
+        marks_of(value(state), into);
     }
 
-    fn mark_before(&self, input: &KvInput, observed: &KvOutput) -> Option<Option<Bytes>> {
+    fn mark_before(&self, input: &KvInput, observed: &KvOutput) -> Option<KvMark> {
         use KvInput as I;
         use KvOutput as O;
         match (input, observed) {
-            (I::Get | I::GetSet(_) | I::GetDel, O::Value(seen)) => Some(seen.clone()),
-            (I::SetIfEqual { expected, .. }, O::Done) => Some(Some(expected.clone())),
-            (I::SetIfAbsent(_), O::Done) => Some(None),
-            (I::Del | I::Exists, O::Integer(0)) => Some(None),
+            (I::Get | I::GetSet(_) | I::GetDel, O::Value(seen)) => {
+                Some(KvMark::Value(seen.clone()))
+            }
+            (I::SetIfEqual { expected, .. }, O::Done) => {
+                Some(KvMark::Value(Some(expected.clone())))
+            }
+            (I::SetIfAbsent(_), O::Done) => Some(KvMark::Value(None)),
+            (I::SetIfAbsent(_), O::Refused) => Some(KvMark::Present),
+            (I::Del | I::Exists, O::Integer(0)) => Some(KvMark::Value(None)),
+            (I::Del | I::Exists, O::Integer(_)) => Some(KvMark::Present),
             // A sum equal to `by` may come of zero or of nothing.
             (I::IncrBy(by), O::Integer(sum)) if sum != by => {
-                sum.checked_sub(*by).map(|old| Some(bytes_of(old)))
+                sum.checked_sub(*by).map(|old| KvMark::Value(Some(bytes_of(old))))
+            }
+            (I::IncrBy(_), O::NotAnInteger | O::Overflow) => Some(KvMark::Present),
+            (I::StrLen, O::Integer(seen)) => Some(KvMark::Length(*seen)),
+            (I::Append(more), O::Integer(seen)) => {
+                seen.checked_sub(length(more)).map(KvMark::Length)
             }
             _ => None,
         }
     }
 
-    fn mark_after(&self, input: &KvInput, observed: Option<&KvOutput>) -> MarkAfter<Option<Bytes>> {
+    fn marks_after(&self, input: &KvInput, observed: Option<&KvOutput>) -> MarksAfter<KvMark> {
         use KvInput as I;
         if self.is_pure(input, observed) {
-            return MarkAfter::Unchanged;
+            return MarksAfter::Only(Vec::new());
         }
-        match input {
-            I::Get | I::Exists | I::StrLen => MarkAfter::Unchanged,
-            I::Set(new) | I::SetExpiring(new, _) | I::SetIfAbsent(new) | I::GetSet(new) => {
-                MarkAfter::Only(Some(new.clone()))
-            }
-            I::SetIfEqual { new, .. } => MarkAfter::Only(Some(new.clone())),
-            I::GetDel | I::Del | I::Expire(_) => MarkAfter::Only(None),
+        let after = match input {
+            I::Set(new) | I::SetExpiring(new, _) | I::SetIfAbsent(new) => Some(new.clone()),
+            I::SetIfEqual { new, .. } | I::GetSet(new) => Some(new.clone()),
+            I::GetDel | I::Del | I::Expire(_) => None,
             I::IncrBy(_) => match observed {
-                Some(KvOutput::Integer(sum)) => MarkAfter::Only(Some(bytes_of(*sum))),
-                _ => MarkAfter::Several,
+                Some(KvOutput::Integer(sum)) => Some(bytes_of(*sum)),
+                _ => return MarksAfter::Several,
             },
-            I::Append(_) => MarkAfter::Several,
-        }
+            I::Append(_) => return MarksAfter::Several,
+            I::Get | I::Exists | I::StrLen => unreachable!("reads are pure"),
+        };
+        let mut marks = Vec::new();
+        marks_of(after.as_ref(), &mut marks);
+        MarksAfter::Only(marks)
     }
 
-    fn may_make(&self, input: &KvInput, observed: Option<&KvOutput>, mark: &Option<Bytes>) -> bool {
-        let Some(mark) = mark else { return false };
-        match (input, observed) {
-            (KvInput::Append(more), Some(KvOutput::Integer(seen))) => {
-                mark.0.ends_with(&more.0) && usize::try_from(*seen) == Ok(mark.0.len())
+    fn may_make(&self, input: &KvInput, observed: Option<&KvOutput>, mark: &KvMark) -> bool {
+        match (input, observed, mark) {
+            (_, _, KvMark::Value(None)) => false,
+            (_, _, KvMark::Present) => true,
+            (KvInput::Append(more), Some(KvOutput::Integer(seen)), KvMark::Value(Some(value))) => {
+                value.0.ends_with(&more.0) && length(value) == *seen
             }
-            (KvInput::Append(more), _) => mark.0.ends_with(&more.0),
-            _ => integer(mark).is_some(),
+            (KvInput::Append(more), _, KvMark::Value(Some(value))) => value.0.ends_with(&more.0),
+            (KvInput::Append(_), Some(KvOutput::Integer(seen)), KvMark::Length(len)) => seen == len,
+            (KvInput::Append(more), _, KvMark::Length(len)) => length(more) <= *len,
+            (_, _, KvMark::Value(Some(value))) => integer(value).is_some(),
+            // The longest integer is i64::MIN.
+            (_, _, KvMark::Length(len)) => (1..=20).contains(len),
         }
     }
 }
@@ -191,9 +217,16 @@ fn value(state: &State) -> Option<&Bytes> {
     state.as_ref().map(|present| &present.value)
 }
 
-fn len(state: &State) -> i64 {
-    let len = value(state).map_or(0, |value| value.0.len());
-    i64::try_from(len).expect("a slice is shorter than i64::MAX")
+fn length(bytes: &Bytes) -> i64 {
+    i64::try_from(bytes.0.len()).expect("a slice is shorter than i64::MAX")
+}
+
+fn marks_of(value: Option<&Bytes>, into: &mut Vec<KvMark>) {
+    into.push(KvMark::Value(value.cloned()));
+    into.push(KvMark::Length(value.map_or(0, length)));
+    if value.is_some() {
+        into.push(KvMark::Present);
+    }
 }
 
 /// Whether `input` answers `observed` in `state`; an answer nobody saw is always right.
@@ -209,14 +242,13 @@ fn is_answered_by(state: &State, input: &KvInput, observed: Option<&KvOutput>) -
         (I::SetIfEqual { expected, .. }, O::Refused) => value(state) != Some(expected),
         (I::Get | I::GetSet(_) | I::GetDel, O::Value(seen)) => value(state) == seen.as_ref(),
         (I::Del | I::Exists, O::Integer(seen)) => *seen == i64::from(state.is_some()),
-        (I::StrLen, O::Integer(seen)) => *seen == len(state),
+        (I::StrLen, O::Integer(seen)) => *seen == value(state).map_or(0, length),
         (I::IncrBy(by), _) => match sum(state, *by) {
             Ok(sum) => *observed == O::Integer(sum),
             Err(error) => *observed == error,
         },
         (I::Append(more), O::Integer(seen)) => {
-            seen.checked_sub(len(state)).and_then(|added| usize::try_from(added).ok())
-                == Some(more.0.len())
+            *seen == value(state).map_or(0, length) + length(more)
         }
         _ => false,
     }

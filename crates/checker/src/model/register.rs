@@ -1,6 +1,6 @@
 //! A register of one `u64`, absent at first: read, write, compare and swap.
 
-use super::{MarkAfter, Model};
+use super::{MarksAfter, Model};
 
 /// What a client asks of a register.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -62,8 +62,8 @@ impl Model for Register {
             || matches!(observed, Some(RegisterOutput::Swapped(false)))
     }
 
-    fn mark(&self, state: &Self::State, _: &Self::Input) -> Option<Self::Mark> {
-        Some(*state)
+    fn marks(&self, state: &Self::State, _: &Self::Input, into: &mut Vec<Self::Mark>) {
+        into.push(*state);
     }
 
     fn mark_before(&self, input: &Self::Input, observed: &Self::Output) -> Option<Self::Mark> {
@@ -74,17 +74,17 @@ impl Model for Register {
         }
     }
 
-    fn mark_after(
+    fn marks_after(
         &self,
         input: &Self::Input,
         observed: Option<&Self::Output>,
-    ) -> MarkAfter<Self::Mark> {
+    ) -> MarksAfter<Self::Mark> {
         match (input, observed) {
             (RegisterInput::Read, _) | (_, Some(RegisterOutput::Swapped(false))) => {
-                MarkAfter::Unchanged
+                MarksAfter::Only(Vec::new())
             }
             (RegisterInput::Write(value) | RegisterInput::Cas { new: value, .. }, _) => {
-                MarkAfter::Only(Some(*value))
+                MarksAfter::Only(vec![Some(*value)])
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Random histories: what a correct object might have answered, some with one answer changed.
 
+use std::mem::discriminant;
+
 use checker::{ClientId, History, Outcome};
 
 use super::Random;
@@ -75,9 +77,15 @@ pub(crate) fn doubtful<S: Subject>(
         let op = changed.invoke(operation.client, operation.input.clone(), operation.invoked);
         let Some(at) = operation.responded else { continue };
         let outcome = match &operation.outcome {
-            Outcome::Returned(_) if index == victim => {
-                let answers = subject.answers(&subject.initial(), &operation.input);
-                Outcome::Returned(random.pick(&answers).clone())
+            Outcome::Returned(answer) if index == victim => {
+                let wrong = match answer_nearby(&history, index, answer, random) {
+                    Some(other) if random.chance(50) => other,
+                    _ => {
+                        let answers = subject.answers(&subject.initial(), &operation.input);
+                        random.pick(&answers).clone()
+                    }
+                };
+                Outcome::Returned(wrong)
             }
             Outcome::Unknown if index == victim => Outcome::Failed,
             other => other.clone(),
@@ -85,6 +93,23 @@ pub(crate) fn doubtful<S: Subject>(
         changed.complete(op, outcome, at);
     }
     changed
+}
+
+/// An answer of the same kind that a call around `index` was given: stale, or from the future.
+fn answer_nearby<I, O: Clone>(
+    history: &History<I, O>,
+    index: usize,
+    answer: &O,
+    random: &mut Random,
+) -> Option<O> {
+    let around = history.operations()[index.saturating_sub(20)..].iter().take(40);
+    let answers: Vec<&O> = around
+        .filter_map(|operation| match &operation.outcome {
+            Outcome::Returned(other) if discriminant(other) == discriminant(answer) => Some(other),
+            _ => None,
+        })
+        .collect();
+    (!answers.is_empty()).then(|| (*random.pick(&answers)).clone())
 }
 
 fn plan<S: Subject>(subject: &S, shape: Shape, random: &mut Random) -> Vec<Planned<S::Input>> {

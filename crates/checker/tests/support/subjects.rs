@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use checker::Model;
-use checker::model::MarkAfter;
+use checker::model::MarksAfter;
 use checker::model::append::{Append, AppendInput, AppendOutput};
 use checker::model::counter::{Counter, CounterInput};
 use checker::model::keyed::Keyed;
@@ -50,10 +50,10 @@ impl Subject for Register {
         }
     }
 
-    fn answers(&self, _: &Option<u64>, input: &RegisterInput) -> Vec<RegisterOutput> {
+    fn answers(&self, state: &Option<u64>, input: &RegisterInput) -> Vec<RegisterOutput> {
         match input {
             RegisterInput::Read => {
-                [None, Some(0), Some(1), Some(2)].map(RegisterOutput::Value).to_vec()
+                [None, Some(0), Some(1), Some(2), *state].map(RegisterOutput::Value).to_vec()
             }
             RegisterInput::Write(_) => vec![RegisterOutput::Written],
             RegisterInput::Cas { .. } => [true, false].map(RegisterOutput::Swapped).to_vec(),
@@ -61,64 +61,84 @@ impl Subject for Register {
     }
 }
 
-/// A register whose writes are drawn from that many values: with many, no two writes are alike.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RegisterOf {
-    pub(crate) values_count: u64,
+/// A model with inputs drawn another way.
+pub(crate) struct Drawn<M: Model> {
+    pub(crate) model: M,
+    pub(crate) draw: fn(&mut Random) -> M::Input,
 }
 
-impl Model for RegisterOf {
-    type State = Option<u64>;
-    type Input = RegisterInput;
-    type Output = RegisterOutput;
-    type Successors = Option<Option<u64>>;
-    type Mark = Option<u64>;
-
-    fn initial(&self) -> Option<u64> {
-        Register.initial()
-    }
-
-    fn step(
-        &self,
-        state: &Option<u64>,
-        input: &RegisterInput,
-        observed: Option<&RegisterOutput>,
-    ) -> Option<Option<u64>> {
-        Register.step(state, input, observed)
-    }
-
-    fn is_pure(&self, input: &RegisterInput, observed: Option<&RegisterOutput>) -> bool {
-        Register.is_pure(input, observed)
-    }
-
-    fn mark(&self, state: &Option<u64>, input: &RegisterInput) -> Option<Option<u64>> {
-        Register.mark(state, input)
-    }
-
-    fn mark_before(&self, input: &RegisterInput, seen: &RegisterOutput) -> Option<Option<u64>> {
-        Register.mark_before(input, seen)
-    }
-
-    fn mark_after(
-        &self,
-        input: &RegisterInput,
-        observed: Option<&RegisterOutput>,
-    ) -> MarkAfter<Option<u64>> {
-        Register.mark_after(input, observed)
-    }
+/// A register to which no value is written twice: what most tests of real stores do.
+pub(crate) fn register_of_unlike_values() -> Drawn<Register> {
+    let draw = |random: &mut Random| match random.chance(50) {
+        true => RegisterInput::Read,
+        false => RegisterInput::Write(random.bits()),
+    };
+    Drawn { model: Register, draw }
 }
 
-impl Subject for RegisterOf {
-    fn random_input(&self, random: &mut Random) -> RegisterInput {
-        let value = random.below(self.values_count);
-        if random.chance(50) { RegisterInput::Read } else { RegisterInput::Write(value) }
-    }
-
-    fn answers(&self, state: &Option<u64>, input: &RegisterInput) -> Vec<RegisterOutput> {
-        match input {
-            RegisterInput::Read => [None, *state].map(RegisterOutput::Value).to_vec(),
-            _ => Register.answers(state, input),
+/// A string key to which no value is written twice.
+pub(crate) fn kv_of_unlike_values() -> Drawn<Kv> {
+    let draw = |random: &mut Random| {
+        let unlike = Bytes::from(format!("{:x}", random.bits()).as_bytes());
+        match Kv.random_input(random) {
+            KvInput::Set(_) | KvInput::SetExpiring(..) | KvInput::Expire(_) => KvInput::Set(unlike),
+            KvInput::SetIfAbsent(_) => KvInput::SetIfAbsent(unlike),
+            KvInput::GetSet(_) => KvInput::GetSet(unlike),
+            KvInput::SetIfEqual { expected, .. } => KvInput::SetIfEqual { expected, new: unlike },
+            KvInput::Append(_) => KvInput::Append(unlike),
+            other => other,
         }
+    };
+    Drawn { model: Kv, draw }
+}
+
+impl<M: Subject> Subject for Drawn<M> {
+    fn random_input(&self, random: &mut Random) -> M::Input {
+        (self.draw)(random)
+    }
+
+    fn answers(&self, state: &M::State, input: &M::Input) -> Vec<M::Output> {
+        self.model.answers(state, input)
+    }
+}
+
+impl<M: Model> Model for Drawn<M> {
+    type State = M::State;
+    type Input = M::Input;
+    type Output = M::Output;
+    type Successors = M::Successors;
+    type Mark = M::Mark;
+
+    fn initial(&self) -> M::State {
+        self.model.initial()
+    }
+
+    fn step(&self, state: &M::State, input: &M::Input, seen: Option<&M::Output>) -> M::Successors {
+        self.model.step(state, input, seen)
+    }
+
+    fn is_pure(&self, input: &M::Input, seen: Option<&M::Output>) -> bool {
+        self.model.is_pure(input, seen)
+    }
+
+    fn can_lead_to(&self, state: &M::State, input: &M::Input, seen: &M::Output) -> bool {
+        self.model.can_lead_to(state, input, seen)
+    }
+
+    fn marks(&self, state: &M::State, input: &M::Input, into: &mut Vec<M::Mark>) {
+        self.model.marks(state, input, into);
+    }
+
+    fn mark_before(&self, input: &M::Input, seen: &M::Output) -> Option<M::Mark> {
+        self.model.mark_before(input, seen)
+    }
+
+    fn marks_after(&self, input: &M::Input, seen: Option<&M::Output>) -> MarksAfter<M::Mark> {
+        self.model.marks_after(input, seen)
+    }
+
+    fn may_make(&self, input: &M::Input, seen: Option<&M::Output>, mark: &M::Mark) -> bool {
+        self.model.may_make(input, seen, mark)
     }
 }
 
@@ -181,26 +201,29 @@ impl Subject for Kv {
         }
     }
 
-    fn answers(&self, state: &Self::State, _: &KvInput) -> Vec<KvOutput> {
+    fn answers(&self, state: &Self::State, input: &KvInput) -> Vec<KvOutput> {
         let value = state.as_ref().map(|present| present.value.clone());
         let values = [None, value, Some(Bytes::from("1")), Some(Bytes::from("x"))];
         [KvOutput::Done, KvOutput::Refused, KvOutput::NotAnInteger, KvOutput::Overflow]
             .into_iter()
             .chain(values.map(KvOutput::Value))
             .chain((-8..16).map(KvOutput::Integer))
-            .chain(integers_near(state).map(KvOutput::Integer))
+            .chain(integers_near(state, input).map(KvOutput::Integer))
             .collect()
     }
 }
 
 /// What INCRBY, APPEND and STRLEN may answer beyond small numbers.
-fn integers_near(state: &<Kv as Model>::State) -> impl Iterator<Item = i64> {
-    let text = state.iter().map(|present| String::from_utf8_lossy(present.value.as_slice()));
-    let around: Vec<i64> = text
-        .flat_map(|text| [text.len() as i64, text.parse().unwrap_or(0)])
-        .flat_map(|integer| integer - 1..=integer + 1)
-        .collect();
-    around.into_iter()
+fn integers_near(state: &<Kv as Model>::State, input: &KvInput) -> impl Iterator<Item = i64> {
+    let text = state
+        .as_ref()
+        .map_or("".into(), |present| String::from_utf8_lossy(present.value.as_slice()));
+    let more = match input {
+        KvInput::Append(more) => more.as_slice().len(),
+        _ => 0,
+    };
+    let around = [(text.len() + more) as i64, text.parse().unwrap_or(0)];
+    around.into_iter().flat_map(|integer| integer - 1..=integer + 1)
 }
 
 impl Subject for Keyed<u8, Register> {
