@@ -1,0 +1,220 @@
+//! What may be said when, and what storage is told.
+
+use base::Nanos;
+use bytes::Bytes;
+use node::Input;
+use storage::{Completion, Place};
+use types::{Access, Command, Database, Incarnation, Loss, NodeId, Outcome, SessionId, Shard, Tag};
+
+use crate::toy::{DELAY, Say};
+use crate::world::{DISK, PEER, Sender, VOLATILE, World, key, keys_in, replies, sent};
+
+#[test]
+fn a_gated_message_waits_for_its_ticket() {
+    let mut world = World::new();
+    let put = |name, op| Say::Put { key: key(name), value: Bytes::from_static(b"v"), op };
+    world.frame(Sender::default(), &[put("a", 1)]);
+    assert!(world.turn().frames.is_empty());
+    world.frame(Sender::default(), &[put("b", 2), put("c", 3)]);
+    assert!(world.turn().frames.is_empty());
+    assert!(world.script.complete_one());
+    assert_eq!(sent(&world.turn(), PEER), [(Loss(1), vec![Say::Ack { op: 1 }])]);
+    assert!(world.script.complete_one());
+    let acks = vec![Say::Ack { op: 2 }, Say::Ack { op: 3 }];
+    assert_eq!(sent(&world.turn(), PEER), [(Loss(1), acks)]);
+    assert!(world.worker.is_idle());
+}
+
+#[test]
+fn a_gated_reply_waits_for_its_ticket() {
+    let mut world = World::new();
+    world.ask(DISK, &key("a"), "local v");
+    assert_eq!(replies(&world.turn()), []);
+    world.script.complete_all();
+    assert_eq!(replies(&world.turn()), [(1, "ok".to_string())]);
+}
+
+#[test]
+fn a_message_to_oneself_waits_alike_and_never_meets_the_network() {
+    let mut world = World::new();
+    world.ask(DISK, &key("a"), "set v");
+    let out = world.turn();
+    let mut peers: Vec<NodeId> = out.frames.iter().map(|(node, _)| *node).collect();
+    peers.sort();
+    assert_eq!(peers, [NodeId(2), NodeId(3)]);
+    world.frame(Sender::default(), &[Say::Ack { op: 1 }]);
+    assert_eq!(replies(&world.turn()), [], "one of three has it for sure");
+    world.script.complete_all();
+    let out = world.turn();
+    assert_eq!(replies(&out), [(1, "v".to_string())]);
+    assert!(out.frames.is_empty());
+}
+
+#[test]
+fn storage_that_is_durable_at_once_lets_a_turn_finish_the_request() {
+    let mut world = World::alone();
+    world.script.state().at_once = true;
+    assert_eq!(world.replies(DISK, &key("a"), "set v"), [(1, "v".to_string())]);
+    assert_eq!(world.replies(VOLATILE, &key("a"), "set w"), [(2, "w".to_string())]);
+    assert_eq!(world.worker.next_timer(), None);
+    assert!(world.worker.is_idle());
+}
+
+#[test]
+fn a_changed_register_is_encoded_once_per_turn() {
+    let mut world = World::new();
+    let keys = keys_in(Shard(3), 2);
+    for _ in 0..5 {
+        world.ask(DISK, &keys[0], "local v");
+        world.ask(DISK, &keys[0], "mark");
+        world.ask(DISK, &keys[1], "local v");
+    }
+    world.turn();
+    let expected = [
+        Place::Meta(DISK, Shard(3)),
+        Place::Cell(DISK, keys[0].clone()),
+        Place::Cell(DISK, keys[1].clone()),
+    ];
+    assert_eq!(world.script.state().writes, expected, "fields first, then each register once");
+    world.turn();
+    assert_eq!(world.script.state().writes.len(), 3);
+}
+
+#[test]
+fn a_removed_register_is_removed_from_storage() {
+    let mut world = World::new();
+    world.script.state().at_once = true;
+    let a = key("a");
+    world.replies(DISK, &a, "local v");
+    assert_eq!(world.script.state().durable.len(), 1);
+    world.replies(DISK, &a, "del");
+    assert_eq!(world.script.state().durable.len(), 0);
+    assert_eq!(world.replies(DISK, &a, "get"), [(3, "-".to_string())]);
+}
+
+#[test]
+fn databases_are_apart() {
+    let mut world = World::alone();
+    world.script.state().at_once = true;
+    let a = key("a");
+    world.replies(VOLATILE, &a, "local v");
+    assert_eq!(world.replies(DISK, &a, "get"), [(2, "-".to_string())]);
+    assert_eq!(world.replies(VOLATILE, &a, "get"), [(3, "v".to_string())]);
+}
+
+#[test]
+fn timers_fire_once_when_they_are_due() {
+    let mut world = World::new();
+    assert_eq!(world.replies(DISK, &key("a"), "timer"), []);
+    assert_eq!(world.worker.next_timer(), Some(DELAY));
+    world.now = DELAY - Nanos(1);
+    assert_eq!(replies(&world.turn()), []);
+    world.now = DELAY;
+    assert_eq!(replies(&world.turn()), [(1, "rang".to_string())]);
+    assert_eq!(world.worker.next_timer(), None);
+    world.now = DELAY + DELAY;
+    assert_eq!(replies(&world.turn()), []);
+}
+
+#[test]
+fn a_read_under_a_lease_goes_out_with_its_deadline_or_not_at_all() {
+    let mut world = World::new();
+    world.now = Nanos(5);
+    world.ask(DISK, &key("a"), "lease");
+    world.ask(DISK, &key("a"), "stale");
+    let out = world.turn();
+    let expected = (Tag(1), Outcome::Reply(Bytes::from_static(b"ok")), Nanos(6));
+    assert_eq!(out.lease_reads, [expected]);
+    assert_eq!(out.replies, [(Tag(2), Outcome::NoQuorum)]);
+}
+
+#[test]
+fn an_emitted_command_is_applied_to_its_register() {
+    let mut world = World::alone();
+    world.script.state().slow_cells = true;
+    world.script.state().at_once = true;
+    let a = key("a");
+    world.ask(DISK, &a, "emit v");
+    world.turn();
+    world.script.finish_loads();
+    assert_eq!(replies(&world.turn()), [(1, "applied".to_string())]);
+    assert_eq!(world.replies(DISK, &a, "get"), [(2, "v".to_string())]);
+}
+
+#[test]
+fn requests_that_nobody_can_serve_are_answered() {
+    let mut world = World::new();
+    world.ask(Database(9), &key("a"), "get");
+    world.input(Input::Request {
+        tag: Tag(77),
+        session: SessionId(1),
+        database: DISK,
+        key: key("a"),
+        command: Command { access: Access::Update, body: Bytes::from_static(b"get") },
+    });
+    let expected = [(Tag(1), Outcome::Unsupported("none")), (Tag(77), Outcome::Unsupported("toy"))];
+    assert_eq!(world.turn().replies, expected);
+    assert!(world.worker.is_idle());
+}
+
+#[test]
+fn peers_come_and_go() {
+    let mut world = World::new();
+    let is_up = |world: &World| world.worker.view().member(PEER).is_some_and(|peer| peer.up);
+    let incarnation = Incarnation(4);
+    world.input(Input::PeerUp { node: PEER, incarnation, loss: Loss(3) });
+    world.turn();
+    assert!(is_up(&world));
+    assert_eq!((world.stat("toy_up"), world.stat("toy_views")), (2, 2), "both databases know");
+    world.input(Input::PeerReset { node: PEER });
+    world.ask(DISK, &key("a"), "suspect");
+    assert_eq!(world.turn().suspects, [PEER]);
+    assert!(!is_up(&world));
+    assert_eq!(world.stat("toy_resets"), 2);
+}
+
+#[test]
+fn a_full_store_stops_requests_but_not_peers() {
+    let mut world = World::new();
+    assert!(world.worker.takes_requests());
+    world.script.state().full = true;
+    assert!(!world.worker.takes_requests());
+    let put = Say::Put { key: key("a"), value: Bytes::from_static(b"v"), op: 1 };
+    world.frame(Sender::default(), &[put]);
+    world.turn();
+    world.script.complete_all();
+    assert_eq!(sent(&world.turn(), PEER).len(), 1);
+}
+
+#[test]
+fn a_failed_store_silences_the_worker_for_ever() {
+    let mut world = World::new();
+    world.ask(DISK, &key("a"), "set v");
+    world.script.complete(Completion::Failed("no space".to_string()));
+    for _ in 0..2 {
+        let out = world.turn();
+        assert_eq!(out.failed.as_deref(), Some("storage failed: no space"));
+        assert!(out.frames.is_empty() && out.replies.is_empty());
+        world.ask(DISK, &key("a"), "get");
+    }
+    assert!(!world.worker.takes_requests());
+}
+
+#[test]
+fn a_broken_invariant_stops_the_node_before_anything_of_the_turn_is_said() {
+    let mut world = World::new();
+    world.ask(DISK, &key("a"), "set v");
+    world.ask(DISK, &key("a"), "fail");
+    let out = world.turn();
+    assert_eq!(out.failed.as_deref(), Some("database 0: toy: the toy broke"));
+    assert!(out.frames.is_empty() && out.replies.is_empty());
+    assert_eq!(world.script.state().writes, []);
+}
+
+#[test]
+fn more_answers_than_requests_are_a_broken_invariant() {
+    let mut world = World::new();
+    world.ask(DISK, &key("a"), "twice");
+    let out = world.turn();
+    assert!(out.failed.is_some() && out.replies.is_empty());
+}

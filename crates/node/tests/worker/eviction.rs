@@ -1,0 +1,142 @@
+//! What is evicted comes back as it was, and what must stay does.
+
+use std::collections::BTreeMap;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use types::{Key, Outcome, Shard};
+
+use crate::store::Script;
+use crate::world::{DISK, Shape, VOLATILE, World, key, keys_in, replies};
+
+fn tiny() -> World {
+    let shape = Shape { members: vec![crate::world::ME], cells_max: 0, ..Shape::default() };
+    World::shaped(shape, Script::default())
+}
+
+/// Enough turns for the hand to pass everything twice.
+fn let_the_hand_pass(world: &mut World) {
+    for _ in 0..64 {
+        world.turn();
+    }
+}
+
+#[test]
+fn registers_that_are_dirty_in_flight_or_pinned_stay() {
+    let mut world = tiny();
+    let keys = keys_in(Shard(5), 3);
+    world.ask(DISK, &keys[0], "local v");
+    world.ask(DISK, &keys[1], "pin");
+    world.ask(DISK, &keys[2], "get");
+    let_the_hand_pass(&mut world);
+    assert_eq!(world.stat("worker_cells_resident"), 2, "one in flight, one pinned");
+    world.script.complete_all();
+    let_the_hand_pass(&mut world);
+    assert_eq!(world.stat("worker_cells_resident"), 1, "one pinned");
+    assert_eq!(world.replies(DISK, &keys[0], "get"), [(4, "v".to_string())]);
+}
+
+#[test]
+fn what_has_no_other_copy_is_never_evicted() {
+    let mut world = tiny();
+    let a = key("a");
+    world.replies(VOLATILE, &a, "local v");
+    let_the_hand_pass(&mut world);
+    assert_eq!(world.replies(VOLATILE, &a, "get"), [(2, "v".to_string())]);
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Write(usize, u8),
+    Remove(usize),
+    Read(usize),
+    FinishLoads,
+    CompleteOne,
+    Turn,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        3 => (0_usize..12, any::<u8>()).prop_map(|(key, value)| Step::Write(key, value)),
+        1 => (0_usize..12).prop_map(Step::Remove),
+        4 => (0_usize..12).prop_map(Step::Read),
+        3 => Just(Step::FinishLoads),
+        2 => Just(Step::CompleteOne),
+        5 => Just(Step::Turn),
+    ];
+    vec(step, 1..150)
+}
+
+/// Runs the steps and checks every read against the write before it.
+fn check_reads(cells_max: usize, steps: &[Step]) {
+    let shape = Shape { members: vec![crate::world::ME], cells_max, ..Shape::default() };
+    let mut world = World::shaped(shape, Script::default());
+    world.script.state().slow_cells = true;
+    let keys: Vec<Key> = keys_in(Shard(1), 6).into_iter().chain(keys_in(Shard(2), 6)).collect();
+    let mut model: BTreeMap<usize, String> = BTreeMap::new();
+    let mut expected: BTreeMap<u64, String> = BTreeMap::new();
+    let mut heard: BTreeMap<u64, String> = BTreeMap::new();
+    let mut hear = |world: &mut World| heard.extend(replies(&world.turn()));
+    for step in steps {
+        match *step {
+            Step::Write(at, value) => {
+                let tag = world.ask(DISK, &keys[at], &format!("local {value}"));
+                model.insert(at, value.to_string());
+                expected.insert(tag.0, "ok".to_string());
+            }
+            Step::Remove(at) => {
+                let tag = world.ask(DISK, &keys[at], "del");
+                model.remove(&at);
+                expected.insert(tag.0, "ok".to_string());
+            }
+            Step::Read(at) => {
+                let tag = world.ask(DISK, &keys[at], "get");
+                let value = model.get(&at).cloned().unwrap_or_else(|| "-".to_string());
+                expected.insert(tag.0, value);
+            }
+            Step::FinishLoads => world.script.finish_loads(),
+            Step::CompleteOne => {
+                world.script.complete_one();
+            }
+            Step::Turn => hear(&mut world),
+        }
+    }
+    for _ in 0..4 {
+        hear(&mut world);
+        world.script.finish_loads();
+        hear(&mut world);
+        world.script.complete_all();
+        hear(&mut world);
+    }
+    assert_eq!(heard, expected);
+    assert!(world.worker.is_idle());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn reads_see_the_last_write_whatever_was_evicted(
+        steps in steps(),
+        cells_max in 0_usize..6,
+    ) {
+        check_reads(cells_max, &steps);
+    }
+}
+
+#[test]
+fn memory_stays_near_its_limit() {
+    let shape = Shape { members: vec![crate::world::ME], cells_max: 100, ..Shape::default() };
+    let mut world = World::shaped(shape, Script::default());
+    world.script.state().at_once = true;
+    for n in 0..1_000 {
+        let out = {
+            world.ask(DISK, &key(&format!("key {n}")), "local v");
+            world.turn()
+        };
+        assert!(matches!(out.replies[..], [(_, Outcome::Reply(_))]));
+    }
+    let_the_hand_pass(&mut world);
+    assert!(world.stat("worker_cells_resident") <= 100);
+    assert_eq!(world.replies(DISK, &key("key 0"), "get"), [(1_001, "v".to_string())]);
+}

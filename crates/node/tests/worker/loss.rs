@@ -1,0 +1,173 @@
+//! Amnesia: nothing is said of what was forgotten until the loss is raised.
+
+use bytes::Bytes;
+use node::Input;
+use storage::volatile::Beginning;
+use storage::{Completion, Place};
+use types::{Loss, Shard};
+
+use crate::store::Script;
+use crate::toy::Say;
+use crate::world::{DISK, PEER, Sender, Shape, VOLATILE, World, key, keys_in, replies, sent};
+
+fn raise(world: &mut World, loss: u32) {
+    world.input(Input::Loss { loss: Loss(loss) });
+}
+
+fn put(key: &types::Key, op: u64) -> Say {
+    Say::Put { key: key.clone(), value: Bytes::from_static(b"v"), op }
+}
+
+#[test]
+fn a_forgotten_shard_holds_frames_and_replies_until_the_loss_is_raised() {
+    let mut world = World::new();
+    world.script.state().at_once = true;
+    let (here, there) = (keys_in(Shard(3), 2), keys_in(Shard(4), 1));
+    world.frame(Sender::default(), &[put(&here[0], 1)]);
+    assert_eq!(sent(&world.turn(), PEER).len(), 1);
+
+    world.script.state().forgotten.insert((DISK, Shard(3)));
+    world.script.complete(Completion::Forgotten { database: DISK, shard: Shard(3) });
+    world.frame(Sender::default(), &[put(&here[1], 2), put(&there[0], 3)]);
+    world.ask(DISK, &there[0], "get");
+    let out = world.turn();
+    assert!(out.raise_loss && out.frames.is_empty() && out.replies.is_empty());
+    assert!(!world.worker.takes_requests());
+    let out = world.turn();
+    assert!(!out.raise_loss && out.frames.is_empty(), "asked for once, still silent");
+    assert_eq!(world.stat("toy_forgotten"), 0);
+
+    raise(&mut world, 2);
+    let out = world.turn();
+    assert_eq!(world.stat("toy_forgotten"), 1);
+    assert_eq!(replies(&out), [(1, "v".to_string())]);
+    // The other shard's acknowledgement was made under the old loss; the forgotten key's was never made.
+    assert_eq!(sent(&out, PEER), [(Loss(1), vec![Say::Ack { op: 3 }])]);
+    assert!(world.worker.takes_requests());
+    assert_eq!(world.replies(DISK, &here[1], "get"), [(2, "Loading".to_string())]);
+    assert_eq!(world.replies(DISK, &here[0], "get"), [(3, "v".to_string())], "still in memory");
+
+    world.frame(Sender::default(), &[put(&here[0], 4)]);
+    assert_eq!(sent(&world.turn(), PEER), [(Loss(2), vec![Say::Ack { op: 4 }])]);
+}
+
+#[test]
+fn a_loss_that_does_not_suffice_is_asked_for_again() {
+    let mut world = World::new();
+    world.script.complete(Completion::Forgotten { database: DISK, shard: Shard(3) });
+    assert!(world.turn().raise_loss);
+    raise(&mut world, 1);
+    assert!(world.turn().raise_loss);
+    raise(&mut world, 2);
+    assert!(!world.turn().raise_loss);
+    assert_eq!(world.stat("toy_forgotten"), 1);
+}
+
+#[test]
+fn what_was_said_before_another_worker_raised_the_loss_keeps_the_old_one() {
+    let mut world = World::new();
+    world.ask(DISK, &key("a"), "set v");
+    raise(&mut world, 2);
+    world.ask(DISK, &key("a"), "set w");
+    let losses: Vec<Loss> = sent(&world.turn(), PEER).into_iter().map(|(loss, _)| loss).collect();
+    assert_eq!(losses, [Loss(1), Loss(2)]);
+    assert_eq!(world.stat("toy_views"), 2);
+}
+
+#[test]
+fn a_lost_register_is_shown_as_lost_only_once_the_loss_is_raised() {
+    let mut world = World::new();
+    let keys = keys_in(Shard(3), 2);
+    world.script.state().lost.insert(Place::Cell(DISK, keys[0].clone()));
+    world.ask(DISK, &keys[0], "get");
+    let out = world.turn();
+    assert!(out.raise_loss && out.replies.is_empty());
+    world.ask(DISK, &keys[0], "get");
+    assert!(!world.turn().raise_loss);
+    raise(&mut world, 2);
+    let loading = "Loading".to_string();
+    assert_eq!(replies(&world.turn()), [(1, loading.clone()), (2, loading)]);
+    assert_eq!(world.replies(DISK, &keys[1], "get"), [(3, "-".to_string())], "its shard is known");
+    assert_eq!(world.stat("toy_forgotten"), 0);
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_lost() {
+    let mut world = World::new();
+    let place = Place::Cell(DISK, key("a"));
+    world.script.state().durable.insert(place, Bytes::from_static(b"\xff"));
+    world.ask(DISK, &key("a"), "get");
+    assert!(world.turn().raise_loss);
+    raise(&mut world, 2);
+    assert_eq!(replies(&world.turn()), [(1, "Loading".to_string())]);
+}
+
+#[test]
+fn lost_shard_fields_forget_the_whole_shard() {
+    let mut world = World::new();
+    let keys = keys_in(Shard(3), 1);
+    world.script.state().slow_metas = true;
+    world.script.state().lost.insert(Place::Meta(DISK, Shard(3)));
+    world.ask(DISK, &keys[0], "get");
+    assert!(!world.turn().raise_loss);
+    world.script.state().slow_metas = false;
+    world.script.finish_loads();
+    assert!(world.turn().raise_loss);
+    assert!(world.script.state().forgotten.contains(&(DISK, Shard(3))), "storage knows at once");
+    raise(&mut world, 2);
+    assert_eq!(replies(&world.turn()), [(1, "Loading".to_string())]);
+    assert_eq!(world.stat("toy_forgotten"), 1);
+}
+
+#[test]
+fn shards_forgotten_before_the_start_take_no_part_until_the_loss_is_raised() {
+    let shape = Shape { volatile: Beginning::Forgotten, ..Shape::default() };
+    let mut world = World::shaped(shape, Script::default());
+    let a = key("a");
+    world.ask(VOLATILE, &a, "get");
+    assert!(world.worker.next_timer().is_some(), "the question is due at once");
+    let out = world.turn();
+    assert!(out.raise_loss && out.replies.is_empty());
+    raise(&mut world, 2);
+    assert_eq!(replies(&world.turn()), [(1, "Loading".to_string())]);
+    assert_eq!(world.stat("toy_forgotten"), 256);
+    assert_eq!(world.replies(DISK, &a, "get"), [(2, "-".to_string())]);
+    world.replies(VOLATILE, &a, "recovered");
+    assert_eq!(world.replies(VOLATILE, &a, "get"), [(4, "-".to_string())]);
+}
+
+#[test]
+fn a_recovered_shard_is_known_to_storage_only_once_its_records_are_durable() {
+    let script = Script::default();
+    script.state().forgotten.insert((DISK, Shard(3)));
+    let mut world = World::shaped(Shape::default(), script);
+    let keys = keys_in(Shard(3), 2);
+    assert!(world.turn().raise_loss);
+    raise(&mut world, 2);
+    world.turn();
+    world.ask(DISK, &keys[0], "local v");
+    world.ask(DISK, &keys[0], "recovered");
+    world.ask(DISK, &keys[1], "get");
+    assert_eq!(replies(&world.turn()), [(2, "ok".to_string())]);
+    assert!(world.script.state().forgotten.contains(&(DISK, Shard(3))), "a crash now forgets");
+    world.script.complete_one();
+    let done = replies(&world.turn());
+    assert_eq!(done, [(1, "ok".to_string()), (3, "-".to_string())]);
+    assert!(!world.script.state().forgotten.contains(&(DISK, Shard(3))));
+    assert!(!world.worker.is_idle() || world.script.state().loading.is_empty());
+}
+
+#[test]
+fn what_is_found_forgotten_again_needs_a_higher_loss_again() {
+    let mut world = World::new();
+    let found = || Completion::Forgotten { database: DISK, shard: Shard(3) };
+    world.script.complete(found());
+    assert!(world.turn().raise_loss);
+    raise(&mut world, 2);
+    world.turn();
+    world.script.complete(found());
+    assert!(world.turn().raise_loss);
+    raise(&mut world, 3);
+    world.turn();
+    assert_eq!(world.stat("toy_forgotten"), 2);
+}

@@ -1,0 +1,11 @@
+//! The rules of a worker, each with a toy protocol over a scripted store.
+
+mod effects;
+mod eviction;
+mod frames;
+mod loss;
+mod residency;
+mod scans;
+mod store;
+mod toy;
+mod world;

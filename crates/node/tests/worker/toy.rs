@@ -1,0 +1,321 @@
+//! A toy protocol: every member keeps a copy, a write waits for a majority. Its commands exercise one rule each.
+
+use std::collections::BTreeMap;
+
+use base::Nanos;
+use bytes::Bytes;
+use protocols::{
+    Cell, Cells, Consistency, Context, Effects, Emit, Env, Event, Message, Peer, Properties,
+    Protocol, Request, Scan, Scanned, ScannedCell, Stats, TimerId, Touches, View, Violation,
+};
+use types::{Key, Loss, Malformed, NodeId, Outcome, Reader, Shard, Tag, Ticket, Wire, wire};
+
+/// How long the command `timer` waits.
+pub const DELAY: Nanos = Nanos::from_millis(10);
+
+#[derive(Debug)]
+pub struct Toy {
+    waiting: BTreeMap<u64, (Tag, Vec<NodeId>, Bytes)>,
+    timers: BTreeMap<u64, Tag>,
+    lists: BTreeMap<u64, Tag>,
+    op: u64,
+    counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    turns: u64,
+    stored: u64,
+    forgotten: u64,
+    views: u64,
+    up: u64,
+    resets: u64,
+    metas: u64,
+    wide: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Say {
+    /// Keep this and tell me.
+    Put { key: Key, value: Bytes, op: u64 },
+    /// Kept.
+    Ack { op: u64 },
+    /// Concerns a shard as a whole.
+    Wide { shard: Shard },
+}
+
+impl Wire for Say {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Say::Put { key, value, op } => {
+                out.push(0);
+                key.encode(out);
+                value.encode(out);
+                wire::put_varint(out, *op);
+            }
+            Say::Ack { op } => {
+                out.push(1);
+                wire::put_varint(out, *op);
+            }
+            Say::Wide { shard } => out.extend_from_slice(&[2, shard.0]),
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Say, Malformed> {
+        Ok(match reader.u8()? {
+            0 => Say::Put {
+                key: Key::decode(reader)?,
+                value: Bytes::decode(reader)?,
+                op: reader.varint()?,
+            },
+            1 => Say::Ack { op: reader.varint()? },
+            2 => Say::Wide { shard: Shard(reader.u8()?) },
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+impl Message for Say {
+    fn touches(&self) -> Touches<'_> {
+        match self {
+            Say::Put { key, .. } => Touches::Key(key),
+            Say::Ack { .. } => Touches::Nothing,
+            Say::Wide { shard } => Touches::Shard(*shard),
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record(pub Bytes);
+
+impl Wire for Record {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Record, Malformed> {
+        Bytes::decode(reader).map(Record)
+    }
+}
+
+/// Writes per shard.
+#[derive(Default, Debug)]
+pub struct Written(u64);
+
+impl Wire for Written {
+    fn encode(&self, out: &mut Vec<u8>) {
+        wire::put_varint(out, self.0);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Written, Malformed> {
+        reader.varint().map(Written)
+    }
+}
+
+type Cx<'a> = Context<'a, Toy>;
+
+fn text(bytes: impl Into<Bytes>) -> Outcome {
+    Outcome::Reply(bytes.into())
+}
+
+impl Toy {
+    fn on_request(&mut self, cx: &mut Cx<'_>, request: Request) {
+        let Request { tag, key, command, .. } = request;
+        let body = command.body;
+        let (verb, rest) = match body.iter().position(|&byte| byte == b' ') {
+            Some(at) => (body.slice(..at), body.slice(at + 1..)),
+            None => (body.clone(), Bytes::new()),
+        };
+        match &verb[..] {
+            b"set" => self.broadcast(cx, tag, key, rest),
+            b"get" => cx.fx.reply_after(cx.cells.ticket(&key), tag, read(cx.cells, &key)),
+            b"local" => {
+                let ticket = write(cx, &key, rest);
+                cx.fx.reply_after(ticket, tag, text("ok"));
+            }
+            b"del" => {
+                let ticket = cx.cells.remove(&key);
+                cx.fx.reply_after(ticket, tag, text("ok"));
+            }
+            b"mark" => {
+                cx.metas.get_mut(key.shard()).0 += 1;
+                let ticket = cx.metas.persist(key.shard());
+                cx.fx.reply_after(ticket, tag, text(cx.metas.get(key.shard()).0.to_string()));
+            }
+            b"poke" => {
+                write(cx, &Key::new(&rest), Bytes::from_static(b"poked"));
+                cx.fx.reply(tag, text("ok"));
+            }
+            b"pin" => {
+                cx.cells.pin(&key);
+                cx.fx.reply(tag, text("ok"));
+            }
+            b"timer" => {
+                self.timers.insert(tag.0, tag);
+                cx.fx.timer(TimerId(tag.0), cx.now + DELAY);
+            }
+            b"lease" => cx.fx.reply_read(tag, Bytes::from_static(b"ok"), cx.now + Nanos(1)),
+            b"stale" => cx.fx.reply_read(tag, Bytes::from_static(b"ok"), cx.now),
+            b"recovered" => {
+                cx.fx.recovered(key.shard());
+                cx.fx.reply(tag, text("ok"));
+            }
+            b"emit" => {
+                let command = types::Command { access: command.access, body: rest };
+                cx.fx.emit(Emit { index: 1, key, command, tag: Some(tag) });
+            }
+            b"suspect" => {
+                cx.fx.suspect(NodeId(2));
+                cx.fx.reply(tag, text("ok"));
+            }
+            b"twice" => {
+                cx.fx.reply(tag, text("ok"));
+                cx.fx.reply(tag, text("ok"));
+            }
+            b"fail" => cx.fx.fail(Violation("the toy broke".to_string())),
+            other => panic!("{other:?} is no command of the toy"),
+        }
+    }
+
+    fn broadcast(&mut self, cx: &mut Cx<'_>, tag: Tag, key: Key, value: Bytes) {
+        self.op += 1;
+        self.waiting.insert(self.op, (tag, Vec::new(), value.clone()));
+        for node in cx.view.all() {
+            let put = Say::Put { key: key.clone(), value: value.clone(), op: self.op };
+            cx.fx.send_now(node, put);
+        }
+    }
+
+    fn on_peer(&mut self, cx: &mut Cx<'_>, from: Peer, say: Say) {
+        match say {
+            Say::Put { key, value, op } => {
+                if matches!(cx.cells.get(&key), Cell::Lost) {
+                    return;
+                }
+                let ticket = write(cx, &key, value);
+                cx.fx.send(from.node, Say::Ack { op }, ticket);
+            }
+            Say::Ack { op } => {
+                let Some((tag, acks, value)) = self.waiting.get_mut(&op) else { return };
+                if !acks.contains(&from.node) {
+                    acks.push(from.node);
+                }
+                if acks.len() == cx.view.majority() {
+                    cx.fx.reply(*tag, text(value.clone()));
+                    self.waiting.remove(&op);
+                }
+            }
+            Say::Wide { .. } => self.counts.wide += 1,
+        }
+    }
+
+    fn on_scanned(&mut self, fx: &mut Effects<Say>, scanned: Scanned<Record>) {
+        let Some(tag) = self.lists.remove(&scanned.id) else { return };
+        let keys = scanned
+            .records
+            .into_iter()
+            .filter(|(_, cell)| matches!(cell, ScannedCell::Present(_)))
+            .map(|(key, _)| key)
+            .collect();
+        fx.reply(tag, Outcome::Listed { keys, next_hash: scanned.next_hash });
+    }
+}
+
+fn read(cells: &Cells<Record>, key: &Key) -> Outcome {
+    match cells.get(key) {
+        Cell::Present(record) => text(record.0.clone()),
+        Cell::Absent => text("-"),
+        Cell::Lost => Outcome::Loading,
+    }
+}
+
+fn write(cx: &mut Cx<'_>, key: &Key, value: Bytes) -> Ticket {
+    cx.cells.put(key, Record(value));
+    cx.cells.persist(key)
+}
+
+impl Protocol for Toy {
+    const NAME: &'static str = "toy";
+    const PROPERTIES: Properties = Properties {
+        consistency: Consistency::SequentialReads,
+        read_modify_write: false,
+        total_order: false,
+        needs_config: false,
+        needs_lease: false,
+    };
+
+    type Message = Say;
+    type Record = Record;
+    type Meta = Written;
+
+    fn open(_env: Env) -> Toy {
+        Toy {
+            waiting: BTreeMap::new(),
+            timers: BTreeMap::new(),
+            lists: BTreeMap::new(),
+            op: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    fn on(&mut self, cx: &mut Cx<'_>, event: Event<Toy>) {
+        match event {
+            Event::Request(request) => self.on_request(cx, request),
+            Event::List { tag, from_hash, limit } => {
+                self.lists.insert(tag.0, tag);
+                cx.fx.scan(Scan { id: tag.0, from_hash, limit });
+            }
+            Event::Peer { from, message } => self.on_peer(cx, from, message),
+            Event::PeerReset { .. } => self.counts.resets += 1,
+            Event::PeerUp { .. } => self.counts.up += 1,
+            Event::ViewChanged => self.counts.views += 1,
+            Event::Timer(id) => {
+                if let Some(tag) = self.timers.remove(&id.0) {
+                    cx.fx.reply(tag, text("rang"));
+                }
+            }
+            Event::Stored { .. } => self.counts.stored += 1,
+            Event::Scanned(scanned) => self.on_scanned(cx.fx, scanned),
+            Event::Forgotten { shard } => {
+                assert!(cx.cells.is_forgotten(shard), "told before it is so");
+                assert!(cx.metas.is_resident(shard), "a named shard is resident");
+                self.counts.forgotten += 1;
+            }
+            Event::Turn => self.counts.turns += 1,
+        }
+    }
+
+    fn on_meta_loaded(&mut self, _cx: &mut Cx<'_>, _shard: Shard) {
+        self.counts.metas += 1;
+    }
+
+    fn on_emit(&mut self, cx: &mut Cx<'_>, emit: Emit) {
+        write(cx, &emit.key, emit.command.body);
+        if let Some(tag) = emit.tag {
+            cx.fx.reply(tag, text("applied"));
+        }
+    }
+
+    fn check(&self, _cells: &Cells<Record>, view: &View) -> Result<(), Violation> {
+        match view.member(view.me).map(|me| me.loss) {
+            Some(Loss(0)) | None => Err(Violation("this node has no loss".to_string())),
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.timers.is_empty() && self.lists.is_empty()
+    }
+
+    fn stats(&self, stats: &mut Stats) {
+        let Counts { turns, stored, forgotten, views, up, resets, metas, wide } = self.counts;
+        stats.add("toy_turns", turns);
+        stats.add("toy_stored", stored);
+        stats.add("toy_forgotten", forgotten);
+        stats.add("toy_views", views);
+        stats.add("toy_up", up);
+        stats.add("toy_resets", resets);
+        stats.add("toy_metas", metas);
+        stats.add("toy_wide", wide);
+    }
+}
