@@ -52,6 +52,8 @@ mod register;
 mod serve;
 mod state;
 mod sweep;
+#[cfg(test)]
+mod tests;
 
 use base::Nanos;
 use hashbrown::HashMap;

@@ -1,0 +1,206 @@
+//! Random schedules: loss, duplication, reordering, crashes with and without memory, deletion, collection, expiry.
+//!
+//! A run draws its rates first, so that some runs crash often, others lose much, others delete much. Then it heals,
+//! and everything must come to an end.
+
+use base::{Nanos, Prng};
+
+use super::strings::Ask;
+use super::world::World;
+use crate::mutation::{self, Mutation};
+
+const OPERATIONS_MAX: u64 = 16;
+
+struct Rates {
+    drop: f64,
+    duplicate: f64,
+    crash: f64,
+    delete: f64,
+    read: f64,
+    expire: f64,
+    conditional: f64,
+    neighbour: f64,
+    newest_first: bool,
+    pass: f64,
+    flush: f64,
+    /// Time passes in leaps that let tombstones be collected.
+    collect: bool,
+    steps: u64,
+}
+
+impl Rates {
+    fn draw(prng: &mut Prng) -> Rates {
+        let rates = Rates::draw_freely(prng);
+        match prng.below(3) {
+            0 => Rates {
+                drop: rates.drop.min(0.02),
+                crash: rates.crash.min(0.003),
+                delete: 0.5,
+                read: 0.3,
+                collect: true,
+                pass: 0.1,
+                steps: 1_200,
+                ..rates
+            },
+            _ => rates,
+        }
+    }
+
+    fn draw_freely(prng: &mut Prng) -> Rates {
+        Rates {
+            drop: *prng.pick(&[0.0, 0.0, 0.02, 0.1, 0.25]),
+            duplicate: *prng.pick(&[0.0, 0.05, 0.2]),
+            crash: *prng.pick(&[0.0, 0.0, 0.003, 0.01, 0.03]),
+            delete: *prng.pick(&[0.0, 0.2, 0.5]),
+            read: *prng.pick(&[0.2, 0.5]),
+            expire: *prng.pick(&[0.0, 0.0, 0.3]),
+            conditional: *prng.pick(&[0.0, 0.3]),
+            neighbour: *prng.pick(&[0.0, 0.0, 0.3]),
+            newest_first: prng.chance(0.3),
+            pass: *prng.pick(&[0.02, 0.1]),
+            flush: *prng.pick(&[0.1, 0.5]),
+            collect: false,
+            steps: 600,
+        }
+    }
+}
+
+/// One run; what went wrong, if anything did.
+pub(super) fn explore(seed: u64, members: u16, durable: bool) -> Result<(), String> {
+    let mut prng = Prng::new(seed);
+    let rates = Rates::draw(&mut prng);
+    let mut world = World::new(members, durable, seed);
+    let mut asked = 0;
+    for _ in 0..rates.steps {
+        if world.fault.is_some() {
+            break;
+        }
+        act(&mut world, &mut prng, &rates, &mut asked);
+    }
+    if !world.settle() && world.fault.is_none() {
+        return Err("work that never ends".into());
+    }
+    for node in 0..world.nodes.len() {
+        let key = world.key.clone();
+        world.ask(node, &key, Ask::Get);
+    }
+    if !world.settle() {
+        return Err("a last read that never ends".into());
+    }
+    world.verdict()
+}
+
+fn act(world: &mut World, prng: &mut Prng, rates: &Rates, asked: &mut u64) {
+    let members = world.nodes.len() as u64;
+    let node = prng.below(members) as usize;
+    let dice = prng.unit();
+    if dice < 0.04 && *asked < OPERATIONS_MAX {
+        *asked += 1;
+        ask(world, prng, rates, node, *asked as u8);
+    } else if dice < 0.04 + rates.crash {
+        crash(world, prng, node);
+    } else if dice < 0.08 + rates.pass {
+        let long = rates.collect && prng.chance(0.2);
+        let span = if long { 1_100_000_000 } else { prng.below(30_000_000) };
+        world.pass(Nanos(span));
+    } else if world.durable && prng.chance(rates.flush) && world.flush(node) {
+    } else if !world.bag.is_empty() {
+        let len = world.bag.len() as u64;
+        let at = match rates.newest_first {
+            true => len - 1 - prng.below(len.min(3)),
+            false => prng.below(len),
+        } as usize;
+        let envelope = if prng.chance(rates.duplicate) {
+            world.bag[at].clone()
+        } else {
+            world.bag.swap_remove(at)
+        };
+        let is_own = envelope.from.node == envelope.to;
+        if is_own || !prng.chance(rates.drop) {
+            world.deliver(envelope);
+        }
+    }
+}
+
+fn ask(world: &mut World, prng: &mut Prng, rates: &Rates, node: usize, id: u8) {
+    let key = match prng.chance(rates.neighbour) {
+        true => world.neighbour.clone(),
+        false => world.key.clone(),
+    };
+    let byte = b'a' + id;
+    let ask = if prng.chance(rates.read) {
+        Ask::Get
+    } else if prng.chance(rates.delete) {
+        Ask::Delete
+    } else if prng.chance(rates.expire) {
+        Ask::Expiring { value: byte, millis: 1 + prng.below(60) as u8 }
+    } else if prng.chance(rates.conditional) {
+        let expected = vec![b'a' + prng.below(u64::from(id)) as u8];
+        match prng.chance(0.5) {
+            true => Ask::SetIfAbsent(byte),
+            false => Ask::SetIfEqual(expected, byte),
+        }
+    } else {
+        Ask::AppendByte(byte)
+    };
+    world.ask(node, &key, ask);
+}
+
+/// Memory is lost by a minority at a time: more is not survivable, and rightly never recovers.
+fn crash(world: &mut World, prng: &mut Prng, node: usize) {
+    let others = world.nodes.iter().enumerate();
+    let recovering = others.filter(|(at, other)| *at != node && other.is_recovering()).count();
+    if world.durable || recovering < (world.nodes.len() - 1) / 2 {
+        world.crash(node, prng.below(3) as usize);
+    }
+}
+
+fn explore_all(seeds: std::ops::Range<u64>, members: u16, durable: bool) {
+    for seed in seeds {
+        if let Err(fault) = explore(seed, members, durable) {
+            panic!("seed {seed}, {members} members, durable {durable}: {fault}");
+        }
+    }
+}
+
+#[test]
+fn three_durable_members_keep_one_history() {
+    explore_all(0..1_500, 3, true);
+}
+
+#[test]
+fn five_durable_members_keep_one_history() {
+    explore_all(0..300, 5, true);
+}
+
+#[test]
+fn three_forgetful_members_keep_one_history() {
+    explore_all(0..1_500, 3, false);
+}
+
+#[test]
+fn five_forgetful_members_keep_one_history() {
+    explore_all(0..300, 5, false);
+}
+
+/// Seeds until a mutation is caught, in either mode; `None` within the limit.
+pub(super) fn seeds_to_catch(mutation: Mutation, limit: u64) -> Option<u64> {
+    mutation::set(Some(mutation));
+    let caught = (0..limit).find(|&seed| {
+        let durable = seed % 2 == 0;
+        std::panic::catch_unwind(|| explore(seed / 2, 3, durable)).is_ok_and(|run| run.is_ok())
+            == false
+    });
+    mutation::set(None);
+    caught
+}
+
+#[test]
+fn mutation_table() {
+    std::panic::set_hook(Box::new(|_| {}));
+    for &mutation in Mutation::ALL {
+        let start = std::time::Instant::now();
+        let caught = seeds_to_catch(mutation, 6_000);
+        eprintln!("{:28} {caught:?} {:?}", mutation.name(), start.elapsed());
+    }
+}

@@ -1,0 +1,1 @@
+//! Adversarial schedules, played by hand.

@@ -1,0 +1,99 @@
+//! A few string commands as an [`Update`], and their place in the checker's model.
+
+use base::Millis;
+use bytes::Bytes;
+use checker::model::kv::{KvInput, KvOutput};
+use types::{Access, Applied, Change, Clock, Command, ExpiryChange, TimeToLive, Update, View};
+
+/// What a client of these tests may ask.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Ask {
+    Get,
+    Append(&'static str),
+    AppendByte(u8),
+    SetIfAbsent(u8),
+    SetIfEqual(Vec<u8>, u8),
+    Expiring { value: u8, millis: u8 },
+    Delete,
+}
+
+pub(super) struct Strings;
+
+impl Ask {
+    pub(super) fn command(&self) -> Command {
+        let (access, body) = match self {
+            Ask::Get => (Access::Read, b"g".to_vec()),
+            Ask::Append(text) => (Access::Update, [b"a", text.as_bytes()].concat()),
+            Ask::AppendByte(byte) => (Access::Update, vec![b'a', *byte]),
+            Ask::SetIfAbsent(byte) => (Access::Update, vec![b'n', *byte]),
+            Ask::SetIfEqual(expected, byte) => {
+                (Access::Update, [&[b'c', *byte], expected.as_slice()].concat())
+            }
+            Ask::Expiring { value, millis } => (Access::Write, vec![b'x', *value, *millis]),
+            Ask::Delete => (Access::Update, b"d".to_vec()),
+        };
+        Command { access, body: Bytes::from(body) }
+    }
+
+    pub(super) fn input(&self, tag: u64) -> KvInput {
+        let one = |byte: &u8| [*byte].as_slice().into();
+        match self {
+            Ask::Get => KvInput::Get,
+            Ask::Append(text) => KvInput::Append((*text).into()),
+            Ask::AppendByte(byte) => KvInput::Append(one(byte)),
+            Ask::SetIfAbsent(byte) => KvInput::SetIfAbsent(one(byte)),
+            Ask::SetIfEqual(expected, byte) => {
+                KvInput::SetIfEqual { expected: expected.as_slice().into(), new: one(byte) }
+            }
+            Ask::Expiring { value, .. } => {
+                KvInput::SetExpiring(one(value), checker::model::kv::ExpiryTag(tag))
+            }
+            Ask::Delete => KvInput::Del,
+        }
+    }
+
+    pub(super) fn output(&self, reply: &[u8]) -> KvOutput {
+        let number = || std::str::from_utf8(&reply[1..]).ok().and_then(|text| text.parse().ok());
+        match reply.first() {
+            Some(b'D') => KvOutput::Done,
+            Some(b'R') => KvOutput::Refused,
+            Some(b':') => KvOutput::Integer(number().expect("the reply holds a number")),
+            Some(b'v') => KvOutput::Value(Some((&reply[1..]).into())),
+            Some(b'-') => KvOutput::Value(None),
+            other => panic!("{other:?} is no reply of these tests"),
+        }
+    }
+}
+
+impl Update for Strings {
+    fn apply(&self, view: View<'_>, body: &[u8], _clock: Clock) -> Applied {
+        let put = |value: Vec<u8>, ttl: Option<u8>, reply: &'static [u8]| Applied {
+            change: Change::Put {
+                value: Bytes::from(value),
+                expiry: match ttl {
+                    Some(ttl) => ExpiryChange::Set(TimeToLive::After(Millis(u64::from(ttl)))),
+                    None => ExpiryChange::Set(TimeToLive::Never),
+                },
+            },
+            reply: Bytes::from_static(reply),
+        };
+        let refused = || Applied::unchanged(Bytes::from_static(b"R"));
+        match (body[0], view.value) {
+            (b'g', None) => Applied::unchanged(Bytes::from_static(b"-")),
+            (b'g', Some(value)) => Applied::unchanged(Bytes::from([b"v", value].concat())),
+            (b'a', value) => {
+                let value = [value.unwrap_or_default(), &body[1..]].concat();
+                let reply = Bytes::from(format!(":{}", value.len()));
+                let change = Change::Put { value: Bytes::from(value), expiry: ExpiryChange::Keep };
+                Applied { change, reply }
+            }
+            (b'n', None) => put(body[1..].to_vec(), None, b"D"),
+            (b'c', Some(value)) if value == &body[2..] => put(vec![body[1]], None, b"D"),
+            (b'n' | b'c', _) => refused(),
+            (b'x', _) => put(vec![body[1]], Some(body[2]), b"D"),
+            (b'd', Some(_)) => Applied { change: Change::Delete, reply: Bytes::from_static(b":1") },
+            (b'd', None) => Applied::unchanged(Bytes::from_static(b":0")),
+            other => panic!("{other:?} is no command of these tests"),
+        }
+    }
+}

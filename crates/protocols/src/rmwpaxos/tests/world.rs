@@ -1,0 +1,504 @@
+//! Engines, what they have stored, and a bag of messages between them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::{Millis, Nanos, Prng};
+use checker::history::{ClientId, History, OpId};
+use checker::linearizable::check;
+use checker::model::kv::{ExpiryTag, Kv, KvInput, KvOutput};
+use checker::verdict::{Limit, Verdict};
+use types::{
+    Epoch, Incarnation, Key, Loss, NodeId, Outcome, Round, SessionId, Shard, Tag, Ticket, Wire,
+};
+
+use super::super::{Message, Register, RmwPaxos, ShardMeta};
+use super::strings::{Ask, Strings};
+use crate::cells::{Cell, Cells, Metas};
+use crate::effects::{Effects, Send, TimerId};
+use crate::mutation::{self, Mutation};
+use crate::protocol::{Context, Env, Event, Peer, Protocol, Request, Scanned, ScannedCell};
+use crate::view::View;
+
+const REQUEST_TIMEOUT: Nanos = Nanos::from_secs(20);
+
+/// A message on its way.
+#[derive(Clone, Debug)]
+pub(super) struct Envelope {
+    pub from: Peer,
+    pub to: NodeId,
+    pub losses: Vec<(NodeId, Loss)>,
+    pub message: Message,
+}
+
+/// Records of one flush.
+struct Batch {
+    ticket: Ticket,
+    cells: Vec<(Key, Option<Vec<u8>>)>,
+    metas: Vec<(Shard, Vec<u8>)>,
+}
+
+pub(super) struct Node {
+    protocol: RmwPaxos,
+    pub cells: Cells<Register>,
+    metas: Metas<ShardMeta>,
+    fx: Effects<Message>,
+    rng: Prng,
+    pub view: View,
+    timers: BTreeSet<(Nanos, TimerId)>,
+    gated: Vec<Send<Message>>,
+    scanned: Vec<Scanned<Register>>,
+    stored_cells: BTreeMap<Key, Vec<u8>>,
+    stored_metas: BTreeMap<Shard, Vec<u8>>,
+    batches: Vec<Batch>,
+    durable: Ticket,
+    open: Ticket,
+}
+
+pub(super) struct World {
+    pub now: Nanos,
+    pub nodes: Vec<Node>,
+    pub bag: Vec<Envelope>,
+    pub durable: bool,
+    pub key: Key,
+    /// Another key of the same shard: its removal raises floors that `key` lives with.
+    pub neighbour: Key,
+    pub outcomes: BTreeMap<Tag, Outcome>,
+    asked: BTreeMap<Tag, (Key, Ask, OpId)>,
+    histories: BTreeMap<Key, History<KvInput, KvOutput>>,
+    rounds: BTreeMap<(Key, Round), Vec<u8>>,
+    expiries: Vec<(Nanos, Key, Tag)>,
+    next_tag: u64,
+    clock: u64,
+    /// Histories that the checker gave up on.
+    pub undecided: u64,
+    /// The first thing that went wrong.
+    pub fault: Option<String>,
+}
+
+impl World {
+    pub(super) fn new(members: u16, durable: bool, seed: u64) -> World {
+        let key = Key::new(b"key");
+        let neighbour = (0..)
+            .map(|n: u32| Key::new(format!("neighbour-{n}").as_bytes()))
+            .find(|other| other.shard() == key.shard())
+            .expect("one key in 256 lies in the shard");
+        let mut world = World {
+            now: Nanos::from_secs(1),
+            nodes: Vec::new(),
+            bag: Vec::new(),
+            durable,
+            key,
+            neighbour,
+            outcomes: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            histories: BTreeMap::new(),
+            rounds: BTreeMap::new(),
+            expiries: Vec::new(),
+            next_tag: 0,
+            clock: 0,
+            undecided: 0,
+            fault: None,
+        };
+        let ids: Vec<NodeId> = (1..=members).map(NodeId).collect();
+        for &id in &ids {
+            let node = world.fresh_node(id, Incarnation(1), Loss(1), &ids, seed);
+            world.nodes.push(node);
+        }
+        world
+    }
+
+    fn fresh_node(
+        &self,
+        me: NodeId,
+        incarnation: Incarnation,
+        loss: Loss,
+        ids: &[NodeId],
+        seed: u64,
+    ) -> Node {
+        let env = Env {
+            me,
+            incarnation,
+            request_timeout: REQUEST_TIMEOUT,
+            durable: self.durable,
+            worker: usize::from(self.key.shard().0),
+            workers: 256,
+        };
+        let mut view = View::new(Epoch(1), me, incarnation, loss, ids);
+        ids.iter().for_each(|&id| view.set_up(id, true));
+        let mut metas = Metas::default();
+        metas.fill(self.key.shard(), ShardMeta::default());
+        let mut node = Node {
+            protocol: RmwPaxos::open(env),
+            cells: Cells::new(true),
+            metas,
+            fx: Effects::default(),
+            rng: Prng::new(seed ^ u64::from(me.0) << 32 ^ u64::from(incarnation.0)),
+            view,
+            timers: BTreeSet::new(),
+            gated: Vec::new(),
+            scanned: Vec::new(),
+            stored_cells: BTreeMap::new(),
+            stored_metas: BTreeMap::new(),
+            batches: Vec::new(),
+            durable: Ticket::DURABLE,
+            open: Ticket(u64::from(self.durable)),
+        };
+        node.cells.set_open_ticket(node.open);
+        node.metas.set_open_ticket(node.open);
+        node
+    }
+
+    pub(super) fn index(&self, node: NodeId) -> usize {
+        usize::from(node.0) - 1
+    }
+
+    /// Starts a client's operation at a node.
+    pub(super) fn ask(&mut self, node: usize, key: &Key, ask: Ask) -> Tag {
+        self.next_tag += 1;
+        let tag = Tag(self.next_tag);
+        let session = SessionId(self.next_tag);
+        self.clock += 1;
+        let history = self.histories.entry(key.clone()).or_default();
+        let op = history.invoke(ClientId(self.next_tag), ask.input(tag.0), self.clock);
+        if let Ask::Expiring { millis, .. } = ask {
+            self.watch_expiry(key.clone(), tag, millis);
+        }
+        self.asked.insert(tag, (key.clone(), ask.clone(), op));
+        let command = ask.command();
+        let request = Request { tag, session, key: key.clone(), command };
+        self.step(node, Event::Request(request));
+        tag
+    }
+
+    /// From its asking on plus its time, the value may vanish. The invocation is placed when that moment comes.
+    fn watch_expiry(&mut self, key: Key, tag: Tag, millis: u8) {
+        let at = self.now + Nanos::from_millis(u64::from(millis));
+        self.expiries.push((at, key, tag));
+    }
+
+    /// Runs one event, then the end of the turn.
+    pub(super) fn step(&mut self, index: usize, event: Event<RmwPaxos>) {
+        self.run(index, event);
+        self.run(index, Event::Turn);
+        while let Some(scanned) = self.nodes[index].scanned.pop() {
+            self.run(index, Event::Scanned(scanned));
+            self.run(index, Event::Turn);
+        }
+        self.submit(index);
+    }
+
+    fn run(&mut self, index: usize, event: Event<RmwPaxos>) {
+        let now = self.now;
+        let node = &mut self.nodes[index];
+        let mut cx = Context {
+            now,
+            unix: Millis(now.as_millis()),
+            uptime: Millis(now.as_millis()),
+            cells: &mut node.cells,
+            metas: &mut node.metas,
+            fx: &mut node.fx,
+            rng: &mut node.rng,
+            view: &node.view,
+            update: &Strings,
+        };
+        node.protocol.on(&mut cx, event);
+        if let Err(violation) = node.protocol.check(&node.cells, &node.view) {
+            self.fault.get_or_insert(violation.0);
+        }
+        self.carry_out(index);
+    }
+
+    fn carry_out(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        let fx = std::mem::take(&mut node.fx);
+        if let Some(violation) = fx.violation {
+            self.fault.get_or_insert(violation.0);
+        }
+        for (timer, at) in fx.timers {
+            node.timers.insert((at, timer));
+        }
+        for shard in fx.recovered {
+            node.cells.set_forgotten(shard, false);
+        }
+        for scan in fx.scans {
+            let shard = Shard((scan.from_hash >> 56) as u8);
+            let records = node
+                .cells
+                .range(shard, scan.from_hash)
+                .into_iter()
+                .filter_map(|(key, cell)| match cell {
+                    Cell::Present(register) => {
+                        Some((key.clone(), ScannedCell::Present(register.clone())))
+                    }
+                    Cell::Lost => Some((key.clone(), ScannedCell::Lost)),
+                    Cell::Absent => None,
+                })
+                .collect();
+            node.scanned.push(Scanned { id: scan.id, records, next_hash: None });
+        }
+        let durable = node.durable;
+        let (free, gated): (Vec<_>, Vec<_>) =
+            fx.sends.into_iter().partition(|send| send.after <= durable);
+        node.gated.extend(gated);
+        for send in free {
+            self.post(index, send);
+        }
+        for (tag, outcome, _) in fx.outcomes {
+            self.complete(tag, outcome);
+        }
+    }
+
+    fn post(&mut self, index: usize, send: Send<Message>) {
+        if let Message::Accept { key, round, state, .. } | Message::Repair { key, round, state } =
+            &send.message
+        {
+            let bytes = state.to_bytes();
+            let known = self.rounds.entry((key.clone(), *round)).or_insert_with(|| bytes.clone());
+            if *known != bytes {
+                self.fault.get_or_insert(format!("{round:?} has two payloads"));
+            }
+        }
+        let view = &self.nodes[index].view;
+        let me = view.member(view.me).expect("a node is a member of its own view");
+        let from = Peer { node: me.node, incarnation: me.incarnation, loss: me.loss };
+        let losses = view.members().iter().map(|member| (member.node, member.loss)).collect();
+        self.bag.push(Envelope { from, to: send.to, losses, message: send.message });
+    }
+
+    pub(super) fn complete(&mut self, tag: Tag, outcome: Outcome) {
+        let Some((key, ask, op)) = self.asked.get(&tag) else { return };
+        if self.outcomes.contains_key(&tag) {
+            self.fault.get_or_insert(format!("{tag:?} was answered twice"));
+            return;
+        }
+        self.clock += 1;
+        let history = self.histories.get_mut(key).expect("it was asked");
+        let told = match &outcome {
+            Outcome::Reply(reply) => checker::Outcome::Returned(ask.output(reply)),
+            Outcome::NoQuorum | Outcome::Loading => checker::Outcome::Failed,
+            Outcome::Unknown => checker::Outcome::Unknown,
+            other => panic!("{other:?} is no outcome of these tests"),
+        };
+        history.complete(*op, told, self.clock);
+        self.outcomes.insert(tag, outcome);
+    }
+
+    fn submit(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        let mut batch = Batch { ticket: node.open, cells: Vec::new(), metas: Vec::new() };
+        for shard in node.metas.take_dirty() {
+            batch.metas.push((shard, node.metas.get(shard).to_bytes()));
+        }
+        node.cells.take_dirty(|key, register| {
+            batch.cells.push((key.clone(), register.map(|register| register.to_bytes())));
+        });
+        if !self.durable || (batch.cells.is_empty() && batch.metas.is_empty()) {
+            return;
+        }
+        node.batches.push(batch);
+        node.open = Ticket(node.open.0 + 1);
+        node.cells.set_open_ticket(node.open);
+        node.metas.set_open_ticket(node.open);
+    }
+
+    /// The oldest flush under way ends.
+    pub(super) fn flush(&mut self, index: usize) -> bool {
+        let node = &mut self.nodes[index];
+        if node.batches.is_empty() {
+            return false;
+        }
+        let batch = node.batches.remove(0);
+        node.durable = batch.ticket;
+        node.store(batch);
+        let durable = node.durable;
+        let (free, gated): (Vec<_>, Vec<_>) =
+            node.gated.drain(..).partition(|send| send.after <= durable);
+        node.gated = gated;
+        for send in free {
+            self.post(index, send);
+        }
+        true
+    }
+
+    /// The process dies and starts again at once. `kept` of its flushes under way had reached the medium.
+    pub(super) fn crash(&mut self, index: usize, kept: usize) {
+        let old = &mut self.nodes[index];
+        let kept: Vec<Batch> = old.batches.drain(..kept.min(old.batches.len())).collect();
+        for batch in kept {
+            old.store(batch);
+        }
+        let ids: Vec<NodeId> = old.view.all().collect();
+        let me = *old.view.member(old.view.me).expect("a node is a member of its own view");
+        let (cells, metas) = (old.stored_cells.clone(), old.stored_metas.clone());
+        let incarnation = Incarnation(me.incarnation.0 + 1);
+        let loss = Loss(me.loss.0 + u32::from(!self.durable));
+        let mut node = self.fresh_node(me.node, incarnation, loss, &ids, self.clock);
+        if self.durable {
+            for (key, bytes) in &cells {
+                let register = Register::from_bytes(bytes).expect("it was written so");
+                node.cells.put(key, register);
+            }
+            for (shard, bytes) in &metas {
+                *node.metas.get_mut(*shard) = ShardMeta::from_bytes(bytes).expect("written so");
+            }
+            node.stored_cells = cells;
+            node.stored_metas = metas;
+        }
+        self.nodes[index] = node;
+        let shard = self.key.shard();
+        if self.durable {
+            self.with_context(index, |protocol, cx| protocol.on_meta_loaded(cx, shard));
+        } else if !mutation::is(Mutation::NoRecovery) {
+            self.nodes[index].cells.set_forgotten(shard, true);
+            self.step(index, Event::Forgotten { shard });
+        }
+        for other in (0..self.nodes.len()).filter(|&other| other != index) {
+            self.nodes[other].view.learn(me.node, incarnation, Loss(0));
+            self.step(other, Event::PeerReset { node: me.node });
+            self.step(other, Event::PeerUp { node: me.node });
+        }
+    }
+
+    fn with_context(
+        &mut self,
+        index: usize,
+        run: impl FnOnce(&mut RmwPaxos, &mut Context<'_, RmwPaxos>),
+    ) {
+        let now = self.now;
+        let node = &mut self.nodes[index];
+        let mut cx = Context {
+            now,
+            unix: Millis(now.as_millis()),
+            uptime: Millis(now.as_millis()),
+            cells: &mut node.cells,
+            metas: &mut node.metas,
+            fx: &mut node.fx,
+            rng: &mut node.rng,
+            view: &node.view,
+            update: &Strings,
+        };
+        run(&mut node.protocol, &mut cx);
+    }
+
+    /// Delivers a message as a worker would: crash vectors first, then what is not void.
+    pub(super) fn deliver(&mut self, envelope: Envelope) {
+        let Envelope { from, to, losses, message } = envelope;
+        let index = self.index(to);
+        let view = &mut self.nodes[index].view;
+        let me = view.me;
+        let mut grew = false;
+        for (node, loss) in losses {
+            if node != me {
+                grew |= view.learn(node, Incarnation(0), loss);
+            }
+        }
+        if from.node != me {
+            grew |= view.learn(from.node, from.incarnation, from.loss);
+        }
+        let known = *view.member(from.node).expect("all are members");
+        if grew {
+            self.step(index, Event::ViewChanged);
+        }
+        let is_void = from.loss < known.loss && !mutation::is(Mutation::NoCrashVector);
+        let is_dead = from.incarnation < known.incarnation && from.node == me;
+        if !is_void && !is_dead {
+            self.step(index, Event::Peer { from, message });
+        }
+    }
+
+    /// Lets time pass and fires what is due.
+    pub(super) fn pass(&mut self, span: Nanos) {
+        self.now += span;
+        self.place_expiries();
+        for index in 0..self.nodes.len() {
+            while let Some(&(at, timer)) = self.nodes[index].timers.first() {
+                if at > self.now {
+                    break;
+                }
+                self.nodes[index].timers.pop_first();
+                self.step(index, Event::Timer(timer));
+            }
+        }
+    }
+
+    fn place_expiries(&mut self) {
+        let due: Vec<_> = self.expiries.extract_if(.., |(at, _, _)| *at <= self.now).collect();
+        for (_, key, tag) in due {
+            self.clock += 1;
+            let history = self.histories.get_mut(&key).expect("it was asked");
+            let input = KvInput::Expire(Some(ExpiryTag(tag.0)));
+            history.invoke(ClientId(u64::MAX - tag.0), input, self.clock);
+        }
+    }
+
+    pub(super) fn is_open(&self, tag: Tag) -> bool {
+        !self.outcomes.contains_key(&tag)
+    }
+
+    /// Everything that can happen happens until nothing is under way. False when it never ends.
+    pub(super) fn settle(&mut self) -> bool {
+        for _ in 0..20_000 {
+            if self.fault.is_some() {
+                return true;
+            }
+            if !self.bag.is_empty() {
+                let envelope = self.bag.remove(0);
+                self.deliver(envelope);
+                continue;
+            }
+            let flushed = (0..self.nodes.len()).fold(false, |any, node| self.flush(node) | any);
+            if !flushed {
+                if self.nodes.iter().all(|node| node.protocol.actives.is_empty()) {
+                    return true;
+                }
+                self.pass(Nanos::from_millis(5));
+            }
+        }
+        false
+    }
+
+    /// What the histories say; the first fault otherwise.
+    pub(super) fn verdict(&mut self) -> Result<(), String> {
+        if let Some(fault) = &self.fault {
+            return Err(fault.clone());
+        }
+        for (key, history) in &self.histories {
+            match check(&Kv, history, Limit { explored_max: 200_000 }) {
+                Verdict::Violation(violation) => return Err(format!("{key:?}: {violation}")),
+                // Many unknown outcomes make some histories too hard; they are counted, not believed.
+                Verdict::Undecided { .. } => self.undecided += 1,
+                Verdict::Holds { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn value_of(&self, tag: Tag) -> Option<&Outcome> {
+        self.outcomes.get(&tag)
+    }
+}
+
+impl Node {
+    fn store(&mut self, batch: Batch) {
+        for (shard, bytes) in batch.metas {
+            self.stored_metas.insert(shard, bytes);
+        }
+        for (key, bytes) in batch.cells {
+            match bytes {
+                Some(bytes) => self.stored_cells.insert(key, bytes),
+                None => self.stored_cells.remove(&key),
+            };
+        }
+    }
+
+    pub(super) fn register(&self, key: &Key) -> Option<&Register> {
+        match self.cells.get(key) {
+            Cell::Present(register) => Some(register),
+            Cell::Absent | Cell::Lost => None,
+        }
+    }
+
+    pub(super) fn is_recovering(&self) -> bool {
+        !self.protocol.recovery.is_idle()
+    }
+}
