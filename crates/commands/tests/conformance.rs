@@ -1,0 +1,75 @@
+//! Commands answer what Redis answers: scripts in `tests/conformance`.
+//!
+//! `redis-7.0.15-*.txt` hold the replies of redis-server 7.0.15 and are written only by
+//! `cargo run -p commands --example differential -- ADDRESS record FILE…`. The others hold what it cannot
+//! answer: newer commands, the passing of time, own limits; their replies are written by hand.
+
+mod support;
+
+use std::path::Path;
+
+use resp::Reply;
+use support::Store;
+
+const NOW: u64 = 1_700_000_000_000;
+
+fn check(name: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance").join(name);
+    let script = std::fs::read_to_string(&path).expect("a readable script");
+    let store = std::cell::RefCell::new(Store::new(NOW));
+    let again = support::replay(
+        &support::parse(&script),
+        |args| Reply::from_bytes(&store.borrow_mut().execute(args)).expect("one RESP3 reply"),
+        |millis| store.borrow_mut().now += millis,
+    );
+    for (number, (found, expected)) in again.lines().zip(script.lines()).enumerate() {
+        let command = script.lines().take(number).filter(|line| line.starts_with("> ")).last();
+        assert_eq!(found, expected, "{name}:{}: {}", number + 1, command.unwrap_or_default());
+    }
+    assert_eq!(again, script, "{name}: not written as a replay writes it");
+}
+
+#[test]
+fn strings_answer_as_redis_does() {
+    check("redis-7.0.15-strings.txt");
+}
+
+#[test]
+fn sets_with_options_answer_as_redis_does() {
+    check("redis-7.0.15-set.txt");
+}
+
+#[test]
+fn counters_answer_as_redis_does() {
+    check("redis-7.0.15-counters.txt");
+}
+
+#[test]
+fn keys_and_times_answer_as_redis_does() {
+    check("redis-7.0.15-keys.txt");
+}
+
+#[test]
+fn wrong_requests_are_refused_as_redis_does() {
+    check("redis-7.0.15-errors.txt");
+}
+
+#[test]
+fn the_table_is_told_as_redis_does() {
+    check("redis-7.0.15-command.txt");
+}
+
+#[test]
+fn conditions_on_values_hold_as_in_redis_8_4() {
+    check("conditions.txt");
+}
+
+#[test]
+fn time_passes() {
+    check("time.txt");
+}
+
+#[test]
+fn own_limits_and_departures() {
+    check("own.txt");
+}

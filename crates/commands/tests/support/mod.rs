@@ -1,0 +1,220 @@
+//! A store in memory that runs the crate's commands, and scripts of commands with their replies.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use base::Millis;
+use bytes::Bytes;
+use commands::{Interpreter, Plan, introspect};
+use resp::Reply;
+use types::{Applied, Change, Clock, Command, ExpiryChange, TimeToLive, Update, View};
+use values::Kind;
+
+/// One database: keys expire when they are looked at.
+pub struct Store {
+    pub now: u64,
+    pub interpreter: Interpreter,
+    entries: BTreeMap<Vec<u8>, Entry>,
+}
+
+struct Entry {
+    value: Bytes,
+    expiry: Expiry,
+}
+
+/// A span is counted from when it was set.
+#[derive(Clone, Copy)]
+enum Expiry {
+    Never,
+    SpanUntil(u64),
+    At(u64),
+}
+
+impl Store {
+    pub fn new(now: u64) -> Store {
+        Store { now, interpreter: Interpreter::default(), entries: BTreeMap::new() }
+    }
+
+    /// The reply to `args`, as RESP3.
+    pub fn execute<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Bytes {
+        let args: Vec<&[u8]> = args.iter().map(AsRef::as_ref).collect();
+        if let Some(reply) = self.execute_helper(&args) {
+            return reply;
+        }
+        let clock = Clock { unix: Millis(self.now), seed: 0 };
+        match commands::plan(&args, clock) {
+            Err(error) => error.into_bytes(),
+            Ok((_, Plan::Session(verb))) => {
+                introspect::answer(verb, &args).expect("scripts use no other session command")
+            }
+            Ok((_, Plan::Key { command, key })) => self.run(&command, args[key]),
+            Ok((_, Plan::PerKey { command, keys, combine })) => {
+                let replies: Vec<Bytes> = keys.map(|key| self.run(&command, args[key])).collect();
+                combine.replies(&replies)
+            }
+        }
+    }
+
+    /// What scripts need beyond the table: an empty database, and a value that is no string.
+    fn execute_helper(&mut self, args: &[&[u8]]) -> Option<Bytes> {
+        match args {
+            [b"FLUSHALL"] => {
+                self.entries.clear();
+                Some(Bytes::from_static(b"+OK\r\n"))
+            }
+            [b"RPUSH", key, _] if !self.entries.contains_key(*key) => {
+                let value = Bytes::from(vec![Kind::List as u8]);
+                self.entries.insert(key.to_vec(), Entry { value, expiry: Expiry::Never });
+                Some(Bytes::from_static(b":1\r\n"))
+            }
+            _ => None,
+        }
+    }
+
+    fn run(&mut self, command: &Command, key: &[u8]) -> Bytes {
+        self.drop_expired(key);
+        let clock = Clock { unix: Millis(self.now), seed: 0 };
+        let entry = self.entries.get(key);
+        let view = View {
+            value: entry.map(|entry| entry.value.as_ref()),
+            ttl: entry.map_or(TimeToLive::Never, |entry| self.ttl(entry.expiry)),
+        };
+        let Applied { change, reply } = self.interpreter.apply(view, &command.body, clock);
+        if command.access == types::Access::Read {
+            assert_eq!(change, Change::None, "a read changed {key:?}");
+        }
+        if command.access == types::Access::Write {
+            let nothing = View { value: None, ttl: TimeToLive::Never };
+            let blind = self.interpreter.apply(nothing, &command.body, clock);
+            assert_eq!((&blind.change, &blind.reply), (&change, &reply), "a write looked");
+        }
+        self.change(key, change);
+        reply
+    }
+
+    fn drop_expired(&mut self, key: &[u8]) {
+        let now = self.now;
+        let is_over = |entry: &Entry| match entry.expiry {
+            Expiry::Never => false,
+            Expiry::SpanUntil(end) | Expiry::At(end) => end <= now,
+        };
+        if self.entries.get(key).is_some_and(is_over) {
+            self.entries.remove(key);
+        }
+    }
+
+    fn ttl(&self, expiry: Expiry) -> TimeToLive {
+        match expiry {
+            Expiry::Never => TimeToLive::Never,
+            Expiry::SpanUntil(end) => TimeToLive::After(Millis(end - self.now)),
+            Expiry::At(end) => TimeToLive::At { unix: Millis(end) },
+        }
+    }
+
+    fn change(&mut self, key: &[u8], change: Change) {
+        let now = self.now;
+        let changed = |expiry: ExpiryChange, old: Expiry| match expiry {
+            ExpiryChange::Keep => old,
+            ExpiryChange::Set(TimeToLive::Never) => Expiry::Never,
+            ExpiryChange::Set(TimeToLive::After(span)) => Expiry::SpanUntil(now + span.0),
+            ExpiryChange::Set(TimeToLive::At { unix }) => Expiry::At(unix.0),
+        };
+        match change {
+            Change::None => {}
+            Change::Put { value, expiry } => {
+                let old = self.entries.get(key).map_or(Expiry::Never, |entry| entry.expiry);
+                let entry = Entry { value, expiry: changed(expiry, old) };
+                self.entries.insert(key.to_vec(), entry);
+            }
+            Change::Expire(expiry) => {
+                let entry = self.entries.get_mut(key).expect("only what exists expires");
+                entry.expiry = changed(expiry, entry.expiry);
+            }
+            Change::Delete => {
+                self.entries.remove(key).expect("only what exists is deleted");
+            }
+        }
+    }
+}
+
+/// A script: lines `> command`, each with its reply below; `# text` begins a story on an empty database;
+/// `@ millis` lets time pass.
+pub enum Line {
+    Story(String),
+    Wait(u64),
+    Command { text: String, reply: String },
+}
+
+pub fn parse(script: &str) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    for line in script.lines().filter(|line| !line.is_empty()) {
+        if let Some(text) = line.strip_prefix("> ") {
+            lines.push(Line::Command { text: text.to_string(), reply: String::new() });
+        } else if let Some(story) = line.strip_prefix("# ") {
+            lines.push(Line::Story(story.to_string()));
+        } else if let Some(millis) = line.strip_prefix("@ ") {
+            lines.push(Line::Wait(millis.parse().expect("milliseconds")));
+        } else if let Some(Line::Command { reply, .. }) = lines.last_mut() {
+            *reply = line.to_string();
+        } else {
+            panic!("a reply without a command: {line:?}");
+        }
+    }
+    lines
+}
+
+/// Writes a script again, with the replies that `execute` gives.
+pub fn replay(
+    lines: &[Line],
+    mut execute: impl FnMut(&[Vec<u8>]) -> Reply,
+    mut wait: impl FnMut(u64),
+) -> String {
+    let mut script = String::new();
+    for line in lines {
+        let _ = match line {
+            Line::Story(story) => {
+                execute(&[b"FLUSHALL".to_vec()]);
+                let gap = if script.is_empty() { "" } else { "\n" };
+                writeln!(script, "{gap}# {story}")
+            }
+            Line::Wait(millis) => {
+                wait(*millis);
+                writeln!(script, "@ {millis}")
+            }
+            Line::Command { text, .. } => {
+                writeln!(script, "> {text}\n{}", render(&execute(&words(text))))
+            }
+        };
+    }
+    script
+}
+
+/// The words of an inline request.
+pub fn words(text: &str) -> Vec<Vec<u8>> {
+    let (mut bytes, mut ranges) = (Vec::new(), Vec::new());
+    resp::split_args(text.as_bytes(), &mut bytes, &mut ranges).expect("balanced quotes");
+    ranges.iter().map(|&(start, end)| bytes[start as usize..end as usize].to_vec()).collect()
+}
+
+/// A reply on one line; different replies look different.
+pub fn render(reply: &Reply) -> String {
+    let all = |all: &[Reply]| all.iter().map(render).collect::<Vec<_>>().join(" ");
+    match reply {
+        Reply::Simple(text) => format!("+{}", escape(text)),
+        Reply::Error(text) => format!("-{}", escape(text)),
+        Reply::Integer(value) => format!(":{value}"),
+        Reply::Bulk(bytes) => format!("\"{}\"", escape(bytes)),
+        Reply::Null => "_".to_string(),
+        Reply::Array(elements) => format!("[{}]", all(elements)),
+        Reply::Set(elements) => format!("~[{}]", all(elements)),
+        Reply::Map(pairs) => {
+            let pairs = pairs.iter().map(|(k, v)| format!("{} {}", render(k), render(v)));
+            format!("{{{}}}", pairs.collect::<Vec<_>>().join(", "))
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn escape(bytes: &[u8]) -> String {
+    bytes.escape_ascii().to_string().replace("\\'", "'")
+}

@@ -1,0 +1,125 @@
+//! Commands run on anything: no bytes make them panic, and what they write they can read.
+
+use base::Millis;
+use commands::{Interpreter, Plan};
+use proptest::prelude::*;
+use types::limits::VALUE_LEN_DEFAULT;
+use types::{Change, Clock, TimeToLive, Update, View};
+
+const WORDS: &[&str] = &[
+    "NX",
+    "XX",
+    "GT",
+    "LT",
+    "GET",
+    "EX",
+    "PXAT",
+    "KEEPTTL",
+    "PERSIST",
+    "IFEQ",
+    "IFDNE",
+    "0",
+    "-1",
+    "10",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "1e3",
+    "inf",
+    "",
+];
+
+fn ttls() -> impl Strategy<Value = TimeToLive> {
+    let time = || prop_oneof![0..5_000_u64, Just(u64::MAX), any::<u64>()];
+    prop_oneof![
+        Just(TimeToLive::Never),
+        time().prop_map(|span| TimeToLive::After(Millis(span))),
+        time().prop_map(|unix| TimeToLive::At { unix: Millis(unix) }),
+    ]
+}
+
+fn values() -> impl Strategy<Value = Option<Vec<u8>>> {
+    let string = prop_oneof![
+        "[0-9]{0,20}".prop_map(String::into_bytes),
+        prop::collection::vec(any::<u8>(), 0..30),
+    ];
+    let noise = prop::collection::vec(any::<u8>(), 0..30);
+    prop_oneof![
+        Just(None),
+        string.prop_map(|string| Some(values::string::encode(&string).to_vec())),
+        noise.prop_map(Some),
+    ]
+}
+
+fn clocks() -> impl Strategy<Value = Clock> {
+    let unix = prop_oneof![0..10_000_u64, Just(u64::MAX), any::<u64>()];
+    unix.prop_map(|unix| Clock { unix: Millis(unix), seed: 7 })
+}
+
+fn bodies() -> impl Strategy<Value = Vec<u8>> {
+    let rest = prop::collection::vec(prop_oneof![0..8_u8, any::<u8>()], 0..24);
+    (0..24_u8, rest).prop_map(|(verb, rest)| [vec![verb], rest].concat())
+}
+
+/// A request for a command on one key, with arguments that are mostly words of its syntax.
+fn requests() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let name = prop::sample::select(
+        commands::table::rows()
+            .filter(|spec| spec.keys.is_some())
+            .map(|spec| spec.name)
+            .collect::<Vec<_>>(),
+    );
+    let arg = prop_oneof![
+        prop::sample::select(WORDS).prop_map(|word| word.as_bytes().to_vec()),
+        prop::collection::vec(any::<u8>(), 0..6),
+    ];
+    (name, prop::collection::vec(arg, 1..7)).prop_map(|(name, mut args)| {
+        args.insert(0, name.as_bytes().to_vec());
+        args
+    })
+}
+
+fn check_applied(value: Option<&[u8]>, change: &Change, reply: &[u8]) {
+    resp::Reply::from_bytes(reply).expect("one RESP3 reply");
+    match change {
+        Change::Put { value, .. } => {
+            let string = values::string::decode(value).expect("what is put is a string");
+            assert!(string.len() <= VALUE_LEN_DEFAULT, "{} bytes", string.len());
+        }
+        Change::Expire(_) | Change::Delete => assert!(value.is_some(), "{change:?} of no key"),
+        Change::None => {}
+    }
+    if reply.first() == Some(&b'-') {
+        assert_eq!(*change, Change::None, "an error changed something");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_body_runs_on_any_state(
+        body in bodies(), value in values(), ttl in ttls(), clock in clocks(),
+    ) {
+        let view = View { value: value.as_deref(), ttl };
+        let applied = Interpreter::default().apply(view, &body, clock);
+        check_applied(value.as_deref(), &applied.change, &applied.reply);
+    }
+
+    #[test]
+    fn what_is_planned_is_understood(
+        request in requests(), value in values(), ttl in ttls(), clock in clocks(),
+    ) {
+        let args: Vec<&[u8]> = request.iter().map(Vec::as_slice).collect();
+        let (command, access) = match commands::plan(&args, clock) {
+            Ok((spec, Plan::Key { command, .. } | Plan::PerKey { command, .. })) => {
+                (command, spec.access)
+            }
+            Ok((_, Plan::Session(_))) => unreachable!("only commands on keys are asked for"),
+            Err(_) => return Ok(()),
+        };
+        prop_assert!(access.is_some());
+        let view = View { value: value.as_deref(), ttl };
+        let applied = Interpreter::default().apply(view, &command.body, clock);
+        check_applied(value.as_deref(), &applied.change, &applied.reply);
+        let text = String::from_utf8_lossy(&applied.reply);
+        prop_assert!(!text.contains("upgrade it"), "not understood: {:?}", command);
+    }
+}
