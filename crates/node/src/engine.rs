@@ -85,7 +85,7 @@ pub(crate) enum Work<P: Protocol> {
     List { tag: Tag, from_hash: u64, limit: usize },
     Peer { from: Peer, message: P::Message },
     Emit(Emit),
-    Scanned(Scanned<P::Record>),
+    Scan(Scan),
     Forgotten(Shard),
 }
 
@@ -96,7 +96,7 @@ impl<P: Protocol> Work<P> {
             Work::List { from_hash, .. } => Touches::Shard(shard_of(*from_hash)),
             Work::Peer { message, .. } => message.touches(),
             Work::Emit(emit) => Touches::Key(&emit.key),
-            Work::Scanned(_) => Touches::Nothing,
+            Work::Scan(scan) => Touches::Shard(shard_of(scan.from_hash)),
             Work::Forgotten(shard) => Touches::Shard(*shard),
         }
     }
@@ -206,10 +206,36 @@ impl<P: Protocol> EngineOf<P> {
                 self.with_context(shared, |protocol, cx| protocol.on_emit(cx, emit));
                 return;
             }
-            Work::Scanned(scanned) => Event::Scanned(scanned),
+            Work::Scan(scan) => {
+                self.run_scan(shared, scan);
+                return;
+            }
             Work::Forgotten(shard) => Event::Forgotten { shard },
         };
         self.step(shared, event);
+    }
+
+    fn run_scan(&mut self, shared: &mut Shared, scan: Scan) {
+        if self.keeps_records {
+            shared.start_scan(self.index, self.store, self.database, scan);
+        } else {
+            // Memory is the only copy.
+            self.deliver_scan(shared, scan, Vec::new(), None);
+        }
+    }
+
+    fn deliver_scan(
+        &mut self,
+        shared: &mut Shared,
+        scan: Scan,
+        stored: Vec<(Key, Bytes)>,
+        stored_until: Option<u64>,
+    ) {
+        let shard = shard_of(scan.from_hash);
+        let stored_until = stored_until.filter(|until| shard_of(*until) == shard);
+        let resident = self.cells.range(shard, scan.from_hash);
+        let (records, next_hash) = scans::merge(scan, stored, stored_until, resident);
+        self.step(shared, Event::Scanned(Scanned { id: scan.id, records, next_hash }));
     }
 
     fn run_inner(&mut self, shared: &mut Shared) {
@@ -332,11 +358,12 @@ impl<P: Protocol> Engine for EngineOf<P> {
         records: Vec<(Key, Bytes)>,
         next_hash: Option<u64>,
     ) {
-        let shard = shard_of(scan.from_hash);
-        let next_hash = next_hash.filter(|next| shard_of(*next) == shard);
-        let resident = self.cells.range(shard, scan.from_hash);
-        let (records, next_hash) = scans::merge(scan, records, next_hash, resident);
-        self.step(shared, Event::Scanned(Scanned { id: scan.id, records, next_hash }));
+        if self.is_hidden(shard_of(scan.from_hash)) {
+            // What storage found may lack what it forgot: asked again once the protocol may know.
+            self.admit(shared, Work::Scan(scan));
+        } else {
+            self.deliver_scan(shared, scan, records, next_hash);
+        }
     }
 
     fn on_forgotten(&mut self, shared: &mut Shared, shard: Shard) {

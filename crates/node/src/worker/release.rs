@@ -6,9 +6,8 @@
 use protocols::{Effects, Message, Protocol, Send, Touches};
 use types::{NodeId, Outcome, Shard, Tag, Ticket};
 
-use super::scans;
 use super::shared::Shared;
-use crate::engine::{EngineOf, Work, shard_of};
+use crate::engine::{EngineOf, Work};
 
 /// An effect that waits for a ticket.
 #[derive(Debug)]
@@ -83,17 +82,7 @@ impl<P: Protocol> EngineOf<P> {
         for shard in std::mem::take(&mut self.fx.recovered) {
             self.start_clearing(shared, shard);
         }
-        for scan in std::mem::take(&mut self.fx.scans) {
-            if self.keeps_records {
-                shared.start_scan(self.index, self.store, self.database, scan);
-                continue;
-            }
-            // Memory is the only copy: the answer is at hand, but comes as an event of its own.
-            let resident = self.cells.range(shard_of(scan.from_hash), scan.from_hash);
-            let (records, next_hash) = scans::merge(scan, Vec::new(), None, resident);
-            let scanned = protocols::Scanned { id: scan.id, records, next_hash };
-            self.inner.push_back(Work::Scanned(scanned));
-        }
+        self.inner.extend(self.fx.scans.drain(..).map(Work::Scan));
     }
 
     /// Sends what is free to leave: into the peer's frame, or back to this engine.

@@ -42,9 +42,9 @@ impl<P: Protocol> EngineOf<P> {
             Touches::Shard(shard) => (shard, None),
             Touches::Nothing => return Missing::Nothing,
         };
-        // Amnesia that may not be shown yet: nothing of this shard goes on.
-        let is_hidden = !self.forgotten.is_empty() && self.forgotten.contains(&shard);
-        if is_hidden || (!self.metas.is_resident(shard) && !self.fetch_meta(shared, shard)) {
+        if self.is_hidden(shard)
+            || (!self.metas.is_resident(shard) && !self.fetch_meta(shared, shard))
+        {
             return Missing::Shard(shard);
         }
         match key {
@@ -52,6 +52,11 @@ impl<P: Protocol> EngineOf<P> {
             Some(key) if !self.cells.touch(key) && !self.fetch_cell(shared, key) => Missing::Key,
             _ => Missing::Nothing,
         }
+    }
+
+    /// True for a shard whose amnesia may not be shown yet: nothing of it goes on.
+    pub(crate) fn is_hidden(&self, shard: Shard) -> bool {
+        !self.forgotten.is_empty() && self.forgotten.contains(&shard)
     }
 
     /// True when the shard's fields are resident now.

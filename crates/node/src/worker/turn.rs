@@ -58,6 +58,14 @@ impl Worker {
         for store in 0..self.shared.stores.len() {
             self.shared.stores[store].store.poll(&mut completions);
             any |= !completions.is_empty();
+            // What was forgotten is known before anything that may lack it.
+            for completion in &completions {
+                if let Completion::Forgotten { database, shard } = *completion
+                    && let Some(engine) = self.engine_of(database)
+                {
+                    self.engines[engine].on_forgotten(&mut self.shared, shard);
+                }
+            }
             for completion in completions.drain(..) {
                 if self.shared.failed.is_none() {
                     self.on_completion(store, completion);
@@ -92,11 +100,8 @@ impl Worker {
                     self.engines[scan.engine].on_scanned(shared, scan.scan, records, next_hash);
                 }
             }
-            Completion::Forgotten { database, shard } => {
-                if let Some(engine) = self.engine_of(database) {
-                    self.engines[engine].on_forgotten(&mut self.shared, shard);
-                }
-            }
+            // Taken in ahead of the others.
+            Completion::Forgotten { .. } => {}
             Completion::Failed(text) => shared.fail(format!("storage failed: {text}")),
         }
     }

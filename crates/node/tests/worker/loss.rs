@@ -4,7 +4,7 @@ use bytes::Bytes;
 use node::Input;
 use storage::volatile::Beginning;
 use storage::{Completion, Place};
-use types::{Loss, Shard};
+use types::{Loss, Outcome, Shard, Tag};
 
 use crate::store::Script;
 use crate::toy::Say;
@@ -116,7 +116,7 @@ fn lost_shard_fields_forget_the_whole_shard() {
     assert!(world.script.state().forgotten.contains(&(DISK, Shard(3))), "storage knows at once");
     raise(&mut world, 2);
     assert_eq!(replies(&world.turn()), [(1, "Loading".to_string())]);
-    assert_eq!(world.stat("toy_forgotten"), 1);
+    assert_eq!((world.stat("toy_forgotten"), world.stat("toy_metas_lost")), (1, 1));
 }
 
 #[test]
@@ -170,4 +170,26 @@ fn what_is_found_forgotten_again_needs_a_higher_loss_again() {
     raise(&mut world, 3);
     world.turn();
     assert_eq!(world.stat("toy_forgotten"), 2);
+}
+
+#[test]
+fn a_listing_of_a_shard_found_forgotten_is_taken_again_when_the_protocol_may_know() {
+    let mut world = World::new();
+    let keys = keys_in(Shard(3), 2);
+    world.list(DISK, Shard(3).first_hash(), 10);
+    world.turn();
+    // Storage finds the damage while it scans, and lists what is left.
+    world.script.finish_scans();
+    world.script.complete(Completion::Forgotten { database: DISK, shard: Shard(3) });
+    let out = world.turn();
+    assert!(out.raise_loss && out.replies.is_empty());
+    assert_eq!(world.script.state().scans.len(), 0);
+    world.ask(DISK, &keys[0], "local v");
+    world.turn();
+    raise(&mut world, 2);
+    assert!(world.turn().replies.is_empty());
+    world.script.finish_scans();
+    let out = world.turn();
+    let listed = Outcome::Listed { keys: vec![keys[0].clone()], next_hash: None };
+    assert_eq!(out.replies, [(Tag(1), listed)]);
 }

@@ -31,6 +31,7 @@ struct Counts {
     up: u64,
     resets: u64,
     metas: u64,
+    metas_lost: u64,
     wide: u64,
 }
 
@@ -289,6 +290,10 @@ impl Protocol for Toy {
         self.counts.metas += 1;
     }
 
+    fn on_meta_lost(&mut self, _cx: &mut Cx<'_>, _shard: Shard) {
+        self.counts.metas_lost += 1;
+    }
+
     fn on_emit(&mut self, cx: &mut Cx<'_>, emit: Emit) {
         write(cx, &emit.key, emit.command.body);
         if let Some(tag) = emit.tag {
@@ -308,7 +313,8 @@ impl Protocol for Toy {
     }
 
     fn stats(&self, stats: &mut Stats) {
-        let Counts { turns, stored, forgotten, views, up, resets, metas, wide } = self.counts;
+        let Counts { turns, stored, forgotten, views, up, resets, metas, metas_lost, wide } =
+            self.counts;
         stats.add("toy_turns", turns);
         stats.add("toy_stored", stored);
         stats.add("toy_forgotten", forgotten);
@@ -316,6 +322,7 @@ impl Protocol for Toy {
         stats.add("toy_up", up);
         stats.add("toy_resets", resets);
         stats.add("toy_metas", metas);
+        stats.add("toy_metas_lost", metas_lost);
         stats.add("toy_wide", wide);
     }
 }
