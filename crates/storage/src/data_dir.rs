@@ -180,6 +180,36 @@ impl DataDir {
         Ok(self.known().loss)
     }
 
+    /// Durably joins `cluster` as a node that lost its memory: with counters above any that a former self of it can
+    /// have used, and never counting as new until an update says that it has formed.
+    ///
+    /// # Errors
+    /// `AddressesTooLong`, `Io`, `Poisoned`.
+    ///
+    /// # Panics
+    /// If a counter would fall, or before `start`.
+    pub fn rejoin(
+        &mut self,
+        cluster: u128,
+        members: &[Member],
+        incarnation: Incarnation,
+        loss: Loss,
+    ) -> Result<(), DataDirError> {
+        let known = self.known();
+        assert!(incarnation >= known.incarnation && loss >= known.loss, "counters only grow");
+        let next = Identity {
+            standing: Standing::Uncertain,
+            cluster: Some(cluster),
+            members: members.to_vec(),
+            incarnation,
+            loss,
+            ..known.clone()
+        };
+        // Both copies: the older one must not stay more than one step behind.
+        self.save(next.clone())?;
+        self.save(next)
+    }
+
     /// Durably changes what may change while the node runs: cluster, members, standing, uptime, databases.
     ///
     /// # Errors

@@ -50,7 +50,13 @@ impl Drop for Scratch {
 
 fn members() -> Vec<Member> {
     let listen = |port: u16| format!("127.0.0.1:{port}");
-    vec![Member { node: NODE, listen: listen(6379), peer_listen: listen(16379) }]
+    vec![Member {
+        node: NODE,
+        listen: listen(6379),
+        peer_listen: listen(16379),
+        incarnation: Incarnation(0),
+        loss: Loss(0),
+    }]
 }
 
 fn counters(dir: &DataDir) -> (u32, u32) {
@@ -243,4 +249,17 @@ proptest! {
         prop_assert!(dir.is_damaged() || cluster == Some(42) || cut < 16);
         prop_assert!(!dir.is_empty() || cluster.is_none() && !dir.is_damaged());
     }
+}
+
+#[test]
+fn a_node_that_rejoins_above_its_former_self_is_uncertain_until_it_has_formed() {
+    let scratch = Scratch::new();
+    let mut first = scratch.start();
+    first.rejoin(7, &members(), Incarnation(4096), Loss(8192)).expect("it rejoins");
+    drop(first);
+    let again = scratch.open().expect("its own directory");
+    let identity = again.identity().expect("it has one");
+    assert_eq!((identity.standing, identity.cluster), (Standing::Uncertain, Some(7)));
+    assert_eq!((identity.incarnation, identity.loss), (Incarnation(4096), Loss(8192)));
+    assert!(!again.is_empty());
 }
