@@ -4,6 +4,7 @@ Usage: failover.py PORT PORT PORT. Prints "done".
 """
 
 import sys
+import time
 
 import redis
 from redis.backoff import NoBackoff
@@ -20,6 +21,7 @@ def connect(port):
 def main():
     nodes = [connect(port) for port in PORTS]
     current = 0
+    limit = time.monotonic() + 60
     for expected in range(1, 201):
         while True:
             try:
@@ -27,6 +29,7 @@ def main():
                 break
             except redis.ConnectionError:
                 # Refused: it was never sent.
+                assert time.monotonic() < limit, "no node has answered for too long"
                 current = (current + 1) % len(nodes)
         assert value == expected, f"{value} where {expected} was expected"
         current = (current + 1) % len(nodes)
