@@ -99,7 +99,10 @@ impl RmwPaxos {
 
     pub(super) fn arm_collector(&mut self, cx: &mut Cx<'_>) {
         let first = self.collector.due.first_key_value().map(|((at, _), ())| *at);
-        let pass = self.collector.pass.position.map(|_| self.collector.pass.next_at);
+        let pass = &self.collector.pass;
+        // A scan under way arms the timer when it is answered.
+        let is_waiting = pass.position.is_some() && pass.scan.is_none();
+        let pass = is_waiting.then_some(pass.next_at);
         let Some(at) = [first, pass].into_iter().flatten().min() else { return };
         if self.collector.armed.is_none_or(|armed| at < armed) {
             self.collector.armed = Some(at);
@@ -108,7 +111,10 @@ impl RmwPaxos {
     }
 
     pub(super) fn on_collect_timer(&mut self, cx: &mut Cx<'_>) {
-        self.collector.armed = None;
+        // An earlier timer may have replaced this one: only the newest arms another.
+        if self.collector.armed.is_some_and(|armed| armed <= cx.now) {
+            self.collector.armed = None;
+        }
         self.go_on_with_pass(cx);
         let all_up = cx.view.members().iter().all(|member| member.up);
         for _ in 0..STARTED_MAX {

@@ -139,7 +139,10 @@ impl RmwPaxos {
     }
 
     pub(super) fn on_expire_timer(&mut self, cx: &mut Cx<'_>) {
-        self.expirer.armed = None;
+        // An earlier timer may have replaced this one: only the newest arms another.
+        if self.expirer.armed.is_some_and(|armed| armed <= cx.now) {
+            self.expirer.armed = None;
+        }
         while let Some(entry) = self.expirer.due.first_entry() {
             if entry.key().0 > cx.now {
                 break;
