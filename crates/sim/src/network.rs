@@ -213,7 +213,7 @@ impl Network {
         let Links { delay_min, delay_max, tail_ppm, tail_max, .. } = self.profile;
         let slowness = self.slowness[from].max(self.slowness[to]);
         if tail_ppm > 0 && self.rng.chance_ppm(tail_ppm) {
-            return self.rng.between(delay_min, tail_max.max(delay_min)) * slowness;
+            return self.rng.between(delay_min, tail_max.max(delay_min));
         }
         self.rng.between(delay_min, delay_max) * slowness
     }

@@ -75,6 +75,8 @@ struct Handle {
 #[derive(Debug)]
 struct State {
     durability: Durability,
+    /// The database whose shards a wiped medium has forgotten.
+    database: Database,
     /// Of each database that was ever used, one map per shard.
     cells: BTreeMap<Database, Vec<BTreeMap<Key, Slot>>>,
     metas: BTreeMap<(Database, Shard), Slot>,
@@ -102,9 +104,15 @@ pub struct Work {
 
 impl Medium {
     #[must_use]
-    pub fn new(durability: Durability, slow_read_ppm: u32, rng: Prng) -> Medium {
+    pub fn new(
+        durability: Durability,
+        database: Database,
+        slow_read_ppm: u32,
+        rng: Prng,
+    ) -> Medium {
         let state = State {
             durability,
+            database,
             cells: BTreeMap::new(),
             metas: BTreeMap::new(),
             forgotten: BTreeSet::new(),
@@ -201,6 +209,12 @@ impl Medium {
         is_in_forgotten_shard
             || matches!(state.slot(place), Some(Slot::Damaged))
             || matches!(state.slot(&meta_of(place)), Some(Slot::Damaged))
+    }
+
+    /// True while a shard is known to be forgotten.
+    #[must_use]
+    pub fn is_recovering(&self) -> bool {
+        !self.lock().forgotten.is_empty()
     }
 
     /// True when anything is forgotten, noticed or not.
@@ -435,9 +449,8 @@ impl State {
     fn forget_everything(&mut self) {
         self.cells.clear();
         self.metas.clear();
-        self.forgotten_durably = (0..types::limits::DATABASES as u8)
-            .flat_map(|database| (0..=u8::MAX).map(move |shard| (Database(database), Shard(shard))))
-            .collect();
+        self.forgotten_durably =
+            (0..=u8::MAX).map(|shard| (self.database, Shard(shard))).collect();
         self.forgotten = self.forgotten_durably.clone();
     }
 }
@@ -580,7 +593,7 @@ mod tests {
     use super::*;
 
     fn medium(durability: Durability) -> (Medium, ModelStore) {
-        let medium = Medium::new(durability, 0, Prng::new(1));
+        let medium = Medium::new(durability, Database(0), 0, Prng::new(1));
         let store = medium.open(1).remove(0);
         (medium, store)
     }
@@ -597,7 +610,7 @@ mod tests {
     fn what_was_flushed_survives_and_what_was_not_may() {
         let mut survivors = 0;
         for seed in 0..20 {
-            let medium = Medium::new(Durability::Disk, 0, Prng::new(seed));
+            let medium = Medium::new(Durability::Disk, Database(0), 0, Prng::new(seed));
             let mut store = medium.open(1).remove(0);
             store.put(&cell("a"), b"1");
             store.submit();

@@ -202,7 +202,7 @@ impl World {
                 loss: Loss(1),
                 uptime: Millis(0),
                 clock: config.clocks[index].clone(),
-                medium: Medium::new(config.durability, config.slow_read_ppm, rng.fork()),
+                medium: Medium::new(config.durability, DATABASE, config.slow_read_ppm, rng.fork()),
                 workers: config.workers,
                 process: None,
             })
@@ -495,7 +495,7 @@ impl World {
         }
     }
 
-    /// Every worker of every node is idle, and nothing is forgotten.
+    /// Every worker of every node is idle, and no shard is known to be forgotten.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.busy().is_none()
@@ -506,7 +506,7 @@ impl World {
     pub fn busy(&self) -> Option<String> {
         for it in &self.nodes {
             let Some(process) = &it.process else { return Some(format!("n{} is down", it.id)) };
-            if it.medium.has_forgotten_anything() {
+            if it.medium.is_recovering() {
                 return Some(format!("n{} has not recovered what it forgot", it.id));
             }
             for (index, seat) in process.seats.iter().enumerate() {

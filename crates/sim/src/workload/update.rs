@@ -154,7 +154,10 @@ const NEVER: ExpiryChange = ExpiryChange::Set(TimeToLive::Never);
 fn incr_by(found: Option<&[u8]>, by: i64) -> Applied {
     let old = match found {
         None => Some(0),
-        Some(text) => std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok()),
+        // Only the form in which it would be printed, as Redis has it.
+        Some(text) => std::str::from_utf8(text)
+            .ok()
+            .and_then(|text| text.parse::<i64>().ok().filter(|old| old.to_string() == text)),
     };
     let Some(old) = old else { return unchanged(&[NOT_AN_INTEGER]) };
     match old.checked_add(by) {
@@ -225,7 +228,7 @@ mod tests {
     }
 
     fn draw(rng: &mut base::Prng) -> KvInput {
-        let value = kv::Bytes::from(["1", "2", "x"][rng.below(3) as usize]);
+        let value = kv::Bytes::from(["0", "1", "2", "x"][rng.below(4) as usize]);
         let new = kv::Bytes::from("2");
         match rng.below(13) {
             0 => KvInput::Get,
