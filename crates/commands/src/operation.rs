@@ -8,6 +8,8 @@ use bytes::Bytes;
 use types::wire::{Malformed, Reader, put_blob, put_varint};
 use types::{ExpiryChange, TimeToLive};
 
+use crate::replies::concat;
+
 /// Longest operand of a condition; a value is at most a bulk string long.
 const OPERAND_LEN_MAX: usize = 512 * 1024 * 1024;
 
@@ -56,6 +58,13 @@ pub(crate) struct Set<'a> {
     pub(crate) expiry: Expiry,
     pub(crate) value: &'a [u8],
 }
+
+/// Overwrites whatever there is, without a time to live.
+pub(crate) const PLAIN_SET: Set<'static> =
+    Set { condition: Condition::Always, reply: SetReply::Done, expiry: Expiry::Never, value: b"" };
+
+/// What [`PLAIN_SET`] encodes to, before its value: the most frequent body has a way of its own.
+const PLAIN_SET_HEAD: &[u8] = &[verb::SET, 0, 0, 1];
 
 /// What must hold before a state is changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -188,11 +197,9 @@ impl<'a> Operation<'a> {
             Operation::Set(set) => set.body(),
             Operation::Append(tail) => with_rest(verb::APPEND, tail),
             Operation::SetRange { offset, patch } => {
-                let mut out = Vec::with_capacity(11 + patch.len());
-                out.push(verb::SET_RANGE);
-                put_varint(&mut out, offset);
-                out.extend_from_slice(patch);
-                out.into()
+                let mut head = vec![verb::SET_RANGE];
+                put_varint(&mut head, offset);
+                concat(&[&head, patch])
             }
             Operation::Increment(by) => {
                 let mut out = vec![verb::INCREMENT];
@@ -261,14 +268,14 @@ impl<'a> Operation<'a> {
 
 impl<'a> Set<'a> {
     fn body(&self) -> Bytes {
-        // Verb, condition, reply, expiry with its time; an operand is rare and may make it grow.
-        let mut out = Vec::with_capacity(14 + self.value.len());
-        out.push(verb::SET);
-        self.condition.encode(&mut out);
-        out.push(self.reply as u8);
-        self.expiry.encode(&mut out);
-        out.extend_from_slice(self.value);
-        out.into()
+        if *self == (Set { value: self.value, ..PLAIN_SET }) {
+            return concat(&[PLAIN_SET_HEAD, self.value]);
+        }
+        let mut head = vec![verb::SET];
+        self.condition.encode(&mut head);
+        head.push(self.reply as u8);
+        self.expiry.encode(&mut head);
+        concat(&[&head, self.value])
     }
 
     fn decode(reader: &mut Reader<'a>) -> Result<Set<'a>, Malformed> {
@@ -369,10 +376,7 @@ impl ExpireConditions {
 }
 
 fn with_rest(verb: u8, rest: &[u8]) -> Bytes {
-    let mut out = Vec::with_capacity(1 + rest.len());
-    out.push(verb);
-    out.extend_from_slice(rest);
-    out.into()
+    concat(&[&[verb], rest])
 }
 
 /// The last field needs no length.

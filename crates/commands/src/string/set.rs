@@ -6,18 +6,14 @@ use super::compare;
 use super::expiration::{self, Bare, Expiration, Time};
 use crate::errors::{self, ErrorReply};
 use crate::interpreter::{Context, Ran, unchanged};
-use crate::operation::{Condition, Expiry, Operation, Set, SetReply};
+use crate::operation::{Condition, Expiry, Operation, PLAIN_SET, Set, SetReply};
 use crate::plan::Arguments;
 use crate::replies;
-
-/// Overwrites whatever there is.
-const PLAIN: Set<'static> =
-    Set { condition: Condition::Always, reply: SetReply::Done, expiry: Expiry::Never, value: b"" };
 
 /// `SET key value [NX | XX | IFEQ v | IFNE v | IFDEQ d | IFDNE d] [GET] [EX s | … | KEEPTTL]`.
 pub(crate) fn plan_set(args: &Arguments<'_>) -> Result<Command, ErrorReply> {
     let [_, _, value, options @ ..] = args.all else { return Err(errors::SYNTAX) };
-    let mut set = Set { value, ..PLAIN };
+    let mut set = Set { value, ..PLAIN_SET };
     let mut expiration = Expiration::new(Bare::Keep);
     let mut rest = options;
     while let [option, tail @ ..] = rest {
@@ -44,7 +40,7 @@ pub(crate) fn plan_set(args: &Arguments<'_>) -> Result<Command, ErrorReply> {
 
 pub(crate) fn plan_setnx(args: &Arguments<'_>) -> Result<Command, ErrorReply> {
     let value = args.all[2];
-    let set = Set { condition: Condition::Absent, reply: SetReply::Count, value, ..PLAIN };
+    let set = Set { condition: Condition::Absent, reply: SetReply::Count, value, ..PLAIN_SET };
     Ok(set.command())
 }
 
@@ -58,11 +54,11 @@ pub(crate) fn plan_psetex(args: &Arguments<'_>) -> Result<Command, ErrorReply> {
 
 fn plan_with_time(args: &Arguments<'_>, time: Time) -> Result<Command, ErrorReply> {
     let expiry = expiration::expiry(args.spec.name, time, args.all[2], args.clock)?;
-    Ok(Set { expiry, value: args.all[3], ..PLAIN }.command())
+    Ok(Set { expiry, value: args.all[3], ..PLAIN_SET }.command())
 }
 
 pub(crate) fn plan_getset(args: &Arguments<'_>) -> Result<Command, ErrorReply> {
-    Ok(Set { reply: SetReply::Old, value: args.all[2], ..PLAIN }.command())
+    Ok(Set { reply: SetReply::Old, value: args.all[2], ..PLAIN_SET }.command())
 }
 
 /// The condition that `option` names, and how many arguments it takes.
