@@ -25,6 +25,10 @@ pub(crate) struct Demand<K> {
     needs: Vec<Option<Token>>,
     makes: Vec<Range<usize>>,
     made: Vec<Token>,
+    // By call: whether it can do without the state before it.
+    blind: Vec<bool>,
+    // Calls not placed that are neither blind nor known to need a mark.
+    unclear_count: u32,
 }
 
 impl<K: Clone + Eq + Hash> Demand<K> {
@@ -36,6 +40,8 @@ impl<K: Clone + Eq + Hash> Demand<K> {
             needs: Vec::new(),
             makes: Vec::new(),
             made: Vec::new(),
+            blind: Vec::new(),
+            unclear_count: 0,
         };
         let mut marks = Vec::new();
         let calls = || prepared.required.iter().chain(&prepared.optional);
@@ -43,11 +49,33 @@ impl<K: Clone + Eq + Hash> Demand<K> {
             let mark = call.output.and_then(|output| model.mark_before(call.input, output));
             let need = mark.map(|mark| demand.add_need(mark, &mut marks));
             demand.needs.push(need);
+            let is_blind = model.is_blind(call.input, call.output);
+            demand.blind.push(is_blind);
+            demand.unclear_count += u32::from(!is_blind && need.is_none());
         }
         for call in calls() {
             demand.add_makes(model, call, &marks);
         }
         demand
+    }
+
+    /// Whether the call does without the state before it.
+    pub(crate) fn is_blind(&self, call: usize) -> bool {
+        self.blind[call]
+    }
+
+    /// Whether no call left can make use of the state that a blind call leaves: placed anywhere, it
+    /// must be followed by another blind call or by nothing.
+    pub(crate) fn is_useless(&self, call: usize) -> bool {
+        self.blind[call] && self.unclear_count == 0 && {
+            // For a blind call these are all the marks it leaves.
+            let left = &self.made[self.makes[call].clone()];
+            left.iter().all(|token| self.needed[*token as usize] == 0)
+        }
+    }
+
+    fn is_unclear(&self, call: usize) -> bool {
+        !self.blind[call] && self.needs[call].is_none()
     }
 
     /// Counts one need of `mark`; `marks` lists the marks by token.
@@ -65,10 +93,10 @@ impl<K: Clone + Eq + Hash> Demand<K> {
 
     fn add_makes<M: Model<Mark = K>>(&mut self, model: &M, call: &Call<'_, M>, marks: &[K]) {
         let from = self.made.len();
+        let blind = model.is_blind(call.input, call.output);
         match model.marks_after(call.input, call.output) {
-            MarksAfter::Only(made) => {
-                self.made.extend(made.iter().filter_map(|mark| self.token_of.get(mark)));
-            }
+            _ if blind => self.made.extend(self.tokens(&marks_left(model, call))),
+            MarksAfter::Only(made) => self.made.extend(self.tokens(&made)),
             MarksAfter::Several => {
                 let may_make = |mark: &K| model.may_make(call.input, call.output, mark);
                 let tokens = (0..).zip(marks).filter(|(_, mark)| may_make(mark));
@@ -82,6 +110,7 @@ impl<K: Clone + Eq + Hash> Demand<K> {
     }
 
     pub(crate) fn place(&mut self, call: usize) {
+        self.unclear_count -= u32::from(self.is_unclear(call));
         if let Some(token) = self.needs[call] {
             self.needed[token as usize] -= 1;
         }
@@ -91,6 +120,7 @@ impl<K: Clone + Eq + Hash> Demand<K> {
     }
 
     pub(crate) fn unplace(&mut self, call: usize) {
+        self.unclear_count += u32::from(self.is_unclear(call));
         if let Some(token) = self.needs[call] {
             self.needed[token as usize] += 1;
         }
@@ -100,17 +130,17 @@ impl<K: Clone + Eq + Hash> Demand<K> {
     }
 
     /// The tokens of a state's marks, those that nobody ever needed left out.
-    pub(crate) fn tokens(&self, marks: &[K]) -> impl Iterator<Item = Token> {
-        marks.iter().filter_map(|mark| self.token_of.get(mark).copied())
+    fn tokens(&self, marks: &[K]) -> Vec<Token> {
+        marks.iter().filter_map(|mark| self.token_of.get(mark).copied()).collect()
     }
 
     /// A token out of reach for good, now that `call` has been placed and has turned the marks
     /// `before` into `after`.
     pub(crate) fn lost(&self, call: usize, before: &[K], after: &[K]) -> Option<Token> {
-        let made = self.made[self.makes[call].clone()].iter().copied();
-        self.tokens(before)
-            .chain(made)
-            .find(|token| self.is_starved(*token) && self.tokens(after).all(|has| has != *token))
+        let made = &self.made[self.makes[call].clone()];
+        let present = self.tokens(after);
+        let mut affected = self.tokens(before).into_iter().chain(made.iter().copied());
+        affected.find(|token| self.is_starved(*token) && !present.contains(token))
     }
 
     /// Whether calls need the token and nothing left makes it.
@@ -125,8 +155,16 @@ impl<K: Clone + Eq + Hash> Demand<K> {
 
     /// Whether nothing could ever make `required` right, the marks at the start being `initial`.
     pub(crate) fn is_impossible(&self, required: usize, initial: &[K]) -> bool {
-        self.needs[required].is_some_and(|token| {
-            self.is_starved(token) && self.tokens(initial).all(|has| has != token)
-        })
+        self.needs[required]
+            .is_some_and(|token| self.is_starved(token) && !self.tokens(initial).contains(&token))
     }
+}
+
+/// The marks of the state that a blind call leaves, wherever it is placed.
+fn marks_left<M: Model>(model: &M, call: &Call<'_, M>) -> Vec<M::Mark> {
+    let left = model.step(&model.initial(), call.input, call.output);
+    let left = left.into_iter().next().expect("a blind call is right in every state");
+    let mut marks = Vec::new();
+    model.marks(&left, call.input, &mut marks);
+    marks
 }

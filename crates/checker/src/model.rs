@@ -51,6 +51,13 @@ pub trait Model {
         false
     }
 
+    /// True only if `input` may answer `observed` in every state and always leaves the same one,
+    /// which shows the same marks to every input.
+    fn is_blind(&self, input: &Self::Input, observed: Option<&Self::Output>) -> bool {
+        let _ = (input, observed);
+        false
+    }
+
     /// False only if from `state` no sequence of steps leads to a state in which `input` may
     /// answer `observed`.
     fn can_lead_to(

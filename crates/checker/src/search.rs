@@ -6,6 +6,7 @@
 //!
 //! - a pure call that is right now is placed now, and nothing else is tried;
 //! - the call whose response comes first is tried first, or else what makes it right;
+//! - a call whose state no call left can use is placed before the next that hides it;
 //! - an optional call must matter to the very next call;
 //! - a state that can never again give an answer still to be given is abandoned at once, whether
 //!   the model knows it (`Model::can_lead_to`) or no call is left that could help (`demand.rs`);
@@ -277,8 +278,7 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
 
     /// The moves to try first: a pure call, or the call whose response comes first.
     fn push_first(&mut self) {
-        let mut candidates = Vec::new();
-        self.frontier.candidates(&mut candidates);
+        let candidates = self.candidates();
         let is_pure = |call: &&u32| self.prepared.required[**call as usize].is_pure;
         let mut pure = candidates.iter().filter(is_pure).map(|call| *call as usize);
         // Wherever an order places this call, moving it here changes no state and breaks no
@@ -296,8 +296,7 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
     /// The moves beyond the first: those that make the focus right, required calls by response,
     /// optional calls.
     fn push_others(&mut self) {
-        let mut candidates = Vec::new();
-        self.frontier.candidates(&mut candidates);
+        let candidates = self.candidates();
         let tried = self.right_focus(&candidates);
         let focus = self.frontier.focus().filter(|_| tried.is_none());
         let required = candidates
@@ -306,7 +305,7 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
             // A pure call that were right would have been the first and only move.
             .filter(|call| Some(*call) != tried && !self.prepared.required[*call].is_pure)
             .map(Piece::Required);
-        let pieces: Vec<Piece> = required.chain(self.usable_optionals()).collect();
+        let pieces: Vec<Piece> = required.chain(self.usable_optionals(&candidates)).collect();
         let enables = |piece: &&Piece| {
             focus.is_some_and(|focus| {
                 self.step(self.state(), **piece).into_iter().any(|next| self.is_right(&next, focus))
@@ -315,6 +314,22 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
         let (enabling, rest): (Vec<&Piece>, Vec<&Piece>) = pieces.iter().partition(enables);
         let in_order = enabling.into_iter().chain(rest).rev();
         self.moves.extend(in_order.map(|piece| Move::Place { piece: *piece, choice: 0 }));
+    }
+
+    /// The required calls worth placing next, earliest response first.
+    fn candidates(&self) -> Vec<u32> {
+        let mut candidates = Vec::new();
+        self.frontier.candidates(&mut candidates);
+        // A useless call has to be followed by a blind one or by nothing. It may just as well
+        // stand before the first blind call from here on; so no other blind call goes first.
+        if let Some(useless) = self.useless_of(&candidates) {
+            candidates.retain(|call| *call == useless || !self.demand.is_blind(*call as usize));
+        }
+        candidates
+    }
+
+    fn useless_of(&self, candidates: &[u32]) -> Option<u32> {
+        candidates.iter().copied().find(|call| self.demand.is_useless(*call as usize))
     }
 
     /// The call whose response comes first, if it may be placed and is right.
@@ -327,12 +342,14 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
 
     /// The optional calls that may be placed. Of several that ask for the same only one: it makes
     /// no difference which, now or later, since none of them has a response.
-    fn usable_optionals(&self) -> Vec<Piece> {
+    fn usable_optionals(&self, candidates: &[u32]) -> Vec<Piece> {
+        let is_blind_held_back = self.useless_of(candidates).is_some();
         let mut seen = BitSet::with_capacity(self.prepared.optional.len());
         let mut usable = Vec::new();
         for (optional, class) in self.class.iter().enumerate() {
             let is_usable = !self.spent.contains(optional)
                 && !seen.contains(*class)
+                && !self.is_idle(optional, is_blind_held_back)
                 && self.frontier.admits_optional(optional);
             if is_usable {
                 seen.insert(*class);
@@ -340,6 +357,12 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
             }
         }
         usable
+    }
+
+    /// Whether an optional call is blind and either useless or held back.
+    fn is_idle(&self, optional: usize, is_blind_held_back: bool) -> bool {
+        let call = self.index(Piece::Optional(optional));
+        self.demand.is_blind(call) && (is_blind_held_back || self.demand.is_useless(call))
     }
 
     fn is_right(&self, state: &M::State, required: usize) -> bool {

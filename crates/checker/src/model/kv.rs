@@ -144,6 +144,11 @@ impl Model for Kv {
         }
     }
 
+    fn is_blind(&self, input: &KvInput, observed: Option<&KvOutput>) -> bool {
+        let is_set = matches!(input, KvInput::Set(_) | KvInput::SetExpiring(..));
+        is_set && matches!(observed, None | Some(KvOutput::Done))
+    }
+
     fn marks(&self, state: &State, _: &KvInput, into: &mut Vec<KvMark>) {
         marks_of(value(state), into);
     }

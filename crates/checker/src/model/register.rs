@@ -62,6 +62,10 @@ impl Model for Register {
             || matches!(observed, Some(RegisterOutput::Swapped(false)))
     }
 
+    fn is_blind(&self, input: &Self::Input, observed: Option<&Self::Output>) -> bool {
+        matches!((input, observed), (RegisterInput::Write(_), None | Some(RegisterOutput::Written)))
+    }
+
     fn marks(&self, state: &Self::State, _: &Self::Input, into: &mut Vec<Self::Mark>) {
         into.push(*state);
     }

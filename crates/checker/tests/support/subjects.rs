@@ -121,6 +121,10 @@ impl<M: Model> Model for Drawn<M> {
         self.model.is_pure(input, seen)
     }
 
+    fn is_blind(&self, input: &M::Input, seen: Option<&M::Output>) -> bool {
+        self.model.is_blind(input, seen)
+    }
+
     fn can_lead_to(&self, state: &M::State, input: &M::Input, seen: &M::Output) -> bool {
         self.model.can_lead_to(state, input, seen)
     }
