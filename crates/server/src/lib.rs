@@ -1,1 +1,20 @@
-//! RESP sessions over a node.
+//! Floor 5: RESP sessions over a node.
+//!
+//! A [`Session`](session::Session) turns a client's bytes into requests for registers and their outcomes into replies,
+//! in the order the client asked. It owns no socket and reads no clock; what a command means is in `commands`, what a
+//! register does with it is in `protocols`. Start reading at [`session`], then [`pipeline`] for the order of replies.
+
+mod access;
+mod client_command;
+mod clients;
+mod config_command;
+mod counts;
+mod front;
+mod info;
+mod outcomes;
+mod pipeline;
+mod session;
+mod wait;
+mod walk;
+
+pub use front::{RespFront, ServerConfig};

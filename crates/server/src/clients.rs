@@ -1,0 +1,74 @@
+//! The clients of this node, for `CLIENT LIST` and `CLIENT KILL`: touched when they come, go or say who they are.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use base::Nanos;
+use types::SessionId;
+
+/// What others may know of a client.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientFacts {
+    pub id: SessionId,
+    pub peer: SocketAddr,
+    pub local: SocketAddr,
+    pub name: String,
+    pub library: String,
+    pub library_version: String,
+    pub database: u8,
+    pub protocol: u8,
+    pub since: Option<Nanos>,
+    pub kill: Arc<AtomicBool>,
+}
+
+#[derive(Default)]
+pub(crate) struct Clients {
+    by_id: Mutex<BTreeMap<u64, ClientFacts>>,
+}
+
+impl Clients {
+    pub(crate) fn put(&self, facts: &ClientFacts) {
+        if let Ok(mut clients) = self.by_id.lock() {
+            clients.insert(facts.id.0, facts.clone());
+        }
+    }
+
+    pub(crate) fn remove(&self, id: SessionId) {
+        if let Ok(mut clients) = self.by_id.lock() {
+            clients.remove(&id.0);
+        }
+    }
+
+    pub(crate) fn all(&self) -> Vec<ClientFacts> {
+        self.by_id.lock().map(|clients| clients.values().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Asks the clients that fit to be closed; each is when it speaks next. Returns how many.
+    pub(crate) fn kill(&self, fits: impl Fn(&ClientFacts) -> bool) -> usize {
+        let found: Vec<_> = self.all().into_iter().filter(|facts| fits(facts)).collect();
+        found.iter().for_each(|facts| facts.kill.store(true, Relaxed));
+        found.len()
+    }
+}
+
+impl ClientFacts {
+    /// One line of `CLIENT LIST`.
+    pub(crate) fn line(&self, now: Nanos) -> String {
+        let age = self.since.map_or(0, |since| now.since(since).as_millis() / 1_000);
+        format!(
+            "id={} addr={} laddr={} fd=0 name={} age={age} idle=0 flags=N db={} sub=0 psub=0 ssub=0 \
+             multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 tot-mem=0 events=r cmd=client \
+             user=default redir=-1 resp={} lib-name={} lib-ver={}",
+            self.id,
+            self.peer,
+            self.local,
+            self.name,
+            self.database,
+            self.protocol,
+            self.library,
+            self.library_version
+        )
+    }
+}

@@ -1,0 +1,49 @@
+//! What all sessions of a node share.
+
+use std::sync::Arc;
+
+use node::front::{Client, Front, Session};
+
+use crate::clients::Clients;
+use crate::counts::Counts;
+use crate::session;
+
+/// How clients are served.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Clients must know it; `None`: everybody may do everything.
+    pub password: Option<Vec<u8>>,
+    /// Bytes of one key's value, as the interpreter limits it; told by `CONFIG GET`.
+    pub max_value_size: usize,
+    pub version: &'static str,
+}
+
+/// Makes RESP sessions.
+pub struct RespFront {
+    shared: Arc<Shared>,
+}
+
+/// What sessions on all workers look at. Nothing here is locked on the path of a request on a key.
+pub(crate) struct Shared {
+    pub config: ServerConfig,
+    pub clients: Clients,
+    pub counts: Counts,
+}
+
+impl RespFront {
+    #[must_use]
+    pub fn new(config: ServerConfig) -> Arc<RespFront> {
+        let shared = Shared { config, clients: Clients::default(), counts: Counts::new() };
+        Arc::new(RespFront { shared: Arc::new(shared) })
+    }
+}
+
+impl Front for RespFront {
+    fn accept(&self, client: &Client) -> Box<dyn Session> {
+        Box::new(session::Session::new(self.shared.clone(), client))
+    }
+
+    fn too_many(&self) -> &'static [u8] {
+        b"-ERR max number of clients reached\r\n"
+    }
+}

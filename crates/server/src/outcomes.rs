@@ -1,0 +1,41 @@
+//! Outcomes that are not a reply, in the words of the contract.
+
+use bytes::Bytes;
+use types::Outcome;
+
+pub(crate) const CLUSTERDOWN: &[u8] = b"-CLUSTERDOWN not enough replicas answered in time; \
+the command had and will have no effect, retry freely\r\n";
+pub(crate) const UNKNOWN: &[u8] = b"-UNKNOWN no quorum confirmed the command in time; \
+it may or may not take effect, read before retrying\r\n";
+pub(crate) const LOADING: &[u8] =
+    b"-LOADING this node forgot its state and has not recovered it from a quorum yet\r\n";
+
+/// The reply to a command on a key, as RESP3.
+pub(crate) fn reply(outcome: Outcome) -> Bytes {
+    match outcome {
+        Outcome::Reply(reply) => reply,
+        Outcome::NoQuorum => Bytes::from_static(CLUSTERDOWN),
+        Outcome::Unknown => Bytes::from_static(UNKNOWN),
+        Outcome::Loading => Bytes::from_static(LOADING),
+        Outcome::Unsupported("none") => Bytes::from_static(
+            b"-ERR this database is not configured, see [[database]] in the configuration\r\n",
+        ),
+        Outcome::Unsupported(protocol) => Bytes::from(format!(
+            "-ERR not supported by protocol '{protocol}': it cannot change a value depending on what it was\r\n"
+        )),
+        Outcome::Listed { .. } => {
+            Bytes::from_static(b"-ERR internal error: a listing for a command\r\n")
+        }
+    }
+}
+
+/// Of several errors in the parts of one command the one to show: what may have happened outweighs what did not.
+pub(crate) fn graver(one: Bytes, other: Bytes) -> Bytes {
+    let weight = |reply: &Bytes| match reply.as_ref() {
+        UNKNOWN => 3,
+        CLUSTERDOWN | LOADING => 2,
+        other if other.first() == Some(&b'-') => 1,
+        _ => 0,
+    };
+    if weight(&other) > weight(&one) { other } else { one }
+}

@@ -1,0 +1,226 @@
+//! Replies in the order of the requests: outcomes come in any order, the ready front leaves.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use commands::Combine;
+use node::front::Token;
+use types::{Command, Database, Key};
+
+use crate::outcomes;
+use crate::wait::Wait;
+use crate::walk::Walk;
+
+/// Bits of a token that name the part of a request.
+const PART_BITS: u32 = 24;
+/// Parts of one request under way at a time.
+pub(crate) const PARTS_AT_ONCE: usize = 256;
+
+/// A request that was not answered yet, or whose answer waits for earlier ones.
+pub(crate) struct Pending {
+    pub resp3: bool,
+    /// `CLIENT REPLY OFF` or `SKIP`: nothing is said.
+    pub muted: bool,
+    pub answer: Answer,
+}
+
+pub(crate) enum Answer {
+    Ready(Bytes),
+    Waiting,
+    Parts(Box<Parts>),
+    Walk(Box<Walk>),
+    Wait(Wait),
+}
+
+/// A command on several keys.
+pub(crate) struct Parts {
+    pub database: Database,
+    pub command: Command,
+    pub keys: Vec<Key>,
+    pub combine: Combine,
+    replies: Vec<Option<Bytes>>,
+    asked: usize,
+    answered: usize,
+}
+
+impl Parts {
+    pub(crate) fn new(
+        database: Database,
+        command: Command,
+        keys: Vec<Key>,
+        combine: Combine,
+    ) -> Parts {
+        let replies = vec![None; keys.len()];
+        Parts { database, command, keys, combine, replies, asked: 0, answered: 0 }
+    }
+
+    /// The next key to ask, while not too many are under way.
+    pub(crate) fn next_ask(&mut self) -> Option<(usize, Key)> {
+        if self.asked == self.keys.len() || self.asked - self.answered >= PARTS_AT_ONCE {
+            return None;
+        }
+        self.asked += 1;
+        Some((self.asked - 1, self.keys[self.asked - 1].clone()))
+    }
+
+    fn take(&mut self, part: usize, reply: Bytes) {
+        if let Some(slot) = self.replies.get_mut(part)
+            && slot.replace(reply).is_none()
+        {
+            self.answered += 1;
+        }
+    }
+
+    fn finished(&mut self) -> Option<Bytes> {
+        if self.answered < self.keys.len() {
+            return None;
+        }
+        let replies: Vec<Bytes> = self.replies.drain(..).flatten().collect();
+        let worst = replies.iter().cloned().reduce(outcomes::graver);
+        match worst {
+            Some(error) if error.first() == Some(&b'-') => Some(error),
+            _ => Some(self.combine.replies(&replies)),
+        }
+    }
+}
+
+/// The requests of one session, oldest first.
+#[derive(Default)]
+pub(crate) struct Pipeline {
+    first: u64,
+    pending: VecDeque<Pending>,
+}
+
+impl Pipeline {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Appends a request and returns its number.
+    pub(crate) fn push(&mut self, pending: Pending) -> u64 {
+        self.pending.push_back(pending);
+        self.first + self.pending.len() as u64 - 1
+    }
+
+    pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut Pending> {
+        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.pending.get_mut(at)
+    }
+
+    /// Takes the reply to a part of a request.
+    pub(crate) fn take_part(&mut self, number: u64, part: usize, reply: Bytes) {
+        let Some(pending) = self.get_mut(number) else { return };
+        match &mut pending.answer {
+            Answer::Waiting => pending.answer = Answer::Ready(reply),
+            Answer::Parts(parts) => {
+                parts.take(part, reply);
+                if let Some(reply) = parts.finished() {
+                    pending.answer = Answer::Ready(reply);
+                }
+            }
+            Answer::Ready(_) | Answer::Walk(_) | Answer::Wait(_) => {}
+        }
+    }
+
+    /// Writes the ready front. `note` sees every reply once.
+    pub(crate) fn flush(&mut self, out: &mut Vec<u8>, mut note: impl FnMut(&[u8])) {
+        while let Some(Pending { answer: Answer::Ready(_), .. }) = self.pending.front() {
+            let Some(Pending { resp3, muted, answer: Answer::Ready(reply) }) =
+                self.pending.pop_front()
+            else {
+                return;
+            };
+            self.first += 1;
+            note(&reply);
+            if !muted {
+                write(out, &reply, resp3);
+            }
+        }
+    }
+
+    /// Requests that want to be looked at when time has passed.
+    pub(crate) fn waits(&mut self) -> impl Iterator<Item = &mut Pending> {
+        self.pending.iter_mut().filter(|pending| matches!(pending.answer, Answer::Wait(_)))
+    }
+}
+
+pub(crate) fn write(out: &mut Vec<u8>, reply: &[u8], resp3: bool) {
+    if resp3 {
+        out.extend_from_slice(reply);
+    } else {
+        resp::translate_to_resp2(reply, out);
+    }
+}
+
+pub(crate) fn token(number: u64, part: usize) -> Token {
+    Token(number << PART_BITS | part as u64)
+}
+
+pub(crate) fn number_and_part(token: Token) -> (u64, usize) {
+    (token.0 >> PART_BITS, (token.0 & ((1 << PART_BITS) - 1)) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting() -> Pending {
+        Pending { resp3: true, muted: false, answer: Answer::Waiting }
+    }
+
+    #[test]
+    fn replies_leave_in_the_order_of_the_requests() {
+        let mut pipeline = Pipeline::default();
+        let numbers: Vec<u64> = (0..3).map(|_| pipeline.push(waiting())).collect();
+        let mut out = Vec::new();
+        pipeline.take_part(numbers[2], 0, Bytes::from_static(b"c"));
+        pipeline.flush(&mut out, |_| {});
+        assert!(out.is_empty());
+        pipeline.take_part(numbers[0], 0, Bytes::from_static(b"a"));
+        pipeline.flush(&mut out, |_| {});
+        assert_eq!(out, b"a");
+        pipeline.take_part(numbers[1], 0, Bytes::from_static(b"b"));
+        pipeline.flush(&mut out, |_| {});
+        assert_eq!(out, b"abc");
+        assert!(pipeline.is_empty());
+    }
+
+    #[test]
+    fn parts_are_asked_for_in_portions_and_combined() {
+        let keys: Vec<Key> = (0..600).map(|n: u32| Key::new(&n.to_le_bytes())).collect();
+        let command = Command { access: types::Access::Update, body: Bytes::new() };
+        let mut parts = Parts::new(Database(0), command, keys, Combine::Sum);
+        let mut answered = 0;
+        let mut asked: VecDeque<usize> = VecDeque::new();
+        while answered < 600 {
+            while let Some((part, _)) = parts.next_ask() {
+                asked.push_back(part);
+            }
+            assert!(asked.len() <= PARTS_AT_ONCE && parts.finished().is_none());
+            let part = asked.pop_back().expect("something is under way");
+            parts.take(part, Bytes::from_static(b":1\r\n"));
+            answered += 1;
+        }
+        assert_eq!(parts.finished().as_deref(), Some(b":600\r\n".as_slice()));
+    }
+
+    #[test]
+    fn the_gravest_error_of_the_parts_is_told() {
+        let keys = vec![Key::new(b"a"), Key::new(b"b"), Key::new(b"c")];
+        let command = Command { access: types::Access::Update, body: Bytes::new() };
+        let mut parts = Parts::new(Database(0), command, keys, Combine::Sum);
+        parts.take(0, Bytes::from_static(outcomes::CLUSTERDOWN));
+        parts.take(1, Bytes::from_static(outcomes::UNKNOWN));
+        parts.take(2, Bytes::from_static(b":1\r\n"));
+        assert_eq!(parts.finished().as_deref(), Some(outcomes::UNKNOWN));
+    }
+
+    #[test]
+    fn tokens_name_request_and_part() {
+        assert_eq!(number_and_part(token(77, 1_000_000)), (77, 1_000_000));
+    }
+}

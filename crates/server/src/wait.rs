@@ -1,0 +1,17 @@
+//! `WAIT`: every reply already means a majority, so it only tells how many other replicas that is.
+//!
+//! A quorum minus this node surely holds the connection's writes. Asked for more, it waits as long as it was told and
+//! then answers what is known: which of the others have caught up is not tracked per connection.
+
+use base::Nanos;
+
+/// A `WAIT` for more replicas than a majority.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wait {
+    /// `None`: as long as it takes, which is for ever; the client may disconnect.
+    pub until: Option<Nanos>,
+    pub known: i64,
+}
+
+/// Longest wait of a client that asked for no end.
+pub(crate) const FOR_EVER: Nanos = Nanos::from_secs(3_600);
