@@ -1,6 +1,7 @@
 //! Storage in place.
 
 pub mod data_dir;
+pub mod disk;
 pub mod identity;
 pub mod pmem;
 pub mod probe;

@@ -1,0 +1,36 @@
+//! The `disk` medium: registers in place on an ordinary disk or solid-state drive.
+//!
+//! The commit point is a staging ring of fixed size: what all workers changed in a turn goes there in one sequential
+//! write and one flush. The homes of records are packed bucket pages under a hash directory that is pure arithmetic, so
+//! a start reads the ring and two superblocks and nothing else, whatever the number of keys. Records go home later,
+//! many at a time, through images that make the rewrite of a page safe. Damage is never taken for age: what was
+//! acknowledged and cannot be read is reported as forgotten.
+//!
+//! It does not lock its directory and does not know whose it is: the caller names the node and cluster by a number
+//! (`binding`) that every checksum depends on. It keeps no log and never compacts.
+//!
+//! Start reading at [`Engine`]; `docs/design/storage-disk.md` draws the bytes and gives the arguments.
+
+mod bytes_at;
+mod cache;
+mod directory;
+mod engine;
+mod entry;
+mod extents;
+mod handle;
+mod index;
+mod io;
+mod local;
+mod page;
+mod recovery;
+mod request;
+mod ring;
+mod spare;
+mod stripe;
+mod superblock;
+
+pub use engine::{Config, Engine, OpenError, create};
+pub use handle::{Handle, Link};
+pub use io::{Done, File, Files, Io, Medium, Write};
+pub use local::{LocalKeeper, LocalLink, LocalStore};
+pub use request::{Batch, Request, ScanRequest};

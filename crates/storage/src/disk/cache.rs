@@ -1,0 +1,128 @@
+//! Buckets in memory, up to a bound: those that were touched lately, and those that may not leave.
+
+use std::collections::VecDeque;
+
+use hashbrown::HashMap;
+use types::key::ByHash;
+
+use super::page::Bucket;
+
+#[derive(Debug)]
+struct Cached {
+    bucket: Bucket,
+    pins: u32,
+    was_touched: bool,
+}
+
+/// Buckets by number; replaced by a clock, so that it costs nothing to touch one.
+#[derive(Debug)]
+pub(super) struct Cache {
+    buckets: HashMap<u64, Cached, ByHash>,
+    clock: VecDeque<u64>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Cache {
+    pub(super) fn new(bytes_max: usize) -> Cache {
+        Cache { buckets: HashMap::with_hasher(ByHash), clock: VecDeque::new(), bytes: 0, bytes_max }
+    }
+
+    pub(super) fn has(&self, number: u64) -> bool {
+        self.buckets.contains_key(&number)
+    }
+
+    pub(super) fn touch(&mut self, number: u64) -> Option<&Bucket> {
+        let cached = self.buckets.get_mut(&number)?;
+        cached.was_touched = true;
+        Some(&cached.bucket)
+    }
+
+    pub(super) fn peek(&self, number: u64) -> Option<&Bucket> {
+        self.buckets.get(&number).map(|cached| &cached.bucket)
+    }
+
+    /// Puts a bucket in, or in the place of its older version, and makes room if it must.
+    pub(super) fn put(&mut self, number: u64, bucket: Bucket) {
+        self.bytes += bucket.memory();
+        match self.buckets.get_mut(&number) {
+            Some(cached) => {
+                self.bytes -= cached.bucket.memory();
+                cached.bucket = bucket;
+            }
+            None => {
+                self.buckets.insert(number, Cached { bucket, pins: 0, was_touched: false });
+                self.clock.push_back(number);
+            }
+        }
+    }
+
+    /// Takes a bucket out to be rewritten; an empty one keeps its place until [`Cache::put`].
+    ///
+    /// # Panics
+    /// If it is not in memory.
+    pub(super) fn take(&mut self, number: u64) -> Bucket {
+        let cached = self.buckets.get_mut(&number).expect("write-back has brought the bucket in");
+        let bucket = std::mem::take(&mut cached.bucket);
+        self.bytes = self.bytes - bucket.memory() + cached.bucket.memory();
+        bucket
+    }
+
+    /// Keeps a bucket in memory until it is unpinned as often.
+    ///
+    /// # Panics
+    /// If it is not in memory.
+    pub(super) fn pin(&mut self, number: u64) {
+        self.buckets.get_mut(&number).expect("a bucket is pinned when it is in memory").pins += 1;
+    }
+
+    pub(super) fn unpin(&mut self, number: u64) {
+        let cached = self.buckets.get_mut(&number).expect("a pinned bucket stays in memory");
+        assert!(cached.pins > 0, "bucket {number} is not pinned");
+        cached.pins -= 1;
+    }
+
+    /// Drops buckets that were not touched lately while there are too many.
+    pub(super) fn shrink(&mut self) {
+        let mut tries = self.clock.len() * 2;
+        while self.bytes > self.bytes_max && tries > 0 {
+            tries -= 1;
+            let Some(number) = self.clock.pop_front() else { return };
+            let cached = self.buckets.get_mut(&number).expect("the clock names buckets in memory");
+            if cached.pins > 0 || std::mem::take(&mut cached.was_touched) {
+                self.clock.push_back(number);
+                continue;
+            }
+            self.bytes -= cached.bucket.memory();
+            self.buckets.remove(&number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pinned_and_touched_buckets_outlast_the_others() {
+        let one = Bucket::default().memory();
+        let mut cache = Cache::new(3 * one);
+        for number in 0..3 {
+            cache.put(number, Bucket::default());
+        }
+        cache.pin(0);
+        for number in 3..40 {
+            cache.put(number, Bucket::default());
+            cache.touch(1);
+            cache.shrink();
+            assert!(cache.bytes <= 3 * one);
+        }
+        assert!(cache.has(0) && cache.has(1));
+        cache.unpin(0);
+        for number in 50..60 {
+            cache.put(number, Bucket::default());
+            cache.shrink();
+        }
+        assert!(!cache.has(0));
+    }
+}

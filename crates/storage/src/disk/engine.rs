@@ -1,0 +1,216 @@
+//! The keeper's logic: one state machine for all workers of a node and the device that they share.
+//!
+//! It has no clock, thread or file. Requests of workers and completions of the device go in; requests to the device
+//! and completions for workers come out, when [`Engine::step`] is called. Where to start reading: `engine/commit.rs`
+//! (a batch becomes durable), `engine/lookup.rs` (a record is found), `engine/write_back.rs` (entries go home),
+//! `engine/loss.rs` (damage becomes forgetting), `engine/open.rs`.
+
+mod commit;
+mod listing;
+mod lookup;
+mod loss;
+mod open;
+mod rebuild;
+mod write_back;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use types::key::{ByHash, SHARDS};
+use types::limits::DATABASES;
+use types::{Database, Shard};
+
+use super::cache::Cache;
+use super::directory::Directory;
+use super::extents::Extents;
+use super::index::Index;
+use super::io::{Done, File, Io};
+use super::page::{PAGE, PagePlace};
+use super::request::Request;
+use super::ring::Ring;
+use super::superblock::{COPIES, Flags};
+use crate::Completion;
+
+pub(super) use commit::MARK_LEN;
+pub use open::{Config, OpenError, create};
+
+/// Bytes of large records that may wait for the medium before the store calls itself full.
+const UNWRITTEN_LEN_MAX: usize = 64 << 20;
+
+/// Everything a store knows while it is open.
+#[derive(Debug)]
+pub struct Engine {
+    binding: u64,
+    fill_percent: u64,
+    spare: u64, // most images of a write-back
+
+    completions: Vec<Vec<Completion>>, // by worker
+    ios: Vec<Io>,
+    next_io: u64,
+    failure: Option<String>,
+
+    ring: Ring,
+    index: Index,
+    commit: Option<commit::Commit>,
+
+    directory: Directory,
+    cache: Cache,
+    extents: Extents,
+    unwritten: BTreeMap<u64, Bytes>, // by unit: large records that are not on the medium yet
+    unwritten_len: usize,            // their bytes
+    loading: HashMap<u64, lookup::Loading, ByHash>, // by bucket
+    reads: HashMap<u64, lookup::Reading, ByHash>, // by io
+    listings: BTreeMap<u64, listing::Listing>,
+    next_listing: u64,
+
+    write_back: write_back::WriteBack,
+    batch: u64,              // the newest write-back
+    floor: u64,              // pages of older write-backs are void
+    used: u64,               // bytes that records take in pages
+    leftover: BTreeSet<u64>, // hashes in buckets that a write-back had no room for
+    marked: u64,             // newest stripe whose marks stand in the superblock
+    is_resting: bool,
+
+    flags: Flags,                // forgotten shards as workers see them
+    flags_durable: Flags,        // as the durable stripes have them
+    losses: Vec<u32>,            // completions sent, by database and shard
+    repairs: BTreeMap<u64, u64>, // damaged buckets, and the stripe whose marks must be durable before their pages are rewritten
+}
+
+impl Engine {
+    /// Takes a request of a worker.
+    ///
+    /// # Panics
+    /// If there is no such worker.
+    pub fn request(&mut self, worker: usize, request: Request) {
+        assert!(worker < self.completions.len(), "worker {worker} was not announced");
+        if self.failure.is_some() {
+            return;
+        }
+        match request {
+            Request::Change(batch) => {
+                self.is_resting = false;
+                self.accept(worker, batch);
+            }
+            Request::Load(place) => self.load(worker, place),
+            Request::Scan(scan) => self.list(worker, scan),
+        }
+    }
+
+    /// Takes a completion of the device. A failure poisons the store for good.
+    pub fn done(&mut self, done: Done) {
+        if self.failure.is_some() {
+            return;
+        }
+        let bytes = match done.result {
+            Ok(bytes) => bytes,
+            Err(reason) => return self.fail(&reason),
+        };
+        if self.commit.as_ref().is_some_and(|commit| commit.io == Some(done.id)) {
+            self.commit_done();
+        } else if self.write_back.io() == Some(done.id) {
+            self.write_back_done();
+        } else if let Some(reading) = self.reads.remove(&done.id) {
+            self.read_done(reading, bytes);
+        }
+    }
+
+    /// Tells the store that nothing has been asked of it for a while: it writes back all that it holds and is then
+    /// still.
+    pub fn rest(&mut self) {
+        self.is_resting = true;
+    }
+
+    /// Does what has become possible. Call it after any number of inputs.
+    pub fn step(&mut self) {
+        if self.failure.is_some() {
+            return;
+        }
+        self.step_listings();
+        self.step_write_back();
+        self.step_commit();
+        self.cache.shrink();
+    }
+
+    /// Takes the requests to the device, in order.
+    pub fn take_ios(&mut self) -> std::vec::Drain<'_, Io> {
+        self.ios.drain(..)
+    }
+
+    /// Moves the completions of a worker.
+    pub fn take_completions(&mut self, worker: usize, into: &mut Vec<Completion>) {
+        into.append(&mut self.completions[worker]);
+    }
+
+    #[must_use]
+    pub fn has_completions(&self, worker: usize) -> bool {
+        !self.completions[worker].is_empty()
+    }
+
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.completions.len()
+    }
+
+    /// True while workers should bring no new changes: the ring is nearly full, or too much waits for it.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let waiting = (self.ring.waiting_len() / super::stripe::PAYLOAD) as u64;
+        (self.ring.used() + waiting) * 16 > self.ring.sectors * 11
+            || self.unwritten_len > UNWRITTEN_LEN_MAX
+    }
+
+    /// True while there is something that [`Engine::rest`] would write back.
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        self.failure.is_none() && (self.ring.used() > 0 || self.ring.waiting_len() > 0)
+    }
+
+    #[must_use]
+    pub fn is_forgotten(&self, database: Database, shard: Shard) -> bool {
+        self.flags.has(database, shard)
+    }
+
+    /// Longest batch in bytes, with one mark for each shard that it speaks of and one more.
+    pub(super) fn batch_len_max(&self) -> usize {
+        Ring::entries_len_max(self.ring.sectors)
+    }
+
+    pub(super) fn binding(&self) -> u64 {
+        self.binding
+    }
+
+    /// Why the store is poisoned, if it is.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    fn fail(&mut self, reason: &str) {
+        self.failure = Some(reason.to_owned());
+        self.ios.clear();
+        for completions in &mut self.completions {
+            completions.push(Completion::Failed(reason.to_owned()));
+        }
+    }
+
+    fn take_io_id(&mut self) -> u64 {
+        self.next_io += 1;
+        self.next_io
+    }
+
+    fn owner_of(&self, shard: Shard) -> usize {
+        usize::from(shard.0) % self.completions.len()
+    }
+}
+
+/// Where the primary page of a bucket stands.
+pub(super) fn primary_place(bucket: u64) -> PagePlace {
+    PagePlace { file: File::Slots, offset: (COPIES + bucket) * PAGE as u64 }
+}
+
+/// Where the accounts of a shard stand in a table of all of them.
+fn shard_index(database: Database, shard: Shard) -> usize {
+    usize::from(database.0) % DATABASES * SHARDS + usize::from(shard.0)
+}

@@ -1,0 +1,227 @@
+//! A batch becomes durable: entries go into the stripe that is being collected; when the previous stripe has been
+//! flushed, it is closed, written and flushed in its turn. Everything that came in meanwhile shares the next flush.
+
+use bytes::Bytes;
+use types::Ticket;
+
+use super::Engine;
+use crate::Completion;
+use crate::disk::bytes_at::put_u64;
+use crate::disk::entry::{Entry, HEAD_LEN, Mark, entry_checksum};
+use crate::disk::extents::{UNIT, units_for};
+use crate::disk::io::{File, Files, Io, Write};
+use crate::disk::request::{Batch, Large, ShardMark};
+use crate::disk::ring::{Ring, Stripe};
+use crate::disk::stripe::{SECTOR, StripeWriter, sectors_for};
+
+/// The stripe that is under way; always the one after the newest durable stripe.
+#[derive(Debug)]
+pub(super) struct Commit {
+    pub(super) io: Option<u64>, // `None` while it waits for room in the ring
+    step: Step,
+    units: Vec<u64>, // large records that it brings to the medium
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    /// Large records go to their extents.
+    Extents,
+    /// The stripe goes to the ring.
+    Ring,
+}
+
+/// Bytes of a mark as an entry.
+pub(in crate::disk) const MARK_LEN: usize = HEAD_LEN + 4;
+
+impl Engine {
+    /// Takes a batch: from here on, loads see it.
+    pub(super) fn accept(&mut self, worker: usize, mut batch: Batch) {
+        let marks: Vec<Mark> = batch.marks.iter().filter_map(|mark| self.admit(mark)).collect();
+        // One mark more: a batch none of whose marks is admitted still carries its ticket.
+        let len = batch.entries.len() + (marks.len() + 1) * MARK_LEN;
+        let max = Ring::entries_len_max(self.ring.sectors);
+        assert!(len <= max, "a batch of {len} bytes exceeds a stripe's {max}");
+        self.ring.reserve(len);
+        for large in std::mem::take(&mut batch.large) {
+            self.place_large(&mut batch.entries, large);
+        }
+        self.add_entries(&Bytes::from(batch.entries));
+        for mark in marks {
+            self.add_mark(mark);
+        }
+        if let Some(ticket) = batch.ticket {
+            self.add_ticket(worker, ticket);
+        }
+    }
+
+    /// Turns a worker's word on a shard into a mark, unless it speaks of a loss before the latest one.
+    fn admit(&self, mark: &ShardMark) -> Option<Mark> {
+        let heard_all =
+            self.losses[super::shard_index(mark.database, mark.shard)] == mark.losses_heard;
+        (mark.forgotten || heard_all).then(|| Mark::of(mark.database, mark.shard, mark.forgotten))
+    }
+
+    /// Gives a large record its extent and completes the reference that stands for it in the batch.
+    fn place_large(&mut self, entries: &mut [u8], large: Large) {
+        let unit = self.extents.allocate(units_for(large.content.len()));
+        let entry =
+            Entry::read(&entries[large.at..]).expect("a worker's handle builds whole entries");
+        let (hash, database, kind, key_len) =
+            (entry.hash, entry.database, entry.kind, entry.key_len);
+        let body = large.at + HEAD_LEN..large.at + entry.len();
+        put_u64(&mut entries[body.start + key_len..], 0, unit);
+        let checksum = entry_checksum(self.binding, hash, database, kind, &entries[body]);
+        put_u64(&mut entries[large.at..], 8, checksum);
+        self.unwritten_len += large.content.len();
+        self.unwritten.insert(unit, large.content.clone());
+        let write = Write { file: File::Extents, offset: unit * UNIT, bytes: large.content };
+        pending(self.ring.collecting()).writes.push(write);
+    }
+
+    /// Puts encoded entries into the collecting stripe and into the index.
+    pub(super) fn add_entries(&mut self, entries: &Bytes) {
+        let stripe = self.ring.collecting();
+        let number = stripe.number;
+        let pending = stripe.pending.as_mut().expect("the collecting stripe is pending");
+        let mut at = 0;
+        while let Some(entry) = Entry::read(&entries[at..]) {
+            let raw = entries.slice(at..at + entry.len());
+            at += raw.len();
+            if entry.kind == crate::disk::entry::Kind::DEAD {
+                continue;
+            }
+            pending.writer.push(&raw);
+            stripe.hashes.push(entry.hash);
+            stripe.live += 1;
+            let Some(old) = self.index.insert(raw, number) else { continue };
+            if old.stripe == number {
+                stripe.live -= 1;
+            } else {
+                pending.superseded.push(old.stripe);
+            }
+            if let Some(reference) = old.entry().reference() {
+                pending.released.push((reference.unit, units_for(reference.content_len())));
+            }
+        }
+        assert_eq!(at, entries.len(), "a batch is a whole number of entries");
+    }
+
+    /// Puts a mark into the collecting stripe; returns the stripe's number.
+    pub(super) fn add_mark(&mut self, mark: Mark) -> u64 {
+        for (database, shard) in mark.shards() {
+            self.flags.set(database, shard, mark.forgotten);
+        }
+        let mut raw = Vec::with_capacity(MARK_LEN);
+        mark.append_to(self.binding, &mut raw);
+        let stripe = self.ring.collecting();
+        stripe.has_marks = true;
+        let pending = pending(stripe);
+        pending.writer.push(&raw);
+        pending.marks.push(mark);
+        stripe.number
+    }
+
+    fn add_ticket(&mut self, worker: usize, ticket: Ticket) {
+        let stripe = self.ring.collecting();
+        if pending(stripe).writer.is_empty() {
+            // Only marks of the past were in it: there is nothing to make durable but what came before.
+            let mut raw = Vec::with_capacity(MARK_LEN);
+            Mark { forgotten: false, databases: 0, first: 0, last: 0 }
+                .append_to(self.binding, &mut raw);
+            pending(stripe).writer.push(&raw);
+        }
+        let tickets = &mut pending(stripe).tickets;
+        match tickets.iter_mut().find(|(of, _)| *of == worker) {
+            Some((_, newest)) => *newest = ticket,
+            None => tickets.push((worker, ticket)),
+        }
+    }
+
+    /// Starts the next stripe, or goes on with one that waits for room.
+    pub(super) fn step_commit(&mut self) {
+        if self.commit.is_none() {
+            let Some(stripe) = self.ring.close_next() else { return };
+            let writes = std::mem::take(&mut pending(stripe).writes);
+            if !writes.is_empty() {
+                let id = self.take_io_id();
+                let units = writes.iter().map(|write| write.offset / UNIT).collect();
+                self.ios.push(Io::Store { id, writes, flush: Files::of(File::Extents) });
+                self.commit = Some(Commit { io: Some(id), step: Step::Extents, units });
+                return;
+            }
+            self.commit = Some(Commit { io: None, step: Step::Ring, units: Vec::new() });
+        }
+        if self.commit.as_ref().is_some_and(|commit| commit.io.is_none()) {
+            self.write_stripe();
+        }
+    }
+
+    /// Writes the closed stripe if the ring has room for it.
+    fn write_stripe(&mut self) {
+        let number = self.ring.durable + 1;
+        let (used, ring, head) = (self.ring.used(), self.ring.sectors, self.ring.head);
+        // The last quarter is for the marks that a damaged bucket needs before it can go home.
+        let limit = if self.repairs.is_empty() { ring - ring / 4 } else { ring };
+        let stripe = self.ring.stripe(number).expect("a closed stripe is in the ring");
+        let writer = &mut pending(stripe).writer;
+        let sectors = sectors_for(writer.payload_len());
+        if used + sectors > limit {
+            return;
+        }
+        let writer = std::mem::replace(writer, StripeWriter::new());
+        stripe.position = Some(head);
+        self.ring.head += sectors;
+        let bytes = Bytes::from(writer.finish(self.binding, head));
+        let id = self.take_io_id();
+        let writes = ring_writes(bytes, head, ring);
+        self.ios.push(Io::Store { id, writes, flush: Files::of(File::Ring) });
+        self.commit = Some(Commit { io: Some(id), step: Step::Ring, units: Vec::new() });
+    }
+
+    pub(super) fn commit_done(&mut self) {
+        let commit = self.commit.take().expect("its completion has come");
+        if commit.step == Step::Extents {
+            for unit in &commit.units {
+                let content = self.unwritten.remove(unit).expect("it was unwritten until now");
+                self.unwritten_len -= content.len();
+            }
+            self.commit = Some(Commit { io: None, step: Step::Ring, units: Vec::new() });
+            return;
+        }
+        let number = self.ring.durable + 1;
+        let stripe = self.ring.stripe(number).expect("a stripe under way is in the ring");
+        let pending = stripe.pending.take().expect("it was not durable until now");
+        self.ring.durable = number;
+        for superseded in pending.superseded {
+            self.ring.discharge(superseded);
+        }
+        for (unit, count) in pending.released {
+            self.extents.release(unit, count);
+        }
+        for mark in pending.marks {
+            for (database, shard) in mark.shards() {
+                self.flags_durable.set(database, shard, mark.forgotten);
+            }
+        }
+        for (worker, ticket) in pending.tickets {
+            self.completions[worker].push(Completion::Stored(ticket));
+        }
+        self.ring.trim(self.marked);
+    }
+}
+
+fn pending(stripe: &mut Stripe) -> &mut crate::disk::ring::Pending {
+    stripe.pending.as_mut().expect("a stripe that is not durable is pending")
+}
+
+/// The writes of a stripe: one, or two where it wraps.
+pub(super) fn ring_writes(bytes: Bytes, position: u64, ring: u64) -> Vec<Write> {
+    let place = position % ring;
+    let until_end = ((ring - place) as usize * SECTOR).min(bytes.len());
+    let (end, start) = (bytes.slice(..until_end), bytes.slice(until_end..));
+    let mut writes = vec![Write { file: File::Ring, offset: place * SECTOR as u64, bytes: end }];
+    if !start.is_empty() {
+        writes.push(Write { file: File::Ring, offset: 0, bytes: start });
+    }
+    writes
+}

@@ -1,0 +1,249 @@
+//! A record is found: in the index of the ring, else in its bucket, else in an extent that either refers to.
+//!
+//! After every read the question is asked again from the start, because what it depends on may have changed.
+
+use bytes::Bytes;
+use types::limits::{KEY_LEN_MAX, RECORD_LEN_MAX};
+use types::{Database, Key, Shard};
+
+use super::{Engine, primary_place};
+use crate::disk::entry::{Identity, Reference, content_checksum, fingerprint};
+use crate::disk::extents::{Map, UNIT, map_place};
+use crate::disk::io::{File, Io};
+use crate::disk::page::{Bucket, PAGE, PageHead, PagePlace, overflow_place};
+use crate::{Completion, Load, Place};
+
+/// Somebody wants a record.
+#[derive(Debug)]
+pub(super) struct Ask {
+    pub(super) who: Who,
+    pub(super) identity: Identity,
+    /// What was read for a reference that the record had then.
+    pub(super) content: Option<(Reference, Bytes)>,
+}
+
+#[derive(Debug)]
+pub(super) enum Who {
+    Worker { worker: usize, place: Place },
+    Listing { listing: u64, item: usize },
+}
+
+/// Somebody waits for a bucket.
+#[derive(Debug)]
+pub(super) enum Waiter {
+    Ask(Ask),
+    Listing,
+    WriteBack,
+}
+
+/// A bucket that is being read, page by page.
+#[derive(Debug, Default)]
+pub(super) struct Loading {
+    pages: Vec<Box<[u8]>>,
+    overflow: Vec<u64>,
+    first: Option<PageHead>,
+    waiters: Vec<Waiter>,
+}
+
+/// A read under way.
+#[derive(Debug)]
+pub(super) enum Reading {
+    Page { bucket: u64, place: PagePlace },
+    Content { ask: Ask, reference: Reference },
+    Map { group: u64 },
+}
+
+/// Where the newest record of a place was found.
+enum Found {
+    Nothing,
+    Record(Bytes),
+    Extent(Reference),
+}
+
+impl Engine {
+    pub(super) fn load(&mut self, worker: usize, place: Place) {
+        let identity = Identity::of(self.binding, &place);
+        self.resolve(Ask { who: Who::Worker { worker, place }, identity, content: None });
+    }
+
+    pub(super) fn resolve(&mut self, ask: Ask) {
+        let bucket = self.directory.bucket_of(ask.identity.hash);
+        let entry = match self.index.find(&ask.identity) {
+            Some(entry) => Some(entry),
+            None => match self.cache.touch(bucket) {
+                Some(bucket) => bucket.entries().find(|entry| ask.identity.matches(entry)),
+                None => return self.wait_for(bucket, Waiter::Ask(ask)),
+            },
+        };
+        let found = match entry {
+            Some(entry) if !entry.kind.is_remove() => match entry.reference() {
+                Some(reference) => Found::Extent(reference),
+                None => Found::Record(Bytes::copy_from_slice(entry.record())),
+            },
+            _ => Found::Nothing,
+        };
+        match found {
+            Found::Nothing => self.answer(ask, None),
+            Found::Record(record) => {
+                let key = ask.identity.short_key();
+                self.answer(ask, key.map(|key| (key, record)));
+            }
+            Found::Extent(reference) => self.resolve_extent(ask, reference),
+        }
+    }
+
+    fn resolve_extent(&mut self, mut ask: Ask, reference: Reference) {
+        if reference.content_len() > RECORD_LEN_MAX + KEY_LEN_MAX {
+            self.lose_record(&ask.identity);
+            return self.answer(ask, None);
+        }
+        let unwritten =
+            self.unwritten.get(&reference.unit).map(|content| (reference, content.clone()));
+        match unwritten.or(ask.content.take()) {
+            Some((of, content)) if of == reference => {
+                let found = self.open_content(&ask.identity, reference, &content);
+                if found.is_none() {
+                    self.lose_record(&ask.identity);
+                }
+                self.answer(ask, found);
+            }
+            _ => {
+                let id = self.take_io_id();
+                let (offset, len) = (reference.unit * UNIT, reference.content_len());
+                self.ios.push(Io::Read { id, file: File::Extents, offset, len });
+                self.reads.insert(id, Reading::Content { ask, reference });
+            }
+        }
+    }
+
+    /// Key and record of an extent; `None` where they are not what the reference promises.
+    fn open_content(
+        &self,
+        identity: &Identity,
+        reference: Reference,
+        content: &Bytes,
+    ) -> Option<(Key, Bytes)> {
+        if content_checksum(self.binding, identity.hash, content) != reference.checksum {
+            return None;
+        }
+        let key = content.get(..reference.key_len as usize)?;
+        let is_its_key = if identity.kind.has_long_key() {
+            fingerprint(self.binding, key)[..] == identity.key[..]
+        } else {
+            *key == identity.key[..]
+        };
+        is_its_key.then(|| (Key::new(key), content.slice(reference.key_len as usize..)))
+    }
+
+    fn answer(&mut self, ask: Ask, found: Option<(Key, Bytes)>) {
+        let shard = Shard(ask.identity.shard());
+        match ask.who {
+            Who::Worker { worker, place } => {
+                let load = match found {
+                    Some((_, record)) => Load::Found(record),
+                    None if self.flags.has(Database(ask.identity.database), shard) => Load::Lost,
+                    None => Load::Absent,
+                };
+                self.completions[worker].push(Completion::Loaded { place, load });
+            }
+            Who::Listing { listing, item } => self.list_item(listing, item, found),
+        }
+    }
+
+    /// Reads a bucket unless it is being read, and remembers who waits for it.
+    pub(super) fn wait_for(&mut self, bucket: u64, waiter: Waiter) {
+        let is_new = !self.loading.contains_key(&bucket);
+        self.loading.entry(bucket).or_default().waiters.push(waiter);
+        if is_new {
+            self.read_page(bucket, primary_place(bucket));
+        }
+    }
+
+    fn read_page(&mut self, bucket: u64, place: PagePlace) {
+        let id = self.take_io_id();
+        self.ios.push(Io::Read { id, file: place.file, offset: place.offset, len: PAGE });
+        self.reads.insert(id, Reading::Page { bucket, place });
+    }
+
+    pub(super) fn read_map(&mut self, group: u64) {
+        let id = self.take_io_id();
+        let place = map_place(group);
+        self.ios.push(Io::Read { id, file: place.file, offset: place.offset, len: PAGE });
+        self.reads.insert(id, Reading::Map { group });
+    }
+
+    pub(super) fn read_done(&mut self, reading: Reading, bytes: Bytes) {
+        match reading {
+            Reading::Page { bucket, place } => self.page_read(bucket, place, &bytes),
+            Reading::Content { mut ask, reference } => {
+                ask.content = Some((reference, bytes));
+                self.resolve(ask);
+            }
+            Reading::Map { group } => {
+                self.extents.learn(group, Map::read(&bytes, group, self.binding));
+                self.map_known(group);
+            }
+        }
+    }
+
+    fn page_read(&mut self, bucket: u64, place: PagePlace, page: &[u8]) {
+        let level = self.directory.local_level(bucket);
+        let loading = self.loading.get_mut(&bucket).expect("its page was asked for");
+        let head = PageHead::read(page, place, self.binding)
+            .ok()
+            .filter(|head| is_page_of(head, bucket, level, loading.pages.len(), loading.first));
+        let Some(head) = head else {
+            return self.bucket_read(bucket, true);
+        };
+        loading.pages.push(page.into());
+        loading.first.get_or_insert(head);
+        if head.next == 0 {
+            return self.bucket_read(bucket, false);
+        }
+        loading.overflow.push(head.next);
+        self.read_page(bucket, overflow_place(head.next));
+    }
+
+    /// Takes a bucket into memory: what is whole of it, with the rest forgotten.
+    fn bucket_read(&mut self, number: u64, is_damaged: bool) {
+        let loading = self.loading.remove(&number).expect("its pages were asked for");
+        let is_void = loading.first.is_some_and(|head| head.batch < self.floor);
+        let (mut bucket, bad) = Bucket::check(loading.pages, loading.overflow, self.binding);
+        if is_void {
+            bucket = bucket.void();
+        }
+        self.cache.put(number, bucket);
+        let mut stripe = is_damaged.then(|| self.lose_bucket(number));
+        if !is_void {
+            stripe = self.lose_records(bad).or(stripe);
+        }
+        if let Some(stripe) = stripe {
+            self.repair_after(number, stripe);
+        }
+        for waiter in loading.waiters {
+            match waiter {
+                Waiter::Ask(ask) => self.resolve(ask),
+                Waiter::Listing => {}
+                Waiter::WriteBack => self.target_known(number),
+            }
+        }
+    }
+}
+
+/// True if a page is the next one of its bucket.
+pub(in crate::disk) fn is_page_of(
+    head: &PageHead,
+    bucket: u64,
+    level: u32,
+    index: usize,
+    first: Option<PageHead>,
+) -> bool {
+    let first = first.unwrap_or(*head);
+    let is_last = usize::from(head.index) + 1 == usize::from(head.pages);
+    head.bucket == bucket
+        && head.level == level
+        && usize::from(head.index) == index
+        && head.batch == first.batch
+        && head.pages == first.pages
+        && is_last == (head.next == 0)
+}

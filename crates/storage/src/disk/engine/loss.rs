@@ -1,0 +1,85 @@
+//! Damage becomes forgetting: whatever was damaged, absence proves nothing in its shards any more.
+//!
+//! A mark in the ring makes that durable, in the order of everything else the ring says of the shard. Only then the
+//! damaged pages are rewritten; until then they stay as they are, so that a crash finds the damage again.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use types::{Database, Shard};
+
+use super::commit::MARK_LEN;
+use super::{Engine, shard_index};
+use crate::Completion;
+use crate::disk::entry::{Entry, Identity, Mark, entry_checksum};
+use crate::disk::page::BadRecord;
+
+impl Engine {
+    /// Forgets shards; returns the stripe that makes it durable.
+    pub(super) fn forget(&mut self, mark: Mark) -> u64 {
+        self.ring.reserve(MARK_LEN);
+        self.announce(mark);
+        self.add_mark(mark)
+    }
+
+    /// Tells workers that shards of theirs are forgotten.
+    pub(super) fn announce(&mut self, mark: Mark) {
+        for (database, shard) in mark.shards() {
+            self.announce_one(database, shard);
+        }
+    }
+
+    pub(super) fn announce_one(&mut self, database: Database, shard: Shard) {
+        self.losses[shard_index(database, shard)] += 1;
+        let owner = self.owner_of(shard);
+        self.completions[owner].push(Completion::Forgotten { database, shard });
+    }
+
+    /// A bucket's pages are damaged: every shard that its interval touches is forgotten.
+    pub(super) fn lose_bucket(&mut self, bucket: u64) -> u64 {
+        let (first, last) = self.directory.interval(bucket);
+        self.forget(Mark {
+            forgotten: true,
+            databases: u16::MAX,
+            first: (first >> 56) as u8,
+            last: (last >> 56) as u8,
+        })
+    }
+
+    /// Records of a bucket are damaged, each of a known shard; returns the stripe that says so.
+    pub(super) fn lose_records(&mut self, bad: Vec<BadRecord>) -> Option<u64> {
+        let shards: BTreeSet<(u8, u8)> = bad.iter().map(|bad| (bad.database, bad.shard)).collect();
+        let mut stripe = None;
+        for (database, shard) in shards {
+            stripe = Some(self.forget(Mark::of(Database(database), Shard(shard), true)));
+        }
+        stripe
+    }
+
+    /// A record's extent is damaged: it is forgotten, and removed so that nobody finds its old reference.
+    pub(super) fn lose_record(&mut self, identity: &Identity) {
+        let mark = Mark::of(Database(identity.database), Shard(identity.shard()), true);
+        let kind = identity.kind.removing();
+        let (hash, database, body) = (identity.hash, identity.database, &identity.key[..]);
+        let checksum = entry_checksum(self.binding, hash, database, kind, body);
+        let mut raw = Vec::new();
+        Entry { hash, checksum, kind, database, key_len: body.len(), body }.append_to(&mut raw);
+        self.ring.reserve(raw.len() + MARK_LEN);
+        self.announce(mark);
+        self.add_mark(mark);
+        self.add_entries(&Bytes::from(raw));
+    }
+
+    /// Keeps what is whole of a damaged bucket in memory until its pages are rewritten, which may not happen
+    /// before this stripe is durable.
+    pub(super) fn repair_after(&mut self, bucket: u64, stripe: u64) {
+        if self.repairs.insert(bucket, stripe).is_none() {
+            self.cache.pin(bucket);
+        }
+    }
+
+    /// True if the pages of a bucket must not be rewritten yet.
+    pub(super) fn awaits_mark(&self, bucket: u64) -> bool {
+        self.repairs.get(&bucket).is_some_and(|&stripe| stripe > self.ring.durable)
+    }
+}

@@ -1,0 +1,424 @@
+//! A store is created, and found again: superblock, spare, ring, in this order; everything else when it is touched.
+//!
+//! What this reads and writes is bounded by the lengths of ring and spare, whatever the number of keys.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use types::key::{ByHash, SHARDS};
+use types::limits::DATABASES;
+use types::{Database, Shard};
+
+use super::write_back::WriteBack;
+use super::{Engine, primary_place};
+use crate::disk::cache::Cache;
+use crate::disk::directory::Directory;
+use crate::disk::entry::{Entry, Mark};
+use crate::disk::extents::{Extents, Map, map_place, units_for};
+use crate::disk::index::Index;
+use crate::disk::io::{Blocking, File, Files, Medium, Write};
+use crate::disk::page::{PAGE, Packer, PagePlace};
+use crate::disk::recovery::{Found, Recovered, RingImage};
+use crate::disk::ring::Ring;
+use crate::disk::stripe::{SECTOR, StripeWriter, blank, entries};
+use crate::disk::superblock::{COPIES, Flags, Superblock, Unusable};
+use crate::disk::{engine::commit::ring_writes, spare};
+
+/// Sectors written at once while a ring is made.
+const BLANK_SECTORS: u64 = 2048;
+/// Maps read when a store opens, so that large records find room at once.
+const MAPS_AT_START: u64 = 4;
+
+/// The shape of a store. The first three are fixed when it is created; the others may differ at every start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Bytes of the staging ring: how much may wait to go home, and how much a start reads. 64 KiB to 4 GiB.
+    pub ring_bytes: u64,
+    /// Most pages that go home together. 32 to 4096.
+    pub spare_pages: u64,
+    /// The store starts with two to the power of this many buckets. 1 to 16.
+    pub initial_level: u32,
+    /// Bytes of bucket pages kept in memory.
+    pub cache_bytes: usize,
+    /// How full pages are before buckets are added, in per cent. 20 to 90.
+    pub fill_percent: u64,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            ring_bytes: 16 << 20,
+            spare_pages: 1024,
+            initial_level: 8,
+            cache_bytes: 32 << 20,
+            fill_percent: 60,
+        }
+    }
+}
+
+impl Config {
+    fn check(&self) -> Result<(), OpenError> {
+        let is_good = (64 << 10..=4 << 30).contains(&self.ring_bytes)
+            && self.ring_bytes.is_multiple_of(SECTOR as u64)
+            && (32..=spare::IMAGES_MAX).contains(&self.spare_pages)
+            && (1..=16).contains(&self.initial_level)
+            && (20..=90).contains(&self.fill_percent);
+        if is_good { Ok(()) } else { Err(OpenError::Config) }
+    }
+}
+
+/// Why a store could not be created or opened. Nothing has been changed, except by `Io`.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("the store belongs to another node or cluster")]
+    Foreign,
+    #[error("there is no store")]
+    Missing,
+    #[error("there is a store already")]
+    Exists,
+    #[error("both superblocks are damaged: reset the node, so that it recovers from the others")]
+    Damaged,
+    #[error("the store has format {0}, which this version does not know")]
+    Format(u16),
+    #[error("a size of the store is out of range")]
+    Config,
+    #[error("{0}")]
+    Io(String),
+}
+
+impl From<String> for OpenError {
+    fn from(reason: String) -> OpenError {
+        OpenError::Io(reason)
+    }
+}
+
+/// Makes an empty store. The superblocks come last: without them there is no store, whatever else is there.
+///
+/// # Errors
+/// [`OpenError::Exists`] where a superblock is found; sizes out of range; what the medium says.
+pub fn create(medium: &mut dyn Medium, binding: u64, config: &Config) -> Result<(), OpenError> {
+    config.check()?;
+    let mut medium = Blocking::new(medium);
+    match read_superblock(&mut medium) {
+        Err(OpenError::Missing) => {}
+        Err(OpenError::Io(reason)) => return Err(OpenError::Io(reason)),
+        Ok(_) | Err(_) => return Err(OpenError::Exists),
+    }
+    let ring = config.ring_bytes / SECTOR as u64;
+    for first in (0..ring).step_by(BLANK_SECTORS as usize) {
+        let sectors = first..(first + BLANK_SECTORS).min(ring);
+        let bytes: Vec<u8> = sectors.flat_map(|position| blank(binding, position)).collect();
+        let offset = first * SECTOR as u64;
+        medium.store(
+            vec![Write { file: File::Ring, offset, bytes: bytes.into() }],
+            Files::default(),
+        )?;
+    }
+    let zeros = Bytes::from(vec![0; spare::file_len(config.spare_pages) as usize]);
+    let mut writes = vec![Write { file: File::Spare, offset: 0, bytes: zeros }];
+    let directory = Directory::new(config.initial_level, 0).expect("the level was checked");
+    for bucket in 0..directory.buckets() {
+        let place = primary_place(bucket);
+        let head = (bucket, directory.local_level(bucket), 0);
+        let empty = Packer::new().finish(head, place, Vec::new(), binding);
+        writes.extend(empty.images(place).map(|(PagePlace { file, offset }, page)| Write {
+            file,
+            offset,
+            bytes: Bytes::copy_from_slice(page),
+        }));
+    }
+    let all = File::ALL.into_iter().fold(Files::default(), Files::with);
+    medium.store(writes, all)?;
+    let superblock = Superblock {
+        binding,
+        batch: 0,
+        directory,
+        ring,
+        spare: config.spare_pages,
+        tail: ring,
+        floor: 0,
+        used: 0,
+        groups: 0,
+        flags: Flags::none(),
+    };
+    Ok(write_superblock(&mut medium, &superblock)?)
+}
+
+/// Writes one copy after the other, so that a torn write never costs both.
+fn write_superblock(medium: &mut Blocking<'_>, superblock: &Superblock) -> Result<(), String> {
+    for copy in 0..COPIES {
+        let bytes = superblock.write(copy).into();
+        let write = Write { file: File::Slots, offset: copy * PAGE as u64, bytes };
+        medium.store(vec![write], Files::of(File::Slots))?;
+    }
+    Ok(())
+}
+
+/// The newer of the superblock's copies.
+pub(in crate::disk) fn read_superblock(medium: &mut Blocking<'_>) -> Result<Superblock, OpenError> {
+    let pages = medium.read(File::Slots, 0, COPIES as usize * PAGE)?;
+    let mut best: Option<Superblock> = None;
+    let mut trouble = OpenError::Missing;
+    for (copy, page) in pages.chunks_exact(PAGE).enumerate() {
+        match Superblock::read(page, copy as u64) {
+            Ok(found) if best.as_ref().is_none_or(|best| best.batch < found.batch) => {
+                best = Some(found)
+            }
+            Ok(_) | Err(Unusable::Zero) => {}
+            Err(Unusable::Format(format)) => trouble = OpenError::Format(format),
+            Err(Unusable::Damaged) if trouble == OpenError::Missing => trouble = OpenError::Damaged,
+            Err(Unusable::Damaged) => {}
+        }
+    }
+    best.ok_or(trouble)
+}
+
+/// What was found before the engine exists.
+pub(in crate::disk) struct Opening {
+    pub(in crate::disk) superblock: Superblock,
+    pub(in crate::disk) recovered: Recovered,
+    /// Positions of the ring's free part that must be made blank after damage.
+    not_blank: Vec<u64>,
+}
+
+impl Opening {
+    /// Finds superblock and ring, and redoes the last write-back if `redo` is set.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; a foreign store is refused before anything is written.
+    pub(in crate::disk) fn find(
+        medium: &mut Blocking<'_>,
+        binding: Option<u64>,
+        redo: bool,
+    ) -> Result<Opening, OpenError> {
+        let mut superblock = read_superblock(medium)?;
+        let binding = binding.unwrap_or(superblock.binding);
+        if superblock.binding != binding {
+            return Err(OpenError::Foreign);
+        }
+        if redo
+            && let Some(images) = spare::read(medium, binding, superblock.spare)?
+            && images.batch >= superblock.batch
+        {
+            spare::redo(medium, &images)?;
+            superblock = read_superblock(medium)?;
+        }
+        let ring = superblock.ring;
+        let stripe_max = Ring::stripe_max(ring);
+        let mut read = |first: u64, count: u64| {
+            medium.read(File::Ring, first * SECTOR as u64, count as usize * SECTOR)
+        };
+        let mut image = RingImage::new(binding, ring, stripe_max, &mut read);
+        let mut recovered = image.walk(superblock.tail)?;
+        if let Some(bad) = recovered.stripes.iter().rposition(|found| !is_whole(found, binding)) {
+            recovered.damaged = true;
+            recovered.stripes.drain(..=bad);
+        }
+        let not_blank = if recovered.damaged {
+            image.not_blank(recovered.head, superblock.tail + ring)?
+        } else {
+            std::mem::take(&mut recovered.unfinished)
+        };
+        Ok(Opening { superblock, recovered, not_blank })
+    }
+}
+
+/// True if all entries of a stripe can be read and verify.
+fn is_whole(found: &Found, binding: u64) -> bool {
+    let Some((bytes, count)) = entries(&found.payload) else { return false };
+    let (mut at, mut seen) = (0, 0);
+    while let Some(entry) = Entry::read(&bytes[at..]) {
+        if !entry.is_whole(binding) {
+            return false;
+        }
+        at += entry.len();
+        seen += 1;
+    }
+    at == bytes.len() && seen == count
+}
+
+impl Engine {
+    /// Opens a store for so many workers; shard `s` belongs to worker `s % workers`.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    ///
+    /// # Panics
+    /// If `workers` is zero.
+    pub fn open(
+        medium: &mut dyn Medium,
+        binding: u64,
+        workers: usize,
+        config: &Config,
+    ) -> Result<Engine, OpenError> {
+        assert!(workers > 0, "a store without a worker serves nobody");
+        config.check()?;
+        let mut medium = Blocking::new(medium);
+        let opening = Opening::find(&mut medium, Some(binding), true)?;
+        let mut engine = Engine::new(&opening, workers, config);
+        engine.read_maps(&mut medium)?;
+        engine.replay(&opening.recovered);
+        if opening.recovered.damaged {
+            engine.forget_all(&mut medium, &opening)?;
+        }
+        engine.blank(&mut medium, &opening.not_blank)?;
+        for database in 0..DATABASES as u8 {
+            for shard in 0..=u8::MAX {
+                if engine.flags.has(Database(database), Shard(shard)) {
+                    engine.announce_one(Database(database), Shard(shard));
+                }
+            }
+        }
+        Ok(engine)
+    }
+
+    fn new(opening: &Opening, workers: usize, config: &Config) -> Engine {
+        let superblock = &opening.superblock;
+        Engine {
+            binding: superblock.binding,
+            fill_percent: config.fill_percent,
+            spare: superblock.spare,
+            completions: (0..workers).map(|_| Vec::new()).collect(),
+            ios: Vec::new(),
+            // Far above the numbers used while opening: a late answer to those means nothing.
+            next_io: 1 << 32,
+            failure: None,
+            ring: Ring::new(superblock.ring, superblock.tail),
+            index: Index::default(),
+            commit: None,
+            directory: superblock.directory,
+            cache: Cache::new(config.cache_bytes),
+            extents: Extents::new(superblock.groups),
+            unwritten: BTreeMap::new(),
+            unwritten_len: 0,
+            loading: HashMap::with_hasher(ByHash),
+            reads: HashMap::with_hasher(ByHash),
+            listings: BTreeMap::new(),
+            next_listing: 0,
+            write_back: WriteBack::default(),
+            // One is left out: pages of a write-back whose images were damaged may be about.
+            batch: superblock.batch + 1,
+            floor: superblock.floor,
+            used: superblock.used,
+            leftover: BTreeSet::new(),
+            marked: 0,
+            is_resting: false,
+            flags: superblock.flags.clone(),
+            flags_durable: superblock.flags.clone(),
+            losses: vec![0; DATABASES * SHARDS],
+            repairs: BTreeMap::new(),
+        }
+    }
+
+    fn read_maps(&mut self, medium: &mut Blocking<'_>) -> Result<(), String> {
+        for _ in 0..MAPS_AT_START {
+            let Some(group) = self.extents.unknown() else { break };
+            let place = map_place(group);
+            let page = medium.read(place.file, place.offset, PAGE)?;
+            self.extents.learn(group, Map::read(&page, group, self.binding));
+        }
+        Ok(())
+    }
+
+    /// Takes what the ring holds into the index.
+    fn replay(&mut self, recovered: &Recovered) {
+        for found in &recovered.stripes {
+            let number = self.ring.found(found.position);
+            let (bytes, _) =
+                entries(&found.payload).expect("the stripe was checked when it was found");
+            let bytes = Bytes::copy_from_slice(bytes);
+            let mut at = 0;
+            while let Some(entry) = Entry::read(&bytes[at..]) {
+                let raw = bytes.slice(at..at + entry.len());
+                at += raw.len();
+                if !entry.kind.is_mark() {
+                    self.replay_entry(entry.hash, raw, number);
+                } else if let Some(mark) = Mark::read(&entry) {
+                    self.replay_mark(mark, number);
+                }
+            }
+        }
+        self.ring.head = recovered.head;
+        self.ring.trim(0);
+        for (unit, count) in self.staged_runs() {
+            self.extents.hold(unit, count);
+        }
+    }
+
+    fn replay_mark(&mut self, mark: Mark, number: u64) {
+        for (database, shard) in mark.shards() {
+            self.flags.set(database, shard, mark.forgotten);
+            self.flags_durable.set(database, shard, mark.forgotten);
+        }
+        self.ring.stripe(number).expect("it has just been added").has_marks = true;
+    }
+
+    fn replay_entry(&mut self, hash: u64, raw: Bytes, number: u64) {
+        let stripe = self.ring.stripe(number).expect("it has just been added");
+        stripe.hashes.push(hash);
+        stripe.live += 1;
+        if let Some(old) = self.index.insert(raw, number) {
+            self.ring.discharge(old.stripe);
+        }
+    }
+
+    fn staged_runs(&self) -> Vec<(u64, u64)> {
+        let staged = self.index.range(0, u64::MAX).map(|(_, slot)| slot.entry());
+        let references = staged.filter_map(|entry| entry.reference());
+        references.map(|reference| (reference.unit, units_for(reference.content_len()))).collect()
+    }
+
+    /// The ring lost records that nobody can name: all shards are forgotten and all pages are void. What the ring
+    /// holds behind the damage is newer than what was lost, and stays.
+    ///
+    /// The mark goes into the ring first. Until the superblock, which comes next, moves the tail past the damage,
+    /// every start finds it again and ends up here.
+    fn forget_all(
+        &mut self,
+        medium: &mut Blocking<'_>,
+        opening: &Opening,
+    ) -> Result<(), OpenError> {
+        let mut raw = Vec::new();
+        Mark::FORGET_ALL.append_to(self.binding, &mut raw);
+        let mut writer = StripeWriter::new();
+        writer.push(&raw);
+        let head = self.ring.head;
+        let bytes = Bytes::from(writer.finish(self.binding, head));
+        let sectors = (bytes.len() / SECTOR) as u64;
+        let tail = self.ring.next_tail();
+        if head + sectors > tail + self.ring.sectors {
+            return Err(OpenError::Io(
+                "the damaged ring has no room left: reset the node".to_owned(),
+            ));
+        }
+        medium.store(ring_writes(bytes, head, self.ring.sectors), Files::of(File::Ring))?;
+        let number = self.ring.found(head);
+        self.ring.head = head + sectors;
+        self.replay_mark(Mark::FORGET_ALL, number);
+        self.batch = opening.superblock.batch + 2;
+        self.floor = self.batch;
+        self.used = 0;
+        let flags = std::mem::replace(&mut self.flags_durable, opening.superblock.flags.clone());
+        write_superblock(medium, &self.superblock(tail))?;
+        self.flags_durable = flags;
+        self.ring.tail = tail;
+        Ok(())
+    }
+
+    /// Makes sectors ahead of the head blank again: left there, they would look like part of a stripe that does not
+    /// get that far.
+    fn blank(&mut self, medium: &mut Blocking<'_>, positions: &[u64]) -> Result<(), String> {
+        let ring = self.ring.sectors;
+        let writes: Vec<Write> = positions
+            .iter()
+            .filter(|&&position| position >= self.ring.head)
+            .map(|&position| Write {
+                file: File::Ring,
+                offset: position % ring * SECTOR as u64,
+                bytes: Bytes::copy_from_slice(&blank(self.binding, position - ring)),
+            })
+            .collect();
+        if writes.is_empty() { Ok(()) } else { medium.store(writes, Files::of(File::Ring)) }
+    }
+}

@@ -1,0 +1,136 @@
+//! Merges what the ring holds for a bucket into its pages, and divides the bucket if it is to be split.
+
+use super::write_back::Work;
+use super::{Engine, primary_place};
+use crate::disk::entry::{Entry, Reference};
+use crate::disk::extents::{Extents, PAGE_UNITS, units_for};
+use crate::disk::page::{Bucket, PAGE_ROOM, Packer};
+
+/// A record of the old pages, or what takes its place; `None` once it is removed.
+struct Row<'a> {
+    hash: u64,
+    entry: Option<Entry<'a>>,
+}
+
+impl Engine {
+    pub(super) fn rebuild(&mut self, number: u64, split: bool, work: &mut Work) {
+        let (first, last) = self.directory.interval(number);
+        let old = self.cache.take(number);
+        // Out of the engine while its entries are merged, because the rest of the engine changes with them.
+        let index = std::mem::take(&mut self.index);
+        self.used = self.used.saturating_sub(old.used());
+        let mut rows: Vec<Row<'_>> =
+            old.entries().map(|entry| Row { hash: entry.hash, entry: Some(entry) }).collect();
+        rows.sort_by_key(|row| row.hash);
+        let known = rows.len();
+        let mut bytes: usize =
+            rows.iter().filter_map(|row| row.entry).map(|entry| entry.len()).sum();
+        for (at, slot) in index.range(first, last) {
+            if slot.stripe > self.ring.durable {
+                continue;
+            }
+            // A page is at least half full, so this bounds the images that the write-back may still need.
+            let images = work.pages + self.extents.dirty() + bytes / (PAGE_ROOM / 2);
+            if images as u64 + 8 > self.spare {
+                self.leftover.insert(first);
+                break;
+            }
+            let entry = slot.entry();
+            bytes += entry.len();
+            merge(&mut rows, known, entry, &mut self.extents, &mut work.freed);
+            work.home.push((at, slot.stripe));
+        }
+        let entries: Vec<Entry<'_>> = rows.into_iter().filter_map(|row| row.entry).collect();
+        let mut free = old.overflow.clone();
+        self.drop_garbage(&old, work);
+        if split {
+            let (low, high) = self.directory.grow();
+            let middle = self.directory.interval(high).0;
+            let (left, right): (Vec<_>, Vec<_>) = entries.iter().partition(|e| e.hash < middle);
+            self.pack(low, &left, &mut free, work);
+            self.pack(high, &right, &mut free, work);
+            self.cache.pin(high);
+        } else {
+            self.pack(number, &entries.iter().collect::<Vec<_>>(), &mut free, work);
+        }
+        for unit in free {
+            unhome(&mut self.extents, (unit, PAGE_UNITS), &mut work.freed);
+        }
+        self.index = index;
+    }
+
+    /// Packs the records of a bucket into pages; overflow pages go where old ones were, as far as there were any.
+    fn pack(&mut self, number: u64, entries: &[&Entry<'_>], free: &mut Vec<u64>, work: &mut Work) {
+        let mut packer = Packer::new();
+        for entry in entries {
+            packer.push(entry);
+            self.used += entry.len() as u64;
+        }
+        let mut overflow = Vec::new();
+        for _ in 1..packer.pages() {
+            overflow.push(free.pop().unwrap_or_else(|| {
+                let unit = self.extents.allocate(PAGE_UNITS);
+                self.extents.set_home(unit, PAGE_UNITS, true);
+                self.extents.release(unit, PAGE_UNITS);
+                unit
+            }));
+        }
+        work.pages += packer.pages();
+        work.buckets.push(number);
+        let head = (number, self.directory.local_level(number), self.batch);
+        let bucket = packer.finish(head, primary_place(number), overflow, self.binding);
+        self.cache.put(number, bucket);
+    }
+
+    /// Frees the extents of records that were dropped, while there is room for their maps.
+    fn drop_garbage(&mut self, old: &Bucket, work: &mut Work) {
+        for &run in &old.garbage {
+            if (work.pages + self.extents.dirty()) as u64 * 4 < self.spare * 3 {
+                unhome(&mut self.extents, run, &mut work.freed);
+            }
+        }
+    }
+}
+
+/// Puts an entry of the ring in the place of the record that it replaces, or behind the others.
+fn merge<'a>(
+    rows: &mut Vec<Row<'a>>,
+    known: usize,
+    entry: Entry<'a>,
+    extents: &mut Extents,
+    freed: &mut Vec<(u64, u64)>,
+) {
+    let start = rows[..known].partition_point(|row| row.hash < entry.hash);
+    let replaced = (start..known)
+        .take_while(|&i| rows[i].hash == entry.hash)
+        .find(|&i| rows[i].entry.is_some_and(|old| old.has_identity_of(&entry)));
+    let old_reference = replaced.and_then(|i| rows[i].entry).and_then(|old| old.reference());
+    let reference = if entry.kind.is_remove() { None } else { entry.reference() };
+    // After a crash an entry may go home twice: then its extent stays where it is.
+    if old_reference.map(run) != reference.map(run) {
+        if let Some(old) = old_reference {
+            unhome(extents, run(old), freed);
+        }
+        if let Some(new) = reference {
+            let (unit, count) = run(new);
+            extents.set_home(unit, count, true);
+        }
+    }
+    let entry = (!entry.kind.is_remove()).then_some(entry);
+    match (replaced, entry) {
+        (Some(i), entry) => rows[i].entry = entry,
+        (None, Some(entry)) => rows.push(Row { hash: entry.hash, entry: Some(entry) }),
+        (None, None) => {}
+    }
+}
+
+fn run(reference: Reference) -> (u64, u64) {
+    (reference.unit, units_for(reference.content_len()))
+}
+
+/// Notes that pages no longer refer to these units; they are used again once the write-back is in place.
+fn unhome(extents: &mut Extents, (unit, count): (u64, u64), freed: &mut Vec<(u64, u64)>) {
+    extents.set_home(unit, count, false);
+    extents.hold(unit, count);
+    freed.push((unit, count));
+}

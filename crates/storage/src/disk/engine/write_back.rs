@@ -1,0 +1,306 @@
+//! Entries go home: a write-back takes the oldest stripes' buckets, puts everything the ring holds for them into their
+//! pages, and frees the stripes.
+//!
+//! One write-back at a time, in steps: gather (bring the buckets and maps in), spare (write images of all changed
+//! pages and flush), homes (write them in place and flush). The superblock is among the images, with the tail as the
+//! *previous* write-back left it: so whatever happens to this one, the ring still holds all of it.
+
+use std::collections::BTreeSet;
+
+use super::lookup::Waiter;
+use super::{Engine, primary_place};
+use crate::disk::extents::{GROUP_UNITS, map_place, units_for};
+use crate::disk::index::At;
+use crate::disk::io::{File, Files, Io, Write};
+use crate::disk::page::{PAGE, PAGE_ROOM, PagePlace};
+use crate::disk::spare;
+use crate::disk::superblock::{COPIES, Superblock};
+
+/// What write-back is doing.
+#[derive(Debug, Default)]
+pub(super) enum WriteBack {
+    #[default]
+    Idle,
+    Gather(Gather),
+    Spare {
+        io: u64,
+        work: Work,
+        homes: Vec<Write>,
+    },
+    Homes {
+        io: u64,
+        work: Work,
+    },
+}
+
+/// Buckets that are being brought in.
+#[derive(Debug, Default)]
+pub(super) struct Gather {
+    targets: BTreeSet<u64>,
+    splits: u64,
+    missing: usize,
+    maps: BTreeSet<u64>, // asked for
+}
+
+/// What is done once the pages are in place.
+#[derive(Debug)]
+pub(super) struct Work {
+    pub(super) tail: u64,
+    pub(super) marked: u64,
+    pub(super) buckets: Vec<u64>,
+    /// Entries that are home, and the stripe each was in.
+    pub(super) home: Vec<(At, u64)>,
+    /// Units that no page refers to any more.
+    pub(super) freed: Vec<(u64, u64)>,
+    pub(super) pages: usize,
+}
+
+impl WriteBack {
+    pub(super) fn io(&self) -> Option<u64> {
+        match self {
+            WriteBack::Spare { io, .. } | WriteBack::Homes { io, .. } => Some(*io),
+            _ => None,
+        }
+    }
+}
+
+impl Engine {
+    pub(super) fn step_write_back(&mut self) {
+        if matches!(self.write_back, WriteBack::Idle) && self.wants_write_back() {
+            self.gather();
+        }
+        if matches!(&self.write_back, WriteBack::Gather(gather) if gather.missing == 0)
+            && let WriteBack::Gather(gather) = std::mem::take(&mut self.write_back)
+        {
+            self.build(&gather);
+        }
+    }
+
+    fn wants_write_back(&self) -> bool {
+        let used = self.ring.used();
+        used * 2 > self.ring.sectors
+            || (self.is_resting && used > 0)
+            || self.repairs.values().any(|&stripe| stripe <= self.ring.durable)
+    }
+
+    /// Chooses buckets and asks for those that are not in memory.
+    fn gather(&mut self) {
+        self.ring.trim(self.marked);
+        let mut gather = Gather { targets: self.choose(), ..Gather::default() };
+        let has_news =
+            self.ring.next_tail() > self.ring.tail || self.ring.has_marks_beyond(self.marked);
+        if gather.targets.is_empty() && !has_news {
+            return;
+        }
+        if !gather.targets.is_empty() {
+            gather.splits = self.splits_wanted();
+            let first = self.directory.split();
+            gather.targets.extend(first..first + gather.splits);
+        }
+        let targets: Vec<u64> = gather.targets.iter().copied().collect();
+        gather.missing = targets.len();
+        self.write_back = WriteBack::Gather(gather);
+        for bucket in targets {
+            if self.cache.touch(bucket).is_some() {
+                self.target_known(bucket);
+            } else {
+                self.wait_for(bucket, Waiter::WriteBack);
+            }
+        }
+    }
+
+    /// Damaged buckets that may be rewritten, those left over, and those with entries in the oldest stripes.
+    fn choose(&mut self) -> BTreeSet<u64> {
+        let max = (self.spare / 4) as usize;
+        let durable = self.ring.durable;
+        let ready = self.repairs.iter().filter(|&(_, &stripe)| stripe <= durable);
+        let mut targets: BTreeSet<u64> = ready.map(|(&bucket, _)| bucket).take(max).collect();
+        for hash in std::mem::take(&mut self.leftover) {
+            let bucket = self.directory.bucket_of(hash);
+            if self.awaits_mark(bucket) || targets.len() >= max {
+                self.leftover.insert(hash);
+            } else {
+                targets.insert(bucket);
+            }
+        }
+        let backlog = self.ring.head - self.ring.next_tail();
+        if !self.is_resting && backlog * 2 <= self.ring.sectors {
+            return targets;
+        }
+        for stripe in self.ring.durable_mut() {
+            while targets.len() < max && stripe.seen < stripe.hashes.len() {
+                let hash = stripe.hashes[stripe.seen];
+                stripe.seen += 1;
+                if self.index.is_newest_in(hash, stripe.number) {
+                    targets.insert(self.directory.bucket_of(hash));
+                }
+            }
+            if targets.len() >= max {
+                break;
+            }
+        }
+        targets
+    }
+
+    /// How many buckets to add so that pages are as full as they should be.
+    fn splits_wanted(&self) -> u64 {
+        // Half of what the ring holds replaces something, half is new: a guess that errs by a ring at most.
+        let expected = self.used + self.index.bytes() as u64 / 2;
+        let buckets = expected * 100 / (self.fill_percent * PAGE_ROOM as u64);
+        let wanted = buckets.saturating_sub(self.directory.buckets());
+        wanted.min(self.spare / 8).min(self.directory.splits_of_round())
+    }
+
+    /// A bucket that write-back asked for is in memory: keeps it there and asks for the maps it needs.
+    pub(super) fn target_known(&mut self, bucket: u64) {
+        self.cache.pin(bucket);
+        let (first, last) = self.directory.interval(bucket);
+        let homes = self.cache.peek(bucket).expect("it has just come in");
+        let staged = self.index.range(first, last).map(|(_, slot)| slot.entry());
+        let references = homes.entries().chain(staged).filter_map(|entry| entry.reference());
+        let units = references.map(|reference| reference.unit);
+        let pages = homes.overflow.iter().copied();
+        let garbage = homes.garbage.iter().map(|&(unit, _)| unit);
+        let groups: BTreeSet<u64> =
+            units.chain(pages).chain(garbage).map(|unit| unit / GROUP_UNITS).collect();
+        let WriteBack::Gather(gather) = &mut self.write_back else {
+            unreachable!("only a gathering write-back asks for buckets");
+        };
+        gather.missing -= 1;
+        let mut wanted = Vec::new();
+        for group in groups {
+            if !self.extents.is_known(group) && gather.maps.insert(group) {
+                gather.missing += 1;
+                wanted.push(group);
+            }
+        }
+        for group in wanted {
+            self.read_map(group);
+        }
+    }
+
+    /// A map has been read.
+    pub(super) fn map_known(&mut self, group: u64) {
+        if let WriteBack::Gather(gather) = &mut self.write_back
+            && gather.maps.contains(&group)
+        {
+            gather.missing -= 1;
+        }
+    }
+
+    /// Rewrites the gathered buckets and sends their images to the spare.
+    fn build(&mut self, gather: &Gather) {
+        self.batch += 1;
+        let mut work = Work {
+            tail: self.ring.next_tail(),
+            marked: self.ring.durable,
+            buckets: Vec::new(),
+            home: Vec::new(),
+            freed: Vec::new(),
+            pages: COPIES as usize,
+        };
+        let split_first = self.directory.split();
+        let split_end = split_first + gather.splits;
+        for &bucket in gather.targets.iter().filter(|&&b| b < split_first || b >= split_end) {
+            self.rebuild_target(bucket, false, &mut work);
+        }
+        for bucket in split_first..split_end {
+            // Splits are in order: once one has to wait, the rest wait too.
+            let is_next = self.directory.split() == bucket;
+            self.rebuild_target(bucket, is_next, &mut work);
+        }
+        self.send_images(work);
+    }
+
+    fn rebuild_target(&mut self, bucket: u64, split: bool, work: &mut Work) {
+        let has_room = work.pages + self.extents.dirty() < (self.spare / 2) as usize;
+        if self.awaits_mark(bucket) || !has_room {
+            self.leftover.insert(self.directory.interval(bucket).0);
+            self.cache.unpin(bucket);
+            return;
+        }
+        self.rebuild(bucket, split, work);
+    }
+
+    /// Sends the images of everything that has changed to the spare.
+    fn send_images(&mut self, work: Work) {
+        let mut owned: Vec<(PagePlace, Vec<u8>)> = Vec::new();
+        for group in self.extents.take_dirty() {
+            let map = self.extents.map(group).expect("a map that was changed is known");
+            owned.push((map_place(group), map.write(group, self.batch, self.binding)));
+        }
+        let superblock = self.superblock(work.tail);
+        for copy in 0..COPIES {
+            let place = PagePlace { file: File::Slots, offset: copy * PAGE as u64 };
+            owned.push((place, superblock.write(copy)));
+        }
+        let pages = work.buckets.iter().flat_map(|&number| {
+            let bucket = self.cache.peek(number).expect("a rewritten bucket is pinned");
+            bucket.images(primary_place(number))
+        });
+        let images: Vec<(PagePlace, &[u8])> =
+            pages.chain(owned.iter().map(|(place, page)| (*place, &page[..]))).collect();
+        if images.len() as u64 > self.spare {
+            let count = images.len();
+            return self.fail(&format!("a write-back of {count} pages exceeds the spare"));
+        }
+        let (bytes, homes) = spare::assemble(self.binding, self.batch, images.into_iter());
+        let io = self.take_io_id();
+        let writes = vec![Write { file: File::Spare, offset: 0, bytes }];
+        self.ios.push(Io::Store { id: io, writes, flush: Files::of(File::Spare) });
+        self.write_back = WriteBack::Spare { io, work, homes };
+    }
+
+    /// The superblock that the newest write-back writes.
+    pub(super) fn superblock(&self, tail: u64) -> Superblock {
+        Superblock {
+            binding: self.binding,
+            batch: self.batch,
+            directory: self.directory,
+            ring: self.ring.sectors,
+            spare: self.spare,
+            tail,
+            floor: self.floor,
+            used: self.used,
+            groups: self.extents.groups(),
+            flags: self.flags_durable.clone(),
+        }
+    }
+
+    pub(super) fn write_back_done(&mut self) {
+        match std::mem::take(&mut self.write_back) {
+            WriteBack::Spare { work, homes, .. } => {
+                let io = self.take_io_id();
+                let files =
+                    homes.iter().fold(Files::default(), |files, write| files.with(write.file));
+                self.ios.push(Io::Store { id: io, writes: homes, flush: files });
+                self.write_back = WriteBack::Homes { io, work };
+            }
+            WriteBack::Homes { work, .. } => self.homes_done(work),
+            WriteBack::Idle | WriteBack::Gather(_) => unreachable!("only device requests complete"),
+        }
+    }
+
+    /// The pages are in place: what they hold leaves the ring.
+    fn homes_done(&mut self, work: Work) {
+        for (at, stripe) in work.home {
+            let Some(slot) = self.index.remove(at, stripe) else { continue };
+            if let Some(reference) = slot.entry().reference() {
+                self.extents.release(reference.unit, units_for(reference.content_len()));
+            }
+            self.ring.discharge(stripe);
+        }
+        for (unit, count) in work.freed {
+            self.extents.release(unit, count);
+        }
+        for bucket in work.buckets {
+            self.cache.unpin(bucket);
+            if self.repairs.remove(&bucket).is_some() {
+                self.cache.unpin(bucket);
+            }
+        }
+        self.ring.tail = work.tail;
+        self.marked = work.marked;
+        self.ring.trim(self.marked);
+    }
+}

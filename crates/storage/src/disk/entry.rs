@@ -1,0 +1,372 @@
+//! One record as bytes: the same head and body in a batch, in the ring and in a bucket page.
+//!
+//! A head is 24 bytes and starts with the hash and a checksum of the body that is bound to hash, database, kind
+//! and node. It is computed once, by the worker that put the record, and travels with it. The body is the key and
+//! the record; a body too long to stand in a page is put into an extent, and a reference stands for it.
+//! Keys above [`KEY_LEN_INLINE`] are named by a fingerprint in ring and pages and written out in the extent.
+
+use base::checksum::checksum;
+use bytes::Bytes;
+use types::{Database, Key, Shard};
+
+use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
+use crate::Place;
+
+/// Bytes of a head.
+pub(super) const HEAD_LEN: usize = 24;
+/// Longest body that stands in the ring and in a page.
+pub(super) const INLINE_LEN_MAX: usize = 1024;
+/// Longest key that stands in the ring and in a page as it is.
+pub(super) const KEY_LEN_INLINE: usize = 512;
+/// Bytes of a reference to an extent.
+pub(super) const REFERENCE_LEN: usize = 24;
+/// Bytes of the fingerprint of a long key.
+pub(super) const FINGERPRINT_LEN: usize = 16;
+
+/// What an entry is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Kind(pub(super) u8);
+
+impl Kind {
+    /// Overwritten by a later entry of the same batch; only in batches.
+    pub(super) const DEAD: Kind = Kind(0);
+    pub(super) const CELL: Kind = Kind(1);
+    pub(super) const META: Kind = Kind(2);
+    /// The body names shards that are forgotten from here on; only in the ring.
+    pub(super) const FORGET: Kind = Kind(3);
+    /// The body names shards that are known again from here on; only in the ring.
+    pub(super) const KNOW: Kind = Kind(4);
+
+    const CLASS: u8 = 0x0f;
+    const REMOVE: u8 = 0x10;
+    const EXTENT: u8 = 0x20;
+    const LONG_KEY: u8 = 0x40;
+
+    pub(super) fn removing(self) -> Kind {
+        Kind(self.0 | Kind::REMOVE)
+    }
+
+    pub(super) fn in_extent(self) -> Kind {
+        Kind(self.0 | Kind::EXTENT)
+    }
+
+    pub(super) fn with_long_key(self, is_long: bool) -> Kind {
+        if is_long { Kind(self.0 | Kind::LONG_KEY) } else { self }
+    }
+
+    pub(super) fn is_remove(self) -> bool {
+        self.0 & Kind::REMOVE != 0
+    }
+
+    pub(super) fn is_in_extent(self) -> bool {
+        self.0 & Kind::EXTENT != 0
+    }
+
+    pub(super) fn has_long_key(self) -> bool {
+        self.0 & Kind::LONG_KEY != 0
+    }
+
+    pub(super) fn class(self) -> Kind {
+        Kind(self.0 & Kind::CLASS)
+    }
+
+    pub(super) fn is_mark(self) -> bool {
+        matches!(self.class(), Kind::FORGET | Kind::KNOW)
+    }
+
+    /// What distinguishes two places beyond hash, database and key.
+    fn identity(self) -> u8 {
+        self.0 & (Kind::CLASS | Kind::LONG_KEY)
+    }
+}
+
+/// A decoded head with its body.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Entry<'a> {
+    pub(super) hash: u64,
+    pub(super) checksum: u64,
+    pub(super) kind: Kind,
+    pub(super) database: u8,
+    pub(super) key_len: usize,
+    pub(super) body: &'a [u8],
+}
+
+impl<'a> Entry<'a> {
+    /// The entry at the start of `bytes`, as batches and the ring hold it; `None` where it is cut short.
+    pub(super) fn read(bytes: &'a [u8]) -> Option<Entry<'a>> {
+        let head = bytes.get(..HEAD_LEN)?;
+        let body_len = u32_at(head, 16) as usize;
+        let entry = Entry {
+            hash: u64_at(head, 0),
+            checksum: u64_at(head, 8),
+            kind: Kind(head[22]),
+            database: head[23],
+            key_len: usize::from(u16_at(head, 20)),
+            body: bytes.get(HEAD_LEN..HEAD_LEN.checked_add(body_len)?)?,
+        };
+        entry.is_well_formed().then_some(entry)
+    }
+
+    /// The head as batches and the ring hold it.
+    pub(super) fn head(&self) -> [u8; HEAD_LEN] {
+        let mut head = [0; HEAD_LEN];
+        put_u64(&mut head, 0, self.hash);
+        put_u64(&mut head, 8, self.checksum);
+        put_u32(&mut head, 16, self.body.len() as u32);
+        put_u16(&mut head, 20, self.key_len as u16);
+        head[22] = self.kind.0;
+        head[23] = self.database;
+        head
+    }
+
+    /// Appends head and body as batches and the ring hold them.
+    pub(super) fn append_to(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.head());
+        out.extend_from_slice(self.body);
+    }
+
+    /// Bytes that [`Entry::append_to`] writes.
+    pub(super) fn len(&self) -> usize {
+        HEAD_LEN + self.body.len()
+    }
+
+    pub(super) fn is_well_formed(&self) -> bool {
+        let reference = if self.kind.is_in_extent() { REFERENCE_LEN } else { 0 };
+        self.body.len() <= INLINE_LEN_MAX
+            && self.key_len <= KEY_LEN_INLINE
+            && self.key_len + reference <= self.body.len()
+            && (!self.kind.has_long_key() || self.key_len == FINGERPRINT_LEN)
+    }
+
+    pub(super) fn is_whole(&self, binding: u64) -> bool {
+        self.checksum == entry_checksum(binding, self.hash, self.database, self.kind, self.body)
+    }
+
+    /// The key, or the fingerprint of a long one.
+    pub(super) fn key(&self) -> &'a [u8] {
+        &self.body[..self.key_len]
+    }
+
+    /// The record of an entry that is not in an extent.
+    pub(super) fn record(&self) -> &'a [u8] {
+        &self.body[self.key_len..]
+    }
+
+    pub(super) fn reference(&self) -> Option<Reference> {
+        self.kind.is_in_extent().then(|| Reference::read(self.record()))
+    }
+
+    pub(super) fn has_identity_of(&self, other: &Entry<'_>) -> bool {
+        self.hash == other.hash
+            && self.database == other.database
+            && self.kind.identity() == other.kind.identity()
+            && self.key() == other.key()
+    }
+
+    pub(super) fn identity(&self) -> Identity {
+        let kind = Kind(self.kind.identity());
+        let key = Bytes::copy_from_slice(self.key());
+        Identity { hash: self.hash, database: self.database, kind, key }
+    }
+}
+
+/// Checksum of a body, bound to what the entry is and to the node.
+pub(super) fn entry_checksum(
+    binding: u64,
+    hash: u64,
+    database: u8,
+    kind: Kind,
+    body: &[u8],
+) -> u64 {
+    let role = u64::from(kind.0) << 8 | u64::from(database) | 0x5061_0000;
+    checksum(binding ^ hash.rotate_left(17) ^ role.wrapping_mul(0x9E37_79B9_7F4A_7C15), body)
+}
+
+/// Checksum of what an extent holds: key, then record.
+pub(super) fn content_checksum(binding: u64, hash: u64, content: &[u8]) -> u64 {
+    checksum(binding.rotate_left(7) ^ hash, content)
+}
+
+/// Where a record stands that is too long for a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Reference {
+    pub(super) unit: u64,
+    pub(super) checksum: u64,
+    pub(super) key_len: u32,
+    pub(super) record_len: u32,
+}
+
+impl Reference {
+    /// # Panics
+    /// If `bytes` are fewer than [`REFERENCE_LEN`]; well-formed entries have them.
+    pub(super) fn read(bytes: &[u8]) -> Reference {
+        Reference {
+            unit: u64_at(bytes, 0),
+            checksum: u64_at(bytes, 8),
+            key_len: u32_at(bytes, 16),
+            record_len: u32_at(bytes, 20),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> [u8; REFERENCE_LEN] {
+        let mut bytes = [0; REFERENCE_LEN];
+        put_u64(&mut bytes, 0, self.unit);
+        put_u64(&mut bytes, 8, self.checksum);
+        put_u32(&mut bytes, 16, self.key_len);
+        put_u32(&mut bytes, 20, self.record_len);
+        bytes
+    }
+
+    pub(super) fn content_len(&self) -> usize {
+        self.key_len as usize + self.record_len as usize
+    }
+}
+
+/// What a place is called inside the store.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Identity {
+    pub(super) hash: u64,
+    pub(super) database: u8,
+    pub(super) kind: Kind,
+    pub(super) key: Bytes,
+}
+
+impl Identity {
+    pub(super) fn of(binding: u64, place: &Place) -> Identity {
+        match place {
+            Place::Cell(database, key) => {
+                let is_long = key.bytes().len() > KEY_LEN_INLINE;
+                let part = if is_long {
+                    Bytes::copy_from_slice(&fingerprint(binding, key.bytes()))
+                } else {
+                    Bytes::copy_from_slice(key.bytes())
+                };
+                let kind = Kind::CELL.with_long_key(is_long);
+                Identity { hash: key.hash(), database: database.0, kind, key: part }
+            }
+            Place::Meta(database, shard) => Identity {
+                hash: meta_hash(*database, *shard),
+                database: database.0,
+                kind: Kind::META,
+                key: Bytes::new(),
+            },
+        }
+    }
+
+    pub(super) fn matches(&self, entry: &Entry<'_>) -> bool {
+        self.hash == entry.hash
+            && self.database == entry.database
+            && self.kind.identity() == entry.kind.identity()
+            && self.key == entry.key()
+    }
+
+    pub(super) fn shard(&self) -> u8 {
+        (self.hash >> 56) as u8
+    }
+
+    /// The key, where it is not a fingerprint.
+    pub(super) fn short_key(&self) -> Option<Key> {
+        (!self.kind.has_long_key()).then(|| Key::new(&self.key))
+    }
+}
+
+/// Names a long key under two seeds that only this node knows: two keys of one fingerprint and one hash would
+/// have to agree in 192 bits.
+pub(super) fn fingerprint(binding: u64, key: &[u8]) -> [u8; FINGERPRINT_LEN] {
+    let mut bytes = [0; FINGERPRINT_LEN];
+    put_u64(&mut bytes, 0, checksum(binding ^ 0x6b65_7931, key));
+    put_u64(&mut bytes, 8, checksum(binding.rotate_left(32) ^ 0x6b65_7932, key));
+    bytes
+}
+
+/// A meta lives in the shard that it describes, so it is lost with it.
+pub(super) fn meta_hash(database: Database, shard: Shard) -> u64 {
+    shard.first_hash() | base::checksum::hash(&[b'm', database.0]) >> 8
+}
+
+/// Shards of some databases, forgotten or known again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Mark {
+    pub(super) forgotten: bool,
+    pub(super) databases: u16, // bit i is database i
+    pub(super) first: u8,
+    pub(super) last: u8, // >= first
+}
+
+impl Mark {
+    pub(super) const FORGET_ALL: Mark =
+        Mark { forgotten: true, databases: u16::MAX, first: 0, last: u8::MAX };
+
+    pub(super) fn of(database: Database, shard: Shard, forgotten: bool) -> Mark {
+        Mark { forgotten, databases: 1 << database.0, first: shard.0, last: shard.0 }
+    }
+
+    pub(super) fn append_to(&self, binding: u64, out: &mut Vec<u8>) {
+        let kind = if self.forgotten { Kind::FORGET } else { Kind::KNOW };
+        let databases = self.databases.to_le_bytes();
+        let body = [databases[0], databases[1], self.first, self.last];
+        let checksum = entry_checksum(binding, 0, 0, kind, &body);
+        Entry { hash: 0, checksum, kind, database: 0, key_len: 0, body: &body }.append_to(out);
+    }
+
+    pub(super) fn read(entry: &Entry<'_>) -> Option<Mark> {
+        let body: &[u8; 4] = entry.body.try_into().ok()?;
+        let [first, last] = [body[2], body[3]];
+        let databases = u16_at(body, 0);
+        let forgotten = entry.kind == Kind::FORGET;
+        (first <= last).then_some(Mark { forgotten, databases, first, last })
+    }
+
+    pub(super) fn shards(&self) -> impl Iterator<Item = (Database, Shard)> + use<> {
+        let Mark { databases, first, last, .. } = *self;
+        (first..=last).flat_map(move |shard| {
+            (0..16_u8)
+                .filter(move |database| databases & (1 << database) != 0)
+                .map(move |database| (Database(database), Shard(shard)))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_comes_back_and_notices_any_flipped_byte_of_its_body() {
+        let body = b"keyrecord";
+        let checksum = entry_checksum(7, 99, 3, Kind::CELL, body);
+        let entry = Entry { hash: 99, checksum, kind: Kind::CELL, database: 3, key_len: 3, body };
+        let mut bytes = Vec::new();
+        entry.append_to(&mut bytes);
+        assert_eq!(Entry::read(&bytes), Some(entry));
+        assert!(entry.is_whole(7));
+        assert!(!entry.is_whole(8), "a record of another node is not whole");
+        for at in HEAD_LEN..bytes.len() {
+            bytes[at] ^= 1;
+            assert!(!Entry::read(&bytes).expect("the head is untouched").is_whole(7));
+            bytes[at] ^= 1;
+        }
+        assert_eq!(Entry::read(&bytes[..bytes.len() - 1]), None);
+    }
+
+    #[test]
+    fn the_bytes_of_an_entry_are_these() {
+        let mut bytes = Vec::new();
+        Mark::of(Database(2), Shard(9), true).append_to(1, &mut bytes);
+        assert_eq!(bytes[..8], [0; 8], "hash");
+        assert_eq!(bytes[16..], [4, 0, 0, 0, 0, 0, 3, 0, 4, 0, 9, 9]);
+        let entry = Entry::read(&bytes).expect("well formed");
+        assert!(entry.is_whole(1));
+        assert_eq!(Mark::read(&entry), Some(Mark::of(Database(2), Shard(9), true)));
+        let reference = Reference { unit: 4, checksum: 5, key_len: 6, record_len: 7 };
+        assert_eq!(reference.bytes()[..16], [4, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(Reference::read(&reference.bytes()), reference);
+    }
+
+    #[test]
+    fn a_meta_lies_in_its_shard_and_apart_from_other_databases() {
+        let of = |database, shard| meta_hash(Database(database), Shard(shard));
+        assert_eq!(of(0, 200) >> 56, 200);
+        assert_ne!(of(0, 200), of(1, 200));
+    }
+}

@@ -1,0 +1,321 @@
+//! Space for what does not fit a page: runs of 1 KiB units in the extents file, for large records and overflow pages.
+//!
+//! The file is cut into groups; each begins with a page that maps its units. A map says which units the *pages* refer
+//! to, and is written by the same write-backs as the pages; what only the ring refers to is held in memory and found
+//! again at a start. So after a crash every unit is either referred to or free. Maps are read when needed: records go
+//! to groups whose map is at hand, and a damaged map only costs the space of its group.
+
+use base::checksum::checksum;
+
+use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
+use super::io::File;
+use super::page::{PAGE, PagePlace};
+
+/// Bytes of a unit.
+pub(super) const UNIT: u64 = 1024;
+/// Units of a page.
+pub(super) const PAGE_UNITS: u64 = PAGE as u64 / UNIT;
+/// Units of a group, its map included: as many as the map has bits.
+pub(super) const GROUP_UNITS: u64 = (PAGE as u64 - MAP_HEAD_LEN as u64) * 8;
+
+const MAP_HEAD_LEN: usize = 64;
+const WORDS: usize = (GROUP_UNITS / 64) as usize;
+const MAGIC: u32 = u32::from_le_bytes(*b"PMAP");
+const FORMAT: u16 = 1;
+
+/// Units for so many bytes.
+pub(super) fn units_for(len: usize) -> u64 {
+    (len as u64).div_ceil(UNIT).max(1)
+}
+
+/// Where the map of a group stands.
+pub(super) fn map_place(group: u64) -> PagePlace {
+    PagePlace { file: File::Extents, offset: group * GROUP_UNITS * UNIT }
+}
+
+/// One bit for each unit of a group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Map(Box<[u64; WORDS]>);
+
+impl Map {
+    fn empty() -> Map {
+        Map(Box::new([0; WORDS]))
+    }
+
+    /// A map of a group that has just been added: the map itself is in use.
+    pub(super) fn fresh() -> Map {
+        let mut map = Map::empty();
+        map.set(0, PAGE_UNITS, true);
+        map
+    }
+
+    fn full() -> Map {
+        Map(Box::new([u64::MAX; WORDS]))
+    }
+
+    pub(super) fn has(&self, unit: u64) -> bool {
+        self.0[(unit / 64) as usize] & 1 << (unit % 64) != 0
+    }
+
+    pub(super) fn set(&mut self, first: u64, count: u64, value: bool) {
+        for unit in first..first + count {
+            let bit = 1 << (unit % 64);
+            let word = &mut self.0[(unit / 64) as usize];
+            if value {
+                *word |= bit;
+            } else {
+                *word &= !bit;
+            }
+        }
+    }
+
+    pub(super) fn write(&self, group: u64, batch: u64, binding: u64) -> Vec<u8> {
+        let mut page = vec![0; PAGE];
+        put_u32(&mut page, 8, MAGIC);
+        put_u16(&mut page, 12, FORMAT);
+        put_u64(&mut page, 16, group);
+        put_u64(&mut page, 24, batch);
+        for (word, bytes) in self.0.iter().zip(page[MAP_HEAD_LEN..].chunks_exact_mut(8)) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        let sum = checksum(map_place(group).seed(binding), &page[8..]);
+        put_u64(&mut page, 0, sum);
+        page
+    }
+
+    /// `None` where the page is not the whole map of this group.
+    pub(super) fn read(page: &[u8], group: u64, binding: u64) -> Option<Map> {
+        let is_whole = u32_at(page, 8) == MAGIC
+            && u16_at(page, 12) == FORMAT
+            && u64_at(page, 16) == group
+            && u64_at(page, 0) == checksum(map_place(group).seed(binding), &page[8..]);
+        let mut map = Map::empty();
+        for (word, bytes) in map.0.iter_mut().zip(page[MAP_HEAD_LEN..].chunks_exact(8)) {
+            *word = u64_at(bytes, 0);
+        }
+        is_whole.then_some(map)
+    }
+}
+
+#[derive(Debug)]
+struct Group {
+    home: Option<Map>, // what pages refer to; None until read
+    held: Option<Map>, // what only the ring or a write-back under way refers to
+    is_dirty: bool,
+    is_lost: bool, // the map was damaged: nothing is allocated or freed here
+    longest: u64,  // no free run is longer
+    from: u64,     // where the next search starts
+}
+
+impl Group {
+    fn new(home: Option<Map>) -> Group {
+        Group { home, held: None, is_dirty: false, is_lost: false, longest: GROUP_UNITS, from: 0 }
+    }
+
+    fn word(&self, i: usize) -> u64 {
+        let of = |map: &Option<Map>| map.as_ref().map_or(0, |map| map.0[i]);
+        of(&self.home) | of(&self.held)
+    }
+
+    fn search(&mut self, count: u64) -> Option<u64> {
+        if self.home.is_none() || self.is_lost || count > self.longest {
+            return None;
+        }
+        let found = self.free_run(self.from, count).or_else(|| self.free_run(0, count));
+        match found {
+            Some(first) => self.from = first + count,
+            None => self.longest = count - 1,
+        }
+        found
+    }
+
+    /// The first run of `count` free units at or behind `from`.
+    fn free_run(&self, from: u64, count: u64) -> Option<u64> {
+        let (mut unit, mut run) = (from, 0);
+        while unit < GROUP_UNITS {
+            let word = self.word((unit / 64) as usize) >> (unit % 64);
+            let left = 64 - unit % 64;
+            let taken = u64::from(word.trailing_ones()).min(left);
+            let free = u64::from(word.trailing_zeros()).min(left);
+            if taken > 0 {
+                run = 0;
+                unit += taken;
+                continue;
+            }
+            run += free;
+            unit += free;
+            if run >= count {
+                return Some(unit - run);
+            }
+        }
+        None
+    }
+}
+
+/// The groups of the extents file and what is free in them.
+#[derive(Debug)]
+pub(super) struct Extents {
+    groups: Vec<Group>,
+    dirty: Vec<u64>,
+}
+
+impl Extents {
+    /// A file of so many groups, none of whose maps has been read.
+    pub(super) fn new(groups: u64) -> Extents {
+        Extents { groups: (0..groups).map(|_| Group::new(None)).collect(), dirty: Vec::new() }
+    }
+
+    pub(super) fn groups(&self) -> u64 {
+        self.groups.len() as u64
+    }
+
+    /// The map as the next write-back writes it.
+    pub(super) fn map(&self, group: u64) -> Option<&Map> {
+        self.groups.get(group as usize)?.home.as_ref()
+    }
+
+    pub(super) fn is_known(&self, group: u64) -> bool {
+        self.groups.get(group as usize).is_none_or(|group| group.home.is_some())
+    }
+
+    /// A group whose map has not been read.
+    pub(super) fn unknown(&self) -> Option<u64> {
+        let newest = self.groups.iter().rposition(|group| group.home.is_none())?;
+        Some(newest as u64)
+    }
+
+    /// Takes a map that was read; a damaged one closes its group.
+    pub(super) fn learn(&mut self, group: u64, map: Option<Map>) {
+        let known = &mut self.groups[group as usize];
+        if known.home.is_none() {
+            known.is_lost = map.is_none();
+            known.home = Some(map.unwrap_or_else(Map::full));
+            known.longest = GROUP_UNITS;
+        }
+    }
+
+    /// Finds a run of free units and holds it; adds a group where there is none.
+    pub(super) fn allocate(&mut self, count: u64) -> u64 {
+        assert!(count <= GROUP_UNITS - PAGE_UNITS, "{count} units exceed a group");
+        let found =
+            self.groups.iter_mut().enumerate().find_map(|(i, group)| {
+                group.search(count).map(|first| i as u64 * GROUP_UNITS + first)
+            });
+        let unit = found.unwrap_or_else(|| {
+            self.add_group();
+            (self.groups() - 1) * GROUP_UNITS + PAGE_UNITS
+        });
+        self.hold(unit, count);
+        unit
+    }
+
+    /// Keeps units from being allocated until they are released, whatever their map says.
+    pub(super) fn hold(&mut self, unit: u64, count: u64) {
+        while unit / GROUP_UNITS >= self.groups() {
+            self.add_group();
+        }
+        let group = &mut self.groups[(unit / GROUP_UNITS) as usize];
+        group.held.get_or_insert_with(Map::empty).set(unit % GROUP_UNITS, count, true);
+    }
+
+    pub(super) fn release(&mut self, unit: u64, count: u64) {
+        let group = &mut self.groups[(unit / GROUP_UNITS) as usize];
+        if let Some(held) = &mut group.held {
+            held.set(unit % GROUP_UNITS, count, false);
+        }
+        group.longest = GROUP_UNITS;
+    }
+
+    /// Notes in the map that pages refer to these units, or no longer do.
+    ///
+    /// # Panics
+    /// If the map has not been read: a write-back reads the maps that it needs first.
+    pub(super) fn set_home(&mut self, unit: u64, count: u64, value: bool) {
+        let number = unit / GROUP_UNITS;
+        let group = &mut self.groups[number as usize];
+        let map = group.home.as_mut().expect("a write-back has read the maps that it changes");
+        if group.is_lost {
+            return;
+        }
+        map.set(unit % GROUP_UNITS, count, value);
+        if !group.is_dirty {
+            group.is_dirty = true;
+            self.dirty.push(number);
+        }
+    }
+
+    /// Groups whose map differs from the medium.
+    pub(super) fn dirty(&self) -> usize {
+        self.dirty.len()
+    }
+
+    pub(super) fn take_dirty(&mut self) -> Vec<u64> {
+        for &group in &self.dirty {
+            self.groups[group as usize].is_dirty = false;
+        }
+        std::mem::take(&mut self.dirty)
+    }
+
+    fn add_group(&mut self) {
+        let number = self.groups();
+        self.groups.push(Group::new(Some(Map::fresh())));
+        // Its map must be on the medium before the superblock counts it.
+        self.groups[number as usize].is_dirty = true;
+        self.dirty.push(number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_never_overlap_and_freed_space_is_used_again() {
+        let mut extents = Extents::new(0);
+        let mut prng = base::Prng::new(4);
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for _ in 0..3_000 {
+            if runs.len() > 100 || (runs.len() > 20 && prng.chance(0.4)) {
+                let (unit, count) = runs.swap_remove(prng.below(runs.len() as u64) as usize);
+                extents.release(unit, count);
+            } else {
+                let count = prng.between(1, 600);
+                let unit = extents.allocate(count);
+                assert!(runs.iter().all(|&(u, c)| unit + count <= u || u + c <= unit));
+                assert!(unit % GROUP_UNITS >= PAGE_UNITS, "the map itself is in use");
+                runs.push((unit, count));
+            }
+        }
+        assert!(extents.groups() <= 4, "{} groups for a bounded set of runs", extents.groups());
+    }
+
+    #[test]
+    fn a_map_comes_back_and_a_damaged_one_does_not() {
+        let mut map = Map::fresh();
+        map.set(100, 70, true);
+        let mut page = map.write(3, 8, 5);
+        assert_eq!(Map::read(&page, 3, 5), Some(map));
+        assert_eq!(Map::read(&page, 2, 5), None);
+        page[4095] ^= 1;
+        assert_eq!(Map::read(&page, 3, 5), None);
+    }
+
+    #[test]
+    fn a_damaged_map_closes_its_group() {
+        let mut extents = Extents::new(1);
+        assert_eq!(extents.unknown(), Some(0));
+        extents.learn(0, None);
+        extents.set_home(9, 1, false);
+        assert_eq!(extents.allocate(1) / GROUP_UNITS, 1);
+    }
+
+    #[test]
+    fn the_bytes_of_a_map_are_these() {
+        let page = Map::fresh().write(1, 2, 3);
+        assert_eq!(&page[8..32], b"PMAP\x01\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0");
+        assert_eq!(page[64..66], [0x0f, 0]);
+        assert_eq!(base::checksum::hash(&page), GOLDEN);
+    }
+
+    const GOLDEN: u64 = 0xecfd_53bc_bc17_de5e;
+}

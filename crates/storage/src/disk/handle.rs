@@ -1,0 +1,403 @@
+//! A worker's end of a store: the open batch, tickets, and what the worker has heard of its shards.
+//!
+//! It encodes records once, with their checksums, and hands whole batches over a [`Link`]; it keeps nothing else, so
+//! every load of a record that is not in the open batch is a question to the engine.
+
+use bytes::Bytes;
+use hashbrown::HashTable;
+use types::key::SHARDS;
+use types::limits::DATABASES;
+use types::{Database, Key, Shard, Ticket};
+
+use super::engine::Engine;
+use super::entry::{
+    Entry, FINGERPRINT_LEN, HEAD_LEN, INLINE_LEN_MAX, KEY_LEN_INLINE, Kind, REFERENCE_LEN,
+    Reference, content_checksum, entry_checksum, fingerprint, meta_hash,
+};
+use super::request::{Batch, Large, Request, ScanRequest, ShardMark};
+use crate::{Completion, Load, Place, Store};
+
+/// Loads of one worker that may be under way before its store calls itself full.
+const LOADS_MAX: usize = 16 * 1024;
+
+/// How requests reach the engine and completions come back.
+pub trait Link: Send {
+    /// Hands requests over in order, leaving `requests` empty.
+    fn send(&mut self, requests: &mut Vec<Request>);
+
+    /// Appends what has completed.
+    fn receive(&mut self, completions: &mut Vec<Completion>);
+
+    /// True while the engine wants no new changes.
+    fn is_full(&self) -> bool;
+}
+
+/// What a handle needs to know of its store.
+#[derive(Clone, Debug)]
+pub(super) struct Terms {
+    pub(super) binding: u64,
+    /// Longest encoded batch, marks included.
+    pub(super) batch_len_max: usize,
+    pub(super) forgotten: Vec<bool>,
+}
+
+impl Terms {
+    pub(super) fn of(engine: &Engine) -> Terms {
+        let all =
+            (0..DATABASES as u8).flat_map(|d| (0..=u8::MAX).map(move |s| (Database(d), Shard(s))));
+        Terms {
+            binding: engine.binding(),
+            batch_len_max: engine.batch_len_max(),
+            forgotten: all.map(|(database, shard)| engine.is_forgotten(database, shard)).collect(),
+        }
+    }
+}
+
+/// [`Store`] over a link to an engine.
+#[derive(Debug)]
+pub struct Handle<L> {
+    link: L,
+    binding: u64,
+    batch_len_max: usize,
+    open: OpenBatch,
+    ticket: Ticket,
+    outgoing: Vec<Request>,
+    loads: usize,
+    forgotten: Vec<bool>,
+    losses_heard: Vec<u32>,
+}
+
+/// The batch that changes go into.
+#[derive(Debug, Default)]
+struct OpenBatch {
+    entries: Vec<u8>,
+    places: HashTable<usize>, // where the newest entry of each place starts
+    large: Vec<Large>,
+    marks: Vec<ShardMark>,
+}
+
+/// What an entry is made of, before it is one.
+struct Draft<'a> {
+    hash: u64,
+    database: Database,
+    kind: Kind,
+    key: &'a [u8],      // as the entry has it
+    full_key: &'a [u8], // as the extent has it
+}
+
+impl<L: Link> Handle<L> {
+    pub(super) fn new(link: L, terms: Terms) -> Handle<L> {
+        Handle {
+            link,
+            binding: terms.binding,
+            batch_len_max: terms.batch_len_max,
+            open: OpenBatch::default(),
+            ticket: Ticket(1),
+            outgoing: Vec::new(),
+            loads: 0,
+            forgotten: terms.forgotten,
+            losses_heard: vec![0; DATABASES * SHARDS],
+        }
+    }
+
+    /// Calls `with` with the parts of an entry for this place.
+    fn draft<T>(&mut self, place: &Place, with: impl FnOnce(&mut Self, Draft<'_>) -> T) -> T {
+        let mut short = [0; FINGERPRINT_LEN];
+        let draft = match place {
+            Place::Cell(database, key) => cell_draft(self.binding, *database, key, &mut short),
+            Place::Meta(database, shard) => Draft {
+                hash: meta_hash(*database, *shard),
+                database: *database,
+                kind: Kind::META,
+                key: &[],
+                full_key: &[],
+            },
+        };
+        with(self, draft)
+    }
+
+    fn put_draft(&mut self, draft: &Draft<'_>, record: &[u8]) {
+        let is_inline =
+            draft.full_key.len() + record.len() <= INLINE_LEN_MAX && !draft.kind.has_long_key();
+        if is_inline {
+            return self.open.add(self.binding, draft, draft.kind, record);
+        }
+        let content = Bytes::from([draft.full_key, record].concat());
+        let reference = Reference {
+            unit: 0,
+            checksum: content_checksum(self.binding, draft.hash, &content),
+            key_len: draft.full_key.len() as u32,
+            record_len: record.len() as u32,
+        };
+        self.open.add(self.binding, draft, draft.kind.in_extent(), &reference.bytes());
+        let at = self.open.find(draft).expect("it has just been added");
+        self.open.large.push(Large { at, content });
+    }
+
+    /// The newest record of a place in the open batch: `None` where the batch does not have it.
+    fn load_open(&self, draft: &Draft<'_>) -> Option<Option<Bytes>> {
+        let at = self.open.find(draft)?;
+        let entry = Entry::read(&self.open.entries[at..]).expect("the batch holds whole entries");
+        if entry.kind.is_remove() {
+            return Some(None);
+        }
+        let record = match self.open.large.iter().find(|large| large.at == at) {
+            Some(large) => large.content.slice(draft.full_key.len()..),
+            None => Bytes::copy_from_slice(entry.record()),
+        };
+        Some(Some(record))
+    }
+
+    fn absent(&self, place: &Place) -> Load {
+        let (database, shard) = match place {
+            Place::Cell(database, key) => (*database, key.shard()),
+            Place::Meta(database, shard) => (*database, *shard),
+        };
+        if self.is_forgotten(database, shard) { Load::Lost } else { Load::Absent }
+    }
+
+    fn send(&mut self) {
+        if !self.outgoing.is_empty() {
+            self.link.send(&mut self.outgoing);
+        }
+    }
+
+    fn hear(&mut self, completion: &Completion) {
+        match completion {
+            Completion::Loaded { .. } => self.loads = self.loads.saturating_sub(1),
+            Completion::Forgotten { database, shard } => {
+                let i = index(*database, *shard);
+                self.losses_heard[i] += 1;
+                self.forgotten[i] = true;
+            }
+            _ => {}
+        }
+    }
+}
+
+fn index(database: Database, shard: Shard) -> usize {
+    usize::from(database.0) % DATABASES * SHARDS + usize::from(shard.0)
+}
+
+fn cell_draft<'a>(
+    binding: u64,
+    database: Database,
+    key: &'a Key,
+    short: &'a mut [u8; FINGERPRINT_LEN],
+) -> Draft<'a> {
+    let full_key = key.bytes();
+    let is_long = full_key.len() > KEY_LEN_INLINE;
+    if is_long {
+        *short = fingerprint(binding, full_key);
+    }
+    Draft {
+        hash: key.hash(),
+        database,
+        kind: Kind::CELL.with_long_key(is_long),
+        key: if is_long { short } else { full_key },
+        full_key,
+    }
+}
+
+impl OpenBatch {
+    fn find(&self, draft: &Draft<'_>) -> Option<usize> {
+        let wanted = Entry {
+            hash: draft.hash,
+            checksum: 0,
+            kind: draft.kind,
+            database: draft.database.0,
+            key_len: draft.key.len(),
+            body: draft.key,
+        };
+        let is_it = |&at: &usize| {
+            Entry::read(&self.entries[at..]).is_some_and(|entry| entry.has_identity_of(&wanted))
+        };
+        self.places.find(table_hash(draft.hash), is_it).copied()
+    }
+
+    /// Adds an entry; the place's older entry, if any, dies.
+    fn add(&mut self, binding: u64, draft: &Draft<'_>, kind: Kind, rest: &[u8]) {
+        let old = self.find(draft);
+        if let Some(at) = old {
+            self.large.retain(|large| large.at != at);
+        }
+        let start = self.entries.len();
+        self.entries.resize(start + HEAD_LEN, 0);
+        self.entries.extend_from_slice(draft.key);
+        self.entries.extend_from_slice(rest);
+        let (hash, database, key_len) = (draft.hash, draft.database.0, draft.key.len());
+        let body = &self.entries[start + HEAD_LEN..];
+        let checksum = entry_checksum(binding, hash, database, kind, body);
+        let entry = Entry { hash, checksum, kind, database, key_len, body };
+        let head = entry.head();
+        self.entries[start..start + HEAD_LEN].copy_from_slice(&head);
+        match old {
+            Some(at) => self.replace(at, start, draft.hash),
+            None => {
+                let entries = &self.entries;
+                self.places.insert_unique(table_hash(hash), start, |&at| {
+                    table_hash(Entry::read(&entries[at..]).map_or(0, |entry| entry.hash))
+                });
+            }
+        }
+    }
+
+    /// Lets the entry at `start`, the last one, take the place of the one at `at`.
+    fn replace(&mut self, at: usize, start: usize, hash: u64) {
+        let old_len = Entry::read(&self.entries[at..]).map_or(0, |entry| entry.len());
+        if old_len == self.entries.len() - start {
+            self.entries.copy_within(start.., at);
+            self.entries.truncate(start);
+            return;
+        }
+        self.entries[at + 22] = Kind::DEAD.0;
+        if let Some(place) = self.places.find_mut(table_hash(hash), |&known| known == at) {
+            *place = start;
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.marks.is_empty()
+    }
+
+    /// The batch as requests: one, or several where it exceeds a stripe. Then what must be durable first goes first:
+    /// marks of forgotten shards, metas, puts, removals, and marks of recovered shards.
+    fn take(&mut self, len_max: usize, ticket: Ticket) -> Vec<Batch> {
+        self.places.clear();
+        let OpenBatch { entries, large, marks, .. } = std::mem::take(self);
+        let whole = Batch { entries, large, marks, ticket: Some(ticket) };
+        if whole.len() <= len_max {
+            return vec![whole];
+        }
+        whole.divide(len_max)
+    }
+}
+
+impl Batch {
+    /// Bytes of a stripe that it takes at most.
+    fn len(&self) -> usize {
+        self.entries.len() + (self.marks.len() + 1) * super::engine::MARK_LEN
+    }
+
+    fn divide(self, len_max: usize) -> Vec<Batch> {
+        let Batch { entries, mut large, marks, ticket } = self;
+        let mut starts: Vec<(u8, usize)> = Vec::new();
+        let mut at = 0;
+        while let Some(entry) = Entry::read(&entries[at..]) {
+            if entry.kind != Kind::DEAD {
+                let is_cell = entry.kind.class() == Kind::CELL;
+                starts.push((u8::from(is_cell) + 2 * u8::from(entry.kind.is_remove()), at));
+            }
+            at += entry.len();
+        }
+        starts.sort_unstable();
+        let mut parts = vec![Batch::default()];
+        let (lost, known): (Vec<ShardMark>, Vec<ShardMark>) =
+            marks.into_iter().partition(|mark| mark.forgotten);
+        let room = |parts: &mut Vec<Batch>, len: usize| {
+            if parts.last().is_some_and(|part| part.len() + len > len_max) {
+                parts.push(Batch::default());
+            }
+            parts.len() - 1
+        };
+        for mark in lost {
+            let i = room(&mut parts, super::engine::MARK_LEN);
+            parts[i].marks.push(mark);
+        }
+        for (_, at) in starts {
+            let len = Entry::read(&entries[at..]).map_or(0, |entry| entry.len());
+            let i = room(&mut parts, len);
+            let to = parts[i].entries.len();
+            parts[i].entries.extend_from_slice(&entries[at..at + len]);
+            if let Some(found) = large.iter().position(|large| large.at == at) {
+                let Large { content, .. } = large.swap_remove(found);
+                parts[i].large.push(Large { at: to, content });
+            }
+        }
+        for mark in known {
+            let i = room(&mut parts, super::engine::MARK_LEN);
+            parts[i].marks.push(mark);
+        }
+        let last = parts.len() - 1;
+        parts[last].ticket = ticket;
+        parts
+    }
+}
+
+/// The table looks at the top bits, which the keys of a shard share.
+fn table_hash(hash: u64) -> u64 {
+    hash.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+impl<L: Link> Store for Handle<L> {
+    fn load(&mut self, place: &Place) -> Load {
+        if !self.open.entries.is_empty() {
+            match self.draft(place, |handle, draft| handle.load_open(&draft)) {
+                Some(Some(record)) => return Load::Found(record),
+                Some(None) => return self.absent(place),
+                None => {}
+            }
+        }
+        self.loads += 1;
+        self.outgoing.push(Request::Load(place.clone()));
+        Load::Pending
+    }
+
+    fn put(&mut self, place: &Place, record: &[u8]) {
+        self.draft(place, |handle, draft| handle.put_draft(&draft, record));
+    }
+
+    fn remove(&mut self, place: &Place) {
+        self.draft(place, |handle, draft| {
+            handle.open.add(handle.binding, &draft, draft.kind.removing(), &[]);
+        });
+    }
+
+    fn set_forgotten(&mut self, database: Database, shard: Shard, forgotten: bool) {
+        let i = index(database, shard);
+        self.forgotten[i] = forgotten;
+        let losses_heard = self.losses_heard[i];
+        self.open.marks.retain(|mark| (mark.database, mark.shard) != (database, shard));
+        self.open.marks.push(ShardMark { database, shard, forgotten, losses_heard });
+    }
+
+    fn is_forgotten(&self, database: Database, shard: Shard) -> bool {
+        self.forgotten[index(database, shard)]
+    }
+
+    fn scan(&mut self, id: u64, database: Database, from_hash: u64, limit: usize) {
+        self.outgoing.push(Request::Scan(ScanRequest { id, database, from_hash, limit }));
+    }
+
+    fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    fn submit(&mut self) {
+        if !self.open.is_empty() {
+            let parts = self.open.take(self.batch_len_max, self.ticket);
+            self.outgoing.extend(parts.into_iter().map(Request::Change));
+            self.ticket.0 += 1;
+        }
+        self.send();
+    }
+
+    fn poll(&mut self, completions: &mut Vec<Completion>) {
+        self.send();
+        let known = completions.len();
+        self.link.receive(completions);
+        for completion in &completions[known..] {
+            self.hear(completion);
+        }
+    }
+
+    fn keeps_records(&self) -> bool {
+        true
+    }
+
+    fn is_full(&self) -> bool {
+        self.loads > LOADS_MAX || self.link.is_full()
+    }
+}
+
+const _: () = assert!(KEY_LEN_INLINE + REFERENCE_LEN <= INLINE_LEN_MAX);

@@ -1,0 +1,151 @@
+//! A store without threads: the engine and a medium behind one lock, driven whenever a worker submits or polls.
+//!
+//! For simulations and tests, where the medium completes requests when it likes, and for tools.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::engine::{Config, Engine, OpenError};
+use super::handle::{Handle, Link, Terms};
+use super::io::{Done, Medium};
+use super::request::Request;
+use crate::Completion;
+
+/// Polls in a row that found nothing to do before the engine is told to rest.
+const IDLE_POLLS: u32 = 64;
+/// Rounds of one drive: a medium that completes at once lets the engine go on at once, but not for ever.
+const ROUNDS_MAX: usize = 64;
+
+/// A worker's store without threads.
+pub type LocalStore<M> = Handle<LocalLink<M>>;
+
+/// Engine and medium, shared by the workers' stores.
+#[derive(Debug)]
+struct Shared<M> {
+    engine: Engine,
+    medium: M,
+    under_way: usize,
+    idle_polls: u32,
+    done: Vec<Done>,
+}
+
+impl<M: Medium> Shared<M> {
+    fn drive(&mut self) {
+        for _ in 0..ROUNDS_MAX {
+            self.engine.step();
+            let mut is_idle = true;
+            for io in self.engine.take_ios() {
+                self.medium.submit(io);
+                self.under_way += 1;
+                is_idle = false;
+            }
+            self.medium.poll(&mut self.done);
+            self.under_way = self.under_way.saturating_sub(self.done.len());
+            for done in self.done.drain(..) {
+                self.engine.done(done);
+                is_idle = false;
+            }
+            if is_idle {
+                return;
+            }
+            self.idle_polls = 0;
+        }
+    }
+}
+
+/// The way from a [`LocalStore`] to its engine.
+#[derive(Debug)]
+pub struct LocalLink<M> {
+    worker: usize,
+    shared: Arc<Mutex<Shared<M>>>,
+}
+
+fn lock<M>(shared: &Mutex<Shared<M>>) -> MutexGuard<'_, Shared<M>> {
+    // A panic elsewhere has already ended the node; the engine's own state is never half changed by a reader.
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<M: Medium> Link for LocalLink<M> {
+    fn send(&mut self, requests: &mut Vec<Request>) {
+        let mut shared = lock(&self.shared);
+        for request in requests.drain(..) {
+            shared.engine.request(self.worker, request);
+        }
+        shared.idle_polls = 0;
+        shared.drive();
+    }
+
+    fn receive(&mut self, completions: &mut Vec<Completion>) {
+        let mut shared = lock(&self.shared);
+        shared.idle_polls += 1;
+        shared.drive();
+        if shared.idle_polls > IDLE_POLLS && shared.under_way == 0 {
+            shared.engine.rest();
+            shared.drive();
+        }
+        shared.engine.take_completions(self.worker, completions);
+    }
+
+    fn is_full(&self) -> bool {
+        lock(&self.shared).engine.is_full()
+    }
+}
+
+/// What all workers of a local store share: for tests and tools that look behind it.
+#[derive(Debug)]
+pub struct LocalKeeper<M> {
+    shared: Arc<Mutex<Shared<M>>>,
+}
+
+impl<M: Medium> LocalKeeper<M> {
+    /// Opens a store on `medium`, with a handle for each worker.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(
+        mut medium: M,
+        binding: u64,
+        workers: usize,
+        config: &Config,
+    ) -> Result<(LocalKeeper<M>, Vec<LocalStore<M>>), OpenError> {
+        let engine = Engine::open(&mut medium, binding, workers, config)?;
+        let terms = Terms::of(&engine);
+        let shared = Shared { engine, medium, under_way: 0, idle_polls: 0, done: Vec::new() };
+        let shared = Arc::new(Mutex::new(shared));
+        let stores = (0..workers)
+            .map(|worker| {
+                let link = LocalLink { worker, shared: Arc::clone(&shared) };
+                Handle::new(link, terms.clone())
+            })
+            .collect();
+        Ok((LocalKeeper { shared }, stores))
+    }
+
+    /// Calls `with` with the medium.
+    pub fn medium<T>(&self, with: impl FnOnce(&mut M) -> T) -> T {
+        with(&mut lock(&self.shared).medium)
+    }
+
+    /// Moves requests and completions between engine and medium as far as they go.
+    pub fn drive(&self) {
+        lock(&self.shared).drive();
+    }
+
+    /// Tells the engine that nothing is asked of it: it writes everything back.
+    pub fn rest(&self) {
+        let mut shared = lock(&self.shared);
+        shared.engine.rest();
+        shared.drive();
+    }
+
+    /// True while something waits to go home.
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        lock(&self.shared).engine.is_dirty()
+    }
+
+    /// Requests that the medium has not answered.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        lock(&self.shared).under_way
+    }
+}

@@ -1,0 +1,354 @@
+//! Bucket pages: the packed homes of records.
+//!
+//! A page is a head, a directory of entry heads that grows up, and bodies that grow down. One checksum, bound to
+//! the page's place and node, covers head and directory; each body has its own. So a damaged body costs one record
+//! whose database and shard are still known, and a damaged head costs the interval of the bucket. A bucket that
+//! outgrows its page continues in overflow pages; all pages of a bucket are always written together and say so.
+
+use base::checksum::checksum;
+
+use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
+use super::entry::{Entry, HEAD_LEN, Kind};
+use super::extents::{UNIT, units_for};
+use super::io::File;
+
+pub(super) const PAGE: usize = 4096;
+/// Bytes of a page's head.
+pub(super) const PAGE_HEAD_LEN: usize = 64;
+/// Bytes of a page that directory and bodies share.
+pub(super) const PAGE_ROOM: usize = PAGE - PAGE_HEAD_LEN;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"PBKT");
+const FORMAT: u16 = 1;
+
+/// A page's place: what its checksum is bound to, beside the node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct PagePlace {
+    pub(super) file: File,
+    pub(super) offset: u64,
+}
+
+impl PagePlace {
+    pub(super) fn seed(self, binding: u64) -> u64 {
+        binding ^ (self.offset << 3 | self.file as u64).wrapping_mul(0xD6E8_FEB8_6659_FD93)
+    }
+}
+
+/// What a page says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct PageHead {
+    pub(super) level: u32,
+    pub(super) bucket: u64,
+    /// The write-back that wrote this page; the same on all pages of a bucket.
+    pub(super) batch: u64,
+    /// Unit of the next overflow page, 0 for none.
+    pub(super) next: u64,
+    pub(super) index: u16,
+    pub(super) pages: u16,
+    pub(super) count: u16,
+}
+
+impl PageHead {
+    /// Reads and checks head and directory; says what is wrong with them.
+    pub(super) fn read(
+        page: &[u8],
+        place: PagePlace,
+        binding: u64,
+    ) -> Result<PageHead, &'static str> {
+        let count = u16_at(page, 44);
+        let end = PAGE_HEAD_LEN + usize::from(count) * HEAD_LEN;
+        if u32_at(page, 8) != MAGIC || end > PAGE {
+            return Err("is not a bucket page");
+        }
+        if u64_at(page, 0) != checksum(place.seed(binding), &page[8..end]) {
+            return Err("head or directory fails its checksum");
+        }
+        if u16_at(page, 12) != FORMAT {
+            return Err("has an unknown format");
+        }
+        Ok(PageHead {
+            level: u32::from(page[15]),
+            bucket: u64_at(page, 16),
+            batch: u64_at(page, 24),
+            next: u64_at(page, 32),
+            index: u16_at(page, 40),
+            pages: u16_at(page, 42),
+            count,
+        })
+    }
+
+    /// Writes the head and seals the directory behind it.
+    fn write(&self, page: &mut [u8], place: PagePlace, binding: u64) {
+        put_u32(page, 8, MAGIC);
+        put_u16(page, 12, FORMAT);
+        page[15] = self.level as u8;
+        put_u64(page, 16, self.bucket);
+        put_u64(page, 24, self.batch);
+        put_u64(page, 32, self.next);
+        put_u16(page, 40, self.index);
+        put_u16(page, 42, self.pages);
+        put_u16(page, 44, self.count);
+        let end = PAGE_HEAD_LEN + usize::from(self.count) * HEAD_LEN;
+        let sum = checksum(place.seed(binding), &page[8..end]);
+        put_u64(page, 0, sum);
+    }
+}
+
+/// Number of entries in a page whose head is good.
+fn count_of(page: &[u8]) -> usize {
+    usize::from(u16_at(page, 44))
+}
+
+/// The entry in this row of a page's directory; `None` where the row points outside the page.
+fn row(page: &[u8], i: usize) -> Option<Entry<'_>> {
+    let head = &page[PAGE_HEAD_LEN + i * HEAD_LEN..][..HEAD_LEN];
+    let (offset, len) = (usize::from(u16_at(head, 16)), usize::from(u16_at(head, 18)));
+    let entry = Entry {
+        hash: u64_at(head, 0),
+        checksum: u64_at(head, 8),
+        kind: Kind(head[22]),
+        database: head[23],
+        key_len: usize::from(u16_at(head, 20)),
+        body: page.get(offset..offset + len)?,
+    };
+    entry.is_well_formed().then_some(entry)
+}
+
+/// The records of a bucket in memory: pages whose entries were all checked.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Bucket {
+    pages: Vec<Box<[u8]>>,
+    /// Units of the overflow pages, in order.
+    pub(super) overflow: Vec<u64>,
+    /// Units and lengths of extents that belonged to dropped records.
+    pub(super) garbage: Vec<(u64, u64)>,
+}
+
+/// What was wrong with a record of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct BadRecord {
+    pub(super) database: u8,
+    pub(super) shard: u8,
+}
+
+impl Bucket {
+    /// Takes pages whose heads are good, and drops the records that are not.
+    pub(super) fn check(
+        pages: Vec<Box<[u8]>>,
+        overflow: Vec<u64>,
+        binding: u64,
+    ) -> (Bucket, Vec<BadRecord>) {
+        let mut bad = Vec::new();
+        for page in &pages {
+            for i in 0..count_of(page) {
+                let hash_at = PAGE_HEAD_LEN + i * HEAD_LEN;
+                if !row(page, i).is_some_and(|entry| entry.is_whole(binding)) {
+                    let shard = (u64_at(page, hash_at) >> 56) as u8;
+                    bad.push(BadRecord { database: page[hash_at + 23] & 15, shard });
+                }
+            }
+        }
+        let mut bucket = Bucket { pages, overflow, garbage: Vec::new() };
+        if !bad.is_empty() {
+            bucket = bucket.without_bad(binding);
+        }
+        (bucket, bad)
+    }
+
+    fn without_bad(self, binding: u64) -> Bucket {
+        let mut packer = Packer::new();
+        for page in &self.pages {
+            let rows = (0..count_of(page)).filter_map(|i| row(page, i));
+            for entry in rows.filter(|entry| entry.is_whole(binding)) {
+                packer.push(&entry);
+            }
+        }
+        Bucket { pages: packer.unsealed(), ..self }
+    }
+
+    /// The bucket where all its records may be too old: none of them counts, but their space comes back.
+    pub(super) fn void(self) -> Bucket {
+        let garbage = self
+            .entries()
+            .filter_map(|entry| entry.reference())
+            .map(|reference| (reference.unit, units_for(reference.content_len())))
+            .collect();
+        Bucket { pages: Vec::new(), overflow: self.overflow, garbage }
+    }
+
+    pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.pages.iter().flat_map(|page| {
+            (0..count_of(page))
+                .map(|i| row(page, i).expect("rows were checked when the page was taken in"))
+        })
+    }
+
+    /// Bytes of memory, about.
+    pub(super) fn memory(&self) -> usize {
+        self.pages.len() * (PAGE + 16) + 256
+    }
+
+    /// Bytes of a page's room that the records take.
+    pub(super) fn used(&self) -> u64 {
+        self.entries().map(|entry| entry.len() as u64).sum()
+    }
+
+    /// The pages as they are written, with their places.
+    pub(super) fn images(&self, primary: PagePlace) -> impl Iterator<Item = (PagePlace, &[u8])> {
+        let rest = self.overflow.iter().map(|&unit| overflow_place(unit));
+        std::iter::once(primary).chain(rest).zip(self.pages.iter().map(|page| &page[..]))
+    }
+}
+
+/// Where an overflow page stands.
+pub(super) fn overflow_place(unit: u64) -> PagePlace {
+    PagePlace { file: File::Extents, offset: unit * UNIT }
+}
+
+/// Packs records into as few pages as a single pass gives.
+pub(super) struct Packer {
+    pages: Vec<Box<[u8]>>,
+    tops: Vec<usize>, // where the lowest body of each page begins
+}
+
+impl Packer {
+    pub(super) fn new() -> Packer {
+        Packer { pages: Vec::new(), tops: Vec::new() }
+    }
+
+    pub(super) fn pages(&self) -> usize {
+        self.pages.len().max(1)
+    }
+
+    pub(super) fn push(&mut self, entry: &Entry<'_>) {
+        // Only the last few pages: looking through a long chain for every record would be quadratic.
+        let from = self.pages.len().saturating_sub(3);
+        let fit = (from..self.pages.len()).find(|&p| {
+            self.tops[p] - PAGE_HEAD_LEN - count_of(&self.pages[p]) * HEAD_LEN >= entry.len()
+        });
+        let p = fit.unwrap_or_else(|| {
+            self.pages.push(vec![0; PAGE].into_boxed_slice());
+            self.tops.push(PAGE);
+            self.pages.len() - 1
+        });
+        let (page, top) = (&mut self.pages[p], &mut self.tops[p]);
+        *top -= entry.body.len();
+        page[*top..*top + entry.body.len()].copy_from_slice(entry.body);
+        let count = count_of(page);
+        let head = &mut page[PAGE_HEAD_LEN + count * HEAD_LEN..][..HEAD_LEN];
+        put_u64(head, 0, entry.hash);
+        put_u64(head, 8, entry.checksum);
+        put_u16(head, 16, *top as u16);
+        put_u16(head, 18, entry.body.len() as u16);
+        put_u16(head, 20, entry.key_len as u16);
+        head[22] = entry.kind.0;
+        head[23] = entry.database;
+        put_u16(page, 44, count as u16 + 1);
+    }
+
+    fn unsealed(self) -> Vec<Box<[u8]>> {
+        self.pages
+    }
+
+    /// Seals the pages of a bucket; `overflow` holds one unit for each page but the first.
+    pub(super) fn finish(
+        mut self,
+        (bucket, level, batch): (u64, u32, u64),
+        primary: PagePlace,
+        overflow: Vec<u64>,
+        binding: u64,
+    ) -> Bucket {
+        if self.pages.is_empty() {
+            self.pages.push(vec![0; PAGE].into_boxed_slice());
+        }
+        assert_eq!(overflow.len() + 1, self.pages.len(), "one unit for each overflow page");
+        let pages = self.pages.len() as u16;
+        for (i, page) in self.pages.iter_mut().enumerate() {
+            let place = if i == 0 { primary } else { overflow_place(overflow[i - 1]) };
+            let next = overflow.get(i).copied().unwrap_or(0);
+            let count = count_of(page) as u16;
+            let head = PageHead { level, bucket, batch, next, index: i as u16, pages, count };
+            head.write(page, place, binding);
+        }
+        Bucket { pages: self.pages, overflow, garbage: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entry::entry_checksum;
+    use super::*;
+
+    const PLACE: PagePlace = PagePlace { file: File::Slots, offset: 8 * PAGE as u64 };
+
+    fn entry(hash: u64, body: &[u8]) -> Entry<'_> {
+        let checksum = entry_checksum(9, hash, 1, Kind::CELL, body);
+        Entry { hash, checksum, kind: Kind::CELL, database: 1, key_len: 2, body }
+    }
+
+    fn packed(bodies: &[Vec<u8>]) -> Bucket {
+        let mut packer = Packer::new();
+        for (i, body) in bodies.iter().enumerate() {
+            packer.push(&entry(i as u64, body));
+        }
+        let overflow = (1..packer.pages() as u64).map(|i| i * 4).collect();
+        packer.finish((6, 3, 77), PLACE, overflow, 9)
+    }
+
+    #[test]
+    fn records_come_back_from_as_many_pages_as_they_need() {
+        let bodies: Vec<Vec<u8>> = (0..60).map(|i| vec![i as u8; 2 + i * 13]).collect();
+        let bucket = packed(&bodies);
+        assert!(bucket.overflow.len() > 3);
+        let mut found: Vec<Vec<u8>> = bucket.entries().map(|entry| entry.body.to_vec()).collect();
+        found.sort_by_key(Vec::len);
+        assert_eq!(found, bodies);
+        for (i, (place, page)) in bucket.images(PLACE).enumerate() {
+            let head = PageHead::read(page, place, 9).expect("sealed");
+            assert_eq!((head.bucket, head.level, head.batch), (6, 3, 77));
+            assert_eq!(usize::from(head.index), i);
+            assert_eq!(head.next, bucket.overflow.get(i).copied().unwrap_or(0));
+            let elsewhere = PagePlace { file: File::Extents, offset: 40 };
+            assert!(PageHead::read(page, elsewhere, 9).is_err(), "bound to its place");
+            assert!(PageHead::read(page, place, 8).is_err(), "bound to its node");
+        }
+    }
+
+    #[test]
+    fn a_flipped_byte_costs_the_page_one_record_or_nothing() {
+        let bodies: Vec<Vec<u8>> = (0..20).map(|i| vec![i as u8; 60]).collect();
+        let bucket = packed(&bodies);
+        for at in 0..PAGE {
+            let mut page: Box<[u8]> = bucket.pages[0].clone();
+            page[at] ^= 0x10;
+            let directory_end = PAGE_HEAD_LEN + 20 * HEAD_LEN;
+            let Ok(_) = PageHead::read(&page, PLACE, 9) else {
+                assert!(at < directory_end, "a body must not cost the page");
+                continue;
+            };
+            assert!(at >= directory_end, "byte {at} of the head is not covered");
+            let (left, bad) = Bucket::check(vec![page], Vec::new(), 9);
+            assert_eq!(left.entries().count() + bad.len(), 20);
+            assert_eq!(bad.len(), usize::from(at >= PAGE - 20 * 60));
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_page_are_these() {
+        let bucket = packed(&[b"k1record".to_vec()]);
+        let page = &bucket.pages[0];
+        assert_eq!(&page[8..16], b"PBKT\x01\0\0\x03");
+        assert_eq!(
+            page[16..48],
+            [
+                6, 0, 0, 0, 0, 0, 0, 0, 77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
+                0, 1, 0, 0, 0
+            ]
+        );
+        assert_eq!(&page[PAGE - 8..], b"k1record");
+        assert_eq!(page[80..88], [0xf8, 0x0f, 8, 0, 2, 0, 1, 1]);
+        assert_eq!(base::checksum::hash(page), GOLDEN);
+    }
+
+    const GOLDEN: u64 = 0xa522_1a0a_007b_20f9;
+}

@@ -1,0 +1,323 @@
+//! Finds what the staging ring held when the process ended: which stripes were written whole, where the next one
+//! goes, and whether anything that had been acknowledged is damaged.
+//!
+//! The argument. At most one stripe is under way at a time, and it is acknowledged only when a flush has put all
+//! its sectors on the medium. So
+//! 1. a stripe with a whole sector *of an earlier lap* in it was never acknowledged: it ends the ring, unless
+//! 2. a sector of a still later stripe exists, which was written only after this one's flush: then a write that the
+//!    medium had confirmed is missing, which is damage;
+//! 3. a stripe without such a sector was written completely. Parity restores one damaged sector of a class; with
+//!    more than one, records that may have been acknowledged are gone, and nobody knows which: damage.
+//! 4. Where not even the length of the last stripe can be read, it had at least two sectors: a damaged sector
+//!    followed by one of an earlier lap is case 1, by another damaged one is case 3.
+//!
+//! Damage means that every record which is not found *after* it may be older than one that was lost.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::stripe::{SECTOR, STRIPE_SECTORS_MIN, Seen, payload, see};
+
+const CHUNK: u64 = 256;
+
+/// A stripe that was found whole.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) position: u64,
+    pub(super) sectors: u64,
+    pub(super) payload: Vec<u8>,
+}
+
+/// What the ring held.
+#[derive(Debug, Default)]
+pub(super) struct Recovered {
+    /// Whole stripes in order; after damage, those behind the last of it.
+    pub(super) stripes: Vec<Found>,
+    /// Where the next stripe goes.
+    pub(super) head: u64,
+    /// Something acknowledged may be lost.
+    pub(super) damaged: bool,
+    /// Sectors ahead of the head that an unfinished stripe left; they must be blanked before the head passes them.
+    pub(super) unfinished: Vec<u64>,
+}
+
+/// Reads a run of sectors of the ring file, given the first one and how many.
+pub(super) type ReadSectors<'a> = dyn FnMut(u64, u64) -> Result<Bytes, String> + 'a;
+
+/// The ring as it is on the medium, read in chunks when touched.
+pub(super) struct RingImage<'a> {
+    binding: u64,
+    ring: u64,
+    stripe_max: u64,
+    read: &'a mut ReadSectors<'a>,
+    chunks: BTreeMap<u64, Bytes>,
+}
+
+enum At {
+    Whole(Found),
+    End,
+    Damaged,
+}
+
+impl<'a> RingImage<'a> {
+    /// `ring` and `stripe_max` in sectors.
+    pub(super) fn new(
+        binding: u64,
+        ring: u64,
+        stripe_max: u64,
+        read: &'a mut ReadSectors<'a>,
+    ) -> RingImage<'a> {
+        RingImage { binding, ring, stripe_max, read, chunks: BTreeMap::new() }
+    }
+
+    /// Walks the stripes from `tail` on.
+    pub(super) fn walk(&mut self, tail: u64) -> Result<Recovered, String> {
+        let end = tail + self.ring;
+        let mut recovered = Recovered { head: tail, ..Recovered::default() };
+        while recovered.head < end {
+            match self.stripe_at(recovered.head, end)? {
+                At::Whole(found) => {
+                    recovered.head += found.sectors;
+                    recovered.stripes.push(found);
+                }
+                At::End => {
+                    recovered.unfinished = self.unfinished_at(recovered.head, end)?;
+                    break;
+                }
+                At::Damaged => {
+                    recovered.damaged = true;
+                    recovered.stripes.clear();
+                    let (next, head) = self.behind(recovered.head, end)?;
+                    recovered.head = next.unwrap_or(head);
+                    if next.is_none() {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(recovered)
+    }
+
+    /// Positions of the free part of the ring whose sectors are damaged or left over.
+    pub(super) fn not_blank(&mut self, head: u64, end: u64) -> Result<Vec<u64>, String> {
+        let mut positions = Vec::new();
+        for position in head..end {
+            if self.look(position)? != Seen::Old {
+                positions.push(position);
+            }
+        }
+        Ok(positions)
+    }
+
+    fn stripe_at(&mut self, position: u64, end: u64) -> Result<At, String> {
+        let Some(count) = self.count_at(position)? else {
+            return self.end_or_damage(position, end);
+        };
+        if position + count > end {
+            return Ok(At::Damaged);
+        }
+        let mut sectors = Vec::with_capacity(count as usize);
+        for index in 0..count {
+            match self.look(position + index)? {
+                Seen::Old => return self.end_or_damage(position, end),
+                Seen::Current { index: i, count: c } if (i, c) == (index, count) => {
+                    sectors.push((self.sector(position + index)?.to_vec(), true));
+                }
+                Seen::Current { .. } | Seen::Bad => sectors.push((vec![0; SECTOR], false)),
+            }
+        }
+        let whole =
+            payload(&mut sectors).map(|payload| Found { position, sectors: count, payload });
+        Ok(whole.map_or(At::Damaged, At::Whole))
+    }
+
+    /// Sectors of the stripe that starts here; `None` where none was begun or nothing of it can be read.
+    fn count_at(&mut self, position: u64) -> Result<Option<u64>, String> {
+        for ahead in 0..self.stripe_max {
+            match self.look(position + ahead)? {
+                Seen::Current { index, count } => return Ok((index == ahead).then_some(count)),
+                Seen::Old => return Ok(None),
+                Seen::Bad => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// A stripe that cannot be read whole: unfinished, or damaged?
+    fn end_or_damage(&mut self, position: u64, end: u64) -> Result<At, String> {
+        let mut has_old = false;
+        let reach = self.count_at(position)?.unwrap_or(STRIPE_SECTORS_MIN);
+        for at in position..(position + reach).min(end) {
+            has_old |= self.look(at)? == Seen::Old;
+        }
+        let is_last = !self.is_followed(position, end)?;
+        Ok(if has_old && is_last { At::End } else { At::Damaged })
+    }
+
+    /// True if a sector of a later stripe exists.
+    fn is_followed(&mut self, position: u64, end: u64) -> Result<bool, String> {
+        for at in position..(position + self.stripe_max + 1).min(end) {
+            if let Seen::Current { index, .. } = self.look(at)?
+                && at.checked_sub(index) != Some(position)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn unfinished_at(&mut self, position: u64, end: u64) -> Result<Vec<u64>, String> {
+        let mut positions = Vec::new();
+        for at in position..(position + self.stripe_max).min(end) {
+            if matches!(self.look(at)?, Seen::Current { .. }) {
+                positions.push(at);
+            }
+        }
+        Ok(positions)
+    }
+
+    /// Behind damage: the start of the next stripe, and the end of everything that was written.
+    fn behind(&mut self, position: u64, end: u64) -> Result<(Option<u64>, u64), String> {
+        let (mut next, mut head) = (None, position);
+        for at in position + 1..end {
+            if let Seen::Current { index, .. } = self.look(at)? {
+                if index == 0 && next.is_none() {
+                    next = Some(at);
+                }
+                head = at + 1;
+            }
+        }
+        Ok((next, head))
+    }
+
+    fn look(&mut self, position: u64) -> Result<Seen, String> {
+        let (binding, ring) = (self.binding, self.ring);
+        Ok(see(self.sector(position)?, binding, position, ring))
+    }
+
+    fn sector(&mut self, position: u64) -> Result<&[u8], String> {
+        let place = position % self.ring;
+        let chunk = place / CHUNK;
+        if !self.chunks.contains_key(&chunk) {
+            let count = CHUNK.min(self.ring - chunk * CHUNK);
+            let bytes = (self.read)(chunk * CHUNK, count)?;
+            self.chunks.insert(chunk, bytes);
+        }
+        let at = (place % CHUNK) as usize * SECTOR;
+        Ok(&self.chunks[&chunk][at..at + SECTOR])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stripe::{StripeWriter, blank};
+    use super::*;
+
+    const RING: u64 = 64;
+
+    struct World {
+        sectors: Vec<Vec<u8>>,
+        head: u64,
+    }
+
+    impl World {
+        fn new() -> World {
+            World { sectors: (0..RING).map(|p| blank(1, p).to_vec()).collect(), head: RING }
+        }
+
+        /// Appends a stripe of five sectors; returns its position.
+        fn append(&mut self, fill: u8) -> u64 {
+            let mut writer = StripeWriter::new();
+            writer.push(&[fill; 1900]);
+            let position = self.head;
+            for sector in writer.finish(1, position).chunks(SECTOR) {
+                self.sectors[(self.head % RING) as usize] = sector.to_vec();
+                self.head += 1;
+            }
+            position
+        }
+
+        fn rot(&mut self, position: u64) {
+            self.sectors[(position % RING) as usize][100] ^= 0x40;
+        }
+
+        fn forget(&mut self, position: u64) {
+            self.sectors[(position % RING) as usize] = blank(1, position - RING).to_vec();
+        }
+
+        fn walk(&self, tail: u64) -> Recovered {
+            let mut read = |first: u64, count: u64| {
+                Ok(Bytes::from(self.sectors[first as usize..(first + count) as usize].concat()))
+            };
+            RingImage::new(1, RING, 16, &mut read).walk(tail).expect("reads succeed")
+        }
+    }
+
+    fn positions(recovered: &Recovered) -> Vec<u64> {
+        recovered.stripes.iter().map(|found| found.position).collect()
+    }
+
+    #[test]
+    fn whole_stripes_are_found_across_the_wrap() {
+        let mut world = World::new();
+        let all: Vec<u64> = (0..20).map(|i| world.append(i)).collect();
+        let recovered = world.walk(all[10]);
+        assert_eq!(positions(&recovered), all[10..]);
+        assert_eq!((recovered.head, recovered.damaged), (world.head, false));
+    }
+
+    #[test]
+    fn any_one_rotten_sector_costs_nothing_and_alarms_nobody() {
+        for bad in RING..RING + 20 {
+            let mut world = World::new();
+            let all: Vec<u64> = (0..3).map(|i| world.append(i)).collect();
+            world.rot(bad);
+            let recovered = world.walk(RING);
+            assert_eq!(positions(&recovered), all);
+            assert!(!recovered.damaged);
+        }
+    }
+
+    #[test]
+    fn a_stripe_that_lacks_a_sector_ends_the_ring() {
+        for missing in 0..5 {
+            let mut world = World::new();
+            let all: Vec<u64> = (0..3).map(|i| world.append(i)).collect();
+            world.forget(all[2] + missing);
+            let recovered = world.walk(RING);
+            assert_eq!(positions(&recovered), all[..2]);
+            assert!(!recovered.damaged);
+            assert_eq!(recovered.head, all[2]);
+            assert_eq!(recovered.unfinished.len(), 4);
+        }
+    }
+
+    #[test]
+    fn a_confirmed_stripe_that_lacks_a_sector_is_damage() {
+        for missing in 0..5 {
+            let mut world = World::new();
+            let all: Vec<u64> = (0..3).map(|i| world.append(i)).collect();
+            world.forget(all[1] + missing);
+            let recovered = world.walk(RING);
+            assert!(recovered.damaged);
+            assert_eq!(positions(&recovered), all[2..], "what is behind the damage is good");
+        }
+    }
+
+    #[test]
+    fn two_rotten_sectors_are_damage_even_in_the_newest_stripe() {
+        for (a, b) in [(0, 1), (1, 3), (0, 4)] {
+            for stripe in 0..3 {
+                let mut world = World::new();
+                let all: Vec<u64> = (0..3).map(|i| world.append(i)).collect();
+                world.rot(all[stripe] + a);
+                world.rot(all[stripe] + b);
+                let recovered = world.walk(RING);
+                assert!(recovered.damaged, "sectors {a} and {b} of stripe {stripe}");
+                assert_eq!(positions(&recovered), all[stripe + 1..]);
+                assert!(recovered.head >= *all.last().expect("three"));
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The accounts of the staging ring: which stripes are in it, what still needs them, and how much room is left.
+//!
+//! A stripe may leave the ring when each of its entries has gone home or has been superseded by an entry that is
+//! itself durable, when what it says of forgotten shards stands in the superblock, and only in order.
+
+use std::collections::VecDeque;
+
+use types::Ticket;
+
+use super::entry::Mark;
+use super::io::Write;
+use super::stripe::{StripeWriter, payload_max};
+
+/// A stripe that is being filled or written.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) writer: StripeWriter,
+    /// Batches that are durable with it: worker and ticket.
+    pub(super) tickets: Vec<(usize, Ticket)>,
+    /// Stripes one entry of which is superseded once this one is durable.
+    pub(super) superseded: Vec<u64>,
+    pub(super) marks: Vec<Mark>,
+    /// Large records that must be on the medium before the stripe that refers to them.
+    pub(super) writes: Vec<Write>,
+    /// Extents that nothing refers to once it is durable: unit and count.
+    pub(super) released: Vec<(u64, u64)>,
+}
+
+impl Pending {
+    fn new() -> Pending {
+        Pending {
+            writer: StripeWriter::new(),
+            tickets: Vec::new(),
+            superseded: Vec::new(),
+            marks: Vec::new(),
+            writes: Vec::new(),
+            released: Vec::new(),
+        }
+    }
+}
+
+/// One stripe, from its first entry until nothing needs it.
+#[derive(Debug)]
+pub(super) struct Stripe {
+    pub(super) number: u64,
+    pub(super) position: Option<u64>, // once it is being written
+    /// Hashes of its entries, for write-back.
+    pub(super) hashes: Vec<u64>,
+    /// How many of `hashes` write-back has looked at.
+    pub(super) seen: usize,
+    /// Entries that are the newest durable ones of their place and have not gone home.
+    pub(super) live: u32,
+    pub(super) has_marks: bool,
+    pub(super) pending: Option<Box<Pending>>, // until it is durable
+    is_closed: bool,
+}
+
+/// The ring's stripes, oldest first.
+#[derive(Debug)]
+pub(super) struct Ring {
+    /// Its length in sectors.
+    pub(super) sectors: u64,
+    /// Position of the next stripe.
+    pub(super) head: u64,
+    /// Oldest position that the medium's superblock still needs: what lies below may be overwritten.
+    pub(super) tail: u64,
+    /// Number of the newest durable stripe.
+    pub(super) durable: u64,
+    stripes: VecDeque<Stripe>, // consecutive numbers
+    next: u64,
+}
+
+impl Ring {
+    pub(super) fn new(sectors: u64, tail: u64) -> Ring {
+        Ring { sectors, head: tail, tail, durable: 0, stripes: VecDeque::new(), next: 1 }
+    }
+
+    /// Longest stripe of a ring of so many sectors.
+    pub(super) fn stripe_max(sectors: u64) -> u64 {
+        (sectors / 16).clamp(8, 2048)
+    }
+
+    /// Longest payload of entries in one stripe.
+    pub(super) fn entries_len_max(sectors: u64) -> usize {
+        payload_max(Ring::stripe_max(sectors)) - super::stripe::STRIPE_HEAD_LEN
+    }
+
+    /// Sectors in use, those included that the next superblock will free.
+    pub(super) fn used(&self) -> u64 {
+        self.head - self.tail
+    }
+
+    /// Position of the oldest stripe that is still in use.
+    pub(super) fn next_tail(&self) -> u64 {
+        self.stripes.front().and_then(|stripe| stripe.position).unwrap_or(self.head)
+    }
+
+    /// Makes sure that the collecting stripe has room for `len` bytes of entries: what is added next stays together.
+    pub(super) fn reserve(&mut self, len: usize) {
+        let max = payload_max(Ring::stripe_max(self.sectors));
+        let has_room = self.stripes.back().is_some_and(|stripe| {
+            let pending = stripe.pending.as_ref().filter(|_| !stripe.is_closed);
+            pending.is_some_and(|pending| pending.writer.payload_len() + len <= max)
+        });
+        if !has_room {
+            self.push(Some(Box::new(Pending::new())), None);
+        }
+    }
+
+    /// The stripe that takes the next entries.
+    ///
+    /// # Panics
+    /// If no room was reserved first.
+    pub(super) fn collecting(&mut self) -> &mut Stripe {
+        let stripe = self.stripes.back_mut().expect("room has been reserved");
+        assert!(!stripe.is_closed, "stripe {} takes no more entries", stripe.number);
+        stripe
+    }
+
+    /// Adds a stripe that was found on the medium.
+    pub(super) fn found(&mut self, position: u64) -> u64 {
+        self.push(None, Some(position));
+        self.durable = self.next - 1;
+        self.durable
+    }
+
+    fn push(&mut self, pending: Option<Box<Pending>>, position: Option<u64>) {
+        self.stripes.push_back(Stripe {
+            number: self.next,
+            position,
+            hashes: Vec::new(),
+            seen: 0,
+            live: 0,
+            has_marks: false,
+            pending,
+            is_closed: false,
+        });
+        self.next += 1;
+    }
+
+    /// The stripe of this number, if it is still in the ring.
+    pub(super) fn stripe(&mut self, number: u64) -> Option<&mut Stripe> {
+        let front = self.stripes.front()?.number;
+        self.stripes.get_mut(number.checked_sub(front)? as usize)
+    }
+
+    /// The next stripe to write, if it has entries; takes no more of them.
+    pub(super) fn close_next(&mut self) -> Option<&mut Stripe> {
+        let stripe = self.stripe(self.durable + 1)?;
+        let has_entries = stripe.pending.as_ref().is_some_and(|pending| !pending.writer.is_empty());
+        stripe.is_closed |= has_entries;
+        has_entries.then_some(stripe)
+    }
+
+    /// Bytes of payload that wait to be written.
+    pub(super) fn waiting_len(&self) -> usize {
+        let waiting = self.stripes.iter().rev().map_while(|stripe| stripe.pending.as_ref());
+        waiting.map(|pending| pending.writer.payload_len()).sum()
+    }
+
+    /// One entry of this stripe needs it no longer.
+    ///
+    /// # Panics
+    /// If it had no such entry: then the accounts are wrong and a needed stripe may be overwritten.
+    pub(super) fn discharge(&mut self, number: u64) {
+        let stripe = self.stripe(number).expect("a stripe with a live entry is in the ring");
+        assert!(stripe.live > 0, "stripe {number} has no live entry");
+        stripe.live -= 1;
+    }
+
+    /// Lets go of the oldest stripes that nothing needs; `marked` is the newest stripe whose marks stand in the
+    /// superblock.
+    pub(super) fn trim(&mut self, marked: u64) {
+        while let Some(stripe) = self.stripes.front() {
+            let is_needed = stripe.number > self.durable
+                || stripe.live > 0
+                || (stripe.has_marks && stripe.number > marked);
+            if is_needed {
+                return;
+            }
+            self.stripes.pop_front();
+        }
+    }
+
+    /// True if a durable stripe says something of forgotten shards that the superblock does not say yet.
+    pub(super) fn has_marks_beyond(&self, marked: u64) -> bool {
+        let durable = self.stripes.iter().take_while(|stripe| stripe.number <= self.durable);
+        durable.into_iter().any(|stripe| stripe.has_marks && stripe.number > marked)
+    }
+
+    /// Durable stripes, oldest first.
+    pub(super) fn durable_mut(&mut self) -> impl Iterator<Item = &mut Stripe> {
+        let durable = self.durable;
+        self.stripes.iter_mut().take_while(move |stripe| stripe.number <= durable)
+    }
+}

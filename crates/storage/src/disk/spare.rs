@@ -1,0 +1,134 @@
+//! The spare: images of the pages that a write-back is about to overwrite in place.
+//!
+//! A write-back first puts all its page images here, in one sequential write, and flushes; only then it writes them
+//! in place. So a write torn by a loss of power is redone from the images at the next start, and the pages of one
+//! write-back change together. There is one spare: the next write-back uses it after this one is in place.
+
+use base::checksum::checksum;
+use bytes::Bytes;
+
+use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
+use super::io::{Blocking, File, Files, Write};
+use super::page::{PAGE, PagePlace};
+
+const MAGIC: u32 = u32::from_le_bytes(*b"PSPR");
+const FORMAT: u16 = 1;
+const HEAD_LEN: usize = 32;
+const ROW_LEN: usize = 24;
+
+/// Most images that a spare may be created for.
+pub(super) const IMAGES_MAX: u64 = 4096;
+
+/// Bytes of the spare's head for this many images, in whole pages.
+fn head_len(count: usize) -> usize {
+    (HEAD_LEN + count * ROW_LEN).next_multiple_of(PAGE)
+}
+
+/// Bytes of a spare with room for this many images.
+pub(super) fn file_len(images: u64) -> u64 {
+    (head_len(images as usize) + images as usize * PAGE) as u64
+}
+
+/// The spare's bytes for these images, and the writes that put them in place, which share its memory.
+pub(super) fn assemble<'a>(
+    binding: u64,
+    batch: u64,
+    images: impl ExactSizeIterator<Item = (PagePlace, &'a [u8])>,
+) -> (Bytes, Vec<Write>) {
+    let count = images.len();
+    let start = head_len(count);
+    let mut bytes = vec![0; start];
+    bytes.reserve_exact(count * PAGE);
+    let mut places = Vec::with_capacity(count);
+    for (i, (place, image)) in images.enumerate() {
+        let row = &mut bytes[HEAD_LEN + i * ROW_LEN..][..ROW_LEN];
+        row[0] = place.file as u8;
+        put_u64(row, 8, place.offset);
+        put_u64(row, 16, image_checksum(binding, place, image));
+        bytes.extend_from_slice(image);
+        places.push(place);
+    }
+    put_u32(&mut bytes, 8, MAGIC);
+    put_u16(&mut bytes, 12, FORMAT);
+    put_u32(&mut bytes, 16, count as u32);
+    put_u64(&mut bytes, 24, batch);
+    let sum = checksum(binding, &bytes[8..HEAD_LEN + count * ROW_LEN]);
+    put_u64(&mut bytes, 0, sum);
+    let bytes = Bytes::from(bytes);
+    let writes = places
+        .into_iter()
+        .enumerate()
+        .map(|(i, PagePlace { file, offset })| {
+            let at = start + i * PAGE;
+            Write { file, offset, bytes: bytes.slice(at..at + PAGE) }
+        })
+        .collect();
+    (bytes, writes)
+}
+
+fn image_checksum(binding: u64, place: PagePlace, image: &[u8]) -> u64 {
+    checksum(place.seed(binding).rotate_left(13), image)
+}
+
+/// The whole images found in a spare.
+#[derive(Debug, Default)]
+pub(super) struct Images {
+    pub(super) batch: u64,
+    /// Images that the head names.
+    pub(super) count: usize,
+    /// Those of them that are whole.
+    pub(super) whole: Vec<Write>,
+}
+
+/// Reads the spare; `None` where its head is not whole, because its write never finished or because it is damaged.
+pub(super) fn read(
+    medium: &mut Blocking<'_>,
+    binding: u64,
+    images_max: u64,
+) -> Result<Option<Images>, String> {
+    let first = medium.read(File::Spare, 0, head_len(images_max as usize))?;
+    let count = u32_at(&first, 16) as usize;
+    if u32_at(&first, 8) != MAGIC || u16_at(&first, 12) != FORMAT || count as u64 > images_max {
+        return Ok(None);
+    }
+    if u64_at(&first, 0) != checksum(binding, &first[8..HEAD_LEN + count * ROW_LEN]) {
+        return Ok(None);
+    }
+    let bytes = medium.read(File::Spare, head_len(count) as u64, count * PAGE)?;
+    let mut images = Images { batch: u64_at(&first, 24), count, whole: Vec::new() };
+    for i in 0..count {
+        let row = &first[HEAD_LEN + i * ROW_LEN..][..ROW_LEN];
+        let Some(file) = File::ALL.into_iter().find(|&file| file as u8 == row[0]) else { continue };
+        let place = PagePlace { file, offset: u64_at(row, 8) };
+        let image = bytes.slice(i * PAGE..(i + 1) * PAGE);
+        if u64_at(row, 16) == image_checksum(binding, place, &image) {
+            images.whole.push(Write { file, offset: place.offset, bytes: image });
+        }
+    }
+    Ok(Some(images))
+}
+
+/// Writes the images of the last write-back in place again, in case it did not get there.
+pub(super) fn redo(medium: &mut Blocking<'_>, images: &Images) -> Result<(), String> {
+    let flush = Files::of(File::Slots).with(File::Extents);
+    medium.store(images.whole.clone(), flush)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_a_spare_are_these() {
+        let image = [7; PAGE];
+        let place = PagePlace { file: File::Slots, offset: 8192 };
+        let (bytes, writes) = assemble(3, 5, [(place, &image[..])].into_iter());
+        assert_eq!(bytes.len(), 2 * PAGE);
+        assert_eq!(&bytes[8..32], b"PSPR\x01\0\0\0\x01\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0");
+        assert_eq!(bytes[32..48], [1, 0, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(writes, [Write { file: File::Slots, offset: 8192, bytes: bytes.slice(PAGE..) }]);
+        assert_eq!(base::checksum::hash(&bytes), GOLDEN);
+    }
+
+    const GOLDEN: u64 = 0x26c9_8df1_270d_fc5e;
+}

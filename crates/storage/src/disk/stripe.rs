@@ -1,0 +1,249 @@
+//! The staging ring's bytes: 512-byte sectors that say which turn of the ring they belong to, and stripes of them.
+//!
+//! A sector carries its *position*: a count that never repeats, whose remainder by the ring's length is its place.
+//! So every sector of the ring is, by itself, recognisably of this lap, of an earlier lap, or damaged. A stripe is a
+//! run of sectors written at once: data sectors, then one parity sector for every 64 of them, so that one damaged
+//! sector of a stripe costs nothing.
+
+use base::checksum::checksum;
+
+use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
+
+pub(super) const SECTOR: usize = 512;
+/// Bytes of a sector that carry a stripe's payload; the rest is its trailer.
+pub(super) const PAYLOAD: usize = 488;
+/// Bytes at the start of a stripe's payload that say what follows.
+pub(super) const STRIPE_HEAD_LEN: usize = 16;
+/// Fewest sectors of a stripe: data and parity.
+pub(super) const STRIPE_SECTORS_MIN: u64 = 2;
+
+const POSITION: usize = 488;
+const INDEX: usize = 496;
+const COUNT: usize = 498;
+const CHECKSUM: usize = 504;
+const MAGIC: u32 = u32::from_le_bytes(*b"PSTR");
+const FORMAT: u16 = 1;
+/// Data sectors that share a parity sector.
+const PARITY_SPAN: usize = 64;
+
+/// Data and parity sectors of a stripe with this many sectors in all.
+fn split_count(count: usize) -> (usize, usize) {
+    let parity = count.div_ceil(PARITY_SPAN + 1);
+    (count - parity, parity)
+}
+
+/// Sectors that a payload of this length takes, parity included.
+pub(super) fn sectors_for(payload_len: usize) -> u64 {
+    let data = payload_len.div_ceil(PAYLOAD).max(1);
+    (data + data.div_ceil(PARITY_SPAN)) as u64
+}
+
+/// The longest payload, its head included, that fits this many sectors.
+pub(super) fn payload_max(sectors: u64) -> usize {
+    split_count(sectors as usize).0 * PAYLOAD
+}
+
+/// Builds a stripe while its entries come in.
+#[derive(Debug)]
+pub(super) struct StripeWriter {
+    sectors: Vec<u8>,
+    payload_len: usize,
+    entries: u32,
+}
+
+impl StripeWriter {
+    pub(super) fn new() -> StripeWriter {
+        let mut writer = StripeWriter { sectors: Vec::new(), payload_len: 0, entries: 0 };
+        writer.append(&[0; STRIPE_HEAD_LEN]);
+        writer
+    }
+
+    /// Bytes of payload so far, the stripe's head included.
+    pub(super) fn payload_len(&self) -> usize {
+        self.payload_len
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    /// Adds one encoded entry.
+    pub(super) fn push(&mut self, entry: &[u8]) {
+        self.entries += 1;
+        self.append(entry);
+    }
+
+    fn append(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let within = self.payload_len % PAYLOAD;
+            if within == 0 {
+                self.sectors.resize(self.sectors.len() + SECTOR, 0);
+            }
+            let at = self.sectors.len() - SECTOR + within;
+            let take = bytes.len().min(PAYLOAD - within);
+            self.sectors[at..at + take].copy_from_slice(&bytes[..take]);
+            self.payload_len += take;
+            bytes = &bytes[take..];
+        }
+    }
+
+    /// The stripe's sectors for this position.
+    pub(super) fn finish(mut self, binding: u64, position: u64) -> Vec<u8> {
+        let payload_len = self.payload_len as u32;
+        put_u32(&mut self.sectors, 0, MAGIC);
+        put_u16(&mut self.sectors, 4, FORMAT);
+        put_u32(&mut self.sectors, 8, payload_len);
+        put_u32(&mut self.sectors, 12, self.entries);
+        let data = self.sectors.len() / SECTOR;
+        let parity = data.div_ceil(PARITY_SPAN);
+        self.sectors.resize((data + parity) * SECTOR, 0);
+        let (content, parities) = self.sectors.split_at_mut(data * SECTOR);
+        for (i, sector) in content.chunks_exact(SECTOR).enumerate() {
+            let class = i % parity;
+            xor(&mut parities[class * SECTOR..][..PAYLOAD], &sector[..PAYLOAD]);
+        }
+        let count = data + parity;
+        for (i, sector) in self.sectors.chunks_exact_mut(SECTOR).enumerate() {
+            seal(sector, binding, position + i as u64, i as u16, count as u16);
+        }
+        self.sectors
+    }
+}
+
+fn xor(into: &mut [u8], from: &[u8]) {
+    for (to, byte) in into.iter_mut().zip(from) {
+        *to ^= byte;
+    }
+}
+
+/// Writes a sector's trailer.
+fn seal(sector: &mut [u8], binding: u64, position: u64, index: u16, count: u16) {
+    put_u64(sector, POSITION, position);
+    put_u16(sector, INDEX, index);
+    put_u16(sector, COUNT, count);
+    let sum = checksum(binding, &sector[..CHECKSUM]);
+    put_u64(sector, CHECKSUM, sum);
+}
+
+/// A sector that belongs to no stripe, as the first lap finds it.
+pub(super) fn blank(binding: u64, position: u64) -> [u8; SECTOR] {
+    let mut sector = [0; SECTOR];
+    seal(&mut sector, binding, position, 0, 0);
+    sector
+}
+
+/// What a sector says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Seen {
+    /// Written for this position, as sector `index` of a stripe of `count`.
+    Current { index: u64, count: u64 },
+    /// Whole, and from an earlier lap: nothing has been written here since.
+    Old,
+    /// Damaged, or from somewhere else.
+    Bad,
+}
+
+/// Looks at the sector found where `position` belongs in a ring of `ring` sectors.
+pub(super) fn see(sector: &[u8], binding: u64, position: u64, ring: u64) -> Seen {
+    if u64_at(sector, CHECKSUM) != checksum(binding, &sector[..CHECKSUM]) {
+        return Seen::Bad;
+    }
+    let found = u64_at(sector, POSITION);
+    let (index, count) = (u64::from(u16_at(sector, INDEX)), u64::from(u16_at(sector, COUNT)));
+    if found == position && count >= STRIPE_SECTORS_MIN && index < count {
+        Seen::Current { index, count }
+    } else if found < position && found % ring == position % ring {
+        Seen::Old
+    } else {
+        Seen::Bad
+    }
+}
+
+/// The payload of a stripe whose sectors are at hand, damaged ones marked; `None` where parity cannot help.
+pub(super) fn payload(sectors: &mut [(Vec<u8>, bool)]) -> Option<Vec<u8>> {
+    let (data, parity) = split_count(sectors.len());
+    for class in 0..parity {
+        let members: Vec<usize> = (class..data).step_by(parity).chain([data + class]).collect();
+        let mut bad = members.iter().copied().filter(|&i| !sectors[i].1);
+        let Some(lost) = bad.next() else { continue };
+        if bad.next().is_some() {
+            return None;
+        }
+        let mut content = vec![0; PAYLOAD];
+        for &i in members.iter().filter(|&&i| i != lost) {
+            xor(&mut content, &sectors[i].0[..PAYLOAD]);
+        }
+        sectors[lost].0[..PAYLOAD].copy_from_slice(&content);
+    }
+    Some(sectors[..data].iter().flat_map(|(sector, _)| sector[..PAYLOAD].iter().copied()).collect())
+}
+
+/// The entries of a payload and how many they are; `None` where its head is not one.
+pub(super) fn entries(payload: &[u8]) -> Option<(&[u8], u32)> {
+    let head = payload.get(..STRIPE_HEAD_LEN)?;
+    if u32_at(head, 0) != MAGIC || u16_at(head, 4) != FORMAT {
+        return None;
+    }
+    let bytes = payload.get(STRIPE_HEAD_LEN..u32_at(head, 8) as usize)?;
+    Some((bytes, u32_at(head, 12)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stripe_of(len: usize) -> (Vec<u8>, Vec<u8>) {
+        let content: Vec<u8> = (0..len).map(|i| (i * 7 + i / 256) as u8).collect();
+        let mut writer = StripeWriter::new();
+        for part in content.chunks(300) {
+            writer.push(part);
+        }
+        assert_eq!(
+            sectors_for(writer.payload_len()) as usize * SECTOR,
+            writer.finish(5, 1000).len()
+        );
+        let mut writer = StripeWriter::new();
+        writer.push(&content);
+        (content, writer.finish(5, 1000))
+    }
+
+    #[test]
+    fn any_one_damaged_sector_of_a_parity_class_is_restored() {
+        for len in [1, 472, 473, 5_000, 40_000, 90_000] {
+            let (content, bytes) = stripe_of(len);
+            let count = bytes.len() / SECTOR;
+            for bad in 0..count {
+                let mut sectors: Vec<(Vec<u8>, bool)> =
+                    bytes.chunks(SECTOR).map(|sector| (sector.to_vec(), true)).collect();
+                sectors[bad] = (vec![0xee; SECTOR], false);
+                let payload = payload(&mut sectors).expect("one sector is restored");
+                assert_eq!(entries(&payload), Some((&content[..], 1)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_sector_knows_its_lap() {
+        let (_, bytes) = stripe_of(600);
+        let seen = |position| see(&bytes[..SECTOR], 5, position, 100);
+        assert_eq!(seen(1000), Seen::Current { index: 0, count: 3 });
+        assert_eq!(seen(1100), Seen::Old);
+        assert_eq!(seen(1001), Seen::Bad, "misplaced");
+        assert_eq!(seen(900), Seen::Bad, "from the future");
+        assert_eq!(see(&bytes[..SECTOR], 6, 1000, 100), Seen::Bad, "of another node");
+        assert_eq!(see(&blank(5, 7), 5, 107, 100), Seen::Old);
+    }
+
+    #[test]
+    fn the_bytes_of_a_stripe_are_these() {
+        let mut writer = StripeWriter::new();
+        writer.push(b"entry");
+        let bytes = writer.finish(5, 0x0102);
+        assert_eq!(bytes.len(), 1024);
+        assert_eq!(&bytes[..21], b"PSTR\x01\0\0\0\x15\0\0\0\x01\0\0\0entry");
+        assert_eq!(bytes[488..504], [2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0]);
+        assert_eq!(base::checksum::hash(&bytes), GOLDEN);
+    }
+
+    const GOLDEN: u64 = 0x207f_030d_e100_87fb;
+}

@@ -1,0 +1,291 @@
+//! The disk store against a plain map: random changes, delays, losses of power at any moment, restarts.
+
+mod disk_support;
+
+use std::collections::BTreeMap;
+
+use base::Prng;
+use disk_support::{SimDisk, World, small_config};
+use storage::disk::Config;
+use storage::{Completion, Load, Place, Store};
+use types::{Database, Key, Shard, Ticket};
+
+type Model = BTreeMap<Place, Vec<u8>>;
+
+struct Run {
+    prng: Prng,
+    world: World,
+    /// The state after each batch of each worker, by ticket: a crash may leave any state from the last
+    /// acknowledged one on.
+    states: Vec<Vec<(Ticket, Model)>>,
+    stored: Vec<Ticket>,
+    keys: u64,
+    long_keys: bool,
+    /// A batch that fills more than a stripe would not be atomic.
+    is_small: bool,
+}
+
+const WORKERS: usize = 2;
+
+fn place(prng: &mut Prng, keys: u64, long: bool) -> Place {
+    let database = Database(*prng.pick(&[0, 0, 0, 1, 15]));
+    if prng.chance(0.05) {
+        return Place::Meta(database, Shard(prng.below(256) as u8));
+    }
+    let number = prng.below(keys);
+    let mut bytes = format!("key-{number}").into_bytes();
+    if long && number % 7 == 0 {
+        bytes.resize(600 + number as usize, b'.');
+    }
+    Place::Cell(database, Key::new(&bytes))
+}
+
+fn record(prng: &mut Prng) -> Vec<u8> {
+    let len = match prng.below(20) {
+        0 => prng.between(1_000, 1_100),
+        1 => prng.between(1_025, 20_000),
+        2 => 0,
+        _ => prng.between(1, 200),
+    };
+    let fill = prng.next_u64().to_le_bytes();
+    (0..len as usize).map(|i| fill[i % 8]).collect()
+}
+
+impl Run {
+    fn new(seed: u64) -> Run {
+        let mut prng = Prng::new(seed);
+        let delay = *prng.pick(&[0, 1, 3, 12]);
+        let config = Config { ring_bytes: *prng.pick(&[64 << 10, 256 << 10]), ..small_config() };
+        let world = World::create(SimDisk::new(seed, delay), WORKERS, &config);
+        let keys = *prng.pick(&[5, 60, 400, 2_000]);
+        let states = vec![vec![(Ticket::DURABLE, Model::new())]; WORKERS];
+        let long_keys = prng.chance(0.3);
+        Run {
+            prng,
+            world,
+            states,
+            stored: vec![Ticket::DURABLE; WORKERS],
+            keys,
+            long_keys,
+            is_small: config.ring_bytes == 64 << 10,
+        }
+    }
+
+    fn change(&mut self) {
+        let mut models: Vec<Model> =
+            self.states.iter().map(|states| states.last().expect("one").1.clone()).collect();
+        let largest = *self.prng.pick(if self.is_small { &[1, 3, 3] } else { &[1, 3, 30] });
+        for _ in 0..self.prng.between(1, largest) {
+            let place = place(&mut self.prng, self.keys, self.long_keys);
+            let owner = self.world.owner(&place);
+            if self.prng.chance(0.2) {
+                self.world.stores[owner].remove(&place);
+                models[owner].remove(&place);
+            } else {
+                let record = record(&mut self.prng);
+                self.world.stores[owner].put(&place, &record);
+                models[owner].insert(place, record);
+            }
+        }
+        for (worker, model) in models.into_iter().enumerate() {
+            let ticket = self.world.stores[worker].ticket();
+            self.world.stores[worker].submit();
+            if self.world.stores[worker].ticket() != ticket {
+                self.states[worker].push((ticket, model));
+            }
+        }
+    }
+
+    fn newest(&self, place: &Place) -> Option<&Vec<u8>> {
+        self.states[self.world.owner(place)].last().expect("one").1.get(place)
+    }
+
+    fn check_load(&mut self, place: &Place) {
+        let wanted =
+            self.newest(place).map_or(Load::Absent, |record| Load::Found(record.clone().into()));
+        let found = self.world.load(place);
+        assert!(found == wanted, "{place:?}: found {}, wanted {}", brief(&found), brief(&wanted));
+    }
+
+    fn check_all(&mut self) {
+        let mut prng = Prng::new(1);
+        let mut places: Vec<Place> =
+            (0..20).map(|_| place(&mut prng, self.keys, self.long_keys)).collect();
+        places.extend(
+            self.states.iter().flat_map(|states| states.last().expect("one").1.keys().cloned()),
+        );
+        for place in &places {
+            self.check_load(place);
+        }
+    }
+
+    /// Lists a database and compares.
+    fn check_listing(&mut self) {
+        let database = Database(*self.prng.pick(&[0, 1, 15]));
+        let limit = self.prng.between(1, 40) as usize;
+        let mut found = Vec::new();
+        for shard in 0..=255_u8 {
+            let mut next = Some(Shard(shard).first_hash());
+            let owner = usize::from(shard) % WORKERS;
+            while let Some(from) = next {
+                self.world.stores[owner].scan(9, database, from, limit);
+                next = self.await_listing(owner, from, &mut found);
+            }
+        }
+        let models = self.states.iter().map(|states| &states.last().expect("one").1);
+        let mut wanted: Vec<(Key, Vec<u8>)> = models
+            .flatten()
+            .filter_map(|(place, record)| match place {
+                Place::Cell(of, key) if *of == database => Some((key.clone(), record.clone())),
+                _ => None,
+            })
+            .collect();
+        wanted.sort();
+        assert!(found == wanted, "listed {} of {} records", found.len(), wanted.len());
+    }
+
+    fn await_listing(
+        &mut self,
+        owner: usize,
+        from: u64,
+        found: &mut Vec<(Key, Vec<u8>)>,
+    ) -> Option<u64> {
+        self.world.heard[owner].clear();
+        for _ in 0..10_000 {
+            self.world.poll();
+            for completion in std::mem::take(&mut self.world.heard[owner]) {
+                match completion {
+                    Completion::Scanned { id: 9, records, next_hash } => {
+                        assert!(records.iter().all(|(key, _)| key.hash() >= from));
+                        assert!(next_hash.is_none_or(|next| next > from));
+                        found.extend(
+                            records.into_iter().map(|(key, record)| (key, record.to_vec())),
+                        );
+                        return next_hash;
+                    }
+                    other => self.world.heard[owner].push(other),
+                }
+            }
+            self.hear();
+        }
+        panic!("a listing does not end");
+    }
+
+    fn hear(&mut self) {
+        for (worker, heard) in self.world.heard.iter_mut().enumerate() {
+            for completion in heard.drain(..) {
+                match completion {
+                    Completion::Stored(ticket) => {
+                        assert!(ticket > self.stored[worker], "tickets rise");
+                        self.stored[worker] = ticket;
+                    }
+                    Completion::Failed(reason) => panic!("failed: {reason}"),
+                    Completion::Forgotten { database, shard } => {
+                        panic!("nothing was damaged, yet {shard:?} of {database:?} is forgotten");
+                    }
+                    Completion::Loaded { .. } | Completion::Scanned { .. } => {}
+                }
+            }
+        }
+    }
+
+    /// Loses power, opens again, and finds out which of the possible states each worker is in.
+    fn crash(&mut self) {
+        self.hear();
+        let disk = self.world.disk.crashed(self.prng.next_u64());
+        self.world = World::open(disk, WORKERS, &small_config());
+        for worker in 0..WORKERS {
+            let stored = self.stored[worker];
+            let candidates: Vec<(Ticket, Model)> = std::mem::take(&mut self.states[worker])
+                .into_iter()
+                .filter(|(ticket, _)| *ticket >= stored)
+                .collect();
+            let places: std::collections::BTreeSet<Place> =
+                candidates.iter().flat_map(|(_, model)| model.keys().cloned()).collect();
+            let mut found = Model::new();
+            for place in places {
+                match self.world.load(&place) {
+                    Load::Found(record) => drop(found.insert(place, record.to_vec())),
+                    Load::Absent => {}
+                    load => panic!("{place:?} is {}", brief(&load)),
+                }
+            }
+            let state = candidates.into_iter().find(|(_, model)| *model == found);
+            let (_, model) =
+                state.expect("what is found is a state at or after the last acknowledged one");
+            self.states[worker] = vec![(Ticket::DURABLE, model)];
+            self.stored[worker] = Ticket::DURABLE;
+        }
+        self.hear();
+    }
+
+    fn step(&mut self) {
+        match self.prng.below(100) {
+            0..70 => {
+                if !self.world.stores[0].is_full() {
+                    self.change();
+                }
+                self.world.poll();
+            }
+            70..80 => {
+                let place = place(&mut self.prng, self.keys, self.long_keys);
+                self.check_load(&place);
+            }
+            80..95 => self.world.poll(),
+            95..97 => self.world.keeper.rest(),
+            97 => self.world.settle(),
+            98 if self.prng.chance(0.2) => self.check_listing(),
+            98 => {}
+            _ => self.crash(),
+        }
+        self.hear();
+    }
+}
+
+fn brief(load: &Load) -> String {
+    match load {
+        Load::Found(record) => format!("{} bytes of {:?}", record.len(), record.first()),
+        other => format!("{other:?}"),
+    }
+}
+
+fn run(seed: u64, steps: u64) {
+    println!("seed {seed}");
+    let mut run = Run::new(seed);
+    for _ in 0..steps {
+        run.step();
+    }
+    run.check_all();
+    run.check_listing();
+    run.crash();
+    run.check_all();
+    run.world.settle();
+    run.hear();
+    run.check_all();
+    let config = small_config();
+    run.world = World::open(run.world.disk.copy(), WORKERS, &config);
+    run.check_all();
+}
+
+/// Seeds to run: `DISK_SEED` replays one, `DISK_SEEDS` sets how many.
+fn seeds(default: u64) -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text: String| text.parse::<u64>().ok());
+    match number("DISK_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("DISK_SEEDS").unwrap_or(default),
+    }
+}
+
+#[test]
+fn a_store_is_a_map_whatever_happens_to_its_power() {
+    for seed in seeds(150) {
+        run(seed, 400);
+    }
+}
+
+#[test]
+fn many_short_lives_lose_nothing() {
+    for seed in seeds(1_000) {
+        run(seed + 1_000_000, 25);
+    }
+}

@@ -1,0 +1,334 @@
+//! A disk in memory that may delay, reorder, tear and lose what it was not asked to flush, and rot what it was.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base::Prng;
+use bytes::Bytes;
+use storage::disk::{Config, Done, File, Files, Io, LocalKeeper, LocalStore, Medium};
+use storage::{Completion, Load, Place, Store};
+
+pub const SECTOR: usize = 512;
+pub const BINDING: u64 = 0x5eed_0001;
+
+/// A small store, so that few operations fill pages, rings and spares.
+pub fn small_config() -> Config {
+    Config {
+        ring_bytes: 64 << 10,
+        spare_pages: 64,
+        initial_level: 1,
+        cache_bytes: 64 << 10,
+        fill_percent: 60,
+    }
+}
+
+#[derive(Clone, Default)]
+struct Content {
+    /// What a loss of power leaves for certain.
+    durable: Vec<u8>,
+    /// What a reader sees.
+    visible: Vec<u8>,
+    /// Sectors written since the last flush: their versions in order.
+    pending: BTreeMap<usize, Vec<Vec<u8>>>,
+}
+
+struct UnderWay {
+    io: Io,
+    delay: u64,
+    written: bool,
+}
+
+/// The device: shared, so that a test can look at it behind a store's back.
+#[derive(Clone)]
+pub struct SimDisk {
+    inner: Arc<Mutex<Inner>>,
+}
+
+struct Inner {
+    files: Vec<Content>,
+    under_way: Vec<UnderWay>,
+    prng: Prng,
+    delay_max: u64,
+    stores: u64,
+    flushes_left: Option<u64>,
+}
+
+impl SimDisk {
+    /// Requests take up to `delay_max` polls.
+    pub fn new(seed: u64, delay_max: u64) -> SimDisk {
+        let inner = Inner {
+            files: vec![Content::default(); 4],
+            under_way: Vec::new(),
+            prng: Prng::new(seed),
+            delay_max,
+            stores: 0,
+            flushes_left: None,
+        };
+        SimDisk { inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the device may hold after power is lost now: every sector that was not flushed is old or new.
+    pub fn crashed(&self, seed: u64) -> SimDisk {
+        let inner = self.lock();
+        let mut prng = Prng::new(seed);
+        let keep_ppm = *prng.pick(&[0, 200_000, 500_000, 900_000, 1_000_000]);
+        let mut files = Vec::new();
+        for content in &inner.files {
+            let mut bytes = content.durable.clone();
+            for (&sector, versions) in &content.pending {
+                if prng.chance_ppm(keep_ppm) {
+                    write_at(&mut bytes, sector * SECTOR, prng.pick::<Vec<u8>>(versions));
+                }
+            }
+            files.push(Content {
+                durable: bytes.clone(),
+                visible: bytes,
+                pending: BTreeMap::new(),
+            });
+        }
+        // Writes that had not even reached the cache may be there as well.
+        for under_way in &inner.under_way {
+            if let Io::Store { writes, .. } = &under_way.io
+                && !under_way.written
+            {
+                for write in writes {
+                    for (i, sector) in write.bytes.chunks(SECTOR).enumerate() {
+                        if prng.chance_ppm(keep_ppm) {
+                            let content = &mut files[write.file as usize];
+                            write_at(
+                                &mut content.durable,
+                                write.offset as usize + i * SECTOR,
+                                sector,
+                            );
+                        }
+                    }
+                }
+            }
+        }
+        for content in &mut files {
+            content.visible = content.durable.clone();
+        }
+        let (delay_max, prng) = (inner.delay_max, prng.fork());
+        let inner =
+            Inner { files, under_way: Vec::new(), prng, delay_max, stores: 0, flushes_left: None };
+        SimDisk { inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    /// An independent copy of what is durable and visible; nothing may be under way.
+    pub fn copy(&self) -> SimDisk {
+        let mut inner = self.lock();
+        let (files, prng) = (inner.files.clone(), inner.prng.fork());
+        let inner = Inner {
+            files,
+            under_way: Vec::new(),
+            prng,
+            delay_max: inner.delay_max,
+            stores: 0,
+            flushes_left: None,
+        };
+        SimDisk { inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    pub fn file_len(&self, file: File) -> usize {
+        self.lock().files[file as usize].visible.len()
+    }
+
+    pub fn bytes(&self, file: File) -> Vec<u8> {
+        self.lock().files[file as usize].visible.clone()
+    }
+
+    /// Changes what the device holds, behind everybody's back.
+    pub fn rot(&self, file: File, change: impl FnOnce(&mut Vec<u8>)) {
+        let content = &mut self.lock().files[file as usize];
+        change(&mut content.visible);
+        content.durable = content.visible.clone();
+        content.pending.clear();
+    }
+
+    /// Store requests taken so far.
+    pub fn stores(&self) -> u64 {
+        self.lock().stores
+    }
+
+    /// Lets so many more flushes succeed; the next one fails.
+    pub fn fail_after(&self, flushes: u64) {
+        self.lock().flushes_left = Some(flushes);
+    }
+}
+
+fn write_at(content: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+    if content.len() < offset + bytes.len() {
+        content.resize(offset + bytes.len(), 0);
+    }
+    content[offset..offset + bytes.len()].copy_from_slice(bytes);
+}
+
+impl Inner {
+    fn apply(&mut self, io: &Io) {
+        let Io::Store { writes, .. } = io else { return };
+        for write in writes {
+            assert_eq!(write.offset as usize % SECTOR, 0, "writes begin with a sector");
+            let content = &mut self.files[write.file as usize];
+            write_at(&mut content.visible, write.offset as usize, &write.bytes);
+            let first = write.offset as usize / SECTOR;
+            for (i, sector) in write.bytes.chunks(SECTOR).enumerate() {
+                content.pending.entry(first + i).or_default().push(sector.to_vec());
+            }
+        }
+    }
+
+    fn finish(&mut self, io: &Io) -> Done {
+        let id = io.id();
+        let result = match io {
+            Io::Read { file, offset, len, .. } => {
+                let content = &self.files[*file as usize].visible;
+                let mut bytes = vec![0; *len];
+                let start = (*offset as usize).min(content.len());
+                let end = (*offset as usize + len).min(content.len());
+                bytes[..end - start].copy_from_slice(&content[start..end]);
+                Ok(Bytes::from(bytes))
+            }
+            Io::Store { flush, .. } => self.flush(*flush).map(|()| Bytes::new()),
+        };
+        Done { id, result }
+    }
+
+    fn flush(&mut self, files: Files) -> Result<(), String> {
+        if files == Files::default() {
+            return Ok(());
+        }
+        if let Some(left) = &mut self.flushes_left {
+            if *left == 0 {
+                return Err("the disk says no".to_owned());
+            }
+            *left -= 1;
+        }
+        for file in files.iter() {
+            let content = &mut self.files[file as usize];
+            for (sector, versions) in std::mem::take(&mut content.pending) {
+                let newest = versions.last().expect("a pending sector has a version");
+                write_at(&mut content.durable, sector * SECTOR, newest);
+            }
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, done: &mut Vec<Done>, at_once: bool) {
+        let mut i = 0;
+        while i < self.under_way.len() {
+            if self.under_way[i].delay > 0 && !at_once {
+                self.under_way[i].delay -= 1;
+                if self.under_way[i].delay == 0 && !self.under_way[i].written {
+                    self.under_way[i].written = true;
+                    let io = self.under_way[i].io.clone();
+                    self.apply(&io);
+                }
+                i += 1;
+                continue;
+            }
+            let UnderWay { io, written, .. } = self.under_way.remove(i);
+            if !written {
+                self.apply(&io);
+            }
+            done.push(self.finish(&io));
+        }
+    }
+}
+
+impl Medium for SimDisk {
+    fn len(&self, file: File) -> u64 {
+        self.lock().files[file as usize].visible.len() as u64
+    }
+
+    fn submit(&mut self, io: Io) {
+        let mut inner = self.lock();
+        let delay_max = inner.delay_max;
+        let delay = if delay_max == 0 { 0 } else { inner.prng.between(0, delay_max) };
+        inner.stores += u64::from(matches!(io, Io::Store { .. }));
+        inner.under_way.push(UnderWay { io, delay, written: false });
+    }
+
+    fn poll(&mut self, done: &mut Vec<Done>) {
+        self.lock().complete(done, false);
+    }
+
+    fn wait(&mut self, done: &mut Vec<Done>) {
+        self.lock().complete(done, true);
+    }
+}
+
+/// A store with its device and what its workers have heard.
+pub struct World {
+    pub disk: SimDisk,
+    pub keeper: LocalKeeper<SimDisk>,
+    pub stores: Vec<LocalStore<SimDisk>>,
+    pub heard: Vec<Vec<Completion>>,
+}
+
+impl World {
+    pub fn create(disk: SimDisk, workers: usize, config: &Config) -> World {
+        storage::disk::create(&mut disk.clone(), BINDING, config)
+            .expect("an empty disk takes a store");
+        World::open(disk, workers, config)
+    }
+
+    pub fn open(disk: SimDisk, workers: usize, config: &Config) -> World {
+        let (keeper, stores) = LocalKeeper::open(disk.clone(), BINDING, workers, config)
+            .expect("a store that was made opens");
+        World { disk, keeper, stores, heard: vec![Vec::new(); workers] }
+    }
+
+    /// Lets every worker poll once.
+    pub fn poll(&mut self) {
+        for (store, heard) in self.stores.iter_mut().zip(&mut self.heard) {
+            store.poll(heard);
+        }
+    }
+
+    /// Polls until nothing is under way and nothing waits to go home.
+    pub fn settle(&mut self) {
+        for _ in 0..100_000 {
+            self.keeper.rest();
+            self.poll();
+            if self.keeper.under_way() == 0 && !self.keeper.is_dirty() {
+                return;
+            }
+        }
+        panic!("the store does not come to rest");
+    }
+
+    pub fn owner(&self, place: &Place) -> usize {
+        let shard = match place {
+            Place::Cell(_, key) => key.shard(),
+            Place::Meta(_, shard) => *shard,
+        };
+        usize::from(shard.0) % self.stores.len()
+    }
+
+    /// Loads a place, waiting for the answer.
+    pub fn load(&mut self, place: &Place) -> Load {
+        let owner = self.owner(place);
+        match self.stores[owner].load(place) {
+            Load::Pending => {}
+            load => return load,
+        }
+        for _ in 0..10_000 {
+            let from = self.heard[owner].len();
+            self.poll();
+            let mut answers = self.heard[owner][from..].iter();
+            let answer = answers.find_map(|completion| match completion {
+                Completion::Loaded { place: of, load } if of == place => Some(load.clone()),
+                _ => None,
+            });
+            if let Some(load) = answer {
+                assert_ne!(load, Load::Pending);
+                return load;
+            }
+        }
+        panic!("no answer for {place:?}");
+    }
+}
