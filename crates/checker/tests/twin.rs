@@ -12,7 +12,7 @@ mod support;
 
 use support::Random;
 use support::histories::{Shape, doubtful, right};
-use support::subjects::{Bag, Subject};
+use support::subjects::{Bag, Subject, register_without_swaps};
 use support::twin::{
     explains, in_program, in_real_time, is_explainable, is_reachable, is_right_prefix,
 };
@@ -103,6 +103,11 @@ fn linearizable_register_agrees_with_twin() {
 }
 
 #[test]
+fn linearizable_register_without_swaps_agrees_with_twin() {
+    compare_linearizable(&register_without_swaps());
+}
+
+#[test]
 fn linearizable_counter_agrees_with_twin() {
     compare_linearizable(&Counter);
 }
@@ -130,6 +135,11 @@ fn linearizable_keyed_register_agrees_with_twin() {
 #[test]
 fn sequential_register_agrees_with_twin() {
     compare_sequential(&Register);
+}
+
+#[test]
+fn sequential_register_without_swaps_agrees_with_twin() {
+    compare_sequential(&register_without_swaps());
 }
 
 #[test]

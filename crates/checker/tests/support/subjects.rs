@@ -76,6 +76,15 @@ pub(crate) fn register_of_unlike_values() -> Drawn<Register> {
     Drawn { model: Register, draw }
 }
 
+/// A register that is only read and written, with few values: most writes are seen by nobody.
+pub(crate) fn register_without_swaps() -> Drawn<Register> {
+    let draw = |random: &mut Random| match random.chance(40) {
+        true => RegisterInput::Read,
+        false => RegisterInput::Write(random.below(3)),
+    };
+    Drawn { model: Register, draw }
+}
+
 /// A string key to which no value is written twice.
 pub(crate) fn kv_of_unlike_values() -> Drawn<Kv> {
     let draw = |random: &mut Random| {
