@@ -324,7 +324,12 @@ impl<P: Protocol> Engine for EngineOf<P> {
             shared.counters.events_refused += 1;
             return Ok(());
         }
-        self.admit(shared, Work::Peer { from, message });
+        // The common case skips a move of the message through the queue's type.
+        if self.is_ready(message.touches()) {
+            self.step(shared, Event::Peer { from, message });
+        } else {
+            self.admit(shared, Work::Peer { from, message });
+        }
         Ok(())
     }
 

@@ -36,6 +36,19 @@ impl<P: Protocol> EngineOf<P> {
         }
     }
 
+    /// True when what an event names is plainly resident; false may also mean that one has to look closer.
+    pub(crate) fn is_ready(&mut self, touches: Touches<'_>) -> bool {
+        let (shard, key) = match touches {
+            Touches::Key(key) => (key.shard(), Some(key)),
+            Touches::Shard(shard) => (shard, None),
+            Touches::Nothing => return true,
+        };
+        self.parking.is_empty()
+            && self.forgotten.is_empty()
+            && self.metas.is_resident(shard)
+            && key.is_none_or(|key| self.cells.touch(key))
+    }
+
     fn missing(&mut self, shared: &mut Shared, touches: Touches<'_>) -> Missing {
         let (shard, key) = match touches {
             Touches::Key(key) => (key.shard(), Some(key)),
