@@ -233,8 +233,9 @@ impl<P: Protocol> EngineOf<P> {
     ) {
         let shard = shard_of(scan.from_hash);
         let stored_until = stored_until.filter(|until| shard_of(*until) == shard);
-        let resident = self.cells.range(shard, scan.from_hash);
-        let (records, next_hash) = scans::merge(scan, stored, stored_until, resident);
+        let (resident, until) =
+            self.cells.range_step(shard, scan.from_hash, stored_until, scan.limit.max(1));
+        let (records, next_hash) = scans::merge(scan, stored, until, resident);
         self.step(shared, Event::Scanned(Scanned { id: scan.id, records, next_hash }));
     }
 

@@ -39,6 +39,16 @@ struct Slot<R> {
     used: bool,
 }
 
+impl<R> Slot<R> {
+    fn cell(&self) -> Cell<'_, R> {
+        match &self.content {
+            Content::Present(record) => Cell::Present(record),
+            Content::Absent => Cell::Absent,
+            Content::Lost => Cell::Lost,
+        }
+    }
+}
+
 /// The registers of one database and worker.
 #[derive(Debug)]
 pub struct Cells<R> {
@@ -310,25 +320,38 @@ impl<R> Cells<R> {
         self.dirty.clear();
     }
 
-    /// Records and lost registers of one shard from `from_hash` on, in key order.
+    /// Registers of one shard from `from_hash` on, in key order.
     #[must_use]
     pub fn range(&self, shard: Shard, from_hash: u64) -> Vec<(&Key, Cell<'_, R>)> {
-        let mut found: Vec<_> = self.shards[shard.0 as usize]
-            .iter()
-            .filter(|(key, _)| key.hash() >= from_hash)
-            .map(|(key, slot)| {
-                (
-                    key,
-                    match &slot.content {
-                        Content::Present(record) => Cell::Present(record),
-                        Content::Absent => Cell::Absent,
-                        Content::Lost => Cell::Lost,
-                    },
-                )
-            })
-            .collect();
-        found.sort_by_key(|(key, _)| *key);
-        found
+        self.range_step(shard, from_hash, None, usize::MAX).0
+    }
+
+    /// About `limit` registers of one shard in key order, those from `from_hash` on and below `until`, and the
+    /// position up to which that is all of them (`None`: the end of the shard). Never splits a hash.
+    #[must_use]
+    pub fn range_step(
+        &self,
+        shard: Shard,
+        from_hash: u64,
+        until: Option<u64>,
+        limit: usize,
+    ) -> (Vec<(&Key, Cell<'_, R>)>, Option<u64>) {
+        let is_in = |hash| hash >= from_hash && until.is_none_or(|until| hash < until);
+        let slots = self.shards[shard.0 as usize].iter();
+        let mut found: Vec<_> = slots.filter(|(key, _)| is_in(key.hash())).collect();
+        let mut complete = until;
+        if limit < found.len() {
+            // Selecting is linear: a shard of a large database is not sorted for every step of a listing.
+            let end = found.select_nth_unstable_by_key(limit, |(key, _)| *key).1.0.hash();
+            let first = found[..=limit].iter().map(|(key, _)| key.hash()).min();
+            if first.is_some_and(|first| first < end) {
+                found.truncate(limit);
+                found.retain(|(key, _)| key.hash() < end);
+                complete = Some(end);
+            }
+        }
+        found.sort_unstable_by_key(|(key, _)| *key);
+        (found.into_iter().map(|(key, slot)| (key, slot.cell())).collect(), complete)
     }
 
     /// Drops up to `count` registers of `shard` that nobody uses and whose changes are durable; those touched

@@ -18,27 +18,26 @@ pub(crate) struct ScanInFlight {
     pub(crate) scan: Scan,
 }
 
-/// Merges two sources, both in key order and both starting at `from_hash`.
+/// Merges two sources, both in key order, both starting at `from_hash` and complete up to `until` (`None`: the end of
+/// the shard).
 ///
-/// `stored_until` is the position up to which storage is complete (`None`: the end of the shard); memory is complete
-/// to the end of the shard. The result never reaches beyond the former, never splits a hash, and holds about `limit`
-/// registers. The position returned is where to go on.
+/// The result never reaches beyond that, never splits a hash, and holds about `limit` registers. The position returned
+/// is where to go on.
 pub(crate) fn merge<R: Wire>(
     scan: Scan,
     stored: Vec<(Key, Bytes)>,
-    stored_until: Option<u64>,
+    until: Option<u64>,
     resident: Vec<(&Key, Cell<'_, R>)>,
 ) -> (Vec<(Key, ScannedCell<R>)>, Option<u64>) {
-    let in_range = |key: &Key| {
-        key.hash() >= scan.from_hash && stored_until.is_none_or(|until| key.hash() < until)
-    };
+    let in_range =
+        |key: &Key| key.hash() >= scan.from_hash && until.is_none_or(|until| key.hash() < until);
     let limit = scan.limit.max(1);
     let mut stored = stored.into_iter().filter(|(key, _)| in_range(key)).peekable();
     let mut resident = resident.into_iter().filter(|(key, _)| in_range(key)).peekable();
     let mut merged: Vec<(Key, ScannedCell<R>)> = Vec::new();
     loop {
         let takes_resident = match (stored.peek(), resident.peek()) {
-            (None, None) => return (merged, stored_until),
+            (None, None) => return (merged, until),
             (Some(_), None) => false,
             (None, Some(_)) => true,
             (Some((stored, _)), Some((resident, _))) => *resident <= stored,
