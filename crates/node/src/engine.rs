@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use base::sometimes;
 use bytes::Bytes;
 use protocols::{
     Cells, Context, Effects, Emit, Env, Event, Message, Metas, Peer, Protocol, Request, Scan,
@@ -198,6 +199,7 @@ impl<P: Protocol> EngineOf<P> {
             Work::List { tag, from_hash, limit } => Event::List { tag, from_hash, limit },
             // It may have waited for long enough to become stale.
             Work::Peer { from, .. } if !shared.is_current(from) => {
+                sometimes!("a message becomes stale while it waits");
                 shared.counters.frames_stale += 1;
                 return;
             }
@@ -365,6 +367,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
         next_hash: Option<u64>,
     ) {
         if self.is_hidden(shard_of(scan.from_hash)) {
+            sometimes!("a listing is overtaken by amnesia");
             // What storage found may lack what it forgot: asked again once the protocol may know.
             self.admit(shared, Work::Scan(scan));
         } else {

@@ -22,6 +22,7 @@ use base::{Millis, Nanos, Prng};
 use bytes::Bytes;
 use protocols::{Env, Stats, View, Violation};
 use storage::{Completion, Store};
+use types::key::SHARDS;
 use types::limits::DATABASES;
 use types::{
     Command, Database, Epoch, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Shard, Tag,
@@ -164,7 +165,12 @@ impl Worker {
         update: Arc<dyn Update>,
         now: Nanos,
     ) -> Result<Worker, UnknownProtocol> {
-        assert!(config.index < config.workers, "worker {} of {}", config.index, config.workers);
+        assert!(
+            config.index < config.workers && config.workers <= SHARDS,
+            "worker {} of {}, at most {SHARDS}",
+            config.index,
+            config.workers
+        );
         let shared = shared(&config, stores, update, now);
         let mut worker = Worker {
             shared,
@@ -173,7 +179,7 @@ impl Worker {
             started: now,
             uptime_base: config.uptime_base,
             cells_max: config.cells_max,
-            hand: (0, 0),
+            hand: (0, config.index as u8),
             completions: Vec::new(),
             misrouted: Vec::new(),
             resets: Vec::new(),

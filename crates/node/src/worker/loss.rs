@@ -4,6 +4,7 @@
 //! finds records forgotten asks for a higher loss and, until it is told that it is durable, keeps its frames and
 //! replies to itself and what it found from its engines. Messages made meanwhile still carry the old loss.
 
+use base::sometimes;
 use types::{Incarnation, Loss, NodeId};
 
 use super::Worker;
@@ -84,6 +85,7 @@ impl Worker {
             self.signal_all(Signal::ViewChanged);
         }
         if self.shared.hold.on_raised(loss) {
+            sometimes!("a worker speaks again after amnesia");
             for engine in &mut self.engines {
                 engine.on_loss_raised(&mut self.shared);
             }

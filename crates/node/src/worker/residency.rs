@@ -3,6 +3,7 @@
 //! An event whose register or shard is not in memory is parked and a read started; later events of the same key
 //! queue behind it. What storage calls lost is shown to the protocol only once the node's loss has been raised.
 
+use base::sometimes;
 use protocols::{Protocol, Touches};
 use storage::{Load, Place};
 use types::{Key, Shard, Ticket, Wire};
@@ -30,6 +31,7 @@ impl<P: Protocol> EngineOf<P> {
                 let Touches::Key(key) = work.touches() else {
                     unreachable!("only an event that names a key misses one")
                 };
+                sometimes!("an event waits for its register");
                 let key = key.clone();
                 self.parking.park_key(key, work);
             }
@@ -159,6 +161,7 @@ impl<P: Protocol> EngineOf<P> {
     /// A register was found lost that nobody was told of yet.
     fn withhold(&mut self, shared: &mut Shared, key: &Key) {
         if self.clearing.iter().any(|(shard, _)| *shard == key.shard()) {
+            sometimes!("a register of a recovered shard waits until storage knows");
             self.clearing_keys.push(key.clone());
             return;
         }
@@ -172,6 +175,7 @@ impl<P: Protocol> EngineOf<P> {
             return;
         }
         let is_resident = if self.parking.take_superseded(key) && !self.cells.is_resident(key) {
+            sometimes!("a register is written and evicted while it is read");
             self.fetch_cell(shared, key)
         } else {
             self.cells.is_resident(key) || self.take_cell(shared, key, load)

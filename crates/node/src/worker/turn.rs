@@ -3,7 +3,7 @@
 use base::{Millis, Nanos};
 use protocols::Request;
 use storage::{Completion, Place};
-use types::{Database, Outcome, Tag};
+use types::{Database, Outcome, Shard, Tag};
 
 use super::{Input, Outputs, Worker};
 use crate::engine::{Signal, shard_of};
@@ -220,16 +220,25 @@ impl Worker {
                 return;
             }
             let (engine, shard) = self.hand;
-            if self.owns(types::Shard(shard)) {
-                let dropped = self.engines[engine].evict(&mut self.shared, types::Shard(shard));
-                self.shared.counters.cells_evicted += dropped as u64;
-                resident -= dropped;
-            }
-            self.hand = match shard.checked_add(1) {
-                Some(shard) => (engine, shard),
-                None => ((engine + 1) % self.engines.len(), 0),
-            };
+            let dropped = self.engines[engine].evict(&mut self.shared, Shard(shard));
+            self.shared.counters.cells_evicted += dropped as u64;
+            resident -= dropped;
+            self.advance_hand();
         }
+    }
+
+    /// To the next shard of this worker, and after the last one to the next engine that has anything to evict.
+    fn advance_hand(&mut self) {
+        let (engine, shard) = self.hand;
+        if let Ok(next) = u8::try_from(usize::from(shard) + self.shared.workers) {
+            self.hand = (engine, next);
+            return;
+        }
+        let count = self.engines.len();
+        let next = (1..=count)
+            .map(|step| (engine + step) % count)
+            .find(|&next| self.engines[next].resident() > 0);
+        self.hand = (next.unwrap_or(engine), self.shared.index as u8);
     }
 
     fn hand_over(&mut self, out: &mut Outputs) {

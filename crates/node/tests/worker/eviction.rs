@@ -140,3 +140,16 @@ fn memory_stays_near_its_limit() {
     assert!(world.stat("worker_cells_resident") <= 100);
     assert_eq!(world.replies(DISK, &key("key 0"), "get"), [(1_001, "v".to_string())]);
 }
+
+#[test]
+fn the_hand_reaches_every_shard_of_one_worker_among_many() {
+    let members = vec![crate::world::ME];
+    let shape = Shape { members, cells_max: 0, workers: 100, ..Shape::default() };
+    let mut world = World::shaped(shape, Script::default());
+    for shard in [0, 100, 200] {
+        world.ask(DISK, &keys_in(Shard(shard), 1)[0], "get");
+    }
+    world.turn();
+    let_the_hand_pass(&mut world);
+    assert_eq!(world.stat("worker_cells_resident"), 0);
+}
