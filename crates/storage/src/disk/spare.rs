@@ -81,14 +81,10 @@ pub(super) struct Images {
 }
 
 /// Reads the spare; `None` where its head is not whole, because its write never finished or because it is damaged.
-pub(super) fn read(
-    medium: &mut Blocking<'_>,
-    binding: u64,
-    images_max: u64,
-) -> Result<Option<Images>, String> {
-    let first = medium.read(File::Spare, 0, head_len(images_max as usize))?;
+pub(super) fn read(medium: &mut Blocking<'_>, binding: u64) -> Result<Option<Images>, String> {
+    let first = medium.read(File::Spare, 0, head_len(IMAGES_MAX as usize))?;
     let count = u32_at(&first, 16) as usize;
-    if u32_at(&first, 8) != MAGIC || u16_at(&first, 12) != FORMAT || count as u64 > images_max {
+    if u32_at(&first, 8) != MAGIC || u16_at(&first, 12) != FORMAT || count as u64 > IMAGES_MAX {
         return Ok(None);
     }
     if u64_at(&first, 0) != checksum(binding, &first[8..HEAD_LEN + count * ROW_LEN]) {
@@ -111,7 +107,10 @@ pub(super) fn read(
 /// Writes the images of the last write-back in place again, in case it did not get there.
 pub(super) fn redo(medium: &mut Blocking<'_>, images: &Images) -> Result<(), String> {
     let flush = Files::of(File::Slots).with(File::Extents);
-    medium.store(images.whole.clone(), flush)
+    // The last image is the second superblock, which must not be torn together with the first.
+    let (first, last) = images.whole.split_at(images.whole.len().saturating_sub(1));
+    medium.store(first.to_vec(), flush)?;
+    medium.store(last.to_vec(), flush)
 }
 
 #[cfg(test)]

@@ -155,6 +155,18 @@ fn write_superblock(medium: &mut Blocking<'_>, superblock: &Superblock) -> Resul
     Ok(())
 }
 
+/// Rewrites a copy that differs, so that damage to one never waits for damage to the other.
+fn mend_superblock(medium: &mut Blocking<'_>, superblock: &Superblock) -> Result<(), String> {
+    for copy in 0..COPIES {
+        let (offset, wanted) = (copy * PAGE as u64, superblock.write(copy));
+        if medium.read(File::Slots, offset, PAGE)?[..] != wanted[..] {
+            let write = Write { file: File::Slots, offset, bytes: wanted.into() };
+            medium.store(vec![write], Files::of(File::Slots))?;
+        }
+    }
+    Ok(())
+}
+
 /// The newer of the superblock's copies.
 pub(in crate::disk) fn read_superblock(medium: &mut Blocking<'_>) -> Result<Superblock, OpenError> {
     let pages = medium.read(File::Slots, 0, COPIES as usize * PAGE)?;
@@ -192,17 +204,26 @@ impl Opening {
         binding: Option<u64>,
         redo: bool,
     ) -> Result<Opening, OpenError> {
-        let mut superblock = read_superblock(medium)?;
-        let binding = binding.unwrap_or(superblock.binding);
-        if superblock.binding != binding {
+        let mut superblock = read_superblock(medium);
+        let found = superblock.as_ref().ok().map(|superblock| superblock.binding);
+        if found.is_some() && binding.is_some() && found != binding {
             return Err(OpenError::Foreign);
         }
+        let binding = binding.or(found);
         if redo
-            && let Some(images) = spare::read(medium, binding, superblock.spare)?
-            && images.batch >= superblock.batch
+            && superblock != Err(OpenError::Missing)
+            && let Some(binding) = binding
+            && let Some(images) = spare::read(medium, binding)?
+            && superblock.as_ref().map_or(0, |superblock| superblock.batch) <= images.batch
         {
+            // A loss of power may have torn one copy while the other was damaged: the images have both.
             spare::redo(medium, &images)?;
-            superblock = read_superblock(medium)?;
+            superblock = read_superblock(medium);
+        }
+        let superblock = superblock?;
+        let binding = superblock.binding;
+        if redo {
+            mend_superblock(medium, &superblock)?;
         }
         let ring = superblock.ring;
         let stripe_max = Ring::stripe_max(ring);

@@ -2,7 +2,8 @@
 //! pages, and frees the stripes.
 //!
 //! One write-back at a time, in steps: gather (bring the buckets and maps in), spare (write images of all changed
-//! pages and flush), homes (write them in place and flush). The superblock is among the images, with the tail as the
+//! pages and flush), homes (write them in place and flush), and the second copy of the superblock, which comes last so
+//! that no loss of power tears both. The superblock is among the images, with the tail as the
 //! *previous* write-back left it: so whatever happens to this one, the ring still holds all of it.
 
 use std::collections::BTreeSet;
@@ -30,6 +31,7 @@ pub(super) enum WriteBack {
     Homes {
         io: u64,
         work: Work,
+        last: Option<Write>,
     },
 }
 
@@ -269,16 +271,23 @@ impl Engine {
 
     pub(super) fn write_back_done(&mut self) {
         match std::mem::take(&mut self.write_back) {
-            WriteBack::Spare { work, homes, .. } => {
-                let io = self.take_io_id();
-                let files =
-                    homes.iter().fold(Files::default(), |files, write| files.with(write.file));
-                self.ios.push(Io::Store { id: io, writes: homes, flush: files });
-                self.write_back = WriteBack::Homes { io, work };
+            WriteBack::Spare { work, mut homes, .. } => {
+                let last = homes.pop();
+                self.store_homes(work, homes, last);
             }
-            WriteBack::Homes { work, .. } => self.homes_done(work),
+            WriteBack::Homes { work, last: Some(last), .. } => {
+                self.store_homes(work, vec![last], None);
+            }
+            WriteBack::Homes { work, last: None, .. } => self.homes_done(work),
             WriteBack::Idle | WriteBack::Gather(_) => unreachable!("only device requests complete"),
         }
+    }
+
+    fn store_homes(&mut self, work: Work, writes: Vec<Write>, last: Option<Write>) {
+        let io = self.take_io_id();
+        let flush = writes.iter().fold(Files::default(), |files, write| files.with(write.file));
+        self.ios.push(Io::Store { id: io, writes, flush });
+        self.write_back = WriteBack::Homes { io, work, last };
     }
 
     /// The pages are in place: what they hold leaves the ring.

@@ -1,0 +1,344 @@
+//! Rot is not age: whatever byte of whatever file is damaged, a load finds the newest record, or says that it is lost.
+
+mod disk_support;
+
+use std::collections::BTreeMap;
+
+use base::Prng;
+use disk_support::{BINDING, SECTOR, SimDisk, World, small_config};
+use storage::disk::{Config, File, LocalKeeper, OpenError};
+use storage::{Completion, Load, Place, Store};
+use types::{Database, Key, Shard};
+
+const WORKERS: usize = 2;
+
+type Model = BTreeMap<Place, Option<Vec<u8>>>;
+
+fn place(prng: &mut Prng) -> Place {
+    let database = Database(*prng.pick(&[0, 0, 3]));
+    if prng.chance(0.05) {
+        return Place::Meta(database, Shard(prng.below(8) as u8));
+    }
+    let number = prng.below(300);
+    let mut bytes = format!("key-{number}").into_bytes();
+    if number % 31 == 0 {
+        bytes.resize(700, b'.');
+    }
+    Place::Cell(database, Key::new(&bytes))
+}
+
+fn config() -> Config {
+    Config { ring_bytes: 256 << 10, ..small_config() }
+}
+
+/// Changes some places and waits until all of it is acknowledged.
+fn change(world: &mut World, prng: &mut Prng, model: &mut Model, changes: u64) {
+    for _ in 0..changes {
+        let place = place(prng);
+        let owner = world.owner(&place);
+        if prng.chance(0.2) {
+            world.stores[owner].remove(&place);
+            model.insert(place, None);
+        } else {
+            let large = prng.chance(0.1);
+            let len = if large { prng.between(1_000, 9_000) } else { prng.between(0, 150) };
+            let record: Vec<u8> = (0..len).map(|_| prng.next_u64() as u8).collect();
+            world.stores[owner].put(&place, &record);
+            model.insert(place, Some(record));
+        }
+        if prng.chance(0.3) {
+            submit(world);
+        }
+        if prng.chance(0.1) {
+            world.poll();
+        }
+    }
+    submit(world);
+    await_stored(world);
+}
+
+fn submit(world: &mut World) {
+    for store in &mut world.stores {
+        store.submit();
+    }
+}
+
+fn await_stored(world: &mut World) {
+    for worker in 0..WORKERS {
+        let wanted = world.stores[worker].ticket().0 - 1;
+        let mut stored = wanted == 0;
+        for _ in 0..100_000 {
+            stored |= world.heard[worker].iter().any(
+                |completion| matches!(completion, Completion::Stored(ticket) if ticket.0 == wanted),
+            );
+            if stored {
+                break;
+            }
+            world.poll();
+        }
+        assert!(stored, "batch {wanted} of worker {worker} is not stored");
+    }
+}
+
+fn is_forgotten(world: &World, place: &Place) -> bool {
+    let (database, shard) = match place {
+        Place::Cell(database, key) => (*database, key.shard()),
+        Place::Meta(database, shard) => (*database, *shard),
+    };
+    world.stores[world.owner(place)].is_forgotten(database, shard)
+}
+
+/// Every place is the newest or lost; returns how many are lost.
+fn check(world: &mut World, model: &Model, what: &str) -> usize {
+    let mut lost = 0;
+    for (place, newest) in model {
+        let load = world.load(place);
+        match (&load, newest) {
+            (Load::Found(found), Some(newest)) => {
+                assert!(found[..] == newest[..], "{what}: {place:?} is another record");
+            }
+            (Load::Absent, None) => assert!(!is_forgotten(world, place), "{what}: {place:?}"),
+            (Load::Lost, _) => {
+                assert!(is_forgotten(world, place), "{what}: {place:?} is lost, its shard is not");
+                lost += 1;
+            }
+            _ => panic!(
+                "{what}: {place:?} is {load:?}, was {:?} bytes",
+                newest.as_ref().map(Vec::len)
+            ),
+        }
+    }
+    lost
+}
+
+/// Damages some bytes of a file; says what it did.
+fn damage(disk: &SimDisk, prng: &mut Prng) -> String {
+    let files: Vec<File> = File::ALL.into_iter().filter(|&file| disk.file_len(file) > 0).collect();
+    let file = *prng.pick(&files);
+    let len = disk.file_len(file) as u64;
+    // The busy parts of long files more often than the rest.
+    let reach = *prng.pick(&[len, len, 16_384.min(len)]);
+    let at = prng.below(reach) as usize;
+    let sector = at / SECTOR * SECTOR;
+    let end = (sector + SECTOR).min(len as usize);
+    let how = prng.below(4);
+    let fill = prng.next_u64();
+    disk.rot(file, |bytes| match how {
+        0 => bytes[at] ^= 1 << (fill % 8),
+        1 => bytes[at] = bytes[at].wrapping_add(fill as u8 | 1),
+        2 => bytes[sector..end].fill(0),
+        _ => {
+            let mut garbage = Prng::new(fill);
+            bytes[sector..end].fill_with(|| garbage.next_u64() as u8);
+        }
+    });
+    format!("{file:?} at {at}, manner {how}")
+}
+
+/// The node recovers: it writes everything again and declares the shards known.
+fn recover(world: &mut World, model: &Model) {
+    for (place, newest) in model {
+        let owner = world.owner(place);
+        match newest {
+            Some(record) => world.stores[owner].put(place, record),
+            None => world.stores[owner].remove(place),
+        }
+        submit(world);
+        if world.stores[0].is_full() {
+            await_stored(world);
+        }
+    }
+    await_stored(world);
+    world.settle();
+    for database in 0..16 {
+        for shard in 0..=255_u8 {
+            let owner = usize::from(shard) % WORKERS;
+            if world.stores[owner].is_forgotten(Database(database), Shard(shard)) {
+                world.stores[owner].set_forgotten(Database(database), Shard(shard), false);
+            }
+        }
+        submit(world);
+        await_stored(world);
+    }
+}
+
+fn run(seed: u64) -> usize {
+    println!("seed {seed}");
+    let mut prng = Prng::new(seed);
+    let delay = *prng.pick(&[0, 2, 9]);
+    let mut world = World::create(SimDisk::new(seed, delay), WORKERS, &config());
+    let mut model = Model::new();
+    for i in 0..40 {
+        let place = Place::Cell(Database(0), Key::new(format!("never-{i}").as_bytes()));
+        model.insert(place, None);
+    }
+    let mut lost = 0;
+    for life in 0..4 {
+        let changes = *prng.pick(&[1, 5, 60, 500]);
+        change(&mut world, &mut prng, &mut model, changes);
+        if prng.chance(0.4) {
+            world.settle();
+        }
+        let disk = world.disk.crashed(prng.next_u64());
+        let what = format!("life {life}, {}", damage(&disk, &mut prng));
+        world = World::open(disk, WORKERS, &config());
+        lost += check(&mut world, &model, &what);
+        if prng.chance(0.5) {
+            // What was lost stays lost, with or without the power.
+            let disk = world.disk.crashed(prng.next_u64());
+            world = World::open(disk, WORKERS, &config());
+            check(&mut world, &model, &format!("{what}, again"));
+        }
+        if prng.chance(0.5) {
+            recover(&mut world, &model);
+            assert_eq!(check(&mut world, &model, "recovered"), 0, "{what}");
+        }
+    }
+    recover(&mut world, &model);
+    world.settle();
+    world = World::open(world.disk.copy(), WORKERS, &config());
+    assert_eq!(check(&mut world, &model, "at the end"), 0);
+    lost
+}
+
+/// Seeds to run: `DISK_SEED` replays one, `DISK_SEEDS` sets how many.
+fn seeds(default: u64) -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text: String| text.parse::<u64>().ok());
+    match number("DISK_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("DISK_SEEDS").unwrap_or(default),
+    }
+}
+
+#[test]
+fn a_damaged_sector_and_a_loss_of_power_never_show_an_old_record() {
+    let lost: usize = seeds(700).map(run).sum();
+    assert!(lost > 0, "no damage was ever noticed");
+}
+
+/// A store with some of everything, and what it holds.
+fn sample(seed: u64, settled: bool) -> (SimDisk, Model) {
+    let mut prng = Prng::new(seed);
+    let mut world = World::create(SimDisk::new(seed, 0), WORKERS, &config());
+    let mut model = Model::new();
+    change(&mut world, &mut prng, &mut model, 400);
+    if settled {
+        world.settle();
+        change(&mut world, &mut prng, &mut model, 20);
+    }
+    (world.disk.copy(), model)
+}
+
+#[test]
+fn two_damaged_sectors_of_one_stripe_forget_everything_older() {
+    let (disk, model) = sample(3, true);
+    let before = disk.bytes(File::Ring);
+    let live: Vec<usize> =
+        (0..before.len() / SECTOR).filter(|i| before[i * SECTOR..].starts_with(b"PSTR")).collect();
+    let mut amnesia = 0;
+    for first in live {
+        let disk = disk.copy();
+        disk.rot(File::Ring, |bytes| {
+            bytes[first * SECTOR + 9] ^= 0xff;
+            bytes[(first + 1) * SECTOR + 9] ^= 0xff;
+        });
+        let mut world = World::open(disk, WORKERS, &config());
+        let lost = check(&mut world, &model, &format!("stripe at sector {first}"));
+        amnesia += usize::from(lost > 0);
+        recover(&mut world, &model);
+        world.settle();
+        let mut world = World::open(world.disk.copy(), WORKERS, &config());
+        assert_eq!(check(&mut world, &model, "after recovery"), 0);
+    }
+    assert!(amnesia > 0, "some of these stripes were needed");
+}
+
+#[test]
+fn truncated_files_are_noticed() {
+    for (seed, file) in File::ALL.into_iter().cycle().take(24).enumerate() {
+        let (disk, model) = sample(seed as u64, seed % 3 == 0);
+        let mut prng = Prng::new(seed as u64);
+        let len = disk.file_len(file) as u64;
+        let left = prng.below(len.max(1)) as usize;
+        disk.rot(file, |bytes| bytes.truncate(left));
+        let what = format!("{file:?} cut to {left} of {len}");
+        match LocalKeeper::open(disk.clone(), BINDING, WORKERS, &config()) {
+            Ok(_) => {
+                let mut world = World::open(disk, WORKERS, &config());
+                check(&mut world, &model, &what);
+                recover(&mut world, &model);
+                assert_eq!(check(&mut world, &model, &what), 0);
+            }
+            Err(error) => assert!(
+                file == File::Slots && left < 8192 && error != OpenError::Foreign,
+                "{what}: {error}"
+            ),
+        }
+    }
+}
+
+#[test]
+fn a_foreign_store_is_refused_and_not_changed() {
+    let (disk, _) = sample(1, false);
+    let before = File::ALL.map(|file| disk.bytes(file));
+    let refused = LocalKeeper::open(disk.clone(), BINDING + 1, WORKERS, &config());
+    assert_eq!(refused.err(), Some(OpenError::Foreign));
+    let again = storage::disk::create(&mut disk.clone(), BINDING + 1, &config());
+    assert_eq!(again, Err(OpenError::Exists));
+    assert!(before == File::ALL.map(|file| disk.bytes(file)));
+    let none = LocalKeeper::open(SimDisk::new(1, 0), BINDING, WORKERS, &config());
+    assert_eq!(none.err(), Some(OpenError::Missing));
+}
+
+#[test]
+fn a_store_without_superblocks_is_refused() {
+    let (disk, _) = sample(1, true);
+    disk.rot(File::Slots, |bytes| {
+        bytes[100] ^= 1;
+        bytes[4096 + 100] ^= 1;
+    });
+    assert!(
+        LocalKeeper::open(disk.copy(), BINDING, WORKERS, &config()).is_ok(),
+        "the spare has them"
+    );
+    disk.rot(File::Spare, |bytes| bytes[3] ^= 1);
+    let refused = LocalKeeper::open(disk.clone(), BINDING, WORKERS, &config());
+    assert_eq!(refused.err(), Some(OpenError::Damaged));
+    assert_eq!(
+        storage::disk::create(&mut disk.clone(), BINDING, &config()),
+        Err(OpenError::Exists)
+    );
+}
+
+#[test]
+fn a_failed_flush_ends_all_acknowledgements() {
+    for flushes in 0..12 {
+        let mut world = World::create(SimDisk::new(flushes, 1), WORKERS, &small_config());
+        world.disk.fail_after(flushes);
+        for i in 0..300_u32 {
+            let place = Place::Cell(Database(0), Key::new(format!("key-{}", i % 9).as_bytes()));
+            let owner = world.owner(&place);
+            world.stores[owner].put(&place, &[7; 300]);
+            submit(&mut world);
+            world.poll();
+        }
+        for heard in &world.heard {
+            let failed = heard.iter().position(|c| matches!(c, Completion::Failed(_)));
+            let failed = failed.expect("every worker hears of it");
+            assert_eq!(heard.len(), failed + 1, "nothing is acknowledged after the failure");
+        }
+    }
+}
+
+#[test]
+fn a_store_at_rest_writes_nothing() {
+    let (disk, _) = sample(5, false);
+    let mut world = World::open(disk, WORKERS, &config());
+    world.settle();
+    let before = world.disk.stores();
+    for _ in 0..1_000 {
+        world.poll();
+        world.keeper.rest();
+    }
+    assert_eq!(world.disk.stores(), before);
+}
