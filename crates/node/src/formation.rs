@@ -376,7 +376,9 @@ impl Formation {
         self.durable.members.iter().map(|member| member.node).filter(|&node| node != self.me)
     }
 
-    fn said(&self, node: NodeId) -> Option<Standing> {
+    /// What a connected peer said last.
+    #[must_use]
+    pub fn said(&self, node: NodeId) -> Option<Standing> {
         self.heard.get(&node)?.as_ref().map(|status| status.standing)
     }
 

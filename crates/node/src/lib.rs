@@ -4,11 +4,14 @@
 //! simulator both drive it.
 
 pub mod config;
+pub mod dev;
 mod engine;
 pub mod formation;
 pub mod frame_payload;
 pub mod front;
+pub mod node;
 pub mod registry;
+mod shell;
 pub mod status;
 pub mod worker;
 

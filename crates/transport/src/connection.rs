@@ -111,6 +111,11 @@ impl Connection {
         }
     }
 
+    /// From now on these patiences hold.
+    pub fn set_keep_alive(&mut self, keep_alive: KeepAlive) {
+        self.keep_alive = keep_alive;
+    }
+
     /// Bytes that arrived.
     ///
     /// # Errors

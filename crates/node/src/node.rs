@@ -1,0 +1,362 @@
+//! A node: started, watched, stopped.
+//!
+//! [`Node::start`] checks everything that can be wrong before it says a word to anybody: configuration, directory,
+//! media, ports. Forming or joining the cluster goes on in the background; [`Node::status`] tells how far it is.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use base::Prng;
+use mio::net::TcpListener;
+use mio::{Interest, Poll};
+use protocols::Stats;
+use storage::data_dir::{DataDir, DataDirError};
+use storage::volatile::Beginning;
+use transport::tcp::Tcp;
+use transport::{ClusterId, Network};
+use types::Update;
+
+use crate::config::{BadConfig, NodeConfig};
+use crate::formation::{Effect, Formation, Standing};
+use crate::front::Front;
+use crate::registry;
+use crate::shell::board::{Board, Membership};
+use crate::shell::control::{self, Control, Parts};
+use crate::shell::media::Media;
+use crate::shell::worker_thread::{self, WorkerThread};
+use crate::shell::{Clocks, Mailbox, record};
+use crate::status::{Facts, NodeStatus, Phase};
+
+/// Why a node did not start. One line that says what to do; the process ends with exit code 2.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Config(#[from] BadConfig),
+    #[error(transparent)]
+    Directory(#[from] DataDirError),
+    #[error("{0}")]
+    Media(String),
+    #[error("cannot listen on {address}: {error}; choose another address or stop what uses it")]
+    Listen { address: String, error: io::Error },
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
+
+/// A running node.
+pub struct Node {
+    board: Arc<Board>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Node {
+    /// Starts a node that reaches its peers over TCP.
+    ///
+    /// # Errors
+    /// [`StartError`]; what is in the directory was not changed then, unless the directory was this node's.
+    pub fn start(
+        config: NodeConfig,
+        front: Arc<dyn Front>,
+        update: Arc<dyn Update>,
+    ) -> Result<Node, StartError> {
+        check(&config)?;
+        let dir = DataDir::open(&config.data_dir, config.id)?;
+        let known = dir.identity().map(record::read);
+        let members = members(&config, known.map(|durable| durable.members).unwrap_or_default())?;
+        let peers = members
+            .iter()
+            .filter(|member| member.node != config.id)
+            .map(|member| (member.node, member.peer.clone()))
+            .collect();
+        let network = Tcp::listen(&config.peer_listen, peers)
+            .map_err(|error| StartError::Listen { address: config.peer_listen.clone(), error })?;
+        start(config, dir, Box::new(network), front, update)
+    }
+
+    /// Starts a node that reaches its peers over `network`.
+    ///
+    /// # Errors
+    /// As [`Node::start`].
+    pub fn start_on(
+        config: NodeConfig,
+        network: Box<dyn Network>,
+        front: Arc<dyn Front>,
+        update: Arc<dyn Update>,
+    ) -> Result<Node, StartError> {
+        check(&config)?;
+        let dir = DataDir::open(&config.data_dir, config.id)?;
+        start(config, dir, network, front, update)
+    }
+
+    #[must_use]
+    pub fn status(&self) -> NodeStatus {
+        self.board.status()
+    }
+
+    /// What sessions and the admin page ask.
+    #[must_use]
+    pub fn facts(&self) -> Arc<dyn Facts> {
+        Arc::clone(&self.board) as Arc<dyn Facts>
+    }
+
+    /// Waits until `done` holds of the status, or for about `most`. True when it holds.
+    #[must_use]
+    pub fn wait_until(&self, most: Duration, done: impl Fn(&NodeStatus) -> bool) -> bool {
+        self.board.wait_until(most, |board| done(&board.status()))
+    }
+
+    /// Asks the node to stop: it accepts nothing new, ends what is in flight within a few seconds, and flushes.
+    pub fn stop(&self) {
+        self.board.stop();
+    }
+
+    /// True once the node stops, for whatever reason.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.board.is_stopping()
+    }
+
+    /// Waits for the node to end, after [`Node::stop`] or by itself.
+    ///
+    /// # Errors
+    /// The failure that ended it, in one line; the process ends with exit code 1.
+    pub fn join(&self) -> Result<(), String> {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
+            // A panic was caught inside and told as a failure.
+            let _ = thread.join();
+        }
+        self.board.failure().map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.stop();
+        // Who wants to know how it ended asks before.
+        let _ = self.join();
+    }
+}
+
+fn check(config: &NodeConfig) -> Result<(), BadConfig> {
+    config.check()?;
+    for one in &config.databases {
+        if registry::find(one.protocol).is_none() {
+            let names: Vec<&str> = registry::PROTOCOLS.iter().map(|one| one.name).collect();
+            let text =
+                format!("no protocol is named {:?}; there are {}", one.protocol, names.join(", "));
+            return Err(BadConfig(text));
+        }
+    }
+    Ok(())
+}
+
+/// The members to start with: configured addresses count, for hosts move; the set is fixed once a cluster formed.
+fn members(
+    config: &NodeConfig,
+    known: Vec<crate::config::MemberAddress>,
+) -> Result<Vec<crate::config::MemberAddress>, BadConfig> {
+    let mut members = config.members.clone();
+    members.sort();
+    if members.is_empty() && known.is_empty() {
+        return Err(BadConfig("--cluster is required on the first start: 1=HOST:PORT,2=…".into()));
+    }
+    if members.is_empty() {
+        return Ok(known);
+    }
+    let ids =
+        |list: &[crate::config::MemberAddress]| list.iter().map(|m| m.node).collect::<Vec<_>>();
+    if !known.is_empty() && ids(&known) != ids(&members) {
+        return Err(BadConfig(format!(
+            "--cluster lists nodes {:?}, but this node belongs to a cluster of {:?}: correct the list",
+            ids(&members),
+            ids(&known)
+        )));
+    }
+    Ok(members)
+}
+
+fn start(
+    config: NodeConfig,
+    mut dir: DataDir,
+    mut network: Box<dyn Network>,
+    front: Arc<dyn Front>,
+    update: Arc<dyn Update>,
+) -> Result<Node, StartError> {
+    let config = Arc::new(config);
+    let acceptor = network.acceptor()?;
+    let (listener, listen) = listen(&config.listen)?;
+    let polls = (0..config.workers).map(|_| Poll::new()).collect::<io::Result<Vec<Poll>>>()?;
+    let workers = polls
+        .iter()
+        .map(|poll| Mailbox::new(poll.registry(), worker_thread::TOKEN_MAIL).map(Arc::new))
+        .collect::<io::Result<Vec<_>>>()?;
+    let poll = Poll::new()?;
+    let mail = Arc::new(Mailbox::new(poll.registry(), control::TOKEN_MAIL)?);
+
+    let formation = open_identity(&config, &mut dir)?;
+    let (formation, media) = open_media(&config, &mut dir, formation, &workers)?;
+    let membership = Membership {
+        durable: formation.durable().clone(),
+        cluster: formation.cluster(),
+        phase: Phase::Forming { waiting_for: formation.waiting_for() },
+        links: std::collections::BTreeMap::new(),
+        stats: Stats::default(),
+    };
+    let clocks = Clocks::new();
+    let board = Board::new(Arc::clone(&config), clocks, listen, workers, mail, membership);
+    let board = Arc::new(board);
+    let rng = Prng::new(u64::from_le_bytes(draw()));
+    let parts = Parts {
+        board: Arc::clone(&board),
+        poll,
+        network,
+        acceptor,
+        formation,
+        dir,
+        media,
+        update,
+        rng,
+    };
+    let control = Control::new(parts)?;
+    let threads = Mutex::new(spawn(&board, control, polls, listener, &front)?);
+    Ok(Node { board, threads })
+}
+
+fn listen(address: &str) -> Result<(TcpListener, std::net::SocketAddr), StartError> {
+    let failed = |error| StartError::Listen { address: address.to_string(), error };
+    let listener = transport::tcp::listen(address).map_err(failed)?;
+    let local = listener.local_addr()?;
+    Ok((listener, local))
+}
+
+/// Starts the identity: from here on the directory is this process's, and says so.
+fn open_identity(config: &NodeConfig, dir: &mut DataDir) -> Result<Formation, StartError> {
+    let before = dir.identity().map(record::read);
+    let known = before.as_ref().map(|durable| durable.members.clone()).unwrap_or_default();
+    let members = members(config, known)?;
+    let hash = record::databases_hash(config);
+    let saved = dir.identity().map_or(0, |identity| identity.databases_hash);
+    if saved != 0 && saved != hash {
+        return Err(BadConfig(
+            "the databases' protocols or durabilities differ from those this directory was used with: \
+             restore them, or reset the node"
+                .into(),
+        )
+        .into());
+    }
+    let durability = record::durability(config);
+    let was_formed = before.is_some_and(|durable| matches!(durable.standing, Standing::Formed(_)));
+    let raises = durability == storage::identity::Durability::Volatile;
+    dir.start(durability)?;
+    if was_formed && config.has_volatile() && !raises {
+        dir.raise_loss()?;
+    }
+    let identity = dir.identity().expect("it was just started");
+    let mut durable = record::read(identity);
+    // Addresses as configured now; what was noted of the members stays.
+    durable.members = members;
+    record::write(dir, &durable)?;
+    if saved == 0 {
+        dir.update(|identity| identity.databases_hash = hash)?;
+    }
+    Ok(Formation::new(config.id, durable, ClusterId(draw())))
+}
+
+/// Opens what the node keeps. A node that has something forgotten raises its loss before it says anything.
+fn open_media(
+    config: &NodeConfig,
+    dir: &mut DataDir,
+    mut formation: Formation,
+    wakers: &[Arc<Mailbox<crate::shell::Mail>>],
+) -> Result<(Formation, Option<Media>), StartError> {
+    let binding = dir.identity().expect("it was started").binding;
+    let beginning = match formation.durable().standing {
+        Standing::Empty | Standing::Proposed(_) => {
+            // Left over from a start that was cut off; nothing in it was ever acknowledged.
+            Media::wipe(&config.data_dir).map_err(StartError::Media)?;
+            Beginning::New
+        }
+        Standing::Formed(_) => Beginning::Forgotten,
+        Standing::Rejoining(_) | Standing::Uncertain => return Ok((formation, None)),
+    };
+    let media = Media::open(config, binding, beginning, wakers).map_err(StartError::Media)?;
+    if formation.is_formed() && media.has_forgotten() {
+        let loss = dir.raise_loss()?;
+        let mut effects = Vec::new();
+        formation.raise_loss(loss, &mut effects);
+        for effect in effects {
+            // Nothing is connected yet, so there is nothing else to do.
+            if let Effect::Persist(durable) = effect {
+                record::write(dir, &durable)?;
+            }
+        }
+    }
+    Ok((formation, Some(media)))
+}
+
+fn spawn(
+    board: &Arc<Board>,
+    mut control: Control,
+    polls: Vec<Poll>,
+    listener: TcpListener,
+    front: &Arc<dyn Front>,
+) -> io::Result<Vec<JoinHandle<()>>> {
+    let mut listener = Some(listener);
+    let mut threads = Vec::new();
+    for (index, poll) in polls.into_iter().enumerate() {
+        let mut listener = listener.take();
+        if let Some(listener) = &mut listener {
+            let token = worker_thread::TOKEN_LISTENER;
+            poll.registry().register(listener, token, Interest::READABLE)?;
+        }
+        let mut thread =
+            WorkerThread::new(index, Arc::clone(board), poll, listener, Arc::clone(front));
+        threads.push(guarded(board, &format!("worker {index}"), move || thread.run())?);
+    }
+    threads.push(guarded(board, "control", move || control.run())?);
+    Ok(threads)
+}
+
+/// A thread whose failure or panic stops the node.
+fn guarded(
+    board: &Arc<Board>,
+    name: &str,
+    run: impl FnOnce() -> Result<(), String> + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let (board, what) = (Arc::clone(board), name.to_string());
+    let title = format!("n{} {name}", board.id().0);
+    std::thread::Builder::new().name(title).spawn(move || {
+        match catch_unwind(AssertUnwindSafe(run)) {
+            Ok(Ok(())) => {}
+            Ok(Err(text)) => board.fail(format!("{what}: {text}")),
+            Err(panic) => {
+                let text = panic
+                    .downcast_ref::<String>()
+                    .map(String::as_str)
+                    .or_else(|| panic.downcast_ref::<&str>().copied())
+                    .unwrap_or("a panic without words");
+                board.fail(format!("{what} panicked: {text}"));
+            }
+        }
+    })
+}
+
+/// Bytes of the system's randomness.
+///
+/// # Panics
+/// If the system has none: no nonce or id could be trusted.
+pub(crate) fn draw<const LEN: usize>() -> [u8; LEN] {
+    let mut bytes = [0; LEN];
+    let mut filled = 0;
+    while filled < LEN {
+        match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
+            Ok(count) => filled += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => panic!("the system gives no randomness: {error}"),
+        }
+    }
+    bytes
+}

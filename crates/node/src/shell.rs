@@ -1,0 +1,26 @@
+//! The thin shell around workers and formation: threads, sockets, clocks.
+//!
+//! One thread per worker ([`worker_thread`]) turns its worker, runs the sessions dealt to it and owns its links; one
+//! control thread ([`control`]) opens connections, proves peers, forms the cluster and alone writes the node's
+//! identity. Threads talk through [`mailbox`]es, in batches, and wake each other only when the other sleeps.
+//!
+//! Nothing here decides what is true: that is the worker's and the protocols' business.
+
+pub(crate) mod board;
+pub(crate) mod clients;
+pub(crate) mod clock;
+pub(crate) mod control;
+mod dialler;
+pub(crate) mod mailbox;
+pub(crate) mod media;
+pub(crate) mod peers;
+pub(crate) mod record;
+pub(crate) mod worker_thread;
+
+pub(crate) use clock::Clocks;
+pub(crate) use mailbox::{Mail, Mailbox};
+
+/// Tells the operator.
+pub(crate) fn say(node: types::NodeId, text: &str) {
+    eprintln!("palimpsest: node {node}: {text}");
+}

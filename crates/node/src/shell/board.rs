@@ -1,0 +1,231 @@
+//! What all threads of a node share: facts for those who ask, and the word to stop.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use base::Millis;
+use protocols::Stats;
+use transport::ClusterId;
+use types::{Incarnation, Loss, NodeId};
+
+use super::clock::Clocks;
+use super::mailbox::{ControlMail, Mail, Mailbox};
+use crate::config::NodeConfig;
+use crate::formation::Durable;
+use crate::status::{Facts, MemberStatus, NodeStatus, Phase};
+
+/// How long a stop waits for what is in flight.
+pub(crate) const STOP_MAX: Duration = Duration::from_secs(5);
+
+/// Counters whose value above zero means that some state is forgotten and not recovered yet.
+const RECOVERING: [&str; 3] = ["recovering_shards", "shards_recovering", "recovering_keys"];
+
+/// Shared by all threads of one node.
+pub(crate) struct Board {
+    pub(crate) config: Arc<NodeConfig>,
+    pub(crate) clocks: Clocks,
+    pub(crate) listen: SocketAddr,
+    pub(crate) workers: Vec<Arc<Mailbox<Mail>>>,
+    pub(crate) control: Arc<Mailbox<ControlMail>>,
+    pub(crate) clients: AtomicUsize,
+    pub(crate) clients_total: AtomicU64,
+    /// Requests that sessions made, to tell an idle node.
+    pub(crate) requests: AtomicU64,
+    facts: Mutex<Membership>,
+    stats: Vec<Mutex<Stats>>,
+    stopping: AtomicBool,
+    /// Worker threads that have nothing in flight any more.
+    drained: AtomicUsize,
+    failed: AtomicBool,
+    failure: Mutex<Option<String>>,
+    changed: (Mutex<()>, Condvar),
+}
+
+/// What the control thread knows.
+#[derive(Clone, Debug)]
+pub(crate) struct Membership {
+    pub(crate) durable: Durable,
+    pub(crate) cluster: Option<ClusterId>,
+    pub(crate) phase: Phase,
+    /// Links to workers of each peer that stand.
+    pub(crate) links: BTreeMap<NodeId, usize>,
+    pub(crate) stats: Stats,
+}
+
+impl Board {
+    pub(crate) fn new(
+        config: Arc<NodeConfig>,
+        clocks: Clocks,
+        listen: SocketAddr,
+        workers: Vec<Arc<Mailbox<Mail>>>,
+        control: Arc<Mailbox<ControlMail>>,
+        membership: Membership,
+    ) -> Board {
+        let stats = workers.iter().map(|_| Mutex::default()).collect();
+        Board {
+            config,
+            clocks,
+            listen,
+            workers,
+            control,
+            clients: AtomicUsize::new(0),
+            clients_total: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            facts: Mutex::new(membership),
+            stats,
+            stopping: AtomicBool::new(false),
+            drained: AtomicUsize::new(0),
+            failed: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            changed: (Mutex::new(()), Condvar::new()),
+        }
+    }
+
+    pub(crate) fn id(&self) -> NodeId {
+        self.config.id
+    }
+
+    pub(crate) fn set_membership(&self, membership: Membership) {
+        *lock(&self.facts) = membership;
+        self.note_change();
+    }
+
+    pub(crate) fn set_stats(&self, worker: usize, stats: Stats) {
+        *lock(&self.stats[worker]) = stats;
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn failure(&self) -> Option<String> {
+        lock(&self.failure).clone()
+    }
+
+    /// Stops the node at once: nothing is written to any socket any more.
+    pub(crate) fn fail(&self, text: String) {
+        lock(&self.failure).get_or_insert(text);
+        self.failed.store(true, Ordering::SeqCst);
+        self.stop();
+    }
+
+    /// Asks all threads to end once what is in flight is done.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        self.wake_all();
+        self.note_change();
+    }
+
+    fn wake_all(&self) {
+        self.workers.iter().for_each(|mailbox| mailbox.notify());
+        self.control.notify();
+    }
+
+    /// A worker thread has nothing in flight any more; it goes on helping the others.
+    pub(crate) fn set_drained(&self) {
+        if self.drained.fetch_add(1, Ordering::SeqCst) + 1 == self.workers.len() {
+            self.wake_all();
+        }
+    }
+
+    pub(crate) fn is_drained(&self) -> bool {
+        self.drained.load(Ordering::SeqCst) >= self.workers.len()
+    }
+
+    fn note_change(&self) {
+        let _guard = lock(&self.changed.0);
+        self.changed.1.notify_all();
+    }
+
+    /// Waits until `done`, or for about `most`. True when it is done.
+    pub(crate) fn wait_until(&self, most: Duration, done: impl Fn(&Board) -> bool) -> bool {
+        let end = std::time::Instant::now() + most;
+        let mut guard = lock(&self.changed.0);
+        loop {
+            if done(self) {
+                return true;
+            }
+            let left = end.saturating_duration_since(std::time::Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            // Workers' counters change without a word: look again now and then.
+            let wait = left.min(Duration::from_millis(20));
+            guard = match self.changed.1.wait_timeout(guard, wait) {
+                Ok((guard, _)) => guard,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+    }
+
+    fn members(&self, membership: &Membership) -> Vec<MemberStatus> {
+        let me = self.id();
+        let one = |address: &crate::config::MemberAddress| {
+            let known = membership.durable.known.get(&address.node).copied().unwrap_or_default();
+            let counters = if address.node == me { membership.durable.mine } else { known };
+            let links = membership.links.get(&address.node).copied().unwrap_or(0);
+            MemberStatus {
+                node: address.node,
+                address: address.peer.clone(),
+                up: address.node == me || links > 0,
+                incarnation: counters.incarnation,
+                loss: counters.loss,
+            }
+        };
+        membership.durable.members.iter().map(one).collect()
+    }
+}
+
+impl Facts for Board {
+    fn config(&self) -> &Arc<NodeConfig> {
+        &self.config
+    }
+
+    fn status(&self) -> NodeStatus {
+        let membership = lock(&self.facts).clone();
+        let mut stats = membership.stats.clone();
+        for worker in &self.stats {
+            for (&name, &value) in &lock(worker).values {
+                stats.add(name, value);
+            }
+        }
+        let members = self.members(&membership);
+        let is_formed = membership.phase == Phase::Formed;
+        let loading = RECOVERING.iter().any(|name| stats.values.get(name).is_some_and(|&n| n > 0));
+        let has_begun = lock(&self.stats[0]).values.contains_key("worker_turns");
+        let up = members.iter().filter(|member| member.up).count();
+        let (incarnation, loss): (Incarnation, Loss) =
+            (membership.durable.mine.incarnation, membership.durable.mine.loss);
+        NodeStatus {
+            id: self.id(),
+            phase: if self.is_stopping() { Phase::Stopping } else { membership.phase },
+            cluster: membership.cluster.map(|cluster| cluster.to_string()),
+            incarnation,
+            loss,
+            ready: is_formed
+                && has_begun
+                && !loading
+                && up > members.len() / 2
+                && !self.is_stopping(),
+            members,
+            loading: loading || !is_formed,
+            clients: self.clients.load(Ordering::Relaxed),
+            clients_total: self.clients_total.load(Ordering::Relaxed),
+            stats,
+            up: Millis(self.clocks.now().as_millis()),
+            listen: self.listen,
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A thread that panics stops the node; what it left behind is only shown.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,436 @@
+//! A worker's clients: sockets, sessions, and requests under way.
+//!
+//! Bounds: a session stops being fed when it has too many requests under way or too many unread replies
+//! (`front.rs`); what it leaves untaken is at most `INPUT_LEN_MAX`; a turn reads at most one buffer per client.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use base::{Millis, Nanos};
+use mio::event::Event;
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+use protocols::Stats;
+use types::{Outcome, SessionId, Tag};
+
+use super::board::Board;
+use super::mailbox::Mail;
+use crate::front::{
+    self, Ask, Client, Front, INPUT_LEN_MAX, OUT_LEN_MAX, OUTSTANDING_MAX, Session, SessionContext,
+    Wanted,
+};
+use crate::worker::Input;
+
+/// Buffers above this are given back once they are empty.
+const KEPT_CAPACITY: usize = 64 << 10;
+
+/// A client whose unread replies exceed this is disconnected.
+const UNREAD_LEN_MAX: usize = 256 << 20;
+
+struct Slot {
+    id: SessionId,
+    stream: TcpStream,
+    session: Box<dyn Session>,
+    /// What the session did not take yet.
+    input: Vec<u8>,
+    out: Vec<u8>,
+    /// How much of `out` has been written.
+    written: usize,
+    outstanding: usize,
+    readable: bool,
+    /// The client has closed its end: what is left must be read to the end, no event will come again.
+    closing: bool,
+    /// Nothing more will come; the connection ends once everything is answered.
+    at_end: bool,
+    /// The session stopped taking input for want of room.
+    stalled: bool,
+    /// The socket takes no more for now.
+    blocked: bool,
+    /// Is in the list of those with something to do in this turn.
+    listed: bool,
+}
+
+/// A request under way: who made it.
+#[derive(Clone, Copy)]
+struct Pending {
+    slot: u32,
+    id: SessionId,
+    token: front::Token,
+    /// Counted up with every use of this place, so that a tag names one request only.
+    turn: u32,
+}
+
+/// Sessions of one worker.
+pub(crate) struct Clients {
+    worker: usize,
+    workers: usize,
+    board: Arc<Board>,
+    front: Arc<dyn Front>,
+    token_base: usize,
+    slots: Vec<Option<Box<Slot>>>,
+    free: Vec<u32>,
+    /// Slots with something to read or write in this turn.
+    busy: Vec<u32>,
+    pending: Vec<Pending>,
+    pending_free: Vec<u32>,
+    timers: BinaryHeap<Reverse<(Nanos, u32, SessionId)>>,
+    asks: Vec<Ask>,
+    pub(crate) now: Nanos,
+    pub(crate) unix: Millis,
+    bytes_in: u64,
+    bytes_out: u64,
+    requests: u64,
+}
+
+/// Where requests go: to this worker, or to others by mail.
+pub(crate) struct Routes<'a> {
+    pub(crate) inputs: &'a mut Vec<Input>,
+    pub(crate) mail: &'a mut [Vec<Mail>],
+}
+
+impl Clients {
+    pub(crate) fn new(
+        worker: usize,
+        token_base: usize,
+        board: Arc<Board>,
+        front: Arc<dyn Front>,
+    ) -> Clients {
+        Clients {
+            worker,
+            workers: board.workers.len(),
+            board,
+            front,
+            token_base,
+            slots: Vec::new(),
+            free: Vec::new(),
+            busy: Vec::new(),
+            pending: Vec::new(),
+            pending_free: Vec::new(),
+            timers: BinaryHeap::new(),
+            asks: Vec::new(),
+            now: Nanos::ZERO,
+            unix: Millis(0),
+            bytes_in: 0,
+            bytes_out: 0,
+            requests: 0,
+        }
+    }
+
+    pub(crate) fn add(&mut self, registry: &Registry, mut stream: TcpStream, client: &Client) {
+        let at = self.free.pop().unwrap_or(self.slots.len() as u32);
+        let token = Token(self.token_base + at as usize);
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if registry.register(&mut stream, token, interest).is_err() {
+            self.free_slot(at);
+            return;
+        }
+        let slot = Box::new(Slot {
+            id: client.id,
+            stream,
+            session: self.front.accept(client),
+            input: Vec::new(),
+            out: Vec::new(),
+            written: 0,
+            outstanding: 0,
+            readable: true,
+            closing: false,
+            at_end: false,
+            stalled: false,
+            blocked: false,
+            listed: true,
+        });
+        match self.slots.get_mut(at as usize) {
+            Some(place) => *place = Some(slot),
+            None => self.slots.push(Some(slot)),
+        }
+        self.busy.push(at);
+    }
+
+    fn free_slot(&mut self, at: u32) {
+        if (at as usize) < self.slots.len() {
+            self.free.push(at);
+        }
+        self.board.clients.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn on_event(&mut self, event: &Event) {
+        let at = (event.token().0 - self.token_base) as u32;
+        let Some(Some(slot)) = self.slots.get_mut(at as usize) else { return };
+        slot.closing |= event.is_read_closed() || event.is_error();
+        slot.readable |= event.is_readable() || slot.closing;
+        slot.blocked &= !event.is_writable();
+        list(&mut self.busy, slot, at);
+    }
+
+    /// Feeds every session that has input and room, once.
+    pub(crate) fn read(&mut self, scratch: &mut [u8], routes: &mut Routes<'_>) {
+        for index in 0..self.busy.len() {
+            let at = self.busy[index];
+            let Some(mut slot) = self.slots[at as usize].take() else { continue };
+            self.read_slot(at, &mut slot, scratch, routes);
+            self.slots[at as usize] = Some(slot);
+        }
+    }
+
+    fn read_slot(&mut self, at: u32, slot: &mut Slot, scratch: &mut [u8], routes: &mut Routes<'_>) {
+        if slot.stalled && slot.has_room() {
+            self.feed(at, slot, &[], routes);
+        }
+        if !slot.wants_input() {
+            return;
+        }
+        match slot.stream.read(scratch) {
+            Ok(0) => (slot.at_end, slot.readable) = (true, false),
+            Ok(count) => {
+                self.bytes_in += count as u64;
+                // A short read emptied the socket; whatever comes later brings an event.
+                slot.readable = count == scratch.len() || slot.closing;
+                self.feed(at, slot, &scratch[..count], routes);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => slot.readable = false,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => (slot.at_end, slot.readable, slot.outstanding) = (true, false, 0),
+        }
+    }
+
+    /// Shows new input to the session, behind what it left untaken.
+    fn feed(&mut self, at: u32, slot: &mut Slot, new: &[u8], routes: &mut Routes<'_>) {
+        slot.stalled = false;
+        if slot.input.is_empty() {
+            let taken = self.show(at, slot, new, routes);
+            slot.input.extend_from_slice(&new[taken..]);
+        } else {
+            slot.input.extend_from_slice(new);
+            let input = std::mem::take(&mut slot.input);
+            let taken = self.show(at, slot, &input, routes);
+            slot.input = input;
+            slot.input.drain(..taken);
+        }
+        if slot.input.is_empty() && slot.input.capacity() > KEPT_CAPACITY {
+            slot.input = Vec::new();
+        }
+        // A session that wants more than this does not know its own limits.
+        slot.at_end |= slot.input.len() > INPUT_LEN_MAX;
+    }
+
+    fn show(&mut self, at: u32, slot: &mut Slot, input: &[u8], routes: &mut Routes<'_>) -> usize {
+        if slot.session.wants_close() {
+            return input.len();
+        }
+        let mut taken = 0;
+        let stalled = self.step(at, slot, routes, |session, cx| {
+            taken = session.on_bytes(input, cx);
+            !cx.has_room()
+        });
+        assert!(taken <= input.len(), "a session took {taken} bytes of {}", input.len());
+        slot.stalled = stalled && taken < input.len();
+        taken
+    }
+
+    /// One step of a session, and its requests on their way.
+    fn step<T>(
+        &mut self,
+        at: u32,
+        slot: &mut Slot,
+        routes: &mut Routes<'_>,
+        with: impl FnOnce(&mut dyn Session, &mut SessionContext<'_>) -> T,
+    ) -> T {
+        let mut asks = std::mem::take(&mut self.asks);
+        let times = (self.now, self.unix);
+        let mut cx =
+            SessionContext::new(&mut slot.out, &mut asks, slot.outstanding, times, &*self.board);
+        let result = with(&mut *slot.session, &mut cx);
+        if let Some(wake) = cx.wanted_wake() {
+            self.timers.push(Reverse((wake, at, slot.id)));
+        }
+        slot.outstanding += asks.len();
+        self.requests += asks.len() as u64;
+        for ask in asks.drain(..) {
+            self.route(at, slot.id, ask, routes);
+        }
+        self.asks = asks;
+        list(&mut self.busy, slot, at);
+        result
+    }
+
+    fn route(&mut self, slot: u32, id: SessionId, ask: Ask, routes: &mut Routes<'_>) {
+        let tag = self.tag(slot, id, ask.token);
+        let (shard, input) = match ask.what {
+            Wanted::Run { database, key, command } => {
+                let shard = key.shard().0;
+                (shard, Input::Request { tag, session: id, database, key, command })
+            }
+            Wanted::List { database, from_hash, limit } => {
+                ((from_hash >> 56) as u8, Input::List { tag, database, from_hash, limit })
+            }
+        };
+        let owner = usize::from(shard) % self.workers;
+        if owner == self.worker {
+            routes.inputs.push(input);
+        } else {
+            routes.mail[owner].push(Mail::Input(input));
+        }
+    }
+
+    /// `worker u8, use of the place u24, place u32`.
+    fn tag(&mut self, slot: u32, id: SessionId, token: front::Token) -> Tag {
+        let place = self.pending_free.pop().unwrap_or_else(|| {
+            self.pending.push(Pending { slot, id, token, turn: 0 });
+            self.pending.len() as u32 - 1
+        });
+        let pending = &mut self.pending[place as usize];
+        let turn = (pending.turn + 1) & 0x00ff_ffff;
+        *pending = Pending { slot, id, token, turn };
+        Tag((self.worker as u64) << 56 | u64::from(turn) << 32 | u64::from(place))
+    }
+
+    /// The worker on whose thread the session of this request lives.
+    pub(crate) fn worker_of(tag: Tag) -> usize {
+        (tag.0 >> 56) as usize
+    }
+
+    /// Hands an outcome to the session that asked, if it is still there.
+    ///
+    /// # Panics
+    /// If the request ended before: one of two outcomes would be a lie.
+    pub(crate) fn on_outcome(&mut self, tag: Tag, outcome: Outcome, routes: &mut Routes<'_>) {
+        let place = tag.0 as u32;
+        let pending = self.pending[place as usize];
+        assert_eq!((tag.0 >> 32) as u32 & 0x00ff_ffff, pending.turn, "{tag:?} has ended before");
+        // The next user of this place counts from here; until then no tag has this turn.
+        self.pending[place as usize].turn = (pending.turn + 1) & 0x00ff_ffff;
+        self.pending_free.push(place);
+        let is_same = |slot: &mut Box<Slot>| slot.id == pending.id;
+        let Some(mut slot) = self.slots[pending.slot as usize].take_if(is_same) else { return };
+        slot.outstanding = slot.outstanding.saturating_sub(1);
+        self.step(pending.slot, &mut slot, routes, |session, cx| {
+            session.on_outcome(pending.token, outcome, cx);
+        });
+        self.slots[pending.slot as usize] = Some(slot);
+    }
+
+    /// Sessions whose moment has come.
+    pub(crate) fn on_time(&mut self, routes: &mut Routes<'_>) {
+        while let Some(&Reverse((at, place, id))) = self.timers.peek() {
+            if at > self.now {
+                return;
+            }
+            self.timers.pop();
+            let is_same = |slot: &mut Box<Slot>| slot.id == id;
+            if let Some(mut slot) = self.slots[place as usize].take_if(is_same) {
+                self.step(place, &mut slot, routes, |session, cx| session.on_timer(cx));
+                self.slots[place as usize] = Some(slot);
+            }
+        }
+    }
+
+    pub(crate) fn next_timer(&self) -> Option<Nanos> {
+        self.timers.peek().map(|&Reverse((at, _, _))| at)
+    }
+
+    /// Sessions that can go on with what they left untaken.
+    pub(crate) fn resume(&mut self, routes: &mut Routes<'_>) {
+        for index in 0..self.busy.len() {
+            let at = self.busy[index];
+            let is_ready =
+                |slot: &mut Box<Slot>| slot.stalled && !slot.input.is_empty() && slot.has_room();
+            if let Some(mut slot) = self.slots[at as usize].take_if(is_ready) {
+                self.feed(at, &mut slot, &[], routes);
+                self.slots[at as usize] = Some(slot);
+            }
+        }
+    }
+
+    /// True when some session could take more right now.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.busy.is_empty()
+    }
+
+    /// Writes what is queued, once per client, and ends those that are done.
+    pub(crate) fn flush(&mut self, registry: &Registry) {
+        let mut busy = std::mem::take(&mut self.busy);
+        busy.retain(|&at| {
+            let Some(mut slot) = self.slots[at as usize].take() else { return false };
+            let written = slot.flush();
+            self.bytes_out += written.unwrap_or(0);
+            if written.is_none() || slot.is_over() {
+                let _ = registry.deregister(&mut slot.stream);
+                self.free_slot(at);
+                return false;
+            }
+            slot.listed = slot.wants_input() || (slot.stalled && slot.has_room());
+            let listed = slot.listed;
+            self.slots[at as usize] = Some(slot);
+            listed
+        });
+        self.busy = busy;
+    }
+
+    /// Nothing is under way and everything is written: a stop need not wait.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.pending.len() == self.pending_free.len()
+            && self.slots.iter().flatten().all(|slot| slot.blocked || slot.out.is_empty())
+    }
+
+    pub(crate) fn take_requests(&mut self) -> u64 {
+        std::mem::take(&mut self.requests)
+    }
+
+    pub(crate) fn stats(&self, stats: &mut Stats) {
+        stats.add("client_bytes_in", self.bytes_in);
+        stats.add("client_bytes_out", self.bytes_out);
+        stats.add(
+            "client_requests_in_progress",
+            (self.pending.len() - self.pending_free.len()) as u64,
+        );
+    }
+}
+
+fn list(busy: &mut Vec<u32>, slot: &mut Slot, at: u32) {
+    if !slot.listed {
+        slot.listed = true;
+        busy.push(at);
+    }
+}
+
+impl Slot {
+    fn has_room(&self) -> bool {
+        self.outstanding < OUTSTANDING_MAX && self.out.len() < OUT_LEN_MAX
+    }
+
+    fn wants_input(&self) -> bool {
+        self.readable && !self.at_end && !self.stalled && self.has_room()
+    }
+
+    fn is_over(&self) -> bool {
+        let is_said = self.out.is_empty();
+        let is_done = self.session.wants_close() || (self.at_end && self.outstanding == 0);
+        (is_said && is_done) || self.out.len() > UNREAD_LEN_MAX
+    }
+
+    /// Bytes written; `None` when the client is gone.
+    fn flush(&mut self) -> Option<u64> {
+        let mut total = 0;
+        while !self.blocked && self.written < self.out.len() {
+            match self.stream.write(&self.out[self.written..]) {
+                Ok(0) => return None,
+                Ok(count) => {
+                    self.written += count;
+                    total += count as u64;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.blocked = true,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return None,
+            }
+        }
+        // What was written gives room again, also while the rest has to wait.
+        self.out.drain(..std::mem::take(&mut self.written));
+        if self.out.is_empty() && self.out.capacity() > KEPT_CAPACITY {
+            self.out = Vec::new();
+        }
+        Some(total)
+    }
+}

@@ -1,0 +1,680 @@
+//! The control thread: opens and proves connections, carries out what formation asks for, and alone writes the
+//! node's identity.
+//!
+//! It hands a proven worker link to its worker and forgets it until the worker says that it ended. Before that it
+//! has durably noted who the peer is, so nothing a peer says is processed by a worker of a node that could forget
+//! which of that peer's lives said it.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use base::{Millis, Nanos, Prng};
+use mio::event::Event;
+use mio::{Events, Interest, Poll, Token};
+use protocols::Stats;
+use storage::data_dir::DataDir;
+use storage::volatile::Beginning;
+use transport::connection::KeepAlive;
+use transport::handshake::{CHANNEL_CONTROL, Handshake};
+use transport::{Acceptor, Connection, Happening, Hello, Network, Pipe, Refusal, Reset};
+use types::{Loss, NodeId, Update, Wire};
+
+use super::board::{Board, Membership, STOP_MAX};
+use super::dialler::Dialler;
+use super::mailbox::{ControlMail, Mail, Mailbox, NewLink};
+use super::media::Media;
+use super::{record, say};
+use crate::config::Durability;
+use crate::formation::{Effect, Formation, Input as Told, Standing, Status};
+use crate::status::Phase;
+use crate::worker::{Input, Worker, WorkerConfig};
+
+pub(crate) const TOKEN_MAIL: Token = Token(0);
+const TOKEN_ACCEPTOR: Token = Token(1);
+const TOKEN_BASE: usize = 2;
+
+/// Accepted connections that have not proven themselves, at most.
+const UNPROVEN_MAX: usize = 256;
+
+/// How often the uptime is written while the node is in use.
+const UPTIME_EVERY: Nanos = Nanos::from_secs(10);
+
+/// One complaint about a peer per this time.
+const COMPLAINT_EVERY: Nanos = Nanos::from_secs(60);
+
+/// A connection in the control thread's care.
+struct Conn {
+    pipe: Box<dyn Pipe>,
+    connection: Connection,
+    /// Whom this node dialled, or who has proven itself.
+    peer: Option<NodeId>,
+    channel: u16,
+    is_dialled: bool,
+    /// The peer's hello, once proven: this is a control link then.
+    hello: Option<Hello>,
+    blocked: bool,
+}
+
+/// What the control thread is started with.
+pub(crate) struct Parts {
+    pub(crate) board: Arc<Board>,
+    pub(crate) poll: Poll,
+    pub(crate) network: Box<dyn Network>,
+    pub(crate) acceptor: Box<dyn Acceptor>,
+    pub(crate) formation: Formation,
+    pub(crate) dir: DataDir,
+    /// `None` where everything has to be forgotten first.
+    pub(crate) media: Option<Media>,
+    pub(crate) update: Arc<dyn Update>,
+    pub(crate) rng: Prng,
+}
+
+pub(crate) struct Control {
+    board: Arc<Board>,
+    mailbox: Arc<Mailbox<ControlMail>>,
+    poll: Poll,
+    network: Box<dyn Network>,
+    acceptor: Box<dyn Acceptor>,
+    formation: Formation,
+    dir: DataDir,
+    media: Option<Media>,
+    has_begun: bool,
+    update: Arc<dyn Update>,
+    rng: Prng,
+    dialler: Dialler,
+    conns: Vec<Option<Conn>>,
+    /// The control link of each peer.
+    links: BTreeMap<NodeId, usize>,
+    /// Worker links that stand, by peer and channel, with their serial.
+    up: BTreeMap<(NodeId, u16), u64>,
+    serial: u64,
+    complained: BTreeMap<Option<NodeId>, Nanos>,
+    refused: u64,
+    malformed: u64,
+    uptime_base: Millis,
+    uptime_due: Nanos,
+    /// The count of requests when the uptime was last written.
+    uptime_requests: u64,
+    scratch: Vec<u8>,
+}
+
+impl Control {
+    /// # Errors
+    /// When the acceptor cannot be waited for.
+    pub(crate) fn new(parts: Parts) -> std::io::Result<Control> {
+        let Parts { board, poll, network, mut acceptor, formation, dir, media, update, mut rng } =
+            parts;
+        poll.registry().register(&mut acceptor, TOKEN_ACCEPTOR, Interest::READABLE)?;
+        let me = board.id();
+        let members = formation.durable().members.iter().map(|member| member.node);
+        let dialler = Dialler::new(members.filter(|&node| node > me), rng.fork());
+        let uptime_base = dir.identity().map_or(Millis(0), |identity| identity.uptime);
+        Ok(Control {
+            mailbox: Arc::clone(&board.control),
+            board,
+            poll,
+            network,
+            acceptor,
+            formation,
+            dir,
+            media,
+            has_begun: false,
+            update,
+            rng,
+            dialler,
+            conns: Vec::new(),
+            links: BTreeMap::new(),
+            up: BTreeMap::new(),
+            serial: 0,
+            complained: BTreeMap::new(),
+            refused: 0,
+            malformed: 0,
+            uptime_base,
+            uptime_due: UPTIME_EVERY,
+            uptime_requests: 0,
+            scratch: vec![0; 64 << 10],
+        })
+    }
+
+    /// Runs until the node stops. An error is a reason to stop the node.
+    pub(crate) fn run(&mut self) -> Result<(), String> {
+        self.tell(Told::Start)?;
+        let mut events = Events::with_capacity(256);
+        let mut mail = Vec::new();
+        let mut stop_at = None;
+        loop {
+            self.publish();
+            let now = self.board.clocks.now();
+            if self.board.is_stopping() {
+                let until = *stop_at.get_or_insert(now + Nanos(STOP_MAX.as_nanos() as u64));
+                if self.board.has_failed() || self.board.is_drained() || now >= until {
+                    return self.save_uptime();
+                }
+            }
+            let wait = if self.mailbox.may_sleep() {
+                self.wait(now, stop_at)
+            } else {
+                Some(Duration::ZERO)
+            };
+            let polled = self.poll.poll(&mut events, wait);
+            self.mailbox.awake();
+            if let Err(error) = polled
+                && error.kind() != ErrorKind::Interrupted
+            {
+                return Err(format!("waiting for connections failed: {error}"));
+            }
+            for event in &events {
+                self.on_event(event)?;
+            }
+            self.mailbox.take(&mut mail);
+            for one in mail.drain(..) {
+                self.on_mail(one)?;
+            }
+            self.on_time()?;
+        }
+    }
+
+    fn wait(&self, now: Nanos, stop_at: Option<Nanos>) -> Option<Duration> {
+        let conns = self.conns.iter().flatten().map(|conn| conn.connection.next_timer()).min();
+        let uptime = (self.uptime_requests != self.requests()).then_some(self.uptime_due);
+        // An idle node looks once in a while whether it still is.
+        let look = Some(now + UPTIME_EVERY);
+        let next = [conns, uptime, look, self.dialler.next_timer(), stop_at]
+            .into_iter()
+            .flatten()
+            .min()?;
+        // Rounded up: waking a little early would mean waking twice.
+        Some(Duration::from_nanos(next.since(now).0 + 999_999))
+    }
+
+    fn on_event(&mut self, event: &Event) -> Result<(), String> {
+        match event.token() {
+            TOKEN_MAIL => Ok(()),
+            TOKEN_ACCEPTOR => {
+                self.accept();
+                Ok(())
+            }
+            Token(token) => {
+                let at = token - TOKEN_BASE;
+                if let Some(Some(conn)) = self.conns.get_mut(at) {
+                    conn.blocked &= !event.is_writable();
+                    self.read(at)?;
+                    self.flush(at)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        while let Ok(pipe) = self.acceptor.accept() {
+            let unproven = self.conns.iter().flatten().filter(|conn| conn.hello.is_none()).count();
+            if unproven < UNPROVEN_MAX {
+                let others: Vec<NodeId> = self.others().collect();
+                let hello = self.hello(CHANNEL_CONTROL);
+                let handshake = Handshake::accept(hello, &others, self.secret());
+                self.add(pipe, handshake, None, CHANNEL_CONTROL);
+            }
+        }
+    }
+
+    fn dial_due(&mut self, now: Nanos) {
+        for (peer, channel) in self.dialler.take_due(now) {
+            match self.network.dial(peer) {
+                Ok(pipe) => {
+                    let handshake = Handshake::dial(self.hello(channel), peer, self.secret());
+                    self.add(pipe, handshake, Some(peer), channel);
+                }
+                Err(_) => self.dialler.failed(peer, channel, now),
+            }
+        }
+    }
+
+    fn add(
+        &mut self,
+        mut pipe: Box<dyn Pipe>,
+        handshake: Handshake,
+        dialled: Option<NodeId>,
+        channel: u16,
+    ) {
+        let now = self.board.clocks.now();
+        let at = self.conns.iter().position(Option::is_none).unwrap_or(self.conns.len());
+        let token = Token(TOKEN_BASE + at);
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if self.poll.registry().register(&mut pipe, token, interest).is_err() {
+            if let Some(peer) = dialled {
+                self.dialler.failed(peer, channel, now);
+            }
+            return;
+        }
+        let keep_alive =
+            if channel == CHANNEL_CONTROL { KeepAlive::CONTROL } else { KeepAlive::WORKERS };
+        let conn = Conn {
+            pipe,
+            connection: Connection::new(handshake, keep_alive, now),
+            peer: dialled,
+            channel,
+            is_dialled: dialled.is_some(),
+            hello: None,
+            blocked: false,
+        };
+        match self.conns.get_mut(at) {
+            Some(slot) => *slot = Some(conn),
+            None => self.conns.push(Some(conn)),
+        }
+        // What can be said at once is; a connection under way takes it when it stands.
+        let _ = self.flush(at);
+    }
+
+    fn read(&mut self, at: usize) -> Result<(), String> {
+        let mut happenings = Vec::new();
+        loop {
+            let Some(conn) = self.conns[at].as_mut() else { return Ok(()) };
+            match conn.pipe.read(&mut self.scratch) {
+                Ok(0) => return self.drop_conn(at, None),
+                Ok(count) => {
+                    let now = self.board.clocks.now();
+                    let bytes = &self.scratch[..count];
+                    let read = conn.connection.on_bytes(now, bytes, &mut happenings);
+                    self.on_happenings(at, &mut happenings)?;
+                    if let Err(reset) = read {
+                        return self.drop_conn(at, Some(reset));
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return self.drop_conn(at, None),
+            }
+        }
+    }
+
+    fn on_happenings(&mut self, at: usize, happenings: &mut Vec<Happening>) -> Result<(), String> {
+        let mut happenings = std::mem::take(happenings).into_iter();
+        while let Some(happening) = happenings.next() {
+            match happening {
+                Happening::Proven(hello) => {
+                    let conn = self.conns[at].as_mut().expect("it was just read from");
+                    if !conn.is_dialled {
+                        conn.channel = hello.channel;
+                    }
+                    let channel = conn.channel;
+                    if let Err(refusal) = self.admit(&hello, channel)? {
+                        return self.refuse(at, refusal);
+                    }
+                    if channel != CHANNEL_CONTROL {
+                        let payloads = happenings.filter_map(|happening| match happening {
+                            Happening::Payload(bytes) => Some(bytes),
+                            Happening::Proven(_) => None,
+                        });
+                        self.hand_over(at, hello, payloads.collect());
+                        return Ok(());
+                    }
+                    self.on_control_link(at, hello)?;
+                }
+                Happening::Payload(bytes) => self.on_payload(at, &bytes)?,
+            }
+            if self.conns[at].is_none() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes a proven peer durably, or says why it is not wanted.
+    fn admit(&mut self, hello: &Hello, channel: u16) -> Result<Result<(), Refusal>, String> {
+        let mut effects = Vec::new();
+        if let Err(refusal) = self.formation.note(hello, &mut effects) {
+            return Ok(Err(refusal));
+        }
+        self.carry_out(effects)?;
+        let is_early = channel != CHANNEL_CONTROL && !self.has_begun;
+        Ok(if is_early { Err(Refusal::Early) } else { Ok(()) })
+    }
+
+    fn hand_over(&mut self, at: usize, hello: Hello, payloads: Vec<bytes::Bytes>) {
+        // Whatever the connection still has to say is written by the worker.
+        let Some(mut conn) = self.conns[at].take() else { return };
+        let _ = self.poll.registry().deregister(&mut conn.pipe);
+        self.serial += 1;
+        let (peer, channel, serial) = (hello.node, conn.channel, self.serial);
+        self.up.insert((peer, channel), serial);
+        self.dialler.succeeded(peer, channel);
+        let Conn { pipe, mut connection, .. } = conn;
+        connection.set_keep_alive(KeepAlive::WORKERS);
+        let link = NewLink { serial, channel, peer: hello, pipe, connection, payloads };
+        let worker = usize::from(channel) % self.board.workers.len();
+        self.board.workers[worker].send(Mail::Link(Box::new(link)));
+    }
+
+    fn on_control_link(&mut self, at: usize, hello: Hello) -> Result<(), String> {
+        let peer = hello.node;
+        if let Some(&old) = self.links.get(&peer) {
+            self.drop_conn(old, None)?;
+        }
+        self.dialler.succeeded(peer, CHANNEL_CONTROL);
+        if let Some(conn) = self.conns[at].as_mut() {
+            (conn.peer, conn.hello) = (Some(peer), Some(hello));
+            self.links.insert(peer, at);
+            self.tell(Told::Up { peer })?;
+        }
+        Ok(())
+    }
+
+    fn on_payload(&mut self, at: usize, bytes: &[u8]) -> Result<(), String> {
+        let Some(peer) = self.conns[at].as_ref().and_then(|conn| conn.peer) else { return Ok(()) };
+        match Status::from_bytes(bytes) {
+            Ok(status) => self.tell(Told::Told { peer, status })?,
+            Err(_) => return self.refuse(at, Refusal::Malformed),
+        }
+        self.want_links(peer);
+        Ok(())
+    }
+
+    /// Between formed members worker links are wanted.
+    fn want_links(&mut self, peer: NodeId) {
+        let hello = self.links.get(&peer).and_then(|&at| self.conns[at].as_ref()?.hello.as_ref());
+        let Some(hello) = hello.filter(|_| self.has_begun && self.dialler.dials(peer)) else {
+            return;
+        };
+        if matches!(self.formation.said(peer), Some(Standing::Formed(_))) {
+            let count = hello.workers.max(self.board.workers.len() as u16);
+            let count = count.min(crate::config::WORKERS_MAX as u16);
+            self.dialler.want(peer, count, self.board.clocks.now());
+        }
+    }
+
+    fn refuse(&mut self, at: usize, refusal: Refusal) -> Result<(), String> {
+        let Some(conn) = self.conns[at].as_mut() else { return Ok(()) };
+        let reset = conn.connection.refuse(refusal);
+        self.drop_conn(at, Some(reset))
+    }
+
+    fn drop_conn(&mut self, at: usize, why: Option<Reset>) -> Result<(), String> {
+        let Some(mut conn) = self.conns[at].take() else { return Ok(()) };
+        let now = self.board.clocks.now();
+        if matches!(why, Some(Reset::Refused(_))) {
+            // The peer learns why if its pipe takes it at once.
+            let _ = conn.pipe.write(conn.connection.unsent());
+        }
+        let _ = self.poll.registry().deregister(&mut conn.pipe);
+        self.count(conn.peer, why, now);
+        if let Some(peer) = conn.peer {
+            if self.links.get(&peer) == Some(&at) {
+                self.links.remove(&peer);
+                self.tell(Told::Down { peer })?;
+            }
+            if conn.is_dialled {
+                self.dialler.failed(peer, conn.channel, now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts why a connection ended, and says so where a person should know.
+    fn count(&mut self, peer: Option<NodeId>, why: Option<Reset>, now: Nanos) {
+        let Some(why) = why else { return };
+        match why {
+            Reset::Refused(Refusal::Early | Refusal::Stale)
+            | Reset::RefusedByPeer(Refusal::Early | Refusal::Stale) => return,
+            Reset::Refused(_) | Reset::RefusedByPeer(_) => self.refused += 1,
+            Reset::Frame(_) => self.malformed += 1,
+            Reset::Deadline | Reset::Silent | Reset::Full | Reset::TooLong(_) => {}
+        }
+        self.complain(peer, &why.to_string(), now);
+    }
+
+    fn complain(&mut self, peer: Option<NodeId>, text: &str, now: Nanos) {
+        if self.complained.get(&peer).is_some_and(|&at| now < at + COMPLAINT_EVERY) {
+            return;
+        }
+        self.complained.insert(peer, now);
+        match peer {
+            Some(peer) => say(self.board.id(), &format!("connection to node {peer}: {text}")),
+            None => say(self.board.id(), &format!("a connection from another node: {text}")),
+        }
+    }
+
+    fn flush(&mut self, at: usize) -> Result<(), String> {
+        loop {
+            let Some(conn) = self.conns[at].as_mut() else { return Ok(()) };
+            if conn.blocked || conn.connection.unsent().is_empty() {
+                return Ok(());
+            }
+            match conn.pipe.write(conn.connection.unsent()) {
+                Ok(count) if count > 0 => conn.connection.wrote(count),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) =>
+                {
+                    conn.blocked = true;
+                }
+                Ok(_) | Err(_) => return self.drop_conn(at, None),
+            }
+        }
+    }
+
+    fn on_time(&mut self) -> Result<(), String> {
+        let now = self.board.clocks.now();
+        for at in 0..self.conns.len() {
+            let Some(conn) = self.conns[at].as_mut() else { continue };
+            if conn.connection.next_timer() <= now {
+                match conn.connection.on_time(now) {
+                    Ok(()) => self.flush(at)?,
+                    Err(reset) => self.drop_conn(at, Some(reset))?,
+                }
+            }
+        }
+        self.dial_due(now);
+        if now >= self.uptime_due {
+            self.uptime_due = now + UPTIME_EVERY;
+            self.save_uptime()?;
+        }
+        Ok(())
+    }
+
+    fn requests(&self) -> u64 {
+        self.board.requests.load(Ordering::Relaxed)
+    }
+
+    /// Writes the uptime if the node was used since it was written last: an idle node writes nothing.
+    fn save_uptime(&mut self) -> Result<(), String> {
+        let requests = self.requests();
+        if requests == self.uptime_requests {
+            return Ok(());
+        }
+        self.uptime_requests = requests;
+        let uptime = Millis(self.uptime_base.0 + self.board.clocks.now().as_millis());
+        record::save_uptime(&mut self.dir, uptime).map_err(|error| error.to_string())
+    }
+
+    fn on_mail(&mut self, mail: ControlMail) -> Result<(), String> {
+        match mail {
+            ControlMail::LinkDown { peer, channel, serial, why } => {
+                if self.up.get(&(peer, channel)) == Some(&serial) {
+                    self.up.remove(&(peer, channel));
+                    let now = self.board.clocks.now();
+                    self.dialler.failed(peer, channel, now);
+                    self.count(Some(peer), why, now);
+                }
+                Ok(())
+            }
+            ControlMail::RaiseLoss { worker, at } => self.raise_loss(worker, at),
+        }
+    }
+
+    fn raise_loss(&mut self, worker: usize, at: Loss) -> Result<(), String> {
+        let current = self.formation.durable().mine.loss;
+        if current > at {
+            // Another worker asked for it as well.
+            self.board.workers[worker].send(Mail::Loss(current));
+            return Ok(());
+        }
+        let loss = self.dir.raise_loss().map_err(|error| error.to_string())?;
+        say(
+            self.board.id(),
+            &format!("found forgotten registers; recovering them from others ({loss:?})"),
+        );
+        let mut effects = Vec::new();
+        self.formation.raise_loss(loss, &mut effects);
+        self.carry_out(effects)?;
+        self.board.workers.iter().for_each(|mailbox| mailbox.send(Mail::Loss(loss)));
+        Ok(())
+    }
+
+    fn tell(&mut self, told: Told) -> Result<(), String> {
+        let mut effects = Vec::new();
+        self.formation.on(told, &mut effects);
+        self.carry_out(effects)
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>) -> Result<(), String> {
+        for effect in effects {
+            match effect {
+                Effect::Persist(durable) => {
+                    record::write(&mut self.dir, &durable).map_err(|error| error.to_string())?;
+                }
+                Effect::TellAll => {
+                    for peer in self.links.keys().copied().collect::<Vec<_>>() {
+                        self.send_status(peer)?;
+                    }
+                }
+                Effect::Tell(peer) => self.send_status(peer)?,
+                Effect::Reconnect => self.reconnect()?,
+                Effect::Forget => self.forget()?,
+                Effect::Formed => self.begin()?,
+                Effect::Complain { peer, text } => {
+                    self.complain(Some(peer), &text, self.board.clocks.now());
+                }
+                Effect::Fail(text) => return Err(text),
+            }
+        }
+        Ok(())
+    }
+
+    fn send_status(&mut self, peer: NodeId) -> Result<(), String> {
+        let Some(&at) = self.links.get(&peer) else { return Ok(()) };
+        let status = self.formation.status().to_bytes();
+        let now = self.board.clocks.now();
+        let Some(conn) = self.conns[at].as_mut() else { return Ok(()) };
+        match conn.connection.send(now, &status) {
+            Ok(()) => self.flush(at),
+            Err(reset) => self.drop_conn(at, Some(reset)),
+        }
+    }
+
+    /// Closes every connection: this node introduces itself anew, with other counters.
+    fn reconnect(&mut self) -> Result<(), String> {
+        self.board.workers.iter().for_each(|mailbox| mailbox.send(Mail::DropLinks));
+        for at in 0..self.conns.len() {
+            self.drop_conn(at, None)?;
+        }
+        Ok(())
+    }
+
+    /// Everything in the stores is void: they are made anew, and say so.
+    fn forget(&mut self) -> Result<(), String> {
+        say(self.board.id(), "its memory is lost; it recovers from the other members");
+        self.media = None;
+        Media::wipe(&self.board.config.data_dir)?;
+        self.media = Some(self.open_media(Beginning::Forgotten)?);
+        self.tell(Told::Forgotten)
+    }
+
+    fn open_media(&self, beginning: Beginning) -> Result<Media, String> {
+        let binding = self.dir.identity().map_or(0, |identity| identity.binding);
+        Media::open(&self.board.config, binding, beginning, &self.board.workers)
+    }
+
+    /// The node is a member: its workers begin.
+    fn begin(&mut self) -> Result<(), String> {
+        let media = self.media.take().expect("stores are opened before a node is formed");
+        self.has_begun = true;
+        media.remarks.iter().for_each(|remark| say(self.board.id(), remark));
+        let durable = self.formation.durable();
+        // What is void of the others' words must be known before the first of them is heard.
+        let first: Vec<Input> = durable
+            .known
+            .iter()
+            .flat_map(|(&node, known)| {
+                let (incarnation, loss) = (known.incarnation, known.loss);
+                [Input::PeerUp { node, incarnation, loss }, Input::PeerReset { node }]
+            })
+            .collect();
+        let config = &self.board.config;
+        for (index, stores) in media.stores.into_iter().enumerate() {
+            let settings = WorkerConfig {
+                index,
+                workers: self.board.workers.len(),
+                me: config.id,
+                incarnation: durable.mine.incarnation,
+                loss: durable.mine.loss,
+                members: durable.members.iter().map(|member| member.node).collect(),
+                seed: self.rng.next_u64(),
+                request_timeout: Nanos::from_millis(config.request_timeout.0),
+                cells_max: config.cells_max / self.board.workers.len(),
+                uptime_base: Millis(self.uptime_base.0 + self.board.clocks.now().as_millis()),
+            };
+            let now = self.board.clocks.now();
+            let update = Arc::clone(&self.update);
+            let worker = Worker::new(settings, stores, &media.specs, update, now)
+                .map_err(|error| error.to_string())?;
+            let (worker, first) = (Box::new(worker), first.clone());
+            self.board.workers[index].send(Mail::Begin { worker, first });
+        }
+        let is_volatile =
+            config.databases.iter().any(|database| database.durability == Durability::Volatile);
+        let memory = if is_volatile { ", some of it in memory only" } else { "" };
+        let cluster = self.formation.cluster().map(|id| id.to_string()).unwrap_or_default();
+        say(self.board.id(), &format!("member of cluster {cluster}{memory}"));
+        for peer in self.links.keys().copied().collect::<Vec<_>>() {
+            self.want_links(peer);
+        }
+        Ok(())
+    }
+
+    fn others(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let me = self.board.id();
+        let members = &self.formation.durable().members;
+        members.iter().map(|member| member.node).filter(move |&node| node != me)
+    }
+
+    fn secret(&self) -> &[u8] {
+        self.board.config.secret.as_deref().unwrap_or_default()
+    }
+
+    fn hello(&self, channel: u16) -> Hello {
+        let mine = self.formation.durable().mine;
+        Hello {
+            node: self.board.id(),
+            incarnation: mine.incarnation,
+            loss: mine.loss,
+            cluster: self.formation.cluster(),
+            channel,
+            workers: self.board.workers.len() as u16,
+            nonce: crate::node::draw(),
+        }
+    }
+
+    fn publish(&self) {
+        let mut links: BTreeMap<NodeId, usize> = BTreeMap::new();
+        for &(peer, _) in self.up.keys() {
+            *links.entry(peer).or_default() += 1;
+        }
+        let waiting_for = self.formation.waiting_for();
+        let durable = self.formation.durable().clone();
+        let phase = match durable.standing {
+            Standing::Formed(_) => Phase::Formed,
+            Standing::Rejoining(_) => Phase::Rejoining { waiting_for },
+            Standing::Uncertain => Phase::Rejoining { waiting_for },
+            Standing::Empty | Standing::Proposed(_) => Phase::Forming { waiting_for },
+        };
+        let mut stats = Stats::default();
+        stats.add("handshakes_refused", self.refused);
+        stats.add("frames_malformed", self.malformed);
+        let cluster = self.formation.cluster();
+        self.board.set_membership(Membership { durable, cluster, phase, links, stats });
+    }
+}

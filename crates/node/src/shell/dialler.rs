@@ -1,0 +1,113 @@
+//! Which connections this node has to open, and when to try again. Knows no sockets.
+//!
+//! Of two nodes the one with the lower id dials. There is one control link, and one link per pair of workers:
+//! channel `c` joins worker `c % workers` of either side, for every `c` below the larger number of workers.
+
+use std::collections::BTreeMap;
+
+use base::{Nanos, Prng};
+use transport::Backoff;
+use transport::handshake::CHANNEL_CONTROL;
+use types::NodeId;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// To be dialled at this time.
+    Waiting(Nanos),
+    /// An attempt is under way or the link stands.
+    Busy,
+}
+
+/// Links that this node opens.
+#[derive(Debug)]
+pub(crate) struct Dialler {
+    links: BTreeMap<(NodeId, u16), (State, Backoff)>,
+    rng: Prng,
+}
+
+impl Dialler {
+    /// Starts with the control links to `peers`, all of whom have higher ids.
+    pub(crate) fn new(peers: impl Iterator<Item = NodeId>, rng: Prng) -> Dialler {
+        let control =
+            |peer| ((peer, CHANNEL_CONTROL), (State::Waiting(Nanos::ZERO), Backoff::default()));
+        Dialler { links: peers.map(control).collect(), rng }
+    }
+
+    /// The worker links to `peer` are wanted from now on: `count` of them.
+    pub(crate) fn want(&mut self, peer: NodeId, count: u16, now: Nanos) {
+        // A peer that was restarted with fewer workers takes its superfluous channels no more.
+        self.links.retain(|&(node, channel), _| {
+            node != peer || channel == CHANNEL_CONTROL || channel < count
+        });
+        for channel in 0..count {
+            self.links.entry((peer, channel)).or_insert((State::Waiting(now), Backoff::default()));
+        }
+    }
+
+    /// True when this node opens the links to `peer`.
+    pub(crate) fn dials(&self, peer: NodeId) -> bool {
+        self.links.contains_key(&(peer, CHANNEL_CONTROL))
+    }
+
+    /// The links to dial now; they count as under way.
+    pub(crate) fn take_due(&mut self, now: Nanos) -> Vec<(NodeId, u16)> {
+        let mut due = Vec::new();
+        for (&link, (state, _)) in &mut self.links {
+            if matches!(*state, State::Waiting(at) if at <= now) {
+                *state = State::Busy;
+                due.push(link);
+            }
+        }
+        due
+    }
+
+    pub(crate) fn succeeded(&mut self, peer: NodeId, channel: u16) {
+        if let Some((state, backoff)) = self.links.get_mut(&(peer, channel)) {
+            *state = State::Busy;
+            backoff.succeeded();
+        }
+    }
+
+    /// An attempt failed or a link ended.
+    pub(crate) fn failed(&mut self, peer: NodeId, channel: u16, now: Nanos) {
+        if let Some((state, backoff)) = self.links.get_mut(&(peer, channel)) {
+            *state = State::Waiting(now + backoff.failed(&mut self.rng));
+        }
+    }
+
+    pub(crate) fn next_timer(&self) -> Option<Nanos> {
+        let at = |(state, _): &(State, Backoff)| match *state {
+            State::Waiting(at) => Some(at),
+            State::Busy => None,
+        };
+        self.links.values().filter_map(at).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_dialled_once_and_again_after_a_wait_when_it_fails() {
+        let mut dialler = Dialler::new([NodeId(2), NodeId(3)].into_iter(), Prng::new(1));
+        let start = Nanos::from_secs(1);
+        assert_eq!(dialler.take_due(start).len(), 2);
+        assert_eq!((dialler.take_due(start), dialler.next_timer()), (vec![], None));
+        dialler.failed(NodeId(2), CHANNEL_CONTROL, start);
+        assert!(dialler.take_due(start).is_empty());
+        let again = dialler.next_timer().expect("it tries again");
+        assert_eq!(dialler.take_due(again), [(NodeId(2), CHANNEL_CONTROL)]);
+    }
+
+    #[test]
+    fn worker_links_follow_the_larger_number_of_workers() {
+        let mut dialler = Dialler::new([NodeId(2)].into_iter(), Prng::new(1));
+        dialler.take_due(Nanos(1));
+        dialler.want(NodeId(2), 3, Nanos(1));
+        assert_eq!(dialler.take_due(Nanos(1)).len(), 3);
+        dialler.want(NodeId(2), 1, Nanos(1));
+        dialler.failed(NodeId(2), 2, Nanos(1));
+        assert_eq!(dialler.next_timer(), None);
+    }
+}

@@ -1,0 +1,171 @@
+//! What threads of a node hand each other.
+//!
+//! A mailbox is filled in batches and emptied at once. Its owner is woken only while it sleeps: a wake-up across
+//! cores costs more than most turns. Mailboxes have no limit of their own: what is in them is bounded by the
+//! requests that sessions may have under way and by the frames that links may hold.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use base::Nanos;
+use mio::net::TcpStream;
+use mio::{Registry, Token, Waker};
+use transport::{Connection, Hello, Pipe, Reset};
+use types::{Loss, NodeId, Outcome, Tag};
+
+use crate::front::Client;
+use crate::worker::{Input, Worker};
+
+/// To a worker's thread.
+pub(crate) enum Mail {
+    /// A client that was dealt to this worker.
+    Client { stream: TcpStream, client: Client },
+    /// A request or a part of a frame for shards of this worker.
+    Input(Input),
+    /// The outcome of a request that a session of this worker made.
+    Outcome { tag: Tag, outcome: Outcome },
+    /// The same for a read under a lease: worth nothing from `until` on.
+    LeaseRead { tag: Tag, outcome: Outcome, until: Nanos },
+    /// A peer has proven itself on a new connection.
+    Link(Box<NewLink>),
+    /// Close all connections: this node's counters changed.
+    DropLinks,
+    /// This node's loss was durably raised.
+    Loss(Loss),
+    /// The node is a member of its cluster: this is its worker, and what it has to know first.
+    Begin { worker: Box<Worker>, first: Vec<Input> },
+}
+
+/// A connection that has just been proven.
+pub(crate) struct NewLink {
+    /// Tells this link from its predecessors.
+    pub(crate) serial: u64,
+    pub(crate) channel: u16,
+    pub(crate) peer: Hello,
+    pub(crate) pipe: Box<dyn Pipe>,
+    pub(crate) connection: Connection,
+    /// Payloads that arrived with the proof.
+    pub(crate) payloads: Vec<bytes::Bytes>,
+}
+
+/// To the control thread.
+pub(crate) enum ControlMail {
+    /// A worker's link ended.
+    LinkDown { peer: NodeId, channel: u16, serial: u64, why: Option<Reset> },
+    /// A worker found registers forgotten while its messages carried `at`.
+    RaiseLoss { worker: usize, at: Loss },
+}
+
+/// Where one thread finds what others left for it.
+pub(crate) struct Mailbox<T> {
+    items: Mutex<Vec<T>>,
+    asleep: AtomicBool,
+    /// Something other than mail happened, for example storage completed something.
+    notified: AtomicBool,
+    waker: Waker,
+}
+
+impl<T> Mailbox<T> {
+    /// A mailbox whose owner waits on `registry` and is woken by an event with `token`.
+    ///
+    /// # Errors
+    /// When the system is out of file descriptors.
+    pub(crate) fn new(registry: &Registry, token: Token) -> io::Result<Mailbox<T>> {
+        Ok(Mailbox {
+            items: Mutex::new(Vec::new()),
+            asleep: AtomicBool::new(false),
+            notified: AtomicBool::new(false),
+            waker: Waker::new(registry, token)?,
+        })
+    }
+
+    fn items(&self) -> MutexGuard<'_, Vec<T>> {
+        self.items.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn send(&self, item: T) {
+        self.items().push(item);
+        self.wake();
+    }
+
+    /// Hands over a batch, leaving it empty.
+    pub(crate) fn send_all(&self, batch: &mut Vec<T>) {
+        if !batch.is_empty() {
+            self.items().append(batch);
+            self.wake();
+        }
+    }
+
+    /// Makes the owner look around, without mail.
+    pub(crate) fn notify(&self) {
+        // Read before written: completions come often, and the flag's cache line is the owner's.
+        if !self.notified.load(Ordering::SeqCst) {
+            self.notified.store(true, Ordering::SeqCst);
+        }
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if self.asleep.swap(false, Ordering::SeqCst) {
+            // Fails only when the system is out of memory; the owner's own timers wake it then.
+            let _ = self.waker.wake();
+        }
+    }
+
+    /// Takes everything out. `into` must be empty; its memory is reused.
+    pub(crate) fn take(&self, into: &mut Vec<T>) {
+        assert!(into.is_empty(), "mail is dealt with before more is taken");
+        self.notified.store(false, Ordering::SeqCst);
+        std::mem::swap(&mut *self.items(), into);
+    }
+
+    /// Announces that the owner is about to wait; false when there is something to do already.
+    pub(crate) fn may_sleep(&self) -> bool {
+        // Whoever adds something either is seen by the check below or sees the flag.
+        self.asleep.store(true, Ordering::SeqCst);
+        if self.items().is_empty() && !self.notified.load(Ordering::SeqCst) {
+            return true;
+        }
+        self.asleep.store(false, Ordering::SeqCst);
+        false
+    }
+
+    /// The owner waits no more.
+    pub(crate) fn awake(&self) {
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use mio::{Events, Poll};
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_slept_through() {
+        let mut poll = Poll::new().expect("an epoll");
+        let mailbox: Arc<Mailbox<u32>> =
+            Arc::new(Mailbox::new(poll.registry(), Token(0)).expect("an eventfd"));
+        let sender = Arc::clone(&mailbox);
+        let count = 20_000;
+        let thread = std::thread::spawn(move || (0..count).for_each(|n| sender.send(n)));
+        let (mut seen, mut mail, mut events) = (Vec::new(), Vec::new(), Events::with_capacity(4));
+        while seen.len() < count as usize {
+            if mailbox.may_sleep() {
+                // Never reached by a lost wake-up: the assertion below would see the time-out.
+                poll.poll(&mut events, Some(Duration::from_secs(20))).expect("it polls");
+                assert!(!events.is_empty(), "slept through {} of {count}", seen.len());
+                mailbox.awake();
+            }
+            mailbox.take(&mut mail);
+            seen.append(&mut mail);
+        }
+        thread.join().expect("the sender ends");
+        assert!(seen.iter().copied().eq(0..count));
+    }
+}

@@ -1,0 +1,265 @@
+//! A worker's links to its peers.
+
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+
+use base::Nanos;
+use mio::event::Event;
+use mio::{Interest, Registry, Token};
+use protocols::Stats;
+use transport::{Connection, Happening, Hello, Pipe, Reset};
+use types::NodeId;
+
+use super::mailbox::{ControlMail, Mailbox, NewLink};
+use crate::worker::Input;
+
+/// Bytes taken from one peer in one turn; the rest waits for the next.
+const TURN_BYTES_MAX: usize = 4 << 20;
+
+struct Link {
+    serial: u64,
+    channel: u16,
+    peer: Hello,
+    pipe: Box<dyn Pipe>,
+    connection: Connection,
+    /// There may be something to read.
+    readable: bool,
+    /// The peer has closed its end: what is left must be read to the end, no event will come again.
+    closing: bool,
+    /// The pipe takes no more for now; an event says when it does.
+    blocked: bool,
+}
+
+/// The links of one worker.
+pub(crate) struct Peers {
+    links: Vec<Option<Link>>,
+    /// Token of the first link; the others follow.
+    token_base: usize,
+    control: Arc<Mailbox<ControlMail>>,
+    happenings: Vec<Happening>,
+    bytes_in: u64,
+    bytes_out: u64,
+    resets: u64,
+}
+
+impl Peers {
+    pub(crate) fn new(token_base: usize, control: Arc<Mailbox<ControlMail>>) -> Peers {
+        Peers {
+            links: Vec::new(),
+            token_base,
+            control,
+            happenings: Vec::new(),
+            bytes_in: 0,
+            bytes_out: 0,
+            resets: 0,
+        }
+    }
+
+    /// Takes in a proven connection; an older one of the same channel ends.
+    pub(crate) fn add(&mut self, registry: &Registry, new: NewLink, inputs: &mut Vec<Input>) {
+        let NewLink { serial, channel, peer, mut pipe, connection, payloads } = new;
+        let node = peer.node;
+        let same = |link: &Link| link.peer.node == node && link.channel == channel;
+        let old = self.links.iter().position(|link| link.as_ref().is_some_and(same));
+        if let Some(at) = old {
+            self.drop_link(registry, at, inputs);
+        }
+        let at = self.links.iter().position(Option::is_none).unwrap_or(self.links.len());
+        let token = Token(self.token_base + at);
+        let registered =
+            registry.register(&mut pipe, token, Interest::READABLE | Interest::WRITABLE);
+        if registered.is_err() {
+            self.control.send(ControlMail::LinkDown { peer: node, channel, serial, why: None });
+            return;
+        }
+        inputs.push(Input::PeerUp { node, incarnation: peer.incarnation, loss: peer.loss });
+        inputs.extend(payloads.into_iter().map(|bytes| Input::Frame { from: node, bytes }));
+        let link = Link {
+            serial,
+            channel,
+            peer,
+            pipe,
+            connection,
+            readable: true,
+            closing: false,
+            blocked: false,
+        };
+        match self.links.get_mut(at) {
+            Some(slot) => *slot = Some(link),
+            None => self.links.push(Some(link)),
+        }
+    }
+
+    pub(crate) fn on_event(&mut self, event: &Event) {
+        let at = event.token().0 - self.token_base;
+        if let Some(Some(link)) = self.links.get_mut(at) {
+            link.closing |= event.is_read_closed() || event.is_error();
+            link.readable |= event.is_readable() || link.closing;
+            link.blocked &= !event.is_writable();
+        }
+    }
+
+    /// Reads what has arrived. True when some was left for the next turn.
+    pub(crate) fn read(
+        &mut self,
+        registry: &Registry,
+        now: Nanos,
+        scratch: &mut [u8],
+        inputs: &mut Vec<Input>,
+    ) -> bool {
+        let mut is_left = false;
+        for at in 0..self.links.len() {
+            let Some(link) = self.links[at].as_mut().filter(|link| link.readable) else { continue };
+            let mut happenings = std::mem::take(&mut self.happenings);
+            let read = link.read(now, scratch, &mut happenings);
+            let from = link.peer.node;
+            inputs.extend(happenings.drain(..).filter_map(|happening| match happening {
+                Happening::Payload(bytes) => Some(Input::Frame { from, bytes }),
+                Happening::Proven(_) => None,
+            }));
+            self.happenings = happenings;
+            is_left |= link.readable;
+            match read {
+                Ok(count) => self.bytes_in += count as u64,
+                Err(why) => self.reset(registry, at, why, inputs),
+            }
+        }
+        is_left
+    }
+
+    /// Queues a frame for a peer; without a link it is lost, as on any link that ends.
+    pub(crate) fn send(
+        &mut self,
+        registry: &Registry,
+        now: Nanos,
+        to: NodeId,
+        frame: &[u8],
+        inputs: &mut Vec<Input>,
+    ) {
+        let is_to = |link: &Option<Link>| link.as_ref().is_some_and(|link| link.peer.node == to);
+        let Some(at) = self.links.iter().position(is_to) else { return };
+        let link = self.links[at].as_mut().expect("a link was found there");
+        if let Err(why) = link.connection.send(now, frame) {
+            self.reset(registry, at, Some(why), inputs);
+        }
+    }
+
+    /// Keep-alive. Call it after everything that has arrived was read.
+    pub(crate) fn on_time(&mut self, registry: &Registry, now: Nanos, inputs: &mut Vec<Input>) {
+        for at in 0..self.links.len() {
+            let Some(link) = self.links[at].as_mut() else { continue };
+            if link.connection.next_timer() <= now
+                && !link.readable
+                && let Err(why) = link.connection.on_time(now)
+            {
+                self.reset(registry, at, Some(why), inputs);
+            }
+        }
+    }
+
+    pub(crate) fn next_timer(&self) -> Option<Nanos> {
+        self.links.iter().flatten().map(|link| link.connection.next_timer()).min()
+    }
+
+    /// Writes what is queued, once per link.
+    pub(crate) fn flush(&mut self, registry: &Registry, inputs: &mut Vec<Input>) {
+        for at in 0..self.links.len() {
+            let Some(link) = self.links[at].as_mut() else { continue };
+            match link.flush() {
+                Ok(count) => self.bytes_out += count as u64,
+                Err(_) => self.reset(registry, at, None, inputs),
+            }
+        }
+    }
+
+    /// Closes everything: this node's counters changed.
+    pub(crate) fn drop_all(&mut self, registry: &Registry, inputs: &mut Vec<Input>) {
+        for at in 0..self.links.len() {
+            self.reset(registry, at, None, inputs);
+        }
+    }
+
+    fn reset(
+        &mut self,
+        registry: &Registry,
+        at: usize,
+        why: Option<Reset>,
+        inputs: &mut Vec<Input>,
+    ) {
+        if let Some(link) = &self.links[at] {
+            let (peer, channel, serial) = (link.peer.node, link.channel, link.serial);
+            self.resets += 1;
+            self.drop_link(registry, at, inputs);
+            self.control.send(ControlMail::LinkDown { peer, channel, serial, why });
+        }
+    }
+
+    fn drop_link(&mut self, registry: &Registry, at: usize, inputs: &mut Vec<Input>) {
+        let Some(mut link) = self.links[at].take() else { return };
+        // An error means that the pipe is gone already.
+        let _ = registry.deregister(&mut link.pipe);
+        let node = link.peer.node;
+        inputs.push(Input::PeerReset { node });
+        if let Some(other) = self.links.iter().flatten().find(|other| other.peer.node == node) {
+            let (incarnation, loss) = (other.peer.incarnation, other.peer.loss);
+            inputs.push(Input::PeerUp { node, incarnation, loss });
+        }
+    }
+
+    pub(crate) fn stats(&self, stats: &mut Stats) {
+        stats.add("link_bytes_in", self.bytes_in);
+        stats.add("link_bytes_out", self.bytes_out);
+        stats.add("link_resets", self.resets);
+        stats.add("links", self.links.iter().flatten().count() as u64);
+    }
+}
+
+impl Link {
+    /// How many bytes were read; an error is the end of the link.
+    fn read(
+        &mut self,
+        now: Nanos,
+        scratch: &mut [u8],
+        happenings: &mut Vec<Happening>,
+    ) -> Result<usize, Option<Reset>> {
+        let mut total = 0;
+        while total < TURN_BYTES_MAX {
+            match self.pipe.read(scratch) {
+                Ok(0) => return Err(None),
+                Ok(count) => {
+                    total += count;
+                    self.connection.on_bytes(now, &scratch[..count], happenings).map_err(Some)?;
+                    // A short read emptied the socket; whatever comes later brings an event.
+                    if count < scratch.len() && !self.closing {
+                        self.readable = false;
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    break;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return Err(None),
+            }
+        }
+        Ok(total)
+    }
+
+    fn flush(&mut self) -> io::Result<usize> {
+        let mut total = 0;
+        while !self.blocked && !self.connection.unsent().is_empty() {
+            match self.pipe.write(self.connection.unsent()) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    total += count;
+                    self.connection.wrote(count);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.blocked = true,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(total)
+    }
+}

@@ -1,0 +1,108 @@
+//! Between what formation wants durable and the identity in the data directory.
+
+use base::Millis;
+use storage::data_dir::{DataDir, DataDirError};
+use storage::identity::{self, Identity};
+use transport::ClusterId;
+
+use crate::config::{Durability, MemberAddress, NodeConfig};
+use crate::formation::{Counters, Durable, Standing};
+
+/// What the directory says, in formation's words.
+pub(crate) fn read(identity: &Identity) -> Durable {
+    let cluster = identity.cluster.map(|id| ClusterId(id.to_le_bytes()));
+    let standing = match (identity.standing, cluster) {
+        (identity::Standing::Unformed, None) => Standing::Empty,
+        (identity::Standing::Unformed, Some(cluster)) => Standing::Proposed(cluster),
+        (identity::Standing::Formed, Some(cluster)) => Standing::Formed(cluster),
+        (identity::Standing::Uncertain, Some(cluster)) => Standing::Rejoining(cluster),
+        // A directory that is being wiped is never opened.
+        (_, _) => Standing::Uncertain,
+    };
+    let address = |member: &identity::Member| MemberAddress {
+        node: member.node,
+        client: member.listen.clone(),
+        peer: member.peer_listen.clone(),
+    };
+    let counters = |member: &identity::Member| {
+        let noted = Counters { incarnation: member.incarnation, loss: member.loss };
+        (noted != Counters::default()).then_some((member.node, noted))
+    };
+    Durable {
+        standing,
+        mine: Counters { incarnation: identity.incarnation, loss: identity.loss },
+        members: identity.members.iter().map(address).collect(),
+        known: identity.members.iter().filter_map(counters).collect(),
+    }
+}
+
+/// Makes `durable` durable.
+///
+/// # Errors
+/// Those of the directory; nothing may be said any more.
+pub(crate) fn write(dir: &mut DataDir, durable: &Durable) -> Result<(), DataDirError> {
+    let members = members(durable);
+    if let Standing::Rejoining(cluster) = durable.standing {
+        let known = dir.identity().map_or_else(Counters::default, counters);
+        if known != durable.mine {
+            let cluster = u128::from_le_bytes(cluster.0);
+            let Counters { incarnation, loss } = durable.mine;
+            return dir.rejoin(cluster, &members, incarnation, loss);
+        }
+    }
+    let (standing, cluster) = match durable.standing {
+        Standing::Empty => (identity::Standing::Unformed, None),
+        Standing::Proposed(cluster) => (identity::Standing::Unformed, Some(cluster)),
+        Standing::Uncertain => (identity::Standing::Uncertain, None),
+        Standing::Rejoining(cluster) => (identity::Standing::Uncertain, Some(cluster)),
+        Standing::Formed(cluster) => (identity::Standing::Formed, Some(cluster)),
+    };
+    dir.update(|identity| {
+        identity.standing = standing;
+        identity.cluster = cluster.map(|cluster| u128::from_le_bytes(cluster.0));
+        identity.members = members;
+    })
+}
+
+fn counters(identity: &Identity) -> Counters {
+    Counters { incarnation: identity.incarnation, loss: identity.loss }
+}
+
+fn members(durable: &Durable) -> Vec<identity::Member> {
+    let one = |address: &MemberAddress| {
+        let noted = durable.known.get(&address.node).copied().unwrap_or_default();
+        identity::Member {
+            node: address.node,
+            listen: address.client.clone(),
+            peer_listen: address.peer.clone(),
+            incarnation: noted.incarnation,
+            loss: noted.loss,
+        }
+    };
+    durable.members.iter().map(one).collect()
+}
+
+/// The durability that the identity names: that of the first database.
+pub(crate) fn durability(config: &NodeConfig) -> identity::Durability {
+    match config.databases.iter().min_by_key(|one| one.database).map(|one| one.durability) {
+        Some(Durability::Volatile) => identity::Durability::Volatile,
+        Some(Durability::Pmem) => identity::Durability::Pmem,
+        Some(Durability::Disk) | None => identity::Durability::Disk,
+    }
+}
+
+/// Stands for the databases' protocols and durabilities; never zero.
+pub(crate) fn databases_hash(config: &NodeConfig) -> u64 {
+    let mut databases = config.databases.clone();
+    databases.sort_by_key(|one| one.database);
+    let mut text = String::new();
+    for one in &databases {
+        text += &format!("{}={}:{};", one.database.0, one.protocol, one.durability);
+    }
+    base::checksum::hash(text.as_bytes()).max(1)
+}
+
+/// Writes how long the node has been running, over all its starts.
+pub(crate) fn save_uptime(dir: &mut DataDir, uptime: Millis) -> Result<(), DataDirError> {
+    dir.update(|identity| identity.uptime = identity.uptime.max(uptime))
+}

@@ -1,0 +1,369 @@
+//! One worker's thread: waits, reads everything that arrived, turns the worker, writes once per socket.
+
+use std::io::{ErrorKind, Write};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use base::Nanos;
+use mio::net::TcpListener;
+use mio::{Events, Poll, Token};
+use protocols::Stats;
+use types::{Outcome, SessionId};
+
+use super::board::{Board, STOP_MAX};
+use super::clients::{Clients, Routes};
+use super::mailbox::{ControlMail, Mail, Mailbox};
+use super::peers::Peers;
+use crate::front::{Client, Front};
+use crate::worker::{Input, Outputs, Worker};
+
+pub(crate) const TOKEN_MAIL: Token = Token(0);
+pub(crate) const TOKEN_LISTENER: Token = Token(1);
+const TOKEN_PEERS: usize = 16;
+const TOKEN_CLIENTS: usize = 1 << 20;
+
+/// Bytes read from a socket at once.
+const SCRATCH_LEN: usize = 64 << 10;
+
+/// Connections accepted in one turn.
+const ACCEPTED_MAX: usize = 64;
+
+/// Turns of the worker in one pass: outcomes let sessions ask on, and the answers may be there at once.
+const TURNS_MAX: usize = 4;
+
+/// How old the published counters may be.
+const STATS_EVERY: Nanos = Nanos::from_millis(250);
+
+pub(crate) struct WorkerThread {
+    index: usize,
+    board: Arc<Board>,
+    mailbox: Arc<Mailbox<Mail>>,
+    poll: Poll,
+    /// Only the first worker accepts; it deals clients to all.
+    listener: Option<TcpListener>,
+    front: Arc<dyn Front>,
+    worker: Option<Box<Worker>>,
+    clients: Clients,
+    peers: Peers,
+    inputs: Vec<Input>,
+    outputs: Outputs,
+    /// For each of the other workers.
+    mail_out: Vec<Vec<Mail>>,
+    mail_in: Vec<Mail>,
+    scratch: Vec<u8>,
+    now: Nanos,
+    next_client: u64,
+    /// Something read in this pass waits for the next.
+    is_left: bool,
+    stats_at: Nanos,
+    stats_due: bool,
+    is_drained: bool,
+}
+
+impl WorkerThread {
+    pub(crate) fn new(
+        index: usize,
+        board: Arc<Board>,
+        poll: Poll,
+        listener: Option<TcpListener>,
+        front: Arc<dyn Front>,
+    ) -> WorkerThread {
+        let mailbox = Arc::clone(&board.workers[index]);
+        let clients = Clients::new(index, TOKEN_CLIENTS, Arc::clone(&board), Arc::clone(&front));
+        let peers = Peers::new(TOKEN_PEERS, Arc::clone(&board.control));
+        WorkerThread {
+            index,
+            mailbox,
+            poll,
+            listener,
+            front,
+            worker: None,
+            clients,
+            peers,
+            inputs: Vec::new(),
+            outputs: Outputs::default(),
+            mail_out: board.workers.iter().map(|_| Vec::new()).collect(),
+            mail_in: Vec::new(),
+            scratch: vec![0; SCRATCH_LEN],
+            now: Nanos::ZERO,
+            next_client: 0,
+            is_left: false,
+            stats_at: Nanos::ZERO,
+            stats_due: false,
+            is_drained: false,
+            board,
+        }
+    }
+
+    /// Runs until the node stops. An error is a reason to stop the node at once.
+    pub(crate) fn run(&mut self) -> Result<(), String> {
+        let mut events = Events::with_capacity(1024);
+        let mut stop_at = None;
+        loop {
+            if self.board.has_failed() {
+                return Ok(());
+            }
+            if self.board.is_stopping() {
+                let now = self.board.clocks.now();
+                let until = *stop_at.get_or_insert(now + Nanos(STOP_MAX.as_nanos() as u64));
+                if self.drain() || now >= until {
+                    return Ok(());
+                }
+            }
+            self.wait(&mut events, stop_at)?;
+            self.pass(&events)?;
+        }
+    }
+
+    /// Lets what is in flight end. True when nothing is, on any worker.
+    fn drain(&mut self) -> bool {
+        self.listener = None;
+        if !self.is_drained && self.clients.is_drained() {
+            self.is_drained = true;
+            self.board.set_drained();
+        }
+        self.board.is_drained()
+    }
+
+    fn wait(&mut self, events: &mut Events, stop_at: Option<Nanos>) -> Result<(), String> {
+        let wait = if self.has_work() || !self.mailbox.may_sleep() {
+            Some(Duration::ZERO)
+        } else {
+            self.next_timer().into_iter().chain(stop_at).min().map(|at| {
+                // The kernel counts whole milliseconds here; mio rounds up.
+                Duration::from_nanos(at.since(self.board.clocks.now()).0)
+            })
+        };
+        let polled = self.poll.poll(events, wait);
+        self.mailbox.awake();
+        match polled {
+            Err(error) if error.kind() != ErrorKind::Interrupted => {
+                Err(format!("waiting for sockets failed: {error}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        self.is_left
+            || !self.inputs.is_empty()
+            || (self.clients.has_work() && self.takes_requests())
+    }
+
+    fn takes_requests(&self) -> bool {
+        !self.board.is_stopping()
+            && self.worker.as_ref().is_none_or(|worker| worker.takes_requests())
+    }
+
+    fn next_timer(&self) -> Option<Nanos> {
+        let worker = self.worker.as_ref().and_then(|worker| worker.next_timer());
+        let stats = self.stats_due.then_some(self.stats_at + STATS_EVERY);
+        [worker, stats, self.peers.next_timer(), self.clients.next_timer()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// One pass: everything in, at most a few turns, everything out.
+    fn pass(&mut self, events: &Events) -> Result<(), String> {
+        self.now = self.board.clocks.now();
+        (self.clients.now, self.clients.unix) = (self.now, self.board.clocks.unix());
+        for event in events {
+            match event.token() {
+                TOKEN_MAIL => {}
+                TOKEN_LISTENER => self.accept(),
+                Token(token) if token >= TOKEN_CLIENTS => self.clients.on_event(event),
+                _ => self.peers.on_event(event),
+            }
+        }
+        self.take_mail();
+        self.read();
+        for turn in 0..TURNS_MAX {
+            if turn > 0 && self.inputs.is_empty() {
+                break;
+            }
+            self.turn()?;
+        }
+        self.flush()
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..ACCEPTED_MAX {
+            let Some(listener) = &self.listener else { return };
+            match listener.accept() {
+                Ok((stream, peer)) => self.deal(stream, peer),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // Also when the system is out of file descriptors: the next event tries again.
+                Err(_) => return,
+            }
+        }
+        // More may wait, and no event comes for them.
+        self.mailbox.notify();
+        self.is_left = true;
+    }
+
+    fn deal(&mut self, mut stream: mio::net::TcpStream, peer: std::net::SocketAddr) {
+        self.next_client += 1;
+        self.board.clients_total.fetch_add(1, Ordering::Relaxed);
+        if self.board.clients.fetch_add(1, Ordering::Relaxed) >= self.board.config.clients_max {
+            self.board.clients.fetch_sub(1, Ordering::Relaxed);
+            let _ = stream.write(self.front.too_many());
+            return;
+        }
+        let _ = stream.set_nodelay(true);
+        let worker = (self.next_client - 1) as usize % self.board.workers.len();
+        let local = stream.local_addr().unwrap_or(self.board.listen);
+        let client = Client { id: SessionId(self.next_client), peer, local, worker };
+        if worker == self.index {
+            self.clients.add(self.poll.registry(), stream, &client);
+        } else {
+            self.mail_out[worker].push(Mail::Client { stream, client });
+        }
+    }
+
+    fn take_mail(&mut self) {
+        let mut mail = std::mem::take(&mut self.mail_in);
+        self.mailbox.take(&mut mail);
+        for one in mail.drain(..) {
+            self.on_mail(one);
+        }
+        self.mail_in = mail;
+    }
+
+    fn on_mail(&mut self, mail: Mail) {
+        let registry = self.poll.registry();
+        let mut routes = Routes { inputs: &mut self.inputs, mail: &mut self.mail_out };
+        match mail {
+            Mail::Client { stream, client } => self.clients.add(registry, stream, &client),
+            Mail::Input(input) => self.inputs.push(input),
+            Mail::Outcome { tag, outcome } => self.clients.on_outcome(tag, outcome, &mut routes),
+            Mail::LeaseRead { tag, outcome, until } => {
+                let holds = self.board.clocks.now() < until;
+                let outcome = if holds { outcome } else { Outcome::NoQuorum };
+                self.clients.on_outcome(tag, outcome, &mut routes);
+            }
+            Mail::Link(link) => self.peers.add(registry, *link, &mut self.inputs),
+            Mail::DropLinks => self.peers.drop_all(registry, &mut self.inputs),
+            Mail::Loss(loss) => self.inputs.push(Input::Loss { loss }),
+            Mail::Begin { worker, first } => {
+                self.worker = Some(worker);
+                self.inputs.splice(0..0, first);
+            }
+        }
+    }
+
+    fn read(&mut self) {
+        let registry = self.poll.registry();
+        self.is_left = self.peers.read(registry, self.now, &mut self.scratch, &mut self.inputs);
+        self.peers.on_time(registry, self.now, &mut self.inputs);
+        if self.takes_requests() {
+            let mut routes = Routes { inputs: &mut self.inputs, mail: &mut self.mail_out };
+            self.clients.read(&mut self.scratch, &mut routes);
+        }
+        let mut routes = Routes { inputs: &mut self.inputs, mail: &mut self.mail_out };
+        self.clients.on_time(&mut routes);
+    }
+
+    /// Turns the worker and hands its replies to the sessions, which may ask on.
+    fn turn(&mut self) -> Result<(), String> {
+        let Some(worker) = &mut self.worker else {
+            self.answer_loading();
+            return Ok(());
+        };
+        worker.turn(self.now, self.clients.unix, &mut self.inputs, &mut self.outputs);
+        if let Some(text) = self.outputs.failed.take() {
+            return Err(text);
+        }
+        if std::mem::take(&mut self.outputs.raise_loss) {
+            let me = worker.view().member(worker.view().me).expect("a node is in its own view");
+            self.board.control.send(ControlMail::RaiseLoss { worker: self.index, at: me.loss });
+        }
+        self.outputs.suspects.clear();
+        self.send_frames();
+        for (to, from, bytes) in self.outputs.misrouted.drain(..) {
+            self.mail_out[to].push(Mail::Input(Input::Frame { from, bytes }));
+        }
+        self.hand_over_replies();
+        Ok(())
+    }
+
+    /// Before the node belongs to a cluster nothing can be asked of it, and no peer speaks to its workers.
+    fn answer_loading(&mut self) {
+        for input in std::mem::take(&mut self.inputs) {
+            if let Input::Request { tag, .. } | Input::List { tag, .. } = input {
+                self.outputs.replies.push((tag, Outcome::Loading));
+            }
+        }
+        self.hand_over_replies();
+    }
+
+    fn send_frames(&mut self) {
+        let registry = self.poll.registry();
+        let mut frames = std::mem::take(&mut self.outputs.frames);
+        for (to, frame) in frames.drain(..) {
+            self.peers.send(registry, self.now, to, &frame, &mut self.inputs);
+            if let Some(worker) = &mut self.worker {
+                worker.recycle(frame);
+            }
+        }
+        self.outputs.frames = frames;
+    }
+
+    fn hand_over_replies(&mut self) {
+        let mut routes = Routes { inputs: &mut self.inputs, mail: &mut self.mail_out };
+        for (tag, outcome) in self.outputs.replies.drain(..) {
+            let worker = Clients::worker_of(tag);
+            if worker == self.index {
+                self.clients.on_outcome(tag, outcome, &mut routes);
+            } else {
+                routes.mail[worker].push(Mail::Outcome { tag, outcome });
+            }
+        }
+        for (tag, outcome, until) in self.outputs.lease_reads.drain(..) {
+            let worker = Clients::worker_of(tag);
+            if worker != self.index {
+                routes.mail[worker].push(Mail::LeaseRead { tag, outcome, until });
+                continue;
+            }
+            let holds = self.board.clocks.now() < until;
+            let outcome = if holds { outcome } else { Outcome::NoQuorum };
+            self.clients.on_outcome(tag, outcome, &mut routes);
+        }
+        self.clients.resume(&mut routes);
+    }
+
+    /// Everything leaves: once per socket, once per thread.
+    fn flush(&mut self) -> Result<(), String> {
+        if self.board.has_failed() {
+            // Somebody found that a promise does not hold: nothing more is said.
+            return Ok(());
+        }
+        self.peers.flush(self.poll.registry(), &mut self.inputs);
+        self.clients.flush(self.poll.registry());
+        let requests = self.clients.take_requests();
+        if requests > 0 {
+            self.board.requests.fetch_add(requests, Ordering::Relaxed);
+        }
+        for (worker, mail) in self.mail_out.iter_mut().enumerate() {
+            self.board.workers[worker].send_all(mail);
+        }
+        self.publish_stats();
+        Ok(())
+    }
+
+    fn publish_stats(&mut self) {
+        self.stats_due = true;
+        if self.now < self.stats_at + STATS_EVERY && self.stats_at != Nanos::ZERO {
+            return;
+        }
+        (self.stats_at, self.stats_due) = (self.now, false);
+        let mut stats = Stats::default();
+        self.clients.stats(&mut stats);
+        self.peers.stats(&mut stats);
+        if let Some(worker) = &self.worker {
+            worker.stats(&mut stats);
+        }
+        self.board.set_stats(self.index, stats);
+    }
+}
