@@ -21,12 +21,16 @@ fn main() {
     }
     validate(&config).expect("a configuration that exists");
     let threads = std::env::var("THREADS").map_or(1, |text| text.parse().expect("a number"));
-    let plan = Campaign { config: config.clone(), seeds: number(1, 100), threads, failures_max: 1 };
+    let failures_max = std::env::var("FAILURES").map_or(1, |text| text.parse().expect("a number"));
+    let plan = Campaign { config: config.clone(), seeds: number(1, 100), threads, failures_max };
     let started = Instant::now();
     let report = campaign(&plan, |_| {});
     let seconds = started.elapsed().as_secs_f64();
-    for (seed, failure) in report.failures.iter().take(1) {
+    for (seed, failure) in report.failures.iter().filter(|_| failures_max == 1) {
         println!("{}", replay(&SimConfig { seed: *seed, ..config.clone() }, failure.clone()));
+    }
+    for (seed, failure) in report.failures.iter().filter(|_| failures_max > 1) {
+        println!("seed {seed}: {}", failure.what.lines().next().unwrap_or_default());
     }
     println!(
         "{} seeds, {} operations ({} returned, {} failed, {} unknown), {} keys undecided, {} events, \

@@ -230,8 +230,8 @@ impl Clients {
     /// Checks that operations of one session on one key kept their order.
     ///
     /// # Errors
-    /// One line that names the operations.
-    pub fn check_session_order(&self) -> Result<(), String> {
+    /// The key, and one line that names the operations.
+    pub fn check_session_order(&self) -> Result<(), (usize, String)> {
         session_order::check(&self.ops, &self.keys)
     }
 }

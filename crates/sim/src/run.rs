@@ -279,7 +279,8 @@ impl Run {
         self.act_of_faults()?;
         self.injector.stop(&mut self.world);
         self.act_of_healing()?;
-        self.clients.check_session_order()?;
+        let in_order = self.clients.check_session_order();
+        in_order.map_err(|(key, what)| Wrong { what, key: Some(key) })?;
         self.undecided = judge::linearizable(&self.clients, &self.profile)?;
         Ok(())
     }
@@ -338,7 +339,10 @@ impl Run {
                 if let KvOutput::Value(Some(bytes)) = &value
                     && bytes.as_slice().first() == Some(&b't')
                 {
-                    return Err(Wrong { what: format!("{bytes:?} has not expired"), key: Some(key) });
+                    return Err(Wrong {
+                        what: format!("{bytes:?} has not expired"),
+                        key: Some(key),
+                    });
                 }
                 seen.push(value);
             }

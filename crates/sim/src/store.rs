@@ -201,14 +201,12 @@ impl Medium {
         true
     }
 
-    /// True when this place is forgotten, noticed or not.
+    /// True when anything of the place's shard is forgotten, noticed or not.
     #[must_use]
     pub fn has_forgotten(&self, place: &Place) -> bool {
         let state = self.lock();
-        let is_in_forgotten_shard = state.forgotten_durably.contains(&shard_of(place));
-        is_in_forgotten_shard
-            || matches!(state.slot(place), Some(Slot::Damaged))
-            || matches!(state.slot(&meta_of(place)), Some(Slot::Damaged))
+        let (database, shard) = shard_of(place);
+        state.forgotten_durably.contains(&(database, shard)) || state.has_damage(database, shard)
     }
 
     /// True while a shard is known to be forgotten.
@@ -242,11 +240,6 @@ fn shard_of(place: &Place) -> (Database, Shard) {
         Place::Cell(database, key) => (*database, key.shard()),
         Place::Meta(database, shard) => (*database, *shard),
     }
-}
-
-fn meta_of(place: &Place) -> Place {
-    let (database, shard) = shard_of(place);
-    Place::Meta(database, shard)
 }
 
 impl Handle {
@@ -308,12 +301,31 @@ impl State {
         match change {
             Change::Put(place, record) => self.set_slot(&place, Some(Slot::Record(record))),
             Change::Remove(place) => self.set_slot(&place, None),
+            // What is damaged is forgotten with its shard, and no news once that is recovered.
             Change::Forgotten(database, shard, true) => {
                 self.forgotten_durably.insert((database, shard));
+                self.drop_damage(database, shard);
             }
             Change::Forgotten(database, shard, false) => {
                 self.forgotten_durably.remove(&(database, shard));
+                self.drop_damage(database, shard);
             }
+        }
+    }
+
+    fn has_damage(&self, database: Database, shard: Shard) -> bool {
+        let is_damaged = |slot: &Slot| matches!(slot, Slot::Damaged);
+        self.metas.get(&(database, shard)).is_some_and(is_damaged)
+            || (self.cells.get(&database))
+                .is_some_and(|shards| shards[usize::from(shard.0)].values().any(is_damaged))
+    }
+
+    fn drop_damage(&mut self, database: Database, shard: Shard) {
+        if let Some(shards) = self.cells.get_mut(&database) {
+            shards[usize::from(shard.0)].retain(|_, slot| !matches!(slot, Slot::Damaged));
+        }
+        if matches!(self.metas.get(&(database, shard)), Some(Slot::Damaged)) {
+            self.metas.remove(&(database, shard));
         }
     }
 
@@ -400,7 +412,7 @@ impl State {
         let mut completions = Vec::new();
         if found.values().any(Option::is_none) {
             self.forgotten.insert((database, shard));
-            self.forgotten_durably.insert((database, shard));
+            self.apply(Change::Forgotten(database, shard, true));
             completions.push(Completion::Forgotten { database, shard });
         }
         let (records, next_hash) = page(found, from_hash, limit);
@@ -449,8 +461,7 @@ impl State {
     fn forget_everything(&mut self) {
         self.cells.clear();
         self.metas.clear();
-        self.forgotten_durably =
-            (0..=u8::MAX).map(|shard| (self.database, Shard(shard))).collect();
+        self.forgotten_durably = (0..=u8::MAX).map(|shard| (self.database, Shard(shard))).collect();
         self.forgotten = self.forgotten_durably.clone();
     }
 }

@@ -31,6 +31,8 @@ pub const DATABASE: Database = Database(0);
 const STALLED_MAX: usize = 4096;
 /// How long a pair of nodes waits before it tries to connect again.
 const RECONNECT: u64 = 5_000_000;
+/// The end of a connection is noticed within this.
+const NOTICE_MAX: u64 = 100_000;
 
 /// What a world is made of. Spans are nanoseconds.
 #[derive(Clone)]
@@ -498,12 +500,19 @@ impl World {
     /// Every worker of every node is idle, and no shard is known to be forgotten.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.busy().is_none()
+        self.nodes.iter().all(|it| {
+            let is_idle = |seat: &Seat| seat.worker.is_idle() && seat.inbox.is_empty();
+            it.process.as_ref().is_some_and(|process| process.seats.iter().all(is_idle))
+                && !it.medium.is_recovering()
+        })
     }
 
     /// Who is not idle, for messages.
     #[must_use]
     pub fn busy(&self) -> Option<String> {
+        if self.is_idle() {
+            return None;
+        }
         for it in &self.nodes {
             let Some(process) = &it.process else { return Some(format!("n{} is down", it.id)) };
             if it.medium.is_recovering() {
@@ -718,7 +727,8 @@ impl World {
             .retain(|frame| (frame.from, frame.to) != (a, b) && (frame.from, frame.to) != (b, a));
         if self.network.reset(a, b) {
             for (at, peer) in [(a, b), (b, a)] {
-                let when = self.now + self.rng.between(1_000, 1_000_000);
+                // Both have noticed before they connect again, see `plan_connect`.
+                let when = self.now + self.rng.between(1_000, NOTICE_MAX);
                 self.schedule(when, Event::Reset { at, peer });
             }
         }
@@ -728,7 +738,7 @@ impl World {
         let (a, b) = (a.min(b), a.max(b));
         let index = a * self.nodes.len() + b;
         if !std::mem::replace(&mut self.connecting[index], true) {
-            let at = self.now + self.rng.between(delay / 2, delay);
+            let at = self.now + NOTICE_MAX + self.rng.between(1, delay);
             self.schedule(at, Event::Connect { a, b });
         }
     }

@@ -13,18 +13,19 @@ use crate::workload::mix::Mix;
 /// Looks at every session and key.
 ///
 /// # Errors
-/// One line that names the operations.
-pub fn check(ops: &[Op], keys: &[SimKey]) -> Result<(), String> {
+/// The key, and one line that names the operations.
+pub fn check(ops: &[Op], keys: &[SimKey]) -> Result<(), (usize, String)> {
     let mut lanes: BTreeMap<(u64, usize), Vec<usize>> = BTreeMap::new();
     for (id, op) in ops.iter().enumerate() {
         lanes.entry((op.session, op.key)).or_default().push(id);
     }
     for ((_, key), lane) in lanes {
-        match keys[key].mix {
-            Mix::List => check_lists(ops, &lane)?,
-            Mix::Register | Mix::PlainDelete => check_values(ops, &lane)?,
-            _ => {}
-        }
+        let checked = match keys[key].mix {
+            Mix::List => check_lists(ops, &lane),
+            Mix::Register | Mix::PlainDelete => check_values(ops, &lane),
+            _ => Ok(()),
+        };
+        checked.map_err(|what| (key, what))?;
     }
     Ok(())
 }
