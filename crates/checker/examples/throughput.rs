@@ -27,10 +27,10 @@ struct Workload {
 
 fn main() {
     let many_short = workload(1_000, 200, 5, 3);
-    let many_unsure = workload(1_000, 200, 5, 15);
-    let few_long = workload(3, 10_000, 20, 0);
-    let few_long_unsure = workload(3, 10_000, 20, 2);
-    for workload in [many_short, many_unsure, few_long, few_long_unsure] {
+    let some_unsure = workload(50, 200, 5, 15);
+    let few_long = workload(2, 10_000, 20, 0);
+    let few_long_unsure = workload(2, 10_000, 20, 2);
+    for workload in [many_short, some_unsure, few_long, few_long_unsure] {
         let shape = workload.shape;
         println!(
             "{} histories, {} operations, {} clients, {} % unknown",
