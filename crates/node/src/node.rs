@@ -19,15 +19,15 @@ use transport::tcp::Tcp;
 use transport::{ClusterId, Network};
 use types::Update;
 
-use crate::config::{BadConfig, NodeConfig};
-use crate::formation::{Effect, Formation, Standing};
+use crate::config::{BadConfig, MemberAddress, NodeConfig};
+use crate::formation::{Formation, Standing};
 use crate::front::Front;
 use crate::registry;
 use crate::shell::board::{Board, Membership};
 use crate::shell::control::{self, Control, Parts};
 use crate::shell::media::Media;
 use crate::shell::worker_thread::{self, WorkerThread};
-use crate::shell::{Clocks, Mailbox, record};
+use crate::shell::{Clocks, Mail, Mailbox, record};
 use crate::status::{Facts, NodeStatus, Phase};
 
 /// Why a node did not start. One line that says what to do; the process ends with exit code 2.
@@ -156,8 +156,8 @@ fn check(config: &NodeConfig) -> Result<(), BadConfig> {
 /// The members to start with: configured addresses count, for hosts move; the set is fixed once a cluster formed.
 fn members(
     config: &NodeConfig,
-    known: Vec<crate::config::MemberAddress>,
-) -> Result<Vec<crate::config::MemberAddress>, BadConfig> {
+    known: Vec<MemberAddress>,
+) -> Result<Vec<MemberAddress>, BadConfig> {
     let mut members = config.members.clone();
     members.sort();
     if members.is_empty() && known.is_empty() {
@@ -166,8 +166,7 @@ fn members(
     if members.is_empty() {
         return Ok(known);
     }
-    let ids =
-        |list: &[crate::config::MemberAddress]| list.iter().map(|m| m.node).collect::<Vec<_>>();
+    let ids = |list: &[MemberAddress]| list.iter().map(|m| m.node).collect::<Vec<_>>();
     if !known.is_empty() && ids(&known) != ids(&members) {
         return Err(BadConfig(format!(
             "--cluster lists nodes {:?}, but this node belongs to a cluster of {:?}: correct the list",
@@ -197,7 +196,7 @@ fn start(
     let mail = Arc::new(Mailbox::new(poll.registry(), control::TOKEN_MAIL)?);
 
     let formation = open_identity(&config, &mut dir)?;
-    let (formation, media) = open_media(&config, &mut dir, formation, &workers)?;
+    let media = open_media(&config, &dir, &formation, &workers)?;
     let membership = Membership {
         durable: formation.durable().clone(),
         cluster: formation.cluster(),
@@ -265,13 +264,14 @@ fn open_identity(config: &NodeConfig, dir: &mut DataDir) -> Result<Formation, St
     Ok(Formation::new(config.id, durable, ClusterId(draw())))
 }
 
-/// Opens what the node keeps. A node that has something forgotten raises its loss before it says anything.
+/// Opens what the node keeps. Shards that are forgotten in it are found by the workers, which ask for a higher loss
+/// before they say anything.
 fn open_media(
     config: &NodeConfig,
-    dir: &mut DataDir,
-    mut formation: Formation,
-    wakers: &[Arc<Mailbox<crate::shell::Mail>>],
-) -> Result<(Formation, Option<Media>), StartError> {
+    dir: &DataDir,
+    formation: &Formation,
+    wakers: &[Arc<Mailbox<Mail>>],
+) -> Result<Option<Media>, StartError> {
     let binding = dir.identity().expect("it was started").binding;
     let beginning = match formation.durable().standing {
         Standing::Empty | Standing::Proposed(_) => {
@@ -280,21 +280,9 @@ fn open_media(
             Beginning::New
         }
         Standing::Formed(_) => Beginning::Forgotten,
-        Standing::Rejoining(_) | Standing::Uncertain => return Ok((formation, None)),
+        Standing::Rejoining(_) | Standing::Uncertain => return Ok(None),
     };
-    let media = Media::open(config, binding, beginning, wakers).map_err(StartError::Media)?;
-    if formation.is_formed() && media.has_forgotten() {
-        let loss = dir.raise_loss()?;
-        let mut effects = Vec::new();
-        formation.raise_loss(loss, &mut effects);
-        for effect in effects {
-            // Nothing is connected yet, so there is nothing else to do.
-            if let Effect::Persist(durable) = effect {
-                record::write(dir, &durable)?;
-            }
-        }
-    }
-    Ok((formation, Some(media)))
+    Media::open(config, binding, beginning, wakers).map(Some).map_err(StartError::Media)
 }
 
 fn spawn(

@@ -21,7 +21,8 @@ use crate::status::{Facts, MemberStatus, NodeStatus, Phase};
 pub(crate) const STOP_MAX: Duration = Duration::from_secs(5);
 
 /// Counters whose value above zero means that some state is forgotten and not recovered yet.
-const RECOVERING: [&str; 3] = ["recovering_shards", "shards_recovering", "recovering_keys"];
+const RECOVERING: [&str; 4] =
+    ["worker_loss_held", "recovering_shards", "shards_recovering", "recovering_keys"];
 
 /// Shared by all threads of one node.
 pub(crate) struct Board {
@@ -199,7 +200,8 @@ impl Facts for Board {
         let members = self.members(&membership);
         let is_formed = membership.phase == Phase::Formed;
         let loading = RECOVERING.iter().any(|name| stats.values.get(name).is_some_and(|&n| n > 0));
-        let has_begun = lock(&self.stats[0]).values.contains_key("worker_turns");
+        let has_begun =
+            self.stats.iter().all(|worker| lock(worker).values.contains_key("worker_turns"));
         let up = members.iter().filter(|member| member.up).count();
         let (incarnation, loss): (Incarnation, Loss) =
             (membership.durable.mine.incarnation, membership.durable.mine.loss);

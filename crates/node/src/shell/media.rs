@@ -7,8 +7,6 @@ use std::sync::Arc;
 use storage::Store;
 use storage::pmem::Pmem;
 use storage::volatile::{Beginning, VolatileStore};
-use types::Shard;
-use types::key::SHARDS;
 
 use super::mailbox::{Mail, Mailbox};
 use crate::config::{Durability, NodeConfig};
@@ -102,16 +100,6 @@ impl Media {
             }
         }
         fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(failed)
-    }
-
-    /// True when something in the durable stores is marked as forgotten.
-    pub(crate) fn has_forgotten(&self) -> bool {
-        let durable = self.stores.iter().flatten().filter(|store| store.keeps_records());
-        durable.into_iter().any(|store| {
-            self.specs.iter().any(|spec| {
-                (0..SHARDS).any(|shard| store.is_forgotten(spec.database, Shard(shard as u8)))
-            })
-        })
     }
 }
 
