@@ -1,2 +1,83 @@
-//! The `palimpsest` binary.
-fn main() {}
+//! The `palimpsest` binary: one file per subcommand.
+//!
+//! Exit codes: 0 good, 1 it ran and found a fault, 2 wrong usage or configuration. An error is one line on stderr that
+//! says what to do about it.
+
+mod command;
+mod config;
+mod log;
+mod running;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// A strongly consistent replicated store that keeps no log and speaks the Redis protocol.
+#[derive(Parser)]
+#[command(name = "palimpsest", version, about, arg_required_else_help = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a whole cluster on this machine in one process.
+    Dev(command::dev::Args),
+    /// Run one node of a cluster.
+    Serve(Box<config::ServeArgs>),
+    /// Show the cluster as this machine sees it.
+    Status(command::status::Args),
+    /// Measure: the RESP server, peers, failover, restart, idling.
+    Bench(command::bench::Args),
+    /// Run the deterministic simulator.
+    Sim(command::sim::Args),
+    /// Check a data directory offline, slot by slot.
+    Verify(command::verify::Args),
+    /// Make a node forget what it holds, so that a cluster that lost a majority can start anew.
+    Reset(command::reset::Args),
+    /// Show version, commit, and what this host offers.
+    Version(command::version::Args),
+}
+
+/// How a subcommand ends when it does not end well.
+#[derive(Debug)]
+enum Failure {
+    /// It ran and found a fault.
+    Fault(String),
+    /// It could not run: wrong usage, wrong configuration, a directory that is not ours.
+    Usage(String),
+}
+
+impl Failure {
+    fn fault(text: impl Into<String>) -> Failure {
+        Failure::Fault(text.into())
+    }
+
+    fn usage(text: impl Into<String>) -> Failure {
+        Failure::Usage(text.into())
+    }
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Dev(args) => command::dev::run(&args),
+        Command::Serve(args) => command::serve::run(&args),
+        Command::Status(args) => command::status::run(&args),
+        Command::Bench(args) => command::bench::run(&args),
+        Command::Sim(args) => command::sim::run(&args),
+        Command::Verify(args) => command::verify::run(&args),
+        Command::Reset(args) => command::reset::run(&args),
+        Command::Version(args) => command::version::run(&args),
+    };
+    let (code, text) = match done {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Fault(text)) => (1, text),
+        Err(Failure::Usage(text)) => (2, text),
+    };
+    eprintln!("palimpsest: {}", text.trim_end().replace('\n', "; "));
+    ExitCode::from(code)
+}

@@ -259,6 +259,14 @@ impl Saved {
     }
 }
 
+/// The node whose directory this is, without holding it; `None` for one that is not used yet.
+///
+/// # Errors
+/// `Damaged`, `UnknownFormat`, `NotOurs`, `Io`.
+pub fn owner(path: &Path) -> Result<Option<NodeId>, DataDirError> {
+    Ok(read(path)?.map(|saved| saved.identity.node))
+}
+
 /// Wipes what node `node` knows, for an operator who says so: every file beside `node` is removed, the loss is
 /// raised, and the directory counts as empty again. Subdirectories are left alone.
 ///

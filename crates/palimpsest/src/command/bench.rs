@@ -1,0 +1,219 @@
+//! `palimpsest bench`: measurements, as a table or as JSON.
+
+use std::fmt::Display;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bench::workload::{Keys, Mix};
+use bench::{cluster, failover, idle, peers, resp, restart};
+use clap::Subcommand;
+use serde::Serialize;
+
+use crate::Failure;
+
+#[derive(clap::Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    plan: Plan,
+    /// As JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Plan {
+    /// Load servers that speak RESP
+    Resp(Box<RespArgs>),
+    /// The same load on this store, Redis and etcd, in one run
+    Peers(PeersArgs),
+    /// Kill or pause a node under steady writes: the longest gap
+    Failover(ClusterArgs),
+    /// Kill all nodes and start them again: time to the first write and a cold read
+    Restart(RestartArgs),
+    /// What idle nodes use
+    Idle(ClusterArgs),
+}
+
+#[derive(clap::Args)]
+struct RespArgs {
+    /// Servers; connections are dealt to them in turn
+    #[arg(
+        long = "address",
+        value_name = "HOST:PORT",
+        value_delimiter = ',',
+        default_value = "127.0.0.1:6379"
+    )]
+    addresses: Vec<String>,
+    #[arg(long, short = 'c', default_value_t = 64)]
+    connections: usize,
+    /// Commands in one packet
+    #[arg(long, short = 'P', default_value_t = 1)]
+    pipeline: u32,
+    #[arg(long, default_value_t = 32, value_name = "BYTES")]
+    value_size: usize,
+    #[arg(long, default_value_t = 100_000)]
+    keys: u64,
+    /// uniform, zipf or one
+    #[arg(long, default_value = "uniform")]
+    distribution: String,
+    /// Parts of SET, GET and INCR in the load
+    #[arg(long, default_value = "1,0,0", value_name = "SET,GET,INCR")]
+    mix: String,
+    #[arg(long, default_value_t = 3, value_name = "SECONDS")]
+    time: u64,
+    /// Append `WAIT n` to each packet
+    #[arg(long, value_name = "N")]
+    wait: Option<u32>,
+    /// Write every key once first
+    #[arg(long)]
+    load: bool,
+    /// Processes whose CPU time is counted
+    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    server_pids: Vec<u32>,
+}
+
+#[derive(clap::Args)]
+struct PeersArgs {
+    /// Only loads whose name contains this
+    #[arg(long, default_value = "")]
+    filter: String,
+    #[arg(long, default_value_t = 3)]
+    repetitions: usize,
+    #[arg(long, default_value_t = 2, value_name = "SECONDS")]
+    window: u64,
+    /// Data directories are made below it
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+#[derive(clap::Args, Clone)]
+struct ClusterArgs {
+    #[arg(long, default_value = "disk")]
+    durability: String,
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    #[arg(long, default_value_t = 5)]
+    repetitions: usize,
+}
+
+#[derive(clap::Args)]
+struct RestartArgs {
+    /// Numbers of keys to compare
+    #[arg(long, value_delimiter = ',', default_value = "10000,1000000")]
+    keys: Vec<u64>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    match &args.plan {
+        Plan::Resp(plan) => print(args.json, run_resp(plan)?),
+        Plan::Peers(plan) => {
+            let defaults = peers::Config::default();
+            let config = peers::Config {
+                binary: this_binary(),
+                dir: plan.dir.clone().unwrap_or(defaults.dir.clone()),
+                repetitions: plan.repetitions,
+                window: Duration::from_secs(plan.window),
+                filter: plan.filter.clone(),
+                ..defaults
+            };
+            print(args.json, peers::run(&config).map_err(fault)?)
+        }
+        Plan::Failover(plan) => {
+            let defaults = failover::Config::default();
+            let cluster = cluster_config(plan, defaults.cluster.clone());
+            let config = failover::Config { cluster, repetitions: plan.repetitions, ..defaults };
+            print(args.json, failover::run(&config).map_err(fault)?)
+        }
+        Plan::Restart(plan) => {
+            let defaults = restart::Config::default();
+            let cluster = cluster_config(&plan.cluster, defaults.cluster.clone());
+            let config = restart::Config {
+                cluster,
+                key_counts: plan.keys.clone(),
+                repetitions: plan.cluster.repetitions,
+                ..defaults
+            };
+            print(args.json, restart::run(&config).map_err(fault)?)
+        }
+        Plan::Idle(plan) => {
+            let defaults = idle::Config::default();
+            let cluster = cluster_config(plan, defaults.cluster.clone());
+            print(args.json, idle::run(&idle::Config { cluster, ..defaults }).map_err(fault)?)
+        }
+    }
+}
+
+fn run_resp(plan: &RespArgs) -> Result<bench::report::Report, Failure> {
+    let addresses = plan.addresses.iter().map(|text| address(text)).collect::<Result<_, _>>()?;
+    let keys = match plan.distribution.as_str() {
+        "uniform" => Keys::Uniform { count: plan.keys },
+        "zipf" => Keys::Zipf { count: plan.keys, theta: 0.99 },
+        "one" => Keys::Uniform { count: 1 },
+        other => {
+            return Err(Failure::usage(format!(
+                "--distribution is uniform, zipf or one, not {other}"
+            )));
+        }
+    };
+    let parts: Vec<u32> = plan.mix.split(',').filter_map(|part| part.trim().parse().ok()).collect();
+    let [set, get, incr] = parts[..] else {
+        return Err(Failure::usage("--mix needs three numbers: SET,GET,INCR"));
+    };
+    let config = resp::Config {
+        addresses,
+        connections: plan.connections,
+        pipeline: plan.pipeline,
+        mix: Mix { set, get, incr },
+        keys,
+        value_bytes: plan.value_size,
+        wait_replicas: plan.wait,
+        stop: resp::Stop::After(Duration::from_secs(plan.time)),
+        server_pids: plan.server_pids.clone(),
+        password: std::env::var("PALIMPSEST_PASSWORD").ok(),
+        ..resp::Config::default()
+    };
+    if plan.load {
+        resp::load(&config).map_err(fault)?;
+    }
+    resp::run(&config).map_err(fault)
+}
+
+fn address(text: &str) -> Result<SocketAddr, Failure> {
+    let found = text.to_socket_addrs().ok().and_then(|mut found| found.next());
+    found.ok_or_else(|| Failure::usage(format!("{text:?} is no address: write HOST:PORT")))
+}
+
+fn this_binary() -> PathBuf {
+    std::env::current_exe().unwrap_or_else(|_| cluster::default_binary())
+}
+
+fn cluster_config(plan: &ClusterArgs, defaults: cluster::Config) -> cluster::Config {
+    cluster::Config {
+        binary: this_binary(),
+        durability: plan.durability.clone(),
+        dir: plan.dir.clone().unwrap_or(defaults.dir.clone()),
+        ..defaults
+    }
+}
+
+fn fault(error: bench::Error) -> Failure {
+    match error {
+        bench::Error::Usage(text) => Failure::usage(text),
+        other => Failure::fault(other.to_string()),
+    }
+}
+
+fn print<R: Serialize + Display>(json: bool, report: R) -> Result<(), Failure> {
+    if json {
+        let text = serde_json::to_string_pretty(&report)
+            .map_err(|error| Failure::fault(format!("cannot write the report: {error}")))?;
+        println!("{text}");
+    } else {
+        println!("{report}");
+    }
+    Ok(())
+}

@@ -1,0 +1,34 @@
+//! `palimpsest serve`: one node of a cluster.
+
+use node::config::Durability;
+use node::node::Node;
+
+use crate::config::ServeArgs;
+use crate::log::{self, Level};
+use crate::{Failure, running};
+
+pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
+    let config = args.resolve()?;
+    let admin = running::bind_admin(&config)?;
+    let front = running::front(&config);
+    let node = Node::start(config.node.clone(), front, running::interpreter(&config))
+        .map_err(|error| Failure::usage(error.to_string()))?;
+    let admin = running::start_admin(&config, admin, &node)?;
+    println!(
+        "node {} serves clients on {}, nodes on {}, http://{}/",
+        config.node.id,
+        node.status().listen,
+        config.node.peer_listen,
+        admin.address()
+    );
+    let has_pmem = config.node.databases.iter().any(|one| one.durability == Durability::Pmem);
+    if has_pmem && !storage::probe::is_dax(&config.node.data_dir).unwrap_or(false) {
+        println!("pmem: emulated");
+        let dir = config.node.data_dir.display();
+        log::line(
+            Level::Warn,
+            format!("{dir} is not DAX: writes survive a crash of the process, not of the machine"),
+        );
+    }
+    running::watch(&[&node])
+}

@@ -1,0 +1,81 @@
+//! `palimpsest sim`: the deterministic simulator.
+
+use std::io::IsTerminal;
+use std::time::Instant;
+
+use sim::{Campaign, FaultSet, SimConfig};
+
+use crate::{Failure, config};
+
+/// Failures shown before a campaign stops.
+const FAILURES_MAX: usize = 1;
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example, a thousand seeds with every fault:\n  palimpsest sim --protocol rmwpaxos --seeds 1000"
+)]
+pub(crate) struct Args {
+    #[arg(long, default_value = "rmwpaxos")]
+    protocol: String,
+    #[arg(long, default_value_t = 3)]
+    nodes: usize,
+    /// First seed
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// How many seeds
+    #[arg(long, default_value_t = 1)]
+    seeds: u64,
+    /// Client operations per seed
+    #[arg(long, default_value_t = 200)]
+    ops: u64,
+    /// none, all, or a list of faults separated by commas
+    #[arg(long, default_value = "all")]
+    faults: String,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let faults = FaultSet::parse(&args.faults).map_err(Failure::usage)?;
+    let protocol = config::find_protocol(&args.protocol)?;
+    let config = SimConfig {
+        nodes: args.nodes,
+        ops: args.ops,
+        faults,
+        ..SimConfig::new(protocol, args.seed)
+    };
+    sim::validate(&config).map_err(|misuse| Failure::usage(misuse.0))?;
+    let threads = config::cores();
+    let campaign = Campaign { config, seeds: args.seeds, threads, failures_max: FAILURES_MAX };
+    let begun = Instant::now();
+    let shows = std::io::stderr().is_terminal();
+    let step = (args.seeds / 100).max(1);
+    let report = sim::campaign(&campaign, |done| {
+        if shows && (done % step == 0 || done == args.seeds) {
+            eprint!("\r{done}/{} seeds", args.seeds);
+        }
+    });
+    if shows {
+        eprintln!();
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    println!(
+        "{} seeds, {} operations ({} answered, {} without effect, {} unknown), {} events, {:.1} s, {:.0} operations/s",
+        report.seeds,
+        report.ops,
+        report.returned,
+        report.failed,
+        report.unknown,
+        report.events,
+        seconds,
+        report.ops as f64 / seconds,
+    );
+    if report.undecided > 0 {
+        println!("{} histories were too hard to decide", report.undecided);
+    }
+    for (seed, failure) in &report.failures {
+        println!("\nseed {seed} failed\n{failure}");
+    }
+    match report.failures.first() {
+        None => Ok(()),
+        Some((seed, _)) => Err(Failure::fault(format!("seed {seed} violates {protocol}"))),
+    }
+}

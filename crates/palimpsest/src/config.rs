@@ -1,0 +1,383 @@
+//! What was typed, and what it means: flags win over environment variables, those over the file.
+
+use std::net::{IpAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+
+use base::Millis;
+use node::config::{DatabaseConfig, Durability, NodeConfig, PEER_PORT_OFFSET, parse_members};
+use serde::Deserialize;
+use types::limits::{DATABASES, VALUE_LEN_DEFAULT};
+use types::{Database, NodeId};
+
+use crate::Failure;
+
+/// How far the admin port lies above the clients' where it is not given.
+const ADMIN_PORT_OFFSET: u16 = 1_000;
+const REQUEST_TIMEOUT_DEFAULT: u64 = 1_500;
+/// Registers kept in memory; some 300 bytes each with a small value.
+const CELLS_MAX_DEFAULT: usize = 1_000_000;
+const CLIENTS_MAX_DEFAULT: usize = 10_000;
+/// `max-value-size` at most: what a frame between nodes can carry.
+const VALUE_LEN_LIMIT: usize = 16 << 20;
+
+/// Flags of `serve`, each also an environment variable and a key of the file.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(
+    after_help = "Example, the first of three nodes:\n  palimpsest serve --id 1 --listen 127.0.0.1:6379 \
+    --cluster 1=127.0.0.1:6379,2=127.0.0.1:6380,3=127.0.0.1:6381"
+)]
+pub(crate) struct ServeArgs {
+    /// TOML with the same keys as these flags
+    #[arg(long, value_name = "FILE", env = "PALIMPSEST_CONFIG")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    typed: RawConfig,
+    /// Serve beyond loopback without a password and a cluster secret
+    #[arg(long, env = "PALIMPSEST_INSECURE")]
+    insecure: bool,
+    /// Clients must AUTH with it; prefer --password-file
+    #[arg(skip)]
+    password: Option<String>,
+}
+
+/// What was typed, in one place or another.
+#[derive(clap::Args, Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RawConfig {
+    /// This node's id, 1 to 65535
+    #[arg(long, env = "PALIMPSEST_ID")]
+    id: Option<u16>,
+    /// Where clients connect [default: 127.0.0.1:6379]
+    #[arg(long, value_name = "HOST:PORT", env = "PALIMPSEST_LISTEN")]
+    listen: Option<String>,
+    /// Where other nodes connect [default: RESP host, port + 10000]
+    #[arg(long, value_name = "HOST:PORT", env = "PALIMPSEST_PEER_LISTEN")]
+    peer_listen: Option<String>,
+    /// HTTP: dashboard, health, metrics, API [default: RESP host, port + 1000]
+    #[arg(long, value_name = "HOST:PORT", env = "PALIMPSEST_ADMIN_LISTEN")]
+    admin_listen: Option<String>,
+    /// The first members, this node included; required on first start
+    #[arg(long, value_name = "1=HOST:PORT[@PEERPORT],…", env = "PALIMPSEST_CLUSTER")]
+    cluster: Option<String>,
+    /// Clients must AUTH with what is in it; also PALIMPSEST_PASSWORD
+    #[arg(long, value_name = "FILE", env = "PALIMPSEST_PASSWORD_FILE")]
+    password_file: Option<PathBuf>,
+    /// Nodes prove to each other that they belong; required beyond loopback
+    #[arg(long, value_name = "FILE", env = "PALIMPSEST_CLUSTER_SECRET_FILE")]
+    cluster_secret_file: Option<PathBuf>,
+    /// Where the slots live [default: ./palimpsest-data/<id>]
+    #[arg(long, value_name = "DIR", env = "PALIMPSEST_DATA_DIR")]
+    data_dir: Option<PathBuf>,
+    /// What an acknowledged write survives: volatile, pmem or disk [default: disk]
+    #[arg(long, env = "PALIMPSEST_DURABILITY")]
+    durability: Option<String>,
+    /// Default replication protocol [default: rmwpaxos]
+    #[arg(long, value_name = "NAME", env = "PALIMPSEST_PROTOCOL")]
+    protocol: Option<String>,
+    /// Worker threads [default: number of cores]
+    #[arg(long, value_name = "N", env = "PALIMPSEST_WORKERS")]
+    workers: Option<usize>,
+    /// How long a request may look for a quorum [default: 1500]
+    #[arg(long, value_name = "MS", env = "PALIMPSEST_REQUEST_TIMEOUT")]
+    request_timeout: Option<u64>,
+    /// Bytes of one key's value at most [default: 1048576]
+    #[arg(long, value_name = "BYTES", env = "PALIMPSEST_MAX_VALUE_SIZE")]
+    max_value_size: Option<usize>,
+    /// Databases with a protocol or durability of their own; in the file only.
+    #[arg(skip)]
+    #[serde(default)]
+    database: Vec<RawDatabase>,
+    /// In the file only: the same as --insecure.
+    #[arg(skip)]
+    insecure: Option<bool>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RawDatabase {
+    index: u8,
+    protocol: Option<String>,
+    durability: Option<String>,
+}
+
+/// What it means.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub node: NodeConfig,
+    pub admin_listen: String,
+    pub password: Option<Vec<u8>>,
+    pub max_value_size: usize,
+}
+
+impl ServeArgs {
+    /// Merges flags, environment and file, and checks the whole.
+    pub(crate) fn resolve(&self) -> Result<Config, Failure> {
+        let file = match &self.config {
+            Some(path) => read_file(path)?,
+            None => RawConfig::default(),
+        };
+        let insecure = self.insecure || file.insecure.unwrap_or(false);
+        let config = self.typed.clone().over(file).resolve()?;
+        if !insecure {
+            refuse_open_doors(&config)?;
+        }
+        config.node.check().map_err(|bad| Failure::usage(bad.0))?;
+        Ok(config)
+    }
+}
+
+fn read_file(path: &Path) -> Result<RawConfig, Failure> {
+    let name = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("--config {name}: {error}")))?;
+    toml::from_str(&text)
+        .map_err(|error| Failure::usage(format!("--config {name}: {}", error.to_string().trim())))
+}
+
+impl RawConfig {
+    /// What is set here wins.
+    fn over(self, below: RawConfig) -> RawConfig {
+        RawConfig {
+            id: self.id.or(below.id),
+            listen: self.listen.or(below.listen),
+            peer_listen: self.peer_listen.or(below.peer_listen),
+            admin_listen: self.admin_listen.or(below.admin_listen),
+            cluster: self.cluster.or(below.cluster),
+            password_file: self.password_file.or(below.password_file),
+            cluster_secret_file: self.cluster_secret_file.or(below.cluster_secret_file),
+            data_dir: self.data_dir.or(below.data_dir),
+            durability: self.durability.or(below.durability),
+            protocol: self.protocol.or(below.protocol),
+            workers: self.workers.or(below.workers),
+            request_timeout: self.request_timeout.or(below.request_timeout),
+            max_value_size: self.max_value_size.or(below.max_value_size),
+            database: below.database,
+            insecure: None,
+        }
+    }
+
+    fn resolve(self) -> Result<Config, Failure> {
+        let id = self.id.ok_or_else(|| Failure::usage("--id is required: 1 to 65535"))?;
+        let listen = self.listen.unwrap_or_else(|| "127.0.0.1:6379".into());
+        let beside = |offset: u16| port_above(&listen, offset);
+        let peer_listen = match self.peer_listen {
+            Some(address) => address,
+            None => beside(PEER_PORT_OFFSET)?,
+        };
+        let admin_listen = match self.admin_listen {
+            Some(address) => address,
+            None => beside(ADMIN_PORT_OFFSET)?,
+        };
+        let members = match &self.cluster {
+            Some(text) => parse_members(text).map_err(|bad| Failure::usage(bad.0))?,
+            None => Vec::new(),
+        };
+        let durability = parse_durability(self.durability.as_deref().unwrap_or("disk"))?;
+        let protocol = find_protocol(self.protocol.as_deref().unwrap_or("rmwpaxos"))?;
+        let max_value_size = self.max_value_size.unwrap_or(VALUE_LEN_DEFAULT);
+        if !(1..=VALUE_LEN_LIMIT).contains(&max_value_size) {
+            let text =
+                format!("--max-value-size must be 1 to {VALUE_LEN_LIMIT}, not {max_value_size}");
+            return Err(Failure::usage(text));
+        }
+        let password = match std::env::var("PALIMPSEST_PASSWORD") {
+            Ok(password) if !password.is_empty() => Some(password.into_bytes()),
+            _ => self.password_file.as_deref().map(read_secret).transpose()?,
+        };
+        let node = NodeConfig {
+            id: NodeId(id),
+            listen,
+            peer_listen,
+            members,
+            secret: self.cluster_secret_file.as_deref().map(read_secret).transpose()?,
+            data_dir: self
+                .data_dir
+                .unwrap_or_else(|| PathBuf::from("palimpsest-data").join(id.to_string())),
+            databases: databases(&self.database, protocol, durability)?,
+            workers: self.workers.unwrap_or_else(cores),
+            request_timeout: Millis(self.request_timeout.unwrap_or(REQUEST_TIMEOUT_DEFAULT)),
+            cells_max: CELLS_MAX_DEFAULT,
+            clients_max: CLIENTS_MAX_DEFAULT,
+        };
+        Ok(Config { node, admin_listen, password, max_value_size })
+    }
+}
+
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(node::config::WORKERS_MAX)
+}
+
+/// All databases alike, for `dev`.
+pub(crate) fn local(
+    id: u16,
+    listen: String,
+    data_dir: PathBuf,
+    durability: Durability,
+    protocol: &'static str,
+) -> Result<Config, Failure> {
+    let raw = RawConfig {
+        id: Some(id),
+        listen: Some(listen),
+        data_dir: Some(data_dir),
+        durability: Some(durability.to_string()),
+        protocol: Some(protocol.to_string()),
+        ..RawConfig::default()
+    };
+    raw.resolve()
+}
+
+fn databases(
+    own: &[RawDatabase],
+    protocol: &'static str,
+    durability: Durability,
+) -> Result<Vec<DatabaseConfig>, Failure> {
+    let mut databases: Vec<DatabaseConfig> = (0..DATABASES as u8)
+        .map(|index| DatabaseConfig { database: Database(index), protocol, durability })
+        .collect();
+    let mut seen = [false; DATABASES];
+    for raw in own {
+        let Some(database) = databases.get_mut(usize::from(raw.index)) else {
+            let text = format!("[[database]] index={}: there are databases 0 to 15", raw.index);
+            return Err(Failure::usage(text));
+        };
+        if std::mem::replace(&mut seen[usize::from(raw.index)], true) {
+            let text = format!("[[database]] index={} is there twice", raw.index);
+            return Err(Failure::usage(text));
+        }
+        if let Some(name) = &raw.protocol {
+            database.protocol = find_protocol(name)?;
+        }
+        if let Some(name) = &raw.durability {
+            database.durability = parse_durability(name)?;
+        }
+    }
+    Ok(databases)
+}
+
+pub(crate) fn parse_durability(text: &str) -> Result<Durability, Failure> {
+    text.parse().map_err(|bad: node::config::BadConfig| Failure::usage(bad.0))
+}
+
+pub(crate) fn find_protocol(name: &str) -> Result<&'static str, Failure> {
+    node::registry::find(name).map(|found| found.name).ok_or_else(|| {
+        let known: Vec<&str> = node::registry::PROTOCOLS.iter().map(|one| one.name).collect();
+        Failure::usage(format!("there is no protocol {name:?}: choose one of {}", known.join(", ")))
+    })
+}
+
+fn read_secret(path: &Path) -> Result<Vec<u8>, Failure> {
+    let name = path.display();
+    let bytes = std::fs::read(path).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+    let end = bytes.iter().rposition(|byte| *byte != b'\n' && *byte != b'\r');
+    match end {
+        Some(end) => Ok(bytes[..=end].to_vec()),
+        None => Err(Failure::usage(format!("{name} is empty: write the secret into it"))),
+    }
+}
+
+fn port_above(listen: &str, offset: u16) -> Result<String, Failure> {
+    let bad = || Failure::usage(format!("{listen:?} is no address: write HOST:PORT"));
+    let (host, port) = listen.rsplit_once(':').ok_or_else(bad)?;
+    let port: u16 = port.parse().map_err(|_| bad())?;
+    if port == 0 {
+        return Ok(format!("{host}:0"));
+    }
+    let above = port.checked_add(offset).ok_or_else(|| {
+        let text =
+            format!("port {port} + {offset} is no port: give --peer-listen and --admin-listen");
+        Failure::usage(text)
+    })?;
+    Ok(format!("{host}:{above}"))
+}
+
+/// Nothing is served beyond loopback without a password for clients and a secret between nodes.
+fn refuse_open_doors(config: &Config) -> Result<(), Failure> {
+    let listeners = [
+        ("--listen", &config.node.listen),
+        ("--peer-listen", &config.node.peer_listen),
+        ("--admin-listen", &config.admin_listen),
+    ];
+    for (flag, address) in listeners {
+        if is_loopback(address) {
+            continue;
+        }
+        let missing = match (config.password.is_some(), config.node.secret.is_some()) {
+            (true, true) => continue,
+            (false, true) => "--password-file",
+            (true, false) => "--cluster-secret-file",
+            (false, false) => "--password-file and --cluster-secret-file",
+        };
+        return Err(Failure::usage(format!(
+            "{flag} {address} is beyond loopback: give {missing}, or --insecure to serve without"
+        )));
+    }
+    Ok(())
+}
+
+/// Every address that the name stands for must be one of this machine alone; what has none yet does not count as such.
+fn is_loopback(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    if let Ok(ip) = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
+        return ip.is_loopback();
+    }
+    match address.to_socket_addrs() {
+        Ok(mut found) => {
+            let found: Vec<_> = found.by_ref().collect();
+            !found.is_empty() && found.iter().all(|one| one.ip().is_loopback())
+        }
+        Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(id: u16) -> RawConfig {
+        RawConfig { id: Some(id), ..RawConfig::default() }
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let file: RawConfig =
+            toml::from_str("id = 2\nlisten = \"127.0.0.1:7000\"\nworkers = 3").expect("it is TOML");
+        let config = raw(1).over(file).resolve().expect("it is complete");
+        assert_eq!(config.node.id, NodeId(1));
+        assert_eq!(config.node.listen, "127.0.0.1:7000");
+        assert_eq!(config.node.peer_listen, "127.0.0.1:17000");
+        assert_eq!(config.admin_listen, "127.0.0.1:8000");
+        assert_eq!(config.node.workers, 3);
+    }
+
+    #[test]
+    fn unknown_keys_are_errors() {
+        assert!(toml::from_str::<RawConfig>("id = 1\nlisten-on = \"x\"").is_err());
+    }
+
+    #[test]
+    fn databases_may_have_a_durability_of_their_own() {
+        let file: RawConfig = toml::from_str(
+            "[[database]]\nindex = 1\nprotocol = \"abd\"\ndurability = \"volatile\"",
+        )
+        .expect("it is TOML");
+        let config = raw(1).over(file).resolve().expect("it is complete");
+        let one = &config.node.databases[1];
+        assert_eq!((one.protocol, one.durability), ("abd", Durability::Volatile));
+        assert_eq!(config.node.databases[0].protocol, "rmwpaxos");
+        assert_eq!(config.node.databases.len(), 16);
+    }
+
+    #[test]
+    fn beyond_loopback_a_password_and_a_secret_are_needed() {
+        let mut open = raw(1);
+        open.listen = Some("0.0.0.0:6379".into());
+        let mut config = open.resolve().expect("it is complete");
+        assert!(
+            matches!(refuse_open_doors(&config), Err(Failure::Usage(text)) if text.contains("--insecure"))
+        );
+        config.password = Some(b"p".to_vec());
+        assert!(refuse_open_doors(&config).is_err());
+        config.node.secret = Some(b"s".to_vec());
+        assert!(refuse_open_doors(&config).is_ok());
+    }
+}

@@ -1,0 +1,118 @@
+//! What `serve` and `dev` share once their nodes run: readiness, signals, the end.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use admin::{Admin, AdminConfig};
+use commands::Interpreter;
+use node::node::Node;
+use server::{RespFront, ServerConfig};
+
+use crate::Failure;
+use crate::command::version::VERSION;
+use crate::config::Config;
+use crate::log::{self, Level};
+
+/// How long the process sleeps between looks at its nodes.
+const LOOK: Duration = Duration::from_millis(50);
+
+pub(crate) fn front(config: &Config) -> Arc<RespFront> {
+    RespFront::new(ServerConfig {
+        password: config.password.clone(),
+        max_value_size: config.max_value_size,
+        version: VERSION,
+    })
+}
+
+pub(crate) fn interpreter(config: &Config) -> Arc<Interpreter> {
+    Arc::new(Interpreter { max_value_len: config.max_value_size })
+}
+
+/// Takes the admin port before anything else is touched.
+pub(crate) fn bind_admin(config: &Config) -> Result<TcpListener, Failure> {
+    let address = &config.admin_listen;
+    TcpListener::bind(address).map_err(|error| {
+        Failure::usage(format!(
+            "cannot listen on {address} for HTTP: {error}; give --admin-listen or stop what uses it"
+        ))
+    })
+}
+
+pub(crate) fn start_admin(
+    config: &Config,
+    listener: TcpListener,
+    node: &Node,
+) -> Result<Admin, Failure> {
+    let admin = AdminConfig { password: config.password.clone(), version: VERSION };
+    Admin::start(listener, admin, node.facts())
+        .map_err(|error| Failure::usage(format!("cannot serve HTTP: {error}")))
+}
+
+/// Waits for the end: a signal, or a node that stops by itself. Prints `ready` once every node can serve.
+pub(crate) fn watch(nodes: &[&Node]) -> Result<(), Failure> {
+    let signals = signals::install();
+    let mut was_ready = false;
+    loop {
+        let ended = nodes.iter().any(|node| node.is_stopping());
+        if ended || signals.count() > 0 {
+            break;
+        }
+        if !was_ready && nodes.iter().all(|node| node.status().ready) {
+            was_ready = true;
+            println!("ready");
+        }
+        // Readiness is looked at closely; after that only signals and failures matter.
+        std::thread::sleep(if was_ready { LOOK * 4 } else { LOOK / 5 });
+    }
+    if signals.count() > 0 {
+        log::line(
+            Level::Info,
+            "stopping: requests in flight are ended first, a second signal stops at once",
+        );
+    }
+    nodes.iter().for_each(|node| node.stop());
+    let mut failure = None;
+    for node in nodes {
+        if let Err(text) = node.join() {
+            log::line(Level::Error, &text);
+            failure.get_or_insert(text);
+        }
+    }
+    match failure {
+        None => Ok(()),
+        Some(text) => Err(Failure::fault(text)),
+    }
+}
+
+/// SIGTERM and SIGINT ask to stop; the second one insists.
+mod signals {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use signal_hook::consts::{SIGINT, SIGTERM};
+
+    pub(super) struct Signals(Arc<AtomicUsize>);
+
+    impl Signals {
+        pub(super) fn count(&self) -> usize {
+            self.0.load(Relaxed)
+        }
+    }
+
+    pub(super) fn install() -> Signals {
+        let count = Arc::new(AtomicUsize::new(0));
+        let seen = count.clone();
+        let waiting = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]);
+        if let Ok(mut waiting) = waiting {
+            let _ = std::thread::Builder::new().name("signals".into()).spawn(move || {
+                for _ in waiting.forever() {
+                    if seen.fetch_add(1, Relaxed) > 0 {
+                        std::process::exit(1);
+                    }
+                }
+            });
+        }
+        Signals(count)
+    }
+}
