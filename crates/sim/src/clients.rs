@@ -114,6 +114,22 @@ impl Clients {
         false
     }
 
+    /// No clients of its own: operations are asked one by one, see [`Clients::ask_node`].
+    #[must_use]
+    pub fn by_hand() -> Clients {
+        Clients::new(0, 1, 1, &[], 1, Prng::new(0))
+    }
+
+    /// The index of the key of this name, which is added where it is new.
+    pub fn key(&mut self, name: &str) -> usize {
+        let key = Key::new(name.as_bytes());
+        if let Some(index) = self.keys.iter().position(|known| known.key == key) {
+            return index;
+        }
+        self.keys.push(SimKey { key, mix: Mix::All });
+        self.keys.len() - 1
+    }
+
     /// Asks a node directly, in a session of its own.
     pub fn ask_node(&mut self, world: &mut World, node: usize, key: usize, input: KvInput) -> bool {
         self.sessions += 1;

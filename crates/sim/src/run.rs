@@ -281,7 +281,7 @@ impl Run {
         self.act_of_healing()?;
         let in_order = self.clients.check_session_order();
         in_order.map_err(|(key, what)| Wrong { what, key: Some(key) })?;
-        self.undecided = judge::linearizable(&self.clients, &self.profile)?;
+        self.undecided = judge::linearizable(&self.clients, self.profile.majority_rate_ppm)?;
         Ok(())
     }
 

@@ -26,6 +26,8 @@ pub enum Durability {
 /// What a crash leaves of the batches that were not flushed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Survival {
+    /// None of them.
+    Nothing,
     /// Whole batches, in order, none or some or all.
     Prefix,
     /// After such a prefix any part of the next batch.
@@ -421,6 +423,9 @@ impl State {
     }
 
     fn lose_unflushed(&mut self, handle: &mut Handle, survival: Survival) {
+        if survival == Survival::Nothing {
+            return;
+        }
         let kept = self.rng.below(handle.pending.len() as u64 + 1);
         for _ in 0..kept {
             for change in

@@ -184,13 +184,20 @@ pub struct World {
     pub failure: Option<String>,
     pub watchers: Vec<Box<dyn Watcher>>,
     pub trace: Option<Trace>,
-    /// Where set, frames are offered here instead of being sent; for directed schedules.
-    pub intercept: Option<Intercept>,
+    /// Where set, frames are put here instead of being sent: for directed schedules.
+    pub taken: Option<Vec<Taken>>,
     pub counts: Counts,
 }
 
-/// Takes a frame out of the network: (from, to, worker, payload).
-pub type Intercept = Box<dyn FnMut(usize, usize, usize, Bytes)>;
+/// A frame taken out of the network.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    pub from: usize,
+    pub to: usize,
+    /// The sender's worker.
+    pub worker: usize,
+    pub bytes: Bytes,
+}
 
 impl World {
     #[must_use]
@@ -223,7 +230,7 @@ impl World {
             failure: None,
             watchers: Vec::new(),
             trace: None,
-            intercept: None,
+            taken: None,
             counts: Counts::default(),
             config,
         }
@@ -651,8 +658,8 @@ impl World {
         if !self.watchers.is_empty() || self.trace.is_some() {
             self.watch(from, to, &bytes);
         }
-        if let Some(intercept) = &mut self.intercept {
-            intercept(from, to, worker, bytes);
+        if let Some(taken) = &mut self.taken {
+            taken.push(Taken { from, to, worker, bytes });
             return;
         }
         let connection = self.network.connection(from, to);
@@ -669,8 +676,15 @@ impl World {
         }
     }
 
+    /// Puts a frame that was taken out of the network back, to arrive at `at` whatever becomes of connections.
+    pub fn put_back(&mut self, taken: Taken, at: u64) {
+        let Taken { from, to, worker, bytes } = taken;
+        let connection = self.network.connection(from, to);
+        self.schedule(at, Event::Frame(InFlight { from, to, worker, connection, bytes }));
+    }
+
     /// Puts a frame straight into a node's inbox, past the network.
-    pub fn deliver(&mut self, from: usize, to: usize, worker: usize, bytes: Bytes) {
+    fn deliver(&mut self, from: usize, to: usize, worker: usize, bytes: Bytes) {
         let Some(process) = &mut self.nodes[to].process else { return };
         let worker = worker % process.seats.len();
         let input = Input::Frame { from: node_id(from), bytes };
