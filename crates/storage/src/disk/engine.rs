@@ -167,6 +167,12 @@ impl Engine {
         self.failure.is_none() && (self.ring.used() > 0 || self.ring.waiting_len() > 0)
     }
 
+    /// True while something that was submitted is not durable.
+    #[must_use]
+    pub fn is_committing(&self) -> bool {
+        self.failure.is_none() && (self.commit.is_some() || self.ring.waiting_len() > 0)
+    }
+
     #[must_use]
     pub fn is_forgotten(&self, database: Database, shard: Shard) -> bool {
         self.flags.has(database, shard)

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use super::io::{Blocking, File, Files, Write};
-use super::page::{PAGE, PagePlace};
+use super::page::{PAGE, PageHead, PagePlace};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"PSPR");
 const FORMAT: u16 = 1;
@@ -74,8 +74,8 @@ fn image_checksum(binding: u64, place: PagePlace, image: &[u8]) -> u64 {
 #[derive(Debug, Default)]
 pub(super) struct Images {
     pub(super) batch: u64,
-    /// Images that the head names.
-    pub(super) count: usize,
+    /// Places of all images that the head names.
+    pub(super) places: Vec<PagePlace>,
     /// Those of them that are whole.
     pub(super) whole: Vec<Write>,
 }
@@ -91,17 +91,43 @@ pub(super) fn read(medium: &mut Blocking<'_>, binding: u64) -> Result<Option<Ima
         return Ok(None);
     }
     let bytes = medium.read(File::Spare, head_len(count) as u64, count * PAGE)?;
-    let mut images = Images { batch: u64_at(&first, 24), count, whole: Vec::new() };
+    let mut images = Images { batch: u64_at(&first, 24), ..Images::default() };
     for i in 0..count {
         let row = &first[HEAD_LEN + i * ROW_LEN..][..ROW_LEN];
         let Some(file) = File::ALL.into_iter().find(|&file| file as u8 == row[0]) else { continue };
         let place = PagePlace { file, offset: u64_at(row, 8) };
+        images.places.push(place);
         let image = bytes.slice(i * PAGE..(i + 1) * PAGE);
         if u64_at(row, 16) == image_checksum(binding, place, &image) {
             images.whole.push(Write { file, offset: place.offset, bytes: image });
         }
     }
     Ok(Some(images))
+}
+
+impl Images {
+    /// True if the write-back may have reached the pages: then its images must be put in place, those of them that
+    /// are whole. `known` is the newest write-back that a superblock speaks of.
+    ///
+    /// Pages are touched only after the spare was flushed. So a spare that is not whole, while no page has anything
+    /// of its write-back, either never finished or is not needed.
+    pub(super) fn may_be_in_place(
+        &self,
+        medium: &mut Blocking<'_>,
+        binding: u64,
+        known: Option<u64>,
+    ) -> Result<bool, String> {
+        if known.is_some_and(|known| known >= self.batch) || self.whole.len() == self.places.len() {
+            return Ok(known.is_none_or(|known| known <= self.batch));
+        }
+        for &place in &self.places {
+            let page = medium.read(place.file, place.offset, PAGE)?;
+            if PageHead::read(&page, place, binding).is_ok_and(|head| head.batch == self.batch) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
 }
 
 /// Writes the images of the last write-back in place again, in case it did not get there.

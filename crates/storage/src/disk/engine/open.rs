@@ -209,12 +209,12 @@ impl Opening {
         if found.is_some() && binding.is_some() && found != binding {
             return Err(OpenError::Foreign);
         }
-        let binding = binding.or(found);
+        let known = superblock.as_ref().ok().map(|superblock| superblock.batch);
         if redo
             && superblock != Err(OpenError::Missing)
-            && let Some(binding) = binding
+            && let Some(binding) = binding.or(found)
             && let Some(images) = spare::read(medium, binding)?
-            && superblock.as_ref().map_or(0, |superblock| superblock.batch) <= images.batch
+            && images.may_be_in_place(medium, binding, known)?
         {
             // A loss of power may have torn one copy while the other was damaged: the images have both.
             spare::redo(medium, &images)?;

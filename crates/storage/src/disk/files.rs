@@ -1,0 +1,132 @@
+//! The four files of a store in a directory, read and written where they are: `pread`, `pwrite`, `fdatasync`.
+
+use std::fs::{File as OsFile, OpenOptions};
+use std::io::{ErrorKind, IoSliceMut, Result as IoResult};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use bytes::Bytes;
+use rustix::io::ReadWriteFlags;
+
+use super::io::{Done, File, Io, Medium, Write};
+
+/// An open store directory. Requests are carried out by whoever calls [`FileMedium::execute`], and at once.
+#[derive(Debug)]
+pub struct FileMedium {
+    files: [OsFile; 4], // by `File as usize`
+    done: Vec<Done>,
+}
+
+impl FileMedium {
+    /// Opens the files of a directory, making those that do not exist.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn create(dir: &Path) -> Result<FileMedium, String> {
+        let medium = FileMedium::with(dir, OpenOptions::new().read(true).write(true).create(true))?;
+        // New names must survive too.
+        let synced = OsFile::open(dir).and_then(|dir| dir.sync_all());
+        synced.map_err(|error| format!("{}: {error}", dir.display()))?;
+        Ok(medium)
+    }
+
+    /// Opens the files of a directory.
+    ///
+    /// # Errors
+    /// What the system says; all four must be there.
+    pub fn open(dir: &Path) -> Result<FileMedium, String> {
+        FileMedium::with(dir, OpenOptions::new().read(true).write(true))
+    }
+
+    /// Opens the files of a directory for looking only.
+    ///
+    /// # Errors
+    /// What the system says; all four must be there.
+    pub fn open_read_only(dir: &Path) -> Result<FileMedium, String> {
+        FileMedium::with(dir, OpenOptions::new().read(true))
+    }
+
+    fn with(dir: &Path, options: &OpenOptions) -> Result<FileMedium, String> {
+        let open = |file: File| {
+            let path = dir.join(file.name());
+            options.open(&path).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        let files =
+            [open(File::Ring)?, open(File::Slots)?, open(File::Extents)?, open(File::Spare)?];
+        Ok(FileMedium { files, done: Vec::new() })
+    }
+
+    /// Carries out a request and waits for it.
+    #[must_use]
+    pub fn execute(&self, io: &Io) -> Done {
+        let id = io.id();
+        let result = match io {
+            Io::Read { file, offset, len, .. } => self.read(*file, *offset, *len),
+            Io::Store { writes, flush, .. } => writes
+                .iter()
+                .try_for_each(|write| self.write(write))
+                .and_then(|()| flush.iter().try_for_each(|file| self.flush(file)))
+                .map(|()| Bytes::new()),
+        };
+        Done { id, result }
+    }
+
+    /// Carries out a read if that needs no waiting for the device.
+    pub(super) fn execute_cached(&self, io: &Io) -> Option<Done> {
+        let Io::Read { id, file, offset, len } = io else { return None };
+        let mut bytes = vec![0; *len];
+        let mut parts = [IoSliceMut::new(&mut bytes)];
+        let file = &self.files[*file as usize];
+        let read = rustix::io::preadv2(file, &mut parts, *offset, ReadWriteFlags::NOWAIT);
+        (read == Ok(*len)).then(|| Done { id: *id, result: Ok(Bytes::from(bytes)) })
+    }
+
+    fn read(&self, file: File, offset: u64, len: usize) -> Result<Bytes, String> {
+        let mut bytes = vec![0; len];
+        let mut filled = 0;
+        while filled < len {
+            let at = offset + filled as u64;
+            match self.files[file as usize].read_at(&mut bytes[filled..], at) {
+                Ok(0) => break, // past the end: zeros
+                Ok(more) => filled += more,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(explain(file, "read", &Err(error))),
+            }
+        }
+        Ok(Bytes::from(bytes))
+    }
+
+    fn write(&self, write: &Write) -> Result<(), String> {
+        let result = self.files[write.file as usize].write_all_at(&write.bytes, write.offset);
+        if result.is_ok() { Ok(()) } else { Err(explain(write.file, "write", &result)) }
+    }
+
+    fn flush(&self, file: File) -> Result<(), String> {
+        let result = self.files[file as usize].sync_data();
+        if result.is_ok() { Ok(()) } else { Err(explain(file, "flush", &result)) }
+    }
+}
+
+fn explain(file: File, what: &str, result: &IoResult<()>) -> String {
+    let reason = result.as_ref().err().map_or_else(String::new, ToString::to_string);
+    format!("cannot {what} the file `{}`: {reason}", file.name())
+}
+
+impl Medium for FileMedium {
+    fn len(&self, file: File) -> u64 {
+        self.files[file as usize].metadata().map_or(0, |metadata| metadata.len())
+    }
+
+    fn submit(&mut self, io: Io) {
+        let done = self.execute(&io);
+        self.done.push(done);
+    }
+
+    fn poll(&mut self, done: &mut Vec<Done>) {
+        done.append(&mut self.done);
+    }
+
+    fn wait(&mut self, done: &mut Vec<Done>) {
+        done.append(&mut self.done);
+    }
+}
