@@ -31,8 +31,18 @@ struct State {
     written_back: BTreeMap<usize, usize>,
     len_max: u64,
     events: u64,
-    capture_at: Option<u64>,
+    fences: u64,
+    capture_at: Option<Moment>,
     captured: Option<Persistent>,
+}
+
+/// When a crash happens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moment {
+    /// Just before this store, write-back or fence, counted from 0.
+    Event(u64),
+    /// Just before this fence, counted from 0: when the most is uncertain.
+    Fence(u64),
 }
 
 /// What is certain, and what may be.
@@ -48,13 +58,15 @@ impl Persistent {
     #[must_use]
     pub fn crash(&self, prng: &mut Prng) -> Modelled {
         let mut words = self.words.clone();
-        let mode = prng.below(4);
+        let mode = prng.below(5);
         for (line, states) in &self.lines {
+            let newest = states.len() as u64 - 1;
             let drawn = match mode {
                 0 => 0,
-                1 => states.len() - 1,
-                _ => prng.below(states.len() as u64) as usize,
-            };
+                1 => newest,
+                2 => newest * prng.below(2),
+                _ => prng.between(0, newest),
+            } as usize;
             words[line * LINE_WORDS..][..LINE_WORDS].copy_from_slice(&states[drawn]);
         }
         Modelled::from_words(words)
@@ -78,6 +90,7 @@ impl Modelled {
             written_back: BTreeMap::new(),
             len_max: u64::MAX,
             events: 0,
+            fences: 0,
             capture_at: None,
             captured: None,
         })))
@@ -105,12 +118,18 @@ impl Modelled {
         self.state().events
     }
 
-    /// Remembers what a crash would leave just before event number `event`; see `captured`.
-    pub fn capture_at(&self, event: u64) {
-        self.state().capture_at = Some(event);
+    /// Fences so far.
+    #[must_use]
+    pub fn fences(&self) -> u64 {
+        self.state().fences
     }
 
-    /// What a crash at the chosen event leaves; none where it has not come.
+    /// Remembers what a crash would leave at a moment to come; see `captured`.
+    pub fn capture_at(&self, moment: Moment) {
+        self.state().capture_at = Some(moment);
+    }
+
+    /// What a crash at the chosen moment leaves; none where it has not come.
     #[must_use]
     pub fn captured(&self) -> Option<Persistent> {
         self.state().captured.clone()
@@ -141,7 +160,7 @@ impl Modelled {
 
 impl State {
     fn count(&mut self) {
-        if self.capture_at == Some(self.events) {
+        if self.capture_at == Some(Moment::Event(self.events)) {
             self.captured = Some(self.persistent.clone());
         }
         self.events += 1;
@@ -208,7 +227,11 @@ impl Memory for Modelled {
 
     fn fence(&self) {
         let mut state = self.state();
+        if state.capture_at == Some(Moment::Fence(state.fences)) {
+            state.captured = Some(state.persistent.clone());
+        }
         state.count();
+        state.fences += 1;
         for (line, certain) in std::mem::take(&mut state.written_back) {
             let Some(mut states) = state.persistent.lines.remove(&line) else { continue };
             let words = line * LINE_WORDS..(line + 1) * LINE_WORDS;

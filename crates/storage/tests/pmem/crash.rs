@@ -3,8 +3,9 @@
 use base::Prng;
 use proptest::prelude::*;
 use storage::pmem::PmemStore;
-use storage::pmem::modelled::Modelled;
+use storage::pmem::modelled::{Modelled, Moment, Persistent};
 use storage::{Place, Store};
+use types::{Key, Shard};
 
 use crate::support::*;
 
@@ -48,7 +49,7 @@ fn crash_again_and_again(seed: u64, cells: usize, changes: u64) {
         let before = model.clone();
         change(&mut store, &places, &mut model, changes, &mut prng);
         let span = *prng.pick(&[20, 200, 2_000, 6_000]);
-        memory.capture_at(memory.events() + prng.below(span));
+        memory.capture_at(Moment::Event(memory.events() + prng.below(span)));
         store.submit();
         let Some(captured) = memory.captured() else {
             let mut crashed = open(&memory.persistent().crash(&mut prng)).store(0);
@@ -56,7 +57,7 @@ fn crash_again_and_again(seed: u64, cells: usize, changes: u64) {
             continue;
         };
         let image = captured.crash(&mut prng);
-        image.capture_at(prng.below(40));
+        image.capture_at(Moment::Event(prng.below(40)));
         let reopened = open(&image);
         // Recovery can be interrupted as well.
         memory = match image.captured() {
@@ -73,7 +74,7 @@ fn crash_again_and_again(seed: u64, cells: usize, changes: u64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
     fn what_was_submitted_survives_and_what_was_not_is_old_or_new(seed: u64) {
@@ -86,38 +87,80 @@ proptest! {
     }
 }
 
-#[test]
-fn every_event_of_a_turn_that_divides_a_leaf_can_be_the_last() {
-    let places: Vec<Place> =
-        keys_of(types::Shard(9), 400).into_iter().map(|key| Place::Cell(DATABASE, key)).collect();
-    let run = |capture: Option<u64>| {
-        let (memory, pmem) = format();
-        let mut store = pmem.store(0);
-        for place in &places[..120] {
-            store.put(place, b"before");
-        }
+/// A medium, what is in it, and a key whose put changes the directory's pages.
+struct Restructuring {
+    base: Modelled,
+    before: Model,
+    place: Place,
+}
+
+impl Restructuring {
+    /// Puts the key and crashes before the fence that is asked for; says how many fences it took.
+    fn put(&self, fence: Option<u64>) -> (Option<Persistent>, u64) {
+        let memory = self.base.stopped();
+        let mut store = open(&memory).store(0);
+        let begun = memory.fences();
+        fence.into_iter().for_each(|fence| memory.capture_at(Moment::Fence(begun + fence)));
+        store.put(&self.place, b"after");
         store.submit();
-        for place in &places[120..] {
-            store.put(place, b"after");
-        }
-        let begun = memory.events();
-        capture.into_iter().for_each(|event| memory.capture_at(begun + event));
-        store.submit();
-        (memory.captured(), memory.events() - begun)
-    };
-    let (_, events) = run(None);
-    let mut prng = Prng::new(3);
-    let before: Model = places[..120].iter().map(|it| (it.clone(), b"before".to_vec())).collect();
-    let mut after = before.clone();
-    after.extend(places[120..].iter().map(|place| (place.clone(), b"after".to_vec())));
-    // Every one would take a minute; the stride is prime to all periods of the turn.
-    for event in (0..events).step_by(37) {
-        let captured = run(Some(event)).0.expect("the event comes");
-        for _ in 0..3 {
-            let image = captured.crash(&mut prng);
-            let mut store = open(&image).store(0);
-            let settled = settle(&mut store, &places, (&before, &after));
-            check_all(&mut store, &places, &settled);
+        (memory.captured(), memory.fences() - begun)
+    }
+
+    fn crash_at_every_fence(&self, prng: &mut Prng) {
+        let mut after = self.before.clone();
+        after.insert(self.place.clone(), b"after".to_vec());
+        let places: Vec<Place> = after.keys().cloned().collect();
+        for fence in 0..self.put(None).1 {
+            let captured = self.put(Some(fence)).0.expect("the fence comes");
+            for _ in 0..40 {
+                let image = captured.crash(prng);
+                let mut store = open(&image).store(1);
+                let mut settled = settle(&mut store, &places, (&self.before, &after));
+                store.put(&self.place, b"once more");
+                store.submit();
+                settled.insert(self.place.clone(), b"once more".to_vec());
+                check_all(&mut store, &places, &settled);
+            }
         }
     }
+}
+
+/// The puts of `keys`, one after the other, that make pages.
+fn restructurings(keys: &[Key]) -> Vec<Restructuring> {
+    // A page of the directory is more than 500 stores, any other put of a small record far fewer.
+    const EVENTS_MIN: u64 = 500;
+    let (mut memory, _) = format();
+    let mut model = Model::new();
+    let mut found = Vec::new();
+    for key in keys {
+        let place = Place::Cell(DATABASE, key.clone());
+        let base = memory.stopped();
+        let mut store = open(&memory).store(0);
+        let begun = memory.events();
+        store.put(&place, b"before");
+        store.submit();
+        if memory.events() - begun > EVENTS_MIN {
+            found.push(Restructuring { base, before: model.clone(), place: place.clone() });
+        }
+        model.insert(place, b"before".to_vec());
+        drop(store);
+        memory = memory.stopped();
+    }
+    found
+}
+
+#[test]
+fn a_leaf_that_is_made_or_divided_is_whole_at_every_fence() {
+    let found = restructurings(&keys_of(Shard(9), 420));
+    assert!(found.len() >= 3, "the first leaf and two divisions");
+    let mut prng = Prng::new(3);
+    found.iter().for_each(|put| put.crash_at_every_fence(&mut prng));
+}
+
+#[test]
+fn a_page_that_is_chained_is_whole_at_every_fence() {
+    let found = restructurings(&colliding(40));
+    assert!(found.len() >= 3, "the first leaf and two chained pages");
+    let mut prng = Prng::new(4);
+    found.iter().for_each(|put| put.crash_at_every_fence(&mut prng));
 }

@@ -111,10 +111,7 @@ fn a_shard_with_many_registers_divides_its_leaves_and_keeps_order() {
 
 #[test]
 fn keys_made_to_collide_are_chained_and_still_found() {
-    let home = |key: &Key| ((key.hash() & 0xffff_ffff) * 63) >> 32;
-    let keys = (0_u64..).map(|n| Key::new(&n.to_le_bytes()));
-    let colliding: Vec<Key> =
-        keys.filter(|key| key.shard() == Shard(1) && home(key) == 5).take(60).collect();
+    let colliding = colliding(60);
     let (memory, pmem) = format();
     let mut store = pmem.store(0);
     for key in &colliding {

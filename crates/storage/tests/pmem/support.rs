@@ -41,6 +41,13 @@ pub fn keys_of(shard: Shard, count: usize) -> Vec<Key> {
     keys.filter(|key| key.shard() == shard).take(count).collect()
 }
 
+/// Different keys of shard 1 with one neighbourhood in any leaf.
+pub fn colliding(count: usize) -> Vec<Key> {
+    let home = |key: &Key| ((key.hash() & 0xffff_ffff) * 63) >> 32;
+    let keys = (0_u64..).map(|n| Key::new(&n.to_le_bytes()));
+    keys.filter(|key| key.shard() == Shard(1) && home(key) == 5).take(count).collect()
+}
+
 /// A record that is different for every seed, with a length that visits several classes.
 pub fn record(prng: &mut Prng) -> Vec<u8> {
     let len_max = *prng.pick(&[8, 40, 100, 300, 1_200]);
