@@ -218,6 +218,21 @@ impl Formation {
         out.push(Effect::Reconnect);
     }
 
+    /// Before the start: what this member kept is gone, though its identity is not. It rejoins under a loss that was
+    /// raised for it; what is returned is to be made durable.
+    ///
+    /// # Panics
+    /// If it is not a member, or the loss did not grow.
+    pub fn lose_memory(&mut self, loss: Loss) -> &Durable {
+        let Standing::Formed(cluster) = self.durable.standing else {
+            panic!("only a member has a memory to lose")
+        };
+        assert!(loss > self.durable.mine.loss, "{loss:?} is not above {:?}", self.durable.mine);
+        self.durable.mine.loss = loss;
+        self.durable.standing = Standing::Rejoining(cluster);
+        &self.durable
+    }
+
     pub fn on(&mut self, input: Input, out: &mut Vec<Effect>) {
         match input {
             Input::Start => {

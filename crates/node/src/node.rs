@@ -14,7 +14,6 @@ use mio::net::TcpListener;
 use mio::{Interest, Poll};
 use protocols::Stats;
 use storage::data_dir::{DataDir, DataDirError};
-use storage::volatile::Beginning;
 use transport::tcp::Tcp;
 use transport::{ClusterId, Network};
 use types::Update;
@@ -25,7 +24,7 @@ use crate::front::Front;
 use crate::registry;
 use crate::shell::board::{Board, Membership};
 use crate::shell::control::{self, Control, Parts};
-use crate::shell::media::Media;
+use crate::shell::media::{Media, MediaError, Start};
 use crate::shell::worker_thread::{self, WorkerThread};
 use crate::shell::{Clocks, Mail, Mailbox, record};
 use crate::status::{Facts, NodeStatus, Phase};
@@ -195,8 +194,8 @@ fn start(
     let poll = Poll::new()?;
     let mail = Arc::new(Mailbox::new(poll.registry(), control::TOKEN_MAIL)?);
 
-    let formation = open_identity(&config, &mut dir)?;
-    let media = open_media(&config, &dir, &formation, &workers)?;
+    let mut formation = open_identity(&config, &mut dir)?;
+    let media = open_media(&config, &mut dir, &mut formation, &workers)?;
     let membership = Membership {
         durable: formation.durable().clone(),
         cluster: formation.cluster(),
@@ -265,24 +264,32 @@ fn open_identity(config: &NodeConfig, dir: &mut DataDir) -> Result<Formation, St
 }
 
 /// Opens what the node keeps. Shards that are forgotten in it are found by the workers, which ask for a higher loss
-/// before they say anything.
+/// before they say anything; a node whose store is gone altogether rejoins like one that was wiped.
 fn open_media(
     config: &NodeConfig,
-    dir: &DataDir,
-    formation: &Formation,
+    dir: &mut DataDir,
+    formation: &mut Formation,
     wakers: &[Arc<Mailbox<Mail>>],
 ) -> Result<Option<Media>, StartError> {
     let binding = dir.identity().expect("it was started").binding;
-    let beginning = match formation.durable().standing {
+    let start = match formation.durable().standing {
         Standing::Empty | Standing::Proposed(_) => {
             // Left over from a start that was cut off; nothing in it was ever acknowledged.
             Media::wipe(&config.data_dir).map_err(StartError::Media)?;
-            Beginning::New
+            Start::New
         }
-        Standing::Formed(_) => Beginning::Forgotten,
+        Standing::Formed(_) => Start::Again,
         Standing::Rejoining(_) | Standing::Uncertain => return Ok(None),
     };
-    Media::open(config, binding, beginning, wakers).map(Some).map_err(StartError::Media)
+    match Media::open(config, binding, start, wakers) {
+        Ok(media) => Ok(Some(media)),
+        Err(MediaError::Missing(_)) => {
+            let loss = dir.raise_loss()?;
+            record::write(dir, formation.lose_memory(loss))?;
+            Ok(None)
+        }
+        Err(error) => Err(StartError::Media(error.to_string())),
+    }
 }
 
 fn spawn(

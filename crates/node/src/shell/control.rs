@@ -5,6 +5,9 @@
 //! has durably noted who the peer is, so nothing a peer says is processed by a worker of a node that could forget
 //! which of that peer's lives said it.
 
+mod links;
+
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -16,19 +19,18 @@ use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
 use protocols::Stats;
 use storage::data_dir::DataDir;
-use storage::volatile::Beginning;
-use transport::connection::KeepAlive;
-use transport::handshake::{CHANNEL_CONTROL, Handshake};
-use transport::{Acceptor, Connection, Happening, Hello, Network, Pipe, Refusal, Reset};
+use transport::{Acceptor, Network};
 use types::{Loss, NodeId, Update, Wire};
+
+use links::Conn;
 
 use super::board::{Board, Membership, STOP_MAX};
 use super::dialler::Dialler;
-use super::mailbox::{ControlMail, Mail, Mailbox, NewLink};
-use super::media::Media;
+use super::mailbox::{ControlMail, Mail, Mailbox};
+use super::media::{Media, Start};
 use super::{record, say};
 use crate::config::Durability;
-use crate::formation::{Effect, Formation, Input as Told, Standing, Status};
+use crate::formation::{Effect, Formation, Input as Told, Standing};
 use crate::status::Phase;
 use crate::worker::{Input, Worker, WorkerConfig};
 
@@ -44,19 +46,6 @@ const UPTIME_EVERY: Nanos = Nanos::from_secs(10);
 
 /// One complaint about a peer per this time.
 const COMPLAINT_EVERY: Nanos = Nanos::from_secs(60);
-
-/// A connection in the control thread's care.
-struct Conn {
-    pipe: Box<dyn Pipe>,
-    connection: Connection,
-    /// Whom this node dialled, or who has proven itself.
-    peer: Option<NodeId>,
-    channel: u16,
-    is_dialled: bool,
-    /// The peer's hello, once proven: this is a control link then.
-    hello: Option<Hello>,
-    blocked: bool,
-}
 
 /// What the control thread is started with.
 pub(crate) struct Parts {
@@ -81,6 +70,8 @@ pub(crate) struct Control {
     formation: Formation,
     dir: DataDir,
     media: Option<Media>,
+    /// What keeps the workers' stores going.
+    keepers: Vec<Box<dyn Any + Send>>,
     has_begun: bool,
     update: Arc<dyn Update>,
     rng: Prng,
@@ -121,6 +112,7 @@ impl Control {
             formation,
             dir,
             media,
+            keepers: Vec::new(),
             has_begun: false,
             update,
             rng,
@@ -205,253 +197,6 @@ impl Control {
                     self.flush(at)?;
                 }
                 Ok(())
-            }
-        }
-    }
-
-    fn accept(&mut self) {
-        while let Ok(pipe) = self.acceptor.accept() {
-            let unproven = self.conns.iter().flatten().filter(|conn| conn.hello.is_none()).count();
-            if unproven < UNPROVEN_MAX {
-                let others: Vec<NodeId> = self.others().collect();
-                let hello = self.hello(CHANNEL_CONTROL);
-                let handshake = Handshake::accept(hello, &others, self.secret());
-                self.add(pipe, handshake, None, CHANNEL_CONTROL);
-            }
-        }
-    }
-
-    fn dial_due(&mut self, now: Nanos) {
-        for (peer, channel) in self.dialler.take_due(now) {
-            match self.network.dial(peer) {
-                Ok(pipe) => {
-                    let handshake = Handshake::dial(self.hello(channel), peer, self.secret());
-                    self.add(pipe, handshake, Some(peer), channel);
-                }
-                Err(_) => self.dialler.failed(peer, channel, now),
-            }
-        }
-    }
-
-    fn add(
-        &mut self,
-        mut pipe: Box<dyn Pipe>,
-        handshake: Handshake,
-        dialled: Option<NodeId>,
-        channel: u16,
-    ) {
-        let now = self.board.clocks.now();
-        let at = self.conns.iter().position(Option::is_none).unwrap_or(self.conns.len());
-        let token = Token(TOKEN_BASE + at);
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        if self.poll.registry().register(&mut pipe, token, interest).is_err() {
-            if let Some(peer) = dialled {
-                self.dialler.failed(peer, channel, now);
-            }
-            return;
-        }
-        let keep_alive =
-            if channel == CHANNEL_CONTROL { KeepAlive::CONTROL } else { KeepAlive::WORKERS };
-        let conn = Conn {
-            pipe,
-            connection: Connection::new(handshake, keep_alive, now),
-            peer: dialled,
-            channel,
-            is_dialled: dialled.is_some(),
-            hello: None,
-            blocked: false,
-        };
-        match self.conns.get_mut(at) {
-            Some(slot) => *slot = Some(conn),
-            None => self.conns.push(Some(conn)),
-        }
-        // What can be said at once is; a connection under way takes it when it stands.
-        let _ = self.flush(at);
-    }
-
-    fn read(&mut self, at: usize) -> Result<(), String> {
-        let mut happenings = Vec::new();
-        loop {
-            let Some(conn) = self.conns[at].as_mut() else { return Ok(()) };
-            match conn.pipe.read(&mut self.scratch) {
-                Ok(0) => return self.drop_conn(at, None),
-                Ok(count) => {
-                    let now = self.board.clocks.now();
-                    let bytes = &self.scratch[..count];
-                    let read = conn.connection.on_bytes(now, bytes, &mut happenings);
-                    self.on_happenings(at, &mut happenings)?;
-                    if let Err(reset) = read {
-                        return self.drop_conn(at, Some(reset));
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return self.drop_conn(at, None),
-            }
-        }
-    }
-
-    fn on_happenings(&mut self, at: usize, happenings: &mut Vec<Happening>) -> Result<(), String> {
-        let mut happenings = std::mem::take(happenings).into_iter();
-        while let Some(happening) = happenings.next() {
-            match happening {
-                Happening::Proven(hello) => {
-                    let conn = self.conns[at].as_mut().expect("it was just read from");
-                    if !conn.is_dialled {
-                        conn.channel = hello.channel;
-                    }
-                    let channel = conn.channel;
-                    if let Err(refusal) = self.admit(&hello, channel)? {
-                        return self.refuse(at, refusal);
-                    }
-                    if channel != CHANNEL_CONTROL {
-                        let payloads = happenings.filter_map(|happening| match happening {
-                            Happening::Payload(bytes) => Some(bytes),
-                            Happening::Proven(_) => None,
-                        });
-                        self.hand_over(at, hello, payloads.collect());
-                        return Ok(());
-                    }
-                    self.on_control_link(at, hello)?;
-                }
-                Happening::Payload(bytes) => self.on_payload(at, &bytes)?,
-            }
-            if self.conns[at].is_none() {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    /// Notes a proven peer durably, or says why it is not wanted.
-    fn admit(&mut self, hello: &Hello, channel: u16) -> Result<Result<(), Refusal>, String> {
-        let mut effects = Vec::new();
-        if let Err(refusal) = self.formation.note(hello, &mut effects) {
-            return Ok(Err(refusal));
-        }
-        self.carry_out(effects)?;
-        let is_early = channel != CHANNEL_CONTROL && !self.has_begun;
-        Ok(if is_early { Err(Refusal::Early) } else { Ok(()) })
-    }
-
-    fn hand_over(&mut self, at: usize, hello: Hello, payloads: Vec<bytes::Bytes>) {
-        // Whatever the connection still has to say is written by the worker.
-        let Some(mut conn) = self.conns[at].take() else { return };
-        let _ = self.poll.registry().deregister(&mut conn.pipe);
-        self.serial += 1;
-        let (peer, channel, serial) = (hello.node, conn.channel, self.serial);
-        self.up.insert((peer, channel), serial);
-        self.dialler.succeeded(peer, channel);
-        let Conn { pipe, mut connection, .. } = conn;
-        connection.set_keep_alive(KeepAlive::WORKERS);
-        let link = NewLink { serial, channel, peer: hello, pipe, connection, payloads };
-        let worker = usize::from(channel) % self.board.workers.len();
-        self.board.workers[worker].send(Mail::Link(Box::new(link)));
-    }
-
-    fn on_control_link(&mut self, at: usize, hello: Hello) -> Result<(), String> {
-        let peer = hello.node;
-        if let Some(&old) = self.links.get(&peer) {
-            self.drop_conn(old, None)?;
-        }
-        self.dialler.succeeded(peer, CHANNEL_CONTROL);
-        if let Some(conn) = self.conns[at].as_mut() {
-            (conn.peer, conn.hello) = (Some(peer), Some(hello));
-            self.links.insert(peer, at);
-            self.tell(Told::Up { peer })?;
-        }
-        Ok(())
-    }
-
-    fn on_payload(&mut self, at: usize, bytes: &[u8]) -> Result<(), String> {
-        let Some(peer) = self.conns[at].as_ref().and_then(|conn| conn.peer) else { return Ok(()) };
-        match Status::from_bytes(bytes) {
-            Ok(status) => self.tell(Told::Told { peer, status })?,
-            Err(_) => return self.refuse(at, Refusal::Malformed),
-        }
-        self.want_links(peer);
-        Ok(())
-    }
-
-    /// Between formed members worker links are wanted.
-    fn want_links(&mut self, peer: NodeId) {
-        let hello = self.links.get(&peer).and_then(|&at| self.conns[at].as_ref()?.hello.as_ref());
-        let Some(hello) = hello.filter(|_| self.has_begun && self.dialler.dials(peer)) else {
-            return;
-        };
-        if matches!(self.formation.said(peer), Some(Standing::Formed(_))) {
-            let count = hello.workers.max(self.board.workers.len() as u16);
-            let count = count.min(crate::config::WORKERS_MAX as u16);
-            self.dialler.want(peer, count, self.board.clocks.now());
-        }
-    }
-
-    fn refuse(&mut self, at: usize, refusal: Refusal) -> Result<(), String> {
-        let Some(conn) = self.conns[at].as_mut() else { return Ok(()) };
-        let reset = conn.connection.refuse(refusal);
-        self.drop_conn(at, Some(reset))
-    }
-
-    fn drop_conn(&mut self, at: usize, why: Option<Reset>) -> Result<(), String> {
-        let Some(mut conn) = self.conns[at].take() else { return Ok(()) };
-        let now = self.board.clocks.now();
-        if matches!(why, Some(Reset::Refused(_))) {
-            // The peer learns why if its pipe takes it at once.
-            let _ = conn.pipe.write(conn.connection.unsent());
-        }
-        let _ = self.poll.registry().deregister(&mut conn.pipe);
-        self.count(conn.peer, why, now);
-        if let Some(peer) = conn.peer {
-            if self.links.get(&peer) == Some(&at) {
-                self.links.remove(&peer);
-                self.tell(Told::Down { peer })?;
-            }
-            if conn.is_dialled {
-                self.dialler.failed(peer, conn.channel, now);
-            }
-        }
-        Ok(())
-    }
-
-    /// Counts why a connection ended, and says so where a person should know.
-    fn count(&mut self, peer: Option<NodeId>, why: Option<Reset>, now: Nanos) {
-        let Some(why) = why else { return };
-        match why {
-            Reset::Refused(Refusal::Early | Refusal::Stale)
-            | Reset::RefusedByPeer(Refusal::Early | Refusal::Stale) => return,
-            Reset::Refused(_) | Reset::RefusedByPeer(_) => self.refused += 1,
-            Reset::Frame(_) => self.malformed += 1,
-            Reset::Deadline | Reset::Silent | Reset::Full | Reset::TooLong(_) => {}
-        }
-        self.complain(peer, &why.to_string(), now);
-    }
-
-    fn complain(&mut self, peer: Option<NodeId>, text: &str, now: Nanos) {
-        if self.complained.get(&peer).is_some_and(|&at| now < at + COMPLAINT_EVERY) {
-            return;
-        }
-        self.complained.insert(peer, now);
-        match peer {
-            Some(peer) => say(self.board.id(), &format!("connection to node {peer}: {text}")),
-            None => say(self.board.id(), &format!("a connection from another node: {text}")),
-        }
-    }
-
-    fn flush(&mut self, at: usize) -> Result<(), String> {
-        loop {
-            let Some(conn) = self.conns[at].as_mut() else { return Ok(()) };
-            if conn.blocked || conn.connection.unsent().is_empty() {
-                return Ok(());
-            }
-            match conn.pipe.write(conn.connection.unsent()) {
-                Ok(count) if count > 0 => conn.connection.wrote(count),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error)
-                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) =>
-                {
-                    conn.blocked = true;
-                }
-                Ok(_) | Err(_) => return self.drop_conn(at, None),
             }
         }
     }
@@ -579,19 +324,17 @@ impl Control {
         say(self.board.id(), "its memory is lost; it recovers from the other members");
         self.media = None;
         Media::wipe(&self.board.config.data_dir)?;
-        self.media = Some(self.open_media(Beginning::Forgotten)?);
-        self.tell(Told::Forgotten)
-    }
-
-    fn open_media(&self, beginning: Beginning) -> Result<Media, String> {
         let binding = self.dir.identity().map_or(0, |identity| identity.binding);
-        Media::open(&self.board.config, binding, beginning, &self.board.workers)
+        let media = Media::open(&self.board.config, binding, Start::Forgotten, &self.board.workers);
+        self.media = Some(media.map_err(|error| error.to_string())?);
+        self.tell(Told::Forgotten)
     }
 
     /// The node is a member: its workers begin.
     fn begin(&mut self) -> Result<(), String> {
-        let media = self.media.take().expect("stores are opened before a node is formed");
+        let mut media = self.media.take().expect("stores are opened before a node is formed");
         self.has_begun = true;
+        self.keepers.append(&mut media.keepers);
         media.remarks.iter().for_each(|remark| say(self.board.id(), remark));
         let durable = self.formation.durable();
         // What is void of the others' words must be known before the first of them is heard.
@@ -633,29 +376,6 @@ impl Control {
             self.want_links(peer);
         }
         Ok(())
-    }
-
-    fn others(&self) -> impl Iterator<Item = NodeId> + '_ {
-        let me = self.board.id();
-        let members = &self.formation.durable().members;
-        members.iter().map(|member| member.node).filter(move |&node| node != me)
-    }
-
-    fn secret(&self) -> &[u8] {
-        self.board.config.secret.as_deref().unwrap_or_default()
-    }
-
-    fn hello(&self, channel: u16) -> Hello {
-        let mine = self.formation.durable().mine;
-        Hello {
-            node: self.board.id(),
-            incarnation: mine.incarnation,
-            loss: mine.loss,
-            cluster: self.formation.cluster(),
-            channel,
-            workers: self.board.workers.len() as u16,
-            nonce: crate::node::draw(),
-        }
     }
 
     fn publish(&self) {

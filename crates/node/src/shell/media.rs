@@ -1,89 +1,148 @@
 //! Opens the stores that a node's databases need.
 
+use std::any::Any;
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use storage::Store;
-use storage::pmem::Pmem;
+use storage::disk::{self, OpenError};
+use storage::pmem::{self, Pmem};
 use storage::volatile::{Beginning, VolatileStore};
+use storage::{Completion, Store};
+use types::key::SHARDS;
+use types::{Shard, Ticket};
 
 use super::mailbox::{Mail, Mailbox};
-use crate::config::{Durability, NodeConfig};
+use crate::config::{DatabaseConfig, Durability, NodeConfig};
 use crate::worker::DatabaseSpec;
 
 /// Files of the data directory that are no medium's.
 const IDENTITY: [&str; 2] = ["node", "node.new"];
 
-/// Stores per worker, in the order that [`Media::specs`] counts them.
+/// How long marking a store as forgotten may take.
+const MARKING_MAX: Duration = Duration::from_secs(60);
+
+/// What the node is to its stores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Start {
+    /// It never was a member: there is nothing, and there never was.
+    New,
+    /// It goes on with what it has.
+    Again,
+    /// Its memory is lost: there is nothing, and there may have been anything.
+    Forgotten,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MediaError {
+    /// A medium is gone of a node that had one.
+    #[error("the {0} store is missing")]
+    Missing(Durability),
+    #[error("{0}")]
+    Other(String),
+}
+
+/// The stores of all workers.
 pub(crate) struct Media {
+    /// Per worker, in the order that `specs` counts them.
     pub(crate) stores: Vec<Vec<Box<dyn Store>>>,
     pub(crate) specs: Vec<DatabaseSpec>,
     /// Told to the operator.
     pub(crate) remarks: Vec<String>,
+    /// What keeps the stores going; to be dropped after them.
+    pub(crate) keepers: Vec<Box<dyn Any + Send>>,
 }
 
+type Stores = Vec<Box<dyn Store>>;
+
 impl Media {
-    /// Opens what is there, and creates what is missing with what `beginning` says of it.
+    /// Opens the stores of all databases; only a start with nothing creates them.
     ///
     /// # Errors
     /// One line that says what to do.
     pub(crate) fn open(
         config: &NodeConfig,
         binding: u64,
-        beginning: Beginning,
+        start: Start,
         wakers: &[Arc<Mailbox<Mail>>],
-    ) -> Result<Media, String> {
+    ) -> Result<Media, MediaError> {
         let mut kinds: Vec<Durability> =
             config.databases.iter().map(|one| one.durability).collect();
         kinds.sort_unstable();
         kinds.dedup();
         let mut media = Media {
             stores: wakers.iter().map(|_| Vec::new()).collect(),
-            specs: Vec::new(),
+            specs: config.databases.iter().map(|one| spec(one, &kinds)).collect(),
             remarks: Vec::new(),
+            keepers: Vec::new(),
         };
         for &kind in &kinds {
-            media.open_one(kind, &config.data_dir, binding, beginning, wakers)?;
+            let dir = &config.data_dir;
+            let stores = match kind {
+                Durability::Volatile => volatile(start, wakers.len()),
+                Durability::Pmem => media.open_pmem(dir, binding, start, wakers.len())?,
+                Durability::Disk => media.open_disk(config, binding, start, wakers)?,
+            };
+            for (worker, store) in media.stores.iter_mut().zip(stores) {
+                worker.push(store);
+            }
         }
-        media.specs = config
-            .databases
-            .iter()
-            .map(|one| DatabaseSpec {
-                database: one.database,
-                protocol: one.protocol,
-                store: kinds
-                    .iter()
-                    .position(|&kind| kind == one.durability)
-                    .expect("it was opened"),
-                durable: one.durability != Durability::Volatile,
-            })
-            .collect();
         Ok(media)
     }
 
-    fn open_one(
+    fn open_pmem(
         &mut self,
-        kind: Durability,
         dir: &Path,
         binding: u64,
-        beginning: Beginning,
-        wakers: &[Arc<Mailbox<Mail>>],
-    ) -> Result<(), String> {
-        let stores: Vec<Box<dyn Store>> = match kind {
-            Durability::Volatile => wakers
-                .iter()
-                .map(|_| Box::new(VolatileStore::new(beginning)) as Box<dyn Store>)
-                .collect(),
-            Durability::Pmem => {
-                open_pmem(dir, binding, beginning, wakers.len(), &mut self.remarks)?
-            }
-            Durability::Disk => open_disk(dir, binding, beginning, wakers)?,
-        };
-        for (worker, store) in self.stores.iter_mut().zip(stores) {
-            worker.push(store);
+        start: Start,
+        workers: usize,
+    ) -> Result<Stores, MediaError> {
+        if start == Start::Again && !dir.join(pmem::FILE).exists() {
+            return Err(MediaError::Missing(Durability::Pmem));
         }
-        Ok(())
+        let medium = Pmem::open(dir, binding, beginning(start))
+            .map_err(|error| MediaError::Other(error.to_string()))?;
+        if medium.is_emulated() {
+            self.remarks.push(format!(
+                "pmem: emulated: {} is not on DAX storage, so acknowledged writes survive a crash of the \
+                 process only",
+                dir.display()
+            ));
+        }
+        Ok((0..workers).map(|worker| Box::new(medium.store(worker as u32)) as _).collect())
+    }
+
+    fn open_disk(
+        &mut self,
+        config: &NodeConfig,
+        binding: u64,
+        start: Start,
+        wakers: &[Arc<Mailbox<Mail>>],
+    ) -> Result<Stores, MediaError> {
+        let dir = &config.data_dir;
+        let shape = disk::Config::default();
+        let other = |error: OpenError| MediaError::Other(format!("{}: {error}", dir.display()));
+        if start != Start::Again {
+            disk::create_at(dir, binding, &shape).map_err(other)?;
+            sync(dir).map_err(|error| MediaError::Other(format!("{}: {error}", dir.display())))?;
+        }
+        let wake = |mailbox: &Arc<Mailbox<Mail>>| -> disk::Waker {
+            let mailbox = Arc::clone(mailbox);
+            Box::new(move || mailbox.notify())
+        };
+        let wakers = wakers.iter().map(wake).collect();
+        let (keeper, stores) = match disk::open_at(dir, binding, &shape, wakers) {
+            Err(OpenError::Missing) => return Err(MediaError::Missing(Durability::Disk)),
+            opened => opened.map_err(other)?,
+        };
+        self.keepers.push(Box::new(keeper));
+        let mut stores: Stores = stores.into_iter().map(|store| Box::new(store) as _).collect();
+        if start == Start::Forgotten {
+            mark_forgotten(&mut stores, config).map_err(MediaError::Other)?;
+        }
+        Ok(stores)
     }
 
     /// Removes every file that a medium may have left: all but the identity.
@@ -99,32 +158,68 @@ impl Media {
                 fs::remove_file(entry.path()).map_err(failed)?;
             }
         }
-        fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(failed)
+        sync(dir).map_err(failed)
     }
 }
 
-fn open_pmem(
-    dir: &Path,
-    binding: u64,
-    beginning: Beginning,
-    workers: usize,
-    remarks: &mut Vec<String>,
-) -> Result<Vec<Box<dyn Store>>, String> {
-    let medium = Pmem::open(dir, binding, beginning).map_err(|error| error.to_string())?;
-    if medium.is_emulated() {
-        remarks.push(format!(
-            "pmem: emulated: {} is not on DAX storage; acknowledged writes survive a crash of the process only",
-            dir.display()
-        ));
-    }
-    Ok((0..workers).map(|worker| Box::new(medium.store(worker as u32)) as Box<dyn Store>).collect())
+fn sync(dir: &Path) -> io::Result<()> {
+    fs::File::open(dir)?.sync_all()
 }
 
-fn open_disk(
-    _dir: &Path,
-    _binding: u64,
-    _beginning: Beginning,
-    _wakers: &[Arc<Mailbox<Mail>>],
-) -> Result<Vec<Box<dyn Store>>, String> {
-    Err("disk".into())
+fn spec(one: &DatabaseConfig, kinds: &[Durability]) -> DatabaseSpec {
+    let is_same = |kind: &Durability| *kind == one.durability;
+    DatabaseSpec {
+        database: one.database,
+        protocol: one.protocol,
+        store: kinds.iter().position(is_same).expect("every durability has a store"),
+        durable: one.durability != Durability::Volatile,
+    }
+}
+
+/// What absence means in a store that is made now; memory never outlives a process.
+fn beginning(start: Start) -> Beginning {
+    match start {
+        Start::New => Beginning::New,
+        Start::Again | Start::Forgotten => Beginning::Forgotten,
+    }
+}
+
+fn volatile(start: Start, workers: usize) -> Stores {
+    (0..workers).map(|_| Box::new(VolatileStore::new(beginning(start))) as _).collect()
+}
+
+/// Durably marks every shard of every database as forgotten.
+fn mark_forgotten(stores: &mut Stores, config: &NodeConfig) -> Result<(), String> {
+    let workers = stores.len();
+    for (worker, store) in stores.iter_mut().enumerate() {
+        for database in config.databases.iter().map(|one| one.database) {
+            for shard in (worker..SHARDS).step_by(workers) {
+                store.set_forgotten(database, Shard(shard as u8), true);
+            }
+        }
+        let ticket = store.ticket();
+        store.submit();
+        let end = Instant::now() + MARKING_MAX;
+        while !has_stored(&mut **store, ticket)? {
+            if Instant::now() > end {
+                return Err("the disk has not answered for a minute".into());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    Ok(())
+}
+
+fn has_stored(store: &mut dyn Store, ticket: Ticket) -> Result<bool, String> {
+    let mut completions = Vec::new();
+    store.poll(&mut completions);
+    let mut is_stored = false;
+    for completion in completions {
+        match completion {
+            Completion::Stored(upto) => is_stored |= upto >= ticket,
+            Completion::Failed(text) => return Err(format!("storage failed: {text}")),
+            _ => {}
+        }
+    }
+    Ok(is_stored)
 }

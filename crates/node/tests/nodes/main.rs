@@ -111,11 +111,18 @@ fn volatile_nodes_that_all_restart_at_once_stay_loading() {
     assert_eq!(cluster.stop(), Ok(()));
 }
 
+/// What outlives a process.
+const DURABLE: [Durability; 2] = [Durability::Pmem, Durability::Disk];
+
 #[test]
 fn a_cluster_of_one_serves_and_restarts() {
+    DURABLE.into_iter().for_each(serve_and_restart_alone);
+}
+
+fn serve_and_restart_alone(durability: Durability) {
     let (scratch, peers) = (Scratch::new(), free_addresses(1));
     for (call, expected) in [("add x 1", "1"), ("add x 1", "2"), ("get x", "2")] {
-        let node = start(&scratch, 1, &peers, Durability::Pmem);
+        let node = start(&scratch, 1, &peers, durability);
         assert!(node.wait_until(PATIENCE, |status| status.ready), "{:#?}", node.status());
         assert_eq!(caller(&node).call(call), expected);
         node.stop();
@@ -125,8 +132,12 @@ fn a_cluster_of_one_serves_and_restarts() {
 
 #[test]
 fn durable_nodes_that_all_restart_at_once_have_everything() {
+    DURABLE.into_iter().for_each(restart_all);
+}
+
+fn restart_all(durability: Durability) {
     let scratch = Scratch::new();
-    let mut cluster = cluster(&scratch, Durability::Pmem);
+    let mut cluster = cluster(&scratch, durability);
     for n in 0..200 {
         assert_eq!(caller(&cluster.nodes()[n % 3]).settle(&format!("set k{n} {n}")), "ok");
     }
@@ -144,20 +155,46 @@ fn durable_nodes_that_all_restart_at_once_have_everything() {
 
 #[test]
 fn a_wiped_node_rejoins_with_counters_above_its_former_self() {
+    for durability in DURABLE {
+        let loss = lose_and_rejoin(durability, |directory| {
+            std::fs::remove_dir_all(directory).expect("the directory can be wiped");
+        });
+        assert!(loss >= node::formation::JUMP, "{durability}: {loss}");
+    }
+}
+
+#[test]
+fn a_node_whose_store_is_gone_rejoins() {
+    for durability in DURABLE {
+        let loss = lose_and_rejoin(durability, |directory| {
+            for entry in std::fs::read_dir(directory).expect("it is there") {
+                let path = entry.expect("it can be read").path();
+                if !path.ends_with("node") {
+                    std::fs::remove_file(path).expect("it can be removed");
+                }
+            }
+        });
+        assert!(loss > 0, "{durability}: {loss}");
+    }
+}
+
+/// Lets node 2 forget; returns its loss once it is back and has everything.
+fn lose_and_rejoin(durability: Durability, forget: impl Fn(&std::path::Path)) -> u32 {
     let scratch = Scratch::new();
-    let mut cluster = cluster(&scratch, Durability::Pmem);
+    let mut cluster = cluster(&scratch, durability);
     assert_eq!(caller(&cluster.nodes()[0]).settle("set x 1"), "ok");
     let again = cluster.nodes()[1].facts().config().as_ref().clone();
     cluster.nodes()[1].stop();
     assert_eq!(cluster.nodes()[1].join(), Ok(()));
-    std::fs::remove_dir_all(&again.data_dir).expect("the directory can be wiped");
+    forget(&again.data_dir);
     cluster.restart(1, again, |_| Arc::new(Toy), &update()).expect("it starts again");
     assert!(cluster.wait_ready(PATIENCE), "{:#?}", cluster.nodes()[1].status());
-    assert!(cluster.nodes()[1].status().loss.0 >= node::formation::JUMP);
     cluster.nodes()[0].stop();
     assert_eq!(cluster.nodes()[0].join(), Ok(()));
     assert_eq!(caller(&cluster.nodes()[1]).settle("get x"), "1");
+    let loss = cluster.nodes()[1].status().loss;
     assert_eq!(cluster.stop(), Ok(()));
+    loss.0
 }
 
 #[test]
