@@ -30,6 +30,7 @@ mod shell;
 mod spare;
 mod stripe;
 mod superblock;
+mod verify;
 
 pub use engine::{Config, Engine, OpenError, create};
 pub use files::FileMedium;
@@ -38,3 +39,4 @@ pub use io::{Done, File, Files, Io, Medium, Write};
 pub use local::{LocalKeeper, LocalLink, LocalStore};
 pub use request::{Batch, Request, ScanRequest};
 pub use shell::{DiskStore, Keeper, ShellLink, Waker, create_at, open_at};
+pub use verify::{BAD_NAMED_MAX, Bad, Progress, Report, verify, verify_at};

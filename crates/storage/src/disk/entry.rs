@@ -70,10 +70,6 @@ impl Kind {
         Kind(self.0 & Kind::CLASS)
     }
 
-    pub(super) fn is_mark(self) -> bool {
-        matches!(self.class(), Kind::FORGET | Kind::KNOW)
-    }
-
     /// What distinguishes two places beyond hash, database and key.
     fn identity(self) -> u8 {
         self.0 & (Kind::CLASS | Kind::LONG_KEY)
@@ -154,6 +150,11 @@ impl<'a> Entry<'a> {
 
     pub(super) fn reference(&self) -> Option<Reference> {
         self.kind.is_in_extent().then(|| Reference::read(self.record()))
+    }
+
+    /// The mark that it is, if it is one.
+    pub(super) fn mark(&self) -> Option<Mark> {
+        Mark::read(self).filter(|_| matches!(self.kind.class(), Kind::FORGET | Kind::KNOW))
     }
 
     pub(super) fn has_identity_of(&self, other: &Entry<'_>) -> bool {

@@ -113,10 +113,6 @@ fn explain(file: File, what: &str, result: &IoResult<()>) -> String {
 }
 
 impl Medium for FileMedium {
-    fn len(&self, file: File) -> u64 {
-        self.files[file as usize].metadata().map_or(0, |metadata| metadata.len())
-    }
-
     fn submit(&mut self, io: Io) {
         let done = self.execute(&io);
         self.done.push(done);

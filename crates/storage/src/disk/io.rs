@@ -95,9 +95,6 @@ pub struct Done {
 
 /// A device with the four files of a store.
 pub trait Medium: Send {
-    /// Length of a file in bytes, 0 where it does not exist.
-    fn len(&self, file: File) -> u64;
-
     /// Takes a request. Every request is answered by exactly one [`Done`], in any order.
     fn submit(&mut self, io: Io);
 
@@ -118,10 +115,6 @@ pub(super) struct Blocking<'m> {
 impl<'m> Blocking<'m> {
     pub(super) fn new(medium: &'m mut dyn Medium) -> Blocking<'m> {
         Blocking { medium, next_id: 0 }
-    }
-
-    pub(super) fn len(&self, file: File) -> u64 {
-        self.medium.len(file)
     }
 
     pub(super) fn read(&mut self, file: File, offset: u64, len: usize) -> Result<Bytes, String> {

@@ -99,12 +99,14 @@ impl<'a> RingImage<'a> {
         Ok(recovered)
     }
 
-    /// Positions of the free part of the ring whose sectors are damaged or left over.
-    pub(super) fn not_blank(&mut self, head: u64, end: u64) -> Result<Vec<u64>, String> {
+    /// Positions of sectors that are damaged, and from `head` on also of those that are left over.
+    pub(super) fn unusable(&mut self, from: u64, head: u64, end: u64) -> Result<Vec<u64>, String> {
         let mut positions = Vec::new();
-        for position in head..end {
-            if self.look(position)? != Seen::Old {
-                positions.push(position);
+        for position in from..end {
+            match self.look(position)? {
+                Seen::Old => {}
+                Seen::Current { .. } if position < head => {}
+                Seen::Current { .. } | Seen::Bad => positions.push(position),
             }
         }
         Ok(positions)

@@ -221,28 +221,47 @@ impl Opening {
             superblock = read_superblock(medium);
         }
         let superblock = superblock?;
-        let binding = superblock.binding;
         if redo {
             mend_superblock(medium, &superblock)?;
         }
-        let ring = superblock.ring;
-        let stripe_max = Ring::stripe_max(ring);
-        let mut read = |first: u64, count: u64| {
-            medium.read(File::Ring, first * SECTOR as u64, count as usize * SECTOR)
-        };
-        let mut image = RingImage::new(binding, ring, stripe_max, &mut read);
-        let mut recovered = image.walk(superblock.tail)?;
-        if let Some(bad) = recovered.stripes.iter().rposition(|found| !is_whole(found, binding)) {
-            recovered.damaged = true;
-            recovered.stripes.drain(..=bad);
+        let FoundRing { recovered, mut bad } = find_ring(medium, &superblock, false)?;
+        if !recovered.damaged {
+            bad.clone_from(&recovered.unfinished);
         }
-        let not_blank = if recovered.damaged {
-            image.not_blank(recovered.head, superblock.tail + ring)?
-        } else {
-            std::mem::take(&mut recovered.unfinished)
-        };
-        Ok(Opening { superblock, recovered, not_blank })
+        Ok(Opening { superblock, recovered, not_blank: bad })
     }
+}
+
+/// What the ring held, and which of its sectors are bad.
+pub(in crate::disk) struct FoundRing {
+    pub(in crate::disk) recovered: Recovered,
+    /// Positions, where all are asked for. After damage else: what is not blank in front of the head.
+    pub(in crate::disk) bad: Vec<u64>,
+}
+
+/// Walks the ring; looks at every sector of it if `all` is set or something is damaged.
+pub(in crate::disk) fn find_ring(
+    medium: &mut Blocking<'_>,
+    superblock: &Superblock,
+    all: bool,
+) -> Result<FoundRing, String> {
+    let Superblock { binding, ring, tail, .. } = *superblock;
+    let mut read = |first: u64, count: u64| {
+        medium.read(File::Ring, first * SECTOR as u64, count as usize * SECTOR)
+    };
+    let mut image = RingImage::new(binding, ring, Ring::stripe_max(ring), &mut read);
+    let mut recovered = image.walk(tail)?;
+    if let Some(bad) = recovered.stripes.iter().rposition(|found| !is_whole(found, binding)) {
+        recovered.damaged = true;
+        recovered.stripes.drain(..=bad);
+    }
+    let (head, end) = (recovered.head, tail + ring);
+    let bad = match (all, recovered.damaged) {
+        (true, _) => image.unusable(tail, end, end)?,
+        (false, true) => image.unusable(head, head, end)?,
+        (false, false) => Vec::new(),
+    };
+    Ok(FoundRing { recovered, bad })
 }
 
 /// True if all entries of a stripe can be read and verify.
@@ -353,10 +372,9 @@ impl Engine {
             while let Some(entry) = Entry::read(&bytes[at..]) {
                 let raw = bytes.slice(at..at + entry.len());
                 at += raw.len();
-                if !entry.kind.is_mark() {
-                    self.replay_entry(entry.hash, raw, number);
-                } else if let Some(mark) = Mark::read(&entry) {
-                    self.replay_mark(mark, number);
+                match entry.mark() {
+                    Some(mark) => self.replay_mark(mark, number),
+                    None => self.replay_entry(entry.hash, raw, number),
                 }
             }
         }

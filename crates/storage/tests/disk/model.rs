@@ -1,11 +1,9 @@
 //! The disk store against a plain map: random changes, delays, losses of power at any moment, restarts.
 
-mod disk_support;
-
 use std::collections::BTreeMap;
 
+use crate::support::{SimDisk, World, seeds, small_config};
 use base::Prng;
-use disk_support::{SimDisk, World, small_config};
 use storage::disk::Config;
 use storage::{Completion, Load, Place, Store};
 use types::{Database, Key, Shard, Ticket};
@@ -189,10 +187,19 @@ impl Run {
         }
     }
 
+    /// A loss of power costs neither records nor space.
+    fn verify(&self, disk: &SimDisk) {
+        let report =
+            storage::disk::verify(&mut disk.copy(), &mut |_| ()).expect("there is a store");
+        assert!(report.is_good(), "{}", report.bad[0]);
+        assert_eq!(report.leaked_units, 0);
+    }
+
     /// Loses power, opens again, and finds out which of the possible states each worker is in.
     fn crash(&mut self) {
         self.hear();
         let disk = self.world.disk.crashed(self.prng.next_u64());
+        self.verify(&disk);
         self.world = World::open(disk, WORKERS, &small_config());
         for worker in 0..WORKERS {
             let stored = self.stored[worker];
@@ -262,18 +269,10 @@ fn run(seed: u64, steps: u64) {
     run.world.settle();
     run.hear();
     run.check_all();
+    run.verify(&run.world.disk);
     let config = small_config();
     run.world = World::open(run.world.disk.copy(), WORKERS, &config);
     run.check_all();
-}
-
-/// Seeds to run: `DISK_SEED` replays one, `DISK_SEEDS` sets how many.
-fn seeds(default: u64) -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text: String| text.parse::<u64>().ok());
-    match number("DISK_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("DISK_SEEDS").unwrap_or(default),
-    }
 }
 
 #[test]

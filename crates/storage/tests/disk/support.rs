@@ -240,10 +240,6 @@ impl Inner {
 }
 
 impl Medium for SimDisk {
-    fn len(&self, file: File) -> u64 {
-        self.lock().files[file as usize].visible.len() as u64
-    }
-
     fn submit(&mut self, io: Io) {
         let mut inner = self.lock();
         let delay_max = inner.delay_max;
@@ -330,5 +326,14 @@ impl World {
             }
         }
         panic!("no answer for {place:?}");
+    }
+}
+
+/// Seeds to run: `DISK_SEED` replays one, `DISK_SEEDS` sets how many.
+pub fn seeds(default: u64) -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text: String| text.parse::<u64>().ok());
+    match number("DISK_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("DISK_SEEDS").unwrap_or(default),
     }
 }

@@ -1,12 +1,10 @@
 //! Rot is not age: whatever byte of whatever file is damaged, a load finds the newest record, or says that it is lost.
 
-mod disk_support;
-
 use std::collections::BTreeMap;
 
+use crate::support::{BINDING, SECTOR, SimDisk, World, seeds, small_config};
 use base::Prng;
-use disk_support::{BINDING, SECTOR, SimDisk, World, small_config};
-use storage::disk::{Config, File, LocalKeeper, OpenError};
+use storage::disk::{Config, File, LocalKeeper, OpenError, verify};
 use storage::{Completion, Load, Place, Store};
 use types::{Database, Key, Shard};
 
@@ -173,6 +171,7 @@ fn run(seed: u64) -> usize {
         model.insert(place, None);
     }
     let mut lost = 0;
+    let mut is_known = true;
     for life in 0..4 {
         let changes = *prng.pick(&[1, 5, 60, 500]);
         change(&mut world, &mut prng, &mut model, changes);
@@ -181,8 +180,17 @@ fn run(seed: u64) -> usize {
         }
         let disk = world.disk.crashed(prng.next_u64());
         let what = format!("life {life}, {}", damage(&disk, &mut prng));
+        let report = verify(&mut disk.copy(), &mut |_| ());
         world = World::open(disk, WORKERS, &config());
-        lost += check(&mut world, &model, &what);
+        let now = check(&mut world, &model, &what);
+        if now > 0 && is_known {
+            assert!(
+                report.is_ok_and(|report| !report.is_good()),
+                "{what}: nobody names the damage"
+            );
+        }
+        is_known &= now == 0;
+        lost += now;
         if prng.chance(0.5) {
             // What was lost stays lost, with or without the power.
             let disk = world.disk.crashed(prng.next_u64());
@@ -192,6 +200,7 @@ fn run(seed: u64) -> usize {
         if prng.chance(0.5) {
             recover(&mut world, &model);
             assert_eq!(check(&mut world, &model, "recovered"), 0, "{what}");
+            is_known = true;
         }
     }
     recover(&mut world, &model);
@@ -199,15 +208,6 @@ fn run(seed: u64) -> usize {
     world = World::open(world.disk.copy(), WORKERS, &config());
     assert_eq!(check(&mut world, &model, "at the end"), 0);
     lost
-}
-
-/// Seeds to run: `DISK_SEED` replays one, `DISK_SEEDS` sets how many.
-fn seeds(default: u64) -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text: String| text.parse::<u64>().ok());
-    match number("DISK_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("DISK_SEEDS").unwrap_or(default),
-    }
 }
 
 #[test]
@@ -341,4 +341,30 @@ fn a_store_at_rest_writes_nothing() {
         world.keeper.rest();
     }
     assert_eq!(world.disk.stores(), before);
+}
+
+#[test]
+fn a_check_names_each_bad_slot() {
+    let (disk, _) = sample(7, true);
+    let clean = verify(&mut disk.copy(), &mut |_| ()).expect("there is a store");
+    assert!(clean.is_good() && clean.records > 100 && clean.large_records > 5 && clean.stripes > 0);
+    // The images of the last write-back would mend what it wrote.
+    disk.rot(File::Spare, |bytes| bytes[3] ^= 1);
+    let bad_after = |file: File, offset: usize| {
+        let disk = disk.copy();
+        disk.rot(file, |bytes| bytes[offset] ^= 1);
+        verify(&mut disk.copy(), &mut |_| ()).expect("there is a store").bad
+    };
+    for (file, offset, wanted) in [
+        (File::Slots, 200, "slots at 0: a superblock is damaged"),
+        (File::Slots, 4096 + 200, "slots at 4096: a superblock is damaged"),
+        (File::Slots, 3 * 4096 + 30, "slots at 12288 (bucket 1): the page head or directory fails"),
+        (File::Slots, 4 * 4096 - 1, "slots at 12288 (bucket 1): a record of database"),
+        (File::Ring, 1000, "ring at 512: a sector"),
+        (File::Extents, 70, "extents at 0: the map of a group"),
+    ] {
+        let bad = bad_after(file, offset);
+        let text: Vec<String> = bad.iter().map(ToString::to_string).collect();
+        assert!(text.iter().any(|bad| bad.starts_with(wanted)), "{wanted}: {text:?}");
+    }
 }

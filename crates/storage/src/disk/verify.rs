@@ -1,0 +1,351 @@
+//! Checks a store that nobody has open, slot by slot, and changes nothing: every superblock, sector, page, record,
+//! extent and map.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::Path;
+
+use bytes::Bytes;
+use types::limits::{DATABASES, KEY_LEN_MAX, RECORD_LEN_MAX};
+use types::{Database, Shard};
+
+use super::directory::Directory;
+use super::engine::{OpenError, find_ring, is_page_of, primary_place, read_superblock};
+use super::entry::{Entry, Reference, content_checksum};
+use super::extents::{GROUP_UNITS, Map, PAGE_UNITS, UNIT, map_place, units_for};
+use super::files::FileMedium;
+use super::index::Index;
+use super::io::{Blocking, File, Medium};
+use super::page::{Bucket, PAGE, PageHead, PagePlace, overflow_place};
+use super::recovery::Recovered;
+use super::spare;
+use super::stripe::{SECTOR, entries};
+use super::superblock::{COPIES, Superblock};
+
+/// Bad slots that a report names; further ones are only counted.
+pub const BAD_NAMED_MAX: usize = 1_000;
+/// Buckets between two reports of progress.
+const PROGRESS_BUCKETS: u64 = 256;
+
+/// One thing that is not as it should be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bad {
+    pub file: File,
+    /// Bytes from the start of the file.
+    pub offset: u64,
+    /// The bucket it belongs to, where it belongs to one.
+    pub bucket: Option<u64>,
+    pub reason: String,
+}
+
+impl fmt::Display for Bad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.file.name(), self.offset)?;
+        if let Some(bucket) = self.bucket {
+            write!(f, " (bucket {bucket})")?;
+        }
+        write!(f, ": {}", self.reason)
+    }
+}
+
+/// What a check found.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Report {
+    pub buckets: u64,
+    /// Records in pages, those in extents included.
+    pub records: u64,
+    /// Records in extents.
+    pub large_records: u64,
+    /// Stripes of the ring that are still needed.
+    pub stripes: u64,
+    /// Records in those stripes, the newest of each place.
+    pub staged_records: u64,
+    /// Shards, of all databases, that are marked as forgotten. Not a fault: the node recovers them.
+    pub forgotten_shards: u64,
+    /// Units of 1 KiB that are marked as in use and are not: lost space, nothing else.
+    pub leaked_units: u64,
+    pub bad_count: u64,
+    /// The first [`BAD_NAMED_MAX`] of them.
+    pub bad: Vec<Bad>,
+}
+
+impl Report {
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.bad_count == 0
+    }
+}
+
+/// How far a check has come, in buckets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    pub done: u64,
+    pub total: u64,
+}
+
+/// Checks the store of a directory, which must not be open.
+///
+/// # Errors
+/// See [`OpenError`]: only where there is nothing to check, or the files cannot be read.
+pub fn verify_at(dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Report, OpenError> {
+    if !File::ALL.iter().any(|file| dir.join(file.name()).exists()) {
+        return Err(OpenError::Missing);
+    }
+    verify(&mut FileMedium::open_read_only(dir)?, progress)
+}
+
+/// Checks the store of a medium, which must not be open.
+///
+/// # Errors
+/// See [`verify_at`].
+pub fn verify(
+    medium: &mut dyn Medium,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Report, OpenError> {
+    let mut medium = Blocking::new(medium);
+    let in_place = read_superblock(&mut medium)?;
+    let mut overlay = BTreeMap::new();
+    if let Some(images) = spare::read(&mut medium, in_place.binding)?
+        && images.may_be_in_place(&mut medium, in_place.binding, Some(in_place.batch))?
+    {
+        // The next start puts these in place; what they replace does not count.
+        let images = images.whole.into_iter();
+        overlay = images.map(|image| ((image.file, image.offset), image.bytes)).collect();
+    }
+    let mut report = Report::default();
+    let superblock = check_superblocks(&mut medium, &overlay, &mut report)?;
+    let mut check = Check { medium, overlay, superblock, report, used: BTreeMap::new() };
+    check.ring()?;
+    let buckets = check.superblock.directory.buckets();
+    for bucket in 0..buckets {
+        if bucket % PROGRESS_BUCKETS == 0 {
+            progress(Progress { done: bucket, total: buckets });
+        }
+        check.bucket(bucket)?;
+    }
+    for group in 0..check.superblock.groups {
+        check.map(group)?;
+    }
+    if let Some((&group, _)) = check.used.first_key_value() {
+        check.report.add(map_place(group), None, "pages refer to a group that is not there");
+    }
+    progress(Progress { done: buckets, total: buckets });
+    Ok(check.report)
+}
+
+type Overlay = BTreeMap<(File, u64), Bytes>;
+
+fn read_page(
+    medium: &mut Blocking<'_>,
+    overlay: &Overlay,
+    place: PagePlace,
+) -> Result<Bytes, String> {
+    match overlay.get(&(place.file, place.offset)) {
+        Some(page) => Ok(page.clone()),
+        None => medium.read(place.file, place.offset, PAGE),
+    }
+}
+
+fn check_superblocks(
+    medium: &mut Blocking<'_>,
+    overlay: &Overlay,
+    report: &mut Report,
+) -> Result<Superblock, OpenError> {
+    let mut best: Option<Superblock> = None;
+    for copy in 0..COPIES {
+        let place = PagePlace { file: File::Slots, offset: copy * PAGE as u64 };
+        match Superblock::read(&read_page(medium, overlay, place)?, copy) {
+            Ok(found) if best.as_ref().is_none_or(|best| best.batch < found.batch) => {
+                best = Some(found);
+            }
+            Ok(_) => {}
+            Err(_) => report.add(place, None, "a superblock is damaged; its twin stands in for it"),
+        }
+    }
+    best.ok_or(OpenError::Damaged)
+}
+
+impl Report {
+    fn add(&mut self, place: PagePlace, bucket: Option<u64>, reason: impl Into<String>) {
+        self.bad_count += 1;
+        if self.bad.len() < BAD_NAMED_MAX {
+            let (file, offset) = (place.file, place.offset);
+            self.bad.push(Bad { file, offset, bucket, reason: reason.into() });
+        }
+    }
+}
+
+/// A check under way.
+struct Check<'m> {
+    medium: Blocking<'m>,
+    overlay: Overlay,
+    superblock: Superblock,
+    report: Report,
+    /// Units that pages refer to, by group.
+    used: BTreeMap<u64, Map>,
+}
+
+impl Check<'_> {
+    fn ring(&mut self) -> Result<(), OpenError> {
+        let ring = self.superblock.ring;
+        let found = find_ring(&mut self.medium, &self.superblock, true)?;
+        let Recovered { stripes, head, damaged, .. } = found.recovered;
+        for position in found.bad {
+            let place = PagePlace { file: File::Ring, offset: position % ring * SECTOR as u64 };
+            let reason = match (position < head, damaged) {
+                (true, false) => "a sector is damaged; parity restores it",
+                (true, true) => "a sector is damaged, and records are lost with it",
+                (false, _) => "a sector that is not in use is damaged",
+            };
+            self.report.add(place, None, reason);
+        }
+        let tail = self.superblock.tail % ring * SECTOR as u64;
+        let place = PagePlace { file: File::Ring, offset: tail };
+        if damaged {
+            self.report.add(place, None, "acknowledged records behind this place are lost");
+        }
+        self.report.stripes = stripes.len() as u64;
+        let mut flags = self.superblock.flags.clone();
+        let mut index = Index::default();
+        for stripe in &stripes {
+            let (bytes, _) = entries(&stripe.payload).expect("the walk checked the stripe");
+            let bytes = Bytes::copy_from_slice(bytes);
+            let mut at = 0;
+            while let Some(entry) = Entry::read(&bytes[at..]) {
+                if let Some(mark) = entry.mark() {
+                    for (database, shard) in mark.shards() {
+                        flags.set(database, shard, mark.forgotten);
+                    }
+                } else {
+                    index.insert(bytes.slice(at..at + entry.len()), 0);
+                }
+                at += entry.len();
+            }
+        }
+        let all = (0..DATABASES as u8).flat_map(|d| (0..=u8::MAX).map(move |s| (d, s)));
+        let forgotten = all.filter(|&(d, s)| flags.has(Database(d), Shard(s))).count();
+        self.report.forgotten_shards = forgotten as u64;
+        for (_, slot) in index.range(0, u64::MAX) {
+            self.report.staged_records += 1;
+            let entry = slot.entry();
+            if let Some(reference) = entry.reference() {
+                self.content(&entry, reference, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn bucket(&mut self, bucket: u64) -> Result<(), OpenError> {
+        self.report.buckets += 1;
+        let directory: Directory = self.superblock.directory;
+        let level = directory.local_level(bucket);
+        let binding = self.superblock.binding;
+        let mut place = primary_place(bucket);
+        let mut first: Option<PageHead> = None;
+        for index in 0.. {
+            let page = read_page(&mut self.medium, &self.overlay, place)?;
+            let head = match PageHead::read(&page, place, binding) {
+                Ok(head) if is_page_of(&head, bucket, level, index, first) => head,
+                Ok(_) => {
+                    self.report.add(
+                        place,
+                        Some(bucket),
+                        "the page is not the one that belongs here",
+                    );
+                    return Ok(());
+                }
+                Err(reason) => {
+                    self.report.add(place, Some(bucket), format!("the page {reason}"));
+                    return Ok(());
+                }
+            };
+            if head.batch >= self.superblock.floor {
+                self.records(bucket, place, &page)?;
+            }
+            first.get_or_insert(head);
+            if head.next == 0 {
+                return Ok(());
+            }
+            place = overflow_place(head.next);
+            self.mark_used(head.next, PAGE_UNITS, place, bucket);
+        }
+        Ok(())
+    }
+
+    fn records(&mut self, bucket: u64, place: PagePlace, page: &[u8]) -> Result<(), OpenError> {
+        let (whole, bad) = Bucket::check(vec![page.into()], Vec::new(), self.superblock.binding);
+        for bad in bad {
+            let (database, shard) = (bad.database, bad.shard);
+            let reason = format!("a record of database {database}, shard {shard} is damaged");
+            self.report.add(place, Some(bucket), reason);
+        }
+        let directory = self.superblock.directory;
+        for entry in whole.entries() {
+            self.report.records += 1;
+            if directory.bucket_of(entry.hash) != bucket {
+                self.report.add(place, Some(bucket), "a record belongs to another bucket");
+            }
+            if let Some(reference) = entry.reference() {
+                self.report.large_records += 1;
+                self.content(&entry, reference, Some(bucket))?;
+                let at = overflow_place(reference.unit);
+                let count = units_for(reference.content_len());
+                self.mark_used(reference.unit, count, at, bucket);
+            }
+        }
+        Ok(())
+    }
+
+    fn content(
+        &mut self,
+        entry: &Entry<'_>,
+        reference: Reference,
+        bucket: Option<u64>,
+    ) -> Result<(), OpenError> {
+        let (len, offset) = (reference.content_len(), reference.unit * UNIT);
+        let place = PagePlace { file: File::Extents, offset };
+        let is_whole = len <= RECORD_LEN_MAX + KEY_LEN_MAX && {
+            let content = self.medium.read(File::Extents, offset, len)?;
+            content_checksum(self.superblock.binding, entry.hash, &content) == reference.checksum
+        };
+        if !is_whole {
+            let (database, shard) = (entry.database, entry.hash >> 56);
+            let reason = format!("a large record of database {database}, shard {shard} is damaged");
+            self.report.add(place, bucket, reason);
+        }
+        Ok(())
+    }
+
+    /// Notes that a page refers to these units; nothing else may.
+    fn mark_used(&mut self, unit: u64, count: u64, place: PagePlace, bucket: u64) {
+        let map = self.used.entry(unit / GROUP_UNITS).or_insert_with(Map::fresh);
+        let first = unit % GROUP_UNITS;
+        if first + count > GROUP_UNITS {
+            return self.report.add(place, Some(bucket), "a reference leaves its group");
+        }
+        if (first..first + count).any(|unit| map.has(unit)) {
+            self.report.add(place, Some(bucket), "two references share a place");
+        }
+        map.set(first, count, true);
+    }
+
+    fn map(&mut self, group: u64) -> Result<(), OpenError> {
+        let place = map_place(group);
+        let page = read_page(&mut self.medium, &self.overlay, place)?;
+        let used = self.used.remove(&group).unwrap_or_else(Map::fresh);
+        let Some(map) = Map::read(&page, group, self.superblock.binding) else {
+            self.report.add(place, None, "the map of a group is damaged; its free space is lost");
+            return Ok(());
+        };
+        let unmarked: BTreeSet<u64> =
+            (0..GROUP_UNITS).filter(|&unit| used.has(unit) && !map.has(unit)).collect();
+        if let Some(first) = unmarked.first() {
+            let count = unmarked.len();
+            let reason = format!("{count} units from unit {first} on are in use and not marked so");
+            self.report.add(place, None, reason);
+        }
+        let leaked = (0..GROUP_UNITS).filter(|&unit| map.has(unit) && !used.has(unit)).count();
+        self.report.leaked_units += leaked as u64;
+        Ok(())
+    }
+}

@@ -1,0 +1,6 @@
+//! The disk medium: against a plain map, against damage, and with its threads on real files.
+
+mod model;
+mod rot;
+mod shell;
+mod support;
