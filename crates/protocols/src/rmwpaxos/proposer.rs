@@ -451,10 +451,25 @@ pub(super) fn settle_ownership(cx: &mut Cx<'_>, active: &Active) {
     }
 }
 
+/// What changed nothing shares the fate of its proposal all the same if its session wrote behind it: evaluated anew
+/// on a state that holds that write, it would show what came later. [corrections B10]
+fn tie_to_later_writes(proposals: &mut [InFlight]) {
+    let mut writers = Vec::new();
+    for operation in proposals.iter_mut().rev().flat_map(|it| it.operations.iter_mut().rev()) {
+        if operation.effective {
+            writers.push(operation.session);
+        } else if operation.source != Source::Answered {
+            operation.effective = writers.contains(&operation.session);
+        }
+    }
+}
+
 /// Puts what was in flight back into the queue, as attempts whose fate is open.
 pub(super) fn abandon_proposals(active: &mut Active) {
     let mut operations = Vec::new();
-    for proposal in active.in_flight.drain(..) {
+    let mut proposals: Vec<_> = active.in_flight.drain(..).collect();
+    tie_to_later_writes(&mut proposals);
+    for proposal in proposals {
         let round = active.ballot.round(proposal.k);
         operations.extend(proposal.carried);
         for mut operation in proposal.operations {
