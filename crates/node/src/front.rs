@@ -50,8 +50,8 @@ pub trait Session: Send {
     /// Takes whole requests off the front of `input` and returns how many bytes it took.
     ///
     /// What was not taken is shown again: with more behind it when more arrives, or as it is once
-    /// [`SessionContext::has_room`] is true again after it was false. So a session takes all it can while
-    /// `has_room()`, and returns early when it is false.
+    /// [`SessionContext::has_room`] is true again, and [`Session::is_full`] false, after it was otherwise. So a
+    /// session takes all it can while there is room, and returns early when there is none.
     fn on_bytes(&mut self, input: &[u8], cx: &mut SessionContext<'_>) -> usize;
 
     /// A request that this session made has ended. Each token comes back exactly once.
@@ -59,6 +59,11 @@ pub trait Session: Send {
 
     /// A moment asked for by [`SessionContext::wake_at`] has passed.
     fn on_timer(&mut self, _cx: &mut SessionContext<'_>) {}
+
+    /// True while it takes no more input for a reason of its own, such as replies that wait for an earlier one.
+    fn is_full(&self) -> bool {
+        false
+    }
 
     /// True once nothing more will be said: the shell writes what is in `out` and closes the connection.
     fn wants_close(&self) -> bool;

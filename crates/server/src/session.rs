@@ -460,7 +460,7 @@ impl front::Session for Session {
     fn on_bytes(&mut self, input: &[u8], cx: &mut SessionContext<'_>) -> usize {
         let mut taken = 0;
         let mut parser = std::mem::take(&mut self.parser);
-        while !self.closing && cx.has_room() && self.pipeline.len() < PIPELINE_MAX {
+        while !self.closing && cx.has_room() && !self.is_full() {
             if self.kill.load(Relaxed) {
                 self.closing = true;
                 break;
@@ -487,6 +487,10 @@ impl front::Session for Session {
         self.parser.limits.authenticated = self.authenticated;
         self.flush(cx);
         if self.closing { input.len() } else { taken }
+    }
+
+    fn is_full(&self) -> bool {
+        self.pipeline.len() >= PIPELINE_MAX
     }
 
     fn on_outcome(&mut self, token: Token, outcome: Outcome, cx: &mut SessionContext<'_>) {

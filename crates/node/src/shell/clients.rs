@@ -223,7 +223,7 @@ impl Clients {
         let mut taken = 0;
         let stalled = self.step(at, slot, routes, |session, cx| {
             taken = session.on_bytes(input, cx);
-            !cx.has_room()
+            !cx.has_room() || session.is_full()
         });
         assert!(taken <= input.len(), "a session took {taken} bytes of {}", input.len());
         slot.stalled = stalled && taken < input.len();
@@ -398,7 +398,8 @@ fn list(busy: &mut Vec<u32>, slot: &mut Slot, at: u32) {
 
 impl Slot {
     fn has_room(&self) -> bool {
-        self.outstanding < OUTSTANDING_MAX && self.out.len() < OUT_LEN_MAX
+        let has_room = self.outstanding < OUTSTANDING_MAX && self.out.len() < OUT_LEN_MAX;
+        has_room && !self.session.is_full()
     }
 
     fn wants_input(&self) -> bool {
