@@ -81,11 +81,17 @@ impl RmwPaxos {
         }
         let Some(id) = active.tip.as_ref().and_then(|tip| tip.expiry_id()) else { return false };
         let voted = |operation: &Operation| operation.source == Source::Expire(id);
+        let seems_over = match proposer::own_countdown(cx, &active.key, id) {
+            Countdown::Over => true,
+            Countdown::Running(_) => false,
+            // This acceptor lags and does not count; those that promised do.
+            Countdown::None => active.rest == Some(Millis(0)),
+        };
         if cx.now < active.vote_again_at
             || active.read.is_some()
             || active.queue.front().is_some_and(voted)
             || !active.in_flight.is_empty()
-            || proposer::own_countdown(cx, &active.key, id) != Countdown::Over
+            || !seems_over
         {
             return false;
         }

@@ -12,16 +12,19 @@ use types::{Incarnation, Key, NodeId, Outcome, SessionId, Shard};
 use super::message::{FORWARD_COMMANDS_MAX, Forward, Message, Verdict};
 use super::operation::{Active, ForwardKey, Operation, OutstandingForward, Phase, Source};
 use super::sweep::RESEND_FIRST;
-use super::{Cx, RmwPaxos, serve};
+use super::{Cx, RmwPaxos, reader, serve};
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
 
 /// A key is contended while another node's proposal for it was accepted this recently.
-const CONTENDED_FOR: Nanos = Nanos::from_millis(20);
+pub(super) const CONTENDED_FOR: Nanos = Nanos::from_millis(20);
+/// Proposals of others in a row, each that recent after the last, that make a key contended.
+const CONTENDED_RUN: u8 = 3;
 /// A forward whose owner's connection ended is given up after this.
 const RECONNECT_WITHIN: Nanos = Nanos::from_millis(25);
-/// A silent owner is given up after this, or eight round trips.
-const ANSWER_WITHIN: Nanos = Nanos::from_millis(100);
+/// An owner that is silent on a connection that stands is given up after this, or eight round trips. Long: an answer
+/// that only comes late would have been `Unknown`.
+const ANSWER_WITHIN: Nanos = Nanos::from_millis(700);
 /// How long a node that failed to answer is not forwarded to.
 const AVOID_FOR: Nanos = Nanos::from_secs(1);
 /// Forwards of one origin and shard that an owner remembers.
@@ -53,17 +56,23 @@ enum Entry {
     Done { outcomes: Vec<Outcome>, take_over: bool },
 }
 
+impl Forwarder {
+    pub(super) fn starting_at(next_sequence: u64) -> Forwarder {
+        Forwarder { next_sequence, ..Forwarder::default() }
+    }
+}
+
 impl RmwPaxos {
     /// Forwards the queue if another node is busy with this key; resolves open attempts first.
     pub(super) fn try_forward(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> bool {
-        let Some((owner, incarnation)) = self.busy_owner(cx, &active.key) else { return false };
-        if self.try_resolve(cx, active) {
+        let Some((owner, incarnation)) = self.busy_owner(cx, active) else { return false };
+        if reader::is_resolving(active) || self.try_resolve(cx, active) {
             return true;
         }
         let forwardable = |operation: &Operation| {
             matches!(operation.source, Source::Client(_)) && operation.attempts.is_empty()
         };
-        if active.read.is_some() || !active.queue.iter().all(forwardable) {
+        if !active.queue.iter().all(forwardable) {
             return false;
         }
         base::sometimes!("commands are forwarded to the owner");
@@ -87,12 +96,14 @@ impl RmwPaxos {
     }
 
     /// The node whose proposals for this key keep being accepted here, if it is worth asking.
-    fn busy_owner(&self, cx: &Cx<'_>, key: &Key) -> Option<(NodeId, Incarnation)> {
-        let register = serve::held(cx, key)?;
+    fn busy_owner(&self, cx: &Cx<'_>, active: &Active) -> Option<(NodeId, Incarnation)> {
+        let register = serve::held(cx, &active.key)?;
         let (owner, incarnation) = (register.promised.node(), register.promised.incarnation());
         let member = cx.view.member(owner)?;
-        let is_busy =
+        let is_recent =
             register.foreign_at > Nanos::ZERO && cx.now.since(register.foreign_at) < CONTENDED_FOR;
+        // One write of another node now and then is no contention; losing to it, or several in a row, is.
+        let is_busy = is_recent && (active.losses > 0 || register.foreign_run >= CONTENDED_RUN);
         let is_avoided =
             self.forwarder.avoided_until.get(&owner).is_some_and(|until| cx.now < *until);
         let is_there = owner != self.env.me && member.up && member.incarnation == incarnation;

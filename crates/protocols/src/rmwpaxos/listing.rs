@@ -54,8 +54,8 @@ pub(super) struct Listings {
 
 impl Listings {
     pub(super) fn add(&mut self, view: &View, from: Peer, listing: Listing) {
-        if let Some(index) = view.index(from.node) {
-            self.tally.add(view, from.node, from.loss);
+        let Some(index) = view.index(from.node) else { return };
+        if self.tally.add(view, from.node, from.loss) || self.tally.is_from(index, from.loss) {
             self.by_member[index] = Some(listing);
         }
     }

@@ -132,14 +132,15 @@ impl Protocol for RmwPaxos {
     type Meta = ShardMeta;
 
     fn open(env: Env) -> RmwPaxos {
+        let first_id = first_id(env.incarnation);
         RmwPaxos {
             env,
             actives: HashMap::with_hasher(ByHash),
             touched: Vec::new(),
             step: 0,
             round_trip: Nanos::from_micros(300),
-            next_id: 0,
-            forwarder: forwarder::Forwarder::default(),
+            next_id: first_id,
+            forwarder: forwarder::Forwarder::starting_at(first_id),
             recovery: recovery::Recovery::default(),
             collector: collector::Collector::default(),
             expirer: expiry::Expirer::default(),
@@ -221,6 +222,12 @@ impl Protocol for RmwPaxos {
         stats.add("expired_keys", counters.expired);
         stats.add("active_keys", self.actives.len() as u64);
     }
+}
+
+/// Questions and forwards are numbered on from here: an answer to an earlier start of this process, still on its
+/// way, must not count for a later one.
+fn first_id(incarnation: types::Incarnation) -> u64 {
+    u64::from(incarnation.0) << 40
 }
 
 impl RmwPaxos {

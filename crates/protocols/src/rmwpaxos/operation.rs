@@ -162,8 +162,9 @@ pub struct Reports {
 
 impl Reports {
     pub fn add(&mut self, view: &crate::View, from: NodeId, loss: Loss, report: Report) {
-        if let Some(index) = view.index(from) {
-            self.tally.add(view, from, loss);
+        let Some(index) = view.index(from) else { return };
+        // A report from before a loss must not take the place of a later one and count as if it were later.
+        if self.tally.add(view, from, loss) || self.tally.is_from(index, loss) {
             self.by_member[index] = Some(report);
         }
     }

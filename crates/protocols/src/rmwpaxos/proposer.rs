@@ -376,7 +376,8 @@ impl RmwPaxos {
                 Phase::Owner => tried.k() > 0,
                 _ => false,
             };
-        if is_ours && (recovering || promised > active.ballot) {
+        // An accept is refused by an equal floor, too: the register it belonged to was collected.
+        if is_ours && (recovering || promised >= active.ballot) {
             if !recovering {
                 active.refused.add(cx.view, from.node, from.loss);
             }

@@ -294,6 +294,11 @@ impl RmwPaxos {
     }
 }
 
+/// What became of attempts is being asked: whoever prepared now would only disturb.
+pub(super) fn is_resolving(active: &Active) -> bool {
+    active.read.as_ref().is_some_and(|round| round.purpose == Purpose::Resolve)
+}
+
 /// Takes reads of this session that are under way back into the queue: a write of it follows.
 pub(super) fn recall(active: &mut Active, session: SessionId) {
     let mut recalled = Vec::new();

@@ -59,6 +59,12 @@ struct Slow {
     accepted: Tally,
 }
 
+/// The highest floors that are reported.
+struct Floors {
+    ballot: Ballot,
+    version: u64,
+}
+
 struct ShardRecovery {
     id: u64,
     from_hash: u64,
@@ -164,10 +170,13 @@ impl RmwPaxos {
         let highest = counted().map(|report| report.accepted).max().unwrap_or(Round::NONE);
         let equal = counted().filter(|report| report.accepted == highest).count();
         let promised = recovery.promised.iter().copied().max().unwrap_or(Ballot::ZERO);
-        let floor_version = counted().map(|report| report.floor_version).max().unwrap_or(0);
+        let floors = Floors {
+            ballot: counted().map(|report| report.floor_ballot).max().unwrap_or(Ballot::ZERO),
+            version: counted().map(|report| report.floor_version).max().unwrap_or(0),
+        };
         let adoptable = equal >= cx.view.majority() || mutation::is(Mutation::AdoptMinority);
         if highest.is_none() {
-            return self.recover_absent(cx, key, promised, floor_version);
+            return self.recover_absent(cx, key, promised, floors);
         }
         match recovery.reports.state_of(highest) {
             Some(state) if adoptable => {
@@ -184,11 +193,14 @@ impl RmwPaxos {
         }
     }
 
-    /// Nobody accepted anything: whatever was promised here lies at or below what the others promised.
-    fn recover_absent(&mut self, cx: &mut Cx<'_>, key: &Key, promised: Ballot, floor_version: u64) {
+    /// Nobody accepted anything: whatever was promised here lies at or below what the others promised. Their floors
+    /// become ours, for what they removed was removed here too, and our reports must show it. [spec 11, S22b]
+    fn recover_absent(&mut self, cx: &mut Cx<'_>, key: &Key, promised: Ballot, floors: Floors) {
         let meta = cx.metas.get_mut(key.shard());
-        if floor_version > meta.floor_version {
-            meta.floor_version = floor_version;
+        if floors.version > meta.floor_version || floors.ballot > meta.floor_ballot {
+            meta.floor_version = meta.floor_version.max(floors.version);
+            meta.floor_ballot = meta.floor_ballot.max(floors.ballot);
+            meta.saw(floors.ballot);
             cx.metas.persist(key.shard());
         }
         let floor = cx.metas.get(key.shard()).floor_ballot;
@@ -196,6 +208,9 @@ impl RmwPaxos {
     }
 
     fn end_recovery(&mut self, cx: &mut Cx<'_>, key: &Key, register: Register) {
+        if self.drop_overtaken(cx, key) {
+            return;
+        }
         base::sometimes!("a forgotten register is recovered");
         self.recovery.keys.remove(key);
         self.counters.recovered_keys += 1;
@@ -204,6 +219,19 @@ impl RmwPaxos {
         cx.cells.persist(key);
         cx.cells.unpin(key);
         self.on_key_recovered(cx, key);
+    }
+
+    /// The shard's recovery has ended before the register's: since then it takes part, and what it promised and
+    /// accepted must not be overwritten.
+    fn drop_overtaken(&mut self, cx: &mut Cx<'_>, key: &Key) -> bool {
+        if matches!(cx.cells.get(key), Cell::Lost) {
+            return false;
+        }
+        base::sometimes!("a shard is recovered before a register of it");
+        if self.recovery.keys.remove(key).is_some() {
+            cx.cells.unpin(key);
+        }
+        true
     }
 
     fn start_slow(&mut self, cx: &mut Cx<'_>, key: &Key, promised: Ballot) {
@@ -309,6 +337,9 @@ impl RmwPaxos {
     }
 
     fn restart_recovery(&mut self, cx: &mut Cx<'_>, key: &Key) {
+        if self.drop_overtaken(cx, key) {
+            return;
+        }
         let id = self.next_id();
         let Some(recovery) = self.recovery.keys.get_mut(key) else { return };
         recovery.id = id;

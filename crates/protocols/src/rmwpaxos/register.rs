@@ -27,6 +27,8 @@ pub struct Register {
     pub owned: bool,
     /// When another node's proposal was last accepted. A hint for forwarding.
     pub foreign_at: Nanos,
+    /// How many such proposals came in a row, none long after the last. A hint for forwarding.
+    pub foreign_run: u8,
     /// Who forwarded commands last, and how often in a row. A hint for handing ownership over.
     pub forwards: (NodeId, u16),
 }
@@ -53,6 +55,7 @@ impl Register {
             chosen: false,
             owned: false,
             foreign_at: Nanos::ZERO,
+            foreign_run: 0,
             forwards: (NodeId(0), 0),
         }
     }

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
+use base::Nanos;
 use types::{Ballot, Key, NodeId, Round, Ticket};
 
 use super::acceptor::{self, Accepted, Prepared, Proposal};
 use super::message::{Message, Report};
 use super::register::{Register, ShardMeta};
 use super::state::State;
-use super::{Cx, RmwPaxos};
+use super::{Cx, RmwPaxos, forwarder};
 use crate::cells::Cell;
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
@@ -129,11 +130,8 @@ impl RmwPaxos {
         let me = self.env.me;
         let accepted = cx.cells.with(key, |register| {
             let accepted = acceptor::on_accept(register, meta, epoch, proposal, moment);
-            match (accepted, register) {
-                (Accepted::Yes { changed: true, .. }, Some(register)) if ballot.node() != me => {
-                    register.foreign_at = moment.now;
-                }
-                _ => {}
+            if let (Accepted::Yes { changed: true, .. }, Some(register)) = (accepted, register) {
+                note_proposer(register, ballot.node() == me, moment.now);
             }
             accepted
         });
@@ -160,4 +158,15 @@ impl RmwPaxos {
 
 fn nack(cx: &mut Cx<'_>, to: NodeId, key: Key, tried: Round, promised: Ballot, recovering: bool) {
     cx.fx.send_now(to, Message::Nack { key, tried, promised, recovering });
+}
+
+/// Notes whose proposals a register keeps accepting: a hint for whom to forward to.
+fn note_proposer(register: &mut Register, is_own: bool, now: Nanos) {
+    let is_recent = now.since(register.foreign_at) < forwarder::CONTENDED_FOR;
+    if is_own {
+        register.foreign_run = 0;
+    } else {
+        register.foreign_run = if is_recent { register.foreign_run.saturating_add(1) } else { 1 };
+        register.foreign_at = now;
+    }
 }

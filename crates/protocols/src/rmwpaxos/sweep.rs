@@ -8,7 +8,7 @@ use base::Nanos;
 use types::{Key, NodeId, Outcome};
 
 use super::message::Message;
-use super::operation::{Active, Operation, Phase, Source};
+use super::operation::{Active, Operation, Phase, ReadRound, Source};
 use super::{Cx, RmwPaxos, proposer, reader};
 use crate::effects::TimerId;
 
@@ -126,6 +126,12 @@ impl RmwPaxos {
 
     /// Gives up what nobody waits for and nobody answers.
     fn end_unwanted(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        let is_unwanted = |round: &mut ReadRound| {
+            round.operations.is_empty() && round.resends >= UNWANTED_RESENDS_MAX
+        };
+        if active.queue.is_empty() {
+            active.read.take_if(is_unwanted);
+        }
         let wanted = |operation: &Operation| {
             matches!(operation.source, Source::Client(_) | Source::Forwarded { .. })
         };
