@@ -22,6 +22,7 @@ pub mod verify;
 mod batch;
 mod directory;
 mod intent;
+mod recent;
 mod shared;
 mod slab;
 mod slot;

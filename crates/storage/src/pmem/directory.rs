@@ -144,7 +144,7 @@ impl<M: Memory> Shared<M> {
         hash: u64,
         mut is_it: impl FnMut(u64) -> Match,
     ) -> Result<Option<Entry>, Damaged> {
-        let Some(first) = self.leaf_of(shard, hash)? else { return Ok(None) };
+        let Some(first) = self.pointed_to(shard, hash)? else { return Ok(None) };
         for page in self.pages(first) {
             for at in neighbourhood(page?, hash) {
                 if self.memory.load(at) != hash {
@@ -158,6 +158,8 @@ impl<M: Memory> Shared<M> {
                 }
             }
         }
+        // An entry proves itself; that there is none needs the right leaf and every word in it whole.
+        self.check_leaf(first, shard, hash)?;
         for page in self.pages(first) {
             for at in neighbourhood(page?, hash) {
                 self.entry_slot(at)?;
@@ -322,12 +324,17 @@ impl<M: Memory> Shared<M> {
         }
     }
 
+    /// Where the root and the pointers lead for `hash`; the page is not looked at.
+    fn pointed_to(&self, shard: ShardId, hash: u64) -> Result<Option<u64>, Damaged> {
+        match self.root(shard)? {
+            Root::Empty => Ok(None),
+            Root::Leaf(leaf) => Ok(Some(leaf)),
+            Root::Pointers { at, bits } => self.pointer(at + 8 * index_of(hash, bits)),
+        }
+    }
+
     fn leaf_of(&self, shard: ShardId, hash: u64) -> Result<Option<u64>, Damaged> {
-        let leaf = match self.root(shard)? {
-            Root::Empty => None,
-            Root::Leaf(leaf) => Some(leaf),
-            Root::Pointers { at, bits } => self.pointer(at + 8 * index_of(hash, bits))?,
-        };
+        let leaf = self.pointed_to(shard, hash)?;
         if let Some(leaf) = leaf {
             self.check_leaf(leaf, shard, hash)?;
         }
@@ -351,24 +358,24 @@ impl<M: Memory> Shared<M> {
 
     /// The pages of a leaf: itself and those chained to it.
     fn pages(&self, leaf: u64) -> impl Iterator<Item = Result<u64, Damaged>> + '_ {
-        let mut next = Ok(Some(leaf));
+        let mut last = None;
         let mut count = 0;
         std::iter::from_fn(move || {
-            let page = match next {
-                Ok(page) => page?,
-                Err(damaged) => {
-                    next = Ok(None);
-                    return Some(Err(damaged));
-                }
+            let page = match last {
+                None if count == 0 => Ok(Some(leaf)),
+                None => return None,
+                Some(last) => self.chained_to(last, count),
             };
             count += 1;
-            next = self.pointer(page + CHAIN_WORD).and_then(|chained| {
-                let Some(chained) = chained else { return Ok(None) };
-                let is_right = self.head(chained).is_some_and(|head| head.kind == KIND_CHAINED);
-                if is_right && count < CHAIN_MAX { Ok(Some(chained)) } else { Err(BROKEN) }
-            });
-            Some(Ok(page))
+            last = page.unwrap_or(None);
+            page.transpose()
         })
+    }
+
+    fn chained_to(&self, page: u64, count: usize) -> Result<Option<u64>, Damaged> {
+        let Some(chained) = self.pointer(page + CHAIN_WORD)? else { return Ok(None) };
+        let is_right = self.head(chained).is_some_and(|head| head.kind == KIND_CHAINED);
+        if is_right && count < CHAIN_MAX { Ok(Some(chained)) } else { Err(BROKEN) }
     }
 
     /// The slot of the entry at `at`; `None` where it is empty.

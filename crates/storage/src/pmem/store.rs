@@ -18,9 +18,10 @@ use super::intent::Target;
 use super::layout::{Class, GRANULE, HEADER_LEN, INTENT_SLOTS_MAX, ROOT_META, ROOT_STATE, ShardId};
 use super::mapped::Mapped;
 use super::memory::Memory;
+use super::recent::{Recent, Spot};
 use super::shared::{Shared, offset_of};
 use super::slab::Slabs;
-use super::slot::{Buffers, Content, Home, Kind, Reading};
+use super::slot::{Buffers, Content, Home, Kind, Reading, Version};
 use super::word::NONE;
 use super::{STATE_FORGOTTEN, STATE_KNOWN};
 use crate::store::{Completion, Load, Place, Store};
@@ -36,6 +37,7 @@ pub struct PmemStore<M: Memory = Mapped> {
     turn: u64,
     batch: Batch,
     slabs: Slabs,
+    recent: Recent,
     // Of the open batch; the one before is durable.
     ticket: u64,
     has_stored: bool,
@@ -68,6 +70,13 @@ struct Located {
     content: Content,
 }
 
+impl Located {
+    fn spot(&self) -> Spot {
+        let Reading { newest, sequence, .. } = self.reading;
+        Spot { home: self.home, newest, sequence }
+    }
+}
+
 /// One version to be written.
 #[derive(Clone, Copy, Debug)]
 struct Write {
@@ -98,6 +107,7 @@ impl<M: Memory> PmemStore<M> {
             turn,
             batch: Batch::default(),
             slabs: Slabs::default(),
+            recent: Recent::default(),
             ticket: 1,
             has_stored: false,
             damaged: BTreeSet::new(),
@@ -157,6 +167,7 @@ impl<M: Memory> PmemStore<M> {
     /// Makes a shard durably forgotten and clears the damage on the way to a place.
     fn forget(&mut self, shard: ShardId, place: Option<&Changed>, damage: Damaged) {
         base::sometimes!("pmem: damage makes a shard forgotten");
+        self.recent.forget_all();
         let root = self.shared.geometry.root_at(shard);
         self.shared.put_word(root + ROOT_STATE, STATE_FORGOTTEN);
         self.shared.memory.fence();
@@ -230,6 +241,10 @@ impl<M: Memory> PmemStore<M> {
             if let Link::Moved(old) = write.link {
                 self.slabs.give_back(old);
             }
+            if let Changed::Cell(_, key) = batch.place(write.change) {
+                let (newest, sequence) = write.version;
+                self.recent.remember(key, Spot { home: write.home, newest, sequence });
+            }
         }
         self.scratch.plan = plan;
         Ok(())
@@ -241,24 +256,36 @@ impl<M: Memory> PmemStore<M> {
         let record_len = batch.record(change).map_or(0, <[u8]>::len);
         let len = HEADER_LEN + place.key_bytes().len() + record_len;
         let class = Class::holding(len).ok_or_else(|| io::Error::other("a record is too large"))?;
-        let located = match self.locate(place) {
-            Ok(located) => located,
-            Err(damage) => {
-                self.forget(place.shard(), Some(place), damage);
-                None
-            }
-        };
-        if let Some(Located { home, reading, .. }) = &located {
-            let (needed, has) = (class.capacity(), home.class.capacity());
+        let spot = self.spot(place);
+        if let Some(spot) = spot {
+            let (needed, has) = (class.capacity(), spot.home.class.capacity());
             if needed <= has && needed * SHRINK_FACTOR > has {
-                let version = (1 - reading.newest, reading.sequence.wrapping_add(1));
-                return Ok(Write { change, home: *home, version, link: Link::Kept });
+                let (home, version) = (spot.home, spot.next_version());
+                return Ok(Write { change, home, version, link: Link::Kept });
             }
         }
         let buffers = &mut self.scratch.buffers;
         let (home, version) = self.slabs.take(&self.shared, place.shard(), class, buffers)?;
-        let link = located.map_or(Link::New, |located| Link::Moved(located.home));
+        let link = spot.map_or(Link::New, |spot| Link::Moved(spot.home));
         Ok(Write { change, home, version, link })
+    }
+
+    /// Where a place is written now; nowhere where it is found damaged, once that has been dealt with.
+    fn spot(&mut self, place: &Changed) -> Option<Spot> {
+        let known = match place {
+            Changed::Cell(shard, key) => self.recent.find(shard.database, key),
+            Changed::Meta(_) => None,
+        };
+        if known.is_some() {
+            return known;
+        }
+        match self.locate(place) {
+            Ok(located) => located.map(|located| located.spot()),
+            Err(damage) => {
+                self.forget(place.shard(), Some(place), damage);
+                None
+            }
+        }
     }
 
     fn write_versions(&mut self, batch: &Batch, plan: &[Write]) {
@@ -323,6 +350,9 @@ impl<M: Memory> PmemStore<M> {
         let mut freed = Vec::new();
         for change in batch.removals() {
             let place = batch.place(change);
+            if let Changed::Cell(_, key) = place {
+                self.recent.forget(key);
+            }
             match self.locate(place) {
                 Ok(None) => continue,
                 Ok(Some(located)) => {
@@ -430,8 +460,19 @@ impl<M: Memory> Store for PmemStore<M> {
             Some(None) => return self.absent(changed.shard()),
             None => {}
         }
+        if let Changed::Cell(shard, key) = &changed {
+            let known = self.recent.find(shard.database, key);
+            let buffers = &mut self.scratch.buffers;
+            if let Some(record) = known.and_then(|spot| self.shared.read_spot(spot, key, buffers)) {
+                return Load::Found(Bytes::copy_from_slice(record));
+            }
+        }
         match self.locate(&changed) {
-            Ok(Some(Located { reading, content, .. })) => {
+            Ok(Some(located)) => {
+                if let Changed::Cell(_, key) = &changed {
+                    self.recent.remember(key, located.spot());
+                }
+                let Located { reading, content, .. } = located;
                 let record = reading.record(&content, &self.scratch.buffers);
                 Load::Found(Bytes::copy_from_slice(record))
             }
@@ -517,6 +558,22 @@ impl<M: Memory> Store for PmemStore<M> {
 }
 
 impl<M: Memory> Shared<M> {
+    /// The record at a spot, where its newest version is whole and still the one that was seen.
+    fn read_spot<'a>(&self, spot: Spot, key: &Key, buffers: &'a mut Buffers) -> Option<&'a [u8]> {
+        let Version::Holding { sequence, content } =
+            self.read_version(spot.home, spot.newest, buffers)
+        else {
+            return None;
+        };
+        let Spot { home, newest, .. } = spot;
+        let reading = Reading { newest, sequence, content: Some(content) };
+        let is_it = sequence == spot.sequence
+            && content.kind == Kind::Cell
+            && content.database == home.shard.database
+            && reading.key(&content, buffers) == key.bytes();
+        is_it.then(|| reading.record(&content, buffers))
+    }
+
     /// The slot at `at` where it holds a record of this kind for this shard; `None` where it does not.
     pub(super) fn read_live(
         &self,

@@ -1,5 +1,6 @@
 //! Damage at rest: every load gives the newest record or says that it is lost.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use base::Prng;
@@ -112,6 +113,52 @@ proptest! {
             image.damage(at + offset, |_| byte);
         }
         check_damaged(&image, &places, &model);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Damage under a running store: a register is as it was last put, or lost until it is put again.
+    #[test]
+    fn damage_while_it_runs_loses_registers_and_never_changes_one(seed: u64) {
+        let mut prng = Prng::new(seed);
+        let (memory, pmem) = format();
+        let places = places(24);
+        let mut model = Model::new();
+        let mut lost = BTreeSet::new();
+        let mut store = pmem.store(0);
+        for round in 0..60 {
+            let before = model.clone();
+            change(&mut store, &places, &mut model, 8, &mut prng);
+            let is_changed = |place: &&Place| before.get(*place) != model.get(*place);
+            for place in places.iter().filter(is_changed) {
+                lost.remove(place);
+            }
+            store.submit();
+            if round % 3 == 0 {
+                let word = *prng.pick(&used_words(&memory));
+                memory.flip(word.max(5 * 4096) + prng.below(8), prng.between(1, 255) as u8);
+            }
+            if round % 20 == 19 {
+                drop(store);
+                store = open(&memory).store(1);
+            }
+            for place in &places {
+                match store.load(place) {
+                    Load::Found(record) => {
+                        prop_assert!(!lost.contains(place), "{:?} came back", place);
+                        prop_assert_eq!(Some(&record[..]), model.get(place).map(|it| &it[..]));
+                    }
+                    Load::Absent => prop_assert!(!model.contains_key(place)),
+                    Load::Lost => {
+                        prop_assert!(store.is_forgotten(DATABASE, shard_of(place)));
+                        lost.insert(place.clone());
+                    }
+                    Load::Pending => panic!("memory needs no waiting"),
+                }
+            }
+        }
     }
 }
 
