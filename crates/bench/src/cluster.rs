@@ -151,7 +151,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until a command on a key is answered at node `index`.
+    /// Waits until node `index` answers a command on a key and has recovered what it may have forgotten: from then
+    /// on another node may be lost.
     ///
     /// # Errors
     /// When that takes too long, or the process ends.
@@ -160,7 +161,7 @@ impl Cluster {
         let mut ended = false;
         let ready = process::wait_until(READY_MAX, || {
             ended = node.process.as_mut().is_none_or(|process| !process.is_running());
-            ended || serves(node.resp)
+            ended || (serves(node.resp) && is_whole(node.resp))
         });
         if ready && !ended {
             return Ok(());
@@ -207,4 +208,14 @@ fn arguments(node: &Node, members: &str, config: &Config) -> Vec<String> {
 pub fn serves(address: SocketAddr) -> bool {
     let reply = client::ask_once(address, "GET ready", Duration::from_secs(2));
     reply.is_some_and(|reply| !matches!(reply, Value::Error(_)))
+}
+
+/// Whether a node remembers everything that it has acknowledged: it does not say that it is loading.
+pub fn is_whole(address: SocketAddr) -> bool {
+    match client::ask_once(address, "INFO persistence", Duration::from_secs(2)) {
+        Some(Value::Bulk(text)) => {
+            String::from_utf8_lossy(&text).lines().any(|line| line == "loading:0")
+        }
+        _ => false,
+    }
 }

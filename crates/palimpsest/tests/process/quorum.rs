@@ -60,7 +60,9 @@ fn volatile_cluster_that_lost_a_majority_loads_until_it_is_reset() {
     nodes.kill_all();
     for index in 0..nodes.len() {
         let dir = nodes.data_dir(index).display().to_string();
-        let (code, said) = crate::support::exit_of(&["reset", "--yes", "--data-dir", &dir]);
+        let id = (index + 1).to_string();
+        let arguments = ["reset", "--yes", "--id", &id, "--data-dir", &dir];
+        let (code, said) = crate::support::exit_of(&arguments);
         assert_eq!(code, Some(0), "{said}");
     }
     nodes.start_all();
