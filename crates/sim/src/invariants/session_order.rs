@@ -1,7 +1,7 @@
 //! Operations of one session on one key take effect in the order in which they were asked, pipelined or not.
 //!
 //! The linearizability check cannot see this: pipelined operations overlap. Values that name the operation
-//! that wrote them can.
+//! that wrote them can. What ended as unknown is left out: it may take effect at any time.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ fn check_lists(ops: &[Op], lane: &[usize]) -> Result<(), String> {
         if !returned.is_sorted() {
             return Err(format!("session order: read #{id} shows own appends as {returned:?}"));
         }
-        if let Some(later) = of_session.iter().find(|&&item| item > id) {
+        if let Some(later) = returned.iter().find(|&&item| item > id) {
             return Err(format!("session order: read #{id} shows own later append #{later}"));
         }
         let appends = lane.iter().copied().take_while(|&item| item < id).filter(|&item| {
