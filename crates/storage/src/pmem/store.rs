@@ -1,21 +1,22 @@
 //! One worker's handle: loads straight from the memory, changes by turns.
 //!
-//! A submit takes three fences however many registers it writes: the intent is persistent before a version is
-//! touched, the versions before anything refers to them, the links of new and moved slots together with the
-//! mark that the turn is finished before anyone is told. Removals follow after all of that, so metas are durable
-//! before them. Whatever is found damaged makes its shard durably forgotten first and is then cleared away.
+//! How a batch becomes durable is in `turn`. Whatever is found damaged makes its shard durably forgotten first
+//! and is then cleared away; the worker learns of it with the next poll.
+
+mod scan;
+mod turn;
 
 use std::collections::BTreeSet;
-use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use types::{Database, Key, Shard, Ticket};
 
+use self::turn::Write;
 use super::batch::{Batch, Changed};
-use super::directory::{Damaged, Entry, InsertError, Match};
+use super::directory::{Damaged, Entry, Match};
 use super::intent::Target;
-use super::layout::{Class, GRANULE, HEADER_LEN, INTENT_SLOTS_MAX, ROOT_META, ROOT_STATE, ShardId};
+use super::layout::{ROOT_META, ROOT_STATE, ShardId};
 use super::mapped::Mapped;
 use super::memory::Memory;
 use super::recent::{Recent, Spot};
@@ -25,9 +26,6 @@ use super::slot::{Buffers, Content, Home, Kind, Reading, Version};
 use super::word::NONE;
 use super::{STATE_FORGOTTEN, STATE_KNOWN};
 use crate::store::{Completion, Load, Place, Store};
-
-/// A state that would fit into a class this many times smaller moves there.
-const SHRINK_FACTOR: u64 = 4;
 
 /// Persistent memory for the shards of one worker.
 #[derive(Debug)]
@@ -77,28 +75,8 @@ impl Located {
     }
 }
 
-/// One version to be written.
-#[derive(Clone, Copy, Debug)]
-struct Write {
-    change: usize,
-    home: Home,
-    // Which version, and its sequence.
-    version: (usize, u32),
-    link: Link,
-}
-
-/// What must lead to a slot that was written.
-#[derive(Clone, Copy, Debug)]
-enum Link {
-    /// It does already.
-    Kept,
-    New,
-    /// It led here before.
-    Moved(Home),
-}
-
 impl<M: Memory> PmemStore<M> {
-    pub(super) fn new(shared: Arc<Shared<M>>, worker: u32) -> PmemStore<M> {
+    pub(crate) fn new(shared: Arc<Shared<M>>, worker: u32) -> PmemStore<M> {
         shared.take_worker(worker);
         let turn = shared.last_turn(worker).turn;
         PmemStore {
@@ -194,249 +172,6 @@ impl<M: Memory> PmemStore<M> {
                 self.forget(shard, None, Damaged { entry: None });
                 Load::Lost
             }
-        }
-    }
-
-    fn apply(&mut self, batch: &Batch) -> io::Result<()> {
-        let forget: Vec<ShardId> =
-            self.batch.forgets.iter().filter(|(_, on)| **on).map(|(shard, _)| *shard).collect();
-        for shard in forget {
-            let state = self.shared.geometry.root_at(shard) + ROOT_STATE;
-            self.shared.put_word(state, STATE_FORGOTTEN);
-        }
-        let mut writes = std::mem::take(&mut self.scratch.writes);
-        writes.clear();
-        batch.writes(&mut writes);
-        let written = writes.chunks(INTENT_SLOTS_MAX).try_for_each(|some| self.write(batch, some));
-        self.scratch.writes = writes;
-        written?;
-        self.slabs.settle();
-        self.remove_all(batch);
-        // Only now, when what was recovered is durable, and only where no damage was found meanwhile.
-        for (&shard, _) in self.batch.forgets.iter().filter(|(_, forgotten)| !**forgotten) {
-            let state = self.shared.geometry.root_at(shard) + ROOT_STATE;
-            self.shared.put_word(state, STATE_KNOWN);
-        }
-        if !self.batch.forgets.is_empty() {
-            self.shared.memory.fence();
-        }
-        Ok(())
-    }
-
-    /// Makes some of the batch's writes durable.
-    fn write(&mut self, batch: &Batch, changes: &[usize]) -> io::Result<()> {
-        let mut plan = std::mem::take(&mut self.scratch.plan);
-        plan.clear();
-        for &change in changes {
-            let write = self.plan(batch, change)?;
-            plan.push(write);
-        }
-        self.write_versions(batch, &plan);
-        for write in &plan {
-            self.link(batch.place(write.change), write)?;
-        }
-        self.shared.finish_turn(self.worker, self.turn);
-        self.shared.memory.fence();
-        for write in &plan {
-            if let Link::Moved(old) = write.link {
-                self.slabs.give_back(old);
-            }
-            if let Changed::Cell(_, key) = batch.place(write.change) {
-                let (newest, sequence) = write.version;
-                self.recent.remember(key, Spot { home: write.home, newest, sequence });
-            }
-        }
-        self.scratch.plan = plan;
-        Ok(())
-    }
-
-    /// Decides where a change is written.
-    fn plan(&mut self, batch: &Batch, change: usize) -> io::Result<Write> {
-        let place = batch.place(change);
-        let record_len = batch.record(change).map_or(0, <[u8]>::len);
-        let len = HEADER_LEN + place.key_bytes().len() + record_len;
-        let class = Class::holding(len).ok_or_else(|| io::Error::other("a record is too large"))?;
-        let spot = self.spot(place);
-        if let Some(spot) = spot {
-            let (needed, has) = (class.capacity(), spot.home.class.capacity());
-            if needed <= has && needed * SHRINK_FACTOR > has {
-                let (home, version) = (spot.home, spot.next_version());
-                return Ok(Write { change, home, version, link: Link::Kept });
-            }
-        }
-        let buffers = &mut self.scratch.buffers;
-        let (home, version) = self.slabs.take(&self.shared, place.shard(), class, buffers)?;
-        let link = spot.map_or(Link::New, |spot| Link::Moved(spot.home));
-        Ok(Write { change, home, version, link })
-    }
-
-    /// Where a place is written now; nowhere where it is found damaged, once that has been dealt with.
-    fn spot(&mut self, place: &Changed) -> Option<Spot> {
-        let known = match place {
-            Changed::Cell(shard, key) => self.recent.find(shard.database, key),
-            Changed::Meta(_) => None,
-        };
-        if known.is_some() {
-            return known;
-        }
-        match self.locate(place) {
-            Ok(located) => located.map(|located| located.spot()),
-            Err(damage) => {
-                self.forget(place.shard(), Some(place), damage);
-                None
-            }
-        }
-    }
-
-    fn write_versions(&mut self, batch: &Batch, plan: &[Write]) {
-        let Scratch { buffers, intent, targets, .. } = &mut self.scratch;
-        self.turn += 1;
-        targets.clear();
-        targets.extend(
-            plan.iter().map(|write| Target { slot: write.home.at, index: write.version.0 }),
-        );
-        self.shared.write_turn(self.worker, self.turn, targets, intent);
-        self.shared.memory.fence();
-        for write in plan {
-            let place = batch.place(write.change);
-            let kind = match place {
-                Changed::Cell(..) => Kind::Cell,
-                Changed::Meta(_) => Kind::Meta,
-            };
-            let record =
-                batch.record(write.change).expect("only changes with a record are written");
-            let content = (place.key_bytes(), record);
-            self.shared.write_version(write.home, write.version, kind, content, buffers);
-        }
-        self.shared.memory.fence();
-    }
-
-    /// Lets the directory or the root lead to a slot that is durable.
-    fn link(&mut self, place: &Changed, write: &Write) -> io::Result<()> {
-        let slot = write.home.at;
-        let (shard, key) = match (place, write.link) {
-            (_, Link::Kept) => return Ok(()),
-            (Changed::Meta(shard), _) => {
-                let word = self.shared.geometry.root_at(*shard) + ROOT_META;
-                self.shared.put_word(word, slot / GRANULE);
-                return Ok(());
-            }
-            (Changed::Cell(shard, key), _) => (*shard, key),
-        };
-        if let Link::Moved(old) = write.link {
-            let is_it = |slot| if slot == old.at { Match::Yes } else { Match::No };
-            match self.shared.search(shard, key.hash(), is_it) {
-                Ok(Some(entry)) => {
-                    self.shared.redirect(&entry, slot);
-                    return Ok(());
-                }
-                Ok(None) => {}
-                Err(damage) => self.forget(shard, Some(place), damage),
-            }
-        }
-        for _ in 0..2 {
-            match self.shared.insert(self.worker, shard, key.hash(), slot) {
-                Ok(()) => return Ok(()),
-                Err(InsertError::Io(error)) => return Err(error),
-                Err(InsertError::Damaged) => {
-                    self.forget(shard, Some(place), Damaged { entry: None });
-                }
-            }
-        }
-        Err(io::Error::other("the directory was damaged again while it was mended"))
-    }
-
-    fn remove_all(&mut self, batch: &Batch) {
-        let mut freed = Vec::new();
-        for change in batch.removals() {
-            let place = batch.place(change);
-            if let Changed::Cell(_, key) = place {
-                self.recent.forget(key);
-            }
-            match self.locate(place) {
-                Ok(None) => continue,
-                Ok(Some(located)) => {
-                    match located.entry {
-                        Some(entry) => self.shared.clear(entry.at),
-                        None => {
-                            let root = self.shared.geometry.root_at(place.shard());
-                            self.shared.put_word(root + ROOT_META, NONE);
-                        }
-                    }
-                    freed.push(located.home);
-                }
-                Err(damage) => self.forget(place.shard(), Some(place), damage),
-            }
-        }
-        if !freed.is_empty() {
-            self.shared.memory.fence();
-        }
-        freed.into_iter().for_each(|home| self.slabs.give_back(home));
-    }
-
-    /// The records from `from_hash` on, in key order, and where to go on.
-    fn list(
-        &mut self,
-        shard: ShardId,
-        from_hash: u64,
-        limit: usize,
-    ) -> (Vec<(Key, Bytes)>, Option<u64>) {
-        let mut entries = Vec::new();
-        let mut next = Some(from_hash);
-        while let Some(hash) = next.filter(|_| entries.len() < limit.max(1)) {
-            let listed = entries.len();
-            next = self.shared.list(shard, hash, &mut entries).unwrap_or_else(|damage| {
-                entries.truncate(listed);
-                self.forget_way(shard, hash, damage);
-                // What is still unreadable after that is forgotten, and the shard says so.
-                self.shared.list(shard, hash, &mut entries).unwrap_or(None)
-            });
-        }
-        entries.sort_unstable_by_key(|entry| entry.hash);
-        if let Some(cut) = entries.get(limit.max(1)).map(|entry| entry.hash) {
-            // All of one hash stay together; the first hash is listed whatever the limit.
-            let is_first = entries[0].hash == cut;
-            let cut = if is_first { cut.checked_add(1) } else { Some(cut) };
-            entries.retain(|entry| cut.is_none_or(|cut| entry.hash < cut));
-            next = cut.filter(|cut| cut >> 56 == u64::from(shard.shard.0));
-        }
-        (self.read_all(shard, entries), next)
-    }
-
-    fn forget_way(&mut self, shard: ShardId, hash: u64, damage: Damaged) {
-        self.forget(shard, None, damage);
-        self.shared.repair(shard, hash, damage.entry);
-    }
-
-    fn read_all(&mut self, shard: ShardId, entries: Vec<Entry>) -> Vec<(Key, Bytes)> {
-        let mut records = Vec::with_capacity(entries.len());
-        for entry in entries {
-            let buffers = &mut self.scratch.buffers;
-            let found = self.shared.read_live(entry.slot, shard, Kind::Cell, buffers);
-            let whole = found.and_then(|(_, reading, content)| {
-                let key = Key::new(reading.key(&content, buffers));
-                let record = Bytes::copy_from_slice(reading.record(&content, buffers));
-                (key.hash() == entry.hash).then_some((key, record))
-            });
-            match whole {
-                Some(record) => records.push(record),
-                None => self.forget_way(shard, entry.hash, Damaged { entry: Some(entry.at) }),
-            }
-        }
-        records
-    }
-
-    fn overlay(
-        &self,
-        shard: ShardId,
-        hashes: impl Fn(u64) -> bool,
-        records: &mut Vec<(Key, Bytes)>,
-    ) {
-        for (_, key, record) in
-            self.batch.cells().filter(|(of, key, _)| *of == shard && hashes(key.hash()))
-        {
-            records.retain(|(other, _)| other != key);
-            records.extend(record.map(|record| (key.clone(), Bytes::copy_from_slice(record))));
         }
     }
 }

@@ -74,6 +74,33 @@ fn the_file_grows_by_segments_without_moving_anything() {
 }
 
 #[test]
+fn workers_write_their_own_shards_at_once() {
+    let scratch = Scratch::new("at-once");
+    let pmem = Pmem::open(&scratch.0, BINDING, Beginning::New).expect("it can be created");
+    let keys: Vec<Key> = (0..12_000_u64).map(|n| Key::new(&n.to_le_bytes())).collect();
+    let place = |key: &Key| Place::Cell(DATABASE, key.clone());
+    std::thread::scope(|scope| {
+        for worker in 0..4 {
+            let (mut store, keys) = (pmem.store(worker), &keys);
+            scope.spawn(move || {
+                for key in keys.iter().filter(|key| u32::from(key.shard().0) % 4 == worker) {
+                    store.put(&place(key), key.bytes());
+                    store.submit();
+                    store.put(&place(key), &[key.bytes(), b"newer"].concat());
+                    store.submit();
+                }
+            });
+        }
+    });
+    drop(pmem);
+    let pmem = Pmem::open(&scratch.0, BINDING, Beginning::New).expect("it is there");
+    let mut store = pmem.store(0);
+    for key in &keys {
+        assert_eq!(found(store.load(&place(key))), Some([key.bytes(), b"newer"].concat()));
+    }
+}
+
+#[test]
 fn bytes_never_change() {
     let (memory, pmem) = format();
     let mut store = pmem.store(1);
