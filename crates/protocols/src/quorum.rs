@@ -25,6 +25,12 @@ impl Tally {
         is_new
     }
 
+    /// True when the answer that counts for the member at `index` was given at this loss.
+    #[must_use]
+    pub fn is_from(&self, index: usize, loss: Loss) -> bool {
+        self.answers[index] == loss.0 + 1
+    }
+
     /// Forgets a member's answer.
     pub fn remove(&mut self, view: &View, node: NodeId) {
         if let Some(index) = view.index(node) {
