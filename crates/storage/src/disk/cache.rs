@@ -1,11 +1,43 @@
 //! Buckets in memory, up to a bound: those that were touched lately, and those that may not leave.
 
 use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hasher};
 
 use hashbrown::HashMap;
-use types::key::ByHash;
 
 use super::page::Bucket;
+
+/// Builds [`Spread`]: maps whose keys are small numbers, such as buckets and requests.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct ByNumber;
+
+/// Spreads a number over all bits; tables look at the lowest and the highest.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(self.0 << 8 | u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        let product = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = product ^ product >> 32;
+    }
+}
+
+impl BuildHasher for ByNumber {
+    type Hasher = Spread;
+    fn build_hasher(&self) -> Spread {
+        Spread::default()
+    }
+}
 
 #[derive(Debug)]
 struct Cached {
@@ -17,7 +49,7 @@ struct Cached {
 /// Buckets by number; replaced by a clock, so that it costs nothing to touch one.
 #[derive(Debug)]
 pub(super) struct Cache {
-    buckets: HashMap<u64, Cached, ByHash>,
+    buckets: HashMap<u64, Cached, ByNumber>,
     clock: VecDeque<u64>,
     bytes: usize,
     bytes_max: usize,
@@ -25,7 +57,12 @@ pub(super) struct Cache {
 
 impl Cache {
     pub(super) fn new(bytes_max: usize) -> Cache {
-        Cache { buckets: HashMap::with_hasher(ByHash), clock: VecDeque::new(), bytes: 0, bytes_max }
+        Cache {
+            buckets: HashMap::with_hasher(ByNumber),
+            clock: VecDeque::new(),
+            bytes: 0,
+            bytes_max,
+        }
     }
 
     pub(super) fn has(&self, number: u64) -> bool {

@@ -17,11 +17,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use types::key::{ByHash, SHARDS};
+use types::key::SHARDS;
 use types::limits::DATABASES;
 use types::{Database, Shard};
 
-use super::cache::Cache;
+use super::cache::{ByNumber, Cache};
 use super::directory::Directory;
 use super::extents::Extents;
 use super::index::Index;
@@ -61,8 +61,8 @@ pub struct Engine {
     extents: Extents,
     unwritten: BTreeMap<u64, Bytes>, // by unit: large records that are not on the medium yet
     unwritten_len: usize,            // their bytes
-    loading: HashMap<u64, lookup::Loading, ByHash>, // by bucket
-    reads: HashMap<u64, lookup::Reading, ByHash>, // by io
+    loading: HashMap<u64, lookup::Loading, ByNumber>, // by bucket
+    reads: HashMap<u64, lookup::Reading, ByNumber>, // by io
     listings: BTreeMap<u64, listing::Listing>,
     next_listing: u64,
 

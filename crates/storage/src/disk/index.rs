@@ -19,6 +19,8 @@ pub(super) struct Slot {
     raw: Bytes,
     /// The stripe that carries it.
     pub(super) stripe: u64,
+    /// True where the entry refers to an extent.
+    pub(super) has_reference: bool,
 }
 
 impl Slot {
@@ -50,7 +52,7 @@ impl Index {
     /// Puts an entry in the place of an older one; returns that.
     pub(super) fn insert(&mut self, raw: Bytes, stripe: u64) -> Option<Slot> {
         let entry = Entry::read(&raw).expect("entries are checked before they enter the index");
-        let (hash, len) = (entry.hash, raw.len());
+        let (hash, len, has_reference) = (entry.hash, raw.len(), entry.kind.is_in_extent());
         let mut at = (hash, 0);
         for (&known, slot) in self.slots.range((hash, 0)..=(hash, u32::MAX)) {
             at = known;
@@ -60,7 +62,7 @@ impl Index {
             at.1 += 1;
         }
         self.bytes += len;
-        let old = self.slots.insert(at, Slot { raw, stripe });
+        let old = self.slots.insert(at, Slot { raw, stripe, has_reference });
         self.bytes -= old.as_ref().map_or(0, |slot| slot.raw.len());
         old
     }

@@ -122,6 +122,8 @@ pub(super) struct Bucket {
     pub(super) overflow: Vec<u64>,
     /// Units and lengths of extents that belonged to dropped records.
     pub(super) garbage: Vec<(u64, u64)>,
+    used: u64,
+    has_references: bool,
 }
 
 /// What was wrong with a record of a page.
@@ -148,10 +150,16 @@ impl Bucket {
                 }
             }
         }
-        let mut bucket = Bucket { pages, overflow, garbage: Vec::new() };
+        let mut bucket = Bucket { pages, overflow, ..Bucket::default() };
         if !bad.is_empty() {
             bucket = bucket.without_bad(binding);
         }
+        let (mut used, mut has_references) = (0, false);
+        for entry in bucket.entries() {
+            used += entry.len() as u64;
+            has_references |= entry.kind.is_in_extent();
+        }
+        bucket = Bucket { used, has_references, ..bucket };
         (bucket, bad)
     }
 
@@ -173,7 +181,7 @@ impl Bucket {
             .filter_map(|entry| entry.reference())
             .map(|reference| (reference.unit, units_for(reference.content_len())))
             .collect();
-        Bucket { pages: Vec::new(), overflow: self.overflow, garbage }
+        Bucket { overflow: self.overflow, garbage, ..Bucket::default() }
     }
 
     pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
@@ -183,6 +191,10 @@ impl Bucket {
         })
     }
 
+    pub(super) fn pages(&self) -> usize {
+        self.pages.len()
+    }
+
     /// Bytes of memory, about.
     pub(super) fn memory(&self) -> usize {
         self.pages.len() * (PAGE + 16) + 256
@@ -190,7 +202,12 @@ impl Bucket {
 
     /// Bytes of a page's room that the records take.
     pub(super) fn used(&self) -> u64 {
-        self.entries().map(|entry| entry.len() as u64).sum()
+        self.used
+    }
+
+    /// False if no record stands in an extent.
+    pub(super) fn has_references(&self) -> bool {
+        self.has_references
     }
 
     /// The pages as they are written, with their places.
@@ -209,11 +226,13 @@ pub(super) fn overflow_place(unit: u64) -> PagePlace {
 pub(super) struct Packer {
     pages: Vec<Box<[u8]>>,
     tops: Vec<usize>, // where the lowest body of each page begins
+    used: u64,
+    has_references: bool,
 }
 
 impl Packer {
     pub(super) fn new() -> Packer {
-        Packer { pages: Vec::new(), tops: Vec::new() }
+        Packer { pages: Vec::new(), tops: Vec::new(), used: 0, has_references: false }
     }
 
     pub(super) fn pages(&self) -> usize {
@@ -231,6 +250,8 @@ impl Packer {
             self.tops.push(PAGE);
             self.pages.len() - 1
         });
+        self.used += entry.len() as u64;
+        self.has_references |= entry.kind.is_in_extent();
         let (page, top) = (&mut self.pages[p], &mut self.tops[p]);
         *top -= entry.body.len();
         page[*top..*top + entry.body.len()].copy_from_slice(entry.body);
@@ -270,7 +291,8 @@ impl Packer {
             let head = PageHead { level, bucket, batch, next, index: i as u16, pages, count };
             head.write(page, place, binding);
         }
-        Bucket { pages: self.pages, overflow, garbage: Vec::new() }
+        let Packer { pages, used, has_references, .. } = self;
+        Bucket { pages, overflow, garbage: Vec::new(), used, has_references }
     }
 }
 

@@ -32,7 +32,7 @@ fn place(prng: &mut Prng, keys: u64, long: bool) -> Place {
     }
     let number = prng.below(keys);
     let mut bytes = format!("key-{number}").into_bytes();
-    if long && number % 7 == 0 {
+    if long && number.is_multiple_of(7) {
         bytes.resize(600 + number as usize, b'.');
     }
     Place::Cell(database, Key::new(&bytes))

@@ -19,7 +19,7 @@ fn place(prng: &mut Prng) -> Place {
     }
     let number = prng.below(300);
     let mut bytes = format!("key-{number}").into_bytes();
-    if number % 31 == 0 {
+    if number.is_multiple_of(31) {
         bytes.resize(700, b'.');
     }
     Place::Cell(database, Key::new(&bytes))

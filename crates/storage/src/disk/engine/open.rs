@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use types::key::{ByHash, SHARDS};
+use types::key::SHARDS;
 use types::limits::DATABASES;
 use types::{Database, Shard};
 
 use super::write_back::WriteBack;
 use super::{Engine, primary_place};
-use crate::disk::cache::Cache;
+use crate::disk::cache::{ByNumber, Cache};
 use crate::disk::directory::Directory;
 use crate::disk::entry::{Entry, Mark};
 use crate::disk::extents::{Extents, Map, map_place, units_for};
@@ -49,7 +49,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             ring_bytes: 16 << 20,
-            spare_pages: 1024,
+            spare_pages: 2048,
             initial_level: 8,
             cache_bytes: 32 << 20,
             fill_percent: 60,
@@ -332,8 +332,8 @@ impl Engine {
             extents: Extents::new(superblock.groups),
             unwritten: BTreeMap::new(),
             unwritten_len: 0,
-            loading: HashMap::with_hasher(ByHash),
-            reads: HashMap::with_hasher(ByHash),
+            loading: HashMap::with_hasher(ByNumber),
+            reads: HashMap::with_hasher(ByNumber),
             listings: BTreeMap::new(),
             next_listing: 0,
             write_back: WriteBack::default(),

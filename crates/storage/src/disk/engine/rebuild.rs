@@ -1,6 +1,6 @@
 //! Merges what the ring holds for a bucket into its pages, and divides the bucket if it is to be split.
 
-use super::write_back::Work;
+use super::write_back::{How, Work};
 use super::{Engine, primary_place};
 use crate::disk::entry::{Entry, Reference};
 use crate::disk::extents::{Extents, PAGE_UNITS, units_for};
@@ -13,7 +13,7 @@ struct Row<'a> {
 }
 
 impl Engine {
-    pub(super) fn rebuild(&mut self, number: u64, split: bool, work: &mut Work) {
+    pub(super) fn rebuild(&mut self, number: u64, work: &mut Work, how: How) {
         let (first, last) = self.directory.interval(number);
         let old = self.cache.take(number);
         // Out of the engine while its entries are merged, because the rest of the engine changes with them.
@@ -25,7 +25,7 @@ impl Engine {
         let known = rows.len();
         let mut bytes: usize =
             rows.iter().filter_map(|row| row.entry).map(|entry| entry.len()).sum();
-        for (at, slot) in index.range(first, last) {
+        for (at, slot) in index.range(first, last).filter(|_| how.merge) {
             if slot.stripe > self.ring.durable {
                 continue;
             }
@@ -43,7 +43,7 @@ impl Engine {
         let entries: Vec<Entry<'_>> = rows.into_iter().filter_map(|row| row.entry).collect();
         let mut free = old.overflow.clone();
         self.drop_garbage(&old, work);
-        if split {
+        if how.split {
             let (low, high) = self.directory.grow();
             let middle = self.directory.interval(high).0;
             let (left, right): (Vec<_>, Vec<_>) = entries.iter().partition(|e| e.hash < middle);

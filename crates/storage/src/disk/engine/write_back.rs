@@ -40,8 +40,19 @@ pub(super) enum WriteBack {
 pub(super) struct Gather {
     targets: BTreeSet<u64>,
     splits: u64,
+    /// There are far too few buckets: this write-back only adds some, so that entries do not go home into long
+    /// chains that the next ones would divide again.
+    is_growing: bool,
     missing: usize,
     maps: BTreeSet<u64>, // asked for
+}
+
+/// What becomes of a bucket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct How {
+    pub(super) split: bool,
+    /// Takes in what the ring holds for it.
+    pub(super) merge: bool,
 }
 
 /// What is done once the pages are in place.
@@ -88,16 +99,22 @@ impl Engine {
     /// Chooses buckets and asks for those that are not in memory.
     fn gather(&mut self) {
         self.ring.trim(self.marked);
-        let mut gather = Gather { targets: self.choose(), ..Gather::default() };
+        let splits = self.splits_wanted();
+        let is_growing = splits >= self.spare / 16 && self.index.bytes() > 0;
+        let mut gather = Gather { splits, is_growing, ..Gather::default() };
+        if !is_growing {
+            gather.targets = self.choose();
+        }
         let has_news =
             self.ring.next_tail() > self.ring.tail || self.ring.has_marks_beyond(self.marked);
-        if gather.targets.is_empty() && !has_news {
+        if gather.targets.is_empty() && !has_news && !is_growing {
             return;
         }
-        if !gather.targets.is_empty() {
-            gather.splits = self.splits_wanted();
+        if is_growing || !gather.targets.is_empty() {
             let first = self.directory.split();
-            gather.targets.extend(first..first + gather.splits);
+            gather.targets.extend(first..first + splits);
+        } else {
+            gather.splits = 0;
         }
         let targets: Vec<u64> = gather.targets.iter().copied().collect();
         gather.missing = targets.len();
@@ -113,7 +130,7 @@ impl Engine {
 
     /// Damaged buckets that may be rewritten, those left over, and those with entries in the oldest stripes.
     fn choose(&mut self) -> BTreeSet<u64> {
-        let max = (self.spare / 4) as usize;
+        let max = (self.spare / 2) as usize;
         let durable = self.ring.durable;
         let ready = self.repairs.iter().filter(|&(_, &stripe)| stripe <= durable);
         let mut targets: BTreeSet<u64> = ready.map(|(&bucket, _)| bucket).take(max).collect();
@@ -150,7 +167,9 @@ impl Engine {
         let expected = self.used + self.index.bytes() as u64 / 2;
         let buckets = expected * 100 / (self.fill_percent * PAGE_ROOM as u64);
         let wanted = buckets.saturating_sub(self.directory.buckets());
-        wanted.min(self.spare / 8).min(self.directory.splits_of_round())
+        let has_to_wait = self.awaits_mark(self.directory.split());
+        let most = if has_to_wait { 0 } else { self.spare * 3 / 8 };
+        wanted.min(most).min(self.directory.splits_of_round())
     }
 
     /// A bucket that write-back asked for is in memory: keeps it there and asks for the maps it needs.
@@ -158,13 +177,15 @@ impl Engine {
         self.cache.pin(bucket);
         let (first, last) = self.directory.interval(bucket);
         let homes = self.cache.peek(bucket).expect("it has just come in");
-        let staged = self.index.range(first, last).map(|(_, slot)| slot.entry());
-        let references = homes.entries().chain(staged).filter_map(|entry| entry.reference());
-        let units = references.map(|reference| reference.unit);
-        let pages = homes.overflow.iter().copied();
-        let garbage = homes.garbage.iter().map(|&(unit, _)| unit);
-        let groups: BTreeSet<u64> =
-            units.chain(pages).chain(garbage).map(|unit| unit / GROUP_UNITS).collect();
+        let mut groups: BTreeSet<u64> = BTreeSet::new();
+        let staged = self.index.range(first, last).map(|(_, slot)| slot);
+        let staged = staged.filter(|slot| slot.has_reference).map(|slot| slot.entry());
+        let homed = homes.has_references().then(|| homes.entries()).into_iter().flatten();
+        for reference in homed.chain(staged).filter_map(|entry| entry.reference()) {
+            groups.insert(reference.unit / GROUP_UNITS);
+        }
+        groups.extend(homes.overflow.iter().map(|unit| unit / GROUP_UNITS));
+        groups.extend(homes.garbage.iter().map(|(unit, _)| unit / GROUP_UNITS));
         let WriteBack::Gather(gather) = &mut self.write_back else {
             unreachable!("only a gathering write-back asks for buckets");
         };
@@ -201,27 +222,31 @@ impl Engine {
             freed: Vec::new(),
             pages: COPIES as usize,
         };
-        let split_first = self.directory.split();
-        let split_end = split_first + gather.splits;
-        for &bucket in gather.targets.iter().filter(|&&b| b < split_first || b >= split_end) {
-            self.rebuild_target(bucket, false, &mut work);
-        }
-        for bucket in split_first..split_end {
+        let first = self.directory.split();
+        let sources = first..first + gather.splits;
+        for bucket in sources.clone() {
             // Splits are in order: once one has to wait, the rest wait too.
-            let is_next = self.directory.split() == bucket;
-            self.rebuild_target(bucket, is_next, &mut work);
+            let split = self.directory.split() == bucket;
+            self.rebuild_target(bucket, &mut work, How { split, merge: !gather.is_growing });
+        }
+        for &bucket in gather.targets.iter().filter(|bucket| !sources.contains(bucket)) {
+            self.rebuild_target(bucket, &mut work, How { split: false, merge: true });
         }
         self.send_images(work);
     }
 
-    fn rebuild_target(&mut self, bucket: u64, split: bool, work: &mut Work) {
-        let has_room = work.pages + self.extents.dirty() < (self.spare / 2) as usize;
-        if self.awaits_mark(bucket) || !has_room {
-            self.leftover.insert(self.directory.interval(bucket).0);
+    fn rebuild_target(&mut self, bucket: u64, work: &mut Work, how: How) {
+        let old = self.cache.peek(bucket).expect("a target is pinned").pages();
+        // Two halves, each with a page that the division leaves partly empty.
+        let need = work.pages + self.extents.dirty() + 2 * old + 4;
+        if self.awaits_mark(bucket) || need as u64 > self.spare || (!how.merge && !how.split) {
+            if how.merge {
+                self.leftover.insert(self.directory.interval(bucket).0);
+            }
             self.cache.unpin(bucket);
             return;
         }
-        self.rebuild(bucket, split, work);
+        self.rebuild(bucket, work, how);
     }
 
     /// Sends the images of everything that has changed to the spare.
