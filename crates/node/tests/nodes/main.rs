@@ -198,6 +198,63 @@ fn lose_and_rejoin(durability: Durability, forget: impl Fn(&std::path::Path)) ->
 }
 
 #[test]
+fn nodes_may_run_different_numbers_of_workers() {
+    let scratch = Scratch::new();
+    let names: Vec<String> = ["a:1", "b:1", "c:1"].map(String::from).to_vec();
+    let configs = (1..=3).map(|id| {
+        let config = config(&scratch, id, &names, Durability::Volatile);
+        node::config::NodeConfig { workers: usize::from(id), ..config }
+    });
+    let cluster = Cluster::start(configs.collect(), |_| Arc::new(Toy), &update());
+    let cluster = cluster.expect("it starts");
+    assert!(cluster.wait_ready(PATIENCE), "{:#?}", cluster.nodes()[0].status());
+    for n in 0..60 {
+        for (at, node) in cluster.nodes().iter().enumerate() {
+            // Several clients, so that every worker has sessions.
+            let sum = (at + 1).to_string();
+            assert_eq!(caller(node).settle(&format!("add k{n} 1")), sum, "k{n} on node {at}");
+        }
+    }
+    let passes_on = |status: &node::status::NodeStatus| {
+        status.stats.values.get("worker_messages_misrouted").is_some_and(|&count| count > 0)
+    };
+    // The first node has one worker, so the third must hand parts of its frames on.
+    assert!(cluster.nodes()[2].wait_until(PATIENCE, passes_on));
+    assert_eq!(cluster.stop(), Ok(()));
+}
+
+#[test]
+fn a_panic_stops_the_node_and_is_told() {
+    let (scratch, peers) = (Scratch::new(), free_addresses(1));
+    let node = start(&scratch, 1, &peers, Durability::Volatile);
+    assert!(node.wait_until(PATIENCE, |status| status.ready));
+    let mut caller = caller(&node);
+    caller.send("panic\n");
+    assert_eq!(caller.line(), "", "the connection ends");
+    let failure = node.join().expect_err("it has failed");
+    assert!(failure.contains("a session that panics"), "{failure}");
+}
+
+#[test]
+fn clients_beyond_the_limit_are_told_so() {
+    let (scratch, peers) = (Scratch::new(), free_addresses(1));
+    let config = node::config::NodeConfig {
+        clients_max: 2,
+        ..config(&scratch, 1, &peers, Durability::Volatile)
+    };
+    let node = Node::start(config, Arc::new(Toy), update()).expect("it starts");
+    assert!(node.wait_until(PATIENCE, |status| status.ready));
+    let mut served = [caller(&node), caller(&node)];
+    for (n, one) in served.iter_mut().enumerate() {
+        assert_eq!(one.call(&format!("add x{n} 1")), "1");
+    }
+    assert_eq!(caller(&node).line(), "too many");
+    drop(served);
+    assert!(node.wait_until(PATIENCE, |status| status.clients == 0));
+    assert_eq!(caller(&node).call("get x1"), "1");
+}
+
+#[test]
 fn without_all_members_nothing_forms_and_clients_are_told() {
     let (scratch, peers) = (Scratch::new(), free_addresses(3));
     let node = start(&scratch, 1, &peers, Durability::Volatile);

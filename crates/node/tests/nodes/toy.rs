@@ -1,4 +1,4 @@
-//! A language of lines: `set KEY VALUE`, `get KEY`, `add KEY NUMBER`, `quit`. Replies come in order, one line each.
+//! A language of lines: `set KEY VALUE`, `get KEY`, `add KEY NUMBER`, `quit`, `panic`. Replies come in order, one line each.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -78,6 +78,7 @@ impl Lines {
             Some("get") => Access::Read,
             Some("set") => Access::Write,
             Some("add") => Access::Update,
+            Some("panic") => panic!("a session that panics"),
             _ => {
                 self.quits = true;
                 return;
