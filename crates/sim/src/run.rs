@@ -304,10 +304,8 @@ impl Run {
             return Err(Wrong { what, key: Some(op.key) });
         }
         self.settle()?;
-        // Whatever expires has expired by the slowest clock.
-        let longest = self.profile.ttl_max * MILLI * 4 + 500 * MILLI;
         if self.expires() {
-            self.run_until(self.world.now() + longest, |_| false)?;
+            self.let_expire()?;
         }
         for key in 0..self.profile.keys.len() {
             self.agree(key)?;
@@ -319,6 +317,12 @@ impl Run {
         self.clients.ops.iter().any(|op| matches!(op.input, KvInput::SetExpiring(..)))
     }
 
+    /// Waits until whatever a majority holds has expired by the slowest clock.
+    fn let_expire(&mut self) -> Result<(), Wrong> {
+        let longest = self.profile.ttl_max * MILLI * 4 + 100 * MILLI;
+        self.run_until(self.world.now() + longest, |_| false)
+    }
+
     fn settle(&mut self) -> Result<(), Wrong> {
         self.run_until(self.world.now() + IDLE_MAX, |run| run.world.is_idle())?;
         match self.world.busy() {
@@ -327,30 +331,33 @@ impl Run {
         }
     }
 
-    /// Every node comes to show the same value, and none that should have expired. What only a minority
+    /// Every node comes to show the same value, and none that should have expired. What only a minority had
     /// accepted may still surface, once per read that meets it.
     fn agree(&mut self, key: usize) -> Result<(), Wrong> {
         let nodes = self.world.node_count();
+        let has_expired = |value: &KvOutput| match value {
+            KvOutput::Value(Some(bytes)) => bytes.as_slice().first() == Some(&b't'),
+            _ => false,
+        };
         let mut seen = Vec::new();
         for _ in 0..=nodes {
             seen.clear();
             for node in 0..nodes {
-                let value = self.read_finally(key, node)?;
-                if let KvOutput::Value(Some(bytes)) = &value
-                    && bytes.as_slice().first() == Some(&b't')
-                {
-                    return Err(Wrong {
-                        what: format!("{bytes:?} has not expired"),
-                        key: Some(key),
-                    });
-                }
-                seen.push(value);
+                seen.push(self.read_finally(key, node)?);
             }
-            if seen.iter().all(|value| *value == seen[0]) {
+            if seen.iter().all(|value| *value == seen[0]) && !has_expired(&seen[0]) {
                 return Ok(());
             }
+            // The countdown of what only a minority had accepted began with the first read that met it.
+            if seen.iter().any(has_expired) {
+                self.let_expire()?;
+            }
         }
-        Err(Wrong { what: format!("nodes disagree for good: {seen:?}"), key: Some(key) })
+        let what = match seen.iter().any(has_expired) {
+            true => format!("long after its time: {seen:?}"),
+            false => format!("nodes disagree for good: {seen:?}"),
+        };
+        Err(Wrong { what, key: Some(key) })
     }
 
     fn read_finally(&mut self, key: usize, node: usize) -> Result<KvOutput, Wrong> {

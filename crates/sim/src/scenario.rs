@@ -169,11 +169,10 @@ impl<P: Protocol> Scenario<P> {
     }
 
     fn find(&self, from: u16, to: u16, applies: impl Fn(&P::Message) -> bool) -> usize {
-        let found = self
-            .held
-            .iter()
-            .position(|it| it.from == from && it.to == to && applies(&it.message));
-        found.unwrap_or_else(|| self.fail(&format!("no such message from n{from} to n{to} is held")))
+        let found =
+            self.held.iter().position(|it| it.from == from && it.to == to && applies(&it.message));
+        found
+            .unwrap_or_else(|| self.fail(&format!("no such message from n{from} to n{to} is held")))
     }
 
     /// Forgets every held message for which this is true; answers how many.

@@ -3,10 +3,12 @@
 //! A [`Watcher`] sees every message at the moment it is sent, whatever becomes of it.
 
 pub mod one_value_per_version;
+pub mod registers;
 pub mod session_order;
 
 use protocols::Protocol;
 use protocols::abd::Abd;
+use protocols::rmwpaxos::RmwPaxos;
 use types::{Incarnation, Loss, NodeId};
 
 /// A message on its way.
@@ -34,6 +36,9 @@ pub fn watchers(protocol: &str) -> Vec<Box<dyn Watcher>> {
     let mut watchers: Vec<Box<dyn Watcher>> = Vec::new();
     if protocol == Abd::NAME {
         watchers.push(Box::new(one_value_per_version::OneValuePerVersion::default()));
+    }
+    if protocol == RmwPaxos::NAME {
+        watchers.push(Box::new(registers::Registers::default()));
     }
     watchers
 }

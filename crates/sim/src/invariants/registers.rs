@@ -1,0 +1,159 @@
+//! RMWPaxos, seen from its messages: one state per round, and acceptors that never go back.
+//!
+//! I1: a round names one state, whoever sends it, for ever. I2: what an acceptor reports as accepted never
+//! decreases while it remembers, restarts included; absent again only below its floor. I4, I9: a state proposed
+//! above a chosen round has at least that round's version.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use protocols::rmwpaxos::{Message, Report, State};
+use types::key::ByHash;
+use types::{Key, Loss, NodeId, Round, Wire};
+
+use super::{Sent, Watcher};
+
+#[derive(Debug, Default)]
+struct Register {
+    states: BTreeMap<Round, Arc<State>>,
+    /// The highest round known to be chosen, with its version.
+    chosen: Option<(Round, u64)>,
+    /// What each acceptor reported to each other node last: only frames to one node are in order.
+    accepted: BTreeMap<(NodeId, NodeId, Loss), Round>,
+}
+
+/// Everything that was said of each key.
+#[derive(Debug, Default)]
+pub struct Registers {
+    registers: HashMap<Key, Register, ByHash>,
+}
+
+impl Register {
+    fn on_state(&mut self, key: &Key, round: Round, state: &Arc<State>) -> Result<(), String> {
+        if let Some(known) = self.states.get(&round) {
+            return match known == state {
+                true => Ok(()),
+                false => Err(format!("I1: {key:?} {round:?} names both {known:?} and {state:?}")),
+            };
+        }
+        self.states.insert(round, state.clone());
+        match self.chosen {
+            Some((chosen, version)) if round > chosen && state.version < version => Err(format!(
+                "I4: {key:?} {round:?} has version {} above chosen {chosen:?} with {version}",
+                state.version
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn on_chosen(&mut self, key: &Key, round: Round) -> Result<(), String> {
+        if self.chosen.is_some_and(|(chosen, _)| chosen >= round) {
+            return Ok(());
+        }
+        // Chosen by its own acceptor and one more, and never sent to anybody who counts: not seen here.
+        let Some(state) = self.states.get(&round) else { return Ok(()) };
+        let version = state.version;
+        self.chosen = Some((round, version));
+        let later = self.states.range(round..).find(|(_, state)| state.version < version);
+        match later {
+            Some((later, state)) => Err(format!(
+                "I4: {key:?} {later:?} has version {} above chosen {round:?} with {version}",
+                state.version
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn on_report(&mut self, key: &Key, sent: &Sent<'_>, report: &Report) -> Result<(), String> {
+        if let Some(state) = &report.state {
+            self.on_state(key, report.accepted, state)?;
+        }
+        let last = self.accepted.entry((sent.from, sent.to, sent.loss)).or_insert(Round::NONE);
+        let is_below_floor = report.accepted.is_none() && last.ballot() <= report.floor_ballot;
+        if report.accepted < *last && !is_below_floor {
+            return Err(format!(
+                "I2: {key:?} {:?} reports {:?} after {last:?}, floor {:?}",
+                sent.from, report.accepted, report.floor_ballot
+            ));
+        }
+        *last = report.accepted;
+        if report.chosen { self.on_chosen(key, report.accepted) } else { Ok(()) }
+    }
+}
+
+impl Watcher for Registers {
+    fn on_message(&mut self, sent: &Sent<'_>) -> Result<(), String> {
+        let Ok(message) = Message::from_bytes(sent.bytes) else {
+            return Err(format!("{:?} sent a message that is not one of rmwpaxos", sent.from));
+        };
+        let Some(key) = message.key() else { return Ok(()) };
+        if !self.registers.contains_key(key) {
+            self.registers.insert(key.clone(), Register::default());
+        }
+        let Some(register) = self.registers.get_mut(key) else { return Ok(()) };
+        match &message {
+            Message::Accept { key, round, chosen_k, state } => {
+                register.on_state(key, *round, state)?;
+                if *chosen_k > 0 {
+                    register.on_chosen(key, round.ballot().round(*chosen_k))?;
+                }
+                Ok(())
+            }
+            Message::Repair { key, round, state } => register.on_state(key, *round, state),
+            Message::State { key, report, .. }
+            | Message::Promise { key, report, .. }
+            | Message::Recovered { key, report, .. } => register.on_report(key, sent, report),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocols::rmwpaxos::Ring;
+    use types::{Ballot, Epoch, Incarnation};
+
+    use super::*;
+
+    fn round(number: u64) -> Round {
+        Ballot::new(Epoch(1), number, NodeId(1), Incarnation(1)).round(1)
+    }
+
+    fn accept(number: u64, version: u64) -> Message {
+        let ring = Ring::default();
+        let state =
+            Arc::new(State { version, mod_version: version, ring, expiry: None, value: None });
+        Message::Accept { key: Key::new(b"k"), round: round(number), chosen_k: 0, state }
+    }
+
+    fn watch(watcher: &mut Registers, message: &Message) -> Result<(), String> {
+        let bytes = message.to_bytes();
+        watcher.on_message(&Sent {
+            at: 0,
+            from: NodeId(1),
+            to: NodeId(2),
+            incarnation: Incarnation(1),
+            loss: Loss(1),
+            bytes: &bytes,
+        })
+    }
+
+    #[test]
+    fn two_states_of_one_round_are_found() {
+        let mut watcher = Registers::default();
+        assert_eq!(watch(&mut watcher, &accept(1, 1)), Ok(()));
+        assert_eq!(watch(&mut watcher, &accept(1, 1)), Ok(()));
+        assert!(watch(&mut watcher, &accept(1, 2)).unwrap_err().starts_with("I1"));
+    }
+
+    #[test]
+    fn an_older_version_above_a_chosen_round_is_found() {
+        let mut watcher = Registers::default();
+        watch(&mut watcher, &accept(1, 5)).unwrap();
+        let Message::Accept { key, state, .. } = accept(1, 6) else { unreachable!() };
+        let next = Message::Accept { key, round: round(1).ballot().round(2), chosen_k: 1, state };
+        assert_eq!(watch(&mut watcher, &next), Ok(()));
+        assert!(watch(&mut watcher, &accept(2, 4)).unwrap_err().starts_with("I4"));
+    }
+}
