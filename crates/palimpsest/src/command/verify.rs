@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             "node: one of the two copies of the identity is damaged; the next start repairs it"
         );
     }
-    faults += media::check(dir, &held)?;
+    faults += media::check(dir)?;
     match faults {
         0 => {
             println!("{}: node {}, everything is whole", dir.display(), node);
@@ -50,24 +50,59 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 mod media {
+    use std::io::IsTerminal;
     use std::path::Path;
 
-    use storage::data_dir::DataDir;
+    use storage::disk::{OpenError, Progress};
 
     use crate::Failure;
 
     /// Checks every medium that has left something in `dir`; returns the number of faults, each already named.
-    pub(super) fn check(dir: &Path, _held: &DataDir) -> Result<u64, Failure> {
-        let mut faults = 0;
-        if dir.join(storage::pmem::FILE).exists() {
-            let report =
-                storage::pmem::verify(dir).map_err(|error| Failure::fault(error.to_string()))?;
-            println!("pmem: {} registers, {} shard records", report.registers, report.metas);
-            for fault in &report.faults {
-                println!("pmem: {fault}");
-            }
-            faults += report.faults_count;
+    pub(super) fn check(dir: &Path) -> Result<u64, Failure> {
+        Ok(check_pmem(dir)? + check_disk(dir)?)
+    }
+
+    fn check_pmem(dir: &Path) -> Result<u64, Failure> {
+        if !dir.join(storage::pmem::FILE).exists() {
+            return Ok(0);
         }
-        Ok(faults)
+        let report =
+            storage::pmem::verify(dir).map_err(|error| Failure::fault(error.to_string()))?;
+        println!("pmem: {} registers, {} shard records", report.registers, report.metas);
+        for fault in &report.faults {
+            println!("pmem: {fault}");
+        }
+        Ok(report.faults_count)
+    }
+
+    fn check_disk(dir: &Path) -> Result<u64, Failure> {
+        let shows = std::io::stderr().is_terminal();
+        let mut told = 0;
+        let mut progress = |Progress { done, total }: Progress| {
+            let percent = if total == 0 { 100 } else { done * 100 / total };
+            if shows && percent != told {
+                told = percent;
+                eprint!("\r{percent} % of {total} buckets");
+            }
+        };
+        let report = match storage::disk::verify_at(dir, &mut progress) {
+            Err(OpenError::Missing) => return Ok(0),
+            Err(error) => return Err(Failure::fault(error.to_string())),
+            Ok(report) => report,
+        };
+        if shows {
+            eprintln!();
+        }
+        println!(
+            "disk: {} records in {} buckets, {} of them large, {} more in the ring",
+            report.records, report.buckets, report.large_records, report.staged_records
+        );
+        if report.forgotten_shards > 0 {
+            println!("disk: {} shards are marked as forgotten", report.forgotten_shards);
+        }
+        for bad in &report.bad {
+            println!("disk: {bad}");
+        }
+        Ok(report.bad_count)
     }
 }
