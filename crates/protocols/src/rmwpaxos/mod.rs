@@ -115,6 +115,8 @@ struct Counters {
     collected: u64,
     expired: u64,
     repairs: u64,
+    /// States with a time to live that this acceptor took: their countdowns need the uptime.
+    expiring_states: u64,
 }
 
 impl Protocol for RmwPaxos {
@@ -220,6 +222,7 @@ impl Protocol for RmwPaxos {
         stats.add("tombstones", self.collector.len() as u64);
         stats.add("tombstones_collected", counters.collected);
         stats.add("expired_keys", counters.expired);
+        stats.add("expiring_states", counters.expiring_states);
         stats.add("active_keys", self.actives.len() as u64);
     }
 }
@@ -227,7 +230,7 @@ impl Protocol for RmwPaxos {
 /// Questions and forwards are numbered on from here: an answer to an earlier start of this process, still on its
 /// way, must not count for a later one.
 fn first_id(incarnation: types::Incarnation) -> u64 {
-    u64::from(incarnation.0) << 40
+    if mutation::is(Mutation::StaleAnswers) { 0 } else { u64::from(incarnation.0) << 40 }
 }
 
 impl RmwPaxos {

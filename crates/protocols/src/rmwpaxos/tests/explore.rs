@@ -7,7 +7,6 @@ use base::{Nanos, Prng};
 
 use super::strings::Ask;
 use super::world::World;
-use crate::mutation::{self, Mutation};
 
 const OPERATIONS_MAX: u64 = 16;
 
@@ -181,26 +180,4 @@ fn three_forgetful_members_keep_one_history() {
 #[test]
 fn five_forgetful_members_keep_one_history() {
     explore_all(0..300, 5, false);
-}
-
-/// Seeds until a mutation is caught, in either mode; `None` within the limit.
-pub(super) fn seeds_to_catch(mutation: Mutation, limit: u64) -> Option<u64> {
-    mutation::set(Some(mutation));
-    let caught = (0..limit).find(|&seed| {
-        let durable = seed % 2 == 0;
-        std::panic::catch_unwind(|| explore(seed / 2, 3, durable)).is_ok_and(|run| run.is_ok())
-            == false
-    });
-    mutation::set(None);
-    caught
-}
-
-#[test]
-fn mutation_table() {
-    std::panic::set_hook(Box::new(|_| {}));
-    for &mutation in Mutation::ALL {
-        let start = std::time::Instant::now();
-        let caught = seeds_to_catch(mutation, 6_000);
-        eprintln!("{:28} {caught:?} {:?}", mutation.name(), start.elapsed());
-    }
 }

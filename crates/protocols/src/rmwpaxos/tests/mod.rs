@@ -1,9 +1,15 @@
 //! The protocol on its own: engines, a bag of messages and nothing else.
 //!
-//! `explore` draws schedules at random and lets every rule of the specification be left out in turn; `schedules` plays
-//! the adversarial ones by hand. Whole nodes over real storage are the simulator's part.
+//! `explore` draws schedules at random; `schedules`, `removal`, `memory` and `contention` play the adversarial ones
+//! by hand; `mutations` leaves out every rule of the specification in turn and wants it noticed. Whole nodes over
+//! real storage are the simulator's part.
 
+mod contention;
 mod explore;
+mod memory;
+mod mutations;
+mod removal;
 mod schedules;
+mod steps;
 mod strings;
 mod world;

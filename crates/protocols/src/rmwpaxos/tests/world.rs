@@ -38,16 +38,18 @@ struct Batch {
 }
 
 pub(super) struct Node {
-    protocol: RmwPaxos,
+    pub protocol: RmwPaxos,
     pub cells: Cells<Register>,
     metas: Metas<ShardMeta>,
     fx: Effects<Message>,
     rng: Prng,
     pub view: View,
-    timers: BTreeSet<(Nanos, TimerId)>,
+    pub timers: BTreeSet<(Nanos, TimerId)>,
+    /// How far this node's clocks run ahead of the others'.
+    pub ahead: Millis,
     gated: Vec<Send<Message>>,
     scanned: Vec<Scanned<Register>>,
-    stored_cells: BTreeMap<Key, Vec<u8>>,
+    pub stored_cells: BTreeMap<Key, Vec<u8>>,
     stored_metas: BTreeMap<Shard, Vec<u8>>,
     batches: Vec<Batch>,
     durable: Ticket,
@@ -135,6 +137,7 @@ impl World {
             rng: Prng::new(seed ^ u64::from(me.0) << 32 ^ u64::from(incarnation.0)),
             view,
             timers: BTreeSet::new(),
+            ahead: Millis(0),
             gated: Vec::new(),
             scanned: Vec::new(),
             stored_cells: BTreeMap::new(),
@@ -192,8 +195,8 @@ impl World {
         let node = &mut self.nodes[index];
         let mut cx = Context {
             now,
-            unix: Millis(now.as_millis()),
-            uptime: Millis(now.as_millis()),
+            unix: Millis(now.as_millis() + node.ahead.0),
+            uptime: Millis(now.as_millis() + node.ahead.0),
             cells: &mut node.cells,
             metas: &mut node.metas,
             fx: &mut node.fx,
@@ -368,8 +371,8 @@ impl World {
         let node = &mut self.nodes[index];
         let mut cx = Context {
             now,
-            unix: Millis(now.as_millis()),
-            uptime: Millis(now.as_millis()),
+            unix: Millis(now.as_millis() + node.ahead.0),
+            uptime: Millis(now.as_millis() + node.ahead.0),
             cells: &mut node.cells,
             metas: &mut node.metas,
             fx: &mut node.fx,
@@ -410,14 +413,17 @@ impl World {
     pub(super) fn pass(&mut self, span: Nanos) {
         self.now += span;
         self.place_expiries();
-        for index in 0..self.nodes.len() {
-            while let Some(&(at, timer)) = self.nodes[index].timers.first() {
-                if at > self.now {
-                    break;
-                }
-                self.nodes[index].timers.pop_first();
-                self.step(index, Event::Timer(timer));
+        (0..self.nodes.len()).for_each(|index| self.fire(index));
+    }
+
+    /// Fires the timers of one node that are due.
+    pub(super) fn fire(&mut self, index: usize) {
+        while let Some(&(at, timer)) = self.nodes[index].timers.first() {
+            if at > self.now {
+                break;
             }
+            self.nodes[index].timers.pop_first();
+            self.step(index, Event::Timer(timer));
         }
     }
 

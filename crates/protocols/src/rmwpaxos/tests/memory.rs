@@ -1,0 +1,195 @@
+//! Schedules of lost memory. [spec 11, S27 to S30, S45]
+
+use base::Nanos;
+use types::Outcome;
+
+use super::steps::{Kind, claim};
+use super::strings::Ask;
+use super::world::World;
+
+fn volatile() -> World {
+    World::new(3, false, 1)
+}
+
+/// S27: A1 forgets and recovers from a minority's value and a higher promise.
+pub(super) fn recovery_from_a_minority() -> Result<(), String> {
+    let mut world = volatile();
+    world.append(1, "v");
+    world.prepared(&[0, 1]);
+    world.flow(|m| m.goes(Kind::Accept, 1, 1));
+    world.lose_all();
+    world.append(2, "w");
+    world.prepared(&[0, 2]);
+    let higher = world.take(|m| m.is(Kind::Accept));
+    world.lose_all();
+    world.crash(0, 0);
+    world.lose_all();
+    world.start(0, Ask::Get);
+    world.flow(|m| m.is(Kind::Recover) || m.is(Kind::Recovered));
+    world.flow(|m| m.among(&[0, 1]) && (m.is(Kind::Read) || m.is(Kind::State)));
+    world.lose_all();
+    world.deliver_all(higher);
+    world.flow(|m| m.is(Kind::Accepted));
+    world.finish()
+}
+
+#[test]
+fn a_minority_value_is_not_adopted_as_a_vote() -> Result<(), String> {
+    recovery_from_a_minority()
+}
+
+/// S28: A2 acknowledges, forgets and recovers before A3 accepts; then A3 acknowledges.
+pub(super) fn an_acknowledgement_from_before_a_loss() -> Result<(), String> {
+    let mut world = volatile();
+    let tag = world.append(0, "v");
+    world.prepared(&[0, 1, 2]);
+    world.flow(|m| m.goes(Kind::Accept, 0, 1) || m.is(Kind::Accepted));
+    let last = world.take(|m| m.goes(Kind::Accept, 0, 2));
+    world.lose_all();
+    world.crash(1, 0);
+    world.lose_all();
+    world.start(1, Ask::Get);
+    world.flow(|m| m.is(Kind::Recover) || m.is(Kind::Recovered));
+    world.lose_all();
+    world.deliver_all(last);
+    world.flow(|m| m.is(Kind::Accepted));
+    claim(world.is_open(tag), "only one acknowledgement is left")?;
+    world.start(1, Ask::Get);
+    world.pass_at(1, Nanos::from_millis(100));
+    world.flow(|m| m.among(&[0, 1]) && (m.is(Kind::Read) || m.is(Kind::State)));
+    world.finish()
+}
+
+#[test]
+fn an_acknowledgement_from_before_a_loss_is_void() -> Result<(), String> {
+    an_acknowledgement_from_before_a_loss()
+}
+
+/// S29: two of five forget faster than they recover, one of them again in the middle of it.
+#[test]
+fn recovering_members_say_nothing_and_end() -> Result<(), String> {
+    let mut world = World::new(5, false, 1);
+    world.write(0, Ask::Append("a"));
+    world.crash(0, 0);
+    world.crash(1, 0);
+    world.append(2, "b");
+    world.flow(|m| m.among(&[0, 1, 2]) && !m.goes(Kind::Accept, 2, 2));
+    let told = |m: &super::world::Envelope| {
+        m.sender() < 2
+            && [Kind::Promise, Kind::Accepted, Kind::State, Kind::Recovered, Kind::Listed]
+                .contains(&m.kind())
+    };
+    claim(!world.bag.iter().any(told), "a forgotten register takes part in nothing")?;
+    world.flow(|m| m.is(Kind::Recover) && m.receiver() > 2);
+    world.crash(0, 0);
+    world.finish_with("vab")?;
+    claim(world.nodes.iter().all(|node| !node.is_recovering()), "recovery ends")
+}
+
+/// S30: all forget at once.
+#[test]
+fn when_all_forget_there_is_no_answer_rather_than_an_empty_one() -> Result<(), String> {
+    let mut world = volatile();
+    world.write(0, Ask::Append("a"));
+    (0..3).for_each(|node| world.crash(node, 0));
+    let read = world.start(0, Ask::Get);
+    claim(world.settle(), "work ends")?;
+    claim(world.value_of(read) == Some(&Outcome::Loading), "unavailable, never empty")?;
+    claim((0..3).all(|node| world.held(node).is_none()), "nobody pretends to hold it")?;
+    world.verdict()
+}
+
+/// S45: one durable record is damaged while its acknowledgement is on its way; other keys do not mind.
+#[test]
+fn a_damaged_record_voids_its_acknowledgement_only() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    let neighbour = world.neighbour.clone();
+    world.write_key(0, &neighbour, Ask::Append("n"));
+    let tag = world.append(0, "a");
+    world.prepared(&[0, 1, 2]);
+    world.flow(|m| m.goes(Kind::Accept, 0, 1));
+    let early = world.take(|m| m.is(Kind::Accepted));
+    let last = world.take(|m| m.goes(Kind::Accept, 0, 2));
+    world.lose_all();
+    world.crash_damaged(1);
+    world.lose_all();
+    let other = world.ask(1, &neighbour, Ask::Get);
+    world.flow(|_| true);
+    claim(world.reply(other) == Some(b"vn"), "another key is read")?;
+    world.deliver_all(early);
+    world.deliver_all(last);
+    world.flow(|m| m.is(Kind::Accepted));
+    claim(world.is_open(tag), "the first acknowledgement is void")?;
+    world.finish_with("va")
+}
+
+/// An answer to a recovery of an earlier start arrives in a later one.
+pub(super) fn an_answer_to_an_earlier_start() -> Result<(), String> {
+    let mut world = volatile();
+    world.crash(0, 0);
+    world.lose_all();
+    world.start(0, Ask::Get);
+    world.flow(|m| m.is(Kind::Recover));
+    let early = world.take(|m| m.goes(Kind::Recovered, 1, 0));
+    claim(early.len() == 1, "one answer is late")?;
+    world.crash(0, 0);
+    world.flow(|_| true);
+    world.pass(Nanos::from_millis(200));
+    claim(world.settle(), "it recovers")?;
+    world.append(1, "a");
+    world.flow(|m| m.among(&[0, 1]));
+    world.lose_all();
+    world.calm();
+    world.crash(0, 0);
+    world.lose_all();
+    world.start(0, Ask::Get);
+    world.deliver_all(early);
+    world.flow(|m| (m.is(Kind::Recover) || m.is(Kind::Recovered)) && m.among(&[0, 2]));
+    world.lose_all();
+    world.start(2, Ask::Get);
+    world.flow(|m| m.among(&[0, 2]) && (m.is(Kind::Read) || m.is(Kind::State)));
+    world.finish()
+}
+
+#[test]
+fn an_answer_to_an_earlier_start_counts_for_nothing() -> Result<(), String> {
+    an_answer_to_an_earlier_start()
+}
+
+/// A register's own recovery ends after its shard's: what it accepted in between stays.
+#[test]
+fn a_late_recovery_overwrites_nothing() -> Result<(), String> {
+    let mut world = volatile();
+    world.crash(0, 0);
+    let listing = world.take(|m| m.is(Kind::List));
+    world.start(0, Ask::Get);
+    world.flow(|m| m.is(Kind::Recover));
+    let late = world.take(|m| m.is(Kind::Recovered));
+    claim(late.len() == 2, "the register's own answers are late")?;
+    world.lose_all();
+    world.deliver_all(listing);
+    world.flow(|m| m.is(Kind::Listed));
+    claim(!world.nodes[0].cells.is_forgotten(world.key.shard()), "the shard is recovered")?;
+    let tag = world.append(1, "a");
+    world.flow(|m| m.among(&[0, 1]));
+    claim(world.reply(tag) == Some(b":1"), "A1 and A2 accepted it")?;
+    world.lose_all();
+    world.calm();
+    world.deliver_all(late);
+    claim(world.held(0).is_some_and(|register| register.state.is_some()), "A1 still holds it")?;
+    world.finish_with("va")
+}
+
+/// A node that is cut off does not pile up reads that nobody waits for.
+#[test]
+fn reads_without_a_quorum_come_to_an_end() -> Result<(), String> {
+    let mut world = volatile();
+    let read = world.start(0, Ask::Get);
+    for _ in 0..1_300 {
+        world.lose_all();
+        world.pass(Nanos::from_millis(20));
+    }
+    claim(world.value_of(read) == Some(&Outcome::NoQuorum), "the client was told")?;
+    claim(world.nodes[0].protocol.actives.is_empty(), "nothing is left of it")?;
+    world.finish()
+}

@@ -1,0 +1,88 @@
+//! Every rule that can be left out is missed: by a random schedule within a stated budget, or by the one made for it.
+
+use super::explore::explore;
+use super::{contention, memory, removal, schedules};
+use crate::mutation::{self, Mutation};
+
+/// What notices that a rule is left out.
+enum Catch {
+    /// Random schedules, at most this many.
+    Seeds(u64),
+    Schedule(fn() -> Result<(), String>),
+    /// The rule is another protocol's.
+    Elsewhere,
+}
+
+fn catch(mutation: Mutation) -> Catch {
+    match mutation {
+        Mutation::EqualValues => Catch::Schedule(schedules::equal_values_under_different_rounds),
+        Mutation::NoIncarnation => Catch::Schedule(schedules::restart_with_the_same_number),
+        Mutation::TwoMinters => Catch::Seeds(1_000),
+        Mutation::NoAncestry => Catch::Seeds(100),
+        Mutation::EarlyOk => Catch::Seeds(6_000),
+        Mutation::LowExclusion => Catch::Schedule(schedules::a_quorum_below_an_attempt),
+        Mutation::AnyChosen => Catch::Seeds(4_000),
+        Mutation::ChosenIgnoresFloor => {
+            Catch::Schedule(|| removal::a_report_from_before_the_deletion(false))
+        }
+        Mutation::NilFromMixed => Catch::Schedule(removal::an_undecided_tombstone),
+        Mutation::CollectByMajority => Catch::Schedule(removal::a_tombstone_that_one_lacks),
+        Mutation::NoBallotFloor => Catch::Schedule(removal::late_accepts_after_a_removal),
+        Mutation::NoVersionFloor => Catch::Schedule(removal::an_attempt_removed_with_its_register),
+        Mutation::AbsentAsTombstone => Catch::Schedule(removal::a_floor_of_another_key),
+        Mutation::VolatilePromises => Catch::Schedule(schedules::power_loss_after_a_promise),
+        Mutation::NoRecovery => Catch::Seeds(100),
+        Mutation::NoCrashVector => Catch::Schedule(memory::an_acknowledgement_from_before_a_loss),
+        Mutation::AdoptMinority => Catch::Schedule(memory::recovery_from_a_minority),
+        Mutation::NoOpBelowAttempt => Catch::Schedule(contention::a_refusal_below_an_attempt),
+        Mutation::ForgetForwarded => Catch::Seeds(100),
+        Mutation::ForwardAnyIncarnation => Catch::Schedule(contention::a_forward_to_a_later_start),
+        Mutation::NoQuorumAfterForward => Catch::Seeds(500),
+        Mutation::ExpireByOne => Catch::Schedule(contention::clocks_that_jump),
+        Mutation::CountdownKept => Catch::Schedule(contention::a_deadline_set_anew),
+        Mutation::ReplyBeforeStored | Mutation::ExposeUnflushed => Catch::Seeds(1_000),
+        Mutation::AckOfHigherBallot => {
+            Catch::Schedule(contention::acknowledgements_of_a_higher_ballot)
+        }
+        Mutation::AcceptBelowPromise => Catch::Seeds(100),
+        Mutation::AnswerFromTip => Catch::Seeds(500),
+        Mutation::StaleAnswers => Catch::Schedule(memory::an_answer_to_an_earlier_start),
+        Mutation::NoWriteBack
+        | Mutation::StoreOlder
+        | Mutation::DropTombstone
+        | Mutation::RecoverFromSelf => Catch::Elsewhere,
+    }
+}
+
+/// True when the schedule goes wrong; a panic of an assertion is as good as a claim that does not hold.
+fn goes_wrong(play: impl FnOnce() -> Result<(), String> + std::panic::UnwindSafe) -> bool {
+    !std::panic::catch_unwind(play).is_ok_and(|played| played.is_ok())
+}
+
+fn is_caught(mutation: Mutation) -> bool {
+    match catch(mutation) {
+        Catch::Seeds(limit) => (0..limit).any(|seed| {
+            let durable = seed % 2 == 0;
+            goes_wrong(move || explore(seed / 2, 3, durable))
+        }),
+        Catch::Schedule(play) => goes_wrong(play),
+        Catch::Elsewhere => true,
+    }
+}
+
+#[test]
+fn every_mutation_is_caught() {
+    let mut survivors = Vec::new();
+    for &one in Mutation::ALL {
+        if let Catch::Schedule(play) = catch(one) {
+            assert_eq!(play(), Ok(()), "{} is on trial, and nothing is left out", one.name());
+        }
+        mutation::set(Some(one));
+        let caught = is_caught(one);
+        mutation::set(None);
+        if !caught {
+            survivors.push(one.name());
+        }
+    }
+    assert!(survivors.is_empty(), "nobody notices {survivors:?}");
+}

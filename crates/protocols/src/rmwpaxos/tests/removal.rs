@@ -1,0 +1,197 @@
+//! Schedules of deletion, and of forgetting what was deleted. [spec 11, S21 to S26]
+
+use base::Nanos;
+
+use super::steps::{Kind, claim};
+use super::strings::Ask;
+use super::world::{Envelope, World};
+
+fn volatile() -> World {
+    World::new(3, false, 1)
+}
+
+/// The tombstone's grace is over at this node; what follows from it flows where `passes` lets it.
+fn collect(world: &mut World, node: usize, passes: impl Fn(&Envelope) -> bool) {
+    world.pass_at(node, Nanos::from_millis(1_100));
+    world.flow(passes);
+}
+
+/// S21: an absent register, an undecided tombstone, a live chosen value.
+pub(super) fn an_undecided_tombstone() -> Result<(), String> {
+    let mut world = volatile();
+    world.append(1, "v");
+    world.flow(|m| m.among(&[1, 2]));
+    world.lose_all();
+    world.calm();
+    world.start(1, Ask::Delete);
+    world.flow(|m| m.goes(Kind::Accept, 1, 1));
+    world.lose_all();
+    let read = world.start(0, Ask::Get);
+    world.flow(|m| m.among(&[0, 1]) && (m.is(Kind::Read) || m.is(Kind::State)));
+    claim(world.reply(read).is_none(), "nobody knows that it is deleted")?;
+    world.lose_all();
+    world.calm();
+    world.append(2, "w");
+    world.flow(|m| m.among(&[0, 2]));
+    world.finish()
+}
+
+#[test]
+fn an_undecided_tombstone_is_not_nil() -> Result<(), String> {
+    an_undecided_tombstone()
+}
+
+/// S22: a tombstone that one member lacks.
+pub(super) fn a_tombstone_that_one_lacks() -> Result<(), String> {
+    let mut world = volatile();
+    world.write(0, Ask::Append("a"));
+    world.start(1, Ask::Delete);
+    let lacking = |m: &Envelope| m.goes(Kind::Accept, 1, 0);
+    world.flow(|m| !lacking(m));
+    world.lose_all();
+    collect(&mut world, 1, |m| !lacking(m));
+    claim(world.held(2).is_some(), "nothing is removed")?;
+    world.finish_with("-")
+}
+
+#[test]
+fn a_tombstone_that_one_lacks_is_kept() -> Result<(), String> {
+    a_tombstone_that_one_lacks()
+}
+
+/// S22b: of a read's reports one is from before the deletion, one from after the removal. `forgets`: the second
+/// acceptor has lost its memory since, and knows of the removal by the others only.
+pub(super) fn a_report_from_before_the_deletion(forgets: bool) -> Result<(), String> {
+    let mut world = volatile();
+    world.append(0, "a");
+    world.flow(|m| m.among(&[0, 1]));
+    world.lose_all();
+    world.calm();
+    let read = world.start(2, Ask::Get);
+    let mut questions = world.take(|m| m.is(Kind::Read));
+    questions.sort_by_key(|m| m.receiver());
+    world.deliver(questions[0].clone());
+    let early = world.take(|m| m.is(Kind::State));
+    let removed = world.start(1, Ask::Delete);
+    world.flow(|_| true);
+    claim(!world.is_open(removed), "it is deleted")?;
+    collect(&mut world, 1, |_| true);
+    claim((0..3).all(|node| world.held(node).is_none()), "it is removed everywhere")?;
+    if forgets {
+        world.crash(1, 0);
+        world.lose_all();
+        world.deliver(questions[1].clone());
+        world.flow(|m| m.is(Kind::Recover) || m.is(Kind::Recovered));
+        world.lose_all();
+    }
+    world.deliver(questions[1].clone());
+    world.deliver_all(early);
+    world.flow(|m| m.goes(Kind::State, 1, 2));
+    claim(world.reply(read) != Some(b"va"), "it was gone before the read ended")?;
+    world.finish()
+}
+
+#[test]
+fn a_removed_tombstone_hidden_by_its_absence_is_respected() -> Result<(), String> {
+    a_report_from_before_the_deletion(false)
+}
+
+#[test]
+fn a_removed_tombstone_is_respected_after_a_loss_of_memory() -> Result<(), String> {
+    a_report_from_before_the_deletion(true)
+}
+
+/// S23: after the removal an accept of an older ballot arrives, and the next one of the tombstone's own ballot.
+pub(super) fn late_accepts_after_a_removal() -> Result<(), String> {
+    let mut world = volatile();
+    world.append(2, "x");
+    world.prepared(&[0, 1, 2]);
+    let older = world.take(|m| m.is(Kind::Accept));
+    world.calm();
+    world.write(0, Ask::Append("a"));
+    world.write(0, Ask::Delete);
+    collect(&mut world, 0, |m| !m.goes(Kind::Remove, 0, 0));
+    let last = world.take(|m| m.is(Kind::Remove));
+    claim(world.held(0).is_some() && world.held(1).is_none(), "one still has it")?;
+    world.deliver_all(older);
+    claim(world.held(1).is_none() && world.held(2).is_none(), "the older one is refused")?;
+    world.lose_all();
+    world.append(0, "c");
+    world.flow(|m| m.is(Kind::Accept));
+    claim(world.held(1).is_none(), "and so is the tombstone's own ballot")?;
+    world.deliver_all(last);
+    world.finish()
+}
+
+#[test]
+fn floors_refuse_what_is_late() -> Result<(), String> {
+    late_accepts_after_a_removal()
+}
+
+/// S24: an operation was applied, deleted by another, removed everywhere; now its proposer looks for it.
+pub(super) fn an_attempt_removed_with_its_register() -> Result<(), String> {
+    let mut world = volatile();
+    let tag = world.append(0, "a");
+    world.flow(|m| !m.is(Kind::Accepted));
+    world.lose_all();
+    world.calm();
+    world.start(1, Ask::Delete);
+    world.flow(|_| true);
+    collect(&mut world, 1, |_| true);
+    claim(world.held(2).is_none(), "it is removed")?;
+    world.finish_with("-")?;
+    claim(world.value_of(tag) == Some(&types::Outcome::Unknown), "nothing remembers it")
+}
+
+#[test]
+fn an_attempt_removed_with_its_register_ends_unknown() -> Result<(), String> {
+    an_attempt_removed_with_its_register()
+}
+
+/// S25: a removal delayed until the key was written and deleted again.
+#[test]
+fn a_late_removal_is_ignored() -> Result<(), String> {
+    let mut world = volatile();
+    world.write(0, Ask::Append("a"));
+    world.write(0, Ask::Delete);
+    collect(&mut world, 0, |m| !m.goes(Kind::Remove, 0, 2));
+    let late = world.take(|m| m.is(Kind::Remove));
+    claim(late.len() == 1, "one removal is on its way")?;
+    world.write(1, Ask::Append("b"));
+    world.deliver_all(late.clone());
+    claim(
+        world.held(2).is_some_and(|r| r.state.as_ref().is_some_and(|s| !s.is_tombstone())),
+        "it lives",
+    )?;
+    world.write(1, Ask::Delete);
+    world.deliver_all(late);
+    claim(world.held(2).is_some(), "another tombstone is meant")?;
+    world.finish_with("-")
+}
+
+/// S26: a floor raised by another key at an acceptor that lags behind on a live one.
+pub(super) fn a_floor_of_another_key() -> Result<(), String> {
+    let mut world = volatile();
+    let neighbour = world.neighbour.clone();
+    world.append(0, "a");
+    world.flow(|m| m.among(&[0, 1]));
+    world.lose_all();
+    world.calm();
+    world.write_key(1, &neighbour, Ask::Append("n"));
+    world.write_key(1, &neighbour, Ask::Delete);
+    collect(&mut world, 1, |_| true);
+    let read = world.start(2, Ask::Get);
+    world.flow(|m| m.is(Kind::Read) || m.is(Kind::State));
+    claim(world.reply(read) == Some(b"va"), "the live value is read")?;
+    world.append(2, "w");
+    for _ in 0..20 {
+        world.flow(|m| m.among(&[1, 2]));
+        world.pass_at(2, Nanos::from_millis(20));
+    }
+    world.finish_with("vaw")
+}
+
+#[test]
+fn a_floor_of_another_key_hides_nothing() -> Result<(), String> {
+    a_floor_of_another_key()
+}

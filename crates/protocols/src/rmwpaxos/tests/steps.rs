@@ -1,0 +1,204 @@
+//! What a schedule played by hand is made of: choosing messages, pausing nodes, asking and claiming.
+//!
+//! Nodes are named by their index; the acceptors A1, A2, A3 of the specification are 0, 1, 2.
+
+use base::Nanos;
+use types::{Key, Loss, Outcome, Tag};
+
+use super::super::{Message, Register};
+use super::strings::Ask;
+use super::world::{Envelope, World};
+use crate::protocol::Event;
+
+/// A message's kind, to choose by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Read,
+    State,
+    Prepare,
+    Promise,
+    Accept,
+    Accepted,
+    Remove,
+    Forward,
+    Forwarded,
+    Recover,
+    Recovered,
+    List,
+    Listed,
+    Other,
+}
+
+impl Envelope {
+    pub(super) fn kind(&self) -> Kind {
+        match &self.message {
+            Message::Read { .. } => Kind::Read,
+            Message::State { .. } => Kind::State,
+            Message::Prepare { .. } => Kind::Prepare,
+            Message::Promise { .. } => Kind::Promise,
+            Message::Accept { .. } => Kind::Accept,
+            Message::Accepted { .. } => Kind::Accepted,
+            Message::Remove { .. } => Kind::Remove,
+            Message::Forward { .. } => Kind::Forward,
+            Message::Forwarded { .. } => Kind::Forwarded,
+            Message::Recover { .. } => Kind::Recover,
+            Message::Recovered { .. } => Kind::Recovered,
+            Message::List { .. } => Kind::List,
+            Message::Listed { .. } => Kind::Listed,
+            Message::Nack { .. } | Message::Repair { .. } | Message::Touch { .. } => Kind::Other,
+        }
+    }
+
+    pub(super) fn is(&self, kind: Kind) -> bool {
+        self.kind() == kind
+    }
+
+    pub(super) fn sender(&self) -> usize {
+        usize::from(self.from.node.0) - 1
+    }
+
+    pub(super) fn receiver(&self) -> usize {
+        usize::from(self.to.0) - 1
+    }
+
+    /// Both ends are among these nodes.
+    pub(super) fn among(&self, nodes: &[usize]) -> bool {
+        nodes.contains(&self.sender()) && nodes.contains(&self.receiver())
+    }
+
+    pub(super) fn goes(&self, kind: Kind, from: usize, to: usize) -> bool {
+        self.is(kind) && self.sender() == from && self.receiver() == to
+    }
+}
+
+impl World {
+    /// Delivers what `passes`, and what follows from it, in order; flushes end at once; no time passes.
+    pub(super) fn flow(&mut self, passes: impl Fn(&Envelope) -> bool) {
+        for _ in 0..10_000 {
+            (0..self.nodes.len()).for_each(|node| while self.flush(node) {});
+            let Some(at) = self.bag.iter().position(&passes) else { return };
+            let envelope = self.bag.remove(at);
+            self.deliver(envelope);
+        }
+        self.fault.get_or_insert("a storm of messages".into());
+    }
+
+    /// Takes what matches out of the bag.
+    pub(super) fn take(&mut self, matches: impl Fn(&Envelope) -> bool) -> Vec<Envelope> {
+        self.bag.extract_if(.., |envelope| matches(envelope)).collect()
+    }
+
+    pub(super) fn lose(&mut self, matches: impl Fn(&Envelope) -> bool) {
+        self.bag.retain(|envelope| !matches(envelope));
+    }
+
+    pub(super) fn lose_all(&mut self) {
+        self.bag.clear();
+    }
+
+    pub(super) fn deliver_all(&mut self, envelopes: Vec<Envelope>) {
+        envelopes.into_iter().for_each(|envelope| self.deliver(envelope));
+    }
+
+    /// Time passes at one node only: the others are paused.
+    pub(super) fn pass_at(&mut self, index: usize, span: Nanos) {
+        self.now += span;
+        self.fire(index);
+    }
+
+    /// Long enough for nobody to count as busy with the key; no timer fires.
+    pub(super) fn calm(&mut self) {
+        self.now += Nanos::from_millis(30);
+    }
+
+    /// Whether `node` takes `other` for up.
+    pub(super) fn sees(&mut self, node: usize, other: usize, up: bool) {
+        let id = self.nodes[other].view.me;
+        self.nodes[node].view.set_up(id, up);
+        if !up {
+            self.step(node, Event::PeerReset { node: id });
+        }
+    }
+
+    pub(super) fn start(&mut self, node: usize, ask: Ask) -> Tag {
+        let key = self.key.clone();
+        self.ask(node, &key, ask)
+    }
+
+    pub(super) fn append(&mut self, node: usize, text: &'static str) -> Tag {
+        self.start(node, Ask::Append(text))
+    }
+
+    /// A write that everybody takes part in, and then calm.
+    pub(super) fn write(&mut self, node: usize, ask: Ask) -> Tag {
+        let key = self.key.clone();
+        self.write_key(node, &key, ask)
+    }
+
+    pub(super) fn write_key(&mut self, node: usize, key: &Key, ask: Ask) -> Tag {
+        let tag = self.ask(node, key, ask);
+        self.flow(|_| true);
+        assert!(!self.is_open(tag), "nothing is in the way of {tag:?}");
+        self.calm();
+        tag
+    }
+
+    /// Up to the moment when the node's proposal is sent, phase 1 being won among `quorum`.
+    pub(super) fn prepared(&mut self, quorum: &[usize]) {
+        self.flow(|m| m.among(quorum) && (m.is(Kind::Prepare) || m.is(Kind::Promise)));
+    }
+
+    pub(super) fn held(&self, node: usize) -> Option<&Register> {
+        self.nodes[node].register(&self.key)
+    }
+
+    pub(super) fn reply(&self, tag: Tag) -> Option<&[u8]> {
+        match self.value_of(tag) {
+            Some(Outcome::Reply(reply)) => Some(reply),
+            _ => None,
+        }
+    }
+
+    /// The node's record of the key turns out damaged when it starts again.
+    pub(super) fn crash_damaged(&mut self, index: usize) {
+        let key = self.key.clone();
+        self.nodes[index].stored_cells.remove(&key);
+        self.crash(index, 0);
+        let node = &mut self.nodes[index];
+        let me = *node.view.member(node.view.me).expect("a node is a member of its own view");
+        node.view.learn(me.node, me.incarnation, Loss(me.loss.0 + 1));
+        node.cells.fill(&key, None, true);
+    }
+
+    /// Everything goes through, everybody reads, and the histories are checked.
+    pub(super) fn finish(&mut self) -> Result<(), String> {
+        for _ in 0..2 {
+            if !self.settle() {
+                return Err("work that never ends".into());
+            }
+            for node in 0..self.nodes.len() {
+                self.start(node, Ask::Get);
+            }
+        }
+        if !self.settle() {
+            return Err("a last read that never ends".into());
+        }
+        let unsure = self.undecided;
+        self.verdict()?;
+        claim(self.undecided == unsure, "the checker can tell")
+    }
+
+    /// As [`finish`](World::finish), and the key holds this.
+    pub(super) fn finish_with(&mut self, value: &str) -> Result<(), String> {
+        self.finish()?;
+        let tag = self.start(0, Ask::Get);
+        claim(self.settle(), "a read ends")?;
+        let found = String::from_utf8_lossy(self.reply(tag).unwrap_or_default()).into_owned();
+        if found == value { Ok(()) } else { Err(format!("{found} instead of {value}")) }
+    }
+}
+
+/// A claim of a schedule: what does not hold is told, so that a mutation may be caught by it.
+pub(super) fn claim(holds: bool, what: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(format!("not so: {what}")) }
+}
