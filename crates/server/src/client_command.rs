@@ -1,5 +1,8 @@
 //! `CLIENT …`.
 
+use std::borrow::Cow;
+
+use base::Nanos;
 use base::decimal::parse_i64;
 use bytes::Bytes;
 use commands::SessionVerb;
@@ -39,7 +42,7 @@ pub(crate) fn execute(
         SessionVerb::ClientSetName => match valid_name(args[2]) {
             Some(name) => {
                 session.facts.name = name;
-                publish(session, cx);
+                session.publish(cx);
                 session.say_ok(cx);
             }
             None => session.say_error(cx, BAD_NAME),
@@ -49,10 +52,21 @@ pub(crate) fn execute(
             let line = session.facts.line(cx.now) + "\n";
             session.say_with(cx, |out| encode::verbatim(out, *b"txt", line.as_bytes()));
         }
-        SessionVerb::ClientList => list(session, cx),
-        SessionVerb::ClientKill => kill(session, args, cx),
+        SessionVerb::ClientList => match listed(session, args, cx) {
+            Ok(lines) => {
+                session.say_with(cx, |out| encode::verbatim(out, *b"txt", lines.as_bytes()));
+            }
+            Err(text) => session.say_error(cx, &text),
+        },
+        SessionVerb::ClientKill => match kill(session, args) {
+            Ok(reply) => {
+                session.say(cx, reply);
+                session.closing |= session.is_killed();
+            }
+            Err(text) => session.say_error(cx, &text),
+        },
         SessionVerb::ClientReply => reply(session, args[2], cx),
-        SessionVerb::ClientUnblock => session.say(cx, Bytes::from_static(b":0\r\n")),
+        SessionVerb::ClientUnblock => unblock(session, args, cx),
         SessionVerb::ClientGetRedir => session.say(cx, Bytes::from_static(b":-1\r\n")),
         SessionVerb::ClientTrackingInfo => session.say_with(cx, |out| {
             encode::map(out, 3);
@@ -80,17 +94,13 @@ pub(crate) fn execute(
             }
             _ => session.say_error(cx, "ERR syntax error"),
         },
-        SessionVerb::ClientPause | SessionVerb::ClientUnpause => session.say_error(
-            cx,
-            "ERR 'client|pause' is not supported: a node does not stop others from writing",
-        ),
+        SessionVerb::ClientPause => pause(session, args, cx),
+        SessionVerb::ClientUnpause => {
+            session.shared.pause.end();
+            session.say_ok(cx);
+        }
         other => session.say_error(cx, &format!("ERR '{other:?}' is not supported by this server")),
     }
-}
-
-fn publish(session: &mut Session, cx: &SessionContext<'_>) {
-    session.facts.since.get_or_insert(cx.now);
-    session.shared.clients.put(&session.facts);
 }
 
 fn set_info(session: &mut Session, args: &[&[u8]], cx: &mut SessionContext<'_>) {
@@ -108,60 +118,130 @@ fn set_info(session: &mut Session, args: &[&[u8]], cx: &mut SessionContext<'_>) 
         let option = String::from_utf8_lossy(args[2]);
         return session.say_error(cx, &format!("ERR Unrecognized option '{option}'"));
     }
-    publish(session, cx);
+    session.publish(cx);
     session.say_ok(cx);
-}
-
-fn list(session: &mut Session, cx: &mut SessionContext<'_>) {
-    let lines: String = session
-        .shared
-        .clients
-        .all()
-        .iter()
-        .map(|client: &ClientFacts| client.line(cx.now) + "\n")
-        .collect();
-    session.say_with(cx, |out| encode::verbatim(out, *b"txt", lines.as_bytes()));
 }
 
 type Filter = Box<dyn Fn(&ClientFacts) -> bool>;
 
-/// `CLIENT KILL addr` or `CLIENT KILL ID id | ADDR addr | LADDR addr | USER user …`.
-fn kill(session: &mut Session, args: &[&[u8]], cx: &mut SessionContext<'_>) {
+/// `CLIENT LIST [TYPE type] [ID id …]`.
+fn listed(
+    session: &Session,
+    args: &[&[u8]],
+    cx: &SessionContext<'_>,
+) -> Result<String, Cow<'static, str>> {
+    let fits: Filter = match &args[2..] {
+        [] => Box::new(|_| true),
+        [option, kind] if option.eq_ignore_ascii_case(b"type") => of_type(kind)?,
+        [option, ids @ ..] if option.eq_ignore_ascii_case(b"id") && !ids.is_empty() => {
+            let ids: Option<Vec<i64>> = ids.iter().map(|id| parse_i64(id)).collect();
+            let ids = ids.ok_or("ERR Invalid client ID")?;
+            Box::new(move |client| ids.contains(&(client.id.0 as i64)))
+        }
+        _ => return Err("ERR syntax error".into()),
+    };
+    let clients = session.shared.clients.all();
+    Ok(clients.iter().filter(|client| fits(client)).map(|one| one.line(cx.now) + "\n").collect())
+}
+
+/// All clients are normal ones.
+fn of_type(kind: &[u8]) -> Result<Filter, String> {
+    let is = |name: &str| kind.eq_ignore_ascii_case(name.as_bytes());
+    if is("normal") {
+        Ok(Box::new(|_| true))
+    } else if ["master", "replica", "slave", "pubsub"].into_iter().any(is) {
+        Ok(Box::new(|_| false))
+    } else {
+        Err(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(kind)))
+    }
+}
+
+/// `CLIENT KILL addr` or `CLIENT KILL ID id | ADDR addr | LADDR addr | TYPE type | USER user | SKIPME yes/no …`.
+fn kill(session: &Session, args: &[&[u8]]) -> Result<Bytes, Cow<'static, str>> {
     if let [_, _, address] = args {
-        let address = String::from_utf8_lossy(address).into_owned();
+        let address = String::from_utf8_lossy(address);
         return match session.shared.clients.kill(|client| client.peer.to_string() == address) {
-            0 => session.say_error(cx, "ERR No such client"),
-            _ => session.say_ok(cx),
+            0 => Err("ERR No such client".into()),
+            _ => Ok(Bytes::from_static(b"+OK\r\n")),
         };
     }
     let mut filters: Vec<Filter> = Vec::new();
-    let mine = session.id();
     let mut skips_me = true;
     for pair in args[2..].chunks(2) {
-        let [option, value] = pair else { return session.say_error(cx, "ERR syntax error") };
-        let text = String::from_utf8_lossy(value).into_owned();
-        if option.eq_ignore_ascii_case(b"id") {
-            let Some(id) = parse_i64(value).filter(|id| *id > 0) else {
-                return session.say_error(cx, "ERR client-id should be greater than 0");
+        let [option, value] = pair else { return Err("ERR syntax error".into()) };
+        if option.eq_ignore_ascii_case(b"skipme") {
+            skips_me = match value {
+                yes if yes.eq_ignore_ascii_case(b"yes") => true,
+                no if no.eq_ignore_ascii_case(b"no") => false,
+                _ => return Err("ERR syntax error".into()),
             };
-            filters.push(Box::new(move |client| client.id.0 == id as u64));
-        } else if option.eq_ignore_ascii_case(b"addr") {
-            filters.push(Box::new(move |client| client.peer.to_string() == text));
-        } else if option.eq_ignore_ascii_case(b"laddr") {
-            filters.push(Box::new(move |client| client.local.to_string() == text));
-        } else if option.eq_ignore_ascii_case(b"user") {
-            filters.push(Box::new(move |_| text == "default"));
-        } else if option.eq_ignore_ascii_case(b"skipme") {
-            skips_me = value.eq_ignore_ascii_case(b"yes");
         } else {
-            return session.say_error(cx, "ERR syntax error");
+            filters.push(filter(option, value)?);
         }
     }
-    let count = session
-        .shared
-        .clients
-        .kill(|client| (!skips_me || client.id != mine) && filters.iter().all(|fits| fits(client)));
-    session.say_with(cx, |out| encode::integer(out, count as i64));
+    let mine = session.id();
+    let fits = |client: &ClientFacts| {
+        (!skips_me || client.id != mine) && filters.iter().all(|fits| fits(client))
+    };
+    let mut reply = Vec::new();
+    encode::integer(&mut reply, session.shared.clients.kill(fits) as i64);
+    Ok(reply.into())
+}
+
+/// Whom one pair of `CLIENT KILL` means.
+fn filter(option: &[u8], value: &[u8]) -> Result<Filter, Cow<'static, str>> {
+    let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
+    let text = String::from_utf8_lossy(value).into_owned();
+    if is("id") {
+        let id = parse_i64(value).filter(|id| *id > 0);
+        let id = id.ok_or("ERR client-id should be greater than 0")?;
+        Ok(Box::new(move |client| client.id.0 == id as u64))
+    } else if is("addr") {
+        Ok(Box::new(move |client| client.peer.to_string() == text))
+    } else if is("laddr") {
+        Ok(Box::new(move |client| client.local.to_string() == text))
+    } else if is("type") {
+        Ok(of_type(value)?)
+    } else if is("user") && text == "default" {
+        Ok(Box::new(|_| true))
+    } else if is("user") {
+        Err(format!("ERR No such user '{text}'").into())
+    } else {
+        Err("ERR syntax error".into())
+    }
+}
+
+/// No command of this server blocks, so nobody is ever waiting.
+fn unblock(session: &mut Session, args: &[&[u8]], cx: &mut SessionContext<'_>) {
+    let is_reason = |reason: &&[u8]| {
+        reason.eq_ignore_ascii_case(b"timeout") || reason.eq_ignore_ascii_case(b"error")
+    };
+    if !args.get(3).is_none_or(is_reason) {
+        session.say_error(cx, "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
+    } else if parse_i64(args[2]).is_none() {
+        session.say_error(cx, "ERR value is not an integer or out of range");
+    } else {
+        session.say(cx, Bytes::from_static(b":0\r\n"));
+    }
+}
+
+/// `CLIENT PAUSE timeout [WRITE | ALL]`.
+fn pause(session: &mut Session, args: &[&[u8]], cx: &mut SessionContext<'_>) {
+    let only_writes = match args.get(3) {
+        None => false,
+        Some(kind) if kind.eq_ignore_ascii_case(b"all") => false,
+        Some(kind) if kind.eq_ignore_ascii_case(b"write") => true,
+        Some(_) => return session.say_error(cx, "ERR CLIENT PAUSE mode must be WRITE or ALL"),
+    };
+    let Some(millis) = parse_i64(args[2]) else {
+        return session.say_error(cx, "ERR timeout is not an integer or out of range");
+    };
+    let Ok(millis) = u64::try_from(millis) else {
+        return session.say_error(cx, "ERR timeout is negative");
+    };
+    let until = Nanos(cx.now.0.saturating_add(millis.saturating_mul(1_000_000)));
+    session.shared.pause.begin(cx.now, until, only_writes);
+    session.say_ok(cx);
 }
 
 fn reply(session: &mut Session, mode: &[u8], cx: &mut SessionContext<'_>) {

@@ -45,7 +45,7 @@ impl Clients {
         self.by_id.lock().map(|clients| clients.values().cloned().collect()).unwrap_or_default()
     }
 
-    /// Asks the clients that fit to be closed; each is when it speaks next. Returns how many.
+    /// Asks the clients that fit to be closed; each is within about a second. Returns how many.
     pub(crate) fn kill(&self, fits: impl Fn(&ClientFacts) -> bool) -> usize {
         let found: Vec<_> = self.all().into_iter().filter(|facts| fits(facts)).collect();
         found.iter().for_each(|facts| facts.kill.store(true, Relaxed));
@@ -59,8 +59,8 @@ impl ClientFacts {
         let age = self.since.map_or(0, |since| now.since(since).as_millis() / 1_000);
         format!(
             "id={} addr={} laddr={} fd=0 name={} age={age} idle=0 flags=N db={} sub=0 psub=0 ssub=0 \
-             multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 tot-mem=0 events=r cmd=client \
-             user=default redir=-1 resp={} lib-name={} lib-ver={}",
+             multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 \
+             oll=0 omem=0 tot-mem=0 events=r cmd=client user=default redir=-1 resp={} lib-name={} lib-ver={}",
             self.id,
             self.peer,
             self.local,

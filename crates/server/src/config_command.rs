@@ -1,5 +1,8 @@
 //! `CONFIG GET` and `CONFIG SET`: what tools ask for and what they insist on setting.
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
 use bytes::Bytes;
 use commands::SessionVerb;
 use commands::glob::{Case, matches};
@@ -7,37 +10,58 @@ use node::front::SessionContext;
 use resp::encode;
 
 use crate::front::Shared;
+use crate::session::bulk_len_max;
 
-/// Knobs that tune what this store does not have: taken and ignored, so that scripts go on.
-const IGNORED: &[&str] = &[
-    "activerehashing",
-    "hash-max-listpack-entries",
-    "hash-max-listpack-value",
-    "hash-max-ziplist-entries",
-    "hash-max-ziplist-value",
-    "hll-sparse-max-bytes",
-    "latency-monitor-threshold",
-    "lazyfree-lazy-eviction",
-    "lazyfree-lazy-expire",
-    "lazyfree-lazy-server-del",
-    "lazyfree-lazy-user-del",
-    "lazyfree-lazy-user-flush",
-    "list-compress-depth",
-    "list-max-listpack-size",
-    "list-max-ziplist-size",
-    "notify-keyspace-events",
-    "set-max-intset-entries",
-    "set-max-listpack-entries",
-    "set-max-listpack-value",
-    "slowlog-log-slower-than",
-    "slowlog-max-len",
-    "stream-node-max-bytes",
-    "stream-node-max-entries",
-    "zset-max-listpack-entries",
-    "zset-max-listpack-value",
-    "zset-max-ziplist-entries",
-    "zset-max-ziplist-value",
+/// Knobs that tune what this store does not have, with the defaults of Redis: taken and remembered without effect, so
+/// that scripts go on.
+const IGNORED: &[(&str, &str)] = &[
+    ("activerehashing", "yes"),
+    ("hash-max-listpack-entries", "512"),
+    ("hash-max-listpack-value", "64"),
+    ("hash-max-ziplist-entries", "512"),
+    ("hash-max-ziplist-value", "64"),
+    ("hll-sparse-max-bytes", "3000"),
+    ("latency-monitor-threshold", "0"),
+    ("lazyfree-lazy-eviction", "no"),
+    ("lazyfree-lazy-expire", "no"),
+    ("lazyfree-lazy-server-del", "no"),
+    ("lazyfree-lazy-user-del", "no"),
+    ("lazyfree-lazy-user-flush", "no"),
+    ("list-compress-depth", "0"),
+    ("list-max-listpack-size", "-2"),
+    ("list-max-ziplist-size", "-2"),
+    ("set-max-intset-entries", "512"),
+    ("set-max-listpack-entries", "128"),
+    ("set-max-listpack-value", "64"),
+    ("slowlog-log-slower-than", "10000"),
+    ("slowlog-max-len", "128"),
+    ("stream-node-max-bytes", "4096"),
+    ("stream-node-max-entries", "100"),
+    ("zset-max-listpack-entries", "128"),
+    ("zset-max-listpack-value", "64"),
+    ("zset-max-ziplist-entries", "128"),
+    ("zset-max-ziplist-value", "64"),
 ];
+/// Bytes of a value that is remembered.
+const VALUE_LEN_MAX: usize = 64;
+
+/// What was set since the node started.
+#[derive(Default)]
+pub(crate) struct Settings {
+    changed: Mutex<BTreeMap<&'static str, String>>,
+}
+
+impl Settings {
+    fn all(&self) -> BTreeMap<&'static str, String> {
+        self.changed.lock().map(|changed| changed.clone()).unwrap_or_default()
+    }
+
+    fn set(&self, name: &'static str, value: String) {
+        if let Ok(mut changed) = self.changed.lock() {
+            changed.insert(name, value);
+        }
+    }
+}
 
 pub(crate) fn reply(
     shared: &Shared,
@@ -49,17 +73,14 @@ pub(crate) fn reply(
     match verb {
         SessionVerb::ConfigGet => {
             let known = values(shared, cx);
-            let fits = |name: &str| {
-                args[2..].iter().any(|p| matches(p, name.as_bytes(), Case::Insensitive))
-            };
-            let found: Vec<_> = known.iter().filter(|(name, _)| fits(name)).collect();
+            let found = found(&known, &args[2..]);
             encode::map(&mut out, found.len());
             for (name, value) in found {
                 encode::bulk(&mut out, name.as_bytes());
                 encode::bulk(&mut out, value.as_bytes());
             }
         }
-        SessionVerb::ConfigSet => match set(args) {
+        SessionVerb::ConfigSet => match set(shared, &args[2..], cx) {
             Ok(()) => encode::simple(&mut out, b"OK"),
             Err(text) => encode::error(&mut out, text.as_bytes()),
         },
@@ -68,20 +89,52 @@ pub(crate) fn reply(
     out.into()
 }
 
-fn set(args: &[&[u8]]) -> Result<(), String> {
-    for pair in args[2..].chunks(2) {
-        let [name, value] = pair else {
-            return Err("ERR wrong number of arguments for 'config|set' command".into());
-        };
-        let name = String::from_utf8_lossy(name).to_lowercase();
-        let is_noeviction = name == "maxmemory-policy" && value.eq_ignore_ascii_case(b"noeviction");
-        if !IGNORED.contains(&name.as_str()) && !is_noeviction {
+/// Names and values that fit any of `patterns`. A plain name comes back as it was written.
+fn found<'a>(known: &'a [(&'static str, String)], patterns: &[&[u8]]) -> Vec<(String, &'a str)> {
+    let fits = |name: &str| {
+        let one = |p: &&&[u8]| matches(p, name.as_bytes(), Case::Insensitive);
+        patterns.iter().find(one).map(|pattern| match pattern {
+            plain if plain.eq_ignore_ascii_case(name.as_bytes()) => {
+                String::from_utf8_lossy(plain).into_owned()
+            }
+            _ => name.to_string(),
+        })
+    };
+    known.iter().filter_map(|(name, value)| Some((fits(name)?, value.as_str()))).collect()
+}
+
+/// Sets all of the pairs, or none.
+fn set(shared: &Shared, pairs: &[&[u8]], cx: &SessionContext<'_>) -> Result<(), String> {
+    let failed = |name: &str, why: &str| {
+        Err(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
+    };
+    if !pairs.len().is_multiple_of(2) {
+        return Err("ERR syntax error".into());
+    }
+    let known = values(shared, cx);
+    let mut wanted: Vec<(&'static str, String)> = Vec::new();
+    for pair in pairs.chunks_exact(2) {
+        let name = String::from_utf8_lossy(pair[0]).to_lowercase();
+        let value = String::from_utf8_lossy(pair[1]).into_owned();
+        let Some((name, present)) = known.iter().find(|(one, _)| *one == name) else {
             return Err(format!(
-                "ERR CONFIG SET failed (possibly related to argument '{name}') - \
-                 can't set immutable config, change it in the configuration file"
+                "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
             ));
+        };
+        if wanted.iter().any(|(one, _)| one == name) {
+            return failed(name, "duplicate parameter");
+        }
+        if IGNORED.iter().any(|(one, _)| one == name) {
+            if value.len() > VALUE_LEN_MAX {
+                return failed(name, "the value is too long");
+            }
+            wanted.push((name, value));
+        } else if !present.eq_ignore_ascii_case(&value) {
+            let why = "can't set immutable config, change it in the configuration file";
+            return failed(name, why);
         }
     }
+    wanted.into_iter().for_each(|(name, value)| shared.settings.set(name, value));
     Ok(())
 }
 
@@ -99,7 +152,9 @@ fn values(shared: &Shared, cx: &SessionContext<'_>) -> Vec<(&'static str, String
         ("maxmemory-policy", "noeviction".into()),
         ("max-value-size", shared.config.max_value_size.to_string()),
         ("port", port.into()),
-        ("proto-max-bulk-len", "536870912".into()),
+        // Nothing is notified, and nobody is told otherwise.
+        ("notify-keyspace-events", String::new()),
+        ("proto-max-bulk-len", bulk_len_max(shared).to_string()),
         ("request-timeout", config.request_timeout.0.to_string()),
         ("requirepass", String::new()),
         ("save", String::new()),
@@ -107,7 +162,10 @@ fn values(shared: &Shared, cx: &SessionContext<'_>) -> Vec<(&'static str, String
         ("timeout", "0".into()),
         ("workers", config.workers.to_string()),
     ];
-    values.extend(IGNORED.iter().map(|name| (*name, "0".to_string())));
+    let mut changed = shared.settings.all();
+    values.extend(IGNORED.iter().map(|&(name, default)| {
+        (name, changed.remove(name).unwrap_or_else(|| default.to_string()))
+    }));
     values.sort();
     values
 }

@@ -93,6 +93,10 @@ impl Counts {
         called
     }
 
+    pub(crate) fn errors_total(&self) -> u64 {
+        self.errors().iter().map(|(_, count)| count).sum()
+    }
+
     pub(crate) fn errors(&self) -> Vec<(String, u64)> {
         self.errors.lock().map(|errors| errors.clone().into_iter().collect()).unwrap_or_default()
     }

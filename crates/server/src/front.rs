@@ -5,7 +5,9 @@ use std::sync::Arc;
 use node::front::{Client, Front, Session};
 
 use crate::clients::Clients;
+use crate::config_command::Settings;
 use crate::counts::Counts;
+use crate::pause::Pause;
 use crate::session;
 
 /// How clients are served.
@@ -28,12 +30,20 @@ pub(crate) struct Shared {
     pub config: ServerConfig,
     pub clients: Clients,
     pub counts: Counts,
+    pub pause: Pause,
+    pub settings: Settings,
 }
 
 impl RespFront {
     #[must_use]
     pub fn new(config: ServerConfig) -> Arc<RespFront> {
-        let shared = Shared { config, clients: Clients::default(), counts: Counts::new() };
+        let shared = Shared {
+            config,
+            clients: Clients::default(),
+            counts: Counts::new(),
+            pause: Pause::default(),
+            settings: Settings::default(),
+        };
         Arc::new(RespFront { shared: Arc::new(shared) })
     }
 }

@@ -67,13 +67,17 @@ fn put(
         "server" => server(text, session, status, cx),
         "clients" => {
             line(text, format_args!("connected_clients:{}", status.clients));
+            line(text, format_args!("cluster_connections:0"));
             line(text, format_args!("maxclients:{}", cx.node.config().clients_max));
+            line(text, format_args!("tracking_clients:0"));
             line(text, format_args!("blocked_clients:0"));
         }
         "memory" => {
             let resident = resident_bytes();
             line(text, format_args!("used_memory:{resident}"));
+            line(text, format_args!("used_memory_human:{:.2}M", resident as f64 / 1_048_576.0));
             line(text, format_args!("used_memory_rss:{resident}"));
+            line(text, format_args!("used_memory_lua:0"));
             line(text, format_args!("maxmemory:0"));
             line(text, format_args!("maxmemory_policy:noeviction"));
         }
@@ -81,12 +85,21 @@ fn put(
             line(text, format_args!("loading:{}", u8::from(status.loading)));
             line(text, format_args!("async_loading:0"));
             line(text, format_args!("rdb_changes_since_last_save:0"));
+            line(text, format_args!("rdb_bgsave_in_progress:0"));
+            line(text, format_args!("rdb_last_bgsave_status:ok"));
+            line(text, format_args!("aof_rewrite_in_progress:0"));
             line(text, format_args!("aof_enabled:0"));
         }
         "stats" => {
             let total = session.shared.counts.total.load(Relaxed);
             line(text, format_args!("total_connections_received:{}", status.clients_total));
             line(text, format_args!("total_commands_processed:{total}"));
+            line(text, format_args!("total_net_input_bytes:{}", stat(status, "client_bytes_in")));
+            line(text, format_args!("total_net_output_bytes:{}", stat(status, "client_bytes_out")));
+            line(
+                text,
+                format_args!("total_error_replies:{}", session.shared.counts.errors_total()),
+            );
             line(text, format_args!("expired_keys:{}", stat(status, "expired_keys")));
             line(text, format_args!("evicted_keys:0"));
         }
@@ -96,6 +109,7 @@ fn put(
             line(text, format_args!("role:master"));
             line(text, format_args!("connected_slaves:{}", up.saturating_sub(1).min(others)));
             line(text, format_args!("master_failover_state:no-failover"));
+            line(text, format_args!("master_repl_offset:0"));
         }
         "cpu" => {
             let (user, system) = cpu_seconds();

@@ -11,10 +11,15 @@ mod config_command;
 mod counts;
 mod front;
 mod info;
+mod opening;
 mod outcomes;
+mod pause;
 mod pipeline;
 mod session;
 mod wait;
 mod walk;
 
 pub use front::{RespFront, ServerConfig};
+
+#[cfg(test)]
+mod tests;

@@ -29,6 +29,15 @@ pub(crate) fn reply(outcome: Outcome) -> Bytes {
     }
 }
 
+/// What an error of one part says about a command of several: where others may have had their effect, none can say that
+/// there was none.
+pub(crate) fn of_several(error: Bytes, others_changed: bool) -> Bytes {
+    match error.as_ref() {
+        CLUSTERDOWN | LOADING if others_changed => Bytes::from_static(UNKNOWN),
+        _ => error,
+    }
+}
+
 /// Of several errors in the parts of one command the one to show: what may have happened outweighs what did not.
 pub(crate) fn graver(one: Bytes, other: Bytes) -> Bytes {
     let weight = |reply: &Bytes| match reply.as_ref() {

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
+use base::Nanos;
 use bytes::Bytes;
 use commands::Combine;
 use node::front::Token;
-use types::{Command, Database, Key};
+use types::{Access, Command, Database, Key};
 
 use crate::outcomes;
 use crate::wait::Wait;
@@ -13,8 +14,12 @@ use crate::walk::Walk;
 
 /// Bits of a token that name the part of a request.
 const PART_BITS: u32 = 24;
+/// Numbers wrap around, far beyond what may be pending.
+const NUMBER_MASK: u64 = (1 << (64 - PART_BITS)) - 1;
 /// Parts of one request under way at a time.
 pub(crate) const PARTS_AT_ONCE: usize = 256;
+/// Bytes of one reply that is put together from parts.
+const REPLY_LEN_MAX: usize = 256 << 20;
 
 /// A request that was not answered yet, or whose answer waits for earlier ones.
 pub(crate) struct Pending {
@@ -41,6 +46,7 @@ pub(crate) struct Parts {
     replies: Vec<Option<Bytes>>,
     asked: usize,
     answered: usize,
+    len: usize,
 }
 
 impl Parts {
@@ -51,7 +57,7 @@ impl Parts {
         combine: Combine,
     ) -> Parts {
         let replies = vec![None; keys.len()];
-        Parts { database, command, keys, combine, replies, asked: 0, answered: 0 }
+        Parts { database, command, keys, combine, replies, asked: 0, answered: 0, len: 0 }
     }
 
     /// The next key to ask, while not too many are under way.
@@ -64,6 +70,7 @@ impl Parts {
     }
 
     fn take(&mut self, part: usize, reply: Bytes) {
+        self.len += reply.len();
         if let Some(slot) = self.replies.get_mut(part)
             && slot.replace(reply).is_none()
         {
@@ -72,13 +79,20 @@ impl Parts {
     }
 
     fn finished(&mut self) -> Option<Bytes> {
+        if self.len > REPLY_LEN_MAX {
+            // What is under way ends on its own; its outcomes find nobody.
+            return Some(Bytes::from_static(b"-ERR reply too large: ask for fewer keys\r\n"));
+        }
         if self.answered < self.keys.len() {
             return None;
         }
         let replies: Vec<Bytes> = self.replies.drain(..).flatten().collect();
-        let worst = replies.iter().cloned().reduce(outcomes::graver);
-        match worst {
-            Some(error) if error.first() == Some(&b'-') => Some(error),
+        match replies.iter().cloned().reduce(outcomes::graver) {
+            Some(error) if error.first() == Some(&b'-') => {
+                let is_update = self.command.access != Access::Read;
+                let has_changed = is_update && replies.iter().any(|r| r.first() != Some(&b'-'));
+                Some(outcomes::of_several(error, has_changed))
+            }
             _ => Some(self.combine.replies(&replies)),
         }
     }
@@ -89,6 +103,8 @@ impl Parts {
 pub(crate) struct Pipeline {
     first: u64,
     pending: VecDeque<Pending>,
+    /// Bytes of replies that wait for earlier ones.
+    ready_len: usize,
 }
 
 impl Pipeline {
@@ -100,26 +116,49 @@ impl Pipeline {
         self.pending.len()
     }
 
+    pub(crate) fn ready_len(&self) -> usize {
+        self.ready_len
+    }
+
     /// Appends a request and returns its number.
     pub(crate) fn push(&mut self, pending: Pending) -> u64 {
+        if let Answer::Ready(reply) = &pending.answer {
+            self.ready_len += reply.len();
+        }
         self.pending.push_back(pending);
-        self.first + self.pending.len() as u64 - 1
+        self.first.wrapping_add(self.pending.len() as u64 - 1) & NUMBER_MASK
     }
 
     pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut Pending> {
-        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        self.pending.get_mut(at)
+        let at = number.wrapping_sub(self.first) & NUMBER_MASK;
+        self.pending.get_mut(usize::try_from(at).ok()?)
+    }
+
+    /// Answers a request that was pending.
+    pub(crate) fn answer(&mut self, number: u64, reply: Bytes) {
+        let len = reply.len();
+        if let Some(pending) = self.get_mut(number) {
+            pending.answer = Answer::Ready(reply);
+            self.ready_len += len;
+        }
+    }
+
+    /// Forgets everything: outcomes that still come find nobody.
+    pub(crate) fn clear(&mut self) {
+        self.first = self.first.wrapping_add(self.pending.len() as u64) & NUMBER_MASK;
+        self.pending.clear();
+        self.ready_len = 0;
     }
 
     /// Takes the reply to a part of a request.
     pub(crate) fn take_part(&mut self, number: u64, part: usize, reply: Bytes) {
         let Some(pending) = self.get_mut(number) else { return };
         match &mut pending.answer {
-            Answer::Waiting => pending.answer = Answer::Ready(reply),
+            Answer::Waiting => self.answer(number, reply),
             Answer::Parts(parts) => {
                 parts.take(part, reply);
                 if let Some(reply) = parts.finished() {
-                    pending.answer = Answer::Ready(reply);
+                    self.answer(number, reply);
                 }
             }
             Answer::Ready(_) | Answer::Walk(_) | Answer::Wait(_) => {}
@@ -134,7 +173,8 @@ impl Pipeline {
             else {
                 return;
             };
-            self.first += 1;
+            self.first = self.first.wrapping_add(1) & NUMBER_MASK;
+            self.ready_len -= reply.len();
             note(&reply);
             if !muted {
                 write(out, &reply, resp3);
@@ -142,9 +182,21 @@ impl Pipeline {
         }
     }
 
-    /// Requests that want to be looked at when time has passed.
-    pub(crate) fn waits(&mut self) -> impl Iterator<Item = &mut Pending> {
-        self.pending.iter_mut().filter(|pending| matches!(pending.answer, Answer::Wait(_)))
+    /// Ends the waits whose time has come and returns when the next one does.
+    pub(crate) fn settle_waits(&mut self, now: Nanos) -> Option<Nanos> {
+        let mut next: Option<Nanos> = None;
+        for pending in &mut self.pending {
+            let Answer::Wait(wait) = pending.answer else { continue };
+            if wait.until > now {
+                next = Some(next.map_or(wait.until, |earlier| earlier.min(wait.until)));
+                continue;
+            }
+            let mut reply = Vec::new();
+            resp::encode::integer(&mut reply, wait.known);
+            self.ready_len += reply.len();
+            pending.answer = Answer::Ready(reply.into());
+        }
+        next
     }
 }
 
@@ -192,7 +244,7 @@ mod tests {
     #[test]
     fn parts_are_asked_for_in_portions_and_combined() {
         let keys: Vec<Key> = (0..600).map(|n: u32| Key::new(&n.to_le_bytes())).collect();
-        let command = Command { access: types::Access::Update, body: Bytes::new() };
+        let command = Command { access: Access::Update, body: Bytes::new() };
         let mut parts = Parts::new(Database(0), command, keys, Combine::Sum);
         let mut answered = 0;
         let mut asked: VecDeque<usize> = VecDeque::new();
@@ -211,7 +263,7 @@ mod tests {
     #[test]
     fn the_gravest_error_of_the_parts_is_told() {
         let keys = vec![Key::new(b"a"), Key::new(b"b"), Key::new(b"c")];
-        let command = Command { access: types::Access::Update, body: Bytes::new() };
+        let command = Command { access: Access::Update, body: Bytes::new() };
         let mut parts = Parts::new(Database(0), command, keys, Combine::Sum);
         parts.take(0, Bytes::from_static(outcomes::CLUSTERDOWN));
         parts.take(1, Bytes::from_static(outcomes::UNKNOWN));

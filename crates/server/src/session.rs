@@ -3,21 +3,27 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use base::Nanos;
 use bytes::Bytes;
-use commands::{Execution, Plan, SessionVerb};
+use commands::{CommandSpec, ErrorReply, Execution, Plan, SessionVerb};
 use node::front::{self, Client, SessionContext, Token};
 use resp::{Limits, Parser, Progress, encode};
-use types::limits::DATABASES;
 use types::{Clock, Database, Key, Outcome, SessionId};
 
 use crate::clients::ClientFacts;
 use crate::front::Shared;
-use crate::pipeline::{Answer, Parts, Pending, Pipeline, number_and_part, token, write};
+use crate::pipeline::{
+    Answer, PARTS_AT_ONCE, Parts, Pending, Pipeline, number_and_part, token, write,
+};
 use crate::walk::{Walk, WalkKind};
-use crate::{access, client_command, config_command, info, outcomes, wait};
+use crate::{client_command, config_command, info, outcomes, pause, wait};
 
 /// Requests that may wait for their turn, whatever they wait for.
 const PIPELINE_MAX: usize = 4096;
+/// Bytes of replies that may wait for an earlier one.
+const READY_LEN_MAX: usize = 16 << 20;
+/// How soon a client ends that another one kills.
+const LOOK_AT_KILL_EVERY: Nanos = Nanos::from_secs(1);
 
 /// Whether a client wants to hear anything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,16 +34,29 @@ pub(crate) enum Replies {
     SkipNext,
 }
 
+/// Why a session takes no input although there is room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Hold {
+    No,
+    /// Until everything before has been answered.
+    Answers,
+    /// Until somebody looked whether the pause of clients is over.
+    Pause,
+}
+
 /// The session of one connection.
 pub(crate) struct Session {
     pub(crate) shared: Arc<Shared>,
     pub(crate) facts: ClientFacts,
     pub(crate) replies: Replies,
-    parser: Parser,
+    pub(crate) parser: Parser,
     pipeline: Pipeline,
-    authenticated: bool,
-    closing: bool,
+    pub(crate) authenticated: bool,
+    pub(crate) closing: bool,
     kill: Arc<AtomicBool>,
+    hold: Hold,
+    /// The earliest timer that is still to come.
+    armed: Nanos,
     seed: u64,
 }
 
@@ -68,12 +87,20 @@ impl Session {
             authenticated,
             closing: false,
             kill,
+            hold: Hold::No,
+            armed: Nanos::MAX,
             seed: client.id.0,
         }
     }
 
     pub(crate) fn id(&self) -> SessionId {
         self.facts.id
+    }
+
+    /// Lets others see who this client says it is.
+    pub(crate) fn publish(&mut self, cx: &SessionContext<'_>) {
+        self.facts.since.get_or_insert(cx.now);
+        self.shared.clients.put(&self.facts);
     }
 
     fn database(&self) -> Database {
@@ -86,8 +113,19 @@ impl Session {
     }
 
     /// Handles one request.
-    fn on_request(&mut self, args: &[&[u8]], cx: &mut SessionContext<'_>) {
-        let spec = match commands::resolve(args) {
+    fn on_request(
+        &mut self,
+        spec: Result<&'static CommandSpec, ErrorReply>,
+        args: &[&[u8]],
+        cx: &mut SessionContext<'_>,
+    ) {
+        if is_http(args) {
+            // Somebody makes a browser speak to this port: say nothing and go, as redis-server does.
+            self.pipeline.clear();
+            self.closing = true;
+            return;
+        }
+        let spec = match spec {
             Ok(spec) => spec,
             Err(_) if !self.authenticated && !opens(args) => return self.say_no_auth(cx),
             Err(error) => return self.say(cx, error.into_bytes()),
@@ -110,6 +148,9 @@ impl Session {
             Ok(Plan::PerKey { command, keys, combine }) => {
                 let keys = args[keys].iter().map(|key| Key::new(key)).collect();
                 let parts = Parts::new(self.database(), command, keys, combine);
+                if takes_turns(spec, args.len()) {
+                    self.hold = Hold::Answers;
+                }
                 let number = self.wait(Answer::Parts(Box::new(parts)));
                 self.go_on(number, cx);
             }
@@ -179,8 +220,11 @@ impl Session {
             return self.say(cx, answer);
         }
         match verb {
-            SessionVerb::Ping if args.len() > 1 => {
-                self.say_with(cx, |out| encode::bulk(out, args[1]))
+            SessionVerb::Ping if args.len() > 2 => {
+                self.say(cx, commands::errors::wrong_arity("ping").into_bytes());
+            }
+            SessionVerb::Ping if args.len() == 2 => {
+                self.say_with(cx, |out| encode::bulk(out, args[1]));
             }
             SessionVerb::Ping => self.say(cx, Bytes::from_static(b"+PONG\r\n")),
             SessionVerb::Echo => self.say_with(cx, |out| encode::bulk(out, args[1])),
@@ -227,131 +271,6 @@ impl Session {
         }
     }
 
-    fn reset(&mut self, cx: &mut SessionContext<'_>) {
-        self.facts.name.clear();
-        self.facts.database = 0;
-        self.facts.protocol = 2;
-        self.replies = Replies::On;
-        self.authenticated = self.shared.config.password.is_none();
-        self.parser.limits.authenticated = self.authenticated;
-        self.shared.clients.put(&self.facts);
-        self.say(cx, Bytes::from_static(b"+RESET\r\n"));
-    }
-
-    fn select(&mut self, args: &[&[u8]], cx: &mut SessionContext<'_>) {
-        let Some(index) = base::decimal::parse_i64(args[1]) else {
-            return self.say_error(cx, "ERR value is not an integer or out of range");
-        };
-        match u8::try_from(index) {
-            Ok(index) if usize::from(index) < DATABASES => {
-                self.facts.database = index;
-                self.shared.clients.put(&self.facts);
-                self.say_ok(cx);
-            }
-            _ => self.say_error(cx, "ERR DB index is out of range"),
-        }
-    }
-
-    fn auth(&mut self, args: &[&[u8]], cx: &mut SessionContext<'_>) {
-        let (user, password) = match args {
-            [_, password] if self.shared.config.password.is_none() => {
-                let _: &[u8] = password;
-                return self.say_error(
-                    cx,
-                    "ERR AUTH <password> called without any password configured for the default user. \
-                     Are you sure your configuration is correct?",
-                );
-            }
-            [_, password] => (b"default".as_slice(), *password),
-            [_, user, password] => (*user, *password),
-            _ => return self.say_error(cx, "ERR syntax error"),
-        };
-        if self.authenticate(user, password) {
-            self.say_ok(cx);
-        } else {
-            self.say_error(cx, WRONG_PASS);
-        }
-    }
-
-    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> bool {
-        let valid = access::is_valid(&self.shared, user, password);
-        self.authenticated |= valid;
-        self.parser.limits.authenticated = self.authenticated;
-        valid
-    }
-
-    /// `HELLO [version [AUTH user password] [SETNAME name]]`.
-    fn hello(&mut self, args: &[&[u8]], cx: &mut SessionContext<'_>) {
-        let version = match args.get(1) {
-            None => self.facts.protocol,
-            Some(version) => match base::decimal::parse_i64(version) {
-                Some(2) => 2,
-                Some(3) => 3,
-                Some(_) => return self.say_error(cx, "NOPROTO unsupported protocol version"),
-                None => {
-                    return self
-                        .say_error(cx, "ERR Protocol version is not an integer or out of range");
-                }
-            },
-        };
-        let mut name = None;
-        let mut rest = args.get(2..).unwrap_or_default();
-        while let Some((option, after)) = rest.split_first() {
-            match after {
-                [user, password, more @ ..] if option.eq_ignore_ascii_case(b"auth") => {
-                    if !self.authenticate(user, password) {
-                        return self.say_error(cx, WRONG_PASS);
-                    }
-                    rest = more;
-                }
-                [value, more @ ..] if option.eq_ignore_ascii_case(b"setname") => {
-                    let Some(valid) = client_command::valid_name(value) else {
-                        return self.say_error(cx, client_command::BAD_NAME);
-                    };
-                    name = Some(valid);
-                    rest = more;
-                }
-                _ => {
-                    let option = String::from_utf8_lossy(option);
-                    return self
-                        .say_error(cx, &format!("ERR Syntax error in HELLO option '{option}'"));
-                }
-            }
-        }
-        if !self.authenticated {
-            return self.say_error(
-                cx,
-                "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> \
-                 AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol \
-                 version at the same time",
-            );
-        }
-        if let Some(name) = name {
-            self.facts.name = name;
-        }
-        self.facts.protocol = version;
-        self.facts.since.get_or_insert(cx.now);
-        self.shared.clients.put(&self.facts);
-        let id = self.id();
-        self.say_with(cx, |out| {
-            encode::map(out, 7);
-            for (name, value) in [("server", "redis"), ("version", info::REDIS_VERSION)] {
-                encode::bulk(out, name.as_bytes());
-                encode::bulk(out, value.as_bytes());
-            }
-            for (name, value) in [("proto", i64::from(version)), ("id", id.0 as i64)] {
-                encode::bulk(out, name.as_bytes());
-                encode::integer(out, value);
-            }
-            for (name, value) in [("mode", "standalone"), ("role", "master")] {
-                encode::bulk(out, name.as_bytes());
-                encode::bulk(out, value.as_bytes());
-            }
-            encode::bulk(out, b"modules");
-            encode::array(out, 0);
-        });
-    }
-
     fn start_wait(&mut self, args: &[&[u8]], cx: &mut SessionContext<'_>) {
         let Some(wanted) = base::decimal::parse_i64(args[1]) else {
             return self.say_error(cx, "ERR value is not an integer or out of range");
@@ -372,29 +291,56 @@ impl Session {
         } else if millis == 0 {
             cx.now + wait::FOR_EVER
         } else {
-            cx.now + base::Nanos::from_millis(millis.min(wait::FOR_EVER.as_millis()))
+            cx.now + Nanos::from_millis(millis.min(wait::FOR_EVER.as_millis()))
         };
-        self.wait(Answer::Wait(wait::Wait { until: Some(until), known }));
+        self.wait(Answer::Wait(wait::Wait { until, known }));
         self.settle_waits(cx);
     }
 
-    /// A wait counts what came before it: it ends when it is the oldest and its time has come.
     fn settle_waits(&mut self, cx: &mut SessionContext<'_>) {
-        let mut next: Option<base::Nanos> = None;
-        for pending in self.pipeline.waits() {
-            let Answer::Wait(wait) = pending.answer else { continue };
-            let until = wait.until.unwrap_or(base::Nanos::MAX);
-            if until <= cx.now {
-                let mut reply = Vec::new();
-                encode::integer(&mut reply, wait.known);
-                pending.answer = Answer::Ready(reply.into());
-            } else {
-                next = Some(next.map_or(until, |earlier| earlier.min(until)));
-            }
+        if let Some(at) = self.pipeline.settle_waits(cx.now) {
+            self.arm(at, cx);
         }
-        if let Some(at) = next {
+    }
+
+    /// Sees to it that [`front::Session::on_timer`] is called at `at` or earlier. What is called looks at everything
+    /// that may have become due, so one timer is enough.
+    fn arm(&mut self, at: Nanos, cx: &mut SessionContext<'_>) {
+        if at < self.armed {
+            self.armed = at;
             cx.wake_at(at);
         }
+    }
+
+    pub(crate) fn is_killed(&self) -> bool {
+        self.kill.load(Relaxed)
+    }
+
+    /// Once somebody wants this client gone, nothing is waited for any more.
+    fn look_at_kill(&mut self) {
+        if self.is_killed() {
+            self.closing = true;
+            self.pipeline.clear();
+        }
+    }
+
+    /// True when a request must not begin yet; it is shown again.
+    fn must_hold(
+        &mut self,
+        spec: &'static CommandSpec,
+        argc: usize,
+        cx: &mut SessionContext<'_>,
+    ) -> bool {
+        if !self.pipeline.is_empty() && takes_turns(spec, argc) {
+            self.hold = Hold::Answers;
+            return true;
+        }
+        if self.shared.pause.holds(spec, cx.now) {
+            self.hold = Hold::Pause;
+            self.arm(cx.now + pause::LOOK_AGAIN, cx);
+            return true;
+        }
+        false
     }
 
     fn start_walk(&mut self, verb: SessionVerb, args: &[&[u8]], cx: &mut SessionContext<'_>) {
@@ -402,6 +348,7 @@ impl Session {
         match WalkKind::parse(verb, args, self.database(), cx.node, seed) {
             Ok(kind) => {
                 let number = self.wait(Answer::Walk(Box::new(Walk::new(kind))));
+                self.hold = Hold::Answers;
                 self.go_on(number, cx);
             }
             Err(reply) => self.say(cx, reply),
@@ -423,7 +370,7 @@ impl Session {
                     walk.go_on(number, cx);
                 }
                 if let Some(reply) = walk.finished() {
-                    pending.answer = Answer::Ready(reply);
+                    self.pipeline.answer(number, reply);
                 }
             }
             Answer::Ready(_) | Answer::Waiting | Answer::Wait(_) => {}
@@ -440,8 +387,6 @@ impl Session {
     }
 }
 
-const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
-
 /// Commands that a client may send before it has said who it is.
 fn opens(args: &[&[u8]]) -> bool {
     let name = args.first().copied().unwrap_or_default();
@@ -450,27 +395,61 @@ fn opens(args: &[&[u8]]) -> bool {
         .any(|open| name.eq_ignore_ascii_case(open))
 }
 
+/// Bytes of one argument. A value beyond its own limit gets a clear error, up to what the connection can hold.
+pub(crate) fn bulk_len_max(shared: &Shared) -> usize {
+    shared.config.max_value_size.saturating_mul(2).clamp(32 << 20, front::INPUT_LEN_MAX)
+}
+
 fn limits(shared: &Shared) -> Limits {
-    // A value beyond the limit gets a clear error, up to what the connection can hold at all.
-    let bulk_len_max = (shared.config.max_value_size * 2).max(32 << 20);
+    let bulk_len_max = bulk_len_max(shared);
     Limits { bulk_len_max, request_len_max: front::INPUT_LEN_MAX, authenticated: true }
+}
+
+/// Commands that touch more keys than are asked for at a time. What the client sent before must have happened by then,
+/// and what it sent behind must not happen before the last key.
+fn takes_turns(spec: &CommandSpec, argc: usize) -> bool {
+    match spec.execution {
+        Execution::PerKey(..) => argc > PARTS_AT_ONCE,
+        Execution::Session(verb) => matches!(
+            verb,
+            SessionVerb::DbSize
+                | SessionVerb::FlushAll
+                | SessionVerb::FlushDb
+                | SessionVerb::Scan
+                | SessionVerb::Keys
+                | SessionVerb::RandomKey
+        ),
+        _ => false,
+    }
+}
+
+fn is_http(args: &[&[u8]]) -> bool {
+    let name = args.first().copied().unwrap_or_default();
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
 impl front::Session for Session {
     fn on_bytes(&mut self, input: &[u8], cx: &mut SessionContext<'_>) -> usize {
+        self.look_at_kill();
+        self.arm(cx.now + LOOK_AT_KILL_EVERY, cx);
+        if self.hold == Hold::Answers && self.pipeline.is_empty() {
+            self.hold = Hold::No;
+        }
         let mut taken = 0;
         let mut parser = std::mem::take(&mut self.parser);
         while !self.closing && cx.has_room() && !self.is_full() {
-            if self.kill.load(Relaxed) {
-                self.closing = true;
-                break;
-            }
             parser.limits.authenticated = self.authenticated;
             match parser.next(&input[taken..]) {
                 Ok(Progress::Command(request)) => {
-                    taken += request.consumed();
                     let args = request.args();
-                    self.on_request(&args, cx);
+                    let spec = commands::resolve(&args);
+                    if let Ok(spec) = &spec
+                        && self.must_hold(spec, args.len(), cx)
+                    {
+                        break;
+                    }
+                    taken += request.consumed();
+                    self.on_request(spec, &args, cx);
                 }
                 Ok(Progress::Blank { consumed }) => taken += consumed,
                 Ok(Progress::NeedMore { .. }) => break,
@@ -479,39 +458,53 @@ impl front::Session for Session {
                     error.encode(&mut reply);
                     self.say(cx, reply.into());
                     self.closing = true;
-                    taken = input.len();
                 }
             }
         }
         self.parser = parser;
-        self.parser.limits.authenticated = self.authenticated;
         self.flush(cx);
+        self.look_at_kill();
         if self.closing { input.len() } else { taken }
     }
 
     fn is_full(&self) -> bool {
-        self.pipeline.len() >= PIPELINE_MAX
+        let is_held = match self.hold {
+            Hold::No => false,
+            Hold::Answers => !self.pipeline.is_empty(),
+            Hold::Pause => true,
+        };
+        is_held || self.pipeline.len() >= PIPELINE_MAX || self.pipeline.ready_len() > READY_LEN_MAX
     }
 
     fn on_outcome(&mut self, token: Token, outcome: Outcome, cx: &mut SessionContext<'_>) {
         let (number, part) = number_and_part(token);
-        let is_walk =
-            matches!(self.pipeline.get_mut(number), Some(Pending { answer: Answer::Walk(_), .. }));
-        if is_walk {
-            if let Some(Pending { answer: Answer::Walk(walk), .. }) = self.pipeline.get_mut(number)
-            {
+        match self.pipeline.get_mut(number) {
+            Some(Pending { answer: Answer::Walk(walk), .. }) => {
                 walk.take(part, outcome);
+                self.go_on(number, cx);
             }
-            self.go_on(number, cx);
-        } else {
-            self.pipeline.take_part(number, part, outcomes::reply(outcome));
-            self.go_on(number, cx);
+            Some(Pending { answer: Answer::Parts(_), .. }) => {
+                self.pipeline.take_part(number, part, outcomes::reply(outcome));
+                self.go_on(number, cx);
+            }
+            _ => self.pipeline.take_part(number, part, outcomes::reply(outcome)),
         }
         self.flush(cx);
     }
 
     fn on_timer(&mut self, cx: &mut SessionContext<'_>) {
+        if cx.now >= self.armed {
+            self.armed = Nanos::MAX;
+        }
+        if self.hold == Hold::Pause {
+            self.hold = Hold::No;
+        }
+        if self.facts.since.is_none() {
+            self.publish(cx);
+        }
+        self.look_at_kill();
         self.settle_waits(cx);
+        self.arm(cx.now + LOOK_AT_KILL_EVERY, cx);
         self.flush(cx);
     }
 

@@ -8,8 +8,7 @@ use base::Nanos;
 /// A `WAIT` for more replicas than a majority.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wait {
-    /// `None`: as long as it takes, which is for ever; the client may disconnect.
-    pub until: Option<Nanos>,
+    pub until: Nanos,
     pub known: i64,
 }
 

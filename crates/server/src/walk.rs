@@ -1,7 +1,8 @@
 //! Commands over the keyspace: listings of its 256 shards from quorums, several shards at a time.
 //!
-//! `SCAN` takes one step per call, its cursor is a position in the hash space plus one. `KEYS`, `DBSIZE` and the flushes
-//! walk everything. `FLUSHALL` deletes key by key: a write that is concurrent may survive.
+//! `SCAN` goes on until it has looked at `COUNT` keys; its cursor is a position in the hash space. `KEYS`, `DBSIZE` and
+//! the flushes walk everything. `FLUSHALL` deletes key by key: a write that is concurrent may survive. Within a
+//! connection nothing is concurrent with a walk: it begins when everything before is answered, and what follows waits.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,15 +18,17 @@ use crate::outcomes;
 use crate::pipeline::token;
 
 /// Shards listed at a time.
-const SHARDS_AT_ONCE: usize = 16;
+const SHARDS_AT_ONCE: u64 = 16;
 /// Keys of one listing.
 const LISTING_LEN: usize = 1024;
+/// Keys that one `SCAN` looks at; asked for more, it answers with fewer.
+const SCAN_COUNT_MAX: i64 = 16 * LISTING_LEN as i64;
 /// Deletes of a flush under way at a time.
 const DELETES_AT_ONCE: usize = 256;
 /// Bytes of keys that `KEYS` may answer with.
 const KEYS_LEN_MAX: usize = 256 << 20;
 const SHARDS: u64 = 256;
-/// Parts from here on are deletes; below, the shard of a listing.
+/// Parts from here on are deletes; below, the stretch of a listing.
 const DELETE_PARTS: usize = 1 << 10;
 
 /// What is to be found out.
@@ -42,21 +45,31 @@ enum What {
     Flush { delete: Command },
 }
 
-/// A walk under way.
+/// A walk under way: a number of stretches of the hash space, each within one shard, in order.
 pub(crate) struct Walk {
     kind: WalkKind,
-    /// Next shard to begin.
-    next_shard: u64,
-    /// Listings under way or to be continued, by shard: the position.
+    /// Where the first stretch begins; the others begin where a shard does.
+    start: u64,
+    stretches: u64,
+    /// Next stretch to begin.
+    next: u64,
+    /// Stretches that are through, counted from the first.
+    through: u64,
+    /// Listings under way or to be continued, by stretch: the position.
     listing: BTreeMap<u64, Option<u64>>,
+    /// Listings of a scan that came before those of earlier stretches: keys, and where they go on.
+    early: BTreeMap<u64, (Vec<Key>, Option<u64>)>,
+    /// Keys looked at, of those that `SCAN` counts.
+    visited: usize,
     found: Vec<Key>,
     found_len: usize,
     count: i64,
     to_delete: VecDeque<Key>,
     deleting: usize,
+    has_deleted: bool,
     error: Option<Bytes>,
-    scan_next: Option<Option<u64>>,
-    visited: u64,
+    /// Enough was found: where a scan goes on, 0 for nowhere.
+    ended_at: Option<u64>,
 }
 
 impl WalkKind {
@@ -126,7 +139,7 @@ fn scan(args: &[&[u8]]) -> Result<What, Bytes> {
             pattern = Some(value.to_vec());
         } else if option.eq_ignore_ascii_case(b"count") {
             match base::decimal::parse_i64(value) {
-                Some(number) if number >= 1 => count = number.min(LISTING_LEN as i64) as usize,
+                Some(number) if number >= 1 => count = number.min(SCAN_COUNT_MAX) as usize,
                 Some(_) => return Err(error("ERR syntax error")),
                 None => return Err(error("ERR value is not an integer or out of range")),
             }
@@ -142,62 +155,84 @@ fn scan(args: &[&[u8]]) -> Result<What, Bytes> {
 
 impl Walk {
     pub(crate) fn new(kind: WalkKind) -> Walk {
-        let next_shard = match kind.what {
-            What::Scan { .. } | What::Random { .. } => SHARDS,
-            _ => 0,
-        };
-        let mut listing = BTreeMap::new();
-        match kind.what {
-            What::Scan { from_hash, .. } => listing.insert(from_hash >> 56, Some(from_hash)),
-            What::Random { start } => listing.insert(start >> 56, Some(start)),
-            _ => None,
+        let (start, stretches) = match kind.what {
+            What::Scan { from_hash, .. } => (from_hash, SHARDS - (from_hash >> 56)),
+            // Around, and then what lies before the start.
+            What::Random { start } => (start, SHARDS + 1),
+            _ => (0, SHARDS),
         };
         Walk {
             kind,
-            next_shard,
-            listing,
+            start,
+            stretches,
+            next: 0,
+            through: 0,
+            listing: BTreeMap::new(),
+            early: BTreeMap::new(),
+            visited: 0,
             found: Vec::new(),
             found_len: 0,
             count: 0,
             to_delete: VecDeque::new(),
             deleting: 0,
+            has_deleted: false,
             error: None,
-            scan_next: None,
-            visited: 0,
+            ended_at: None,
+        }
+    }
+
+    /// Where a stretch begins.
+    fn position(&self, stretch: u64) -> u64 {
+        match stretch {
+            0 => self.start,
+            later => ((self.start >> 56) + later) % SHARDS << 56,
+        }
+    }
+
+    /// Stretches at a time. What may end early begins with one and widens while nothing is found.
+    fn width(&self) -> u64 {
+        match self.kind.what {
+            What::Scan { .. } | What::Random { .. } => (self.through + 1).min(SHARDS_AT_ONCE),
+            _ => SHARDS_AT_ONCE,
         }
     }
 
     /// Asks for what comes next, within bounds.
     pub(crate) fn go_on(&mut self, number: u64, cx: &mut SessionContext<'_>) {
         let Some(&database) = self.kind.databases.front() else { return };
-        if self.error.is_some() {
+        if self.error.is_some() || self.ended_at.is_some() {
             return;
         }
-        while self.deleting < DELETES_AT_ONCE {
-            let (Some(key), What::Flush { delete }) = (self.to_delete.pop_front(), &self.kind.what)
-            else {
-                break;
-            };
-            self.deleting += 1;
-            cx.run(token(number, DELETE_PARTS), database, key, delete.clone());
-        }
+        self.go_on_deleting(number, database, cx);
         // Listing waits for deleting: neither piles up.
         if self.to_delete.len() >= LISTING_LEN {
             return;
         }
-        while self.next_shard < SHARDS && self.listing.len() < SHARDS_AT_ONCE {
-            self.listing.insert(self.next_shard, Some(self.next_shard << 56));
-            self.next_shard += 1;
+        let waiting = self.listing.len() + self.early.len();
+        let room = self.width().saturating_sub(waiting as u64);
+        for _ in 0..room.min(self.stretches - self.next) {
+            self.listing.insert(self.next, Some(self.position(self.next)));
+            self.next += 1;
         }
         let limit = match self.kind.what {
-            What::Scan { count, .. } => count,
+            What::Scan { count, .. } => count.saturating_sub(self.visited).clamp(1, LISTING_LEN),
             What::Random { .. } => 1,
             _ => LISTING_LEN,
         };
-        for (shard, position) in &mut self.listing {
+        for (stretch, position) in &mut self.listing {
             if let Some(from_hash) = position.take() {
-                cx.list(token(number, *shard as usize), database, from_hash, limit);
+                cx.list(token(number, *stretch as usize), database, from_hash, limit);
             }
+        }
+    }
+
+    fn go_on_deleting(&mut self, number: u64, database: Database, cx: &mut SessionContext<'_>) {
+        let What::Flush { delete } = &self.kind.what else { return };
+        while self.deleting < DELETES_AT_ONCE {
+            let Some(key) = self.to_delete.pop_front() else { return };
+            self.deleting += 1;
+            self.has_deleted = true;
+            cx.run(token(number, DELETE_PARTS), database, key, delete.clone());
         }
     }
 
@@ -210,43 +245,31 @@ impl Walk {
             }
             return;
         }
-        let shard = part as u64;
-        self.listing.remove(&shard);
+        let stretch = part as u64;
+        self.listing.remove(&stretch);
         match outcome {
-            Outcome::Listed { keys, next_hash } => self.take_listing(shard, keys, next_hash),
+            Outcome::Listed { keys, next_hash } => self.take_listing(stretch, keys, next_hash),
             other => self.fail(outcomes::reply(other)),
         }
     }
 
     fn fail(&mut self, reply: Bytes) {
+        let reply = outcomes::of_several(reply, self.has_deleted);
         let known = self.error.take();
         self.error = Some(known.map_or(reply.clone(), |known| outcomes::graver(known, reply)));
     }
 
-    fn take_listing(&mut self, shard: u64, keys: Vec<Key>, next_hash: Option<u64>) {
+    fn take_listing(&mut self, stretch: u64, keys: Vec<Key>, next_hash: Option<u64>) {
         match &self.kind.what {
-            What::Scan { pattern, wants_strings, .. } => {
-                let fits = |key: &Key| {
-                    let pattern = pattern.as_deref();
-                    *wants_strings
-                        && pattern.is_none_or(|p| matches(p, key.bytes(), Case::Sensitive))
-                };
-                self.found = keys.into_iter().filter(fits).collect();
-                let next = next_hash.or((shard + 1 < SHARDS).then_some((shard + 1) << 56));
-                self.scan_next = Some(next);
-                return;
+            What::Scan { .. } => {
+                self.early.insert(stretch, (keys, next_hash));
+                return self.go_on_scanning();
             }
             What::Random { .. } => {
-                self.visited += 1;
-                if let Some(key) = keys.into_iter().next() {
-                    self.found.push(key);
-                } else if let Some(next) = next_hash {
-                    self.listing.insert(shard, Some(next));
-                } else if self.visited <= SHARDS {
-                    let next = (shard + 1) % SHARDS;
-                    self.listing.insert(next, Some(next << 56));
+                if !keys.is_empty() {
+                    self.ended_at = Some(0);
                 }
-                return;
+                self.found.extend(keys.into_iter().take(1));
             }
             What::Keys { pattern } => {
                 let fits = |key: &Key| matches(pattern, key.bytes(), Case::Sensitive);
@@ -261,8 +284,37 @@ impl Walk {
             What::Count => self.count += keys.len() as i64,
             What::Flush { .. } => self.to_delete.extend(keys),
         }
-        if let Some(next) = next_hash {
-            self.listing.insert(shard, Some(next));
+        match next_hash {
+            Some(next) => {
+                self.listing.insert(stretch, Some(next));
+            }
+            None => self.through += 1,
+        }
+    }
+
+    /// Takes what has been listed in the order of the hash space, until there is enough of it. The cursor is then
+    /// where the next key may be; what was listed beyond it is dropped.
+    fn go_on_scanning(&mut self) {
+        let What::Scan { pattern, count, wants_strings, .. } = &self.kind.what else { return };
+        let (count, wants_strings) = (*count, *wants_strings);
+        while let Some((keys, next_hash)) = self.early.remove(&self.through) {
+            self.visited += keys.len();
+            let fits = |key: &Key| {
+                let fits_pattern = |p: &Vec<u8>| matches(p, key.bytes(), Case::Sensitive);
+                wants_strings && pattern.as_ref().is_none_or(fits_pattern)
+            };
+            self.found.extend(keys.into_iter().filter(fits));
+            match next_hash {
+                Some(next) if self.visited < count => {
+                    self.listing.insert(self.through, Some(next));
+                    return;
+                }
+                Some(next) => return self.ended_at = Some(next),
+                None => self.through += 1,
+            }
+            if self.visited >= count && self.through < self.stretches {
+                return self.ended_at = Some(self.position(self.through));
+            }
         }
     }
 
@@ -276,8 +328,8 @@ impl Walk {
     }
 
     fn is_through(&self) -> bool {
-        let under_way = !self.listing.is_empty() || self.deleting > 0 || !self.to_delete.is_empty();
-        !under_way && self.next_shard == SHARDS
+        let is_deleted = self.deleting == 0 && self.to_delete.is_empty();
+        self.ended_at.is_some() || (self.through == self.stretches && is_deleted)
     }
 
     /// Begins the next database once one is through. False when there is none.
@@ -285,7 +337,7 @@ impl Walk {
         let goes_on = self.error.is_none() && self.is_through() && self.kind.databases.len() > 1;
         if goes_on {
             self.kind.databases.pop_front();
-            self.next_shard = 0;
+            (self.next, self.through) = (0, 0);
         }
         goes_on
     }
@@ -294,7 +346,7 @@ impl Walk {
         let mut out = Vec::new();
         match self.kind.what {
             What::Scan { .. } => {
-                let next = self.scan_next.flatten().unwrap_or(0);
+                let next = self.ended_at.unwrap_or(0);
                 encode::array(&mut out, 2);
                 encode::bulk(&mut out, next.to_string().as_bytes());
                 put_keys(&mut out, &self.found);

@@ -1,0 +1,168 @@
+//! Who speaks, in which language, and for how long.
+
+use base::Nanos;
+
+use super::world::World;
+
+#[test]
+fn nothing_is_served_before_the_password() {
+    let mut world = World::new(Some(b"pw"));
+    let mut client = world.connect();
+    for line in ["GET a", "PING", "CLIENT ID", "INFO", "NOSUCH", "GET", "FLUSHALL", "COMMAND"] {
+        assert_eq!(world.ask(&mut client, line), "-NOAUTH Authentication required.\r\n", "{line}");
+    }
+    assert!(world.ask(&mut client, "HELLO 3").starts_with("-NOAUTH HELLO must be called"));
+    assert!(world.ask(&mut client, "AUTH wrong").starts_with("-WRONGPASS "));
+    assert!(world.ask(&mut client, "AUTH bob pw").starts_with("-WRONGPASS "));
+    assert!(world.ask(&mut client, "HELLO 3 AUTH default wrong").starts_with("-WRONGPASS "));
+    assert!(world.ask(&mut client, "PING").starts_with("-NOAUTH "));
+    assert_eq!(world.ask(&mut client, "AUTH pw"), "+OK\r\n");
+    assert_eq!(world.ask(&mut client, "GET a"), "$-1\r\n");
+    assert!(world.ask(&mut client, "AUTH wrong").starts_with("-WRONGPASS "));
+    assert_eq!(world.ask(&mut client, "PING"), "+PONG\r\n");
+    assert_eq!(world.ask(&mut client, "RESET"), "+RESET\r\n");
+    assert!(world.ask(&mut client, "PING").starts_with("-NOAUTH "));
+}
+
+#[test]
+fn hello_changes_the_language_and_its_errors_do_not() {
+    let mut world = World::new(None);
+    let mut client = world.connect();
+    assert!(world.ask(&mut client, "HELLO 4").starts_with("-NOPROTO "));
+    assert!(world.ask(&mut client, "HELLO x").starts_with("-ERR Protocol version is not an int"));
+    assert!(world.ask(&mut client, "HELLO 3 NOSUCH").starts_with("-ERR Syntax error in HELLO"));
+    assert_eq!(world.ask(&mut client, "GET a"), "$-1\r\n");
+    assert!(world.ask(&mut client, "HELLO 3 AUTH default any SETNAME me").starts_with("%7\r\n"));
+    assert_eq!(world.ask(&mut client, "GET a"), "_\r\n");
+    assert_eq!(world.ask(&mut client, "CLIENT GETNAME"), "$2\r\nme\r\n");
+    assert_eq!(world.ask(&mut client, "RESET"), "+RESET\r\n");
+    assert_eq!(world.ask(&mut client, "CLIENT GETNAME"), "$-1\r\n");
+    assert!(world.ask(&mut client, "HELLO").starts_with("*14\r\n"));
+}
+
+/// Replies of redis-server 7.0.15.
+#[test]
+fn replies_can_be_switched_off() {
+    let talks = [
+        ("CLIENT REPLY OFF;PING;CLIENT REPLY ON;PING", "+OK\r\n+PONG\r\n"),
+        ("CLIENT REPLY SKIP;PING;PING", "+PONG\r\n"),
+        ("CLIENT REPLY SKIP;CLIENT REPLY ON;PING", "+OK\r\n+PONG\r\n"),
+        ("CLIENT REPLY OFF;CLIENT REPLY SKIP;PING;CLIENT REPLY ON;PING", "+OK\r\n+PONG\r\n"),
+        ("CLIENT REPLY SKIP;GET a;GET a", "$-1\r\n"),
+        ("CLIENT REPLY OFF;GET a;NOSUCH;RESET", "+RESET\r\n"),
+        ("CLIENT REPLY OFF;SET a 1;CLIENT REPLY ON;GET a", "+OK\r\n$1\r\n1\r\n"),
+    ];
+    for (talk, replies) in talks {
+        let mut world = World::new(None);
+        let mut client = world.connect();
+        assert_eq!(world.ask(&mut client, &talk.replace(';', "\r\n")), replies, "{talk}");
+    }
+}
+
+#[test]
+fn a_killed_client_that_stays_silent_ends_within_two_seconds() {
+    let mut world = World::new(None);
+    let (mut victim, mut other) = (world.connect(), world.connect());
+    world.ask(&mut victim, "CLIENT SETNAME victim");
+    world.send(&mut victim, b"GET never\r\nWAIT 9 0\r\n");
+    assert_eq!(world.ask(&mut other, "CLIENT KILL ID 1"), ":1\r\n");
+    assert!(!victim.wants_close());
+    world.pass(&mut victim, Nanos::from_secs(2));
+    assert!(victim.wants_close());
+    world.settle(&mut victim);
+    assert_eq!(world.ask(&mut other, "CLIENT KILL TYPE normal SKIPME no"), ":2\r\n");
+    assert!(other.wants_close());
+}
+
+#[test]
+fn a_pause_of_writes_holds_writes_until_it_ends() {
+    let mut world = World::new(None);
+    let (mut one, mut other) = (world.connect(), world.connect());
+    assert_eq!(world.ask(&mut one, "CLIENT PAUSE 60000 WRITE"), "+OK\r\n");
+    assert_eq!(world.ask(&mut other, "GET a"), "$-1\r\n");
+    assert_eq!(world.say(&mut other, b"SET a 1\r\nGET a\r\n"), "");
+    assert_eq!(world.ask(&mut one, "CLIENT UNPAUSE"), "+OK\r\n");
+    world.pass(&mut other, Nanos::from_millis(100));
+    assert_eq!(world.say(&mut other, b""), "+OK\r\n$1\r\n1\r\n");
+    world.ask(&mut one, "CLIENT PAUSE 60000");
+    assert_eq!(world.ask(&mut other, "GET a"), "");
+    world.pass(&mut other, Nanos::from_secs(61));
+    assert_eq!(world.say(&mut other, b""), "$1\r\n1\r\n");
+}
+
+#[test]
+fn wait_answers_at_once_what_a_majority_means_and_later_for_more() {
+    let mut world = World::new(None);
+    let mut client = world.connect();
+    assert_eq!(world.ask(&mut client, "WAIT 1 0"), ":1\r\n");
+    assert_eq!(
+        world.say(&mut client, b"SET a 1\r\nWAIT 1 100\r\nPING\r\n"),
+        "+OK\r\n:1\r\n+PONG\r\n"
+    );
+    assert_eq!(world.say(&mut client, b"WAIT 2 300\r\nPING\r\n"), "");
+    world.pass(&mut client, Nanos::from_millis(299));
+    assert_eq!(world.say(&mut client, b""), "");
+    world.pass(&mut client, Nanos::from_millis(1));
+    assert_eq!(world.say(&mut client, b""), ":1\r\n+PONG\r\n");
+}
+
+#[test]
+fn databases_that_are_not_served_cannot_be_selected() {
+    let mut world = World::new(None);
+    let mut client = world.connect();
+    for index in ["4", "15", "16", "-1", "9999999999"] {
+        let said = world.ask(&mut client, &format!("SELECT {index}"));
+        assert!(said.starts_with("-ERR DB index is out of range"), "{said}");
+    }
+    assert_eq!(world.ask(&mut client, "SELECT 3"), "+OK\r\n");
+}
+
+#[test]
+fn what_is_no_request_is_told_and_ends_the_connection() {
+    let mut world = World::new(None);
+    let mut client = world.connect();
+    let said = world.say(&mut client, b"SET a 1\r\n*1\r\nPING\r\nGET a\r\n");
+    assert_eq!(said, "+OK\r\n-ERR Protocol error: expected '$', got 'P'\r\n");
+    assert!(client.wants_close());
+    let mut browser = world.connect();
+    assert_eq!(world.say(&mut browser, b"POST / HTTP/1.1\r\nHost: x\r\n\r\nSET a 2\r\n"), "");
+    assert!(browser.wants_close());
+}
+
+#[test]
+fn a_value_too_large_is_refused_and_the_connection_stays() {
+    let mut world = World::new(None);
+    let mut client = world.connect();
+    let value = "x".repeat((1 << 20) + 1);
+    let said = world.say(&mut client, &super::world::request(&["SET", "a", &value]));
+    assert!(said.starts_with("-ERR value too large"), "{said}");
+    assert_eq!(world.ask(&mut client, "PING"), "+PONG\r\n");
+}
+
+#[test]
+fn settings_are_remembered_and_what_is_fixed_stays() {
+    let mut world = World::new(None);
+    let mut client = world.connect();
+    assert_eq!(world.ask(&mut client, "CONFIG SET slowlog-max-len 7 save ''"), "+OK\r\n");
+    let said = world.ask(&mut client, "CONFIG GET slowlog-max-len SAVE");
+    assert_eq!(said, "*4\r\n$4\r\nSAVE\r\n$0\r\n\r\n$15\r\nslowlog-max-len\r\n$1\r\n7\r\n");
+    assert!(world.ask(&mut client, "CONFIG SET nosuch 1").starts_with("-ERR Unknown option"));
+    assert!(world.ask(&mut client, "CONFIG SET port 1").contains("can't set immutable config"));
+    assert!(world.ask(&mut client, "CONFIG SET notify-keyspace-events KEA").starts_with("-ERR"));
+    assert_eq!(world.ask(&mut client, "CONFIG GET nosuch"), "*0\r\n");
+}
+
+#[test]
+fn info_has_what_clients_read() {
+    let mut world = World::new(None);
+    let mut client = world.connect();
+    let said = world.ask(&mut client, "INFO");
+    let fields =
+        ["redis_version:7.4.0", "arch_bits:64", "loading:0", "role:master", "cluster_enabled:0"];
+    for field in fields {
+        assert!(said.contains(&format!("\r\n{field}\r\n")), "{field} in {said}");
+    }
+    assert!(!said.contains("# Commandstats"));
+    assert!(world.ask(&mut client, "INFO commandstats").contains("cmdstat_info:calls=2"));
+    assert_eq!(world.ask(&mut client, "INFO nosuch"), "$0\r\n\r\n");
+}

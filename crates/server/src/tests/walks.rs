@@ -1,0 +1,91 @@
+//! `SCAN`, `KEYS`, `DBSIZE`, `RANDOMKEY` and the flushes.
+
+use std::collections::BTreeSet;
+
+use super::world::{Connection, World};
+
+fn filled(count: usize) -> (World, Connection) {
+    let mut world = World::new(None);
+    let mut client = world.connect();
+    let bytes: Vec<u8> =
+        (0..count).flat_map(|number| format!("SET key:{number} v\r\n").into_bytes()).collect();
+    world.say(&mut client, &bytes);
+    (world, client)
+}
+
+/// The bulk strings of a reply that holds nothing else but headers.
+fn strings(reply: &str) -> Vec<String> {
+    let lines = reply.split("\r\n").filter(|line| !line.is_empty());
+    lines.filter(|line| !line.starts_with(['*', '$'])).map(str::to_string).collect()
+}
+
+fn scan_all(world: &mut World, client: &mut Connection, options: &str) -> (Vec<String>, usize) {
+    let (mut cursor, mut found, mut steps) = ("0".to_string(), Vec::new(), 0);
+    loop {
+        let mut page = strings(&world.ask(client, &format!("SCAN {cursor} {options}")));
+        cursor = page.remove(0);
+        found.extend(page);
+        steps += 1;
+        if cursor == "0" {
+            return (found, steps);
+        }
+        assert!(steps < 10_000, "the cursor never came back to 0");
+    }
+}
+
+#[test]
+fn a_scan_returns_each_key_once() {
+    for count in [0, 1, 10, 300, 5_000] {
+        let (mut world, mut client) = filled(count);
+        for options in ["", "COUNT 1", "COUNT 7", "COUNT 1000", "COUNT 100000000"] {
+            let (found, _) = scan_all(&mut world, &mut client, options);
+            assert_eq!(found.len(), count, "{count} keys, {options:?}");
+            assert_eq!(found.iter().collect::<BTreeSet<_>>().len(), count, "{options:?}");
+        }
+    }
+}
+
+#[test]
+fn a_scan_of_few_keys_takes_one_step() {
+    let (mut world, mut client) = filled(5);
+    let (found, steps) = scan_all(&mut world, &mut client, "");
+    assert_eq!((found.len(), steps), (5, 1));
+}
+
+#[test]
+fn a_scan_filters_by_pattern_and_type() {
+    let (mut world, mut client) = filled(100);
+    let (found, _) = scan_all(&mut world, &mut client, "MATCH key:1? COUNT 3");
+    assert_eq!(found.len(), 10);
+    assert_eq!(scan_all(&mut world, &mut client, "TYPE hash").0.len(), 0);
+    assert_eq!(scan_all(&mut world, &mut client, "TYPE string").0.len(), 100);
+}
+
+#[test]
+fn keys_and_dbsize_see_everything() {
+    let (mut world, mut client) = filled(3_000);
+    assert_eq!(world.ask(&mut client, "DBSIZE"), ":3000\r\n");
+    assert_eq!(strings(&world.ask(&mut client, "KEYS *")).len(), 3_000);
+    assert_eq!(strings(&world.ask(&mut client, "KEYS key:299?")).len(), 10);
+    assert_eq!(world.ask(&mut client, "KEYS nothing"), "*0\r\n");
+}
+
+#[test]
+fn a_random_key_is_one_of_those_that_exist() {
+    let (mut world, mut client) = filled(0);
+    assert_eq!(world.ask(&mut client, "RANDOMKEY"), "$-1\r\n");
+    world.ask(&mut client, "SET alone v");
+    for _ in 0..50 {
+        assert_eq!(world.ask(&mut client, "RANDOMKEY"), "$5\r\nalone\r\n");
+    }
+}
+
+#[test]
+fn flushdb_spares_other_databases_and_flushall_does_not() {
+    let (mut world, mut client) = filled(700);
+    world.say(&mut client, b"SELECT 3\r\nSET c v\r\nSELECT 1\r\nSET b v\r\n");
+    assert_eq!(world.ask(&mut client, "FLUSHDB"), "+OK\r\n");
+    assert_eq!(world.registers.len(), 701);
+    assert_eq!(world.ask(&mut client, "FLUSHALL"), "+OK\r\n");
+    assert_eq!(world.registers.len(), 0);
+}

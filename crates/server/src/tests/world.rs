@@ -1,0 +1,271 @@
+//! A node for sessions to talk to: registers in a map, outcomes in any order, failures on demand.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use base::{Millis, Nanos, Prng};
+use bytes::Bytes;
+use commands::Interpreter;
+use node::config::{DatabaseConfig, Durability, MemberAddress, NodeConfig};
+use node::front::{Ask, Client, Front, Session, SessionContext, Wanted};
+use node::status::{Facts, NodeStatus, Phase};
+use types::{Access, View};
+use types::{
+    Change, Clock, Command, Database, Key, NodeId, Outcome, SessionId, TimeToLive, Update,
+};
+
+use crate::{RespFront, ServerConfig};
+
+pub struct FakeNode {
+    config: Arc<NodeConfig>,
+}
+
+fn address(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
+
+impl FakeNode {
+    fn new() -> FakeNode {
+        let database = |index| DatabaseConfig {
+            database: Database(index),
+            protocol: "rmwpaxos",
+            durability: Durability::Volatile,
+        };
+        let member = |id: u16| MemberAddress {
+            node: NodeId(id),
+            client: format!("127.0.0.1:{id}"),
+            peer: format!("127.0.0.1:1{id}"),
+        };
+        let config = NodeConfig {
+            id: NodeId(1),
+            listen: "127.0.0.1:6379".into(),
+            peer_listen: "127.0.0.1:16379".into(),
+            members: (1..=3).map(member).collect(),
+            secret: None,
+            data_dir: "data".into(),
+            databases: (0..4).map(database).collect(),
+            workers: 1,
+            request_timeout: Millis(1_500),
+            cells_max: 1_000,
+            clients_max: 100,
+        };
+        FakeNode { config: Arc::new(config) }
+    }
+}
+
+impl Facts for FakeNode {
+    fn config(&self) -> &Arc<NodeConfig> {
+        &self.config
+    }
+
+    fn status(&self) -> NodeStatus {
+        NodeStatus {
+            id: NodeId(1),
+            phase: Phase::Formed,
+            cluster: Some("c0ffee".into()),
+            incarnation: Default::default(),
+            loss: Default::default(),
+            members: Vec::new(),
+            ready: true,
+            loading: false,
+            clients: 1,
+            clients_total: 1,
+            stats: Default::default(),
+            up: Millis(5_000),
+            listen: address(6379),
+        }
+    }
+}
+
+/// What a request ends with instead of running; `None` runs it.
+pub type Fate = fn(&Key, Access) -> Option<Outcome>;
+
+/// All nodes' registers, and the front of one of them.
+pub struct World {
+    pub front: Arc<RespFront>,
+    node: FakeNode,
+    pub registers: BTreeMap<(u8, u64, Vec<u8>), Bytes>,
+    pub fate: Fate,
+    pub prng: Prng,
+    pub now: Nanos,
+    ids: u64,
+}
+
+/// One client's connection.
+pub struct Connection {
+    session: Box<dyn Session>,
+    untaken: Vec<u8>,
+    asks: Vec<Ask>,
+    pub said: Vec<u8>,
+    wakes: Vec<Nanos>,
+}
+
+impl World {
+    pub fn new(password: Option<&[u8]>) -> World {
+        let front = RespFront::new(ServerConfig {
+            password: password.map(<[u8]>::to_vec),
+            max_value_size: 1 << 20,
+            version: "0.0.0",
+        });
+        World {
+            front,
+            node: FakeNode::new(),
+            registers: BTreeMap::new(),
+            fate: |_, _| None,
+            prng: Prng::new(7),
+            now: Nanos::from_secs(1),
+            ids: 0,
+        }
+    }
+
+    pub fn connect(&mut self) -> Connection {
+        self.ids += 1;
+        let client = Client {
+            id: SessionId(self.ids),
+            peer: address(40_000 + self.ids as u16),
+            local: address(6379),
+            worker: 0,
+        };
+        let session = self.front.accept(&client);
+        let (untaken, asks, said, wakes) = Default::default();
+        Connection { session, untaken, asks, said, wakes }
+    }
+
+    fn step(
+        &self,
+        connection: &mut Connection,
+        with: impl FnOnce(&mut dyn Session, &mut SessionContext<'_>),
+    ) {
+        let mut asks = Vec::new();
+        let times = (self.now, Millis(self.now.as_millis()));
+        let outstanding = connection.asks.len();
+        let mut cx =
+            SessionContext::new(&mut connection.said, &mut asks, outstanding, times, &self.node);
+        with(&mut *connection.session, &mut cx);
+        connection.wakes.extend(cx.wanted_wake());
+        connection.asks.extend(asks);
+    }
+
+    fn feed(&self, connection: &mut Connection) {
+        let input = std::mem::take(&mut connection.untaken);
+        let mut taken = 0;
+        self.step(connection, |session, cx| taken = session.on_bytes(&input, cx));
+        connection.untaken = input[taken..].to_vec();
+    }
+
+    /// Shows `input` to the session; nothing ends yet.
+    pub fn send(&self, connection: &mut Connection, input: &[u8]) {
+        connection.untaken.extend_from_slice(input);
+        if !connection.session.is_full() {
+            self.feed(connection);
+        }
+    }
+
+    /// Ends everything that is under way and feeds what was held, until nothing more happens.
+    pub fn settle(&mut self, connection: &mut Connection) {
+        while !connection.asks.is_empty() {
+            let ask = connection.asks.remove(self.any_first(&connection.asks));
+            let outcome = self.outcome(&ask.what);
+            self.step(connection, |session, cx| session.on_outcome(ask.token, outcome, cx));
+            if !connection.untaken.is_empty() && !connection.session.is_full() {
+                self.feed(connection);
+            }
+        }
+    }
+
+    /// Any of the requests that are the first on their key: registers work in order.
+    fn any_first(&mut self, asks: &[Ask]) -> usize {
+        let at = self.prng.next_u64() as usize % asks.len();
+        let key = |ask: &Ask| match &ask.what {
+            Wanted::Run { key, .. } => Some(key.bytes().to_vec()),
+            Wanted::List { .. } => None,
+        };
+        let wanted = key(&asks[at]);
+        asks.iter().position(|ask| wanted.is_some() && key(ask) == wanted).unwrap_or(at)
+    }
+
+    fn outcome(&mut self, wanted: &Wanted) -> Outcome {
+        match wanted {
+            Wanted::Run { database, key, command } => {
+                let failed = (self.fate)(key, command.access);
+                failed.unwrap_or_else(|| self.run(database.0, key, command))
+            }
+            Wanted::List { database, from_hash, limit } => {
+                self.list(database.0, *from_hash, *limit)
+            }
+        }
+    }
+
+    fn run(&mut self, database: u8, key: &Key, command: &Command) -> Outcome {
+        let place = (database, key.hash(), key.bytes().to_vec());
+        let view =
+            View { value: self.registers.get(&place).map(AsRef::as_ref), ttl: TimeToLive::Never };
+        let clock = Clock { unix: Millis(1), seed: 1 };
+        let applied = Interpreter::default().apply(view, &command.body, clock);
+        match applied.change {
+            Change::Put { value, .. } => drop(self.registers.insert(place, value)),
+            Change::Delete => drop(self.registers.remove(&place)),
+            Change::None | Change::Expire(_) => {}
+        }
+        Outcome::Reply(applied.reply)
+    }
+
+    fn list(&self, database: u8, from_hash: u64, limit: usize) -> Outcome {
+        let end = from_hash | (u64::MAX >> 8);
+        let in_shard = self
+            .registers
+            .keys()
+            .filter(|(of, hash, _)| *of == database && (from_hash..=end).contains(hash));
+        let mut keys: Vec<Key> =
+            in_shard.take(limit + 1).map(|(_, _, bytes)| Key::new(bytes)).collect();
+        let next_hash = (keys.len() > limit).then(|| keys.split_off(limit)[0].hash());
+        Outcome::Listed { keys, next_hash }
+    }
+
+    /// Lets time pass, and timers with it.
+    pub fn pass(&mut self, connection: &mut Connection, span: Nanos) {
+        let until = self.now + span;
+        loop {
+            let next = connection.wakes.iter().copied().min().filter(|at| *at <= until);
+            let Some(at) = next else { break };
+            let place = connection.wakes.iter().position(|wake| *wake == at).expect("it is there");
+            connection.wakes.remove(place);
+            self.now = at.max(self.now);
+            self.step(connection, |session, cx| session.on_timer(cx));
+            if !connection.untaken.is_empty() && !connection.session.is_full() {
+                self.feed(connection);
+            }
+        }
+        self.now = until;
+    }
+
+    /// Sends, lets everything end, and takes what was said.
+    pub fn say(&mut self, connection: &mut Connection, input: &[u8]) -> String {
+        self.send(connection, input);
+        self.settle(connection);
+        String::from_utf8_lossy(&std::mem::take(&mut connection.said)).into_owned()
+    }
+
+    /// The reply to one line of words.
+    pub fn ask(&mut self, connection: &mut Connection, line: &str) -> String {
+        self.say(connection, format!("{line}\r\n").as_bytes())
+    }
+}
+
+impl Connection {
+    pub fn under_way(&self) -> usize {
+        self.asks.len()
+    }
+
+    pub fn wants_close(&self) -> bool {
+        self.session.wants_close()
+    }
+}
+
+/// A request as clients send it.
+pub fn request(words: &[&str]) -> Vec<u8> {
+    let mut out = Vec::new();
+    resp::encode::request(&mut out, words);
+    out
+}
