@@ -57,7 +57,7 @@ pub trait Session: Send {
     /// A request that this session made has ended. Each token comes back exactly once.
     fn on_outcome(&mut self, token: Token, outcome: Outcome, cx: &mut SessionContext<'_>);
 
-    /// A moment asked for by [`SessionContext::wake_at`] has passed.
+    /// The session has just begun, or a moment asked for by [`SessionContext::wake_at`] has passed.
     fn on_timer(&mut self, _cx: &mut SessionContext<'_>) {}
 
     /// True while it takes no more input for a reason of its own, such as replies that wait for an earlier one.

@@ -147,6 +147,8 @@ impl Clients {
             None => self.slots.push(Some(slot)),
         }
         self.busy.push(at);
+        // The session's first step: it may want to be woken although its client stays silent.
+        self.timers.push(Reverse((self.now, at, client.id)));
     }
 
     fn free_slot(&mut self, at: u32) {
