@@ -33,8 +33,10 @@ pub(crate) struct Board {
     pub(crate) control: Arc<Mailbox<ControlMail>>,
     pub(crate) clients: AtomicUsize,
     pub(crate) clients_total: AtomicU64,
-    /// Requests that sessions made, to tell an idle node.
-    pub(crate) requests: AtomicU64,
+    /// Requests and frames that workers took in, to tell an idle node.
+    pub(crate) used: AtomicU64,
+    /// States with a time to live that this process took, over all workers.
+    pub(crate) expiring: AtomicU64,
     facts: Mutex<Membership>,
     stats: Vec<Mutex<Stats>>,
     stopping: AtomicBool,
@@ -74,7 +76,8 @@ impl Board {
             control,
             clients: AtomicUsize::new(0),
             clients_total: AtomicU64::new(0),
-            requests: AtomicU64::new(0),
+            used: AtomicU64::new(0),
+            expiring: AtomicU64::new(0),
             facts: Mutex::new(membership),
             stats,
             stopping: AtomicBool::new(false),

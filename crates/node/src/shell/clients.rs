@@ -82,7 +82,6 @@ pub(crate) struct Clients {
     pub(crate) unix: Millis,
     bytes_in: u64,
     bytes_out: u64,
-    requests: u64,
 }
 
 /// Where requests go: to this worker, or to others by mail.
@@ -115,7 +114,6 @@ impl Clients {
             unix: Millis(0),
             bytes_in: 0,
             bytes_out: 0,
-            requests: 0,
         }
     }
 
@@ -249,7 +247,6 @@ impl Clients {
             self.timers.push(Reverse((wake, at, slot.id)));
         }
         slot.outstanding += asks.len();
-        self.requests += asks.len() as u64;
         for ask in asks.drain(..) {
             self.route(at, slot.id, ask, routes);
         }
@@ -375,10 +372,6 @@ impl Clients {
     pub(crate) fn is_drained(&self) -> bool {
         self.pending.len() == self.pending_free.len()
             && self.slots.iter().flatten().all(|slot| slot.blocked || slot.out.is_empty())
-    }
-
-    pub(crate) fn take_requests(&mut self) -> u64 {
-        std::mem::take(&mut self.requests)
     }
 
     pub(crate) fn stats(&self, stats: &mut Stats) {

@@ -41,8 +41,14 @@ const TOKEN_BASE: usize = 2;
 /// Accepted connections that have not proven themselves, at most.
 const UNPROVEN_MAX: usize = 256;
 
-/// How often the uptime is written while the node is in use.
+/// How often the uptime is written while the node is in use and holds times to live.
 const UPTIME_EVERY: Nanos = Nanos::from_secs(10);
+
+/// The same at most while it is idle.
+const UPTIME_EVERY_IDLE: Nanos = Nanos::from_secs(3600);
+
+/// How often to look whether the uptime has to be written.
+const LOOK_EVERY: Nanos = Nanos::from_secs(1);
 
 /// One complaint about a peer per this time.
 const COMPLAINT_EVERY: Nanos = Nanos::from_secs(60);
@@ -87,8 +93,10 @@ pub(crate) struct Control {
     malformed: u64,
     uptime_base: Millis,
     uptime_due: Nanos,
-    /// The count of requests when the uptime was last written.
-    uptime_requests: u64,
+    uptime_every: Nanos,
+    /// What the workers had done when the uptime was last written.
+    uptime_used: u64,
+    uptime_expiring: u64,
     scratch: Vec<u8>,
 }
 
@@ -126,7 +134,9 @@ impl Control {
             malformed: 0,
             uptime_base,
             uptime_due: UPTIME_EVERY,
-            uptime_requests: 0,
+            uptime_every: UPTIME_EVERY,
+            uptime_used: 0,
+            uptime_expiring: 0,
             scratch: vec![0; 64 << 10],
         })
     }
@@ -143,7 +153,7 @@ impl Control {
             if self.board.is_stopping() {
                 let until = *stop_at.get_or_insert(now + Nanos(STOP_MAX.as_nanos() as u64));
                 if self.board.has_failed() || self.board.is_drained() || now >= until {
-                    return self.save_uptime();
+                    return self.end();
                 }
             }
             let wait = if self.mailbox.may_sleep() {
@@ -171,13 +181,8 @@ impl Control {
 
     fn wait(&self, now: Nanos, stop_at: Option<Nanos>) -> Option<Duration> {
         let conns = self.conns.iter().flatten().map(|conn| conn.connection.next_timer()).min();
-        let uptime = (self.uptime_requests != self.requests()).then_some(self.uptime_due);
-        // An idle node looks once in a while whether it still is.
-        let look = Some(now + UPTIME_EVERY);
-        let next = [conns, uptime, look, self.dialler.next_timer(), stop_at]
-            .into_iter()
-            .flatten()
-            .min()?;
+        let look = Some(now + LOOK_EVERY);
+        let next = [conns, look, self.dialler.next_timer(), stop_at].into_iter().flatten().min()?;
         // Rounded up: waking a little early would mean waking twice.
         Some(Duration::from_nanos(next.since(now).0 + 999_999))
     }
@@ -213,26 +218,43 @@ impl Control {
             }
         }
         self.dial_due(now);
-        if now >= self.uptime_due {
-            self.uptime_due = now + UPTIME_EVERY;
-            self.save_uptime()?;
-        }
-        Ok(())
+        self.keep_uptime(now)
     }
 
-    fn requests(&self) -> u64 {
-        self.board.requests.load(Ordering::Relaxed)
-    }
-
-    /// Writes the uptime if the node was used since it was written last: an idle node writes nothing.
-    fn save_uptime(&mut self) -> Result<(), String> {
-        let requests = self.requests();
-        if requests == self.uptime_requests {
+    /// Writes the uptime while countdowns may be running: they go on from what was written last.
+    ///
+    /// A node that never held a time to live writes nothing. One that is idle writes at growing distances, so that
+    /// a crash after a long silence delays expiry by a part of that silence only.
+    fn keep_uptime(&mut self, now: Nanos) -> Result<(), String> {
+        let used = self.board.used.load(Ordering::Relaxed);
+        let expiring = self.board.expiring.load(Ordering::Relaxed);
+        if expiring == 0 && self.uptime_base == Millis(0) {
             return Ok(());
         }
-        self.uptime_requests = requests;
+        let is_first = self.uptime_expiring == 0 && expiring > 0;
+        if now < self.uptime_due && !is_first {
+            return Ok(());
+        }
+        let is_idle = used == self.uptime_used;
+        self.uptime_every = if is_idle {
+            Nanos(self.uptime_every.0 * 2).min(UPTIME_EVERY_IDLE)
+        } else {
+            UPTIME_EVERY
+        };
+        (self.uptime_used, self.uptime_expiring) = (used, expiring);
+        self.uptime_due = now + self.uptime_every;
+        self.save_uptime()
+    }
+
+    fn save_uptime(&mut self) -> Result<(), String> {
         let uptime = Millis(self.uptime_base.0 + self.board.clocks.now().as_millis());
         record::save_uptime(&mut self.dir, uptime).map_err(|error| error.to_string())
+    }
+
+    /// The last word before the thread ends.
+    fn end(&mut self) -> Result<(), String> {
+        let expiring = self.board.expiring.load(Ordering::Relaxed);
+        if expiring == 0 && self.uptime_base == Millis(0) { Ok(()) } else { self.save_uptime() }
     }
 
     fn on_mail(&mut self, mail: ControlMail) -> Result<(), String> {

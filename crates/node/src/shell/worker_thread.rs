@@ -59,6 +59,8 @@ pub(crate) struct WorkerThread {
     stats_at: Nanos,
     stats_due: bool,
     is_drained: bool,
+    /// What the board knows of this worker's states with a time to live.
+    expiring: u64,
 }
 
 impl WorkerThread {
@@ -92,6 +94,7 @@ impl WorkerThread {
             stats_at: Nanos::ZERO,
             stats_due: false,
             is_drained: false,
+            expiring: 0,
             board,
         }
     }
@@ -271,6 +274,9 @@ impl WorkerThread {
             self.answer_loading();
             return Ok(());
         };
+        if !self.inputs.is_empty() {
+            self.board.used.fetch_add(self.inputs.len() as u64, Ordering::Relaxed);
+        }
         worker.turn(self.now, self.clients.unix, &mut self.inputs, &mut self.outputs);
         if let Some(text) = self.outputs.failed.take() {
             return Err(text);
@@ -341,10 +347,6 @@ impl WorkerThread {
         }
         self.peers.flush(self.poll.registry(), &mut self.inputs);
         self.clients.flush(self.poll.registry());
-        let requests = self.clients.take_requests();
-        if requests > 0 {
-            self.board.requests.fetch_add(requests, Ordering::Relaxed);
-        }
         for (worker, mail) in self.mail_out.iter_mut().enumerate() {
             self.board.workers[worker].send_all(mail);
         }
@@ -364,6 +366,9 @@ impl WorkerThread {
         if let Some(worker) = &self.worker {
             worker.stats(&mut stats);
         }
+        let expiring = stats.values.get("expiring_states").copied().unwrap_or(0);
+        self.board.expiring.fetch_add(expiring - self.expiring, Ordering::Relaxed);
+        self.expiring = expiring;
         self.board.set_stats(self.index, stats);
     }
 }

@@ -208,6 +208,7 @@ impl RmwPaxos {
     }
 
     fn end_recovery(&mut self, cx: &mut Cx<'_>, key: &Key, register: Register) {
+        self.counters.expiring_states += u64::from(register.countdown.is_some());
         if self.drop_overtaken(cx, key) {
             return;
         }

@@ -128,6 +128,7 @@ impl RmwPaxos {
         meta.saw(ballot);
         let meta: &ShardMeta = meta;
         let me = self.env.me;
+        let has_expiry = proposal.state.expiry.is_some();
         let accepted = cx.cells.with(key, |register| {
             let accepted = acceptor::on_accept(register, meta, epoch, proposal, moment);
             if let (Accepted::Yes { changed: true, .. }, Some(register)) = (accepted, register) {
@@ -136,6 +137,7 @@ impl RmwPaxos {
             accepted
         });
         if let Accepted::Yes { changed: true, .. } = accepted {
+            self.counters.expiring_states += u64::from(has_expiry);
             cx.cells.persist(key);
         }
         accepted
