@@ -1,9 +1,8 @@
 //! What the staging ring holds, by hash: the newest entry of every place that has not gone home yet.
 //!
-//! Ordered by hash, because write-back takes a bucket's interval at once and listings merge it with the pages.
-
-use std::collections::BTreeMap;
-use std::ops::Bound;
+//! Ordered by hash, because write-back takes a bucket's interval at once and listings merge it with the pages. It is
+//! cut into parts by the top bits of the hash; a ring's entries make short parts, so that finding a place touches
+//! little memory and adding one moves little.
 
 use bytes::Bytes;
 
@@ -12,6 +11,9 @@ use super::entry::{Entry, Identity};
 /// A hash, and a number that tells apart places of one hash.
 pub(super) type At = (u64, u32);
 
+/// Top bits of the hash that choose the part.
+const PART_BITS: u32 = 12;
+
 /// The newest entry of a place.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
@@ -19,6 +21,7 @@ pub(super) struct Slot {
     raw: Bytes,
     /// The stripe that carries it.
     pub(super) stripe: u64,
+    tie: u32,
     /// True where the entry refers to an extent.
     pub(super) has_reference: bool,
 }
@@ -29,63 +32,112 @@ impl Slot {
     }
 }
 
-/// The newest entries, by hash.
+/// Entries whose hashes share their top bits, ordered by hash, then tie.
 #[derive(Default, Debug)]
+struct Part {
+    hashes: Vec<u64>,
+    slots: Vec<Slot>, // as many
+}
+
+impl Part {
+    fn first(&self, hash: u64) -> usize {
+        self.hashes.partition_point(|&known| known < hash)
+    }
+
+    /// The places of one hash, by where they stand.
+    fn same(&self, hash: u64) -> impl Iterator<Item = usize> {
+        let first = self.first(hash);
+        (first..self.hashes.len()).take_while(move |&i| self.hashes[i] == hash)
+    }
+}
+
+/// The newest entries, by hash.
+#[derive(Debug)]
 pub(super) struct Index {
-    slots: BTreeMap<At, Slot>,
+    parts: Vec<Part>,
     bytes: usize,
 }
 
+impl Default for Index {
+    fn default() -> Index {
+        Index { parts: (0..1 << PART_BITS).map(|_| Part::default()).collect(), bytes: 0 }
+    }
+}
+
+fn part_of(hash: u64) -> usize {
+    (hash >> (64 - PART_BITS)) as usize
+}
+
 impl Index {
+    /// An index without room for anything: what stands in for one that is being used elsewhere.
+    pub(super) fn nothing() -> Index {
+        Index { parts: Vec::new(), bytes: 0 }
+    }
+
     /// Bytes of the entries.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
     pub(super) fn find(&self, identity: &Identity) -> Option<Entry<'_>> {
-        self.slots
-            .range((identity.hash, 0)..=(identity.hash, u32::MAX))
-            .map(|(_, slot)| slot.entry())
-            .find(|entry| identity.matches(entry))
+        let part = &self.parts[part_of(identity.hash)];
+        let mut entries = part.same(identity.hash).map(|i| part.slots[i].entry());
+        entries.find(|entry| identity.matches(entry))
     }
 
     /// Puts an entry in the place of an older one; returns that.
     pub(super) fn insert(&mut self, raw: Bytes, stripe: u64) -> Option<Slot> {
         let entry = Entry::read(&raw).expect("entries are checked before they enter the index");
-        let (hash, len, has_reference) = (entry.hash, raw.len(), entry.kind.is_in_extent());
-        let mut at = (hash, 0);
-        for (&known, slot) in self.slots.range((hash, 0)..=(hash, u32::MAX)) {
-            at = known;
-            if slot.entry().has_identity_of(&entry) {
+        let (hash, has_reference) = (entry.hash, entry.kind.is_in_extent());
+        let part = &mut self.parts[part_of(hash)];
+        let (mut at, mut tie) = (part.first(hash), 0);
+        let mut known = None;
+        for i in part.same(hash) {
+            if part.slots[i].entry().has_identity_of(&entry) {
+                known = Some(i);
                 break;
             }
-            at.1 += 1;
+            (at, tie) = (i + 1, part.slots[i].tie + 1);
         }
-        self.bytes += len;
-        let old = self.slots.insert(at, Slot { raw, stripe, has_reference });
-        self.bytes -= old.as_ref().map_or(0, |slot| slot.raw.len());
-        old
+        self.bytes += raw.len();
+        if let Some(i) = known {
+            let tie = part.slots[i].tie;
+            let slot = Slot { raw, stripe, tie, has_reference };
+            let old = std::mem::replace(&mut part.slots[i], slot);
+            self.bytes -= old.raw.len();
+            return Some(old);
+        }
+        part.hashes.insert(at, hash);
+        part.slots.insert(at, Slot { raw, stripe, tie, has_reference });
+        None
     }
 
     /// Removes an entry if it is still the one of this stripe.
-    pub(super) fn remove(&mut self, at: At, stripe: u64) -> Option<Slot> {
-        if self.slots.get(&at)?.stripe != stripe {
+    pub(super) fn remove(&mut self, (hash, tie): At, stripe: u64) -> Option<Slot> {
+        let part = &mut self.parts[part_of(hash)];
+        let at = part.same(hash).find(|&i| part.slots[i].tie == tie)?;
+        if part.slots[at].stripe != stripe {
             return None;
         }
-        let slot = self.slots.remove(&at)?;
+        part.hashes.remove(at);
+        let slot = part.slots.remove(at);
         self.bytes -= slot.raw.len();
         Some(slot)
     }
 
     /// The entries of an interval of hashes, both ends included.
     pub(super) fn range(&self, first: u64, last: u64) -> impl Iterator<Item = (At, &Slot)> {
-        let bounds = (Bound::Included((first, 0)), Bound::Included((last, u32::MAX)));
-        self.slots.range(bounds).map(|(&at, slot)| (at, slot))
+        self.parts[part_of(first)..=part_of(last)].iter().flat_map(move |part| {
+            (part.first(first)..part.hashes.len())
+                .take_while(move |&i| part.hashes[i] <= last)
+                .map(|i| ((part.hashes[i], part.slots[i].tie), &part.slots[i]))
+        })
     }
 
-    /// The places of one hash whose newest entry is in this stripe.
+    /// True if a place of this hash has its newest entry in this stripe.
     pub(super) fn is_newest_in(&self, hash: u64, stripe: u64) -> bool {
-        self.range(hash, hash).any(|(_, slot)| slot.stripe == stripe)
+        let part = &self.parts[part_of(hash)];
+        part.same(hash).any(|i| part.slots[i].stripe == stripe)
     }
 }
 

@@ -6,6 +6,7 @@
 //! outgrows its page continues in overflow pages; all pages of a bucket are always written together and say so.
 
 use base::checksum::checksum;
+use bytes::Bytes;
 
 use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use super::entry::{Entry, HEAD_LEN, Kind};
@@ -117,7 +118,7 @@ fn row(page: &[u8], i: usize) -> Option<Entry<'_>> {
 /// The records of a bucket in memory: pages whose entries were all checked.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Bucket {
-    pages: Vec<Box<[u8]>>,
+    pages: Vec<Bytes>,
     /// Units of the overflow pages, in order.
     pub(super) overflow: Vec<u64>,
     /// Units and lengths of extents that belonged to dropped records.
@@ -136,7 +137,7 @@ pub(super) struct BadRecord {
 impl Bucket {
     /// Takes pages whose heads are good, and drops the records that are not.
     pub(super) fn check(
-        pages: Vec<Box<[u8]>>,
+        pages: Vec<Bytes>,
         overflow: Vec<u64>,
         binding: u64,
     ) -> (Bucket, Vec<BadRecord>) {
@@ -267,8 +268,8 @@ impl Packer {
         put_u16(page, 44, count as u16 + 1);
     }
 
-    fn unsealed(self) -> Vec<Box<[u8]>> {
-        self.pages
+    fn unsealed(self) -> Vec<Bytes> {
+        self.pages.into_iter().map(Bytes::from).collect()
     }
 
     /// Seals the pages of a bucket; `overflow` holds one unit for each page but the first.
@@ -292,6 +293,7 @@ impl Packer {
             head.write(page, place, binding);
         }
         let Packer { pages, used, has_references, .. } = self;
+        let pages = pages.into_iter().map(Bytes::from).collect();
         Bucket { pages, overflow, garbage: Vec::new(), used, has_references }
     }
 }
@@ -341,7 +343,7 @@ mod tests {
         let bodies: Vec<Vec<u8>> = (0..20).map(|i| vec![i as u8; 60]).collect();
         let bucket = packed(&bodies);
         for at in 0..PAGE {
-            let mut page: Box<[u8]> = bucket.pages[0].clone();
+            let mut page = bucket.pages[0].to_vec();
             page[at] ^= 0x10;
             let directory_end = PAGE_HEAD_LEN + 20 * HEAD_LEN;
             let Ok(_) = PageHead::read(&page, PLACE, 9) else {
@@ -349,7 +351,7 @@ mod tests {
                 continue;
             };
             assert!(at >= directory_end, "byte {at} of the head is not covered");
-            let (left, bad) = Bucket::check(vec![page], Vec::new(), 9);
+            let (left, bad) = Bucket::check(vec![page.into()], Vec::new(), 9);
             assert_eq!(left.entries().count() + bad.len(), 20);
             assert_eq!(bad.len(), usize::from(at >= PAGE - 20 * 60));
         }

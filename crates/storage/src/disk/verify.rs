@@ -260,7 +260,7 @@ impl Check<'_> {
                 }
             };
             if head.batch >= self.superblock.floor {
-                self.records(bucket, place, &page)?;
+                self.records(bucket, place, page)?;
             }
             first.get_or_insert(head);
             if head.next == 0 {
@@ -272,8 +272,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn records(&mut self, bucket: u64, place: PagePlace, page: &[u8]) -> Result<(), OpenError> {
-        let (whole, bad) = Bucket::check(vec![page.into()], Vec::new(), self.superblock.binding);
+    fn records(&mut self, bucket: u64, place: PagePlace, page: Bytes) -> Result<(), OpenError> {
+        let (whole, bad) = Bucket::check(vec![page], Vec::new(), self.superblock.binding);
         for bad in bad {
             let (database, shard) = (bad.database, bad.shard);
             let reason = format!("a record of database {database}, shard {shard} is damaged");

@@ -39,7 +39,7 @@ pub(super) enum Waiter {
 /// A bucket that is being read, page by page.
 #[derive(Debug, Default)]
 pub(super) struct Loading {
-    pages: Vec<Box<[u8]>>,
+    pages: Vec<Bytes>,
     overflow: Vec<u64>,
     first: Option<PageHead>,
     waiters: Vec<Waiter>,
@@ -174,7 +174,7 @@ impl Engine {
 
     pub(super) fn read_done(&mut self, reading: Reading, bytes: Bytes) {
         match reading {
-            Reading::Page { bucket, place } => self.page_read(bucket, place, &bytes),
+            Reading::Page { bucket, place } => self.page_read(bucket, place, bytes),
             Reading::Content { mut ask, reference } => {
                 ask.content = Some((reference, bytes));
                 self.resolve(ask);
@@ -186,16 +186,16 @@ impl Engine {
         }
     }
 
-    fn page_read(&mut self, bucket: u64, place: PagePlace, page: &[u8]) {
+    fn page_read(&mut self, bucket: u64, place: PagePlace, page: Bytes) {
         let level = self.directory.local_level(bucket);
         let loading = self.loading.get_mut(&bucket).expect("its page was asked for");
-        let head = PageHead::read(page, place, self.binding)
+        let head = PageHead::read(&page, place, self.binding)
             .ok()
             .filter(|head| is_page_of(head, bucket, level, loading.pages.len(), loading.first));
         let Some(head) = head else {
             return self.bucket_read(bucket, true);
         };
-        loading.pages.push(page.into());
+        loading.pages.push(page);
         loading.first.get_or_insert(head);
         if head.next == 0 {
             return self.bucket_read(bucket, false);

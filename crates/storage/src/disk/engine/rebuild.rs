@@ -4,6 +4,7 @@ use super::write_back::{How, Work};
 use super::{Engine, primary_place};
 use crate::disk::entry::{Entry, Reference};
 use crate::disk::extents::{Extents, PAGE_UNITS, units_for};
+use crate::disk::index::Index;
 use crate::disk::page::{Bucket, PAGE_ROOM, Packer};
 
 /// A record of the old pages, or what takes its place; `None` once it is removed.
@@ -17,7 +18,7 @@ impl Engine {
         let (first, last) = self.directory.interval(number);
         let old = self.cache.take(number);
         // Out of the engine while its entries are merged, because the rest of the engine changes with them.
-        let index = std::mem::take(&mut self.index);
+        let index = std::mem::replace(&mut self.index, Index::nothing());
         self.used = self.used.saturating_sub(old.used());
         let mut rows: Vec<Row<'_>> =
             old.entries().map(|entry| Row { hash: entry.hash, entry: Some(entry) }).collect();

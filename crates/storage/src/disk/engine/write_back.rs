@@ -150,8 +150,9 @@ impl Engine {
             while targets.len() < max && stripe.seen < stripe.hashes.len() {
                 let hash = stripe.hashes[stripe.seen];
                 stripe.seen += 1;
-                if self.index.is_newest_in(hash, stripe.number) {
-                    targets.insert(self.directory.bucket_of(hash));
+                let bucket = self.directory.bucket_of(hash);
+                if !targets.contains(&bucket) && self.index.is_newest_in(hash, stripe.number) {
+                    targets.insert(bucket);
                 }
             }
             if targets.len() >= max {
