@@ -6,11 +6,13 @@
 pub mod abd;
 pub mod cells;
 pub mod effects;
+pub mod hermes;
 pub mod mutation;
 pub mod protocol;
 pub mod quorum;
 pub mod rmwpaxos;
 pub mod view;
+pub mod zab;
 
 pub use cells::{Cell, Cells, Metas};
 pub use effects::{Effects, Emit, Scan, Send, TimerId};

@@ -96,6 +96,14 @@ mutations! {
     DropTombstone = "drop-tombstone",
     /// A recovering replica asks a majority that includes itself.
     RecoverFromSelf = "recover-from-self",
+    /// A write is validated once a majority, not everybody, has acknowledged it.
+    ValidateByMajority = "validate-by-majority",
+    /// A read-modify-write that started from an old value is acknowledged like a write.
+    AckLosingRmw = "ack-losing-rmw",
+    /// What has its place in the total order is applied before a majority is known to have it.
+    ApplyUncommitted = "apply-uncommitted",
+    /// A local read does not wait for its session's own writes.
+    ReadPastOwnWrites = "read-past-own-writes",
 }
 
 #[cfg(any(test, feature = "mutations"))]

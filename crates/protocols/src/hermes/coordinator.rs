@@ -1,0 +1,250 @@
+//! The coordinator's side: from a request to its reply, one write at a time per key and node.
+
+use base::Nanos;
+use bytes::Bytes;
+use types::{Access, Change, Clock, Command, ExpiryChange, Key, Outcome, TimeToLive};
+
+use super::lane::{Lane, Origin, Pend, Waiting};
+use super::message::Message;
+use super::register::{Register, Version};
+use super::{Cx, Hermes, LEASE, PATIENCE, RESEND_FIRST, RESEND_MAX};
+use crate::cells::Cell;
+use crate::mutation::{self, Mutation};
+use crate::protocol::{Peer, Protocol, Request};
+use crate::quorum::Tally;
+
+/// Requests in progress or waiting.
+const REQUESTS_MAX: usize = 65_536;
+
+/// Requests.
+impl Hermes {
+    pub(super) fn on_request(&mut self, cx: &mut Cx<'_>, request: Request) {
+        if self.lanes.len() + self.waiting_count >= REQUESTS_MAX {
+            return cx.fx.reply(request.tag, Outcome::NoQuorum);
+        }
+        let key = request.key.clone();
+        let deadline = cx.now + self.env.request_timeout;
+        let lane = self.lanes.entry(key.clone()).or_insert_with(|| {
+            cx.cells.pin(&key);
+            Lane::new(cx.now + PATIENCE)
+        });
+        lane.waiting.push_back(Waiting { request, deadline, is_tried: false });
+        self.waiting_count += 1;
+        self.advance(cx, &key);
+    }
+
+    /// Runs what may run: while the key is valid, and up to the first write.
+    fn advance(&mut self, cx: &mut Cx<'_>, key: &Key) {
+        while let Some(lane) = self.lanes.get_mut(key)
+            && lane.pend.is_none()
+            && is_valid(cx, key)
+            && let Some(waiting) = lane.waiting.pop_front()
+        {
+            self.waiting_count -= 1;
+            // The key is valid above any earlier attempt: that one surely had no effect.
+            if waiting.deadline <= cx.now {
+                cx.fx.reply(waiting.request.tag, Outcome::NoQuorum);
+            } else {
+                self.begin(cx, key, waiting);
+            }
+        }
+        self.plan(cx, key);
+    }
+
+    /// Answers a request that changes nothing, or makes it the key's write. [Hermes 3.2, coordinator]
+    fn begin(&mut self, cx: &mut Cx<'_>, key: &Key, waiting: Waiting) {
+        let Request { tag, command, .. } = &waiting.request;
+        let (version, found) = match cx.cells.get(key) {
+            Cell::Present(register) => (register.version, register.value.clone()),
+            Cell::Absent | Cell::Lost => (Version::NONE, None),
+        };
+        let (value, reply) = match run(cx, found.as_ref(), command) {
+            Ran::Changed { value, reply } => (value, reply),
+            Ran::Unchanged { reply } => return cx.fx.reply_read(*tag, reply, cx.now + LEASE),
+            Ran::Refused => return cx.fx.reply(*tag, Outcome::Unsupported(Hermes::NAME)),
+        };
+        let is_rmw = command.access == Access::Update;
+        let version = version.next(self.env.me, is_rmw);
+        let register = Register { version, value, is_rmw, is_valid: false };
+        cx.cells.put(key, register.clone());
+        cx.cells.persist(key);
+        self.start(cx, key, register, Some(Origin { waiting, reply }));
+    }
+
+    /// Makes everybody hold the register's version.
+    fn start(&mut self, cx: &mut Cx<'_>, key: &Key, register: Register, origin: Option<Origin>) {
+        let Some(lane) = self.lanes.get_mut(key) else { return };
+        let version = register.version;
+        let pend = Pend { register, acks: Tally::default(), resend_after: RESEND_FIRST, origin };
+        ask(cx, key, &pend);
+        lane.act_at = cx.now + pend.resend_after;
+        lane.pend = Some(pend);
+        // This node counts itself once its own copy is durable.
+        let ack = Message::Ack { key: key.clone(), version };
+        cx.fx.send(cx.view.me, ack, cx.cells.ticket(key));
+    }
+
+    /// [Hermes 3.2, coordinator on ACK]
+    pub(super) fn on_ack(&mut self, cx: &mut Cx<'_>, from: Peer, key: &Key, version: Version) {
+        let Some(pend) = self.lanes.get_mut(key).and_then(|lane| lane.pend.as_mut()) else {
+            return;
+        };
+        if pend.register.version != version {
+            return;
+        }
+        pend.acks.add(cx.view, from.node, from.loss);
+        let is_held = match mutation::is(Mutation::ValidateByMajority) {
+            true => pend.acks.is_majority(cx.view),
+            false => pend.acks.is_all(cx.view),
+        };
+        if !is_held {
+            return;
+        }
+        if let Some(register) = cx.cells.get_mut(key)
+            && register.version == version
+        {
+            register.is_valid = true;
+            cx.cells.persist_before_eviction(key);
+            for node in cx.view.others() {
+                cx.fx.send_now(node, Message::Validate { key: key.clone(), version });
+            }
+        }
+        self.end_pend(cx, key);
+    }
+
+    /// The write of the key, where there is one, has ended well.
+    pub(super) fn end_pend(&mut self, cx: &mut Cx<'_>, key: &Key) {
+        let Some(lane) = self.lanes.get_mut(key) else { return };
+        if let Some(Pend { origin: Some(origin), .. }) = lane.pend.take() {
+            cx.fx.reply(origin.waiting.request.tag, Outcome::Reply(origin.reply));
+        }
+        lane.act_at = cx.now + PATIENCE;
+        self.advance(cx, key);
+    }
+
+    /// The register was overwritten by a newer version. A plain write goes on, ordered just before; a
+    /// read-modify-write is tried again once the key is valid; a repeated write is left to the newer one.
+    pub(super) fn on_superseded(&mut self, cx: &mut Cx<'_>, key: &Key) {
+        let Some(lane) = self.lanes.get_mut(key) else { return };
+        let goes_on = |pend: &Pend| !pend.register.is_rmw && pend.origin.is_some();
+        if lane.pend.as_ref().is_some_and(goes_on) {
+            return;
+        }
+        if let Some(Pend { origin: Some(origin), .. }) = lane.pend.take() {
+            // Departure: not answered as a conflict, and not before a newer version is valid: until then, were
+            // members to fail, somebody might still repeat the attempt. [Hermes 3.3]
+            lane.waiting.push_front(Waiting { is_tried: true, ..origin.waiting });
+            self.waiting_count += 1;
+        }
+        lane.act_at = cx.now + PATIENCE;
+        self.plan(cx, key);
+    }
+}
+
+/// Time.
+impl Hermes {
+    pub(super) fn on_due(&mut self, cx: &mut Cx<'_>, key: &Key) {
+        self.expire(cx, key);
+        let Some(lane) = self.lanes.get_mut(key) else { return };
+        if lane.act_at <= cx.now {
+            match &mut lane.pend {
+                Some(pend) => {
+                    ask(cx, key, pend);
+                    lane.act_at = cx.now + pend.resend_after;
+                    pend.resend_after = Nanos(pend.resend_after.0 * 2).min(RESEND_MAX);
+                }
+                None if lane.waiting.is_empty() => {}
+                None => self.look(cx, key),
+            }
+        }
+        self.advance(cx, key);
+    }
+
+    /// Gives up what has waited for too long.
+    fn expire(&mut self, cx: &mut Cx<'_>, key: &Key) {
+        let Some(lane) = self.lanes.get_mut(key) else { return };
+        if let Some(pend) = &mut lane.pend
+            && let Some(origin) = pend.origin.take_if(|origin| origin.waiting.deadline <= cx.now)
+        {
+            // The write itself goes on: it may be what keeps the key invalid elsewhere.
+            cx.fx.reply(origin.waiting.request.tag, Outcome::Unknown);
+            let lacking = cx.view.others().filter(|&node| !pend.acks.has(cx.view, node));
+            cx.fx.suspects.extend(lacking);
+        }
+        while let Some(waiting) = lane.waiting.pop_front_if(|it| it.deadline <= cx.now) {
+            self.waiting_count -= 1;
+            let outcome = if waiting.is_tried { Outcome::Unknown } else { Outcome::NoQuorum };
+            cx.fx.reply(waiting.request.tag, outcome);
+        }
+    }
+
+    /// The key has been invalid for long and somebody waits for it: perhaps a validation was lost.
+    fn look(&mut self, cx: &mut Cx<'_>, key: &Key) {
+        let Some(lane) = self.lanes.get_mut(key) else { return };
+        lane.act_at = cx.now + PATIENCE;
+        let Cell::Present(register) = cx.cells.get(key) else { return };
+        if register.is_valid {
+            return;
+        }
+        let register = register.clone();
+        if register.is_rmw {
+            // Repeating it could make it succeed while its living coordinator believes that it lost. [Hermes 3.3]
+            let version = register.version;
+            cx.fx.send_now(version.writer, Message::Nudge { key: key.clone(), version });
+        } else {
+            self.start(cx, key, register, None);
+        }
+    }
+
+    /// Notes when the lane is looked at next, or ends it.
+    fn plan(&mut self, cx: &mut Cx<'_>, key: &Key) {
+        let Some(lane) = self.lanes.get_mut(key) else { return };
+        self.due.remove(&(lane.due_at, key.clone()));
+        if lane.pend.is_none() && lane.waiting.is_empty() {
+            self.lanes.remove(key);
+            cx.cells.unpin(key);
+            return;
+        }
+        lane.due_at = lane.next_at();
+        self.due.insert((lane.due_at, key.clone()));
+    }
+}
+
+fn is_valid(cx: &Cx<'_>, key: &Key) -> bool {
+    match cx.cells.get(key) {
+        Cell::Present(register) => register.is_valid,
+        Cell::Absent => true,
+        Cell::Lost => false,
+    }
+}
+
+/// Sends the write to everybody else whose acknowledgement is missing.
+fn ask(cx: &mut Cx<'_>, key: &Key, pend: &Pend) {
+    for node in cx.view.others().filter(|&node| !pend.acks.has(cx.view, node)) {
+        let register = pend.register.clone();
+        cx.fx.send_now(node, Message::Invalidate { key: key.clone(), register });
+    }
+}
+
+/// What a command comes to.
+enum Ran {
+    Changed { value: Option<Bytes>, reply: Bytes },
+    Unchanged { reply: Bytes },
+    Refused,
+}
+
+fn run(cx: &mut Cx<'_>, found: Option<&Bytes>, command: &Command) -> Ran {
+    let found = types::View { value: found.map(|value| &value[..]), ttl: TimeToLive::Never };
+    let clock = Clock { unix: cx.unix, seed: cx.rng.next_u64() };
+    let applied = cx.update.apply(found, &command.body, clock);
+    let reply = applied.reply;
+    match applied.change {
+        Change::None => Ran::Unchanged { reply },
+        Change::Put {
+            value,
+            expiry: ExpiryChange::Keep | ExpiryChange::Set(TimeToLive::Never),
+        } => Ran::Changed { value: Some(value), reply },
+        Change::Delete => Ran::Changed { value: None, reply },
+        Change::Put { .. } | Change::Expire(_) => Ran::Refused,
+    }
+}

@@ -1,0 +1,63 @@
+//! What is in progress on one key at this node: one write, and the requests behind it in order of arrival.
+
+use std::collections::VecDeque;
+
+use base::Nanos;
+use bytes::Bytes;
+
+use super::register::Register;
+use crate::protocol::Request;
+use crate::quorum::Tally;
+
+/// Exists while there is a write or a request.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub pend: Option<Pend>,
+    /// Sorted by deadline, since all requests may take equally long.
+    pub waiting: VecDeque<Waiting>,
+    /// When the write is sent again, or the invalid key is looked at.
+    pub act_at: Nanos,
+    /// The entry in the table of due lanes.
+    pub due_at: Nanos,
+}
+
+/// A write that not everybody has acknowledged.
+#[derive(Debug)]
+pub(super) struct Pend {
+    pub register: Register,
+    pub acks: Tally,
+    pub resend_after: Nanos,
+    /// Who asked for it; `None` for a write of somebody else that is repeated, or one whose time is over.
+    pub origin: Option<Origin>,
+}
+
+#[derive(Debug)]
+pub(super) struct Origin {
+    pub waiting: Waiting,
+    pub reply: Bytes,
+}
+
+/// A request.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub request: Request,
+    pub deadline: Nanos,
+    /// It was tried and superseded: until the key is valid again its effect is not surely nothing.
+    pub is_tried: bool,
+}
+
+impl Lane {
+    pub fn new(act_at: Nanos) -> Lane {
+        Lane { pend: None, waiting: VecDeque::new(), act_at, due_at: Nanos::MAX }
+    }
+
+    /// When somebody has to look at it.
+    pub fn next_at(&self) -> Nanos {
+        let origin = self.pend.as_ref().and_then(|pend| pend.origin.as_ref());
+        let deadlines = [
+            origin.map(|origin| origin.waiting.deadline),
+            self.waiting.front().map(|waiting| waiting.deadline),
+        ];
+        deadlines.into_iter().flatten().fold(self.act_at, Nanos::min)
+    }
+}

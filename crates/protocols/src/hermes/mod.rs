@@ -1,0 +1,249 @@
+//! Hermes: broadcast invalidation per key. Reads are local, and any node coordinates writes.
+//!
+//! Source: Katsarakis et al., "Hermes: A Fast, Fault-Tolerant and Linearizable Replication Protocol", ASPLOS 2020,
+//! sections 3.1 to 3.3.
+//!
+//! A write invalidates the key everywhere, the new value inside; once *every* member has acknowledged it is
+//! validated: one round trip. A read of a valid key is answered from memory. A key that stays invalid, because a
+//! validation was lost, is written again under the same version by whoever wants it.
+//!
+//! Their words: timestamp -> [`Version`], coordinator -> the node with a [`Pend`](lane::Pend), request log ->
+//! [`Lane`], RMW -> read-modify-write.
+//!
+//! | message | asks or tells |
+//! |---|---|
+//! | `Invalidate` -> `Ack` | hold this version or a newer one |
+//! | `Invalidate` -> `Invalidate` | the read-modify-write lost against this |
+//! | `Validate` | everybody holds it: read it |
+//! | `Nudge` -> `Validate` | has this read-modify-write ended? |
+//!
+//! | their state | here |
+//! |---|---|
+//! | Valid, Invalid | [`Register::is_valid`] |
+//! | Write, Replay | a pend of the register's version, with or without a request |
+//! | Trans | a plain pend below the register's version: it still ends well, ordered just before |
+//!
+//! Invariants: (1) valid copies of one key are equal; (2) a pend is at most its register's version, and a
+//! read-modify-write's pend equals it; (3) a register that a pend equals is not valid; (4) a write is answered once
+//! every member holds it or a newer one durably; (5) of all that starts from one value at most one
+//! read-modify-write ends well, and none if a write does.
+//!
+//! Departures: the membership is fixed and nobody leaves, so there is no epoch change and the lease of a read is a
+//! constant; a node that forgot anything stops. That makes it a protocol of the laboratory: complete while nobody
+//! fails, and blocked by the first member that does. Validations name the key, not the link's sequence. A
+//! superseded read-modify-write goes back to the front of its lane. A time to live is refused.
+//!
+//! Start reading at `Hermes::on`.
+
+mod coordinator;
+mod lane;
+pub mod message;
+pub mod register;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::Nanos;
+use types::{Key, Malformed, NodeId, Outcome, Reader, Wire};
+
+use lane::Lane;
+pub use message::Message;
+pub use register::{Register, Version};
+
+use crate::cells::{Cell, Cells};
+use crate::effects::TimerId;
+use crate::mutation::{self, Mutation};
+use crate::protocol::{
+    Consistency, Context, Env, Event, Peer, Properties, Protocol, Stats, Violation,
+};
+use crate::view::View;
+
+/// How long a read answered from here holds.
+const LEASE: Nanos = Nanos::from_millis(10);
+/// How long a key may be invalid before somebody who waits for it writes it again.
+const PATIENCE: Nanos = Nanos::from_millis(8);
+const RESEND_FIRST: Nanos = Nanos::from_millis(10);
+const RESEND_MAX: Nanos = Nanos::from_millis(160);
+const TICK: TimerId = TimerId(0);
+
+/// One instance of Hermes.
+#[derive(Debug)]
+pub struct Hermes {
+    env: Env,
+    /// Keys with a request or a write in progress here. Their registers are pinned.
+    lanes: BTreeMap<Key, Lane>,
+    waiting_count: usize,
+    /// When each lane is looked at next.
+    due: BTreeSet<(Nanos, Key)>,
+    armed_at: Option<Nanos>,
+}
+
+/// Nothing is kept of a whole shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NoMeta;
+
+impl Wire for NoMeta {
+    fn encode(&self, _out: &mut Vec<u8>) {}
+
+    fn decode(_reader: &mut Reader<'_>) -> Result<NoMeta, Malformed> {
+        Ok(NoMeta)
+    }
+}
+
+type Cx<'a> = Context<'a, Hermes>;
+
+impl Protocol for Hermes {
+    const NAME: &'static str = "hermes";
+    const PROPERTIES: Properties = Properties {
+        consistency: Consistency::Linearizable,
+        read_modify_write: true,
+        total_order: false,
+        needs_config: true,
+        needs_lease: true,
+    };
+
+    type Message = Message;
+    type Record = Register;
+    type Meta = NoMeta;
+
+    fn open(env: Env) -> Hermes {
+        Hermes {
+            env,
+            lanes: BTreeMap::new(),
+            waiting_count: 0,
+            due: BTreeSet::new(),
+            armed_at: None,
+        }
+    }
+
+    fn on(&mut self, cx: &mut Cx<'_>, event: Event<Hermes>) {
+        match event {
+            Event::Request(request) => self.on_request(cx, request),
+            Event::List { tag, .. } => cx.fx.reply(tag, Outcome::Unsupported(Hermes::NAME)),
+            Event::Peer { from, message } => self.on_message(cx, from, message),
+            Event::Timer(_) => self.on_tick(cx),
+            // Departure: what it forgot, the others would have to give back under a new epoch.
+            Event::Forgotten { shard } => {
+                cx.fx.fail(Violation(format!("hermes forgot shard {} in a fixed epoch", shard.0)));
+            }
+            // What is unanswered is sent again in a while.
+            Event::PeerReset { .. }
+            | Event::PeerUp { .. }
+            | Event::ViewChanged
+            | Event::Stored { .. }
+            | Event::Scanned(_)
+            | Event::Turn => {}
+        }
+        self.arm(cx);
+    }
+
+    fn check(&self, cells: &Cells<Register>, _view: &View) -> Result<(), Violation> {
+        for (key, lane) in &self.lanes {
+            let Some(pend) = &lane.pend else { continue };
+            let Cell::Present(register) = cells.get(key) else {
+                return Err(Violation(format!(
+                    "hermes: {key:?} is being written and is not there"
+                )));
+            };
+            let (pending, held) = (pend.register.version, register.version);
+            let is_below = pending < held && !pend.register.is_rmw;
+            let is_held = pending == held && !register.is_valid;
+            if !is_below && !is_held {
+                return Err(Violation(format!("hermes: {key:?} pends {pend:?} on {register:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.lanes.is_empty()
+    }
+
+    fn stats(&self, stats: &mut Stats) {
+        let pends = self.lanes.values().filter(|lane| lane.pend.is_some()).count();
+        stats.add("operations_in_progress", pends as u64);
+        stats.add("operations_waiting", self.waiting_count as u64);
+    }
+}
+
+/// Messages.
+impl Hermes {
+    fn on_message(&mut self, cx: &mut Cx<'_>, from: Peer, message: Message) {
+        match message {
+            Message::Invalidate { key, register } => {
+                self.on_invalidate(cx, from.node, &key, register);
+            }
+            Message::Ack { key, version } => self.on_ack(cx, from, &key, version),
+            Message::Validate { key, version } => self.on_validate(cx, &key, version),
+            Message::Nudge { key, version } => on_nudge(cx, from.node, key, version),
+        }
+    }
+
+    /// [Hermes 3.2, followers on INV]
+    fn on_invalidate(&mut self, cx: &mut Cx<'_>, from: NodeId, key: &Key, invalid: Register) {
+        let held = match cx.cells.get(key) {
+            Cell::Present(register) => register.version,
+            Cell::Absent | Cell::Lost => Version::NONE,
+        };
+        let version = invalid.version;
+        if version > held {
+            cx.cells.put(key, Register { is_valid: false, ..invalid });
+            cx.cells.persist(key);
+            self.on_superseded(cx, key);
+        } else if version < held && invalid.is_rmw && !mutation::is(Mutation::AckLosingRmw) {
+            // It started from a value that is not the last: its writer learns of the newer one instead.
+            let Cell::Present(register) = cx.cells.get(key) else { return };
+            let register = Register { is_valid: false, ..register.clone() };
+            cx.fx.send_now(from, Message::Invalidate { key: key.clone(), register });
+            return;
+        }
+        cx.fx.send(from, Message::Ack { key: key.clone(), version }, cx.cells.ticket(key));
+    }
+
+    /// [Hermes 3.2, followers on VAL]
+    fn on_validate(&mut self, cx: &mut Cx<'_>, key: &Key, version: Version) {
+        let Some(register) = cx.cells.get_mut(key) else { return };
+        if register.version != version || register.is_valid {
+            return;
+        }
+        register.is_valid = true;
+        // That it is valid can be found out again from the others.
+        cx.cells.persist_before_eviction(key);
+        // What is validated was acknowledged by this node, so a plain write below it has ended too: it took effect
+        // just before.
+        self.end_pend(cx, key);
+    }
+}
+
+/// Somebody waits for the end of a read-modify-write of this node.
+fn on_nudge(cx: &mut Cx<'_>, from: NodeId, key: Key, version: Version) {
+    // One that is still pending is sent again by its own timer, and one that lost is followed by what beat it.
+    if let Cell::Present(register) = cx.cells.get(&key)
+        && register.version == version
+        && register.is_valid
+    {
+        cx.fx.send_now(from, Message::Validate { key, version });
+    }
+}
+
+/// Time.
+impl Hermes {
+    fn arm(&mut self, cx: &mut Cx<'_>) {
+        let Some(&(at, _)) = self.due.first() else { return };
+        if self.armed_at.is_none_or(|armed_at| at < armed_at) {
+            self.armed_at = Some(at);
+            cx.fx.timer(TICK, at);
+        }
+    }
+
+    fn on_tick(&mut self, cx: &mut Cx<'_>) {
+        if self.armed_at.is_some_and(|at| at <= cx.now) {
+            self.armed_at = None;
+        }
+        while let Some((at, _)) = self.due.first()
+            && *at <= cx.now
+            && let Some((_, key)) = self.due.pop_first()
+        {
+            self.on_due(cx, &key);
+        }
+    }
+}
