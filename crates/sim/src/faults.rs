@@ -71,6 +71,22 @@ const NAMES: &[(Fault, &str)] = &[
 ];
 
 impl Fault {
+    /// False for faults after which a node is not what the others take it for: only protocols that can go on
+    /// without it, or take it back, live with those.
+    #[must_use]
+    pub fn leaves_members(self) -> bool {
+        !matches!(
+            self,
+            Fault::Crash
+                | Fault::CrashAfterTurn
+                | Fault::RestartAll
+                | Fault::Torn
+                | Fault::Amnesia
+                | Fault::Rot
+                | Fault::Workers
+        )
+    }
+
     fn bit(self) -> u32 {
         1 << self as u32
     }

@@ -86,6 +86,8 @@ impl Injector {
             if self.next[index] <= now {
                 let (fault, gap) = self.gaps[index];
                 self.next[index] = now + 1 + exponential(&mut self.rng, gap);
+                // A run that is held up by its faults sees ever fewer of them.
+                self.gaps[index].1 = gap + gap / 16;
                 self.strike(world, fault, &mut done);
             }
         }

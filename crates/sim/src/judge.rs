@@ -1,7 +1,9 @@
-//! The verdict over what clients saw: every key by itself, linearizable or not.
+//! The verdict over what clients saw: what the protocol promises, or not.
 
 use checker::history::{ClientId, History, Outcome};
+use checker::model::keyed::Keyed;
 use checker::model::kv::{ExpiryTag, Kv, KvInput, KvOutput};
+use checker::sequential::{self, WriteOrder};
 use checker::{Limit, Verdict, linearizable};
 
 use crate::clients::{Clients, Ended};
@@ -51,4 +53,30 @@ pub fn linearizable(clients: &Clients, majority_rate_ppm: u64) -> Result<u64, Wr
         }
     }
     Ok(undecided)
+}
+
+/// Checks all keys together: writes linearizable, reads in their session's order. Answers one where the whole was
+/// too hard to decide. Values do not expire.
+///
+/// # Errors
+/// What no order explains.
+pub fn sequential(clients: &Clients) -> Result<u64, Wrong> {
+    let mut history: History<(usize, KvInput), KvOutput> = History::new();
+    for op in &clients.ops {
+        let input = (op.key, op.input.clone());
+        let id = history.invoke(ClientId(op.session), input, op.invoked);
+        match &op.ended {
+            Some((at, Ended::Returned(output))) => {
+                history.complete(id, Outcome::Returned(output.clone()), *at);
+            }
+            Some((at, Ended::Failed)) => history.complete(id, Outcome::Failed, *at),
+            Some((_, Ended::Unknown)) | None => {}
+        }
+    }
+    let limit = Limit { explored_max: EXPLORED_MAX };
+    match sequential::check(&Keyed::new(Kv), &history, WriteOrder::RealTime, limit) {
+        Verdict::Holds { .. } => Ok(0),
+        Verdict::Violation(violation) => Err(format!("the whole is {violation}").into()),
+        Verdict::Undecided { .. } => Ok(1),
+    }
 }

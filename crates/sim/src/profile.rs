@@ -96,6 +96,10 @@ pub struct Given {
     pub faults: FaultSet,
     /// The protocol runs commands whose effect depends on the state.
     pub read_modify_write: bool,
+    /// The protocol keeps values with a time to live.
+    pub expires: bool,
+    /// The protocol has one order over all keys, and so one worker per node.
+    pub total_order: bool,
     /// `None`: drawn.
     pub durability: Option<Durability>,
 }
@@ -122,7 +126,10 @@ impl Profile {
             theme,
             faults,
             durability,
-            workers: rng.between(1, 2) as usize,
+            workers: match rng.between(1, 2) {
+                _ if given.total_order => 1,
+                workers => workers as usize,
+            },
             links,
             clocks,
             majority_rate_ppm,
@@ -139,7 +146,7 @@ impl Profile {
             clients,
             pipeline,
             think_max,
-            keys: draw_keys(rng, theme, given.read_modify_write),
+            keys: draw_keys(rng, theme, given),
             ttl_max: (length / MILLI / 4).clamp(2, 60),
             gaps: draw_gaps(rng, faults, theme, length),
             crash_after_turn_ppm: match faults.has(Fault::CrashAfterTurn) {
@@ -209,11 +216,17 @@ fn draw_clocks(rng: &mut Prng, nodes: usize, faults: FaultSet) -> (Vec<Clock>, u
     (clocks, sorted[nodes - (nodes / 2 + 1)])
 }
 
-fn draw_keys(rng: &mut Prng, theme: Theme, read_modify_write: bool) -> Vec<Mix> {
+fn draw_keys(rng: &mut Prng, theme: Theme, given: &Given) -> Vec<Mix> {
+    let read_modify_write = given.read_modify_write;
     let count = *rng.pick(&[1, 2, 3, 12]);
     let mixes = if read_modify_write { Mix::EVERY } else { Mix::PLAIN };
     let deletes = if read_modify_write { Mix::Recreate } else { Mix::PlainDelete };
-    (0..count).map(|_| if theme == Theme::Deletes { deletes } else { *rng.pick(mixes) }).collect()
+    let drawn = (0..count).map(|_| match theme {
+        Theme::Deletes => deletes,
+        _ => *rng.pick(mixes),
+    });
+    let kept = |mix| if mix == Mix::Expiry && !given.expires { Mix::All } else { mix };
+    drawn.map(kept).collect()
 }
 
 fn draw_gaps(rng: &mut Prng, faults: FaultSet, theme: Theme, length: u64) -> Vec<(Fault, u64)> {

@@ -3,7 +3,7 @@
 //! It keeps records in memory and is told by the world when a flush or a read completes. On a crash only what
 //! was flushed survives for sure. It is the simulator's fast default; the real engines are run beside it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use base::Prng;
@@ -59,6 +59,40 @@ enum Read {
     Scan { id: u64, database: Database, from_hash: u64, limit: usize },
 }
 
+/// A set of shards, of few databases.
+#[derive(Clone, Debug, Default)]
+struct Shards {
+    databases: Vec<(Database, [bool; SHARDS])>,
+}
+
+impl Shards {
+    fn all(database: Database) -> Shards {
+        Shards { databases: vec![(database, [true; SHARDS])] }
+    }
+
+    fn has(&self, database: Database, shard: Shard) -> bool {
+        let found = self.databases.iter().find(|(known, _)| *known == database);
+        found.is_some_and(|(_, shards)| shards[usize::from(shard.0)])
+    }
+
+    fn set(&mut self, database: Database, shard: Shard, is_in: bool) {
+        let found = self.databases.iter_mut().find(|(known, _)| *known == database);
+        match found {
+            Some((_, shards)) => shards[usize::from(shard.0)] = is_in,
+            None if is_in => {
+                let mut shards = [false; SHARDS];
+                shards[usize::from(shard.0)] = true;
+                self.databases.push((database, shards));
+            }
+            None => {}
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.databases.iter().all(|(_, shards)| !shards.contains(&true))
+    }
+}
+
 /// One worker's queue on the medium; gone with its process.
 #[derive(Debug)]
 struct Handle {
@@ -82,8 +116,8 @@ struct State {
     /// Of each database that was ever used, one map per shard.
     cells: BTreeMap<Database, Vec<BTreeMap<Key, Slot>>>,
     metas: BTreeMap<(Database, Shard), Slot>,
-    forgotten: BTreeSet<(Database, Shard)>,
-    forgotten_durably: BTreeSet<(Database, Shard)>,
+    forgotten: Shards,
+    forgotten_durably: Shards,
     handles: Vec<Handle>,
     /// How often a read takes time.
     slow_read_ppm: u32,
@@ -117,8 +151,8 @@ impl Medium {
             database,
             cells: BTreeMap::new(),
             metas: BTreeMap::new(),
-            forgotten: BTreeSet::new(),
-            forgotten_durably: BTreeSet::new(),
+            forgotten: Shards::default(),
+            forgotten_durably: Shards::default(),
             handles: Vec::new(),
             slow_read_ppm,
             rng,
@@ -208,7 +242,7 @@ impl Medium {
     pub fn has_forgotten(&self, place: &Place) -> bool {
         let state = self.lock();
         let (database, shard) = shard_of(place);
-        state.forgotten_durably.contains(&(database, shard)) || state.has_damage(database, shard)
+        state.forgotten_durably.has(database, shard) || state.has_damage(database, shard)
     }
 
     /// True while a shard is known to be forgotten.
@@ -305,11 +339,11 @@ impl State {
             Change::Remove(place) => self.set_slot(&place, None),
             // What is damaged is forgotten with its shard, and no news once that is recovered.
             Change::Forgotten(database, shard, true) => {
-                self.forgotten_durably.insert((database, shard));
+                self.forgotten_durably.set(database, shard, true);
                 self.drop_damage(database, shard);
             }
             Change::Forgotten(database, shard, false) => {
-                self.forgotten_durably.remove(&(database, shard));
+                self.forgotten_durably.set(database, shard, false);
                 self.drop_damage(database, shard);
             }
         }
@@ -352,7 +386,7 @@ impl State {
 
     fn load(&self, worker: usize, place: &Place) -> Load {
         let (database, shard) = shard_of(place);
-        let unknown = match self.forgotten.contains(&(database, shard)) {
+        let unknown = match self.forgotten.has(database, shard) {
             true => Load::Lost,
             false => Load::Absent,
         };
@@ -413,7 +447,7 @@ impl State {
         }
         let mut completions = Vec::new();
         if found.values().any(Option::is_none) {
-            self.forgotten.insert((database, shard));
+            self.forgotten.set(database, shard, true);
             self.apply(Change::Forgotten(database, shard, true));
             completions.push(Completion::Forgotten { database, shard });
         }
@@ -466,7 +500,7 @@ impl State {
     fn forget_everything(&mut self) {
         self.cells.clear();
         self.metas.clear();
-        self.forgotten_durably = (0..=u8::MAX).map(|shard| (self.database, Shard(shard))).collect();
+        self.forgotten_durably = Shards::all(self.database);
         self.forgotten = self.forgotten_durably.clone();
     }
 }
@@ -544,10 +578,7 @@ impl Store for ModelStore {
     fn set_forgotten(&mut self, database: Database, shard: Shard, forgotten: bool) {
         {
             let mut state = self.medium.lock();
-            match forgotten {
-                true => state.forgotten.insert((database, shard)),
-                false => state.forgotten.remove(&(database, shard)),
-            };
+            state.forgotten.set(database, shard, forgotten);
         }
         if self.keeps_records {
             self.change(Change::Forgotten(database, shard, forgotten));
@@ -555,7 +586,7 @@ impl Store for ModelStore {
     }
 
     fn is_forgotten(&self, database: Database, shard: Shard) -> bool {
-        self.medium.lock().forgotten.contains(&(database, shard))
+        self.medium.lock().forgotten.has(database, shard)
     }
 
     fn scan(&mut self, id: u64, database: Database, from_hash: u64, limit: usize) {
@@ -605,125 +636,4 @@ impl Store for ModelStore {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn medium(durability: Durability) -> (Medium, ModelStore) {
-        let medium = Medium::new(durability, Database(0), 0, Prng::new(1));
-        let store = medium.open(1).remove(0);
-        (medium, store)
-    }
-
-    fn cell(key: &str) -> Place {
-        Place::Cell(Database(0), Key::new(key.as_bytes()))
-    }
-
-    fn found(text: &'static str) -> Load {
-        Load::Found(Bytes::from_static(text.as_bytes()))
-    }
-
-    #[test]
-    fn what_was_flushed_survives_and_what_was_not_may() {
-        let mut survivors = 0;
-        for seed in 0..20 {
-            let medium = Medium::new(Durability::Disk, Database(0), 0, Prng::new(seed));
-            let mut store = medium.open(1).remove(0);
-            store.put(&cell("a"), b"1");
-            store.submit();
-            let flush = medium.take_work(0).flush.expect("a batch to flush");
-            medium.finish_flush(0, flush);
-            store.put(&cell("a"), b"2");
-            store.submit();
-            assert_eq!(store.load(&cell("a")), found("2"));
-            medium.crash(Survival::Prefix);
-            match medium.open(1)[0].load(&cell("a")) {
-                Load::Found(record) if record == "2" => survivors += 1,
-                load => assert_eq!(load, found("1")),
-            }
-        }
-        assert!((1..20).contains(&survivors), "{survivors} of 20");
-    }
-
-    #[test]
-    fn pmem_is_durable_once_submitted() {
-        let (medium, mut store) = medium(Durability::Pmem);
-        store.put(&cell("a"), b"1");
-        let ticket = store.ticket();
-        store.submit();
-        let mut completions = Vec::new();
-        store.poll(&mut completions);
-        assert_eq!(completions, [Completion::Stored(ticket)]);
-        medium.crash(Survival::Torn);
-        assert_eq!(medium.open(1)[0].load(&cell("a")), found("1"));
-    }
-
-    #[test]
-    fn damaged_is_lost_and_never_absent_until_it_is_written_again() {
-        let (medium, mut store) = medium(Durability::Pmem);
-        store.put(&cell("a"), b"1");
-        store.submit();
-        assert!(medium.damage(|_| true));
-        assert!(medium.has_forgotten(&cell("a")) && medium.has_forgotten_anything());
-        assert_eq!(store.load(&cell("a")), Load::Lost);
-        assert_eq!(store.load(&cell("b")), Load::Absent);
-        store.put(&cell("a"), b"2");
-        store.submit();
-        assert_eq!(store.load(&cell("a")), found("2"));
-        assert!(!medium.has_forgotten_anything());
-    }
-
-    #[test]
-    fn scan_that_meets_damage_forgets_the_shard() {
-        let (medium, mut store) = medium(Durability::Pmem);
-        let key = Key::new(b"a");
-        store.put(&cell("a"), b"1");
-        store.submit();
-        medium.damage(|_| true);
-        store.scan(7, Database(0), key.shard().first_hash(), 10);
-        let mut completions = Vec::new();
-        store.poll(&mut completions);
-        let forgotten = Completion::Forgotten { database: Database(0), shard: key.shard() };
-        assert!(completions.contains(&forgotten));
-        assert!(store.is_forgotten(Database(0), key.shard()));
-    }
-
-    #[test]
-    fn wiped_medium_has_forgotten_every_shard() {
-        let (medium, mut store) = medium(Durability::Disk);
-        store.put(&cell("a"), b"1");
-        store.submit();
-        medium.crash(Survival::Prefix);
-        medium.wipe();
-        let mut store = medium.open(1).remove(0);
-        assert_eq!(store.load(&cell("a")), Load::Lost);
-        store.set_forgotten(Database(0), Key::new(b"a").shard(), false);
-        assert_eq!(store.load(&cell("a")), Load::Absent);
-    }
-
-    #[test]
-    fn scan_pages_through_a_shard_with_unflushed_changes() {
-        let (_, mut store) = medium(Durability::Disk);
-        let shard = Key::new(b"a").shard();
-        let mut keys: Vec<Key> = (0..20_000_u32)
-            .map(|n| Key::new(&n.to_le_bytes()))
-            .filter(|key| key.shard() == shard)
-            .collect();
-        keys.sort();
-        for key in &keys {
-            store.put(&Place::Cell(Database(0), key.clone()), b"1");
-        }
-        let mut listed = Vec::new();
-        let mut from_hash = Some(shard.first_hash());
-        while let Some(hash) = from_hash {
-            store.scan(1, Database(0), hash, 10);
-            let mut completions = Vec::new();
-            store.poll(&mut completions);
-            let Some(Completion::Scanned { records, next_hash, .. }) = completions.pop() else {
-                panic!("a scan is answered");
-            };
-            listed.extend(records.into_iter().map(|(key, _)| key));
-            from_hash = next_hash;
-        }
-        assert_eq!(listed, keys);
-    }
-}
+mod tests;

@@ -51,7 +51,7 @@ impl Trace {
         to: usize,
         frame: &[u8],
     ) {
-        let Some(registration) = registry::find(protocol) else { return };
+        let Some(registration) = registry::find_anywhere(protocol) else { return };
         let Ok((header, _, messages)) = frame_payload::decode(frame) else { return };
         for message in messages.flatten() {
             let Some(described) = registration.describe(message.bytes) else { continue };

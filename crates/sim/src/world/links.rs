@@ -1,0 +1,162 @@
+//! Frames and connections between the nodes of a world.
+
+use super::*;
+
+/// Frames and connections.
+impl World {
+    pub(super) fn send(&mut self, from: usize, to: usize, worker: usize, bytes: Bytes) {
+        self.counts.frames += 1;
+        if !self.watchers.is_empty() || self.trace.is_some() {
+            self.watch(from, to, &bytes);
+        }
+        if let Some(taken) = &mut self.taken {
+            taken.push(Taken { from, to, worker, bytes });
+            return;
+        }
+        let connection = self.network.connection(from, to);
+        let frame = InFlight { from, to, worker, connection, bytes };
+        match self.network.send(self.now, from, to) {
+            Fate::Lost => self.note_fate(&frame, "lost"),
+            Fate::Arrives { at } => self.schedule(at, Event::Frame(frame)),
+            Fate::ArrivesTwice { at, again_at } => {
+                self.schedule(at, Event::Frame(frame.clone()));
+                self.schedule(again_at, Event::Frame(frame));
+            }
+            Fate::Stalled if self.stalled.len() < STALLED_MAX => self.stalled.push(frame),
+            Fate::Stalled | Fate::Resets => self.reset(from, to),
+        }
+    }
+
+    /// Puts a frame that was taken out of the network back, to arrive at `at` whatever becomes of connections.
+    pub fn put_back(&mut self, taken: Taken, at: u64) {
+        let Taken { from, to, worker, bytes } = taken;
+        let connection = self.network.connection(from, to);
+        self.schedule(at, Event::Frame(InFlight { from, to, worker, connection, bytes }));
+    }
+
+    /// Puts a frame straight into a node's inbox, past the network.
+    pub(super) fn deliver(&mut self, from: usize, to: usize, worker: usize, bytes: Bytes) {
+        let Some(process) = &mut self.nodes[to].process else { return };
+        let worker = worker % process.seats.len();
+        let input = Input::Frame { from: node_id(from), bytes };
+        process.seats[worker].inbox.push(input);
+        self.plan_turn(to, worker, self.now);
+    }
+
+    pub(super) fn on_frame(&mut self, frame: InFlight) -> Happened {
+        let InFlight { from, to, worker, connection, bytes } = frame;
+        if self.network.delivers(from, to, connection) {
+            if self.trace.is_some() {
+                self.note_frame("gets", from, to, &bytes);
+            }
+            self.deliver(from, to, worker, bytes);
+        }
+        Happened::Other
+    }
+
+    pub(super) fn watch(&mut self, from: usize, to: usize, bytes: &Bytes) {
+        let Ok((header, _, messages)) = frame_payload::decode(bytes) else {
+            self.failure.get_or_insert(format!("n{} sent a malformed frame", from + 1));
+            return;
+        };
+        for message in messages.flatten() {
+            self.counts.messages += 1;
+            let sent = Sent {
+                at: self.now,
+                from: header.sender,
+                to: node_id(to),
+                incarnation: header.incarnation,
+                loss: header.loss,
+                bytes: message.bytes,
+            };
+            for watcher in &mut self.watchers {
+                if let Err(text) = watcher.on_message(&sent) {
+                    self.failure.get_or_insert(text);
+                }
+            }
+        }
+        if self.trace.is_some() {
+            self.note_frame("sends", from, to, bytes);
+        }
+    }
+
+    /// Ends the connection between two nodes; they notice a little later and connect again.
+    pub fn reset(&mut self, a: usize, b: usize) {
+        self.note(|| format!("n{} and n{} lose their connection", a + 1, b + 1));
+        self.end_connection(a, b);
+        self.plan_connect(a, b, RECONNECT);
+    }
+
+    pub(super) fn end_connection(&mut self, a: usize, b: usize) {
+        self.stalled
+            .retain(|frame| (frame.from, frame.to) != (a, b) && (frame.from, frame.to) != (b, a));
+        if self.network.reset(a, b) {
+            for (at, peer) in [(a, b), (b, a)] {
+                // Both have noticed before they connect again, see `plan_connect`.
+                let when = self.now + self.rng.between(1_000, NOTICE_MAX);
+                self.schedule(when, Event::Reset { at, peer });
+            }
+        }
+    }
+
+    pub(super) fn plan_connect(&mut self, a: usize, b: usize, delay: u64) {
+        let (a, b) = (a.min(b), a.max(b));
+        let index = a * self.nodes.len() + b;
+        if !std::mem::replace(&mut self.connecting[index], true) {
+            let at = self.now + NOTICE_MAX + self.rng.between(1, delay);
+            self.schedule(at, Event::Connect { a, b });
+        }
+    }
+
+    pub(super) fn on_connect(&mut self, a: usize, b: usize) {
+        self.connecting[a * self.nodes.len() + b] = false;
+        if !self.is_up(a) || !self.is_up(b) || self.network.is_up(a, b) {
+            return;
+        }
+        if !self.network.is_open(a, b) {
+            self.plan_connect(a, b, RECONNECT);
+            return;
+        }
+        self.network.connect(a, b);
+        for (at, peer) in [(a, b), (b, a)] {
+            let SimNode { id, incarnation, loss, .. } = self.nodes[peer];
+            self.input_all(at, &Input::PeerUp { node: id, incarnation, loss });
+        }
+    }
+
+    /// Blocks one direction of a link.
+    pub fn block(&mut self, from: usize, to: usize) {
+        self.note(|| format!("link n{} to n{} is dead", from + 1, to + 1));
+        self.network.block(from, to);
+    }
+
+    /// Ends one block. What was kept meanwhile arrives now.
+    pub fn unblock(&mut self, from: usize, to: usize) {
+        self.note(|| format!("link n{} to n{} is alive", from + 1, to + 1));
+        self.network.unblock(from, to);
+        self.release_stalled();
+    }
+
+    /// Ends all blocks, slowness and pauses, and makes the network quiet.
+    pub fn heal(&mut self) {
+        self.note(|| "everything heals".to_string());
+        self.network.heal();
+        self.network.set_profile(Links::default());
+        self.release_stalled();
+        for node in 0..self.nodes.len() {
+            self.nodes[node].clock.set_wall_right();
+            self.resume(node);
+        }
+    }
+
+    pub(super) fn release_stalled(&mut self) {
+        for frame in std::mem::take(&mut self.stalled) {
+            if self.network.is_blocked(frame.from, frame.to) {
+                self.stalled.push(frame);
+                continue;
+            }
+            let at = self.network.arrival(self.now, frame.from, frame.to);
+            self.schedule(at, Event::Frame(frame));
+        }
+    }
+}

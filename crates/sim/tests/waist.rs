@@ -1,0 +1,91 @@
+//! The waist carries more than the two protocols that databases may choose: a protocol that coordinates at any node
+//! and reads locally, and one with a leader and one order over all keys. Both hold while the membership stays as it
+//! is, whatever the network does, and their broken variants do not.
+
+use sim::{Campaign, CampaignReport, Durability, FaultSet, SimConfig, campaign};
+
+/// Runs seeds; the first failure is printed with the line that replays it.
+fn check(config: SimConfig, seeds: u64) -> CampaignReport {
+    let plan = Campaign { config, seeds, threads: 2, failures_max: 1 };
+    let report = campaign(&plan, |_| {});
+    if let Some((seed, failure)) = report.failures.first() {
+        let config = SimConfig { seed: *seed, ..plan.config };
+        panic!("{}", sim::replay(&config, failure.clone()));
+    }
+    report
+}
+
+fn config(protocol: &str, durability: Durability) -> SimConfig {
+    SimConfig { durability: Some(durability), ops: 100, ..SimConfig::new(protocol, 0) }
+}
+
+#[test]
+fn hermes_is_linearizable_on_a_calm_network() {
+    for durability in [Durability::Volatile, Durability::Pmem, Durability::Disk] {
+        let config = SimConfig { faults: FaultSet::NONE, ..config("hermes", durability) };
+        let report = check(config, 100);
+        assert_eq!((report.unknown, report.failed), (0, 0), "nothing hinders it");
+    }
+}
+
+/// The simulator leaves out the faults that change what a member is, see `Fault::leaves_members`.
+#[test]
+fn hermes_is_linearizable_whatever_the_network_does() {
+    for durability in [Durability::Volatile, Durability::Pmem, Durability::Disk] {
+        check(config("hermes", durability), 150);
+    }
+}
+
+#[test]
+fn hermes_is_linearizable_with_five_nodes() {
+    check(SimConfig { nodes: 5, ..config("hermes", Durability::Disk) }, 60);
+}
+
+#[test]
+fn zab_is_sequential_with_ordered_writes_on_a_calm_network() {
+    let config = SimConfig { faults: FaultSet::NONE, ..config("zab", Durability::Volatile) };
+    let report = check(config, 200);
+    assert_eq!((report.unknown, report.failed), (0, 0), "nothing hinders it");
+    assert!(report.undecided * 4 <= report.seeds, "{} undecided", report.undecided);
+}
+
+#[test]
+fn zab_is_sequential_with_ordered_writes_whatever_the_network_does() {
+    let report = check(config("zab", Durability::Volatile), 300);
+    assert!(report.undecided * 4 <= report.seeds, "{} undecided", report.undecided);
+}
+
+#[test]
+fn zab_is_sequential_with_five_nodes() {
+    check(SimConfig { nodes: 5, ..config("zab", Durability::Volatile) }, 60);
+}
+
+/// An order that lives in memory only must not be sold as durable.
+#[test]
+fn no_database_may_choose_a_protocol_of_the_laboratory() {
+    for protocol in ["hermes", "zab"] {
+        assert!(node::registry::find(protocol).is_none(), "{protocol}");
+        assert_eq!(sim::validate(&SimConfig::new(protocol, 1)), Ok(()));
+    }
+}
+
+#[cfg(feature = "mutations")]
+#[test]
+fn every_broken_variant_is_caught() {
+    use protocols::mutation::Mutation;
+    let broken = [
+        ("hermes", Mutation::ValidateByMajority),
+        ("hermes", Mutation::AckLosingRmw),
+        ("zab", Mutation::ApplyUncommitted),
+        ("zab", Mutation::ReadPastOwnWrites),
+    ];
+    for (protocol, mutation) in broken {
+        let config = config(protocol, Durability::Volatile);
+        let mutants = sim::mutants(&config, 1_000, 2, &[mutation], |_| {});
+        assert!(mutants[0].seeds.is_some(), "{protocol}: {mutants:?}");
+        println!(
+            "{protocol}: {} after {:?} seeds: {}",
+            mutants[0].name, mutants[0].seeds, mutants[0].symptom
+        );
+    }
+}
