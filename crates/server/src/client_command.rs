@@ -58,7 +58,7 @@ pub(crate) fn execute(
             }
             Err(text) => session.say_error(cx, &text),
         },
-        SessionVerb::ClientKill => match kill(session, args) {
+        SessionVerb::ClientKill => match kill(session, args, cx.now) {
             Ok(reply) => {
                 session.say(cx, reply);
                 session.closing |= session.is_killed();
@@ -156,8 +156,9 @@ fn of_type(kind: &[u8]) -> Result<Filter, String> {
     }
 }
 
-/// `CLIENT KILL addr` or `CLIENT KILL ID id | ADDR addr | LADDR addr | TYPE type | USER user | SKIPME yes/no …`.
-fn kill(session: &Session, args: &[&[u8]]) -> Result<Bytes, Cow<'static, str>> {
+/// `CLIENT KILL addr` or `CLIENT KILL ID id | ADDR addr | LADDR addr | TYPE type | USER user | MAXAGE seconds |
+/// SKIPME yes/no …`.
+fn kill(session: &Session, args: &[&[u8]], now: Nanos) -> Result<Bytes, Cow<'static, str>> {
     if let [_, _, address] = args {
         let address = String::from_utf8_lossy(address);
         return match session.shared.clients.kill(|client| client.peer.to_string() == address) {
@@ -176,7 +177,7 @@ fn kill(session: &Session, args: &[&[u8]]) -> Result<Bytes, Cow<'static, str>> {
                 _ => return Err("ERR syntax error".into()),
             };
         } else {
-            filters.push(filter(option, value)?);
+            filters.push(filter(option, value, now)?);
         }
     }
     let mine = session.id();
@@ -189,7 +190,7 @@ fn kill(session: &Session, args: &[&[u8]]) -> Result<Bytes, Cow<'static, str>> {
 }
 
 /// Whom one pair of `CLIENT KILL` means.
-fn filter(option: &[u8], value: &[u8]) -> Result<Filter, Cow<'static, str>> {
+fn filter(option: &[u8], value: &[u8], now: Nanos) -> Result<Filter, Cow<'static, str>> {
     let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
     let text = String::from_utf8_lossy(value).into_owned();
     if is("id") {
@@ -200,6 +201,11 @@ fn filter(option: &[u8], value: &[u8]) -> Result<Filter, Cow<'static, str>> {
         Ok(Box::new(move |client| client.peer.to_string() == text))
     } else if is("laddr") {
         Ok(Box::new(move |client| client.local.to_string() == text))
+    } else if is("maxage") {
+        let seconds = parse_i64(value).ok_or("ERR maxage is not an integer or out of range")?;
+        let seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds > 0);
+        let seconds = seconds.ok_or("ERR maxage should be greater than 0")?;
+        Ok(Box::new(move |client| client.age(now) >= seconds))
     } else if is("type") {
         Ok(of_type(value)?)
     } else if is("user") && text == "default" {

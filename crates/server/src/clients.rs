@@ -30,7 +30,9 @@ pub(crate) struct Clients {
 
 impl Clients {
     pub(crate) fn put(&self, facts: &ClientFacts) {
-        if let Ok(mut clients) = self.by_id.lock() {
+        if let Ok(mut clients) = self.by_id.lock()
+            && !facts.kill.load(Relaxed)
+        {
             clients.insert(facts.id.0, facts.clone());
         }
     }
@@ -45,18 +47,31 @@ impl Clients {
         self.by_id.lock().map(|clients| clients.values().cloned().collect()).unwrap_or_default()
     }
 
-    /// Asks the clients that fit to be closed; each is within about a second. Returns how many.
+    /// Asks the clients that fit to be closed; each is within about a second, and is
+    /// not listed any more. Returns how many.
     pub(crate) fn kill(&self, fits: impl Fn(&ClientFacts) -> bool) -> usize {
-        let found: Vec<_> = self.all().into_iter().filter(|facts| fits(facts)).collect();
-        found.iter().for_each(|facts| facts.kill.store(true, Relaxed));
-        found.len()
+        let Ok(mut clients) = self.by_id.lock() else { return 0 };
+        let known = clients.len();
+        clients.retain(|_, facts| {
+            let is_wanted = fits(facts);
+            if is_wanted {
+                facts.kill.store(true, Relaxed);
+            }
+            !is_wanted
+        });
+        known - clients.len()
     }
 }
 
 impl ClientFacts {
+    /// Seconds since the client connected.
+    pub(crate) fn age(&self, now: Nanos) -> u64 {
+        self.since.map_or(0, |since| now.since(since).as_millis() / 1_000)
+    }
+
     /// One line of `CLIENT LIST`.
     pub(crate) fn line(&self, now: Nanos) -> String {
-        let age = self.since.map_or(0, |since| now.since(since).as_millis() / 1_000);
+        let age = self.age(now);
         format!(
             "id={} addr={} laddr={} fd=0 name={} age={age} idle=0 flags=N db={} sub=0 psub=0 ssub=0 \
              multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 \

@@ -185,7 +185,7 @@ impl Walk {
     fn position(&self, stretch: u64) -> u64 {
         match stretch {
             0 => self.start,
-            later => ((self.start >> 56) + later) % SHARDS << 56,
+            later => (((self.start >> 56) + later) % SHARDS) << 56,
         }
     }
 

@@ -66,11 +66,11 @@ fn a_killed_client_that_stays_silent_ends_within_two_seconds() {
     world.ask(&mut victim, "CLIENT SETNAME victim");
     world.send(&mut victim, b"GET never\r\nWAIT 9 0\r\n");
     assert_eq!(world.ask(&mut other, "CLIENT KILL ID 1"), ":1\r\n");
-    assert!(!victim.wants_close());
+    assert!(!victim.wants_close() && !world.ask(&mut other, "CLIENT LIST").contains("victim"));
     world.pass(&mut victim, Nanos::from_secs(2));
     assert!(victim.wants_close());
     world.settle(&mut victim);
-    assert_eq!(world.ask(&mut other, "CLIENT KILL TYPE normal SKIPME no"), ":2\r\n");
+    assert_eq!(world.ask(&mut other, "CLIENT KILL TYPE normal SKIPME no"), ":1\r\n");
     assert!(other.wants_close());
 }
 
