@@ -144,6 +144,7 @@ impl Control {
     /// Runs until the node stops. An error is a reason to stop the node.
     pub(crate) fn run(&mut self) -> Result<(), String> {
         self.tell(Told::Start)?;
+        self.knock();
         let mut events = Events::with_capacity(256);
         let mut mail = Vec::new();
         let mut stop_at = None;

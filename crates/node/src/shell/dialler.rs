@@ -75,6 +75,15 @@ impl Dialler {
         }
     }
 
+    /// The peer has just said that it is there: whatever waits to be dialled is due.
+    pub(crate) fn hurry(&mut self, peer: NodeId, now: Nanos) {
+        for (_, link) in self.links.iter_mut().filter(|((node, _), _)| *node == peer) {
+            if matches!(link.0, State::Waiting(_)) {
+                *link = (State::Waiting(now), Backoff::default());
+            }
+        }
+    }
+
     pub(crate) fn next_timer(&self) -> Option<Nanos> {
         let at = |(state, _): &(State, Backoff)| match *state {
             State::Waiting(at) => Some(at),
@@ -98,6 +107,21 @@ mod tests {
         assert!(dialler.take_due(start).is_empty());
         let again = dialler.next_timer().expect("it tries again");
         assert_eq!(dialler.take_due(again), [(NodeId(2), CHANNEL_CONTROL)]);
+    }
+
+    #[test]
+    fn a_peer_that_knocks_is_dialled_at_once() {
+        let mut dialler = Dialler::new([NodeId(2)].into_iter(), Prng::new(1));
+        let start = Nanos::from_secs(1);
+        for _ in 0..8 {
+            dialler.take_due(Nanos::MAX);
+            dialler.failed(NodeId(2), CHANNEL_CONTROL, start);
+        }
+        assert!(dialler.take_due(start).is_empty());
+        dialler.hurry(NodeId(2), start);
+        assert_eq!(dialler.take_due(start), [(NodeId(2), CHANNEL_CONTROL)]);
+        dialler.hurry(NodeId(2), start);
+        assert!(dialler.take_due(start).is_empty(), "an attempt is under way");
     }
 
     #[test]

@@ -52,7 +52,18 @@ impl Control {
         }
     }
 
-    pub(super) fn add(
+    /// Makes those that dial this node do so at once: they may have waited long while it was away.
+    pub(super) fn knock(&mut self) {
+        let silent: Vec<NodeId> = self.others().filter(|&peer| !self.dialler.dials(peer)).collect();
+        for peer in silent {
+            if let Ok(pipe) = self.network.dial(peer) {
+                let handshake = Handshake::dial(self.hello(CHANNEL_CONTROL), peer, self.secret());
+                self.add(pipe, handshake, Some(peer), CHANNEL_CONTROL);
+            }
+        }
+    }
+
+    fn add(
         &mut self,
         mut pipe: Box<dyn Pipe>,
         handshake: Handshake,
@@ -135,7 +146,16 @@ impl Control {
                         self.hand_over(at, hello, payloads.collect());
                         return Ok(());
                     }
-                    self.on_control_link(at, hello)?;
+                    let is_dialled = self.conns[at].as_ref().is_some_and(|conn| conn.is_dialled);
+                    match (is_dialled, self.dialler.dials(hello.node)) {
+                        // Its purpose is fulfilled once the other end has read it.
+                        (true, false) => {}
+                        (false, true) => {
+                            self.dialler.hurry(hello.node, self.board.clocks.now());
+                            return self.drop_conn(at, None);
+                        }
+                        _ => self.on_control_link(at, hello)?,
+                    }
                 }
                 Happening::Payload(bytes) => self.on_payload(at, &bytes)?,
             }
