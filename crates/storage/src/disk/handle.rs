@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use hashbrown::HashTable;
 use types::key::SHARDS;
-use types::limits::DATABASES;
+use types::limits::{DATABASES, RECORD_LEN_MAX};
 use types::{Database, Key, Shard, Ticket};
 
 use super::engine::Engine;
@@ -117,6 +117,8 @@ impl<L: Link> Handle<L> {
     }
 
     fn put_draft(&mut self, draft: &Draft<'_>, record: &[u8]) {
+        let len = record.len();
+        assert!(len <= RECORD_LEN_MAX, "a record of {len} bytes exceeds {RECORD_LEN_MAX}");
         let is_inline =
             draft.full_key.len() + record.len() <= INLINE_LEN_MAX && !draft.kind.has_long_key();
         if is_inline {

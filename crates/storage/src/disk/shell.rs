@@ -25,7 +25,7 @@ pub type Waker = Box<dyn Fn() + Send + Sync>;
 pub type DiskStore = Handle<ShellLink>;
 
 /// How long nothing is asked of a store before it writes everything back.
-const REST_AFTER: Duration = Duration::from_millis(20);
+const REST_AFTER: Duration = Duration::from_millis(100);
 /// Threads that read.
 const READERS: usize = 2;
 /// Requests that a helper takes at once.

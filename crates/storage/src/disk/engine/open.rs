@@ -49,7 +49,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             ring_bytes: 16 << 20,
-            spare_pages: 2048,
+            spare_pages: 1024,
             initial_level: 8,
             cache_bytes: 32 << 20,
             fill_percent: 60,
