@@ -35,9 +35,6 @@ pub(crate) struct ServeArgs {
     /// Serve beyond loopback without a password and a cluster secret
     #[arg(long, env = "PALIMPSEST_INSECURE")]
     insecure: bool,
-    /// Clients must AUTH with it; prefer --password-file
-    #[arg(skip)]
-    password: Option<String>,
 }
 
 /// What was typed, in one place or another.

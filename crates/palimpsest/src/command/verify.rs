@@ -79,7 +79,7 @@ mod media {
         let shows = std::io::stderr().is_terminal();
         let mut told = 0;
         let mut progress = |Progress { done, total }: Progress| {
-            let percent = if total == 0 { 100 } else { done * 100 / total };
+            let percent = (done * 100).checked_div(total).unwrap_or(100);
             if shows && percent != told {
                 told = percent;
                 eprint!("\r{percent} % of {total} buckets");
