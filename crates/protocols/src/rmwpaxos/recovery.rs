@@ -203,8 +203,11 @@ impl RmwPaxos {
             meta.saw(floors.ballot);
             cx.metas.persist(key.shard());
         }
-        let floor = cx.metas.get(key.shard()).floor_ballot;
-        self.end_recovery(cx, key, Register::promise_only(promised.max(floor)));
+        // Strictly above what was reported: it may be a floor, and a floor refuses its own ballot too, late proposals
+        // before a removed tombstone among them. A ceiling is nobody's ballot.
+        let promised = promised.max(cx.metas.get(key.shard()).floor_ballot);
+        let promised = Ballot::ceiling(promised.epoch(), promised.number());
+        self.end_recovery(cx, key, Register::promise_only(promised));
     }
 
     fn end_recovery(&mut self, cx: &mut Cx<'_>, key: &Key, register: Register) {

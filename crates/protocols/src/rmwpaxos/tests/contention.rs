@@ -83,17 +83,21 @@ fn a_forward_that_is_given_up_ends_unknown() -> Result<(), String> {
 
 /// An answer to a forward of an earlier start arrives in a later one.
 pub(super) fn an_answer_to_an_earlier_forward() -> Result<(), String> {
-    let mut world = World::new(3, true, 1);
+    let mut world = volatile();
     forwarded(&mut world);
     world.flow(|m| !m.is(Kind::Forwarded));
     let late = world.take(|m| m.is(Kind::Forwarded));
     claim(late.len() == 1, "the answer is late")?;
-    world.crash(0, 9);
-    world.append(1, "c");
+    world.crash(0, 0);
     world.flow(|_| true);
-    world.append(0, "d");
+    for text in ["c", "", ""] {
+        world.append(1, text);
+        world.flow(|_| true);
+    }
+    let tag = world.append(0, "d");
+    claim(!world.take(|m| m.is(Kind::Forward)).is_empty(), "it is forwarded, and lost")?;
     world.deliver_all(late);
-    world.lose(|m| m.is(Kind::Forward));
+    claim(world.is_open(tag), "another forward was answered")?;
     world.finish()
 }
 

@@ -181,3 +181,9 @@ fn three_forgetful_members_keep_one_history() {
 fn five_forgetful_members_keep_one_history() {
     explore_all(0..300, 5, false);
 }
+
+/// A register recovered as absent took a late proposal of the ballot whose tombstone had been removed.
+#[test]
+fn a_seed_that_once_brought_back_what_was_deleted() {
+    explore_all(100_808..100_809, 3, false);
+}

@@ -46,11 +46,12 @@ fn catch(mutation: Mutation) -> Catch {
         }
         Mutation::AcceptBelowPromise => Catch::Seeds(100),
         Mutation::AnswerFromTip => Catch::Seeds(500),
-        Mutation::StaleAnswers => Catch::Schedule(memory::an_answer_to_an_earlier_start),
-        Mutation::NoWriteBack
-        | Mutation::StoreOlder
-        | Mutation::DropTombstone
-        | Mutation::RecoverFromSelf => Catch::Elsewhere,
+        Mutation::StaleAnswers => Catch::Schedule(|| {
+            memory::an_answer_to_an_earlier_start()?;
+            contention::an_answer_to_an_earlier_forward()
+        }),
+        // Rules of other protocols, which add to the list on their own.
+        _ => Catch::Elsewhere,
     }
 }
 

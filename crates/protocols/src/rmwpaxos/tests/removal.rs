@@ -128,6 +128,25 @@ fn floors_refuse_what_is_late() -> Result<(), String> {
     late_accepts_after_a_removal()
 }
 
+/// S23 after a loss of memory: the floors that a register is recovered from are as strict as floors of its own.
+#[test]
+fn recovered_floors_refuse_what_is_late() -> Result<(), String> {
+    let mut world = volatile();
+    world.append(0, "a");
+    world.prepared(&[0, 1, 2]);
+    let late = world.bag.iter().filter(|m| m.goes(Kind::Accept, 0, 2)).cloned().collect();
+    world.flow(|_| true);
+    world.write(0, Ask::Delete);
+    collect(&mut world, 0, |_| true);
+    world.crash(2, 0);
+    world.lose_all();
+    world.start(2, Ask::Get);
+    world.flow(|m| m.is(Kind::Recover) || m.is(Kind::Recovered));
+    world.deliver_all(late);
+    claim(world.held(2).is_some_and(|r| r.state.is_none()), "it was deleted since")?;
+    world.finish_with("-")
+}
+
 /// S24: an operation was applied, deleted by another, removed everywhere; now its proposer looks for it.
 pub(super) fn an_attempt_removed_with_its_register() -> Result<(), String> {
     let mut world = volatile();
