@@ -3,7 +3,9 @@
 //! Besides a protocol's own folder this is the only place that knows its name.
 
 use protocols::abd::Abd;
+use protocols::hermes::Hermes;
 use protocols::rmwpaxos::RmwPaxos;
+use protocols::zab::Zab;
 use protocols::{Message, Properties, Protocol, Touches};
 use types::{Key, Wire};
 
@@ -59,6 +61,16 @@ fn describe<P: Protocol>(bytes: &[u8]) -> Option<Described> {
 
 /// Every protocol of this build.
 pub const PROTOCOLS: &[Registration] = &[Registration::of::<RmwPaxos>(), Registration::of::<Abd>()];
+
+/// Protocols that no database may choose: complete only while the membership stays as it is. The simulator runs
+/// them to show that the waist carries them.
+pub const LABORATORY: &[Registration] = &[Registration::of::<Hermes>(), Registration::of::<Zab>()];
+
+/// The protocol of this name, be it of the laboratory.
+#[must_use]
+pub fn find_anywhere(name: &str) -> Option<&'static Registration> {
+    PROTOCOLS.iter().chain(LABORATORY).find(|registration| registration.name == name)
+}
 
 /// The protocol of this name.
 #[must_use]

@@ -246,7 +246,10 @@ impl Run {
             // Those that do not are in the laboratory, or cannot do what depends on the state.
             expires: registry::find(registration.name).is_some(),
             total_order: properties.total_order,
-            durability: config.durability,
+            // A total order needs a log to be durable, and no medium for one exists.
+            durability: config
+                .durability
+                .or(properties.total_order.then_some(Durability::Volatile)),
         };
         let profile = Profile::draw(&mut rng, &given);
         let mut world = World::new(WorldConfig {

@@ -51,7 +51,7 @@ impl Hermes {
         self.plan(cx, key);
     }
 
-    /// Answers a request that changes nothing, or makes it the key's write. [Hermes 3.2, coordinator]
+    /// Answers a request that changes nothing, or makes it the key's write. [HERMES 3.2, coordinator]
     fn begin(&mut self, cx: &mut Cx<'_>, key: &Key, waiting: Waiting) {
         let Request { tag, command, .. } = &waiting.request;
         let (version, found) = match cx.cells.get(key) {
@@ -84,7 +84,7 @@ impl Hermes {
         cx.fx.send(cx.view.me, ack, cx.cells.ticket(key));
     }
 
-    /// [Hermes 3.2, coordinator on ACK]
+    /// [HERMES 3.2, coordinator on ACK]
     pub(super) fn on_ack(&mut self, cx: &mut Cx<'_>, from: Peer, key: &Key, version: Version) {
         let Some(pend) = self.lanes.get_mut(key).and_then(|lane| lane.pend.as_mut()) else {
             return;
@@ -132,7 +132,7 @@ impl Hermes {
         }
         if let Some(Pend { origin: Some(origin), .. }) = lane.pend.take() {
             // Departure: not answered as a conflict, and not before a newer version is valid: until then, were
-            // members to fail, somebody might still repeat the attempt. [Hermes 3.3]
+            // members to fail, somebody might still repeat the attempt. [HERMES 3.3]
             lane.waiting.push_front(Waiting { is_tried: true, ..origin.waiting });
             self.waiting_count += 1;
         }
@@ -188,7 +188,7 @@ impl Hermes {
         }
         let register = register.clone();
         if register.is_rmw {
-            // Repeating it could make it succeed while its living coordinator believes that it lost. [Hermes 3.3]
+            // Repeating it could make it succeed while its living coordinator believes that it lost. [HERMES 3.3]
             let version = register.version;
             cx.fx.send_now(version.writer, Message::Nudge { key: key.clone(), version });
         } else {

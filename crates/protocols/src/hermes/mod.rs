@@ -178,7 +178,7 @@ impl Hermes {
         }
     }
 
-    /// [Hermes 3.2, followers on INV]
+    /// [HERMES 3.2, followers on INV]
     fn on_invalidate(&mut self, cx: &mut Cx<'_>, from: NodeId, key: &Key, invalid: Register) {
         let held = match cx.cells.get(key) {
             Cell::Present(register) => register.version,
@@ -199,7 +199,7 @@ impl Hermes {
         cx.fx.send(from, Message::Ack { key: key.clone(), version }, cx.cells.ticket(key));
     }
 
-    /// [Hermes 3.2, followers on VAL]
+    /// [HERMES 3.2, followers on VAL]
     fn on_validate(&mut self, cx: &mut Cx<'_>, key: &Key, version: Version) {
         let Some(register) = cx.cells.get_mut(key) else { return };
         if register.version != version || register.is_valid {

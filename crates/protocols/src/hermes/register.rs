@@ -4,7 +4,7 @@ use bytes::Bytes;
 use types::wire::put_varint;
 use types::{Malformed, NodeId, Reader, Wire};
 
-/// Orders the values of one register; their word: timestamp. [Hermes 3.1]
+/// Orders the values of one register; their word: timestamp. [HERMES 3.1]
 ///
 /// A plain write raises the number by two and a read-modify-write by one, so that a write beats every
 /// read-modify-write that started from the same value.

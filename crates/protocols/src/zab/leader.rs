@@ -37,7 +37,7 @@ impl Leader {
         self.acked[..count].iter().copied().min().unwrap_or(0)
     }
 
-    /// What a majority has. [Zab, B3]
+    /// What a majority has. [ZAB, B3]
     fn acked_by_majority(&self, count: usize, majority: usize) -> u64 {
         let mut acked = self.acked;
         let acked = &mut acked[..count];
@@ -47,7 +47,7 @@ impl Leader {
 }
 
 impl Zab {
-    /// [Zab, B1] Takes each write once and in the order of its origin; proposes at the end of the turn.
+    /// [ZAB, B1] Takes each write once and in the order of its origin; proposes at the end of the turn.
     pub(super) fn on_write(
         &mut self,
         cx: &mut Cx<'_>,

@@ -229,7 +229,7 @@ impl Zab {
         }
     }
 
-    /// [Zab, B2] Departure: what comes ahead of a gap is kept, not refused; the acknowledgement stops at the gap.
+    /// [ZAB, B2] Departure: what comes ahead of a gap is kept, not refused; the acknowledgement stops at the gap.
     fn on_propose(&mut self, cx: &mut Cx<'_>, first: u64, txns: Vec<Txn>) {
         for (index, txn) in (first..).zip(txns) {
             self.forwards.on_taken(cx.view.me, &txn);
@@ -241,7 +241,7 @@ impl Zab {
 
 /// Applying.
 impl Zab {
-    /// [Zab, B4] Hands over what is committed, in order.
+    /// [ZAB, B4] Hands over what is committed, in order.
     fn on_turn(&mut self, cx: &mut Cx<'_>) {
         if self.is_leader {
             self.lead(cx);
