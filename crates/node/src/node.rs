@@ -153,6 +153,9 @@ fn check(config: &NodeConfig) -> Result<(), BadConfig> {
 }
 
 /// The members to start with: configured addresses count, for hosts move; the set is fixed once a cluster formed.
+///
+/// Hosts do not move all at once: a list that shares no address with the known one is that of another cluster, and
+/// this is found before anything is written.
 fn members(
     config: &NodeConfig,
     known: Vec<MemberAddress>,
@@ -171,6 +174,17 @@ fn members(
             "--cluster lists nodes {:?}, but this node belongs to a cluster of {:?}: correct the list",
             ids(&members),
             ids(&known)
+        )));
+    }
+    let is_known = |one: &MemberAddress| {
+        known.iter().any(|k| k.node == one.node && (k.client == one.client || k.peer == one.peer))
+    };
+    if !known.is_empty() && !members.iter().any(is_known) {
+        let addresses: Vec<&str> = known.iter().map(|member| member.client.as_str()).collect();
+        return Err(BadConfig(format!(
+            "this directory belongs to a cluster at {}, none of which --cluster lists: use another --data-dir, or \
+             change the addresses of a moved cluster one at a time",
+            addresses.join(", ")
         )));
     }
     Ok(members)

@@ -220,7 +220,7 @@ impl Facts for Board {
                 && up > members.len() / 2
                 && !self.is_stopping(),
             members,
-            loading: loading || !is_formed,
+            loading: loading || !is_formed || !has_begun,
             clients: self.clients.load(Ordering::Relaxed),
             clients_total: self.clients_total.load(Ordering::Relaxed),
             stats,
