@@ -22,7 +22,8 @@ use crate::{Error, Result};
 pub enum Stop {
     /// After this time of measuring.
     After(Duration),
-    /// When this many commands were answered, errors included; give [`Config::timeout`] with it.
+    /// When this many commands were sent, in whole packets, and each was answered or has failed; give
+    /// [`Config::timeout`] with it, and no warm-up.
     Commands(u64),
 }
 
@@ -93,16 +94,19 @@ pub fn run(config: &Config) -> Result<Report> {
     Ok(run.finish())
 }
 
-/// Writes every key of `config.keys` once with a value, as fast as it can, over the same connections.
+/// Passes over the keys that loading may take: a command of unknown outcome is repeated in the next.
+const LOAD_PASSES: usize = 3;
+
+/// Writes every key of `config.keys` with a value, as fast as it can, over the same connections.
 ///
 /// # Errors
-/// As for [`run`], and when a command fails.
+/// As for [`run`], and when commands still fail in the last pass.
 pub fn load(config: &Config) -> Result<()> {
     let count = config.keys.count();
     let load = Config {
         mix: Mix { set: 1, get: 0, incr: 0 },
         keys: Keys::Sequential { count },
-        pipeline: 32,
+        pipeline: 16,
         wait_replicas: None,
         warm_up: Duration::ZERO,
         stop: Stop::Commands(count),
@@ -110,11 +114,14 @@ pub fn load(config: &Config) -> Result<()> {
         timeout: Some(Duration::from_secs(10)),
         ..config.clone()
     };
-    let report = run(&load)?;
-    if report.error_count() > 0 {
-        return Err(Error::Protocol(format!("loading {count} keys failed: {:?}", report.errors)));
+    let mut errors = BTreeMap::new();
+    for _ in 0..LOAD_PASSES {
+        errors = run(&load)?.errors;
+        if errors.is_empty() {
+            return Ok(());
+        }
     }
-    Ok(())
+    Err(Error::Protocol(format!("loading {count} keys failed: {errors:?}")))
 }
 
 fn check(config: &Config) -> Result<()> {
@@ -127,6 +134,9 @@ fn check(config: &Config) -> Result<()> {
     }
     if config.pipeline == 0 || config.pipeline > 10_000 {
         return wrong("pipeline: 1 to 10000");
+    }
+    if matches!(config.stop, Stop::Commands(_)) && !config.warm_up.is_zero() {
+        return wrong("a number of commands has no warm-up");
     }
     if config.keys.count() == 0 || config.mix.set + config.mix.get + config.mix.incr == 0 {
         return wrong("a workload needs a key and a verb");
@@ -214,6 +224,8 @@ struct Run<'a> {
     generator: Generator,
     scratch: Vec<u8>,
     tally: Tally,
+    /// Commands sent.
+    issued: u64,
     /// The window has begun.
     counting: bool,
     begin: Instant,
@@ -239,6 +251,7 @@ impl<'a> Run<'a> {
             generator: Generator::new(config.mix, config.keys, config.value_bytes, config.seed),
             scratch: vec![0; 256 * 1024],
             tally: Tally::new(config, now),
+            issued: 0,
             counting: config.warm_up.is_zero(),
             begin: now,
             look_at: now,
@@ -255,7 +268,7 @@ impl<'a> Run<'a> {
         }
         match self.config.stop {
             Stop::After(span) => now >= self.tally.started + span,
-            Stop::Commands(count) => self.tally.answered >= count,
+            Stop::Commands(count) => self.issued >= count && self.tally.answered >= self.issued,
         }
     }
 
@@ -333,6 +346,10 @@ impl<'a> Run<'a> {
             return;
         }
         let (generator, config) = (&mut self.generator, self.config);
+        if matches!(config.stop, Stop::Commands(count) if self.issued >= count) {
+            return;
+        }
+        self.issued += u64::from(config.pipeline);
         let sent = connection.send(config.pipeline, config.wait_replicas, now, |out| {
             for _ in 0..config.pipeline {
                 generator.write(out);
