@@ -2,9 +2,7 @@
 
 use checker::history::{ClientId, History, Outcome};
 use checker::model::keyed::Keyed;
-use checker::model::keyed::Keyed;
 use checker::model::kv::{ExpiryTag, Kv, KvInput, KvOutput};
-use checker::sequential::{self, WriteOrder};
 use checker::sequential::{self, WriteOrder};
 use checker::{Limit, Verdict, linearizable};
 
