@@ -14,9 +14,31 @@ use crate::{edges, licences, root, tidy};
 
 /// How much the short simulation of `test` does: one line per protocol that must hold.
 const SIMULATIONS: &[&[&str]] = &[
-    &["--protocol", "rmwpaxos", "--seed", "1", "--seeds", "200", "--ops", "200", "--faults", "all"],
-    &["--protocol", "rmwpaxos", "--seed", "1", "--seeds", "20", "--ops", "500", "--faults", "none"],
-    &["--protocol", "abd", "--seed", "1", "--seeds", "50", "--ops", "200", "--faults", "all"],
+    &[
+        "--protocol",
+        "rmwpaxos",
+        "--seed",
+        "1",
+        "--seeds",
+        "3000",
+        "--ops",
+        "200",
+        "--faults",
+        "all",
+    ],
+    &[
+        "--protocol",
+        "rmwpaxos",
+        "--seed",
+        "1",
+        "--seeds",
+        "300",
+        "--ops",
+        "500",
+        "--faults",
+        "none",
+    ],
+    &["--protocol", "abd", "--seed", "1", "--seeds", "1000", "--ops", "200", "--faults", "all"],
 ];
 
 /// One chore.
