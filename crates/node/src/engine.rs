@@ -15,6 +15,7 @@ use storage::{Load, Place};
 use types::key::SHARDS;
 use types::{Access, Database, Key, Malformed, NodeId, Outcome, Shard, Tag, Ticket, Wire};
 
+use crate::frame_payload::RawMessage;
 use crate::worker::gates::Gates;
 use crate::worker::parking::Parking;
 use crate::worker::release::Gated;
@@ -39,13 +40,10 @@ pub(crate) trait Engine: Send {
 
     fn on_request(&mut self, shared: &mut Shared, request: Request);
     fn on_list(&mut self, shared: &mut Shared, tag: Tag, from_hash: u64, limit: usize);
-    fn on_message(
-        &mut self,
-        shared: &mut Shared,
-        from: Peer,
-        shard: Shard,
-        bytes: &[u8],
-    ) -> Result<(), Malformed>;
+    /// Messages of one peer, in order. Returns how many of them were malformed.
+    fn on_messages(&mut self, shared: &mut Shared, from: Peer, raw: &[RawMessage<'_>]) -> usize;
+    /// A request for this key is about to come.
+    fn warm(&self, key: &Key);
     fn on_signal(&mut self, shared: &mut Shared, signal: Signal);
 
     fn on_stored(&mut self, shared: &mut Shared, upto: Ticket);
@@ -103,6 +101,17 @@ impl<P: Protocol> Work<P> {
     }
 }
 
+/// What the frame says decided the worker; what the message says decides what must be resident.
+fn decode<P: Protocol>(raw: &RawMessage<'_>) -> Result<P::Message, Malformed> {
+    let message = P::Message::from_bytes(raw.bytes)?;
+    let named = match message.touches() {
+        Touches::Key(key) => key.shard(),
+        Touches::Shard(shard) => shard,
+        Touches::Nothing => raw.shard,
+    };
+    if named == raw.shard { Ok(message) } else { Err(Malformed) }
+}
+
 pub(crate) fn shard_of(hash: u64) -> Shard {
     Shard((hash >> 56) as u8)
 }
@@ -141,6 +150,8 @@ pub(crate) struct EngineOf<P: Protocol> {
     pub(crate) clearing_keys: Vec<Key>,
     /// Something happened since the last `Event::Turn`.
     touched: bool,
+    /// Empty between calls; kept for its memory.
+    decoded: Vec<P::Message>,
 }
 
 impl<P: Protocol> EngineOf<P> {
@@ -163,6 +174,7 @@ impl<P: Protocol> EngineOf<P> {
             clearing: Vec::new(),
             clearing_keys: Vec::new(),
             touched: false,
+            decoded: Vec::new(),
         })
     }
 
@@ -241,6 +253,17 @@ impl<P: Protocol> EngineOf<P> {
         self.step(shared, Event::Scanned(Scanned { id: scan.id, records, next_hash }));
     }
 
+    fn on_message(&mut self, shared: &mut Shared, from: Peer, message: P::Message) {
+        if self.parking.len() >= PARKED_MAX {
+            shared.counters.events_refused += 1;
+        } else if self.is_ready(message.touches()) {
+            // The common case skips a move of the message through the queue's type.
+            self.step(shared, Event::Peer { from, message });
+        } else {
+            self.admit(shared, Work::Peer { from, message });
+        }
+    }
+
     fn run_inner(&mut self, shared: &mut Shared) {
         for _ in 0..self.inner.len() {
             let Some(work) = self.inner.pop_front() else { break };
@@ -306,34 +329,24 @@ impl<P: Protocol> Engine for EngineOf<P> {
         self.admit(shared, Work::List { tag, from_hash, limit });
     }
 
-    fn on_message(
-        &mut self,
-        shared: &mut Shared,
-        from: Peer,
-        shard: Shard,
-        bytes: &[u8],
-    ) -> Result<(), Malformed> {
-        let message = P::Message::from_bytes(bytes)?;
-        // What the frame says decided the worker; what the message says decides what must be resident.
-        let named = match message.touches() {
-            Touches::Key(key) => key.shard(),
-            Touches::Shard(shard) => shard,
-            Touches::Nothing => shard,
-        };
-        if named != shard {
-            return Err(Malformed);
+    fn on_messages(&mut self, shared: &mut Shared, from: Peer, raw: &[RawMessage<'_>]) -> usize {
+        let mut messages = std::mem::take(&mut self.decoded);
+        messages.extend(raw.iter().filter_map(|raw| decode::<P>(raw).ok()));
+        let malformed = raw.len() - messages.len();
+        let keys = messages.iter().filter_map(|message| match message.touches() {
+            Touches::Key(key) => Some(key),
+            Touches::Shard(_) | Touches::Nothing => None,
+        });
+        self.cells.warm(keys);
+        for message in messages.drain(..) {
+            self.on_message(shared, from, message);
         }
-        if self.parking.len() >= PARKED_MAX {
-            shared.counters.events_refused += 1;
-            return Ok(());
-        }
-        // The common case skips a move of the message through the queue's type.
-        if self.is_ready(message.touches()) {
-            self.step(shared, Event::Peer { from, message });
-        } else {
-            self.admit(shared, Work::Peer { from, message });
-        }
-        Ok(())
+        self.decoded = messages;
+        malformed
+    }
+
+    fn warm(&self, key: &Key) {
+        self.cells.warm(std::iter::once(key));
     }
 
     fn on_signal(&mut self, shared: &mut Shared, signal: Signal) {

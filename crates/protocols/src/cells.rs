@@ -4,10 +4,18 @@
 //! at the end of the turn, however often it changed. Where storage keeps no records (`volatile`) these cells are
 //! the only copy.
 
-use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
+mod metas;
+mod slots;
+
+use std::hash::BuildHasher;
+
+use hashbrown::HashTable;
 use types::key::{ByHash, SHARDS};
 use types::{Key, Shard, Ticket};
+
+pub use metas::Metas;
+
+use slots::{Index, Slot, Slots};
 
 /// What is known of a register.
 #[derive(Debug)]
@@ -19,32 +27,12 @@ pub enum Cell<'a, R> {
     Lost,
 }
 
-#[derive(Debug)]
-enum Content<R> {
-    Present(R),
-    Absent,
-    Lost,
-}
-
-#[derive(Debug)]
-struct Slot<R> {
-    content: Content<R>,
-    /// The ticket of the last change: what rests on this register waits for it.
-    ticket: Ticket,
-    dirty: bool,
-    /// Memory holds something that storage does not, and need not yet.
-    ahead: bool,
-    pins: u16,
-    /// Touched since the last look of the evicting hand.
-    used: bool,
-}
-
 impl<R> Slot<R> {
     fn cell(&self) -> Cell<'_, R> {
-        match &self.content {
-            Content::Present(record) => Cell::Present(record),
-            Content::Absent => Cell::Absent,
-            Content::Lost => Cell::Lost,
+        match &self.record {
+            Some(record) => Cell::Present(record),
+            None if self.lost => Cell::Lost,
+            None => Cell::Absent,
         }
     }
 }
@@ -52,13 +40,19 @@ impl<R> Slot<R> {
 /// The registers of one database and worker.
 #[derive(Debug)]
 pub struct Cells<R> {
-    shards: Vec<HashMap<Key, Slot<R>, ByHash>>,
+    slots: Slots<R>,
+    shards: Vec<HashTable<Index>>,
+    /// Where the last search ended: one event asks for one register many times.
+    last: std::cell::Cell<Index>,
     forgotten: [bool; SHARDS],
-    dirty: Vec<Key>,
+    dirty: Vec<Index>,
     open_ticket: Ticket,
     /// True where a key without a slot is known to be absent (or lost, in a forgotten shard).
     complete: bool,
-    len: usize,
+}
+
+fn hash_of(key: &Key) -> u64 {
+    ByHash.hash_one(key)
 }
 
 impl<R> Cells<R> {
@@ -66,60 +60,81 @@ impl<R> Cells<R> {
     #[must_use]
     pub fn new(complete: bool) -> Cells<R> {
         Cells {
-            shards: (0..SHARDS).map(|_| HashMap::with_hasher(ByHash)).collect(),
+            slots: Slots::new(),
+            shards: (0..SHARDS).map(|_| HashTable::new()).collect(),
+            last: std::cell::Cell::new(Index::NONE),
             forgotten: [false; SHARDS],
             dirty: Vec::new(),
             open_ticket: Ticket::DURABLE,
             complete,
-            len: 0,
         }
     }
 
-    fn shard(&self, key: &Key) -> &HashMap<Key, Slot<R>, ByHash> {
-        &self.shards[key.shard().0 as usize]
+    fn find(&self, key: &Key) -> Option<Index> {
+        let last = self.last.get();
+        if self.slots.get(last).is_some_and(|slot| slot.key == *key) {
+            return Some(last);
+        }
+        let shard = &self.shards[usize::from(key.shard().0)];
+        let found = shard.find(hash_of(key), |&index| self.slots.at(index).key == *key).copied()?;
+        self.last.set(found);
+        Some(found)
     }
 
-    fn shard_mut(&mut self, key: &Key) -> &mut HashMap<Key, Slot<R>, ByHash> {
-        &mut self.shards[key.shard().0 as usize]
+    fn slot(&self, key: &Key) -> Option<&Slot<R>> {
+        self.find(key).map(|index| self.slots.at(index))
+    }
+
+    fn slot_mut(&mut self, key: &Key) -> Option<&mut Slot<R>> {
+        self.find(key).map(|index| self.slots.at_mut(index))
+    }
+
+    fn add(&mut self, slot: Slot<R>) -> &mut Slot<R> {
+        let (shard, hash) = (slot.key.shard(), hash_of(&slot.key));
+        let index = self.slots.add(slot);
+        let slots = &self.slots;
+        self.shards[usize::from(shard.0)]
+            .insert_unique(hash, index, |&index| hash_of(&slots.at(index).key));
+        self.last.set(index);
+        self.slots.at_mut(index)
+    }
+
+    fn remove_slot(&mut self, index: Index) {
+        self.last.set(Index::NONE);
+        let key = &self.slots.at(index).key;
+        let shard = &mut self.shards[usize::from(key.shard().0)];
+        if let Ok(entry) = shard.find_entry(hash_of(key), |&found| found == index) {
+            entry.remove();
+            self.slots.remove(index);
+        }
     }
 
     /// # Panics
     /// If the register is not resident: the event that led here did not name it and it was not pinned.
     #[must_use]
     pub fn get(&self, key: &Key) -> Cell<'_, R> {
-        match self.shard(key).get(key).map(|slot| &slot.content) {
-            Some(Content::Present(record)) => Cell::Present(record),
-            Some(Content::Absent) => Cell::Absent,
-            Some(Content::Lost) => Cell::Lost,
+        match self.slot(key) {
+            Some(slot) => slot.cell(),
             None if !self.complete => panic!("{key:?} is not resident"),
-            None if self.forgotten[key.shard().0 as usize] => Cell::Lost,
+            None if self.forgotten[usize::from(key.shard().0)] => Cell::Lost,
             None => Cell::Absent,
         }
     }
 
     /// The record, where there is one.
     pub fn get_mut(&mut self, key: &Key) -> Option<&mut R> {
-        let slot = self.shard_mut(key).get_mut(key)?;
+        let slot = self.slot_mut(key)?;
         slot.used = true;
-        match &mut slot.content {
-            Content::Present(record) => Some(record),
-            Content::Absent | Content::Lost => None,
-        }
+        slot.record.as_mut()
     }
 
     /// Works on the record in place; `None` where there is none. A change must be marked by
     /// [`persist`](Cells::persist). The register must be resident and not lost.
     pub fn with<T>(&mut self, key: &Key, step: impl FnOnce(&mut Option<R>) -> T) -> T {
-        if let Some(slot) = self.shard_mut(key).get_mut(key) {
+        if let Some(slot) = self.slot_mut(key) {
             slot.used = true;
-            let mut record = match std::mem::replace(&mut slot.content, Content::Absent) {
-                Content::Present(record) => Some(record),
-                Content::Absent | Content::Lost => None,
-            };
-            let result = step(&mut record);
-            if let Some(record) = record {
-                slot.content = Content::Present(record);
-            }
+            let result = step(&mut slot.record);
+            slot.lost &= slot.record.is_none();
             return result;
         }
         assert!(self.complete, "{key:?} is not resident");
@@ -133,32 +148,20 @@ impl<R> Cells<R> {
 
     /// Sets the record. It must be marked by [`persist`](Cells::persist) to become durable.
     pub fn put(&mut self, key: &Key, record: R) {
-        self.set(key, Content::Present(record));
+        self.set(key, Some(record), false);
     }
 
     /// The register does not exist any more, durably after the returned ticket.
     pub fn remove(&mut self, key: &Key) -> Ticket {
-        self.set(key, Content::Absent);
+        self.set(key, None, false);
         self.persist(key)
     }
 
-    fn set(&mut self, key: &Key, content: Content<R>) {
-        let mut added = 0;
-        match self.shard_mut(key).entry(key.clone()) {
-            Entry::Occupied(mut entry) => entry.get_mut().content = content,
-            Entry::Vacant(entry) => {
-                entry.insert(Slot {
-                    content,
-                    ticket: Ticket::DURABLE,
-                    dirty: false,
-                    ahead: false,
-                    pins: 0,
-                    used: true,
-                });
-                added = 1;
-            }
+    fn set(&mut self, key: &Key, record: Option<R>, lost: bool) {
+        match self.slot_mut(key) {
+            Some(slot) => (slot.record, slot.lost) = (record, lost),
+            None => drop(self.add(Slot::new(key.clone(), record, lost))),
         }
-        self.len += added;
     }
 
     /// Marks the register as changed; what rests on the change waits for the returned ticket.
@@ -167,12 +170,13 @@ impl<R> Cells<R> {
     /// If the register is not resident.
     pub fn persist(&mut self, key: &Key) -> Ticket {
         let ticket = self.open_ticket;
-        let slot = self.shard_mut(key).get_mut(key).expect("a changed register is resident");
+        let index = self.find(key).expect("a changed register is resident");
+        let slot = self.slots.at_mut(index);
         slot.ticket = ticket;
         slot.ahead = false;
         if !slot.dirty {
             slot.dirty = true;
-            self.dirty.push(key.clone());
+            self.dirty.push(index);
         }
         ticket
     }
@@ -180,7 +184,7 @@ impl<R> Cells<R> {
     /// Notes a change that something else makes safe against a crash: it is written only before the register
     /// leaves memory.
     pub fn persist_before_eviction(&mut self, key: &Key) {
-        if let Some(slot) = self.shard_mut(key).get_mut(key) {
+        if let Some(slot) = self.slot_mut(key) {
             slot.ahead = !slot.dirty;
         }
     }
@@ -188,64 +192,52 @@ impl<R> Cells<R> {
     /// The ticket of the register's last change.
     #[must_use]
     pub fn ticket(&self, key: &Key) -> Ticket {
-        self.shard(key).get(key).map_or(Ticket::DURABLE, |slot| slot.ticket)
+        self.slot(key).map_or(Ticket::DURABLE, |slot| slot.ticket)
     }
 
     /// Keeps the register resident until it is unpinned as often.
     pub fn pin(&mut self, key: &Key) {
-        if !self.shard(key).contains_key(key) {
-            let content = match self.get(key) {
-                Cell::Lost => Content::Lost,
-                _ => Content::Absent,
-            };
-            self.set(key, content);
-        }
-        if let Some(slot) = self.shard_mut(key).get_mut(key) {
-            slot.pins =
-                slot.pins.checked_add(1).expect("far fewer than 65536 users of one register");
-        }
+        let slot = match self.find(key) {
+            Some(index) => self.slots.at_mut(index),
+            None => {
+                let lost = matches!(self.get(key), Cell::Lost);
+                self.add(Slot::new(key.clone(), None, lost))
+            }
+        };
+        slot.pins = slot.pins.checked_add(1).expect("far fewer than 65536 users of one register");
     }
 
     /// # Panics
     /// If the register is not pinned.
     pub fn unpin(&mut self, key: &Key) {
-        let complete = self.complete;
-        let slot = self.shard_mut(key).get_mut(key).expect("a pinned register is resident");
+        let index = self.find(key).expect("a pinned register is resident");
+        let slot = self.slots.at_mut(index);
         slot.pins = slot.pins.checked_sub(1).expect("unpinned no oftener than pinned");
-        if complete && slot.pins == 0 && !slot.dirty && !matches!(slot.content, Content::Present(_))
-        {
-            self.drop_slot(key);
-        }
-    }
-
-    fn drop_slot(&mut self, key: &Key) {
-        if self.shard_mut(key).remove(key).is_some() {
-            self.len -= 1;
+        if self.complete && slot.pins == 0 && !slot.dirty && slot.record.is_none() {
+            self.remove_slot(index);
         }
     }
 
     #[must_use]
     pub fn is_forgotten(&self, shard: Shard) -> bool {
-        self.forgotten[shard.0 as usize]
+        self.forgotten[usize::from(shard.0)]
     }
 
     /// Registers in memory.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.len
+        self.slots.len()
     }
 
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// All resident records, in no order that may matter.
     pub fn records(&self) -> impl Iterator<Item = (&Key, &R)> {
-        self.shards.iter().flatten().filter_map(|(key, slot)| match &slot.content {
-            Content::Present(record) => Some((key, record)),
-            _ => None,
-        })
+        let slots = self.shards.iter().flatten().map(|&index| self.slots.at(index));
+        slots.filter_map(|slot| Some((&slot.key, slot.record.as_ref()?)))
     }
 }
 
@@ -253,13 +245,13 @@ impl<R> Cells<R> {
 impl<R> Cells<R> {
     #[must_use]
     pub fn is_resident(&self, key: &Key) -> bool {
-        self.complete || self.shard(key).contains_key(key)
+        self.complete || self.find(key).is_some()
     }
 
     /// Notes a use of the register for the evicting hand; false when it is not resident.
     pub fn touch(&mut self, key: &Key) -> bool {
         let complete = self.complete;
-        match self.shard_mut(key).get_mut(key) {
+        match self.slot_mut(key) {
             Some(slot) => {
                 slot.used = true;
                 true
@@ -268,27 +260,26 @@ impl<R> Cells<R> {
         }
     }
 
+    /// Brings registers that are about to be asked for into the processor's caches. The searches do not depend on
+    /// one another, so that their misses overlap; those of one event after the other would not.
+    pub fn warm<'k>(&self, keys: impl Iterator<Item = &'k Key>) {
+        std::hint::black_box(keys.filter(|key| self.find(key).is_some()).count());
+    }
+
     /// Makes a register resident with what storage knows of it. Keeps what is there already.
     pub fn fill(&mut self, key: &Key, content: Option<R>, lost: bool) {
-        if self.shard(key).contains_key(key) {
-            return;
+        if self.find(key).is_none() {
+            let lost = lost && content.is_none();
+            self.add(Slot::new(key.clone(), content, lost));
         }
-        let content = match content {
-            Some(record) => Content::Present(record),
-            None if lost => Content::Lost,
-            None => Content::Absent,
-        };
-        self.set(key, content);
     }
 
     pub fn set_forgotten(&mut self, shard: Shard, forgotten: bool) {
-        self.forgotten[shard.0 as usize] = forgotten;
-        for slot in self.shards[shard.0 as usize].values_mut() {
-            match slot.content {
-                Content::Absent if forgotten && !slot.dirty => slot.content = Content::Lost,
-                Content::Lost if !forgotten => slot.content = Content::Absent,
-                _ => {}
-            }
+        self.forgotten[usize::from(shard.0)] = forgotten;
+        for &index in &self.shards[usize::from(shard.0)] {
+            let slot = self.slots.at_mut(index);
+            let is_known_absent = slot.record.is_none() && !slot.lost;
+            slot.lost = forgotten && (slot.lost || (is_known_absent && !slot.dirty));
         }
     }
 
@@ -303,21 +294,16 @@ impl<R> Cells<R> {
 
     /// Takes the changed registers, each once; `None` means removed.
     pub fn take_dirty(&mut self, mut write: impl FnMut(&Key, Option<&R>)) {
-        let keys = std::mem::take(&mut self.dirty);
-        for key in &keys {
-            let complete = self.complete;
-            let Some(slot) = self.shard_mut(key).get_mut(key) else { continue };
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for index in dirty.drain(..) {
+            let slot = self.slots.at_mut(index);
             slot.dirty = false;
-            match &slot.content {
-                Content::Present(record) => write(key, Some(record)),
-                Content::Absent | Content::Lost => write(key, None),
-            }
-            if complete && slot.pins == 0 && !matches!(slot.content, Content::Present(_)) {
-                self.drop_slot(key);
+            write(&slot.key, slot.record.as_ref());
+            if self.complete && slot.pins == 0 && slot.record.is_none() {
+                self.remove_slot(index);
             }
         }
-        self.dirty = keys;
-        self.dirty.clear();
+        self.dirty = dirty;
     }
 
     /// Registers of one shard from `from_hash` on, in key order.
@@ -337,21 +323,21 @@ impl<R> Cells<R> {
         limit: usize,
     ) -> (Vec<(&Key, Cell<'_, R>)>, Option<u64>) {
         let is_in = |hash| hash >= from_hash && until.is_none_or(|until| hash < until);
-        let slots = self.shards[shard.0 as usize].iter();
-        let mut found: Vec<_> = slots.filter(|(key, _)| is_in(key.hash())).collect();
+        let slots = self.shards[usize::from(shard.0)].iter().map(|&index| self.slots.at(index));
+        let mut found: Vec<_> = slots.filter(|slot| is_in(slot.key.hash())).collect();
         let mut complete = until;
         if limit < found.len() {
             // Selecting is linear: a shard of a large database is not sorted for every step of a listing.
-            let end = found.select_nth_unstable_by_key(limit, |(key, _)| *key).1.0.hash();
-            let first = found[..=limit].iter().map(|(key, _)| key.hash()).min();
+            let end = found.select_nth_unstable_by_key(limit, |slot| &slot.key).1.key.hash();
+            let first = found[..=limit].iter().map(|slot| slot.key.hash()).min();
             if first.is_some_and(|first| first < end) {
                 found.truncate(limit);
-                found.retain(|(key, _)| key.hash() < end);
+                found.retain(|slot| slot.key.hash() < end);
                 complete = Some(end);
             }
         }
-        found.sort_unstable_by_key(|(key, _)| *key);
-        (found.into_iter().map(|(key, slot)| (key, slot.cell())).collect(), complete)
+        found.sort_unstable_by_key(|slot| &slot.key);
+        (found.into_iter().map(|slot| (&slot.key, slot.cell())).collect(), complete)
     }
 
     /// Drops up to `count` registers of `shard` that nobody uses and whose changes are durable; those touched
@@ -366,92 +352,28 @@ impl<R> Cells<R> {
         if self.complete {
             return 0;
         }
+        self.last.set(Index::NONE);
         let mut dropped = 0;
         let mut ahead = Vec::new();
-        self.shards[shard.0 as usize].retain(|key, slot| {
+        let slots = &mut self.slots;
+        self.shards[usize::from(shard.0)].retain(|&mut index| {
+            let slot = slots.at_mut(index);
             let held = slot.dirty || slot.pins > 0 || slot.ticket > durable || dropped == count;
             let spared = std::mem::take(&mut slot.used);
-            if held || spared || matches!(&slot.content, Content::Present(record) if keep(record)) {
+            if held || spared || slot.record.as_ref().is_some_and(&mut keep) {
                 return true;
             }
             if slot.ahead {
-                ahead.push(key.clone());
+                ahead.push(slot.key.clone());
                 return true;
             }
+            slots.remove(index);
             dropped += 1;
             false
         });
-        self.len -= dropped;
         for key in &ahead {
             self.persist(key);
         }
         dropped
-    }
-}
-
-/// The shard fields of one database and worker.
-#[derive(Debug)]
-pub struct Metas<M> {
-    shards: Vec<Option<M>>,
-    tickets: Vec<Ticket>,
-    dirty: Vec<Shard>,
-    open_ticket: Ticket,
-}
-
-impl<M: Default> Default for Metas<M> {
-    fn default() -> Metas<M> {
-        Metas {
-            shards: (0..SHARDS).map(|_| None).collect(),
-            tickets: vec![Ticket::DURABLE; SHARDS],
-            dirty: Vec::new(),
-            open_ticket: Ticket::DURABLE,
-        }
-    }
-}
-
-impl<M: Default> Metas<M> {
-    /// # Panics
-    /// If the shard is not resident.
-    #[must_use]
-    pub fn get(&self, shard: Shard) -> &M {
-        self.shards[shard.0 as usize].as_ref().expect("the shard of an event is resident")
-    }
-
-    /// # Panics
-    /// If the shard is not resident.
-    pub fn get_mut(&mut self, shard: Shard) -> &mut M {
-        self.shards[shard.0 as usize].as_mut().expect("the shard of an event is resident")
-    }
-
-    /// Marks the fields as changed.
-    pub fn persist(&mut self, shard: Shard) -> Ticket {
-        self.tickets[shard.0 as usize] = self.open_ticket;
-        if !self.dirty.contains(&shard) {
-            self.dirty.push(shard);
-        }
-        self.open_ticket
-    }
-
-    /// The ticket of the last change.
-    #[must_use]
-    pub fn ticket(&self, shard: Shard) -> Ticket {
-        self.tickets[shard.0 as usize]
-    }
-
-    #[must_use]
-    pub fn is_resident(&self, shard: Shard) -> bool {
-        self.shards[shard.0 as usize].is_some()
-    }
-
-    pub fn fill(&mut self, shard: Shard, meta: M) {
-        self.shards[shard.0 as usize].get_or_insert(meta);
-    }
-
-    pub fn set_open_ticket(&mut self, ticket: Ticket) {
-        self.open_ticket = ticket;
-    }
-
-    pub fn take_dirty(&mut self) -> Vec<Shard> {
-        std::mem::take(&mut self.dirty)
     }
 }

@@ -14,22 +14,47 @@ pub struct Shard(pub u8);
 /// Shards of a database.
 pub const SHARDS: usize = 256;
 
+/// Longest key that needs no memory of its own.
+const INLINE_LEN_MAX: usize = 22;
+
 /// A key: cheap to clone, hashed once.
+///
+/// Most keys are short. They live where they are used: finding a register then follows no pointer to its key.
 #[derive(Clone)]
 pub struct Key {
     hash: u64,
-    bytes: Arc<[u8]>,
+    repr: Repr,
+}
+
+#[derive(Clone)]
+enum Repr {
+    /// Zeros behind the first `len` bytes.
+    Inline {
+        len: u8,
+        bytes: [u8; INLINE_LEN_MAX],
+    },
+    Shared(Arc<[u8]>),
 }
 
 impl Key {
     #[must_use]
     pub fn new(bytes: &[u8]) -> Key {
-        Key { hash: base::checksum::hash(bytes), bytes: Arc::from(bytes) }
+        let repr = if bytes.len() <= INLINE_LEN_MAX {
+            let mut inline = [0; INLINE_LEN_MAX];
+            inline[..bytes.len()].copy_from_slice(bytes);
+            Repr::Inline { len: bytes.len() as u8, bytes: inline }
+        } else {
+            Repr::Shared(Arc::from(bytes))
+        };
+        Key { hash: base::checksum::hash(bytes), repr }
     }
 
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        match &self.repr {
+            Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            Repr::Shared(bytes) => bytes,
+        }
     }
 
     /// Stable 64-bit hash: the key's place in the hash space. Its top byte is the shard.
@@ -54,7 +79,15 @@ impl Shard {
 
 impl PartialEq for Key {
     fn eq(&self, other: &Key) -> bool {
-        self.hash == other.hash && self.bytes == other.bytes
+        self.hash == other.hash
+            && match (&self.repr, &other.repr) {
+                // Arrays of one length compare without a call.
+                (Repr::Inline { len, bytes }, Repr::Inline { len: other_len, bytes: other }) => {
+                    len == other_len && bytes == other
+                }
+                (Repr::Shared(bytes), Repr::Shared(other)) => bytes == other,
+                _ => false,
+            }
     }
 }
 
@@ -69,7 +102,7 @@ impl PartialOrd for Key {
 /// Hash order first: listings walk the hash space.
 impl Ord for Key {
     fn cmp(&self, other: &Key) -> std::cmp::Ordering {
-        self.hash.cmp(&other.hash).then_with(|| self.bytes.cmp(&other.bytes))
+        self.hash.cmp(&other.hash).then_with(|| self.bytes().cmp(other.bytes()))
     }
 }
 
@@ -81,7 +114,7 @@ impl Hash for Key {
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", String::from_utf8_lossy(&self.bytes))
+        write!(f, "{:?}", String::from_utf8_lossy(self.bytes()))
     }
 }
 
@@ -114,5 +147,23 @@ impl BuildHasher for ByHash {
     type Hasher = Prehashed;
     fn build_hasher(&self) -> Prehashed {
         Prehashed::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_every_length_are_what_they_were_made_of() {
+        assert_eq!(size_of::<Key>(), 32);
+        for len in 0..2 * INLINE_LEN_MAX {
+            let bytes: Vec<u8> = (0..len as u8).collect();
+            let key = Key::new(&bytes);
+            assert_eq!(key.bytes(), bytes);
+            assert_eq!(key, Key::new(&bytes));
+            let longer = [&bytes[..], &[0]].concat();
+            assert_ne!(key, Key::new(&longer), "zeros behind a key do not count");
+        }
     }
 }

@@ -2,11 +2,17 @@
 
 use bytes::Bytes;
 use protocols::Peer;
-use types::{Malformed, NodeId};
+use smallvec::SmallVec;
+use types::NodeId;
 
 use super::Worker;
 use crate::engine::Signal;
-use crate::frame_payload::{self, Header, Messages};
+use crate::frame_payload::{self, Header, Messages, RawMessage};
+
+/// Messages handed to an engine at a time: enough for their cache misses to overlap.
+const BATCH: usize = 32;
+
+type Batch<'a> = SmallVec<[RawMessage<'a>; BATCH]>;
 
 impl Worker {
     pub(super) fn on_frame(&mut self, from: NodeId, frame: &[u8]) {
@@ -47,12 +53,18 @@ impl Worker {
     fn on_messages(&mut self, from: Peer, header: &[u8], messages: Messages<'_>) {
         // Parts for other workers; there are few of those, and only when peers run another number of workers.
         let mut parts: Vec<(usize, Vec<u8>)> = Vec::new();
+        let mut batch = Batch::new();
         for message in messages {
             let Ok(message) = message else {
                 self.shared.counters.frames_malformed += 1;
                 break;
             };
             self.shared.counters.messages_in += 1;
+            if batch.first().is_some_and(|first| first.database != message.database)
+                || batch.len() == BATCH
+            {
+                self.hand_over_batch(from, &mut batch);
+            }
             if !self.owns(message.shard) {
                 self.shared.counters.messages_misrouted += 1;
                 let worker = usize::from(message.shard.0) % self.shared.workers;
@@ -66,18 +78,21 @@ impl Worker {
                 part.extend_from_slice(message.whole);
                 continue;
             }
-            let taken = match self.engine_of(message.database) {
-                Some(engine) => {
-                    let engine = &mut self.engines[engine];
-                    engine.on_message(&mut self.shared, from, message.shard, message.bytes)
-                }
-                None => Err(Malformed),
-            };
-            if taken.is_err() {
-                self.shared.counters.messages_malformed += 1;
-            }
+            batch.push(message);
         }
+        self.hand_over_batch(from, &mut batch);
         let parts = parts.into_iter().map(|(to, part)| (to, from.node, Bytes::from(part)));
         self.misrouted.extend(parts);
+    }
+
+    /// Messages of one database.
+    fn hand_over_batch(&mut self, from: Peer, batch: &mut Batch<'_>) {
+        let Some(first) = batch.first() else { return };
+        let malformed = match self.engine_of(first.database) {
+            Some(engine) => self.engines[engine].on_messages(&mut self.shared, from, batch),
+            None => batch.len(),
+        };
+        self.shared.counters.messages_malformed += malformed as u64;
+        batch.clear();
     }
 }

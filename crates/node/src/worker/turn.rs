@@ -28,6 +28,7 @@ impl Worker {
     pub fn turn(&mut self, now: Nanos, unix: Millis, inputs: &mut Vec<Input>, out: &mut Outputs) {
         self.begin(now, unix);
         self.poll_stores();
+        self.warm(inputs);
         for input in inputs.drain(..) {
             if self.shared.failed.is_none() {
                 self.on_input(input);
@@ -37,6 +38,16 @@ impl Worker {
         self.settle();
         self.evict();
         self.hand_over(out);
+    }
+
+    fn warm(&self, inputs: &[Input]) {
+        for input in inputs {
+            if let Input::Request { database, key, .. } = input
+                && let Some(engine) = self.engine_of(*database)
+            {
+                self.engines[engine].warm(key);
+            }
+        }
     }
 
     fn begin(&mut self, now: Nanos, unix: Millis) {

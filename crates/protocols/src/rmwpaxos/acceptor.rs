@@ -3,8 +3,6 @@
 //! Each says what changed, so that the caller persists it and lets the reply wait for it. Whether a register
 //! takes part at all (it may be forgotten) is decided by the caller.
 
-use std::sync::Arc;
-
 use base::{Millis, Nanos};
 use types::{Ballot, Epoch, NodeId, Round};
 
@@ -94,7 +92,7 @@ pub enum Accepted {
 pub struct Proposal {
     pub round: Round,
     pub chosen_k: u32,
-    pub state: Arc<State>,
+    pub state: State,
 }
 
 /// When an event happens, by this node's clocks.
@@ -131,13 +129,14 @@ pub fn on_accept(
     Accepted::Yes { round: register.accepted, changed }
 }
 
-fn take(register: &mut Register, round: Round, state: Arc<State>, moment: Moment) {
-    let kept = register.expiry_id() == state.expiry_id()
-        || (mutation::is(Mutation::CountdownKept) && register.countdown.is_some());
-    register.countdown = match state.expiry {
-        Some(_) if kept => register.countdown,
-        Some(_) => Some(moment.uptime),
+fn take(register: &mut Register, round: Round, state: State, moment: Moment) {
+    register.countdown = match state.expiry_id() {
         None => None,
+        Some(id) if register.expiry_id() == Some(id) => register.countdown,
+        Some(_) if mutation::is(Mutation::CountdownKept) => {
+            register.countdown.or(Some(moment.uptime))
+        }
+        Some(_) => Some(moment.uptime),
     };
     register.accepted = round;
     register.state = Some(state);
@@ -177,7 +176,7 @@ pub fn on_remove(register: &mut Option<Register>, meta: &mut ShardMeta, round: R
         meta.floor_ballot = meta.floor_ballot.max(held.promised).max(round.ballot());
     }
     if !mutation::is(Mutation::NoVersionFloor) {
-        meta.floor_version = meta.floor_version.max(state.version);
+        meta.floor_version = meta.floor_version.max(state.version());
     }
     *register = None;
     true
@@ -185,10 +184,9 @@ pub fn on_remove(register: &mut Option<Register>, meta: &mut ShardMeta, round: R
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use types::{Incarnation, TimeToLive};
 
-    use super::super::state::{Expiry, ExpiryId, Ring};
+    use super::super::state::{Expiry, ExpiryId, Ring, StateFields};
     use super::*;
 
     const EPOCH: Epoch = Epoch(1);
@@ -198,28 +196,26 @@ mod tests {
         Ballot::new(EPOCH, number, NodeId(node), Incarnation(1))
     }
 
-    fn state(version: u64, value: Option<&'static str>) -> Arc<State> {
-        let value = value.map(|value| Bytes::from_static(value.as_bytes()));
-        Arc::new(State {
-            version,
-            mod_version: version,
-            ring: Ring::default(),
-            expiry: None,
-            value,
-        })
+    fn made_of(version: u64, value: Option<&'static str>, expiry: Option<Expiry>) -> State {
+        let value = value.map(str::as_bytes);
+        let ring = Ring::default();
+        State::new(&StateFields { version, mod_version: version, ring, expiry, value })
     }
 
-    fn expiring(version: u64, id: u64) -> Arc<State> {
+    fn state(version: u64, value: Option<&'static str>) -> State {
+        made_of(version, value, None)
+    }
+
+    fn expiring(version: u64, id: u64) -> State {
         let id = ExpiryId { version: id, birth: ballot(1, 1) };
-        let expiry = Some(Expiry { id, ttl: TimeToLive::After(Millis(5)) });
-        Arc::new(State { expiry, ..(*state(version, Some("v"))).clone() })
+        made_of(version, Some("v"), Some(Expiry { id, ttl: TimeToLive::After(Millis(5)) }))
     }
 
     fn accept(
         register: &mut Option<Register>,
         meta: &ShardMeta,
         round: Round,
-        state: Arc<State>,
+        state: State,
     ) -> Accepted {
         on_accept(register, meta, EPOCH, Proposal { round, chosen_k: 0, state }, MOMENT)
     }

@@ -33,7 +33,7 @@ pub fn ancestry(attempt: &Attempt, version: u64, state: Option<&State>) -> Ances
         return Ancestry::NotIn;
     }
     let age = version - attempt.base_version - 1;
-    match state.and_then(|state| state.ring.birth(age)) {
+    match state.and_then(|state| state.ring().birth(age)) {
         Some(birth) if birth == attempt.round.ballot() => Ancestry::In,
         Some(_) => Ancestry::NotIn,
         None => Ancestry::Ambiguous,
@@ -44,7 +44,7 @@ pub fn ancestry(attempt: &Attempt, version: u64, state: Option<&State>) -> Ances
 mod tests {
     use types::{Ballot, Epoch, Incarnation, NodeId};
 
-    use super::super::state::Ring;
+    use super::super::state::{Ring, StateFields};
     use super::*;
 
     fn ballot(number: u64) -> Ballot {
@@ -55,7 +55,7 @@ mod tests {
         let mut ring = Ring::default();
         births.iter().for_each(|&number| ring.push(ballot(number)));
         let version = births.len() as u64;
-        State { version, mod_version: version, ring, expiry: None, value: None }
+        State::new(&StateFields { version, mod_version: version, ring, expiry: None, value: None })
     }
 
     fn attempt(number: u64, base_version: u64) -> Attempt {
@@ -63,7 +63,7 @@ mod tests {
     }
 
     fn look(attempt: &Attempt, state: &State) -> Ancestry {
-        ancestry(attempt, state.version, Some(state))
+        ancestry(attempt, state.version(), Some(state))
     }
 
     #[test]

@@ -1,19 +1,18 @@
 //! A batch of commands run in order on one state: one transition, however many commands.
 
-use std::sync::Arc;
-
 use base::Millis;
 use bytes::Bytes;
 use types::{Ballot, Change, Clock, ExpiryChange, TimeToLive, Update, View};
 
-use super::state::{Expiry, ExpiryId, Ring, State};
+use super::state::{Expiry, ExpiryId, Ring, State, StateFields};
 
 /// The state that a batch is making.
 #[derive(Debug)]
-pub struct Draft {
-    value: Option<Bytes>,
+pub struct Draft<'a> {
+    base: Option<&'a State>,
+    /// Set by this batch; `None` inside: deleted by it.
+    value: Option<Option<Bytes>>,
     expiry: DraftExpiry,
-    value_changed: bool,
     expiry_changed: bool,
 }
 
@@ -29,26 +28,34 @@ enum DraftExpiry {
     New(TimeToLive),
 }
 
-impl Draft {
+impl<'a> Draft<'a> {
     /// Starts from `base`; `rest` is the estimated rest of its time to live.
     #[must_use]
-    pub fn on(base: Option<&State>, rest: Option<Millis>) -> Draft {
-        let expiry = base.and_then(|state| state.expiry);
+    pub fn on(base: Option<&'a State>, rest: Option<Millis>) -> Draft<'a> {
+        let expiry = base.and_then(State::expiry);
         Draft {
-            value: base.and_then(|state| state.value.clone()),
+            base,
+            value: None,
             expiry: expiry.map_or(DraftExpiry::None, |expiry| DraftExpiry::Kept { expiry, rest }),
-            value_changed: false,
             expiry_changed: false,
         }
     }
 
     #[must_use]
     pub fn is_changed(&self) -> bool {
-        self.value_changed || self.expiry_changed
+        self.value.is_some() || self.expiry_changed
+    }
+
+    fn value(&self) -> Option<&[u8]> {
+        match &self.value {
+            Some(changed) => changed.as_deref(),
+            None => self.base.and_then(State::value),
+        }
     }
 
     fn view(&self) -> View<'_> {
-        let ttl = match (&self.value, self.expiry) {
+        let value = self.value();
+        let ttl = match (value, self.expiry) {
             (None, _) | (_, DraftExpiry::None) => TimeToLive::Never,
             (_, DraftExpiry::New(ttl)) => ttl,
             (_, DraftExpiry::Kept { expiry, rest }) => match (expiry.ttl, rest) {
@@ -57,7 +64,7 @@ impl Draft {
                 (ttl, _) => ttl,
             },
         };
-        View { value: self.value.as_deref(), ttl }
+        View { value, ttl }
     }
 
     /// Runs a command. Returns its reply and whether it changed anything.
@@ -67,8 +74,7 @@ impl Draft {
         match applied.change {
             Change::None => {}
             Change::Put { value, expiry } => {
-                self.value = Some(value);
-                self.value_changed = true;
+                self.value = Some(Some(value));
                 self.set_expiry(expiry);
             }
             Change::Expire(expiry) => self.set_expiry(expiry),
@@ -87,8 +93,7 @@ impl Draft {
     }
 
     fn delete(&mut self) {
-        self.value = None;
-        self.value_changed = true;
+        self.value = Some(None);
         self.expiry = DraftExpiry::None;
     }
 
@@ -105,28 +110,29 @@ impl Draft {
 
     /// The next state of the chain, born under `birth`.
     #[must_use]
-    pub fn finish(self, base: Option<&State>, base_version: u64, birth: Ballot) -> Arc<State> {
+    pub fn finish(&self, base_version: u64, birth: Ballot) -> State {
         let version = base_version + 1;
-        let mut ring = base.map_or_else(Ring::default, |state| state.ring);
+        let mut ring = self.base.map_or_else(Ring::default, State::ring);
         ring.push(birth);
-        let mod_version = match base {
-            Some(state) if !self.value_changed => state.mod_version,
+        let mod_version = match self.base {
+            Some(state) if self.value.is_none() => state.mod_version(),
             _ => version,
         };
+        let value = self.value();
         let expiry = match self.expiry {
-            _ if self.value.is_none() => None,
+            _ if value.is_none() => None,
             DraftExpiry::None => None,
             DraftExpiry::Kept { expiry, .. } => Some(expiry),
             DraftExpiry::New(ttl) => Some(Expiry { id: ExpiryId { version, birth }, ttl }),
         };
-        Arc::new(State { version, mod_version, ring, expiry, value: self.value })
+        State::new(&StateFields { version, mod_version, ring, expiry, value })
     }
 }
 
 /// What decides an absent register without changing anything: a tombstone at its version floor.
 #[must_use]
-pub fn nil(version: u64) -> Arc<State> {
-    Arc::new(State {
+pub fn nil(version: u64) -> State {
+    State::new(&StateFields {
         version,
         mod_version: version,
         ring: Ring::default(),

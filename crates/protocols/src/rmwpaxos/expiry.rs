@@ -120,8 +120,8 @@ impl RmwPaxos {
 
     /// A state with a deadline was chosen: remember when to look.
     pub(super) fn schedule_expiry(&mut self, cx: &mut Cx<'_>, key: &Key, state: &State) {
-        let Some(expiry) = state.expiry else { return };
-        if expiry.id.version != state.version || self.expirer.due.len() >= SCHEDULED_MAX {
+        let Some(expiry) = state.expiry() else { return };
+        if expiry.id.version != state.version() || self.expirer.due.len() >= SCHEDULED_MAX {
             return;
         }
         let span = match expiry.ttl {
@@ -175,7 +175,7 @@ impl RmwPaxos {
 
     /// What follows from a state being chosen by our proposal.
     pub(super) fn note_chosen(&mut self, cx: &mut Cx<'_>, key: &Key, state: &State) {
-        if state.expiry.is_some() {
+        if state.has_expiry() {
             self.schedule_expiry(cx, key, state);
         }
         if state.is_tombstone() {

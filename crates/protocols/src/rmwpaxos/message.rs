@@ -1,7 +1,5 @@
 //! What nodes say to each other about a key, and its bytes.
 
-use std::sync::Arc;
-
 use base::Millis;
 use bytes::Bytes;
 use types::wire::{put_blob, put_varint};
@@ -30,13 +28,13 @@ pub enum Message {
     /// Answers `Prepare`: nothing below `ballot` will be accepted here any more.
     Promise { key: Key, ballot: Ballot, report: Report },
     /// Phase 2. `chosen_k`: proposals of this ballot up to it are chosen.
-    Accept { key: Key, round: Round, chosen_k: u32, state: Arc<State> },
+    Accept { key: Key, round: Round, chosen_k: u32, state: State },
     /// Answers `Accept` with the round accepted here by now.
     Accepted { key: Key, round: Round },
     /// Answers a `Prepare` (`tried.k() == 0`) or an `Accept` that came too late. A hint, never evidence.
     Nack { key: Key, tried: Round, promised: Ballot, recovering: bool },
     /// A late delivery of an accept, by anybody who knows it. Not answered.
-    Repair { key: Key, round: Round, state: Arc<State> },
+    Repair { key: Key, round: Round, state: State },
     /// Every member accepted the tombstone `round`: forget it.
     Remove { key: Key, round: Round },
     /// Commands for the owner of the key.
@@ -61,7 +59,7 @@ pub struct Report {
     /// `Round::NONE`: absent, or nothing but a promise.
     pub accepted: Round,
     /// Left out where the asker said it has the state of this round.
-    pub state: Option<Arc<State>>,
+    pub state: Option<State>,
     /// The accepted round is known to be chosen.
     pub chosen: bool,
     pub floor_ballot: Ballot,
@@ -281,7 +279,7 @@ impl Wire for Message {
                 key,
                 round: proposal(reader)?,
                 chosen_k: u32::try_from(reader.varint()?).map_err(|_| Malformed)?,
-                state: Arc::decode(reader)?,
+                state: State::decode(reader)?,
             },
             kind::ACCEPTED => Message::Accepted { key, round: Round::decode(reader)? },
             kind::NACK => Message::Nack {
@@ -291,7 +289,7 @@ impl Wire for Message {
                 recovering: flag(reader)?,
             },
             kind::REPAIR => {
-                Message::Repair { key, round: proposal(reader)?, state: Arc::decode(reader)? }
+                Message::Repair { key, round: proposal(reader)?, state: State::decode(reader)? }
             }
             kind::REMOVE => Message::Remove { key, round: proposal(reader)? },
             kind::FORWARD => Message::Forward { key, forward: Forward::decode(reader)? },
@@ -397,7 +395,7 @@ impl Wire for Report {
             REPORT_OVER => Countdown::Over,
             _ => return Err(Malformed),
         };
-        let state = if flags & REPORT_HAS_STATE != 0 { Some(Arc::decode(reader)?) } else { None };
+        let state = if flags & REPORT_HAS_STATE != 0 { Some(State::decode(reader)?) } else { None };
         if state.is_some() && accepted.is_none() {
             return Err(Malformed);
         }

@@ -70,7 +70,7 @@ use crate::view::View;
 
 pub use message::{Entry, Forward, Listing, Message, Report, Verdict};
 pub use register::{Countdown, Register, ShardMeta};
-pub use state::{Expiry, ExpiryId, Ring, State};
+pub use state::{Expiry, ExpiryId, Ring, State, StateFields};
 
 use operation::{Active, Operation, Source};
 

@@ -1,7 +1,6 @@
 //! Operations on their way, and everything a proposer knows of one key while it works on it.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use base::{Millis, Nanos};
 use bytes::Bytes;
@@ -123,7 +122,7 @@ pub enum Phase {
 pub struct InFlight {
     pub k: u32,
     pub base_version: u64,
-    pub state: Arc<State>,
+    pub state: State,
     /// Operations of earlier attempts that its base contains: chosen with it.
     pub carried: Vec<Operation>,
     pub operations: Vec<Operation>,
@@ -182,7 +181,7 @@ impl Reports {
 
     /// The state of `round`, from whoever sent it.
     #[must_use]
-    pub fn state_of(&self, round: Round) -> Option<Arc<State>> {
+    pub fn state_of(&self, round: Round) -> Option<State> {
         self.by_member
             .iter()
             .flatten()
@@ -222,7 +221,7 @@ pub struct Active {
     /// Last proposal of it that is chosen.
     pub chosen_k: u32,
     /// The state after the last proposal, or the base; `None` for an absent register.
-    pub tip: Option<Arc<State>>,
+    pub tip: Option<State>,
     /// Its version; the version floor of an absent register.
     pub tip_version: u64,
     /// The base is chosen, or a proposal on top of it was made.
@@ -237,7 +236,7 @@ pub struct Active {
     /// Members that refused `ballot`.
     pub refused: Tally,
     /// What phase 1 was asked with: the own acceptor's round and state.
-    pub have: Option<(Round, Arc<State>)>,
+    pub have: Option<(Round, State)>,
     pub promises: Reports,
     pub prepared_at: u64,
     /// Estimated rest of the base's time to live when phase 1 or a vote ended.

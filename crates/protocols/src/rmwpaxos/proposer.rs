@@ -73,7 +73,7 @@ impl RmwPaxos {
         active.k = register.accepted.k();
         active.chosen_k = active.k;
         active.tip = register.state.clone();
-        active.tip_version = active.tip.as_ref().map_or(0, |state| state.version);
+        active.tip_version = active.tip.as_ref().map_or(0, |state| state.version());
         active.rest = None;
         active.base_decided = true;
         active.fresh_before = 0;
@@ -151,7 +151,7 @@ impl RmwPaxos {
             }
             return;
         }
-        active.tip_version = tip.as_ref().map_or(base.version_floor, |state| state.version);
+        active.tip_version = tip.as_ref().map_or(base.version_floor, |state| state.version());
         active.tip = tip;
         active.rest = base.rest;
         active.base_decided = base.is_chosen;
@@ -169,12 +169,11 @@ impl RmwPaxos {
     fn resolve_on_base(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         let queue = std::mem::take(&mut active.queue);
         for mut operation in queue {
-            match fate(&operation, active.tip_version, active.tip.as_deref()) {
+            match fate(&operation, active.tip_version, active.tip.as_ref()) {
                 Ancestry::NotIn if operation.source == Source::Answered => {}
                 Ancestry::NotIn => active.queue.push_back(operation),
                 Ancestry::In => {
-                    operation.reply =
-                        reply_of(&operation, active.tip_version, active.tip.as_deref());
+                    operation.reply = reply_of(&operation, active.tip_version, active.tip.as_ref());
                     if mutation::is(Mutation::EarlyOk) {
                         let reply = operation.reply.clone();
                         self.answer(cx, &operation, Outcome::Reply(reply));
@@ -214,7 +213,7 @@ impl RmwPaxos {
         let count = active.queue.len().min(BATCH_MAX);
         let mut batch: Vec<Operation> = active.queue.drain(..count).collect();
         let rest = expiry::estimated_rest(cx, active);
-        let mut draft = Draft::on(active.tip.as_deref(), rest);
+        let mut draft = Draft::on(active.tip.as_ref(), rest);
         let mut must_decide = !active.carried.is_empty();
         for operation in &mut batch {
             self.run(cx, operation, &mut draft);
@@ -232,14 +231,14 @@ impl RmwPaxos {
         let collects = batch.iter().any(|operation| operation.source == Source::Collect);
         let base_version = active.tip_version;
         let state = if draft.is_changed() {
-            draft.finish(active.tip.as_deref(), base_version, active.ballot)
+            draft.finish(base_version, active.ballot)
         } else {
             active.tip.clone().unwrap_or_else(|| draft::nil(base_version))
         };
         active.k += 1;
         active.collecting = (collects && state.is_tombstone()).then_some(active.k);
         active.tip = Some(state.clone());
-        active.tip_version = state.version;
+        active.tip_version = state.version();
         active.base_decided = true;
         active.fresh_before = 0;
         let carried = std::mem::take(&mut active.carried);

@@ -3,8 +3,6 @@
 //! They answer reads, and commands that change nothing where they are evaluated on a chosen state; they learn whether
 //! an expiry is over, and what became of attempts.
 
-use std::sync::Arc;
-
 use base::Nanos;
 use bytes::Bytes;
 use types::{Access, Key, Outcome, Round, SessionId};
@@ -28,7 +26,7 @@ const REPAIR_AFTER: Nanos = Nanos::from_millis(50);
 /// What the reports of a quorum say.
 enum Decision {
     /// This round is chosen; `None` stands for nil.
-    Chosen(Round, Option<Arc<State>>),
+    Chosen(Round, Option<State>),
     /// Not enough reports, or they disagree.
     Open,
 }
@@ -148,13 +146,13 @@ impl RmwPaxos {
         active: &mut Active,
         round: ReadRound,
         chosen: Round,
-        state: Option<Arc<State>>,
+        state: Option<State>,
     ) {
         if let Some(state) = &state {
             self.repair(cx, &active.key, &round.reports, chosen, state);
         }
         if round.purpose == Purpose::Resolve {
-            return self.resolve_on_chosen(cx, active, chosen, state.as_deref());
+            return self.resolve_on_chosen(cx, active, chosen, state.as_ref());
         }
         let id = state.as_ref().and_then(|state| state.expiry_id());
         let (over, rest) = expiry::count_votes(&round.reports, cx.view, id);
@@ -168,7 +166,7 @@ impl RmwPaxos {
             return;
         }
         for mut operation in round.operations {
-            match evaluate(cx, &operation, state.as_deref(), rest) {
+            match evaluate(cx, &operation, state.as_ref(), rest) {
                 Some(reply) => self.answer(cx, &operation, Outcome::Reply(reply)),
                 None => {
                     operation.must_propose = true;
@@ -199,9 +197,9 @@ impl RmwPaxos {
             }
             let excluded = operation.attempts.iter().all(|attempt| attempt.round < chosen)
                 || mutation::is(Mutation::LowExclusion);
-            match fate(&operation, state.version, Some(state)) {
+            match fate(&operation, state.version(), Some(state)) {
                 Ancestry::In => {
-                    let reply = reply_of(&operation, state.version, Some(state));
+                    let reply = reply_of(&operation, state.version(), Some(state));
                     self.answer(cx, &operation, Outcome::Reply(reply));
                 }
                 Ancestry::Ambiguous => self.answer(cx, &operation, Outcome::Unknown),
@@ -226,7 +224,7 @@ impl RmwPaxos {
         key: &Key,
         reports: &Reports,
         chosen: Round,
-        state: &Arc<State>,
+        state: &State,
     ) {
         let quiet = serve::held(cx, key)
             .is_none_or(|register| cx.now.since(register.foreign_at) > REPAIR_AFTER);
@@ -268,12 +266,12 @@ impl RmwPaxos {
         &mut self,
         cx: &mut Cx<'_>,
         active: &mut Active,
-        state: Option<Arc<State>>,
+        state: Option<State>,
     ) -> bool {
         let changes = active
             .queue
             .iter()
-            .any(|operation| evaluate(cx, operation, state.as_deref(), None).is_none());
+            .any(|operation| evaluate(cx, operation, state.as_ref(), None).is_none());
         if changes {
             return false;
         }
@@ -335,7 +333,7 @@ pub(super) fn ask(cx: &mut Cx<'_>, key: &Key, round: &ReadRound, node: types::No
 
 /// The state of a round that a report left out because we had it when we asked: whatever replica it came from, a
 /// round has one state.
-fn known_state(cx: &Cx<'_>, key: &Key, reports: &Reports, round: Round) -> Option<Arc<State>> {
+fn known_state(cx: &Cx<'_>, key: &Key, reports: &Reports, round: Round) -> Option<State> {
     serve::held(cx, key)
         .filter(|register| register.accepted == round)
         .and_then(|register| register.state.clone())
@@ -374,8 +372,9 @@ fn is_equal(reports: &Reports, one: &Report, other: &Report) -> bool {
     if one.accepted == other.accepted {
         return true;
     }
-    let value =
-        |report: &Report| reports.state_of(report.accepted).and_then(|state| state.value.clone());
+    let value = |report: &Report| {
+        reports.state_of(report.accepted).and_then(|state| state.value().map(<[u8]>::to_vec))
+    };
     if mutation::is(Mutation::EqualValues) && !one.accepted.is_none() && !other.accepted.is_none() {
         return value(one).is_some() && value(one) == value(other);
     }

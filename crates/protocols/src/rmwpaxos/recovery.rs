@@ -5,7 +5,6 @@
 //! itself tells the others of the loss, which voids what this node acknowledged before.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use base::Nanos;
 use types::limits::MEMBERS_MAX;
@@ -55,7 +54,7 @@ struct KeyRecovery {
 struct Slow {
     ballot: Ballot,
     promises: Reports,
-    proposed: Option<Arc<State>>,
+    proposed: Option<State>,
     accepted: Tally,
 }
 
@@ -183,7 +182,7 @@ impl RmwPaxos {
                 let register = Register {
                     accepted: highest,
                     chosen: equal >= cx.view.majority(),
-                    countdown: state.expiry.map(|_| cx.uptime),
+                    countdown: state.has_expiry().then_some(cx.uptime),
                     state: Some(state),
                     ..Register::promise_only(promised.max(highest.ballot()))
                 };
@@ -323,7 +322,7 @@ impl RmwPaxos {
         let register = Register {
             accepted: round,
             chosen: true,
-            countdown: state.expiry.map(|_| cx.uptime),
+            countdown: state.has_expiry().then_some(cx.uptime),
             state: Some(state),
             ..Register::promise_only(round.ballot())
         };

@@ -1,7 +1,5 @@
 //! What an acceptor keeps of one key and of one shard.
 
-use std::sync::Arc;
-
 use base::{Millis, Nanos};
 use types::wire::put_varint;
 use types::{Ballot, Epoch, Malformed, NodeId, Reader, Round, TimeToLive, Wire};
@@ -16,7 +14,7 @@ pub struct Register {
     /// `Round::NONE`: a promise and nothing else.
     pub accepted: Round,
     /// Present iff something was accepted.
-    pub state: Option<Arc<State>>,
+    pub state: Option<State>,
     /// Uptime when the first state with this expiry id was accepted here.
     pub countdown: Option<Millis>,
 
@@ -68,7 +66,7 @@ impl Register {
     /// This acceptor's vote on the expiry of its state. [corrections F10]
     #[must_use]
     pub fn countdown(&self, uptime: Millis, unix: Millis) -> Countdown {
-        let Some(expiry) = self.state.as_ref().and_then(|state| state.expiry) else {
+        let Some(expiry) = self.state.as_ref().and_then(State::expiry) else {
             return Countdown::None;
         };
         let rest = match expiry.ttl {
@@ -127,8 +125,7 @@ impl Wire for Register {
             if flags & HAS_PROMISE != 0 { Ballot::decode(reader)? } else { accepted.ballot() };
         let countdown =
             if flags & HAS_COUNTDOWN != 0 { Some(Millis(reader.varint()?)) } else { None };
-        let state =
-            if flags & HAS_STATE != 0 { Some(Arc::new(State::decode(reader)?)) } else { None };
+        let state = if flags & HAS_STATE != 0 { Some(State::decode(reader)?) } else { None };
         if promised < accepted.ballot() || (state.is_some() && accepted.is_none()) {
             return Err(Malformed);
         }
@@ -198,7 +195,7 @@ impl Wire for ShardMeta {
 mod tests {
     use types::Incarnation;
 
-    use super::super::state::{Expiry, Ring};
+    use super::super::state::{Expiry, Ring, StateFields};
     use super::*;
 
     fn ballot(number: u64) -> Ballot {
@@ -207,16 +204,16 @@ mod tests {
 
     fn expiring(ttl: TimeToLive) -> Register {
         let id = ExpiryId { version: 1, birth: ballot(1) };
-        let state = State {
+        let state = State::new(&StateFields {
             version: 1,
             mod_version: 1,
             ring: Ring::default(),
             expiry: Some(Expiry { id, ttl }),
-            value: Some(bytes::Bytes::from_static(b"v")),
-        };
+            value: Some(b"v"),
+        });
         Register {
             accepted: ballot(1).round(1),
-            state: Some(Arc::new(state)),
+            state: Some(state),
             countdown: Some(Millis(100)),
             ..Register::promise_only(ballot(5))
         }

@@ -1,8 +1,6 @@
 //! The acceptor among its messages: runs the pure handlers on resident registers, persists what they changed and lets
 //! every reply wait for it.
 
-use std::sync::Arc;
-
 use base::Nanos;
 use types::{Ballot, Key, NodeId, Round, Ticket};
 
@@ -115,7 +113,7 @@ impl RmwPaxos {
     }
 
     /// A late delivery of somebody's accept: nobody waits for an answer.
-    pub(super) fn on_repair(&mut self, cx: &mut Cx<'_>, key: Key, round: Round, state: Arc<State>) {
+    pub(super) fn on_repair(&mut self, cx: &mut Cx<'_>, key: Key, round: Round, state: State) {
         if !self.recover_if_lost(cx, &key) {
             self.accept(cx, &key, Proposal { round, chosen_k: 0, state });
         }
@@ -128,7 +126,7 @@ impl RmwPaxos {
         meta.saw(ballot);
         let meta: &ShardMeta = meta;
         let me = self.env.me;
-        let has_expiry = proposal.state.expiry.is_some();
+        let has_expiry = proposal.state.has_expiry();
         let accepted = cx.cells.with(key, |register| {
             let accepted = acceptor::on_accept(register, meta, epoch, proposal, moment);
             if let (Accepted::Yes { changed: true, .. }, Some(register)) = (accepted, register) {

@@ -1,7 +1,9 @@
 //! The replicated state of one key, and its bytes.
 
+use std::fmt;
+
 use base::Millis;
-use bytes::Bytes;
+use triomphe::ThinArc;
 use types::limits::RECORD_LEN_MAX;
 use types::wire::{put_blob, put_varint};
 use types::{Ballot, Malformed, Reader, TimeToLive, Wire};
@@ -10,8 +12,26 @@ use types::{Ballot, Malformed, Reader, TimeToLive, Wire};
 pub const RING_LEN_MAX: usize = 4;
 
 /// What replicas of a key agree on: one link of its chain of states.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct State {
+///
+/// It is its own bytes, checked when it was made, behind one pointer: to pass it on is to copy them, and an idle
+/// register costs one piece of memory.
+#[derive(Clone, PartialEq, Eq)]
+pub struct State(ThinArc<Head, u8>);
+
+/// What is looked at most, and where in the bytes the rest is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Head {
+    version: u64,
+    mod_version: u64,
+    value_at: u32,
+    ring_at: u8,
+    expiry_at: u8,
+    flags: u8,
+}
+
+/// A state in parts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StateFields<'a> {
     /// Transitions since the key first existed. Never decreases along a chain, also across removal.
     pub version: u64,
     /// The version whose transition last changed the value. `mod_version <= version`.
@@ -19,7 +39,7 @@ pub struct State {
     pub ring: Ring,
     pub expiry: Option<Expiry>,
     /// `None`: a tombstone.
-    pub value: Option<Bytes>,
+    pub value: Option<&'a [u8]>,
 }
 
 /// When a state's value is to vanish.
@@ -73,37 +93,105 @@ impl Ring {
     }
 }
 
-impl State {
-    #[must_use]
-    pub fn is_tombstone(&self) -> bool {
-        self.value.is_none()
-    }
-
-    #[must_use]
-    pub fn expiry_id(&self) -> Option<ExpiryId> {
-        self.expiry.map(|expiry| expiry.id)
-    }
-}
-
 const HAS_VALUE: u8 = 1;
 const HAS_SPAN: u8 = 2;
 const HAS_DEADLINE: u8 = 4;
 const FLAGS: u8 = HAS_VALUE | HAS_SPAN | HAS_DEADLINE;
+const EXPIRES: u8 = HAS_SPAN | HAS_DEADLINE;
 
-/// `flags u8 · version · version - mod_version · runs u8 · (count u8, ballot)* · [expiry] · [value]`, numbers
-/// LEB128. Equal neighbours in the ring are one run: an owner's transitions share their ballot.
-impl Wire for State {
-    fn encode(&self, out: &mut Vec<u8>) {
+/// Bytes of a state without its value, at most.
+const FIELDS_LEN_MAX: usize = 128;
+
+impl State {
+    #[must_use]
+    pub fn new(fields: &StateFields<'_>) -> State {
+        let value_len = fields.value.map_or(0, <[u8]>::len);
+        let mut bytes = Vec::with_capacity(FIELDS_LEN_MAX + value_len);
+        let head = fields.encode(&mut bytes);
+        State(ThinArc::from_header_and_slice(head, &bytes))
+    }
+
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.0.header.header.version
+    }
+
+    #[must_use]
+    pub fn mod_version(&self) -> u64 {
+        self.0.header.header.mod_version
+    }
+
+    #[must_use]
+    pub fn is_tombstone(&self) -> bool {
+        self.0.header.header.flags & HAS_VALUE == 0
+    }
+
+    #[must_use]
+    pub fn value(&self) -> Option<&[u8]> {
+        (!self.is_tombstone()).then(|| self.part(self.0.header.header.value_at as usize))
+    }
+
+    #[must_use]
+    pub fn ring(&self) -> Ring {
+        let bytes = self.part(usize::from(self.0.header.header.ring_at));
+        Ring::decode(&mut Reader::new(bytes)).expect("it was checked when the state was made")
+    }
+
+    #[must_use]
+    pub fn has_expiry(&self) -> bool {
+        self.0.header.header.flags & EXPIRES != 0
+    }
+
+    #[must_use]
+    pub fn expiry(&self) -> Option<Expiry> {
+        let Head { flags, expiry_at, .. } = self.0.header.header;
+        let bytes = self.part(usize::from(expiry_at));
+        Expiry::decode(flags, &mut Reader::new(bytes)).expect("it was checked when it was made")
+    }
+
+    #[must_use]
+    pub fn expiry_id(&self) -> Option<ExpiryId> {
+        if self.has_expiry() { self.expiry().map(|expiry| expiry.id) } else { None }
+    }
+
+    #[must_use]
+    pub fn fields(&self) -> StateFields<'_> {
+        StateFields {
+            version: self.version(),
+            mod_version: self.mod_version(),
+            ring: self.ring(),
+            expiry: self.expiry(),
+            value: self.value(),
+        }
+    }
+
+    fn part(&self, from: usize) -> &[u8] {
+        &self.0.slice[from..]
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fields().fmt(f)
+    }
+}
+
+impl StateFields<'_> {
+    /// Appends the bytes to an empty buffer.
+    fn encode(&self, out: &mut Vec<u8>) -> Head {
         let expiry_flag = match self.expiry.map(|expiry| expiry.ttl) {
             Some(TimeToLive::After(_)) => HAS_SPAN,
             Some(TimeToLive::At { .. }) => HAS_DEADLINE,
             Some(TimeToLive::Never) | None => 0,
         };
         let value_flag = if self.value.is_some() { HAS_VALUE } else { 0 };
-        out.push(value_flag | expiry_flag);
+        let flags = value_flag | expiry_flag;
+        out.push(flags);
         put_varint(out, self.version);
         put_varint(out, self.version - self.mod_version);
+        let ring_at = out.len() as u8;
         self.ring.encode(out);
+        let expiry_at = out.len() as u8;
         if let Some(Expiry { id, ttl: TimeToLive::After(rest) | TimeToLive::At { unix: rest } }) =
             self.expiry
         {
@@ -111,35 +199,63 @@ impl Wire for State {
             id.birth.encode(out);
             put_varint(out, rest.0);
         }
-        if let Some(value) = &self.value {
+        if let Some(value) = self.value {
             put_blob(out, value);
         }
+        let value_at = (out.len() - self.value.map_or(0, <[u8]>::len)) as u32;
+        let (version, mod_version) = (self.version, self.mod_version);
+        Head { version, mod_version, value_at, ring_at, expiry_at, flags }
+    }
+}
+
+impl Expiry {
+    fn decode(flags: u8, reader: &mut Reader<'_>) -> Result<Option<Expiry>, Malformed> {
+        if flags & EXPIRES == 0 {
+            return Ok(None);
+        }
+        let id = ExpiryId { version: reader.varint()?, birth: Ballot::decode(reader)? };
+        let rest = Millis(reader.varint()?);
+        let ttl = if flags & HAS_SPAN != 0 {
+            TimeToLive::After(rest)
+        } else {
+            TimeToLive::At { unix: rest }
+        };
+        Ok(Some(Expiry { id, ttl }))
+    }
+}
+
+/// `flags u8 · version · version - mod_version · runs u8 · (count u8, ballot)* · [expiry] · [value]`, numbers
+/// LEB128. Equal neighbours in the ring are one run: an owner's transitions share their ballot.
+impl Wire for State {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0.slice);
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<State, Malformed> {
+        let whole = reader.rest();
+        let at = |reader: &Reader<'_>| whole.len() - reader.rest().len();
         let flags = reader.u8()?;
-        if flags & !FLAGS != 0 || flags & (HAS_SPAN | HAS_DEADLINE) == HAS_SPAN | HAS_DEADLINE {
+        if flags & !FLAGS != 0 || flags & EXPIRES == EXPIRES {
             return Err(Malformed);
         }
         let version = reader.varint()?;
         let mod_version = version.checked_sub(reader.varint()?).ok_or(Malformed)?;
-        let ring = Ring::decode(reader)?;
-        let mut expiry = None;
-        if flags & (HAS_SPAN | HAS_DEADLINE) != 0 {
-            let id = ExpiryId { version: reader.varint()?, birth: Ballot::decode(reader)? };
-            let rest = Millis(reader.varint()?);
-            let ttl = if flags & HAS_SPAN != 0 {
-                TimeToLive::After(rest)
-            } else {
-                TimeToLive::At { unix: rest }
-            };
-            expiry = Some(Expiry { id, ttl });
-        }
-        let value = match flags & HAS_VALUE {
-            0 => None,
-            _ => Some(Bytes::copy_from_slice(reader.blob(RECORD_LEN_MAX)?)),
+        let ring_at = at(reader);
+        Ring::decode(reader)?;
+        let expiry_at = at(reader);
+        Expiry::decode(flags, reader)?;
+        let value_len = if flags & HAS_VALUE != 0 { reader.blob(RECORD_LEN_MAX)?.len() } else { 0 };
+        let end = at(reader);
+        let short = |at: usize| u8::try_from(at).map_err(|_| Malformed);
+        let head = Head {
+            version,
+            mod_version,
+            value_at: u32::try_from(end - value_len).map_err(|_| Malformed)?,
+            ring_at: short(ring_at)?,
+            expiry_at: short(expiry_at)?,
+            flags,
         };
-        Ok(State { version, mod_version, ring, expiry, value })
+        Ok(State(ThinArc::from_header_and_slice(head, &whole[..end])))
     }
 }
 
@@ -197,7 +313,8 @@ mod tests {
                 let mut ring = Ring::default();
                 births.into_iter().for_each(|birth| ring.push(birth));
                 let mod_version = version - back.min(version);
-                State { version, mod_version, ring, expiry, value: value.map(Bytes::from) }
+                let value = value.as_deref();
+                State::new(&StateFields { version, mod_version, ring, expiry, value })
             })
     }
 

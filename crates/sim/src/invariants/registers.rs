@@ -5,7 +5,6 @@
 //! above a chosen round has at least that round's version.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use hashbrown::HashMap;
 use protocols::rmwpaxos::{Message, Report, State};
@@ -16,7 +15,7 @@ use super::{Sent, Watcher};
 
 #[derive(Debug, Default)]
 struct Register {
-    states: BTreeMap<Round, Arc<State>>,
+    states: BTreeMap<Round, State>,
     /// The highest round known to be chosen, with its version.
     chosen: Option<(Round, u64)>,
     /// What each acceptor reported to each other node last: only frames to one node are in order.
@@ -30,7 +29,7 @@ pub struct Registers {
 }
 
 impl Register {
-    fn on_state(&mut self, key: &Key, round: Round, state: &Arc<State>) -> Result<(), String> {
+    fn on_state(&mut self, key: &Key, round: Round, state: &State) -> Result<(), String> {
         if let Some(known) = self.states.get(&round) {
             return match known == state {
                 true => Ok(()),
@@ -39,9 +38,9 @@ impl Register {
         }
         self.states.insert(round, state.clone());
         match self.chosen {
-            Some((chosen, version)) if round > chosen && state.version < version => Err(format!(
+            Some((chosen, version)) if round > chosen && state.version() < version => Err(format!(
                 "I4: {key:?} {round:?} has version {} above chosen {chosen:?} with {version}",
-                state.version
+                state.version()
             )),
             _ => Ok(()),
         }
@@ -53,13 +52,13 @@ impl Register {
         }
         // Chosen by its own acceptor and one more, and never sent to anybody who counts: not seen here.
         let Some(state) = self.states.get(&round) else { return Ok(()) };
-        let version = state.version;
+        let version = state.version();
         self.chosen = Some((round, version));
-        let later = self.states.range(round..).find(|(_, state)| state.version < version);
+        let later = self.states.range(round..).find(|(_, state)| state.version() < version);
         match later {
             Some((later, state)) => Err(format!(
                 "I4: {key:?} {later:?} has version {} above chosen {round:?} with {version}",
-                state.version
+                state.version()
             )),
             None => Ok(()),
         }
@@ -111,7 +110,7 @@ impl Watcher for Registers {
 
 #[cfg(test)]
 mod tests {
-    use protocols::rmwpaxos::Ring;
+    use protocols::rmwpaxos::{Ring, StateFields};
     use types::{Ballot, Epoch, Incarnation};
 
     use super::*;
@@ -122,8 +121,13 @@ mod tests {
 
     fn accept(number: u64, version: u64) -> Message {
         let ring = Ring::default();
-        let state =
-            Arc::new(State { version, mod_version: version, ring, expiry: None, value: None });
+        let state = State::new(&StateFields {
+            version,
+            mod_version: version,
+            ring,
+            expiry: None,
+            value: None,
+        });
         Message::Accept { key: Key::new(b"k"), round: round(number), chosen_k: 0, state }
     }
 
