@@ -337,7 +337,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
             Touches::Key(key) => Some(key),
             Touches::Shard(_) | Touches::Nothing => None,
         });
-        self.cells.warm(keys);
+        self.cells.warm(keys, P::look);
         for message in messages.drain(..) {
             self.on_message(shared, from, message);
         }
@@ -346,7 +346,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
     }
 
     fn warm(&self, key: &Key) {
-        self.cells.warm(std::iter::once(key));
+        self.cells.warm(std::iter::once(key), P::look);
     }
 
     fn on_signal(&mut self, shared: &mut Shared, signal: Signal) {

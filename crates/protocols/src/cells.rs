@@ -261,9 +261,13 @@ impl<R> Cells<R> {
     }
 
     /// Brings registers that are about to be asked for into the processor's caches. The searches do not depend on
-    /// one another, so that their misses overlap; those of one event after the other would not.
-    pub fn warm<'k>(&self, keys: impl Iterator<Item = &'k Key>) {
-        std::hint::black_box(keys.filter(|key| self.find(key).is_some()).count());
+    /// one another, so that their misses overlap; those of one event after the other would not. `look` reads what
+    /// an event on a record reads and returns anything that depends on it.
+    pub fn warm<'k>(&self, keys: impl Iterator<Item = &'k Key>, look: impl Fn(&R) -> bool) {
+        let is_used = |key: &&Key| {
+            self.slot(key).is_some_and(|slot| slot.used & slot.record.as_ref().is_some_and(&look))
+        };
+        std::hint::black_box(keys.filter(is_used).count());
     }
 
     /// Makes a register resident with what storage knows of it. Keeps what is there already.

@@ -53,6 +53,12 @@ pub trait Protocol: Sized + Send + 'static {
         true
     }
 
+    /// Reads what a usual event on this record reads, so that the processor has it at hand; the result only has to
+    /// depend on it.
+    fn look(_record: &Self::Record) -> bool {
+        true
+    }
+
     /// Checks local invariants; the simulator asks after every event.
     ///
     /// # Errors

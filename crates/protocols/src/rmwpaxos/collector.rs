@@ -142,7 +142,7 @@ impl RmwPaxos {
         if !active.has_writes() && active.collecting.is_none() {
             active.queue.push_back(Operation::internal(Source::Collect, self.step));
         }
-        self.put_active(cx, active);
+        self.put_active(active);
     }
 
     /// Everybody holds exactly this tombstone and nothing came after it: all may forget it.

@@ -170,7 +170,7 @@ impl RmwPaxos {
         if active.read.is_none() {
             self.read_quorum(cx, &mut active, Purpose::Answer, Vec::new());
         }
-        self.put_active(cx, active);
+        self.put_active(active);
     }
 
     /// What follows from a state being chosen by our proposal.

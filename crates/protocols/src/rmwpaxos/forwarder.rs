@@ -248,7 +248,7 @@ impl RmwPaxos {
             }
             Verdict::WrongIncarnation => self.give_up_forward(cx, &mut active),
         }
-        self.put_active(cx, active);
+        self.put_active(active);
     }
 
     fn end_forward(&mut self, active: &mut Active) -> Option<OutstandingForward> {

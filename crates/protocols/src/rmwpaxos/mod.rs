@@ -37,6 +37,7 @@
 //! notifications. Start reading at [`proposer`].
 
 mod acceptor;
+mod actives;
 mod ancestry;
 mod collector;
 mod draft;
@@ -56,8 +57,6 @@ mod sweep;
 mod tests;
 
 use base::Nanos;
-use hashbrown::HashMap;
-use types::key::ByHash;
 use types::{Ballot, Key, Outcome, Shard, Tag};
 
 use crate::cells::{Cell, Cells};
@@ -86,7 +85,7 @@ type Cx<'a> = Context<'a, RmwPaxos>;
 /// The default protocol.
 pub struct RmwPaxos {
     env: Env,
-    actives: HashMap<Key, Box<Active>, ByHash>,
+    actives: actives::Actives,
     /// Keys to look at when the turn ends.
     touched: Vec<Key>,
     /// Counts events: orders what happens within one turn.
@@ -101,6 +100,9 @@ pub struct RmwPaxos {
     lists: listing::Lists,
     sweep: sweep::Sweep,
     counters: Counters,
+    /// The own acceptor is asked by messages, which are then as late as anybody's.
+    #[cfg(test)]
+    by_message: bool,
 }
 
 #[derive(Default, Debug)]
@@ -137,7 +139,7 @@ impl Protocol for RmwPaxos {
         let first_id = first_id(env.incarnation);
         RmwPaxos {
             env,
-            actives: HashMap::with_hasher(ByHash),
+            actives: actives::Actives::default(),
             touched: Vec::new(),
             step: 0,
             round_trip: Nanos::from_micros(300),
@@ -149,6 +151,8 @@ impl Protocol for RmwPaxos {
             lists: listing::Lists::default(),
             sweep: sweep::Sweep::default(),
             counters: Counters::default(),
+            #[cfg(test)]
+            by_message: false,
         }
     }
 
@@ -184,8 +188,13 @@ impl Protocol for RmwPaxos {
         cx.metas.persist(shard);
     }
 
+    fn look(register: &Register) -> bool {
+        register.chosen | register.state.as_ref().is_some_and(State::has_expiry)
+    }
+
     fn check(&self, cells: &Cells<Register>, _view: &View) -> Result<(), Violation> {
-        for (key, active) in &self.actives {
+        for active in self.actives.iter() {
+            let key = &active.key;
             let register = match cells.get(key) {
                 Cell::Present(register) => register,
                 Cell::Absent | Cell::Lost => continue,
@@ -254,37 +263,37 @@ impl RmwPaxos {
         } else {
             active.read_queue.push(operation);
         }
-        self.put_active(cx, active);
+        self.put_active(active);
     }
 
     /// Takes the key's proposer out to work on it; it must be put back.
     fn take_active(&mut self, cx: &mut Cx<'_>, key: &Key) -> Box<Active> {
-        self.actives.remove(key).unwrap_or_else(|| {
+        self.actives.take(key).unwrap_or_else(|| {
             cx.cells.pin(key);
             self.sweep.arm(cx);
-            Box::new(Active::new(key.clone()))
+            self.actives.start(key)
         })
     }
 
     /// Puts it back and has it looked at when the turn ends.
-    fn put_active(&mut self, _cx: &mut Cx<'_>, mut active: Box<Active>) {
+    fn put_active(&mut self, mut active: Box<Active>) {
         if !active.touched {
             active.touched = true;
             self.touched.push(active.key.clone());
         }
-        self.actives.insert(active.key.clone(), active);
+        self.actives.put_back(active);
     }
 
     fn on_turn(&mut self, cx: &mut Cx<'_>) {
         let mut touched = std::mem::take(&mut self.touched);
         for key in touched.drain(..) {
-            let Some(mut active) = self.actives.remove(&key) else { continue };
+            let Some(mut active) = self.actives.take(&key) else { continue };
             active.touched = false;
             self.pump(cx, &mut active);
             if active.is_done() {
-                self.retire(cx, &active);
+                self.retire(cx, active);
             } else {
-                self.actives.insert(key, active);
+                self.actives.put_back(active);
             }
         }
         // Pumping may touch others (results of forwards do not), never while draining.
@@ -292,9 +301,10 @@ impl RmwPaxos {
         self.touched = touched;
     }
 
-    fn retire(&mut self, cx: &mut Cx<'_>, active: &Active) {
-        proposer::settle_ownership(cx, active);
+    fn retire(&mut self, cx: &mut Cx<'_>, active: Box<Active>) {
+        proposer::settle_ownership(cx, &active);
         cx.cells.unpin(&active.key);
+        self.actives.end(active);
     }
 
     /// The only source of ballots. [spec 0.2, U2] `None`: the numbers are used up.
@@ -316,6 +326,14 @@ impl RmwPaxos {
             self.env.incarnation
         };
         Some(Ballot::new(epoch, meta.number, self.env.me, incarnation))
+    }
+
+    /// True where a proposal goes to the own acceptor without a message.
+    fn accepts_directly(&self) -> bool {
+        #[cfg(test)]
+        return !self.by_message;
+        #[cfg(not(test))]
+        true
     }
 
     fn next_id(&mut self) -> u64 {

@@ -1,6 +1,7 @@
 //! Operations on their way, and everything a proposer knows of one key while it works on it.
 
 use std::collections::VecDeque;
+use std::mem;
 
 use base::{Millis, Nanos};
 use bytes::Bytes;
@@ -156,7 +157,8 @@ pub struct ReadRound {
 #[derive(Clone, Debug, Default)]
 pub struct Reports {
     pub tally: Tally,
-    by_member: [Option<Report>; MEMBERS_MAX],
+    /// As long as the last member that has answered.
+    by_member: Vec<Option<Report>>,
 }
 
 impl Reports {
@@ -164,6 +166,9 @@ impl Reports {
         let Some(index) = view.index(from) else { return };
         // A report from before a loss must not take the place of a later one and count as if it were later.
         if self.tally.add(view, from, loss) || self.tally.is_from(index, loss) {
+            if self.by_member.len() <= index {
+                self.by_member.resize(index + 1, None);
+            }
             self.by_member[index] = Some(report);
         }
     }
@@ -284,6 +289,14 @@ impl Active {
             resends: 0,
             touched: false,
         }
+    }
+
+    /// Makes a finished one as new, for another key. Its queues are empty and keep their memory.
+    pub fn start_over(&mut self, key: Key) {
+        assert!(self.is_done(), "{:?} still has something to do", self.key);
+        let (queue, read_queue) = (mem::take(&mut self.queue), mem::take(&mut self.read_queue));
+        let (in_flight, carried) = (mem::take(&mut self.in_flight), mem::take(&mut self.carried));
+        *self = Active { queue, read_queue, in_flight, carried, ..Active::new(key) };
     }
 
     /// Nothing waits here for anything.

@@ -114,10 +114,7 @@ impl RmwPaxos {
         if self.on_slow_promise(cx, from, key, ballot, &report) {
             return;
         }
-        if !self.actives.contains_key(key) {
-            return;
-        }
-        let mut active = self.take_active(cx, key);
+        let Some(mut active) = self.actives.take(key) else { return };
         if active.phase == Phase::Preparing && active.ballot == ballot {
             if report.accepted.ballot() == ballot && !mutation::is(Mutation::NoIncarnation) {
                 cx.fx.fail(Violation(format!("{key:?}: ballot {ballot:?} was used before")));
@@ -132,7 +129,7 @@ impl RmwPaxos {
             active.promises.add(cx.view, from.node, from.loss, report);
             self.try_win(cx, &mut active);
         }
-        self.put_active(cx, active);
+        self.put_active(active);
     }
 
     /// P2: a majority promised. Adopts the highest report and finds out what became of earlier attempts.
@@ -255,9 +252,11 @@ impl RmwPaxos {
             active.resend_at = cx.now + RESEND_FIRST;
         }
         self.counters.proposals += 1;
-        for node in cx.view.all() {
+        for node in cx.view.others() {
             send_accept(cx, active, active.in_flight.len() - 1, node);
         }
+        self.accept_own(cx, active);
+        self.settle_chosen(cx, active);
         true
     }
 
@@ -309,10 +308,8 @@ impl RmwPaxos {
         if self.on_slow_accepted(cx, from, key, round) {
             return;
         }
-        if !self.actives.contains_key(key) {
-            return;
-        }
-        let mut active = self.take_active(cx, key);
+        let Some(mut active) = self.actives.take(key) else { return };
+        let before = (active.in_flight.len(), active.collecting);
         // Only an acknowledgement of this very ballot counts. [corrections B1]
         let counts = round.ballot() == active.ballot
             || (mutation::is(Mutation::AckOfHigherBallot) && round.ballot() > active.ballot);
@@ -326,7 +323,12 @@ impl RmwPaxos {
             }
             self.settle_chosen(cx, &mut active);
         }
-        self.put_active(cx, active);
+        if (active.in_flight.len(), active.collecting) == before {
+            // One acknowledgement more and nothing follows from it yet.
+            self.actives.put_back(active);
+        } else {
+            self.put_active(active);
+        }
     }
 
     /// Step 5: answers what a majority has accepted.
@@ -365,10 +367,10 @@ impl RmwPaxos {
         recovering: bool,
     ) {
         cx.metas.get_mut(key.shard()).saw(promised);
-        if self.on_slow_nack(cx, key, tried) || !self.actives.contains_key(key) {
+        if self.on_slow_nack(cx, key, tried) {
             return;
         }
-        let mut active = self.take_active(cx, key);
+        let Some(mut active) = self.actives.take(key) else { return };
         let is_ours = tried.ballot() == active.ballot
             && match active.phase {
                 Phase::Preparing => tried.k() == 0,
@@ -384,7 +386,7 @@ impl RmwPaxos {
                 self.lose(cx, &mut active);
             }
         }
-        self.put_active(cx, active);
+        self.put_active(active);
     }
 
     /// No majority can be reached any more with those that are up and have not refused.

@@ -91,7 +91,7 @@ impl RmwPaxos {
             round.reports.add(cx.view, from.node, from.loss, report);
             self.settle_read(cx, &mut active, round);
         }
-        self.put_active(cx, active);
+        self.put_active(active);
     }
 
     /// Looks whether the reports decide; if not, waits, polls again or has it decided.
@@ -299,6 +299,9 @@ pub(super) fn is_resolving(active: &Active) -> bool {
 
 /// Takes reads of this session that are under way back into the queue: a write of it follows.
 pub(super) fn recall(active: &mut Active, session: SessionId) {
+    if active.read.is_none() && active.read_queue.is_empty() {
+        return;
+    }
     let mut recalled = Vec::new();
     let mut pull = |operations: &mut Vec<Operation>| {
         let (mine, others) = std::mem::take(operations)

@@ -6,9 +6,10 @@ use types::{Ballot, Key, NodeId, Round, Ticket};
 
 use super::acceptor::{self, Accepted, Prepared, Proposal};
 use super::message::{Message, Report};
+use super::operation::Active;
 use super::register::{Register, ShardMeta};
 use super::state::State;
-use super::{Cx, RmwPaxos, forwarder};
+use super::{Cx, RmwPaxos, forwarder, proposer};
 use crate::cells::Cell;
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
@@ -19,6 +20,10 @@ fn gate(cx: &Cx<'_>, key: &Key) -> Ticket {
         return Ticket::DURABLE;
     }
     cx.cells.ticket(key).max(cx.metas.ticket(key.shard()))
+}
+
+fn accepted_gate(cx: &Cx<'_>, key: &Key) -> Ticket {
+    if mutation::is(Mutation::ReplyBeforeStored) { Ticket::DURABLE } else { gate(cx, key) }
 }
 
 /// What the own acceptor holds of `key`, unless it is forgotten.
@@ -102,12 +107,38 @@ impl RmwPaxos {
         match self.accept(cx, &key, proposal) {
             Accepted::Refused { promised } => nack(cx, from.node, key, tried, promised, false),
             Accepted::Yes { round, .. } => {
-                let after = if mutation::is(Mutation::ReplyBeforeStored) {
-                    Ticket::DURABLE
-                } else {
-                    gate(cx, &key)
-                };
+                let after = accepted_gate(cx, &key);
                 cx.fx.send(from.node, Message::Accepted { key, round }, after);
+            }
+        }
+    }
+
+    /// The own acceptor takes the newest proposal. Its acknowledgement counts at once where nothing is waited for;
+    /// elsewhere, and where it has something else to say, it comes as a message like anybody's.
+    pub(super) fn accept_own(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        let me = self.env.me;
+        let Some(newest) = active.in_flight.back() else { return };
+        if is_lost(cx, &active.key) || !self.accepts_directly() {
+            return proposer::send_accept(cx, active, active.in_flight.len() - 1, me);
+        }
+        let round = active.ballot.round(newest.k);
+        let state = newest.state.clone();
+        let proposal = Proposal { round, chosen_k: active.chosen_k, state };
+        match self.accept(cx, &active.key, proposal) {
+            Accepted::Refused { promised } => {
+                nack(cx, me, active.key.clone(), round, promised, false);
+            }
+            Accepted::Yes { round, .. } => {
+                let after = accepted_gate(cx, &active.key);
+                match cx.view.index(me) {
+                    Some(index) if after == Ticket::DURABLE && round.ballot() == active.ballot => {
+                        active.acks[index] = (round.k(), cx.view.members()[index].loss);
+                    }
+                    _ => {
+                        let message = Message::Accepted { key: active.key.clone(), round };
+                        cx.fx.send(me, message, after);
+                    }
+                }
             }
         }
     }

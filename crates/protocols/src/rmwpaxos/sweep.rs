@@ -50,18 +50,11 @@ impl Sweep {
 impl RmwPaxos {
     pub(super) fn on_sweep(&mut self, cx: &mut Cx<'_>) {
         self.sweep.armed = false;
-        let mut due: Vec<Key> = self
-            .actives
-            .values()
-            .filter(|active| is_due(active, cx.now))
-            .map(|active| active.key.clone())
-            .collect();
-        due.sort();
-        for key in due {
+        for key in self.actives.keys_of(|active| is_due(active, cx.now)) {
             let mut active = self.take_active(cx, &key);
             self.end_overdue(cx, &mut active);
             self.resend(cx, &mut active);
-            self.put_active(cx, active);
+            self.put_active(active);
         }
         self.sweep_lists(cx);
         if !self.actives.is_empty() || !self.lists.is_empty() {
@@ -75,14 +68,11 @@ impl RmwPaxos {
                 self.sweep.back_offs.insert((until, key));
                 return;
             }
-            if !self.actives.contains_key(&key) {
-                continue;
-            }
-            let mut active = self.take_active(cx, &key);
+            let Some(mut active) = self.actives.take(&key) else { continue };
             if matches!(active.phase, Phase::BackingOff { until } if until <= cx.now) {
                 active.phase = Phase::Idle;
             }
-            self.put_active(cx, active);
+            self.put_active(active);
         }
     }
 
@@ -212,9 +202,7 @@ impl RmwPaxos {
 
     /// What a dead connection may have lost is sent again as soon as there is one.
     pub(super) fn on_peer_up(&mut self, cx: &mut Cx<'_>, node: NodeId) {
-        let mut keys: Vec<Key> = self.actives.keys().cloned().collect();
-        keys.sort();
-        for key in keys {
+        for key in self.actives.keys_of(|_| true) {
             let active = self.take_active(cx, &key);
             self.resend_to(cx, &active, node);
             match &active.read {
@@ -226,25 +214,18 @@ impl RmwPaxos {
             if active.forward.as_ref().is_some_and(|forward| forward.to == node) {
                 self.send_forward(cx, &active);
             }
-            self.put_active(cx, active);
+            self.put_active(active);
         }
     }
 
     /// Decisions that waited for this peer go on without it.
     pub(super) fn on_peer_reset(&mut self, cx: &mut Cx<'_>, _node: NodeId) {
-        let mut keys: Vec<Key> = self
-            .actives
-            .values()
-            .filter(|active| active.read.is_some())
-            .map(|active| active.key.clone())
-            .collect();
-        keys.sort();
-        for key in keys {
+        for key in self.actives.keys_of(|active| active.read.is_some()) {
             let mut active = self.take_active(cx, &key);
             if let Some(round) = active.read.take() {
                 self.settle_read(cx, &mut active, round);
             }
-            self.put_active(cx, active);
+            self.put_active(active);
         }
     }
 }

@@ -73,12 +73,24 @@ pub(super) struct World {
     clock: u64,
     /// Histories that the checker gave up on.
     pub undecided: u64,
+    /// Nodes ask their own acceptors by messages, which may be late.
+    by_message: bool,
     /// The first thing that went wrong.
     pub fault: Option<String>,
 }
 
 impl World {
+    /// A world in which a node's own acceptor is one like any other: what is said to it may be late or lost.
     pub(super) fn new(members: u16, durable: bool, seed: u64) -> World {
+        World::with_own_acceptors(members, durable, seed, true)
+    }
+
+    pub(super) fn with_own_acceptors(
+        members: u16,
+        durable: bool,
+        seed: u64,
+        by_message: bool,
+    ) -> World {
         let key = Key::new(b"key");
         let neighbour = (0..)
             .map(|n: u32| Key::new(format!("neighbour-{n}").as_bytes()))
@@ -99,6 +111,7 @@ impl World {
             next_tag: 0,
             clock: 0,
             undecided: 0,
+            by_message,
             fault: None,
         };
         let ids: Vec<NodeId> = (1..=members).map(NodeId).collect();
@@ -130,7 +143,7 @@ impl World {
         let mut metas = Metas::default();
         metas.fill(self.key.shard(), ShardMeta::default());
         let mut node = Node {
-            protocol: RmwPaxos::open(env),
+            protocol: RmwPaxos { by_message: self.by_message, ..RmwPaxos::open(env) },
             cells: Cells::new(true),
             metas,
             fx: Effects::default(),

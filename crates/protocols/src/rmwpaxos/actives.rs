@@ -1,0 +1,76 @@
+//! The keys that a node works on, and the memory of proposers that have finished.
+
+use hashbrown::HashMap;
+use types::Key;
+use types::key::ByHash;
+
+use super::operation::Active;
+
+/// Finished proposers kept for their memory.
+const SPARE_MAX: usize = 256;
+
+#[derive(Default)]
+pub(super) struct Actives {
+    /// `None` while somebody works on it.
+    by_key: HashMap<Key, Option<Box<Active>>, ByHash>,
+    spare: Vec<Box<Active>>,
+}
+
+impl Actives {
+    pub(super) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_key.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Active> {
+        self.by_key.values().flatten().map(|active| &**active)
+    }
+
+    pub(super) fn get(&self, key: &Key) -> Option<&Active> {
+        self.by_key.get(key)?.as_deref()
+    }
+
+    /// Keys of those that `is_wanted`, in order.
+    pub(super) fn keys_of(&self, is_wanted: impl Fn(&Active) -> bool) -> Vec<Key> {
+        let wanted = self.iter().filter(|active| is_wanted(active));
+        let mut keys: Vec<Key> = wanted.map(|active| active.key.clone()).collect();
+        keys.sort();
+        keys
+    }
+
+    /// Takes a key's proposer out to work on it. It is put back, or ended.
+    pub(super) fn take(&mut self, key: &Key) -> Option<Box<Active>> {
+        self.by_key.get_mut(key)?.take()
+    }
+
+    /// Begins to work on a key.
+    pub(super) fn start(&mut self, key: &Key) -> Box<Active> {
+        let former = self.by_key.insert(key.clone(), None);
+        assert!(former.is_none(), "{key:?} is worked on already");
+        match self.spare.pop() {
+            Some(mut active) => {
+                active.start_over(key.clone());
+                active
+            }
+            None => Box::new(Active::new(key.clone())),
+        }
+    }
+
+    /// # Panics
+    /// If the key was not taken out.
+    pub(super) fn put_back(&mut self, active: Box<Active>) {
+        let place = self.by_key.get_mut(&active.key).expect("its place is kept");
+        assert!(place.is_none(), "{:?} has two proposers", active.key);
+        *place = Some(active);
+    }
+
+    pub(super) fn end(&mut self, active: Box<Active>) {
+        self.by_key.remove(&active.key);
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(active);
+        }
+    }
+}
