@@ -1,11 +1,11 @@
 //! The proposer [spec 9.5]: phase 1, batches of commands as proposals, their acknowledgement, and losing.
 
 use types::limits::MEMBERS_MAX;
-use types::{Ballot, Key, Loss, Outcome, Round};
+use types::{Ballot, Key, Loss, NodeId, Outcome, Round};
 
 use super::ancestry::{Ancestry, ancestry};
 use super::draft::{self, Draft};
-use super::message::Message;
+use super::message::{Message, Report};
 use super::operation::{Active, InFlight, Operation, Phase, Reports, Source};
 use super::register::Countdown;
 use super::state::ExpiryId;
@@ -98,9 +98,11 @@ impl RmwPaxos {
             .and_then(|register| register.state.clone().map(|state| (register.accepted, state)));
         active.resends = 0;
         active.resend_at = cx.now + RESEND_FIRST;
-        for node in cx.view.all() {
+        for node in cx.view.others() {
             send_prepare(cx, active, node);
         }
+        self.prepare_own(cx, active);
+        self.try_win(cx, active);
     }
 
     pub(super) fn on_promise(
@@ -109,24 +111,14 @@ impl RmwPaxos {
         from: Peer,
         key: &Key,
         ballot: Ballot,
-        mut report: super::message::Report,
+        report: Report,
     ) {
         if self.on_slow_promise(cx, from, key, ballot, &report) {
             return;
         }
         let Some(mut active) = self.actives.take(key) else { return };
         if active.phase == Phase::Preparing && active.ballot == ballot {
-            if report.accepted.ballot() == ballot && !mutation::is(Mutation::NoIncarnation) {
-                cx.fx.fail(Violation(format!("{key:?}: ballot {ballot:?} was used before")));
-            }
-            if report.state.is_none() && !report.accepted.is_none() {
-                report.state = active
-                    .have
-                    .as_ref()
-                    .filter(|(round, _)| *round == report.accepted)
-                    .map(|(_, state)| state.clone());
-            }
-            active.promises.add(cx.view, from.node, from.loss, report);
+            count_promise(cx, &mut active, (from.node, from.loss), report);
             self.try_win(cx, &mut active);
         }
         self.put_active(active);
@@ -545,6 +537,24 @@ pub(super) fn reply_of(
         .unwrap_or_default()
 }
 
+/// Adds a promise of the ballot that is being prepared.
+pub(super) fn count_promise(
+    cx: &mut Cx<'_>,
+    active: &mut Active,
+    (node, loss): (NodeId, Loss),
+    mut report: Report,
+) {
+    let (key, ballot) = (&active.key, active.ballot);
+    if report.accepted.ballot() == ballot && !mutation::is(Mutation::NoIncarnation) {
+        cx.fx.fail(Violation(format!("{key:?}: ballot {ballot:?} was used before")));
+    }
+    if report.state.is_none() && !report.accepted.is_none() {
+        let known = active.have.as_ref().filter(|(round, _)| *round == report.accepted);
+        report.state = known.map(|(_, state)| state.clone());
+    }
+    active.promises.add(cx.view, node, loss, report);
+}
+
 fn read_base(cx: &Cx<'_>, promises: &Reports) -> Base {
     let counted = || promises.counted(cx.view).map(|(_, report)| report);
     let round = counted().map(|report| report.accepted).max().unwrap_or(Round::NONE);
@@ -560,7 +570,7 @@ fn read_base(cx: &Cx<'_>, promises: &Reports) -> Base {
     }
 }
 
-pub(super) fn send_prepare(cx: &mut Cx<'_>, active: &Active, to: types::NodeId) {
+pub(super) fn send_prepare(cx: &mut Cx<'_>, active: &Active, to: NodeId) {
     let have = match &active.have {
         Some((round, _)) if to != cx.view.me => *round,
         _ => Round::NONE,
@@ -569,7 +579,7 @@ pub(super) fn send_prepare(cx: &mut Cx<'_>, active: &Active, to: types::NodeId) 
     cx.fx.send_now(to, message);
 }
 
-pub(super) fn send_accept(cx: &mut Cx<'_>, active: &Active, index: usize, to: types::NodeId) {
+pub(super) fn send_accept(cx: &mut Cx<'_>, active: &Active, index: usize, to: NodeId) {
     let proposal = &active.in_flight[index];
     let message = Message::Accept {
         key: active.key.clone(),

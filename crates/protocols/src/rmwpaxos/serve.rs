@@ -77,23 +77,56 @@ impl RmwPaxos {
         if self.recover_if_lost(cx, &key) {
             return nack(cx, from.node, key, ballot.round(0), Ballot::ZERO, true);
         }
+        match self.promise(cx, &key, ballot) {
+            Err(promised) => nack(cx, from.node, key, ballot.round(0), promised, false),
+            Ok(after) => {
+                let report = report_of(cx, &key, have);
+                cx.fx.send(from.node, Message::Promise { key, ballot, report }, after);
+            }
+        }
+    }
+
+    /// Promises `ballot`; it may be said once the ticket is durable. An error is the higher promise that forbids it.
+    fn promise(&mut self, cx: &mut Cx<'_>, key: &Key, ballot: Ballot) -> Result<Ticket, Ballot> {
         let (epoch, durable) = (cx.view.epoch, self.env.durable);
         let meta = cx.metas.get_mut(key.shard());
         let prepared = cx
             .cells
-            .with(&key, |register| acceptor::on_prepare(register, meta, epoch, ballot, durable));
+            .with(key, |register| acceptor::on_prepare(register, meta, epoch, ballot, durable));
         match prepared {
-            Prepared::Refused { promised } => {
-                nack(cx, from.node, key, ballot.round(0), promised, false);
-            }
+            Prepared::Refused { promised } => Err(promised),
             Prepared::Promised { raised_ceiling } => {
                 if raised_ceiling && !mutation::is(Mutation::VolatilePromises) {
                     cx.metas.persist(key.shard());
                 }
-                cx.cells.persist_before_eviction(&key);
-                let report = report_of(cx, &key, have);
-                let after = gate(cx, &key);
-                cx.fx.send(from.node, Message::Promise { key, ballot, report }, after);
+                cx.cells.persist_before_eviction(key);
+                Ok(gate(cx, key))
+            }
+        }
+    }
+
+    /// The own acceptor's promise, which counts at once where nothing is waited for; compare
+    /// [`accept_own`](RmwPaxos::accept_own).
+    pub(super) fn prepare_own(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        let me = self.env.me;
+        if is_lost(cx, &active.key) || !self.accepts_directly() {
+            return proposer::send_prepare(cx, active, me);
+        }
+        match self.promise(cx, &active.key, active.ballot) {
+            Err(promised) => {
+                nack(cx, me, active.key.clone(), active.ballot.round(0), promised, false);
+            }
+            Ok(after) => {
+                let report = report_of(cx, &active.key, Round::NONE);
+                match cx.view.member(me) {
+                    Some(&member) if after == Ticket::DURABLE => {
+                        proposer::count_promise(cx, active, (me, member.loss), report);
+                    }
+                    _ => {
+                        let (key, ballot) = (active.key.clone(), active.ballot);
+                        cx.fx.send(me, Message::Promise { key, ballot, report }, after);
+                    }
+                }
             }
         }
     }

@@ -35,7 +35,7 @@ fn catch(mutation: Mutation) -> Catch {
         Mutation::NoCrashVector => Catch::Schedule(memory::an_acknowledgement_from_before_a_loss),
         Mutation::AdoptMinority => Catch::Schedule(memory::recovery_from_a_minority),
         Mutation::NoOpBelowAttempt => Catch::Schedule(contention::a_refusal_below_an_attempt),
-        Mutation::ForgetForwarded => Catch::Seeds(100),
+        Mutation::ForgetForwarded => Catch::Seeds(1_000),
         Mutation::ForwardAnyIncarnation => Catch::Schedule(contention::a_forward_to_a_later_start),
         Mutation::NoQuorumAfterForward => Catch::Seeds(500),
         Mutation::ExpireByOne => Catch::Schedule(contention::clocks_that_jump),
@@ -45,7 +45,7 @@ fn catch(mutation: Mutation) -> Catch {
             Catch::Schedule(contention::acknowledgements_of_a_higher_ballot)
         }
         Mutation::AcceptBelowPromise => Catch::Seeds(100),
-        Mutation::AnswerFromTip => Catch::Seeds(500),
+        Mutation::AnswerFromTip => Catch::Seeds(4_000),
         Mutation::StaleAnswers => Catch::Schedule(|| {
             memory::an_answer_to_an_earlier_start()?;
             contention::an_answer_to_an_earlier_forward()
