@@ -1,7 +1,6 @@
 //! Operations on their way, and everything a proposer knows of one key while it works on it.
 
 use std::collections::VecDeque;
-use std::mem;
 
 use base::{Millis, Nanos};
 use bytes::Bytes;
@@ -162,6 +161,11 @@ pub struct Reports {
 }
 
 impl Reports {
+    pub fn clear(&mut self) {
+        self.tally = Tally::default();
+        self.by_member.clear();
+    }
+
     pub fn add(&mut self, view: &crate::View, from: NodeId, loss: Loss, report: Report) {
         let Some(index) = view.index(from) else { return };
         // A report from before a loss must not take the place of a later one and count as if it were later.
@@ -294,9 +298,21 @@ impl Active {
     /// Makes a finished one as new, for another key. Its queues are empty and keep their memory.
     pub fn start_over(&mut self, key: Key) {
         assert!(self.is_done(), "{:?} still has something to do", self.key);
-        let (queue, read_queue) = (mem::take(&mut self.queue), mem::take(&mut self.read_queue));
-        let (in_flight, carried) = (mem::take(&mut self.in_flight), mem::take(&mut self.carried));
-        *self = Active { queue, read_queue, in_flight, carried, ..Active::new(key) };
+        self.key = key;
+        self.phase = Phase::Idle;
+        self.ballot = Ballot::ZERO;
+        (self.k, self.chosen_k) = (0, 0);
+        (self.tip, self.tip_version) = (None, 0);
+        (self.base_decided, self.fresh_before) = (false, 0);
+        self.acks = [(0, Loss(0)); MEMBERS_MAX];
+        self.refused = Tally::default();
+        self.have = None;
+        self.promises.clear();
+        self.prepared_at = 0;
+        (self.rest, self.vote_again_at) = (None, Nanos::ZERO);
+        self.losses = 0;
+        (self.resend_at, self.resends) = (Nanos::MAX, 0);
+        self.touched = false;
     }
 
     /// Nothing waits here for anything.
@@ -323,5 +339,27 @@ impl Active {
     #[must_use]
     pub fn has_attempts(&self) -> bool {
         self.queue.iter().any(|operation| !operation.attempts.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::Epoch;
+
+    use super::*;
+
+    #[test]
+    fn a_proposer_that_starts_over_is_as_new() {
+        let mut active = Active::new(Key::new(b"former"));
+        let ballot = Ballot::new(Epoch(1), 1, NodeId(1), Incarnation(1));
+        active.phase = Phase::Owner;
+        active.ballot = ballot;
+        (active.k, active.chosen_k, active.tip_version) = (1, 2, 3);
+        (active.base_decided, active.fresh_before, active.prepared_at) = (true, 4, 5);
+        active.acks = [(6, Loss(7)); MEMBERS_MAX];
+        (active.rest, active.vote_again_at) = (Some(Millis(8)), Nanos(9));
+        (active.losses, active.resend_at, active.resends, active.touched) = (1, Nanos(2), 3, true);
+        active.start_over(Key::new(b"next"));
+        assert_eq!(format!("{active:?}"), format!("{:?}", Active::new(Key::new(b"next"))));
     }
 }

@@ -92,7 +92,7 @@ impl RmwPaxos {
         active.k = 0;
         active.chosen_k = 0;
         active.prepared_at = self.step;
-        active.promises = Reports::default();
+        active.promises.clear();
         active.refused = Tally::default();
         active.have = serve::held(cx, &active.key)
             .and_then(|register| register.state.clone().map(|state| (register.accepted, state)));
@@ -134,7 +134,7 @@ impl RmwPaxos {
         if tip.is_none() && !base.round.is_none() {
             // Its reporter left it out for a state that we do not have after all: ask again without.
             active.have = None;
-            active.promises = Reports::default();
+            active.promises.clear();
             for node in cx.view.all() {
                 send_prepare(cx, active, node);
             }
@@ -426,7 +426,7 @@ impl RmwPaxos {
         active.resend_at = base::Nanos::MAX;
         if active.k > 0 {
             // Whoever did not acknowledge gets no reminder: reads and the next proposal repair it.
-            active.promises = Reports::default();
+            active.promises.clear();
         }
     }
 }
