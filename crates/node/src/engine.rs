@@ -9,8 +9,9 @@ use base::sometimes;
 use bytes::Bytes;
 use protocols::{
     Cells, Context, Effects, Emit, Env, Event, Message, Metas, Peer, Protocol, Request, Scan,
-    Scanned, Stats, TimerId, Touches, Violation,
+    Scanned, Stats, TimerId, Touches, Violation, WARMED,
 };
+use smallvec::SmallVec;
 use storage::{Load, Place};
 use types::key::SHARDS;
 use types::{Access, Database, Key, Malformed, NodeId, Outcome, Shard, Tag, Ticket, Wire};
@@ -42,8 +43,8 @@ pub(crate) trait Engine: Send {
     fn on_list(&mut self, shared: &mut Shared, tag: Tag, from_hash: u64, limit: usize);
     /// Messages of one peer, in order. Returns how many of them were malformed.
     fn on_messages(&mut self, shared: &mut Shared, from: Peer, raw: &[RawMessage<'_>]) -> usize;
-    /// A request for this key is about to come.
-    fn warm(&self, key: &Key);
+    /// Requests for these keys, at most [`WARMED`], are about to come.
+    fn warm(&self, keys: &[&Key]);
     fn on_signal(&mut self, shared: &mut Shared, signal: Signal);
 
     fn on_stored(&mut self, shared: &mut Shared, upto: Ticket);
@@ -150,8 +151,6 @@ pub(crate) struct EngineOf<P: Protocol> {
     pub(crate) clearing_keys: Vec<Key>,
     /// Something happened since the last `Event::Turn`.
     touched: bool,
-    /// Empty between calls; kept for its memory.
-    decoded: Vec<P::Message>,
 }
 
 impl<P: Protocol> EngineOf<P> {
@@ -174,7 +173,6 @@ impl<P: Protocol> EngineOf<P> {
             clearing: Vec::new(),
             clearing_keys: Vec::new(),
             touched: false,
-            decoded: Vec::new(),
         })
     }
 
@@ -330,23 +328,21 @@ impl<P: Protocol> Engine for EngineOf<P> {
     }
 
     fn on_messages(&mut self, shared: &mut Shared, from: Peer, raw: &[RawMessage<'_>]) -> usize {
-        let mut messages = std::mem::take(&mut self.decoded);
-        messages.extend(raw.iter().filter_map(|raw| decode::<P>(raw).ok()));
-        let malformed = raw.len() - messages.len();
-        let keys = messages.iter().filter_map(|message| match message.touches() {
-            Touches::Key(key) => Some(key),
-            Touches::Shard(_) | Touches::Nothing => None,
-        });
-        self.cells.warm(keys, P::look);
-        for message in messages.drain(..) {
-            self.on_message(shared, from, message);
+        let keys = raw.iter().filter_map(|raw| P::Message::peek_key(raw.bytes));
+        let keys: SmallVec<[Key; WARMED]> = keys.collect();
+        self.cells.warm(keys.iter(), P::look);
+        let mut malformed = 0;
+        for raw in raw {
+            match decode::<P>(raw) {
+                Ok(message) => self.on_message(shared, from, message),
+                Err(Malformed) => malformed += 1,
+            }
         }
-        self.decoded = messages;
         malformed
     }
 
-    fn warm(&self, key: &Key) {
-        self.cells.warm(std::iter::once(key), P::look);
+    fn warm(&self, keys: &[&Key]) {
+        self.cells.warm(keys.iter().copied(), P::look);
     }
 
     fn on_signal(&mut self, shared: &mut Shared, signal: Signal) {

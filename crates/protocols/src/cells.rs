@@ -10,6 +10,7 @@ mod slots;
 use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
+use smallvec::SmallVec;
 use types::key::{ByHash, SHARDS};
 use types::{Key, Shard, Ticket};
 
@@ -37,11 +38,31 @@ impl<R> Slot<R> {
     }
 }
 
+/// Where a register lies, and enough of its hash to tell it from nearly all others without looking there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Entry {
+    index: Index,
+    tag: u32,
+}
+
+impl Entry {
+    fn new(key: &Key, index: Index) -> Entry {
+        Entry { index, tag: key.hash() as u32 }
+    }
+
+    fn may_be(self, key: &Key) -> bool {
+        self.tag == key.hash() as u32
+    }
+}
+
+/// Registers brought into the caches together.
+pub const WARMED: usize = 32;
+
 /// The registers of one database and worker.
 #[derive(Debug)]
 pub struct Cells<R> {
     slots: Slots<R>,
-    shards: Vec<HashTable<Index>>,
+    shards: Vec<HashTable<Entry>>,
     /// Where the last search ended: one event asks for one register many times.
     last: std::cell::Cell<Index>,
     forgotten: [bool; SHARDS],
@@ -75,10 +96,14 @@ impl<R> Cells<R> {
         if self.slots.get(last).is_some_and(|slot| slot.key == *key) {
             return Some(last);
         }
-        let shard = &self.shards[usize::from(key.shard().0)];
-        let found = shard.find(hash_of(key), |&index| self.slots.at(index).key == *key).copied()?;
+        let is_it = |entry: &Entry| entry.may_be(key) && self.slots.at(entry.index).key == *key;
+        let found = self.shard(key).find(hash_of(key), is_it)?.index;
         self.last.set(found);
         Some(found)
+    }
+
+    fn shard(&self, key: &Key) -> &HashTable<Entry> {
+        &self.shards[usize::from(key.shard().0)]
     }
 
     fn slot(&self, key: &Key) -> Option<&Slot<R>> {
@@ -90,11 +115,15 @@ impl<R> Cells<R> {
     }
 
     fn add(&mut self, slot: Slot<R>) -> &mut Slot<R> {
-        let (shard, hash) = (slot.key.shard(), hash_of(&slot.key));
+        let key = slot.key.clone();
         let index = self.slots.add(slot);
         let slots = &self.slots;
-        self.shards[usize::from(shard.0)]
-            .insert_unique(hash, index, |&index| hash_of(&slots.at(index).key));
+        let hash_again = |entry: &Entry| hash_of(&slots.at(entry.index).key);
+        self.shards[usize::from(key.shard().0)].insert_unique(
+            hash_of(&key),
+            Entry::new(&key, index),
+            hash_again,
+        );
         self.last.set(index);
         self.slots.at_mut(index)
     }
@@ -103,7 +132,7 @@ impl<R> Cells<R> {
         self.last.set(Index::NONE);
         let key = &self.slots.at(index).key;
         let shard = &mut self.shards[usize::from(key.shard().0)];
-        if let Ok(entry) = shard.find_entry(hash_of(key), |&found| found == index) {
+        if let Ok(entry) = shard.find_entry(hash_of(key), |entry| entry.index == index) {
             entry.remove();
             self.slots.remove(index);
         }
@@ -236,7 +265,7 @@ impl<R> Cells<R> {
 
     /// All resident records, in no order that may matter.
     pub fn records(&self) -> impl Iterator<Item = (&Key, &R)> {
-        let slots = self.shards.iter().flatten().map(|&index| self.slots.at(index));
+        let slots = self.shards.iter().flatten().map(|entry| self.slots.at(entry.index));
         slots.filter_map(|slot| Some((&slot.key, slot.record.as_ref()?)))
     }
 }
@@ -260,14 +289,22 @@ impl<R> Cells<R> {
         }
     }
 
-    /// Brings registers that are about to be asked for into the processor's caches. The searches do not depend on
-    /// one another, so that their misses overlap; those of one event after the other would not. `look` reads what
-    /// an event on a record reads and returns anything that depends on it.
+    /// Brings registers that are about to be asked for into the processor's caches, a few dozen at a time. `look`
+    /// reads what an event on a record reads and returns anything that depends on it.
+    ///
+    /// Searches and reads that do not depend on one another follow each other closely, so that their misses overlap;
+    /// those of one event after the other would not.
     pub fn warm<'k>(&self, keys: impl Iterator<Item = &'k Key>, look: impl Fn(&R) -> bool) {
-        let is_used = |key: &&Key| {
-            self.slot(key).is_some_and(|slot| slot.used & slot.record.as_ref().is_some_and(&look))
-        };
-        std::hint::black_box(keys.filter(is_used).count());
+        let entries: SmallVec<[Entry; WARMED]> = keys
+            .take(WARMED)
+            .filter_map(|key| {
+                self.shard(key).find(hash_of(key), |entry| entry.may_be(key)).copied()
+            })
+            .collect();
+        let slots = || entries.iter().map(|entry| self.slots.at(entry.index));
+        std::hint::black_box(slots().filter(|slot| slot.used & slot.record.is_some()).count());
+        let records = slots().filter_map(|slot| slot.record.as_ref());
+        std::hint::black_box(records.filter(|record| look(record)).count());
     }
 
     /// Makes a register resident with what storage knows of it. Keeps what is there already.
@@ -280,8 +317,8 @@ impl<R> Cells<R> {
 
     pub fn set_forgotten(&mut self, shard: Shard, forgotten: bool) {
         self.forgotten[usize::from(shard.0)] = forgotten;
-        for &index in &self.shards[usize::from(shard.0)] {
-            let slot = self.slots.at_mut(index);
+        for entry in &self.shards[usize::from(shard.0)] {
+            let slot = self.slots.at_mut(entry.index);
             let is_known_absent = slot.record.is_none() && !slot.lost;
             slot.lost = forgotten && (slot.lost || (is_known_absent && !slot.dirty));
         }
@@ -327,7 +364,8 @@ impl<R> Cells<R> {
         limit: usize,
     ) -> (Vec<(&Key, Cell<'_, R>)>, Option<u64>) {
         let is_in = |hash| hash >= from_hash && until.is_none_or(|until| hash < until);
-        let slots = self.shards[usize::from(shard.0)].iter().map(|&index| self.slots.at(index));
+        let slots =
+            self.shards[usize::from(shard.0)].iter().map(|entry| self.slots.at(entry.index));
         let mut found: Vec<_> = slots.filter(|slot| is_in(slot.key.hash())).collect();
         let mut complete = until;
         if limit < found.len() {
@@ -360,8 +398,8 @@ impl<R> Cells<R> {
         let mut dropped = 0;
         let mut ahead = Vec::new();
         let slots = &mut self.slots;
-        self.shards[usize::from(shard.0)].retain(|&mut index| {
-            let slot = slots.at_mut(index);
+        self.shards[usize::from(shard.0)].retain(|entry| {
+            let slot = slots.at_mut(entry.index);
             let held = slot.dirty || slot.pins > 0 || slot.ticket > durable || dropped == count;
             let spared = std::mem::take(&mut slot.used);
             if held || spared || slot.record.as_ref().is_some_and(&mut keep) {
@@ -371,7 +409,7 @@ impl<R> Cells<R> {
                 ahead.push(slot.key.clone());
                 return true;
             }
-            slots.remove(index);
+            slots.remove(entry.index);
             dropped += 1;
             false
         });

@@ -94,6 +94,11 @@ pub enum Consistency {
 pub trait Message: Wire + Debug + Send {
     /// What must be resident before this message is handled.
     fn touches(&self) -> Touches<'_>;
+
+    /// The key that the message with these bytes names, if that is quickly told. A hint.
+    fn peek_key(_bytes: &[u8]) -> Option<Key> {
+        None
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,6 +14,9 @@ use node::worker::{DatabaseSpec, Input, Outputs, Worker, WorkerConfig};
 use storage::volatile::{Beginning, VolatileStore};
 use types::{Command, Database, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Tag};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const NODES: usize = 3;
 const KEYS: u64 = 100_000;
 /// Commands under way together, as of 64 clients that send sixteen each.

@@ -10,15 +10,32 @@ use crate::wire::{Malformed, Reader, Wire};
 /// Two different values under one round destroy everything, so a ballot names the *start of a process* that
 /// minted it, and every component of that process mints from one generator.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Ballot(u128);
+pub struct Ballot(Wide);
 
 /// A round: a ballot and the number `k` of the proposal made under it. `Round::NONE` is below every round.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Round(u128);
+pub struct Round(Wide);
+
+/// A number of 128 bits that needs the alignment of 64, high half first for the order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+struct Wide {
+    high: u64,
+    low: u64,
+}
+
+impl Wide {
+    const fn of(number: u128) -> Wide {
+        Wide { high: (number >> 64) as u64, low: number as u64 }
+    }
+
+    const fn get(self) -> u128 {
+        (self.high as u128) << 64 | self.low as u128
+    }
+}
 
 impl Ballot {
     /// Below every minted ballot.
-    pub const ZERO: Ballot = Ballot(0);
+    pub const ZERO: Ballot = Ballot(Wide::of(0));
     /// Largest number; minting stops well below it.
     pub const NUMBER_MAX: u64 = (1 << 36) - 1;
 
@@ -29,12 +46,12 @@ impl Ballot {
         assert!(epoch <= Epoch::MAX, "epoch {epoch:?} exceeds 20 bits");
         assert!(number <= Ballot::NUMBER_MAX, "ballot number {number} exceeds 36 bits");
         assert!(incarnation <= Incarnation::MAX, "incarnation {incarnation:?} exceeds 24 bits");
-        Ballot(
+        Ballot(Wide::of(
             u128::from(epoch.0) << 76
                 | u128::from(number) << 40
                 | u128::from(node.0) << 24
                 | u128::from(incarnation.0),
-        )
+        ))
     }
 
     /// The largest ballot of `number`: at or above everything that could have been minted up to it.
@@ -45,71 +62,71 @@ impl Ballot {
 
     #[must_use]
     pub fn epoch(self) -> Epoch {
-        Epoch((self.0 >> 76) as u32 & Epoch::MAX.0)
+        Epoch((self.0.get() >> 76) as u32 & Epoch::MAX.0)
     }
 
     #[must_use]
     pub fn number(self) -> u64 {
-        (self.0 >> 40) as u64 & Ballot::NUMBER_MAX
+        (self.0.get() >> 40) as u64 & Ballot::NUMBER_MAX
     }
 
     #[must_use]
     pub fn node(self) -> NodeId {
-        NodeId((self.0 >> 24) as u16)
+        NodeId((self.0.low >> 24) as u16)
     }
 
     #[must_use]
     pub fn incarnation(self) -> Incarnation {
-        Incarnation(self.0 as u32 & Incarnation::MAX.0)
+        Incarnation(self.0.low as u32 & Incarnation::MAX.0)
     }
 
     #[must_use]
     pub fn round(self, k: u32) -> Round {
-        Round(self.0 << 32 | u128::from(k))
+        Round(Wide::of(self.0.get() << 32 | u128::from(k)))
     }
 }
 
 impl Round {
     /// Nothing accepted.
-    pub const NONE: Round = Round(0);
+    pub const NONE: Round = Round(Wide::of(0));
 
     #[must_use]
     pub fn ballot(self) -> Ballot {
-        Ballot(self.0 >> 32)
+        Ballot(Wide::of(self.0.get() >> 32))
     }
 
     #[must_use]
     pub fn k(self) -> u32 {
-        self.0 as u32
+        self.0.low as u32
     }
 
     #[must_use]
     pub fn is_none(self) -> bool {
-        self.0 == 0
+        self == Round::NONE
     }
 }
 
 impl Wire for Ballot {
     fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.0.to_le_bytes()[..12]);
+        out.extend_from_slice(&self.0.get().to_le_bytes()[..12]);
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Ballot, Malformed> {
         let mut bytes = [0; 16];
         bytes[..12].copy_from_slice(reader.take(12)?);
-        Ok(Ballot(u128::from_le_bytes(bytes)))
+        Ok(Ballot(Wide::of(u128::from_le_bytes(bytes))))
     }
 }
 
 impl Wire for Round {
     fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.0.to_le_bytes());
+        out.extend_from_slice(&self.0.get().to_le_bytes());
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Round, Malformed> {
         let mut bytes = [0; 16];
         bytes.copy_from_slice(reader.take(16)?);
-        Ok(Round(u128::from_le_bytes(bytes)))
+        Ok(Round(Wide::of(u128::from_le_bytes(bytes))))
     }
 }
 

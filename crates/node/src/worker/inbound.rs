@@ -1,7 +1,7 @@
 //! Frames of peers: what they tell of losses, and their messages for this worker.
 
 use bytes::Bytes;
-use protocols::Peer;
+use protocols::{Peer, WARMED};
 use smallvec::SmallVec;
 use types::NodeId;
 
@@ -9,10 +9,8 @@ use super::Worker;
 use crate::engine::Signal;
 use crate::frame_payload::{self, Header, Messages, RawMessage};
 
-/// Messages handed to an engine at a time: enough for their cache misses to overlap.
-const BATCH: usize = 32;
-
-type Batch<'a> = SmallVec<[RawMessage<'a>; BATCH]>;
+/// Messages handed to an engine at a time.
+type Batch<'a> = SmallVec<[RawMessage<'a>; WARMED]>;
 
 impl Worker {
     pub(super) fn on_frame(&mut self, from: NodeId, frame: &[u8]) {
@@ -61,7 +59,7 @@ impl Worker {
             };
             self.shared.counters.messages_in += 1;
             if batch.first().is_some_and(|first| first.database != message.database)
-                || batch.len() == BATCH
+                || batch.len() == WARMED
             {
                 self.hand_over_batch(from, &mut batch);
             }

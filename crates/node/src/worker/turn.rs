@@ -1,9 +1,10 @@
 //! One turn: what storage completed, what arrived, what is due; then one submission and one frame per peer.
 
 use base::{Millis, Nanos};
-use protocols::Request;
+use protocols::{Request, WARMED};
+use smallvec::SmallVec;
 use storage::{Completion, Place};
-use types::{Database, Outcome, Shard, Tag};
+use types::{Database, Key, Outcome, Shard, Tag};
 
 use super::{Input, Outputs, Worker};
 use crate::engine::{Signal, shard_of};
@@ -40,13 +41,26 @@ impl Worker {
         self.hand_over(out);
     }
 
+    /// Brings what requests will ask for into the processor's caches.
     fn warm(&self, inputs: &[Input]) {
+        let mut keys: SmallVec<[&Key; WARMED]> = SmallVec::new();
+        let mut engine = None;
         for input in inputs {
-            if let Input::Request { database, key, .. } = input
-                && let Some(engine) = self.engine_of(*database)
-            {
-                self.engines[engine].warm(key);
+            let Input::Request { database, key, .. } = input else { continue };
+            let next = self.engine_of(*database);
+            if next != engine || keys.len() == WARMED {
+                self.warm_keys(engine, &keys);
+                keys.clear();
             }
+            engine = next;
+            keys.push(key);
+        }
+        self.warm_keys(engine, &keys);
+    }
+
+    fn warm_keys(&self, engine: Option<usize>, keys: &[&Key]) {
+        if let Some(engine) = engine {
+            self.engines[engine].warm(keys);
         }
     }
 

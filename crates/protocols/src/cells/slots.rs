@@ -13,7 +13,9 @@ impl Index {
     pub(super) const NONE: Index = Index(u32::MAX);
 }
 
+/// Begins with a cache line: most events then touch two of them.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct Slot<R> {
     pub(super) key: Key,
     pub(super) record: Option<R>,

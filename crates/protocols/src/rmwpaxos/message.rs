@@ -148,6 +148,13 @@ impl ProtocolMessage for Message {
             other => other.key().map_or(Touches::Nothing, Touches::Key),
         }
     }
+
+    fn peek_key(bytes: &[u8]) -> Option<Key> {
+        match bytes.split_first()? {
+            (&(kind::LIST | kind::LISTED), _) => None,
+            (_, rest) => Key::decode(&mut Reader::new(rest)).ok(),
+        }
+    }
 }
 
 mod kind {
