@@ -24,6 +24,7 @@ use crate::front::Front;
 use crate::registry;
 use crate::shell::board::{Board, Membership};
 use crate::shell::control::{self, Control, Parts};
+use crate::shell::driver::Driver;
 use crate::shell::media::{Media, MediaError, Start};
 use crate::shell::worker_thread::{self, WorkerThread};
 use crate::shell::{Clocks, Mail, Mailbox, record};
@@ -314,16 +315,19 @@ fn spawn(
     front: &Arc<dyn Front>,
 ) -> io::Result<Vec<JoinHandle<()>>> {
     let mut listener = Some(listener);
-    let mut threads = Vec::new();
+    let mut workers = Vec::new();
     for (index, poll) in polls.into_iter().enumerate() {
         let mut listener = listener.take();
         if let Some(listener) = &mut listener {
             let token = worker_thread::TOKEN_LISTENER;
             poll.registry().register(listener, token, Interest::READABLE)?;
         }
-        let mut thread =
-            WorkerThread::new(index, Arc::clone(board), poll, listener, Arc::clone(front));
-        threads.push(guarded(board, &format!("worker {index}"), move || thread.run())?);
+        let worker = WorkerThread::new(index, Arc::clone(board), poll, listener, Arc::clone(front));
+        workers.push(worker);
+    }
+    let mut threads = Vec::new();
+    for (index, mut driver) in Driver::all(board, workers)?.into_iter().enumerate() {
+        threads.push(guarded(board, &format!("worker {index}"), move || driver.run())?);
     }
     threads.push(guarded(board, "control", move || control.run())?);
     Ok(threads)

@@ -1,7 +1,7 @@
 //! The thin shell around workers and formation: threads, sockets, clocks.
 //!
-//! One thread per worker ([`worker_thread`]) turns its worker, runs the sessions dealt to it and owns its links; one
-//! control thread ([`control`]) opens connections, proves peers, forms the cluster and alone writes the node's
+//! Each worker has its sockets ([`worker_thread`]): the sessions dealt to it and its links. As many threads as the load
+//! needs drive them ([`driver`]), at most one per worker; one control thread ([`control`]) opens connections, proves peers, forms the cluster and alone writes the node's
 //! identity. Threads talk through [`mailbox`]es, in batches, and wake each other only when the other sleeps.
 //!
 //! Nothing here decides what is true: that is the worker's and the protocols' business.
@@ -11,6 +11,7 @@ pub(crate) mod clients;
 pub(crate) mod clock;
 pub(crate) mod control;
 mod dialler;
+pub(crate) mod driver;
 pub(crate) mod mailbox;
 pub(crate) mod media;
 pub(crate) mod peers;

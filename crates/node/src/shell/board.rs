@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use base::Millis;
+use mio::Waker;
 use protocols::Stats;
 use transport::ClusterId;
 use types::{Incarnation, Loss, NodeId};
@@ -45,6 +46,8 @@ pub(crate) struct Board {
     failed: AtomicBool,
     failure: Mutex<Option<String>>,
     changed: (Mutex<()>, Condvar),
+    /// Wake the threads that drive workers, also those that have none.
+    drivers: OnceLock<Vec<Arc<Waker>>>,
 }
 
 /// What the control thread knows.
@@ -85,7 +88,14 @@ impl Board {
             failed: AtomicBool::new(false),
             failure: Mutex::new(None),
             changed: (Mutex::new(()), Condvar::new()),
+            drivers: OnceLock::new(),
         }
+    }
+
+    /// # Panics
+    /// When called twice.
+    pub(crate) fn set_drivers(&self, drivers: Vec<Arc<Waker>>) {
+        assert!(self.drivers.set(drivers).is_ok(), "a node has one set of threads");
     }
 
     pub(crate) fn id(&self) -> NodeId {
@@ -130,6 +140,10 @@ impl Board {
     fn wake_all(&self) {
         self.workers.iter().for_each(|mailbox| mailbox.notify());
         self.control.notify();
+        for waker in self.drivers.get().into_iter().flatten() {
+            // Fails only when the system is out of memory.
+            let _ = waker.wake();
+        }
     }
 
     /// A worker thread has nothing in flight any more; it goes on helping the others.

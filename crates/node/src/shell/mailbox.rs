@@ -120,6 +120,10 @@ impl<T> Mailbox<T> {
         std::mem::swap(&mut *self.items(), into);
     }
 
+    pub(crate) fn has_mail(&self) -> bool {
+        !self.items().is_empty()
+    }
+
     /// Announces that the owner is about to wait; false when there is something to do already.
     pub(crate) fn may_sleep(&self) -> bool {
         // Whoever adds something either is seen by the check below or sees the flag.

@@ -1,6 +1,8 @@
-//! One worker's thread: waits, reads everything that arrived, turns the worker, writes once per socket.
+//! One worker with its sockets: reads everything that arrived, turns the worker, writes once per socket. A driver's
+//! thread waits for it ([`super::driver`]).
 
 use std::io::{ErrorKind, Write};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,7 +13,7 @@ use mio::{Events, Poll, Token};
 use protocols::Stats;
 use types::{Outcome, SessionId};
 
-use super::board::{Board, STOP_MAX};
+use super::board::Board;
 use super::clients::{Clients, Routes};
 use super::mailbox::{ControlMail, Mail, Mailbox};
 use super::peers::Peers;
@@ -22,6 +24,9 @@ pub(crate) const TOKEN_MAIL: Token = Token(0);
 pub(crate) const TOKEN_LISTENER: Token = Token(1);
 const TOKEN_PEERS: usize = 16;
 const TOKEN_CLIENTS: usize = 1 << 20;
+
+/// Events taken in one pass.
+const EVENTS_MAX: usize = 1024;
 
 /// Bytes read from a socket at once.
 const SCRATCH_LEN: usize = 64 << 10;
@@ -40,6 +45,9 @@ pub(crate) struct WorkerThread {
     board: Arc<Board>,
     mailbox: Arc<Mailbox<Mail>>,
     poll: Poll,
+    events: Events,
+    /// There may be events.
+    fired: bool,
     /// Only the first worker accepts; it deals clients to all.
     listener: Option<TcpListener>,
     front: Arc<dyn Front>,
@@ -63,6 +71,13 @@ pub(crate) struct WorkerThread {
     expiring: u64,
 }
 
+impl AsRawFd for WorkerThread {
+    /// Becomes readable when something happens at its sockets.
+    fn as_raw_fd(&self) -> RawFd {
+        self.poll.as_raw_fd()
+    }
+}
+
 impl WorkerThread {
     pub(crate) fn new(
         index: usize,
@@ -78,6 +93,8 @@ impl WorkerThread {
             index,
             mailbox,
             poll,
+            events: Events::with_capacity(EVENTS_MAX),
+            fired: true,
             listener,
             front,
             worker: None,
@@ -99,57 +116,40 @@ impl WorkerThread {
         }
     }
 
-    /// Runs until the node stops. An error is a reason to stop the node at once.
-    pub(crate) fn run(&mut self) -> Result<(), String> {
-        let mut events = Events::with_capacity(1024);
-        let mut stop_at = None;
-        loop {
-            if self.board.has_failed() {
-                return Ok(());
-            }
-            if self.board.is_stopping() {
-                let now = self.board.clocks.now();
-                let until = *stop_at.get_or_insert(now + Nanos(STOP_MAX.as_nanos() as u64));
-                if self.drain() || now >= until {
-                    return Ok(());
-                }
-            }
-            self.wait(&mut events, stop_at)?;
-            self.pass(&events)?;
-        }
+    pub(crate) fn index(&self) -> usize {
+        self.index
     }
 
-    /// Lets what is in flight end. True when nothing is, on any worker.
-    fn drain(&mut self) -> bool {
+    /// Lets what is in flight end.
+    pub(crate) fn drain(&mut self) {
         self.listener = None;
         if !self.is_drained && self.clients.is_drained() {
             self.is_drained = true;
             self.board.set_drained();
         }
-        self.board.is_drained()
     }
 
-    fn wait(&mut self, events: &mut Events, stop_at: Option<Nanos>) -> Result<(), String> {
-        let wait = if self.has_work() || !self.mailbox.may_sleep() {
-            Some(Duration::ZERO)
-        } else {
-            self.next_timer().into_iter().chain(stop_at).min().map(|at| {
-                // The kernel counts whole milliseconds here; mio rounds up.
-                Duration::from_nanos(at.since(self.board.clocks.now()).0)
-            })
-        };
-        let polled = self.poll.poll(events, wait);
+    /// False when there is something to do already. Otherwise whoever sends mail from now on makes a noise.
+    pub(crate) fn may_sleep(&self) -> bool {
+        !self.has_work() && self.mailbox.may_sleep()
+    }
+
+    pub(crate) fn awake(&self) {
         self.mailbox.awake();
-        match polled {
-            Err(error) if error.kind() != ErrorKind::Interrupted => {
-                Err(format!("waiting for sockets failed: {error}"))
-            }
-            _ => Ok(()),
-        }
+    }
+
+    pub(crate) fn has_mail(&self) -> bool {
+        self.mailbox.has_mail()
+    }
+
+    /// Its sockets have something to tell.
+    pub(crate) fn fire(&mut self) {
+        self.fired = true;
     }
 
     fn has_work(&self) -> bool {
         self.is_left
+            || self.fired
             || !self.inputs.is_empty()
             || (self.clients.has_work() && self.takes_requests())
     }
@@ -159,7 +159,7 @@ impl WorkerThread {
             && self.worker.as_ref().is_none_or(|worker| worker.takes_requests())
     }
 
-    fn next_timer(&self) -> Option<Nanos> {
+    pub(crate) fn next_timer(&self) -> Option<Nanos> {
         let worker = self.worker.as_ref().and_then(|worker| worker.next_timer());
         let stats = self.stats_due.then_some(self.stats_at + STATS_EVERY);
         [worker, stats, self.peers.next_timer(), self.clients.next_timer()]
@@ -169,16 +169,11 @@ impl WorkerThread {
     }
 
     /// One pass: everything in, at most a few turns, everything out.
-    fn pass(&mut self, events: &Events) -> Result<(), String> {
+    pub(crate) fn pass(&mut self) -> Result<(), String> {
         self.now = self.board.clocks.now();
         (self.clients.now, self.clients.unix) = (self.now, self.board.clocks.unix());
-        for event in events {
-            match event.token() {
-                TOKEN_MAIL => {}
-                TOKEN_LISTENER => self.accept(),
-                Token(token) if token >= TOKEN_CLIENTS => self.clients.on_event(event),
-                _ => self.peers.on_event(event),
-            }
+        if std::mem::take(&mut self.fired) {
+            self.take_events()?;
         }
         self.take_mail();
         self.read();
@@ -189,6 +184,28 @@ impl WorkerThread {
             self.turn()?;
         }
         self.flush()
+    }
+
+    fn take_events(&mut self) -> Result<(), String> {
+        let mut events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+        match self.poll.poll(&mut events, Some(Duration::ZERO)) {
+            Err(error) if error.kind() != ErrorKind::Interrupted => {
+                return Err(format!("waiting for sockets failed: {error}"));
+            }
+            // No noise is made for events that are there already.
+            Err(_) => self.fired = true,
+            Ok(()) => self.fired = events.iter().count() >= EVENTS_MAX,
+        }
+        for event in &events {
+            match event.token() {
+                TOKEN_MAIL => {}
+                TOKEN_LISTENER => self.accept(),
+                Token(token) if token >= TOKEN_CLIENTS => self.clients.on_event(event),
+                _ => self.peers.on_event(event),
+            }
+        }
+        self.events = events;
+        Ok(())
     }
 
     fn accept(&mut self) {

@@ -13,6 +13,7 @@ const SPARE_MAX: usize = 256;
 pub(super) struct Actives {
     /// `None` while somebody works on it.
     by_key: HashMap<Key, Option<Box<Active>>, ByHash>,
+    #[expect(clippy::vec_box, reason = "what is handed out is boxed, and big")]
     spare: Vec<Box<Active>>,
 }
 

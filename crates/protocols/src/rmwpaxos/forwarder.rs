@@ -230,7 +230,7 @@ impl RmwPaxos {
                 .as_ref()
                 .is_some_and(|forward| forward.sequence == sequence && forward.to == from.node)
         };
-        if !self.actives.get(key).is_some_and(|active| asked(active)) {
+        if !self.actives.get(key).is_some_and(asked) {
             return;
         }
         let mut active = self.take_active(cx, key);

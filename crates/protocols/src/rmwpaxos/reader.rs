@@ -80,7 +80,7 @@ impl RmwPaxos {
         mut report: Report,
     ) {
         let asked = |active: &Active| active.read.as_ref().is_some_and(|round| round.id == id);
-        if !self.actives.get(key).is_some_and(|active| asked(active)) {
+        if !self.actives.get(key).is_some_and(asked) {
             return;
         }
         let mut active = self.take_active(cx, key);

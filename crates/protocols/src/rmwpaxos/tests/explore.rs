@@ -68,7 +68,7 @@ impl Rates {
 pub(super) fn explore(seed: u64, members: u16, durable: bool) -> Result<(), String> {
     let mut prng = Prng::new(seed);
     let rates = Rates::draw(&mut prng);
-    let mut world = World::with_own_acceptors(members, durable, seed, seed % 2 == 0);
+    let mut world = World::with_own_acceptors(members, durable, seed, seed.is_multiple_of(2));
     let mut asked = 0;
     for _ in 0..rates.steps {
         if world.fault.is_some() {

@@ -1,0 +1,230 @@
+//! Threads that drive workers: as few of them as the load needs.
+//!
+//! There is a thread per worker, and at first one of them drives all. Handing work to another thread means waking it,
+//! which costs more than most turns; so a thread gives workers away only when it uses most of a core, and takes them
+//! back when both together would leave a good part of one unused.
+
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base::Nanos;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+
+use super::board::{Board, STOP_MAX};
+use super::worker_thread::WorkerThread;
+
+const TOKEN_WAKE: Token = Token(usize::MAX);
+
+/// How often a thread looks at its load.
+const LOOK_EVERY: Nanos = Nanos::from_millis(100);
+/// Thousandths of a core above which workers are given away.
+const BUSY: u32 = 850;
+/// Thousandths of a core that two threads may use together to become one.
+const QUIET: u32 = 650;
+/// Looks in a row that must say the same.
+const LOOKS: u32 = 3;
+
+/// Passes over workers between two looks at sockets: what they hand each other is dealt with at once.
+const ROUNDS_MAX: usize = 3;
+
+/// What drivers know of each other.
+pub(crate) struct Seat {
+    waker: Arc<Waker>,
+    /// Workers on their way to this driver.
+    given: Mutex<Vec<WorkerThread>>,
+    /// Workers that it drives or is about to.
+    count: AtomicUsize,
+    /// Thousandths of a core in the last look.
+    load: AtomicU32,
+}
+
+pub(crate) struct Driver {
+    index: usize,
+    board: Arc<Board>,
+    seats: Arc<Vec<Seat>>,
+    poll: Poll,
+    workers: Vec<WorkerThread>,
+    looked_at: Nanos,
+    cpu_at: Nanos,
+    busy_looks: u32,
+    quiet_looks: u32,
+}
+
+impl Driver {
+    /// As many drivers as there are workers; the first has them all.
+    ///
+    /// # Errors
+    /// When the system is out of file descriptors.
+    pub(crate) fn all(
+        board: &Arc<Board>,
+        workers: Vec<WorkerThread>,
+    ) -> std::io::Result<Vec<Driver>> {
+        let polls = workers.iter().map(|_| Poll::new()).collect::<std::io::Result<Vec<Poll>>>()?;
+        let seat = |poll: &Poll| {
+            Ok(Seat {
+                waker: Arc::new(Waker::new(poll.registry(), TOKEN_WAKE)?),
+                given: Mutex::default(),
+                count: AtomicUsize::new(0),
+                load: AtomicU32::new(0),
+            })
+        };
+        let seats = Arc::new(polls.iter().map(seat).collect::<std::io::Result<Vec<Seat>>>()?);
+        board.set_drivers(seats.iter().map(|seat| Arc::clone(&seat.waker)).collect());
+        seats[0].give(workers);
+        let driver = |(index, poll)| Driver {
+            index,
+            board: Arc::clone(board),
+            seats: Arc::clone(&seats),
+            poll,
+            workers: Vec::new(),
+            looked_at: Nanos::ZERO,
+            cpu_at: Nanos::ZERO,
+            busy_looks: 0,
+            quiet_looks: 0,
+        };
+        Ok(polls.into_iter().enumerate().map(driver).collect())
+    }
+
+    /// Runs until the node stops. An error is a reason to stop the node at once.
+    pub(crate) fn run(&mut self) -> Result<(), String> {
+        let mut events = Events::with_capacity(64);
+        let mut stop_at = None;
+        while !self.board.has_failed() {
+            self.take_given()?;
+            if self.board.is_stopping() {
+                let now = self.board.clocks.now();
+                let until = *stop_at.get_or_insert(now + Nanos(STOP_MAX.as_nanos() as u64));
+                self.workers.iter_mut().for_each(|worker| worker.drain());
+                if self.board.is_drained() || now >= until {
+                    return Ok(());
+                }
+            }
+            self.wait(&mut events, stop_at)?;
+            self.pass()?;
+            self.balance();
+        }
+        Ok(())
+    }
+
+    fn take_given(&mut self) -> Result<(), String> {
+        for worker in self.seats[self.index].take() {
+            let (fd, token) = (worker.as_raw_fd(), Token(worker.index()));
+            self.poll
+                .registry()
+                .register(&mut SourceFd(&fd), token, Interest::READABLE)
+                .map_err(|error| format!("a worker's sockets cannot be waited for: {error}"))?;
+            self.workers.push(worker);
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, events: &mut Events, stop_at: Option<Nanos>) -> Result<(), String> {
+        // All of them, also behind one that may not: whoever sends from now on wakes this thread.
+        let restless = self.workers.iter().filter(|worker| !worker.may_sleep()).count();
+        let wait = if restless == 0 {
+            let timers = self.workers.iter().filter_map(|worker| worker.next_timer());
+            timers.chain(stop_at).min().map(|at| {
+                // The kernel counts whole milliseconds here; mio rounds up.
+                Duration::from_nanos(at.since(self.board.clocks.now()).0)
+            })
+        } else {
+            Some(Duration::ZERO)
+        };
+        let polled = self.poll.poll(events, wait);
+        self.workers.iter().for_each(|worker| worker.awake());
+        if let Err(error) = polled
+            && error.kind() != std::io::ErrorKind::Interrupted
+        {
+            return Err(format!("waiting for sockets failed: {error}"));
+        }
+        for event in events.iter() {
+            let fired = |worker: &&mut WorkerThread| Token(worker.index()) == event.token();
+            if let Some(worker) = self.workers.iter_mut().find(fired) {
+                worker.fire();
+            }
+        }
+        Ok(())
+    }
+
+    fn pass(&mut self) -> Result<(), String> {
+        for round in 0..ROUNDS_MAX {
+            let mut is_quiet = true;
+            for worker in &mut self.workers {
+                // The first round is everybody's: a timer may be due.
+                if round == 0 || worker.has_mail() {
+                    worker.pass()?;
+                    is_quiet = false;
+                }
+            }
+            if is_quiet {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives workers away, or all of them back, as the load wants it.
+    fn balance(&mut self) {
+        let now = self.board.clocks.now();
+        if now < self.looked_at + LOOK_EVERY || self.board.is_stopping() {
+            return;
+        }
+        let cpu = thread_cpu();
+        let (wall, spent) = (now.since(self.looked_at).0, cpu.since(self.cpu_at).0);
+        (self.looked_at, self.cpu_at) = (now, cpu);
+        let load = (spent.saturating_mul(1000) / wall.max(1)).min(1000) as u32;
+        let me = &self.seats[self.index];
+        me.load.store(load, Ordering::Relaxed);
+        let seats = Arc::clone(&self.seats);
+        let is_busy = load > BUSY && self.workers.len() > 1;
+        self.busy_looks = if is_busy { self.busy_looks + 1 } else { 0 };
+        if self.busy_looks >= LOOKS {
+            let unused = |seat: &&Seat| seat.count.load(Ordering::Relaxed) == 0;
+            if let Some(seat) = seats.iter().find(unused) {
+                seat.give(self.release(self.workers.len() / 2));
+                self.busy_looks = 0;
+            }
+        }
+        let partner = seats[..self.index].iter().find(|seat| {
+            let is_used = seat.count.load(Ordering::Relaxed) > 0;
+            is_used && seat.load.load(Ordering::Relaxed) + load < QUIET
+        });
+        self.quiet_looks = if partner.is_some() { self.quiet_looks + 1 } else { 0 };
+        if let Some(partner) = partner.filter(|_| self.quiet_looks >= LOOKS) {
+            partner.give(self.release(self.workers.len()));
+            self.quiet_looks = 0;
+        }
+    }
+
+    /// Takes workers out of this thread's hands.
+    fn release(&mut self, count: usize) -> Vec<WorkerThread> {
+        let given = self.workers.split_off(self.workers.len() - count);
+        for worker in &given {
+            // Fails only for what was never registered.
+            let _ = self.poll.registry().deregister(&mut SourceFd(&worker.as_raw_fd()));
+        }
+        self.seats[self.index].count.fetch_sub(count, Ordering::Relaxed);
+        given
+    }
+}
+
+impl Seat {
+    fn give(&self, mut workers: Vec<WorkerThread>) {
+        self.count.fetch_add(workers.len(), Ordering::Relaxed);
+        self.given.lock().unwrap_or_else(PoisonError::into_inner).append(&mut workers);
+        // Fails only when the system is out of memory.
+        let _ = self.waker.wake();
+    }
+
+    fn take(&self) -> Vec<WorkerThread> {
+        std::mem::take(&mut *self.given.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn thread_cpu() -> Nanos {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
