@@ -9,8 +9,11 @@ mod log;
 mod running;
 
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use clap::{Parser, Subcommand};
+use signal_hook::consts::SIGPIPE;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -62,8 +65,20 @@ impl Failure {
     }
 }
 
+/// Whoever reads the output of a command may stop reading, as `head` does; then the command ends, without a word.
+fn end_with_the_reader() {
+    const EXIT_CODE: i32 = 128 + SIGPIPE;
+    let always = Arc::new(AtomicBool::new(true));
+    // Fails for signals that cannot be caught only.
+    let _ = signal_hook::flag::register_conditional_shutdown(SIGPIPE, EXIT_CODE, always);
+}
+
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let command = Cli::parse().command;
+    if !matches!(command, Command::Dev(_) | Command::Serve(_)) {
+        end_with_the_reader();
+    }
+    let done = match command {
         Command::Dev(args) => command::dev::run(&args),
         Command::Serve(args) => command::serve::run(&args),
         Command::Status(args) => command::status::run(&args),

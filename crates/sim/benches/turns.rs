@@ -88,7 +88,7 @@ impl Cluster {
     fn settle(&mut self, mut open: usize) {
         let mut out = Outputs::default();
         while open > 0 {
-            self.now = self.now + Nanos::from_micros(20);
+            self.now += Nanos::from_micros(20);
             for index in 0..NODES {
                 let worker = &mut self.workers[index];
                 worker.turn(self.now, Millis(1), &mut self.inputs[index], &mut out);

@@ -87,6 +87,9 @@ pub(crate) fn persist(cx: &Context<'_>) -> Ran {
 
 impl Expire {
     /// The new time to live, `None` when it is over already; and its end in Unix time.
+    ///
+    /// A deadline that has passed by this node's clock is kept like any other: the clock may be wrong, and a quorum of
+    /// clocks ends the key. One before 1970 has passed for everybody.
     fn target(self, now: Millis) -> (Option<TimeToLive>, i64) {
         let unix =
             |millis: i64| u64::try_from(millis).ok().filter(|&millis| millis > 0).map(Millis);
@@ -95,10 +98,7 @@ impl Expire {
                 let deadline = self.millis.saturating_add_unsigned(now.0);
                 (unix(self.millis).map(TimeToLive::After), deadline)
             }
-            Form::Deadline => {
-                let future = unix(self.millis).filter(|&unix| unix > now);
-                (future.map(|unix| TimeToLive::At { unix }), self.millis)
-            }
+            Form::Deadline => (unix(self.millis).map(|unix| TimeToLive::At { unix }), self.millis),
         }
     }
 }
@@ -113,5 +113,41 @@ impl ExpireConditions {
             && (!self.with || current.is_some())
             && (!self.longer || is_longer)
             && (!self.shorter || is_shorter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::{Change, Clock, ExpiryChange, Update, View};
+
+    use crate::{Interpreter, Plan, plan};
+
+    use super::*;
+
+    fn change(args: &[&[u8]], unix: u64) -> Change {
+        let clock = Clock { unix: Millis(unix), seed: 0 };
+        let Ok((_, Plan::Key { command: set, .. })) = plan(&[b"SET", b"k", b"v"], clock) else {
+            panic!("SET is a command on one key")
+        };
+        let Ok((_, Plan::Key { command, .. })) = plan(args, clock) else {
+            panic!("{args:?} is a command on one key")
+        };
+        let interpreter = Interpreter::default();
+        let nothing = View { value: None, ttl: TimeToLive::Never };
+        let Change::Put { value, .. } = interpreter.apply(nothing, &set.body, clock).change else {
+            panic!("SET puts a value")
+        };
+        let view = View { value: Some(&value), ttl: TimeToLive::Never };
+        interpreter.apply(view, &command.body, clock).change
+    }
+
+    #[test]
+    fn a_deadline_behind_one_clock_is_left_to_a_quorum_of_clocks() {
+        let kept = Change::Expire(ExpiryChange::Set(TimeToLive::At { unix: Millis(5_000) }));
+        assert_eq!(change(&[b"PEXPIREAT", b"k", b"5000"], 9_000), kept);
+        assert_eq!(change(&[b"EXPIREAT", b"k", b"5"], 9_000), kept);
+        assert_eq!(change(&[b"GETEX", b"k", b"PXAT", b"5000"], 9_000), kept);
+        assert_eq!(change(&[b"EXPIREAT", b"k", b"-5"], 9_000), Change::Delete);
+        assert_eq!(change(&[b"EXPIRE", b"k", b"-5"], 9_000), Change::Delete);
     }
 }

@@ -77,7 +77,6 @@ pub(crate) fn get_expire(cx: &Context<'_>, expiry: Expiry) -> Ran {
         Expiry::Never if cx.view.ttl == TimeToLive::Never => unchanged(reply),
         Expiry::Never => expires(TimeToLive::Never, reply),
         Expiry::After(span) => expires(TimeToLive::After(span), reply),
-        Expiry::At { unix } if unix <= cx.clock.unix => deleted(reply),
         Expiry::At { unix } => expires(TimeToLive::At { unix }, reply),
     }
 }
