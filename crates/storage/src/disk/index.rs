@@ -1,4 +1,6 @@
-//! What the staging ring holds, by hash: the newest entry of every place that has not gone home yet.
+//! What the staging ring holds, by hash: the newest entry of every place that has not gone home yet, and behind it
+//! those that it replaces, until it is durable. Until then the medium needs the older one, which may have to go home
+//! to make room in the ring for the newer.
 //!
 //! Ordered by hash, because write-back takes a bucket's interval at once and listings merge it with the pages. It is
 //! cut into parts by the top bits of the hash; a ring's entries make short parts, so that finding a place touches
@@ -6,7 +8,7 @@
 
 use bytes::Bytes;
 
-use super::entry::{Entry, Identity};
+use super::entry::{Entry, Identity, Reference};
 
 /// A hash, and a number that tells apart places of one hash.
 pub(super) type At = (u64, u32);
@@ -14,7 +16,7 @@ pub(super) type At = (u64, u32);
 /// Top bits of the hash that choose the part.
 const PART_BITS: u32 = 12;
 
-/// The newest entry of a place.
+/// An entry of a place; the newest one has the older ones behind it.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
     /// Head and body; checked when it came in.
@@ -22,13 +24,33 @@ pub(super) struct Slot {
     /// The stripe that carries it.
     pub(super) stripe: u64,
     tie: u32,
-    /// True where the entry refers to an extent.
+    /// True where this entry, or an older one behind it, refers to an extent.
     pub(super) has_reference: bool,
+    /// What it replaces, from earlier stripes, until its own is durable.
+    older: Option<Box<Slot>>,
+}
+
+/// What an entry has replaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Replaced {
+    pub(super) at: At,
+    pub(super) stripe: u64,
+    pub(super) reference: Option<Reference>,
 }
 
 impl Slot {
     pub(super) fn entry(&self) -> Entry<'_> {
         Entry::read(&self.raw).expect("entries are checked before they enter the index")
+    }
+
+    /// The entry and those behind it, newest first.
+    pub(super) fn versions(&self) -> impl Iterator<Item = &Slot> {
+        std::iter::successors(Some(self), |slot| slot.older.as_deref())
+    }
+
+    /// The newest entry that is durable when the stripes up to this one are.
+    pub(super) fn durable(&self, stripe: u64) -> Option<&Slot> {
+        self.versions().find(|slot| slot.stripe <= stripe)
     }
 }
 
@@ -85,8 +107,9 @@ impl Index {
         entries.find(|entry| identity.matches(entry))
     }
 
-    /// Puts an entry in the place of an older one; returns that.
-    pub(super) fn insert(&mut self, raw: Bytes, stripe: u64) -> Option<Slot> {
+    /// Puts an entry in front of an older one, which stays behind it until [`Index::settle`] unless it is of the same
+    /// stripe.
+    pub(super) fn insert(&mut self, raw: Bytes, stripe: u64) -> Option<Replaced> {
         let entry = Entry::read(&raw).expect("entries are checked before they enter the index");
         let (hash, has_reference) = (entry.hash, entry.kind.is_in_extent());
         let part = &mut self.parts[part_of(hash)];
@@ -101,23 +124,45 @@ impl Index {
         }
         self.bytes += raw.len();
         if let Some(i) = known {
-            let tie = part.slots[i].tie;
-            let slot = Slot { raw, stripe, tie, has_reference };
-            let old = std::mem::replace(&mut part.slots[i], slot);
+            let slot = &mut part.slots[i];
+            let (at, has_reference) = ((hash, slot.tie), has_reference | slot.has_reference);
+            let new = Slot { raw, stripe, tie: slot.tie, has_reference, older: None };
+            let mut old = std::mem::replace(slot, new);
             self.bytes -= old.raw.len();
-            return Some(old);
+            let replaced = Replaced { at, stripe: old.stripe, reference: old.entry().reference() };
+            slot.older = if old.stripe == stripe { old.older.take() } else { Some(Box::new(old)) };
+            return Some(replaced);
         }
         part.hashes.insert(at, hash);
-        part.slots.insert(at, Slot { raw, stripe, tie, has_reference });
+        part.slots.insert(at, Slot { raw, stripe, tie, has_reference, older: None });
         None
     }
 
-    /// Removes an entry if it is still the one of this stripe.
+    /// The stripe is durable, so nothing older of this place is needed; returns the older stripe that had it.
+    pub(super) fn settle(&mut self, (hash, tie): At, stripe: u64) -> Option<u64> {
+        let part = &mut self.parts[part_of(hash)];
+        let at = part.same(hash).find(|&i| part.slots[i].tie == tie)?;
+        let mut slot = &mut part.slots[at];
+        while slot.stripe > stripe {
+            slot = slot.older.as_mut()?;
+        }
+        let older = slot.older.take()?;
+        assert!(older.older.is_none(), "stripe {} was not settled", older.stripe);
+        Some(older.stripe)
+    }
+
+    /// Removes the entry that this stripe has of a place, if it is still there.
     pub(super) fn remove(&mut self, (hash, tie): At, stripe: u64) -> Option<Slot> {
         let part = &mut self.parts[part_of(hash)];
         let at = part.same(hash).find(|&i| part.slots[i].tie == tie)?;
         if part.slots[at].stripe != stripe {
-            return None;
+            let mut link = &mut part.slots[at].older;
+            while link.as_ref()?.stripe != stripe {
+                link = &mut link.as_mut()?.older;
+            }
+            let mut found = link.take()?;
+            *link = found.older.take();
+            return Some(*found);
         }
         part.hashes.remove(at);
         let slot = part.slots.remove(at);
@@ -134,10 +179,10 @@ impl Index {
         })
     }
 
-    /// True if a place of this hash has its newest entry in this stripe.
-    pub(super) fn is_newest_in(&self, hash: u64, stripe: u64) -> bool {
+    /// True if the entry that this stripe has of a place of this hash is needed.
+    pub(super) fn has_in(&self, hash: u64, stripe: u64) -> bool {
         let part = &self.parts[part_of(hash)];
-        part.same(hash).any(|i| part.slots[i].stripe == stripe)
+        part.same(hash).any(|i| part.slots[i].versions().any(|slot| slot.stripe == stripe))
     }
 }
 
@@ -167,12 +212,32 @@ mod tests {
         for (i, key) in [b"a", b"b", b"c"].into_iter().enumerate() {
             assert!(index.insert(raw(5, key, b"1"), i as u64).is_none());
         }
-        assert_eq!(index.insert(raw(5, b"b", b"22"), 9).map(|slot| slot.stripe), Some(1));
+        assert_eq!(index.insert(raw(5, b"b", b"22"), 9).map(|old| old.stripe), Some(1));
         assert!(index.remove((5, 0), 0).is_some());
-        assert!(index.insert(raw(5, b"b", b"333"), 10).is_some_and(|slot| slot.stripe == 9));
+        assert!(index.insert(raw(5, b"b", b"333"), 10).is_some_and(|old| old.stripe == 9));
         let keys: Vec<Vec<u8>> =
             index.range(5, 5).map(|(_, slot)| slot.entry().body.to_vec()).collect();
         assert_eq!(keys, [b"b333".to_vec(), b"c1".to_vec()]);
-        assert!(index.is_newest_in(5, 10) && !index.is_newest_in(5, 9));
+        assert!(index.has_in(5, 10) && !index.has_in(5, 8));
+    }
+
+    #[test]
+    fn what_is_replaced_stays_until_its_successor_is_durable() {
+        let mut index = Index::default();
+        for stripe in 1..=3 {
+            index.insert(raw(5, b"a", &[stripe as u8]), stripe);
+        }
+        let durable_at = |index: &Index, stripe| {
+            let (_, slot) = index.range(0, 9).next()?;
+            slot.durable(stripe).map(|slot| slot.stripe)
+        };
+        assert_eq!([0, 1, 2, 9].map(|s| durable_at(&index, s)), [None, Some(1), Some(2), Some(3)]);
+        assert_eq!(index.settle((5, 0), 2), Some(1));
+        assert_eq!(durable_at(&index, 1), None);
+        assert!(index.remove((5, 0), 2).is_some_and(|slot| slot.stripe == 2), "it goes home");
+        assert!(index.remove((5, 0), 2).is_none());
+        assert_eq!(index.settle((5, 0), 3), None);
+        assert!(index.remove((5, 0), 3).is_some() && index.range(0, 9).next().is_none());
+        assert_eq!(index.bytes(), 0);
     }
 }

@@ -32,7 +32,7 @@ impl<M: Medium> Shared<M> {
     fn drive(&mut self) {
         for _ in 0..ROUNDS_MAX {
             self.engine.step();
-            let mut is_idle = true;
+            let mut is_idle = !self.engine.is_building();
             for io in self.engine.take_ios() {
                 self.medium.submit(io);
                 self.under_way += 1;

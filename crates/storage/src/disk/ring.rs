@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use types::Ticket;
 
 use super::entry::Mark;
+use super::index::At;
 use super::io::Write;
 use super::stripe::{StripeWriter, payload_max};
 
@@ -17,8 +18,8 @@ pub(super) struct Pending {
     pub(super) writer: StripeWriter,
     /// Batches that are durable with it: worker and ticket.
     pub(super) tickets: Vec<(usize, Ticket)>,
-    /// Stripes one entry of which is superseded once this one is durable.
-    pub(super) superseded: Vec<u64>,
+    /// Places whose older entries, in other stripes, nothing needs once this one is durable.
+    pub(super) superseded: Vec<At>,
     pub(super) marks: Vec<Mark>,
     /// Large records that must be on the medium before the stripe that refers to them.
     pub(super) writes: Vec<Write>,

@@ -30,6 +30,8 @@ const REST_AFTER: Duration = Duration::from_millis(100);
 const READERS: usize = 2;
 /// Requests that a helper takes at once.
 const TAKE_MAX: usize = 16;
+/// Reads that the keeper tries between two looks at what workers want.
+const READS_MAX: usize = 32;
 
 /// What a worker and the keeper pass each other. Bounded by what a store calls full: see [`crate::Store::is_full`].
 struct Mailbox {
@@ -182,7 +184,13 @@ pub fn open_at(
 impl Keeper {
     fn start(shared: Arc<Shared>, engine: Engine) -> Result<Keeper, String> {
         let mut keeper = Keeper { shared: Arc::clone(&shared), threads: Vec::new() };
-        let run = Run { shared: Arc::clone(&shared), engine, under_way: 0, scratch: Vec::new() };
+        let run = Run {
+            shared: Arc::clone(&shared),
+            engine,
+            reads: VecDeque::new(),
+            under_way: 0,
+            scratch: Vec::new(),
+        };
         keeper.spawn("disk-keeper", move || run.run())?;
         for _ in 0..READERS {
             let shared = Arc::clone(&shared);
@@ -244,6 +252,8 @@ impl Drop for LastWords<'_> {
 struct Run {
     shared: Arc<Shared>,
     engine: Engine,
+    /// Not yet tried; bounded by the loads of the workers and the buckets of a write-back.
+    reads: VecDeque<Io>,
     under_way: usize,
     scratch: Vec<Completion>,
 }
@@ -256,7 +266,7 @@ impl Run {
         loop {
             let mut has_moved = self.take_requests() | self.take_done();
             self.engine.step();
-            has_moved |= self.dispatch();
+            has_moved |= self.dispatch() | self.engine.is_building();
             self.deliver();
             if has_moved {
                 continue;
@@ -294,38 +304,48 @@ impl Run {
 
     /// Passes requests to the helpers and carries out what must not wait for a hand-over; true if it did any.
     fn dispatch(&mut self) -> bool {
-        let ios: Vec<Io> = self.engine.take_ios().collect();
-        let (mut reads, mut stores, mut own) = (Vec::new(), Vec::new(), Vec::new());
-        let mut has_moved = false;
-        for io in ios {
+        let (mut stores, mut own) = (Vec::new(), Vec::new());
+        for io in self.engine.take_ios() {
             match &io {
-                Io::Read { .. } => match self.shared.medium.execute_cached(&io) {
-                    Some(done) => {
-                        self.engine.done(done);
-                        has_moved = true;
-                    }
-                    None => reads.push(io),
-                },
+                Io::Read { .. } => self.reads.push_back(io),
                 Io::Store { flush, .. } if is_commit(*flush) => own.push(io),
                 Io::Store { .. } => stores.push(io),
             }
         }
-        self.under_way += reads.len() + stores.len();
-        hand_over(&self.shared.reads, reads);
+        self.under_way += stores.len();
         hand_over(&self.shared.stores, stores);
+        let has_moved = self.read() || !own.is_empty();
         if !own.is_empty() {
             self.deliver();
         }
         for io in own {
             let done = self.shared.medium.execute(&io);
             self.engine.done(done);
-            has_moved = true;
         }
         has_moved
     }
 
+    /// Answers reads from the page cache, a few at a time; what is not there is left to the helpers.
+    fn read(&mut self) -> bool {
+        let count = self.reads.len().min(READS_MAX);
+        let mut slow = Vec::new();
+        for io in self.reads.drain(..count) {
+            match self.shared.medium.execute_cached(&io) {
+                Some(done) => self.engine.done(done),
+                None => slow.push(io),
+            }
+        }
+        self.under_way += slow.len();
+        hand_over(&self.shared.reads, slow);
+        count > 0
+    }
+
     fn deliver(&mut self) {
-        self.shared.is_full.store(self.engine.is_full(), SeqCst);
+        let is_full = self.engine.is_full();
+        if self.shared.is_full.swap(is_full, SeqCst) && !is_full {
+            // Workers that had nothing else to do have left their clients waiting for this.
+            self.shared.mailboxes.iter().for_each(|mailbox| (mailbox.waker)());
+        }
         for worker in 0..self.engine.workers() {
             if self.engine.has_completions(worker) {
                 self.engine.take_completions(worker, &mut self.scratch);

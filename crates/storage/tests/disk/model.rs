@@ -21,6 +21,8 @@ struct Run {
     long_keys: bool,
     /// A batch that fills more than a stripe would not be atomic.
     is_small: bool,
+    /// What other nodes send has to be taken also while the store is full.
+    heeds_full: bool,
 }
 
 const WORKERS: usize = 2;
@@ -58,6 +60,7 @@ impl Run {
         let keys = *prng.pick(&[5, 60, 400, 2_000]);
         let states = vec![vec![(Ticket::DURABLE, Model::new())]; WORKERS];
         let long_keys = prng.chance(0.3);
+        let heeds_full = prng.chance(0.6);
         Run {
             prng,
             world,
@@ -66,6 +69,7 @@ impl Run {
             keys,
             long_keys,
             is_small: config.ring_bytes == 64 << 10,
+            heeds_full,
         }
     }
 
@@ -229,7 +233,7 @@ impl Run {
     fn step(&mut self) {
         match self.prng.below(100) {
             0..70 => {
-                if !self.world.stores[0].is_full() {
+                if !self.heeds_full || !self.world.stores[0].is_full() {
                     self.change();
                 }
                 self.world.poll();
@@ -286,5 +290,32 @@ fn a_store_is_a_map_whatever_happens_to_its_power() {
 fn many_short_lives_lose_nothing() {
     for seed in seeds(1_000) {
         run(seed + 1_000_000, 25);
+    }
+}
+
+/// Every entry of a full ring may be replaced by one that waits for room: then the older one has to go home.
+#[test]
+fn a_ring_that_only_waits_for_its_own_successors_gets_room() {
+    for seed in seeds(20) {
+        let mut prng = Prng::new(seed);
+        let mut world = World::create(SimDisk::new(seed, 40), 1, &small_config());
+        // More than the ring holds, so that a place's next entry waits for room while its last one is in the ring.
+        let places: Vec<Place> = (0..prng.between(250, 500))
+            .map(|number| Place::Cell(Database(0), Key::new(&number.to_le_bytes())))
+            .collect();
+        let mut model = Model::new();
+        for batch in 0..150 {
+            for i in 0..10 {
+                let place = &places[(batch * 10 + i) % places.len()];
+                let record = vec![prng.next_u64() as u8; 200];
+                world.stores[0].put(place, &record);
+                model.insert(place.clone(), record);
+            }
+            world.stores[0].submit();
+        }
+        world.settle();
+        for (place, record) in &model {
+            assert_eq!(world.load(place), Load::Found(record.clone().into()), "seed {seed}");
+        }
     }
 }

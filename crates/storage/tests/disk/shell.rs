@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use base::Prng;
 use storage::disk::{Config, DiskStore, Keeper, OpenError, Waker, create_at, open_at};
@@ -43,11 +44,11 @@ impl Bell {
     }
 
     fn wait(&self) {
-        let mut rung = self.rung.lock().expect("no panic holds it");
-        while !*rung {
-            rung = self.has_rung.wait(rung).expect("no panic holds it");
-        }
-        *rung = false;
+        let rung = self.rung.lock().expect("no panic holds it");
+        let limit = Duration::from_secs(60);
+        let waited = self.has_rung.wait_timeout_while(rung, limit, |rung| !*rung);
+        let (mut rung, _) = waited.expect("no panic holds it");
+        assert!(std::mem::take(&mut *rung), "nobody has rung for {limit:?}");
     }
 }
 
@@ -168,6 +169,26 @@ fn workers_on_threads_share_a_device_and_find_everything_after_a_restart() {
     for (number, model) in models.iter().enumerate() {
         for (place, record) in model {
             assert!(workers[number].load(place) == Load::Found(record.clone().into()));
+        }
+    }
+}
+
+#[test]
+fn a_worker_that_found_the_store_full_is_woken_when_it_no_longer_is() {
+    let dir = Directory::new("full");
+    let config = Config { ring_bytes: 64 << 10, spare_pages: 32, ..Config::default() };
+    create_at(&dir.0, BINDING, &config).expect("an empty directory takes a store");
+    let (_keeper, mut workers) = open(&dir.0, &config);
+    let worker = &mut workers[0];
+    let mut prng = Prng::new(7);
+    for _ in 0..20 {
+        while !worker.store.is_full() {
+            worker.store.put(&own_place(&mut prng, 0), &[7; 200]);
+            worker.store.submit();
+        }
+        while worker.store.is_full() {
+            worker.bell.wait();
+            worker.poll();
         }
     }
 }

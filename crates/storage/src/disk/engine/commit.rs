@@ -97,9 +97,9 @@ impl Engine {
             if old.stripe == number {
                 stripe.live -= 1;
             } else {
-                pending.superseded.push(old.stripe);
+                pending.superseded.push(old.at);
             }
-            if let Some(reference) = old.entry().reference() {
+            if let Some(reference) = old.reference {
                 pending.released.push((reference.unit, units_for(reference.content_len())));
             }
         }
@@ -193,7 +193,9 @@ impl Engine {
         let pending = stripe.pending.take().expect("it was not durable until now");
         self.ring.durable = number;
         for superseded in pending.superseded {
-            self.ring.discharge(superseded);
+            if let Some(stripe) = self.index.settle(superseded, number) {
+                self.ring.discharge(stripe);
+            }
         }
         for (unit, count) in pending.released {
             self.extents.release(unit, count);

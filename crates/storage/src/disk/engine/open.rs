@@ -398,6 +398,7 @@ impl Engine {
         stripe.hashes.push(hash);
         stripe.live += 1;
         if let Some(old) = self.index.insert(raw, number) {
+            self.index.settle(old.at, number);
             self.ring.discharge(old.stripe);
         }
     }

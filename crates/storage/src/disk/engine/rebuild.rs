@@ -27,9 +27,7 @@ impl Engine {
         let mut bytes: usize =
             rows.iter().filter_map(|row| row.entry).map(|entry| entry.len()).sum();
         for (at, slot) in index.range(first, last).filter(|_| how.merge) {
-            if slot.stripe > self.ring.durable {
-                continue;
-            }
+            let Some(slot) = slot.durable(self.ring.durable) else { continue };
             // A page is at least half full, so this bounds the images that the write-back may still need.
             let images = work.pages + self.extents.dirty() + bytes / (PAGE_ROOM / 2);
             if images as u64 + 8 > self.spare {

@@ -1,17 +1,17 @@
 //! Entries go home: a write-back takes the oldest stripes' buckets, puts everything the ring holds for them into their
 //! pages, and frees the stripes.
 //!
-//! One write-back at a time, in steps: gather (bring the buckets and maps in), spare (write images of all changed
-//! pages and flush), homes (write them in place and flush), and the second copy of the superblock, which comes last so
-//! that no loss of power tears both. The superblock is among the images, with the tail as the
+//! One write-back at a time, in steps: gather (bring the buckets and maps in), build (rewrite them in memory, a few at
+//! a time, so that commits go on between), spare (write images of all changed pages and flush), homes (write them in
+//! place and flush), and the second copy of the superblock, which comes last so that no loss of power tears both. The superblock is among the images, with the tail as the
 //! *previous* write-back left it: so whatever happens to this one, the ring still holds all of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::lookup::Waiter;
 use super::{Engine, primary_place};
 use crate::disk::extents::{GROUP_UNITS, map_place, units_for};
-use crate::disk::index::At;
+use crate::disk::index::{At, Slot};
 use crate::disk::io::{File, Files, Io, Write};
 use crate::disk::page::{PAGE, PAGE_ROOM, PagePlace};
 use crate::disk::spare;
@@ -23,6 +23,7 @@ pub(super) enum WriteBack {
     #[default]
     Idle,
     Gather(Gather),
+    Build(Build),
     Spare {
         io: u64,
         work: Work,
@@ -46,6 +47,26 @@ pub(super) struct Gather {
     missing: usize,
     maps: BTreeSet<u64>, // asked for
 }
+
+/// Buckets that are being rewritten in memory.
+#[derive(Debug)]
+pub(super) struct Build {
+    /// Those that are left, in order of their work.
+    rest: VecDeque<(u64, Target)>,
+    work: Work,
+}
+
+/// Why a bucket is rewritten.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Target {
+    /// It is to be split, if it is still its turn.
+    Source { merge: bool },
+    /// It takes in what the ring holds for it.
+    Merge,
+}
+
+/// Parts that a build of as many buckets as possible is cut into: between two of them a stripe may go to the ring.
+const BUILD_PARTS: u64 = 32;
 
 /// What becomes of a bucket.
 #[derive(Clone, Copy, Debug)]
@@ -85,8 +106,19 @@ impl Engine {
         if matches!(&self.write_back, WriteBack::Gather(gather) if gather.missing == 0)
             && let WriteBack::Gather(gather) = std::mem::take(&mut self.write_back)
         {
-            self.build(&gather);
+            self.start_build(&gather);
         }
+        if let WriteBack::Build(build) = &mut self.write_back {
+            let count = build.rest.len().min((self.spare / 2 / BUILD_PARTS).max(1) as usize);
+            let part: Vec<(u64, Target)> = build.rest.drain(..count).collect();
+            self.build(part);
+        }
+    }
+
+    /// True while a write-back can go on without anything from outside.
+    #[must_use]
+    pub fn is_building(&self) -> bool {
+        self.failure.is_none() && matches!(self.write_back, WriteBack::Build(_))
     }
 
     fn wants_write_back(&self) -> bool {
@@ -151,7 +183,7 @@ impl Engine {
                 let hash = stripe.hashes[stripe.seen];
                 stripe.seen += 1;
                 let bucket = self.directory.bucket_of(hash);
-                if !targets.contains(&bucket) && self.index.is_newest_in(hash, stripe.number) {
+                if !targets.contains(&bucket) && self.index.has_in(hash, stripe.number) {
                     targets.insert(bucket);
                 }
             }
@@ -180,7 +212,8 @@ impl Engine {
         let homes = self.cache.peek(bucket).expect("it has just come in");
         let mut groups: BTreeSet<u64> = BTreeSet::new();
         let staged = self.index.range(first, last).map(|(_, slot)| slot);
-        let staged = staged.filter(|slot| slot.has_reference).map(|slot| slot.entry());
+        let staged = staged.filter(|slot| slot.has_reference).flat_map(Slot::versions);
+        let staged = staged.map(|version| version.entry());
         let homed = homes.has_references().then(|| homes.entries()).into_iter().flatten();
         for reference in homed.chain(staged).filter_map(|entry| entry.reference()) {
             groups.insert(reference.unit / GROUP_UNITS);
@@ -212,10 +245,9 @@ impl Engine {
         }
     }
 
-    /// Rewrites the gathered buckets and sends their images to the spare.
-    fn build(&mut self, gather: &Gather) {
+    fn start_build(&mut self, gather: &Gather) {
         self.batch += 1;
-        let mut work = Work {
+        let work = Work {
             tail: self.ring.next_tail(),
             marked: self.ring.durable,
             buckets: Vec::new(),
@@ -225,15 +257,31 @@ impl Engine {
         };
         let first = self.directory.split();
         let sources = first..first + gather.splits;
-        for bucket in sources.clone() {
-            // Splits are in order: once one has to wait, the rest wait too.
-            let split = self.directory.split() == bucket;
-            self.rebuild_target(bucket, &mut work, How { split, merge: !gather.is_growing });
+        let source = Target::Source { merge: !gather.is_growing };
+        let others = gather.targets.iter().copied().filter(|bucket| !sources.contains(bucket));
+        let rest = sources.clone().map(|bucket| (bucket, source));
+        let rest = rest.chain(others.map(|bucket| (bucket, Target::Merge))).collect();
+        self.write_back = WriteBack::Build(Build { rest, work });
+    }
+
+    /// Rewrites some of the gathered buckets; after the last ones all images go to the spare.
+    fn build(&mut self, part: Vec<(u64, Target)>) {
+        let WriteBack::Build(Build { rest, mut work }) = std::mem::take(&mut self.write_back)
+        else {
+            unreachable!("only a build has parts");
+        };
+        for (bucket, target) in part {
+            let how = match target {
+                // Splits are in order: once one has to wait, the rest wait too.
+                Target::Source { merge } => How { split: self.directory.split() == bucket, merge },
+                Target::Merge => How { split: false, merge: true },
+            };
+            self.rebuild_target(bucket, &mut work, how);
         }
-        for &bucket in gather.targets.iter().filter(|bucket| !sources.contains(bucket)) {
-            self.rebuild_target(bucket, &mut work, How { split: false, merge: true });
+        if rest.is_empty() {
+            return self.send_images(work);
         }
-        self.send_images(work);
+        self.write_back = WriteBack::Build(Build { rest, work });
     }
 
     fn rebuild_target(&mut self, bucket: u64, work: &mut Work, how: How) {
@@ -305,7 +353,9 @@ impl Engine {
                 self.store_homes(work, vec![last], None);
             }
             WriteBack::Homes { work, last: None, .. } => self.homes_done(work),
-            WriteBack::Idle | WriteBack::Gather(_) => unreachable!("only device requests complete"),
+            WriteBack::Idle | WriteBack::Gather(_) | WriteBack::Build(_) => {
+                unreachable!("only device requests complete")
+            }
         }
     }
 
