@@ -220,6 +220,10 @@ impl Injector {
         if !world.is_up(node) || !may {
             return;
         }
+        let medium = world.medium(node);
+        if !medium.has_failed() && self.rng.chance(0.3) && medium.end_within_a_turn() {
+            return;
+        }
         let survival = match self.faults.has(Fault::Torn) {
             true => Survival::Torn,
             false => Survival::Prefix,

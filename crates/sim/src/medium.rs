@@ -5,12 +5,14 @@
 
 pub mod device;
 pub mod disk;
+pub mod pmem;
 
 use base::Prng;
 use storage::{Place, Store};
 use types::{Database, Ticket};
 
 use self::disk::DiskMedium;
+use self::pmem::PmemMedium;
 use crate::store::{self, Durability, Survival};
 
 /// Who keeps the records.
@@ -20,10 +22,12 @@ pub enum MediumKind {
     Model,
     /// The disk engine over a simulated device.
     Disk,
+    /// The pmem engine over modelled memory.
+    Pmem,
 }
 
 impl MediumKind {
-    pub const ALL: &[MediumKind] = &[MediumKind::Model, MediumKind::Disk];
+    pub const ALL: &[MediumKind] = &[MediumKind::Model, MediumKind::Disk, MediumKind::Pmem];
 
     /// The name on the command line.
     #[must_use]
@@ -31,6 +35,7 @@ impl MediumKind {
         match self {
             MediumKind::Model => "model",
             MediumKind::Disk => "disk",
+            MediumKind::Pmem => "pmem",
         }
     }
 
@@ -46,6 +51,7 @@ impl MediumKind {
         match self {
             MediumKind::Model => None,
             MediumKind::Disk => Some(Durability::Disk),
+            MediumKind::Pmem => Some(Durability::Pmem),
         }
     }
 }
@@ -108,6 +114,7 @@ pub enum NotOpened {
 pub enum Medium {
     Model(store::Medium),
     Disk(DiskMedium),
+    Pmem(PmemMedium),
 }
 
 impl Medium {
@@ -121,6 +128,7 @@ impl Medium {
             MediumKind::Disk => {
                 Medium::Disk(DiskMedium::new(*shape, database, *rest_after, *power_fails, rng))
             }
+            MediumKind::Pmem => Medium::Pmem(PmemMedium::new(database, *power_fails, rng)),
         }
     }
 
@@ -134,6 +142,7 @@ impl Medium {
                 Ok(model.open(workers).into_iter().map(|store| Box::new(store) as _).collect())
             }
             Medium::Disk(disk) => disk.open(workers),
+            Medium::Pmem(pmem) => pmem.open(workers),
         }
     }
 
@@ -146,6 +155,7 @@ impl Medium {
                 into.extend(work.has_reads.then_some(Work::Reads { worker }));
             }
             Medium::Disk(disk) => disk.take_work(into),
+            Medium::Pmem(_) => {}
         }
     }
 
@@ -171,6 +181,7 @@ impl Medium {
         match self {
             Medium::Model(model) => model.crash(survival),
             Medium::Disk(disk) => disk.crash(survival),
+            Medium::Pmem(pmem) => pmem.crash(survival),
         }
     }
 
@@ -179,6 +190,7 @@ impl Medium {
         match self {
             Medium::Model(model) => model.wipe(),
             Medium::Disk(disk) => disk.wipe(),
+            Medium::Pmem(pmem) => pmem.wipe(),
         }
     }
 
@@ -188,22 +200,38 @@ impl Medium {
         match self {
             Medium::Model(model) => model.damage(may),
             Medium::Disk(disk) => may(&ANY_PLACE) && disk.damage(),
+            Medium::Pmem(pmem) => may(&ANY_PLACE) && pmem.damage(),
         }
     }
 
     /// Whether the next flush fails, where flushes can.
     pub fn set_failing(&self, fails: bool) {
-        if let Medium::Disk(disk) = self {
-            disk.set_failing(fails);
+        match self {
+            Medium::Disk(disk) => disk.set_failing(fails),
+            Medium::Pmem(pmem) if !fails => pmem.end_no_more(),
+            Medium::Model(_) | Medium::Pmem(_) => {}
         }
     }
 
-    /// True once it has failed as it was told to, until it is opened again.
+    /// Lets the process end in the middle of a turn to come, where turns write. False where they do not.
+    #[must_use]
+    pub fn end_within_a_turn(&self) -> bool {
+        match self {
+            Medium::Pmem(pmem) => {
+                pmem.end_within_a_turn();
+                true
+            }
+            Medium::Model(_) | Medium::Disk(_) => false,
+        }
+    }
+
+    /// True once it has failed, or ended its process, as it was told to, until it is opened again.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         match self {
             Medium::Model(_) => false,
             Medium::Disk(disk) => disk.has_failed(),
+            Medium::Pmem(pmem) => pmem.has_ended(),
         }
     }
 
@@ -211,7 +239,7 @@ impl Medium {
     #[must_use]
     pub fn complaint(&self) -> Option<String> {
         match self {
-            Medium::Model(_) => None,
+            Medium::Model(_) | Medium::Pmem(_) => None,
             Medium::Disk(disk) => disk.complaint(),
         }
     }
@@ -222,6 +250,7 @@ impl Medium {
         match self {
             Medium::Model(model) => model.has_forgotten(place),
             Medium::Disk(disk) => disk.has_forgotten_anything(),
+            Medium::Pmem(pmem) => pmem.has_forgotten_anything(),
         }
     }
 
@@ -231,6 +260,7 @@ impl Medium {
         match self {
             Medium::Model(model) => model.is_recovering(),
             Medium::Disk(disk) => disk.is_recovering(),
+            Medium::Pmem(pmem) => pmem.is_recovering(),
         }
     }
 
@@ -240,6 +270,7 @@ impl Medium {
         match self {
             Medium::Model(model) => model.has_forgotten_anything(),
             Medium::Disk(disk) => disk.has_forgotten_anything(),
+            Medium::Pmem(pmem) => pmem.has_forgotten_anything(),
         }
     }
 }

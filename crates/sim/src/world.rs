@@ -606,7 +606,9 @@ impl World {
         if let Err(violation) = seat.worker.check() {
             self.failure.get_or_insert(format!("n{}: {}", it.id, violation.0));
         }
-        let has_failed = outputs.failed.is_some() && it.medium.has_failed();
+        // A medium that ended its process in the middle of the turn, or failed in one before.
+        let ends_now = matches!(it.medium, Medium::Pmem(_)) || outputs.failed.is_some();
+        let has_failed = ends_now && it.medium.has_failed();
         if let Some(timer) = seat.worker.next_timer() {
             let at = it.clock.true_time(timer);
             self.plan_turn(node, worker, at);
