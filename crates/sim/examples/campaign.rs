@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use sim::{Campaign, FaultSet, SimConfig, campaign, replay, validate};
+use sim::{Campaign, FaultSet, MediumKind, SimConfig, campaign, replay, validate};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -18,6 +18,9 @@ fn main() {
     config.mutation = arguments.get(6).cloned();
     if let Some(faults) = arguments.get(4) {
         config.faults = FaultSet::parse(faults).expect("faults");
+    }
+    if let Ok(medium) = std::env::var("MEDIUM") {
+        config.medium = Some(MediumKind::by_name(&medium).expect("a medium"));
     }
     validate(&config).expect("a configuration that exists");
     let threads = std::env::var("THREADS").map_or(1, |text| text.parse().expect("a number"));

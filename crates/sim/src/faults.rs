@@ -37,6 +37,8 @@ pub enum Fault {
     Amnesia,
     /// A durable record turns out damaged.
     Rot,
+    /// A flush fails: what it was to make durable is unknown, and the node stops.
+    FlushError,
     /// Clocks that run fast and slow.
     Drift,
     /// Wall clocks that jump.
@@ -64,6 +66,7 @@ const NAMES: &[(Fault, &str)] = &[
     (Fault::Torn, "torn"),
     (Fault::Amnesia, "amnesia"),
     (Fault::Rot, "rot"),
+    (Fault::FlushError, "flush-error"),
     (Fault::Drift, "drift"),
     (Fault::Jump, "jump"),
     (Fault::Eviction, "eviction"),
@@ -83,6 +86,7 @@ impl Fault {
                 | Fault::Torn
                 | Fault::Amnesia
                 | Fault::Rot
+                | Fault::FlushError
                 | Fault::Workers
         )
     }

@@ -104,12 +104,22 @@ impl Injector {
         done
     }
 
+    /// A node's medium failed, and the node stopped.
+    pub fn after_failure(&mut self, world: &mut World, node: usize) -> Done {
+        let mut done = Done::default();
+        self.crash(world, node, &mut done);
+        done
+    }
+
     /// No faults any more: what is dead starts, what is cut heals.
     pub fn stop(&mut self, world: &mut World) {
         self.gaps.clear();
         self.next.clear();
         self.undo.clear();
         self.crash_after_turn_ppm = 0;
+        for node in 0..world.node_count() {
+            world.medium(node).set_failing(false);
+        }
         world.heal();
         world.start_all();
     }
@@ -185,6 +195,9 @@ impl Injector {
                     others_that(world, node, |other| !world.medium(other).has_forgotten(place))
                 });
             }
+            Fault::FlushError if world.is_up(node) => {
+                world.medium(node).set_failing(true);
+            }
             Fault::Jump => {
                 let span = *self.rng.pick(&[1_000, 60_000, 86_400_000]);
                 let millis = self.rng.between(0, 2 * span) as i64 - span as i64;
@@ -205,6 +218,10 @@ impl Injector {
         let forgets = self.durability == Durability::Volatile;
         let may = !forgets || (self.faults.has(Fault::Amnesia) && may_forget(world, node));
         if !world.is_up(node) || !may {
+            return;
+        }
+        let medium = world.medium(node);
+        if !medium.has_failed() && self.rng.chance(0.3) && medium.end_within_a_turn() {
             return;
         }
         let survival = match self.faults.has(Fault::Torn) {

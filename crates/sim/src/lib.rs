@@ -14,6 +14,7 @@ pub mod faults;
 pub mod injector;
 pub mod invariants;
 pub mod judge;
+pub mod medium;
 pub mod mutants;
 pub mod network;
 pub mod profile;
@@ -26,6 +27,7 @@ pub mod world;
 
 pub use campaign::{Campaign, CampaignReport, campaign};
 pub use faults::{Fault, FaultSet};
+pub use medium::MediumKind;
 pub use mutants::{Mutant, mutants};
 pub use run::{Failure, RunReport, SimConfig, replay, run, validate};
 pub use scenario::Scenario;

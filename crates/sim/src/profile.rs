@@ -7,6 +7,7 @@ use base::Prng;
 
 use crate::clock::{Clock, NOMINAL_PPM};
 use crate::faults::{Fault, FaultSet};
+use crate::medium::MediumKind;
 use crate::network::Links;
 use crate::store::Durability;
 use crate::workload::mix::Mix;
@@ -61,6 +62,10 @@ pub struct Profile {
     pub theme: Theme,
     pub faults: FaultSet,
     pub durability: Durability,
+    pub medium: MediumKind,
+    /// The disk engine's.
+    pub shape: storage::disk::Config,
+    pub rest_after: u64,
     pub workers: usize,
     pub links: Links,
     pub clocks: Vec<Clock>,
@@ -102,6 +107,8 @@ pub struct Given {
     pub total_order: bool,
     /// `None`: drawn.
     pub durability: Option<Durability>,
+    /// `None`: drawn.
+    pub medium: Option<MediumKind>,
 }
 
 impl Profile {
@@ -112,7 +119,9 @@ impl Profile {
             .filter(|fault| theme.faults().contains(fault) || rng.chance(0.3))
             .filter(|_| theme != Theme::Calm)
             .collect();
-        let durability = given.durability.unwrap_or_else(|| draw_durability(rng, faults));
+        let of_medium = given.medium.and_then(MediumKind::durability);
+        let durability =
+            (of_medium.or(given.durability)).unwrap_or_else(|| draw_durability(rng, faults));
         let links = draw_links(rng, faults, theme);
         let (clocks, majority_rate_ppm) = draw_clocks(rng, given.nodes, faults);
         let clients = rng.between(2, 8) as usize;
@@ -122,10 +131,16 @@ impl Profile {
         let latency = think_max / 2 + 3 * (links.delay_min + links.delay_max) / 2 + flush_max;
         let length = (given.ops / (clients * pipeline) as u64 + 1) * latency;
         let fault_len_max = (length / rng.between(2, 10)).max(2 * MILLI);
+        // Drawn apart: what stores the records changes nothing else of a seed.
+        let apart = &mut Prng::new(rng.clone().next_u64());
+        let medium = given.medium.unwrap_or_else(|| draw_medium(apart, durability));
         Profile {
             theme,
             faults,
             durability,
+            medium,
+            shape: draw_shape(apart),
+            rest_after: *apart.pick(&[1, 10, 100]) * MILLI,
             workers: match rng.between(1, 2) {
                 _ if given.total_order => 1,
                 workers => workers as usize,
@@ -164,6 +179,26 @@ fn draw_durability(rng: &mut Prng, faults: FaultSet) -> Durability {
         false => &[Durability::Disk, Durability::Disk, Durability::Pmem, Durability::Volatile],
     };
     *rng.pick(kinds)
+}
+
+/// One of those that promise it; rarely one that takes long.
+fn draw_medium(rng: &mut Prng, durability: Durability) -> MediumKind {
+    match durability {
+        Durability::Disk if rng.chance(0.5) => MediumKind::Disk,
+        Durability::Pmem if rng.chance(0.1) => MediumKind::Pmem,
+        _ => MediumKind::Model,
+    }
+}
+
+/// A disk store so small that few operations fill its ring and its pages.
+fn draw_shape(rng: &mut Prng) -> storage::disk::Config {
+    storage::disk::Config {
+        ring_bytes: *rng.pick(&[64 << 10, 64 << 10, 96 << 10, 256 << 10]),
+        spare_pages: *rng.pick(&[32, 64]),
+        initial_level: *rng.pick(&[1, 1, 2, 4]),
+        cache_bytes: *rng.pick(&[0, 16 << 10, 1 << 20]),
+        fill_percent: *rng.pick(&[20, 60, 90]),
+    }
 }
 
 fn draw_links(rng: &mut Prng, faults: FaultSet, theme: Theme) -> Links {
@@ -242,6 +277,7 @@ fn draw_gaps(rng: &mut Prng, faults: FaultSet, theme: Theme, length: u64) -> Vec
                 | Fault::RestartAll
                 | Fault::Amnesia
                 | Fault::Rot
+                | Fault::FlushError
                 | Fault::Jump
         )
     };

@@ -17,6 +17,7 @@ use crate::faults::{Fault, FaultSet};
 use crate::injector::{Done, Injector};
 use crate::invariants;
 use crate::judge;
+use crate::medium::{MediumConfig, MediumKind};
 use crate::profile::{Given, Profile};
 use crate::store::Durability;
 use crate::trace::Trace;
@@ -52,6 +53,8 @@ pub struct SimConfig {
     pub mutation: Option<String>,
     /// `None`: drawn from the seed.
     pub durability: Option<Durability>,
+    /// `None`: drawn from the seed, one of those that promise the durability.
+    pub medium: Option<MediumKind>,
 }
 
 impl SimConfig {
@@ -65,18 +68,20 @@ impl SimConfig {
             faults: FaultSet::all(),
             mutation: None,
             durability: None,
+            medium: None,
         }
     }
 
     /// The line that runs this again.
     #[must_use]
     pub fn replay_line(&self) -> String {
-        let SimConfig { protocol, nodes, seed, ops, faults, mutation, .. } = self;
+        let SimConfig { protocol, nodes, seed, ops, faults, mutation, medium, .. } = self;
+        let medium = medium.map_or(String::new(), |kind| format!(" --medium {}", kind.name()));
         let mutation =
             mutation.as_ref().map_or(String::new(), |name| format!(" --mutation {name}"));
         format!(
             "palimpsest sim --protocol {protocol} --nodes {nodes} --seed {seed} --ops {ops} \
-             --faults {faults}{mutation}"
+             --faults {faults}{medium}{mutation}"
         )
     }
 }
@@ -165,6 +170,7 @@ pub fn validate(config: &SimConfig) -> Result<(), Misuse> {
             types::limits::MEMBERS_MAX
         )));
     }
+    validate_medium(config)?;
     if let Some(name) = &config.mutation {
         if Mutation::by_name(name).is_none() {
             return Err(Misuse(format!("no mutation is called '{name}'")));
@@ -176,6 +182,25 @@ pub fn validate(config: &SimConfig) -> Result<(), Misuse> {
         }
     }
     Ok(())
+}
+
+/// A medium must promise what is asked for, and hold what the protocol needs.
+fn validate_medium(config: &SimConfig) -> Result<(), Misuse> {
+    let Some(promised) = config.medium.and_then(MediumKind::durability) else { return Ok(()) };
+    let has_log = registry::find_anywhere(&config.protocol)
+        .is_some_and(|registration| registration.properties.total_order);
+    if has_log {
+        return Err(Misuse(format!(
+            "{} needs a log, which only the model medium has",
+            config.protocol
+        )));
+    }
+    match config.durability {
+        Some(durability) if durability != promised => {
+            Err(Misuse(format!("the medium promises {promised:?}, not {durability:?}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn set_mutation(name: Option<&str>) {
@@ -250,13 +275,21 @@ impl Run {
             durability: config
                 .durability
                 .or(properties.total_order.then_some(Durability::Volatile)),
+            medium: config.medium,
         };
         let profile = Profile::draw(&mut rng, &given);
         let mut world = World::new(WorldConfig {
             protocol: registration.name,
             nodes: config.nodes,
             workers: profile.workers,
-            durability: profile.durability,
+            medium: MediumConfig {
+                kind: profile.medium,
+                durability: profile.durability,
+                slow_read_ppm: profile.slow_read_ppm,
+                shape: profile.shape,
+                rest_after: profile.rest_after,
+                power_fails: profile.faults.has(Fault::Torn),
+            },
             seed: rng.next_u64(),
             request_timeout: profile.request_timeout,
             cells_max: profile.cells_max,
@@ -265,7 +298,6 @@ impl Run {
             turn_max: profile.turn_max,
             flush_min: profile.flush_min,
             flush_max: profile.flush_max,
-            slow_read_ppm: profile.slow_read_ppm,
             clocks: profile.clocks.clone(),
         });
         world.watchers = invariants::watchers(registration.name);
@@ -467,6 +499,11 @@ impl Run {
                 }
             }
             Happened::Turn { .. } => {}
+            Happened::Stopped { node } => {
+                let done = self.injector.after_failure(&mut self.world, node);
+                self.after_faults(done);
+                self.plan_faults();
+            }
         }
         Ok(Some(happened))
     }

@@ -17,6 +17,7 @@ use crate::clients::{Clients, Ended};
 use crate::clock::{Clock, NOMINAL_PPM};
 use crate::invariants;
 use crate::judge;
+use crate::medium::MediumConfig;
 use crate::network::Links;
 use crate::store::{Durability, Survival};
 use crate::trace::Trace;
@@ -70,7 +71,7 @@ impl<P: Protocol> Scenario<P> {
             protocol: P::NAME,
             nodes,
             workers: 1,
-            durability,
+            medium: MediumConfig::model(durability),
             seed: 1,
             request_timeout: 1_500_000_000,
             cells_max: 10_000,
@@ -79,7 +80,6 @@ impl<P: Protocol> Scenario<P> {
             turn_max: 1,
             flush_min: 20_000,
             flush_max: 20_000,
-            slow_read_ppm: 0,
             clocks: vec![Clock::new(0, NOMINAL_PPM, 0); nodes],
         });
         world.watchers = invariants::watchers(P::NAME);

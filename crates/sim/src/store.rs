@@ -132,7 +132,7 @@ pub struct Medium {
 
 /// What a worker's last turn left to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Work {
+pub struct Begun {
     /// A flush was begun that covers everything up to here.
     pub flush: Option<Ticket>,
     pub has_reads: bool,
@@ -177,11 +177,11 @@ impl Medium {
 
     /// Begins a flush if there is something to flush and none is under way.
     #[must_use]
-    pub fn take_work(&self, worker: usize) -> Work {
+    pub fn take_work(&self, worker: usize) -> Begun {
         let mut state = self.lock();
         let is_disk = state.durability == Durability::Disk;
         let handle = &mut state.handles[worker];
-        let mut work = Work { flush: None, has_reads: std::mem::take(&mut handle.has_new_reads) };
+        let mut work = Begun { flush: None, has_reads: std::mem::take(&mut handle.has_new_reads) };
         if is_disk
             && !handle.is_flushing
             && let Some(last) = handle.pending.back()
@@ -260,14 +260,6 @@ impl Medium {
         }
         !state.forgotten_durably.is_empty()
             || state.places().any(|place| matches!(state.slot(&place), Some(Slot::Damaged)))
-    }
-
-    /// Cells that hold a whole record, durably.
-    #[must_use]
-    pub fn record_count(&self) -> usize {
-        let state = self.lock();
-        let slots = state.cells.values().flatten().flat_map(BTreeMap::values);
-        slots.filter(|slot| matches!(slot, Slot::Record(_))).count()
     }
 }
 

@@ -17,14 +17,13 @@ use node::registry;
 use node::worker::{DatabaseSpec, Input, Outputs, Worker, WorkerConfig};
 use protocols::Stats;
 use storage::Store;
-use types::{
-    Command, Database, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Tag, Ticket, Update,
-};
+use types::{Command, Database, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Tag, Update};
 
 use crate::clock::Clock;
 use crate::invariants::{Sent, Watcher};
+use crate::medium::{Medium, MediumConfig, NotOpened, Work};
 use crate::network::{Fate, Links, Network};
-use crate::store::{Durability, Medium, Survival};
+use crate::store::{Durability, Survival};
 use crate::trace::Trace;
 
 /// The database that the simulator uses.
@@ -34,6 +33,8 @@ pub const DATABASE: Database = Database(0);
 const STALLED_MAX: usize = 4096;
 /// How long a pair of nodes waits before it tries to connect again.
 const RECONNECT: u64 = 5_000_000;
+/// A read that needs not wait for the device takes at most this.
+const CACHED_READ_MAX: u64 = 20_000;
 /// The end of a connection is noticed within this.
 const NOTICE_MAX: u64 = 100_000;
 
@@ -43,7 +44,7 @@ pub struct WorldConfig {
     pub protocol: &'static str,
     pub nodes: usize,
     pub workers: usize,
-    pub durability: Durability,
+    pub medium: MediumConfig,
     pub seed: u64,
     pub request_timeout: u64,
     /// Resident registers per worker.
@@ -54,8 +55,6 @@ pub struct WorldConfig {
     pub turn_max: u64,
     pub flush_min: u64,
     pub flush_max: u64,
-    /// How often a read from the medium takes time.
-    pub slow_read_ppm: u32,
     /// One clock per node.
     pub clocks: Vec<Clock>,
 }
@@ -73,6 +72,10 @@ pub enum Happened {
         node: usize,
         spoke: bool,
     },
+    /// A node's medium failed as it was told to, and the node stopped.
+    Stopped {
+        node: usize,
+    },
     Other,
 }
 
@@ -88,8 +91,7 @@ enum Event {
     Wake(Wake),
     Turn { node: usize, worker: usize, start: u64 },
     Frame(InFlight),
-    Flushed { node: usize, worker: usize, start: u64, upto: Ticket },
-    ReadsDone { node: usize, worker: usize, start: u64 },
+    Worked { node: usize, start: u64, work: Work },
     LossRaised { node: usize, start: u64 },
     Connect { a: usize, b: usize },
     Reset { at: usize, peer: usize },
@@ -182,6 +184,8 @@ pub struct World {
     connecting: Vec<bool>,
     rng: Prng,
     outputs: Outputs,
+    work: Vec<Work>,
+    awake: Vec<usize>,
     pub replies: Vec<Reply>,
     /// What went wrong, once something did. The run is over then.
     pub failure: Option<String>,
@@ -214,7 +218,7 @@ impl World {
                 loss: Loss(1),
                 uptime: Millis(0),
                 clock: config.clocks[index].clone(),
-                medium: Medium::new(config.durability, DATABASE, config.slow_read_ppm, rng.fork()),
+                medium: Medium::new(&config.medium, DATABASE, rng.fork()),
                 workers: config.workers,
                 process: None,
             })
@@ -229,6 +233,8 @@ impl World {
             connecting: vec![false; config.nodes * config.nodes],
             rng,
             outputs: Outputs::default(),
+            work: Vec::new(),
+            awake: Vec::new(),
             replies: Vec::new(),
             failure: None,
             watchers: Vec::new(),
@@ -288,18 +294,9 @@ impl World {
             Event::Wake(wake) => Happened::Wake(wake),
             Event::Turn { node, worker, start } => self.on_turn(node, worker, start),
             Event::Frame(frame) => self.on_frame(frame),
-            Event::Flushed { node, worker, start, upto } => {
+            Event::Worked { node, start, work } => {
                 if self.is_start(node, start) {
-                    self.nodes[node].medium.finish_flush(worker, upto);
-                    self.note(|| format!("n{} w{worker} flushed {upto:?}", node + 1));
-                    self.plan_turn(node, worker, self.now);
-                }
-                Happened::Other
-            }
-            Event::ReadsDone { node, worker, start } => {
-                if self.is_start(node, start) {
-                    self.nodes[node].medium.finish_reads(worker);
-                    self.plan_turn(node, worker, self.now);
+                    self.on_worked(node, work);
                 }
                 Happened::Other
             }
@@ -341,12 +338,27 @@ impl World {
             *registry::find_anywhere(config.protocol).expect("the run's protocol exists");
         it.incarnation.0 += 1;
         let local = it.clock.local(self.now);
-        let durable = config.durability != Durability::Volatile;
+        let durable = config.medium.durability != Durability::Volatile;
         let spec =
             DatabaseSpec { database: DATABASE, protocol: config.protocol, store: 0, durable };
         let workers = it.workers;
         let mut seats = Vec::with_capacity(workers);
-        for (index, store) in it.medium.open(workers).into_iter().enumerate() {
+        let mut opened = it.medium.open(workers);
+        if matches!(opened, Err(NotOpened::Damaged)) {
+            // What an operator does then: the node begins anew and recovers from the others.
+            it.medium.wipe();
+            it.loss.0 += 1;
+            it.uptime = Millis(0);
+            opened = it.medium.open(workers);
+        }
+        let stores = match opened {
+            Ok(stores) => stores,
+            Err(reason) => {
+                self.failure = Some(format!("n{} does not start: {reason:?}", node + 1));
+                return;
+            }
+        };
+        for (index, store) in stores.into_iter().enumerate() {
             let worker_config = WorkerConfig {
                 index,
                 workers,
@@ -359,7 +371,7 @@ impl World {
                 cells_max: config.cells_max,
                 uptime_base: it.uptime,
             };
-            let stores: Vec<Box<dyn Store>> = vec![Box::new(store)];
+            let stores: Vec<Box<dyn Store>> = vec![store];
             let specs = std::slice::from_ref(&spec);
             let update = config.update.clone();
             let protocols = &[protocol];
@@ -404,7 +416,7 @@ impl World {
         let up = it.clock.local(now).since(process.started).as_millis();
         it.uptime = Millis(it.uptime.0 + up / 10 * 10);
         it.medium.crash(survival);
-        if self.config.durability == Durability::Volatile {
+        if self.config.medium.durability == Durability::Volatile {
             self.forget(node);
         }
         for peer in (0..self.nodes.len()).filter(|&peer| peer != node) {
@@ -594,9 +606,16 @@ impl World {
         if let Err(violation) = seat.worker.check() {
             self.failure.get_or_insert(format!("n{}: {}", it.id, violation.0));
         }
+        // A medium that ended its process in the middle of the turn, or failed in one before.
+        let ends_now = matches!(it.medium, Medium::Pmem(_)) || outputs.failed.is_some();
+        let has_failed = ends_now && it.medium.has_failed();
         if let Some(timer) = seat.worker.next_timer() {
             let at = it.clock.true_time(timer);
             self.plan_turn(node, worker, at);
+        }
+        if has_failed {
+            self.outputs = Outputs::default();
+            return Happened::Stopped { node };
         }
         let spoke = self.carry_out(node, worker, &mut outputs);
         self.outputs = outputs;
@@ -635,17 +654,46 @@ impl World {
         spoke
     }
 
+    /// Plans what a worker, or a medium that goes on, has begun.
     fn plan_storage(&mut self, node: usize, worker: usize) {
-        let work = self.nodes[node].medium.take_work(worker);
-        let Some(process) = &self.nodes[node].process else { return };
-        let start = process.start;
-        if let Some(upto) = work.flush {
-            let at = self.now + self.rng.between(self.config.flush_min, self.config.flush_max);
-            self.schedule(at, Event::Flushed { node, worker, start, upto });
+        let mut works = std::mem::take(&mut self.work);
+        self.nodes[node].medium.take_work(worker, &mut works);
+        if let Some(process) = &self.nodes[node].process {
+            let start = process.start;
+            for work in works.drain(..) {
+                let span = self.span_of(work);
+                self.schedule(self.now + span, Event::Worked { node, start, work });
+            }
         }
-        if work.has_reads {
-            let at = self.now + self.rng.between(self.config.flush_min, self.config.flush_max);
-            self.schedule(at, Event::ReadsDone { node, worker, start });
+        self.work = works;
+    }
+
+    fn span_of(&mut self, work: Work) -> u64 {
+        let WorldConfig { flush_min, flush_max, ref medium, .. } = self.config;
+        match work {
+            // Most of what is read again is in the cache of the system.
+            Work::Read(_) if !self.rng.chance_ppm(medium.slow_read_ppm) => {
+                self.rng.between(1_000, CACHED_READ_MAX)
+            }
+            Work::Rest { after, .. } => after,
+            _ => self.rng.between(flush_min, flush_max),
+        }
+    }
+
+    fn on_worked(&mut self, node: usize, work: Work) {
+        let mut awake = std::mem::take(&mut self.awake);
+        let medium = &self.nodes[node].medium;
+        medium.finish(work, &mut awake);
+        if let Some(complaint) = medium.complaint() {
+            self.failure.get_or_insert(format!("n{}: {complaint}", node + 1));
+        }
+        self.note(|| format!("n{} finished {work:?}", node + 1));
+        for worker in awake.drain(..) {
+            self.plan_turn(node, worker, self.now);
+        }
+        self.awake = awake;
+        if !matches!(work, Work::Flush { .. } | Work::Reads { .. }) {
+            self.plan_storage(node, 0);
         }
     }
 

@@ -111,12 +111,15 @@ impl<M: Memory> Pmem<M> {
     /// Opens memory that holds a medium; `path` is for messages.
     ///
     /// # Errors
-    /// Any [`PmemError`] but `Io`.
+    /// Any [`PmemError`].
     pub fn from_memory(memory: M, binding: u64, path: &Path) -> Result<Pmem<M>, PmemError> {
         let superblock = read_superblock(&memory, path)?;
         if superblock.binding != binding {
             return Err(PmemError::Foreign(path.to_owned()));
         }
+        // What the process before stored may still be in a cache: what is said on the strength of it must outlive
+        // the next loss of power.
+        memory.settle().map_err(at(path))?;
         for copy in (0..2).filter(|&copy| Superblock::read(&memory, copy) == Copy::Damaged) {
             superblock.write(&memory, copy);
         }
@@ -164,6 +167,18 @@ impl<M: Memory> Pmem<M> {
     #[must_use]
     pub fn was_created(&self) -> bool {
         self.was_created
+    }
+
+    /// True while any shard of a database is marked as forgotten.
+    ///
+    /// # Panics
+    /// If the medium was made for fewer databases.
+    #[must_use]
+    pub fn has_forgotten(&self, database: Database) -> bool {
+        (0..=u8::MAX).any(|shard| {
+            let root = self.shared.geometry.root_at(ShardId { database, shard: Shard(shard) });
+            self.shared.word(root + ROOT_STATE) == Some(STATE_FORGOTTEN)
+        })
     }
 
     /// The store of one worker, for shards that no other handle uses.

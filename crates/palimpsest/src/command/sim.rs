@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::time::Instant;
 
-use sim::{Campaign, FaultSet, SimConfig};
+use sim::{Campaign, FaultSet, MediumKind, SimConfig};
 
 use crate::{Failure, config};
 
@@ -31,6 +31,16 @@ pub(crate) struct Args {
     /// none, all, or a list of faults separated by commas
     #[arg(long, default_value = "all")]
     faults: String,
+    /// What nodes store on: model, disk, pmem; drawn from each seed where it is not given
+    #[arg(long)]
+    medium: Option<String>,
+}
+
+fn find_medium(name: &str) -> Result<MediumKind, Failure> {
+    MediumKind::by_name(name).ok_or_else(|| {
+        let known: Vec<&str> = MediumKind::ALL.iter().map(|kind| kind.name()).collect();
+        Failure::usage(format!("no medium is called '{name}'; use {}", known.join(", ")))
+    })
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -40,6 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         nodes: args.nodes,
         ops: args.ops,
         faults,
+        medium: args.medium.as_deref().map(find_medium).transpose()?,
         ..SimConfig::new(protocol, args.seed)
     };
     sim::validate(&config).map_err(|misuse| Failure::usage(misuse.0))?;

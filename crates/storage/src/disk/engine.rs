@@ -180,6 +180,12 @@ impl Engine {
         self.flags.has(database, shard)
     }
 
+    /// True while any shard of a database is forgotten, as workers see it or as a start would find it now.
+    #[must_use]
+    pub fn has_forgotten(&self, database: Database) -> bool {
+        self.flags.has_any(database) || self.flags_durable.has_any(database)
+    }
+
     /// Longest batch in bytes, with one mark for each shard that it speaks of and one more.
     pub(super) fn batch_len_max(&self) -> usize {
         Ring::entries_len_max(self.ring.sectors)

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use bytes::Bytes;
+use rustix::fs::Advice;
 use rustix::io::ReadWriteFlags;
 
 use super::io::{Done, File, Io, Medium, Write};
@@ -35,7 +36,18 @@ impl FileMedium {
     /// # Errors
     /// What the system says; all four must be there.
     pub fn open(dir: &Path) -> Result<FileMedium, String> {
-        FileMedium::with(dir, OpenOptions::new().read(true).write(true))
+        let medium = FileMedium::with(dir, OpenOptions::new().read(true).write(true))?;
+        medium.drop_cache();
+        Ok(medium)
+    }
+
+    /// Makes the system forget what it takes for clean. After a flush that failed its cache may hold, as clean, what
+    /// the device never got; a node that starts again must find what is there.
+    fn drop_cache(&self) {
+        for file in &self.files {
+            // Advice: where the system has none to take, the cache stays.
+            let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
+        }
     }
 
     /// Opens the files of a directory for looking only.

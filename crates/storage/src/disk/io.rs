@@ -39,6 +39,10 @@ impl File {
 pub struct Files(u8);
 
 impl Files {
+    /// All four.
+    pub const ALL: Files =
+        Files::of(File::Ring).with(File::Slots).with(File::Extents).with(File::Spare);
+
     #[must_use]
     pub const fn of(file: File) -> Files {
         Files(1 << file as u8)

@@ -4,6 +4,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use types::Database;
+
 use super::engine::{Config, Engine, OpenError};
 use super::handle::{Handle, Link, Terms};
 use super::io::{Done, Medium};
@@ -141,6 +143,18 @@ impl<M: Medium> LocalKeeper<M> {
     #[must_use]
     pub fn is_dirty(&self) -> bool {
         lock(&self.shared).engine.is_dirty()
+    }
+
+    /// True while a worker has completions to poll.
+    #[must_use]
+    pub fn has_completions(&self, worker: usize) -> bool {
+        lock(&self.shared).engine.has_completions(worker)
+    }
+
+    /// True while any shard of a database is forgotten, as workers see it or as a start would find it now.
+    #[must_use]
+    pub fn has_forgotten(&self, database: Database) -> bool {
+        lock(&self.shared).engine.has_forgotten(database)
     }
 
     /// Requests that the medium has not answered.

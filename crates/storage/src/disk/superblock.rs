@@ -42,6 +42,12 @@ impl Flags {
         }
     }
 
+    /// True if any shard of a database is in the set.
+    pub(super) fn has_any(&self, database: Database) -> bool {
+        let (first, _) = Flags::at(database, Shard(0));
+        self.0[first..first + 32].iter().any(|&byte| byte != 0)
+    }
+
     fn at(database: Database, shard: Shard) -> (usize, u8) {
         (usize::from(database.0 & 15) * 32 + usize::from(shard.0 / 8), 1 << (shard.0 % 8))
     }

@@ -53,6 +53,13 @@ pub trait Memory: Send + Sync + 'static {
 
     /// Everything written back before is persistent before anything stored after.
     fn fence(&self);
+
+    /// Makes persistent whatever a process that has ended stored, written back or not. Called once, before anything
+    /// is read.
+    ///
+    /// # Errors
+    /// What the system says; nothing may be believed then.
+    fn settle(&self) -> io::Result<()>;
 }
 
 /// The little-endian word of up to 8 bytes.

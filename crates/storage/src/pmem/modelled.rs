@@ -54,6 +54,19 @@ pub struct Persistent {
 }
 
 impl Persistent {
+    /// What the next process sees if this one ends: every store is there, and what was uncertain still is.
+    #[must_use]
+    pub fn killed(&self) -> Modelled {
+        let mut words = self.words.clone();
+        for (line, states) in &self.lines {
+            let newest = states.last().expect("a line that is uncertain has states");
+            words[line * LINE_WORDS..][..LINE_WORDS].copy_from_slice(newest);
+        }
+        let killed = Modelled::from_words(words);
+        killed.state().persistent = self.clone();
+        killed
+    }
+
     /// Draws what a crash leaves: everything as old as possible, as new as possible, or any mixture.
     #[must_use]
     pub fn crash(&self, prng: &mut Prng) -> Modelled {
@@ -223,6 +236,13 @@ impl Memory for Modelled {
             let newest = state.persistent.lines[&line].len() - 1;
             state.written_back.insert(line, newest);
         }
+    }
+
+    fn settle(&self) -> io::Result<()> {
+        let mut state = self.state();
+        state.persistent = Persistent { words: state.now.clone(), lines: BTreeMap::new() };
+        state.written_back.clear();
+        Ok(())
     }
 
     fn fence(&self) {

@@ -8,8 +8,11 @@ use types::{Database, Key};
 
 use super::slot::Home;
 
-// One entry per place, chosen by hash: about 4 MiB per worker, and the short keys.
-const PLACES_BITS: u32 = 16;
+// One entry per place, chosen by hash. With segments of 64 MiB: about 4 MiB per worker, and the short keys.
+const PLACES_BITS_MAX: u32 = 16;
+const PLACES_BITS_MIN: u32 = 4;
+// Bytes of a segment for each place: a medium of small segments is a small one.
+const SEGMENT_LEN_PER_PLACE: u64 = 1024;
 // Longer keys are not worth keeping alive.
 const KEY_LEN_MAX: usize = 64;
 
@@ -30,15 +33,28 @@ impl Spot {
 }
 
 /// The table; empty until the first register is seen.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Recent {
+    bits: u32,
     places: Vec<Option<(Key, Spot)>>,
 }
 
 impl Recent {
+    /// A table for a medium with segments of so many bytes.
+    #[must_use]
+    pub fn new(segment_len: u64) -> Recent {
+        let places = (segment_len / SEGMENT_LEN_PER_PLACE).max(1);
+        let bits = places.ilog2().clamp(PLACES_BITS_MIN, PLACES_BITS_MAX);
+        Recent { bits, places: Vec::new() }
+    }
+
+    fn place(&self, key: &Key) -> usize {
+        (key.hash().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - self.bits)) as usize
+    }
+
     #[must_use]
     pub fn find(&self, database: Database, key: &Key) -> Option<Spot> {
-        let (known, spot) = self.places.get(place(key))?.as_ref()?;
+        let (known, spot) = self.places.get(self.place(key))?.as_ref()?;
         let is_it = spot.home.shard.database == database && is_same(known, key);
         is_it.then_some(*spot)
     }
@@ -48,16 +64,18 @@ impl Recent {
             return;
         }
         if self.places.is_empty() {
-            self.places.resize_with(1 << PLACES_BITS, || None);
+            self.places.resize_with(1 << self.bits, || None);
         }
-        match &mut self.places[place(key)] {
+        let place = self.place(key);
+        match &mut self.places[place] {
             Some((known, old)) if is_same(known, key) => *old = spot,
             other => *other = Some((key.clone(), spot)),
         }
     }
 
     pub fn forget(&mut self, key: &Key) {
-        if let Some(known) = self.places.get_mut(place(key)) {
+        let place = self.place(key);
+        if let Some(known) = self.places.get_mut(place) {
             *known = None;
         }
     }
@@ -65,10 +83,6 @@ impl Recent {
     pub fn forget_all(&mut self) {
         self.places.fill(None);
     }
-}
-
-fn place(key: &Key) -> usize {
-    (key.hash().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - PLACES_BITS)) as usize
 }
 
 /// Mostly they are clones of one key: then their bytes need not be looked at.

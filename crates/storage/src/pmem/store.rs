@@ -79,13 +79,14 @@ impl<M: Memory> PmemStore<M> {
     pub(crate) fn new(shared: Arc<Shared<M>>, worker: u32) -> PmemStore<M> {
         shared.take_worker(worker);
         let turn = shared.last_turn(worker).turn;
+        let recent = Recent::new(shared.geometry.segment_len);
         PmemStore {
             shared,
             worker,
             turn,
             batch: Batch::default(),
             slabs: Slabs::default(),
-            recent: Recent::default(),
+            recent,
             ticket: 1,
             has_stored: false,
             damaged: BTreeSet::new(),

@@ -128,8 +128,7 @@ pub fn create(medium: &mut dyn Medium, binding: u64, config: &Config) -> Result<
             bytes: Bytes::copy_from_slice(page),
         }));
     }
-    let all = File::ALL.into_iter().fold(Files::default(), Files::with);
-    medium.store(writes, all)?;
+    medium.store(writes, Files::ALL)?;
     let superblock = Superblock {
         binding,
         batch: 0,
@@ -204,6 +203,11 @@ impl Opening {
         binding: Option<u64>,
         redo: bool,
     ) -> Result<Opening, OpenError> {
+        if redo {
+            // What the process before left in a cache must not be taken for durable: what is said on the strength of
+            // it must outlive the next loss of power.
+            medium.store(Vec::new(), Files::ALL)?;
+        }
         let mut superblock = read_superblock(medium);
         let found = superblock.as_ref().ok().map(|superblock| superblock.binding);
         if found.is_some() && binding.is_some() && found != binding {

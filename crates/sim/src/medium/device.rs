@@ -1,0 +1,521 @@
+//! A simulated block device under the disk engine: writes take time, and what was not flushed is uncertain.
+//!
+//! A request is under way until the world says that it is finished. A sector that was written and not flushed has
+//! several states, of which a loss of power keeps any, independently of other sectors; the death of the process
+//! keeps what readers saw. A flush that fails says nothing about what it was to flush, and the cache forgets that it
+//! was ever dirty. Rot changes sectors behind everybody's back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use base::Prng;
+use bytes::Bytes;
+use storage::disk::{Done, File, Files, Io, Medium};
+
+/// Bytes that reach the device together.
+pub const SECTOR: usize = 512;
+const FILES: usize = File::ALL.len();
+
+/// The number of requests of a process that has ended.
+const NOBODY: u64 = u64::MAX;
+
+type Sector = [u8; SECTOR];
+
+/// One state of a sector that is not durable.
+#[derive(Clone, Debug)]
+struct Version {
+    io: u64,
+    bytes: Box<Sector>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Content {
+    /// What a loss of power leaves for certain, where nothing is pending.
+    durable: Vec<u8>,
+    /// What a reader sees.
+    visible: Vec<u8>,
+    /// States of sectors since they were flushed last, oldest first.
+    pending: BTreeMap<usize, Vec<Version>>,
+    /// Sectors whose durable state is damaged.
+    rotten: BTreeSet<usize>,
+}
+
+/// Part of a write that readers do not see yet.
+#[derive(Debug)]
+struct Late {
+    file: File,
+    sector: usize,
+    bytes: Box<Sector>,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    io: Io,
+    late: Vec<Late>,
+}
+
+#[derive(Debug)]
+struct State {
+    files: [Content; FILES],
+    under_way: Vec<UnderWay>,
+    /// Begun since the world looked last, with whether they store.
+    begun: Vec<(u64, bool)>,
+    done: Vec<Done>,
+    /// Requests are carried out at once: while a store opens.
+    is_instant: bool,
+    /// Power fails before so many more requests.
+    cut_after: Option<u64>,
+    /// The next flush fails.
+    fails_next: bool,
+    has_failed: bool,
+    /// A request that no engine should make.
+    complaint: Option<String>,
+    rng: Prng,
+}
+
+/// A device with the four files of a store; clones share it.
+#[derive(Clone, Debug)]
+pub struct Device(Arc<Mutex<State>>);
+
+impl Device {
+    #[must_use]
+    pub fn new(rng: Prng) -> Device {
+        Device(Arc::new(Mutex::new(State {
+            files: Default::default(),
+            under_way: Vec::new(),
+            begun: Vec::new(),
+            done: Vec::new(),
+            is_instant: false,
+            cut_after: None,
+            fails_next: false,
+            has_failed: false,
+            complaint: None,
+            rng,
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("nobody panics while holding the state of a simulated device")
+    }
+
+    /// From now on requests are carried out at once, or no longer.
+    pub fn set_instant(&self, is_instant: bool) {
+        self.lock().is_instant = is_instant;
+    }
+
+    /// Power fails before so many more requests: they fail from then on.
+    pub fn cut_after(&self, requests: Option<u64>) {
+        self.lock().cut_after = requests;
+    }
+
+    /// True once power has failed in the middle of requests that were carried out at once.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.lock().cut_after == Some(0)
+    }
+
+    /// Moves the requests begun since the last call, with whether they store.
+    pub fn take_begun(&self, into: &mut Vec<(u64, bool)>) {
+        into.append(&mut self.lock().begun);
+    }
+
+    /// A request is finished, if it is still under way.
+    pub fn finish(&self, id: u64) {
+        let mut state = self.lock();
+        let Some(at) = state.under_way.iter().position(|it| it.io.id() == id) else { return };
+        let UnderWay { io, late } = state.under_way.remove(at);
+        for Late { file, sector, bytes } in late {
+            state.files[file as usize].show(sector, &bytes);
+        }
+        let done = state.end(&io);
+        state.done.push(done);
+    }
+
+    /// Whether the next flush fails.
+    pub fn set_failing(&self, fails: bool) {
+        self.lock().fails_next = fails;
+    }
+
+    /// True once a flush has failed, until the store is opened again.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.lock().has_failed
+    }
+
+    /// What the engine asked for and must not.
+    #[must_use]
+    pub fn complaint(&self) -> Option<String> {
+        self.lock().complaint.take()
+    }
+
+    /// The process ends: what was written stays, of what was being written any part.
+    pub fn kill(&self) {
+        let mut state = self.lock();
+        let State { files, under_way, rng, .. } = &mut *state;
+        for UnderWay { io, late } in under_way.drain(..) {
+            for Late { file, sector, bytes } in late {
+                let content = &mut files[file as usize];
+                match rng.chance_ppm(500_000) {
+                    true => content.show(sector, &bytes),
+                    false => content.drop_version(sector, io.id()),
+                }
+            }
+        }
+        state.stop();
+    }
+
+    /// Power fails: every sector that was not flushed is old or new.
+    pub fn lose_power(&self, keeps: bool) {
+        let mut state = self.lock();
+        let State { files, rng, .. } = &mut *state;
+        let keep_ppm = match keeps {
+            true => *rng.pick(&[0, 200_000, 500_000, 900_000, 1_000_000]),
+            false => 0,
+        };
+        for content in files {
+            for (sector, versions) in std::mem::take(&mut content.pending) {
+                if rng.chance_ppm(keep_ppm) {
+                    let bytes = rng.pick(&versions).bytes.clone();
+                    content.make_durable(sector, &bytes);
+                }
+            }
+            content.visible.clone_from(&content.durable);
+        }
+        state.stop();
+    }
+
+    /// A process opens the files again, as `storage::disk::FileMedium` does: the cache drops what it takes for clean.
+    /// What else readers see need not be durable.
+    pub fn reopen(&self) {
+        let mut state = self.lock();
+        state.stop();
+        for content in &mut state.files {
+            content.drop_clean();
+        }
+        state.has_failed = false;
+        state.fails_next = false;
+    }
+
+    /// There is nothing on the device any more.
+    pub fn wipe(&self) {
+        let mut state = self.lock();
+        state.stop();
+        state.files = Default::default();
+    }
+
+    /// Damages a sector that is in use and not being written; false where none was found.
+    pub fn rot(&self) -> bool {
+        let mut state = self.lock();
+        let State { files, rng, .. } = &mut *state;
+        for _ in 0..16 {
+            let file =
+                *rng.pick(&[File::Slots, File::Slots, File::Ring, File::Extents, File::Spare]);
+            let content = &mut files[file as usize];
+            let sectors = content.durable.len() / SECTOR;
+            if sectors == 0 {
+                continue;
+            }
+            let sector = rng.below(sectors as u64) as usize;
+            let mut bytes: Sector = content.sector(sector);
+            if content.pending.contains_key(&sector) || bytes.iter().all(|&byte| byte == 0) {
+                continue;
+            }
+            damage(&mut bytes, rng);
+            content.make_durable(sector, &bytes);
+            content.show(sector, &bytes);
+            content.rotten.insert(sector);
+            return true;
+        }
+        false
+    }
+
+    /// True while the durable state of any sector is damaged.
+    #[must_use]
+    pub fn is_rotten(&self) -> bool {
+        self.lock().files.iter().any(|content| !content.rotten.is_empty())
+    }
+
+    /// True while the durable state of any sector of this file is damaged.
+    #[must_use]
+    pub fn has_rot_in(&self, file: File) -> bool {
+        !self.lock().files[file as usize].rotten.is_empty()
+    }
+
+    /// A device that holds what a loss of power would leave for certain, but for one file, which is empty.
+    #[must_use]
+    pub fn durable_copy_without(&self, file: File) -> Device {
+        let copy = Device::new(Prng::new(0));
+        let state = self.lock();
+        let mut copied = copy.lock();
+        copied.is_instant = true;
+        for (of, (to, from)) in copied.files.iter_mut().zip(&state.files).enumerate() {
+            if of == file as usize {
+                continue;
+            }
+            to.durable.clone_from(&from.durable);
+            to.visible.clone_from(&from.durable);
+        }
+        drop(copied);
+        copy
+    }
+}
+
+/// Changes a sector for sure.
+fn damage(bytes: &mut Sector, rng: &mut Prng) {
+    let before = *bytes;
+    let at = rng.below(SECTOR as u64) as usize;
+    match rng.below(3) {
+        0 => bytes[at] ^= 1 << rng.below(8),
+        1 => bytes.fill(0),
+        _ => bytes.fill_with(|| rng.next_u64() as u8),
+    }
+    if *bytes == before {
+        bytes[at] ^= 1;
+    }
+}
+
+fn write_at(content: &mut Vec<u8>, sector: usize, bytes: &Sector) {
+    let (start, end) = (sector * SECTOR, (sector + 1) * SECTOR);
+    if content.len() < end {
+        content.resize(end, 0);
+    }
+    content[start..end].copy_from_slice(bytes);
+}
+
+impl Content {
+    /// What readers see of a sector.
+    fn sector(&self, sector: usize) -> Sector {
+        let mut bytes = [0; SECTOR];
+        let start = sector * SECTOR;
+        if let Some(found) = self.visible.get(start..start + SECTOR) {
+            bytes.copy_from_slice(found);
+        }
+        bytes
+    }
+
+    fn show(&mut self, sector: usize, bytes: &Sector) {
+        write_at(&mut self.visible, sector, bytes);
+    }
+
+    fn make_durable(&mut self, sector: usize, bytes: &Sector) {
+        write_at(&mut self.durable, sector, bytes);
+        self.rotten.remove(&sector);
+    }
+
+    /// Readers see what is durable wherever nothing is pending.
+    fn drop_clean(&mut self) {
+        let cached = std::mem::replace(&mut self.visible, self.durable.clone());
+        for &sector in self.pending.keys() {
+            let start = sector * SECTOR;
+            if let Some(bytes) = cached.get(start..start + SECTOR) {
+                let bytes = bytes.try_into().expect("it is as long as a sector");
+                write_at(&mut self.visible, sector, bytes);
+            }
+        }
+    }
+
+    fn drop_version(&mut self, sector: usize, io: u64) {
+        if let Some(versions) = self.pending.get_mut(&sector) {
+            versions.retain(|version| version.io != io);
+            if versions.is_empty() {
+                self.pending.remove(&sector);
+            }
+        }
+    }
+}
+
+impl State {
+    /// Requests under way are never answered, and their numbers are used again.
+    fn stop(&mut self) {
+        for versions in self.files.iter_mut().flat_map(|content| content.pending.values_mut()) {
+            versions.iter_mut().for_each(|version| version.io = NOBODY);
+        }
+        self.under_way.clear();
+        self.begun.clear();
+        self.done.clear();
+        self.cut_after = None;
+    }
+
+    fn is_under_way(&self, io: u64) -> bool {
+        self.under_way.iter().any(|it| it.io.id() == io)
+    }
+
+    /// Takes the sectors of a store: each is seen by readers at once or when it is finished.
+    fn write(&mut self, io: &Io) -> Vec<Late> {
+        let Io::Store { id, writes, .. } = io else { return Vec::new() };
+        let late_ppm = match self.is_instant {
+            true => 0,
+            false => *self.rng.pick(&[0, 500_000, 1_000_000]),
+        };
+        let mut late = Vec::new();
+        for write in writes {
+            let file = write.file;
+            if !(write.offset as usize).is_multiple_of(SECTOR) {
+                self.complaint =
+                    Some(format!("a write begins in the middle of a sector: {write:?}"));
+            }
+            let first = write.offset as usize / SECTOR;
+            for (index, part) in write.bytes.chunks(SECTOR).enumerate() {
+                let sector = first + index;
+                let newest = self.files[file as usize].pending.get(&sector);
+                let newest = newest.and_then(|versions| versions.last());
+                if !self.is_instant
+                    && newest.is_some_and(|it| it.io == *id || self.is_under_way(it.io))
+                {
+                    let text =
+                        format!("sector {sector} of {} is written twice at once", file.name());
+                    self.complaint = Some(text);
+                }
+                let content = &mut self.files[file as usize];
+                let mut bytes = Box::new(content.sector(sector));
+                bytes[..part.len()].copy_from_slice(part);
+                let version = Version { io: *id, bytes: bytes.clone() };
+                content.pending.entry(sector).or_default().push(version);
+                match self.rng.chance_ppm(late_ppm) {
+                    true => late.push(Late { file, sector, bytes }),
+                    false => content.show(sector, &bytes),
+                }
+            }
+        }
+        late
+    }
+
+    /// The answer to a request all of whose writes are seen.
+    fn end(&mut self, io: &Io) -> Done {
+        let result = match io {
+            Io::Read { file, offset, len, .. } => Ok(self.read(*file, *offset as usize, *len)),
+            Io::Store { flush, .. } => self.flush(*flush).map(|()| Bytes::new()),
+        };
+        Done { id: io.id(), result }
+    }
+
+    fn read(&self, file: File, offset: usize, len: usize) -> Bytes {
+        let content = &self.files[file as usize].visible;
+        let start = offset.min(content.len());
+        let end = (offset + len).min(content.len());
+        let mut bytes = Vec::with_capacity(len);
+        bytes.extend_from_slice(&content[start..end]);
+        bytes.resize(len, 0);
+        Bytes::from(bytes)
+    }
+
+    /// Makes durable what is finished; what is still being written stays uncertain.
+    fn flush(&mut self, flush: Files) -> Result<(), String> {
+        let fails = flush != Files::default() && std::mem::take(&mut self.fails_next);
+        self.has_failed |= fails;
+        for file in flush.iter() {
+            let content = &mut self.files[file as usize];
+            for (sector, mut versions) in std::mem::take(&mut content.pending) {
+                let is_finished =
+                    |version: &Version| self.under_way.iter().all(|it| it.io.id() != version.io);
+                let unfinished = match versions.last() {
+                    Some(newest) if !is_finished(newest) => versions.pop(),
+                    _ => None,
+                };
+                if let Some(newest) = versions.last()
+                    && (!fails || self.rng.chance_ppm(500_000))
+                {
+                    content.make_durable(sector, &newest.bytes);
+                }
+                if let Some(unfinished) = unfinished {
+                    content.pending.insert(sector, vec![unfinished]);
+                }
+            }
+        }
+        if fails { Err("the device says no".to_owned()) } else { Ok(()) }
+    }
+}
+
+impl Medium for Device {
+    fn submit(&mut self, io: Io) {
+        let mut state = self.lock();
+        if !state.is_instant {
+            state.begun.push((io.id(), matches!(io, Io::Store { .. })));
+            let late = state.write(&io);
+            state.under_way.push(UnderWay { io, late });
+            return;
+        }
+        let left = state.cut_after;
+        if left == Some(0) {
+            let result = Err("power fails".to_owned());
+            state.done.push(Done { id: io.id(), result });
+            return;
+        }
+        state.cut_after = left.map(|left| left - 1);
+        state.write(&io);
+        if state.cut_after == Some(0) {
+            // Written perhaps, and surely not flushed.
+            state.done.push(Done { id: io.id(), result: Err("power fails".to_owned()) });
+            return;
+        }
+        let done = state.end(&io);
+        state.done.push(done);
+    }
+
+    fn poll(&mut self, done: &mut Vec<Done>) {
+        done.append(&mut self.lock().done);
+    }
+
+    fn wait(&mut self, done: &mut Vec<Done>) {
+        done.append(&mut self.lock().done);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use storage::disk::Write;
+
+    use super::*;
+
+    fn store(id: u64, fill: u8, flush: Files) -> Io {
+        let bytes = Bytes::from(vec![fill; 2 * SECTOR]);
+        Io::Store { id, writes: vec![Write { file: File::Ring, offset: 0, bytes }], flush }
+    }
+
+    fn seen(device: &Device) -> (u8, u8) {
+        let bytes = device.lock().read(File::Ring, 0, 2 * SECTOR);
+        (bytes[0], bytes[SECTOR])
+    }
+
+    #[test]
+    fn a_loss_of_power_keeps_any_sectors_that_were_not_flushed() {
+        let mut found = BTreeSet::new();
+        for seed in 0..200 {
+            let mut device = Device::new(Prng::new(seed));
+            device.submit(store(1, 1, Files::of(File::Ring)));
+            device.finish(1);
+            device.submit(store(2, 2, Files::default()));
+            device.lose_power(true);
+            found.insert(seen(&device));
+        }
+        assert_eq!(found, BTreeSet::from([(1, 1), (1, 2), (2, 1), (2, 2)]));
+    }
+
+    #[test]
+    fn what_readers_saw_before_a_kill_is_gone_after_a_loss_of_power() {
+        let mut device = Device::new(Prng::new(1));
+        device.submit(store(1, 1, Files::of(File::Ring)));
+        device.finish(1);
+        device.submit(store(2, 2, Files::default()));
+        device.finish(2);
+        device.kill();
+        device.reopen();
+        assert_eq!(seen(&device), (2, 2));
+        device.lose_power(false);
+        assert_eq!(seen(&device), (1, 1));
+    }
+
+    #[test]
+    fn a_failed_flush_leaves_the_cache_clean_and_the_device_old() {
+        let mut device = Device::new(Prng::new(3));
+        device.set_failing(true);
+        device.submit(store(1, 1, Files::of(File::Ring)));
+        device.finish(1);
+        let mut done = Vec::new();
+        device.poll(&mut done);
+        assert!(done[0].result.is_err() && device.has_failed());
+        assert_eq!(seen(&device), (1, 1));
+        device.lose_power(true);
+        assert_ne!(seen(&device), (1, 1));
+    }
+}

@@ -1,0 +1,275 @@
+//! The disk engine in virtual time: the real one, over a simulated device.
+//!
+//! Workers' handles and the engine are those of the server. What its threads do there is done here by the world:
+//! requests to the device end when the world says so, and the engine is told to rest once nothing has been asked of
+//! it for a while. Opening takes no virtual time, but power may fail while it lasts.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use base::Prng;
+use storage::disk::{self, Config, File, LocalKeeper, LocalStore, OpenError};
+use storage::{Completion, Store};
+use types::key::SHARDS;
+use types::{Database, Shard};
+
+use super::device::Device;
+use super::{NotOpened, Work};
+use crate::store::Survival;
+
+/// Stands for node and cluster in every checksum.
+const BINDING: u64 = 0x5eed_0001;
+/// How often power fails while a store opens.
+const CUT_PPM: u32 = 50_000;
+/// Polls until a store that has just been made is marked as forgotten.
+const MARKING_POLLS_MAX: usize = 1_000;
+
+#[derive(Debug)]
+struct State {
+    shape: Config,
+    /// The database whose shards a wiped medium has forgotten.
+    database: Database,
+    rest_after: u64,
+    device: Device,
+    keeper: Option<LocalKeeper<Device>>,
+    workers: usize,
+    is_made: bool,
+    is_wiped: bool,
+    /// When it went down something was forgotten: it will be again when it opens.
+    had_forgotten: bool,
+    /// Counts what is asked of the store; a rest is planned for one of its values.
+    asked: u64,
+    rest_planned: bool,
+    begun: Vec<(u64, bool)>,
+    power_fails: bool,
+    rng: Prng,
+}
+
+/// One node's disk; outlives the process. Clones share it.
+#[derive(Clone, Debug)]
+pub struct DiskMedium(Arc<Mutex<State>>);
+
+impl DiskMedium {
+    /// `rest_after`: nanoseconds without a request before everything goes home. `power_fails`: a start may be
+    /// interrupted.
+    #[must_use]
+    pub fn new(
+        shape: Config,
+        database: Database,
+        rest_after: u64,
+        power_fails: bool,
+        mut rng: Prng,
+    ) -> DiskMedium {
+        let device = Device::new(rng.fork());
+        DiskMedium(Arc::new(Mutex::new(State {
+            shape,
+            database,
+            rest_after,
+            device,
+            keeper: None,
+            workers: 0,
+            is_made: false,
+            is_wiped: false,
+            had_forgotten: false,
+            asked: 0,
+            rest_planned: false,
+            begun: Vec::new(),
+            power_fails,
+            rng,
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("nobody panics while holding the state of a simulated disk")
+    }
+
+    /// The stores of a process that starts.
+    ///
+    /// # Errors
+    /// [`NotOpened`].
+    pub fn open(&self, workers: usize) -> Result<Vec<Box<dyn Store>>, NotOpened> {
+        let mut state = self.lock();
+        state.workers = workers;
+        if state.power_fails && state.is_made && state.rng.chance_ppm(CUT_PPM) {
+            state.try_to_open(workers);
+        }
+        let stores = state.open(workers)?;
+        Ok(stores.into_iter().map(|store| Box::new(store) as _).collect())
+    }
+
+    /// Plans what the engine has asked of the device, and its rest.
+    pub fn take_work(&self, into: &mut Vec<Work>) {
+        self.lock().take_work(into);
+    }
+
+    /// A request to the device is finished. Appends the workers that have something to hear.
+    pub fn finish(&self, io: u64, awake: &mut Vec<usize>) {
+        let state = self.lock();
+        let Some(keeper) = &state.keeper else { return };
+        state.device.finish(io);
+        keeper.drive();
+        awake.extend((0..state.workers).filter(|&worker| keeper.has_completions(worker)));
+    }
+
+    /// The moment for a rest has come: it is taken if nothing was asked since it was planned.
+    pub fn rest(&self, asked: u64) {
+        let mut state = self.lock();
+        state.rest_planned = false;
+        if state.asked == asked
+            && let Some(keeper) = &state.keeper
+        {
+            keeper.rest();
+        }
+    }
+
+    /// The process ends, with or without the power.
+    pub fn crash(&self, survival: Survival) {
+        let mut state = self.lock();
+        let Some(keeper) = state.keeper.take() else { return };
+        state.had_forgotten = keeper.has_forgotten(state.database);
+        drop(keeper);
+        state.rest_planned = false;
+        match survival {
+            Survival::Nothing => state.device.lose_power(false),
+            Survival::Torn if state.rng.chance(0.6) => state.device.lose_power(true),
+            Survival::Torn | Survival::Prefix => state.device.kill(),
+        }
+    }
+
+    /// There is nothing any more, and the next start knows it.
+    pub fn wipe(&self) {
+        let mut state = self.lock();
+        state.device.wipe();
+        (state.is_made, state.is_wiped, state.had_forgotten) = (false, true, true);
+    }
+
+    /// Damages a sector; false where none was found.
+    #[must_use]
+    pub fn damage(&self) -> bool {
+        self.lock().device.rot()
+    }
+
+    /// Whether the next flush fails.
+    pub fn set_failing(&self, fails: bool) {
+        self.lock().device.set_failing(fails);
+    }
+
+    /// True once the device has failed, until the store is opened again.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.lock().device.has_failed()
+    }
+
+    /// What the engine asked of the device and must not.
+    #[must_use]
+    pub fn complaint(&self) -> Option<String> {
+        self.lock().device.complaint()
+    }
+
+    /// True while a shard is known to be forgotten.
+    #[must_use]
+    pub fn is_recovering(&self) -> bool {
+        let state = self.lock();
+        match &state.keeper {
+            Some(keeper) => keeper.has_forgotten(state.database),
+            None => state.had_forgotten,
+        }
+    }
+
+    /// True when anything is forgotten, noticed or not.
+    #[must_use]
+    pub fn has_forgotten_anything(&self) -> bool {
+        if self.is_recovering() {
+            return true;
+        }
+        let state = self.lock();
+        state.device.is_rotten() && !is_good(&state.device)
+    }
+}
+
+/// True if every slot of what is durable can be read. Images of pages do not count for the pages: the engine looks at
+/// them when it opens only.
+fn is_good(device: &Device) -> bool {
+    if device.has_rot_in(File::Spare) {
+        return false;
+    }
+    let report = disk::verify(&mut device.durable_copy_without(File::Spare), &mut |_| ());
+    report.is_ok_and(|report| report.is_good())
+}
+
+impl State {
+    /// A start during which power fails after some requests.
+    fn try_to_open(&mut self, workers: usize) {
+        let requests = self.rng.between(1, 24);
+        self.device.reopen();
+        self.device.set_instant(true);
+        self.device.cut_after(Some(requests));
+        let opened = LocalKeeper::open(self.device.clone(), BINDING, workers, &self.shape);
+        drop(opened);
+        self.device.set_instant(false);
+        self.device.lose_power(true);
+    }
+
+    fn open(&mut self, workers: usize) -> Result<Vec<LocalStore<Device>>, NotOpened> {
+        self.device.reopen();
+        self.device.set_instant(true);
+        let opened = self.open_instantly(workers);
+        self.device.set_instant(false);
+        opened
+    }
+
+    fn open_instantly(&mut self, workers: usize) -> Result<Vec<LocalStore<Device>>, NotOpened> {
+        let other = |error: OpenError| NotOpened::Other(error.to_string());
+        if !self.is_made {
+            disk::create(&mut self.device.clone(), BINDING, &self.shape).map_err(other)?;
+        }
+        let opened = LocalKeeper::open(self.device.clone(), BINDING, workers, &self.shape);
+        let (keeper, mut stores) = match opened {
+            Err(OpenError::Damaged) if self.device.is_rotten() => return Err(NotOpened::Damaged),
+            opened => opened.map_err(other)?,
+        };
+        if self.is_wiped {
+            mark_forgotten(&mut stores, self.database)?;
+        }
+        (self.is_made, self.is_wiped) = (true, false);
+        self.keeper = Some(keeper);
+        Ok(stores)
+    }
+
+    fn take_work(&mut self, into: &mut Vec<Work>) {
+        let Some(keeper) = &self.keeper else { return };
+        self.device.take_begun(&mut self.begun);
+        self.asked += self.begun.len() as u64;
+        into.extend(self.begun.drain(..).map(|(id, stores)| match stores {
+            true => Work::Store(id),
+            false => Work::Read(id),
+        }));
+        if !self.rest_planned && keeper.under_way() == 0 && keeper.is_dirty() {
+            self.rest_planned = true;
+            into.push(Work::Rest { after: self.rest_after, asked: self.asked });
+        }
+    }
+}
+
+/// Durably marks every shard as forgotten, as a node does that starts without its memory.
+fn mark_forgotten(stores: &mut [LocalStore<Device>], database: Database) -> Result<(), NotOpened> {
+    let workers = stores.len();
+    for (worker, store) in stores.iter_mut().enumerate() {
+        for shard in (worker..SHARDS).step_by(workers) {
+            store.set_forgotten(database, Shard(shard as u8), true);
+        }
+        let ticket = store.ticket();
+        store.submit();
+        let is_stored = (0..MARKING_POLLS_MAX).any(|_| {
+            let mut completions = Vec::new();
+            store.poll(&mut completions);
+            completions.iter().any(|it| matches!(it, Completion::Stored(upto) if *upto >= ticket))
+        });
+        if !is_stored {
+            return Err(NotOpened::Other("marking it as forgotten does not end".into()));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! The disk engine keeps its word over a device that keeps only what it was asked to.
+
+use bytes::Bytes;
+use storage::{Load, Place};
+use types::Key;
+
+use super::*;
+
+const DATABASE: Database = Database(0);
+
+fn medium(seed: u64) -> DiskMedium {
+    let shape = Config {
+        ring_bytes: 64 << 10,
+        spare_pages: 32,
+        initial_level: 1,
+        cache_bytes: 0,
+        fill_percent: 60,
+    };
+    DiskMedium::new(shape, DATABASE, 1, false, Prng::new(seed))
+}
+
+fn open(medium: &DiskMedium) -> Box<dyn Store> {
+    medium.open(1).expect("it opens").remove(0)
+}
+
+fn cell() -> Place {
+    Place::Cell(DATABASE, Key::new(b"a"))
+}
+
+/// Finishes what is under way, and what follows from it.
+fn finish_all(medium: &DiskMedium) {
+    let (mut works, mut awake) = (Vec::new(), Vec::new());
+    loop {
+        medium.take_work(&mut works);
+        works.retain(|work| !matches!(work, Work::Rest { .. }));
+        if works.is_empty() {
+            return;
+        }
+        for work in works.drain(..) {
+            let (Work::Store(io) | Work::Read(io)) = work else { panic!("{work:?}") };
+            medium.finish(io, &mut awake);
+        }
+    }
+}
+
+fn put(store: &mut dyn Store, record: &[u8]) {
+    store.put(&cell(), record);
+    store.submit();
+}
+
+fn load(medium: &DiskMedium, store: &mut dyn Store) -> Load {
+    let mut completions = Vec::new();
+    if let load @ (Load::Found(_) | Load::Absent | Load::Lost) = store.load(&cell()) {
+        return load;
+    }
+    for _ in 0..10 {
+        store.poll(&mut completions);
+        finish_all(medium);
+        for completion in completions.drain(..) {
+            if let Completion::Loaded { load, .. } = completion {
+                return load;
+            }
+        }
+    }
+    panic!("a load is not answered");
+}
+
+#[test]
+fn what_a_start_has_shown_outlives_the_next_loss_of_power() {
+    let mut shown_new = 0;
+    for seed in 0..100 {
+        let medium = medium(seed);
+        let mut store = open(&medium);
+        put(&mut *store, b"old");
+        finish_all(&medium);
+        put(&mut *store, b"new");
+        medium.crash(Survival::Prefix);
+        let shown = load(&medium, &mut *open(&medium));
+        medium.crash(Survival::Nothing);
+        assert_eq!(load(&medium, &mut *open(&medium)), shown, "seed {seed}");
+        shown_new += u64::from(shown == Load::Found(Bytes::from_static(b"new")));
+    }
+    assert!((1..100).contains(&shown_new), "{shown_new} of 100");
+}
+
+#[test]
+fn what_a_start_shows_after_a_failed_flush_outlives_the_next_loss_of_power() {
+    for seed in 0..100 {
+        let medium = medium(seed);
+        let mut store = open(&medium);
+        put(&mut *store, b"old");
+        finish_all(&medium);
+        medium.set_failing(true);
+        put(&mut *store, b"new");
+        finish_all(&medium);
+        assert!(medium.has_failed());
+        medium.crash(Survival::Prefix);
+        let shown = load(&medium, &mut *open(&medium));
+        assert_ne!(shown, Load::Lost, "seed {seed}");
+        medium.crash(Survival::Nothing);
+        assert_eq!(load(&medium, &mut *open(&medium)), shown, "seed {seed}");
+    }
+}
+
+#[test]
+fn wiped_medium_has_forgotten_everything_until_it_is_told() {
+    let medium = medium(1);
+    put(&mut *open(&medium), b"old");
+    finish_all(&medium);
+    medium.crash(Survival::Nothing);
+    medium.wipe();
+    assert!(medium.is_recovering());
+    let mut store = open(&medium);
+    assert_eq!(load(&medium, &mut *store), Load::Lost);
+    for shard in 0..SHARDS {
+        store.set_forgotten(DATABASE, Shard(shard as u8), false);
+    }
+    store.poll(&mut Vec::new());
+    store.submit();
+    finish_all(&medium);
+    store.poll(&mut Vec::new());
+    assert_eq!(load(&medium, &mut *store), Load::Absent);
+}
+
+#[test]
+fn rot_is_known_of_until_it_is_written_over() {
+    let medium = medium(3);
+    let mut store = open(&medium);
+    put(&mut *store, b"old");
+    finish_all(&medium);
+    assert!(!medium.has_forgotten_anything());
+    let rots = (0..20).any(|_| medium.damage() && medium.has_forgotten_anything());
+    assert!(rots, "damage shows");
+}

@@ -1,0 +1,254 @@
+//! The pmem engine in virtual time: the real one, over modelled memory.
+//!
+//! A turn writes through at once, so nothing here takes virtual time. A loss of power keeps of each cache line any
+//! state since it was certain; the death of the process keeps what was stored, certain or not. Either may come in
+//! the middle of a turn, or of a start. Rot changes single bytes.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use base::Prng;
+use storage::Store;
+use storage::pmem::layout::Geometry;
+use storage::pmem::memory::Memory;
+use storage::pmem::modelled::{Modelled, Moment, Persistent};
+use storage::pmem::verify::verify_memory;
+use storage::pmem::{Pmem, PmemError};
+use storage::volatile::Beginning;
+use types::Database;
+
+use super::NotOpened;
+use crate::store::Survival;
+
+/// Stands for node and cluster in every check.
+const BINDING: u64 = 0x5eed_0002;
+/// Bytes that the memory may grow to.
+const LEN_MAX: u64 = 256 << 20;
+const GEOMETRY: Geometry = Geometry { workers: 4, databases: 1, segment_len: 256 << 10 };
+/// How often power fails while the medium opens.
+const CUT_PPM: u32 = 50_000;
+/// Stores, write-backs and fences after which a process ends, at most.
+const EVENTS_UNTIL_END_MAX: u64 = 400;
+/// Damage is looked for again only after so many stores, write-backs and fences: looking takes long.
+const LOOK_AGAIN_AFTER: u64 = 20_000;
+/// Bytes looked at for one that is in use.
+const ROT_TRIES: usize = 256;
+
+#[derive(Debug)]
+struct State {
+    /// The database whose shards are looked at.
+    database: Database,
+    memory: Option<Modelled>,
+    pmem: Option<Pmem<Modelled>>,
+    is_wiped: bool,
+    /// The process ends at a moment that was chosen.
+    is_ending: bool,
+    power_fails: bool,
+    /// Damaged bytes: where, and what they became.
+    rotten: Vec<(u64, u8)>,
+    /// After this many events damage is looked for again; until then there is some.
+    look_at: u64,
+    rng: Prng,
+}
+
+/// One node's persistent memory; outlives the process. Clones share it.
+#[derive(Clone, Debug)]
+pub struct PmemMedium(Arc<Mutex<State>>);
+
+impl PmemMedium {
+    /// `power_fails`: a start may be interrupted.
+    #[must_use]
+    pub fn new(database: Database, power_fails: bool, rng: Prng) -> PmemMedium {
+        PmemMedium(Arc::new(Mutex::new(State {
+            database,
+            memory: None,
+            pmem: None,
+            is_wiped: false,
+            is_ending: false,
+            power_fails,
+            rotten: Vec::new(),
+            look_at: 0,
+            rng,
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("nobody panics while holding the state of a simulated memory")
+    }
+
+    /// The stores of a process that starts.
+    ///
+    /// # Errors
+    /// [`NotOpened`].
+    pub fn open(&self, workers: usize) -> Result<Vec<Box<dyn Store>>, NotOpened> {
+        let mut state = self.lock();
+        let pmem = state.open()?;
+        let stores = (0..workers).map(|worker| Box::new(pmem.store(worker as u32)) as _).collect();
+        state.pmem = Some(pmem);
+        Ok(stores)
+    }
+
+    /// The process ends in the middle of a turn to come.
+    pub fn end_within_a_turn(&self) {
+        let mut state = self.lock();
+        let after = state.rng.below(EVENTS_UNTIL_END_MAX);
+        state.capture_after(after);
+        state.is_ending = true;
+    }
+
+    /// The process does not end by itself any more, unless it has.
+    pub fn end_no_more(&self) {
+        let mut state = self.lock();
+        state.is_ending &= state.captured().is_some();
+    }
+
+    /// True once the process has ended in the middle of a turn.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        let state = self.lock();
+        state.is_ending && state.captured().is_some()
+    }
+
+    /// The process ends, with or without the power; at the moment that was chosen for it if that has come.
+    pub fn crash(&self, survival: Survival) {
+        let mut state = self.lock();
+        state.pmem = None;
+        let Some(memory) = &state.memory else { return };
+        let ended = state.is_ending.then(|| state.captured()).flatten();
+        let left = ended.unwrap_or_else(|| memory.persistent());
+        let loses_power = match survival {
+            Survival::Nothing => true,
+            Survival::Torn => state.rng.chance(0.6),
+            Survival::Prefix => false,
+        };
+        state.is_ending = false;
+        // The memory that is left counts from nought.
+        state.look_at = LOOK_AGAIN_AFTER;
+        state.memory = Some(match loses_power {
+            true => left.crash(&mut state.rng),
+            false => left.killed(),
+        });
+    }
+
+    /// There is nothing any more, and the next start knows it.
+    pub fn wipe(&self) {
+        let mut state = self.lock();
+        state.pmem = None;
+        state.memory = None;
+        state.is_wiped = true;
+        state.rotten.clear();
+    }
+
+    /// Damages a byte near others that are in use; false where none was found.
+    #[must_use]
+    pub fn damage(&self) -> bool {
+        let mut state = self.lock();
+        let Some(memory) = state.memory.clone() else { return false };
+        for _ in 0..ROT_TRIES {
+            let at = state.rng.below(memory.len());
+            if memory.load(at / 8 * 8) != 0 {
+                let mask = 1 << state.rng.below(8);
+                memory.flip(at, mask);
+                state.rotten.push((at, memory.byte(at)));
+                state.look_at = memory.events() + LOOK_AGAIN_AFTER;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// True while a shard is known to be forgotten.
+    #[must_use]
+    pub fn is_recovering(&self) -> bool {
+        let state = self.lock();
+        match (&state.pmem, &state.memory) {
+            (Some(pmem), _) => pmem.has_forgotten(state.database),
+            (None, Some(memory)) => verify_memory(memory.clone(), Path::new("modelled"))
+                .is_ok_and(|report| !report.forgotten.is_empty()),
+            (None, None) => state.is_wiped,
+        }
+    }
+
+    /// True when anything is forgotten, noticed or not.
+    #[must_use]
+    pub fn has_forgotten_anything(&self) -> bool {
+        if self.is_recovering() {
+            return true;
+        }
+        let mut state = self.lock();
+        let Some(memory) = state.memory.clone() else { return false };
+        if state.rotten.iter().all(|&(at, byte)| memory.byte(at) != byte) {
+            return false;
+        }
+        if memory.events() >= state.look_at {
+            let report = verify_memory(memory.clone(), Path::new("modelled"));
+            if report.is_ok_and(|report| report.faults_count == 0) {
+                return false;
+            }
+            state.look_at = memory.events() + LOOK_AGAIN_AFTER;
+        }
+        true
+    }
+}
+
+impl State {
+    fn capture_after(&self, events: u64) {
+        if let Some(memory) = &self.memory {
+            memory.capture_at(Moment::Event(memory.events() + events));
+        }
+    }
+
+    fn captured(&self) -> Option<Persistent> {
+        self.memory.as_ref().and_then(Modelled::captured)
+    }
+
+    fn open(&mut self) -> Result<Pmem<Modelled>, NotOpened> {
+        let Some(memory) = &self.memory else {
+            let beginning = match std::mem::take(&mut self.is_wiped) {
+                true => Beginning::Forgotten,
+                false => Beginning::New,
+            };
+            let memory = formatted(beginning)?;
+            self.memory = Some(memory.clone());
+            return self.open_memory(memory);
+        };
+        let memory = memory.clone();
+        if self.power_fails && self.rng.chance_ppm(CUT_PPM) {
+            let events = self.rng.below(40);
+            self.capture_after(events);
+            drop(self.open_memory(memory)?);
+            let left = self.captured();
+            self.memory = left
+                .or_else(|| Some(self.memory.as_ref()?.persistent()))
+                .map(|left| left.crash(&mut self.rng));
+            return self.open();
+        }
+        self.open_memory(memory)
+    }
+
+    fn open_memory(&self, memory: Modelled) -> Result<Pmem<Modelled>, NotOpened> {
+        Pmem::from_memory(memory, BINDING, Path::new("modelled")).map_err(|error| match error {
+            PmemError::Damaged(_) if !self.rotten.is_empty() => NotOpened::Damaged,
+            error => NotOpened::Other(error.to_string()),
+        })
+    }
+}
+
+/// Memory that holds an empty medium. Making it takes long, so it is made once.
+fn formatted(beginning: Beginning) -> Result<Modelled, NotOpened> {
+    static NEW: OnceLock<Result<Modelled, String>> = OnceLock::new();
+    static FORGOTTEN: OnceLock<Result<Modelled, String>> = OnceLock::new();
+    let template = match beginning {
+        Beginning::New => &NEW,
+        Beginning::Forgotten => &FORGOTTEN,
+    };
+    let made = template.get_or_init(|| {
+        let memory = Modelled::new(LEN_MAX);
+        let pmem = Pmem::format(memory.clone(), GEOMETRY, BINDING, beginning);
+        pmem.map(|_| memory).map_err(|error| error.to_string())
+    });
+    made.as_ref().map(Modelled::stopped).map_err(|error| NotOpened::Other(error.clone()))
+}
+
+#[cfg(test)]
+mod tests;
