@@ -16,8 +16,10 @@ use super::{Cx, RmwPaxos, reader, serve};
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
 
-/// A key is contended while another node's proposal for it was accepted this recently.
-pub(super) const CONTENDED_FOR: Nanos = Nanos::from_millis(20);
+/// A key is contended while another node's proposal for it was accepted within two round trips, or within the first of
+/// these and never beyond the second. Short: who forwards depends on the owner, and a paused one is silent.
+const CONTENDED_FOR_MIN: Nanos = Nanos::from_millis(3);
+const CONTENDED_FOR_MAX: Nanos = Nanos::from_millis(40);
 /// Proposals of others in a row, each that recent after the last, that make a key contended.
 const CONTENDED_RUN: u8 = 3;
 /// A forward whose owner's connection ended is given up after this.
@@ -100,14 +102,18 @@ impl RmwPaxos {
         let register = serve::held(cx, &active.key)?;
         let (owner, incarnation) = (register.promised.node(), register.promised.incarnation());
         let member = cx.view.member(owner)?;
-        let is_recent =
-            register.foreign_at > Nanos::ZERO && cx.now.since(register.foreign_at) < CONTENDED_FOR;
+        let is_recent = register.foreign_at > Nanos::ZERO
+            && cx.now.since(register.foreign_at) < self.contended_for();
         // One write of another node now and then is no contention; losing to it, or several in a row, is.
         let is_busy = is_recent && (active.losses > 0 || register.foreign_run >= CONTENDED_RUN);
         let is_avoided =
             self.forwarder.avoided_until.get(&owner).is_some_and(|until| cx.now < *until);
         let is_there = owner != self.env.me && member.up && member.incarnation == incarnation;
         (is_busy && is_there && !is_avoided).then_some((owner, incarnation))
+    }
+
+    pub(super) fn contended_for(&self) -> Nanos {
+        Nanos((self.round_trip.0 * 2).clamp(CONTENDED_FOR_MIN.0, CONTENDED_FOR_MAX.0))
     }
 
     pub(super) fn send_forward(&mut self, cx: &mut Cx<'_>, active: &Active) {

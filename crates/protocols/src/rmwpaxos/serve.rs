@@ -9,7 +9,7 @@ use super::message::{Message, Report};
 use super::operation::Active;
 use super::register::{Register, ShardMeta};
 use super::state::State;
-use super::{Cx, RmwPaxos, forwarder, proposer};
+use super::{Cx, RmwPaxos, proposer};
 use crate::cells::Cell;
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
@@ -189,12 +189,12 @@ impl RmwPaxos {
         let meta = cx.metas.get_mut(key.shard());
         meta.saw(ballot);
         let meta: &ShardMeta = meta;
-        let me = self.env.me;
+        let (me, contended_for) = (self.env.me, self.contended_for());
         let has_expiry = proposal.state.has_expiry();
         let accepted = cx.cells.with(key, |register| {
             let accepted = acceptor::on_accept(register, meta, epoch, proposal, moment);
             if let (Accepted::Yes { changed: true, .. }, Some(register)) = (accepted, register) {
-                note_proposer(register, ballot.node() == me, moment.now);
+                note_proposer(register, ballot.node() == me, moment.now, contended_for);
             }
             accepted
         });
@@ -225,8 +225,8 @@ fn nack(cx: &mut Cx<'_>, to: NodeId, key: Key, tried: Round, promised: Ballot, r
 }
 
 /// Notes whose proposals a register keeps accepting: a hint for whom to forward to.
-fn note_proposer(register: &mut Register, is_own: bool, now: Nanos) {
-    let is_recent = now.since(register.foreign_at) < forwarder::CONTENDED_FOR;
+fn note_proposer(register: &mut Register, is_own: bool, now: Nanos, contended_for: Nanos) {
+    let is_recent = now.since(register.foreign_at) < contended_for;
     if is_own {
         register.foreign_run = 0;
     } else {
