@@ -12,7 +12,7 @@ use super::message::{Due, Message};
 use super::operation::{Active, Operation, Purpose, ReadRound, Reports, Source};
 use super::register::Countdown;
 use super::state::{ExpiryId, State};
-use super::{Cx, RmwPaxos, proposer};
+use super::{Cx, RmwPaxos, proposer, reader};
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
 use crate::view::View;
@@ -102,18 +102,13 @@ impl RmwPaxos {
     pub(super) fn settle_vote(&mut self, cx: &mut Cx<'_>, active: &mut Active, round: ReadRound) {
         let id = active.tip.as_ref().and_then(|tip| tip.expiry_id());
         let (over, rest) = count_votes(&round.reports, cx.view, id);
-        let missing = cx
-            .view
-            .members()
-            .iter()
-            .any(|member| member.up && !round.reports.tally.has(cx.view, member.node));
         active.rest = rest;
         match id {
             Some(id) if over >= votes_needed(cx.view) => {
                 let operation = Operation::internal(Source::Expire(id), self.step);
                 active.queue.push_front(operation);
             }
-            Some(_) if missing && round.resends == 0 => active.read = Some(round),
+            Some(_) if reader::awaits_more(cx, &round) => active.read = Some(round),
             _ => active.vote_again_at = cx.now + VOTE_PAUSE,
         }
     }

@@ -148,6 +148,8 @@ pub struct ReadRound {
     pub operations: Vec<Operation>,
     pub reports: Reports,
     pub polls: u32,
+    /// Until then a majority that disagrees waits for the others that are up: one of them may be paused.
+    pub patient_until: Nanos,
     pub resend_at: Nanos,
     pub resends: u32,
 }

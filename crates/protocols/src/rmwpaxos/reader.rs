@@ -23,6 +23,9 @@ const POLLS_MAX: u32 = 3;
 /// An acceptor that lags behind a decided round this old is repaired by readers.
 const REPAIR_AFTER: Nanos = Nanos::from_millis(50);
 
+const PATIENCE_MIN: Nanos = Nanos::from_millis(5);
+const PATIENCE_MAX: Nanos = Nanos::from_millis(40);
+
 /// What the reports of a quorum say.
 enum Decision {
     /// This round is chosen; `None` stands for nil.
@@ -54,11 +57,17 @@ impl RmwPaxos {
             operations,
             reports: Reports::default(),
             polls: 1,
+            patient_until: cx.now + self.patience(),
             resend_at: cx.now + RESEND_FIRST,
             resends: 0,
         };
         ask_all(cx, &active.key, &round);
         active.read = Some(round);
+    }
+
+    /// How long a disagreeing majority is worth waiting for the rest: twice as long as proposals take.
+    fn patience(&self) -> Nanos {
+        Nanos((self.round_trip.0 * 2).clamp(PATIENCE_MIN.0, PATIENCE_MAX.0))
     }
 
     /// A quorum read that somebody else's proposals kept from deciding, once more.
@@ -112,12 +121,7 @@ impl RmwPaxos {
     }
 
     fn on_undecided(&mut self, cx: &mut Cx<'_>, active: &mut Active, round: ReadRound) {
-        let awaited = cx
-            .view
-            .members()
-            .iter()
-            .any(|member| member.up && !round.reports.tally.has(cx.view, member.node));
-        if awaited {
+        if awaits_more(cx, &round) {
             active.read = Some(round);
         } else if round.polls < POLLS_MAX {
             active.read = Some(self.poll_again(cx, &active.key.clone(), round));
@@ -292,6 +296,13 @@ impl RmwPaxos {
     }
 }
 
+/// True while reports of members that are up may still come.
+pub(super) fn awaits_more(cx: &Cx<'_>, round: &ReadRound) -> bool {
+    let is_missing =
+        |member: &crate::view::Member| member.up && !round.reports.tally.has(cx.view, member.node);
+    cx.now < round.patient_until && cx.view.members().iter().any(is_missing)
+}
+
 /// What became of attempts is being asked: whoever prepared now would only disturb.
 pub(super) fn is_resolving(active: &Active) -> bool {
     active.read.as_ref().is_some_and(|round| round.purpose == Purpose::Resolve)
@@ -400,37 +411,22 @@ fn evaluate(
 impl RmwPaxos {
     /// A quorum read's resend: members whose report is missing.
     pub(super) fn resend_read(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
-        let Some(round) = &mut active.read else { return };
-        if cx.now < round.resend_at {
-            return;
+        let is_late = |round: &mut ReadRound| {
+            cx.now >= round.patient_until && round.reports.tally.is_majority(cx.view)
+        };
+        if let Some(round) = active.read.take_if(is_late) {
+            return self.settle_read(cx, active, round);
         }
+        let Some(round) = active.read.as_mut().filter(|round| cx.now >= round.resend_at) else {
+            return;
+        };
         round.resends += 1;
         round.resend_at = cx.now + super::sweep::resend_after(round.resends);
-        let round = active.read.as_ref().expect("it is there");
-        if round.reports.tally.is_majority(cx.view) && round.polls >= POLLS_MAX {
-            if let Some(round) = active.read.take() {
-                self.have_decided_or_vote(cx, active, round);
-            }
-            return;
-        }
+        let Some(round) = &active.read else { return };
         for node in cx.view.all() {
             if !round.reports.tally.has(cx.view, node) {
                 ask(cx, &active.key, round, node);
             }
-        }
-        if !round.reports.tally.is_majority(cx.view) {
-            return;
-        }
-        if let Some(round) = active.read.take() {
-            active.read = Some(self.poll_again(cx, &active.key.clone(), round));
-        }
-    }
-
-    fn have_decided_or_vote(&mut self, cx: &mut Cx<'_>, active: &mut Active, round: ReadRound) {
-        if round.purpose == Purpose::Vote {
-            self.settle_vote(cx, active, round);
-        } else {
-            self.have_decided(active, round);
         }
     }
 

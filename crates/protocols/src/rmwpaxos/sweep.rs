@@ -254,7 +254,7 @@ fn is_due(active: &Active, now: Nanos) -> bool {
         active.in_flight.front().and_then(|proposal| proposal.operations.first()),
     ];
     now >= active.resend_at
-        || read.is_some_and(|round| now >= round.resend_at)
+        || read.is_some_and(|round| now >= round.resend_at || now >= round.patient_until)
         || forward.is_some()
         || first.into_iter().flatten().any(|operation| operation.deadline <= now)
         || active.queue.iter().any(|operation| operation.deadline <= now)
