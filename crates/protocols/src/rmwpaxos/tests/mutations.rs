@@ -37,7 +37,7 @@ fn catch(mutation: Mutation) -> Catch {
         Mutation::NoOpBelowAttempt => Catch::Schedule(contention::a_refusal_below_an_attempt),
         Mutation::ForgetForwarded => Catch::Seeds(1_000),
         Mutation::ForwardAnyIncarnation => Catch::Schedule(contention::a_forward_to_a_later_start),
-        Mutation::NoQuorumAfterForward => Catch::Seeds(500),
+        Mutation::NoQuorumAfterForward => Catch::Seeds(6_000),
         Mutation::ExpireByOne => Catch::Schedule(contention::clocks_that_jump),
         Mutation::CountdownKept => Catch::Schedule(contention::a_deadline_set_anew),
         Mutation::ReplyBeforeStored | Mutation::ExposeUnflushed => Catch::Seeds(1_000),

@@ -143,12 +143,7 @@ impl World {
         let mut metas = Metas::default();
         metas.fill(self.key.shard(), ShardMeta::default());
         let mut node = Node {
-            protocol: RmwPaxos {
-                by_message: self.by_message,
-                // As on a slow disk: keys stay contended for as long as a random schedule is likely to pause.
-                round_trip: Nanos::from_millis(10),
-                ..RmwPaxos::open(env)
-            },
+            protocol: RmwPaxos { by_message: self.by_message, ..RmwPaxos::open(env) },
             cells: Cells::new(true),
             metas,
             fx: Effects::default(),
