@@ -244,8 +244,9 @@ pub struct Active {
     pub carried: Vec<Operation>,
     /// Highest proposal of `ballot` acknowledged by each member, with its loss.
     pub acks: [(u32, Loss); MEMBERS_MAX],
-    /// Members that refused `ballot`.
+    /// Members that refused `ballot`, and when the last of them did.
     pub refused: Tally,
+    pub refused_at: Nanos,
     /// What phase 1 was asked with: the own acceptor's round and state.
     pub have: Option<(Round, State)>,
     pub promises: Reports,
@@ -284,6 +285,7 @@ impl Active {
             carried: Vec::new(),
             acks: [(0, Loss(0)); MEMBERS_MAX],
             refused: Tally::default(),
+            refused_at: Nanos::ZERO,
             have: None,
             promises: Reports::default(),
             prepared_at: 0,
@@ -307,7 +309,7 @@ impl Active {
         (self.tip, self.tip_version) = (None, 0);
         (self.base_decided, self.fresh_before) = (false, 0);
         self.acks = [(0, Loss(0)); MEMBERS_MAX];
-        self.refused = Tally::default();
+        (self.refused, self.refused_at) = (Tally::default(), Nanos::ZERO);
         self.have = None;
         self.promises.clear();
         self.prepared_at = 0;
@@ -338,6 +340,12 @@ impl Active {
             || !self.carried.is_empty()
     }
 
+    /// Somebody refused the ballot, and those who might still carry it have had their time: one may be paused.
+    #[must_use]
+    pub fn is_refused_for(&self, patience: Nanos, now: Nanos) -> bool {
+        self.refused != Tally::default() && now >= self.refused_at + patience
+    }
+
     #[must_use]
     pub fn has_attempts(&self) -> bool {
         self.queue.iter().any(|operation| !operation.attempts.is_empty())
@@ -360,6 +368,7 @@ mod tests {
         (active.base_decided, active.fresh_before, active.prepared_at) = (true, 4, 5);
         active.acks = [(6, Loss(7)); MEMBERS_MAX];
         (active.rest, active.vote_again_at) = (Some(Millis(8)), Nanos(9));
+        active.refused_at = Nanos(10);
         (active.losses, active.resend_at, active.resends, active.touched) = (1, Nanos(2), 3, true);
         active.start_over(Key::new(b"next"));
         assert_eq!(format!("{active:?}"), format!("{:?}", Active::new(Key::new(b"next"))));

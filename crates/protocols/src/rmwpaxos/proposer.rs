@@ -373,6 +373,7 @@ impl RmwPaxos {
         if is_ours && (recovering || promised >= active.ballot) {
             if !recovering {
                 active.refused.add(cx.view, from.node, from.loss);
+                active.refused_at = cx.now;
             }
             if self.cannot_win(cx, &active) {
                 self.lose(cx, &mut active);

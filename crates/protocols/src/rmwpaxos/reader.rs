@@ -65,8 +65,8 @@ impl RmwPaxos {
         active.read = Some(round);
     }
 
-    /// How long a disagreeing majority is worth waiting for the rest: twice as long as proposals take.
-    fn patience(&self) -> Nanos {
+    /// How long those who did not answer yet are worth waiting for: twice as long as proposals take.
+    pub(super) fn patience(&self) -> Nanos {
         Nanos((self.round_trip.0 * 2).clamp(PATIENCE_MIN.0, PATIENCE_MAX.0))
     }
 

@@ -50,7 +50,10 @@ impl Sweep {
 impl RmwPaxos {
     pub(super) fn on_sweep(&mut self, cx: &mut Cx<'_>) {
         self.sweep.armed = false;
-        for key in self.actives.keys_of(|active| is_due(active, cx.now)) {
+        let patience = self.patience();
+        let is_due =
+            |active: &Active| is_due(active, cx.now) || active.is_refused_for(patience, cx.now);
+        for key in self.actives.keys_of(is_due) {
             let mut active = self.take_active(cx, &key);
             self.end_overdue(cx, &mut active);
             self.resend(cx, &mut active);
@@ -147,6 +150,10 @@ impl RmwPaxos {
     fn resend(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         self.resend_read(cx, active);
         self.resend_forward(cx, active);
+        let is_trying = matches!(active.phase, Phase::Preparing | Phase::Owner);
+        if is_trying && active.is_refused_for(self.patience(), cx.now) {
+            return self.lose(cx, active);
+        }
         if cx.now < active.resend_at {
             return;
         }
