@@ -78,6 +78,8 @@ mod tests {
     fn beyond_the_ring_nobody_knows() {
         let state = chain(&[1, 2, 3, 4, 5, 6]);
         assert_eq!(look(&attempt(2, 1), &state), Ancestry::Ambiguous);
+        let state = chain(&[1, 2, 3, 3, 3, 3]);
+        assert_eq!(look(&attempt(2, 1), &state), Ancestry::In, "one owner's births take one place");
         assert_eq!(look(&attempt(3, 2), &state), Ancestry::In);
     }
 

@@ -377,6 +377,8 @@ impl RmwPaxos {
             }
             if self.cannot_win(cx, &active) {
                 self.lose(cx, &mut active);
+            } else {
+                self.sweep.back_off(cx, cx.now + self.patience(), active.key.clone());
             }
         }
         self.put_active(active);

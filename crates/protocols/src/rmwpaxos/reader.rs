@@ -23,7 +23,7 @@ const POLLS_MAX: u32 = 3;
 /// An acceptor that lags behind a decided round this old is repaired by readers.
 const REPAIR_AFTER: Nanos = Nanos::from_millis(50);
 
-const PATIENCE_MIN: Nanos = Nanos::from_millis(5);
+const PATIENCE_MIN: Nanos = Nanos::from_millis(2);
 const PATIENCE_MAX: Nanos = Nanos::from_millis(40);
 
 /// What the reports of a quorum say.
@@ -122,6 +122,7 @@ impl RmwPaxos {
 
     fn on_undecided(&mut self, cx: &mut Cx<'_>, active: &mut Active, round: ReadRound) {
         if awaits_more(cx, &round) {
+            self.sweep.back_off(cx, round.patient_until, active.key.clone());
             active.read = Some(round);
         } else if round.polls < POLLS_MAX {
             active.read = Some(self.poll_again(cx, &active.key.clone(), round));
@@ -409,14 +410,18 @@ fn evaluate(
 }
 
 impl RmwPaxos {
-    /// A quorum read's resend: members whose report is missing.
-    pub(super) fn resend_read(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+    /// A majority has disagreed for long enough.
+    pub(super) fn settle_late_read(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         let is_late = |round: &mut ReadRound| {
             cx.now >= round.patient_until && round.reports.tally.is_majority(cx.view)
         };
         if let Some(round) = active.read.take_if(is_late) {
-            return self.settle_read(cx, active, round);
+            self.settle_read(cx, active, round);
         }
+    }
+
+    /// A quorum read's resend: members whose report is missing.
+    pub(super) fn resend_read(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         let Some(round) = active.read.as_mut().filter(|round| cx.now >= round.resend_at) else {
             return;
         };

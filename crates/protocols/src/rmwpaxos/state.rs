@@ -8,8 +8,8 @@ use types::limits::RECORD_LEN_MAX;
 use types::wire::{put_blob, put_varint};
 use types::{Ballot, Malformed, Reader, TimeToLive, Wire};
 
-/// Birth ballots that a state remembers. [spec 9.2: R = 4]
-pub const RING_LEN_MAX: usize = 4;
+/// Runs of birth ballots that a state remembers. [spec 9.2 has R = 4 single ones in as many bytes]
+const RUNS_MAX: usize = 4;
 
 /// What replicas of a key agree on: one link of its chain of states.
 ///
@@ -57,39 +57,53 @@ pub struct ExpiryId {
     pub birth: Ballot,
 }
 
-/// The ballots under which the last few transitions were born, newest last: evidence of ancestry.
+/// The ballots under which the last transitions were born: evidence of ancestry. Neighbours with one ballot are a run,
+/// so that an owner at work does not push the past of others out of the few bytes there are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ring {
+    /// Runs, newest last.
     len: u8,
-    ballots: [Ballot; RING_LEN_MAX],
+    counts: [u8; RUNS_MAX],
+    ballots: [Ballot; RUNS_MAX],
 }
 
 impl Ring {
     pub fn push(&mut self, birth: Ballot) {
-        if usize::from(self.len) == RING_LEN_MAX {
-            self.ballots.rotate_left(1);
-            self.ballots[RING_LEN_MAX - 1] = birth;
+        let len = usize::from(self.len);
+        if len > 0 && self.ballots[len - 1] == birth && self.counts[len - 1] < u8::MAX {
+            self.counts[len - 1] += 1;
         } else {
-            self.ballots[usize::from(self.len)] = birth;
-            self.len += 1;
+            self.push_run(1, birth);
         }
     }
 
-    #[must_use]
-    pub fn len(&self) -> usize {
-        usize::from(self.len)
+    fn push_run(&mut self, count: u8, birth: Ballot) {
+        if usize::from(self.len) == RUNS_MAX {
+            self.counts.rotate_left(1);
+            self.ballots.rotate_left(1);
+        } else {
+            self.len += 1;
+        }
+        let newest = usize::from(self.len) - 1;
+        (self.counts[newest], self.ballots[newest]) = (count, birth);
     }
 
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
+    fn runs(&self) -> impl DoubleEndedIterator<Item = (u8, Ballot)> {
+        let len = usize::from(self.len);
+        self.counts[..len].iter().copied().zip(self.ballots[..len].iter().copied())
     }
 
     /// The birth ballot `age` transitions before the newest, 0 for the newest.
     #[must_use]
     pub fn birth(&self, age: u64) -> Option<Ballot> {
-        let age = usize::try_from(age).ok()?;
-        (age < self.len()).then(|| self.ballots[self.len() - 1 - age])
+        let mut reach = 0;
+        for (count, birth) in self.runs().rev() {
+            reach += u64::from(count);
+            if age < reach {
+                return Some(birth);
+            }
+        }
+        None
     }
 }
 
@@ -225,7 +239,7 @@ impl Expiry {
 }
 
 /// `flags u8 · version · version - mod_version · runs u8 · (count u8, ballot)* · [expiry] · [value]`, numbers
-/// LEB128. Equal neighbours in the ring are one run: an owner's transitions share their ballot.
+/// LEB128.
 impl Wire for State {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.0.slice);
@@ -261,27 +275,25 @@ impl Wire for State {
 
 impl Wire for Ring {
     fn encode(&self, out: &mut Vec<u8>) {
-        let at = out.len();
-        out.push(0);
-        let mut rest = &self.ballots[..self.len()];
-        while let Some(&birth) = rest.first() {
-            let count = rest.iter().take_while(|&&other| other == birth).count();
-            out.push(count as u8);
+        out.push(self.len);
+        for (count, birth) in self.runs() {
+            out.push(count);
             birth.encode(out);
-            out[at] += 1;
-            rest = &rest[count..];
         }
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Ring, Malformed> {
         let mut ring = Ring::default();
-        for _ in 0..reader.u8()? {
-            let count = usize::from(reader.u8()?);
-            let birth = Ballot::decode(reader)?;
-            if count == 0 || ring.len() + count > RING_LEN_MAX {
+        let len = reader.u8()?;
+        if usize::from(len) > RUNS_MAX {
+            return Err(Malformed);
+        }
+        for _ in 0..len {
+            let count = reader.u8()?;
+            if count == 0 {
                 return Err(Malformed);
             }
-            (0..count).for_each(|_| ring.push(birth));
+            ring.push_run(count, Ballot::decode(reader)?);
         }
         Ok(ring)
     }
@@ -334,14 +346,42 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_ring_keeps_the_newest() {
-        let births: Vec<_> =
-            (1..=6).map(|n| Ballot::new(Epoch(1), n, NodeId(1), Incarnation(1))).collect();
+    fn births(numbers: &[u64]) -> Vec<Ballot> {
+        let birth = |&n: &u64| Ballot::new(Epoch(1), n, NodeId(1), Incarnation(1));
+        numbers.iter().map(birth).collect()
+    }
+
+    fn ring(births: &[Ballot]) -> Ring {
         let mut ring = Ring::default();
         births.iter().for_each(|&birth| ring.push(birth));
+        ring
+    }
+
+    #[test]
+    fn the_ring_keeps_the_newest() {
+        let births = births(&[1, 2, 3, 4, 5, 6]);
+        let ring = ring(&births);
         assert_eq!(ring.birth(0), Some(births[5]));
         assert_eq!(ring.birth(3), Some(births[2]));
         assert_eq!(ring.birth(4), None);
+    }
+
+    #[test]
+    fn an_owner_at_work_does_not_push_others_out() {
+        let mut numbers = vec![1, 2];
+        numbers.resize(200, 3);
+        let births = births(&numbers);
+        let ring = ring(&births);
+        for (age, birth) in births.iter().rev().enumerate() {
+            assert_eq!(ring.birth(age as u64), Some(*birth), "{age} before the newest");
+        }
+        assert_eq!(ring.birth(200), None);
+        assert_eq!(Ring::from_bytes(&ring.to_bytes()), Ok(ring));
+    }
+
+    #[test]
+    fn a_run_that_is_full_is_followed_by_another() {
+        let births = births(&[7; 300]);
+        assert_eq!(ring(&births).birth(299), Some(births[0]));
     }
 }

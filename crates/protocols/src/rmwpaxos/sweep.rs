@@ -40,7 +40,7 @@ impl Sweep {
         }
     }
 
-    /// Has the key looked at again at `until`.
+    /// Has the key looked at again at `until`, when it backs off or its patience ends.
     pub(super) fn back_off(&mut self, cx: &mut Cx<'_>, until: Nanos, key: Key) {
         self.back_offs.insert((until, key));
         cx.fx.timer(BACK_OFF, until);
@@ -56,6 +56,7 @@ impl RmwPaxos {
         for key in self.actives.keys_of(is_due) {
             let mut active = self.take_active(cx, &key);
             self.end_overdue(cx, &mut active);
+            self.lose_patience(cx, &mut active);
             self.resend(cx, &mut active);
             self.put_active(active);
         }
@@ -75,7 +76,17 @@ impl RmwPaxos {
             if matches!(active.phase, Phase::BackingOff { until } if until <= cx.now) {
                 active.phase = Phase::Idle;
             }
+            self.lose_patience(cx, &mut active);
             self.put_active(active);
+        }
+    }
+
+    /// Goes on without those who did not answer: one of them may be paused.
+    fn lose_patience(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        self.settle_late_read(cx, active);
+        let is_trying = matches!(active.phase, Phase::Preparing | Phase::Owner);
+        if is_trying && active.is_refused_for(self.patience(), cx.now) {
+            self.lose(cx, active);
         }
     }
 
@@ -150,10 +161,6 @@ impl RmwPaxos {
     fn resend(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         self.resend_read(cx, active);
         self.resend_forward(cx, active);
-        let is_trying = matches!(active.phase, Phase::Preparing | Phase::Owner);
-        if is_trying && active.is_refused_for(self.patience(), cx.now) {
-            return self.lose(cx, active);
-        }
         if cx.now < active.resend_at {
             return;
         }

@@ -52,17 +52,18 @@ fn a_minority_proposal_is_never_seen_and_then_gone() -> Result<(), String> {
     world.finish()
 }
 
-/// P's proposal is chosen at A1 and A2 without P knowing; Q goes on from it `times` times.
-fn build_on_unacknowledged(world: &mut World, times: usize) -> types::Tag {
+/// P's proposal is chosen at A1 and A2 without P knowing; the others go on from it in this order.
+fn build_on_unacknowledged(world: &mut World, others: &[usize]) -> types::Tag {
     let tag = world.append(0, "a");
     world.prepared(&[0, 1, 2]);
     world.flow(|m| m.goes(Kind::Accept, 0, 0) || m.goes(Kind::Accept, 0, 1));
     world.lose_all();
     world.calm();
-    for _ in 0..times {
-        world.append(2, "b");
+    for &other in others {
+        world.append(other, "b");
         world.flow(|m| m.among(&[1, 2]));
         world.lose_all();
+        world.calm();
     }
     tag
 }
@@ -71,16 +72,25 @@ fn build_on_unacknowledged(world: &mut World, times: usize) -> types::Tag {
 #[test]
 fn a_proposer_finds_its_attempt_in_what_others_made_of_it() -> Result<(), String> {
     let mut world = volatile();
-    let tag = build_on_unacknowledged(&mut world, 1);
+    let tag = build_on_unacknowledged(&mut world, &[2]);
     world.finish_with("vab")?;
     claim(world.reply(tag) == Some(b":1"), "the result of the first attempt")
 }
 
-/// S4: the same, with more transitions since than the ring remembers.
+/// The same, with many transitions of one owner since.
+#[test]
+fn an_owner_at_work_does_not_hide_what_it_built_upon() -> Result<(), String> {
+    let mut world = volatile();
+    let tag = build_on_unacknowledged(&mut world, &[2; 7]);
+    world.finish_with("vabbbbbbb")?;
+    claim(world.reply(tag) == Some(b":1"), "the result of the first attempt")
+}
+
+/// S4: the same, with more owners since than the ring remembers.
 #[test]
 fn an_attempt_beyond_the_ring_ends_unknown() -> Result<(), String> {
     let mut world = volatile();
-    let tag = build_on_unacknowledged(&mut world, 4);
+    let tag = build_on_unacknowledged(&mut world, &[2, 1, 2, 1]);
     world.finish_with("vabbbb")?;
     claim(world.value_of(tag) == Some(&Outcome::Unknown), "nobody can tell any more")
 }
