@@ -223,6 +223,9 @@ impl DataDir {
         change(&mut next);
         let fixed = |it: &Identity| (it.node, it.binding, it.incarnation, it.loss, it.durability);
         assert_eq!(fixed(before), fixed(&next), "an update must leave these alone");
+        if next == *before && !self.is_poisoned {
+            return Ok(());
+        }
         self.save(next)
     }
 

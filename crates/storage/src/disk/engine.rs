@@ -35,7 +35,7 @@ use crate::Completion;
 pub(super) use commit::MARK_LEN;
 pub(super) use lookup::is_page_of;
 pub use open::{Config, OpenError, create};
-pub(super) use open::{find_ring, read_superblock};
+pub(super) use open::{complete_batch, find_ring, read_superblock};
 
 /// Bytes of large records that may wait for the medium before the store calls itself full.
 const UNWRITTEN_LEN_MAX: usize = 64 << 20;

@@ -26,7 +26,7 @@ const CHUNK: u64 = 256;
 pub(super) struct Found {
     pub(super) position: u64,
     pub(super) sectors: u64,
-    pub(super) payload: Vec<u8>,
+    pub(super) payload: Bytes,
 }
 
 /// What the ring held.
@@ -119,18 +119,23 @@ impl<'a> RingImage<'a> {
         if position + count > end {
             return Ok(At::Damaged);
         }
-        let mut sectors = Vec::with_capacity(count as usize);
+        let mut sectors = Vec::with_capacity(count as usize * SECTOR);
+        let mut is_good = Vec::with_capacity(count as usize);
         for index in 0..count {
             match self.look(position + index)? {
                 Seen::Old => return self.end_or_damage(position, end),
                 Seen::Current { index: i, count: c } if (i, c) == (index, count) => {
-                    sectors.push((self.sector(position + index)?.to_vec(), true));
+                    sectors.extend_from_slice(self.sector(position + index)?);
+                    is_good.push(true);
                 }
-                Seen::Current { .. } | Seen::Bad => sectors.push((vec![0; SECTOR], false)),
+                Seen::Current { .. } | Seen::Bad => {
+                    sectors.resize(sectors.len() + SECTOR, 0);
+                    is_good.push(false);
+                }
             }
         }
-        let whole =
-            payload(&mut sectors).map(|payload| Found { position, sectors: count, payload });
+        let payload = payload(&mut sectors, &is_good).map(Bytes::from);
+        let whole = payload.map(|payload| Found { position, sectors: count, payload });
         Ok(whole.map_or(At::Damaged, At::Whole))
     }
 

@@ -80,8 +80,13 @@ pub(super) struct Images {
     pub(super) whole: Vec<Write>,
 }
 
-/// Reads the spare; `None` where its head is not whole, because its write never finished or because it is damaged.
-pub(super) fn read(medium: &mut Blocking<'_>, binding: u64) -> Result<Option<Images>, String> {
+/// Reads the spare; `None` where its head is not whole, because its write never finished or because it is damaged,
+/// and where it is of a write-back that is `complete`.
+pub(super) fn read(
+    medium: &mut Blocking<'_>,
+    binding: u64,
+    complete: Option<u64>,
+) -> Result<Option<Images>, String> {
     let first = medium.read(File::Spare, 0, head_len(IMAGES_MAX as usize))?;
     let count = u32_at(&first, 16) as usize;
     if u32_at(&first, 8) != MAGIC || u16_at(&first, 12) != FORMAT || count as u64 > IMAGES_MAX {
@@ -90,8 +95,12 @@ pub(super) fn read(medium: &mut Blocking<'_>, binding: u64) -> Result<Option<Ima
     if u64_at(&first, 0) != checksum(binding, &first[8..HEAD_LEN + count * ROW_LEN]) {
         return Ok(None);
     }
+    let batch = u64_at(&first, 24);
+    if complete.is_some_and(|complete| batch <= complete) {
+        return Ok(None);
+    }
     let bytes = medium.read(File::Spare, head_len(count) as u64, count * PAGE)?;
-    let mut images = Images { batch: u64_at(&first, 24), ..Images::default() };
+    let mut images = Images { batch, ..Images::default() };
     for i in 0..count {
         let row = &first[HEAD_LEN + i * ROW_LEN..][..ROW_LEN];
         let Some(file) = File::ALL.into_iter().find(|&file| file as u8 == row[0]) else { continue };

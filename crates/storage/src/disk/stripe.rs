@@ -159,23 +159,28 @@ pub(super) fn see(sector: &[u8], binding: u64, position: u64, ring: u64) -> Seen
     }
 }
 
-/// The payload of a stripe whose sectors are at hand, damaged ones marked; `None` where parity cannot help.
-pub(super) fn payload(sectors: &mut [(Vec<u8>, bool)]) -> Option<Vec<u8>> {
-    let (data, parity) = split_count(sectors.len());
+/// The payload of a stripe whose sectors are at hand, in a row; `is_good` says which are whole. `None` where parity
+/// cannot help.
+pub(super) fn payload(sectors: &mut [u8], is_good: &[bool]) -> Option<Vec<u8>> {
+    let (data, parity) = split_count(is_good.len());
     for class in 0..parity {
         let members: Vec<usize> = (class..data).step_by(parity).chain([data + class]).collect();
-        let mut bad = members.iter().copied().filter(|&i| !sectors[i].1);
+        let mut bad = members.iter().copied().filter(|&i| !is_good[i]);
         let Some(lost) = bad.next() else { continue };
         if bad.next().is_some() {
             return None;
         }
         let mut content = vec![0; PAYLOAD];
         for &i in members.iter().filter(|&&i| i != lost) {
-            xor(&mut content, &sectors[i].0[..PAYLOAD]);
+            xor(&mut content, &sectors[i * SECTOR..][..PAYLOAD]);
         }
-        sectors[lost].0[..PAYLOAD].copy_from_slice(&content);
+        sectors[lost * SECTOR..][..PAYLOAD].copy_from_slice(&content);
     }
-    Some(sectors[..data].iter().flat_map(|(sector, _)| sector[..PAYLOAD].iter().copied()).collect())
+    let mut payload = Vec::with_capacity(data * PAYLOAD);
+    for sector in sectors[..data * SECTOR].chunks_exact(SECTOR) {
+        payload.extend_from_slice(&sector[..PAYLOAD]);
+    }
+    Some(payload)
 }
 
 /// The entries of a payload and how many they are; `None` where its head is not one.
@@ -213,10 +218,10 @@ mod tests {
             let (content, bytes) = stripe_of(len);
             let count = bytes.len() / SECTOR;
             for bad in 0..count {
-                let mut sectors: Vec<(Vec<u8>, bool)> =
-                    bytes.chunks(SECTOR).map(|sector| (sector.to_vec(), true)).collect();
-                sectors[bad] = (vec![0xee; SECTOR], false);
-                let payload = payload(&mut sectors).expect("one sector is restored");
+                let (mut sectors, mut is_good) = (bytes.clone(), vec![true; count]);
+                sectors[bad * SECTOR..][..SECTOR].fill(0xee);
+                is_good[bad] = false;
+                let payload = payload(&mut sectors, &is_good).expect("one sector is restored");
                 assert_eq!(entries(&payload), Some((&content[..], 1)));
             }
         }

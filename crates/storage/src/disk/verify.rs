@@ -10,7 +10,9 @@ use types::limits::{DATABASES, KEY_LEN_MAX, RECORD_LEN_MAX};
 use types::{Database, Shard};
 
 use super::directory::Directory;
-use super::engine::{OpenError, find_ring, is_page_of, primary_place, read_superblock};
+use super::engine::{
+    OpenError, complete_batch, find_ring, is_page_of, primary_place, read_superblock,
+};
 use super::entry::{Entry, Reference, content_checksum};
 use super::extents::{GROUP_UNITS, Map, PAGE_UNITS, UNIT, map_place, units_for};
 use super::files::FileMedium;
@@ -105,7 +107,8 @@ pub fn verify(
     let mut medium = Blocking::new(medium);
     let in_place = read_superblock(&mut medium)?;
     let mut overlay = BTreeMap::new();
-    if let Some(images) = spare::read(&mut medium, in_place.binding)?
+    let complete = complete_batch(&mut medium)?;
+    if let Some(images) = spare::read(&mut medium, in_place.binding, complete)?
         && images.may_be_in_place(&mut medium, in_place.binding, Some(in_place.batch))?
     {
         // The next start puts these in place; what they replace does not count.

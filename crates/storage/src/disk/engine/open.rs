@@ -185,6 +185,14 @@ pub(in crate::disk) fn read_superblock(medium: &mut Blocking<'_>) -> Result<Supe
     best.ok_or(trouble)
 }
 
+/// The newest write-back that is known to be in place: the last copy of the superblock is written after all else of
+/// it was flushed.
+pub(in crate::disk) fn complete_batch(medium: &mut Blocking<'_>) -> Result<Option<u64>, String> {
+    let last = COPIES - 1;
+    let page = medium.read(File::Slots, last * PAGE as u64, PAGE)?;
+    Ok(Superblock::read(&page, last).ok().map(|superblock| superblock.batch))
+}
+
 /// What was found before the engine exists.
 pub(in crate::disk) struct Opening {
     pub(in crate::disk) superblock: Superblock,
@@ -214,10 +222,11 @@ impl Opening {
             return Err(OpenError::Foreign);
         }
         let known = superblock.as_ref().ok().map(|superblock| superblock.batch);
+        let complete = complete_batch(medium)?;
         if redo
             && superblock != Err(OpenError::Missing)
             && let Some(binding) = binding.or(found)
-            && let Some(images) = spare::read(medium, binding)?
+            && let Some(images) = spare::read(medium, binding, complete)?
             && images.may_be_in_place(medium, binding, known)?
         {
             // A loss of power may have torn one copy while the other was damaged: the images have both.
@@ -371,7 +380,7 @@ impl Engine {
             let number = self.ring.found(found.position);
             let (bytes, _) =
                 entries(&found.payload).expect("the stripe was checked when it was found");
-            let bytes = Bytes::copy_from_slice(bytes);
+            let bytes = found.payload.slice_ref(bytes);
             let mut at = 0;
             while let Some(entry) = Entry::read(&bytes[at..]) {
                 let raw = bytes.slice(at..at + entry.len());
