@@ -5,6 +5,7 @@
 //! so a seed names one run. True time is nanoseconds from the start; nodes see their own clocks only.
 
 mod links;
+mod storage_work;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -33,8 +34,6 @@ pub const DATABASE: Database = Database(0);
 const STALLED_MAX: usize = 4096;
 /// How long a pair of nodes waits before it tries to connect again.
 const RECONNECT: u64 = 5_000_000;
-/// A read that needs not wait for the device takes at most this.
-const CACHED_READ_MAX: u64 = 20_000;
 /// The end of a connection is noticed within this.
 const NOTICE_MAX: u64 = 100_000;
 
@@ -264,6 +263,13 @@ impl World {
     #[must_use]
     pub fn medium(&self, node: usize) -> &Medium {
         &self.nodes[node].medium
+    }
+
+    /// What a node's clocks show: time since some moment, and the time of day.
+    #[must_use]
+    pub fn times(&self, node: usize) -> (Nanos, Millis) {
+        let clock = &self.nodes[node].clock;
+        (clock.local(self.now), clock.unix(self.now))
     }
 
     pub fn clock_mut(&mut self, node: usize) -> &mut Clock {
@@ -652,49 +658,6 @@ impl World {
         }
         out.suspects.clear();
         spoke
-    }
-
-    /// Plans what a worker, or a medium that goes on, has begun.
-    fn plan_storage(&mut self, node: usize, worker: usize) {
-        let mut works = std::mem::take(&mut self.work);
-        self.nodes[node].medium.take_work(worker, &mut works);
-        if let Some(process) = &self.nodes[node].process {
-            let start = process.start;
-            for work in works.drain(..) {
-                let span = self.span_of(work);
-                self.schedule(self.now + span, Event::Worked { node, start, work });
-            }
-        }
-        self.work = works;
-    }
-
-    fn span_of(&mut self, work: Work) -> u64 {
-        let WorldConfig { flush_min, flush_max, ref medium, .. } = self.config;
-        match work {
-            // Most of what is read again is in the cache of the system.
-            Work::Read(_) if !self.rng.chance_ppm(medium.slow_read_ppm) => {
-                self.rng.between(1_000, CACHED_READ_MAX)
-            }
-            Work::Rest { after, .. } => after,
-            _ => self.rng.between(flush_min, flush_max),
-        }
-    }
-
-    fn on_worked(&mut self, node: usize, work: Work) {
-        let mut awake = std::mem::take(&mut self.awake);
-        let medium = &self.nodes[node].medium;
-        medium.finish(work, &mut awake);
-        if let Some(complaint) = medium.complaint() {
-            self.failure.get_or_insert(format!("n{}: {complaint}", node + 1));
-        }
-        self.note(|| format!("n{} finished {work:?}", node + 1));
-        for worker in awake.drain(..) {
-            self.plan_turn(node, worker, self.now);
-        }
-        self.awake = awake;
-        if !matches!(work, Work::Flush { .. } | Work::Reads { .. }) {
-            self.plan_storage(node, 0);
-        }
     }
 
     fn plan_loss(&mut self, node: usize) {
