@@ -5,7 +5,6 @@
 //! everything that was on its way.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use base::{Millis, Prng};
@@ -22,6 +21,8 @@ use crate::world::{DATABASE, Wake, World};
 pub const TAGS: u64 = 1 << 40;
 /// Wakes from here on are moments of a line; the rest is its session.
 pub const WAKES: u64 = 1 << 40;
+/// Where sessions take clients to be.
+const ADDRESS: &str = "127.0.0.1:6379";
 /// Bytes wait for less than this, nanoseconds.
 const WAIT_MAX: u64 = 200_000;
 
@@ -217,7 +218,7 @@ fn piece(rng: &mut Prng, len: usize) -> usize {
 
 impl Line {
     fn new(front: &RespFront, node: usize, session: u64) -> Line {
-        let address = SocketAddr::from(([127, 0, 0, 1], 6379));
+        let address = ADDRESS.parse().expect("it is an address");
         let client = Client { id: SessionId(session), peer: address, local: address, worker: 0 };
         Line {
             node,
@@ -307,7 +308,7 @@ impl Facts for SimFacts {
             clients_total: 1,
             stats: Default::default(),
             up: Millis(0),
-            listen: SocketAddr::from(([127, 0, 0, 1], 6379)),
+            listen: ADDRESS.parse().expect("it is an address"),
         }
     }
 }
