@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use sim::{Campaign, FaultSet, MediumKind, SimConfig, campaign, replay, validate};
+use sim::{Campaign, FaultSet, MediumKind, SimConfig, Speech, campaign, replay, validate};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -21,6 +21,9 @@ fn main() {
     }
     if let Ok(medium) = std::env::var("MEDIUM") {
         config.medium = Some(MediumKind::by_name(&medium).expect("a medium"));
+    }
+    if let Ok(clients) = std::env::var("CLIENTS") {
+        config.speech = Some(Speech::by_name(&clients).expect("direct or resp"));
     }
     validate(&config).expect("a configuration that exists");
     let threads = std::env::var("THREADS").map_or(1, |text| text.parse().expect("a number"));

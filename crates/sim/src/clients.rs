@@ -5,8 +5,9 @@ use checker::model::kv::{KvInput, KvOutput};
 use types::{Key, Outcome, SessionId, Tag};
 
 use crate::invariants::session_order;
+use crate::lines::{self, Lines};
 use crate::workload::mix::Mix;
-use crate::workload::update;
+use crate::workload::{redis, update};
 use crate::world::{Reply, World};
 
 /// How an operation ended.
@@ -57,6 +58,8 @@ pub struct Clients {
     pipeline: usize,
     ttl_max: u64,
     pub outstanding: usize,
+    /// Connections that speak RESP, where clients do.
+    lines: Option<Lines>,
     rng: Prng,
 }
 
@@ -82,7 +85,22 @@ impl Clients {
             .map(|(index, &mix)| SimKey { key: Key::new(format!("k{index}").as_bytes()), mix })
             .collect();
         let sessions = count as u64;
-        Clients { clients, keys, ops: Vec::new(), sessions, pipeline, ttl_max, outstanding: 0, rng }
+        Clients {
+            clients,
+            keys,
+            ops: Vec::new(),
+            sessions,
+            pipeline,
+            ttl_max,
+            outstanding: 0,
+            lines: None,
+            rng,
+        }
+    }
+
+    /// From now on clients speak RESP.
+    pub fn speak_resp(&mut self, nodes: usize) {
+        self.lines = Some(Lines::new(nodes, Prng::new(self.rng.clone().next_u64())));
     }
 
     /// Lets a client issue an operation of its choice if it may. True when it did.
@@ -144,10 +162,28 @@ impl Clients {
         input: KvInput,
     ) -> bool {
         let ttl_millis = self.rng.between(1, self.ttl_max);
-        let command = update::encode(&input, ttl_millis);
         let tag = Tag(self.ops.len() as u64);
         let of = &self.keys[key].key;
-        if !world.request(node, tag, SessionId(session), of, command) {
+        let is_taken = match &mut self.lines {
+            None => {
+                let command = update::encode(&input, ttl_millis);
+                world.request(node, tag, SessionId(session), of, command)
+            }
+            Some(lines) => {
+                let words = redis::words(&input, of, ttl_millis);
+                match client {
+                    // Of no client: asked without a connection.
+                    usize::MAX => redis::command(&words).is_some_and(|command| {
+                        world.request(node, tag, SessionId(session), of, command)
+                    }),
+                    _ => {
+                        lines.say(world, (node, session), self.ops.len(), &words);
+                        true
+                    }
+                }
+            }
+        };
+        if !is_taken {
             return false;
         }
         let invoked = world.now();
@@ -177,6 +213,12 @@ impl Clients {
     /// One line, when the reply itself is wrong.
     pub fn on_reply(&mut self, world: &mut World, reply: Reply) -> Result<Option<usize>, String> {
         let Reply { tag, outcome, node } = reply;
+        if let Some(lines) = &mut self.lines
+            && tag.0 >= lines::TAGS
+        {
+            return lines.on_outcome(world, tag, outcome).map(|()| None);
+        }
+        let speaks_resp = self.lines.is_some();
         let now = world.now();
         let op = self.ops.get_mut(tag.0 as usize).ok_or_else(|| format!("nobody asked {tag:?}"))?;
         if op.ended.is_some() {
@@ -184,7 +226,7 @@ impl Clients {
         }
         if let Some(trace) = &mut world.trace {
             let shown = match &outcome {
-                Outcome::Reply(bytes) => format!("{:?}", update::decode(bytes)),
+                Outcome::Reply(bytes) if !speaks_resp => format!("{:?}", update::decode(bytes)),
                 other => format!("{other:?}"),
             };
             let of = &self.keys[op.key].key;
@@ -192,6 +234,12 @@ impl Clients {
             trace.note_of(of, now, line);
         }
         let ended = match outcome {
+            Outcome::Reply(bytes) if speaks_resp => {
+                let reply = resp::Reply::from_bytes(&bytes).ok();
+                reply
+                    .and_then(|reply| redis::ended(&op.input, reply))
+                    .ok_or_else(|| format!("{tag:?} {:?} was not understood", op.input))?
+            }
             Outcome::Reply(bytes) => {
                 let output = update::decode(&bytes)
                     .ok_or_else(|| format!("{tag:?} {:?} was not understood", op.input))?;
@@ -203,18 +251,51 @@ impl Clients {
                 return Err(format!("{tag:?} {:?} was answered {outcome:?}", op.input));
             }
         };
+        Ok(self.end(tag.0 as usize, now, ended))
+    }
+
+    /// An operation has ended. Answers the client that may go on.
+    fn end(&mut self, op: usize, now: u64, ended: Ended) -> Option<usize> {
+        let op = &mut self.ops[op];
         op.ended = Some((now, ended));
         self.outstanding -= 1;
         let client = op.client;
         if client == usize::MAX {
-            return Ok(None);
+            return None;
         }
         self.clients[client].outstanding -= 1;
-        Ok(Some(client))
+        Some(client)
+    }
+
+    /// Moves bytes on a connection. Answers the clients that may go on.
+    ///
+    /// # Errors
+    /// One line, when what was said is wrong.
+    pub fn on_line(&mut self, world: &mut World, session: u64) -> Result<Vec<usize>, String> {
+        let Some(lines) = &mut self.lines else { return Ok(Vec::new()) };
+        let mut answered = Vec::new();
+        lines.on_wake(world, session, &mut answered)?;
+        let now = world.now();
+        let mut freed = Vec::new();
+        for (id, reply) in answered {
+            let op = &self.ops[id];
+            if let Some(trace) = &mut world.trace {
+                let line = format!("n{} ==> s{session} #{id} {reply:?}", op.node + 1);
+                trace.note_of(&self.keys[op.key].key, now, line);
+            }
+            let shown = format!("{reply:?}");
+            let ended = redis::ended(&op.input, reply)
+                .ok_or_else(|| format!("#{id} {:?} was answered {shown}", op.input))?;
+            freed.extend(self.end(id, now, ended));
+        }
+        Ok(freed)
     }
 
     /// A node died: what was asked there will never be answered. Answers the clients that may go on.
     pub fn on_crash(&mut self, world: &World, node: usize) -> Vec<usize> {
+        if let Some(lines) = &mut self.lines {
+            lines.on_crash(node);
+        }
         let now = world.now();
         let mut freed = Vec::new();
         for op in &mut self.ops {

@@ -14,6 +14,34 @@ use crate::workload::mix::Mix;
 
 const MILLI: u64 = 1_000_000;
 
+/// How clients speak to nodes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Speech {
+    /// To the workers, in the simulator's own commands.
+    Direct,
+    /// In RESP to a session, which runs the real commands.
+    Resp,
+}
+
+impl Speech {
+    pub const ALL: &[Speech] = &[Speech::Direct, Speech::Resp];
+
+    /// The name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Speech::Direct => "direct",
+            Speech::Resp => "resp",
+        }
+    }
+
+    /// That of this name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Speech> {
+        Speech::ALL.iter().copied().find(|speech| speech.name() == name)
+    }
+}
+
 /// What comes often in a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Theme {
@@ -66,6 +94,7 @@ pub struct Profile {
     /// The disk engine's.
     pub shape: storage::disk::Config,
     pub rest_after: u64,
+    pub speech: Speech,
     pub workers: usize,
     pub links: Links,
     pub clocks: Vec<Clock>,
@@ -109,6 +138,8 @@ pub struct Given {
     pub durability: Option<Durability>,
     /// `None`: drawn.
     pub medium: Option<MediumKind>,
+    /// `None`: drawn. Sessions run commands whose effects depend on the state.
+    pub speech: Option<Speech>,
 }
 
 impl Profile {
@@ -134,6 +165,8 @@ impl Profile {
         // Drawn apart: what stores the records changes nothing else of a seed.
         let apart = &mut Prng::new(rng.clone().next_u64());
         let medium = given.medium.unwrap_or_else(|| draw_medium(apart, durability));
+        let speaks_resp = apart.chance(0.25) && given.read_modify_write;
+        let drawn = if speaks_resp { Speech::Resp } else { Speech::Direct };
         Profile {
             theme,
             faults,
@@ -141,6 +174,7 @@ impl Profile {
             medium,
             shape: draw_shape(apart),
             rest_after: *apart.pick(&[1, 10, 100]) * MILLI,
+            speech: given.speech.unwrap_or(drawn),
             workers: match rng.between(1, 2) {
                 _ if given.total_order => 1,
                 workers => workers as usize,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use base::Prng;
 use checker::model::kv::{KvInput, KvOutput};
+use commands::Interpreter;
 use node::registry;
 use protocols::Consistency;
 use protocols::mutation::{self, Mutation};
@@ -17,8 +18,9 @@ use crate::faults::{Fault, FaultSet};
 use crate::injector::{Done, Injector};
 use crate::invariants;
 use crate::judge;
+use crate::lines;
 use crate::medium::{MediumConfig, MediumKind};
-use crate::profile::{Given, Profile};
+use crate::profile::{Given, Profile, Speech};
 use crate::store::Durability;
 use crate::trace::Trace;
 use crate::workload::update::SimUpdate;
@@ -55,6 +57,8 @@ pub struct SimConfig {
     pub durability: Option<Durability>,
     /// `None`: drawn from the seed, one of those that promise the durability.
     pub medium: Option<MediumKind>,
+    /// `None`: drawn from the seed.
+    pub speech: Option<Speech>,
 }
 
 impl SimConfig {
@@ -69,19 +73,21 @@ impl SimConfig {
             mutation: None,
             durability: None,
             medium: None,
+            speech: None,
         }
     }
 
     /// The line that runs this again.
     #[must_use]
     pub fn replay_line(&self) -> String {
-        let SimConfig { protocol, nodes, seed, ops, faults, mutation, medium, .. } = self;
+        let SimConfig { protocol, nodes, seed, ops, faults, mutation, medium, speech, .. } = self;
+        let speech = speech.map_or(String::new(), |it| format!(" --clients {}", it.name()));
         let medium = medium.map_or(String::new(), |kind| format!(" --medium {}", kind.name()));
         let mutation =
             mutation.as_ref().map_or(String::new(), |name| format!(" --mutation {name}"));
         format!(
             "palimpsest sim --protocol {protocol} --nodes {nodes} --seed {seed} --ops {ops} \
-             --faults {faults}{medium}{mutation}"
+             --faults {faults}{medium}{speech}{mutation}"
         )
     }
 }
@@ -171,6 +177,13 @@ pub fn validate(config: &SimConfig) -> Result<(), Misuse> {
         )));
     }
     validate_medium(config)?;
+    let registration = registry::find_anywhere(&config.protocol);
+    if config.speech == Some(Speech::Resp)
+        && registration.is_some_and(|it| !it.properties.read_modify_write)
+    {
+        let protocol = &config.protocol;
+        return Err(Misuse(format!("{protocol} cannot run the commands of sessions")));
+    }
     if let Some(name) = &config.mutation {
         if Mutation::by_name(name).is_none() {
             return Err(Misuse(format!("no mutation is called '{name}'")));
@@ -276,6 +289,7 @@ impl Run {
                 .durability
                 .or(properties.total_order.then_some(Durability::Volatile)),
             medium: config.medium,
+            speech: config.speech,
         };
         let profile = Profile::draw(&mut rng, &given);
         let mut world = World::new(WorldConfig {
@@ -293,7 +307,10 @@ impl Run {
             seed: rng.next_u64(),
             request_timeout: profile.request_timeout,
             cells_max: profile.cells_max,
-            update: Arc::new(SimUpdate),
+            update: match profile.speech {
+                Speech::Direct => Arc::new(SimUpdate),
+                Speech::Resp => Arc::new(Interpreter::default()),
+            },
             links: profile.links.clone(),
             turn_max: profile.turn_max,
             flush_min: profile.flush_min,
@@ -301,7 +318,7 @@ impl Run {
             clocks: profile.clocks.clone(),
         });
         world.watchers = invariants::watchers(registration.name);
-        let clients = Clients::new(
+        let mut clients = Clients::new(
             profile.clients,
             config.nodes,
             profile.pipeline,
@@ -309,6 +326,9 @@ impl Run {
             profile.ttl_max,
             rng.fork(),
         );
+        if profile.speech == Speech::Resp {
+            clients.speak_resp(config.nodes);
+        }
         let injector = Injector::new(&profile, rng.fork());
         let consistency = properties.consistency;
         Run {
@@ -490,6 +510,11 @@ impl Run {
                 }
             }
             Happened::Wake(LOOK) | Happened::Other => {}
+            Happened::Wake(Wake(line)) if line >= lines::WAKES => {
+                for client in self.clients.on_line(&mut self.world, line - lines::WAKES)? {
+                    self.plan_client(client);
+                }
+            }
             Happened::Wake(Wake(client)) => self.on_client(client as usize),
             Happened::Turn { node, spoke: true } => {
                 let done = self.injector.after_turn(&mut self.world, node);

@@ -5,6 +5,8 @@
 //! so a seed names one run. True time is nanoseconds from the start; nodes see their own clocks only.
 
 mod links;
+mod storage_work;
+mod turns;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -33,8 +35,6 @@ pub const DATABASE: Database = Database(0);
 const STALLED_MAX: usize = 4096;
 /// How long a pair of nodes waits before it tries to connect again.
 const RECONNECT: u64 = 5_000_000;
-/// A read that needs not wait for the device takes at most this.
-const CACHED_READ_MAX: u64 = 20_000;
 /// The end of a connection is noticed within this.
 const NOTICE_MAX: u64 = 100_000;
 
@@ -264,6 +264,13 @@ impl World {
     #[must_use]
     pub fn medium(&self, node: usize) -> &Medium {
         &self.nodes[node].medium
+    }
+
+    /// What a node's clocks show: time since some moment, and the time of day.
+    #[must_use]
+    pub fn times(&self, node: usize) -> (Nanos, Millis) {
+        let clock = &self.nodes[node].clock;
+        (clock.local(self.now), clock.unix(self.now))
     }
 
     pub fn clock_mut(&mut self, node: usize) -> &mut Clock {
@@ -566,144 +573,6 @@ impl World {
             }
         }
         stats
-    }
-}
-
-/// Turns.
-impl World {
-    fn plan_turn(&mut self, node: usize, worker: usize, at: u64) {
-        let Some(process) = &mut self.nodes[node].process else { return };
-        let start = process.start;
-        let seat = &mut process.seats[worker];
-        let at = at.max(seat.free_at).max(process.paused_until).max(self.now);
-        if at < seat.turn_at {
-            seat.turn_at = at;
-            self.schedule(at, Event::Turn { node, worker, start });
-        }
-    }
-
-    fn on_turn(&mut self, node: usize, worker: usize, start: u64) -> Happened {
-        let now = self.now;
-        if !self.is_start(node, start) {
-            return Happened::Other;
-        }
-        let it = &mut self.nodes[node];
-        let Some(process) = &mut it.process else { return Happened::Other };
-        if process.seats[worker].turn_at != now {
-            return Happened::Other;
-        }
-        let seat = &mut process.seats[worker];
-        seat.turn_at = u64::MAX;
-        if process.paused_until > now {
-            self.plan_turn(node, worker, now);
-            return Happened::Other;
-        }
-        self.counts.turns += 1;
-        seat.free_at = now + 1 + self.rng.below(self.config.turn_max);
-        let (local, unix) = (it.clock.local(now), it.clock.unix(now));
-        let mut outputs = std::mem::take(&mut self.outputs);
-        seat.worker.turn(local, unix, &mut seat.inbox, &mut outputs);
-        if let Err(violation) = seat.worker.check() {
-            self.failure.get_or_insert(format!("n{}: {}", it.id, violation.0));
-        }
-        // A medium that ended its process in the middle of the turn, or failed in one before.
-        let ends_now = matches!(it.medium, Medium::Pmem(_)) || outputs.failed.is_some();
-        let has_failed = ends_now && it.medium.has_failed();
-        if let Some(timer) = seat.worker.next_timer() {
-            let at = it.clock.true_time(timer);
-            self.plan_turn(node, worker, at);
-        }
-        if has_failed {
-            self.outputs = Outputs::default();
-            return Happened::Stopped { node };
-        }
-        let spoke = self.carry_out(node, worker, &mut outputs);
-        self.outputs = outputs;
-        Happened::Turn { node, spoke }
-    }
-
-    /// Does what a turn asked for. True when it said something.
-    fn carry_out(&mut self, node: usize, worker: usize, out: &mut Outputs) -> bool {
-        if let Some(text) = out.failed.take() {
-            self.failure.get_or_insert(format!("n{} stopped: {text}", node + 1));
-            *out = Outputs::default();
-            return false;
-        }
-        self.plan_storage(node, worker);
-        let spoke = !out.frames.is_empty() || !out.replies.is_empty();
-        for (tag, outcome) in out.replies.drain(..) {
-            self.replies.push(Reply { node, tag, outcome });
-        }
-        // Handed over in the same instant: the lease still holds.
-        for (tag, outcome, _) in out.lease_reads.drain(..) {
-            self.replies.push(Reply { node, tag, outcome });
-        }
-        for (to, frame) in out.frames.drain(..) {
-            self.send(node, usize::from(to.0) - 1, worker, Bytes::from(frame));
-        }
-        for (to, from, bytes) in out.misrouted.drain(..) {
-            if let Some(process) = &mut self.nodes[node].process {
-                process.seats[to].inbox.push(Input::Frame { from, bytes });
-                self.plan_turn(node, to, self.now);
-            }
-        }
-        if std::mem::take(&mut out.raise_loss) {
-            self.plan_loss(node);
-        }
-        out.suspects.clear();
-        spoke
-    }
-
-    /// Plans what a worker, or a medium that goes on, has begun.
-    fn plan_storage(&mut self, node: usize, worker: usize) {
-        let mut works = std::mem::take(&mut self.work);
-        self.nodes[node].medium.take_work(worker, &mut works);
-        if let Some(process) = &self.nodes[node].process {
-            let start = process.start;
-            for work in works.drain(..) {
-                let span = self.span_of(work);
-                self.schedule(self.now + span, Event::Worked { node, start, work });
-            }
-        }
-        self.work = works;
-    }
-
-    fn span_of(&mut self, work: Work) -> u64 {
-        let WorldConfig { flush_min, flush_max, ref medium, .. } = self.config;
-        match work {
-            // Most of what is read again is in the cache of the system.
-            Work::Read(_) if !self.rng.chance_ppm(medium.slow_read_ppm) => {
-                self.rng.between(1_000, CACHED_READ_MAX)
-            }
-            Work::Rest { after, .. } => after,
-            _ => self.rng.between(flush_min, flush_max),
-        }
-    }
-
-    fn on_worked(&mut self, node: usize, work: Work) {
-        let mut awake = std::mem::take(&mut self.awake);
-        let medium = &self.nodes[node].medium;
-        medium.finish(work, &mut awake);
-        if let Some(complaint) = medium.complaint() {
-            self.failure.get_or_insert(format!("n{}: {complaint}", node + 1));
-        }
-        self.note(|| format!("n{} finished {work:?}", node + 1));
-        for worker in awake.drain(..) {
-            self.plan_turn(node, worker, self.now);
-        }
-        self.awake = awake;
-        if !matches!(work, Work::Flush { .. } | Work::Reads { .. }) {
-            self.plan_storage(node, 0);
-        }
-    }
-
-    fn plan_loss(&mut self, node: usize) {
-        let Some(process) = &mut self.nodes[node].process else { return };
-        if !std::mem::replace(&mut process.is_loss_rising, true) {
-            let start = process.start;
-            let at = self.now + self.rng.between(10_000, 1_000_000);
-            self.schedule(at, Event::LossRaised { node, start });
-        }
     }
 }
 

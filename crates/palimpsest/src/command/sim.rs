@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::time::Instant;
 
-use sim::{Campaign, FaultSet, MediumKind, SimConfig};
+use sim::{Campaign, FaultSet, MediumKind, SimConfig, Speech};
 
 use crate::{Failure, config};
 
@@ -34,12 +34,22 @@ pub(crate) struct Args {
     /// What nodes store on: model, disk, pmem; drawn from each seed where it is not given
     #[arg(long)]
     medium: Option<String>,
+    /// How clients speak to nodes: direct, resp; drawn from each seed where it is not given
+    #[arg(long)]
+    clients: Option<String>,
 }
 
 fn find_medium(name: &str) -> Result<MediumKind, Failure> {
     MediumKind::by_name(name).ok_or_else(|| {
         let known: Vec<&str> = MediumKind::ALL.iter().map(|kind| kind.name()).collect();
         Failure::usage(format!("no medium is called '{name}'; use {}", known.join(", ")))
+    })
+}
+
+fn find_speech(name: &str) -> Result<Speech, Failure> {
+    Speech::by_name(name).ok_or_else(|| {
+        let known: Vec<&str> = Speech::ALL.iter().map(|speech| speech.name()).collect();
+        Failure::usage(format!("no clients speak '{name}'; use {}", known.join(", ")))
     })
 }
 
@@ -50,6 +60,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         nodes: args.nodes,
         ops: args.ops,
         faults,
+        speech: args.clients.as_deref().map(find_speech).transpose()?,
         medium: args.medium.as_deref().map(find_medium).transpose()?,
         ..SimConfig::new(protocol, args.seed)
     };

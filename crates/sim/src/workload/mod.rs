@@ -1,4 +1,5 @@
 //! What clients do: commands with obvious semantics, and the mixes in which they are drawn.
 
 pub mod mix;
+pub mod redis;
 pub mod update;

@@ -1,0 +1,149 @@
+//! The same operations in the words of Redis, for nodes that run the real commands.
+
+use base::Millis;
+use checker::model::kv::{Bytes, KvInput, KvOutput};
+use commands::Plan;
+use resp::Reply;
+use types::{Clock, Command, Key};
+
+use crate::clients::Ended;
+
+/// The words of a request. `ttl_millis` is that of an expiring value.
+#[must_use]
+pub fn words(input: &KvInput, key: &Key, ttl_millis: u64) -> Vec<Vec<u8>> {
+    let ttl = ttl_millis.to_string().into_bytes();
+    let key = key.bytes();
+    let parts: Vec<&[u8]> = match input {
+        KvInput::Get => vec![b"GET", key],
+        KvInput::Exists => vec![b"EXISTS", key],
+        KvInput::StrLen => vec![b"STRLEN", key],
+        KvInput::Set(value) => vec![b"SET", key, value.as_slice()],
+        KvInput::SetExpiring(value, _) => vec![b"SET", key, value.as_slice(), b"PX", &ttl],
+        KvInput::SetIfAbsent(value) => vec![b"SET", key, value.as_slice(), b"NX"],
+        KvInput::SetIfEqual { expected, new } => {
+            vec![b"SET", key, new.as_slice(), b"IFEQ", expected.as_slice()]
+        }
+        KvInput::GetSet(value) => vec![b"GETSET", key, value.as_slice()],
+        KvInput::GetDel => vec![b"GETDEL", key],
+        KvInput::Del | KvInput::Expire(_) => vec![b"DEL", key],
+        KvInput::IncrBy(by) => return incr_by(key, *by),
+        KvInput::Append(more) => vec![b"APPEND", key, more.as_slice()],
+    };
+    parts.into_iter().map(<[u8]>::to_vec).collect()
+}
+
+fn incr_by(key: &[u8], by: i64) -> Vec<Vec<u8>> {
+    vec![b"INCRBY".to_vec(), key.to_vec(), by.to_string().into_bytes()]
+}
+
+/// What a register is asked for by these words; `None` where they are no command on one key.
+#[must_use]
+pub fn command(words: &[Vec<u8>]) -> Option<Command> {
+    let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+    let (_, plan) = commands::plan(&args, Clock { unix: Millis(0), seed: 0 }).ok()?;
+    match plan {
+        Plan::Key { command, .. } | Plan::PerKey { command, .. } => Some(command),
+        Plan::Session(_) => None,
+    }
+}
+
+/// How a request ended whose reply this is; `None` where it is no reply to it.
+#[must_use]
+pub fn ended(input: &KvInput, reply: Reply) -> Option<Ended> {
+    let returned = match (input, reply) {
+        (_, Reply::Error(text)) => return error(&text),
+        (KvInput::SetIfAbsent(_) | KvInput::SetIfEqual { .. }, Reply::Null) => KvOutput::Refused,
+        (
+            KvInput::Set(_)
+            | KvInput::SetExpiring(..)
+            | KvInput::SetIfAbsent(_)
+            | KvInput::SetIfEqual { .. },
+            Reply::Simple(text),
+        ) if text == b"OK" => KvOutput::Done,
+        // A delete that does not say whether there was anything.
+        (KvInput::Expire(_), Reply::Integer(_)) => KvOutput::Done,
+        (KvInput::Get | KvInput::GetSet(_) | KvInput::GetDel, Reply::Null) => KvOutput::Value(None),
+        (KvInput::Get | KvInput::GetSet(_) | KvInput::GetDel, Reply::Bulk(bytes)) => {
+            KvOutput::Value(Some(Bytes::from(&bytes)))
+        }
+        (
+            KvInput::Exists
+            | KvInput::StrLen
+            | KvInput::Del
+            | KvInput::IncrBy(_)
+            | KvInput::Append(_),
+            Reply::Integer(integer),
+        ) => KvOutput::Integer(integer),
+        _ => return None,
+    };
+    Some(Ended::Returned(returned))
+}
+
+fn error(text: &[u8]) -> Option<Ended> {
+    let code = text.split(|&byte| byte == b' ').next()?;
+    match code {
+        b"UNKNOWN" => Some(Ended::Unknown),
+        b"CLUSTERDOWN" | b"LOADING" | b"TRYAGAIN" => Some(Ended::Failed),
+        b"ERR" if text.ends_with(b"not an integer or out of range") => {
+            Some(Ended::Returned(KvOutput::NotAnInteger))
+        }
+        b"ERR" if text.ends_with(b"would overflow") => Some(Ended::Returned(KvOutput::Overflow)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use checker::Model;
+    use checker::model::kv::{ExpiryTag, Kv};
+    use commands::Interpreter;
+    use types::{Change, TimeToLive, Update, View};
+
+    use super::*;
+
+    fn draw(rng: &mut base::Prng) -> KvInput {
+        let value = Bytes::from(["0", "1", "2", "x"][rng.below(4) as usize]);
+        let new = Bytes::from("2");
+        match rng.below(13) {
+            0 => KvInput::Get,
+            1 => KvInput::Set(value),
+            2 => KvInput::SetExpiring(value, ExpiryTag(1)),
+            3 => KvInput::SetIfAbsent(value),
+            4 => KvInput::SetIfEqual { expected: value, new },
+            5 => KvInput::GetSet(value),
+            6 => KvInput::GetDel,
+            7 => KvInput::Del,
+            8 => KvInput::Exists,
+            9 => KvInput::StrLen,
+            10 => KvInput::IncrBy(if rng.chance_ppm(100_000) { i64::MAX } else { 1 }),
+            11 => KvInput::Append(value),
+            _ => KvInput::Expire(None),
+        }
+    }
+
+    /// The real commands and the model agree, step by step, on whatever sequence is drawn.
+    #[test]
+    fn commands_do_what_the_model_says() {
+        let mut rng = base::Prng::new(1);
+        let mut model = Kv.initial();
+        let mut held: Option<bytes::Bytes> = None;
+        for _ in 0..20_000 {
+            let input = draw(&mut rng);
+            let view = View { value: held.as_deref(), ttl: TimeToLive::Never };
+            let command = command(&words(&input, &Key::new(b"k"), 5)).expect("a command");
+            let clock = Clock { unix: Millis(1), seed: 0 };
+            let applied = Interpreter::default().apply(view, &command.body, clock);
+            let reply = Reply::from_bytes(&applied.reply).expect("a reply");
+            match applied.change {
+                Change::Put { value, .. } => held = Some(value),
+                Change::Delete => held = None,
+                Change::None | Change::Expire(_) => {}
+            }
+            let Some(Ended::Returned(output)) = ended(&input, reply.clone()) else {
+                panic!("{input:?} was answered {reply:?}");
+            };
+            let next = Kv.step(&model, &input, Some(&output));
+            model = next.unwrap_or_else(|| panic!("{input:?} in {model:?} answered {output:?}"));
+        }
+    }
+}

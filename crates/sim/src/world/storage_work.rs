@@ -1,0 +1,52 @@
+//! What media have begun, and when it ends.
+
+use super::*;
+
+/// A read that needs not wait for the device takes at most this.
+const CACHED_READ_MAX: u64 = 20_000;
+
+/// Storage.
+impl World {
+    /// Plans what a worker, or a medium that goes on, has begun.
+    pub(super) fn plan_storage(&mut self, node: usize, worker: usize) {
+        let mut works = std::mem::take(&mut self.work);
+        self.nodes[node].medium.take_work(worker, &mut works);
+        if let Some(process) = &self.nodes[node].process {
+            let start = process.start;
+            for work in works.drain(..) {
+                let span = self.span_of(work);
+                self.schedule(self.now + span, Event::Worked { node, start, work });
+            }
+        }
+        self.work = works;
+    }
+
+    fn span_of(&mut self, work: Work) -> u64 {
+        let WorldConfig { flush_min, flush_max, ref medium, .. } = self.config;
+        match work {
+            // Most of what is read again is in the cache of the system.
+            Work::Read(_) if !self.rng.chance_ppm(medium.slow_read_ppm) => {
+                self.rng.between(1_000, CACHED_READ_MAX)
+            }
+            Work::Rest { after, .. } => after,
+            _ => self.rng.between(flush_min, flush_max),
+        }
+    }
+
+    pub(super) fn on_worked(&mut self, node: usize, work: Work) {
+        let mut awake = std::mem::take(&mut self.awake);
+        let medium = &self.nodes[node].medium;
+        medium.finish(work, &mut awake);
+        if let Some(complaint) = medium.complaint() {
+            self.failure.get_or_insert(format!("n{}: {complaint}", node + 1));
+        }
+        self.note(|| format!("n{} finished {work:?}", node + 1));
+        for worker in awake.drain(..) {
+            self.plan_turn(node, worker, self.now);
+        }
+        self.awake = awake;
+        if !matches!(work, Work::Flush { .. } | Work::Reads { .. }) {
+            self.plan_storage(node, 0);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! A worker has a turn, and what it asked for is carried out.
+
+use super::*;
+
+/// Turns.
+impl World {
+    pub(super) fn plan_turn(&mut self, node: usize, worker: usize, at: u64) {
+        let Some(process) = &mut self.nodes[node].process else { return };
+        let start = process.start;
+        let seat = &mut process.seats[worker];
+        let at = at.max(seat.free_at).max(process.paused_until).max(self.now);
+        if at < seat.turn_at {
+            seat.turn_at = at;
+            self.schedule(at, Event::Turn { node, worker, start });
+        }
+    }
+
+    pub(super) fn on_turn(&mut self, node: usize, worker: usize, start: u64) -> Happened {
+        let now = self.now;
+        if !self.is_start(node, start) {
+            return Happened::Other;
+        }
+        let it = &mut self.nodes[node];
+        let Some(process) = &mut it.process else { return Happened::Other };
+        if process.seats[worker].turn_at != now {
+            return Happened::Other;
+        }
+        let seat = &mut process.seats[worker];
+        seat.turn_at = u64::MAX;
+        if process.paused_until > now {
+            self.plan_turn(node, worker, now);
+            return Happened::Other;
+        }
+        self.counts.turns += 1;
+        seat.free_at = now + 1 + self.rng.below(self.config.turn_max);
+        let (local, unix) = (it.clock.local(now), it.clock.unix(now));
+        let mut outputs = std::mem::take(&mut self.outputs);
+        seat.worker.turn(local, unix, &mut seat.inbox, &mut outputs);
+        if let Err(violation) = seat.worker.check() {
+            self.failure.get_or_insert(format!("n{}: {}", it.id, violation.0));
+        }
+        // A medium that ended its process in the middle of the turn, or failed in one before.
+        let ends_now = matches!(it.medium, Medium::Pmem(_)) || outputs.failed.is_some();
+        let has_failed = ends_now && it.medium.has_failed();
+        if let Some(timer) = seat.worker.next_timer() {
+            let at = it.clock.true_time(timer);
+            self.plan_turn(node, worker, at);
+        }
+        if has_failed {
+            self.outputs = Outputs::default();
+            return Happened::Stopped { node };
+        }
+        let spoke = self.carry_out(node, worker, &mut outputs);
+        self.outputs = outputs;
+        Happened::Turn { node, spoke }
+    }
+
+    /// Does what a turn asked for. True when it said something.
+    fn carry_out(&mut self, node: usize, worker: usize, out: &mut Outputs) -> bool {
+        if let Some(text) = out.failed.take() {
+            self.failure.get_or_insert(format!("n{} stopped: {text}", node + 1));
+            *out = Outputs::default();
+            return false;
+        }
+        self.plan_storage(node, worker);
+        let spoke = !out.frames.is_empty() || !out.replies.is_empty();
+        for (tag, outcome) in out.replies.drain(..) {
+            self.replies.push(Reply { node, tag, outcome });
+        }
+        // Handed over in the same instant: the lease still holds.
+        for (tag, outcome, _) in out.lease_reads.drain(..) {
+            self.replies.push(Reply { node, tag, outcome });
+        }
+        for (to, frame) in out.frames.drain(..) {
+            self.send(node, usize::from(to.0) - 1, worker, Bytes::from(frame));
+        }
+        for (to, from, bytes) in out.misrouted.drain(..) {
+            if let Some(process) = &mut self.nodes[node].process {
+                process.seats[to].inbox.push(Input::Frame { from, bytes });
+                self.plan_turn(node, to, self.now);
+            }
+        }
+        if std::mem::take(&mut out.raise_loss) {
+            self.plan_loss(node);
+        }
+        out.suspects.clear();
+        spoke
+    }
+
+    fn plan_loss(&mut self, node: usize) {
+        let Some(process) = &mut self.nodes[node].process else { return };
+        if !std::mem::replace(&mut process.is_loss_rising, true) {
+            let start = process.start;
+            let at = self.now + self.rng.between(10_000, 1_000_000);
+            self.schedule(at, Event::LossRaised { node, start });
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The real engines under the workers, and real sessions between clients and workers.
+
+use sim::{Campaign, CampaignReport, FaultSet, MediumKind, SimConfig, Speech, campaign, run};
+
+/// Runs seeds; the first failure is printed with the line that replays it.
+fn check(config: SimConfig, seeds: u64) -> CampaignReport {
+    let plan = Campaign { config, seeds, threads: 2, failures_max: 1 };
+    let report = campaign(&plan, |_| {});
+    if let Some((seed, failure)) = report.failures.first() {
+        let config = SimConfig { seed: *seed, ..plan.config };
+        panic!("{}", sim::replay(&config, failure.clone()));
+    }
+    report
+}
+
+fn config(medium: MediumKind) -> SimConfig {
+    SimConfig { medium: Some(medium), ops: 100, ..SimConfig::new("rmwpaxos", 0) }
+}
+
+#[test]
+fn registers_are_linearizable_on_the_disk_engine() {
+    check(config(MediumKind::Disk), 60);
+    check(SimConfig { protocol: "abd".into(), ..config(MediumKind::Disk) }, 60);
+}
+
+#[test]
+fn registers_are_linearizable_on_the_pmem_engine() {
+    check(config(MediumKind::Pmem), 20);
+    check(SimConfig { protocol: "abd".into(), ..config(MediumKind::Pmem) }, 40);
+}
+
+#[test]
+fn registers_are_linearizable_through_sessions() {
+    check(SimConfig { speech: Some(Speech::Resp), ..config(MediumKind::Model) }, 60);
+    check(SimConfig { speech: Some(Speech::Resp), ..config(MediumKind::Disk) }, 20);
+}
+
+#[test]
+fn sessions_on_a_calm_network_answer_nearly_everything() {
+    let calm = SimConfig { faults: FaultSet::NONE, ..config(MediumKind::Model) };
+    let report = check(SimConfig { speech: Some(Speech::Resp), ..calm }, 60);
+    let in_vain = report.unknown + report.failed;
+    assert!(in_vain * 300 <= report.ops, "{in_vain} of {}", report.ops);
+}
+
+#[test]
+fn a_seed_is_one_run_on_every_medium() {
+    for &medium in MediumKind::ALL {
+        for seed in 0..4 {
+            let config = SimConfig { seed, ..config(medium) };
+            assert_eq!(run(&config), run(&config), "seed {seed} on {medium:?}");
+        }
+    }
+}
+
+#[test]
+fn a_medium_that_holds_no_log_is_refused_to_a_total_order() {
+    let config = SimConfig { protocol: "zab".into(), ..config(MediumKind::Disk) };
+    let misuse = sim::validate(&config).unwrap_err();
+    assert!(misuse.0.contains("log"), "{misuse:?}");
+}
