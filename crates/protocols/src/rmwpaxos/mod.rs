@@ -100,7 +100,7 @@ pub struct RmwPaxos {
     lists: listing::Lists,
     sweep: sweep::Sweep,
     counters: Counters,
-    /// The own acceptor is asked by messages, which are then as late as anybody's.
+    /// Everybody is asked, the own acceptor by messages too, which are then as late as anybody's.
     #[cfg(test)]
     by_message: bool,
 }
@@ -328,8 +328,8 @@ impl RmwPaxos {
         Some(Ballot::new(epoch, meta.number, self.env.me, incarnation))
     }
 
-    /// True where a proposal goes to the own acceptor without a message.
-    fn accepts_directly(&self) -> bool {
+    /// True where the own acceptor is asked without messages, and no more others than needed.
+    fn takes_short_ways(&self) -> bool {
         #[cfg(test)]
         return !self.by_message;
         #[cfg(not(test))]

@@ -251,6 +251,8 @@ pub struct Active {
     pub have: Option<(Round, State)>,
     pub promises: Reports,
     pub prepared_at: u64,
+    /// Until then only as many members as phase 1 needs were asked; `ZERO`: all were.
+    pub ask_rest_at: Nanos,
     /// Estimated rest of the base's time to live when phase 1 or a vote ended.
     pub rest: Option<Millis>,
     /// No vote on an expiry before this.
@@ -289,6 +291,7 @@ impl Active {
             have: None,
             promises: Reports::default(),
             prepared_at: 0,
+            ask_rest_at: Nanos::ZERO,
             rest: None,
             vote_again_at: Nanos::ZERO,
             collecting: None,
@@ -312,7 +315,7 @@ impl Active {
         (self.refused, self.refused_at) = (Tally::default(), Nanos::ZERO);
         self.have = None;
         self.promises.clear();
-        self.prepared_at = 0;
+        (self.prepared_at, self.ask_rest_at) = (0, Nanos::ZERO);
         (self.rest, self.vote_again_at) = (None, Nanos::ZERO);
         self.losses = 0;
         (self.resend_at, self.resends) = (Nanos::MAX, 0);
@@ -338,6 +341,11 @@ impl Active {
             || !self.queue.is_empty()
             || !self.in_flight.is_empty()
             || !self.carried.is_empty()
+    }
+
+    #[must_use]
+    pub fn asks_rest_now(&self, now: Nanos) -> bool {
+        self.ask_rest_at > Nanos::ZERO && now >= self.ask_rest_at
     }
 
     /// Somebody refused the ballot, and those who might still carry it have had their time: one may be paused.
@@ -368,7 +376,7 @@ mod tests {
         (active.base_decided, active.fresh_before, active.prepared_at) = (true, 4, 5);
         active.acks = [(6, Loss(7)); MEMBERS_MAX];
         (active.rest, active.vote_again_at) = (Some(Millis(8)), Nanos(9));
-        active.refused_at = Nanos(10);
+        (active.refused_at, active.ask_rest_at) = (Nanos(10), Nanos(11));
         (active.losses, active.resend_at, active.resends, active.touched) = (1, Nanos(2), 3, true);
         active.start_over(Key::new(b"next"));
         assert_eq!(format!("{active:?}"), format!("{:?}", Active::new(Key::new(b"next"))));

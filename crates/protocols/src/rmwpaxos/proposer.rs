@@ -1,5 +1,7 @@
 //! The proposer [spec 9.5]: phase 1, batches of commands as proposals, their acknowledgement, and losing.
 
+use base::Nanos;
+use smallvec::SmallVec;
 use types::limits::MEMBERS_MAX;
 use types::{Ballot, Key, Loss, NodeId, Outcome, Round};
 
@@ -98,11 +100,34 @@ impl RmwPaxos {
             .and_then(|register| register.state.clone().map(|state| (register.accepted, state)));
         active.resends = 0;
         active.resend_at = cx.now + RESEND_FIRST;
-        for node in cx.view.others() {
-            send_prepare(cx, active, node);
+        active.ask_rest_at = Nanos::ZERO;
+        if self.takes_short_ways() {
+            self.ask_some(cx, active);
+        } else {
+            ask_rest(cx, active);
         }
         self.prepare_own(cx, active);
         self.try_win(cx, active);
+    }
+
+    /// Asks as many others as a majority needs, the last proposer first: it holds what was accepted last. The rest is
+    /// asked when one of them refuses or is silent.
+    fn ask_some(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        let needed = cx.view.majority() - 1;
+        let last = serve::held(cx, &active.key).map(|register| register.accepted.ballot().node());
+        let is_up = |node: &NodeId| cx.view.member(*node).is_some_and(|member| member.up);
+        let mut others: SmallVec<[NodeId; MEMBERS_MAX]> = cx.view.others().filter(is_up).collect();
+        if others.len() <= needed {
+            return ask_rest(cx, active);
+        }
+        // Whoever is asked instead of the last proposer differs from key to key.
+        let first = active.key.hash() as usize % others.len();
+        others.rotate_left(first);
+        others.sort_by_key(|&node| Some(node) != last);
+        active.ask_rest_at = cx.now + self.patience();
+        for &node in &others[..needed] {
+            send_prepare(cx, active, node);
+        }
     }
 
     pub(super) fn on_promise(
@@ -140,6 +165,7 @@ impl RmwPaxos {
             }
             return;
         }
+        active.ask_rest_at = Nanos::ZERO;
         active.tip_version = tip.as_ref().map_or(base.version_floor, |state| state.version());
         active.tip = tip;
         active.rest = base.rest;
@@ -375,7 +401,9 @@ impl RmwPaxos {
                 active.refused.add(cx.view, from.node, from.loss);
                 active.refused_at = cx.now;
             }
-            if self.cannot_win(cx, &active) {
+            if active.phase == Phase::Preparing && active.ask_rest_at > Nanos::ZERO {
+                ask_rest(cx, &mut active);
+            } else if self.cannot_win(cx, &active) {
                 self.lose(cx, &mut active);
             } else {
                 self.sweep.back_off(cx, cx.now + self.patience(), active.key.clone());
@@ -416,9 +444,9 @@ impl RmwPaxos {
         abandon_proposals(active);
         active.losses = (active.losses + 1).min(16);
         let spread = self.round_trip.0 * u64::from(1_u32 << active.losses.min(5));
-        let until = cx.now + base::Nanos(cx.rng.below(spread.max(1)));
+        let until = cx.now + Nanos(cx.rng.below(spread.max(1)));
         active.phase = Phase::BackingOff { until };
-        active.resend_at = base::Nanos::MAX;
+        active.resend_at = Nanos::MAX;
         self.sweep.back_off(cx, until, active.key.clone());
     }
 
@@ -426,7 +454,7 @@ impl RmwPaxos {
     fn end_ownership(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         settle_ownership(cx, active);
         active.phase = Phase::Idle;
-        active.resend_at = base::Nanos::MAX;
+        active.resend_at = Nanos::MAX;
         if active.k > 0 {
             // Whoever did not acknowledge gets no reminder: reads and the next proposal repair it.
             active.promises.clear();
@@ -538,6 +566,16 @@ pub(super) fn reply_of(
         .find(|attempt| ancestry(attempt, version, state) == Ancestry::In)
         .map(|attempt| attempt.reply.clone())
         .unwrap_or_default()
+}
+
+/// Asks every other member whose promise is missing.
+pub(super) fn ask_rest(cx: &mut Cx<'_>, active: &mut Active) {
+    active.ask_rest_at = Nanos::ZERO;
+    for node in cx.view.others() {
+        if !active.promises.tally.has(cx.view, node) {
+            send_prepare(cx, active, node);
+        }
+    }
 }
 
 /// Adds a promise of the ballot that is being prepared.

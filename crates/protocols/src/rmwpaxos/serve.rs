@@ -109,7 +109,7 @@ impl RmwPaxos {
     /// [`accept_own`](RmwPaxos::accept_own).
     pub(super) fn prepare_own(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         let me = self.env.me;
-        if is_lost(cx, &active.key) || !self.accepts_directly() {
+        if is_lost(cx, &active.key) || !self.takes_short_ways() {
             return proposer::send_prepare(cx, active, me);
         }
         match self.promise(cx, &active.key, active.ballot) {
@@ -151,7 +151,7 @@ impl RmwPaxos {
     pub(super) fn accept_own(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         let me = self.env.me;
         let Some(newest) = active.in_flight.back() else { return };
-        if is_lost(cx, &active.key) || !self.accepts_directly() {
+        if is_lost(cx, &active.key) || !self.takes_short_ways() {
             return proposer::send_accept(cx, active, active.in_flight.len() - 1, me);
         }
         let round = active.ballot.round(newest.k);

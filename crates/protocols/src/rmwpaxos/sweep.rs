@@ -51,8 +51,11 @@ impl RmwPaxos {
     pub(super) fn on_sweep(&mut self, cx: &mut Cx<'_>) {
         self.sweep.armed = false;
         let patience = self.patience();
-        let is_due =
-            |active: &Active| is_due(active, cx.now) || active.is_refused_for(patience, cx.now);
+        let is_due = |active: &Active| {
+            is_due(active, cx.now)
+                || active.is_refused_for(patience, cx.now)
+                || active.asks_rest_now(cx.now)
+        };
         for key in self.actives.keys_of(is_due) {
             let mut active = self.take_active(cx, &key);
             self.end_overdue(cx, &mut active);
@@ -84,6 +87,9 @@ impl RmwPaxos {
     /// Goes on without those who did not answer: one of them may be paused.
     fn lose_patience(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         self.settle_late_read(cx, active);
+        if active.phase == Phase::Preparing && active.asks_rest_now(cx.now) {
+            proposer::ask_rest(cx, active);
+        }
         let is_trying = matches!(active.phase, Phase::Preparing | Phase::Owner);
         if is_trying && active.is_refused_for(self.patience(), cx.now) {
             self.lose(cx, active);
