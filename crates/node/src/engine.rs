@@ -20,6 +20,7 @@ use crate::frame_payload::RawMessage;
 use crate::worker::gates::Gates;
 use crate::worker::parking::Parking;
 use crate::worker::release::Gated;
+use crate::worker::residency::Clearing;
 use crate::worker::scans;
 use crate::worker::shared::Shared;
 
@@ -145,8 +146,8 @@ pub(crate) struct EngineOf<P: Protocol> {
     /// Shards found forgotten, and keys found lost, that wait for the loss to be raised.
     pub(crate) forgotten: Vec<Shard>,
     pub(crate) lost_keys: Vec<Key>,
-    /// Recovered shards whose recovered records are not durable yet, and since when they will be.
-    pub(crate) clearing: Vec<(Shard, Ticket)>,
+    /// Recovered shards that storage does not know as such yet.
+    pub(crate) clearing: Vec<Clearing>,
     /// Keys that storage still calls lost because their shard is being cleared.
     pub(crate) clearing_keys: Vec<Key>,
     /// Something happened since the last `Event::Turn`.
@@ -357,7 +358,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
 
     fn on_stored(&mut self, shared: &mut Shared, upto: Ticket) {
         self.release(shared, upto);
-        self.finish_clearing(shared, upto);
+        self.step_clearing(shared, upto);
         self.step(shared, Event::Stored { upto });
     }
 

@@ -9,7 +9,7 @@ pub(crate) mod loss;
 pub(crate) mod outbox;
 pub(crate) mod parking;
 pub(crate) mod release;
-mod residency;
+pub(crate) mod residency;
 pub(crate) mod scans;
 pub(crate) mod shared;
 mod stats;
