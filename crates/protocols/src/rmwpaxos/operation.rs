@@ -309,17 +309,23 @@ impl Active {
         self.phase = Phase::Idle;
         self.ballot = Ballot::ZERO;
         (self.k, self.chosen_k) = (0, 0);
-        (self.tip, self.tip_version) = (None, 0);
+        self.forget_states();
+        self.tip_version = 0;
         (self.base_decided, self.fresh_before) = (false, 0);
         self.acks = [(0, Loss(0)); MEMBERS_MAX];
         (self.refused, self.refused_at) = (Tally::default(), Nanos::ZERO);
-        self.have = None;
-        self.promises.clear();
         (self.prepared_at, self.ask_rest_at) = (0, Nanos::ZERO);
         (self.rest, self.vote_again_at) = (None, Nanos::ZERO);
         self.losses = 0;
         (self.resend_at, self.resends) = (Nanos::MAX, 0);
         self.touched = false;
+    }
+
+    /// Lets go of everything that may be as big as a value.
+    pub fn forget_states(&mut self) {
+        self.tip = None;
+        self.have = None;
+        self.promises.clear();
     }
 
     /// Nothing waits here for anything.

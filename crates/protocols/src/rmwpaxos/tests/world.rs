@@ -66,6 +66,8 @@ pub(super) struct World {
     pub neighbour: Key,
     pub outcomes: BTreeMap<Tag, Outcome>,
     asked: BTreeMap<Tag, (Key, Ask, OpId)>,
+    /// The node, and the start of its process, that owes an answer.
+    asked_at: BTreeMap<Tag, (usize, Incarnation)>,
     histories: BTreeMap<Key, History<KvInput, KvOutput>>,
     rounds: BTreeMap<(Key, Round), Vec<u8>>,
     expiries: Vec<(Nanos, Key, Tag)>,
@@ -105,6 +107,7 @@ impl World {
             neighbour,
             outcomes: BTreeMap::new(),
             asked: BTreeMap::new(),
+            asked_at: BTreeMap::new(),
             histories: BTreeMap::new(),
             rounds: BTreeMap::new(),
             expiries: Vec::new(),
@@ -170,9 +173,22 @@ impl World {
 
     /// Starts a client's operation at a node.
     pub(super) fn ask(&mut self, node: usize, key: &Key, ask: Ask) -> Tag {
+        self.ask_behind(node, key, ask, None)
+    }
+
+    /// As [`ask`](World::ask), in the session that asked `former`.
+    pub(super) fn ask_behind(
+        &mut self,
+        node: usize,
+        key: &Key,
+        ask: Ask,
+        former: Option<Tag>,
+    ) -> Tag {
         self.next_tag += 1;
         let tag = Tag(self.next_tag);
-        let session = SessionId(self.next_tag);
+        let session = SessionId(former.map_or(tag.0, |former| former.0));
+        let start = self.nodes[node].view.member(self.nodes[node].view.me).expect("it is one");
+        self.asked_at.insert(tag, (node, start.incarnation));
         self.clock += 1;
         let history = self.histories.entry(key.clone()).or_default();
         let op = history.invoke(ClientId(self.next_tag), ask.input(tag.0), self.clock);
@@ -468,12 +484,24 @@ impl World {
             let flushed = (0..self.nodes.len()).fold(false, |any, node| self.flush(node) | any);
             if !flushed {
                 if self.nodes.iter().all(|node| node.protocol.actives.is_empty()) {
+                    self.find_unanswered();
                     return true;
                 }
                 self.pass(Nanos::from_millis(5));
             }
         }
         false
+    }
+
+    /// Nothing is under way: whoever asked a process that still lives was answered.
+    fn find_unanswered(&mut self) {
+        for (tag, (node, incarnation)) in &self.asked_at {
+            let view = &self.nodes[*node].view;
+            let lives = view.member(view.me).is_some_and(|me| me.incarnation == *incarnation);
+            if lives && !self.outcomes.contains_key(tag) {
+                self.fault.get_or_insert(format!("{tag:?} was never answered"));
+            }
+        }
     }
 
     /// What the histories say; the first fault otherwise.
