@@ -251,14 +251,12 @@ impl RmwPaxos {
         self.enqueue(cx, key, operation);
     }
 
-    /// Queues an operation. Those of one session keep their order: a read behind a write rides along with it, and a
-    /// read that a write overtakes is taken back in front of it. [corrections B10]
+    /// Queues an operation. Those of one session keep their order: a read behind writes rides along with them, and
+    /// reads of its session that are under way are taken back in front of whatever is queued. [corrections B10]
     fn enqueue(&mut self, cx: &mut Cx<'_>, key: Key, operation: Operation) {
         let mut active = self.take_active(cx, &key);
-        if !operation.is_read() {
+        if !operation.is_read() || active.has_writes() {
             reader::recall(&mut active, operation.session);
-            active.queue.push_back(operation);
-        } else if active.has_writes() {
             active.queue.push_back(operation);
         } else {
             active.read_queue.push(operation);

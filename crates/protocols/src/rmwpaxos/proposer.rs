@@ -308,6 +308,14 @@ impl RmwPaxos {
             }
             return false;
         }
+        if !active.queue.is_empty() && batch.iter().any(|operation| !operation.is_internal()) {
+            // What follows of the same sessions must not overtake them on its way into a proposal.
+            for mut operation in batch.into_iter().rev() {
+                operation.must_propose = true;
+                active.queue.push_front(operation);
+            }
+            return true;
+        }
         for operation in batch {
             let is_fresh = operation.step < active.fresh_before && active.base_decided;
             if operation.is_internal() {

@@ -310,7 +310,7 @@ pub(super) fn is_resolving(active: &Active) -> bool {
     active.read.as_ref().is_some_and(|round| round.purpose == Purpose::Resolve)
 }
 
-/// Takes reads of this session that are under way back into the queue: a write of it follows.
+/// Takes reads of this session that are under way back into the queue: what follows is queued there.
 pub(super) fn recall(active: &mut Active, session: SessionId) {
     if active.read.is_none() && active.read_queue.is_empty() {
         return;

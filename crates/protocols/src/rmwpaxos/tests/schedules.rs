@@ -470,3 +470,24 @@ fn a_condition_does_not_overtake_another_of_its_session() -> Result<(), String> 
     let told = (world.reply(set), world.reply(swap));
     claim(told.0.is_some() && told.0 == told.1, &format!("both take effect: {told:?}"))
 }
+
+/// B10: a read that is asked behind a slow one of its session does not answer from an older state.
+#[test]
+fn a_read_does_not_overtake_a_slow_read_of_its_session() -> Result<(), String> {
+    let mut world = volatile();
+    world.write(1, Ask::AppendByte(b'x'));
+    let key = world.key.clone();
+    let first = world.start(0, Ask::Get);
+    world.start(0, Ask::AppendByte(b'y'));
+    let second = world.ask_behind(0, &key, Ask::Get, Some(first));
+    world.flow(|m| !m.is(Kind::State));
+    world.start(1, Ask::AppendByte(b'z'));
+    world.flow(|m| !m.is(Kind::State));
+    world.lose_all();
+    world.finish()?;
+    let told = (world.reply(first), world.reply(second));
+    claim(
+        told == (Some(b"vxy".as_slice()), Some(b"vxy".as_slice())),
+        &format!("in order: {told:?}"),
+    )
+}
