@@ -60,6 +60,8 @@ pub(crate) trait Engine: Send {
     /// Storage found records of a shard forgotten. The engine's protocol is told once the loss is raised.
     fn on_forgotten(&mut self, shared: &mut Shared, shard: Shard);
     fn on_loss_raised(&mut self, shared: &mut Shared);
+    /// Drops messages that wait for storage.
+    fn drop_gated(&mut self);
     /// Finds what storage knows as forgotten when the process starts.
     fn on_start(&mut self, shared: &mut Shared);
 
@@ -391,6 +393,10 @@ impl<P: Protocol> Engine for EngineOf<P> {
 
     fn on_loss_raised(&mut self, shared: &mut Shared) {
         self.reveal_losses(shared);
+    }
+
+    fn drop_gated(&mut self) {
+        self.drop_gated_sends();
     }
 
     fn on_start(&mut self, shared: &mut Shared) {
