@@ -16,18 +16,17 @@ use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
 use crate::quorum::Tally;
 
-/// Those whose promise reported `round`: below this ballot nothing else is accepted there any more.
-pub(super) fn reporters(cx: &Cx<'_>, promises: &Reports, round: Round) -> Tally {
-    let mut abreast = Tally::default();
+/// Those whose promise reported `round`: below this ballot nothing else is accepted there any more. Where it is chosen,
+/// those who were not asked, too: what is chosen was sent to all.
+pub(super) fn reporters(cx: &Cx<'_>, promises: &Reports, round: Round, is_chosen: bool) -> Tally {
+    let mut abreast = if is_chosen { addressees(cx) } else { Tally::default() };
     for (node, report) in promises.counted(cx.view) {
-        if report.accepted == round {
-            note(cx, &mut abreast, node, true);
-        }
+        note(cx, &mut abreast, node, report.accepted == round);
     }
     abreast
 }
 
-/// Those who are up: they were sent the last proposal of the ballot that goes on.
+/// Those who are up: they were sent the last proposal.
 pub(super) fn addressees(cx: &Cx<'_>) -> Tally {
     let mut abreast = Tally::default();
     for member in cx.view.members() {

@@ -171,7 +171,7 @@ impl RmwPaxos {
         active.tip_version = tip.as_ref().map_or(base.version_floor, |state| state.version());
         active.tip = tip;
         active.tip_round = base.round;
-        active.abreast = abreast::reporters(cx, &active.promises, base.round);
+        active.abreast = abreast::reporters(cx, &active.promises, base.round, base.is_chosen);
         active.rest = base.rest;
         active.base_decided = base.is_chosen;
         active.fresh_before = if base.is_chosen { active.prepared_at } else { 0 };
