@@ -72,6 +72,7 @@ impl RmwPaxos {
             match &delta {
                 Some(delta) if is_up && active.abreast.has(cx.view, node) => {
                     let (key, delta) = (active.key.clone(), delta.clone());
+                    base::sometimes!("a proposal travels as a delta");
                     self.counters.deltas += 1;
                     cx.fx.send_now(node, Message::AcceptDelta { key, round, chosen_k, delta });
                 }
@@ -87,6 +88,7 @@ impl RmwPaxos {
         if mutation::is(Mutation::NeedFullIsAck) {
             return self.on_accepted(cx, from, key, round);
         }
+        base::sometimes!("a delta cannot be applied");
         self.counters.needed_full += 1;
         let Some(mut active) = self.actives.take(key) else {
             return self.send_held(cx, from, key, round);
