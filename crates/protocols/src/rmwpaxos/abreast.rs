@@ -3,9 +3,9 @@
 //! Whether they do hold it only they know. Being wrong here costs a round trip, never more: whoever cannot apply a
 //! delta asks for the whole state and has changed nothing, as if the delta had been lost.
 
-use types::{Key, Round};
-
 use std::sync::Arc;
+
+use types::{Key, NodeId, Round};
 
 use super::delta::Delta;
 use super::message::Message;
@@ -35,7 +35,7 @@ pub(super) fn addressees(cx: &Cx<'_>) -> Tally {
     abreast
 }
 
-fn note(cx: &Cx<'_>, abreast: &mut Tally, node: types::NodeId, is_abreast: bool) {
+fn note(cx: &Cx<'_>, abreast: &mut Tally, node: NodeId, is_abreast: bool) {
     match cx.view.member(node) {
         Some(member) if is_abreast => {
             abreast.add(cx.view, node, member.loss);

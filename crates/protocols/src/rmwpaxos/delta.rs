@@ -207,7 +207,10 @@ mod tests {
         #[test]
         fn what_changed_makes_of_the_base_what_was_proposed(old in states(), new in states()) {
             match Delta::between((round(1, 1), &old), &new) {
-                Some(delta) => prop_assert_eq!(delta.apply(&old), Some(new)),
+                Some(delta) => {
+                    prop_assert_eq!(Delta::from_bytes(&delta.to_bytes()).as_ref(), Ok(&delta));
+                    prop_assert_eq!(delta.apply(&old), Some(new));
+                }
                 None => prop_assert!(old.is_tombstone() || new.is_tombstone()),
             }
         }
