@@ -112,7 +112,8 @@ impl RmwPaxos {
         base::sometimes!("a proposal is asked for whole when it is settled");
         self.counters.repairs += 1;
         let message = Message::Repair { key: key.clone(), round: held.accepted, state };
-        cx.fx.send_now(from.node, message);
+        let after = serve::gate(cx, key);
+        cx.fx.send(from.node, message, after);
     }
 }
 

@@ -15,7 +15,7 @@ use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
 
 /// The ticket a reply about this register waits for: its last change and its shard's.
-fn gate(cx: &Cx<'_>, key: &Key) -> Ticket {
+pub(super) fn gate(cx: &Cx<'_>, key: &Key) -> Ticket {
     if mutation::is(Mutation::ExposeUnflushed) {
         return Ticket::DURABLE;
     }
