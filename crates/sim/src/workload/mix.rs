@@ -37,6 +37,18 @@ impl Mix {
         Mix::Swap,
         Mix::Counter,
         Mix::List,
+        Mix::Recreate,
+        Mix::Expiry,
+        Mix::All,
+    ];
+
+    /// For protocols that tell small changes of long values as what changed.
+    pub const EVERY_AND_LONG: &[Mix] = &[
+        Mix::Register,
+        Mix::PlainDelete,
+        Mix::Swap,
+        Mix::Counter,
+        Mix::List,
         Mix::Long,
         Mix::Recreate,
         Mix::Expiry,
