@@ -10,8 +10,9 @@ use base::Prng;
 use checker::model::kv::{KvInput, KvOutput};
 use commands::Interpreter;
 use node::registry;
-use protocols::Consistency;
 use protocols::mutation::{self, Mutation};
+use protocols::rmwpaxos::RmwPaxos;
+use protocols::{Consistency, Protocol};
 
 use crate::clients::{Clients, Ended};
 use crate::faults::{Fault, FaultSet};
@@ -283,6 +284,7 @@ impl Run {
             read_modify_write: properties.read_modify_write,
             // Those that do not are in the laboratory, or cannot do what depends on the state.
             expires: registry::find(registration.name).is_some(),
+            tells_changes: registration.name == RmwPaxos::NAME,
             total_order: properties.total_order,
             // A total order needs a log to be durable, and no medium for one exists.
             durability: config

@@ -1,5 +1,7 @@
 //! What nodes say to each other about a key, and its bytes.
 
+use std::sync::Arc;
+
 use base::Millis;
 use bytes::Bytes;
 use types::wire::{put_blob, put_varint};
@@ -8,6 +10,7 @@ use types::{
     Wire,
 };
 
+use super::delta::Delta;
 use super::register::Countdown;
 use super::state::State;
 use crate::protocol::{Message as ProtocolMessage, Touches};
@@ -29,9 +32,13 @@ pub enum Message {
     Promise { key: Key, ballot: Ballot, report: Report },
     /// Phase 2. `chosen_k`: proposals of this ballot up to it are chosen.
     Accept { key: Key, round: Round, chosen_k: u32, state: State },
-    /// Answers `Accept` with the round accepted here by now.
+    /// Phase 2, told by what the proposal changes in the state before it.
+    AcceptDelta { key: Key, round: Round, chosen_k: u32, delta: Arc<Delta> },
+    /// Answers an `AcceptDelta` that cannot be applied. Nothing was accepted, nothing refused.
+    NeedFull { key: Key, round: Round },
+    /// Answers `Accept` and `AcceptDelta` with the round accepted here by now.
     Accepted { key: Key, round: Round },
-    /// Answers a `Prepare` (`tried.k() == 0`) or an `Accept` that came too late. A hint, never evidence.
+    /// Answers a `Prepare` (`tried.k() == 0`) or a proposal that came too late. A hint, never evidence.
     Nack { key: Key, tried: Round, promised: Ballot, recovering: bool },
     /// A late delivery of an accept, by anybody who knows it. Not answered.
     Repair { key: Key, round: Round, state: State },
@@ -127,6 +134,8 @@ impl Message {
             | Message::Prepare { key, .. }
             | Message::Promise { key, .. }
             | Message::Accept { key, .. }
+            | Message::AcceptDelta { key, .. }
+            | Message::NeedFull { key, .. }
             | Message::Accepted { key, .. }
             | Message::Nack { key, .. }
             | Message::Repair { key, .. }
@@ -173,6 +182,8 @@ mod kind {
     pub(super) const RECOVERED: u8 = 13;
     pub(super) const LIST: u8 = 14;
     pub(super) const LISTED: u8 = 15;
+    pub(super) const ACCEPT_DELTA: u8 = 16;
+    pub(super) const NEED_FULL: u8 = 17;
 }
 
 impl Wire for Message {
@@ -207,6 +218,16 @@ impl Wire for Message {
                 round.encode(out);
                 put_varint(out, u64::from(*chosen_k));
                 state.encode(out);
+            }
+            Message::AcceptDelta { key, round, chosen_k, delta } => {
+                head(kind::ACCEPT_DELTA, key);
+                round.encode(out);
+                put_varint(out, u64::from(*chosen_k));
+                delta.encode(out);
+            }
+            Message::NeedFull { key, round } => {
+                head(kind::NEED_FULL, key);
+                round.encode(out);
             }
             Message::Accepted { key, round } => {
                 head(kind::ACCEPTED, key);
@@ -288,6 +309,13 @@ impl Wire for Message {
                 chosen_k: u32::try_from(reader.varint()?).map_err(|_| Malformed)?,
                 state: State::decode(reader)?,
             },
+            kind::ACCEPT_DELTA => Message::AcceptDelta {
+                key,
+                round: proposal(reader)?,
+                chosen_k: u32::try_from(reader.varint()?).map_err(|_| Malformed)?,
+                delta: Arc::<Delta>::decode(reader)?,
+            },
+            kind::NEED_FULL => Message::NeedFull { key, round: proposal(reader)? },
             kind::ACCEPTED => Message::Accepted { key, round: Round::decode(reader)? },
             kind::NACK => Message::Nack {
                 key,

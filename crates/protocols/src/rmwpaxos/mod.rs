@@ -17,6 +17,7 @@
 //! | `Read` | `State` | what an acceptor holds; changes nothing |
 //! | `Prepare` | `Promise`, `Nack` | phase 1 |
 //! | `Accept` | `Accepted`, `Nack` | phase 2; one ballot numbers its proposals `(b,1)`, `(b,2)`, … |
+//! | `AcceptDelta` | `Accepted`, `Nack`, `NeedFull` | the same, told by what changed since the proposal before |
 //! | `Repair`, `Remove` | | a late accept; forgetting a collected tombstone |
 //! | `Forward` | `Forwarded` | commands for the owner of a contended key |
 //! | `Recover`, `List` | `Recovered`, `Listed` | what a replica without memory asks |
@@ -36,10 +37,12 @@
 //! under contention instead of up to five. Exactly-once rests on the ring of birth ballots inside the state, not on
 //! notifications. Start reading at [`proposer`].
 
+mod abreast;
 mod acceptor;
 mod actives;
 mod ancestry;
 mod collector;
+mod delta;
 mod draft;
 mod expiry;
 mod forwarder;
@@ -67,6 +70,7 @@ use crate::protocol::{
 };
 use crate::view::View;
 
+pub use delta::Delta;
 pub use message::{Entry, Forward, Listing, Message, Report, Verdict};
 pub use register::{Countdown, Register, ShardMeta};
 pub use state::{Expiry, ExpiryId, Ring, State, StateFields};
@@ -103,6 +107,9 @@ pub struct RmwPaxos {
     /// Everybody is asked, the own acceptor by messages too, which are then as late as anybody's.
     #[cfg(test)]
     by_message: bool,
+    /// Every proposal on a base with a value is sent as a delta, however short.
+    #[cfg(test)]
+    always_deltas: bool,
 }
 
 #[derive(Default, Debug)]
@@ -117,6 +124,9 @@ struct Counters {
     collected: u64,
     expired: u64,
     repairs: u64,
+    /// Proposals sent to a member as a delta, and those that one could not apply.
+    deltas: u64,
+    needed_full: u64,
     /// States with a time to live that this acceptor took: their countdowns need the uptime.
     expiring_states: u64,
 }
@@ -153,6 +163,8 @@ impl Protocol for RmwPaxos {
             counters: Counters::default(),
             #[cfg(test)]
             by_message: false,
+            #[cfg(test)]
+            always_deltas: false,
         }
     }
 
@@ -225,6 +237,8 @@ impl Protocol for RmwPaxos {
         stats.add("rmw_forwards", counters.forwards);
         stats.add("rmw_unknown", counters.unknowns);
         stats.add("rmw_repairs", counters.repairs);
+        stats.add("rmw_deltas", counters.deltas);
+        stats.add("rmw_needed_full", counters.needed_full);
         stats.add("recovered_keys", counters.recovered_keys);
         stats.add("recovering_keys", self.recovery.keys_len() as u64);
         stats.add("recovering_shards", self.recovery.shards_len() as u64);
@@ -375,8 +389,14 @@ impl RmwPaxos {
             Message::Read { key, id, have } => self.on_read(cx, from, key, id, have),
             Message::Prepare { key, ballot, have } => self.on_prepare(cx, from, key, ballot, have),
             Message::Accept { key, round, chosen_k, state } => {
-                self.on_accept(cx, from, key, acceptor::Proposal { round, chosen_k, state });
+                let payload = acceptor::Payload::Whole(state);
+                self.on_accept(cx, from, key, acceptor::Proposal { round, chosen_k, payload });
             }
+            Message::AcceptDelta { key, round, chosen_k, delta } => {
+                let payload = acceptor::Payload::Delta(delta);
+                self.on_accept(cx, from, key, acceptor::Proposal { round, chosen_k, payload });
+            }
+            Message::NeedFull { key, round } => self.on_need_full(cx, from, &key, round),
             Message::Repair { key, round, state } => self.on_repair(cx, key, round, state),
             Message::Remove { key, round } => self.on_remove(cx, key, round),
             Message::State { key, id, report } => self.on_state(cx, from, &key, id, report),

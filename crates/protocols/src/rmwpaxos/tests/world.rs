@@ -11,7 +11,7 @@ use types::{
     Epoch, Incarnation, Key, Loss, NodeId, Outcome, Round, SessionId, Shard, Tag, Ticket, Wire,
 };
 
-use super::super::{Message, Register, RmwPaxos, ShardMeta};
+use super::super::{Message, Register, RmwPaxos, ShardMeta, State};
 use super::strings::{Ask, Strings};
 use crate::cells::{Cell, Cells, Metas};
 use crate::effects::{Effects, Send, TimerId};
@@ -28,6 +28,15 @@ pub(super) struct Envelope {
     pub to: NodeId,
     pub losses: Vec<(NodeId, Loss)>,
     pub message: Message,
+}
+
+/// Which of two ways things go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ways {
+    /// Nodes ask their own acceptors by messages, which may be late.
+    pub by_message: bool,
+    /// Every proposal on a base with a value is sent as a delta.
+    pub always_deltas: bool,
 }
 
 /// Records of one flush.
@@ -77,6 +86,8 @@ pub(super) struct World {
     pub undecided: u64,
     /// Nodes ask their own acceptors by messages, which may be late.
     by_message: bool,
+    /// Every proposal on a base with a value is sent as a delta.
+    always_deltas: bool,
     /// The first thing that went wrong.
     pub fault: Option<String>,
 }
@@ -84,15 +95,10 @@ pub(super) struct World {
 impl World {
     /// A world in which a node's own acceptor is one like any other: what is said to it may be late or lost.
     pub(super) fn new(members: u16, durable: bool, seed: u64) -> World {
-        World::with_own_acceptors(members, durable, seed, true)
+        World::with(members, durable, seed, Ways { by_message: true, always_deltas: false })
     }
 
-    pub(super) fn with_own_acceptors(
-        members: u16,
-        durable: bool,
-        seed: u64,
-        by_message: bool,
-    ) -> World {
+    pub(super) fn with(members: u16, durable: bool, seed: u64, ways: Ways) -> World {
         let key = Key::new(b"key");
         let neighbour = (0..)
             .map(|n: u32| Key::new(format!("neighbour-{n}").as_bytes()))
@@ -114,7 +120,8 @@ impl World {
             next_tag: 0,
             clock: 0,
             undecided: 0,
-            by_message,
+            by_message: ways.by_message,
+            always_deltas: ways.always_deltas,
             fault: None,
         };
         let ids: Vec<NodeId> = (1..=members).map(NodeId).collect();
@@ -146,7 +153,11 @@ impl World {
         let mut metas = Metas::default();
         metas.fill(self.key.shard(), ShardMeta::default());
         let mut node = Node {
-            protocol: RmwPaxos { by_message: self.by_message, ..RmwPaxos::open(env) },
+            protocol: RmwPaxos {
+                by_message: self.by_message,
+                always_deltas: self.always_deltas,
+                ..RmwPaxos::open(env)
+            },
             cells: Cells::new(true),
             metas,
             fx: Effects::default(),
@@ -281,20 +292,35 @@ impl World {
     }
 
     fn post(&mut self, index: usize, send: Send<Message>) {
-        if let Message::Accept { key, round, state, .. } | Message::Repair { key, round, state } =
-            &send.message
-        {
-            let bytes = state.to_bytes();
-            let known = self.rounds.entry((key.clone(), *round)).or_insert_with(|| bytes.clone());
-            if *known != bytes {
-                self.fault.get_or_insert(format!("{round:?} has two payloads"));
-            }
-        }
+        self.note_payload(&send.message);
         let view = &self.nodes[index].view;
         let me = view.member(view.me).expect("a node is a member of its own view");
         let from = Peer { node: me.node, incarnation: me.incarnation, loss: me.loss };
         let losses = view.members().iter().map(|member| (member.node, member.loss)).collect();
         self.bag.push(Envelope { from, to: send.to, losses, message: send.message });
+    }
+
+    /// One payload per round, however it is told.
+    fn note_payload(&mut self, message: &Message) {
+        let (key, round, state) = match message {
+            Message::Accept { key, round, state, .. } | Message::Repair { key, round, state } => {
+                (key, *round, Some(state.clone()))
+            }
+            Message::AcceptDelta { key, round, delta, .. } => {
+                let base = self.rounds.get(&(key.clone(), delta.base()));
+                let base = base.map(|base| State::from_bytes(base).expect("it was sent so"));
+                (key, *round, base.and_then(|base| delta.apply(&base)))
+            }
+            _ => return,
+        };
+        let Some(bytes) = state.map(|state| state.to_bytes()) else {
+            self.fault.get_or_insert(format!("{round:?} is no change of its base"));
+            return;
+        };
+        let known = self.rounds.entry((key.clone(), round)).or_insert_with(|| bytes.clone());
+        if *known != bytes {
+            self.fault.get_or_insert(format!("{round:?} has two payloads"));
+        }
     }
 
     pub(super) fn complete(&mut self, tag: Tag, outcome: Outcome) {
