@@ -349,6 +349,34 @@ fn a_store_at_rest_writes_nothing() {
     assert_eq!(world.disk.stores(), before);
 }
 
+/// What a write-back leaves in the ring, because a bucket's damage is not durably known or its images find no room, it
+/// finds again, whatever becomes of the bucket meanwhile.
+#[test]
+fn buckets_that_are_divided_before_they_take_in_the_ring_take_it_in_later() {
+    let config = Config {
+        ring_bytes: 64 << 10,
+        spare_pages: 32,
+        cache_bytes: 0,
+        fill_percent: 20,
+        ..small_config()
+    };
+    for seed in seeds(100) {
+        let mut prng = Prng::new(seed);
+        let mut world = World::create(SimDisk::new(seed, 0), WORKERS, &config);
+        for _ in 0..4 {
+            let changes = prng.between(10, 400);
+            change(&mut world, &mut prng, &mut Model::new(), changes);
+            let disk = world.disk.copy();
+            if prng.chance(0.7) {
+                let sectors = disk.len(File::Slots) / SECTOR;
+                disk.flip(File::Slots, prng.between(16, sectors as u64 - 1) as usize * SECTOR, 1);
+            }
+            world = World::open(disk, WORKERS, &config);
+        }
+        world.settle();
+    }
+}
+
 #[test]
 fn a_check_names_each_bad_slot() {
     let (disk, _) = sample(7, true);
