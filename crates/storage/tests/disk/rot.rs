@@ -360,19 +360,21 @@ fn buckets_that_are_divided_before_they_take_in_the_ring_take_it_in_later() {
         fill_percent: 20,
         ..small_config()
     };
-    for seed in seeds(100) {
+    for seed in seeds(300) {
+        println!("seed {seed}");
         let mut prng = Prng::new(seed);
-        let mut world = World::create(SimDisk::new(seed, 0), WORKERS, &config);
-        for _ in 0..4 {
-            let changes = prng.between(10, 400);
+        let delay = *prng.pick(&[0, 2, 9, 40]);
+        let mut world = World::create(SimDisk::new(seed, delay), WORKERS, &config);
+        for _ in 0..3 {
+            let changes = prng.between(10, 300);
             change(&mut world, &mut prng, &mut Model::new(), changes);
-            let disk = world.disk.copy();
-            if prng.chance(0.7) {
-                let sectors = disk.len(File::Slots) / SECTOR;
-                disk.flip(File::Slots, prng.between(16, sectors as u64 - 1) as usize * SECTOR, 1);
-            }
+            let disk = world.disk.crashed(prng.next_u64());
+            // Behind the superblocks.
+            let at = prng.between(2 * 4096, disk.file_len(File::Slots) as u64 - 1) as usize;
+            disk.rot(File::Slots, |bytes| bytes[at] ^= 1);
             world = World::open(disk, WORKERS, &config);
         }
+        change(&mut world, &mut prng, &mut Model::new(), 300);
         world.settle();
     }
 }
