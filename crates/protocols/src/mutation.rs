@@ -102,6 +102,10 @@ mutations! {
     AckLosingRmw = "ack-losing-rmw",
     /// What has its place in the total order is applied before a majority is known to have it.
     ApplyUncommitted = "apply-uncommitted",
+    /// A hint that a round is chosen is believed of any ballot.
+    HintOfAnotherBallot = "hint-of-another-ballot",
+    /// A hint that a round is chosen is believed of later rounds of its ballot.
+    HintOfAnEarlierRound = "hint-of-an-earlier-round",
     /// A local read does not wait for its session's own writes.
     ReadPastOwnWrites = "read-past-own-writes",
 }

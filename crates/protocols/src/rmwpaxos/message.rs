@@ -35,6 +35,8 @@ pub enum Message {
     Nack { key: Key, tried: Round, promised: Ballot, recovering: bool },
     /// A late delivery of an accept, by anybody who knows it. Not answered.
     Repair { key: Key, round: Round, state: State },
+    /// A hint: `round` is chosen, and with it what was accepted of its ballot before. [corrections B2]
+    Chosen { key: Key, round: Round },
     /// Every member accepted the tombstone `round`: forget it.
     Remove { key: Key, round: Round },
     /// Commands for the owner of the key.
@@ -116,6 +118,7 @@ pub enum Due {
     Recover,
     Collect,
     Expire,
+    Remind,
 }
 
 impl Message {
@@ -131,6 +134,7 @@ impl Message {
             | Message::Nack { key, .. }
             | Message::Repair { key, .. }
             | Message::Remove { key, .. }
+            | Message::Chosen { key, .. }
             | Message::Forward { key, .. }
             | Message::Forwarded { key, .. }
             | Message::Recover { key, .. }
@@ -173,6 +177,7 @@ mod kind {
     pub(super) const RECOVERED: u8 = 13;
     pub(super) const LIST: u8 = 14;
     pub(super) const LISTED: u8 = 15;
+    pub(super) const CHOSEN: u8 = 16;
 }
 
 impl Wire for Message {
@@ -225,6 +230,10 @@ impl Wire for Message {
             }
             Message::Remove { key, round } => {
                 head(kind::REMOVE, key);
+                round.encode(out);
+            }
+            Message::Chosen { key, round } => {
+                head(kind::CHOSEN, key);
                 round.encode(out);
             }
             Message::Forward { key, forward } => {
@@ -299,6 +308,7 @@ impl Wire for Message {
                 Message::Repair { key, round: proposal(reader)?, state: State::decode(reader)? }
             }
             kind::REMOVE => Message::Remove { key, round: proposal(reader)? },
+            kind::CHOSEN => Message::Chosen { key, round: proposal(reader)? },
             kind::FORWARD => Message::Forward { key, forward: Forward::decode(reader)? },
             kind::FORWARDED => Message::Forwarded {
                 key,

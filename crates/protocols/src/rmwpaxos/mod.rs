@@ -18,6 +18,7 @@
 //! | `Prepare` | `Promise`, `Nack` | phase 1 |
 //! | `Accept` | `Accepted`, `Nack` | phase 2; one ballot numbers its proposals `(b,1)`, `(b,2)`, … |
 //! | `Repair`, `Remove` | | a late accept; forgetting a collected tombstone |
+//! | `Chosen` | | a hint that a round is chosen, batched and late |
 //! | `Forward` | `Forwarded` | commands for the owner of a contended key |
 //! | `Recover`, `List` | `Recovered`, `Listed` | what a replica without memory asks |
 //!
@@ -46,6 +47,7 @@ mod forwarder;
 mod listing;
 mod message;
 mod operation;
+mod owed;
 mod proposer;
 mod reader;
 mod recovery;
@@ -98,6 +100,7 @@ pub struct RmwPaxos {
     collector: collector::Collector,
     expirer: expiry::Expirer,
     lists: listing::Lists,
+    owed: owed::Owed,
     sweep: sweep::Sweep,
     counters: Counters,
     /// Everybody is asked, the own acceptor by messages too, which are then as late as anybody's.
@@ -116,7 +119,11 @@ struct Counters {
     recovered_keys: u64,
     collected: u64,
     expired: u64,
+    /// Accepts sent once more to those who may have missed them.
     repairs: u64,
+    /// Accepts of that kind that changed something here.
+    repaired: u64,
+    hints: u64,
     /// States with a time to live that this acceptor took: their countdowns need the uptime.
     expiring_states: u64,
 }
@@ -149,6 +156,7 @@ impl Protocol for RmwPaxos {
             collector: collector::Collector::default(),
             expirer: expiry::Expirer::default(),
             lists: listing::Lists::default(),
+            owed: owed::Owed::default(),
             sweep: sweep::Sweep::default(),
             counters: Counters::default(),
             #[cfg(test)]
@@ -214,6 +222,7 @@ impl Protocol for RmwPaxos {
             && self.recovery.is_idle()
             && self.lists.is_empty()
             && self.collector.is_empty()
+            && self.owed.is_quiet()
     }
 
     fn stats(&self, stats: &mut Stats) {
@@ -225,6 +234,8 @@ impl Protocol for RmwPaxos {
         stats.add("rmw_forwards", counters.forwards);
         stats.add("rmw_unknown", counters.unknowns);
         stats.add("rmw_repairs", counters.repairs);
+        stats.add("rmw_repaired", counters.repaired);
+        stats.add("rmw_chosen_hints", counters.hints);
         stats.add("recovered_keys", counters.recovered_keys);
         stats.add("recovering_keys", self.recovery.keys_len() as u64);
         stats.add("recovering_shards", self.recovery.shards_len() as u64);
@@ -381,6 +392,7 @@ impl RmwPaxos {
             }
             Message::Repair { key, round, state } => self.on_repair(cx, key, round, state),
             Message::Remove { key, round } => self.on_remove(cx, key, round),
+            Message::Chosen { key, round } => self.on_chosen(cx, &key, round),
             Message::State { key, id, report } => self.on_state(cx, from, &key, id, report),
             Message::Promise { key, ballot, report } => {
                 self.on_promise(cx, from, &key, ballot, report);
@@ -412,6 +424,7 @@ impl RmwPaxos {
             expiry::EXPIRE => self.on_expire_timer(cx),
             sweep::BACK_OFF => self.on_back_off_timer(cx),
             recovery::RETRY => self.on_recovery_timer(cx),
+            owed::REMIND => self.on_remind_timer(cx),
             other => unreachable!("{other:?} was never set"),
         }
     }
@@ -421,6 +434,7 @@ impl RmwPaxos {
             message::Due::Recover => self.on_recover_due(cx, &key),
             message::Due::Collect => self.on_collect_due(cx, key),
             message::Due::Expire => self.on_expire_due(cx, key),
+            message::Due::Remind => self.on_remind_due(cx, &key),
         }
     }
 

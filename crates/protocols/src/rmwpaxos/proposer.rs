@@ -326,6 +326,9 @@ impl RmwPaxos {
         if self.on_slow_accepted(cx, from, key, round) {
             return;
         }
+        if let Some(member) = cx.view.index(from.node) {
+            self.owed.on_accepted(member, key, round);
+        }
         let Some(mut active) = self.actives.take(key) else { return };
         let before = (active.in_flight.len(), active.collecting);
         // Only an acknowledgement of this very ballot counts. [corrections B1]
@@ -453,10 +456,10 @@ impl RmwPaxos {
     /// The queue is empty and everything proposed is chosen.
     fn end_ownership(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         settle_ownership(cx, active);
+        self.owe(cx, active);
         active.phase = Phase::Idle;
         active.resend_at = Nanos::MAX;
         if active.k > 0 {
-            // Whoever did not acknowledge gets no reminder: reads and the next proposal repair it.
             active.promises.clear();
         }
     }

@@ -179,7 +179,18 @@ impl RmwPaxos {
     /// A late delivery of somebody's accept: nobody waits for an answer.
     pub(super) fn on_repair(&mut self, cx: &mut Cx<'_>, key: Key, round: Round, state: State) {
         if !self.recover_if_lost(cx, &key) {
-            self.accept(cx, &key, Proposal { round, chosen_k: 0, state });
+            let accepted = self.accept(cx, &key, Proposal { round, chosen_k: 0, state });
+            let has_changed = matches!(accepted, Accepted::Yes { changed: true, .. });
+            self.counters.repaired += u64::from(has_changed);
+        }
+    }
+
+    /// The owner says that a round is chosen. Nobody waits for an answer, and a crash may forget it.
+    pub(super) fn on_chosen(&mut self, cx: &mut Cx<'_>, key: &Key, round: Round) {
+        if !is_lost(cx, key)
+            && let Some(register) = cx.cells.get_mut(key)
+        {
+            acceptor::on_chosen(register, round);
         }
     }
 

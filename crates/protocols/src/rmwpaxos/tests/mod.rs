@@ -9,6 +9,7 @@ mod explore;
 mod memory;
 mod mutations;
 mod removal;
+mod repair;
 mod schedules;
 mod steps;
 mod strings;

@@ -1,7 +1,7 @@
 //! Every rule that can be left out is missed: by a random schedule within a stated budget, or by the one made for it.
 
 use super::explore::explore;
-use super::{contention, memory, removal, schedules};
+use super::{contention, memory, removal, repair, schedules};
 use crate::mutation::{self, Mutation};
 
 /// What notices that a rule is left out.
@@ -50,6 +50,8 @@ fn catch(mutation: Mutation) -> Catch {
             memory::an_answer_to_an_earlier_start()?;
             contention::an_answer_to_an_earlier_forward()
         }),
+        Mutation::HintOfAnotherBallot => Catch::Schedule(repair::a_hint_of_another_ballot),
+        Mutation::HintOfAnEarlierRound => Catch::Schedule(repair::a_hint_of_an_earlier_round),
         // Rules of other protocols, which add to the list on their own.
         _ => Catch::Elsewhere,
     }
