@@ -4,10 +4,11 @@ use base::Millis;
 use bytes::Bytes;
 use types::wire::{put_blob, put_varint};
 use types::{
-    Access, Ballot, Command, Incarnation, Key, Malformed, Outcome, Reader, Round, SessionId, Shard,
-    Wire,
+    Access, Ballot, Command, Incarnation, Key, Malformed, NodeId, Outcome, Reader, Round,
+    SessionId, Shard, Wire,
 };
 
+use super::comparison::{BUCKETS, Folds, Held};
 use super::register::Countdown;
 use super::state::State;
 use crate::protocol::{Message as ProtocolMessage, Touches};
@@ -51,6 +52,12 @@ pub enum Message {
     List { shard: Shard, id: u64, from_hash: u64, limit: u32 },
     /// Answers `List`, with the floors read no earlier than the listing. [corrections B11]
     Listed { shard: Shard, id: u64, listing: Listing },
+    /// Compares what is held of a range of hashes, its end excluded; without an end: to the end of the shard.
+    Compare { shard: Shard, id: u64, range: (u64, Option<u64>), folds: Box<Folds> },
+    /// Answers `Compare` for the range up to `until`: the buckets that differ, and what is held of them.
+    Compared { shard: Shard, id: u64, until: Option<u64>, buckets: u16, entries: Vec<Held> },
+    /// The sender holds `have` and knows of a higher round here. `insist`: a `Repair` does not help.
+    Want { key: Key, have: Round, insist: bool },
     /// To oneself: makes the register resident and does what is due for it.
     Touch { key: Key, due: Due },
 }
@@ -119,6 +126,12 @@ pub enum Due {
     Collect,
     Expire,
     Remind,
+    /// A member seems to hold only `lower`.
+    Deliver {
+        to: NodeId,
+        lower: Round,
+        insist: bool,
+    },
 }
 
 impl Message {
@@ -135,12 +148,16 @@ impl Message {
             | Message::Repair { key, .. }
             | Message::Remove { key, .. }
             | Message::Chosen { key, .. }
+            | Message::Want { key, .. }
             | Message::Forward { key, .. }
             | Message::Forwarded { key, .. }
             | Message::Recover { key, .. }
             | Message::Recovered { key, .. }
             | Message::Touch { key, .. } => Some(key),
-            Message::List { .. } | Message::Listed { .. } => None,
+            Message::List { .. }
+            | Message::Listed { .. }
+            | Message::Compare { .. }
+            | Message::Compared { .. } => None,
         }
     }
 }
@@ -148,14 +165,17 @@ impl Message {
 impl ProtocolMessage for Message {
     fn touches(&self) -> Touches<'_> {
         match self {
-            Message::List { shard, .. } | Message::Listed { shard, .. } => Touches::Shard(*shard),
+            Message::List { shard, .. }
+            | Message::Listed { shard, .. }
+            | Message::Compare { shard, .. }
+            | Message::Compared { shard, .. } => Touches::Shard(*shard),
             other => other.key().map_or(Touches::Nothing, Touches::Key),
         }
     }
 
     fn peek_key(bytes: &[u8]) -> Option<Key> {
         match bytes.split_first()? {
-            (&(kind::LIST | kind::LISTED), _) => None,
+            (&(kind::LIST | kind::LISTED | kind::COMPARE | kind::COMPARED), _) => None,
             (_, rest) => Key::decode(&mut Reader::new(rest)).ok(),
         }
     }
@@ -178,6 +198,9 @@ mod kind {
     pub(super) const LIST: u8 = 14;
     pub(super) const LISTED: u8 = 15;
     pub(super) const CHOSEN: u8 = 16;
+    pub(super) const COMPARE: u8 = 17;
+    pub(super) const COMPARED: u8 = 18;
+    pub(super) const WANT: u8 = 19;
 }
 
 impl Wire for Message {
@@ -266,6 +289,30 @@ impl Wire for Message {
                 put_varint(out, *id);
                 listing.encode(out);
             }
+            Message::Compare { shard, id, range, folds } => {
+                out.extend_from_slice(&[kind::COMPARE, shard.0]);
+                put_varint(out, *id);
+                out.extend_from_slice(&range.0.to_le_bytes());
+                put_until(out, range.1);
+                folds.iter().for_each(|fold| out.extend_from_slice(&fold.to_le_bytes()));
+            }
+            Message::Compared { shard, id, until, buckets, entries } => {
+                out.extend_from_slice(&[kind::COMPARED, shard.0]);
+                put_varint(out, *id);
+                put_until(out, *until);
+                out.extend_from_slice(&buckets.to_le_bytes());
+                put_varint(out, entries.len() as u64);
+                for entry in entries {
+                    entry.key.encode(out);
+                    entry.accepted.encode(out);
+                    out.push(u8::from(entry.is_tombstone));
+                }
+            }
+            Message::Want { key, have, insist } => {
+                head(kind::WANT, key);
+                have.encode(out);
+                out.push(u8::from(*insist));
+            }
             Message::Touch { .. } => unreachable!("a touch never leaves its node"),
         }
     }
@@ -274,6 +321,9 @@ impl Wire for Message {
         let kind = reader.u8()?;
         if kind == kind::LIST || kind == kind::LISTED {
             return decode_listing(kind, reader);
+        }
+        if kind == kind::COMPARE || kind == kind::COMPARED {
+            return decode_comparison(kind, reader);
         }
         let key = Key::decode(reader)?;
         Ok(match kind {
@@ -308,6 +358,9 @@ impl Wire for Message {
                 Message::Repair { key, round: proposal(reader)?, state: State::decode(reader)? }
             }
             kind::REMOVE => Message::Remove { key, round: proposal(reader)? },
+            kind::WANT => {
+                Message::Want { key, have: Round::decode(reader)?, insist: flag(reader)? }
+            }
             kind::CHOSEN => Message::Chosen { key, round: proposal(reader)? },
             kind::FORWARD => Message::Forward { key, forward: Forward::decode(reader)? },
             kind::FORWARDED => Message::Forwarded {
@@ -339,6 +392,50 @@ fn decode_listing(kind: u8, reader: &mut Reader<'_>) -> Result<Message, Malforme
         return Err(Malformed);
     }
     Ok(Message::List { shard, id, from_hash, limit })
+}
+
+fn put_until(out: &mut Vec<u8>, until: Option<u64>) {
+    out.push(u8::from(until.is_some()));
+    if let Some(until) = until {
+        out.extend_from_slice(&until.to_le_bytes());
+    }
+}
+
+/// The end of a range of this shard.
+fn take_until(reader: &mut Reader<'_>, shard: Shard) -> Result<Option<u64>, Malformed> {
+    let until = if flag(reader)? { Some(reader.u64()?) } else { None };
+    let is_inside = until.is_none_or(|until| (until >> 56) as u8 == shard.0);
+    if is_inside { Ok(until) } else { Err(Malformed) }
+}
+
+fn decode_comparison(kind: u8, reader: &mut Reader<'_>) -> Result<Message, Malformed> {
+    let shard = Shard(reader.u8()?);
+    let id = reader.varint()?;
+    if kind == kind::COMPARED {
+        let until = take_until(reader, shard)?;
+        let buckets = reader.u16()?;
+        let mut entries = Vec::new();
+        for _ in 0..reader.varint()? {
+            let key = Key::decode(reader)?;
+            let accepted = proposal(reader)?;
+            let is_tombstone = flag(reader)?;
+            if key.shard() != shard {
+                return Err(Malformed);
+            }
+            entries.push(Held { key, accepted, is_tombstone });
+        }
+        return Ok(Message::Compared { shard, id, until, buckets, entries });
+    }
+    let from_hash = reader.u64()?;
+    let until = take_until(reader, shard)?;
+    if (from_hash >> 56) as u8 != shard.0 || until.is_some_and(|until| until <= from_hash) {
+        return Err(Malformed);
+    }
+    let mut folds = Box::new([0; BUCKETS]);
+    for fold in folds.iter_mut() {
+        *fold = reader.u64()?;
+    }
+    Ok(Message::Compare { shard, id, range: (from_hash, until), folds })
 }
 
 /// A round that carries a proposal: `k` starts at 1.

@@ -19,6 +19,7 @@
 //! | `Accept` | `Accepted`, `Nack` | phase 2; one ballot numbers its proposals `(b,1)`, `(b,2)`, … |
 //! | `Repair`, `Remove` | | a late accept; forgetting a collected tombstone |
 //! | `Chosen` | | a hint that a round is chosen, batched and late |
+//! | `Compare`, `Want` | `Compared`, `Repair` | what replicas hold of a range of keys, in the background |
 //! | `Forward` | `Forwarded` | commands for the owner of a contended key |
 //! | `Recover`, `List` | `Recovered`, `Listed` | what a replica without memory asks |
 //!
@@ -41,6 +42,7 @@ mod acceptor;
 mod actives;
 mod ancestry;
 mod collector;
+mod comparison;
 mod draft;
 mod expiry;
 mod forwarder;
@@ -49,6 +51,7 @@ mod message;
 mod operation;
 mod owed;
 mod proposer;
+mod ranges;
 mod reader;
 mod recovery;
 mod register;
@@ -57,6 +60,8 @@ mod state;
 mod sweep;
 #[cfg(test)]
 mod tests;
+
+use std::collections::BTreeMap;
 
 use base::Nanos;
 use types::{Ballot, Key, Outcome, Shard, Tag};
@@ -69,6 +74,7 @@ use crate::protocol::{
 };
 use crate::view::View;
 
+pub use comparison::{BUCKETS, Folds, Held};
 pub use message::{Entry, Forward, Listing, Message, Report, Verdict};
 pub use register::{Countdown, Register, ShardMeta};
 pub use state::{Expiry, ExpiryId, Ring, State, StateFields};
@@ -101,6 +107,9 @@ pub struct RmwPaxos {
     expirer: expiry::Expirer,
     lists: listing::Lists,
     owed: owed::Owed,
+    ranges: ranges::Ranges,
+    /// Comparisons of others, waiting for the scan of that number.
+    answering: BTreeMap<u64, comparison::Answering>,
     sweep: sweep::Sweep,
     counters: Counters,
     /// Everybody is asked, the own acceptor by messages too, which are then as late as anybody's.
@@ -124,6 +133,11 @@ struct Counters {
     /// Accepts of that kind that changed something here.
     repaired: u64,
     hints: u64,
+    shards_compared: u64,
+    shards_different: u64,
+    keys_different: u64,
+    /// Tombstones met that another node left.
+    found: u64,
     /// States with a time to live that this acceptor took: their countdowns need the uptime.
     expiring_states: u64,
 }
@@ -157,6 +171,8 @@ impl Protocol for RmwPaxos {
             expirer: expiry::Expirer::default(),
             lists: listing::Lists::default(),
             owed: owed::Owed::default(),
+            ranges: ranges::Ranges::default(),
+            answering: BTreeMap::new(),
             sweep: sweep::Sweep::default(),
             counters: Counters::default(),
             #[cfg(test)]
@@ -166,7 +182,7 @@ impl Protocol for RmwPaxos {
 
     fn on(&mut self, cx: &mut Cx<'_>, event: Event<RmwPaxos>) {
         self.step += 1;
-        self.start_first_pass(cx);
+        self.start_comparing(cx);
         match event {
             Event::Request(request) => self.on_request(cx, request),
             Event::List { tag, from_hash, limit } => {
@@ -223,6 +239,7 @@ impl Protocol for RmwPaxos {
             && self.lists.is_empty()
             && self.collector.is_empty()
             && self.owed.is_quiet()
+            && self.ranges.is_quiet()
     }
 
     fn stats(&self, stats: &mut Stats) {
@@ -236,6 +253,10 @@ impl Protocol for RmwPaxos {
         stats.add("rmw_repairs", counters.repairs);
         stats.add("rmw_repaired", counters.repaired);
         stats.add("rmw_chosen_hints", counters.hints);
+        stats.add("rmw_shards_compared", counters.shards_compared);
+        stats.add("rmw_shards_different", counters.shards_different);
+        stats.add("rmw_keys_different", counters.keys_different);
+        stats.add("tombstones_found", counters.found);
         stats.add("recovered_keys", counters.recovered_keys);
         stats.add("recovering_keys", self.recovery.keys_len() as u64);
         stats.add("recovering_shards", self.recovery.shards_len() as u64);
@@ -412,6 +433,15 @@ impl RmwPaxos {
             Message::List { shard, id, from_hash, limit } => {
                 self.on_list(cx, from, shard, id, from_hash, limit);
             }
+            Message::Want { key, have, insist } => {
+                self.deliver_late(cx, key, from.node, have, insist);
+            }
+            Message::Compare { shard, id, range, folds } => {
+                self.on_compare(cx, from, shard, id, range, *folds);
+            }
+            Message::Compared { id, until, buckets, entries, .. } => {
+                self.on_compared(cx, from, id, until, (buckets, entries));
+            }
             Message::Listed { shard, id, listing } => self.on_listed(cx, from, shard, id, listing),
             Message::Touch { key, due } => self.on_due(cx, key, due),
         }
@@ -424,6 +454,7 @@ impl RmwPaxos {
             expiry::EXPIRE => self.on_expire_timer(cx),
             sweep::BACK_OFF => self.on_back_off_timer(cx),
             recovery::RETRY => self.on_recovery_timer(cx),
+            ranges::COMPARE => self.on_compare_timer(cx),
             owed::REMIND => self.on_remind_timer(cx),
             other => unreachable!("{other:?} was never set"),
         }
@@ -435,6 +466,9 @@ impl RmwPaxos {
             message::Due::Collect => self.on_collect_due(cx, key),
             message::Due::Expire => self.on_expire_due(cx, key),
             message::Due::Remind => self.on_remind_due(cx, &key),
+            message::Due::Deliver { to, lower, insist } => {
+                self.deliver_late(cx, key, to, lower, insist);
+            }
         }
     }
 

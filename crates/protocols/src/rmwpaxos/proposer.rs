@@ -236,9 +236,10 @@ impl RmwPaxos {
             let excludes =
                 !operation.attempts.is_empty() && !mutation::is(Mutation::NoOpBelowAttempt);
             must_decide |= excludes || (operation.must_propose && !operation.is_internal());
-            if operation.source == Source::Collect && active.tip.is_some() {
-                must_decide = true;
-            }
+            // Absent to a majority, and still there for the one that collects: nil is proposed to all.
+            let is_there = active.tip.is_some()
+                || serve::held(cx, &active.key).is_some_and(|register| register.state.is_some());
+            must_decide |= operation.source == Source::Collect && is_there;
         }
         if !draft.is_changed() && !must_decide {
             return self.end_without_proposal(cx, active, batch);

@@ -179,6 +179,9 @@ impl RmwPaxos {
     /// A late delivery of somebody's accept: nobody waits for an answer.
     pub(super) fn on_repair(&mut self, cx: &mut Cx<'_>, key: Key, round: Round, state: State) {
         if !self.recover_if_lost(cx, &key) {
+            if mutation::is(Mutation::RepairBelowFloor) && held(cx, &key).is_none() {
+                cx.cells.put(&key, Register::promise_only(round.ballot()));
+            }
             let accepted = self.accept(cx, &key, Proposal { round, chosen_k: 0, state });
             let has_changed = matches!(accepted, Accepted::Yes { changed: true, .. });
             self.counters.repaired += u64::from(has_changed);
@@ -212,6 +215,7 @@ impl RmwPaxos {
         if let Accepted::Yes { changed: true, .. } = accepted {
             self.counters.expiring_states += u64::from(has_expiry);
             cx.cells.persist(key);
+            self.ranges.on_write(cx, key.shard());
         }
         accepted
     }

@@ -99,6 +99,7 @@ impl Watcher for Registers {
                 }
                 Ok(())
             }
+            Message::Chosen { key, round } => register.on_chosen(key, *round),
             Message::Repair { key, round, state } => register.on_state(key, *round, state),
             Message::State { key, report, .. }
             | Message::Promise { key, report, .. }

@@ -5,6 +5,7 @@
 //! real storage are the simulator's part.
 
 mod contention;
+mod converge;
 mod explore;
 mod memory;
 mod mutations;

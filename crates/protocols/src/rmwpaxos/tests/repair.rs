@@ -39,6 +39,7 @@ fn a_member_that_missed_a_proposal_gets_it_from_its_owner() -> Result<(), String
     claim(accepted(&world, 2) == accepted(&world, 0), "the third holds it now")?;
     claim(world.held(2).is_some_and(|register| register.chosen), "and knows it chosen")?;
     world.pass_at(0, Nanos::from_secs(5));
+    world.lose(|m| m.is(Kind::Compare));
     claim(world.bag.is_empty(), "nothing more is owed")
 }
 

@@ -21,6 +21,8 @@ pub(super) enum Kind {
     Accepted,
     Remove,
     Chosen,
+    Repair,
+    Compare,
     Forward,
     Forwarded,
     Recover,
@@ -47,7 +49,11 @@ impl Envelope {
             Message::Recovered { .. } => Kind::Recovered,
             Message::List { .. } => Kind::List,
             Message::Listed { .. } => Kind::Listed,
-            Message::Nack { .. } | Message::Repair { .. } | Message::Touch { .. } => Kind::Other,
+            Message::Compare { .. } | Message::Compared { .. } | Message::Want { .. } => {
+                Kind::Compare
+            }
+            Message::Repair { .. } => Kind::Repair,
+            Message::Nack { .. } | Message::Touch { .. } => Kind::Other,
         }
     }
 
