@@ -411,7 +411,7 @@ impl RmwPaxos {
             Message::Accept { key, round, chosen_k, state } => {
                 self.on_accept(cx, from, key, acceptor::Proposal { round, chosen_k, state });
             }
-            Message::Repair { key, round, state } => self.on_repair(cx, key, round, state),
+            Message::Repair { key, round, state } => self.on_repair(cx, from, key, round, state),
             Message::Remove { key, round } => self.on_remove(cx, key, round),
             Message::Chosen { key, round } => self.on_chosen(cx, &key, round),
             Message::State { key, id, report } => self.on_state(cx, from, &key, id, report),

@@ -162,7 +162,7 @@ impl RmwPaxos {
         for slot in &mut self.owed.slots {
             let Some(debt) = slot.as_mut().filter(|debt| debt.missing & up != 0) else { continue };
             if debt.due <= cx.now && reminded < REMINDED_MAX {
-                if debt.reminders == REMINDERS_MAX {
+                if debt.reminders >= REMINDERS_MAX {
                     *slot = None;
                     self.owed.len -= 1;
                     continue;

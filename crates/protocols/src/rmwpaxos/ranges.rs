@@ -31,7 +31,9 @@ const RETRY_MIN: Nanos = Nanos::from_secs(1);
 const RETRY_MAX: Nanos = Nanos::from_secs(60);
 /// Walks that find the same shard different, nothing having been written between, before the late accept that did not
 /// help gives way to a proposal.
-const LATE_ACCEPTS_MAX: u8 = 2;
+const LATE_ACCEPTS_MAX: u8 = 1;
+/// Walks in a row that soon follow each other; later ones wait ever longer.
+const SOON_MAX: u8 = 3;
 
 /// What is not known to be equal.
 #[derive(Clone, Copy, Default)]
@@ -122,7 +124,7 @@ impl Ranges {
             unsure.since = cx.now;
         }
         unsure.with = Members::MAX;
-        (unsure.agreeing, unsure.differed) = (0, 0);
+        (unsure.agreeing, unsure.differed, unsure.failures) = (0, 0, 0);
         unsure.written_at = cx.now;
         if self.armed.is_none() && self.walk.is_none() {
             self.arm(cx, cx.now + QUIET);
@@ -274,7 +276,8 @@ impl RmwPaxos {
             unsure.failures = 0;
         } else {
             unsure.failures = unsure.failures.saturating_add(1);
-            let pause = Nanos(RETRY_MIN.0 << (unsure.failures - 1).min(6)).min(RETRY_MAX);
+            let doublings = unsure.failures.saturating_sub(SOON_MAX).min(6);
+            let pause = Nanos(RETRY_MIN.0 << doublings).min(RETRY_MAX);
             unsure.try_at = cx.now + pause;
         }
         unsure.since = cx.now;

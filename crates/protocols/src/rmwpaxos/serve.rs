@@ -176,15 +176,25 @@ impl RmwPaxos {
         }
     }
 
-    /// A late delivery of somebody's accept: nobody waits for an answer.
-    pub(super) fn on_repair(&mut self, cx: &mut Cx<'_>, key: Key, round: Round, state: State) {
-        if !self.recover_if_lost(cx, &key) {
-            if mutation::is(Mutation::RepairBelowFloor) && held(cx, &key).is_none() {
-                cx.cells.put(&key, Register::promise_only(round.ballot()));
-            }
-            let accepted = self.accept(cx, &key, Proposal { round, chosen_k: 0, state });
-            let has_changed = matches!(accepted, Accepted::Yes { changed: true, .. });
-            self.counters.repaired += u64::from(has_changed);
+    /// A late delivery of somebody's accept. Only a refusal is answered: whoever wants this register equal must
+    /// propose above it.
+    pub(super) fn on_repair(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        key: Key,
+        round: Round,
+        state: State,
+    ) {
+        if self.recover_if_lost(cx, &key) {
+            return;
+        }
+        if mutation::is(Mutation::RepairBelowFloor) && held(cx, &key).is_none() {
+            cx.cells.put(&key, Register::promise_only(round.ballot()));
+        }
+        match self.accept(cx, &key, Proposal { round, chosen_k: 0, state }) {
+            Accepted::Refused { promised } => nack(cx, from.node, key, round, promised, false),
+            Accepted::Yes { changed, .. } => self.counters.repaired += u64::from(changed),
         }
     }
 
