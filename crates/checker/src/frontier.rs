@@ -105,6 +105,7 @@ mod tests {
     #[test]
     fn key_of_real_time_names_what_is_placed() {
         check(RealTime::new);
+        check(RealTime::in_sessions);
     }
 
     #[test]

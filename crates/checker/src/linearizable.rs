@@ -16,7 +16,20 @@ use crate::verdict::{Criterion, Limit, Verdict};
 
 /// Checks the history of one object.
 pub fn check<M: Model>(model: &M, history: &History<M::Input, M::Output>, limit: Limit) -> Verdict {
-    check_prepared(model, &Prepared::new(model, history.operations(), |input| input), limit)
+    let prepared = Prepared::new(model, history.operations(), |input| input);
+    search(Criterion::Linearizable, RealTime::new(&prepared), model, &prepared, limit)
+}
+
+/// Checks the history of one object whose clients do not wait for an answer before they go on: what a client issued
+/// first takes effect first, if both were answered.
+pub fn check_in_sessions<M: Model>(
+    model: &M,
+    history: &History<M::Input, M::Output>,
+    limit: Limit,
+) -> Verdict {
+    let prepared = Prepared::new(model, history.operations(), |input| input);
+    let frontier = RealTime::in_sessions(&prepared);
+    search(Criterion::LinearizableInSessions, frontier, model, &prepared, limit)
 }
 
 /// Checks a history over many keys, each key by itself, and answers in order of keys.
@@ -35,16 +48,23 @@ pub fn check_partitioned<M: Model, I, K: Ord + Clone>(
     }
     let check_key = |(key, operations): (&K, Vec<&Operation<I, M::Output>>)| {
         let prepared = Prepared::new(model, operations, |input| split(input).1);
-        (key.clone(), check_prepared(model, &prepared, limit))
+        let frontier = RealTime::new(&prepared);
+        (key.clone(), search(Criterion::Linearizable, frontier, model, &prepared, limit))
     };
     by_key.into_iter().map(check_key).collect()
 }
 
-fn check_prepared<M: Model>(model: &M, prepared: &Prepared<'_, M>, limit: Limit) -> Verdict {
-    match Search::new(model, prepared, RealTime::new(prepared)).run(limit) {
+fn search<M: Model>(
+    criterion: Criterion,
+    frontier: RealTime,
+    model: &M,
+    prepared: &Prepared<'_, M>,
+    limit: Limit,
+) -> Verdict {
+    match Search::new(model, prepared, frontier).run(limit) {
         Found::Order(order) => Verdict::Holds { order },
         Found::Nothing(dead_end) => {
-            Verdict::Violation(Box::new(explain(Criterion::Linearizable, prepared, dead_end)))
+            Verdict::Violation(Box::new(explain(criterion, prepared, dead_end)))
         }
         Found::LimitMet { explored } => Verdict::Undecided { explored },
     }

@@ -24,6 +24,8 @@ impl Default for Limit {
 pub enum Criterion {
     /// One order that respects real time.
     Linearizable,
+    /// One order that respects real time and the program order of each client.
+    LinearizableInSessions,
     /// One order that respects the program order of each client.
     Sequential,
     /// One order that respects the program order of each client, and real time among writes.
@@ -34,6 +36,7 @@ impl fmt::Display for Criterion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Criterion::Linearizable => "linearizable",
+            Criterion::LinearizableInSessions => "linearizable in the order of its sessions",
             Criterion::Sequential => "sequentially consistent",
             Criterion::SequentialWithOrderedWrites => "sequentially consistent with ordered writes",
         })

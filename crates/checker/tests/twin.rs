@@ -1,5 +1,6 @@
 //! Fast equals slow and obvious, on thousands of small random histories right and wrong.
 
+use checker::history::Outcome;
 use checker::model::append::Append;
 use checker::model::counter::Counter;
 use checker::model::keyed::Keyed;
@@ -83,6 +84,11 @@ fn compare<S: Subject>(
 
 fn compare_linearizable<S: Subject>(subject: &S) {
     compare(subject, |h| linearizable::check(subject, h, Limit::default()), in_real_time);
+    let in_sessions = |h: &_| linearizable::check_in_sessions(subject, h, Limit::default());
+    compare(subject, in_sessions, |a, b| {
+        let are_answered = [a, b].iter().all(|op| matches!(op.outcome, Outcome::Returned(_)));
+        in_real_time(a, b) || are_answered && in_program(a, b)
+    });
 }
 
 fn compare_sequential<S: Subject>(subject: &S) {

@@ -20,6 +20,7 @@ use crate::frame_payload::RawMessage;
 use crate::worker::gates::Gates;
 use crate::worker::parking::Parking;
 use crate::worker::release::Gated;
+use crate::worker::residency::Clearing;
 use crate::worker::scans;
 use crate::worker::shared::Shared;
 
@@ -59,6 +60,8 @@ pub(crate) trait Engine: Send {
     /// Storage found records of a shard forgotten. The engine's protocol is told once the loss is raised.
     fn on_forgotten(&mut self, shared: &mut Shared, shard: Shard);
     fn on_loss_raised(&mut self, shared: &mut Shared);
+    /// Drops messages that wait for storage.
+    fn drop_gated(&mut self);
     /// Finds what storage knows as forgotten when the process starts.
     fn on_start(&mut self, shared: &mut Shared);
 
@@ -145,8 +148,8 @@ pub(crate) struct EngineOf<P: Protocol> {
     /// Shards found forgotten, and keys found lost, that wait for the loss to be raised.
     pub(crate) forgotten: Vec<Shard>,
     pub(crate) lost_keys: Vec<Key>,
-    /// Recovered shards whose recovered records are not durable yet, and since when they will be.
-    pub(crate) clearing: Vec<(Shard, Ticket)>,
+    /// Recovered shards that storage does not know as such yet.
+    pub(crate) clearing: Vec<Clearing>,
     /// Keys that storage still calls lost because their shard is being cleared.
     pub(crate) clearing_keys: Vec<Key>,
     /// Something happened since the last `Event::Turn`.
@@ -357,7 +360,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
 
     fn on_stored(&mut self, shared: &mut Shared, upto: Ticket) {
         self.release(shared, upto);
-        self.finish_clearing(shared, upto);
+        self.step_clearing(shared, upto);
         self.step(shared, Event::Stored { upto });
     }
 
@@ -390,6 +393,10 @@ impl<P: Protocol> Engine for EngineOf<P> {
 
     fn on_loss_raised(&mut self, shared: &mut Shared) {
         self.reveal_losses(shared);
+    }
+
+    fn drop_gated(&mut self) {
+        self.drop_gated_sends();
     }
 
     fn on_start(&mut self, shared: &mut Shared) {

@@ -9,7 +9,7 @@ pub(crate) mod loss;
 pub(crate) mod outbox;
 pub(crate) mod parking;
 pub(crate) mod release;
-mod residency;
+pub(crate) mod residency;
 pub(crate) mod scans;
 pub(crate) mod shared;
 mod stats;
@@ -38,6 +38,10 @@ use timers::Timers;
 
 /// Requests without an outcome before a worker asks for no more.
 const IN_PROGRESS_MAX: usize = 1 << 16;
+
+/// The same while a store is full. Not zero: what other nodes propose keeps a store full as well, and they do not stop
+/// for this node's clients.
+const IN_PROGRESS_WHEN_FULL: usize = 32;
 
 /// The epoch of every membership until reconfiguration counts it up.
 const EPOCH: Epoch = Epoch(1);
@@ -271,7 +275,8 @@ impl Worker {
             && !self.shared.hold.is_on()
             && self.shared.in_progress < IN_PROGRESS_MAX
             && parked < PARKED_MAX / 2
-            && self.shared.stores.iter().all(|state| !state.store.is_full())
+            && (self.shared.in_progress < IN_PROGRESS_WHEN_FULL
+                || self.shared.stores.iter().all(|state| !state.store.is_full()))
     }
 
     /// Takes back a frame that was written, for its memory.

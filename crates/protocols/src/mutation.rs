@@ -86,6 +86,16 @@ mutations! {
     AcceptBelowPromise = "accept-below-promise",
     /// An owner answers conditional commands that change nothing from its own state.
     AnswerFromTip = "answer-from-tip",
+    /// A delta is applied to whatever round is held, if the digest allows it.
+    DeltaAnyBase = "delta-any-base",
+    /// What a delta makes is taken without comparing its digest.
+    DeltaNoDigest = "delta-no-digest",
+    /// A delta is applied to whatever is held, and what comes of it is taken.
+    DeltaUnchecked = "delta-unchecked",
+    /// Asking for the whole state counts as an acknowledgement.
+    NeedFullIsAck = "need-full-is-ack",
+    /// Whoever asks for a proposal gets the newest state under the round it asked for.
+    TipUnderAskedRound = "tip-under-asked-round",
     /// A read answers with the newest report though no majority is known to hold it.
     NoWriteBack = "no-write-back",
     /// Operations do not name the start of the process that asked.

@@ -13,7 +13,7 @@ use crate::run::Wrong;
 /// Effort per key; beyond it a history counts as undecided.
 const EXPLORED_MAX: u64 = 30_000;
 
-/// Checks every key. Answers how many were too hard to decide. `majority_rate_ppm` is the rate of the M-th
+/// Checks every key, in the order of every session. Answers how many were too hard to decide. `majority_rate_ppm` is the rate of the M-th
 /// fastest clock.
 ///
 /// # Errors
@@ -43,7 +43,7 @@ pub fn linearizable(clients: &Clients, majority_rate_ppm: u64) -> Result<u64, Wr
     }
     let mut undecided = 0;
     for (key, history) in histories.iter().enumerate() {
-        match linearizable::check(&Kv, history, Limit { explored_max: EXPLORED_MAX }) {
+        match linearizable::check_in_sessions(&Kv, history, Limit { explored_max: EXPLORED_MAX }) {
             Verdict::Holds { .. } => {}
             Verdict::Violation(violation) => {
                 let what = format!("key k{key} is {violation}");

@@ -14,6 +14,7 @@ pub mod faults;
 pub mod injector;
 pub mod invariants;
 pub mod judge;
+pub mod ledger;
 pub mod lines;
 pub mod medium;
 pub mod mutants;

@@ -132,6 +132,8 @@ pub struct Given {
     pub read_modify_write: bool,
     /// The protocol keeps values with a time to live.
     pub expires: bool,
+    /// The protocol tells small changes of long values as what changed.
+    pub tells_changes: bool,
     /// The protocol has one order over all keys, and so one worker per node.
     pub total_order: bool,
     /// `None`: drawn.
@@ -288,7 +290,11 @@ fn draw_clocks(rng: &mut Prng, nodes: usize, faults: FaultSet) -> (Vec<Clock>, u
 fn draw_keys(rng: &mut Prng, theme: Theme, given: &Given) -> Vec<Mix> {
     let read_modify_write = given.read_modify_write;
     let count = *rng.pick(&[1, 2, 3, 12]);
-    let mixes = if read_modify_write { Mix::EVERY } else { Mix::PLAIN };
+    let mixes = match read_modify_write {
+        true if given.tells_changes => Mix::EVERY_AND_LONG,
+        true => Mix::EVERY,
+        false => Mix::PLAIN,
+    };
     let deletes = if read_modify_write { Mix::Recreate } else { Mix::PlainDelete };
     let drawn = (0..count).map(|_| match theme {
         Theme::Deletes => deletes,

@@ -285,6 +285,7 @@ impl Run {
             read_modify_write: properties.read_modify_write,
             // Those that do not are in the laboratory, or cannot do what depends on the state.
             expires: registry::find(registration.name).is_some(),
+            tells_changes: registration.name == RmwPaxos::NAME,
             total_order: properties.total_order,
             // A total order needs a log to be durable, and no medium for one exists.
             durability: config
@@ -424,7 +425,9 @@ impl Run {
     }
 
     fn settle(&mut self) -> Result<(), Wrong> {
-        self.run_until(self.world.now() + IDLE_MAX, |run| run.world.is_idle())?;
+        self.run_until(self.world.now() + IDLE_MAX, |run| {
+            run.world.is_idle() && run.world.is_connected()
+        })?;
         match self.world.busy() {
             Some(busy) => Err(format!("long after healing: {busy}").into()),
             None => Ok(()),

@@ -329,14 +329,14 @@ impl State {
         match change {
             Change::Put(place, record) => self.set_slot(&place, Some(Slot::Record(record))),
             Change::Remove(place) => self.set_slot(&place, None),
-            // What is damaged is forgotten with its shard, and no news once that is recovered.
+            // What is damaged is forgotten with its shard.
             Change::Forgotten(database, shard, true) => {
                 self.forgotten_durably.set(database, shard, true);
                 self.drop_damage(database, shard);
             }
+            // Damage that nobody has met stays where it is, to be met later.
             Change::Forgotten(database, shard, false) => {
                 self.forgotten_durably.set(database, shard, false);
-                self.drop_damage(database, shard);
             }
         }
     }

@@ -23,6 +23,7 @@ use types::{Command, Database, Incarnation, Key, Loss, NodeId, Outcome, SessionI
 
 use crate::clock::Clock;
 use crate::invariants::{Sent, Watcher};
+use crate::ledger::{Ledger, Watched};
 use crate::medium::{Medium, MediumConfig, NotOpened, Work};
 use crate::network::{Fate, Links, Network};
 use crate::store::{Durability, Survival};
@@ -158,6 +159,7 @@ struct SimNode {
     uptime: Millis,
     clock: Clock,
     medium: Medium,
+    ledger: Ledger,
     workers: usize,
     process: Option<Process>,
 }
@@ -219,6 +221,7 @@ impl World {
                 uptime: Millis(0),
                 clock: config.clocks[index].clone(),
                 medium: Medium::new(&config.medium, DATABASE, rng.fork()),
+                ledger: Ledger::default(),
                 workers: config.workers,
                 process: None,
             })
@@ -354,6 +357,7 @@ impl World {
         if matches!(opened, Err(NotOpened::Damaged)) {
             // What an operator does then: the node begins anew and recovers from the others.
             it.medium.wipe();
+            it.ledger.wipe();
             it.loss.0 += 1;
             it.uptime = Millis(0);
             opened = it.medium.open(workers);
@@ -378,7 +382,9 @@ impl World {
                 cells_max: config.cells_max,
                 uptime_base: it.uptime,
             };
-            let stores: Vec<Box<dyn Store>> = vec![store];
+            let (medium, ledger) = (it.medium.clone(), it.ledger.clone());
+            let store = Watched::new(store, medium, ledger, DATABASE, (index, workers));
+            let stores: Vec<Box<dyn Store>> = vec![Box::new(store)];
             let specs = std::slice::from_ref(&spec);
             let update = config.update.clone();
             let protocols = &[protocol];
@@ -423,6 +429,7 @@ impl World {
         let up = it.clock.local(now).since(process.started).as_millis();
         it.uptime = Millis(it.uptime.0 + up / 10 * 10);
         it.medium.crash(survival);
+        it.ledger.end();
         if self.config.medium.durability == Durability::Volatile {
             self.forget(node);
         }
@@ -442,6 +449,7 @@ impl World {
         let it = &mut self.nodes[node];
         it.loss.0 += 1;
         it.uptime = Millis(0);
+        it.ledger.wipe();
         self.note(|| format!("n{} forgets everything", node + 1));
     }
 
@@ -539,6 +547,13 @@ impl World {
             it.process.as_ref().is_some_and(|process| process.seats.iter().all(is_idle))
                 && !it.medium.is_recovering()
         })
+    }
+
+    /// Every two nodes have a connection.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        let nodes = self.nodes.len();
+        (0..nodes).all(|a| (0..nodes).all(|b| a == b || self.network.is_up(a, b)))
     }
 
     /// Who is not idle, for messages.

@@ -59,3 +59,12 @@ fn a_medium_that_holds_no_log_is_refused_to_a_total_order() {
     let misuse = sim::validate(&config).unwrap_err();
     assert!(misuse.0.contains("log"), "{misuse:?}");
 }
+
+#[test]
+fn a_shard_lost_again_while_storage_is_told_that_it_is_known_stays_forgotten() {
+    let faults = FaultSet::parse("delay,crash,amnesia,rot,eviction").expect("they exist");
+    let config = SimConfig { faults, ..SimConfig::new("rmwpaxos", 100_683) };
+    if let Err(failure) = run(&config) {
+        panic!("{failure}");
+    }
+}

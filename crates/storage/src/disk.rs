@@ -13,6 +13,7 @@
 
 mod bytes_at;
 mod cache;
+mod direct;
 mod directory;
 mod engine;
 mod entry;

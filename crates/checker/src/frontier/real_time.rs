@@ -1,4 +1,5 @@
-//! Real-time order: a call that responded before another was invoked comes first.
+//! Real-time order: a call that responded before another was invoked comes first. On demand, so does a call that its
+//! client issued before another, though they overlap, if both were answered.
 //!
 //! What has been placed is named by the response cut and, for the few calls open at the cut, one
 //! bit each: every call with an earlier response is placed, every call invoked later is not. Calls
@@ -8,6 +9,7 @@
 use super::Frontier;
 use super::response_cut::ResponseCut;
 use crate::bitset::BitSet;
+use crate::history::ClientId;
 use crate::model::Model;
 use crate::prepared::{Call, Prepared};
 
@@ -21,6 +23,8 @@ pub(crate) struct RealTime {
     // Slots of the placed calls whose response has not been passed.
     open_placed: BitSet,
     unplaced: Unplaced,
+    // By required call: its client, where program order counts.
+    client: Option<Vec<ClientId>>,
 }
 
 impl RealTime {
@@ -41,7 +45,14 @@ impl RealTime {
             slot,
             open_placed: BitSet::with_capacity(slots_count),
             unplaced: Unplaced::new(required.len()),
+            client: None,
         }
+    }
+
+    /// With the program order of each client.
+    pub(crate) fn in_sessions<M: Model>(prepared: &Prepared<'_, M>) -> RealTime {
+        let client = prepared.required.iter().map(|call| call.client).collect();
+        RealTime { client: Some(client), ..RealTime::new(prepared) }
     }
 }
 
@@ -76,7 +87,15 @@ impl Frontier for RealTime {
     fn candidates(&self, into: &mut Vec<u32>) {
         let passed = self.cut.passed();
         let is_open = |call: &u32| self.required_opening[*call as usize] as usize <= passed;
-        into.extend(self.unplaced.iter().take_while(is_open));
+        for call in self.unplaced.iter().take_while(is_open) {
+            // By invocation: what a client issued first comes first here too.
+            let is_next = self.client.as_ref().is_none_or(|client| {
+                into.iter().all(|other| client[*other as usize] != client[call as usize])
+            });
+            if is_next {
+                into.push(call);
+            }
+        }
         into.sort_unstable_by_key(|call| self.cut.rank(*call as usize));
     }
 

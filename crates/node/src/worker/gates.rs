@@ -48,6 +48,14 @@ impl<T> Gates<T> {
         Some(batch)
     }
 
+    /// Drops those that are not to be kept.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) {
+        for (_, batch) in &mut self.batches {
+            batch.retain(&keep);
+        }
+        self.len = self.batches.iter().map(|(_, batch)| batch.len()).sum();
+    }
+
     /// Takes back an emptied batch for its memory.
     pub(crate) fn recycle(&mut self, batch: Vec<T>) {
         assert!(batch.is_empty(), "{} effects of an opened gate were not released", batch.len());
@@ -76,7 +84,11 @@ mod tests {
         assert_eq!(gates.open(Ticket(4)), Some(vec!['d']));
         assert_eq!(gates.open(Ticket(4)), None);
         assert_eq!(gates.len(), 2);
+        gates.push(Ticket(7), 'f');
+        gates.retain(|item| *item != 'f');
+        assert_eq!(gates.len(), 2);
         assert_eq!(gates.open(Ticket(9)), Some(vec!['a', 'c']));
+        assert_eq!(gates.open(Ticket(9)), Some(vec![]));
         assert_eq!(gates.open(Ticket(9)), None);
     }
 }

@@ -82,6 +82,7 @@ impl Worker {
         let me = self.shared.me();
         if self.shared.learn(me.node, me.incarnation, loss) {
             self.shared.counters.losses_raised += 1;
+            self.engines.iter_mut().for_each(|engine| engine.drop_gated());
             self.signal_all(Signal::ViewChanged);
         }
         if self.shared.hold.on_raised(loss) {

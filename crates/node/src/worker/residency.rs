@@ -18,8 +18,24 @@ enum Missing {
     Shard(Shard),
 }
 
-/// The ticket of a recovered shard whose records have not been put into a batch yet.
-const UNDATED: Ticket = Ticket(u64::MAX);
+/// A recovered shard on its way to being known to storage.
+///
+/// Until storage knows, a record that it has not is `Lost` to it and absent to everybody else.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clearing {
+    shard: Shard,
+    step: ClearingStep,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum ClearingStep {
+    /// What was recovered has not been put into a batch yet.
+    Changed,
+    /// What was recovered is durable after this ticket.
+    Written(Ticket),
+    /// Storage was told, and knows after this ticket.
+    Told(Ticket),
+}
 
 impl<P: Protocol> EngineOf<P> {
     /// Runs an event now, or parks it until what it names is resident.
@@ -160,7 +176,7 @@ impl<P: Protocol> EngineOf<P> {
 
     /// A register was found lost that nobody was told of yet.
     fn withhold(&mut self, shared: &mut Shared, key: &Key) {
-        if self.clearing.iter().any(|(shard, _)| *shard == key.shard()) {
+        if self.clearing.iter().any(|it| it.shard == key.shard()) {
             sometimes!("a register of a recovered shard waits until storage knows");
             self.clearing_keys.push(key.clone());
             return;
@@ -192,6 +208,8 @@ impl<P: Protocol> EngineOf<P> {
     }
 
     pub(crate) fn discover_forgotten(&mut self, shared: &mut Shared, shard: Shard) {
+        // What was recovered may be lost again: storage must not be told that the shard is known.
+        self.clearing.retain(|it| it.shard != shard);
         if !self.forgotten.contains(&shard) {
             self.forgotten.push(shard);
         }
@@ -201,7 +219,6 @@ impl<P: Protocol> EngineOf<P> {
     /// The loss is raised: the protocol may see what was forgotten.
     pub(crate) fn reveal_losses(&mut self, shared: &mut Shared) {
         let forgotten = std::mem::take(&mut self.forgotten);
-        self.clearing.retain(|(cleared, _)| !forgotten.contains(cleared));
         for shard in &forgotten {
             self.cells.set_forgotten(*shard, true);
         }
@@ -227,7 +244,7 @@ impl<P: Protocol> EngineOf<P> {
         }
         self.cells.set_forgotten(shard, false);
         if self.keeps_records {
-            self.clearing.push((shard, UNDATED));
+            self.clearing.push(Clearing { shard, step: ClearingStep::Changed });
         } else {
             shared.stores[self.store].store.set_forgotten(self.database, shard, false);
         }
@@ -240,27 +257,32 @@ impl<P: Protocol> EngineOf<P> {
             return;
         }
         let last_change = shared.stores[self.store].last_change();
-        for (_, after) in &mut self.clearing {
-            *after = (*after).min(last_change);
+        for it in self.clearing.iter_mut().filter(|it| it.step == ClearingStep::Changed) {
+            it.step = ClearingStep::Written(last_change);
         }
         let durable = shared.stores[self.store].durable;
-        self.finish_clearing(shared, durable);
+        self.step_clearing(shared, durable);
     }
 
-    pub(crate) fn finish_clearing(&mut self, shared: &mut Shared, durable: Ticket) {
-        if self.clearing.iter().all(|(_, after)| *after > durable) {
+    /// Tells storage of shards whose recovered records are durable, and is done with those that storage knows.
+    pub(crate) fn step_clearing(&mut self, shared: &mut Shared, durable: Ticket) {
+        if self.clearing.is_empty() {
             return;
         }
         let state = &mut shared.stores[self.store];
-        let database = self.database;
-        self.clearing.retain(|&(shard, after)| {
-            if after <= durable {
-                state.store.set_forgotten(database, shard, false);
+        for it in &mut self.clearing {
+            if matches!(it.step, ClearingStep::Written(after) if after <= durable) {
+                state.store.set_forgotten(self.database, it.shard, false);
                 state.has_changes = true;
+                it.step = ClearingStep::Told(state.open);
             }
-            after > durable
-        });
-        self.reload_clearing_keys(shared);
+        }
+        let before = self.clearing.len();
+        self.clearing
+            .retain(|it| !matches!(it.step, ClearingStep::Told(after) if after <= durable));
+        if self.clearing.len() < before {
+            self.reload_clearing_keys(shared);
+        }
     }
 
     fn reload_clearing_keys(&mut self, shared: &mut Shared) {

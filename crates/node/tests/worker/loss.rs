@@ -52,6 +52,24 @@ fn a_forgotten_shard_holds_frames_and_replies_until_the_loss_is_raised() {
 }
 
 #[test]
+fn what_waited_for_storage_while_the_loss_was_raised_is_not_sent() {
+    let mut world = World::new();
+    let there = keys_in(Shard(4), 1);
+    world.frame(Sender::default(), &[put(&there[0], 1)]);
+    assert!(sent(&world.turn(), PEER).is_empty(), "not durable yet");
+    world.script.complete(Completion::Forgotten { database: DISK, shard: Shard(3) });
+    assert!(world.turn().raise_loss);
+    raise(&mut world, 2);
+    world.turn();
+    world.script.complete_all();
+    assert!(sent(&world.turn(), PEER).is_empty(), "it was made under the loss before");
+    world.frame(Sender::default(), &[put(&there[0], 2)]);
+    world.turn();
+    world.script.complete_all();
+    assert_eq!(sent(&world.turn(), PEER).len(), 1);
+}
+
+#[test]
 fn a_loss_that_does_not_suffice_is_asked_for_again() {
     let mut world = World::new();
     world.script.complete(Completion::Forgotten { database: DISK, shard: Shard(3) });
@@ -151,9 +169,10 @@ fn a_recovered_shard_is_known_to_storage_only_once_its_records_are_durable() {
     assert_eq!(replies(&world.turn()), [(2, "ok".to_string())]);
     assert!(world.script.state().forgotten.contains(&(DISK, Shard(3))), "a crash now forgets");
     world.script.complete_one();
-    let done = replies(&world.turn());
-    assert_eq!(done, [(1, "ok".to_string()), (3, "-".to_string())]);
-    assert!(!world.script.state().forgotten.contains(&(DISK, Shard(3))));
+    assert_eq!(replies(&world.turn()), [(1, "ok".to_string())]);
+    assert!(!world.script.state().forgotten.contains(&(DISK, Shard(3))), "storage is told");
+    world.script.complete_one();
+    assert_eq!(replies(&world.turn()), [(3, "-".to_string())], "and has it durably");
     assert!(!world.worker.is_idle() || world.script.state().loading.is_empty());
 }
 

@@ -3,9 +3,12 @@
 //! Each says what changed, so that the caller persists it and lets the reply wait for it. Whether a register
 //! takes part at all (it may be forgotten) is decided by the caller.
 
+use std::sync::Arc;
+
 use base::{Millis, Nanos};
 use types::{Ballot, Epoch, NodeId, Round};
 
+use super::delta::Delta;
 use super::message::Report;
 use super::register::{Countdown, Register, ShardMeta};
 use super::state::State;
@@ -85,6 +88,9 @@ pub enum Accepted {
     Refused {
         promised: Ballot,
     },
+    /// The delta cannot be applied to what is held. Nothing changed, not even the promise: the message might as well
+    /// have been lost.
+    NeedFull,
 }
 
 /// One proposal as it arrives.
@@ -92,7 +98,23 @@ pub enum Accepted {
 pub struct Proposal {
     pub round: Round,
     pub chosen_k: u32,
-    pub state: State,
+    pub payload: Payload,
+}
+
+/// The state that a round names.
+#[derive(Clone, Debug)]
+pub enum Payload {
+    Whole(State),
+    Delta(Arc<Delta>),
+}
+
+impl Payload {
+    fn resolve(self, register: Option<&Register>) -> Option<State> {
+        match self {
+            Payload::Whole(state) => Some(state),
+            Payload::Delta(delta) => delta.resolve(register),
+        }
+    }
 }
 
 /// When an event happens, by this node's clocks.
@@ -102,7 +124,7 @@ pub struct Moment {
     pub uptime: Millis,
 }
 
-/// H3: accepts a proposal, or not.
+/// H3: accepts a proposal, or not. A delta is looked into only where its state would be taken.
 pub fn on_accept(
     register: &mut Option<Register>,
     meta: &ShardMeta,
@@ -110,16 +132,20 @@ pub fn on_accept(
     proposal: Proposal,
     moment: Moment,
 ) -> Accepted {
-    let Proposal { round, chosen_k, state } = proposal;
+    let Proposal { round, chosen_k, payload } = proposal;
     let ballot = round.ballot();
     let below = !permits(register.as_ref(), meta, epoch, ballot);
     if below && !mutation::is(Mutation::AcceptBelowPromise) {
         return Accepted::Refused { promised: effective_promise(register.as_ref(), meta, epoch) };
     }
+    let changed = register.as_ref().is_none_or(|register| round > register.accepted);
+    let state = if changed { payload.resolve(register.as_ref()) } else { None };
+    if changed && state.is_none() {
+        return Accepted::NeedFull;
+    }
     let register = register.get_or_insert_with(|| Register::promise_only(ballot));
     register.promised = register.promised.max(ballot);
-    let changed = round > register.accepted;
-    if changed {
+    if let Some(state) = state {
         take(register, round, state, moment);
     }
     // `chosen_k` speaks of this ballot's proposals only. [corrections B2]
@@ -226,7 +252,8 @@ mod tests {
         round: Round,
         state: State,
     ) -> Accepted {
-        on_accept(register, meta, EPOCH, Proposal { round, chosen_k: 0, state }, MOMENT)
+        let payload = Payload::Whole(state);
+        on_accept(register, meta, EPOCH, Proposal { round, chosen_k: 0, payload }, MOMENT)
     }
 
     #[test]
@@ -306,7 +333,8 @@ mod tests {
         let (mut register, meta) = (None, ShardMeta::default());
         accept(&mut register, &meta, ballot(1, 1).round(1), expiring(1, 1));
         let later = Moment { uptime: Millis(20), ..MOMENT };
-        let proposal = |round, state| Proposal { round, chosen_k: 0, state };
+        let proposal =
+            |round, state| Proposal { round, chosen_k: 0, payload: Payload::Whole(state) };
         on_accept(
             &mut register,
             &meta,

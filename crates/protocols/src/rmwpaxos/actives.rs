@@ -8,6 +8,8 @@ use super::operation::Active;
 
 /// Finished proposers kept for their memory.
 const SPARE_MAX: usize = 256;
+/// A longer queue is not worth its memory.
+const SPARE_QUEUE_MAX: usize = 64;
 
 #[derive(Default)]
 pub(super) struct Actives {
@@ -68,9 +70,11 @@ impl Actives {
         *place = Some(active);
     }
 
-    pub(super) fn end(&mut self, active: Box<Active>) {
+    /// Nothing of the key's states stays in memory for it.
+    pub(super) fn end(&mut self, mut active: Box<Active>) {
         self.by_key.remove(&active.key);
-        if self.spare.len() < SPARE_MAX {
+        if self.spare.len() < SPARE_MAX && active.queue.capacity() <= SPARE_QUEUE_MAX {
+            active.forget_states();
             self.spare.push(active);
         }
     }

@@ -12,6 +12,7 @@ use types::{Key, NodeId, Round, Shard, Wire};
 use super::message::{Due, Message};
 use super::operation::{Active, Operation, Source};
 use super::owed::{Members, others_up};
+use super::ranges::own_place;
 use super::{Cx, Register, RmwPaxos, serve};
 use crate::effects::Scan;
 use crate::mutation::{self, Mutation};
@@ -24,6 +25,8 @@ const ANSWER_MAX: usize = 2 * STEP;
 /// Parts of a range that are compared on their own.
 pub const BUCKETS: usize = 16;
 const ANSWER_WITHIN: Nanos = Nanos::from_secs(1);
+/// A question is asked again so often, each time waiting twice as long; then the whole walk is left to a later one.
+const RESENDS_MAX: u32 = 2;
 /// Questions of others answered at a time; more are not answered, and asked again later.
 const ANSWERING_MAX: usize = 64;
 /// A register whose owner is at work is about to change.
@@ -52,9 +55,12 @@ pub(super) enum Step {
 pub(super) struct Question {
     id: u64,
     own: Vec<Held>,
+    range: (u64, Option<u64>),
+    /// As far as all who have answered go.
     until: Option<u64>,
     awaited: Members,
     deadline: Nanos,
+    resends: u32,
 }
 
 /// A question of another member, while its range is read.
@@ -123,6 +129,16 @@ impl RmwPaxos {
                 let deadline = question.deadline;
                 self.arm_comparison(cx, deadline);
             }
+            Step::Asking(question)
+                if question.resends < RESENDS_MAX && question.awaited & others_up(cx.view) != 0 =>
+            {
+                base::sometimes!("a comparison asks again");
+                question.resends += 1;
+                let deadline = cx.now + Nanos(ANSWER_WITHIN.0 << question.resends);
+                question.deadline = deadline;
+                self.ask_awaited(cx);
+                self.arm_comparison(cx, deadline);
+            }
             Step::Asking(question) => {
                 let (silent, until, found) = (question.awaited, question.until, question.own.len());
                 walk.note_doubt(silent);
@@ -164,25 +180,37 @@ impl RmwPaxos {
             walk.note_doubt(Members::MAX);
         }
         let awaited = walk.with & others_up(cx.view);
-        let question = Message::Compare {
-            shard,
-            id,
-            range: (walk.from_hash, until),
-            folds: Box::new(fold(&own)),
-        };
+        // Who went away since the walk began is not asked.
+        walk.note_doubt(!awaited & !own_place(cx));
         let found = own.len();
+        self.counters.keys_compared += found as u64;
         let deadline = cx.now + ANSWER_WITHIN;
-        walk.step = Step::Asking(Question { id, own, until, awaited, deadline });
+        let range = (walk.from_hash, until);
+        walk.step = Step::Asking(Question { id, own, range, until, awaited, deadline, resends: 0 });
         recover_all(cx, lost);
         if awaited == 0 {
             return self.end_step(cx, until, found);
         }
+        self.ask_awaited(cx);
+        self.arm_comparison(cx, deadline);
+    }
+
+    /// Asks those who have not answered this step's question.
+    fn ask_awaited(&self, cx: &mut Cx<'_>) {
+        let Some(walk) = &self.ranges.walk else { return };
+        let Step::Asking(question) = &walk.step else { return };
+        let message = Message::Compare {
+            shard: walk.shard,
+            id: question.id,
+            range: question.range,
+            folds: Box::new(fold(&question.own)),
+        };
+        let awaited = question.awaited & others_up(cx.view);
         for (index, member) in cx.view.members().iter().enumerate() {
             if awaited & 1 << index != 0 {
-                cx.fx.send_now(member.node, question.clone());
+                cx.fx.send_now(member.node, message.clone());
             }
         }
-        self.arm_comparison(cx, deadline);
     }
 
     /// Another member compares. A forgotten shard is silent: it cannot say what is not there.

@@ -17,6 +17,7 @@
 //! | `Read` | `State` | what an acceptor holds; changes nothing |
 //! | `Prepare` | `Promise`, `Nack` | phase 1 |
 //! | `Accept` | `Accepted`, `Nack` | phase 2; one ballot numbers its proposals `(b,1)`, `(b,2)`, … |
+//! | `AcceptDelta` | `Accepted`, `Nack`, `NeedFull` | the same, told by what changed since the proposal before |
 //! | `Repair`, `Remove` | | a late accept; forgetting a collected tombstone |
 //! | `Chosen` | | a hint that a round is chosen, batched and late |
 //! | `Compare`, `Want` | `Compared`, `Repair` | what replicas hold of a range of keys, in the background |
@@ -38,11 +39,13 @@
 //! under contention instead of up to five. Exactly-once rests on the ring of birth ballots inside the state, not on
 //! notifications. Start reading at [`proposer`].
 
+mod abreast;
 mod acceptor;
 mod actives;
 mod ancestry;
 mod collector;
 mod comparison;
+mod delta;
 mod draft;
 mod expiry;
 mod forwarder;
@@ -75,6 +78,7 @@ use crate::protocol::{
 use crate::view::View;
 
 pub use comparison::{BUCKETS, Folds, Held};
+pub use delta::Delta;
 pub use message::{Entry, Forward, Listing, Message, Report, Verdict};
 pub use register::{Countdown, Register, ShardMeta};
 pub use state::{Expiry, ExpiryId, Ring, State, StateFields};
@@ -115,6 +119,9 @@ pub struct RmwPaxos {
     /// Everybody is asked, the own acceptor by messages too, which are then as late as anybody's.
     #[cfg(test)]
     by_message: bool,
+    /// Every proposal on a base with a value is sent as a delta, however short.
+    #[cfg(test)]
+    always_deltas: bool,
 }
 
 #[derive(Default, Debug)]
@@ -135,9 +142,14 @@ struct Counters {
     hints: u64,
     shards_compared: u64,
     shards_different: u64,
+    /// Registers that walks have read.
+    keys_compared: u64,
     keys_different: u64,
     /// Tombstones met that another node left.
     found: u64,
+    /// Proposals sent to a member as a delta, and those that one could not apply.
+    deltas: u64,
+    needed_full: u64,
     /// States with a time to live that this acceptor took: their countdowns need the uptime.
     expiring_states: u64,
 }
@@ -177,6 +189,8 @@ impl Protocol for RmwPaxos {
             counters: Counters::default(),
             #[cfg(test)]
             by_message: false,
+            #[cfg(test)]
+            always_deltas: false,
         }
     }
 
@@ -255,8 +269,11 @@ impl Protocol for RmwPaxos {
         stats.add("rmw_chosen_hints", counters.hints);
         stats.add("rmw_shards_compared", counters.shards_compared);
         stats.add("rmw_shards_different", counters.shards_different);
+        stats.add("rmw_keys_compared", counters.keys_compared);
         stats.add("rmw_keys_different", counters.keys_different);
         stats.add("tombstones_found", counters.found);
+        stats.add("rmw_deltas", counters.deltas);
+        stats.add("rmw_needed_full", counters.needed_full);
         stats.add("recovered_keys", counters.recovered_keys);
         stats.add("recovering_keys", self.recovery.keys_len() as u64);
         stats.add("recovering_shards", self.recovery.shards_len() as u64);
@@ -283,14 +300,12 @@ impl RmwPaxos {
         self.enqueue(cx, key, operation);
     }
 
-    /// Queues an operation. Those of one session keep their order: a read behind a write rides along with it, and a
-    /// read that a write overtakes is taken back in front of it. [corrections B10]
+    /// Queues an operation. Those of one session keep their order: a read behind writes rides along with them, and
+    /// reads of its session that are under way are taken back in front of whatever is queued. [corrections B10]
     fn enqueue(&mut self, cx: &mut Cx<'_>, key: Key, operation: Operation) {
         let mut active = self.take_active(cx, &key);
-        if !operation.is_read() {
+        if !operation.is_read() || active.has_writes() {
             reader::recall(&mut active, operation.session);
-            active.queue.push_back(operation);
-        } else if active.has_writes() {
             active.queue.push_back(operation);
         } else {
             active.read_queue.push(operation);
@@ -409,8 +424,14 @@ impl RmwPaxos {
             Message::Read { key, id, have } => self.on_read(cx, from, key, id, have),
             Message::Prepare { key, ballot, have } => self.on_prepare(cx, from, key, ballot, have),
             Message::Accept { key, round, chosen_k, state } => {
-                self.on_accept(cx, from, key, acceptor::Proposal { round, chosen_k, state });
+                let payload = acceptor::Payload::Whole(state);
+                self.on_accept(cx, from, key, acceptor::Proposal { round, chosen_k, payload });
             }
+            Message::AcceptDelta { key, round, chosen_k, delta } => {
+                let payload = acceptor::Payload::Delta(delta);
+                self.on_accept(cx, from, key, acceptor::Proposal { round, chosen_k, payload });
+            }
+            Message::NeedFull { key, round } => self.on_need_full(cx, from, &key, round),
             Message::Repair { key, round, state } => self.on_repair(cx, from, key, round, state),
             Message::Remove { key, round } => self.on_remove(cx, key, round),
             Message::Chosen { key, round } => self.on_chosen(cx, &key, round),

@@ -235,6 +235,10 @@ pub struct Active {
     pub tip: Option<State>,
     /// Its version; the version floor of an absent register.
     pub tip_version: u64,
+    /// The round of the tip; `NONE` for an absent register.
+    pub tip_round: Round,
+    /// Members that should hold the tip, or be about to: a hint for whom to send deltas.
+    pub abreast: Tally,
     /// The base is chosen, or a proposal on top of it was made.
     pub base_decided: bool,
     /// The base is chosen, no proposal followed: operations older than this step may be answered from it.
@@ -281,6 +285,8 @@ impl Active {
             chosen_k: 0,
             tip: None,
             tip_version: 0,
+            tip_round: Round::NONE,
+            abreast: Tally::default(),
             base_decided: false,
             fresh_before: 0,
             in_flight: VecDeque::new(),
@@ -309,17 +315,24 @@ impl Active {
         self.phase = Phase::Idle;
         self.ballot = Ballot::ZERO;
         (self.k, self.chosen_k) = (0, 0);
-        (self.tip, self.tip_version) = (None, 0);
+        self.forget_states();
+        self.tip_version = 0;
+        (self.tip_round, self.abreast) = (Round::NONE, Tally::default());
         (self.base_decided, self.fresh_before) = (false, 0);
         self.acks = [(0, Loss(0)); MEMBERS_MAX];
         (self.refused, self.refused_at) = (Tally::default(), Nanos::ZERO);
-        self.have = None;
-        self.promises.clear();
         (self.prepared_at, self.ask_rest_at) = (0, Nanos::ZERO);
         (self.rest, self.vote_again_at) = (None, Nanos::ZERO);
         self.losses = 0;
         (self.resend_at, self.resends) = (Nanos::MAX, 0);
         self.touched = false;
+    }
+
+    /// Lets go of everything that may be as big as a value.
+    pub fn forget_states(&mut self) {
+        self.tip = None;
+        self.have = None;
+        self.promises.clear();
     }
 
     /// Nothing waits here for anything.
@@ -374,6 +387,7 @@ mod tests {
         active.ballot = ballot;
         (active.k, active.chosen_k, active.tip_version) = (1, 2, 3);
         (active.base_decided, active.fresh_before, active.prepared_at) = (true, 4, 5);
+        active.tip_round = ballot.round(6);
         active.acks = [(6, Loss(7)); MEMBERS_MAX];
         (active.rest, active.vote_again_at) = (Some(Millis(8)), Nanos(9));
         (active.refused_at, active.ask_rest_at) = (Nanos(10), Nanos(11));

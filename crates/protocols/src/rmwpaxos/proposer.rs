@@ -12,7 +12,7 @@ use super::operation::{Active, InFlight, Operation, Phase, Reports, Source};
 use super::register::Countdown;
 use super::state::ExpiryId;
 use super::sweep::RESEND_FIRST;
-use super::{BATCH_MAX, Cx, DEPTH, RmwPaxos, expiry, serve};
+use super::{BATCH_MAX, Cx, DEPTH, RmwPaxos, abreast, expiry, serve};
 use crate::cells::Cell;
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Peer, Violation};
@@ -75,7 +75,9 @@ impl RmwPaxos {
         active.k = register.accepted.k();
         active.chosen_k = active.k;
         active.tip = register.state.clone();
+        active.tip_round = register.accepted;
         active.tip_version = active.tip.as_ref().map_or(0, |state| state.version());
+        active.abreast = abreast::addressees(cx);
         active.rest = None;
         active.base_decided = true;
         active.fresh_before = 0;
@@ -168,6 +170,8 @@ impl RmwPaxos {
         active.ask_rest_at = Nanos::ZERO;
         active.tip_version = tip.as_ref().map_or(base.version_floor, |state| state.version());
         active.tip = tip;
+        active.tip_round = base.round;
+        active.abreast = abreast::reporters(cx, &active.promises, base.round, base.is_chosen);
         active.rest = base.rest;
         active.base_decided = base.is_chosen;
         active.fresh_before = if base.is_chosen { active.prepared_at } else { 0 };
@@ -251,9 +255,11 @@ impl RmwPaxos {
         } else {
             active.tip.clone().unwrap_or_else(|| draft::nil(base_version))
         };
+        let delta = self.delta_from_tip(active, &state);
         active.k += 1;
         active.collecting = (collects && state.is_tombstone()).then_some(active.k);
         active.tip = Some(state.clone());
+        active.tip_round = active.ballot.round(active.k);
         active.tip_version = state.version();
         active.base_decided = true;
         active.fresh_before = 0;
@@ -271,9 +277,7 @@ impl RmwPaxos {
             active.resend_at = cx.now + RESEND_FIRST;
         }
         self.counters.proposals += 1;
-        for node in cx.view.others() {
-            send_accept(cx, active, active.in_flight.len() - 1, node);
-        }
+        self.send_newest(cx, active, delta);
         self.accept_own(cx, active);
         self.settle_chosen(cx, active);
         true
@@ -308,6 +312,14 @@ impl RmwPaxos {
                 active.queue.push_front(operation);
             }
             return false;
+        }
+        if !active.queue.is_empty() && batch.iter().any(|operation| !operation.is_internal()) {
+            // What follows of the same sessions must not overtake them on its way into a proposal.
+            for mut operation in batch.into_iter().rev() {
+                operation.must_propose = true;
+                active.queue.push_front(operation);
+            }
+            return true;
         }
         for operation in batch {
             let is_fresh = operation.step < active.fresh_before && active.base_decided;
@@ -524,6 +536,7 @@ pub(super) fn abandon_proposals(active: &mut Active) {
     active.queue.retain(|operation| !operation.is_internal());
     active.collecting = None;
     active.tip = None;
+    active.tip_round = Round::NONE;
     active.k = 0;
     active.chosen_k = 0;
     active.refused = Tally::default();

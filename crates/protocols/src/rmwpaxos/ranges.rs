@@ -9,6 +9,7 @@
 
 use base::Nanos;
 use types::key::SHARDS;
+use types::limits::MEMBERS_MAX;
 use types::{NodeId, Round, Shard};
 
 use super::comparison::{Held, Step};
@@ -23,7 +24,7 @@ pub(super) const COMPARE: TimerId = TimerId(6);
 const QUIET: Nanos = Nanos::from_secs(2);
 /// A shard that is never quiet is compared all the same.
 const BUSY_MAX: Nanos = Nanos::from_secs(60);
-/// Between two steps of a walk: what bounds its cost.
+/// Between two steps of a walk: what bounds its cost, above all that of the walk through everything after a start.
 const PAUSE: Nanos = Nanos::from_millis(50);
 /// After a step that found little.
 const PAUSE_SHORT: Nanos = Nanos::from_millis(2);
@@ -54,6 +55,8 @@ struct Unsure {
 
 pub(super) struct Ranges {
     shards: Box<[Unsure; SHARDS]>,
+    /// How far each member, walking from its side, has been answered without a gap: links may lose a question.
+    answered: [Option<(Shard, u64)>; MEMBERS_MAX],
     pub(super) walk: Option<Walk>,
     /// Where the search for the next shard begins.
     next: u8,
@@ -79,6 +82,7 @@ impl Default for Ranges {
     fn default() -> Ranges {
         Ranges {
             shards: Box::new([Unsure::default(); SHARDS]),
+            answered: [None; MEMBERS_MAX],
             walk: None,
             next: 0,
             armed: None,
@@ -101,9 +105,9 @@ impl Walk {
 }
 
 impl Ranges {
-    /// Nothing is to be compared with anybody who is up.
+    /// Nothing is to be compared with anybody who is up. Before its first event a process knows nothing of that.
     pub(super) fn is_quiet(&self) -> bool {
-        self.walk.is_none() && self.armed.is_none()
+        self.has_started && self.walk.is_none() && self.armed.is_none()
     }
 
     fn of(&mut self, shard: Shard) -> &mut Unsure {
@@ -131,7 +135,7 @@ impl Ranges {
         }
     }
 
-    /// A member compares its shard with this one, and has come to `until`.
+    /// A member compares its shard with this one, and has come to `until`. Only ranges without a gap make a shard.
     pub(super) fn on_agreement(
         &mut self,
         member: usize,
@@ -139,11 +143,15 @@ impl Ranges {
         (from_hash, until): (u64, Option<u64>),
         is_equal: bool,
     ) {
+        let is_first = from_hash == shard.first_hash();
+        let joins = |(of, end): (Shard, u64)| of == shard && from_hash <= end;
+        let is_joined = is_first || self.answered[member].is_some_and(joins);
+        self.answered[member] = until.filter(|_| is_joined).map(|until| (shard, until));
         let unsure = self.of(shard);
-        if from_hash == shard.first_hash() {
+        if is_first {
             unsure.agreeing |= 1 << member;
         }
-        if !is_equal {
+        if !is_equal || !is_joined {
             unsure.agreeing &= !(1 << member);
         }
         if until.is_none() && unsure.agreeing & 1 << member != 0 {
@@ -162,7 +170,7 @@ impl RmwPaxos {
     pub(super) fn start_comparing(&mut self, cx: &mut Cx<'_>) {
         if !self.ranges.has_started {
             self.ranges.has_started = true;
-            let me = cx.view.index(self.env.me).map_or(0, |index| 1 << index);
+            let me = own_place(cx);
             let shards: Vec<Shard> = self.own_shards().collect();
             shards.into_iter().for_each(|shard| self.doubt(cx, shard, me));
         }
@@ -178,6 +186,9 @@ impl RmwPaxos {
     /// The shard is to be compared with these members.
     pub(super) fn doubt(&mut self, cx: &mut Cx<'_>, shard: Shard, with: Members) {
         let quiet = quiet_for(cx);
+        if let Some(walk) = self.ranges.walk.as_mut().filter(|walk| walk.shard == shard) {
+            walk.note_doubt(with);
+        }
         let unsure = self.ranges.of(shard);
         if unsure.with == 0 {
             unsure.since = cx.now;
@@ -309,7 +320,12 @@ fn all(cx: &Cx<'_>) -> Members {
 
 /// This node, and the others that are up.
 fn reach(cx: &Cx<'_>) -> Members {
-    others_up(cx.view) | cx.view.index(cx.view.me).map_or(0, |index| 1 << index)
+    others_up(cx.view) | own_place(cx)
+}
+
+/// This node, in a set of members.
+pub(super) fn own_place(cx: &Cx<'_>) -> Members {
+    cx.view.index(cx.view.me).map_or(0, |index| 1 << index)
 }
 
 fn quiet_for(cx: &Cx<'_>) -> Nanos {

@@ -134,10 +134,7 @@ impl RmwPaxos {
     /// Nobody can tell what is chosen: the operations go through a proposal, which decides it.
     fn have_decided(&mut self, active: &mut Active, round: ReadRound) {
         base::sometimes!("a quorum read stays undecided and a proposal decides");
-        for mut operation in round.operations.into_iter().rev() {
-            operation.must_propose = true;
-            active.queue.push_front(operation);
-        }
+        propose_all(active, round.operations);
         if round.purpose == Purpose::Resolve {
             for operation in &mut active.queue {
                 operation.must_propose = true;
@@ -163,22 +160,26 @@ impl RmwPaxos {
         let (over, rest) = expiry::count_votes(&round.reports, cx.view, id);
         if let Some(id) = id.filter(|_| over >= expiry::votes_needed(cx.view)) {
             // It must be seen gone by everybody once it was seen gone by one: the tombstone first.
-            for mut operation in round.operations.into_iter().rev() {
-                operation.must_propose = true;
-                active.queue.push_front(operation);
-            }
+            propose_all(active, round.operations);
             active.queue.push_front(Operation::internal(Source::Expire(id), self.step));
             return;
         }
+        let mut writers: Vec<SessionId> = Vec::new();
         for mut operation in round.operations {
+            if writers.contains(&operation.session) {
+                active.queue.push_back(operation);
+                continue;
+            }
             match evaluate(cx, &operation, state.as_ref(), rest) {
                 Some(reply) => self.answer(cx, &operation, Outcome::Reply(reply)),
                 None => {
+                    writers.push(operation.session);
                     operation.must_propose = true;
                     active.queue.push_back(operation);
                 }
             }
         }
+        follow(active, &writers);
     }
 
     /// What became of attempts, seen from a chosen state. [spec 9.4, E5]
@@ -309,7 +310,7 @@ pub(super) fn is_resolving(active: &Active) -> bool {
     active.read.as_ref().is_some_and(|round| round.purpose == Purpose::Resolve)
 }
 
-/// Takes reads of this session that are under way back into the queue: a write of it follows.
+/// Takes reads of this session that are under way back into the queue: what follows is queued there.
 pub(super) fn recall(active: &mut Active, session: SessionId) {
     if active.read.is_none() && active.read_queue.is_empty() {
         return;
@@ -330,6 +331,29 @@ pub(super) fn recall(active: &mut Active, session: SessionId) {
     }
     pull(&mut active.read_queue);
     active.queue.extend(recalled);
+}
+
+/// Has a proposal decide these, ahead of what is queued.
+fn propose_all(active: &mut Active, operations: Vec<Operation>) {
+    let sessions: Vec<SessionId> = operations.iter().map(|operation| operation.session).collect();
+    for mut operation in operations.into_iter().rev() {
+        operation.must_propose = true;
+        active.queue.push_front(operation);
+    }
+    follow(active, &sessions);
+}
+
+/// Reads that wait go behind what their session has in the queue now: a quorum read would answer them from the state
+/// before it. [corrections B10]
+fn follow(active: &mut Active, sessions: &[SessionId]) {
+    if sessions.is_empty() {
+        return;
+    }
+    let (behind, others) = std::mem::take(&mut active.read_queue)
+        .into_iter()
+        .partition(|operation| sessions.contains(&operation.session));
+    active.read_queue = others;
+    active.queue.extend::<Vec<Operation>>(behind);
 }
 
 pub(super) fn ask_all(cx: &mut Cx<'_>, key: &Key, round: &ReadRound) {

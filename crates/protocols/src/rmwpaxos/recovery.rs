@@ -354,9 +354,13 @@ impl RmwPaxos {
         ask_others(cx, key, id);
     }
 
-    /// A shard was found forgotten: list what the others hold of it.
+    /// A shard was found forgotten: list what the others hold of it. From the start where a recovery is under way:
+    /// registers that it found whole may be among what is forgotten now.
     pub(super) fn on_forgotten(&mut self, cx: &mut Cx<'_>, shard: Shard) {
-        if !mutation::is(Mutation::NoRecovery) && !self.recovery.shards.contains_key(&shard) {
+        if !mutation::is(Mutation::NoRecovery) {
+            if self.recovery.shards.remove(&shard).is_some() {
+                base::sometimes!("a shard is forgotten again while it is recovered");
+            }
             self.recovery.waiting_shards.insert(shard);
             self.start_shards(cx);
         }

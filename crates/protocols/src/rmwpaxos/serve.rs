@@ -4,7 +4,7 @@
 use base::Nanos;
 use types::{Ballot, Key, NodeId, Round, Ticket};
 
-use super::acceptor::{self, Accepted, Prepared, Proposal};
+use super::acceptor::{self, Accepted, Payload, Prepared, Proposal};
 use super::message::{Message, Report};
 use super::operation::Active;
 use super::register::{Register, ShardMeta};
@@ -15,7 +15,7 @@ use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
 
 /// The ticket a reply about this register waits for: its last change and its shard's.
-fn gate(cx: &Cx<'_>, key: &Key) -> Ticket {
+pub(super) fn gate(cx: &Cx<'_>, key: &Key) -> Ticket {
     if mutation::is(Mutation::ExposeUnflushed) {
         return Ticket::DURABLE;
     }
@@ -143,6 +143,9 @@ impl RmwPaxos {
                 let after = accepted_gate(cx, &key);
                 cx.fx.send(from.node, Message::Accepted { key, round }, after);
             }
+            Accepted::NeedFull => {
+                cx.fx.send_now(from.node, Message::NeedFull { key, round: tried });
+            }
         }
     }
 
@@ -155,8 +158,8 @@ impl RmwPaxos {
             return proposer::send_accept(cx, active, active.in_flight.len() - 1, me);
         }
         let round = active.ballot.round(newest.k);
-        let state = newest.state.clone();
-        let proposal = Proposal { round, chosen_k: active.chosen_k, state };
+        let payload = Payload::Whole(newest.state.clone());
+        let proposal = Proposal { round, chosen_k: active.chosen_k, payload };
         match self.accept(cx, &active.key, proposal) {
             Accepted::Refused { promised } => {
                 nack(cx, me, active.key.clone(), round, promised, false);
@@ -173,6 +176,7 @@ impl RmwPaxos {
                     }
                 }
             }
+            Accepted::NeedFull => unreachable!("the state is whole"),
         }
     }
 
@@ -192,9 +196,11 @@ impl RmwPaxos {
         if mutation::is(Mutation::RepairBelowFloor) && held(cx, &key).is_none() {
             cx.cells.put(&key, Register::promise_only(round.ballot()));
         }
-        match self.accept(cx, &key, Proposal { round, chosen_k: 0, state }) {
+        let payload = Payload::Whole(state);
+        match self.accept(cx, &key, Proposal { round, chosen_k: 0, payload }) {
             Accepted::Refused { promised } => nack(cx, from.node, key, round, promised, false),
             Accepted::Yes { changed, .. } => self.counters.repaired += u64::from(changed),
+            Accepted::NeedFull => unreachable!("the state is whole"),
         }
     }
 
@@ -214,10 +220,11 @@ impl RmwPaxos {
         meta.saw(ballot);
         let meta: &ShardMeta = meta;
         let (me, contended_for) = (self.env.me, self.contended_for());
-        let has_expiry = proposal.state.has_expiry();
+        let mut has_expiry = false;
         let accepted = cx.cells.with(key, |register| {
             let accepted = acceptor::on_accept(register, meta, epoch, proposal, moment);
             if let (Accepted::Yes { changed: true, .. }, Some(register)) = (accepted, register) {
+                has_expiry = register.state.as_ref().is_some_and(State::has_expiry);
                 note_proposer(register, ballot.node() == me, moment.now, contended_for);
             }
             accepted

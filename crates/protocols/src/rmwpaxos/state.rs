@@ -114,7 +114,7 @@ const FLAGS: u8 = HAS_VALUE | HAS_SPAN | HAS_DEADLINE;
 const EXPIRES: u8 = HAS_SPAN | HAS_DEADLINE;
 
 /// Bytes of a state without its value, at most.
-const FIELDS_LEN_MAX: usize = 128;
+pub(super) const FIELDS_LEN_MAX: usize = 128;
 
 impl State {
     #[must_use]
@@ -177,6 +177,12 @@ impl State {
             expiry: self.expiry(),
             value: self.value(),
         }
+    }
+
+    /// All of it, as it is stored and sent.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.0.slice
     }
 
     fn part(&self, from: usize) -> &[u8] {
@@ -300,7 +306,7 @@ impl Wire for Ring {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::prelude::*;
     use types::{Epoch, Incarnation, NodeId};
 
@@ -311,7 +317,7 @@ mod tests {
             .prop_map(|(n, node, inc)| Ballot::new(Epoch(1), n, NodeId(node), Incarnation(inc)))
     }
 
-    fn states() -> impl Strategy<Value = State> {
+    pub(in super::super) fn states() -> impl Strategy<Value = State> {
         let ttl = prop_oneof![
             any::<u64>().prop_map(|ms| TimeToLive::After(Millis(ms))),
             any::<u64>().prop_map(|ms| TimeToLive::At { unix: Millis(ms) }),

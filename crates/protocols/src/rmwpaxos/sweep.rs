@@ -150,7 +150,8 @@ impl RmwPaxos {
             .iter()
             .flat_map(|proposal| proposal.carried.iter().chain(proposal.operations.iter()));
         let is_wanted = active.queue.iter().chain(&active.carried).chain(in_flight).any(wanted);
-        if is_wanted || active.resends < UNWANTED_RESENDS_MAX {
+        // A forward ends by itself, and the phase is its own until then.
+        if is_wanted || active.forward.is_some() || active.resends < UNWANTED_RESENDS_MAX {
             return;
         }
         if active.collecting.take().is_some() {

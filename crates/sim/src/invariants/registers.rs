@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
-use protocols::rmwpaxos::{Message, Report, State};
+use protocols::rmwpaxos::{Delta, Message, Report, State};
 use types::key::ByHash;
 use types::{Key, Loss, NodeId, Round, Wire};
 
@@ -54,6 +54,16 @@ impl Register {
                 state.version()
             )),
             _ => Ok(()),
+        }
+    }
+
+    /// The state that a delta stands for is the one its round names.
+    fn on_delta(&mut self, key: &Key, round: Round, delta: &Delta) -> Result<(), String> {
+        // What its proposer accepted while nobody else was up was never sent: not seen here.
+        let Some(base) = self.states.get(&delta.base()) else { return Ok(()) };
+        match delta.apply(base) {
+            Some(state) => self.on_state(key, round, &state),
+            None => Err(format!("I1: {key:?} {round:?} is no change of {:?}", delta.base())),
         }
     }
 
@@ -118,7 +128,9 @@ impl Watcher for Registers {
         }
         let Some(register) = self.registers.get_mut(key) else { return Ok(()) };
         match &message {
-            Message::Prepare { .. } | Message::Accept { .. } if self.at_rest => {
+            Message::Prepare { .. } | Message::Accept { .. } | Message::AcceptDelta { .. }
+                if self.at_rest =>
+            {
                 register.rest = Rest::Over;
             }
             Message::State { key, report, .. } if self.at_rest => {
@@ -135,6 +147,13 @@ impl Watcher for Registers {
                 Ok(())
             }
             Message::Chosen { key, round } => register.on_chosen(key, *round),
+            Message::AcceptDelta { key, round, chosen_k, delta } => {
+                register.on_delta(key, *round, delta)?;
+                if *chosen_k > 0 {
+                    register.on_chosen(key, round.ballot().round(*chosen_k))?;
+                }
+                Ok(())
+            }
             Message::Repair { key, round, state } => register.on_state(key, *round, state),
             Message::State { key, report, .. }
             | Message::Promise { key, report, .. }
@@ -189,6 +208,29 @@ mod tests {
         assert_eq!(watch(&mut watcher, &accept(1, 1)), Ok(()));
         assert_eq!(watch(&mut watcher, &accept(1, 1)), Ok(()));
         assert!(watch(&mut watcher, &accept(1, 2)).unwrap_err().starts_with("I1"));
+    }
+
+    #[test]
+    fn a_delta_of_another_state_than_its_round_names_is_found() {
+        let state = |version, value: &'static [u8]| {
+            let value = Some(value);
+            let ring = Ring::default();
+            State::new(&StateFields { version, mod_version: version, ring, expiry: None, value })
+        };
+        let key = || Key::new(b"k");
+        let (one, two, other) = (state(1, b"one"), state(2, b"one, two"), state(2, b"one, three"));
+        let delta = |from: &State, to: &State| {
+            let delta = Delta::between((round(1), from), to).expect("both have values");
+            let delta = std::sync::Arc::new(delta);
+            Message::AcceptDelta { key: key(), round: round(2), chosen_k: 0, delta }
+        };
+        let mut watcher = Registers::default();
+        let first =
+            Message::Accept { key: key(), round: round(1), chosen_k: 0, state: one.clone() };
+        assert_eq!(watch(&mut watcher, &first), Ok(()));
+        assert_eq!(watch(&mut watcher, &delta(&one, &two)), Ok(()));
+        assert!(watch(&mut watcher, &delta(&one, &other)).unwrap_err().starts_with("I1"));
+        assert!(watch(&mut watcher, &delta(&other, &two)).unwrap_err().starts_with("I1"));
     }
 
     #[test]

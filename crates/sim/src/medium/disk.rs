@@ -224,7 +224,10 @@ impl State {
         }
         let opened = LocalKeeper::open(self.device.clone(), BINDING, workers, &self.shape);
         let (keeper, mut stores) = match opened {
-            Err(OpenError::Damaged) if self.device.is_rotten() => return Err(NotOpened::Damaged),
+            // Damage that leaves nothing but zeros looks like no store at all.
+            Err(OpenError::Damaged | OpenError::Missing) if self.device.is_rotten() => {
+                return Err(NotOpened::Damaged);
+            }
             opened => opened.map_err(other)?,
         };
         if self.is_wiped {

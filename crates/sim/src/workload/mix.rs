@@ -17,6 +17,8 @@ pub enum Mix {
     Counter,
     /// Appends: one read reveals the whole chain.
     List,
+    /// Small changes of values so long that replicas tell each other only what changed.
+    Long,
     /// Delete and create again, conditionally.
     Recreate,
     /// Values with a time to live.
@@ -35,6 +37,19 @@ impl Mix {
         Mix::Swap,
         Mix::Counter,
         Mix::List,
+        Mix::Recreate,
+        Mix::Expiry,
+        Mix::All,
+    ];
+
+    /// For protocols that tell small changes of long values as what changed.
+    pub const EVERY_AND_LONG: &[Mix] = &[
+        Mix::Register,
+        Mix::PlainDelete,
+        Mix::Swap,
+        Mix::Counter,
+        Mix::List,
+        Mix::Long,
         Mix::Recreate,
         Mix::Expiry,
         Mix::All,
@@ -73,6 +88,13 @@ impl Mix {
                 0..4 => KvInput::Get,
                 _ => KvInput::Append(Bytes::from(format!("{id},").as_bytes())),
             },
+            Mix::Long => match below(rng, 16) {
+                0..4 => KvInput::Get,
+                4 => KvInput::StrLen,
+                5..7 => KvInput::Set(long(rng, id)),
+                7 if below(rng, 4) == 0 => KvInput::Del,
+                _ => KvInput::Append(Bytes::from(format!("{id},").as_bytes())),
+            },
             Mix::Recreate => match below(rng, 10) {
                 0..2 => KvInput::Get,
                 2 => KvInput::Exists,
@@ -105,6 +127,14 @@ impl Mix {
             },
         }
     }
+}
+
+/// A value that names the operation at its start, of a length to tell changes of, or just not.
+fn long(rng: &mut Prng, id: u64) -> Bytes {
+    let len = *rng.pick(&[900, 1_100, 3_000]);
+    let mut value = format!("v{id},").into_bytes();
+    value.resize(len, b'.');
+    Bytes::from(value.as_slice())
 }
 
 /// One of few values, so that comparisons succeed now and then.

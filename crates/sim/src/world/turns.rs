@@ -35,9 +35,18 @@ impl World {
         seat.free_at = now + 1 + self.rng.below(self.config.turn_max);
         let (local, unix) = (it.clock.local(now), it.clock.unix(now));
         let mut outputs = std::mem::take(&mut self.outputs);
+        let workers = process.seats.len();
+        let seat = &mut process.seats[worker];
+        let hears_of_loss = seat.inbox.iter().any(|input| matches!(input, Input::Loss { .. }));
         seat.worker.turn(local, unix, &mut seat.inbox, &mut outputs);
         if let Err(violation) = seat.worker.check() {
             self.failure.get_or_insert(format!("n{}: {}", it.id, violation.0));
+        }
+        if let Some(complaint) = it.ledger.complaint() {
+            self.failure.get_or_insert(format!("n{}: {complaint}", it.id));
+        }
+        if hears_of_loss {
+            it.ledger.on_loss(worker, workers);
         }
         // A medium that ended its process in the middle of the turn, or failed in one before.
         let ends_now = matches!(it.medium, Medium::Pmem(_)) || outputs.failed.is_some();

@@ -1,4 +1,5 @@
-//! The four files of a store in a directory, read and written where they are: `pread`, `pwrite`, `fdatasync`.
+//! The four files of a store in a directory, read and written where they are: `pread`, `pwrite`, `fdatasync`. Stripes
+//! go past the page cache ([`direct`](super::direct)) where the file system lets them.
 
 use std::fs::{File as OsFile, OpenOptions};
 use std::io::{ErrorKind, IoSliceMut, Result as IoResult};
@@ -9,12 +10,14 @@ use bytes::Bytes;
 use rustix::fs::Advice;
 use rustix::io::ReadWriteFlags;
 
-use super::io::{Done, File, Io, Medium, Write};
+use super::direct::DirectFile;
+use super::io::{Done, File, Files, Io, Medium, Write};
 
 /// An open store directory. Requests are carried out by whoever calls [`FileMedium::execute`], and at once.
 #[derive(Debug)]
 pub struct FileMedium {
-    files: [OsFile; 4], // by `File as usize`
+    files: [OsFile; 4],          // by `File as usize`
+    stripes: Option<DirectFile>, // the ring once more
     done: Vec<Done>,
 }
 
@@ -36,7 +39,8 @@ impl FileMedium {
     /// # Errors
     /// What the system says; all four must be there.
     pub fn open(dir: &Path) -> Result<FileMedium, String> {
-        let medium = FileMedium::with(dir, OpenOptions::new().read(true).write(true))?;
+        let mut medium = FileMedium::with(dir, OpenOptions::new().read(true).write(true))?;
+        medium.stripes = DirectFile::open(&dir.join(File::Ring.name()));
         medium.drop_cache();
         Ok(medium)
     }
@@ -65,7 +69,7 @@ impl FileMedium {
         };
         let files =
             [open(File::Ring)?, open(File::Slots)?, open(File::Extents)?, open(File::Spare)?];
-        Ok(FileMedium { files, done: Vec::new() })
+        Ok(FileMedium { files, stripes: None, done: Vec::new() })
     }
 
     /// Carries out a request and waits for it.
@@ -74,13 +78,23 @@ impl FileMedium {
         let id = io.id();
         let result = match io {
             Io::Read { file, offset, len, .. } => self.read(*file, *offset, *len),
-            Io::Store { writes, flush, .. } => writes
-                .iter()
-                .try_for_each(|write| self.write(write))
-                .and_then(|()| flush.iter().try_for_each(|file| self.flush(file)))
-                .map(|()| Bytes::new()),
+            Io::Store { writes, flush, .. } => self.store(writes, *flush).map(|()| Bytes::new()),
         };
         Done { id, result }
+    }
+
+    fn store(&self, writes: &[Write], flush: Files) -> Result<(), String> {
+        if let Some(stripes) = &self.stripes
+            && flush == Files::of(File::Ring)
+            && writes.iter().all(|write| write.file == File::Ring && stripes.takes(write))
+        {
+            return writes.iter().try_for_each(|write| {
+                let result = stripes.write(&write.bytes, write.offset);
+                if result.is_ok() { Ok(()) } else { Err(explain(File::Ring, "write", &result)) }
+            });
+        }
+        writes.iter().try_for_each(|write| self.write(write))?;
+        flush.iter().try_for_each(|file| self.flush(file))
     }
 
     /// Carries out a read if that needs no waiting for the device.

@@ -106,6 +106,44 @@ fn an_answer_to_an_earlier_forward_is_not_taken_for_another() -> Result<(), Stri
     an_answer_to_an_earlier_forward()
 }
 
+/// A node that was cut off for long, and whose phase 1 was resent as often as unwanted work would be, forwards at last.
+#[test]
+fn a_forward_after_a_long_silence_is_answered() -> Result<(), String> {
+    let mut world = volatile();
+    world.write(1, Ask::Append("a"));
+    let first = world.append(0, "b");
+    for _ in 0..50 {
+        world.lose_all();
+        world.pass_at(0, Nanos::from_millis(100));
+    }
+    for _ in 0..100 {
+        if world.bag.iter().any(|m| m.is(Kind::Prepare)) {
+            break;
+        }
+        world.pass_at(0, Nanos::from_millis(10));
+    }
+    let late = world.take(|m| m.is(Kind::Prepare) && m.receiver() > 0);
+    claim(late.len() == 2, "it still asks")?;
+    world.lose_all();
+    world.append(2, "c");
+    world.flow(|m| m.among(&[1, 2]));
+    world.lose_all();
+    world.append(2, "");
+    world.flow(|_| true);
+    world.deliver_all(late);
+    world.flow(|m| m.is(Kind::Other));
+    world.pass_at(0, Nanos::from_millis(1));
+    claim(world.bag.iter().any(|m| m.is(Kind::Forward)), "it is forwarded")?;
+    world.lose_all();
+    world.pass_at(0, Nanos::from_millis(10));
+    world.lose_all();
+    world.append(2, "");
+    world.flow(|_| true);
+    let second = world.append(0, "d");
+    world.finish()?;
+    claim(!world.is_open(first) && !world.is_open(second), "both are answered")
+}
+
 /// S47: two nodes read an expiring key in turn; one's clocks have jumped ahead.
 pub(super) fn clocks_that_jump() -> Result<(), String> {
     let mut world = volatile();

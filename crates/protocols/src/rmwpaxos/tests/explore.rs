@@ -6,7 +6,7 @@
 use base::{Nanos, Prng};
 
 use super::strings::Ask;
-use super::world::World;
+use super::world::{Ways, World};
 
 const OPERATIONS_MAX: u64 = 16;
 
@@ -66,9 +66,20 @@ impl Rates {
 
 /// One run; what went wrong, if anything did.
 pub(super) fn explore(seed: u64, members: u16, durable: bool) -> Result<(), String> {
+    let by_message = seed.is_multiple_of(2);
+    play(seed, members, durable, Ways { by_message, always_deltas: false })
+}
+
+/// The same with all proposals sent as deltas that can be.
+pub(super) fn explore_deltas(seed: u64, members: u16, durable: bool) -> Result<(), String> {
+    let by_message = seed.is_multiple_of(2);
+    play(seed, members, durable, Ways { by_message, always_deltas: true })
+}
+
+fn play(seed: u64, members: u16, durable: bool, ways: Ways) -> Result<(), String> {
     let mut prng = Prng::new(seed);
     let rates = Rates::draw(&mut prng);
-    let mut world = World::with_own_acceptors(members, durable, seed, seed.is_multiple_of(2));
+    let mut world = World::with(members, durable, seed, ways);
     let mut asked = 0;
     for _ in 0..rates.steps {
         if world.fault.is_some() {
@@ -183,6 +194,27 @@ fn three_forgetful_members_keep_one_history() {
 #[test]
 fn five_forgetful_members_keep_one_history() {
     explore_all(0..300, 5, false);
+}
+
+#[test]
+fn deltas_keep_one_history() {
+    for seed in 0..1_500 {
+        for (members, durable) in [(3, true), (3, false)] {
+            if let Err(fault) = explore_deltas(seed, members, durable) {
+                panic!("seed {seed}, {members} members, durable {durable}: {fault}");
+            }
+        }
+    }
+}
+
+#[test]
+fn deltas_among_five_members_keep_one_history() {
+    for seed in 0..300 {
+        let durable = seed % 2 == 0;
+        if let Err(fault) = explore_deltas(seed, 5, durable) {
+            panic!("seed {seed}, durable {durable}: {fault}");
+        }
+    }
 }
 
 /// A register recovered as absent took a late proposal of the ballot whose tombstone had been removed.

@@ -1,13 +1,15 @@
 //! Every rule that can be left out is missed: by a random schedule within a stated budget, or by the one made for it.
 
-use super::explore::explore;
-use super::{contention, converge, memory, removal, repair, schedules};
+use super::explore::{explore, explore_deltas};
+use super::{contention, converge, deltas, memory, removal, repair, schedules};
 use crate::mutation::{self, Mutation};
 
 /// What notices that a rule is left out.
 enum Catch {
     /// Random schedules, at most this many.
     Seeds(u64),
+    /// The same with deltas wherever there can be one.
+    DeltaSeeds(u64),
     Schedule(fn() -> Result<(), String>),
     /// The rule is another protocol's.
     Elsewhere,
@@ -55,6 +57,10 @@ fn catch(mutation: Mutation) -> Catch {
         Mutation::NoComparison => Catch::Schedule(converge::a_write_missed),
         Mutation::RepairBelowFloor => Catch::Schedule(converge::a_late_accept_after_a_removal),
         Mutation::RepairRemoved => Catch::Schedule(converge::a_removal_that_one_missed),
+        Mutation::DeltaAnyBase => Catch::Schedule(deltas::the_same_bytes_under_another_round),
+        Mutation::DeltaNoDigest => Catch::Schedule(deltas::a_damaged_delta),
+        Mutation::DeltaUnchecked | Mutation::NeedFullIsAck => Catch::DeltaSeeds(1_000),
+        Mutation::TipUnderAskedRound => Catch::Schedule(deltas::a_later_state_under_its_own_round),
         // Rules of other protocols, which add to the list on their own.
         _ => Catch::Elsewhere,
     }
@@ -70,6 +76,10 @@ fn is_caught(mutation: Mutation) -> bool {
         Catch::Seeds(limit) => (0..limit).any(|seed| {
             let durable = seed % 2 == 0;
             goes_wrong(move || explore(seed / 2, 3, durable))
+        }),
+        Catch::DeltaSeeds(limit) => (0..limit).any(|seed| {
+            let durable = seed % 2 == 0;
+            goes_wrong(move || explore_deltas(seed / 2, 3, durable))
         }),
         Catch::Schedule(play) => goes_wrong(play),
         Catch::Elsewhere => true,

@@ -434,3 +434,60 @@ pub(super) fn power_loss_after_a_promise() -> Result<(), String> {
 fn a_promise_outlives_a_power_loss() -> Result<(), String> {
     power_loss_after_a_promise()
 }
+
+/// B10: a condition that fails where the node stands holds on what a quorum holds; a read of its session follows it.
+#[test]
+fn a_read_does_not_overtake_a_condition_of_its_session() -> Result<(), String> {
+    let mut world = volatile();
+    world.write(0, Ask::SetIfAbsent(b'x'));
+    world.start(1, Ask::Delete);
+    world.flow(|m| m.receiver() != 0);
+    world.lose_all();
+    world.calm();
+    let key = world.key.clone();
+    let set = world.start(0, Ask::SetIfAbsent(b'y'));
+    let read = world.ask_behind(0, &key, Ask::Get, Some(set));
+    world.finish()?;
+    let value = world.start(0, Ask::Get);
+    world.finish()?;
+    claim(world.reply(value).is_some_and(|value| value != b"-"), "it is set")?;
+    claim(world.reply(read) == world.reply(value), "its session reads what it set")
+}
+
+/// B10: the same for two conditions of a session, the second of which holds after the first only.
+#[test]
+fn a_condition_does_not_overtake_another_of_its_session() -> Result<(), String> {
+    let mut world = volatile();
+    world.write(0, Ask::SetIfAbsent(b'x'));
+    world.start(1, Ask::Delete);
+    world.flow(|m| m.receiver() != 0);
+    world.lose_all();
+    world.calm();
+    let key = world.key.clone();
+    let set = world.start(0, Ask::SetIfAbsent(b'y'));
+    let swap = world.ask_behind(0, &key, Ask::SetIfEqual(b"y".to_vec(), b'z'), Some(set));
+    world.finish()?;
+    let told = (world.reply(set), world.reply(swap));
+    claim(told.0.is_some() && told.0 == told.1, &format!("both take effect: {told:?}"))
+}
+
+/// B10: a read that is asked behind a slow one of its session does not answer from an older state.
+#[test]
+fn a_read_does_not_overtake_a_slow_read_of_its_session() -> Result<(), String> {
+    let mut world = volatile();
+    world.write(1, Ask::AppendByte(b'x'));
+    let key = world.key.clone();
+    let first = world.start(0, Ask::Get);
+    world.start(0, Ask::AppendByte(b'y'));
+    let second = world.ask_behind(0, &key, Ask::Get, Some(first));
+    world.flow(|m| !m.is(Kind::State));
+    world.start(1, Ask::AppendByte(b'z'));
+    world.flow(|m| !m.is(Kind::State));
+    world.lose_all();
+    world.finish()?;
+    let told = (world.reply(first), world.reply(second));
+    claim(
+        told == (Some(b"vxy".as_slice()), Some(b"vxy".as_slice())),
+        &format!("in order: {told:?}"),
+    )
+}

@@ -11,7 +11,7 @@ use types::{
     Epoch, Incarnation, Key, Loss, NodeId, Outcome, Round, SessionId, Shard, Tag, Ticket, Wire,
 };
 
-use super::super::{Message, Register, RmwPaxos, ShardMeta};
+use super::super::{Message, Register, RmwPaxos, ShardMeta, State};
 use super::strings::{Ask, Strings};
 use crate::cells::{Cell, Cells, Metas};
 use crate::effects::{Effects, Send, TimerId};
@@ -28,6 +28,15 @@ pub(super) struct Envelope {
     pub to: NodeId,
     pub losses: Vec<(NodeId, Loss)>,
     pub message: Message,
+}
+
+/// Which of two ways things go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ways {
+    /// Nodes ask their own acceptors by messages, which may be late.
+    pub by_message: bool,
+    /// Every proposal on a base with a value is sent as a delta.
+    pub always_deltas: bool,
 }
 
 /// Records of one flush.
@@ -66,6 +75,8 @@ pub(super) struct World {
     pub neighbour: Key,
     pub outcomes: BTreeMap<Tag, Outcome>,
     asked: BTreeMap<Tag, (Key, Ask, OpId)>,
+    /// The node, and the start of its process, that owes an answer.
+    asked_at: BTreeMap<Tag, (usize, Incarnation)>,
     histories: BTreeMap<Key, History<KvInput, KvOutput>>,
     rounds: BTreeMap<(Key, Round), Vec<u8>>,
     expiries: Vec<(Nanos, Key, Tag)>,
@@ -75,6 +86,8 @@ pub(super) struct World {
     pub undecided: u64,
     /// Nodes ask their own acceptors by messages, which may be late.
     by_message: bool,
+    /// Every proposal on a base with a value is sent as a delta.
+    always_deltas: bool,
     /// The first thing that went wrong.
     pub fault: Option<String>,
 }
@@ -82,15 +95,10 @@ pub(super) struct World {
 impl World {
     /// A world in which a node's own acceptor is one like any other: what is said to it may be late or lost.
     pub(super) fn new(members: u16, durable: bool, seed: u64) -> World {
-        World::with_own_acceptors(members, durable, seed, true)
+        World::with(members, durable, seed, Ways { by_message: true, always_deltas: false })
     }
 
-    pub(super) fn with_own_acceptors(
-        members: u16,
-        durable: bool,
-        seed: u64,
-        by_message: bool,
-    ) -> World {
+    pub(super) fn with(members: u16, durable: bool, seed: u64, ways: Ways) -> World {
         let key = Key::new(b"key");
         let neighbour = (0..)
             .map(|n: u32| Key::new(format!("neighbour-{n}").as_bytes()))
@@ -105,13 +113,15 @@ impl World {
             neighbour,
             outcomes: BTreeMap::new(),
             asked: BTreeMap::new(),
+            asked_at: BTreeMap::new(),
             histories: BTreeMap::new(),
             rounds: BTreeMap::new(),
             expiries: Vec::new(),
             next_tag: 0,
             clock: 0,
             undecided: 0,
-            by_message,
+            by_message: ways.by_message,
+            always_deltas: ways.always_deltas,
             fault: None,
         };
         let ids: Vec<NodeId> = (1..=members).map(NodeId).collect();
@@ -143,7 +153,11 @@ impl World {
         let mut metas = Metas::default();
         metas.fill(self.key.shard(), ShardMeta::default());
         let mut node = Node {
-            protocol: RmwPaxos { by_message: self.by_message, ..RmwPaxos::open(env) },
+            protocol: RmwPaxos {
+                by_message: self.by_message,
+                always_deltas: self.always_deltas,
+                ..RmwPaxos::open(env)
+            },
             cells: Cells::new(true),
             metas,
             fx: Effects::default(),
@@ -170,9 +184,22 @@ impl World {
 
     /// Starts a client's operation at a node.
     pub(super) fn ask(&mut self, node: usize, key: &Key, ask: Ask) -> Tag {
+        self.ask_behind(node, key, ask, None)
+    }
+
+    /// As [`ask`](World::ask), in the session that asked `former`.
+    pub(super) fn ask_behind(
+        &mut self,
+        node: usize,
+        key: &Key,
+        ask: Ask,
+        former: Option<Tag>,
+    ) -> Tag {
         self.next_tag += 1;
         let tag = Tag(self.next_tag);
-        let session = SessionId(self.next_tag);
+        let session = SessionId(former.map_or(tag.0, |former| former.0));
+        let start = self.nodes[node].view.member(self.nodes[node].view.me).expect("it is one");
+        self.asked_at.insert(tag, (node, start.incarnation));
         self.clock += 1;
         let history = self.histories.entry(key.clone()).or_default();
         let op = history.invoke(ClientId(self.next_tag), ask.input(tag.0), self.clock);
@@ -265,20 +292,35 @@ impl World {
     }
 
     fn post(&mut self, index: usize, send: Send<Message>) {
-        if let Message::Accept { key, round, state, .. } | Message::Repair { key, round, state } =
-            &send.message
-        {
-            let bytes = state.to_bytes();
-            let known = self.rounds.entry((key.clone(), *round)).or_insert_with(|| bytes.clone());
-            if *known != bytes {
-                self.fault.get_or_insert(format!("{round:?} has two payloads"));
-            }
-        }
+        self.note_payload(&send.message);
         let view = &self.nodes[index].view;
         let me = view.member(view.me).expect("a node is a member of its own view");
         let from = Peer { node: me.node, incarnation: me.incarnation, loss: me.loss };
         let losses = view.members().iter().map(|member| (member.node, member.loss)).collect();
         self.bag.push(Envelope { from, to: send.to, losses, message: send.message });
+    }
+
+    /// One payload per round, however it is told.
+    fn note_payload(&mut self, message: &Message) {
+        let (key, round, state) = match message {
+            Message::Accept { key, round, state, .. } | Message::Repair { key, round, state } => {
+                (key, *round, Some(state.clone()))
+            }
+            Message::AcceptDelta { key, round, delta, .. } => {
+                let base = self.rounds.get(&(key.clone(), delta.base()));
+                let base = base.map(|base| State::from_bytes(base).expect("it was sent so"));
+                (key, *round, base.and_then(|base| delta.apply(&base)))
+            }
+            _ => return,
+        };
+        let Some(bytes) = state.map(|state| state.to_bytes()) else {
+            self.fault.get_or_insert(format!("{round:?} is no change of its base"));
+            return;
+        };
+        let known = self.rounds.entry((key.clone(), round)).or_insert_with(|| bytes.clone());
+        if *known != bytes {
+            self.fault.get_or_insert(format!("{round:?} has two payloads"));
+        }
     }
 
     pub(super) fn complete(&mut self, tag: Tag, outcome: Outcome) {
@@ -468,12 +510,24 @@ impl World {
             let flushed = (0..self.nodes.len()).fold(false, |any, node| self.flush(node) | any);
             if !flushed {
                 if self.nodes.iter().all(|node| node.protocol.actives.is_empty()) {
+                    self.find_unanswered();
                     return true;
                 }
                 self.pass(Nanos::from_millis(5));
             }
         }
         false
+    }
+
+    /// Nothing is under way: whoever asked a process that still lives was answered.
+    fn find_unanswered(&mut self) {
+        for (tag, (node, incarnation)) in &self.asked_at {
+            let view = &self.nodes[*node].view;
+            let lives = view.member(view.me).is_some_and(|me| me.incarnation == *incarnation);
+            if lives && !self.outcomes.contains_key(tag) {
+                self.fault.get_or_insert(format!("{tag:?} was never answered"));
+            }
+        }
     }
 
     /// What the histories say; the first fault otherwise.

@@ -1,0 +1,139 @@
+//! Members that should hold the state which the next proposal starts from: they are sent what it changes.
+//!
+//! Whether they do hold it only they know. Being wrong here costs a round trip, never more: whoever cannot apply a
+//! delta asks for the whole state and has changed nothing, as if the delta had been lost.
+
+use std::sync::Arc;
+
+use types::{Key, NodeId, Round};
+
+use super::delta::Delta;
+use super::message::Message;
+use super::operation::{Active, Phase, Reports};
+use super::state::State;
+use super::{Cx, RmwPaxos, proposer, serve};
+use crate::mutation::{self, Mutation};
+use crate::protocol::Peer;
+use crate::quorum::Tally;
+
+/// Those whose promise reported `round`: below this ballot nothing else is accepted there any more. Where it is chosen,
+/// those who were not asked, too: what is chosen was sent to all.
+pub(super) fn reporters(cx: &Cx<'_>, promises: &Reports, round: Round, is_chosen: bool) -> Tally {
+    let mut abreast = if is_chosen { addressees(cx) } else { Tally::default() };
+    for (node, report) in promises.counted(cx.view) {
+        note(cx, &mut abreast, node, report.accepted == round);
+    }
+    abreast
+}
+
+/// Those who are up: they were sent the last proposal.
+pub(super) fn addressees(cx: &Cx<'_>) -> Tally {
+    let mut abreast = Tally::default();
+    for member in cx.view.members() {
+        note(cx, &mut abreast, member.node, member.up);
+    }
+    abreast
+}
+
+fn note(cx: &Cx<'_>, abreast: &mut Tally, node: NodeId, is_abreast: bool) {
+    match cx.view.member(node) {
+        Some(member) if is_abreast => {
+            abreast.add(cx.view, node, member.loss);
+        }
+        _ => abreast.remove(cx.view, node),
+    }
+}
+
+impl RmwPaxos {
+    /// What `state` changes in the tip, where that is worth sending instead.
+    pub(super) fn delta_from_tip(&self, active: &Active, state: &State) -> Option<Arc<Delta>> {
+        let base = (active.tip_round, active.tip.as_ref()?);
+        if base.0.is_none() {
+            return None;
+        }
+        #[cfg(test)]
+        if self.always_deltas {
+            return Delta::between(base, state).map(Arc::new);
+        }
+        Delta::where_it_pays(base, state).map(Arc::new)
+    }
+
+    /// Sends the newest proposal to all others, as a delta to those who should hold its base.
+    pub(super) fn send_newest(
+        &mut self,
+        cx: &mut Cx<'_>,
+        active: &mut Active,
+        delta: Option<Arc<Delta>>,
+    ) {
+        let (round, chosen_k) = (active.ballot.round(active.k), active.chosen_k);
+        let newest = active.in_flight.len() - 1;
+        for node in cx.view.others() {
+            let is_up = cx.view.member(node).is_some_and(|member| member.up);
+            match &delta {
+                Some(delta) if is_up && active.abreast.has(cx.view, node) => {
+                    let (key, delta) = (active.key.clone(), delta.clone());
+                    base::sometimes!("a proposal travels as a delta");
+                    self.counters.deltas += 1;
+                    cx.fx.send_now(node, Message::AcceptDelta { key, round, chosen_k, delta });
+                }
+                _ => proposer::send_accept(cx, active, newest, node),
+            }
+            note(cx, &mut active.abreast, node, is_up);
+        }
+    }
+
+    /// Somebody could not apply a delta: it gets the state of exactly that round, or a later one under its own
+    /// round. [corrections B3] It has neither accepted nor refused anything.
+    pub(super) fn on_need_full(&mut self, cx: &mut Cx<'_>, from: Peer, key: &Key, round: Round) {
+        if mutation::is(Mutation::NeedFullIsAck) {
+            return self.on_accepted(cx, from, key, round);
+        }
+        base::sometimes!("a delta cannot be applied");
+        self.counters.needed_full += 1;
+        let Some(mut active) = self.actives.take(key) else {
+            return self.send_held(cx, from, key, round);
+        };
+        if active.phase == Phase::Owner && active.ballot == round.ballot() {
+            base::sometimes!("a proposal is asked for whole while it is under way");
+            send_whole(cx, &mut active, from, round);
+        } else {
+            self.send_held(cx, from, key, round);
+        }
+        self.actives.put_back(active);
+    }
+
+    /// The proposal is not under way any more: nobody waits for its acknowledgement, but what came of it is known here.
+    fn send_held(&mut self, cx: &mut Cx<'_>, from: Peer, key: &Key, round: Round) {
+        if serve::is_lost(cx, key) {
+            return;
+        }
+        let Some(held) = serve::held(cx, key).filter(|held| held.accepted >= round) else { return };
+        let Some(state) = held.state.clone() else { return };
+        base::sometimes!("a proposal is asked for whole when it is settled");
+        self.counters.repairs += 1;
+        let message = Message::Repair { key: key.clone(), round: held.accepted, state };
+        let after = serve::gate(cx, key);
+        cx.fx.send(from.node, message, after);
+    }
+}
+
+fn send_whole(cx: &mut Cx<'_>, active: &mut Active, from: Peer, round: Round) {
+    let found = active.in_flight.iter().position(|proposal| proposal.k == round.k());
+    let is_newest = found.is_none_or(|at| at + 1 == active.in_flight.len());
+    match found {
+        Some(at) if !mutation::is(Mutation::TipUnderAskedRound) => {
+            proposer::send_accept(cx, active, at, from.node);
+        }
+        _ => send_tip(cx, active, from, round),
+    }
+    // What was sent after it changes what was not accepted either, and is asked for next.
+    note(cx, &mut active.abreast, from.node, is_newest);
+}
+
+fn send_tip(cx: &mut Cx<'_>, active: &Active, from: Peer, asked: Round) {
+    let Some(state) = active.tip.clone().filter(|_| active.k >= asked.k()) else { return };
+    let own = active.ballot.round(active.k);
+    let round = if mutation::is(Mutation::TipUnderAskedRound) { asked } else { own };
+    let (key, chosen_k) = (active.key.clone(), active.chosen_k);
+    cx.fx.send_now(from.node, Message::Accept { key, round, chosen_k, state });
+}

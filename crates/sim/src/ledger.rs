@@ -1,0 +1,362 @@
+//! A book of what was handed to a node's storage, held against what storage answers.
+//!
+//! [`Watched`] stands between a worker and its store, whichever medium that is. A load must answer the record that
+//! was put last, or one put while it was under way; after a crash, the last durable one or any put after it. A shard
+//! is called known again only by a worker that was told of a higher loss since it heard of the last one. It does not
+//! judge which of several records a crash may leave.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::Bytes;
+use storage::{Completion, Load, Place, Store};
+use types::{Database, Key, Shard, Ticket};
+
+use crate::medium::Medium;
+
+/// What a place may hold.
+#[derive(Clone, Debug)]
+struct Version {
+    /// Versions of one number are equally possible.
+    number: u64,
+    /// Durable from here on.
+    after: Ticket,
+    record: Option<Bytes>,
+}
+
+#[derive(Clone, Debug)]
+struct Story {
+    /// Oldest first; never empty.
+    versions: Vec<Version>,
+    /// Of loads under way, the number that was newest when the first of them was asked for.
+    asked: Option<u64>,
+}
+
+impl Default for Story {
+    fn default() -> Story {
+        let nothing = Version { number: 0, after: Ticket::DURABLE, record: None };
+        Story { versions: vec![nothing], asked: None }
+    }
+}
+
+impl Story {
+    fn newest(&self) -> u64 {
+        self.versions.last().expect("a story has versions").number
+    }
+
+    fn put(&mut self, after: Ticket, record: Option<Bytes>) {
+        let number = self.newest() + 1;
+        self.versions.push(Version { number, after, record });
+    }
+
+    /// Everything up to this ticket is durable: what came before the newest of it is gone, unless a load may answer it.
+    fn settle(&mut self, upto: Ticket) {
+        for version in &mut self.versions {
+            if version.after <= upto {
+                version.after = Ticket::DURABLE;
+            }
+        }
+        let durable = self.newest_durable().min(self.asked.unwrap_or(u64::MAX));
+        self.versions.retain(|version| version.number >= durable);
+    }
+
+    fn newest_durable(&self) -> u64 {
+        let durable = self.versions.iter().filter(|version| version.after == Ticket::DURABLE);
+        durable.map(|version| version.number).max().unwrap_or(0)
+    }
+
+    /// The process has ended: any of what may have become durable may be there.
+    fn end(&mut self) {
+        let (durable, newest) = (self.newest_durable(), self.newest());
+        self.asked = None;
+        self.versions.retain(|version| version.number >= durable);
+        for version in &mut self.versions {
+            (version.number, version.after) = (newest, Ticket::DURABLE);
+        }
+    }
+
+    /// The newest record may have been forgotten.
+    fn forget(&mut self) {
+        let newest = self.versions.last().expect("a story has versions");
+        let nothing = Version { record: None, ..newest.clone() };
+        self.versions.push(nothing);
+    }
+
+    fn may_be(&self, from: u64, record: Option<&Bytes>) -> bool {
+        let possible = self.versions.iter().filter(|version| version.number >= from);
+        possible.into_iter().any(|version| version.record.as_ref() == record)
+    }
+}
+
+/// Of one node; outlives its process.
+#[derive(Debug, Default)]
+struct Book {
+    cells: BTreeMap<(Database, Key), Story>,
+    metas: BTreeMap<(Database, Shard), Story>,
+    /// Shards that a worker heard to be forgotten and was not told of a higher loss since.
+    unrevealed: BTreeSet<(Database, Shard)>,
+    complaint: Option<String>,
+}
+
+impl Book {
+    fn story(&mut self, place: &Place) -> &mut Story {
+        match place {
+            Place::Cell(database, key) => self.cells.entry((*database, key.clone())).or_default(),
+            Place::Meta(database, shard) => self.metas.entry((*database, *shard)).or_default(),
+        }
+    }
+
+    fn stories(&mut self) -> impl Iterator<Item = (Shard, &mut Story)> {
+        let cells = self.cells.iter_mut().map(|((_, key), story)| (key.shard(), story));
+        cells.chain(self.metas.iter_mut().map(|((_, shard), story)| (*shard, story)))
+    }
+
+    fn complain(&mut self, what: String) {
+        self.complaint.get_or_insert(what);
+    }
+
+    fn hear_forgotten(&mut self, database: Database, shard: Shard) {
+        self.unrevealed.insert((database, shard));
+        for (_, story) in self.stories().filter(|(of, _)| *of == shard) {
+            story.forget();
+        }
+    }
+
+    /// Looks at the answer to a load that was asked for when `from` was the newest.
+    fn on_answer(&mut self, place: &Place, from: u64, load: &Load) {
+        let record = match load {
+            Load::Found(record) => Some(record),
+            Load::Absent => None,
+            Load::Lost | Load::Pending => return,
+        };
+        let story = self.story(place);
+        if !story.may_be(from, record) {
+            let what = format!("storage answers {load:?} of {place:?}, which holds {story:?}");
+            self.complain(what);
+        }
+    }
+}
+
+/// A node's book; clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger(Arc<Mutex<Book>>);
+
+impl Ledger {
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.0.lock().expect("nobody panics while holding a ledger")
+    }
+
+    /// The process has ended.
+    pub fn end(&self) {
+        let mut book = self.lock();
+        book.unrevealed.clear();
+        book.stories().for_each(|(_, story)| story.end());
+    }
+
+    /// There is nothing any more.
+    pub fn wipe(&self) {
+        let mut book = self.lock();
+        (book.cells, book.metas) = (BTreeMap::new(), BTreeMap::new());
+    }
+
+    /// The worker with this index was told of a higher loss.
+    pub fn on_loss(&self, worker: usize, workers: usize) {
+        let is_its = |shard: Shard| usize::from(shard.0) % workers == worker;
+        self.lock().unrevealed.retain(|(_, shard)| !is_its(*shard));
+    }
+
+    /// What must not be, once something was.
+    #[must_use]
+    pub fn complaint(&self) -> Option<String> {
+        self.lock().complaint.clone()
+    }
+}
+
+/// A store whose answers are held against a [`Ledger`].
+pub struct Watched {
+    store: Box<dyn Store>,
+    medium: Medium,
+    ledger: Ledger,
+    /// Changed and not durable yet.
+    changed: Vec<(Ticket, Place)>,
+}
+
+impl Watched {
+    /// The store of a worker in a process that starts.
+    #[must_use]
+    pub fn new(
+        store: Box<dyn Store>,
+        medium: Medium,
+        ledger: Ledger,
+        database: Database,
+        (worker, workers): (usize, usize),
+    ) -> Watched {
+        for shard in (worker..types::key::SHARDS).step_by(workers) {
+            let shard = Shard(shard as u8);
+            if store.is_forgotten(database, shard) {
+                ledger.lock().hear_forgotten(database, shard);
+            }
+        }
+        Watched { store, medium, ledger, changed: Vec::new() }
+    }
+
+    fn change(&mut self, place: &Place, record: Option<Bytes>) {
+        if self.store.keeps_records() {
+            let ticket = self.store.ticket();
+            self.ledger.lock().story(place).put(ticket, record);
+            self.changed.push((ticket, place.clone()));
+        }
+    }
+
+    fn hear(&mut self, completion: &Completion) {
+        let mut book = self.ledger.lock();
+        match completion {
+            // What a turn hears after its medium has ended the process was never said.
+            Completion::Stored(_) if self.medium.has_failed() => {}
+            Completion::Stored(upto) => {
+                for (_, place) in self.changed.extract_if(.., |(ticket, _)| *ticket <= *upto) {
+                    book.story(&place).settle(*upto);
+                }
+            }
+            Completion::Loaded { place, load } => {
+                let from = book.story(place).asked.take().unwrap_or(0);
+                book.on_answer(place, from, load);
+            }
+            Completion::Forgotten { database, shard } => book.hear_forgotten(*database, *shard),
+            Completion::Scanned { .. } | Completion::Failed(_) => {}
+        }
+    }
+}
+
+impl Store for Watched {
+    fn load(&mut self, place: &Place) -> Load {
+        let load = self.store.load(place);
+        let mut book = self.ledger.lock();
+        let story = book.story(place);
+        let newest = story.newest();
+        match load {
+            Load::Pending => drop(story.asked.get_or_insert(newest)),
+            _ => book.on_answer(place, newest, &load),
+        }
+        drop(book);
+        load
+    }
+
+    fn put(&mut self, place: &Place, record: &[u8]) {
+        self.change(place, Some(Bytes::copy_from_slice(record)));
+        self.store.put(place, record);
+    }
+
+    fn remove(&mut self, place: &Place) {
+        self.change(place, None);
+        self.store.remove(place);
+    }
+
+    fn set_forgotten(&mut self, database: Database, shard: Shard, forgotten: bool) {
+        let mut book = self.ledger.lock();
+        if forgotten {
+            book.hear_forgotten(database, shard);
+        } else if book.unrevealed.contains(&(database, shard)) {
+            book.complain(format!("{shard:?} is called known, and its loss was not raised"));
+        }
+        drop(book);
+        self.store.set_forgotten(database, shard, forgotten);
+    }
+
+    fn is_forgotten(&self, database: Database, shard: Shard) -> bool {
+        self.store.is_forgotten(database, shard)
+    }
+
+    fn scan(&mut self, id: u64, database: Database, from_hash: u64, limit: usize) {
+        self.store.scan(id, database, from_hash, limit);
+    }
+
+    fn ticket(&self) -> Ticket {
+        self.store.ticket()
+    }
+
+    fn submit(&mut self) {
+        self.store.submit();
+    }
+
+    fn poll(&mut self, completions: &mut Vec<Completion>) {
+        let known = completions.len();
+        self.store.poll(completions);
+        completions[known..].iter().for_each(|completion| self.hear(completion));
+    }
+
+    fn keeps_records(&self) -> bool {
+        self.store.keeps_records()
+    }
+
+    fn is_full(&self) -> bool {
+        self.store.is_full()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Prng;
+
+    use super::*;
+    use crate::medium::MediumConfig;
+    use crate::store::Durability;
+
+    const DATABASE: Database = Database(0);
+
+    fn place() -> Place {
+        Place::Cell(DATABASE, Key::new(b"k"))
+    }
+
+    fn watched() -> (Watched, Ledger) {
+        let medium = Medium::new(&MediumConfig::model(Durability::Pmem), DATABASE, Prng::new(1));
+        let store = medium.open(1).expect("a model opens").pop().expect("one store was asked for");
+        let ledger = Ledger::default();
+        (Watched::new(store, medium, ledger.clone(), DATABASE, (0, 1)), ledger)
+    }
+
+    #[test]
+    fn older_missing_and_invented_records_are_found() {
+        let (mut store, ledger) = watched();
+        store.put(&place(), b"1");
+        store.submit();
+        store.poll(&mut Vec::new());
+        store.put(&place(), b"2");
+        assert_eq!(store.load(&place()), Load::Found(Bytes::from_static(b"2")));
+        assert_eq!(ledger.complaint(), None);
+        for wrong in [Load::Found(Bytes::from_static(b"1")), Load::Absent] {
+            let (store, ledger) = (&mut store, Ledger::default());
+            ledger.lock().cells.clone_from(&store.ledger.lock().cells);
+            let newest = ledger.lock().story(&place()).newest();
+            ledger.lock().on_answer(&place(), newest, &wrong);
+            assert!(ledger.complaint().is_some(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn after_a_crash_the_durable_record_or_a_later_one_is_right() {
+        let mut story = Story::default();
+        for (ticket, record) in [(1, "a"), (2, "b"), (3, "c")] {
+            story.put(Ticket(ticket), Some(Bytes::from(record)));
+        }
+        story.settle(Ticket(2));
+        story.end();
+        let newest = story.newest();
+        assert!(story.may_be(newest, Some(&Bytes::from("b"))));
+        assert!(story.may_be(newest, Some(&Bytes::from("c"))));
+        assert!(!story.may_be(newest, Some(&Bytes::from("a"))) && !story.may_be(newest, None));
+    }
+
+    #[test]
+    fn a_shard_that_is_called_known_before_its_loss_is_raised_is_found() {
+        let (mut store, ledger) = watched();
+        let shard = Shard(7);
+        store.set_forgotten(DATABASE, shard, true);
+        ledger.on_loss(0, 1);
+        store.set_forgotten(DATABASE, shard, false);
+        assert_eq!(ledger.complaint(), None);
+        store.set_forgotten(DATABASE, shard, true);
+        store.set_forgotten(DATABASE, shard, false);
+        assert!(ledger.complaint().is_some());
+    }
+}
