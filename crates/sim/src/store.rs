@@ -40,7 +40,7 @@ enum Slot {
     Damaged,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 enum Change {
     Put(Place, Bytes),
     Remove(Place),
@@ -394,9 +394,40 @@ impl State {
         }
     }
 
+    /// Whatever is damaged makes its shard forgotten before anybody is told that it is lost.
+    fn forget_damage(&mut self, worker: usize, place: &Place) {
+        let is_overlaid = self.handles[worker].overlay.contains_key(place);
+        if !is_overlaid && matches!(self.slot(place), Some(Slot::Damaged)) {
+            let (database, shard) = shard_of(place);
+            let forgotten = self.forget(worker, database, shard);
+            self.handles[worker].completions.push(forgotten);
+        }
+    }
+
+    fn forget(&mut self, worker: usize, database: Database, shard: Shard) -> Completion {
+        self.forgotten.set(database, shard, true);
+        self.apply(Change::Forgotten(database, shard, true));
+        // What declares the shard known did not know of this.
+        let Handle { open, pending, .. } = &mut self.handles[worker];
+        let changes = pending.iter_mut().flat_map(|batch| &mut batch.changes).chain(open);
+        for change in changes {
+            if *change == Change::Forgotten(database, shard, false) {
+                *change = Change::Forgotten(database, shard, true);
+            }
+        }
+        Completion::Forgotten { database, shard }
+    }
+
+    /// True while the worker has not heard of damage to a shard.
+    fn is_unheard(&self, worker: usize, (database, shard): (Database, Shard)) -> bool {
+        let forgotten = Completion::Forgotten { database, shard };
+        self.handles[worker].completions.contains(&forgotten)
+    }
+
     fn read(&mut self, worker: usize, read: Read) -> Vec<Completion> {
         match read {
             Read::Load(place) => {
+                self.forget_damage(worker, &place);
                 let load = self.load(worker, &place);
                 vec![Completion::Loaded { place, load }]
             }
@@ -439,9 +470,7 @@ impl State {
         }
         let mut completions = Vec::new();
         if found.values().any(Option::is_none) {
-            self.forgotten.set(database, shard, true);
-            self.apply(Change::Forgotten(database, shard, true));
-            completions.push(Completion::Forgotten { database, shard });
+            completions.push(self.forget(worker, database, shard));
         }
         let (records, next_hash) = page(found, from_hash, limit);
         completions.push(Completion::Scanned { id, records, next_hash });
@@ -552,7 +581,14 @@ impl Store for ModelStore {
             handle.has_new_reads = true;
             return Load::Pending;
         }
-        state.load(self.worker, place)
+        state.forget_damage(self.worker, place);
+        let load = state.load(self.worker, place);
+        if load == Load::Lost && state.is_unheard(self.worker, shard_of(place)) {
+            let loaded = Completion::Loaded { place: place.clone(), load };
+            state.handles[self.worker].completions.push(loaded);
+            return Load::Pending;
+        }
+        load
     }
 
     fn put(&mut self, place: &Place, record: &[u8]) {
@@ -568,10 +604,13 @@ impl Store for ModelStore {
     }
 
     fn set_forgotten(&mut self, database: Database, shard: Shard, forgotten: bool) {
-        {
+        let forgotten = {
             let mut state = self.medium.lock();
+            // Who has not heard of damage cannot have recovered from it.
+            let forgotten = forgotten || state.is_unheard(self.worker, (database, shard));
             state.forgotten.set(database, shard, forgotten);
-        }
+            forgotten
+        };
         if self.keeps_records {
             self.change(Change::Forgotten(database, shard, forgotten));
         }

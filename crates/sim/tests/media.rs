@@ -68,3 +68,14 @@ fn a_shard_lost_again_while_storage_is_told_that_it_is_known_stays_forgotten() {
         panic!("{failure}");
     }
 }
+
+#[test]
+fn a_damaged_bucket_that_is_divided_before_it_goes_home_leaves_the_ring() {
+    let faults = "delay,crash,crash-after-turn,restart-all,torn,amnesia,rot,eviction,workers";
+    let faults = FaultSet::parse(faults).expect("they exist");
+    let medium = Some(MediumKind::Disk);
+    let config = SimConfig { faults, medium, ..SimConfig::new("rmwpaxos", 102_433) };
+    if let Err(failure) = run(&config) {
+        panic!("{failure}");
+    }
+}

@@ -24,9 +24,10 @@ pub enum Load {
     Found(Bytes),
     /// There is none, and there was none: nothing has been forgotten here.
     Absent,
-    /// There may have been one: it is damaged, or its shard was forgotten.
+    /// There may have been one: it is damaged, or its shard was forgotten. Never before the [`Completion::Forgotten`]
+    /// of damage that storage has found: acknowledgements of before are not void until the node has heard of it.
     Lost,
-    /// It is being read; a [`Completion::Loaded`] follows.
+    /// It is being read, or was found damaged just now; a [`Completion::Loaded`] follows.
     Pending,
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use node::Input;
 use storage::volatile::Beginning;
-use storage::{Completion, Place};
+use storage::{Completion, Load, Place};
 use types::{Loss, Outcome, Shard, Tag};
 
 use crate::store::Script;
@@ -174,6 +174,56 @@ fn a_recovered_shard_is_known_to_storage_only_once_its_records_are_durable() {
     world.script.complete_one();
     assert_eq!(replies(&world.turn()), [(3, "-".to_string())], "and has it durably");
     assert!(!world.worker.is_idle() || world.script.state().loading.is_empty());
+}
+
+#[test]
+fn what_storage_calls_lost_before_it_durably_knows_the_shard_raises_no_loss() {
+    let script = Script::default();
+    script.state().forgotten.insert((DISK, Shard(3)));
+    let mut world = World::shaped(Shape::default(), script);
+    let keys = keys_in(Shard(3), 2);
+    assert!(world.turn().raise_loss);
+    raise(&mut world, 2);
+    world.ask(DISK, &keys[0], "local v");
+    world.ask(DISK, &keys[0], "recovered");
+    world.turn();
+    world.script.complete_one();
+    world.turn();
+    assert!(!world.script.state().forgotten.contains(&(DISK, Shard(3))), "storage is told");
+    let place = Place::Cell(DISK, keys[1].clone());
+    world.script.state().lost.insert(place.clone());
+    world.ask(DISK, &keys[1], "get");
+    let out = world.turn();
+    assert!(!out.raise_loss && out.replies.is_empty(), "the answer may be older than the word");
+    assert!(!world.worker.is_idle());
+    world.script.state().lost.remove(&place);
+    world.script.complete_one();
+    let out = world.turn();
+    assert!(!out.raise_loss);
+    assert_eq!(replies(&out), [(3, "-".to_string())]);
+    assert!(world.worker.is_idle());
+}
+
+#[test]
+fn damage_in_a_shard_under_recovery_is_shown_only_once_its_own_loss_is_raised() {
+    let script = Script::default();
+    script.state().forgotten.insert((DISK, Shard(3)));
+    let mut world = World::shaped(Shape::default(), script);
+    let keys = keys_in(Shard(3), 1);
+    assert!(world.turn().raise_loss);
+    raise(&mut world, 2);
+    world.turn();
+    world.script.state().slow_cells = true;
+    world.ask(DISK, &keys[0], "get");
+    assert!(!world.turn().raise_loss);
+    let place = Place::Cell(DISK, keys[0].clone());
+    world.script.complete(Completion::Forgotten { database: DISK, shard: Shard(3) });
+    world.script.finish_load_with(&place, Load::Lost);
+    assert!(world.turn().raise_loss);
+    assert_eq!(world.stat("worker_events_parked"), 1, "the protocol has not seen it");
+    raise(&mut world, 3);
+    assert_eq!(replies(&world.turn()), [(1, "Loading".to_string())]);
+    assert_eq!(world.stat("toy_forgotten"), 2);
 }
 
 #[test]

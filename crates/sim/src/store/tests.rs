@@ -58,11 +58,21 @@ fn damaged_is_lost_and_never_absent_until_it_is_written_again() {
     store.submit();
     assert!(medium.damage(|_| true));
     assert!(medium.has_forgotten(&cell("a")) && medium.has_forgotten_anything());
-    assert_eq!(store.load(&cell("a")), Load::Lost);
+    store.poll(&mut Vec::new());
+    assert_eq!(store.load(&cell("a")), Load::Pending, "nobody has heard of the loss");
     assert_eq!(store.load(&cell("b")), Load::Absent);
+    let (database, shard) = (Database(0), Key::new(b"a").shard());
+    let lost = Completion::Loaded { place: cell("a"), load: Load::Lost };
+    let mut completions = Vec::new();
+    store.poll(&mut completions);
+    assert_eq!(completions, [Completion::Forgotten { database, shard }, lost]);
+    assert_eq!(store.load(&cell("a")), Load::Lost);
     store.put(&cell("a"), b"2");
     store.submit();
     assert_eq!(store.load(&cell("a")), found("2"));
+    assert!(medium.has_forgotten_anything());
+    store.set_forgotten(database, shard, false);
+    store.submit();
     assert!(!medium.has_forgotten_anything());
 }
 

@@ -298,8 +298,18 @@ impl Mark {
     pub(super) const FORGET_ALL: Mark =
         Mark { forgotten: true, databases: u16::MAX, first: 0, last: u8::MAX };
 
+    /// Says something of no shard.
+    pub(super) const NOTHING: Mark = Mark { forgotten: false, databases: 0, first: 0, last: 0 };
+
     pub(super) fn of(database: Database, shard: Shard, forgotten: bool) -> Mark {
         Mark { forgotten, databases: 1 << database.0, first: shard.0, last: shard.0 }
+    }
+
+    /// True if both speak of some shard.
+    pub(super) fn meets(&self, other: &Mark) -> bool {
+        self.databases & other.databases != 0
+            && self.first <= other.last
+            && other.first <= self.last
     }
 
     pub(super) fn append_to(&self, binding: u64, out: &mut Vec<u8>) {

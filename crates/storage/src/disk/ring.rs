@@ -7,10 +7,14 @@ use std::collections::VecDeque;
 
 use types::Ticket;
 
+use super::engine::MARK_LEN;
 use super::entry::Mark;
 use super::index::At;
 use super::io::Write;
 use super::stripe::{StripeWriter, payload_max};
+
+/// Marks of losses that every stripe keeps room for.
+const LOSSES: usize = 8;
 
 /// A stripe that is being filled or written.
 #[derive(Debug)]
@@ -20,6 +24,7 @@ pub(super) struct Pending {
     pub(super) tickets: Vec<(usize, Ticket)>,
     /// Places whose older entries, in other stripes, nothing needs once this one is durable.
     pub(super) superseded: Vec<At>,
+    /// What it says of shards; follows its entries when it is written.
     pub(super) marks: Vec<Mark>,
     /// Large records that must be on the medium before the stripe that refers to them.
     pub(super) writes: Vec<Write>,
@@ -38,6 +43,15 @@ impl Pending {
             released: Vec::new(),
         }
     }
+
+    /// Bytes of payload, marks included.
+    pub(super) fn payload_len(&self) -> usize {
+        self.writer.payload_len() + self.marks.len() * MARK_LEN
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.writer.is_empty() && self.marks.is_empty()
+    }
 }
 
 /// One stripe, from its first entry until nothing needs it.
@@ -54,6 +68,14 @@ pub(super) struct Stripe {
     pub(super) has_marks: bool,
     pub(super) pending: Option<Box<Pending>>, // until it is durable
     is_closed: bool,
+}
+
+impl Stripe {
+    /// Says something of shards with the stripe, which is pending.
+    pub(super) fn add_mark(&mut self, mark: Mark) {
+        self.has_marks = true;
+        self.pending.as_mut().expect("a stripe that takes marks is pending").marks.push(mark);
+    }
 }
 
 /// The ring's stripes, oldest first.
@@ -83,7 +105,12 @@ impl Ring {
 
     /// Longest payload of entries in one stripe.
     pub(super) fn entries_len_max(sectors: u64) -> usize {
-        payload_max(Ring::stripe_max(sectors)) - super::stripe::STRIPE_HEAD_LEN
+        Ring::payload_max(sectors) - super::stripe::STRIPE_HEAD_LEN
+    }
+
+    /// Longest payload of a stripe to which no loss was added.
+    fn payload_max(sectors: u64) -> usize {
+        payload_max(Ring::stripe_max(sectors)) - LOSSES * MARK_LEN
     }
 
     /// Sectors in use, those included that the next superblock will free.
@@ -98,10 +125,10 @@ impl Ring {
 
     /// Makes sure that the collecting stripe has room for `len` bytes of entries: what is added next stays together.
     pub(super) fn reserve(&mut self, len: usize) {
-        let max = payload_max(Ring::stripe_max(self.sectors));
+        let max = Ring::payload_max(self.sectors);
         let has_room = self.stripes.back().is_some_and(|stripe| {
             let pending = stripe.pending.as_ref().filter(|_| !stripe.is_closed);
-            pending.is_some_and(|pending| pending.writer.payload_len() + len <= max)
+            pending.is_some_and(|pending| pending.payload_len() + len <= max)
         });
         if !has_room {
             self.push(Some(Box::new(Pending::new())), None);
@@ -116,6 +143,34 @@ impl Ring {
         let stripe = self.stripes.back_mut().expect("room has been reserved");
         assert!(!stripe.is_closed, "stripe {} takes no more entries", stripe.number);
         stripe
+    }
+
+    /// The first stripe that takes the mark of a loss: it must not wait behind stripes that may wait for room.
+    pub(super) fn first_open(&mut self) -> &mut Stripe {
+        let max = payload_max(Ring::stripe_max(self.sectors));
+        let has_room = |stripe: &Stripe| {
+            let pending = stripe.pending.as_ref().filter(|_| stripe.position.is_none());
+            pending.is_some_and(|pending| pending.payload_len() + MARK_LEN <= max)
+        };
+        match self.stripes.iter().position(has_room) {
+            Some(at) => &mut self.stripes[at],
+            None => {
+                self.reserve(MARK_LEN);
+                self.collecting()
+            }
+        }
+    }
+
+    /// Takes back what stripes that are not being written say of these shards being known.
+    pub(super) fn take_back(&mut self, lost: Mark) {
+        let pending = self.stripes.iter_mut().filter(|stripe| stripe.position.is_none());
+        for pending in pending.filter_map(|stripe| stripe.pending.as_mut()) {
+            for mark in pending.marks.iter_mut().filter(|mark| !mark.forgotten) {
+                if mark.meets(&lost) {
+                    *mark = Mark::NOTHING;
+                }
+            }
+        }
     }
 
     /// Adds a stripe that was found on the medium.
@@ -148,7 +203,7 @@ impl Ring {
     /// The next stripe to write, if it has entries; takes no more of them.
     pub(super) fn close_next(&mut self) -> Option<&mut Stripe> {
         let stripe = self.stripe(self.durable + 1)?;
-        let has_entries = stripe.pending.as_ref().is_some_and(|pending| !pending.writer.is_empty());
+        let has_entries = stripe.pending.as_ref().is_some_and(|pending| !pending.is_empty());
         stripe.is_closed |= has_entries;
         has_entries.then_some(stripe)
     }
@@ -156,7 +211,7 @@ impl Ring {
     /// Bytes of payload that wait to be written.
     pub(super) fn waiting_len(&self) -> usize {
         let waiting = self.stripes.iter().rev().map_while(|stripe| stripe.pending.as_ref());
-        waiting.map(|pending| pending.writer.payload_len()).sum()
+        waiting.map(|pending| pending.payload_len()).sum()
     }
 
     /// One entry of this stripe needs it no longer.

@@ -1,7 +1,7 @@
 //! One worker's handle: loads straight from the memory, changes by turns.
 //!
 //! How a batch becomes durable is in `turn`. Whatever is found damaged makes its shard durably forgotten first
-//! and is then cleared away; the worker learns of it with the next poll.
+//! and is then cleared away; the worker learns of it with the next poll, and only then of what is lost.
 
 mod scan;
 mod turn;
@@ -41,6 +41,8 @@ pub struct PmemStore<M: Memory = Mapped> {
     has_stored: bool,
     // Shards found damaged since the last poll.
     damaged: BTreeSet<ShardId>,
+    // Places asked for that are lost with them.
+    lost: Vec<Place>,
     // Answers to scans since the last poll.
     scanned: Vec<Completion>,
     failure: Option<String>,
@@ -90,6 +92,7 @@ impl<M: Memory> PmemStore<M> {
             ticket: 1,
             has_stored: false,
             damaged: BTreeSet::new(),
+            lost: Vec::new(),
             scanned: Vec::new(),
             failure: None,
             has_told_failure: false,
@@ -157,7 +160,9 @@ impl<M: Memory> PmemStore<M> {
         }
         self.shared.memory.fence();
         // A batch that declares the shard known did not know of this.
-        self.batch.forgets.remove(&shard);
+        if let Some(forgotten) = self.batch.forgets.get_mut(&shard) {
+            *forgotten = true;
+        }
         self.damaged.insert(shard);
     }
 
@@ -183,14 +188,8 @@ impl<M: Memory> Drop for PmemStore<M> {
     }
 }
 
-impl<M: Memory> Store for PmemStore<M> {
-    fn load(&mut self, place: &Place) -> Load {
-        let changed = match place {
-            Place::Cell(database, key) => Changed::Cell(ShardId::of(*database, key), key.clone()),
-            Place::Meta(database, shard) => {
-                Changed::Meta(ShardId { database: *database, shard: *shard })
-            }
-        };
+impl<M: Memory> PmemStore<M> {
+    fn find(&mut self, place: &Place, changed: Changed) -> Load {
         match self.batch.find(place) {
             Some(Some(record)) => return Load::Found(Bytes::copy_from_slice(record)),
             Some(None) => return self.absent(changed.shard()),
@@ -219,6 +218,24 @@ impl<M: Memory> Store for PmemStore<M> {
             }
         }
     }
+}
+
+impl<M: Memory> Store for PmemStore<M> {
+    fn load(&mut self, place: &Place) -> Load {
+        let changed = match place {
+            Place::Cell(database, key) => Changed::Cell(ShardId::of(*database, key), key.clone()),
+            Place::Meta(database, shard) => {
+                Changed::Meta(ShardId { database: *database, shard: *shard })
+            }
+        };
+        let shard = changed.shard();
+        let load = self.find(place, changed);
+        if load == Load::Lost && self.damaged.contains(&shard) {
+            self.lost.push(place.clone());
+            return Load::Pending;
+        }
+        load
+    }
 
     fn put(&mut self, place: &Place, record: &[u8]) {
         self.batch.set(place, Some(record));
@@ -229,7 +246,10 @@ impl<M: Memory> Store for PmemStore<M> {
     }
 
     fn set_forgotten(&mut self, database: Database, shard: Shard, forgotten: bool) {
-        self.batch.forgets.insert(ShardId { database, shard }, forgotten);
+        let shard = ShardId { database, shard };
+        // Who has not heard of the damage cannot have recovered from it.
+        let forgotten = forgotten || self.damaged.contains(&shard);
+        self.batch.forgets.insert(shard, forgotten);
     }
 
     fn is_forgotten(&self, database: Database, shard: Shard) -> bool {
@@ -281,6 +301,8 @@ impl<M: Memory> Store for PmemStore<M> {
         if std::mem::take(&mut self.has_stored) {
             completions.push(Completion::Stored(Ticket(self.ticket - 1)));
         }
+        let loaded = |place| Completion::Loaded { place, load: Load::Lost };
+        completions.extend(self.lost.drain(..).map(loaded));
         completions.append(&mut self.scanned);
         if let Some(failure) = self.failure.as_ref().filter(|_| !self.has_told_failure) {
             completions.push(Completion::Failed(failure.clone()));

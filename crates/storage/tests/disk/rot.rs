@@ -349,6 +349,36 @@ fn a_store_at_rest_writes_nothing() {
     assert_eq!(world.disk.stores(), before);
 }
 
+/// What a write-back leaves in the ring, because a bucket's damage is not durably known or its images find no room, it
+/// finds again, whatever becomes of the bucket meanwhile.
+#[test]
+fn buckets_that_are_divided_before_they_take_in_the_ring_take_it_in_later() {
+    let config = Config {
+        ring_bytes: 64 << 10,
+        spare_pages: 32,
+        cache_bytes: 0,
+        fill_percent: 20,
+        ..small_config()
+    };
+    for seed in seeds(300) {
+        println!("seed {seed}");
+        let mut prng = Prng::new(seed);
+        let delay = *prng.pick(&[0, 2, 9, 40]);
+        let mut world = World::create(SimDisk::new(seed, delay), WORKERS, &config);
+        for _ in 0..3 {
+            let changes = prng.between(10, 300);
+            change(&mut world, &mut prng, &mut Model::new(), changes);
+            let disk = world.disk.crashed(prng.next_u64());
+            // Behind the superblocks.
+            let at = prng.between(2 * 4096, disk.file_len(File::Slots) as u64 - 1) as usize;
+            disk.rot(File::Slots, |bytes| bytes[at] ^= 1);
+            world = World::open(disk, WORKERS, &config);
+        }
+        change(&mut world, &mut prng, &mut Model::new(), 300);
+        world.settle();
+    }
+}
+
 #[test]
 fn a_check_names_each_bad_slot() {
     let (disk, _) = sample(7, true);

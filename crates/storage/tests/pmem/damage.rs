@@ -40,20 +40,21 @@ fn check_damaged(image: &Modelled, places: &[Place], model: &Model) {
         let mut store = open(image).store(worker);
         let mut lost = Vec::new();
         for place in places {
-            match store.load(place) {
+            let (load, told) = load(&mut store, place);
+            assert!(told.iter().all(|it| matches!(it, Completion::Forgotten { .. })), "{told:?}");
+            match load {
                 Load::Found(record) => {
                     assert_eq!(Some(&record[..]), model.get(place).map(|r| &r[..]))
                 }
                 Load::Absent => assert!(!model.contains_key(place), "{place:?} became absent"),
                 Load::Lost => lost.push(shard_of(place)),
-                Load::Pending => panic!("memory needs no waiting"),
+                Load::Pending => panic!("a load ends"),
             }
         }
         for shard in lost {
             assert!(store.is_forgotten(DATABASE, shard));
         }
-        let told = poll(&mut store);
-        assert!(told.iter().all(|it| matches!(it, Completion::Forgotten { .. })), "{told:?}");
+        assert_eq!(poll(&mut store), []);
     }
 }
 
@@ -145,7 +146,7 @@ proptest! {
                 store = open(&memory).store(1);
             }
             for place in &places {
-                match store.load(place) {
+                match load(&mut store, place).0 {
                     Load::Found(record) => {
                         prop_assert!(!lost.contains(place), "{:?} came back", place);
                         prop_assert_eq!(Some(&record[..]), model.get(place).map(|it| &it[..]));
@@ -155,7 +156,7 @@ proptest! {
                         prop_assert!(store.is_forgotten(DATABASE, shard_of(place)));
                         lost.insert(place.clone());
                     }
-                    Load::Pending => panic!("memory needs no waiting"),
+                    Load::Pending => panic!("a load ends"),
                 }
             }
         }
@@ -175,10 +176,12 @@ fn damage_to_the_newest_version_is_amnesia_even_right_after_its_turn() {
     for image in [memory.stopped(), memory.persistent().crash(&mut Prng::new(1))] {
         image.flip(newest, 1);
         let mut store = open(&image).store(0);
-        assert_eq!(store.load(&place), Load::Lost);
+        assert_eq!(store.load(&place), Load::Pending, "nobody has heard of the loss");
         let shard = Key::new(b"counter").shard();
         let forgotten = Completion::Forgotten { database: DATABASE, shard };
-        assert_eq!(poll(&mut store), [forgotten]);
+        let lost = Completion::Loaded { place: place.clone(), load: Load::Lost };
+        assert_eq!(poll(&mut store), [forgotten, lost]);
+        assert_eq!(store.load(&place), Load::Lost);
         // What a quorum gives back is kept, and the shard is whole again.
         store.put(&place, b"recovered");
         store.set_forgotten(DATABASE, shard, false);
@@ -207,10 +210,33 @@ fn a_recovery_that_was_declared_finished_does_not_hide_damage_found_with_it() {
     memory.flip(position_of(&memory, b"the first of them"), 4);
     store.put(&two, b"the second");
     store.set_forgotten(DATABASE, types::Shard(6), false);
-    assert_eq!(store.load(&one), Load::Lost);
+    assert_eq!(store.load(&one), Load::Pending);
     store.submit();
     assert!(store.is_forgotten(DATABASE, types::Shard(6)));
+    poll(&mut store);
     assert_eq!(store.load(&one), Load::Lost);
+}
+
+#[test]
+fn a_recovery_declared_finished_before_its_worker_heard_of_damage_does_not_hide_it() {
+    let (memory, pmem) = format();
+    let (shard, key) = (types::Shard(6), &keys_of(types::Shard(6), 1)[0]);
+    let place = Place::Cell(DATABASE, key.clone());
+    let mut store = pmem.store(0);
+    store.put(&place, b"the only one");
+    store.submit();
+    poll(&mut store);
+    memory.flip(position_of(&memory, b"the only one"), 4);
+    assert_eq!(store.load(&place), Load::Pending);
+    store.set_forgotten(DATABASE, shard, false);
+    store.submit();
+    drop(store);
+    let mut store = open(&memory.stopped()).store(1);
+    assert!(store.is_forgotten(DATABASE, shard));
+    assert_eq!(store.load(&place), Load::Lost);
+    store.set_forgotten(DATABASE, shard, false);
+    store.submit();
+    assert_eq!(store.load(&place), Load::Absent, "who has heard of it may say so");
 }
 
 #[test]

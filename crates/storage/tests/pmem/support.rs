@@ -63,6 +63,19 @@ pub fn poll(store: &mut impl Store) -> Vec<Completion> {
     completions
 }
 
+/// What a load comes to, with what the store said before it.
+pub fn load(store: &mut impl Store, place: &Place) -> (Load, Vec<Completion>) {
+    match store.load(place) {
+        Load::Pending => {}
+        load => return (load, Vec::new()),
+    }
+    let mut said = poll(store);
+    match said.pop() {
+        Some(Completion::Loaded { place: of, load }) if of == *place => (load, said),
+        other => panic!("a load ends with {other:?}"),
+    }
+}
+
 pub fn found(load: Load) -> Option<Vec<u8>> {
     match load {
         Load::Found(record) => Some(record.to_vec()),

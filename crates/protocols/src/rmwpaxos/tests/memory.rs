@@ -3,6 +3,7 @@
 use base::Nanos;
 use types::Outcome;
 
+use super::super::Message;
 use super::steps::{Kind, claim};
 use super::strings::Ask;
 use super::world::World;
@@ -177,6 +178,42 @@ fn a_late_recovery_overwrites_nothing() -> Result<(), String> {
     world.calm();
     world.deliver_all(late);
     claim(world.held(0).is_some_and(|register| register.state.is_some()), "A1 still holds it")?;
+    world.finish_with("va")
+}
+
+/// While a shard is recovered, a register that its recovery has passed is lost again.
+#[test]
+fn a_shard_forgotten_while_it_is_recovered_is_recovered_from_the_start() -> Result<(), String> {
+    let mut world = volatile();
+    let (shard, neighbour) = (world.key.shard(), world.neighbour.clone());
+    world.write(1, Ask::Append("a"));
+    world.write_key(1, &neighbour, Ask::Append("n"));
+    world.crash(0, 0);
+    world.flow(|m| m.is(Kind::List) || m.is(Kind::Listed));
+    let passed = neighbour.clone();
+    world.flow(|m| match &m.message {
+        Message::Recovered { key, .. } => *key == passed,
+        Message::Touch { .. } | Message::Recover { .. } => true,
+        _ => false,
+    });
+    claim(world.nodes[0].register(&neighbour).is_some(), "the neighbour is passed")?;
+    let late = world.take(|m| m.is(Kind::Recovered));
+    claim(late.len() == 2, "the other register is not")?;
+    world.forget_anew(0, &neighbour);
+    world.lose_all();
+    world.deliver_all(late);
+    claim(world.held(0).is_some(), "the other register is recovered")?;
+    claim(world.nodes[0].cells.is_forgotten(shard), "the shard is not: what it lacks is lost")?;
+    for _ in 0..5 {
+        world.pass(Nanos::from_millis(200));
+        world.flow(|_| true);
+    }
+    claim(!world.nodes[0].is_recovering(), "recovery ends")?;
+    claim(!world.nodes[0].cells.is_forgotten(shard), "with the whole shard")?;
+    claim(world.nodes[0].register(&neighbour).is_some(), "the neighbour among it")?;
+    let read = world.ask(0, &neighbour, Ask::Get);
+    world.flow(|_| true);
+    claim(world.reply(read) == Some(b"vn"), "the neighbour is read")?;
     world.finish_with("va")
 }
 

@@ -417,6 +417,18 @@ impl World {
         }
     }
 
+    /// A register in memory turns out damaged: its shard is forgotten anew, once the loss is raised.
+    pub(super) fn forget_anew(&mut self, index: usize, key: &Key) {
+        let shard = key.shard();
+        self.nodes[index].cells.remove(key);
+        self.submit(index);
+        let node = &mut self.nodes[index];
+        let me = *node.view.member(node.view.me).expect("a node is a member of its own view");
+        node.view.learn(me.node, me.incarnation, Loss(me.loss.0 + 1));
+        node.cells.set_forgotten(shard, true);
+        self.step(index, Event::Forgotten { shard });
+    }
+
     fn with_context(
         &mut self,
         index: usize,

@@ -106,29 +106,23 @@ impl Engine {
         assert_eq!(at, entries.len(), "a batch is a whole number of entries");
     }
 
-    /// Puts a mark into the collecting stripe; returns the stripe's number.
-    pub(super) fn add_mark(&mut self, mark: Mark) -> u64 {
+    /// Puts a worker's mark into the collecting stripe.
+    fn add_mark(&mut self, mark: Mark) {
+        self.set_flags(mark);
+        self.ring.collecting().add_mark(mark);
+    }
+
+    pub(super) fn set_flags(&mut self, mark: Mark) {
         for (database, shard) in mark.shards() {
             self.flags.set(database, shard, mark.forgotten);
         }
-        let mut raw = Vec::with_capacity(MARK_LEN);
-        mark.append_to(self.binding, &mut raw);
-        let stripe = self.ring.collecting();
-        stripe.has_marks = true;
-        let pending = pending(stripe);
-        pending.writer.push(&raw);
-        pending.marks.push(mark);
-        stripe.number
     }
 
     fn add_ticket(&mut self, worker: usize, ticket: Ticket) {
         let stripe = self.ring.collecting();
-        if pending(stripe).writer.is_empty() {
+        if pending(stripe).is_empty() {
             // Only marks of the past were in it: there is nothing to make durable but what came before.
-            let mut raw = Vec::with_capacity(MARK_LEN);
-            Mark { forgotten: false, databases: 0, first: 0, last: 0 }
-                .append_to(self.binding, &mut raw);
-            pending(stripe).writer.push(&raw);
+            stripe.add_mark(Mark::NOTHING);
         }
         let tickets = &mut pending(stripe).tickets;
         match tickets.iter_mut().find(|(of, _)| *of == worker) {
@@ -161,14 +155,20 @@ impl Engine {
         let number = self.ring.durable + 1;
         let (used, ring, head) = (self.ring.used(), self.ring.sectors, self.ring.head);
         // The last quarter is for the marks that a damaged bucket needs before it can go home.
-        let limit = if self.repairs.is_empty() { ring - ring / 4 } else { ring };
+        let is_awaited = self.repairs.values().any(|&stripe| stripe >= number);
+        let limit = if is_awaited { ring } else { ring - ring / 4 };
         let stripe = self.ring.stripe(number).expect("a closed stripe is in the ring");
-        let writer = &mut pending(stripe).writer;
-        let sectors = sectors_for(writer.payload_len());
+        let pending = pending(stripe);
+        let sectors = sectors_for(pending.payload_len());
         if used + sectors > limit {
             return;
         }
-        let writer = std::mem::replace(writer, StripeWriter::new());
+        let mut writer = std::mem::replace(&mut pending.writer, StripeWriter::new());
+        for mark in &pending.marks {
+            let mut raw = Vec::with_capacity(MARK_LEN);
+            mark.append_to(self.binding, &mut raw);
+            writer.push(&raw);
+        }
         stripe.position = Some(head);
         self.ring.head += sectors;
         let bytes = Bytes::from(writer.finish(self.binding, head));

@@ -1,6 +1,6 @@
 //! Damage becomes forgetting: whatever was damaged, absence proves nothing in its shards any more.
 //!
-//! A mark in the ring makes that durable, in the order of everything else the ring says of the shard. Only then the
+//! A mark in the ring makes that durable, after everything that the ring says of the shard. Only then the
 //! damaged pages are rewritten; until then they stay as they are, so that a crash finds the damage again.
 
 use std::collections::BTreeSet;
@@ -8,18 +8,21 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use types::{Database, Shard};
 
-use super::commit::MARK_LEN;
 use super::{Engine, shard_index};
 use crate::Completion;
 use crate::disk::entry::{Entry, Identity, Mark, entry_checksum};
 use crate::disk::page::BadRecord;
 
 impl Engine {
-    /// Forgets shards; returns the stripe that makes it durable.
+    /// Forgets shards; returns the stripe that makes it durable. It is not the last one, for those before may wait for
+    /// the room that the damaged bucket takes; so no word on the shards that did not know of this may come after it.
     pub(super) fn forget(&mut self, mark: Mark) -> u64 {
-        self.ring.reserve(MARK_LEN);
         self.announce(mark);
-        self.add_mark(mark)
+        self.set_flags(mark);
+        self.ring.take_back(mark);
+        let stripe = self.ring.first_open();
+        stripe.add_mark(mark);
+        stripe.number
     }
 
     /// Tells workers that shards of theirs are forgotten.
@@ -64,9 +67,8 @@ impl Engine {
         let checksum = entry_checksum(self.binding, hash, database, kind, body);
         let mut raw = Vec::new();
         Entry { hash, checksum, kind, database, key_len: body.len(), body }.append_to(&mut raw);
-        self.ring.reserve(raw.len() + MARK_LEN);
-        self.announce(mark);
-        self.add_mark(mark);
+        self.forget(mark);
+        self.ring.reserve(raw.len());
         self.add_entries(&Bytes::from(raw));
     }
 

@@ -45,6 +45,10 @@ impl Engine {
         if how.split {
             let (low, high) = self.directory.grow();
             let middle = self.directory.interval(high).0;
+            // What the ring still holds of it lies behind what write-back looks at: both halves must be found again.
+            if self.leftover.contains(&first) {
+                self.leftover.insert(middle);
+            }
             let (left, right): (Vec<_>, Vec<_>) = entries.iter().partition(|e| e.hash < middle);
             self.pack(low, &left, &mut free, work);
             self.pack(high, &right, &mut free, work);
