@@ -19,7 +19,7 @@ use crate::mutation::{self, Mutation};
 use crate::protocol::{Peer, Scanned, ScannedCell};
 
 /// Registers that a step asks about.
-const STEP: usize = 128;
+pub(super) const STEP: usize = 128;
 /// Registers that an answer tells of: more than that is told in several.
 const ANSWER_MAX: usize = 2 * STEP;
 /// Parts of a range that are compared on their own.

@@ -25,7 +25,7 @@ const QUIET: Nanos = Nanos::from_secs(2);
 /// A shard that is never quiet is compared all the same.
 const BUSY_MAX: Nanos = Nanos::from_secs(60);
 /// Between two steps of a walk: what bounds its cost, above all that of the walk through everything after a start.
-const PAUSE: Nanos = Nanos::from_millis(50);
+pub(super) const PAUSE: Nanos = Nanos::from_millis(50);
 /// After a step that found little.
 const PAUSE_SHORT: Nanos = Nanos::from_millis(2);
 const RETRY_MIN: Nanos = Nanos::from_secs(1);
@@ -331,4 +331,38 @@ pub(super) fn own_place(cx: &Cx<'_>) -> Members {
 fn quiet_for(cx: &Cx<'_>) -> Nanos {
     let place = cx.view.index(cx.view.me).unwrap_or(0) as u64;
     Nanos(QUIET.0 * (1 + place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHARD: Shard = Shard(3);
+    const MEMBER: usize = 1;
+
+    /// Answers the ranges of `parts`, all equal. True when the member is no longer asked afterwards.
+    fn is_settled_by(parts: &[(u64, Option<u64>)]) -> bool {
+        let mut ranges = Ranges::default();
+        ranges.of(SHARD).with = 1 << MEMBER;
+        let first = SHARD.first_hash();
+        for &(from, until) in parts {
+            let range = (first + from, until.map(|until| first + until));
+            ranges.on_agreement(MEMBER, SHARD, range, true);
+        }
+        ranges.of(SHARD).with == 0
+    }
+
+    #[test]
+    fn who_was_asked_about_everything_knows_that_it_is_equal() {
+        assert!(is_settled_by(&[(0, None)]));
+        assert!(is_settled_by(&[(0, Some(5)), (5, Some(9)), (9, None)]));
+        assert!(is_settled_by(&[(0, Some(5)), (3, Some(9)), (9, None)]), "one end was nearer");
+    }
+
+    #[test]
+    fn a_question_that_was_lost_leaves_a_gap() {
+        assert!(!is_settled_by(&[(0, Some(5)), (9, None)]));
+        assert!(!is_settled_by(&[(5, Some(9)), (9, None)]));
+        assert!(!is_settled_by(&[(0, Some(5)), (6, Some(9)), (9, None)]));
+    }
 }

@@ -4,6 +4,8 @@
 use base::Nanos;
 use types::{Key, Round};
 
+use super::super::comparison::STEP;
+use super::super::ranges::PAUSE;
 use super::steps::{Kind, claim};
 use super::strings::Ask;
 use super::world::{Envelope, World};
@@ -59,7 +61,8 @@ impl World {
         claim(is_equal(self), "replicas hold the same")?;
         claim(!has_tombstone(self), "no tombstone stays")?;
         self.pass(Nanos::from_secs(600));
-        claim(self.bag.is_empty(), "all is silent")
+        claim(self.bag.is_empty(), "all is silent")?;
+        claim(self.nodes.iter().all(|node| node.timers.is_empty()), "nobody is woken any more")
     }
 }
 
@@ -218,4 +221,58 @@ fn a_shard_that_is_equal_is_compared_once() -> Result<(), String> {
     claim(before <= 6, "few walks are enough")?;
     world.pass(Nanos::from_secs(3_600));
     claim(walks(&world) == before && world.bag.is_empty(), "and no more follow")
+}
+
+fn keys_of_shard(world: &World, count: usize) -> Vec<Key> {
+    (0..)
+        .map(|n: u32| Key::new(format!("many-{n}").as_bytes()))
+        .filter(|key| key.shard() == world.key.shard())
+        .take(count)
+        .collect()
+}
+
+/// What a start costs does not grow with what is held: only how long it goes on does.
+#[test]
+fn a_walk_after_a_start_reads_a_bounded_part_at_a_time() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    let keys = keys_of_shard(&world, 3 * STEP);
+    for key in &keys {
+        world.write_key(0, key, Ask::Append("a"));
+    }
+    world.converge()?;
+    world.crash(0, 0);
+    let read = |world: &World| world.nodes[0].protocol.counters.keys_compared;
+    let (mut before, mut most) = (0, 0);
+    for _ in 0..400 {
+        world.pass(PAUSE);
+        world.flow(|_| true);
+        most = most.max(read(&world) - before);
+        before = read(&world);
+    }
+    claim(before >= keys.len() as u64, "all is read once")?;
+    claim(before < 2 * keys.len() as u64, "and not again")?;
+    // A pause may begin within one look at the clock and end within the next.
+    claim(most <= 2 * STEP as u64, "a step is followed by a pause")?;
+    world.converge()
+}
+
+/// A question in the middle is lost for good, on links that lose without a word.
+#[test]
+fn a_question_that_is_lost_is_asked_again() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    for key in keys_of_shard(&world, 2 * STEP) {
+        world.write_key(0, &key, Ask::Append("a"));
+    }
+    world.append(0, "b");
+    world.flow(|m| m.among(&[0, 1]));
+    world.lose_all();
+    forgetting_owner(&mut world);
+    for _ in 0..1_000 {
+        world.pass(Nanos::from_millis(10));
+        world.flow(|m| !m.is(Kind::Compare));
+        world.lose(|m| m.is(Kind::Compare));
+    }
+    world.converge()?;
+    let key = world.key.clone();
+    claim(accepted(&world, 2, &key) != Round::NONE, "the third holds it now")
 }
