@@ -112,6 +112,16 @@ mutations! {
     AckLosingRmw = "ack-losing-rmw",
     /// What has its place in the total order is applied before a majority is known to have it.
     ApplyUncommitted = "apply-uncommitted",
+    /// A hint that a round is chosen is believed of any ballot.
+    HintOfAnotherBallot = "hint-of-another-ballot",
+    /// A hint that a round is chosen is believed of later rounds of its ballot.
+    HintOfAnEarlierRound = "hint-of-an-earlier-round",
+    /// Replicas never compare what they hold.
+    NoComparison = "no-comparison",
+    /// A late accept is taken whatever the floor of an absent register says.
+    RepairBelowFloor = "repair-below-floor",
+    /// A tombstone is delivered to a replica that has removed it.
+    RepairRemoved = "repair-removed",
     /// A local read does not wait for its session's own writes.
     ReadPastOwnWrites = "read-past-own-writes",
 }

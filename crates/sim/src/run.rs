@@ -33,7 +33,7 @@ const FAULTS_MAX: u64 = 20_000 * MILLI;
 /// After healing, everything outstanding ends within the request timeout and this.
 const SLACK: u64 = 2_000 * MILLI;
 /// After that, everything is idle and recovered within this.
-const IDLE_MAX: u64 = 60_000 * MILLI;
+const IDLE_MAX: u64 = 240_000 * MILLI;
 /// Reads of one key through one node after healing, at most.
 const FINAL_TRIES: usize = 20;
 /// Events of one run. A run that needs more has lost its way.
@@ -264,6 +264,7 @@ struct Run {
     profile: Profile,
     /// What the protocol promises.
     consistency: Consistency,
+    protocol: &'static str,
     rng: Prng,
     ops_left: u64,
     fault_wake: u64,
@@ -339,6 +340,7 @@ impl Run {
             injector,
             profile,
             consistency,
+            protocol: registration.name,
             rng,
             ops_left: config.ops,
             fault_wake: 0,
@@ -387,11 +389,29 @@ impl Run {
         self.settle()?;
         if self.expires() {
             self.let_expire()?;
+            self.settle()?;
         }
+        self.world.watchers.iter_mut().for_each(|watcher| watcher.on_rest());
         for key in 0..self.profile.keys.len() {
             self.agree(key)?;
         }
-        self.settle()
+        self.settle()?;
+        self.be_silent()
+    }
+
+    /// Replicas of registers that are idle say nothing and hold no tombstone.
+    fn be_silent(&mut self) -> Result<(), Wrong> {
+        if self.protocol != RmwPaxos::NAME {
+            return Ok(());
+        }
+        let before = self.world.counts.frames;
+        self.run_for(IDLE_MAX)?;
+        let said = self.world.counts.frames - before;
+        let tombstones = self.world.stats().values.get("tombstones").copied().unwrap_or(0);
+        if said == 0 && tombstones == 0 {
+            return Ok(());
+        }
+        Err(format!("at rest: {said} frames and {tombstones} tombstones").into())
     }
 
     fn expires(&self) -> bool {
@@ -405,7 +425,9 @@ impl Run {
     }
 
     fn settle(&mut self) -> Result<(), Wrong> {
-        self.run_until(self.world.now() + IDLE_MAX, |run| run.world.is_idle())?;
+        self.run_until(self.world.now() + IDLE_MAX, |run| {
+            run.world.is_idle() && run.world.is_connected()
+        })?;
         match self.world.busy() {
             Some(busy) => Err(format!("long after healing: {busy}").into()),
             None => Ok(()),

@@ -549,6 +549,13 @@ impl World {
         })
     }
 
+    /// Every two nodes have a connection.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        let nodes = self.nodes.len();
+        (0..nodes).all(|a| (0..nodes).all(|b| a == b || self.network.is_up(a, b)))
+    }
+
     /// Who is not idle, for messages.
     #[must_use]
     pub fn busy(&self) -> Option<String> {

@@ -170,6 +170,15 @@ fn take(register: &mut Register, round: Round, state: State, moment: Moment) {
     register.owned = false;
 }
 
+/// Marks what is held as chosen if it is of this very ballot and not above `round`. [corrections B2]
+pub fn on_chosen(register: &mut Register, round: Round) {
+    let is_same =
+        register.accepted.ballot() == round.ballot() || mutation::is(Mutation::HintOfAnotherBallot);
+    let is_covered =
+        register.accepted.k() <= round.k() || mutation::is(Mutation::HintOfAnEarlierRound);
+    register.chosen |= is_same && is_covered && !register.accepted.is_none();
+}
+
 /// H4: what this acceptor has, for an asker who holds the state of round `have`.
 #[must_use]
 pub fn report(

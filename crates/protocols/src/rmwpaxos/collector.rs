@@ -1,54 +1,42 @@
 //! Collection of tombstones [spec 7.5]: never by age, only once every member has accepted that very tombstone.
 //!
 //! The node whose proposal left the tombstone collects it: an identity proposal that all members acknowledge exactly,
-//! then `Remove` to all. What a restart forgot is found again by one slow pass over the registers.
+//! then `Remove` to all. What a restart forgot, and what its proposer gave up, is found by the comparison of ranges
+//! ([`super::ranges`]), and then collected by whoever found it.
 
 use std::collections::BTreeMap;
 
 use base::Nanos;
-use types::{Key, Shard};
+use types::{Key, NodeId};
 
 use super::message::{Due, Message};
 use super::operation::{Active, Operation, Source};
 use super::{Cx, Register, RmwPaxos, proposer, serve};
-use crate::effects::{Scan, TimerId};
+use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
-use crate::protocol::{Scanned, ScannedCell};
 
 pub(super) const COLLECT: TimerId = TimerId(1);
 
 /// A key that was deleted is often written again: no hurry.
 const GRACE: Nanos = Nanos::from_secs(1);
 const RETRY_MAX: Nanos = Nanos::from_secs(60);
-/// Tombstones waited for at a time; a later pass finds the others.
+/// Tombstones waited for at a time; a later comparison finds the others.
 const WAITING_MAX: usize = 262_144;
 /// Collections started at a time.
 const STARTED_MAX: usize = 256;
-/// The pass looks at this many registers at a time.
-const PASS_STEP: usize = 256;
-const PASS_PAUSE: Nanos = Nanos::from_millis(250);
+/// A tombstone that another node left is its own to collect for so long, and up to twice that.
+const FOUND_AFTER: Nanos = Nanos::from_secs(5);
 
 #[derive(Default)]
 pub(super) struct Collector {
     waiting: BTreeMap<Key, Waiting>,
     due: BTreeMap<(Nanos, Key), ()>,
     armed: Option<Nanos>,
-    pass: Pass,
 }
 
 struct Waiting {
     at: Nanos,
     tries: u32,
-}
-
-/// One walk over all registers in search of tombstones that nobody waits for.
-#[derive(Default)]
-struct Pass {
-    /// Where to go on; `None` before the first pass and after the last.
-    position: Option<u64>,
-    started: bool,
-    next_at: Nanos,
-    pub scan: Option<u64>,
 }
 
 impl Collector {
@@ -73,11 +61,6 @@ impl Collector {
             self.due.remove(&(old.at, key.clone()));
         }
     }
-
-    fn look_again(&mut self, now: Nanos, from_hash: Option<u64>) {
-        let next_at = now + PASS_PAUSE;
-        self.pass = Pass { position: from_hash, started: true, next_at, scan: None };
-    }
 }
 
 impl RmwPaxos {
@@ -99,11 +82,7 @@ impl RmwPaxos {
 
     pub(super) fn arm_collector(&mut self, cx: &mut Cx<'_>) {
         let first = self.collector.due.first_key_value().map(|((at, _), ())| *at);
-        let pass = &self.collector.pass;
-        // A scan under way arms the timer when it is answered.
-        let is_waiting = pass.position.is_some() && pass.scan.is_none();
-        let pass = is_waiting.then_some(pass.next_at);
-        let Some(at) = [first, pass].into_iter().flatten().min() else { return };
+        let Some(at) = first else { return };
         if self.collector.armed.is_none_or(|armed| at < armed) {
             self.collector.armed = Some(at);
             cx.fx.timer(COLLECT, at);
@@ -115,7 +94,6 @@ impl RmwPaxos {
         if self.collector.armed.is_some_and(|armed| armed <= cx.now) {
             self.collector.armed = None;
         }
-        self.go_on_with_pass(cx);
         let all_up = cx.view.members().iter().all(|member| member.up);
         for _ in 0..STARTED_MAX {
             let Some(((at, key), ())) = self.collector.due.pop_first() else { break };
@@ -173,61 +151,21 @@ impl RmwPaxos {
         }
     }
 
-    /// The first event of a process starts the pass.
-    pub(super) fn start_first_pass(&mut self, cx: &mut Cx<'_>) {
-        if !self.collector.pass.started {
-            self.start_pass(cx);
-        }
-    }
-
-    /// Looks for tombstones among all registers, once more.
-    pub(super) fn start_pass(&mut self, cx: &mut Cx<'_>) {
-        let from_hash = self.next_own_shard(0);
-        self.collector.look_again(cx.now, from_hash);
-        self.arm_collector(cx);
-    }
-
-    fn go_on_with_pass(&mut self, cx: &mut Cx<'_>) {
-        let Some(from_hash) = self.collector.pass.position else { return };
-        if cx.now < self.collector.pass.next_at || self.collector.pass.scan.is_some() {
+    /// A comparison has met a tombstone. It is left to whoever proposed it, unless that node is away or does not collect
+    /// it for long: it may have given up before it learned that the tombstone is chosen.
+    pub(super) fn collect_found(&mut self, cx: &mut Cx<'_>, key: &Key, proposer: NodeId) {
+        if self.collector.waiting.contains_key(key) || self.collector.len() >= WAITING_MAX {
             return;
         }
-        let id = self.next_id();
-        self.collector.pass.scan = Some(id);
-        cx.fx.scan(Scan { id, from_hash, limit: PASS_STEP });
-    }
-
-    /// True when the scan was the pass's.
-    pub(super) fn on_pass_scanned(&mut self, cx: &mut Cx<'_>, scanned: &Scanned<Register>) -> bool {
-        if self.collector.pass.scan != Some(scanned.id) {
-            return false;
-        }
-        self.collector.pass.scan = None;
-        for (key, cell) in &scanned.records {
-            let ScannedCell::Present(register) = cell else { continue };
-            if is_tombstone(register) && self.should_collect(cx, register) {
-                self.schedule_collection(cx, key);
-            }
-        }
-        let from_hash = self.collector.pass.position.unwrap_or(0);
-        self.collector.pass.position =
-            scanned.next_hash.or_else(|| self.next_own_shard((from_hash >> 56) + 1));
-        // Empty shards are passed quickly.
-        let pause = if scanned.records.is_empty() { Nanos::from_millis(5) } else { PASS_PAUSE };
-        self.collector.pass.next_at = cx.now + pause;
+        let is_up = cx.view.member(proposer).is_some_and(|member| member.up);
+        let pause = if proposer == self.env.me || !is_up {
+            GRACE
+        } else {
+            self.counters.found += 1;
+            FOUND_AFTER + Nanos(cx.rng.below(FOUND_AFTER.0))
+        };
+        self.collector.wait(key, cx.now + pause, 0);
         self.arm_collector(cx);
-        true
-    }
-
-    /// Where the first shard of this instance from `shard` on begins.
-    fn next_own_shard(&self, shard: u64) -> Option<u64> {
-        (shard..256).find(|shard| self.env.owns(Shard(*shard as u8))).map(|shard| shard << 56)
-    }
-
-    /// Whoever proposed it, or anybody while that node is away.
-    fn should_collect(&self, cx: &Cx<'_>, register: &Register) -> bool {
-        let node = register.accepted.ballot().node();
-        node == self.env.me || cx.view.member(node).is_none_or(|member| !member.up)
     }
 }
 

@@ -144,8 +144,8 @@ impl RmwPaxos {
         cx.fx.scan(Scan { id: scan, from_hash, limit: limit as usize });
     }
 
-    pub(super) fn on_scanned(&mut self, cx: &mut Cx<'_>, scanned: Scanned<Register>) {
-        if self.on_pass_scanned(cx, &scanned) {
+    pub(super) fn on_scanned(&mut self, cx: &mut Cx<'_>, mut scanned: Scanned<Register>) {
+        if self.on_range_scanned(cx, &mut scanned) {
             return;
         }
         let Some(serving) = self.lists.serving.remove(&scanned.id) else { return };

@@ -1,19 +1,19 @@
-//! What nodes say to each other about a key, and its bytes.
+//! What nodes say to each other about a key or a shard.
+
+mod codec;
+mod parts;
 
 use std::sync::Arc;
 
-use base::Millis;
-use bytes::Bytes;
-use types::wire::{put_blob, put_varint};
-use types::{
-    Access, Ballot, Command, Incarnation, Key, Malformed, Outcome, Reader, Round, SessionId, Shard,
-    Wire,
-};
+use types::{Ballot, Key, NodeId, Reader, Round, Shard, Wire};
 
+use super::comparison::{Folds, Held};
 use super::delta::Delta;
-use super::register::Countdown;
 use super::state::State;
 use crate::protocol::{Message as ProtocolMessage, Touches};
+
+use codec::kind;
+pub use parts::{Entry, Forward, Listing, Report, Verdict};
 
 /// Commands of one forward.
 pub const FORWARD_COMMANDS_MAX: usize = 256;
@@ -42,6 +42,8 @@ pub enum Message {
     Nack { key: Key, tried: Round, promised: Ballot, recovering: bool },
     /// A late delivery of an accept, by anybody who knows it. Not answered.
     Repair { key: Key, round: Round, state: State },
+    /// A hint: `round` is chosen, and with it what was accepted of its ballot before. [corrections B2]
+    Chosen { key: Key, round: Round },
     /// Every member accepted the tombstone `round`: forget it.
     Remove { key: Key, round: Round },
     /// Commands for the owner of the key.
@@ -56,65 +58,14 @@ pub enum Message {
     List { shard: Shard, id: u64, from_hash: u64, limit: u32 },
     /// Answers `List`, with the floors read no earlier than the listing. [corrections B11]
     Listed { shard: Shard, id: u64, listing: Listing },
+    /// Compares what is held of a range of hashes, its end excluded; without an end: to the end of the shard.
+    Compare { shard: Shard, id: u64, range: (u64, Option<u64>), folds: Box<Folds> },
+    /// Answers `Compare` for the range up to `until`: the buckets that differ, and what is held of them.
+    Compared { shard: Shard, id: u64, until: Option<u64>, buckets: u16, entries: Vec<Held> },
+    /// The sender holds `have` and knows of a higher round here. `insist`: a `Repair` does not help.
+    Want { key: Key, have: Round, insist: bool },
     /// To oneself: makes the register resident and does what is due for it.
     Touch { key: Key, due: Due },
-}
-
-/// What an acceptor reports of its register.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Report {
-    /// `Round::NONE`: absent, or nothing but a promise.
-    pub accepted: Round,
-    /// Left out where the asker said it has the state of this round.
-    pub state: Option<State>,
-    /// The accepted round is known to be chosen.
-    pub chosen: bool,
-    pub floor_ballot: Ballot,
-    pub floor_version: u64,
-    /// The vote on the expiry of the accepted state.
-    pub countdown: Countdown,
-}
-
-/// Commands on their way to an owner. [corrections F6, F7]
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Forward {
-    /// Only this incarnation of the owner may run them.
-    pub target: Incarnation,
-    /// Number of this forward at its origin.
-    pub sequence: u64,
-    /// The origin will never send anything below this again.
-    pub acked_below: u64,
-    pub commands: Vec<(SessionId, Command)>,
-}
-
-/// What became of a forward.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// One outcome per command. `take_over`: the origin sends most of this key's commands and should own it.
-    Done { outcomes: Vec<Outcome>, take_over: bool },
-    /// Another incarnation was meant: nothing was executed *here*.
-    WrongIncarnation,
-}
-
-/// One step of a listing.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Listing {
-    pub entries: Vec<Entry>,
-    /// Where to go on; `None` at the end of the shard.
-    pub next_hash: Option<u64>,
-    pub floor_ballot: Ballot,
-    pub floor_version: u64,
-    /// Highest ballot number seen in the shard.
-    pub number: u64,
-}
-
-/// One register of a listing.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
-    pub key: Key,
-    pub accepted: Round,
-    /// It holds a value whose time, as far as this acceptor knows, is not over.
-    pub live: bool,
 }
 
 /// What is due for a register.
@@ -123,6 +74,13 @@ pub enum Due {
     Recover,
     Collect,
     Expire,
+    Remind,
+    /// A member seems to hold only `lower`.
+    Deliver {
+        to: NodeId,
+        lower: Round,
+        insist: bool,
+    },
 }
 
 impl Message {
@@ -140,12 +98,17 @@ impl Message {
             | Message::Nack { key, .. }
             | Message::Repair { key, .. }
             | Message::Remove { key, .. }
+            | Message::Chosen { key, .. }
+            | Message::Want { key, .. }
             | Message::Forward { key, .. }
             | Message::Forwarded { key, .. }
             | Message::Recover { key, .. }
             | Message::Recovered { key, .. }
             | Message::Touch { key, .. } => Some(key),
-            Message::List { .. } | Message::Listed { .. } => None,
+            Message::List { .. }
+            | Message::Listed { .. }
+            | Message::Compare { .. }
+            | Message::Compared { .. } => None,
         }
     }
 }
@@ -153,412 +116,18 @@ impl Message {
 impl ProtocolMessage for Message {
     fn touches(&self) -> Touches<'_> {
         match self {
-            Message::List { shard, .. } | Message::Listed { shard, .. } => Touches::Shard(*shard),
+            Message::List { shard, .. }
+            | Message::Listed { shard, .. }
+            | Message::Compare { shard, .. }
+            | Message::Compared { shard, .. } => Touches::Shard(*shard),
             other => other.key().map_or(Touches::Nothing, Touches::Key),
         }
     }
 
     fn peek_key(bytes: &[u8]) -> Option<Key> {
         match bytes.split_first()? {
-            (&(kind::LIST | kind::LISTED), _) => None,
+            (&(kind::LIST | kind::LISTED | kind::COMPARE | kind::COMPARED), _) => None,
             (_, rest) => Key::decode(&mut Reader::new(rest)).ok(),
         }
-    }
-}
-
-mod kind {
-    pub(super) const READ: u8 = 1;
-    pub(super) const STATE: u8 = 2;
-    pub(super) const PREPARE: u8 = 3;
-    pub(super) const PROMISE: u8 = 4;
-    pub(super) const ACCEPT: u8 = 5;
-    pub(super) const ACCEPTED: u8 = 6;
-    pub(super) const NACK: u8 = 7;
-    pub(super) const REPAIR: u8 = 8;
-    pub(super) const REMOVE: u8 = 9;
-    pub(super) const FORWARD: u8 = 10;
-    pub(super) const FORWARDED: u8 = 11;
-    pub(super) const RECOVER: u8 = 12;
-    pub(super) const RECOVERED: u8 = 13;
-    pub(super) const LIST: u8 = 14;
-    pub(super) const LISTED: u8 = 15;
-    pub(super) const ACCEPT_DELTA: u8 = 16;
-    pub(super) const NEED_FULL: u8 = 17;
-}
-
-impl Wire for Message {
-    fn encode(&self, out: &mut Vec<u8>) {
-        let mut head = |kind: u8, key: &Key| {
-            out.push(kind);
-            key.encode(out);
-        };
-        match self {
-            Message::Read { key, id, have } => {
-                head(kind::READ, key);
-                put_varint(out, *id);
-                have.encode(out);
-            }
-            Message::State { key, id, report } => {
-                head(kind::STATE, key);
-                put_varint(out, *id);
-                report.encode(out);
-            }
-            Message::Prepare { key, ballot, have } => {
-                head(kind::PREPARE, key);
-                ballot.encode(out);
-                have.encode(out);
-            }
-            Message::Promise { key, ballot, report } => {
-                head(kind::PROMISE, key);
-                ballot.encode(out);
-                report.encode(out);
-            }
-            Message::Accept { key, round, chosen_k, state } => {
-                head(kind::ACCEPT, key);
-                round.encode(out);
-                put_varint(out, u64::from(*chosen_k));
-                state.encode(out);
-            }
-            Message::AcceptDelta { key, round, chosen_k, delta } => {
-                head(kind::ACCEPT_DELTA, key);
-                round.encode(out);
-                put_varint(out, u64::from(*chosen_k));
-                delta.encode(out);
-            }
-            Message::NeedFull { key, round } => {
-                head(kind::NEED_FULL, key);
-                round.encode(out);
-            }
-            Message::Accepted { key, round } => {
-                head(kind::ACCEPTED, key);
-                round.encode(out);
-            }
-            Message::Nack { key, tried, promised, recovering } => {
-                head(kind::NACK, key);
-                tried.encode(out);
-                promised.encode(out);
-                out.push(u8::from(*recovering));
-            }
-            Message::Repair { key, round, state } => {
-                head(kind::REPAIR, key);
-                round.encode(out);
-                state.encode(out);
-            }
-            Message::Remove { key, round } => {
-                head(kind::REMOVE, key);
-                round.encode(out);
-            }
-            Message::Forward { key, forward } => {
-                head(kind::FORWARD, key);
-                forward.encode(out);
-            }
-            Message::Forwarded { key, sequence, verdict } => {
-                head(kind::FORWARDED, key);
-                put_varint(out, *sequence);
-                verdict.encode(out);
-            }
-            Message::Recover { key, id } => {
-                head(kind::RECOVER, key);
-                put_varint(out, *id);
-            }
-            Message::Recovered { key, id, promised, report } => {
-                head(kind::RECOVERED, key);
-                put_varint(out, *id);
-                promised.encode(out);
-                report.encode(out);
-            }
-            Message::List { shard, id, from_hash, limit } => {
-                out.extend_from_slice(&[kind::LIST, shard.0]);
-                put_varint(out, *id);
-                out.extend_from_slice(&from_hash.to_le_bytes());
-                put_varint(out, u64::from(*limit));
-            }
-            Message::Listed { shard, id, listing } => {
-                out.extend_from_slice(&[kind::LISTED, shard.0]);
-                put_varint(out, *id);
-                listing.encode(out);
-            }
-            Message::Touch { .. } => unreachable!("a touch never leaves its node"),
-        }
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Result<Message, Malformed> {
-        let kind = reader.u8()?;
-        if kind == kind::LIST || kind == kind::LISTED {
-            return decode_listing(kind, reader);
-        }
-        let key = Key::decode(reader)?;
-        Ok(match kind {
-            kind::READ => Message::Read { key, id: reader.varint()?, have: Round::decode(reader)? },
-            kind::STATE => {
-                Message::State { key, id: reader.varint()?, report: Report::decode(reader)? }
-            }
-            kind::PREPARE => Message::Prepare {
-                key,
-                ballot: Ballot::decode(reader)?,
-                have: Round::decode(reader)?,
-            },
-            kind::PROMISE => Message::Promise {
-                key,
-                ballot: Ballot::decode(reader)?,
-                report: Report::decode(reader)?,
-            },
-            kind::ACCEPT => Message::Accept {
-                key,
-                round: proposal(reader)?,
-                chosen_k: u32::try_from(reader.varint()?).map_err(|_| Malformed)?,
-                state: State::decode(reader)?,
-            },
-            kind::ACCEPT_DELTA => Message::AcceptDelta {
-                key,
-                round: proposal(reader)?,
-                chosen_k: u32::try_from(reader.varint()?).map_err(|_| Malformed)?,
-                delta: Arc::<Delta>::decode(reader)?,
-            },
-            kind::NEED_FULL => Message::NeedFull { key, round: proposal(reader)? },
-            kind::ACCEPTED => Message::Accepted { key, round: Round::decode(reader)? },
-            kind::NACK => Message::Nack {
-                key,
-                tried: Round::decode(reader)?,
-                promised: Ballot::decode(reader)?,
-                recovering: flag(reader)?,
-            },
-            kind::REPAIR => {
-                Message::Repair { key, round: proposal(reader)?, state: State::decode(reader)? }
-            }
-            kind::REMOVE => Message::Remove { key, round: proposal(reader)? },
-            kind::FORWARD => Message::Forward { key, forward: Forward::decode(reader)? },
-            kind::FORWARDED => Message::Forwarded {
-                key,
-                sequence: reader.varint()?,
-                verdict: Verdict::decode(reader)?,
-            },
-            kind::RECOVER => Message::Recover { key, id: reader.varint()? },
-            kind::RECOVERED => Message::Recovered {
-                key,
-                id: reader.varint()?,
-                promised: Ballot::decode(reader)?,
-                report: Report::decode(reader)?,
-            },
-            _ => return Err(Malformed),
-        })
-    }
-}
-
-fn decode_listing(kind: u8, reader: &mut Reader<'_>) -> Result<Message, Malformed> {
-    let shard = Shard(reader.u8()?);
-    let id = reader.varint()?;
-    if kind == kind::LISTED {
-        return Ok(Message::Listed { shard, id, listing: Listing::decode(reader)? });
-    }
-    let from_hash = reader.u64()?;
-    let limit = u32::try_from(reader.varint()?).map_err(|_| Malformed)?;
-    if limit as usize > LISTING_KEYS_MAX || (from_hash >> 56) as u8 != shard.0 {
-        return Err(Malformed);
-    }
-    Ok(Message::List { shard, id, from_hash, limit })
-}
-
-/// A round that carries a proposal: `k` starts at 1.
-fn proposal(reader: &mut Reader<'_>) -> Result<Round, Malformed> {
-    let round = Round::decode(reader)?;
-    if round.k() == 0 { Err(Malformed) } else { Ok(round) }
-}
-
-fn flag(reader: &mut Reader<'_>) -> Result<bool, Malformed> {
-    match reader.u8()? {
-        0 => Ok(false),
-        1 => Ok(true),
-        _ => Err(Malformed),
-    }
-}
-
-const REPORT_HAS_STATE: u8 = 1;
-const REPORT_CHOSEN: u8 = 2;
-const REPORT_RUNNING: u8 = 4;
-const REPORT_OVER: u8 = 8;
-const REPORT_FLOORS: u8 = 16;
-const REPORT_FLAGS: u8 = 31;
-
-/// Floors matter only where nothing is accepted, and are left out elsewhere.
-impl Wire for Report {
-    fn encode(&self, out: &mut Vec<u8>) {
-        let mut flags = match self.countdown {
-            Countdown::None => 0,
-            Countdown::Running(_) => REPORT_RUNNING,
-            Countdown::Over => REPORT_OVER,
-        };
-        if self.state.is_some() {
-            flags |= REPORT_HAS_STATE;
-        }
-        if self.chosen {
-            flags |= REPORT_CHOSEN;
-        }
-        if self.accepted.is_none() {
-            flags |= REPORT_FLOORS;
-        }
-        out.push(flags);
-        if self.accepted.is_none() {
-            self.floor_ballot.encode(out);
-            put_varint(out, self.floor_version);
-        } else {
-            self.accepted.encode(out);
-        }
-        if let Countdown::Running(rest) = self.countdown {
-            put_varint(out, rest.0);
-        }
-        if let Some(state) = &self.state {
-            state.encode(out);
-        }
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Result<Report, Malformed> {
-        let flags = reader.u8()?;
-        if flags & !REPORT_FLAGS != 0 {
-            return Err(Malformed);
-        }
-        let (mut accepted, mut floor_ballot, mut floor_version) = (Round::NONE, Ballot::ZERO, 0);
-        if flags & REPORT_FLOORS != 0 {
-            floor_ballot = Ballot::decode(reader)?;
-            floor_version = reader.varint()?;
-        } else {
-            accepted = proposal(reader)?;
-        }
-        let countdown = match flags & (REPORT_RUNNING | REPORT_OVER) {
-            0 => Countdown::None,
-            REPORT_RUNNING => Countdown::Running(Millis(reader.varint()?)),
-            REPORT_OVER => Countdown::Over,
-            _ => return Err(Malformed),
-        };
-        let state = if flags & REPORT_HAS_STATE != 0 { Some(State::decode(reader)?) } else { None };
-        if state.is_some() && accepted.is_none() {
-            return Err(Malformed);
-        }
-        let chosen = flags & REPORT_CHOSEN != 0;
-        Ok(Report { accepted, state, chosen, floor_ballot, floor_version, countdown })
-    }
-}
-
-impl Wire for Forward {
-    fn encode(&self, out: &mut Vec<u8>) {
-        put_varint(out, u64::from(self.target.0));
-        put_varint(out, self.sequence);
-        put_varint(out, self.acked_below);
-        put_varint(out, self.commands.len() as u64);
-        for (session, command) in &self.commands {
-            put_varint(out, session.0);
-            out.push(command.access as u8);
-            put_blob(out, &command.body);
-        }
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Result<Forward, Malformed> {
-        let target = u32::try_from(reader.varint()?).map_err(|_| Malformed)?;
-        let sequence = reader.varint()?;
-        let acked_below = reader.varint()?;
-        let count = reader.varint()? as usize;
-        if count > FORWARD_COMMANDS_MAX || Incarnation(target) > Incarnation::MAX {
-            return Err(Malformed);
-        }
-        let mut commands = Vec::with_capacity(count);
-        for _ in 0..count {
-            let session = SessionId(reader.varint()?);
-            let access = match reader.u8()? {
-                0 => Access::Read,
-                1 => Access::Update,
-                2 => Access::Write,
-                _ => return Err(Malformed),
-            };
-            let body = Bytes::decode(reader)?;
-            commands.push((session, Command { access, body }));
-        }
-        Ok(Forward { target: Incarnation(target), sequence, acked_below, commands })
-    }
-}
-
-impl Wire for Verdict {
-    fn encode(&self, out: &mut Vec<u8>) {
-        let Verdict::Done { outcomes, take_over } = self else {
-            out.push(2);
-            return;
-        };
-        out.push(u8::from(*take_over));
-        put_varint(out, outcomes.len() as u64);
-        for outcome in outcomes {
-            match outcome {
-                Outcome::Reply(reply) => {
-                    out.push(0);
-                    put_blob(out, reply);
-                }
-                Outcome::NoQuorum => out.push(1),
-                Outcome::Unknown => out.push(2),
-                Outcome::Loading => out.push(3),
-                Outcome::Listed { .. } | Outcome::Unsupported(_) => {
-                    unreachable!("a forwarded command is never answered with {outcome:?}")
-                }
-            }
-        }
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Result<Verdict, Malformed> {
-        let take_over = match reader.u8()? {
-            0 => false,
-            1 => true,
-            2 => return Ok(Verdict::WrongIncarnation),
-            _ => return Err(Malformed),
-        };
-        let count = reader.varint()? as usize;
-        if count > FORWARD_COMMANDS_MAX {
-            return Err(Malformed);
-        }
-        let mut outcomes = Vec::with_capacity(count);
-        for _ in 0..count {
-            outcomes.push(match reader.u8()? {
-                0 => Outcome::Reply(Bytes::decode(reader)?),
-                1 => Outcome::NoQuorum,
-                2 => Outcome::Unknown,
-                3 => Outcome::Loading,
-                _ => return Err(Malformed),
-            });
-        }
-        Ok(Verdict::Done { outcomes, take_over })
-    }
-}
-
-impl Wire for Listing {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.push(u8::from(self.next_hash.is_some()));
-        if let Some(next) = self.next_hash {
-            out.extend_from_slice(&next.to_le_bytes());
-        }
-        self.floor_ballot.encode(out);
-        put_varint(out, self.floor_version);
-        put_varint(out, self.number);
-        put_varint(out, self.entries.len() as u64);
-        for entry in &self.entries {
-            entry.key.encode(out);
-            entry.accepted.encode(out);
-            out.push(u8::from(entry.live));
-        }
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Result<Listing, Malformed> {
-        let next_hash = if flag(reader)? { Some(reader.u64()?) } else { None };
-        let floor_ballot = Ballot::decode(reader)?;
-        let floor_version = reader.varint()?;
-        let number = reader.varint()?;
-        if number > Ballot::NUMBER_MAX {
-            return Err(Malformed);
-        }
-        let count = reader.varint()?;
-        let mut entries = Vec::new();
-        for _ in 0..count {
-            entries.push(Entry {
-                key: Key::decode(reader)?,
-                accepted: Round::decode(reader)?,
-                live: flag(reader)?,
-            });
-        }
-        Ok(Listing { entries, next_hash, floor_ballot, floor_version, number })
     }
 }

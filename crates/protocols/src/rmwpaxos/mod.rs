@@ -19,6 +19,8 @@
 //! | `Accept` | `Accepted`, `Nack` | phase 2; one ballot numbers its proposals `(b,1)`, `(b,2)`, … |
 //! | `AcceptDelta` | `Accepted`, `Nack`, `NeedFull` | the same, told by what changed since the proposal before |
 //! | `Repair`, `Remove` | | a late accept; forgetting a collected tombstone |
+//! | `Chosen` | | a hint that a round is chosen, batched and late |
+//! | `Compare`, `Want` | `Compared`, `Repair` | what replicas hold of a range of keys, in the background |
 //! | `Forward` | `Forwarded` | commands for the owner of a contended key |
 //! | `Recover`, `List` | `Recovered`, `Listed` | what a replica without memory asks |
 //!
@@ -42,6 +44,7 @@ mod acceptor;
 mod actives;
 mod ancestry;
 mod collector;
+mod comparison;
 mod delta;
 mod draft;
 mod expiry;
@@ -49,7 +52,9 @@ mod forwarder;
 mod listing;
 mod message;
 mod operation;
+mod owed;
 mod proposer;
+mod ranges;
 mod reader;
 mod recovery;
 mod register;
@@ -58,6 +63,8 @@ mod state;
 mod sweep;
 #[cfg(test)]
 mod tests;
+
+use std::collections::BTreeMap;
 
 use base::Nanos;
 use types::{Ballot, Key, Outcome, Shard, Tag};
@@ -70,6 +77,7 @@ use crate::protocol::{
 };
 use crate::view::View;
 
+pub use comparison::{BUCKETS, Folds, Held};
 pub use delta::Delta;
 pub use message::{Entry, Forward, Listing, Message, Report, Verdict};
 pub use register::{Countdown, Register, ShardMeta};
@@ -102,6 +110,10 @@ pub struct RmwPaxos {
     collector: collector::Collector,
     expirer: expiry::Expirer,
     lists: listing::Lists,
+    owed: owed::Owed,
+    ranges: ranges::Ranges,
+    /// Comparisons of others, waiting for the scan of that number.
+    answering: BTreeMap<u64, comparison::Answering>,
     sweep: sweep::Sweep,
     counters: Counters,
     /// Everybody is asked, the own acceptor by messages too, which are then as late as anybody's.
@@ -123,7 +135,18 @@ struct Counters {
     recovered_keys: u64,
     collected: u64,
     expired: u64,
+    /// Accepts sent once more to those who may have missed them.
     repairs: u64,
+    /// Accepts of that kind that changed something here.
+    repaired: u64,
+    hints: u64,
+    shards_compared: u64,
+    shards_different: u64,
+    /// Registers that walks have read.
+    keys_compared: u64,
+    keys_different: u64,
+    /// Tombstones met that another node left.
+    found: u64,
     /// Proposals sent to a member as a delta, and those that one could not apply.
     deltas: u64,
     needed_full: u64,
@@ -159,6 +182,9 @@ impl Protocol for RmwPaxos {
             collector: collector::Collector::default(),
             expirer: expiry::Expirer::default(),
             lists: listing::Lists::default(),
+            owed: owed::Owed::default(),
+            ranges: ranges::Ranges::default(),
+            answering: BTreeMap::new(),
             sweep: sweep::Sweep::default(),
             counters: Counters::default(),
             #[cfg(test)]
@@ -170,7 +196,7 @@ impl Protocol for RmwPaxos {
 
     fn on(&mut self, cx: &mut Cx<'_>, event: Event<RmwPaxos>) {
         self.step += 1;
-        self.start_first_pass(cx);
+        self.start_comparing(cx);
         match event {
             Event::Request(request) => self.on_request(cx, request),
             Event::List { tag, from_hash, limit } => {
@@ -226,6 +252,8 @@ impl Protocol for RmwPaxos {
             && self.recovery.is_idle()
             && self.lists.is_empty()
             && self.collector.is_empty()
+            && self.owed.is_quiet()
+            && self.ranges.is_quiet()
     }
 
     fn stats(&self, stats: &mut Stats) {
@@ -237,6 +265,13 @@ impl Protocol for RmwPaxos {
         stats.add("rmw_forwards", counters.forwards);
         stats.add("rmw_unknown", counters.unknowns);
         stats.add("rmw_repairs", counters.repairs);
+        stats.add("rmw_repaired", counters.repaired);
+        stats.add("rmw_chosen_hints", counters.hints);
+        stats.add("rmw_shards_compared", counters.shards_compared);
+        stats.add("rmw_shards_different", counters.shards_different);
+        stats.add("rmw_keys_compared", counters.keys_compared);
+        stats.add("rmw_keys_different", counters.keys_different);
+        stats.add("tombstones_found", counters.found);
         stats.add("rmw_deltas", counters.deltas);
         stats.add("rmw_needed_full", counters.needed_full);
         stats.add("recovered_keys", counters.recovered_keys);
@@ -397,8 +432,9 @@ impl RmwPaxos {
                 self.on_accept(cx, from, key, acceptor::Proposal { round, chosen_k, payload });
             }
             Message::NeedFull { key, round } => self.on_need_full(cx, from, &key, round),
-            Message::Repair { key, round, state } => self.on_repair(cx, key, round, state),
+            Message::Repair { key, round, state } => self.on_repair(cx, from, key, round, state),
             Message::Remove { key, round } => self.on_remove(cx, key, round),
+            Message::Chosen { key, round } => self.on_chosen(cx, &key, round),
             Message::State { key, id, report } => self.on_state(cx, from, &key, id, report),
             Message::Promise { key, ballot, report } => {
                 self.on_promise(cx, from, &key, ballot, report);
@@ -418,6 +454,15 @@ impl RmwPaxos {
             Message::List { shard, id, from_hash, limit } => {
                 self.on_list(cx, from, shard, id, from_hash, limit);
             }
+            Message::Want { key, have, insist } => {
+                self.deliver_late(cx, key, from.node, have, insist);
+            }
+            Message::Compare { shard, id, range, folds } => {
+                self.on_compare(cx, from, shard, id, range, *folds);
+            }
+            Message::Compared { id, until, buckets, entries, .. } => {
+                self.on_compared(cx, from, id, until, (buckets, entries));
+            }
             Message::Listed { shard, id, listing } => self.on_listed(cx, from, shard, id, listing),
             Message::Touch { key, due } => self.on_due(cx, key, due),
         }
@@ -430,6 +475,8 @@ impl RmwPaxos {
             expiry::EXPIRE => self.on_expire_timer(cx),
             sweep::BACK_OFF => self.on_back_off_timer(cx),
             recovery::RETRY => self.on_recovery_timer(cx),
+            ranges::COMPARE => self.on_compare_timer(cx),
+            owed::REMIND => self.on_remind_timer(cx),
             other => unreachable!("{other:?} was never set"),
         }
     }
@@ -439,6 +486,10 @@ impl RmwPaxos {
             message::Due::Recover => self.on_recover_due(cx, &key),
             message::Due::Collect => self.on_collect_due(cx, key),
             message::Due::Expire => self.on_expire_due(cx, key),
+            message::Due::Remind => self.on_remind_due(cx, &key),
+            message::Due::Deliver { to, lower, insist } => {
+                self.deliver_late(cx, key, to, lower, insist);
+            }
         }
     }
 

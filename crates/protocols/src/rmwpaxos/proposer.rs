@@ -240,9 +240,10 @@ impl RmwPaxos {
             let excludes =
                 !operation.attempts.is_empty() && !mutation::is(Mutation::NoOpBelowAttempt);
             must_decide |= excludes || (operation.must_propose && !operation.is_internal());
-            if operation.source == Source::Collect && active.tip.is_some() {
-                must_decide = true;
-            }
+            // Absent to a majority, and still there for the one that collects: nil is proposed to all.
+            let is_there = active.tip.is_some()
+                || serve::held(cx, &active.key).is_some_and(|register| register.state.is_some());
+            must_decide |= operation.source == Source::Collect && is_there;
         }
         if !draft.is_changed() && !must_decide {
             return self.end_without_proposal(cx, active, batch);
@@ -337,6 +338,9 @@ impl RmwPaxos {
     pub(super) fn on_accepted(&mut self, cx: &mut Cx<'_>, from: Peer, key: &Key, round: Round) {
         if self.on_slow_accepted(cx, from, key, round) {
             return;
+        }
+        if let Some(member) = cx.view.index(from.node) {
+            self.owed.on_accepted(member, key, round);
         }
         let Some(mut active) = self.actives.take(key) else { return };
         let before = (active.in_flight.len(), active.collecting);
@@ -465,10 +469,10 @@ impl RmwPaxos {
     /// The queue is empty and everything proposed is chosen.
     fn end_ownership(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         settle_ownership(cx, active);
+        self.owe(cx, active);
         active.phase = Phase::Idle;
         active.resend_at = Nanos::MAX;
         if active.k > 0 {
-            // Whoever did not acknowledge gets no reminder: reads and the next proposal repair it.
             active.promises.clear();
         }
     }

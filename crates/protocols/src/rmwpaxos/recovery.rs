@@ -472,7 +472,7 @@ impl RmwPaxos {
         }
         cx.metas.persist(shard);
         cx.fx.recovered(shard);
-        self.start_pass(cx);
+        self.doubt(cx, shard, super::owed::Members::MAX);
         self.start_shards(cx);
     }
 

@@ -180,11 +180,36 @@ impl RmwPaxos {
         }
     }
 
-    /// A late delivery of somebody's accept: nobody waits for an answer.
-    pub(super) fn on_repair(&mut self, cx: &mut Cx<'_>, key: Key, round: Round, state: State) {
-        if !self.recover_if_lost(cx, &key) {
-            let payload = Payload::Whole(state);
-            self.accept(cx, &key, Proposal { round, chosen_k: 0, payload });
+    /// A late delivery of somebody's accept. Only a refusal is answered: whoever wants this register equal must
+    /// propose above it.
+    pub(super) fn on_repair(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        key: Key,
+        round: Round,
+        state: State,
+    ) {
+        if self.recover_if_lost(cx, &key) {
+            return;
+        }
+        if mutation::is(Mutation::RepairBelowFloor) && held(cx, &key).is_none() {
+            cx.cells.put(&key, Register::promise_only(round.ballot()));
+        }
+        let payload = Payload::Whole(state);
+        match self.accept(cx, &key, Proposal { round, chosen_k: 0, payload }) {
+            Accepted::Refused { promised } => nack(cx, from.node, key, round, promised, false),
+            Accepted::Yes { changed, .. } => self.counters.repaired += u64::from(changed),
+            Accepted::NeedFull => unreachable!("the state is whole"),
+        }
+    }
+
+    /// The owner says that a round is chosen. Nobody waits for an answer, and a crash may forget it.
+    pub(super) fn on_chosen(&mut self, cx: &mut Cx<'_>, key: &Key, round: Round) {
+        if !is_lost(cx, key)
+            && let Some(register) = cx.cells.get_mut(key)
+        {
+            acceptor::on_chosen(register, round);
         }
     }
 
@@ -207,6 +232,7 @@ impl RmwPaxos {
         if let Accepted::Yes { changed: true, .. } = accepted {
             self.counters.expiring_states += u64::from(has_expiry);
             cx.cells.persist(key);
+            self.ranges.on_write(cx, key.shard());
         }
         accepted
     }

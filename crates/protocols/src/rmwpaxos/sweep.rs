@@ -223,6 +223,8 @@ impl RmwPaxos {
 
     /// What a dead connection may have lost is sent again as soon as there is one.
     pub(super) fn on_peer_up(&mut self, cx: &mut Cx<'_>, node: NodeId) {
+        self.owe_returned(cx, node);
+        self.doubt_member(cx, node);
         for key in self.actives.keys_of(|_| true) {
             let active = self.take_active(cx, &key);
             self.resend_to(cx, &active, node);

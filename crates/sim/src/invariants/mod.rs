@@ -28,6 +28,9 @@ pub trait Watcher {
     /// # Errors
     /// One line that names what must not be.
     fn on_message(&mut self, sent: &Sent<'_>) -> Result<(), String>;
+
+    /// All is healed and idle: replicas hold the same until somebody writes.
+    fn on_rest(&mut self) {}
 }
 
 /// The watchers that know this protocol.

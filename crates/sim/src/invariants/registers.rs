@@ -20,12 +20,23 @@ struct Register {
     chosen: Option<(Round, u64)>,
     /// What each acceptor reported to each other node last: only frames to one node are in order.
     accepted: BTreeMap<(NodeId, NodeId, Loss), Round>,
+    /// What was reported first when all had come to rest, unless somebody has written since.
+    rest: Rest,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+enum Rest {
+    #[default]
+    Unseen,
+    At(Round),
+    Over,
 }
 
 /// Everything that was said of each key.
 #[derive(Debug, Default)]
 pub struct Registers {
     registers: HashMap<Key, Register, ByHash>,
+    at_rest: bool,
 }
 
 impl Register {
@@ -74,6 +85,21 @@ impl Register {
         }
     }
 
+    /// Nobody has written since all came to rest: what is read is the same everywhere. [spec 9.7]
+    fn on_read_at_rest(&mut self, key: &Key, accepted: Round) -> Result<(), String> {
+        match self.rest {
+            Rest::Over => Ok(()),
+            Rest::Unseen => {
+                self.rest = Rest::At(accepted);
+                Ok(())
+            }
+            Rest::At(first) if first == accepted => Ok(()),
+            Rest::At(first) => {
+                Err(format!("{key:?}: replicas rest at {first:?} and at {accepted:?}"))
+            }
+        }
+    }
+
     fn on_report(&mut self, key: &Key, sent: &Sent<'_>, report: &Report) -> Result<(), String> {
         if let Some(state) = &report.state {
             self.on_state(key, report.accepted, state)?;
@@ -102,6 +128,17 @@ impl Watcher for Registers {
         }
         let Some(register) = self.registers.get_mut(key) else { return Ok(()) };
         match &message {
+            Message::Prepare { .. } | Message::Accept { .. } | Message::AcceptDelta { .. }
+                if self.at_rest =>
+            {
+                register.rest = Rest::Over;
+            }
+            Message::State { key, report, .. } if self.at_rest => {
+                register.on_read_at_rest(key, report.accepted)?;
+            }
+            _ => {}
+        }
+        match &message {
             Message::Accept { key, round, chosen_k, state } => {
                 register.on_state(key, *round, state)?;
                 if *chosen_k > 0 {
@@ -109,6 +146,7 @@ impl Watcher for Registers {
                 }
                 Ok(())
             }
+            Message::Chosen { key, round } => register.on_chosen(key, *round),
             Message::AcceptDelta { key, round, chosen_k, delta } => {
                 register.on_delta(key, *round, delta)?;
                 if *chosen_k > 0 {
@@ -122,6 +160,10 @@ impl Watcher for Registers {
             | Message::Recovered { key, report, .. } => register.on_report(key, sent, report),
             _ => Ok(()),
         }
+    }
+
+    fn on_rest(&mut self) {
+        self.at_rest = true;
     }
 }
 

@@ -6,11 +6,13 @@
 //! real storage are the simulator's part.
 
 mod contention;
+mod converge;
 mod deltas;
 mod explore;
 mod memory;
 mod mutations;
 mod removal;
+mod repair;
 mod schedules;
 mod steps;
 mod strings;

@@ -1,7 +1,7 @@
 //! Every rule that can be left out is missed: by a random schedule within a stated budget, or by the one made for it.
 
 use super::explore::{explore, explore_deltas};
-use super::{contention, deltas, memory, removal, schedules};
+use super::{contention, converge, deltas, memory, removal, repair, schedules};
 use crate::mutation::{self, Mutation};
 
 /// What notices that a rule is left out.
@@ -52,6 +52,11 @@ fn catch(mutation: Mutation) -> Catch {
             memory::an_answer_to_an_earlier_start()?;
             contention::an_answer_to_an_earlier_forward()
         }),
+        Mutation::HintOfAnotherBallot => Catch::Schedule(repair::a_hint_of_another_ballot),
+        Mutation::HintOfAnEarlierRound => Catch::Schedule(repair::a_hint_of_an_earlier_round),
+        Mutation::NoComparison => Catch::Schedule(converge::a_write_missed),
+        Mutation::RepairBelowFloor => Catch::Schedule(converge::a_late_accept_after_a_removal),
+        Mutation::RepairRemoved => Catch::Schedule(converge::a_removal_that_one_missed),
         Mutation::DeltaAnyBase => Catch::Schedule(deltas::the_same_bytes_under_another_round),
         Mutation::DeltaNoDigest => Catch::Schedule(deltas::a_damaged_delta),
         Mutation::DeltaUnchecked | Mutation::NeedFullIsAck => Catch::DeltaSeeds(1_000),

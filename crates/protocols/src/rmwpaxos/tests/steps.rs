@@ -22,6 +22,9 @@ pub(super) enum Kind {
     NeedFull,
     Accepted,
     Remove,
+    Chosen,
+    Repair,
+    Compare,
     Forward,
     Forwarded,
     Recover,
@@ -43,13 +46,18 @@ impl Envelope {
             Message::NeedFull { .. } => Kind::NeedFull,
             Message::Accepted { .. } => Kind::Accepted,
             Message::Remove { .. } => Kind::Remove,
+            Message::Chosen { .. } => Kind::Chosen,
             Message::Forward { .. } => Kind::Forward,
             Message::Forwarded { .. } => Kind::Forwarded,
             Message::Recover { .. } => Kind::Recover,
             Message::Recovered { .. } => Kind::Recovered,
             Message::List { .. } => Kind::List,
             Message::Listed { .. } => Kind::Listed,
-            Message::Nack { .. } | Message::Repair { .. } | Message::Touch { .. } => Kind::Other,
+            Message::Compare { .. } | Message::Compared { .. } | Message::Want { .. } => {
+                Kind::Compare
+            }
+            Message::Repair { .. } => Kind::Repair,
+            Message::Nack { .. } | Message::Touch { .. } => Kind::Other,
         }
     }
 

@@ -265,9 +265,9 @@ impl World {
         }
         for scan in fx.scans {
             let shard = Shard((scan.from_hash >> 56) as u8);
-            let records = node
-                .cells
-                .range(shard, scan.from_hash)
+            let (found, next_hash) =
+                node.cells.range_step(shard, scan.from_hash, None, scan.limit.max(1));
+            let records = found
                 .into_iter()
                 .filter_map(|(key, cell)| match cell {
                     Cell::Present(register) => {
@@ -277,7 +277,7 @@ impl World {
                     Cell::Absent => None,
                 })
                 .collect();
-            node.scanned.push(Scanned { id: scan.id, records, next_hash: None });
+            node.scanned.push(Scanned { id: scan.id, records, next_hash });
         }
         let durable = node.durable;
         let (free, gated): (Vec<_>, Vec<_>) =

@@ -1,0 +1,361 @@
+//! One step of a comparison [spec 9.7]: the registers of one range of hashes, here and at the members in question.
+//!
+//! The question holds a fold of (key, accepted round) for each of a few buckets; the answer lists the registers of the
+//! buckets that differ. Whoever holds the higher round delivers its accept late: the asker at once, the other when it
+//! is told that it is wanted. Reading the range goes through the scans that serve listings and makes nothing resident.
+
+use std::collections::BTreeMap;
+
+use base::Nanos;
+use types::{Key, NodeId, Round, Shard, Wire};
+
+use super::message::{Due, Message};
+use super::operation::{Active, Operation, Source};
+use super::owed::{Members, others_up};
+use super::ranges::own_place;
+use super::{Cx, Register, RmwPaxos, serve};
+use crate::effects::Scan;
+use crate::mutation::{self, Mutation};
+use crate::protocol::{Peer, Scanned, ScannedCell};
+
+/// Registers that a step asks about.
+pub(super) const STEP: usize = 128;
+/// Registers that an answer tells of: more than that is told in several.
+const ANSWER_MAX: usize = 2 * STEP;
+/// Parts of a range that are compared on their own.
+pub const BUCKETS: usize = 16;
+const ANSWER_WITHIN: Nanos = Nanos::from_secs(1);
+/// A question is asked again so often, each time waiting twice as long; then the whole walk is left to a later one.
+const RESENDS_MAX: u32 = 2;
+/// Questions of others answered at a time; more are not answered, and asked again later.
+const ANSWERING_MAX: usize = 64;
+/// A register whose owner is at work is about to change.
+const BUSY_FOR: Nanos = Nanos::from_millis(50);
+
+/// A register as a comparison sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Held {
+    pub key: Key,
+    /// Never `Round::NONE`: a promise alone is not compared.
+    pub accepted: Round,
+    pub is_tombstone: bool,
+}
+
+/// Sums of hashes, one per bucket.
+pub type Folds = [u64; BUCKETS];
+
+/// Where a walk stands.
+pub(super) enum Step {
+    Pausing { until: Nanos },
+    Scanning { scan: u64 },
+    Asking(Question),
+}
+
+/// A range that members were asked about.
+pub(super) struct Question {
+    id: u64,
+    own: Vec<Held>,
+    range: (u64, Option<u64>),
+    /// As far as all who have answered go.
+    until: Option<u64>,
+    awaited: Members,
+    deadline: Nanos,
+    resends: u32,
+}
+
+/// A question of another member, while its range is read.
+pub(super) struct Answering {
+    to: NodeId,
+    id: u64,
+    shard: Shard,
+    range: (u64, Option<u64>),
+    folds: Folds,
+}
+
+fn bucket(key: &Key) -> usize {
+    key.hash() as usize % BUCKETS
+}
+
+fn fold(held: &[Held]) -> Folds {
+    let mut folds = [0_u64; BUCKETS];
+    for it in held {
+        let hash = base::checksum::checksum(it.key.hash(), &it.accepted.to_bytes());
+        let sum = &mut folds[bucket(&it.key)];
+        *sum = sum.wrapping_add(hash);
+    }
+    folds
+}
+
+fn is_below(key: &Key, until: Option<u64>) -> bool {
+    until.is_none_or(|until| key.hash() < until)
+}
+
+/// The nearer of two ends; `None` is the end of the shard.
+fn nearer(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    [one, other].into_iter().flatten().min()
+}
+
+/// What a scan found, and the keys of damaged records.
+fn held_of(scanned: Scanned<Register>, until: Option<u64>) -> (Vec<Held>, Vec<Key>) {
+    let (mut held, mut lost) = (Vec::new(), Vec::new());
+    for (key, cell) in scanned.records.into_iter().filter(|(key, _)| is_below(key, until)) {
+        match cell {
+            ScannedCell::Present(register) => {
+                let Some(state) = &register.state else { continue };
+                let (accepted, is_tombstone) = (register.accepted, state.is_tombstone());
+                held.push(Held { key, accepted, is_tombstone });
+            }
+            ScannedCell::Lost => lost.push(key),
+        }
+    }
+    (held, lost)
+}
+
+impl RmwPaxos {
+    pub(super) fn go_on_with_walk(&mut self, cx: &mut Cx<'_>) {
+        let scan = self.next_id();
+        let Some(walk) = &mut self.ranges.walk else { return };
+        match &mut walk.step {
+            Step::Pausing { until } if *until > cx.now => {
+                let until = *until;
+                self.arm_comparison(cx, until);
+            }
+            Step::Pausing { .. } => {
+                walk.step = Step::Scanning { scan };
+                cx.fx.scan(Scan { id: scan, from_hash: walk.from_hash, limit: STEP });
+            }
+            Step::Scanning { .. } => {}
+            Step::Asking(question) if question.deadline > cx.now => {
+                let deadline = question.deadline;
+                self.arm_comparison(cx, deadline);
+            }
+            Step::Asking(question)
+                if question.resends < RESENDS_MAX && question.awaited & others_up(cx.view) != 0 =>
+            {
+                base::sometimes!("a comparison asks again");
+                question.resends += 1;
+                let deadline = cx.now + Nanos(ANSWER_WITHIN.0 << question.resends);
+                question.deadline = deadline;
+                self.ask_awaited(cx);
+                self.arm_comparison(cx, deadline);
+            }
+            Step::Asking(question) => {
+                let (silent, until, found) = (question.awaited, question.until, question.own.len());
+                walk.note_doubt(silent);
+                self.end_step(cx, until, found);
+            }
+        }
+    }
+
+    /// True when the scan was for a comparison, of this node's or another's.
+    pub(super) fn on_range_scanned(
+        &mut self,
+        cx: &mut Cx<'_>,
+        scanned: &mut Scanned<Register>,
+    ) -> bool {
+        let is_own = |step: &Step| matches!(step, Step::Scanning { scan } if *scan == scanned.id);
+        if self.ranges.walk.as_ref().is_some_and(|walk| is_own(&walk.step)) {
+            let records = std::mem::take(&mut scanned.records);
+            let (id, next_hash) = (scanned.id, scanned.next_hash);
+            self.ask_range(cx, Scanned { id, records, next_hash });
+            return true;
+        }
+        let Some(answering) = self.answering.remove(&scanned.id) else { return false };
+        let records = std::mem::take(&mut scanned.records);
+        let (id, next_hash) = (scanned.id, scanned.next_hash);
+        self.answer_range(cx, answering, Scanned { id, records, next_hash });
+        true
+    }
+
+    /// This node's part of the range is read: asks the others.
+    fn ask_range(&mut self, cx: &mut Cx<'_>, scanned: Scanned<Register>) {
+        let (id, until) = (scanned.id, scanned.next_hash);
+        let (own, lost) = held_of(scanned, until);
+        for held in &own {
+            self.note_found(cx, held);
+        }
+        let Some(walk) = &mut self.ranges.walk else { return };
+        let shard = walk.shard;
+        if !lost.is_empty() || cx.cells.is_forgotten(shard) || cx.metas.get(shard).void {
+            walk.note_doubt(Members::MAX);
+        }
+        let awaited = walk.with & others_up(cx.view);
+        // Who went away since the walk began is not asked.
+        walk.note_doubt(!awaited & !own_place(cx));
+        let found = own.len();
+        self.counters.keys_compared += found as u64;
+        let deadline = cx.now + ANSWER_WITHIN;
+        let range = (walk.from_hash, until);
+        walk.step = Step::Asking(Question { id, own, range, until, awaited, deadline, resends: 0 });
+        recover_all(cx, lost);
+        if awaited == 0 {
+            return self.end_step(cx, until, found);
+        }
+        self.ask_awaited(cx);
+        self.arm_comparison(cx, deadline);
+    }
+
+    /// Asks those who have not answered this step's question.
+    fn ask_awaited(&self, cx: &mut Cx<'_>) {
+        let Some(walk) = &self.ranges.walk else { return };
+        let Step::Asking(question) = &walk.step else { return };
+        let message = Message::Compare {
+            shard: walk.shard,
+            id: question.id,
+            range: question.range,
+            folds: Box::new(fold(&question.own)),
+        };
+        let awaited = question.awaited & others_up(cx.view);
+        for (index, member) in cx.view.members().iter().enumerate() {
+            if awaited & 1 << index != 0 {
+                cx.fx.send_now(member.node, message.clone());
+            }
+        }
+    }
+
+    /// Another member compares. A forgotten shard is silent: it cannot say what is not there.
+    pub(super) fn on_compare(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        shard: Shard,
+        id: u64,
+        range: (u64, Option<u64>),
+        folds: Folds,
+    ) {
+        if cx.cells.is_forgotten(shard) || self.answering.len() >= ANSWERING_MAX {
+            return;
+        }
+        let scan = self.next_id();
+        self.answering.insert(scan, Answering { to: from.node, id, shard, range, folds });
+        cx.fx.scan(Scan { id: scan, from_hash: range.0, limit: ANSWER_MAX });
+    }
+
+    fn answer_range(&mut self, cx: &mut Cx<'_>, answering: Answering, scanned: Scanned<Register>) {
+        let Answering { to, id, shard, range: (from_hash, asked_until), folds } = answering;
+        if cx.cells.is_forgotten(shard) || cx.metas.get(shard).void {
+            return;
+        }
+        let until = nearer(asked_until, scanned.next_hash);
+        let is_whole = until == asked_until;
+        let (held, lost) = held_of(scanned, until);
+        let own = fold(&held);
+        let differs = |bucket: usize| !is_whole || own[bucket] != folds[bucket];
+        let buckets = (0..BUCKETS).filter(|&it| differs(it)).fold(0, |set, it| set | 1_u16 << it);
+        let entries = held.into_iter().filter(|it| buckets & 1 << bucket(&it.key) != 0).collect();
+        if let Some(member) = cx.view.index(to) {
+            let is_equal = buckets == 0 && lost.is_empty();
+            self.ranges.on_agreement(member, shard, (from_hash, until), is_equal);
+        }
+        recover_all(cx, lost);
+        cx.fx.send_now(to, Message::Compared { shard, id, until, buckets, entries });
+    }
+
+    pub(super) fn on_compared(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        id: u64,
+        until: Option<u64>,
+        (buckets, entries): (u16, Vec<Held>),
+    ) {
+        let Some(member) = cx.view.index(from.node) else { return };
+        let Some(walk) = &mut self.ranges.walk else { return };
+        let Step::Asking(question) = &mut walk.step else { return };
+        if question.id != id || question.awaited & 1 << member == 0 {
+            return;
+        }
+        question.awaited &= !(1 << member);
+        // The one that tells least far sets the pace: the rest is asked about again.
+        question.until = nearer(question.until, until);
+        let is_compared = |held: &&Held| buckets & 1 << bucket(&held.key) != 0;
+        let own = question.own.iter().filter(is_compared).filter(|it| is_below(&it.key, until));
+        let mut pairs: BTreeMap<Key, (Option<Held>, Option<Held>)> = BTreeMap::new();
+        for held in own {
+            pairs.entry(held.key.clone()).or_default().0 = Some(held.clone());
+        }
+        for held in entries.into_iter().filter(|it| is_below(&it.key, until)) {
+            let pair = pairs.entry(held.key.clone()).or_default();
+            pair.1 = Some(held);
+        }
+        let (is_done, end, found) = (question.awaited == 0, question.until, question.own.len());
+        for (key, (here, there)) in pairs {
+            self.settle_difference(cx, (member, from.node), key, here, there);
+        }
+        if is_done {
+            self.end_step(cx, end, found);
+        }
+    }
+
+    /// Who holds the higher round delivers it. A tombstone is delivered to nobody who holds nothing: it was removed
+    /// there, or it will be by its collection.
+    fn settle_difference(
+        &mut self,
+        cx: &mut Cx<'_>,
+        (member, node): (usize, NodeId),
+        key: Key,
+        here: Option<Held>,
+        there: Option<Held>,
+    ) {
+        let round = |held: &Option<Held>| held.as_ref().map_or(Round::NONE, |it| it.accepted);
+        let (mine, theirs) = (round(&here), round(&there));
+        let Some(walk) = self.ranges.walk.as_mut().filter(|_| mine != theirs) else { return };
+        let insist = walk.insist;
+        let (higher, lower) = if mine > theirs { (&here, theirs) } else { (&there, mine) };
+        let is_left_over = lower.is_none() && higher.as_ref().is_some_and(|it| it.is_tombstone);
+        if !is_left_over || mutation::is(Mutation::RepairRemoved) {
+            walk.note_difference(member);
+        }
+        self.counters.keys_different += 1;
+        if mine > theirs {
+            let due = Due::Deliver { to: node, lower, insist };
+            cx.fx.send_now(self.env.me, Message::Touch { key, due });
+        } else {
+            cx.fx.send_now(node, Message::Want { key, have: mine, insist });
+        }
+    }
+
+    /// A member holds `lower` and this one more, it seems: delivers what is held, or proposes it anew where that did not
+    /// help, for the member has promised more than the round is worth.
+    pub(super) fn deliver_late(
+        &mut self,
+        cx: &mut Cx<'_>,
+        key: Key,
+        to: NodeId,
+        lower: Round,
+        insist: bool,
+    ) {
+        if serve::is_lost(cx, &key) {
+            return;
+        }
+        let Some(register) = serve::held(cx, &key).filter(|it| it.accepted > lower) else { return };
+        let Some(state) = register.state.clone() else { return };
+        let round = register.accepted;
+        let is_busy = self.actives.get(&key).is_some_and(Active::has_writes)
+            || (register.foreign_at > Nanos::ZERO && cx.now.since(register.foreign_at) < BUSY_FOR);
+        if is_busy {
+            return;
+        }
+        let is_left_over = state.is_tombstone() && lower.is_none();
+        if is_left_over && !mutation::is(Mutation::RepairRemoved) {
+            return self.collect_found(cx, &key, round.ballot().node());
+        }
+        self.counters.repairs += 1;
+        if insist {
+            base::sometimes!("what a member refuses for its promise is proposed anew");
+            let mut active = self.take_active(cx, &key);
+            active.queue.push_back(Operation::internal(Source::Collect, self.step));
+            return self.put_active(active);
+        }
+        base::sometimes!("a comparison of ranges repairs a member");
+        cx.fx.send_now(to, Message::Repair { key, round, state });
+    }
+}
+
+/// Damaged records are recovered when they are touched.
+fn recover_all(cx: &mut Cx<'_>, lost: Vec<Key>) {
+    let me = cx.view.me;
+    for key in lost {
+        cx.fx.send_now(me, Message::Touch { key, due: Due::Recover });
+    }
+}

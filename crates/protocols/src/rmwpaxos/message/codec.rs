@@ -1,0 +1,288 @@
+//! The bytes of messages.
+
+use std::sync::Arc;
+
+use types::wire::put_varint;
+use types::{Ballot, Key, Malformed, Reader, Round, Shard, Wire};
+
+use super::super::comparison::{BUCKETS, Held};
+use super::super::delta::Delta;
+use super::super::state::State;
+use super::parts::{flag, proposal};
+use super::{Forward, LISTING_KEYS_MAX, Listing, Message, Report, Verdict};
+
+pub(super) mod kind {
+    pub const READ: u8 = 1;
+    pub const STATE: u8 = 2;
+    pub const PREPARE: u8 = 3;
+    pub const PROMISE: u8 = 4;
+    pub const ACCEPT: u8 = 5;
+    pub const ACCEPTED: u8 = 6;
+    pub const NACK: u8 = 7;
+    pub const REPAIR: u8 = 8;
+    pub const REMOVE: u8 = 9;
+    pub const FORWARD: u8 = 10;
+    pub const FORWARDED: u8 = 11;
+    pub const RECOVER: u8 = 12;
+    pub const RECOVERED: u8 = 13;
+    pub const LIST: u8 = 14;
+    pub const LISTED: u8 = 15;
+    pub const ACCEPT_DELTA: u8 = 16;
+    pub const NEED_FULL: u8 = 17;
+    pub const CHOSEN: u8 = 18;
+    pub const COMPARE: u8 = 19;
+    pub const COMPARED: u8 = 20;
+    pub const WANT: u8 = 21;
+}
+
+impl Wire for Message {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let mut head = |kind: u8, key: &Key| {
+            out.push(kind);
+            key.encode(out);
+        };
+        match self {
+            Message::Read { key, id, have } => {
+                head(kind::READ, key);
+                put_varint(out, *id);
+                have.encode(out);
+            }
+            Message::State { key, id, report } => {
+                head(kind::STATE, key);
+                put_varint(out, *id);
+                report.encode(out);
+            }
+            Message::Prepare { key, ballot, have } => {
+                head(kind::PREPARE, key);
+                ballot.encode(out);
+                have.encode(out);
+            }
+            Message::Promise { key, ballot, report } => {
+                head(kind::PROMISE, key);
+                ballot.encode(out);
+                report.encode(out);
+            }
+            Message::Accept { key, round, chosen_k, state } => {
+                head(kind::ACCEPT, key);
+                round.encode(out);
+                put_varint(out, u64::from(*chosen_k));
+                state.encode(out);
+            }
+            Message::AcceptDelta { key, round, chosen_k, delta } => {
+                head(kind::ACCEPT_DELTA, key);
+                round.encode(out);
+                put_varint(out, u64::from(*chosen_k));
+                delta.encode(out);
+            }
+            Message::NeedFull { key, round } => {
+                head(kind::NEED_FULL, key);
+                round.encode(out);
+            }
+            Message::Accepted { key, round } => {
+                head(kind::ACCEPTED, key);
+                round.encode(out);
+            }
+            Message::Nack { key, tried, promised, recovering } => {
+                head(kind::NACK, key);
+                tried.encode(out);
+                promised.encode(out);
+                out.push(u8::from(*recovering));
+            }
+            Message::Repair { key, round, state } => {
+                head(kind::REPAIR, key);
+                round.encode(out);
+                state.encode(out);
+            }
+            Message::Remove { key, round } => {
+                head(kind::REMOVE, key);
+                round.encode(out);
+            }
+            Message::Chosen { key, round } => {
+                head(kind::CHOSEN, key);
+                round.encode(out);
+            }
+            Message::Forward { key, forward } => {
+                head(kind::FORWARD, key);
+                forward.encode(out);
+            }
+            Message::Forwarded { key, sequence, verdict } => {
+                head(kind::FORWARDED, key);
+                put_varint(out, *sequence);
+                verdict.encode(out);
+            }
+            Message::Recover { key, id } => {
+                head(kind::RECOVER, key);
+                put_varint(out, *id);
+            }
+            Message::Recovered { key, id, promised, report } => {
+                head(kind::RECOVERED, key);
+                put_varint(out, *id);
+                promised.encode(out);
+                report.encode(out);
+            }
+            Message::List { shard, id, from_hash, limit } => {
+                out.extend_from_slice(&[kind::LIST, shard.0]);
+                put_varint(out, *id);
+                out.extend_from_slice(&from_hash.to_le_bytes());
+                put_varint(out, u64::from(*limit));
+            }
+            Message::Listed { shard, id, listing } => {
+                out.extend_from_slice(&[kind::LISTED, shard.0]);
+                put_varint(out, *id);
+                listing.encode(out);
+            }
+            Message::Compare { shard, id, range, folds } => {
+                out.extend_from_slice(&[kind::COMPARE, shard.0]);
+                put_varint(out, *id);
+                out.extend_from_slice(&range.0.to_le_bytes());
+                put_until(out, range.1);
+                folds.iter().for_each(|fold| out.extend_from_slice(&fold.to_le_bytes()));
+            }
+            Message::Compared { shard, id, until, buckets, entries } => {
+                out.extend_from_slice(&[kind::COMPARED, shard.0]);
+                put_varint(out, *id);
+                put_until(out, *until);
+                out.extend_from_slice(&buckets.to_le_bytes());
+                put_varint(out, entries.len() as u64);
+                for entry in entries {
+                    entry.key.encode(out);
+                    entry.accepted.encode(out);
+                    out.push(u8::from(entry.is_tombstone));
+                }
+            }
+            Message::Want { key, have, insist } => {
+                head(kind::WANT, key);
+                have.encode(out);
+                out.push(u8::from(*insist));
+            }
+            Message::Touch { .. } => unreachable!("a touch never leaves its node"),
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Message, Malformed> {
+        let kind = reader.u8()?;
+        if kind == kind::LIST || kind == kind::LISTED {
+            return decode_listing(kind, reader);
+        }
+        if kind == kind::COMPARE || kind == kind::COMPARED {
+            return decode_comparison(kind, reader);
+        }
+        let key = Key::decode(reader)?;
+        Ok(match kind {
+            kind::READ => Message::Read { key, id: reader.varint()?, have: Round::decode(reader)? },
+            kind::STATE => {
+                Message::State { key, id: reader.varint()?, report: Report::decode(reader)? }
+            }
+            kind::PREPARE => Message::Prepare {
+                key,
+                ballot: Ballot::decode(reader)?,
+                have: Round::decode(reader)?,
+            },
+            kind::PROMISE => Message::Promise {
+                key,
+                ballot: Ballot::decode(reader)?,
+                report: Report::decode(reader)?,
+            },
+            kind::ACCEPT => Message::Accept {
+                key,
+                round: proposal(reader)?,
+                chosen_k: u32::try_from(reader.varint()?).map_err(|_| Malformed)?,
+                state: State::decode(reader)?,
+            },
+            kind::ACCEPT_DELTA => Message::AcceptDelta {
+                key,
+                round: proposal(reader)?,
+                chosen_k: u32::try_from(reader.varint()?).map_err(|_| Malformed)?,
+                delta: Arc::<Delta>::decode(reader)?,
+            },
+            kind::NEED_FULL => Message::NeedFull { key, round: proposal(reader)? },
+            kind::ACCEPTED => Message::Accepted { key, round: Round::decode(reader)? },
+            kind::NACK => Message::Nack {
+                key,
+                tried: Round::decode(reader)?,
+                promised: Ballot::decode(reader)?,
+                recovering: flag(reader)?,
+            },
+            kind::REPAIR => {
+                Message::Repair { key, round: proposal(reader)?, state: State::decode(reader)? }
+            }
+            kind::REMOVE => Message::Remove { key, round: proposal(reader)? },
+            kind::WANT => {
+                Message::Want { key, have: Round::decode(reader)?, insist: flag(reader)? }
+            }
+            kind::CHOSEN => Message::Chosen { key, round: proposal(reader)? },
+            kind::FORWARD => Message::Forward { key, forward: Forward::decode(reader)? },
+            kind::FORWARDED => Message::Forwarded {
+                key,
+                sequence: reader.varint()?,
+                verdict: Verdict::decode(reader)?,
+            },
+            kind::RECOVER => Message::Recover { key, id: reader.varint()? },
+            kind::RECOVERED => Message::Recovered {
+                key,
+                id: reader.varint()?,
+                promised: Ballot::decode(reader)?,
+                report: Report::decode(reader)?,
+            },
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+fn decode_listing(kind: u8, reader: &mut Reader<'_>) -> Result<Message, Malformed> {
+    let shard = Shard(reader.u8()?);
+    let id = reader.varint()?;
+    if kind == kind::LISTED {
+        return Ok(Message::Listed { shard, id, listing: Listing::decode(reader)? });
+    }
+    let from_hash = reader.u64()?;
+    let limit = u32::try_from(reader.varint()?).map_err(|_| Malformed)?;
+    if limit as usize > LISTING_KEYS_MAX || (from_hash >> 56) as u8 != shard.0 {
+        return Err(Malformed);
+    }
+    Ok(Message::List { shard, id, from_hash, limit })
+}
+
+fn put_until(out: &mut Vec<u8>, until: Option<u64>) {
+    out.push(u8::from(until.is_some()));
+    if let Some(until) = until {
+        out.extend_from_slice(&until.to_le_bytes());
+    }
+}
+
+/// The end of a range of this shard.
+fn take_until(reader: &mut Reader<'_>, shard: Shard) -> Result<Option<u64>, Malformed> {
+    let until = if flag(reader)? { Some(reader.u64()?) } else { None };
+    let is_inside = until.is_none_or(|until| (until >> 56) as u8 == shard.0);
+    if is_inside { Ok(until) } else { Err(Malformed) }
+}
+
+fn decode_comparison(kind: u8, reader: &mut Reader<'_>) -> Result<Message, Malformed> {
+    let shard = Shard(reader.u8()?);
+    let id = reader.varint()?;
+    if kind == kind::COMPARED {
+        let until = take_until(reader, shard)?;
+        let buckets = reader.u16()?;
+        let mut entries = Vec::new();
+        for _ in 0..reader.varint()? {
+            let key = Key::decode(reader)?;
+            let accepted = proposal(reader)?;
+            let is_tombstone = flag(reader)?;
+            if key.shard() != shard {
+                return Err(Malformed);
+            }
+            entries.push(Held { key, accepted, is_tombstone });
+        }
+        return Ok(Message::Compared { shard, id, until, buckets, entries });
+    }
+    let from_hash = reader.u64()?;
+    let until = take_until(reader, shard)?;
+    if (from_hash >> 56) as u8 != shard.0 || until.is_some_and(|until| until <= from_hash) {
+        return Err(Malformed);
+    }
+    let mut folds = Box::new([0; BUCKETS]);
+    for fold in folds.iter_mut() {
+        *fold = reader.u64()?;
+    }
+    Ok(Message::Compare { shard, id, range: (from_hash, until), folds })
+}

@@ -1,0 +1,273 @@
+//! What messages carry besides rounds and states, and its bytes.
+
+use base::Millis;
+use bytes::Bytes;
+use types::wire::{put_blob, put_varint};
+use types::{
+    Access, Ballot, Command, Incarnation, Key, Malformed, Outcome, Reader, Round, SessionId, Wire,
+};
+
+use super::super::register::Countdown;
+use super::super::state::State;
+use super::FORWARD_COMMANDS_MAX;
+
+/// What an acceptor reports of its register.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// `Round::NONE`: absent, or nothing but a promise.
+    pub accepted: Round,
+    /// Left out where the asker said it has the state of this round.
+    pub state: Option<State>,
+    /// The accepted round is known to be chosen.
+    pub chosen: bool,
+    pub floor_ballot: Ballot,
+    pub floor_version: u64,
+    /// The vote on the expiry of the accepted state.
+    pub countdown: Countdown,
+}
+
+/// Commands on their way to an owner. [corrections F6, F7]
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Forward {
+    /// Only this incarnation of the owner may run them.
+    pub target: Incarnation,
+    /// Number of this forward at its origin.
+    pub sequence: u64,
+    /// The origin will never send anything below this again.
+    pub acked_below: u64,
+    pub commands: Vec<(SessionId, Command)>,
+}
+
+/// What became of a forward.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// One outcome per command. `take_over`: the origin sends most of this key's commands and should own it.
+    Done { outcomes: Vec<Outcome>, take_over: bool },
+    /// Another incarnation was meant: nothing was executed *here*.
+    WrongIncarnation,
+}
+
+/// One step of a listing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listing {
+    pub entries: Vec<Entry>,
+    /// Where to go on; `None` at the end of the shard.
+    pub next_hash: Option<u64>,
+    pub floor_ballot: Ballot,
+    pub floor_version: u64,
+    /// Highest ballot number seen in the shard.
+    pub number: u64,
+}
+
+/// One register of a listing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    pub key: Key,
+    pub accepted: Round,
+    /// It holds a value whose time, as far as this acceptor knows, is not over.
+    pub live: bool,
+}
+
+/// A round that carries a proposal: `k` starts at 1.
+pub(super) fn proposal(reader: &mut Reader<'_>) -> Result<Round, Malformed> {
+    let round = Round::decode(reader)?;
+    if round.k() == 0 { Err(Malformed) } else { Ok(round) }
+}
+
+pub(super) fn flag(reader: &mut Reader<'_>) -> Result<bool, Malformed> {
+    match reader.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Malformed),
+    }
+}
+
+const REPORT_HAS_STATE: u8 = 1;
+const REPORT_CHOSEN: u8 = 2;
+const REPORT_RUNNING: u8 = 4;
+const REPORT_OVER: u8 = 8;
+const REPORT_FLOORS: u8 = 16;
+const REPORT_FLAGS: u8 = 31;
+
+/// Floors matter only where nothing is accepted, and are left out elsewhere.
+impl Wire for Report {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let mut flags = match self.countdown {
+            Countdown::None => 0,
+            Countdown::Running(_) => REPORT_RUNNING,
+            Countdown::Over => REPORT_OVER,
+        };
+        if self.state.is_some() {
+            flags |= REPORT_HAS_STATE;
+        }
+        if self.chosen {
+            flags |= REPORT_CHOSEN;
+        }
+        if self.accepted.is_none() {
+            flags |= REPORT_FLOORS;
+        }
+        out.push(flags);
+        if self.accepted.is_none() {
+            self.floor_ballot.encode(out);
+            put_varint(out, self.floor_version);
+        } else {
+            self.accepted.encode(out);
+        }
+        if let Countdown::Running(rest) = self.countdown {
+            put_varint(out, rest.0);
+        }
+        if let Some(state) = &self.state {
+            state.encode(out);
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Report, Malformed> {
+        let flags = reader.u8()?;
+        if flags & !REPORT_FLAGS != 0 {
+            return Err(Malformed);
+        }
+        let (mut accepted, mut floor_ballot, mut floor_version) = (Round::NONE, Ballot::ZERO, 0);
+        if flags & REPORT_FLOORS != 0 {
+            floor_ballot = Ballot::decode(reader)?;
+            floor_version = reader.varint()?;
+        } else {
+            accepted = proposal(reader)?;
+        }
+        let countdown = match flags & (REPORT_RUNNING | REPORT_OVER) {
+            0 => Countdown::None,
+            REPORT_RUNNING => Countdown::Running(Millis(reader.varint()?)),
+            REPORT_OVER => Countdown::Over,
+            _ => return Err(Malformed),
+        };
+        let state = if flags & REPORT_HAS_STATE != 0 { Some(State::decode(reader)?) } else { None };
+        if state.is_some() && accepted.is_none() {
+            return Err(Malformed);
+        }
+        let chosen = flags & REPORT_CHOSEN != 0;
+        Ok(Report { accepted, state, chosen, floor_ballot, floor_version, countdown })
+    }
+}
+
+impl Wire for Forward {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, u64::from(self.target.0));
+        put_varint(out, self.sequence);
+        put_varint(out, self.acked_below);
+        put_varint(out, self.commands.len() as u64);
+        for (session, command) in &self.commands {
+            put_varint(out, session.0);
+            out.push(command.access as u8);
+            put_blob(out, &command.body);
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Forward, Malformed> {
+        let target = u32::try_from(reader.varint()?).map_err(|_| Malformed)?;
+        let sequence = reader.varint()?;
+        let acked_below = reader.varint()?;
+        let count = reader.varint()? as usize;
+        if count > FORWARD_COMMANDS_MAX || Incarnation(target) > Incarnation::MAX {
+            return Err(Malformed);
+        }
+        let mut commands = Vec::with_capacity(count);
+        for _ in 0..count {
+            let session = SessionId(reader.varint()?);
+            let access = match reader.u8()? {
+                0 => Access::Read,
+                1 => Access::Update,
+                2 => Access::Write,
+                _ => return Err(Malformed),
+            };
+            let body = Bytes::decode(reader)?;
+            commands.push((session, Command { access, body }));
+        }
+        Ok(Forward { target: Incarnation(target), sequence, acked_below, commands })
+    }
+}
+
+impl Wire for Verdict {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let Verdict::Done { outcomes, take_over } = self else {
+            out.push(2);
+            return;
+        };
+        out.push(u8::from(*take_over));
+        put_varint(out, outcomes.len() as u64);
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Reply(reply) => {
+                    out.push(0);
+                    put_blob(out, reply);
+                }
+                Outcome::NoQuorum => out.push(1),
+                Outcome::Unknown => out.push(2),
+                Outcome::Loading => out.push(3),
+                Outcome::Listed { .. } | Outcome::Unsupported(_) => {
+                    unreachable!("a forwarded command is never answered with {outcome:?}")
+                }
+            }
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Verdict, Malformed> {
+        let take_over = match reader.u8()? {
+            0 => false,
+            1 => true,
+            2 => return Ok(Verdict::WrongIncarnation),
+            _ => return Err(Malformed),
+        };
+        let count = reader.varint()? as usize;
+        if count > FORWARD_COMMANDS_MAX {
+            return Err(Malformed);
+        }
+        let mut outcomes = Vec::with_capacity(count);
+        for _ in 0..count {
+            outcomes.push(match reader.u8()? {
+                0 => Outcome::Reply(Bytes::decode(reader)?),
+                1 => Outcome::NoQuorum,
+                2 => Outcome::Unknown,
+                3 => Outcome::Loading,
+                _ => return Err(Malformed),
+            });
+        }
+        Ok(Verdict::Done { outcomes, take_over })
+    }
+}
+
+impl Wire for Listing {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(self.next_hash.is_some()));
+        if let Some(next) = self.next_hash {
+            out.extend_from_slice(&next.to_le_bytes());
+        }
+        self.floor_ballot.encode(out);
+        put_varint(out, self.floor_version);
+        put_varint(out, self.number);
+        put_varint(out, self.entries.len() as u64);
+        for entry in &self.entries {
+            entry.key.encode(out);
+            entry.accepted.encode(out);
+            out.push(u8::from(entry.live));
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Listing, Malformed> {
+        let next_hash = if flag(reader)? { Some(reader.u64()?) } else { None };
+        let floor_ballot = Ballot::decode(reader)?;
+        let floor_version = reader.varint()?;
+        let number = reader.varint()?;
+        if number > Ballot::NUMBER_MAX {
+            return Err(Malformed);
+        }
+        let count = reader.varint()?;
+        let mut entries = Vec::new();
+        for _ in 0..count {
+            entries.push(Entry {
+                key: Key::decode(reader)?,
+                accepted: Round::decode(reader)?,
+                live: flag(reader)?,
+            });
+        }
+        Ok(Listing { entries, next_hash, floor_ballot, floor_version, number })
+    }
+}

@@ -1,0 +1,368 @@
+//! Which shards are compared with whom, and when [spec 9.7]: so that replicas become equal though nobody reads.
+//!
+//! A shard is compared with a member after something was accepted here or the member was away, once the shard has been
+//! quiet for a while; with equal shards nothing is said any more. One walk at a time goes through the registers of
+//! one shard in hash order, a few at a time, with all members in question together ([`super::comparison`]). On its way it
+//! finds the tombstones that nobody collects.
+//!
+//! All of it is a hint. What it leads to is a late accept, which the acceptor may refuse, or a proposal like any other.
+
+use base::Nanos;
+use types::key::SHARDS;
+use types::limits::MEMBERS_MAX;
+use types::{NodeId, Round, Shard};
+
+use super::comparison::{Held, Step};
+use super::owed::{Members, others_up};
+use super::{Cx, RmwPaxos};
+use crate::effects::TimerId;
+use crate::mutation::{self, Mutation};
+
+pub(super) const COMPARE: TimerId = TimerId(6);
+
+/// A shard is left alone for so long after a write; times a member's place, so that the first compares for all.
+const QUIET: Nanos = Nanos::from_secs(2);
+/// A shard that is never quiet is compared all the same.
+const BUSY_MAX: Nanos = Nanos::from_secs(60);
+/// Between two steps of a walk: what bounds its cost, above all that of the walk through everything after a start.
+pub(super) const PAUSE: Nanos = Nanos::from_millis(50);
+/// After a step that found little.
+const PAUSE_SHORT: Nanos = Nanos::from_millis(2);
+const RETRY_MIN: Nanos = Nanos::from_secs(1);
+const RETRY_MAX: Nanos = Nanos::from_secs(60);
+/// Walks that find the same shard different, nothing having been written between, before the late accept that did not
+/// help gives way to a proposal.
+const LATE_ACCEPTS_MAX: u8 = 1;
+/// Walks in a row that soon follow each other; later ones wait ever longer.
+const SOON_MAX: u8 = 3;
+
+/// What is not known to be equal.
+#[derive(Clone, Copy, Default)]
+struct Unsure {
+    /// Members to compare with; this node's own bit: to be searched for tombstones.
+    with: Members,
+    /// Of those that walk this shard from their side: everything was equal so far, and nothing was accepted since.
+    agreeing: Members,
+    since: Nanos,
+    written_at: Nanos,
+    /// Not before.
+    try_at: Nanos,
+    /// Walks in a row that left something to do.
+    failures: u8,
+    /// Walks in a row that found a difference, nothing having been written between.
+    differed: u8,
+}
+
+pub(super) struct Ranges {
+    shards: Box<[Unsure; SHARDS]>,
+    /// How far each member, walking from its side, has been answered without a gap: links may lose a question.
+    answered: [Option<(Shard, u64)>; MEMBERS_MAX],
+    pub(super) walk: Option<Walk>,
+    /// Where the search for the next shard begins.
+    next: u8,
+    armed: Option<Nanos>,
+    has_started: bool,
+}
+
+/// One comparison of a shard, from its beginning to its end.
+pub(super) struct Walk {
+    pub(super) shard: Shard,
+    pub(super) with: Members,
+    /// Of those: no difference so far.
+    pub(super) equal: Members,
+    pub(super) from_hash: u64,
+    pub(super) step: Step,
+    /// Late accepts did not help.
+    pub(super) insist: bool,
+    differs: bool,
+    started: Nanos,
+}
+
+impl Default for Ranges {
+    fn default() -> Ranges {
+        Ranges {
+            shards: Box::new([Unsure::default(); SHARDS]),
+            answered: [None; MEMBERS_MAX],
+            walk: None,
+            next: 0,
+            armed: None,
+            has_started: false,
+        }
+    }
+}
+
+impl Walk {
+    /// A member does not hold what this node does.
+    pub(super) fn note_difference(&mut self, member: usize) {
+        self.equal &= !(1 << member);
+        self.differs = true;
+    }
+
+    /// What is held here, or by a member, cannot be told.
+    pub(super) fn note_doubt(&mut self, members: Members) {
+        self.equal &= !members;
+    }
+}
+
+impl Ranges {
+    /// Nothing is to be compared with anybody who is up. Before its first event a process knows nothing of that.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.has_started && self.walk.is_none() && self.armed.is_none()
+    }
+
+    fn of(&mut self, shard: Shard) -> &mut Unsure {
+        &mut self.shards[usize::from(shard.0)]
+    }
+
+    fn arm(&mut self, cx: &mut Cx<'_>, at: Nanos) {
+        if self.armed.is_none_or(|armed| at < armed) {
+            self.armed = Some(at);
+            cx.fx.timer(COMPARE, at);
+        }
+    }
+
+    /// Something was accepted here.
+    pub(super) fn on_write(&mut self, cx: &mut Cx<'_>, shard: Shard) {
+        let unsure = self.of(shard);
+        if unsure.with == 0 {
+            unsure.since = cx.now;
+        }
+        unsure.with = Members::MAX;
+        (unsure.agreeing, unsure.differed, unsure.failures) = (0, 0, 0);
+        unsure.written_at = cx.now;
+        if self.armed.is_none() && self.walk.is_none() {
+            self.arm(cx, cx.now + QUIET);
+        }
+    }
+
+    /// A member compares its shard with this one, and has come to `until`. Only ranges without a gap make a shard.
+    pub(super) fn on_agreement(
+        &mut self,
+        member: usize,
+        shard: Shard,
+        (from_hash, until): (u64, Option<u64>),
+        is_equal: bool,
+    ) {
+        let is_first = from_hash == shard.first_hash();
+        let joins = |(of, end): (Shard, u64)| of == shard && from_hash <= end;
+        let is_joined = is_first || self.answered[member].is_some_and(joins);
+        self.answered[member] = until.filter(|_| is_joined).map(|until| (shard, until));
+        let unsure = self.of(shard);
+        if is_first {
+            unsure.agreeing |= 1 << member;
+        }
+        if !is_equal || !is_joined {
+            unsure.agreeing &= !(1 << member);
+        }
+        if until.is_none() && unsure.agreeing & 1 << member != 0 {
+            base::sometimes!("a member that was asked learns that it is equal");
+            unsure.with &= !(1 << member);
+        }
+    }
+}
+
+impl RmwPaxos {
+    fn own_shards(&self) -> impl Iterator<Item = Shard> + '_ {
+        (0..=u8::MAX).map(Shard).filter(|&shard| self.env.owns(shard))
+    }
+
+    /// The first event of a process: what an earlier one left to do is not known.
+    pub(super) fn start_comparing(&mut self, cx: &mut Cx<'_>) {
+        if !self.ranges.has_started {
+            self.ranges.has_started = true;
+            let me = own_place(cx);
+            let shards: Vec<Shard> = self.own_shards().collect();
+            shards.into_iter().for_each(|shard| self.doubt(cx, shard, me));
+        }
+    }
+
+    /// A member was away: what it missed is not known.
+    pub(super) fn doubt_member(&mut self, cx: &mut Cx<'_>, node: NodeId) {
+        let Some(index) = cx.view.index(node) else { return };
+        let shards: Vec<Shard> = self.own_shards().collect();
+        shards.into_iter().for_each(|shard| self.doubt(cx, shard, 1 << index));
+    }
+
+    /// The shard is to be compared with these members.
+    pub(super) fn doubt(&mut self, cx: &mut Cx<'_>, shard: Shard, with: Members) {
+        let quiet = quiet_for(cx);
+        if let Some(walk) = self.ranges.walk.as_mut().filter(|walk| walk.shard == shard) {
+            walk.note_doubt(with);
+        }
+        let unsure = self.ranges.of(shard);
+        if unsure.with == 0 {
+            unsure.since = cx.now;
+        }
+        unsure.with |= with;
+        unsure.agreeing &= !with;
+        unsure.failures = 0;
+        unsure.try_at = cx.now + quiet;
+        self.ranges.arm(cx, cx.now + quiet);
+    }
+
+    pub(super) fn on_compare_timer(&mut self, cx: &mut Cx<'_>) {
+        // An earlier timer may have replaced this one: only the newest arms another.
+        if self.ranges.armed.is_some_and(|armed| armed > cx.now) {
+            return;
+        }
+        self.ranges.armed = None;
+        if mutation::is(Mutation::NoComparison) {
+            return;
+        }
+        if self.ranges.walk.is_none() {
+            self.start_walk(cx);
+        }
+        self.go_on_with_walk(cx);
+    }
+
+    /// Begins with the next shard whose time has come; sets the timer for the first of the others.
+    fn start_walk(&mut self, cx: &mut Cx<'_>) {
+        let reach = reach(cx);
+        let quiet = quiet_for(cx);
+        let mut first: Option<Nanos> = None;
+        for ahead in 0..=u8::MAX {
+            let shard = Shard(self.ranges.next.wrapping_add(ahead));
+            let unsure = self.ranges.of(shard);
+            let with = unsure.with & reach;
+            // A shard that is forgotten here is doubted again when it is recovered.
+            if with == 0 || cx.cells.is_forgotten(shard) {
+                continue;
+            }
+            let is_quiet_at = (unsure.written_at + quiet).min(unsure.since + BUSY_MAX);
+            let at = unsure.try_at.max(is_quiet_at);
+            if at > cx.now {
+                first = Some(first.map_or(at, |first| first.min(at)));
+                continue;
+            }
+            let insist = unsure.differed >= LATE_ACCEPTS_MAX;
+            self.ranges.next = shard.0.wrapping_add(1);
+            self.ranges.walk = Some(Walk {
+                shard,
+                with,
+                equal: with,
+                from_hash: shard.first_hash(),
+                step: Step::Pausing { until: cx.now },
+                insist,
+                differs: false,
+                started: cx.now,
+            });
+            return;
+        }
+        if let Some(at) = first {
+            self.ranges.arm(cx, at);
+        }
+    }
+
+    /// The step is over: the next one, or the end.
+    pub(super) fn end_step(&mut self, cx: &mut Cx<'_>, until: Option<u64>, found: usize) {
+        let Some(walk) = &mut self.ranges.walk else { return };
+        match until {
+            Some(from_hash) => {
+                walk.from_hash = from_hash;
+                let pause = if walk.differs { PAUSE_SHORT } else { PAUSE };
+                walk.step = Step::Pausing { until: cx.now + pause };
+                self.ranges.arm(cx, cx.now + pause);
+            }
+            None => {
+                self.end_walk(cx);
+                // Empty shards are passed quickly.
+                let pause = if found == 0 { PAUSE_SHORT } else { PAUSE };
+                self.ranges.arm(cx, cx.now + pause);
+            }
+        }
+    }
+
+    /// What was equal from beginning to end, nothing having been accepted meanwhile, needs no further word.
+    fn end_walk(&mut self, cx: &mut Cx<'_>) {
+        let Some(walk) = self.ranges.walk.take() else { return };
+        self.counters.shards_compared += 1;
+        self.counters.shards_different += u64::from(walk.differs);
+        let unsure = self.ranges.of(walk.shard);
+        let is_still = unsure.written_at < walk.started;
+        if is_still {
+            unsure.with &= !walk.equal;
+            unsure.differed = if walk.differs { unsure.differed.saturating_add(1) } else { 0 };
+        }
+        if walk.equal == walk.with {
+            unsure.failures = 0;
+        } else {
+            unsure.failures = unsure.failures.saturating_add(1);
+            let doublings = unsure.failures.saturating_sub(SOON_MAX).min(6);
+            let pause = Nanos(RETRY_MIN.0 << doublings).min(RETRY_MAX);
+            unsure.try_at = cx.now + pause;
+        }
+        unsure.since = cx.now;
+        // Bits of no member only say that something was written.
+        if unsure.with & all(cx) == 0 {
+            unsure.with = 0;
+        }
+    }
+
+    /// A tombstone was met: whoever left it may have given it up.
+    pub(super) fn note_found(&mut self, cx: &mut Cx<'_>, held: &Held) {
+        if held.is_tombstone {
+            self.collect_found(cx, &held.key, proposer_of(held.accepted));
+        }
+    }
+
+    pub(super) fn arm_comparison(&mut self, cx: &mut Cx<'_>, at: Nanos) {
+        self.ranges.arm(cx, at);
+    }
+}
+
+fn proposer_of(round: Round) -> NodeId {
+    round.ballot().node()
+}
+
+fn all(cx: &Cx<'_>) -> Members {
+    (1 << cx.view.members().len()) - 1
+}
+
+/// This node, and the others that are up.
+fn reach(cx: &Cx<'_>) -> Members {
+    others_up(cx.view) | own_place(cx)
+}
+
+/// This node, in a set of members.
+pub(super) fn own_place(cx: &Cx<'_>) -> Members {
+    cx.view.index(cx.view.me).map_or(0, |index| 1 << index)
+}
+
+fn quiet_for(cx: &Cx<'_>) -> Nanos {
+    let place = cx.view.index(cx.view.me).unwrap_or(0) as u64;
+    Nanos(QUIET.0 * (1 + place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHARD: Shard = Shard(3);
+    const MEMBER: usize = 1;
+
+    /// Answers the ranges of `parts`, all equal. True when the member is no longer asked afterwards.
+    fn is_settled_by(parts: &[(u64, Option<u64>)]) -> bool {
+        let mut ranges = Ranges::default();
+        ranges.of(SHARD).with = 1 << MEMBER;
+        let first = SHARD.first_hash();
+        for &(from, until) in parts {
+            let range = (first + from, until.map(|until| first + until));
+            ranges.on_agreement(MEMBER, SHARD, range, true);
+        }
+        ranges.of(SHARD).with == 0
+    }
+
+    #[test]
+    fn who_was_asked_about_everything_knows_that_it_is_equal() {
+        assert!(is_settled_by(&[(0, None)]));
+        assert!(is_settled_by(&[(0, Some(5)), (5, Some(9)), (9, None)]));
+        assert!(is_settled_by(&[(0, Some(5)), (3, Some(9)), (9, None)]), "one end was nearer");
+    }
+
+    #[test]
+    fn a_question_that_was_lost_leaves_a_gap() {
+        assert!(!is_settled_by(&[(0, Some(5)), (9, None)]));
+        assert!(!is_settled_by(&[(5, Some(9)), (9, None)]));
+        assert!(!is_settled_by(&[(0, Some(5)), (6, Some(9)), (9, None)]));
+    }
+}

@@ -1,0 +1,278 @@
+//! Schedules in which nobody reads and nobody writes: replicas become equal all the same, and then are silent.
+//! [spec 9.7]
+
+use base::Nanos;
+use types::{Key, Round};
+
+use super::super::comparison::STEP;
+use super::super::ranges::PAUSE;
+use super::steps::{Kind, claim};
+use super::strings::Ask;
+use super::world::{Envelope, World};
+use crate::protocol::Event;
+
+fn volatile() -> World {
+    World::new(3, false, 1)
+}
+
+fn accepted(world: &World, node: usize, key: &Key) -> Round {
+    world.nodes[node].register(key).map_or(Round::NONE, |register| register.accepted)
+}
+
+fn is_equal(world: &World) -> bool {
+    [&world.key, &world.neighbour].into_iter().all(|key| {
+        let first = accepted(world, 0, key);
+        (1..world.nodes.len()).all(|node| accepted(world, node, key) == first)
+    })
+}
+
+fn has_tombstone(world: &World) -> bool {
+    let is_tombstone = |node: &super::world::Node, key: &Key| {
+        let state = node.register(key).and_then(|register| register.state.as_ref());
+        state.is_some_and(|state| state.is_tombstone())
+    };
+    world
+        .nodes
+        .iter()
+        .any(|node| is_tombstone(node, &world.key) || is_tombstone(node, &world.neighbour))
+}
+
+impl World {
+    /// Everything goes through and time passes, up to `span`. True when nobody has anything left to do before that.
+    pub(super) fn rest(&mut self, span: Nanos) -> bool {
+        let end = self.now + span;
+        while self.now < end && self.fault.is_none() {
+            self.flow(|_| true);
+            if self.nodes.iter().all(|node| crate::Protocol::is_idle(&node.protocol)) {
+                return true;
+            }
+            self.pass(Nanos::from_millis(10));
+        }
+        false
+    }
+
+    /// All is healed and nobody asks for anything: replicas become equal, no tombstone stays, and then all is silent.
+    pub(super) fn converge(&mut self) -> Result<(), String> {
+        let ended = self.rest(Nanos::from_secs(240));
+        claim(ended, "comparing ends")?;
+        if let Some(fault) = &self.fault {
+            return Err(fault.clone());
+        }
+        claim(is_equal(self), "replicas hold the same")?;
+        claim(!has_tombstone(self), "no tombstone stays")?;
+        self.pass(Nanos::from_secs(600));
+        claim(self.bag.is_empty(), "all is silent")?;
+        claim(self.nodes.iter().all(|node| node.timers.is_empty()), "nobody is woken any more")
+    }
+}
+
+/// Nobody is reminded by an owner: it restarts.
+fn forgetting_owner(world: &mut World) {
+    world.crash(0, 1);
+    world.lose_all();
+}
+
+/// The third member misses a write, whose owner forgets it.
+pub(super) fn a_write_missed() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    world.append(0, "a");
+    world.flow(|m| m.among(&[0, 1]));
+    world.lose_all();
+    forgetting_owner(&mut world);
+    world.converge()?;
+    let key = world.key.clone();
+    claim(accepted(&world, 2, &key) != Round::NONE, "the third holds it now")?;
+    world.finish_with("va")
+}
+
+#[test]
+fn a_replica_that_missed_a_write_becomes_equal() -> Result<(), String> {
+    a_write_missed()
+}
+
+/// As above, and the third has promised more than the write is worth: a late accept is refused.
+#[test]
+fn a_replica_that_refuses_a_late_accept_becomes_equal() -> Result<(), String> {
+    let mut world = volatile();
+    world.append(2, "x");
+    world.flow(|m| m.goes(Kind::Prepare, 2, 2));
+    world.lose_all();
+    world.crash(2, 0);
+    world.flow(|_| true);
+    world.append(2, "y");
+    world.flow(|m| m.goes(Kind::Prepare, 2, 2));
+    world.lose_all();
+    world.calm();
+    world.append(0, "a");
+    world.flow(|m| m.among(&[0, 1]));
+    world.lose_all();
+    world.converge()
+}
+
+/// The owner's proposal reaches the second acceptor only, and the owner dies: it is decided one way or the other.
+#[test]
+fn what_only_one_has_accepted_is_decided() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    world.write(0, Ask::Append("a"));
+    world.append(0, "b");
+    world.flow(|m| m.goes(Kind::Accept, 0, 1));
+    world.lose_all();
+    world.crash(0, 0);
+    world.converge()?;
+    world.finish_with("vab")
+}
+
+/// A live value whose round lies below a floor that another key has raised at the replica that lacks it.
+#[test]
+fn a_floor_of_another_key_keeps_nothing_apart() -> Result<(), String> {
+    let mut world = volatile();
+    let neighbour = world.neighbour.clone();
+    world.append(0, "a");
+    world.flow(|m| m.among(&[0, 1]));
+    world.lose_all();
+    world.calm();
+    world.write_key(1, &neighbour, Ask::Append("n"));
+    world.write_key(1, &neighbour, Ask::Append("n"));
+    world.write_key(2, &neighbour, Ask::Delete);
+    world.pass_at(2, Nanos::from_millis(1_100));
+    world.flow(|m| !m.is(Kind::Compare));
+    world.converge()?;
+    let key = world.key.clone();
+    claim(accepted(&world, 2, &key) != Round::NONE, "the third holds it now")?;
+    world.finish_with("va")
+}
+
+/// A tombstone whose proposer gave up before it learned that it is chosen.
+#[test]
+fn a_tombstone_that_its_proposer_gave_up_is_collected() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    world.write(0, Ask::Append("a"));
+    world.start(0, Ask::Delete);
+    world.flow(|m| m.is(Kind::Accept));
+    world.lose_all();
+    world.crash(0, 2);
+    world.converge()?;
+    world.finish_with("-")
+}
+
+/// All but one have removed the tombstone.
+pub(super) fn a_removal_that_one_missed() -> Result<(), String> {
+    let mut world = volatile();
+    world.write(0, Ask::Append("a"));
+    world.write(0, Ask::Delete);
+    world.pass_at(0, Nanos::from_millis(1_100));
+    let missed = |m: &Envelope| m.goes(Kind::Remove, 0, 2);
+    world.flow(|m| !missed(m));
+    world.lose(missed);
+    claim(world.held(0).is_none() && world.held(2).is_some(), "one still has it")?;
+    let delivered =
+        |world: &World| world.nodes.iter().map(|node| node.protocol.counters.repairs).sum::<u64>();
+    let before = delivered(&world);
+    claim(world.rest(Nanos::from_secs(240)), "comparing ends")?;
+    claim(delivered(&world) == before, "a tombstone is delivered to nobody who has removed it")?;
+    world.converge()?;
+    world.finish_with("-")
+}
+
+#[test]
+fn a_removal_that_one_missed_is_made_up_for() -> Result<(), String> {
+    a_removal_that_one_missed()
+}
+
+/// A late accept of a value that was deleted and removed since.
+pub(super) fn a_late_accept_after_a_removal() -> Result<(), String> {
+    let mut world = volatile();
+    world.append(0, "a");
+    world.prepared(&[0, 1, 2]);
+    let late: Vec<Envelope> =
+        world.bag.iter().filter(|m| m.goes(Kind::Accept, 0, 1)).cloned().collect();
+    world.flow(|_| true);
+    world.calm();
+    world.write(0, Ask::Delete);
+    world.pass_at(0, Nanos::from_millis(1_100));
+    world.flow(|_| true);
+    claim((0..3).all(|node| world.held(node).is_none()), "it is removed")?;
+    for envelope in late {
+        let super::super::Message::Accept { key, round, state, .. } = envelope.message else {
+            continue;
+        };
+        let message = super::super::Message::Repair { key, round, state };
+        world.step(1, Event::Peer { from: envelope.from, message });
+    }
+    claim(world.held(1).is_none(), "the floor refuses it")?;
+    world.converge()?;
+    world.finish_with("-")
+}
+
+#[test]
+fn a_late_accept_brings_back_nothing() -> Result<(), String> {
+    a_late_accept_after_a_removal()
+}
+
+#[test]
+fn a_shard_that_is_equal_is_compared_once() -> Result<(), String> {
+    let mut world = volatile();
+    world.write(0, Ask::Append("a"));
+    claim(world.rest(Nanos::from_secs(60)), "comparing ends")?;
+    let walks = |world: &World| {
+        world.nodes.iter().map(|node| node.protocol.counters.shards_compared).sum::<u64>()
+    };
+    let before = walks(&world);
+    claim(before <= 6, "few walks are enough")?;
+    world.pass(Nanos::from_secs(3_600));
+    claim(walks(&world) == before && world.bag.is_empty(), "and no more follow")
+}
+
+fn keys_of_shard(world: &World, count: usize) -> Vec<Key> {
+    (0..)
+        .map(|n: u32| Key::new(format!("many-{n}").as_bytes()))
+        .filter(|key| key.shard() == world.key.shard())
+        .take(count)
+        .collect()
+}
+
+/// What a start costs does not grow with what is held: only how long it goes on does.
+#[test]
+fn a_walk_after_a_start_reads_a_bounded_part_at_a_time() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    let keys = keys_of_shard(&world, 3 * STEP);
+    for key in &keys {
+        world.write_key(0, key, Ask::Append("a"));
+    }
+    world.converge()?;
+    world.crash(0, 0);
+    let read = |world: &World| world.nodes[0].protocol.counters.keys_compared;
+    let (mut before, mut most) = (0, 0);
+    for _ in 0..400 {
+        world.pass(PAUSE);
+        world.flow(|_| true);
+        most = most.max(read(&world) - before);
+        before = read(&world);
+    }
+    claim(before >= keys.len() as u64, "all is read once")?;
+    claim(before < 2 * keys.len() as u64, "and not again")?;
+    // A pause may begin within one look at the clock and end within the next.
+    claim(most <= 2 * STEP as u64, "a step is followed by a pause")?;
+    world.converge()
+}
+
+/// A question in the middle is lost for good, on links that lose without a word.
+#[test]
+fn a_question_that_is_lost_is_asked_again() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    for key in keys_of_shard(&world, 2 * STEP) {
+        world.write_key(0, &key, Ask::Append("a"));
+    }
+    world.append(0, "b");
+    world.flow(|m| m.among(&[0, 1]));
+    world.lose_all();
+    forgetting_owner(&mut world);
+    for _ in 0..1_000 {
+        world.pass(Nanos::from_millis(10));
+        world.flow(|m| !m.is(Kind::Compare));
+        world.lose(|m| m.is(Kind::Compare));
+    }
+    world.converge()?;
+    let key = world.key.clone();
+    claim(accepted(&world, 2, &key) != Round::NONE, "the third holds it now")
+}

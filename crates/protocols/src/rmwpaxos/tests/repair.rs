@@ -1,0 +1,153 @@
+//! Schedules of repair: what an owner owes, and hints that a round is chosen. [spec 9.3, 9.7]
+
+use base::Nanos;
+use types::Round;
+
+use super::steps::{Kind, claim};
+use super::strings::Ask;
+use super::world::{Envelope, World};
+use crate::protocol::Event;
+
+const LATE: Nanos = Nanos::from_millis(150);
+
+fn volatile() -> World {
+    World::new(3, false, 1)
+}
+
+fn accepted(world: &World, node: usize) -> Round {
+    world.held(node).map_or(Round::NONE, |register| register.accepted)
+}
+
+fn reads(m: &Envelope) -> bool {
+    m.is(Kind::Read) || m.is(Kind::State)
+}
+
+/// The first node writes, the third hears nothing of it; what the first owes for that is in the bag.
+fn written_by_two(world: &mut World) {
+    world.append(0, "a");
+    world.flow(|m| m.among(&[0, 1]));
+    world.lose_all();
+    world.pass_at(0, LATE);
+    world.flow(|m| m.among(&[0]));
+}
+
+#[test]
+fn a_member_that_missed_a_proposal_gets_it_from_its_owner() -> Result<(), String> {
+    let mut world = volatile();
+    written_by_two(&mut world);
+    world.flow(|_| true);
+    claim(accepted(&world, 2) == accepted(&world, 0), "the third holds it now")?;
+    claim(world.held(2).is_some_and(|register| register.chosen), "and knows it chosen")?;
+    world.pass_at(0, Nanos::from_secs(5));
+    world.lose(|m| m.is(Kind::Compare));
+    claim(world.bag.is_empty(), "nothing more is owed")
+}
+
+#[test]
+fn a_hint_answers_a_read_of_replicas_that_disagree() -> Result<(), String> {
+    let mut world = volatile();
+    written_by_two(&mut world);
+    world.flow(|m| m.is(Kind::Chosen));
+    world.lose_all();
+    let read = world.start(2, Ask::Get);
+    world.flow(|m| m.among(&[1, 2]) && reads(m));
+    claim(world.reply(read) == Some(b"va"), "one round trip is enough")?;
+    world.finish_with("va")
+}
+
+#[test]
+fn what_all_have_acknowledged_or_was_written_again_is_not_hinted_at() -> Result<(), String> {
+    let mut world = volatile();
+    for text in ["a", "b", "c"] {
+        world.write(0, Ask::Append(text));
+    }
+    world.pass_at(0, LATE);
+    claim(world.bag.is_empty(), "nothing is owed")?;
+    world.append(0, "d");
+    world.flow(|m| m.among(&[0, 1]));
+    world.write(0, Ask::Append("e"));
+    world.lose_all();
+    world.pass_at(0, LATE);
+    world.flow(|m| m.among(&[0]));
+    claim(world.bag.is_empty(), "the next proposal said it")?;
+    world.finish_with("vabcde")
+}
+
+#[test]
+fn a_member_that_was_away_is_repaired_when_it_is_back() -> Result<(), String> {
+    let mut world = volatile();
+    world.sees(0, 2, false);
+    written_by_two(&mut world);
+    claim(world.bag.is_empty(), "nobody speaks to who is away")?;
+    world.sees(0, 2, true);
+    let node = world.nodes[2].view.me;
+    world.step(0, Event::PeerUp { node });
+    world.pass_at(0, Nanos::from_millis(10));
+    world.flow(|_| true);
+    claim(accepted(&world, 2) == accepted(&world, 0), "the third holds it now")
+}
+
+#[test]
+fn who_never_answers_is_not_reminded_for_ever() -> Result<(), String> {
+    let mut world = volatile();
+    written_by_two(&mut world);
+    let mut sent = 0;
+    for _ in 0..200 {
+        world.flow(|m| m.among(&[0]));
+        sent += world.take(|m| m.is(Kind::Accept)).len();
+        world.lose_all();
+        world.pass_at(0, LATE);
+    }
+    claim((2..10).contains(&sent), "some reminders, then no more")
+}
+
+/// A hint of a round reaches an acceptor that holds an undecided one of another ballot.
+pub(super) fn a_hint_of_another_ballot() -> Result<(), String> {
+    let mut world = volatile();
+    written_by_two(&mut world);
+    let late = world.take(|m| m.is(Kind::Accept) || m.is(Kind::Chosen));
+    world.append(2, "b");
+    let phase_one = |m: &Envelope| m.is(Kind::Prepare) || m.is(Kind::Promise);
+    world.flow(|m| phase_one(m) && !m.among(&[2]));
+    world.flow(|m| m.goes(Kind::Accept, 2, 1));
+    world.lose_all();
+    world.deliver_all(late);
+    world.lose_all();
+    claim(accepted(&world, 2) == accepted(&world, 0), "two hold what is chosen")?;
+    read_new_then_old(&mut world, 0)
+}
+
+/// A hint of a round reaches an acceptor that holds a later, undecided one of its ballot.
+pub(super) fn a_hint_of_an_earlier_round() -> Result<(), String> {
+    let mut world = volatile();
+    written_by_two(&mut world);
+    let late = world.take(|m| m.is(Kind::Accept) || m.is(Kind::Chosen));
+    world.append(0, "b");
+    world.flow(|m| m.goes(Kind::Accept, 0, 1));
+    world.lose_all();
+    world.deliver_all(late);
+    world.lose_all();
+    claim(accepted(&world, 2) == accepted(&world, 0), "two hold what is chosen")?;
+    read_new_then_old(&mut world, 2)
+}
+
+/// The second acceptor holds what is undecided. Nobody may be told of it and then of what was before.
+fn read_new_then_old(world: &mut World, last_reader: usize) -> Result<(), String> {
+    world.start(1, Ask::Get);
+    world.flow(|m| m.among(&[1, 2]) && reads(m));
+    world.lose_all();
+    let last = world.start(last_reader, Ask::Get);
+    world.flow(|m| m.among(&[0, 2]) && reads(m));
+    claim(world.reply(last) == Some(b"va"), "the older state is chosen")?;
+    world.finish()
+}
+
+#[test]
+fn a_hint_speaks_of_its_ballot_only() -> Result<(), String> {
+    a_hint_of_another_ballot()
+}
+
+#[test]
+fn a_hint_speaks_of_nothing_later() -> Result<(), String> {
+    a_hint_of_an_earlier_round()
+}
