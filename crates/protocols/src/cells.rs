@@ -210,6 +210,22 @@ impl<R> Cells<R> {
         ticket
     }
 
+    /// Marks all registers of a shard as changed: what storage holds of them may be damaged.
+    pub fn persist_shard(&mut self, shard: Shard) {
+        for entry in &self.shards[usize::from(shard.0)] {
+            let slot = self.slots.at_mut(entry.index);
+            if slot.record.is_none() {
+                continue;
+            }
+            slot.ticket = self.open_ticket;
+            slot.ahead = false;
+            if !slot.dirty {
+                slot.dirty = true;
+                self.dirty.push(entry.index);
+            }
+        }
+    }
+
     /// Notes a change that something else makes safe against a crash: it is written only before the register
     /// leaves memory.
     pub fn persist_before_eviction(&mut self, key: &Key) {

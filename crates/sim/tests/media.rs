@@ -79,3 +79,14 @@ fn a_damaged_bucket_that_is_divided_before_it_goes_home_leaves_the_ring() {
         panic!("{failure}");
     }
 }
+
+#[test]
+fn a_register_whose_record_is_damaged_while_it_is_in_memory_survives_its_eviction() {
+    let faults = "delay,crash,crash-after-turn,restart-all,torn,amnesia,rot,eviction,workers";
+    let faults = FaultSet::parse(faults).expect("they exist");
+    let medium = Some(MediumKind::Disk);
+    let config = SimConfig { faults, medium, ..SimConfig::new("rmwpaxos", 104_234) };
+    if let Err(failure) = run(&config) {
+        panic!("{failure}");
+    }
+}

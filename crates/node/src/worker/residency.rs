@@ -219,8 +219,9 @@ impl<P: Protocol> EngineOf<P> {
     /// The loss is raised: the protocol may see what was forgotten.
     pub(crate) fn reveal_losses(&mut self, shared: &mut Shared) {
         let forgotten = std::mem::take(&mut self.forgotten);
-        for shard in &forgotten {
-            self.cells.set_forgotten(*shard, true);
+        for &shard in &forgotten {
+            self.cells.set_forgotten(shard, true);
+            self.write_anew(shard);
         }
         for shard in forgotten {
             let waiting = self.parking.take_shard(shard);
@@ -234,6 +235,18 @@ impl<P: Protocol> EngineOf<P> {
             self.resume_key(shared, &key);
         }
         self.reload_clearing_keys(shared);
+    }
+
+    /// What is whole in memory may be damaged in storage. Nobody recovers it, so it is written before the shard may be
+    /// called known: evicted later, it would be absent in silence.
+    fn write_anew(&mut self, shard: Shard) {
+        if !self.keeps_records {
+            return;
+        }
+        self.cells.persist_shard(shard);
+        if self.metas.is_resident(shard) {
+            self.metas.persist(shard);
+        }
     }
 
     /// The protocol has recovered a shard: absence means absence again.

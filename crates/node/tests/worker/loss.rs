@@ -227,6 +227,24 @@ fn damage_in_a_shard_under_recovery_is_shown_only_once_its_own_loss_is_raised() 
 }
 
 #[test]
+fn a_register_that_is_whole_in_memory_only_is_written_before_its_shard_is_known() {
+    let mut world = World::new();
+    world.script.state().at_once = true;
+    let keys = keys_in(Shard(3), 1);
+    let place = Place::Cell(DISK, keys[0].clone());
+    assert_eq!(world.replies(DISK, &keys[0], "local v"), [(1, "ok".to_string())]);
+    world.script.state().durable.remove(&place);
+    world.script.state().forgotten.insert((DISK, Shard(3)));
+    world.script.complete(Completion::Forgotten { database: DISK, shard: Shard(3) });
+    assert!(world.turn().raise_loss);
+    raise(&mut world, 2);
+    world.turn();
+    world.replies(DISK, &keys[0], "recovered");
+    assert!(!world.script.state().forgotten.contains(&(DISK, Shard(3))), "storage is told");
+    assert!(world.script.state().durable.contains_key(&place), "and has the register");
+}
+
+#[test]
 fn what_is_found_forgotten_again_needs_a_higher_loss_again() {
     let mut world = World::new();
     let found = || Completion::Forgotten { database: DISK, shard: Shard(3) };
