@@ -140,9 +140,9 @@ impl RmwPaxos {
                 self.arm_comparison(cx, deadline);
             }
             Step::Asking(question) => {
-                let (silent, until, found) = (question.awaited, question.until, question.own.len());
+                let (silent, until) = (question.awaited, question.until);
                 walk.note_doubt(silent);
-                self.end_step(cx, until, found);
+                self.end_step(cx, until);
             }
         }
     }
@@ -182,14 +182,13 @@ impl RmwPaxos {
         let awaited = walk.with & others_up(cx.view);
         // Who went away since the walk began is not asked.
         walk.note_doubt(!awaited & !own_place(cx));
-        let found = own.len();
-        self.counters.keys_compared += found as u64;
+        self.counters.keys_compared += own.len() as u64;
         let deadline = cx.now + ANSWER_WITHIN;
         let range = (walk.from_hash, until);
         walk.step = Step::Asking(Question { id, own, range, until, awaited, deadline, resends: 0 });
         recover_all(cx, lost);
         if awaited == 0 {
-            return self.end_step(cx, until, found);
+            return self.end_step(cx, until);
         }
         self.ask_awaited(cx);
         self.arm_comparison(cx, deadline);
@@ -278,12 +277,12 @@ impl RmwPaxos {
             let pair = pairs.entry(held.key.clone()).or_default();
             pair.1 = Some(held);
         }
-        let (is_done, end, found) = (question.awaited == 0, question.until, question.own.len());
+        let (is_done, end) = (question.awaited == 0, question.until);
         for (key, (here, there)) in pairs {
             self.settle_difference(cx, (member, from.node), key, here, there);
         }
         if is_done {
-            self.end_step(cx, end, found);
+            self.end_step(cx, end);
         }
     }
 

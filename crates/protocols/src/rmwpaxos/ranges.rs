@@ -25,8 +25,8 @@ const QUIET: Nanos = Nanos::from_secs(2);
 /// A shard that is never quiet is compared all the same.
 const BUSY_MAX: Nanos = Nanos::from_secs(60);
 /// Between two steps of a walk: what bounds its cost, above all that of the walk through everything after a start.
-pub(super) const PAUSE: Nanos = Nanos::from_millis(50);
-/// After a step that found little.
+pub(super) const PAUSE: Nanos = Nanos::from_millis(200);
+/// After a step that found a difference.
 const PAUSE_SHORT: Nanos = Nanos::from_millis(2);
 const RETRY_MIN: Nanos = Nanos::from_secs(1);
 const RETRY_MAX: Nanos = Nanos::from_secs(60);
@@ -254,20 +254,18 @@ impl RmwPaxos {
     }
 
     /// The step is over: the next one, or the end.
-    pub(super) fn end_step(&mut self, cx: &mut Cx<'_>, until: Option<u64>, found: usize) {
+    pub(super) fn end_step(&mut self, cx: &mut Cx<'_>, until: Option<u64>) {
         let Some(walk) = &mut self.ranges.walk else { return };
         match until {
             Some(from_hash) => {
                 walk.from_hash = from_hash;
-                let pause = if walk.differs { PAUSE_SHORT } else { PAUSE };
-                walk.step = Step::Pausing { until: cx.now + pause };
-                self.ranges.arm(cx, cx.now + pause);
+                let until = if walk.differs { cx.now + PAUSE_SHORT } else { next_pace(cx.now) };
+                walk.step = Step::Pausing { until };
+                self.ranges.arm(cx, until);
             }
             None => {
                 self.end_walk(cx);
-                // Empty shards are passed quickly.
-                let pause = if found == 0 { PAUSE_SHORT } else { PAUSE };
-                self.ranges.arm(cx, cx.now + pause);
+                self.ranges.arm(cx, next_pace(cx.now));
             }
         }
     }
@@ -308,6 +306,11 @@ impl RmwPaxos {
     pub(super) fn arm_comparison(&mut self, cx: &mut Cx<'_>, at: Nanos) {
         self.ranges.arm(cx, at);
     }
+}
+
+/// The databases of a node walk on their own but in step: what one wake-up does for all costs less.
+fn next_pace(now: Nanos) -> Nanos {
+    Nanos((now.0 / PAUSE.0 + 1) * PAUSE.0)
 }
 
 fn proposer_of(round: Round) -> NodeId {

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{JoinHandle, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::engine::{self, Config, Engine, OpenError};
 use super::files::FileMedium;
@@ -24,7 +24,7 @@ pub type Waker = Box<dyn Fn() + Send + Sync>;
 /// A worker's store.
 pub type DiskStore = Handle<ShellLink>;
 
-/// How long nothing is asked of a store before it writes everything back.
+/// How long nothing is changed in a store before it writes everything back.
 const REST_AFTER: Duration = Duration::from_millis(100);
 /// Threads that read.
 const READERS: usize = 2;
@@ -189,6 +189,7 @@ impl Keeper {
             engine,
             reads: VecDeque::new(),
             under_way: 0,
+            busy_at: Instant::now(),
             scratch: Vec::new(),
         };
         keeper.spawn("disk-keeper", move || run.run())?;
@@ -255,6 +256,8 @@ struct Run {
     /// Not yet tried; bounded by the loads of the workers and the buckets of a write-back.
     reads: VecDeque<Io>,
     under_way: usize,
+    /// When something was changed last, or rest was tried.
+    busy_at: Instant,
     scratch: Vec<Completion>,
 }
 
@@ -284,6 +287,9 @@ impl Run {
             if mailbox.has_requests.swap(false, SeqCst) {
                 has_moved = true;
                 for request in std::mem::take(&mut *lock(&mailbox.requests)) {
+                    if matches!(request, Request::Change(_)) {
+                        self.busy_at = Instant::now();
+                    }
                     self.engine.request(worker, request);
                 }
             }
@@ -354,7 +360,7 @@ impl Run {
         }
     }
 
-    /// Sleeps until there is news; with something to write back, not for long.
+    /// Sleeps until there is news; with something to write back, not for long. Reads do not keep a store from its rest.
     fn sleep(&mut self) {
         self.shared.sleeps.store(true, SeqCst);
         if self.shared.has_news() {
@@ -362,15 +368,17 @@ impl Run {
             return;
         }
         if self.engine.is_dirty() && self.under_way == 0 {
-            std::thread::park_timeout(REST_AFTER);
-            // Nobody woke us: nothing has been asked for that long.
-            if self.shared.sleeps.swap(false, SeqCst) {
+            let rest_at = self.busy_at + REST_AFTER;
+            std::thread::park_timeout(rest_at.saturating_duration_since(Instant::now()));
+            let now = Instant::now();
+            if now >= rest_at {
+                self.busy_at = now;
                 self.engine.rest();
             }
         } else {
             std::thread::park();
-            self.shared.sleeps.store(false, SeqCst);
         }
+        self.shared.sleeps.store(false, SeqCst);
     }
 }
 
