@@ -60,7 +60,8 @@ pub(crate) trait Engine: Send {
     /// Storage found records of a shard forgotten. The engine's protocol is told once the loss is raised.
     fn on_forgotten(&mut self, shared: &mut Shared, shard: Shard);
     fn on_loss_raised(&mut self, shared: &mut Shared);
-    /// Drops messages that wait for storage.
+    /// The loss has been raised. Messages that wait for storage were made under the one before and would leave under the
+    /// new one: they are lost, as any message may be.
     fn drop_gated(&mut self);
     /// Finds what storage knows as forgotten when the process starts.
     fn on_start(&mut self, shared: &mut Shared);
@@ -396,7 +397,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
     }
 
     fn drop_gated(&mut self) {
-        self.drop_gated_sends();
+        self.gates.retain(|gated| matches!(gated, Gated::Reply(..)));
     }
 
     fn on_start(&mut self, shared: &mut Shared) {

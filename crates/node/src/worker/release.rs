@@ -105,12 +105,6 @@ impl<P: Protocol> EngineOf<P> {
         }
     }
 
-    /// What still waits was made under the loss that is about to be raised and would leave under the new one: it is
-    /// lost, as any message may be.
-    pub(crate) fn drop_gated_sends(&mut self) {
-        self.gates.retain(|gated| matches!(gated, Gated::Reply(..)));
-    }
-
     /// Lets go what waited for tickets up to `durable`.
     pub(crate) fn release(&mut self, shared: &mut Shared, durable: Ticket) {
         while let Some(mut batch) = self.gates.open(durable) {

@@ -234,7 +234,7 @@ impl RmwPaxos {
     ) {
         let quiet = serve::held(cx, key)
             .is_none_or(|register| cx.now.since(register.foreign_at) > REPAIR_AFTER);
-        if !quiet || self.actives.get(key).is_some_and(|active| active.has_writes()) {
+        if !quiet {
             return;
         }
         let lagging: Vec<_> = reports

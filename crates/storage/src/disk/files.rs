@@ -83,6 +83,8 @@ impl FileMedium {
         Done { id, result }
     }
 
+    /// Where stripes go past the page cache, nothing of the ring is left in it for their writes to make durable: what
+    /// creates a ring and what starts a store flush all files, and from then on only stripes and blanks are written.
     fn store(&self, writes: &[Write], flush: Files) -> Result<(), String> {
         if let Some(stripes) = &self.stripes
             && flush == Files::of(File::Ring)
