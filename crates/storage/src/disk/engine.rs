@@ -70,7 +70,7 @@ pub struct Engine {
     batch: u64,              // the newest write-back
     floor: u64,              // pages of older write-backs are void
     used: u64,               // bytes that records take in pages
-    leftover: BTreeSet<u64>, // first hashes of buckets that a write-back had no room for
+    leftover: BTreeSet<u64>, // first hashes of buckets that the next write-backs take
     marked: u64,             // newest stripe whose marks stand in the superblock
     is_resting: bool,
 

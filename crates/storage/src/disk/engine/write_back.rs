@@ -1,5 +1,5 @@
-//! Entries go home: a write-back takes the oldest stripes' buckets, puts everything the ring holds for them into their
-//! pages, and frees the stripes.
+//! Entries go home: write-backs take the oldest stripes' buckets, in order of their places, put everything the ring
+//! holds for them into their pages, and free the stripes.
 //!
 //! One write-back at a time, in steps: gather (bring the buckets and maps in), build (rewrite them in memory, a few at
 //! a time, so that commits go on between), spare (write images of all changed pages and flush), homes (write them in
@@ -65,6 +65,8 @@ enum Target {
     Merge,
 }
 
+/// Write-backs that are planned together.
+const PLANNED_AT_ONCE: usize = 8;
 /// Parts that a build of as many buckets as possible is cut into: between two of them a stripe may go to the ring.
 const BUILD_PARTS: u64 = 32;
 
@@ -123,9 +125,15 @@ impl Engine {
 
     fn wants_write_back(&self) -> bool {
         let used = self.ring.used();
-        used * 2 > self.ring.sectors
+        self.is_much(used)
             || (self.is_resting && used > 0)
             || self.repairs.values().any(|&stripe| stripe <= self.ring.durable)
+    }
+
+    /// True for a backlog that is to go home. The later it does, the more entries each page takes; what is left above
+    /// is for those that come in meanwhile.
+    fn is_much(&self, sectors: u64) -> bool {
+        sectors * 8 > self.ring.sectors * 5
     }
 
     /// Chooses buckets and asks for those that are not in memory.
@@ -160,38 +168,61 @@ impl Engine {
         }
     }
 
-    /// Damaged buckets that may be rewritten, those left over, and those with entries in the oldest stripes.
+    /// Damaged buckets that may be rewritten, and what is planned.
+    ///
+    /// The plan goes through the slots in order, so that homes which lie side by side are written together: on most
+    /// devices a long write costs little more than that of one page.
     fn choose(&mut self) -> BTreeSet<u64> {
-        let max = (self.spare / 2) as usize;
+        let max = self.targets_max();
         let durable = self.ring.durable;
         let ready = self.repairs.iter().filter(|&(_, &stripe)| stripe <= durable);
         let mut targets: BTreeSet<u64> = ready.map(|(&bucket, _)| bucket).take(max).collect();
-        for hash in std::mem::take(&mut self.leftover) {
-            let bucket = self.directory.bucket_of(hash);
-            if self.awaits_mark(bucket) || targets.len() >= max {
-                self.leftover.insert(hash);
-            } else {
-                targets.insert(bucket);
-            }
-        }
+        let mut planned = self.planned();
         let backlog = self.ring.head - self.ring.next_tail();
-        if !self.is_resting && backlog * 2 <= self.ring.sectors {
-            return targets;
+        if planned.is_empty() && (self.is_resting || self.is_much(backlog)) {
+            self.plan();
+            planned = self.planned();
         }
-        for stripe in self.ring.durable_mut() {
-            while targets.len() < max && stripe.seen < stripe.hashes.len() {
-                let hash = stripe.hashes[stripe.seen];
-                stripe.seen += 1;
-                let bucket = self.directory.bucket_of(hash);
-                if !targets.contains(&bucket) && self.index.has_in(hash, stripe.number) {
-                    targets.insert(bucket);
-                }
-            }
+        for (bucket, hash) in planned {
             if targets.len() >= max {
                 break;
             }
+            self.leftover.remove(&hash);
+            targets.insert(bucket);
         }
         targets
+    }
+
+    /// Most buckets that one write-back takes.
+    fn targets_max(&self) -> usize {
+        (self.spare / 2) as usize
+    }
+
+    /// Buckets of the plan that may be rewritten, in order, each with the hash that stands for it.
+    fn planned(&self) -> Vec<(u64, u64)> {
+        let bucket = |&hash: &u64| (self.directory.bucket_of(hash), hash);
+        let mut planned: Vec<(u64, u64)> = self.leftover.iter().map(bucket).collect();
+        planned.retain(|&(bucket, _)| !self.awaits_mark(bucket));
+        planned.sort_unstable();
+        planned
+    }
+
+    /// Plans the buckets with entries in the oldest stripes, enough of them for several write-backs.
+    fn plan(&mut self) {
+        let max = self.targets_max() * PLANNED_AT_ONCE;
+        for stripe in self.ring.durable_mut() {
+            while self.leftover.len() < max && stripe.seen < stripe.hashes.len() {
+                let hash = stripe.hashes[stripe.seen];
+                stripe.seen += 1;
+                if self.index.has_in(hash, stripe.number) {
+                    let bucket = self.directory.bucket_of(hash);
+                    self.leftover.insert(self.directory.interval(bucket).0);
+                }
+            }
+            if self.leftover.len() >= max {
+                break;
+            }
+        }
     }
 
     /// How many buckets to add so that pages are as full as they should be.
