@@ -12,6 +12,7 @@ pub(crate) mod clock;
 pub(crate) mod control;
 mod dialler;
 pub(crate) mod driver;
+mod idle;
 pub(crate) mod mailbox;
 pub(crate) mod media;
 pub(crate) mod peers;

@@ -39,5 +39,5 @@ pub use handle::{Handle, Link};
 pub use io::{Done, File, Files, Io, Medium, Write};
 pub use local::{LocalKeeper, LocalLink, LocalStore};
 pub use request::{Batch, Request, ScanRequest};
-pub use shell::{DiskStore, Keeper, ShellLink, Waker, create_at, open_at};
+pub use shell::{DiskStore, Keeper, Pump, ShellLink, Waker, create_at, open_at};
 pub use verify::{BAD_NAMED_MAX, Bad, Progress, Report, verify, verify_at};

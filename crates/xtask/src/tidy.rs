@@ -32,7 +32,11 @@ const PURE_PATHS: &[&str] = &[
 ];
 
 /// Where `unsafe` may stand: mapped files and what the host is asked about them. A folder ends with a slash.
-const UNSAFE_PATHS: &[&str] = &["crates/storage/src/pmem/", "crates/storage/src/probe.rs"];
+const UNSAFE_PATHS: &[&str] = &[
+    "crates/storage/src/pmem/",
+    "crates/storage/src/disk/shell/uring.rs",
+    "crates/storage/src/probe.rs",
+];
 
 /// What pure code must not name, and what it does instead.
 const IMPURE: &[(&str, &str)] = &[
@@ -187,7 +191,8 @@ fn check_unsafe(path: &str, lines: &[Line], number: usize, report: &mut impl FnM
     }
     if !UNSAFE_PATHS.iter().any(|allowed| is_below(path, allowed)) {
         report(
-            "`unsafe` outside mapped files: find a safe way, or a crate that has it".to_string(),
+            "`unsafe` outside the files that need it: find a safe way, or a crate that has it"
+                .to_string(),
         );
     }
     let is_block = code.contains("unsafe {") || code.contains("unsafe impl");

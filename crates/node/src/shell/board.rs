@@ -9,6 +9,7 @@ use std::time::Duration;
 use base::Millis;
 use mio::Waker;
 use protocols::Stats;
+use storage::disk;
 use transport::ClusterId;
 use types::{Incarnation, Loss, NodeId};
 
@@ -48,6 +49,8 @@ pub(crate) struct Board {
     changed: (Mutex<()>, Condvar),
     /// Wake the threads that drive workers, also those that have none.
     drivers: OnceLock<Vec<Arc<Waker>>>,
+    /// Moves the disk stores on, once there are any.
+    pump: OnceLock<disk::Pump>,
 }
 
 /// What the control thread knows.
@@ -89,6 +92,7 @@ impl Board {
             failure: Mutex::new(None),
             changed: (Mutex::new(()), Condvar::new()),
             drivers: OnceLock::new(),
+            pump: OnceLock::new(),
         }
     }
 
@@ -96,6 +100,19 @@ impl Board {
     /// When called twice.
     pub(crate) fn set_drivers(&self, drivers: Vec<Arc<Waker>>) {
         assert!(self.drivers.set(drivers).is_ok(), "a node has one set of threads");
+    }
+
+    /// From now on, drivers move the disk stores on.
+    ///
+    /// # Panics
+    /// When called twice.
+    pub(crate) fn set_pump(&self, pump: disk::Pump) {
+        assert!(self.pump.set(pump).is_ok(), "a node opens its stores once");
+        self.wake_drivers();
+    }
+
+    pub(crate) fn pump(&self) -> Option<&disk::Pump> {
+        self.pump.get()
     }
 
     pub(crate) fn id(&self) -> NodeId {
@@ -140,6 +157,10 @@ impl Board {
     fn wake_all(&self) {
         self.workers.iter().for_each(|mailbox| mailbox.notify());
         self.control.notify();
+        self.wake_drivers();
+    }
+
+    fn wake_drivers(&self) {
         for waker in self.drivers.get().into_iter().flatten() {
             // Fails only when the system is out of memory.
             let _ = waker.wake();

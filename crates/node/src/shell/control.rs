@@ -358,6 +358,9 @@ impl Control {
         let mut media = self.media.take().expect("stores are opened before a node is formed");
         self.has_begun = true;
         self.keepers.append(&mut media.keepers);
+        if let Some(pump) = media.pump.take() {
+            self.board.set_pump(pump);
+        }
         media.remarks.iter().for_each(|remark| say(self.board.id(), remark));
         let durable = self.formation.durable();
         // What is void of the others' words must be known before the first of them is heard.

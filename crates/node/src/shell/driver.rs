@@ -1,8 +1,8 @@
 //! Threads that drive workers: as few of them as the load needs.
 //!
 //! There is a thread per worker, and at first one of them drives all. Handing work to another thread means waking it,
-//! which costs more than most turns; so a thread gives workers away only when it uses most of a core, and takes them
-//! back when both together would leave a good part of one unused.
+//! which costs more than most turns; so a thread gives workers away only when it uses most of a core and others are idle,
+//! and takes them back when both together would leave a good part of one unused, or get no more than one.
 
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -14,9 +14,11 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 
 use super::board::{Board, STOP_MAX};
+use super::idle::idle_time;
 use super::worker_thread::WorkerThread;
 
 const TOKEN_WAKE: Token = Token(usize::MAX);
+const TOKEN_PUMP: Token = Token(usize::MAX - 1);
 
 /// How often a thread looks at its load.
 const LOOK_EVERY: Nanos = Nanos::from_millis(100);
@@ -24,6 +26,12 @@ const LOOK_EVERY: Nanos = Nanos::from_millis(100);
 const BUSY: u32 = 850;
 /// Thousandths of a core that two threads may use together to become one.
 const QUIET: u32 = 650;
+/// The same where no core is idle: then they get little more than one would.
+const CROWDED: u32 = 1150;
+/// Thousandths of a core that are idle where a further thread gets anything.
+const SPARE: u64 = 300;
+/// Thousandths of a core below which none is idle.
+const NO_SPARE: u64 = 60;
 /// Looks in a row that must say the same.
 const LOOKS: u32 = 3;
 
@@ -46,11 +54,15 @@ pub(crate) struct Driver {
     board: Arc<Board>,
     seats: Arc<Vec<Seat>>,
     poll: Poll,
+    /// This thread hears when the disk has completed something.
+    hears_pump: bool,
     workers: Vec<WorkerThread>,
     looked_at: Nanos,
     cpu_at: Nanos,
-    busy_looks: u32,
-    quiet_looks: u32,
+    /// Looks in a row that found a reason to rearrange.
+    looks: u32,
+    /// When the first of them was, and how long cores had been idle then.
+    idle_at: Option<(Nanos, Nanos)>,
 }
 
 impl Driver {
@@ -79,11 +91,12 @@ impl Driver {
             board: Arc::clone(board),
             seats: Arc::clone(&seats),
             poll,
+            hears_pump: false,
             workers: Vec::new(),
             looked_at: Nanos::ZERO,
             cpu_at: Nanos::ZERO,
-            busy_looks: 0,
-            quiet_looks: 0,
+            looks: 0,
+            idle_at: None,
         };
         Ok(polls.into_iter().enumerate().map(driver).collect())
     }
@@ -94,6 +107,7 @@ impl Driver {
         let mut stop_at = None;
         while !self.board.has_failed() {
             self.take_given()?;
+            self.listen_to_pump()?;
             if self.board.is_stopping() {
                 let now = self.board.clocks.now();
                 let until = *stop_at.get_or_insert(now + Nanos(STOP_MAX.as_nanos() as u64));
@@ -104,6 +118,9 @@ impl Driver {
             }
             self.wait(&mut events, stop_at)?;
             self.pass()?;
+            if let Some(pump) = self.board.pump() {
+                pump.advance();
+            }
             self.balance();
         }
         Ok(())
@@ -119,6 +136,17 @@ impl Driver {
             self.workers.push(worker);
         }
         Ok(())
+    }
+
+    /// Only the first thread, which always has workers.
+    fn listen_to_pump(&mut self) -> Result<(), String> {
+        let fd = self.board.pump().and_then(|pump| pump.fd());
+        let Some(fd) = fd.filter(|_| self.index == 0 && !self.hears_pump) else { return Ok(()) };
+        self.hears_pump = true;
+        let registry = self.poll.registry();
+        registry
+            .register(&mut SourceFd(&fd.as_raw_fd()), TOKEN_PUMP, Interest::READABLE)
+            .map_err(|error| format!("the disk cannot be waited for: {error}"))
     }
 
     fn wait(&mut self, events: &mut Events, stop_at: Option<Nanos>) -> Result<(), String> {
@@ -141,6 +169,12 @@ impl Driver {
             return Err(format!("waiting for sockets failed: {error}"));
         }
         for event in events.iter() {
+            if event.token() == TOKEN_PUMP
+                && let Some(pump) = self.board.pump()
+            {
+                pump.notice();
+                pump.advance();
+            }
             let fired = |worker: &&mut WorkerThread| Token(worker.index()) == event.token();
             if let Some(worker) = self.workers.iter_mut().find(fired) {
                 worker.fire();
@@ -163,6 +197,10 @@ impl Driver {
                 break;
             }
         }
+        if let Some((lead, others)) = self.workers.split_first_mut() {
+            others.iter_mut().for_each(|worker| worker.share_frames(lead));
+        }
+        self.workers.iter_mut().for_each(WorkerThread::flush);
         Ok(())
     }
 
@@ -179,24 +217,47 @@ impl Driver {
         let me = &self.seats[self.index];
         me.load.store(load, Ordering::Relaxed);
         let seats = Arc::clone(&self.seats);
-        let is_busy = load > BUSY && self.workers.len() > 1;
-        self.busy_looks = if is_busy { self.busy_looks + 1 } else { 0 };
-        if self.busy_looks >= LOOKS {
-            let unused = |seat: &&Seat| seat.count.load(Ordering::Relaxed) == 0;
-            if let Some(seat) = seats.iter().find(unused) {
-                seat.give(self.release(self.workers.len() / 2));
-                self.busy_looks = 0;
-            }
-        }
         let partner = seats[..self.index].iter().find(|seat| {
             let is_used = seat.count.load(Ordering::Relaxed) > 0;
-            is_used && seat.load.load(Ordering::Relaxed) + load < QUIET
+            is_used && seat.load.load(Ordering::Relaxed) + load < CROWDED
         });
-        self.quiet_looks = if partner.is_some() { self.quiet_looks + 1 } else { 0 };
-        if let Some(partner) = partner.filter(|_| self.quiet_looks >= LOOKS) {
-            partner.give(self.release(self.workers.len()));
-            self.quiet_looks = 0;
+        let is_busy = load > BUSY && self.workers.len() > 1;
+        if !is_busy && partner.is_none() {
+            self.looks = 0;
+            return;
         }
+        if self.looks == 0 {
+            self.idle_at = idle_time().map(|idle| (now, idle));
+        }
+        self.looks += 1;
+        if self.looks > LOOKS {
+            self.looks = 0;
+            self.rearrange(&seats, partner, load, is_busy);
+        }
+    }
+
+    /// Gives half of the workers to an unused thread, or all of them to a partner, if that is worth it.
+    fn rearrange(&mut self, seats: &[Seat], partner: Option<&Seat>, load: u32, is_busy: bool) {
+        let spare = self.spare();
+        let unused = |seat: &&Seat| seat.count.load(Ordering::Relaxed) == 0;
+        if is_busy
+            && spare >= SPARE
+            && let Some(seat) = seats.iter().find(unused)
+        {
+            return seat.give(self.release(self.workers.len() / 2));
+        }
+        if let Some(partner) = partner {
+            let both = partner.load.load(Ordering::Relaxed) + load;
+            if both < QUIET || spare < NO_SPARE {
+                partner.give(self.release(self.workers.len()));
+            }
+        }
+    }
+
+    /// Thousandths of a core that were idle since the first of these looks. Where the system does not tell, one is.
+    fn spare(&self) -> u64 {
+        let Some(((then, before), idle)) = self.idle_at.zip(idle_time()) else { return 1000 };
+        idle.since(before).0.saturating_mul(1000) / self.looked_at.since(then).0.max(1)
     }
 
     /// Takes workers out of this thread's hands.

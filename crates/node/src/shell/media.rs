@@ -53,6 +53,8 @@ pub(crate) struct Media {
     pub(crate) remarks: Vec<String>,
     /// What keeps the stores going; to be dropped after them.
     pub(crate) keepers: Vec<Box<dyn Any + Send>>,
+    /// Moves the disk stores on, for the threads that turn workers.
+    pub(crate) pump: Option<disk::Pump>,
 }
 
 type Stores = Vec<Box<dyn Store>>;
@@ -77,6 +79,7 @@ impl Media {
             specs: config.databases.iter().map(|one| spec(one, &kinds)).collect(),
             remarks: Vec::new(),
             keepers: Vec::new(),
+            pump: None,
         };
         for &kind in &kinds {
             let dir = &config.data_dir;
@@ -137,11 +140,12 @@ impl Media {
             Err(OpenError::Missing) => return Err(MediaError::Missing(Durability::Disk)),
             opened => opened.map_err(other)?,
         };
-        self.keepers.push(Box::new(keeper));
         let mut stores: Stores = stores.into_iter().map(|store| Box::new(store) as _).collect();
         if start == Start::Forgotten {
             mark_forgotten(&mut stores, config).map_err(MediaError::Other)?;
         }
+        self.pump = Some(keeper.attend());
+        self.keepers.push(Box::new(keeper));
         Ok(stores)
     }
 

@@ -127,6 +127,10 @@ impl Peers {
         is_left
     }
 
+    pub(crate) fn has_link(&self, to: NodeId) -> bool {
+        self.links.iter().flatten().any(|link| link.peer.node == to)
+    }
+
     /// Queues a frame for a peer; without a link it is lost, as on any link that ends.
     pub(crate) fn send(
         &mut self,

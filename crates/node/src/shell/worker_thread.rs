@@ -11,7 +11,7 @@ use base::Nanos;
 use mio::net::TcpListener;
 use mio::{Events, Poll, Token};
 use protocols::Stats;
-use types::{Outcome, SessionId};
+use types::{NodeId, Outcome, SessionId};
 
 use super::board::Board;
 use super::clients::{Clients, Routes};
@@ -56,6 +56,8 @@ pub(crate) struct WorkerThread {
     peers: Peers,
     inputs: Vec<Input>,
     outputs: Outputs,
+    /// On their way to peers.
+    frames: Vec<(NodeId, Vec<u8>)>,
     /// For each of the other workers.
     mail_out: Vec<Vec<Mail>>,
     mail_in: Vec<Mail>,
@@ -102,6 +104,7 @@ impl WorkerThread {
             peers,
             inputs: Vec::new(),
             outputs: Outputs::default(),
+            frames: Vec::new(),
             mail_out: board.workers.iter().map(|_| Vec::new()).collect(),
             mail_in: Vec::new(),
             scratch: vec![0; SCRATCH_LEN],
@@ -168,7 +171,7 @@ impl WorkerThread {
             .min()
     }
 
-    /// One pass: everything in, at most a few turns, everything out.
+    /// One pass: everything in, at most a few turns, mail out. What it writes to sockets waits for [`Self::flush`].
     pub(crate) fn pass(&mut self) -> Result<(), String> {
         self.now = self.board.clocks.now();
         (self.clients.now, self.clients.unix) = (self.now, self.board.clocks.unix());
@@ -183,7 +186,10 @@ impl WorkerThread {
             }
             self.turn()?;
         }
-        self.flush()
+        for (worker, mail) in self.mail_out.iter_mut().enumerate() {
+            self.board.workers[worker].send_all(mail);
+        }
+        Ok(())
     }
 
     fn take_events(&mut self) -> Result<(), String> {
@@ -303,7 +309,7 @@ impl WorkerThread {
             self.board.control.send(ControlMail::RaiseLoss { worker: self.index, at: me.loss });
         }
         self.outputs.suspects.clear();
-        self.send_frames();
+        self.frames.append(&mut self.outputs.frames);
         for (to, from, bytes) in self.outputs.misrouted.drain(..) {
             self.mail_out[to].push(Mail::Input(Input::Frame { from, bytes }));
         }
@@ -321,16 +327,31 @@ impl WorkerThread {
         self.hand_over_replies();
     }
 
+    /// Lets another worker of this thread send this one's frames, so that a peer gets one packet from both: any worker
+    /// of a node takes frames for all of them.
+    pub(crate) fn share_frames(&mut self, lead: &mut WorkerThread) {
+        let mut own = Vec::new();
+        for (to, frame) in self.frames.drain(..) {
+            if !lead.peers.has_link(to) {
+                own.push((to, frame));
+                continue;
+            }
+            lead.peers.send(lead.poll.registry(), lead.now, to, &frame, &mut lead.inputs);
+            if let Some(worker) = &mut self.worker {
+                worker.recycle(frame);
+            }
+        }
+        self.frames = own;
+    }
+
     fn send_frames(&mut self) {
         let registry = self.poll.registry();
-        let mut frames = std::mem::take(&mut self.outputs.frames);
-        for (to, frame) in frames.drain(..) {
+        for (to, frame) in self.frames.drain(..) {
             self.peers.send(registry, self.now, to, &frame, &mut self.inputs);
             if let Some(worker) = &mut self.worker {
                 worker.recycle(frame);
             }
         }
-        self.outputs.frames = frames;
     }
 
     fn hand_over_replies(&mut self) {
@@ -356,19 +377,15 @@ impl WorkerThread {
         self.clients.resume(&mut routes);
     }
 
-    /// Everything leaves: once per socket, once per thread.
-    fn flush(&mut self) -> Result<(), String> {
-        if self.board.has_failed() {
-            // Somebody found that a promise does not hold: nothing more is said.
-            return Ok(());
+    /// Everything leaves, once per socket.
+    pub(crate) fn flush(&mut self) {
+        self.send_frames();
+        // Where somebody found that a promise does not hold, nothing more is said.
+        if !self.board.has_failed() {
+            self.peers.flush(self.poll.registry(), &mut self.inputs);
+            self.clients.flush(self.poll.registry());
+            self.publish_stats();
         }
-        self.peers.flush(self.poll.registry(), &mut self.inputs);
-        self.clients.flush(self.poll.registry());
-        for (worker, mail) in self.mail_out.iter_mut().enumerate() {
-            self.board.workers[worker].send_all(mail);
-        }
-        self.publish_stats();
-        Ok(())
     }
 
     fn publish_stats(&mut self) {

@@ -5,13 +5,14 @@
 
 use std::fs::{File as OsFile, OpenOptions};
 use std::io::Result as IoResult;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::OFlags;
 
-use super::io::Write;
+use super::io::{File, Write};
 use super::stripe::SECTOR;
 
 /// What addresses in memory must be a multiple of, on any device.
@@ -34,9 +35,13 @@ impl DirectFile {
         (read == SECTOR).then(|| DirectFile { file, buffer: Mutex::new(buffer) })
     }
 
-    /// True for whole sectors in the place of sectors.
-    pub(super) fn takes(&self, write: &Write) -> bool {
-        write.bytes.len().is_multiple_of(SECTOR) && write.offset.is_multiple_of(SECTOR as u64)
+    /// True for whole sectors of the ring in the place of sectors.
+    pub(super) fn takes(&self, writes: &[Write]) -> bool {
+        writes.iter().all(|write| {
+            write.file == File::Ring
+                && write.bytes.len().is_multiple_of(SECTOR)
+                && write.offset.is_multiple_of(SECTOR as u64)
+        })
     }
 
     /// Writes, and returns when it is durable. After an error nothing is known.
@@ -44,16 +49,26 @@ impl DirectFile {
         let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         let room = buffer.room(bytes.len());
         room.copy_from_slice(bytes);
-        self.file.write_all_at(room, offset)
+        self.write_aligned(room, offset)
+    }
+
+    /// The same for bytes that lie in an [`AlignedBuffer`].
+    pub(super) fn write_aligned(&self, bytes: &[u8], offset: u64) -> IoResult<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    pub(super) fn fd(&self) -> RawFd {
+        self.file.as_raw_fd()
     }
 }
 
 /// Memory that begins where a device wants it to.
 #[derive(Debug, Default)]
-struct AlignedBuffer(Vec<u8>);
+pub(super) struct AlignedBuffer(Vec<u8>);
 
 impl AlignedBuffer {
-    fn room(&mut self, len: usize) -> &mut [u8] {
+    /// Its first `len` bytes, with what was in them before.
+    pub(super) fn room(&mut self, len: usize) -> &mut [u8] {
         if self.0.len() < len + ALIGNMENT {
             self.0.resize(len + ALIGNMENT, 0);
         }

@@ -45,6 +45,11 @@ impl FileMedium {
         Ok(medium)
     }
 
+    /// The ring as stripes are written to it, where they can go past the page cache.
+    pub(super) fn stripes(&self) -> Option<&DirectFile> {
+        self.stripes.as_ref()
+    }
+
     /// Makes the system forget what it takes for clean. After a flush that failed its cache may hold, as clean, what
     /// the device never got; a node that starts again must find what is there.
     fn drop_cache(&self) {
@@ -88,7 +93,7 @@ impl FileMedium {
     fn store(&self, writes: &[Write], flush: Files) -> Result<(), String> {
         if let Some(stripes) = &self.stripes
             && flush == Files::of(File::Ring)
-            && writes.iter().all(|write| write.file == File::Ring && stripes.takes(write))
+            && stripes.takes(writes)
         {
             return writes.iter().try_for_each(|write| {
                 let result = stripes.write(&write.bytes, write.offset);

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use base::Prng;
-use storage::disk::{Config, DiskStore, Keeper, OpenError, Waker, create_at, open_at};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use storage::disk::{Config, DiskStore, Keeper, OpenError, Pump, Waker, create_at, open_at};
 use storage::{Completion, Load, Place, Store};
 use types::{Database, Key, Ticket};
 
@@ -30,7 +33,51 @@ impl Drop for Directory {
     }
 }
 
-/// Rung by the keeper, waited for by a worker.
+/// A thread that moves a store on, as those do that turn workers.
+struct Attendant {
+    pump: Pump,
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Attendant {
+    fn of(keeper: &Keeper) -> Attendant {
+        let pump = keeper.attend();
+        let ends = Arc::new(AtomicBool::new(false));
+        let run = (pump.clone(), Arc::clone(&ends));
+        let thread = std::thread::spawn(move || {
+            let (pump, ends) = run;
+            while !ends.load(Ordering::SeqCst) {
+                wait_for(&pump);
+                pump.notice();
+                pump.advance();
+            }
+        });
+        Attendant { pump, ends, thread: Some(thread) }
+    }
+}
+
+impl Drop for Attendant {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::SeqCst);
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(matches!(ended, Some(Ok(()))) || std::thread::panicking());
+    }
+}
+
+/// Until the system has completed something, or for a moment.
+fn wait_for(pump: &Pump) {
+    let moment = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+    match pump.fd() {
+        Some(fd) => {
+            poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&moment))
+                .expect("it can be waited for");
+        }
+        None => drop(poll(&mut [], Some(&moment))),
+    }
+}
+
+/// Rung by the store, waited for by a worker.
 #[derive(Default)]
 struct Bell {
     rung: Mutex<bool>,
@@ -54,15 +101,21 @@ impl Bell {
 
 struct Worker {
     store: DiskStore,
+    pump: Option<Pump>,
     bell: Arc<Bell>,
     stored: Ticket,
     loaded: BTreeMap<Place, Load>,
 }
 
 impl Worker {
+    fn advance(&self) {
+        self.pump.iter().for_each(Pump::advance);
+    }
+
     fn poll(&mut self) {
         let mut completions = Vec::new();
         self.store.poll(&mut completions);
+        self.advance();
         for completion in completions {
             match completion {
                 Completion::Stored(ticket) => self.stored = ticket,
@@ -105,6 +158,7 @@ fn open(dir: &Path, config: &Config) -> (Keeper, Vec<Worker>) {
     let (keeper, stores) = open_at(dir, BINDING, config, wakers).expect("it was created");
     let workers = stores.into_iter().zip(bells).map(|(store, bell)| Worker {
         store,
+        pump: None,
         bell,
         stored: Ticket::DURABLE,
         loaded: BTreeMap::new(),
@@ -126,6 +180,7 @@ fn turns(worker: &mut Worker, number: usize, turns: u64, model: &mut BTreeMap<Pl
         }
         let ticket = worker.store.ticket();
         worker.store.submit();
+        worker.advance();
         worker.await_stored(ticket);
         if turn % 16 == 0 {
             let place = own_place(&mut prng, number);
@@ -147,29 +202,59 @@ fn own_place(prng: &mut Prng, worker: usize) -> Place {
 
 #[test]
 fn workers_on_threads_share_a_device_and_find_everything_after_a_restart() {
-    let dir = Directory::new("shell");
+    everything_is_found_after_a_restart("shell", |_| None);
+}
+
+#[test]
+fn threads_that_turn_workers_write_what_they_submit() {
+    everything_is_found_after_a_restart("attended", |keeper| Some(Attendant::of(keeper)));
+}
+
+fn everything_is_found_after_a_restart(name: &str, attend: fn(&Keeper) -> Option<Attendant>) {
+    let dir = Directory::new(name);
     let config = Config { ring_bytes: 1 << 20, cache_bytes: 64 << 10, ..Config::default() };
     create_at(&dir.0, BINDING, &config).expect("an empty directory takes a store");
     let mut models: Vec<BTreeMap<Place, Vec<u8>>> = vec![BTreeMap::new(); WORKERS];
-    for _ in 0..2 {
+    for round in 0..3 {
         let (keeper, mut workers) = open(&dir.0, &config);
+        let attendant = attend(&keeper);
+        for worker in &mut workers {
+            worker.pump = attendant.as_ref().map(|attendant| attendant.pump.clone());
+        }
         for (number, model) in models.iter().enumerate() {
             for (place, record) in model {
                 assert!(workers[number].load(place) == Load::Found(record.clone().into()));
             }
         }
+        let turns_each = if round < 2 { 300 } else { 0 };
         std::thread::scope(|scope| {
             for (number, (worker, model)) in workers.iter_mut().zip(&mut models).enumerate() {
-                scope.spawn(move || turns(worker, number, 300, model));
+                scope.spawn(move || turns(worker, number, turns_each, model));
             }
         });
+        drop(attendant);
         keeper.stop();
     }
+}
+
+#[test]
+fn what_was_submitted_before_a_stop_is_there_though_nobody_attends_any_more() {
+    let dir = Directory::new("unattended");
+    let config = Config { ring_bytes: 1 << 20, ..Config::default() };
+    create_at(&dir.0, BINDING, &config).expect("an empty directory takes a store");
+    let (keeper, mut workers) = open(&dir.0, &config);
+    let pump = keeper.attend();
+    let mut prng = Prng::new(1);
+    let places: Vec<Place> = (0..50).map(|_| own_place(&mut prng, 0)).collect();
+    for place in &places {
+        workers[0].store.put(place, b"last words");
+        workers[0].store.submit();
+        pump.advance();
+    }
+    keeper.stop();
     let (_keeper, mut workers) = open(&dir.0, &config);
-    for (number, model) in models.iter().enumerate() {
-        for (place, record) in model {
-            assert!(workers[number].load(place) == Load::Found(record.clone().into()));
-        }
+    for place in &places {
+        assert_eq!(workers[0].load(place), Load::Found(b"last words"[..].into()));
     }
 }
 

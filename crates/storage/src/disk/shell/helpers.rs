@@ -1,0 +1,138 @@
+//! Threads for what may block: reads that are not in the page cache, large records, write-back, and stripes where the
+//! system cannot write them by itself. One of them also sees to it that a store comes to rest.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::{Shared, lock};
+use crate::disk::io::{Done, Io};
+
+/// Threads that read.
+const READERS: usize = 2;
+/// Requests that a helper takes at once.
+const TAKE_MAX: usize = 16;
+
+/// What the helpers have to do.
+#[derive(Default)]
+pub(super) struct Queues {
+    pub(super) reads: Queue,
+    pub(super) commits: Queue,
+    pub(super) stores: Queue,
+    /// The engine has something to write back, or to go on with.
+    is_reminded: AtomicBool,
+}
+
+/// Requests for helper threads; bounded by the loads and listings of the workers.
+#[derive(Default)]
+pub(super) struct Queue {
+    ios: Mutex<VecDeque<Io>>,
+    has_news: Condvar,
+    stops: AtomicBool,
+}
+
+impl Queue {
+    pub(super) fn push(&self, ios: Vec<Io>) {
+        if !ios.is_empty() {
+            lock(&self.ios).extend(ios);
+            self.has_news.notify_one();
+        }
+    }
+
+    /// Waits until there is something, no longer than `most`, or until `is_reminded`; `None` when all is to end.
+    fn take(&self, most: Option<Duration>, is_reminded: &AtomicBool) -> Option<Vec<Io>> {
+        let mut ios = lock(&self.ios);
+        while ios.is_empty() && !is_reminded.load(SeqCst) {
+            if self.stops.load(SeqCst) {
+                return None;
+            }
+            match most {
+                Some(most) => {
+                    let waited = self.has_news.wait_timeout(ios, most);
+                    ios = waited.unwrap_or_else(PoisonError::into_inner).0;
+                    break;
+                }
+                None => ios = self.has_news.wait(ios).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+        is_reminded.store(false, SeqCst);
+        let count = ios.len().min(TAKE_MAX);
+        let taken = ios.drain(..count).collect();
+        if !ios.is_empty() {
+            self.has_news.notify_one();
+        }
+        Some(taken)
+    }
+
+    fn wake(&self) {
+        drop(lock(&self.ios));
+        self.has_news.notify_all();
+    }
+}
+
+impl Queues {
+    /// Makes the helper that writes back look at the engine.
+    pub(super) fn remind(&self) {
+        if !self.is_reminded.swap(true, SeqCst) {
+            self.stores.wake();
+        }
+    }
+
+    /// Ends the helpers when they have nothing left to do.
+    pub(super) fn stop(&self) {
+        for queue in [&self.reads, &self.commits, &self.stores] {
+            queue.stops.store(true, SeqCst);
+            queue.wake();
+        }
+    }
+}
+
+/// Starts all helpers of a store.
+pub(super) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, String> {
+    let spawn = |name: &str, help: fn(&Shared)| {
+        let shared = Arc::clone(shared);
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        let thread = thread.spawn(move || help(&shared));
+        thread.map_err(|error| format!("cannot start a thread: {error}"))
+    };
+    let mut threads = vec![
+        spawn("disk-commits", |shared| help(shared, &shared.queues.commits))?,
+        spawn("disk-writer", write_back)?,
+    ];
+    for _ in 0..READERS {
+        threads.push(spawn("disk-reader", |shared| help(shared, &shared.queues.reads))?);
+    }
+    Ok(threads)
+}
+
+fn help(shared: &Shared, queue: &Queue) {
+    let never = AtomicBool::new(false);
+    while let Some(ios) = queue.take(None, &never) {
+        carry_out(shared, ios);
+        shared.advance();
+    }
+}
+
+fn write_back(shared: &Shared) {
+    let mut look_again = None;
+    while let Some(ios) = shared.queues.stores.take(look_again, &shared.queues.is_reminded) {
+        carry_out(shared, ios);
+        let Ok(mut run) = shared.run.lock() else { return };
+        look_again = run.tend(shared);
+        drop(run);
+        // What came in while the engine was taken was left to this thread.
+        if shared.has_news() {
+            shared.advance();
+        }
+    }
+}
+
+fn carry_out(shared: &Shared, ios: Vec<Io>) {
+    if !ios.is_empty() {
+        let done: Vec<Done> = ios.iter().map(|io| shared.medium.execute(io)).collect();
+        lock(&shared.done).extend(done);
+        shared.has_done.store(true, SeqCst);
+    }
+}

@@ -1,0 +1,188 @@
+//! The engine with its devices: what a thread does that has taken it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+use super::uring::Uring;
+use super::{Shared, lock};
+use crate::Completion;
+use crate::disk::engine::Engine;
+use crate::disk::io::{File, Files, Io};
+use crate::disk::request::Request;
+
+/// How long nothing is changed in a store before it writes everything back.
+const REST_AFTER: Duration = Duration::from_millis(100);
+/// Reads that are tried between two looks at what workers want.
+const READS_MAX: usize = 32;
+
+pub(super) struct Run {
+    engine: Engine,
+    /// Writes the stripes, once somebody attends to its completions.
+    pub(super) uring: Option<Uring>,
+    /// Not yet tried; bounded by the loads of the workers and the buckets of a write-back.
+    reads: VecDeque<Io>,
+    /// Requests that helpers have.
+    under_way: usize,
+    /// When something was changed last, or rest was tried.
+    busy_at: Instant,
+    /// The helper that writes back knows that there is something to write back.
+    is_rest_due: bool,
+    scratch: Vec<Completion>,
+}
+
+impl Run {
+    pub(super) fn new(engine: Engine) -> Run {
+        Run {
+            engine,
+            uring: None,
+            reads: VecDeque::new(),
+            under_way: 0,
+            busy_at: Instant::now(),
+            is_rest_due: false,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Moves on until nothing is left that can be done without waiting.
+    pub(super) fn turn(&mut self, shared: &Shared) {
+        loop {
+            let mut has_moved = self.take_requests(shared) | self.take_done(shared);
+            self.engine.step();
+            has_moved |= self.dispatch(shared);
+            self.deliver(shared);
+            if !has_moved {
+                break;
+            }
+        }
+        if self.engine.is_building() || (self.engine.is_dirty() && !self.is_rest_due) {
+            self.is_rest_due = true;
+            shared.queues.remind();
+        }
+    }
+
+    fn take_requests(&mut self, shared: &Shared) -> bool {
+        let (mut has_moved, mut has_changed) = (false, false);
+        for (worker, mailbox) in shared.mailboxes.iter().enumerate() {
+            if mailbox.has_requests.swap(false, SeqCst) {
+                has_moved = true;
+                for request in std::mem::take(&mut *lock(&mailbox.requests)) {
+                    has_changed |= matches!(request, Request::Change(_));
+                    self.engine.request(worker, request);
+                }
+            }
+        }
+        if has_changed {
+            self.busy_at = Instant::now();
+        }
+        has_moved
+    }
+
+    fn take_done(&mut self, shared: &Shared) -> bool {
+        let mut has_moved = false;
+        if shared.has_done.swap(false, SeqCst) {
+            for done in std::mem::take(&mut *lock(&shared.done)) {
+                self.under_way -= 1;
+                self.engine.done(done);
+                has_moved = true;
+            }
+        }
+        shared.has_committed.store(false, SeqCst);
+        if let (Some(uring), Some(stripes)) = (&mut self.uring, shared.medium.stripes())
+            && let Some(done) = uring.reap(stripes)
+        {
+            self.engine.done(done);
+            has_moved = true;
+        }
+        has_moved
+    }
+
+    /// Passes requests on to those who carry them out; true if an answer is there already.
+    fn dispatch(&mut self, shared: &Shared) -> bool {
+        let (mut stores, mut commits) = (Vec::new(), Vec::new());
+        for io in self.engine.take_ios() {
+            match (io, &mut self.uring, shared.medium.stripes()) {
+                (io @ Io::Read { .. }, ..) => self.reads.push_back(io),
+                (Io::Store { id, writes, flush }, Some(uring), Some(stripes))
+                    if flush == Files::of(File::Ring) && stripes.takes(&writes) =>
+                {
+                    uring.submit(stripes, id, &writes);
+                }
+                (io @ Io::Store { flush, .. }, ..) if is_commit(flush) => commits.push(io),
+                (io, ..) => stores.push(io),
+            }
+        }
+        self.under_way += stores.len() + commits.len();
+        shared.queues.stores.push(stores);
+        shared.queues.commits.push(commits);
+        self.read(shared)
+    }
+
+    /// Answers reads from the page cache, a few at a time; what is not there is left to the helpers.
+    fn read(&mut self, shared: &Shared) -> bool {
+        let count = self.reads.len().min(READS_MAX);
+        let mut slow = Vec::new();
+        for io in self.reads.drain(..count) {
+            match shared.medium.execute_cached(&io) {
+                Some(done) => self.engine.done(done),
+                None => slow.push(io),
+            }
+        }
+        self.under_way += slow.len();
+        shared.queues.reads.push(slow);
+        count > 0
+    }
+
+    fn deliver(&mut self, shared: &Shared) {
+        let is_full = self.engine.is_full();
+        if shared.is_full.swap(is_full, SeqCst) && !is_full {
+            // Workers that had nothing else to do have left their clients waiting for this.
+            shared.mailboxes.iter().for_each(|mailbox| (mailbox.waker)());
+        }
+        for worker in 0..self.engine.workers() {
+            if self.engine.has_completions(worker) {
+                self.engine.take_completions(worker, &mut self.scratch);
+                shared.deliver(worker, &mut self.scratch);
+            }
+        }
+    }
+
+    /// Goes on with what takes many steps, and lets the store rest when nothing has been changed for a while; reads do
+    /// not keep it from that. When to call this again, or `None` when there is nothing to write back.
+    pub(super) fn tend(&mut self, shared: &Shared) -> Option<Duration> {
+        self.turn(shared);
+        if self.engine.is_building() {
+            return Some(Duration::ZERO);
+        }
+        if !self.engine.is_dirty() {
+            self.is_rest_due = false;
+            return None;
+        }
+        let rest_at = self.busy_at + REST_AFTER;
+        let now = Instant::now();
+        if now < rest_at {
+            return Some(rest_at - now);
+        }
+        if self.under_way == 0 {
+            self.engine.rest();
+            self.turn(shared);
+        }
+        self.busy_at = now;
+        Some(REST_AFTER)
+    }
+
+    /// True when nothing that was submitted waits for the device.
+    pub(super) fn is_settled(&self) -> bool {
+        !self.engine.is_committing() && self.under_way == 0
+    }
+
+    /// Waits for the stripe under way, if the system has it; false otherwise.
+    pub(super) fn wait_for_commit(&mut self) -> bool {
+        self.uring.as_mut().is_some_and(Uring::wait)
+    }
+}
+
+/// True for the requests that a commit waits for.
+fn is_commit(flush: Files) -> bool {
+    flush == Files::of(File::Ring) || flush == Files::of(File::Extents)
+}

@@ -1,0 +1,152 @@
+//! Stripes through io_uring (Linux 5.6 and later): submitted without waiting, by whoever has the engine.
+//!
+//! At most one stripe is under way, so there is one buffer, and it is the system's until the stripe has completed.
+
+#![allow(unsafe_code)]
+
+use std::io::Error;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+use io_uring::{IoUring, opcode, types};
+
+use super::Pump;
+use crate::disk::direct::{AlignedBuffer, DirectFile};
+use crate::disk::io::{Done, Write};
+
+/// A stripe is one write, or two where it wraps.
+const PARTS_MAX: usize = 2;
+
+pub(super) struct Uring {
+    ring: IoUring,
+    parts: [Part; PARTS_MAX],
+    stripe: Option<Stripe>,
+}
+
+#[derive(Default)]
+struct Part {
+    buffer: AlignedBuffer,
+    offset: u64,
+    len: usize,
+}
+
+/// The stripe under way.
+struct Stripe {
+    id: u64,
+    /// Parts that the system has.
+    pending: usize,
+    failure: Option<String>,
+}
+
+impl Uring {
+    /// `None` where the system has no such thing, or does not allow it.
+    pub(super) fn new() -> Option<Uring> {
+        let ring = IoUring::new(PARTS_MAX as u32).ok()?;
+        Some(Uring { ring, parts: Default::default(), stripe: None })
+    }
+
+    /// Becomes readable when something has completed.
+    pub(super) fn fd(&self) -> RawFd {
+        self.ring.as_raw_fd()
+    }
+
+    /// Begins to write a stripe.
+    ///
+    /// # Panics
+    /// If one is under way, or this one has more parts than a stripe.
+    pub(super) fn submit(&mut self, file: &DirectFile, id: u64, writes: &[Write]) {
+        assert!(self.stripe.is_none(), "one stripe is under way at a time");
+        assert!(writes.len() <= PARTS_MAX, "a stripe is written in at most two parts");
+        for (part, write) in self.parts.iter_mut().zip(writes) {
+            (part.offset, part.len) = (write.offset, write.bytes.len());
+            part.buffer.room(part.len).copy_from_slice(&write.bytes);
+        }
+        let mut pending = 0;
+        for (index, part) in self.parts[..writes.len()].iter_mut().enumerate() {
+            let room = part.buffer.room(part.len);
+            let write = opcode::Write::new(types::Fd(file.fd()), room.as_ptr(), room.len() as u32)
+                .offset(part.offset)
+                .build()
+                .user_data(index as u64);
+            // SAFETY: the buffer lives in `self.parts` and is neither moved, grown nor written before the system has
+            // completed this write: `submit` refuses to run while a stripe is under way, and dropping waits for it.
+            let pushed = unsafe { self.ring.submission().push(&write) };
+            pushed.expect("the queue is empty between stripes and has room for all parts");
+            pending += 1;
+        }
+        self.stripe = Some(Stripe { id, pending, failure: None });
+        self.enter(0);
+    }
+
+    /// Hands over what has not been handed over, and waits for `count` completions.
+    fn enter(&mut self, count: usize) {
+        loop {
+            match self.ring.submit_and_wait(count) {
+                Ok(_) if self.ring.submission().is_empty() => return,
+                Ok(_) => {}
+                Err(error) if is_passing(&error) => {}
+                Err(error) => panic!("the system does not take writes any more: {error}"),
+            }
+        }
+    }
+
+    /// The stripe that has completed, if one has.
+    pub(super) fn reap(&mut self, file: &DirectFile) -> Option<Done> {
+        let stripe = self.stripe.as_mut()?;
+        while let Some(completion) = self.ring.completion().next() {
+            let part = &mut self.parts[completion.user_data() as usize];
+            stripe.pending -= 1;
+            let result = match completion.result() {
+                count if count < 0 => {
+                    let error = Error::from_raw_os_error(-count);
+                    // It was not begun: trying once more makes nobody believe a write that failed.
+                    if is_passing(&error) { part.write(file) } else { Err(error) }
+                }
+                count if count as usize == part.len => Ok(()),
+                _ => part.write(file),
+            };
+            if let Err(error) = result {
+                stripe.failure.get_or_insert(format!("cannot write the file `ring`: {error}"));
+            }
+        }
+        if stripe.pending > 0 {
+            return None;
+        }
+        let Stripe { id, failure, .. } = self.stripe.take()?;
+        Some(Done { id, result: failure.map_or(Ok(bytes::Bytes::new()), Err) })
+    }
+
+    /// Waits for the stripe under way; false when there is none.
+    pub(super) fn wait(&mut self) -> bool {
+        let pending = self.stripe.as_ref().map_or(0, |stripe| stripe.pending);
+        if pending > 0 {
+            self.enter(pending);
+        }
+        pending > 0
+    }
+}
+
+/// The descriptor of the ring that a pump's store has.
+pub(super) fn borrow(fd: RawFd, _pump: &Pump) -> BorrowedFd<'_> {
+    // SAFETY: the pump shares the store, and a store that was given a ring keeps it, and so its descriptor, until the
+    // last of those who share it is gone.
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}
+
+impl Part {
+    /// Writes all of it, waiting.
+    fn write(&mut self, file: &DirectFile) -> std::io::Result<()> {
+        file.write_aligned(self.buffer.room(self.len), self.offset)
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        self.wait();
+    }
+}
+
+/// Says nothing about the device.
+fn is_passing(error: &Error) -> bool {
+    use std::io::ErrorKind::{Interrupted, WouldBlock};
+    matches!(error.kind(), Interrupted | WouldBlock)
+}
