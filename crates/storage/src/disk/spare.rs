@@ -115,6 +115,11 @@ pub(super) fn read(
 }
 
 impl Images {
+    /// True if every image that the head names is whole.
+    pub(super) fn are_whole(&self) -> bool {
+        self.whole.len() == self.places.len()
+    }
+
     /// True if the write-back may have reached the pages: then its images must be put in place, those of them that
     /// are whole. `known` is the newest write-back that a superblock speaks of.
     ///
@@ -126,7 +131,7 @@ impl Images {
         binding: u64,
         known: Option<u64>,
     ) -> Result<bool, String> {
-        if known.is_some_and(|known| known >= self.batch) || self.whole.len() == self.places.len() {
+        if known.is_some_and(|known| known >= self.batch) || self.are_whole() {
             return Ok(known.is_none_or(|known| known <= self.batch));
         }
         for &place in &self.places {
@@ -139,13 +144,22 @@ impl Images {
     }
 }
 
-/// Writes the images of the last write-back in place again, in case it did not get there.
-pub(super) fn redo(medium: &mut Blocking<'_>, images: &Images) -> Result<(), String> {
-    let flush = Files::of(File::Slots).with(File::Extents);
-    // The last image is the second superblock, which must not be torn together with the first.
+/// Writes the images of the last write-back in place again, in case it did not get there, and flushes nothing.
+/// Returns what must not be written before that has been flushed: the second superblock, so that no loss of power
+/// tears it together with the first, or leaves it in place where others are not. Until then the spare is needed.
+pub(super) fn redo(medium: &mut Blocking<'_>, images: &Images) -> Result<Vec<Write>, String> {
     let (first, last) = images.whole.split_at(images.whole.len().saturating_sub(1));
-    medium.store(first.to_vec(), flush)?;
-    medium.store(last.to_vec(), flush)
+    medium.store(first.to_vec(), Files::default())?;
+    Ok(last.to_vec())
+}
+
+/// The files that a redone write-back is in.
+pub(super) const HOMES: Files = Files::of(File::Slots).with(File::Extents);
+
+/// Flushes what was redone, and writes what is `left`.
+pub(super) fn finish(medium: &mut Blocking<'_>, left: Vec<Write>) -> Result<(), String> {
+    medium.store(Vec::new(), HOMES)?;
+    medium.store(left, HOMES)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::disk::extents::{GROUP_UNITS, map_place, units_for};
 use crate::disk::index::{At, Slot};
 use crate::disk::io::{File, Files, Io, Write};
 use crate::disk::page::{PAGE, PAGE_ROOM, PagePlace};
-use crate::disk::spare;
+use crate::disk::spare::{self, HOMES};
 use crate::disk::superblock::{COPIES, Superblock};
 
 /// What write-back is doing.
@@ -22,6 +22,14 @@ use crate::disk::superblock::{COPIES, Superblock};
 pub(super) enum WriteBack {
     #[default]
     Idle,
+    /// A start has put the last one in place again; it is flushed before anything overwrites its images, and then what
+    /// is left of it is written.
+    Redone {
+        io: Option<u64>,
+        left: Vec<Write>,
+        /// Where the ring begins then.
+        tail: u64,
+    },
     Gather(Gather),
     Build(Build),
     Spare {
@@ -93,13 +101,27 @@ impl WriteBack {
     pub(super) fn io(&self) -> Option<u64> {
         match self {
             WriteBack::Spare { io, .. } | WriteBack::Homes { io, .. } => Some(*io),
+            WriteBack::Redone { io, .. } => *io,
             _ => None,
         }
+    }
+
+    /// True while the last process's write-back may not be durable in its place.
+    pub(super) fn is_redone(&self) -> bool {
+        matches!(self, WriteBack::Redone { .. })
     }
 }
 
 impl Engine {
     pub(super) fn step_write_back(&mut self) {
+        if self.is_held() {
+            return;
+        }
+        if let WriteBack::Redone { io: io @ None, .. } = &mut self.write_back {
+            self.next_io += 1;
+            *io = Some(self.next_io);
+            self.ios.push(Io::Store { id: self.next_io, writes: Vec::new(), flush: HOMES });
+        }
         if matches!(self.write_back, WriteBack::Idle) && self.wants_write_back() {
             self.gather();
         }
@@ -113,6 +135,11 @@ impl Engine {
             let part: Vec<(u64, Target)> = build.rest.drain(..count).collect();
             self.build(part);
         }
+    }
+
+    /// True shortly after a start, while the device is for those who ask.
+    pub(super) fn is_held(&self) -> bool {
+        self.ring.durable < self.held_until
     }
 
     /// True while a write-back can go on without anything from outside.
@@ -353,6 +380,13 @@ impl Engine {
                 self.store_homes(work, vec![last], None);
             }
             WriteBack::Homes { work, last: None, .. } => self.homes_done(work),
+            // What it moved may leave the ring: it is in place for good.
+            WriteBack::Redone { left, tail, .. } if left.is_empty() => self.ring.tail = tail,
+            WriteBack::Redone { left, tail, .. } => {
+                let io = self.take_io_id();
+                self.ios.push(Io::Store { id: io, writes: left, flush: HOMES });
+                self.write_back = WriteBack::Redone { io: Some(io), left: Vec::new(), tail };
+            }
             WriteBack::Idle | WriteBack::Gather(_) | WriteBack::Build(_) => {
                 unreachable!("only device requests complete")
             }
