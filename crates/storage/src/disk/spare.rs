@@ -144,23 +144,16 @@ impl Images {
     }
 }
 
-/// Writes the images of the last write-back in place again, in case it did not get there, and flushes nothing.
-/// Returns what must not be written before that has been flushed: the second superblock, so that no loss of power
-/// tears it together with the first, or leaves it in place where others are not. Until then the spare is needed.
-pub(super) fn redo(medium: &mut Blocking<'_>, images: &Images) -> Result<Vec<Write>, String> {
+/// Writes the images of the last write-back in place again, in case it did not get there.
+pub(super) fn redo(medium: &mut Blocking<'_>, images: &Images) -> Result<(), String> {
+    // The last image is the second superblock, which must not be torn together with the first.
     let (first, last) = images.whole.split_at(images.whole.len().saturating_sub(1));
-    medium.store(first.to_vec(), Files::default())?;
-    Ok(last.to_vec())
+    medium.store(first.to_vec(), HOMES)?;
+    medium.store(last.to_vec(), HOMES)
 }
 
-/// The files that a redone write-back is in.
+/// The files that images belong to.
 pub(super) const HOMES: Files = Files::of(File::Slots).with(File::Extents);
-
-/// Flushes what was redone, and writes what is `left`.
-pub(super) fn finish(medium: &mut Blocking<'_>, left: Vec<Write>) -> Result<(), String> {
-    medium.store(Vec::new(), HOMES)?;
-    medium.store(left, HOMES)
-}
 
 #[cfg(test)]
 mod tests {

@@ -23,7 +23,8 @@ use crate::disk::recovery::{Found, Recovered, RingImage};
 use crate::disk::ring::Ring;
 use crate::disk::stripe::{SECTOR, StripeWriter, blank, entries};
 use crate::disk::superblock::{COPIES, Flags, Superblock, Unusable};
-use crate::disk::{engine::commit::ring_writes, spare};
+use crate::disk::engine::commit::ring_writes;
+use crate::disk::spare::{self, Images};
 
 /// Sectors written at once while a ring is made.
 const BLANK_SECTORS: u64 = 2048;
@@ -201,12 +202,34 @@ fn last_superblock(medium: &mut Blocking<'_>) -> Result<Option<Superblock>, Stri
     Ok(Superblock::read(&page, last).ok())
 }
 
-/// A write-back that a start has put in place again without waiting for the device.
-pub(in crate::disk) struct Redone {
-    /// What is written once the rest has been flushed.
-    left: Vec<Write>,
-    /// Where the ring begins as long as the write-back may have to be redone once more.
+/// A write-back that a start finds in the spare, all of it, and does not put in place before it serves.
+struct Redone {
+    images: Images,
+    superblock: Superblock,
+    /// Where the ring begins until the write-back is in place: what it moved is not to leave the ring before.
     tail: u64,
+}
+
+impl Redone {
+    /// `None` where something is damaged, so that the spare alone may not be enough for the next start: then the
+    /// write-back is put in place at once. `last` is the superblock that is written last, as it stands in place.
+    fn of(images: Images, last: Option<&Superblock>) -> Result<Redone, Images> {
+        let image = images.whole.last().filter(|_| images.are_whole());
+        let superblock = image.and_then(|image| Superblock::read(&image.bytes, COPIES - 1).ok());
+        match (superblock, last) {
+            (Some(superblock), Some(last)) if superblock.batch == images.batch => {
+                Ok(Redone { images, superblock, tail: last.tail })
+            }
+            _ => Err(images),
+        }
+    }
+
+    /// The image of a page, if it has one.
+    fn image(&self, place: PagePlace) -> Option<&Bytes> {
+        let images = self.images.whole.iter();
+        let mut images = images.filter(|image| (image.file, image.offset) == (place.file, place.offset));
+        images.next().map(|image| &image.bytes)
+    }
 }
 
 /// What was found before the engine exists.
@@ -248,22 +271,23 @@ impl Opening {
             && let Some(images) = spare::read(medium, binding, complete)?
             && images.may_be_in_place(medium, binding, known)?
         {
-            // A loss of power may have torn one copy while the other was damaged: the images have both.
-            let left = spare::redo(medium, &images)?;
-            match last {
-                // The spare and this copy tell the next start all that they told this one: nothing is urgent.
-                Some(last) if images.are_whole() => {
-                    redone = Some(Redone { left, tail: last.tail });
+            match Redone::of(images, last.as_ref()) {
+                Ok(found) => {
+                    superblock = Ok(found.superblock.clone());
+                    redone = Some(found);
                 }
-                _ => spare::finish(medium, left)?,
+                Err(images) => {
+                    // A loss of power may have torn one copy while the other was damaged: the images have both.
+                    spare::redo(medium, &images)?;
+                    superblock = read_superblock(medium);
+                }
             }
-            superblock = read_superblock(medium);
         }
         let superblock = superblock?;
         let FoundRing { recovered, mut bad } = find_ring(medium, &superblock, false)?;
-        if recovered.damaged && let Some(Redone { left, .. }) = redone.take() {
+        if recovered.damaged && let Some(Redone { images, .. }) = redone.take() {
             // What comes now replaces both superblocks.
-            spare::finish(medium, left)?;
+            spare::redo(medium, &images)?;
         }
         if redo && redone.is_none() {
             mend_superblock(medium, &superblock)?;
@@ -340,16 +364,16 @@ impl Engine {
         let mut medium = Blocking::new(medium);
         let mut opening = Opening::find(&mut medium, Some(binding), true)?;
         let mut engine = Engine::new(&opening, workers, config);
-        engine.read_maps(&mut medium)?;
+        engine.read_maps(&mut medium, opening.redone.as_ref())?;
         engine.replay(&opening.recovered);
         if opening.recovered.damaged {
             engine.forget_all(&mut medium, &opening)?;
         }
         engine.blank(&mut medium, &opening.not_blank)?;
         engine.held_until = engine.ring.durable + STRIPES_FIRST;
-        if let Some(Redone { left, tail }) = opening.redone.take() {
+        if let Some(Redone { images, tail, .. }) = opening.redone.take() {
             let tail = std::mem::replace(&mut engine.ring.tail, tail);
-            engine.write_back = WriteBack::Redone { io: None, left, tail };
+            engine.write_back = WriteBack::redo(images.whole, tail);
         }
         for database in 0..DATABASES as u8 {
             for shard in 0..=u8::MAX {
@@ -400,11 +424,18 @@ impl Engine {
         }
     }
 
-    fn read_maps(&mut self, medium: &mut Blocking<'_>) -> Result<(), String> {
+    fn read_maps(
+        &mut self,
+        medium: &mut Blocking<'_>,
+        redone: Option<&Redone>,
+    ) -> Result<(), String> {
         for _ in 0..MAPS_AT_START {
             let Some(group) = self.extents.unknown() else { break };
             let place = map_place(group);
-            let page = medium.read(place.file, place.offset, PAGE)?;
+            let page = match redone.and_then(|redone| redone.image(place)) {
+                Some(image) => image.clone(),
+                None => medium.read(place.file, place.offset, PAGE)?,
+            };
             self.extents.learn(group, Map::read(&page, group, self.binding));
         }
         Ok(())

@@ -6,7 +6,9 @@
 //! place and flush), and the second copy of the superblock, which comes last so that no loss of power tears both. The superblock is among the images, with the tail as the
 //! *previous* write-back left it: so whatever happens to this one, the ring still holds all of it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
 
 use super::lookup::Waiter;
 use super::{Engine, primary_place};
@@ -22,12 +24,14 @@ use crate::disk::superblock::{COPIES, Superblock};
 pub(super) enum WriteBack {
     #[default]
     Idle,
-    /// A start has put the last one in place again; it is flushed before anything overwrites its images, and then what
-    /// is left of it is written.
+    /// The last process's, which a start found in the spare: it is put in place before anything overwrites its images,
+    /// as [`WriteBack::Homes`] is.
     Redone {
         io: Option<u64>,
-        left: Vec<Write>,
-        /// Where the ring begins then.
+        /// By file and offset: what its pages hold, whatever the device says.
+        images: BTreeMap<(File, u64), Bytes>,
+        last: Option<Write>,
+        /// Where the ring begins once it is in place.
         tail: u64,
     },
     Gather(Gather),
@@ -106,9 +110,22 @@ impl WriteBack {
         }
     }
 
-    /// True while the last process's write-back may not be durable in its place.
+    /// The write-back of these images, the last of which is written after the others were flushed.
+    pub(super) fn redo(mut images: Vec<Write>, tail: u64) -> WriteBack {
+        let last = images.pop();
+        let images = images.into_iter().map(|image| ((image.file, image.offset), image.bytes));
+        WriteBack::Redone { io: None, images: images.collect(), last, tail }
+    }
+
+    /// True while the last process's write-back may not be in place.
     pub(super) fn is_redone(&self) -> bool {
         matches!(self, WriteBack::Redone { .. })
+    }
+
+    /// What a page holds that may not be in place.
+    pub(super) fn image(&self, place: PagePlace) -> Option<&Bytes> {
+        let WriteBack::Redone { images, .. } = self else { return None };
+        images.get(&(place.file, place.offset))
     }
 }
 
@@ -117,10 +134,15 @@ impl Engine {
         if self.is_held() {
             return;
         }
-        if let WriteBack::Redone { io: io @ None, .. } = &mut self.write_back {
+        if let WriteBack::Redone { io: io @ None, images, .. } = &mut self.write_back {
             self.next_io += 1;
             *io = Some(self.next_io);
-            self.ios.push(Io::Store { id: self.next_io, writes: Vec::new(), flush: HOMES });
+            let writes = images.iter().map(|(&(file, offset), bytes)| {
+                let bytes = bytes.clone();
+                Write { file, offset, bytes }
+            });
+            let writes = writes.collect();
+            self.ios.push(Io::Store { id: self.next_io, writes, flush: HOMES });
         }
         if matches!(self.write_back, WriteBack::Idle) && self.wants_write_back() {
             self.gather();
@@ -380,13 +402,14 @@ impl Engine {
                 self.store_homes(work, vec![last], None);
             }
             WriteBack::Homes { work, last: None, .. } => self.homes_done(work),
-            // What it moved may leave the ring: it is in place for good.
-            WriteBack::Redone { left, tail, .. } if left.is_empty() => self.ring.tail = tail,
-            WriteBack::Redone { left, tail, .. } => {
-                let io = self.take_io_id();
-                self.ios.push(Io::Store { id: io, writes: left, flush: HOMES });
-                self.write_back = WriteBack::Redone { io: Some(io), left: Vec::new(), tail };
+            WriteBack::Redone { images, last: Some(last), tail, .. } => {
+                let io = Some(self.take_io_id());
+                let id = self.next_io;
+                self.ios.push(Io::Store { id, writes: vec![last], flush: HOMES });
+                self.write_back = WriteBack::Redone { io, images, last: None, tail };
             }
+            // What it moved may leave the ring.
+            WriteBack::Redone { last: None, tail, .. } => self.ring.tail = tail,
             WriteBack::Idle | WriteBack::Gather(_) | WriteBack::Build(_) => {
                 unreachable!("only device requests complete")
             }
