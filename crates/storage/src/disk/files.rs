@@ -119,7 +119,8 @@ impl FileMedium {
         if len >= AHEAD_LEN_MIN {
             // Advice again: what comes next is brought while this is looked at.
             let ahead = NonZeroU64::new(AHEAD * len as u64);
-            let _ = rustix::fs::fadvise(&self.files[file as usize], offset, ahead, Advice::WillNeed);
+            let _ =
+                rustix::fs::fadvise(&self.files[file as usize], offset, ahead, Advice::WillNeed);
         }
         let mut bytes = vec![0; len];
         let mut filled = 0;

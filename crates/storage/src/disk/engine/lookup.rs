@@ -49,9 +49,18 @@ pub(super) struct Loading {
 #[derive(Debug)]
 pub(super) enum Reading {
     /// `image` is what the page holds if it may not be in place yet.
-    Page { bucket: u64, place: PagePlace, image: Option<Bytes> },
-    Content { ask: Ask, reference: Reference },
-    Map { group: u64 },
+    Page {
+        bucket: u64,
+        place: PagePlace,
+        image: Option<Bytes>,
+    },
+    Content {
+        ask: Ask,
+        reference: Reference,
+    },
+    Map {
+        group: u64,
+    },
 }
 
 /// Where the newest record of a place was found.

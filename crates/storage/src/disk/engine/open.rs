@@ -14,6 +14,7 @@ use super::write_back::WriteBack;
 use super::{Engine, primary_place};
 use crate::disk::cache::{ByNumber, Cache};
 use crate::disk::directory::Directory;
+use crate::disk::engine::commit::ring_writes;
 use crate::disk::entry::{Entry, Mark};
 use crate::disk::extents::{Extents, Map, map_place, units_for};
 use crate::disk::index::{Index, Staged};
@@ -21,10 +22,9 @@ use crate::disk::io::{Blocking, File, Files, Medium, Write};
 use crate::disk::page::{PAGE, Packer, PagePlace};
 use crate::disk::recovery::{Found, Recovered, RingImage};
 use crate::disk::ring::Ring;
+use crate::disk::spare::{self, Images};
 use crate::disk::stripe::{SECTOR, StripeWriter, blank, entries};
 use crate::disk::superblock::{COPIES, Flags, Superblock, Unusable};
-use crate::disk::engine::commit::ring_writes;
-use crate::disk::spare::{self, Images};
 
 /// Sectors written at once while a ring is made.
 const BLANK_SECTORS: u64 = 2048;
@@ -227,7 +227,8 @@ impl Redone {
     /// The image of a page, if it has one.
     fn image(&self, place: PagePlace) -> Option<&Bytes> {
         let images = self.images.whole.iter();
-        let mut images = images.filter(|image| (image.file, image.offset) == (place.file, place.offset));
+        let mut images =
+            images.filter(|image| (image.file, image.offset) == (place.file, place.offset));
         images.next().map(|image| &image.bytes)
     }
 }
@@ -285,7 +286,9 @@ impl Opening {
         }
         let superblock = superblock?;
         let FoundRing { recovered, mut bad } = find_ring(medium, &superblock, false)?;
-        if recovered.damaged && let Some(Redone { images, .. }) = redone.take() {
+        if recovered.damaged
+            && let Some(Redone { images, .. }) = redone.take()
+        {
             // What comes now replaces both superblocks.
             spare::redo(medium, &images)?;
         }
