@@ -72,7 +72,7 @@ pub struct Engine {
     used: u64,               // bytes that records take in pages
     leftover: BTreeSet<u64>, // first hashes of buckets that a write-back had no room for
     marked: u64,             // newest stripe whose marks stand in the superblock
-    held_until: u64,         // nothing is written back before this stripe is durable
+    held_until: u64,         // nothing is written back before the ring's head is here
     is_resting: bool,
 
     flags: Flags,                // forgotten shards as workers see them

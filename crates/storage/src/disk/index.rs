@@ -343,7 +343,8 @@ mod tests {
         };
         assert_eq!(all(&filled), all(&index));
         assert_eq!(filled.bytes(), index.bytes());
-        (dead.sort_unstable(), wanted.sort_unstable());
+        dead.sort_unstable();
+        wanted.sort_unstable();
         assert_eq!(dead, wanted);
     }
 

@@ -28,11 +28,14 @@ use crate::disk::superblock::{COPIES, Flags, Superblock, Unusable};
 
 /// Sectors written at once while a ring is made.
 const BLANK_SECTORS: u64 = 2048;
-/// Stripes that a store commits after it was opened before it writes back: what is asked first does not wait behind
-/// what the process before left over.
-const STRIPES_FIRST: u64 = 16;
 /// Maps read when a store opens, so that large records find room at once.
 const MAPS_AT_START: u64 = 4;
+
+/// Sectors that a store commits after it was opened before it writes back: what is asked first does not wait behind
+/// what the process before left over.
+fn first_sectors(ring: u64) -> u64 {
+    (ring / 1024).max(16)
+}
 
 /// The shape of a store. The first three are fixed when it is created; the others may differ at every start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -373,7 +376,7 @@ impl Engine {
             engine.forget_all(&mut medium, &opening)?;
         }
         engine.blank(&mut medium, &opening.not_blank)?;
-        engine.held_until = engine.ring.durable + STRIPES_FIRST;
+        engine.held_until = engine.ring.head + first_sectors(engine.ring.sectors);
         if let Some(Redone { images, tail, .. }) = opening.redone.take() {
             let tail = std::mem::replace(&mut engine.ring.tail, tail);
             engine.write_back = WriteBack::redo(images.whole, tail);

@@ -161,7 +161,7 @@ impl Engine {
 
     /// True shortly after a start, while the device is for those who ask.
     pub(super) fn is_held(&self) -> bool {
-        self.ring.durable < self.held_until
+        self.ring.head < self.held_until
     }
 
     /// True while a write-back can go on without anything from outside.
