@@ -11,6 +11,7 @@
 //!
 //! Start reading at [`Engine`]; `docs/design/storage-disk.md` draws the bytes and gives the arguments.
 
+mod arena;
 mod bytes_at;
 mod cache;
 mod direct;

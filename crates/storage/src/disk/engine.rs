@@ -72,6 +72,7 @@ pub struct Engine {
     used: u64,               // bytes that records take in pages
     leftover: BTreeSet<u64>, // first hashes of buckets that the next write-backs take
     marked: u64,             // newest stripe whose marks stand in the superblock
+    held_until: u64,         // nothing is written back before the ring's head is here
     is_resting: bool,
 
     flags: Flags,                // forgotten shards as workers see them
@@ -122,6 +123,7 @@ impl Engine {
     /// still.
     pub fn rest(&mut self) {
         self.is_resting = true;
+        self.held_until = 0;
     }
 
     /// Does what has become possible. Call it after any number of inputs.
@@ -132,6 +134,10 @@ impl Engine {
         self.step_listings();
         self.step_write_back();
         self.step_commit();
+        if self.is_held() && self.waits_for_write_back() {
+            self.held_until = 0;
+            self.step_write_back();
+        }
         self.cache.shrink();
     }
 
@@ -166,7 +172,8 @@ impl Engine {
     /// True while there is something that [`Engine::rest`] would write back.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
-        self.failure.is_none() && (self.ring.used() > 0 || self.ring.waiting_len() > 0)
+        self.failure.is_none()
+            && (self.ring.used() > 0 || self.ring.waiting_len() > 0 || self.write_back.is_redone())
     }
 
     /// True while something that was submitted is not durable.

@@ -3,6 +3,7 @@
 
 use std::fs::{File as OsFile, OpenOptions};
 use std::io::{ErrorKind, IoSliceMut, Result as IoResult};
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -12,6 +13,11 @@ use rustix::io::ReadWriteFlags;
 
 use super::direct::DirectFile;
 use super::io::{Done, File, Files, Io, Medium, Write};
+
+/// Reads of at least so many bytes are a run of them: a start reads ring and spare from one end to the other.
+const AHEAD_LEN_MIN: usize = 256 << 10;
+/// How much further the system reads, in lengths of the read.
+const AHEAD: u64 = 4;
 
 /// An open store directory. Requests are carried out by whoever calls [`FileMedium::execute`], and at once.
 #[derive(Debug)]
@@ -115,6 +121,12 @@ impl FileMedium {
     }
 
     fn read(&self, file: File, offset: u64, len: usize) -> Result<Bytes, String> {
+        if len >= AHEAD_LEN_MIN {
+            // Advice again: what comes next is brought while this is looked at.
+            let ahead = NonZeroU64::new(AHEAD * len as u64);
+            let _ =
+                rustix::fs::fadvise(&self.files[file as usize], offset, ahead, Advice::WillNeed);
+        }
         let mut bytes = vec![0; len];
         let mut filled = 0;
         while filled < len {

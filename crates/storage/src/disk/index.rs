@@ -38,6 +38,18 @@ pub(super) struct Replaced {
     pub(super) reference: Option<Reference>,
 }
 
+/// An entry as a start finds it in a stripe.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Staged {
+    pub(super) hash: u64,
+    /// Which of the stripes that were found.
+    pub(super) found: u32,
+    /// Where in its payload, and how long.
+    pub(super) at: u32,
+    pub(super) len: u32,
+    pub(super) has_reference: bool,
+}
+
 impl Slot {
     pub(super) fn entry(&self) -> Entry<'_> {
         Entry::read(&self.raw).expect("entries are checked before they enter the index")
@@ -66,6 +78,24 @@ impl Part {
         self.hashes.partition_point(|&known| known < hash)
     }
 
+    /// Adds an entry behind all others, or in the place of the one it replaces, whose stripe is returned. `first` is
+    /// where the places of its hash begin.
+    fn append(&mut self, first: usize, hash: u64, mut new: Slot) -> Option<u64> {
+        let known = self.slots[first..].iter_mut().find(|slot| {
+            let (known, entry) = (slot.entry(), new.entry());
+            known.has_identity_of(&entry)
+        });
+        if let Some(slot) = known {
+            new.tie = slot.tie;
+            new.has_reference |= slot.has_reference;
+            return Some(std::mem::replace(slot, new).stripe);
+        }
+        new.tie = (self.slots.len() - first) as u32;
+        self.hashes.push(hash);
+        self.slots.push(new);
+        None
+    }
+
     /// The places of one hash, by where they stand.
     fn same(&self, hash: u64) -> impl Iterator<Item = usize> {
         let first = self.first(hash);
@@ -90,6 +120,26 @@ fn part_of(hash: u64) -> usize {
     (hash >> (64 - PART_BITS)) as usize
 }
 
+/// The entries in order of their parts, and where each part ends.
+fn by_part(staged: &[Staged]) -> (Vec<Staged>, Vec<usize>) {
+    let mut next = vec![0; 1 << PART_BITS];
+    for row in staged {
+        next[part_of(row.hash)] += 1;
+    }
+    let mut sum = 0;
+    for count in &mut next {
+        sum += std::mem::replace(count, sum);
+    }
+    let nothing = Staged { hash: 0, found: 0, at: 0, len: 0, has_reference: false };
+    let mut rows = vec![nothing; staged.len()];
+    for row in staged {
+        let at = &mut next[part_of(row.hash)];
+        rows[*at] = *row;
+        *at += 1;
+    }
+    (rows, next)
+}
+
 impl Index {
     /// An index without room for anything: what stands in for one that is being used elsewhere.
     pub(super) fn nothing() -> Index {
@@ -105,6 +155,45 @@ impl Index {
         let part = &self.parts[part_of(identity.hash)];
         let mut entries = part.same(identity.hash).map(|i| part.slots[i].entry());
         entries.find(|entry| identity.matches(entry))
+    }
+
+    /// Takes in what the stripes of a ring hold, all of them durable: as if their entries were inserted and settled one
+    /// by one, oldest first, but touching each part once. `found` has number and payload of each stripe, `superseded`
+    /// is told the stripe of each entry that was replaced.
+    ///
+    /// # Panics
+    /// If the index has entries.
+    pub(super) fn fill(
+        &mut self,
+        staged: &[Staged],
+        found: &[(u64, Bytes)],
+        mut superseded: impl FnMut(u64),
+    ) {
+        assert_eq!(self.bytes, 0, "only an empty index is filled");
+        let (mut rows, ends) = by_part(staged);
+        let mut start = 0;
+        for (part, &end) in self.parts.iter_mut().zip(&ends) {
+            let rows = &mut rows[start..end];
+            start = end;
+            // Stable: entries of one hash stay in the order of their stripes.
+            rows.sort_by_key(|row| row.hash);
+            part.hashes.reserve_exact(rows.len());
+            part.slots.reserve_exact(rows.len());
+            let mut first = 0; // place of this hash
+            for row in rows.iter() {
+                if part.hashes.last() != Some(&row.hash) {
+                    first = part.hashes.len();
+                }
+                let (stripe, payload) = &found[row.found as usize];
+                let raw = payload.slice(row.at as usize..(row.at + row.len) as usize);
+                let has_reference = row.has_reference;
+                let slot = Slot { raw, stripe: *stripe, tie: 0, has_reference, older: None };
+                if let Some(old) = part.append(first, row.hash, slot) {
+                    superseded(old);
+                }
+            }
+            self.bytes += part.slots.iter().map(|slot| slot.raw.len()).sum::<usize>();
+        }
     }
 
     /// Puts an entry in front of an older one, which stays behind it until [`Index::settle`] unless it is of the same
@@ -219,6 +308,44 @@ mod tests {
             index.range(5, 5).map(|(_, slot)| slot.entry().body.to_vec()).collect();
         assert_eq!(keys, [b"b333".to_vec(), b"c1".to_vec()]);
         assert!(index.has_in(5, 10) && !index.has_in(5, 8));
+    }
+
+    #[test]
+    fn a_filled_index_is_as_if_entries_came_one_by_one() {
+        let mut prng = base::Prng::new(7);
+        let (mut found, mut staged) = (Vec::new(), Vec::new());
+        for stripe in 1..=9 {
+            let mut payload = Vec::new();
+            for _ in 0..40 {
+                // Few hashes, in several parts, with several keys each.
+                let hash = prng.below(12) << 58 | prng.below(2);
+                let entry = raw(hash, &[b'a' + prng.below(3) as u8], &[prng.below(9) as u8]);
+                let (at, len) = (payload.len() as u32, entry.len() as u32);
+                payload.extend_from_slice(&entry);
+                staged.push(Staged { hash, found: stripe - 1, at, len, has_reference: false });
+            }
+            found.push((u64::from(stripe), Bytes::from(payload)));
+        }
+        let (mut filled, mut dead) = (Index::default(), Vec::new());
+        filled.fill(&staged, &found, |stripe| dead.push(stripe));
+        let (mut index, mut wanted) = (Index::default(), Vec::new());
+        for row in &staged {
+            let (stripe, payload) = &found[row.found as usize];
+            let raw = payload.slice(row.at as usize..(row.at + row.len) as usize);
+            if let Some(old) = index.insert(raw, *stripe) {
+                index.settle(old.at, *stripe);
+                wanted.push(old.stripe);
+            }
+        }
+        let all = |index: &Index| {
+            let slots = index.range(0, u64::MAX);
+            slots.map(|(at, slot)| (at, slot.stripe, slot.raw.clone())).collect::<Vec<_>>()
+        };
+        assert_eq!(all(&filled), all(&index));
+        assert_eq!(filled.bytes(), index.bytes());
+        dead.sort_unstable();
+        wanted.sort_unstable();
+        assert_eq!(dead, wanted);
     }
 
     #[test]

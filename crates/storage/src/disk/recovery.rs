@@ -13,19 +13,20 @@
 //!
 //! Damage means that every record which is not found *after* it may be older than one that was lost.
 
-use std::collections::BTreeMap;
+use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::stripe::{SECTOR, STRIPE_SECTORS_MIN, Seen, payload, see};
+use super::arena::Arena;
+use super::stripe::{PAYLOAD, SECTOR, STRIPE_SECTORS_MIN, Seen, data_sectors, payload, see};
 
-const CHUNK: u64 = 256;
+/// Sectors that are read at once.
+const CHUNK: u64 = 1024;
 
 /// A stripe that was found whole.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) position: u64,
-    pub(super) sectors: u64,
     pub(super) payload: Bytes,
 }
 
@@ -51,13 +52,26 @@ pub(super) struct RingImage<'a> {
     ring: u64,
     stripe_max: u64,
     read: &'a mut ReadSectors<'a>,
-    chunks: BTreeMap<u64, Bytes>,
+    chunks: Vec<Option<Bytes>>,
+}
+
+/// A stripe whose payload has been put into the arena.
+struct Placed {
+    position: u64,
+    sectors: u64,
+    payload: Range<usize>,
 }
 
 enum At {
-    Whole(Found),
+    Whole(Placed),
     End,
     Damaged,
+}
+
+impl Placed {
+    fn found(self, payloads: &Bytes) -> Found {
+        Found { position: self.position, payload: payloads.slice(self.payload) }
+    }
 }
 
 impl<'a> RingImage<'a> {
@@ -68,18 +82,27 @@ impl<'a> RingImage<'a> {
         stripe_max: u64,
         read: &'a mut ReadSectors<'a>,
     ) -> RingImage<'a> {
-        RingImage { binding, ring, stripe_max, read, chunks: BTreeMap::new() }
+        let chunks = vec![None; ring.div_ceil(CHUNK) as usize];
+        RingImage { binding, ring, stripe_max, read, chunks }
     }
 
     /// Walks the stripes from `tail` on.
     pub(super) fn walk(&mut self, tail: u64) -> Result<Recovered, String> {
         let end = tail + self.ring;
         let mut recovered = Recovered { head: tail, ..Recovered::default() };
+        let mut stripes: Vec<Placed> = Vec::new();
+        // Sectors are looked at in order and none twice: their payloads have room.
+        let mut arena = Arena::new(self.ring as usize * PAYLOAD)?;
         while recovered.head < end {
-            match self.stripe_at(recovered.head, end)? {
-                At::Whole(found) => {
-                    recovered.head += found.sectors;
-                    recovered.stripes.push(found);
+            let at = match self.intact_at(recovered.head, end, &mut arena)? {
+                Some(placed) => At::Whole(placed),
+                None => self.stripe_at(recovered.head, end, &mut arena)?,
+            };
+            match at {
+                At::Whole(placed) => {
+                    self.let_go(recovered.head, placed.sectors);
+                    recovered.head += placed.sectors;
+                    stripes.push(placed);
                 }
                 At::End => {
                     recovered.unfinished = self.unfinished_at(recovered.head, end)?;
@@ -87,7 +110,7 @@ impl<'a> RingImage<'a> {
                 }
                 At::Damaged => {
                     recovered.damaged = true;
-                    recovered.stripes.clear();
+                    stripes.clear();
                     let (next, head) = self.behind(recovered.head, end)?;
                     recovered.head = next.unwrap_or(head);
                     if next.is_none() {
@@ -96,6 +119,8 @@ impl<'a> RingImage<'a> {
                 }
             }
         }
+        let payloads = arena.into_bytes();
+        recovered.stripes = stripes.into_iter().map(|placed| placed.found(&payloads)).collect();
         Ok(recovered)
     }
 
@@ -112,7 +137,45 @@ impl<'a> RingImage<'a> {
         Ok(positions)
     }
 
-    fn stripe_at(&mut self, position: u64, end: u64) -> Result<At, String> {
+    /// The stripe that starts here, if none of its sectors is anything else than it should be: what nearly all are,
+    /// looked at once. `None` says nothing.
+    fn intact_at(
+        &mut self,
+        position: u64,
+        end: u64,
+        arena: &mut Arena,
+    ) -> Result<Option<Placed>, String> {
+        let Seen::Current { index: 0, count } = self.look(position)? else { return Ok(None) };
+        if position + count > end {
+            return Ok(None);
+        }
+        let (binding, ring) = (self.binding, self.ring);
+        let (start, data) = (arena.len(), data_sectors(count));
+        for index in 0..count {
+            let sector = self.sector(position + index)?;
+            // The first one has been seen.
+            let seen = (index > 0).then(|| see(sector, binding, position + index, ring));
+            if seen.is_some_and(|seen| seen != Seen::Current { index, count }) {
+                arena.truncate(start);
+                return Ok(None);
+            }
+            if index < data {
+                arena.push(&sector[..PAYLOAD]);
+            }
+        }
+        Ok(Some(Placed { position, sectors: count, payload: start..arena.len() }))
+    }
+
+    /// Forgets what has been read of the chunks that this stripe ends.
+    fn let_go(&mut self, position: u64, sectors: u64) {
+        for at in position..position + sectors {
+            if at % self.ring % CHUNK == CHUNK - 1 {
+                self.chunks[(at % self.ring / CHUNK) as usize] = None;
+            }
+        }
+    }
+
+    fn stripe_at(&mut self, position: u64, end: u64, arena: &mut Arena) -> Result<At, String> {
         let Some(count) = self.count_at(position)? else {
             return self.end_or_damage(position, end);
         };
@@ -134,9 +197,10 @@ impl<'a> RingImage<'a> {
                 }
             }
         }
-        let payload = payload(&mut sectors, &is_good).map(Bytes::from);
-        let whole = payload.map(|payload| Found { position, sectors: count, payload });
-        Ok(whole.map_or(At::Damaged, At::Whole))
+        let Some(payload) = payload(&mut sectors, &is_good) else { return Ok(At::Damaged) };
+        let start = arena.len();
+        arena.push(&payload);
+        Ok(At::Whole(Placed { position, sectors: count, payload: start..arena.len() }))
     }
 
     /// Sectors of the stripe that starts here; `None` where none was begun or nothing of it can be read.
@@ -205,14 +269,17 @@ impl<'a> RingImage<'a> {
 
     fn sector(&mut self, position: u64) -> Result<&[u8], String> {
         let place = position % self.ring;
-        let chunk = place / CHUNK;
-        if !self.chunks.contains_key(&chunk) {
-            let count = CHUNK.min(self.ring - chunk * CHUNK);
-            let bytes = (self.read)(chunk * CHUNK, count)?;
-            self.chunks.insert(chunk, bytes);
-        }
+        let number = place / CHUNK;
+        let chunk = &mut self.chunks[number as usize];
+        let bytes = match chunk {
+            Some(bytes) => bytes,
+            None => {
+                let count = CHUNK.min(self.ring - number * CHUNK);
+                chunk.insert((self.read)(number * CHUNK, count)?)
+            }
+        };
         let at = (place % CHUNK) as usize * SECTOR;
-        Ok(&self.chunks[&chunk][at..at + SECTOR])
+        Ok(&bytes[at..at + SECTOR])
     }
 }
 

@@ -115,6 +115,11 @@ pub(super) fn read(
 }
 
 impl Images {
+    /// True if every image that the head names is whole.
+    pub(super) fn are_whole(&self) -> bool {
+        self.whole.len() == self.places.len()
+    }
+
     /// True if the write-back may have reached the pages: then its images must be put in place, those of them that
     /// are whole. `known` is the newest write-back that a superblock speaks of.
     ///
@@ -126,7 +131,7 @@ impl Images {
         binding: u64,
         known: Option<u64>,
     ) -> Result<bool, String> {
-        if known.is_some_and(|known| known >= self.batch) || self.whole.len() == self.places.len() {
+        if known.is_some_and(|known| known >= self.batch) || self.are_whole() {
             return Ok(known.is_none_or(|known| known <= self.batch));
         }
         for &place in &self.places {
@@ -141,12 +146,14 @@ impl Images {
 
 /// Writes the images of the last write-back in place again, in case it did not get there.
 pub(super) fn redo(medium: &mut Blocking<'_>, images: &Images) -> Result<(), String> {
-    let flush = Files::of(File::Slots).with(File::Extents);
     // The last image is the second superblock, which must not be torn together with the first.
     let (first, last) = images.whole.split_at(images.whole.len().saturating_sub(1));
-    medium.store(first.to_vec(), flush)?;
-    medium.store(last.to_vec(), flush)
+    medium.store(first.to_vec(), HOMES)?;
+    medium.store(last.to_vec(), HOMES)
 }
+
+/// The files that images belong to.
+pub(super) const HOMES: Files = Files::of(File::Slots).with(File::Extents);
 
 #[cfg(test)]
 mod tests {

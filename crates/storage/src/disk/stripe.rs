@@ -32,6 +32,11 @@ fn split_count(count: usize) -> (usize, usize) {
     (count - parity, parity)
 }
 
+/// Sectors of a stripe of so many that carry payload.
+pub(super) fn data_sectors(count: u64) -> u64 {
+    split_count(count as usize).0 as u64
+}
+
 /// Sectors that a payload of this length takes, parity included.
 pub(super) fn sectors_for(payload_len: usize) -> u64 {
     let data = payload_len.div_ceil(PAYLOAD).max(1);

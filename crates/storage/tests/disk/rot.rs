@@ -429,3 +429,60 @@ fn images_that_rot_while_pages_are_written_are_noticed() {
     }
     assert!(lost > 0, "no write-back was interrupted");
 }
+
+/// Number of the write-back that a file speaks of.
+fn batch_at(disk: &SimDisk, file: File, offset: usize) -> u64 {
+    let bytes = disk.bytes(file);
+    u64::from_le_bytes(bytes[offset + 24..][..8].try_into().expect("eight bytes"))
+}
+
+#[test]
+fn a_start_serves_a_write_back_from_its_images_and_puts_it_in_place_later() {
+    const SECOND_SUPERBLOCK: usize = 4096;
+    let mut cut_off = 0;
+    for seed in 0..12 {
+        let mut prng = Prng::new(seed);
+        let mut world = World::create(SimDisk::new(seed, 30), WORKERS, &config());
+        let mut model = Model::new();
+        change(&mut world, &mut prng, &mut model, 100);
+        world.settle();
+        change(&mut world, &mut prng, &mut model, 300);
+        for _ in 0..60 {
+            let before = world.disk.bytes(File::Slots);
+            let images = batch_at(&world.disk, File::Spare, 0);
+            world.keeper.rest();
+            world.poll();
+            let disk = world.disk.crashed(prng.next_u64());
+            // Homes are written only after the images were flushed.
+            let is_cut_off = batch_at(&disk, File::Slots, SECOND_SUPERBLOCK) < images
+                && disk.bytes(File::Slots) != before;
+            if !is_cut_off {
+                continue;
+            }
+            cut_off += 1;
+            let what = format!("seed {seed}");
+            let torn = disk.bytes(File::Slots);
+            let mut after = World::open(disk.clone(), WORKERS, &config());
+            assert_eq!(disk.bytes(File::Slots), torn, "{what}: a start waited for the device");
+            let mut model = model.clone();
+            assert_eq!(check(&mut after, &model, &what), 0);
+            let changes = prng.below(40);
+            change(&mut after, &mut prng, &mut model, changes);
+            // The next one may find its images rotten, wherever it was then.
+            for is_rotten in [false, true] {
+                let disk = after.disk.crashed(prng.next_u64());
+                if is_rotten {
+                    disk.rot(File::Spare, |bytes| bytes.fill(0x55));
+                }
+                let mut next = World::open(disk, WORKERS, &config());
+                let lost = check(&mut next, &model, &format!("{what}, again"));
+                assert!(lost == 0 || is_rotten, "{what}: {lost} records are lost");
+            }
+            after.settle();
+            assert!(batch_at(&after.disk, File::Slots, SECOND_SUPERBLOCK) >= images, "{what}");
+            let mut next = World::open(after.disk.copy(), WORKERS, &config());
+            assert_eq!(check(&mut next, &model, &what), 0);
+        }
+    }
+    assert!(cut_off > 0, "no write-back was interrupted");
+}

@@ -134,7 +134,12 @@ impl Engine {
     /// Starts the next stripe, or goes on with one that waits for room.
     pub(super) fn step_commit(&mut self) {
         if self.commit.is_none() {
+            let is_redone = self.write_back.is_redone();
             let Some(stripe) = self.ring.close_next() else { return };
+            if is_redone && !pending(stripe).writes.is_empty() {
+                // Units may be free only once the write-back that gave them up is in place.
+                return;
+            }
             let writes = std::mem::take(&mut pending(stripe).writes);
             if !writes.is_empty() {
                 let id = self.take_io_id();
@@ -147,6 +152,14 @@ impl Engine {
         }
         if self.commit.as_ref().is_some_and(|commit| commit.io.is_none()) {
             self.write_stripe();
+        }
+    }
+
+    /// True if the next stripe can only be written when a write-back has got on.
+    pub(super) fn waits_for_write_back(&mut self) -> bool {
+        match &self.commit {
+            Some(commit) => commit.io.is_none(),
+            None => self.ring.close_next().is_some(),
         }
     }
 

@@ -48,9 +48,19 @@ pub(super) struct Loading {
 /// A read under way.
 #[derive(Debug)]
 pub(super) enum Reading {
-    Page { bucket: u64, place: PagePlace },
-    Content { ask: Ask, reference: Reference },
-    Map { group: u64 },
+    /// `image` is what the page holds if it may not be in place yet.
+    Page {
+        bucket: u64,
+        place: PagePlace,
+        image: Option<Bytes>,
+    },
+    Content {
+        ask: Ask,
+        reference: Reference,
+    },
+    Map {
+        group: u64,
+    },
 }
 
 /// Where the newest record of a place was found.
@@ -162,7 +172,8 @@ impl Engine {
     fn read_page(&mut self, bucket: u64, place: PagePlace) {
         let id = self.take_io_id();
         self.ios.push(Io::Read { id, file: place.file, offset: place.offset, len: PAGE });
-        self.reads.insert(id, Reading::Page { bucket, place });
+        let image = self.write_back.image(place).cloned();
+        self.reads.insert(id, Reading::Page { bucket, place, image });
     }
 
     pub(super) fn read_map(&mut self, group: u64) {
@@ -174,7 +185,9 @@ impl Engine {
 
     pub(super) fn read_done(&mut self, reading: Reading, bytes: Bytes) {
         match reading {
-            Reading::Page { bucket, place } => self.page_read(bucket, place, bytes),
+            Reading::Page { bucket, place, image } => {
+                self.page_read(bucket, place, image.unwrap_or(bytes));
+            }
             Reading::Content { mut ask, reference } => {
                 ask.content = Some((reference, bytes));
                 self.resolve(ask);

@@ -14,21 +14,28 @@ use super::write_back::WriteBack;
 use super::{Engine, primary_place};
 use crate::disk::cache::{ByNumber, Cache};
 use crate::disk::directory::Directory;
+use crate::disk::engine::commit::ring_writes;
 use crate::disk::entry::{Entry, Mark};
 use crate::disk::extents::{Extents, Map, map_place, units_for};
-use crate::disk::index::Index;
+use crate::disk::index::{Index, Staged};
 use crate::disk::io::{Blocking, File, Files, Medium, Write};
 use crate::disk::page::{PAGE, Packer, PagePlace};
 use crate::disk::recovery::{Found, Recovered, RingImage};
 use crate::disk::ring::Ring;
+use crate::disk::spare::{self, Images};
 use crate::disk::stripe::{SECTOR, StripeWriter, blank, entries};
 use crate::disk::superblock::{COPIES, Flags, Superblock, Unusable};
-use crate::disk::{engine::commit::ring_writes, spare};
 
 /// Sectors written at once while a ring is made.
 const BLANK_SECTORS: u64 = 2048;
 /// Maps read when a store opens, so that large records find room at once.
 const MAPS_AT_START: u64 = 4;
+
+/// Sectors that a store commits after it was opened before it writes back: what is asked first does not wait behind
+/// what the process before left over.
+fn first_sectors(ring: u64) -> u64 {
+    (ring / 1024).max(16)
+}
 
 /// The shape of a store. The first three are fixed when it is created; the others may differ at every start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -188,9 +195,45 @@ pub(in crate::disk) fn read_superblock(medium: &mut Blocking<'_>) -> Result<Supe
 /// The newest write-back that is known to be in place: the last copy of the superblock is written after all else of
 /// it was flushed.
 pub(in crate::disk) fn complete_batch(medium: &mut Blocking<'_>) -> Result<Option<u64>, String> {
+    Ok(last_superblock(medium)?.map(|superblock| superblock.batch))
+}
+
+/// The copy of the superblock that is written last, if it is whole.
+fn last_superblock(medium: &mut Blocking<'_>) -> Result<Option<Superblock>, String> {
     let last = COPIES - 1;
     let page = medium.read(File::Slots, last * PAGE as u64, PAGE)?;
-    Ok(Superblock::read(&page, last).ok().map(|superblock| superblock.batch))
+    Ok(Superblock::read(&page, last).ok())
+}
+
+/// A write-back that a start finds in the spare, all of it, and does not put in place before it serves.
+struct Redone {
+    images: Images,
+    superblock: Superblock,
+    /// Where the ring begins until the write-back is in place: what it moved is not to leave the ring before.
+    tail: u64,
+}
+
+impl Redone {
+    /// `None` where something is damaged, so that the spare alone may not be enough for the next start: then the
+    /// write-back is put in place at once. `last` is the superblock that is written last, as it stands in place.
+    fn of(images: Images, last: Option<&Superblock>) -> Result<Redone, Images> {
+        let image = images.whole.last().filter(|_| images.are_whole());
+        let superblock = image.and_then(|image| Superblock::read(&image.bytes, COPIES - 1).ok());
+        match (superblock, last) {
+            (Some(superblock), Some(last)) if superblock.batch == images.batch => {
+                Ok(Redone { images, superblock, tail: last.tail })
+            }
+            _ => Err(images),
+        }
+    }
+
+    /// The image of a page, if it has one.
+    fn image(&self, place: PagePlace) -> Option<&Bytes> {
+        let images = self.images.whole.iter();
+        let mut images =
+            images.filter(|image| (image.file, image.offset) == (place.file, place.offset));
+        images.next().map(|image| &image.bytes)
+    }
 }
 
 /// What was found before the engine exists.
@@ -199,6 +242,7 @@ pub(in crate::disk) struct Opening {
     pub(in crate::disk) recovered: Recovered,
     /// Positions of the ring's free part that must be made blank after damage.
     not_blank: Vec<u64>,
+    redone: Option<Redone>,
 }
 
 impl Opening {
@@ -222,26 +266,42 @@ impl Opening {
             return Err(OpenError::Foreign);
         }
         let known = superblock.as_ref().ok().map(|superblock| superblock.batch);
-        let complete = complete_batch(medium)?;
+        let last = last_superblock(medium)?;
+        let complete = last.as_ref().map(|superblock| superblock.batch);
+        let mut redone = None;
         if redo
             && superblock != Err(OpenError::Missing)
             && let Some(binding) = binding.or(found)
             && let Some(images) = spare::read(medium, binding, complete)?
             && images.may_be_in_place(medium, binding, known)?
         {
-            // A loss of power may have torn one copy while the other was damaged: the images have both.
-            spare::redo(medium, &images)?;
-            superblock = read_superblock(medium);
+            match Redone::of(images, last.as_ref()) {
+                Ok(found) => {
+                    superblock = Ok(found.superblock.clone());
+                    redone = Some(found);
+                }
+                Err(images) => {
+                    // A loss of power may have torn one copy while the other was damaged: the images have both.
+                    spare::redo(medium, &images)?;
+                    superblock = read_superblock(medium);
+                }
+            }
         }
         let superblock = superblock?;
-        if redo {
+        let FoundRing { recovered, mut bad } = find_ring(medium, &superblock, false)?;
+        if recovered.damaged
+            && let Some(Redone { images, .. }) = redone.take()
+        {
+            // What comes now replaces both superblocks.
+            spare::redo(medium, &images)?;
+        }
+        if redo && redone.is_none() {
             mend_superblock(medium, &superblock)?;
         }
-        let FoundRing { recovered, mut bad } = find_ring(medium, &superblock, false)?;
         if !recovered.damaged {
             bad.clone_from(&recovered.unfinished);
         }
-        Ok(Opening { superblock, recovered, not_blank: bad })
+        Ok(Opening { superblock, recovered, not_blank: bad, redone })
     }
 }
 
@@ -308,14 +368,19 @@ impl Engine {
         assert!(workers > 0, "a store without a worker serves nobody");
         config.check()?;
         let mut medium = Blocking::new(medium);
-        let opening = Opening::find(&mut medium, Some(binding), true)?;
+        let mut opening = Opening::find(&mut medium, Some(binding), true)?;
         let mut engine = Engine::new(&opening, workers, config);
-        engine.read_maps(&mut medium)?;
+        engine.read_maps(&mut medium, opening.redone.as_ref())?;
         engine.replay(&opening.recovered);
         if opening.recovered.damaged {
             engine.forget_all(&mut medium, &opening)?;
         }
         engine.blank(&mut medium, &opening.not_blank)?;
+        engine.held_until = engine.ring.head + first_sectors(engine.ring.sectors);
+        if let Some(Redone { images, tail, .. }) = opening.redone.take() {
+            let tail = std::mem::replace(&mut engine.ring.tail, tail);
+            engine.write_back = WriteBack::redo(images.whole, tail);
+        }
         for database in 0..DATABASES as u8 {
             for shard in 0..=u8::MAX {
                 if engine.flags.has(Database(database), Shard(shard)) {
@@ -356,6 +421,7 @@ impl Engine {
             used: superblock.used,
             leftover: BTreeSet::new(),
             marked: 0,
+            held_until: 0,
             is_resting: false,
             flags: superblock.flags.clone(),
             flags_durable: superblock.flags.clone(),
@@ -364,11 +430,18 @@ impl Engine {
         }
     }
 
-    fn read_maps(&mut self, medium: &mut Blocking<'_>) -> Result<(), String> {
+    fn read_maps(
+        &mut self,
+        medium: &mut Blocking<'_>,
+        redone: Option<&Redone>,
+    ) -> Result<(), String> {
         for _ in 0..MAPS_AT_START {
             let Some(group) = self.extents.unknown() else { break };
             let place = map_place(group);
-            let page = medium.read(place.file, place.offset, PAGE)?;
+            let page = match redone.and_then(|redone| redone.image(place)) {
+                Some(image) => image.clone(),
+                None => medium.read(place.file, place.offset, PAGE)?,
+            };
             self.extents.learn(group, Map::read(&page, group, self.binding));
         }
         Ok(())
@@ -376,25 +449,44 @@ impl Engine {
 
     /// Takes what the ring holds into the index.
     fn replay(&mut self, recovered: &Recovered) {
-        for found in &recovered.stripes {
-            let number = self.ring.found(found.position);
-            let (bytes, _) =
-                entries(&found.payload).expect("the stripe was checked when it was found");
-            let bytes = found.payload.slice_ref(bytes);
+        let counts = recovered.stripes.iter().filter_map(|found| entries(&found.payload));
+        let mut staged = Vec::with_capacity(counts.map(|(_, count)| count as usize).sum());
+        let mut found = Vec::with_capacity(recovered.stripes.len());
+        for (i, stripe) in recovered.stripes.iter().enumerate() {
+            let number = self.ring.found(stripe.position);
+            let (bytes, count) =
+                entries(&stripe.payload).expect("the stripe was checked when it was found");
+            let mut hashes = Vec::with_capacity(count as usize);
             let mut at = 0;
             while let Some(entry) = Entry::read(&bytes[at..]) {
-                let raw = bytes.slice(at..at + entry.len());
-                at += raw.len();
-                match entry.mark() {
-                    Some(mark) => self.replay_mark(mark, number),
-                    None => self.replay_entry(entry.hash, raw, number),
+                let start = at;
+                at += entry.len();
+                if let Some(mark) = entry.mark() {
+                    self.replay_mark(mark, number);
+                    continue;
                 }
+                hashes.push(entry.hash);
+                staged.push(Staged {
+                    hash: entry.hash,
+                    found: i as u32,
+                    at: start as u32,
+                    len: entry.len() as u32,
+                    has_reference: entry.kind.is_in_extent(),
+                });
             }
+            let accounts = self.ring.stripe(number).expect("it has just been added");
+            accounts.live = hashes.len() as u32;
+            accounts.hashes = hashes;
+            found.push((number, stripe.payload.slice_ref(bytes)));
         }
+        let ring = &mut self.ring;
+        self.index.fill(&staged, &found, |stripe| ring.discharge(stripe));
         self.ring.head = recovered.head;
         self.ring.trim(0);
-        for (unit, count) in self.staged_runs() {
-            self.extents.hold(unit, count);
+        if staged.iter().any(|row| row.has_reference) {
+            for (unit, count) in self.staged_runs() {
+                self.extents.hold(unit, count);
+            }
         }
     }
 
@@ -406,18 +498,9 @@ impl Engine {
         self.ring.stripe(number).expect("it has just been added").has_marks = true;
     }
 
-    fn replay_entry(&mut self, hash: u64, raw: Bytes, number: u64) {
-        let stripe = self.ring.stripe(number).expect("it has just been added");
-        stripe.hashes.push(hash);
-        stripe.live += 1;
-        if let Some(old) = self.index.insert(raw, number) {
-            self.index.settle(old.at, number);
-            self.ring.discharge(old.stripe);
-        }
-    }
-
     fn staged_runs(&self) -> Vec<(u64, u64)> {
-        let staged = self.index.range(0, u64::MAX).map(|(_, slot)| slot.entry());
+        let staged = self.index.range(0, u64::MAX).map(|(_, slot)| slot);
+        let staged = staged.filter(|slot| slot.has_reference).map(|slot| slot.entry());
         let references = staged.filter_map(|entry| entry.reference());
         references.map(|reference| (reference.unit, units_for(reference.content_len()))).collect()
     }

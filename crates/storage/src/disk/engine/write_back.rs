@@ -6,7 +6,9 @@
 //! place and flush), and the second copy of the superblock, which comes last so that no loss of power tears both. The superblock is among the images, with the tail as the
 //! *previous* write-back left it: so whatever happens to this one, the ring still holds all of it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
 
 use super::lookup::Waiter;
 use super::{Engine, primary_place};
@@ -14,7 +16,7 @@ use crate::disk::extents::{GROUP_UNITS, map_place, units_for};
 use crate::disk::index::{At, Slot};
 use crate::disk::io::{File, Files, Io, Write};
 use crate::disk::page::{PAGE, PAGE_ROOM, PagePlace};
-use crate::disk::spare;
+use crate::disk::spare::{self, HOMES};
 use crate::disk::superblock::{COPIES, Superblock};
 
 /// What write-back is doing.
@@ -22,6 +24,16 @@ use crate::disk::superblock::{COPIES, Superblock};
 pub(super) enum WriteBack {
     #[default]
     Idle,
+    /// The last process's, which a start found in the spare: it is put in place before anything overwrites its images,
+    /// as [`WriteBack::Homes`] is.
+    Redone {
+        io: Option<u64>,
+        /// By file and offset: what its pages hold, whatever the device says.
+        images: BTreeMap<(File, u64), Bytes>,
+        last: Option<Write>,
+        /// Where the ring begins once it is in place.
+        tail: u64,
+    },
     Gather(Gather),
     Build(Build),
     Spare {
@@ -95,13 +107,45 @@ impl WriteBack {
     pub(super) fn io(&self) -> Option<u64> {
         match self {
             WriteBack::Spare { io, .. } | WriteBack::Homes { io, .. } => Some(*io),
+            WriteBack::Redone { io, .. } => *io,
             _ => None,
         }
+    }
+
+    /// The write-back of these images, the last of which is written after the others were flushed.
+    pub(super) fn redo(mut images: Vec<Write>, tail: u64) -> WriteBack {
+        let last = images.pop();
+        let images = images.into_iter().map(|image| ((image.file, image.offset), image.bytes));
+        WriteBack::Redone { io: None, images: images.collect(), last, tail }
+    }
+
+    /// True while the last process's write-back may not be in place.
+    pub(super) fn is_redone(&self) -> bool {
+        matches!(self, WriteBack::Redone { .. })
+    }
+
+    /// What a page holds that may not be in place.
+    pub(super) fn image(&self, place: PagePlace) -> Option<&Bytes> {
+        let WriteBack::Redone { images, .. } = self else { return None };
+        images.get(&(place.file, place.offset))
     }
 }
 
 impl Engine {
     pub(super) fn step_write_back(&mut self) {
+        if self.is_held() {
+            return;
+        }
+        if let WriteBack::Redone { io: io @ None, images, .. } = &mut self.write_back {
+            self.next_io += 1;
+            *io = Some(self.next_io);
+            let writes = images.iter().map(|(&(file, offset), bytes)| {
+                let bytes = bytes.clone();
+                Write { file, offset, bytes }
+            });
+            let writes = writes.collect();
+            self.ios.push(Io::Store { id: self.next_io, writes, flush: HOMES });
+        }
         if matches!(self.write_back, WriteBack::Idle) && self.wants_write_back() {
             self.gather();
         }
@@ -115,6 +159,11 @@ impl Engine {
             let part: Vec<(u64, Target)> = build.rest.drain(..count).collect();
             self.build(part);
         }
+    }
+
+    /// True shortly after a start, while the device is for those who ask.
+    pub(super) fn is_held(&self) -> bool {
+        self.ring.head < self.held_until
     }
 
     /// True while a write-back can go on without anything from outside.
@@ -384,6 +433,14 @@ impl Engine {
                 self.store_homes(work, vec![last], None);
             }
             WriteBack::Homes { work, last: None, .. } => self.homes_done(work),
+            WriteBack::Redone { images, last: Some(last), tail, .. } => {
+                let io = Some(self.take_io_id());
+                let id = self.next_io;
+                self.ios.push(Io::Store { id, writes: vec![last], flush: HOMES });
+                self.write_back = WriteBack::Redone { io, images, last: None, tail };
+            }
+            // What it moved may leave the ring.
+            WriteBack::Redone { last: None, tail, .. } => self.ring.tail = tail,
             WriteBack::Idle | WriteBack::Gather(_) | WriteBack::Build(_) => {
                 unreachable!("only device requests complete")
             }
