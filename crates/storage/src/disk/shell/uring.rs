@@ -8,6 +8,7 @@ use std::io::Error;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use io_uring::{IoUring, opcode, types};
+use rustix::io::Errno;
 
 use super::Pump;
 use crate::disk::direct::{AlignedBuffer, DirectFile};
@@ -98,7 +99,7 @@ impl Uring {
             let result = match completion.result() {
                 count if count < 0 => {
                     let error = Error::from_raw_os_error(-count);
-                    // It was not begun: trying once more makes nobody believe a write that failed.
+                    // It was not carried out: writing once more believes nothing of a write that failed.
                     if is_passing(&error) { part.write(file) } else { Err(error) }
                 }
                 count if count as usize == part.len => Ok(()),
@@ -145,8 +146,8 @@ impl Drop for Uring {
     }
 }
 
-/// Says nothing about the device.
+/// Says nothing about the device. Writes are cancelled when the thread that began them ends.
 fn is_passing(error: &Error) -> bool {
-    use std::io::ErrorKind::{Interrupted, WouldBlock};
-    matches!(error.kind(), Interrupted | WouldBlock)
+    const PASSING: [Errno; 3] = [Errno::INTR, Errno::AGAIN, Errno::CANCELED];
+    PASSING.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
