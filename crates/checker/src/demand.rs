@@ -21,8 +21,8 @@ pub(crate) struct Demand<K> {
     // By token: required calls not placed that need it, calls not placed that may make it.
     needed: Vec<u32>,
     makers: Vec<u32>,
-    // By call: the token it needs, and the part of `made` that lists the tokens it may make.
-    needs: Vec<Option<Token>>,
+    // By call: the tokens it needs, and the part of `made` that lists the tokens it may make.
+    needs: Vec<Box<[Token]>>,
     makes: Vec<Range<usize>>,
     made: Vec<Token>,
     // By call: whether it can do without the state before it.
@@ -46,12 +46,11 @@ impl<K: Clone + Eq + Hash> Demand<K> {
         let mut marks = Vec::new();
         let calls = || prepared.required.iter().chain(&prepared.optional);
         for call in calls() {
-            let mark = call.output.and_then(|output| model.mark_before(call.input, output));
-            let need = mark.map(|mark| demand.add_need(mark, &mut marks));
-            demand.needs.push(need);
-            let is_blind = model.is_blind(call.input, call.output);
-            demand.blind.push(is_blind);
-            demand.unclear_count += u32::from(!is_blind && need.is_none());
+            let needs: Box<[Token]> =
+                call.needs.iter().map(|mark| demand.add_need(mark.clone(), &mut marks)).collect();
+            demand.blind.push(call.is_blind);
+            demand.unclear_count += u32::from(!call.is_blind && needs.is_empty());
+            demand.needs.push(needs);
         }
         for call in calls() {
             demand.add_makes(model, call, &marks);
@@ -75,7 +74,7 @@ impl<K: Clone + Eq + Hash> Demand<K> {
     }
 
     fn is_unclear(&self, call: usize) -> bool {
-        !self.blind[call] && self.needs[call].is_none()
+        !self.blind[call] && self.needs[call].is_empty()
     }
 
     /// Counts one need of `mark`; `marks` lists the marks by token.
@@ -93,10 +92,8 @@ impl<K: Clone + Eq + Hash> Demand<K> {
 
     fn add_makes<M: Model<Mark = K>>(&mut self, model: &M, call: &Call<'_, M>, marks: &[K]) {
         let from = self.made.len();
-        let blind = model.is_blind(call.input, call.output);
-        match model.marks_after(call.input, call.output) {
-            _ if blind => self.made.extend(self.tokens(&marks_left(model, call))),
-            MarksAfter::Only(made) => self.made.extend(self.tokens(&made)),
+        match &call.makes {
+            MarksAfter::Only(made) => self.made.extend(self.tokens(made)),
             MarksAfter::Several => {
                 let may_make = |mark: &K| model.may_make(call.input, call.output, mark);
                 let tokens = (0..).zip(marks).filter(|(_, mark)| may_make(mark));
@@ -111,8 +108,8 @@ impl<K: Clone + Eq + Hash> Demand<K> {
 
     pub(crate) fn place(&mut self, call: usize) {
         self.unclear_count -= u32::from(self.is_unclear(call));
-        if let Some(token) = self.needs[call] {
-            self.needed[token as usize] -= 1;
+        for token in &self.needs[call] {
+            self.needed[*token as usize] -= 1;
         }
         for token in &self.made[self.makes[call].clone()] {
             self.makers[*token as usize] -= 1;
@@ -121,8 +118,8 @@ impl<K: Clone + Eq + Hash> Demand<K> {
 
     pub(crate) fn unplace(&mut self, call: usize) {
         self.unclear_count += u32::from(self.is_unclear(call));
-        if let Some(token) = self.needs[call] {
-            self.needed[token as usize] += 1;
+        for token in &self.needs[call] {
+            self.needed[*token as usize] += 1;
         }
         for token in &self.made[self.makes[call].clone()] {
             self.makers[*token as usize] += 1;
@@ -150,21 +147,13 @@ impl<K: Clone + Eq + Hash> Demand<K> {
 
     /// Whether a required call needs `token`.
     pub(crate) fn is_needed_by(&self, required: usize, token: Token) -> bool {
-        self.needs[required] == Some(token)
+        self.needs[required].contains(&token)
     }
 
     /// Whether nothing could ever make `required` right, the marks at the start being `initial`.
     pub(crate) fn is_impossible(&self, required: usize, initial: &[K]) -> bool {
-        self.needs[required]
-            .is_some_and(|token| self.is_starved(token) && !self.tokens(initial).contains(&token))
+        let initial = self.tokens(initial);
+        let is_lacking = |token: &&Token| self.is_starved(**token) && !initial.contains(token);
+        self.needs[required].iter().find(is_lacking).is_some()
     }
-}
-
-/// The marks of the state that a blind call leaves, wherever it is placed.
-fn marks_left<M: Model>(model: &M, call: &Call<'_, M>) -> Vec<M::Mark> {
-    let left = model.step(&model.initial(), call.input, call.output);
-    let left = left.into_iter().next().expect("a blind call is right in every state");
-    let mut marks = Vec::new();
-    model.marks(&left, call.input, &mut marks);
-    marks
 }

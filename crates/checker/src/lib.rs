@@ -13,6 +13,7 @@ mod dead;
 mod demand;
 mod frontier;
 pub mod history;
+mod inference;
 pub mod linearizable;
 pub mod model;
 mod prepared;

@@ -17,8 +17,6 @@
 //! next one, since dropping it would leave a smaller such order. So every step of it is tried,
 //! unless the search found another on the way.
 
-use hashbrown::HashMap;
-
 use crate::bitset::BitSet;
 use crate::dead::Dead;
 use crate::demand::{Demand, Token};
@@ -95,7 +93,7 @@ pub(crate) struct Search<'a, M: Model, F: Frontier> {
     frames: Vec<Frame<M::State>>,
     moves: Vec<Move>,
     spent: BitSet,
-    // By optional call; calls of one class have equal inputs.
+    // By optional call; calls of one class are alike.
     class: Vec<usize>,
     dead: Dead<F::Key, M::State>,
     demand: Demand<M::Mark>,
@@ -113,7 +111,7 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
             frames: Vec::new(),
             moves: Vec::new(),
             spent: BitSet::with_capacity(prepared.optional.len()),
-            class: classes(&prepared.optional),
+            class: classes(model, &prepared.optional),
             dead: Dead::new(),
             demand: Demand::new(model, prepared),
             required_placed: 0,
@@ -142,6 +140,10 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
     /// A required call that is wrong at the start and that nothing could make right.
     fn impossible_call(&self) -> Option<usize> {
         let initial = self.model.initial();
+        let has_no_time = |call: &Call<'_, M>| call.earliest > call.latest;
+        if let Some(call) = self.prepared.required.iter().position(has_no_time) {
+            return Some(call);
+        }
         (0..self.prepared.required.len()).find(|required| {
             let mut marks = Vec::new();
             self.model.marks(&initial, self.prepared.required[*required].input, &mut marks);
@@ -424,14 +426,16 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
     }
 }
 
-/// Numbers the distinct inputs of `calls`; equal inputs have equal numbers.
-fn classes<M: Model>(calls: &[Call<'_, M>]) -> Vec<usize> {
-    let mut class_of: HashMap<&M::Input, usize> = HashMap::new();
-    calls
-        .iter()
-        .map(|call| {
-            let count = class_of.len();
-            *class_of.entry(call.input).or_insert(count)
-        })
-        .collect()
+/// Numbers the kinds of calls; those that are alike have equal numbers.
+fn classes<M: Model>(model: &M, calls: &[Call<'_, M>]) -> Vec<usize> {
+    let mut kinds: Vec<&M::Input> = Vec::new();
+    let mut numbers = Vec::with_capacity(calls.len());
+    for call in calls {
+        let known = kinds.iter().position(|kind| model.are_alike(kind, call.input));
+        numbers.push(known.unwrap_or(kinds.len()));
+        if known.is_none() {
+            kinds.push(call.input);
+        }
+    }
+    numbers
 }

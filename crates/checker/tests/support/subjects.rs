@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use checker::Model;
-use checker::model::MarksAfter;
+use checker::model::{Calls, MarksAfter};
 use checker::model::append::{Append, AppendInput, AppendOutput};
 use checker::model::counter::{Counter, CounterInput};
 use checker::model::keyed::Keyed;
@@ -117,6 +117,11 @@ impl<M: Model> Model for Drawn<M> {
     type Output = M::Output;
     type Successors = M::Successors;
     type Mark = M::Mark;
+    type Scoped = M::Scoped;
+
+    fn scoped(&self, calls: Calls<'_, M::Input, M::Output>) -> M::Scoped {
+        self.model.scoped(calls)
+    }
 
     fn initial(&self) -> M::State {
         self.model.initial()
@@ -269,6 +274,11 @@ impl Model for Bag {
     type Output = Option<u8>;
     type Successors = Vec<BTreeSet<u8>>;
     type Mark = ();
+    type Scoped = Bag;
+
+    fn scoped(&self, _: Calls<'_, BagInput, Option<u8>>) -> Bag {
+        Bag
+    }
 
     fn initial(&self) -> BTreeSet<u8> {
         BTreeSet::new()
