@@ -9,8 +9,9 @@ use std::ops::Range;
 
 use hashbrown::HashMap;
 
-use crate::model::{MarksAfter, Model};
-use crate::prepared::{Call, Prepared};
+use crate::makers::Makers;
+use crate::model::Model;
+use crate::prepared::Prepared;
 
 /// A mark that some required call needs, as an index.
 pub(crate) type Token = u32;
@@ -44,17 +45,15 @@ impl<K: Clone + Eq + Hash> Demand<K> {
             unclear_count: 0,
         };
         let mut marks = Vec::new();
-        let calls = || prepared.required.iter().chain(&prepared.optional);
-        for call in calls() {
+        let makers = Makers::new(model, prepared);
+        for call in &makers.calls {
             let needs: Box<[Token]> =
-                call.needs.iter().map(|mark| demand.add_need(mark.clone(), &mut marks)).collect();
+                call.needs.iter().map(|mark| demand.add_need(mark, &mut marks)).collect();
             demand.blind.push(call.is_blind);
             demand.unclear_count += u32::from(!call.is_blind && needs.is_empty());
             demand.needs.push(needs);
         }
-        for call in calls() {
-            demand.add_makes(model, call, &marks);
-        }
+        demand.add_makers(&makers, &marks);
         demand
     }
 
@@ -78,11 +77,11 @@ impl<K: Clone + Eq + Hash> Demand<K> {
     }
 
     /// Counts one need of `mark`; `marks` lists the marks by token.
-    fn add_need(&mut self, mark: K, marks: &mut Vec<K>) -> Token {
+    fn add_need(&mut self, mark: &K, marks: &mut Vec<K>) -> Token {
         let count = Token::try_from(marks.len()).expect("no more marks than operations");
         let token = *self.token_of.entry(mark.clone()).or_insert(count);
         if token == count {
-            marks.push(mark);
+            marks.push(mark.clone());
             self.needed.push(0);
             self.makers.push(0);
         }
@@ -90,20 +89,20 @@ impl<K: Clone + Eq + Hash> Demand<K> {
         token
     }
 
-    fn add_makes<M: Model<Mark = K>>(&mut self, model: &M, call: &Call<'_, M>, marks: &[K]) {
-        let from = self.made.len();
-        match &call.makes {
-            MarksAfter::Only(made) => self.made.extend(self.tokens(made)),
-            MarksAfter::Several => {
-                let may_make = |mark: &K| model.may_make(call.input, call.output, mark);
-                let tokens = (0..).zip(marks).filter(|(_, mark)| may_make(mark));
-                self.made.extend(tokens.map(|(token, _)| token));
+    /// Notes for each call which of `marks`, listed by token, it may make.
+    fn add_makers<M: Model<Mark = K>>(&mut self, makers: &Makers<'_, '_, M>, marks: &[K]) {
+        let mut made = vec![Vec::new(); makers.calls.len()];
+        for (token, mark) in (0..).zip(marks) {
+            for maker in makers.of(mark) {
+                made[maker].push(token);
+                self.makers[token as usize] += 1;
             }
         }
-        for token in &self.made[from..] {
-            self.makers[*token as usize] += 1;
+        for tokens in made {
+            let from = self.made.len();
+            self.made.extend(tokens);
+            self.makes.push(from..self.made.len());
         }
-        self.makes.push(from..self.made.len());
     }
 
     pub(crate) fn place(&mut self, call: usize) {

@@ -15,6 +15,7 @@ mod frontier;
 pub mod history;
 mod inference;
 pub mod linearizable;
+mod makers;
 pub mod model;
 mod prepared;
 mod search;
