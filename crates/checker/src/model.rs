@@ -112,6 +112,13 @@ pub trait Model {
         None
     }
 
+    /// False only if no steps lead from `state` to one with `mark` but by a call that would be blind
+    /// if nobody saw its answer.
+    fn may_grow_to(&self, state: &Self::State, mark: &Self::Mark) -> bool {
+        let _ = (state, mark);
+        true
+    }
+
     /// True only if, where nobody sees the answers, `one` and `other` have equal steps. An
     /// equivalence.
     fn are_alike(&self, one: &Self::Input, other: &Self::Input) -> bool {

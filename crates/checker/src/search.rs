@@ -234,6 +234,9 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
         if self.is_needless(piece, &next) {
             return;
         }
+        if matches!(piece, Piece::Optional(_)) && self.is_in_vain(&next) {
+            return;
+        }
         self.put(piece);
         if !self.dead.is_empty() && self.dead.covers(self.frontier.key(), next.clone(), &self.spent)
         {
@@ -276,6 +279,17 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
             call.output.is_some_and(|output| !self.model.can_lead_to(state, call.input, output))
         };
         self.frontier.upcoming().take(horizon).find(is_hopeless).map(Hopeless::Call)
+    }
+
+    /// Whether an optional call that led to `state` cannot matter. Only more optional calls may come
+    /// between it and one of the required calls that may be placed now; none of them is blind, since
+    /// that would undo it.
+    fn is_in_vain(&self, state: &M::State) -> bool {
+        let may_follow = |call: &u32| {
+            let call = &self.prepared.required[*call as usize];
+            !call.is_blind && call.needs.iter().all(|mark| self.model.may_grow_to(state, mark))
+        };
+        !self.candidates().iter().any(may_follow)
     }
 
     /// The moves to try first: a pure call, or the call whose response comes first.

@@ -119,6 +119,13 @@ impl<K: Clone + Ord + Hash + Debug, M: Model> Model for Keyed<K, M> {
         self.object.mark_to_make(input, observed, made).map(|mark| (key.clone(), mark))
     }
 
+    fn may_grow_to(&self, state: &Self::State, (key, mark): &Self::Mark) -> bool {
+        match state.get(key) {
+            Some(object) => self.object.may_grow_to(object, mark),
+            None => self.object.may_grow_to(&self.object.initial(), mark),
+        }
+    }
+
     fn are_alike(&self, (key, input): &Self::Input, (of, other): &Self::Input) -> bool {
         key == of && self.object.are_alike(input, other)
     }

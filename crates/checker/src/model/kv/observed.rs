@@ -5,6 +5,7 @@
 //! replaces it. Of such a value nothing counts but its length and whether it is a number, and those
 //! only where some call asks. So histories with many appends of unknown outcome have few states.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -29,6 +30,9 @@ pub struct Observed {
     are_lengths_seen: bool,
     are_numbers_seen: bool,
     tags: HashSet<u64>,
+    // Whether calls count down, and the longest value that a comparison may replace.
+    counts_down: bool,
+    compared_max: i64,
     // What is appended and makes of any value one that nobody looks for.
     strange: HashSet<Bytes>,
 }
@@ -70,24 +74,45 @@ impl Observed {
             }),
             are_numbers_seen: has(|input, _| matches!(input, KvInput::IncrBy(_))),
             tags: calls.iter().filter_map(|(input, _)| tag(input)).collect(),
+            counts_down: has(|input, _| matches!(input, KvInput::IncrBy(by) if *by < 0)),
+            compared_max: calls.iter().filter_map(|(input, _)| compared(input)).max().unwrap_or(-1),
             strange: HashSet::new(),
         };
-        for (input, output) in calls {
-            if let (KvInput::Append(more), None) = (input, output)
-                && observed.is_strange(more)
-            {
-                observed.strange.insert(more.clone());
-            }
-        }
+        let fitting = observed.fitting(calls);
+        let is_strange = |more: &&Bytes| {
+            let is_of_number = more.0.iter().all(|byte| is_of_numbers(*byte));
+            !fitting.contains(more.as_slice()) && !(observed.are_numbers_seen && is_of_number)
+        };
+        let strange = appended(calls).filter(is_strange).cloned().collect();
+        observed.strange = strange;
         observed
     }
 
-    fn is_strange(&self, more: &Bytes) -> bool {
-        let more = more.as_slice();
-        let is_within = |whole: &Bytes| whole.0.windows(more.len()).any(|part| part == more);
-        !more.is_empty()
-            && !(self.are_numbers_seen && more.iter().all(|byte| is_of_numbers(*byte)))
-            && !self.wholes.iter().any(is_within)
+    /// What is appended and may lead from a start of a value looked for to another such start.
+    fn fitting<'a>(&self, calls: Calls<'a, KvInput, KvOutput>) -> HashSet<&'a [u8]> {
+        let tokens: HashSet<&[u8]> = appended(calls).map(Bytes::as_slice).collect();
+        let lengths: BTreeSet<usize> = tokens.iter().map(|token| token.len()).collect();
+        let put: Vec<&Bytes> = calls.iter().filter_map(|(input, _)| put_by(input)).collect();
+        let mut fitting = HashSet::new();
+        for whole in &self.wholes {
+            let whole = whole.as_slice();
+            // Lengths of the starts that the key may hold.
+            let mut held: BTreeSet<usize> = put.iter().map(|put| put.0.len()).collect();
+            held.retain(|len| put.iter().any(|put| whole.get(..*len) == Some(put.as_slice())));
+            if self.are_numbers_seen {
+                let numbers = 0..=whole.len().min(INTEGER_LENGTH_MAX);
+                held.extend(numbers.filter(|len| may_become_number(&whole[..*len])));
+            }
+            held.insert(0);
+            while let Some(from) = held.pop_first() {
+                for to in lengths.iter().map(|len| from + len) {
+                    let token = whole.get(from..to).and_then(|token| tokens.get(token));
+                    fitting.extend(token);
+                    held.extend(token.filter(|token| !token.is_empty()).map(|_| to));
+                }
+            }
+        }
+        fitting
     }
 
     fn content(&self, value: &[u8]) -> Content {
@@ -138,6 +163,32 @@ impl Observed {
             ),
             other => Effect::Other(other),
         }
+    }
+}
+
+/// What is appended.
+fn appended<'a>(calls: Calls<'a, KvInput, KvOutput>) -> impl Iterator<Item = &'a Bytes> {
+    calls.iter().filter_map(|(input, _)| match input {
+        KvInput::Append(more) => Some(more),
+        _ => None,
+    })
+}
+
+/// The length of what a comparison asks for.
+fn compared(input: &KvInput) -> Option<i64> {
+    match input {
+        KvInput::SetIfEqual { expected, .. } => Some(length(expected)),
+        _ => None,
+    }
+}
+
+/// The value that a call may put in the place of any other.
+fn put_by(input: &KvInput) -> Option<&Bytes> {
+    use KvInput as I;
+    match input {
+        I::Set(new) | I::SetExpiring(new, _) | I::SetIfAbsent(new) | I::GetSet(new) => Some(new),
+        I::SetIfEqual { new, .. } => Some(new),
+        _ => None,
     }
 }
 
@@ -403,6 +454,25 @@ impl Model for Observed {
                 (before != 0).then(|| KvMark::Value(Some(self.keep(&bytes_of(before)))))
             }
             _ => None,
+        }
+    }
+
+    fn may_grow_to(&self, state: &State, mark: &KvMark) -> bool {
+        // What is absent may become anything, what expires may become absent.
+        let Some(Present { value, expiry: None }) = state else { return true };
+        let is_negative = || value.text().is_some_and(|text| text.starts_with(b"-"));
+        let may_shrink = match value {
+            Content::Other { .. } => false,
+            Content::Start { .. } | Content::Number(_) => {
+                self.counts_down || is_negative() || self.length(value) <= self.compared_max
+            }
+        };
+        let is_long_enough = |len| may_shrink || self.length(value) <= len;
+        match (value, mark) {
+            (_, KvMark::Present) => true,
+            (_, KvMark::Value(None)) | (Content::Other { .. }, KvMark::Value(_)) => false,
+            (_, KvMark::Length(len)) => is_long_enough(*len),
+            (_, KvMark::Value(Some(wanted))) => is_long_enough(self.length(wanted)),
         }
     }
 
