@@ -35,8 +35,7 @@ impl<'p, 'a, M: Model> Makers<'p, 'a, M> {
         // What a call needs in order to make the mark must come of something too.
         self.named(mark).filter(|maker| {
             self.needed_to_make(*maker, mark).is_none_or(|needed| {
-                self.is_initial(*maker, &needed)
-                    || self.named(&needed).any(|other| other != *maker)
+                self.is_initial(*maker, &needed) || self.named(&needed).any(|other| other != *maker)
             })
         })
     }

@@ -257,11 +257,7 @@ fn next<V: Values>(
     }
 }
 
-fn sum<V: Values>(
-    values: &V,
-    state: &Option<Present<V::Value>>,
-    by: i64,
-) -> Result<i64, KvOutput> {
+fn sum<V: Values>(values: &V, state: &Option<Present<V::Value>>, by: i64) -> Result<i64, KvOutput> {
     let old = match state {
         Some(held) => values.integer(&held.value).ok_or(KvOutput::NotAnInteger)?,
         None => 0,

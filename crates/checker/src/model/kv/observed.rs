@@ -137,7 +137,10 @@ impl Observed {
     }
 
     fn marks_of(&self, value: Option<&Content>, into: &mut Vec<KvMark>) {
-        into.push(KvMark::Value(value.cloned()));
+        // Nobody needs what nobody looks for.
+        if value.is_none_or(|value| value.text().is_some()) {
+            into.push(KvMark::Value(value.cloned()));
+        }
         match value {
             // Its length may be unknown.
             Some(Content::Other { .. }) if !self.are_lengths_seen => {}
@@ -194,7 +197,8 @@ fn put_by(input: &KvInput) -> Option<&Bytes> {
 
 /// What calls look for, in order, without those that another starts with.
 fn wholes(calls: Calls<'_, KvInput, KvOutput>) -> Vec<Bytes> {
-    let mut all: Vec<&Bytes> = calls.iter().filter_map(|(input, output)| looked_for(input, *output)).collect();
+    let mut all: Vec<&Bytes> =
+        calls.iter().filter_map(|(input, output)| looked_for(input, *output)).collect();
     all.sort_unstable();
     let mut wholes: Vec<Bytes> = Vec::new();
     for value in all {
@@ -428,12 +432,7 @@ impl Model for Observed {
         }
     }
 
-    fn mark_to_make(
-        &self,
-        input: &KvInput,
-        _: Option<&KvOutput>,
-        made: &KvMark,
-    ) -> Option<KvMark> {
+    fn mark_to_make(&self, input: &KvInput, _: Option<&KvOutput>, made: &KvMark) -> Option<KvMark> {
         use KvInput as I;
         match (input, made) {
             (I::SetIfAbsent(_), _) => Some(KvMark::Value(None)),
