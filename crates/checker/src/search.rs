@@ -2,12 +2,13 @@
 //!
 //! Depth first, after Wing and Gong, "Testing and Verifying Concurrent Objects" (1993), with the
 //! table of configurations of Lowe, "Testing for Linearizability" (2017), as Porcupine has it.
-//! Beyond them, each cut argued where it is made:
+//! What the answers alone say has been put into the calls before (`inference.rs`). Beyond that, each
+//! cut argued where it is made:
 //!
 //! - a pure call that is right now is placed now, and nothing else is tried;
 //! - the call whose response comes first is tried first, or else what makes it right;
 //! - a call whose state no call left can use is placed before the next that hides it;
-//! - an optional call must matter to the very next call;
+//! - an optional call must matter to the very next call, so it is not tried where it cannot;
 //! - a state that can never again give an answer still to be given is abandoned at once, whether
 //!   the model knows it (`Model::can_lead_to`) or no call is left that could help (`demand.rs`);
 //! - a configuration is abandoned when one that spent fewer optional calls was (`dead.rs`).

@@ -81,7 +81,7 @@ impl Observed {
         let fitting = observed.fitting(calls);
         let is_strange = |more: &&Bytes| {
             let is_of_number = more.0.iter().all(|byte| is_of_numbers(*byte));
-            !fitting.contains(more.as_slice()) && !(observed.are_numbers_seen && is_of_number)
+            !(fitting.contains(more.as_slice()) || observed.are_numbers_seen && is_of_number)
         };
         let strange = appended(calls).filter(is_strange).cloned().collect();
         observed.strange = strange;
