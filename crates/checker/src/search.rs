@@ -224,6 +224,9 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
 
     fn try_place(&mut self, piece: Piece, choice: usize) {
         let call = self.call(piece);
+        if !self.has_needed(self.state(), call) {
+            return;
+        }
         let mut successors = self.step(self.state(), piece).into_iter().skip(choice);
         let Some(next) = successors.next() else { return };
         if successors.next().is_some() {
@@ -383,7 +386,18 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
     }
 
     fn is_right(&self, state: &M::State, required: usize) -> bool {
-        self.step(state, Piece::Required(required)).into_iter().next().is_some()
+        let is_answered = self.step(state, Piece::Required(required)).into_iter().next().is_some();
+        is_answered && self.has_needed(state, &self.prepared.required[required])
+    }
+
+    /// Whether the call finds in `state` what it needs, as far as that was inferred: its answer may
+    /// say less.
+    fn has_needed(&self, state: &M::State, call: &Call<'_, M>) -> bool {
+        call.needs.is_empty() || {
+            let mut marks = Vec::new();
+            self.model.marks(state, call.input, &mut marks);
+            call.needs.iter().all(|needed| marks.contains(needed))
+        }
     }
 
     fn step(&self, state: &M::State, piece: Piece) -> M::Successors {
