@@ -9,8 +9,9 @@ use std::ops::Range;
 
 use hashbrown::HashMap;
 
-use crate::model::{MarksAfter, Model};
-use crate::prepared::{Call, Prepared};
+use crate::makers::Makers;
+use crate::model::Model;
+use crate::prepared::Prepared;
 
 /// A mark that some required call needs, as an index.
 pub(crate) type Token = u32;
@@ -21,8 +22,8 @@ pub(crate) struct Demand<K> {
     // By token: required calls not placed that need it, calls not placed that may make it.
     needed: Vec<u32>,
     makers: Vec<u32>,
-    // By call: the token it needs, and the part of `made` that lists the tokens it may make.
-    needs: Vec<Option<Token>>,
+    // By call: the tokens it needs, and the part of `made` that lists the tokens it may make.
+    needs: Vec<Box<[Token]>>,
     makes: Vec<Range<usize>>,
     made: Vec<Token>,
     // By call: whether it can do without the state before it.
@@ -44,18 +45,15 @@ impl<K: Clone + Eq + Hash> Demand<K> {
             unclear_count: 0,
         };
         let mut marks = Vec::new();
-        let calls = || prepared.required.iter().chain(&prepared.optional);
-        for call in calls() {
-            let mark = call.output.and_then(|output| model.mark_before(call.input, output));
-            let need = mark.map(|mark| demand.add_need(mark, &mut marks));
-            demand.needs.push(need);
-            let is_blind = model.is_blind(call.input, call.output);
-            demand.blind.push(is_blind);
-            demand.unclear_count += u32::from(!is_blind && need.is_none());
+        let makers = Makers::new(model, prepared);
+        for call in &makers.calls {
+            let needs: Box<[Token]> =
+                call.needs.iter().map(|mark| demand.add_need(mark, &mut marks)).collect();
+            demand.blind.push(call.is_blind);
+            demand.unclear_count += u32::from(!call.is_blind && needs.is_empty());
+            demand.needs.push(needs);
         }
-        for call in calls() {
-            demand.add_makes(model, call, &marks);
-        }
+        demand.add_makers(&makers, &marks);
         demand
     }
 
@@ -75,15 +73,15 @@ impl<K: Clone + Eq + Hash> Demand<K> {
     }
 
     fn is_unclear(&self, call: usize) -> bool {
-        !self.blind[call] && self.needs[call].is_none()
+        !self.blind[call] && self.needs[call].is_empty()
     }
 
     /// Counts one need of `mark`; `marks` lists the marks by token.
-    fn add_need(&mut self, mark: K, marks: &mut Vec<K>) -> Token {
+    fn add_need(&mut self, mark: &K, marks: &mut Vec<K>) -> Token {
         let count = Token::try_from(marks.len()).expect("no more marks than operations");
         let token = *self.token_of.entry(mark.clone()).or_insert(count);
         if token == count {
-            marks.push(mark);
+            marks.push(mark.clone());
             self.needed.push(0);
             self.makers.push(0);
         }
@@ -91,28 +89,26 @@ impl<K: Clone + Eq + Hash> Demand<K> {
         token
     }
 
-    fn add_makes<M: Model<Mark = K>>(&mut self, model: &M, call: &Call<'_, M>, marks: &[K]) {
-        let from = self.made.len();
-        let blind = model.is_blind(call.input, call.output);
-        match model.marks_after(call.input, call.output) {
-            _ if blind => self.made.extend(self.tokens(&marks_left(model, call))),
-            MarksAfter::Only(made) => self.made.extend(self.tokens(&made)),
-            MarksAfter::Several => {
-                let may_make = |mark: &K| model.may_make(call.input, call.output, mark);
-                let tokens = (0..).zip(marks).filter(|(_, mark)| may_make(mark));
-                self.made.extend(tokens.map(|(token, _)| token));
+    /// Notes for each call which of `marks`, listed by token, it may make.
+    fn add_makers<M: Model<Mark = K>>(&mut self, makers: &Makers<'_, '_, M>, marks: &[K]) {
+        let mut made = vec![Vec::new(); makers.calls.len()];
+        for (token, mark) in (0..).zip(marks) {
+            for maker in makers.of(mark) {
+                made[maker].push(token);
+                self.makers[token as usize] += 1;
             }
         }
-        for token in &self.made[from..] {
-            self.makers[*token as usize] += 1;
+        for tokens in made {
+            let from = self.made.len();
+            self.made.extend(tokens);
+            self.makes.push(from..self.made.len());
         }
-        self.makes.push(from..self.made.len());
     }
 
     pub(crate) fn place(&mut self, call: usize) {
         self.unclear_count -= u32::from(self.is_unclear(call));
-        if let Some(token) = self.needs[call] {
-            self.needed[token as usize] -= 1;
+        for token in &self.needs[call] {
+            self.needed[*token as usize] -= 1;
         }
         for token in &self.made[self.makes[call].clone()] {
             self.makers[*token as usize] -= 1;
@@ -121,8 +117,8 @@ impl<K: Clone + Eq + Hash> Demand<K> {
 
     pub(crate) fn unplace(&mut self, call: usize) {
         self.unclear_count += u32::from(self.is_unclear(call));
-        if let Some(token) = self.needs[call] {
-            self.needed[token as usize] += 1;
+        for token in &self.needs[call] {
+            self.needed[*token as usize] += 1;
         }
         for token in &self.made[self.makes[call].clone()] {
             self.makers[*token as usize] += 1;
@@ -150,21 +146,13 @@ impl<K: Clone + Eq + Hash> Demand<K> {
 
     /// Whether a required call needs `token`.
     pub(crate) fn is_needed_by(&self, required: usize, token: Token) -> bool {
-        self.needs[required] == Some(token)
+        self.needs[required].contains(&token)
     }
 
     /// Whether nothing could ever make `required` right, the marks at the start being `initial`.
     pub(crate) fn is_impossible(&self, required: usize, initial: &[K]) -> bool {
-        self.needs[required]
-            .is_some_and(|token| self.is_starved(token) && !self.tokens(initial).contains(&token))
+        let initial = self.tokens(initial);
+        let is_lacking = |token: &&Token| self.is_starved(**token) && !initial.contains(token);
+        self.needs[required].iter().find(is_lacking).is_some()
     }
-}
-
-/// The marks of the state that a blind call leaves, wherever it is placed.
-fn marks_left<M: Model>(model: &M, call: &Call<'_, M>) -> Vec<M::Mark> {
-    let left = model.step(&model.initial(), call.input, call.output);
-    let left = left.into_iter().next().expect("a blind call is right in every state");
-    let mut marks = Vec::new();
-    model.marks(&left, call.input, &mut marks);
-    marks
 }

@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 
 use crate::frontier::RealTime;
 use crate::history::{History, Operation};
+use crate::inference::infer;
 use crate::model::Model;
-use crate::prepared::Prepared;
+use crate::prepared::{Prepared, scoped};
 use crate::search::{Found, Search};
 use crate::timeline::explain;
 use crate::verdict::{Criterion, Limit, Verdict};
 
 /// Checks the history of one object.
 pub fn check<M: Model>(model: &M, history: &History<M::Input, M::Output>, limit: Limit) -> Verdict {
-    let prepared = Prepared::new(model, history.operations(), |input| input);
-    search(Criterion::Linearizable, RealTime::new(&prepared), model, &prepared, limit)
+    check_operations(model, history.operations(), |input| input, Criterion::Linearizable, limit)
 }
 
 /// Checks the history of one object whose clients do not wait for an answer before they go on: what a client issued
@@ -27,9 +27,8 @@ pub fn check_in_sessions<M: Model>(
     history: &History<M::Input, M::Output>,
     limit: Limit,
 ) -> Verdict {
-    let prepared = Prepared::new(model, history.operations(), |input| input);
-    let frontier = RealTime::in_sessions(&prepared);
-    search(Criterion::LinearizableInSessions, frontier, model, &prepared, limit)
+    let criterion = Criterion::LinearizableInSessions;
+    check_operations(model, history.operations(), |input| input, criterion, limit)
 }
 
 /// Checks a history over many keys, each key by itself, and answers in order of keys.
@@ -47,24 +46,32 @@ pub fn check_partitioned<M: Model, I, K: Ord + Clone>(
         by_key.entry(split(&operation.input).0).or_default().push(operation);
     }
     let check_key = |(key, operations): (&K, Vec<&Operation<I, M::Output>>)| {
-        let prepared = Prepared::new(model, operations, |input| split(input).1);
-        let frontier = RealTime::new(&prepared);
-        (key.clone(), search(Criterion::Linearizable, frontier, model, &prepared, limit))
+        let input_of = |input| split(input).1;
+        (key.clone(), check_operations(model, operations, input_of, Criterion::Linearizable, limit))
     };
     by_key.into_iter().map(check_key).collect()
 }
 
-fn search<M: Model>(
-    criterion: Criterion,
-    frontier: RealTime,
+fn check_operations<'a, M: Model<Input: 'a, Output: 'a>, I: 'a>(
     model: &M,
-    prepared: &Prepared<'_, M>,
+    operations: impl IntoIterator<Item = &'a Operation<I, M::Output>>,
+    input_of: impl Fn(&'a I) -> &'a M::Input,
+    criterion: Criterion,
     limit: Limit,
 ) -> Verdict {
-    match Search::new(model, prepared, frontier).run(limit) {
+    let operations: Vec<_> = operations.into_iter().collect();
+    let model = &scoped(model, &operations, &input_of);
+    let mut prepared = Prepared::new(model, operations, input_of);
+    let in_sessions = criterion == Criterion::LinearizableInSessions;
+    infer(model, &mut prepared, in_sessions);
+    let frontier = match in_sessions {
+        true => RealTime::in_sessions(&prepared),
+        false => RealTime::new(&prepared),
+    };
+    match Search::new(model, &prepared, frontier).run(limit) {
         Found::Order(order) => Verdict::Holds { order },
         Found::Nothing(dead_end) => {
-            Verdict::Violation(Box::new(explain(criterion, prepared, dead_end)))
+            Verdict::Violation(Box::new(explain(criterion, &prepared, dead_end)))
         }
         Found::LimitMet { explored } => Verdict::Undecided { explored },
     }

@@ -12,6 +12,9 @@ pub mod keyed;
 pub mod kv;
 pub mod register;
 
+/// The calls of a history that may have had an effect, each with its answer if somebody saw one.
+pub type Calls<'a, I, O> = &'a [(&'a I, Option<&'a O>)];
+
 /// A sequential specification.
 ///
 /// Only `initial` and `step` define what is right. The rest are hints that let the search skip work;
@@ -31,6 +34,12 @@ pub trait Model {
     type Successors: IntoIterator<Item = Self::State>;
     /// What calls need of a state.
     type Mark: Clone + Eq + Hash;
+    /// This model for one history; `Self` where that makes no difference.
+    type Scoped: Model<Input = Self::Input, Output = Self::Output>;
+
+    /// A model that takes the steps this one takes in a history of these calls and no others, in
+    /// any order and number. It may have one state for several that no such call tells apart.
+    fn scoped(&self, calls: Calls<'_, Self::Input, Self::Output>) -> Self::Scoped;
 
     /// The state before the first operation.
     fn initial(&self) -> Self::State;
@@ -89,6 +98,31 @@ pub trait Model {
     ) -> MarksAfter<Self::Mark> {
         let _ = (input, observed);
         MarksAfter::Several
+    }
+
+    /// A mark that every state has in which `input`, having answered `observed`, adds `made`; `None`
+    /// if there is none.
+    fn mark_to_make(
+        &self,
+        input: &Self::Input,
+        observed: Option<&Self::Output>,
+        made: &Self::Mark,
+    ) -> Option<Self::Mark> {
+        let _ = (input, observed, made);
+        None
+    }
+
+    /// False only if no steps lead from `state` to one with `mark` but by a call that would be blind
+    /// if nobody saw its answer.
+    fn may_grow_to(&self, state: &Self::State, mark: &Self::Mark) -> bool {
+        let _ = (state, mark);
+        true
+    }
+
+    /// True only if, where nobody sees the answers, `one` and `other` have equal steps. An
+    /// equivalence.
+    fn are_alike(&self, one: &Self::Input, other: &Self::Input) -> bool {
+        one == other
     }
 
     /// Asked only where `marks_after` says `Several`: false only if no step adds `mark`.

@@ -1,26 +1,35 @@
 //! A history sorted into what must be placed, what may be placed and what must not.
 
 use crate::history::{ClientId, OpId, Operation, Outcome};
-use crate::model::Model;
+use crate::model::{MarksAfter, Model};
 
 /// A call that may appear in an order.
 pub(crate) struct Call<'a, M: Model> {
     pub(crate) id: OpId,
     pub(crate) client: ClientId,
     pub(crate) invoked: u64,
-    /// `u64::MAX` for optional calls: they stay open for ever.
+    /// `u64::MAX` where there was no answer: the call stays open for ever.
     pub(crate) responded: u64,
+    /// Within `invoked` and `responded`: it takes effect no sooner and no later.
+    pub(crate) earliest: u64,
+    pub(crate) latest: u64,
     pub(crate) input: &'a M::Input,
     pub(crate) output: Option<&'a M::Output>,
     /// Leaves every state in which its answer is right as it was.
     pub(crate) is_pure: bool,
     /// Would be pure whatever it answered: a read.
     pub(crate) is_read: bool,
+    /// Can do without the state before it.
+    pub(crate) is_blind: bool,
+    /// Marks that every state has in which it may be placed.
+    pub(crate) needs: Vec<M::Mark>,
+    /// Marks it may add; of a blind call, all those of the state it leaves.
+    pub(crate) makes: MarksAfter<M::Mark>,
 }
 
-/// The calls of one object, each list by invocation, then by `OpId`.
+/// The calls of one object, each list by earliest effect, then by `OpId`.
 pub(crate) struct Prepared<'a, M: Model> {
-    /// Returned: every one must be placed.
+    /// Surely took effect: every one must be placed.
     pub(crate) required: Vec<Call<'a, M>>,
     /// Unknown outcome and able to change a state: each may be placed once, or not at all.
     pub(crate) optional: Vec<Call<'a, M>>,
@@ -48,25 +57,37 @@ impl<'a, M: Model> Prepared<'a, M> {
         for operation in operations {
             prepared.add(model, operation, input_of(&operation.input));
         }
-        prepared.required.sort_by_key(|call| (call.invoked, call.id));
-        prepared.optional.sort_by_key(|call| (call.invoked, call.id));
+        prepared.sort();
         prepared
     }
 
+    pub(crate) fn sort(&mut self) {
+        self.required.sort_by_key(|call| (call.earliest, call.id));
+        self.optional.sort_by_key(|call| (call.earliest, call.id));
+    }
+
     fn add<I>(&mut self, model: &M, operation: &'a Operation<I, M::Output>, input: &'a M::Input) {
-        let output = match &operation.outcome {
-            Outcome::Returned(output) => Some(output),
-            Outcome::Failed | Outcome::Unknown => None,
+        let output = answer(operation);
+        let responded = operation.responded.unwrap_or(u64::MAX);
+        let is_blind = model.is_blind(input, output);
+        let makes = match is_blind {
+            true => MarksAfter::Only(marks_left(model, input, output)),
+            false => model.marks_after(input, output),
         };
         let call = Call {
             id: operation.id,
             client: operation.client,
             invoked: operation.invoked,
-            responded: operation.responded.unwrap_or(u64::MAX),
+            responded,
+            earliest: operation.invoked,
+            latest: responded,
             input,
             output,
             is_pure: model.is_pure(input, output),
             is_read: model.is_pure(input, None),
+            is_blind,
+            needs: output.and_then(|output| model.mark_before(input, output)).into_iter().collect(),
+            makes,
         };
         match operation.outcome {
             Outcome::Returned(_) => self.required.push(call),
@@ -78,4 +99,35 @@ impl<'a, M: Model> Prepared<'a, M> {
             Outcome::Unknown => self.optional.push(call),
         }
     }
+}
+
+/// The model for the calls of `operations`.
+pub(crate) fn scoped<'a, M: Model<Input: 'a, Output: 'a>, I: 'a>(
+    model: &M,
+    operations: &[&'a Operation<I, M::Output>],
+    input_of: impl Fn(&'a I) -> &'a M::Input,
+) -> M::Scoped {
+    let has_effect = |op: &&&Operation<I, M::Output>| !matches!(op.outcome, Outcome::Failed);
+    let calls: Vec<_> = operations
+        .iter()
+        .filter(has_effect)
+        .map(|operation| (input_of(&operation.input), answer(operation)))
+        .collect();
+    model.scoped(&calls)
+}
+
+fn answer<I, O>(operation: &Operation<I, O>) -> Option<&O> {
+    match &operation.outcome {
+        Outcome::Returned(output) => Some(output),
+        Outcome::Failed | Outcome::Unknown => None,
+    }
+}
+
+/// The marks of the state that a blind call leaves, wherever it is placed.
+fn marks_left<M: Model>(model: &M, input: &M::Input, output: Option<&M::Output>) -> Vec<M::Mark> {
+    let left = model.step(&model.initial(), input, output);
+    let left = left.into_iter().next().expect("a blind call is right in every state");
+    let mut marks = Vec::new();
+    model.marks(&left, input, &mut marks);
+    marks
 }

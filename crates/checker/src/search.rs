@@ -2,12 +2,13 @@
 //!
 //! Depth first, after Wing and Gong, "Testing and Verifying Concurrent Objects" (1993), with the
 //! table of configurations of Lowe, "Testing for Linearizability" (2017), as Porcupine has it.
-//! Beyond them, each cut argued where it is made:
+//! What the answers alone say has been put into the calls before (`inference.rs`). Beyond that, each
+//! cut argued where it is made:
 //!
 //! - a pure call that is right now is placed now, and nothing else is tried;
 //! - the call whose response comes first is tried first, or else what makes it right;
 //! - a call whose state no call left can use is placed before the next that hides it;
-//! - an optional call must matter to the very next call;
+//! - an optional call must matter to the very next call, so it is not tried where it cannot;
 //! - a state that can never again give an answer still to be given is abandoned at once, whether
 //!   the model knows it (`Model::can_lead_to`) or no call is left that could help (`demand.rs`);
 //! - a configuration is abandoned when one that spent fewer optional calls was (`dead.rs`).
@@ -16,8 +17,6 @@
 //! few optional calls as possible. It never holds an optional call that does not matter to the
 //! next one, since dropping it would leave a smaller such order. So every step of it is tried,
 //! unless the search found another on the way.
-
-use hashbrown::HashMap;
 
 use crate::bitset::BitSet;
 use crate::dead::Dead;
@@ -95,7 +94,7 @@ pub(crate) struct Search<'a, M: Model, F: Frontier> {
     frames: Vec<Frame<M::State>>,
     moves: Vec<Move>,
     spent: BitSet,
-    // By optional call; calls of one class have equal inputs.
+    // By optional call; calls of one class are alike.
     class: Vec<usize>,
     dead: Dead<F::Key, M::State>,
     demand: Demand<M::Mark>,
@@ -113,7 +112,7 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
             frames: Vec::new(),
             moves: Vec::new(),
             spent: BitSet::with_capacity(prepared.optional.len()),
-            class: classes(&prepared.optional),
+            class: classes(model, &prepared.optional),
             dead: Dead::new(),
             demand: Demand::new(model, prepared),
             required_placed: 0,
@@ -142,6 +141,10 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
     /// A required call that is wrong at the start and that nothing could make right.
     fn impossible_call(&self) -> Option<usize> {
         let initial = self.model.initial();
+        let has_no_time = |call: &Call<'_, M>| call.earliest > call.latest;
+        if let Some(call) = self.prepared.required.iter().position(has_no_time) {
+            return Some(call);
+        }
         (0..self.prepared.required.len()).find(|required| {
             let mut marks = Vec::new();
             self.model.marks(&initial, self.prepared.required[*required].input, &mut marks);
@@ -221,6 +224,9 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
 
     fn try_place(&mut self, piece: Piece, choice: usize) {
         let call = self.call(piece);
+        if !self.has_needed(self.state(), call) {
+            return;
+        }
         let mut successors = self.step(self.state(), piece).into_iter().skip(choice);
         let Some(next) = successors.next() else { return };
         if successors.next().is_some() {
@@ -230,6 +236,9 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
             assert!(next == *self.state(), "pure call {} changed the state", call.id);
         }
         if self.is_needless(piece, &next) {
+            return;
+        }
+        if matches!(piece, Piece::Optional(_)) && self.is_in_vain(&next) {
             return;
         }
         self.put(piece);
@@ -274,6 +283,17 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
             call.output.is_some_and(|output| !self.model.can_lead_to(state, call.input, output))
         };
         self.frontier.upcoming().take(horizon).find(is_hopeless).map(Hopeless::Call)
+    }
+
+    /// Whether an optional call that led to `state` cannot matter. Only more optional calls may come
+    /// between it and one of the required calls that may be placed now; none of them is blind, since
+    /// that would undo it.
+    fn is_in_vain(&self, state: &M::State) -> bool {
+        let may_follow = |call: &u32| {
+            let call = &self.prepared.required[*call as usize];
+            !call.is_blind && call.needs.iter().all(|mark| self.model.may_grow_to(state, mark))
+        };
+        !self.candidates().iter().any(may_follow)
     }
 
     /// The moves to try first: a pure call, or the call whose response comes first.
@@ -366,7 +386,18 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
     }
 
     fn is_right(&self, state: &M::State, required: usize) -> bool {
-        self.step(state, Piece::Required(required)).into_iter().next().is_some()
+        let is_answered = self.step(state, Piece::Required(required)).into_iter().next().is_some();
+        is_answered && self.has_needed(state, &self.prepared.required[required])
+    }
+
+    /// Whether the call finds in `state` what it needs, as far as that was inferred: its answer may
+    /// say less.
+    fn has_needed(&self, state: &M::State, call: &Call<'_, M>) -> bool {
+        call.needs.is_empty() || {
+            let mut marks = Vec::new();
+            self.model.marks(state, call.input, &mut marks);
+            call.needs.iter().all(|needed| marks.contains(needed))
+        }
     }
 
     fn step(&self, state: &M::State, piece: Piece) -> M::Successors {
@@ -424,14 +455,16 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
     }
 }
 
-/// Numbers the distinct inputs of `calls`; equal inputs have equal numbers.
-fn classes<M: Model>(calls: &[Call<'_, M>]) -> Vec<usize> {
-    let mut class_of: HashMap<&M::Input, usize> = HashMap::new();
-    calls
-        .iter()
-        .map(|call| {
-            let count = class_of.len();
-            *class_of.entry(call.input).or_insert(count)
-        })
-        .collect()
+/// Numbers the kinds of calls; those that are alike have equal numbers.
+fn classes<M: Model>(model: &M, calls: &[Call<'_, M>]) -> Vec<usize> {
+    let mut kinds: Vec<&M::Input> = Vec::new();
+    let mut numbers = Vec::with_capacity(calls.len());
+    for call in calls {
+        let known = kinds.iter().position(|kind| model.are_alike(kind, call.input));
+        numbers.push(known.unwrap_or(kinds.len()));
+        if known.is_none() {
+            kinds.push(call.input);
+        }
+    }
+    numbers
 }

@@ -13,7 +13,7 @@
 use crate::frontier::ProgramOrder;
 use crate::history::History;
 use crate::model::Model;
-use crate::prepared::Prepared;
+use crate::prepared::{Prepared, scoped};
 use crate::search::{Found, Search};
 use crate::timeline::explain;
 use crate::verdict::{Criterion, Limit, Verdict};
@@ -35,7 +35,9 @@ pub fn check<M: Model>(
     write_order: WriteOrder,
     limit: Limit,
 ) -> Verdict {
-    let prepared = Prepared::new(model, history.operations(), |input| input);
+    let operations: Vec<_> = history.operations().iter().collect();
+    let model = &scoped(model, &operations, |input| input);
+    let prepared = Prepared::new(model, operations, |input| input);
     let criterion = match write_order {
         WriteOrder::Free => Criterion::Sequential,
         WriteOrder::RealTime => Criterion::SequentialWithOrderedWrites,

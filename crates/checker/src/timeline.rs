@@ -69,7 +69,7 @@ pub(crate) fn explain<M: Model>(
         blocked: blocked.id,
         timeline: Timeline { rows: rows(prepared, &dead_end.prefix, blocked.id, &concurrent) },
         concurrent,
-        required_count: prepared.required.len(),
+        required_count: prepared.required.iter().filter(|call| call.output.is_some()).count(),
         prefix: dead_end.prefix,
     }
 }

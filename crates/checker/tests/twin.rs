@@ -13,7 +13,9 @@ mod support;
 
 use support::Random;
 use support::histories::{Shape, doubtful, right};
-use support::subjects::{Bag, Subject, register_without_swaps};
+use support::subjects::{
+    Bag, Subject, kv_of_lists, kv_of_numbers, kv_that_expires, register_without_swaps,
+};
 use support::twin::{
     explains, in_program, in_real_time, is_explainable, is_reachable, is_right_prefix,
 };
@@ -126,6 +128,26 @@ fn linearizable_append_agrees_with_twin() {
 #[test]
 fn linearizable_kv_agrees_with_twin() {
     compare_linearizable(&Kv);
+}
+
+#[test]
+fn linearizable_kv_of_lists_agrees_with_twin() {
+    compare_linearizable(&kv_of_lists());
+}
+
+#[test]
+fn linearizable_kv_of_numbers_agrees_with_twin() {
+    compare_linearizable(&kv_of_numbers());
+}
+
+#[test]
+fn linearizable_kv_that_expires_agrees_with_twin() {
+    compare_linearizable(&kv_that_expires());
+}
+
+#[test]
+fn sequential_kv_of_lists_agrees_with_twin() {
+    compare_sequential(&kv_of_lists());
 }
 
 #[test]

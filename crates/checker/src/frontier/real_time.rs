@@ -23,17 +23,17 @@ pub(crate) struct RealTime {
     // Slots of the placed calls whose response has not been passed.
     open_placed: BitSet,
     unplaced: Unplaced,
-    // By required call: its client, where program order counts.
-    client: Option<Vec<ClientId>>,
+    // By required call: its client, where program order counts and the call was answered.
+    client: Option<Vec<Option<ClientId>>>,
 }
 
 impl RealTime {
     pub(crate) fn new<M: Model>(prepared: &Prepared<'_, M>) -> RealTime {
         let required = &prepared.required;
-        let members = required.iter().map(|call| call.responded).enumerate();
+        let members = required.iter().map(|call| call.latest).enumerate();
         let cut = ResponseCut::new(required.len(), members);
         let openings = |calls: &[Call<'_, M>]| {
-            calls.iter().map(|call| cut.opening(call.invoked)).collect::<Vec<u32>>()
+            calls.iter().map(|call| cut.opening(call.earliest)).collect::<Vec<u32>>()
         };
         let required_opening = openings(required);
         let optional_opening = openings(&prepared.optional);
@@ -51,7 +51,8 @@ impl RealTime {
 
     /// With the program order of each client.
     pub(crate) fn in_sessions<M: Model>(prepared: &Prepared<'_, M>) -> RealTime {
-        let client = prepared.required.iter().map(|call| call.client).collect();
+        let client = |call: &Call<'_, M>| call.output.map(|_| call.client);
+        let client = prepared.required.iter().map(client).collect();
         RealTime { client: Some(client), ..RealTime::new(prepared) }
     }
 }
@@ -88,11 +89,12 @@ impl Frontier for RealTime {
         let passed = self.cut.passed();
         let is_open = |call: &u32| self.required_opening[*call as usize] as usize <= passed;
         for call in self.unplaced.iter().take_while(is_open) {
-            // By invocation: what a client issued first comes first here too.
-            let is_next = self.client.as_ref().is_none_or(|client| {
-                into.iter().all(|other| client[*other as usize] != client[call as usize])
-            });
-            if is_next {
+            // What a client issued first comes first here too.
+            let is_next = |client: &Vec<Option<ClientId>>| {
+                let own = client[call as usize];
+                own.is_none() || into.iter().all(|other| client[*other as usize] != own)
+            };
+            if self.client.as_ref().is_none_or(is_next) {
                 into.push(call);
             }
         }
@@ -114,10 +116,14 @@ fn assign_slots(opening: &[u32], cut: &ResponseCut) -> (Vec<u32>, usize) {
     let mut free = Vec::new();
     let mut slots_count = 0;
     let mut responses_done = 0;
-    // Calls are in order of invocation, so their openings never decrease.
+    // Calls are in order of their earliest effect, so their openings never decrease.
     for (call, opening) in opening.iter().enumerate() {
         while responses_done < *opening as usize {
-            free.push(slot[cut.call_at(responses_done)]);
+            let done = cut.call_at(responses_done);
+            // A call that ends before it begins holds no slot yet, and is never placed.
+            if done < call {
+                free.push(slot[done]);
+            }
             responses_done += 1;
         }
         slot[call] = free.pop().unwrap_or_else(|| {
@@ -128,7 +134,7 @@ fn assign_slots(opening: &[u32], cut: &ResponseCut) -> (Vec<u32>, usize) {
     (slot, slots_count as usize)
 }
 
-/// The calls not placed, by invocation: a list with a sentinel that takes members out and puts
+/// The calls not placed, by earliest effect: a list with a sentinel that takes members out and puts
 /// them back in reverse order.
 struct Unplaced {
     next: Vec<u32>,

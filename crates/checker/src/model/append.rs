@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::Model;
+use super::{Calls, Model};
 
 /// What a client asks of the list.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -50,9 +50,14 @@ impl<T: Clone + Eq + Hash + fmt::Debug> Model for Append<T> {
     type Successors = Option<Chain<T>>;
     // `can_lead_to` says all there is: a list never goes back.
     type Mark = ();
+    type Scoped = Append<T>;
 
     fn initial(&self) -> Chain<T> {
         Chain { last: None }
+    }
+
+    fn scoped(&self, _: Calls<'_, Self::Input, Self::Output>) -> Self {
+        Append::new()
     }
 
     fn step(

@@ -1,6 +1,6 @@
 //! A counter that starts at zero and goes up by one.
 
-use super::Model;
+use super::{Calls, Model};
 
 /// What a client asks of a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -22,9 +22,14 @@ impl Model for Counter {
     type Successors = Option<u64>;
     // `can_lead_to` says all there is: a counter never goes back.
     type Mark = ();
+    type Scoped = Counter;
 
     fn initial(&self) -> u64 {
         0
+    }
+
+    fn scoped(&self, _: Calls<'_, CounterInput, u64>) -> Self {
+        *self
     }
 
     fn step(&self, state: &u64, input: &CounterInput, observed: Option<&u64>) -> Option<u64> {

@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::marker::PhantomData;
 
-use super::{MarksAfter, Model};
+use super::{Calls, MarksAfter, Model};
 
 /// The model; inputs are `(key, input)`. A key in its initial state takes no room.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +32,13 @@ impl<K: Clone + Ord + Hash + Debug, M: Model> Model for Keyed<K, M> {
     type Output = M::Output;
     type Successors = Vec<Self::State>;
     type Mark = (K, M::Mark);
+    type Scoped = Keyed<K, M::Scoped>;
+
+    /// Objects share one scope: of the calls of all keys.
+    fn scoped(&self, calls: Calls<'_, Self::Input, Self::Output>) -> Self::Scoped {
+        let calls: Vec<_> = calls.iter().map(|((_, input), output)| (input, *output)).collect();
+        Keyed::new(self.object.scoped(&calls))
+    }
 
     fn initial(&self) -> Self::State {
         BTreeMap::new()
@@ -101,6 +108,26 @@ impl<K: Clone + Ord + Hash + Debug, M: Model> Model for Keyed<K, M> {
             }
             MarksAfter::Several => MarksAfter::Several,
         }
+    }
+
+    fn mark_to_make(
+        &self,
+        (key, input): &Self::Input,
+        observed: Option<&Self::Output>,
+        (_, made): &Self::Mark,
+    ) -> Option<Self::Mark> {
+        self.object.mark_to_make(input, observed, made).map(|mark| (key.clone(), mark))
+    }
+
+    fn may_grow_to(&self, state: &Self::State, (key, mark): &Self::Mark) -> bool {
+        match state.get(key) {
+            Some(object) => self.object.may_grow_to(object, mark),
+            None => self.object.may_grow_to(&self.object.initial(), mark),
+        }
+    }
+
+    fn are_alike(&self, (key, input): &Self::Input, (of, other): &Self::Input) -> bool {
+        key == of && self.object.are_alike(input, other)
     }
 
     fn may_make(

@@ -7,7 +7,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{MarksAfter, Model};
+use super::{Calls, Model};
+
+mod observed;
+
+pub use observed::{Content, KvMark, Observed};
 
 /// Bytes of a string value; cheap to clone, printed as text where possible.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,20 +95,10 @@ pub enum KvOutput {
 
 /// A value present under the key.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Present {
-    pub value: Bytes,
+pub struct Present<V = Bytes> {
+    pub value: V,
     /// Set if the value has a time to live.
     pub expiry: Option<ExpiryTag>,
-}
-
-/// What commands may need of the key.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum KvMark {
-    /// It holds this, or nothing.
-    Value(Option<Bytes>),
-    /// In bytes; 0 also if it is absent.
-    Length(i64),
-    Present,
 }
 
 /// The model; `None` is an absent key.
@@ -118,17 +112,15 @@ impl Model for Kv {
     type Input = KvInput;
     type Output = KvOutput;
     type Successors = Option<State>;
-    type Mark = KvMark;
+    type Mark = ();
+    type Scoped = Observed;
 
     fn initial(&self) -> State {
         None
     }
 
     fn step(&self, state: &State, input: &KvInput, observed: Option<&KvOutput>) -> Option<State> {
-        if !is_answered_by(state, input, observed) {
-            return None;
-        }
-        Some(next(state, input))
+        is_answered_by(self, state, input, observed).then(|| next(self, state, input))
     }
 
     fn is_pure(&self, input: &KvInput, observed: Option<&KvOutput>) -> bool {
@@ -144,153 +136,130 @@ impl Model for Kv {
         }
     }
 
-    fn is_blind(&self, input: &KvInput, observed: Option<&KvOutput>) -> bool {
-        let is_set = matches!(input, KvInput::Set(_) | KvInput::SetExpiring(..));
-        is_set && matches!(observed, None | Some(KvOutput::Done))
-    }
-
-    fn marks(&self, state: &State, _: &KvInput, into: &mut Vec<KvMark>) {
-        marks_of(value(state), into);
-    }
-
-    fn mark_before(&self, input: &KvInput, observed: &KvOutput) -> Option<KvMark> {
-        use KvInput as I;
-        use KvOutput as O;
-        match (input, observed) {
-            (I::Get | I::GetSet(_) | I::GetDel, O::Value(seen)) => {
-                Some(KvMark::Value(seen.clone()))
-            }
-            (I::SetIfEqual { expected, .. }, O::Done) => {
-                Some(KvMark::Value(Some(expected.clone())))
-            }
-            (I::SetIfAbsent(_), O::Done) => Some(KvMark::Value(None)),
-            (I::SetIfAbsent(_), O::Refused) => Some(KvMark::Present),
-            (I::Del | I::Exists, O::Integer(0)) => Some(KvMark::Value(None)),
-            (I::Del | I::Exists, O::Integer(_)) => Some(KvMark::Present),
-            // A sum equal to `by` may come of zero or of nothing.
-            (I::IncrBy(by), O::Integer(sum)) if sum != by => {
-                sum.checked_sub(*by).map(|old| KvMark::Value(Some(bytes_of(old))))
-            }
-            (I::IncrBy(_), O::NotAnInteger | O::Overflow) => Some(KvMark::Present),
-            (I::StrLen, O::Integer(seen)) => Some(KvMark::Length(*seen)),
-            (I::Append(more), O::Integer(seen)) => {
-                seen.checked_sub(length(more)).map(KvMark::Length)
-            }
-            _ => None,
-        }
-    }
-
-    fn marks_after(&self, input: &KvInput, observed: Option<&KvOutput>) -> MarksAfter<KvMark> {
-        use KvInput as I;
-        if self.is_pure(input, observed) {
-            return MarksAfter::Only(Vec::new());
-        }
-        let after = match input {
-            I::Set(new) | I::SetExpiring(new, _) | I::SetIfAbsent(new) => Some(new.clone()),
-            I::SetIfEqual { new, .. } | I::GetSet(new) => Some(new.clone()),
-            I::GetDel | I::Del | I::Expire(_) => None,
-            I::IncrBy(_) => match observed {
-                Some(KvOutput::Integer(sum)) => Some(bytes_of(*sum)),
-                _ => return MarksAfter::Several,
-            },
-            I::Append(_) => return MarksAfter::Several,
-            I::Get | I::Exists | I::StrLen => unreachable!("reads are pure"),
-        };
-        let mut marks = Vec::new();
-        marks_of(after.as_ref(), &mut marks);
-        MarksAfter::Only(marks)
-    }
-
-    fn may_make(&self, input: &KvInput, observed: Option<&KvOutput>, mark: &KvMark) -> bool {
-        match (input, observed, mark) {
-            (_, _, KvMark::Value(None)) => false,
-            (_, _, KvMark::Present) => true,
-            (KvInput::Append(more), Some(KvOutput::Integer(seen)), KvMark::Value(Some(value))) => {
-                value.0.ends_with(&more.0) && length(value) == *seen
-            }
-            (KvInput::Append(more), _, KvMark::Value(Some(value))) => value.0.ends_with(&more.0),
-            (KvInput::Append(_), Some(KvOutput::Integer(seen)), KvMark::Length(len)) => seen == len,
-            (KvInput::Append(more), _, KvMark::Length(len)) => length(more) <= *len,
-            (_, _, KvMark::Value(Some(value))) => integer(value).is_some(),
-            // The longest integer is i64::MIN.
-            (_, _, KvMark::Length(len)) => (1..=20).contains(len),
-        }
+    fn scoped(&self, calls: Calls<'_, KvInput, KvOutput>) -> Observed {
+        Observed::new(calls)
     }
 }
 
-fn value(state: &State) -> Option<&Bytes> {
-    state.as_ref().map(|present| &present.value)
+/// How values are kept. What commands do to them is the same for all.
+trait Values {
+    type Value: Clone;
+
+    fn keep(&self, value: &Bytes) -> Self::Value;
+    fn append(&self, value: &Self::Value, more: &Bytes) -> Self::Value;
+    fn is(&self, kept: &Self::Value, value: &Bytes) -> bool;
+    /// In bytes.
+    fn length(&self, kept: &Self::Value) -> i64;
+    fn integer(&self, kept: &Self::Value) -> Option<i64>;
+    /// What is kept of the tag; `None` if no `Expire` asks for it.
+    fn tag(&self, tag: ExpiryTag) -> Option<ExpiryTag>;
+}
+
+impl Values for Kv {
+    type Value = Bytes;
+
+    fn keep(&self, value: &Bytes) -> Bytes {
+        value.clone()
+    }
+
+    fn append(&self, value: &Bytes, more: &Bytes) -> Bytes {
+        Bytes::from([value.as_slice(), more.as_slice()].concat())
+    }
+
+    fn is(&self, kept: &Bytes, value: &Bytes) -> bool {
+        kept == value
+    }
+
+    fn length(&self, kept: &Bytes) -> i64 {
+        length(kept)
+    }
+
+    fn integer(&self, kept: &Bytes) -> Option<i64> {
+        integer(kept.as_slice())
+    }
+
+    fn tag(&self, tag: ExpiryTag) -> Option<ExpiryTag> {
+        Some(tag)
+    }
 }
 
 fn length(bytes: &Bytes) -> i64 {
     i64::try_from(bytes.0.len()).expect("a slice is shorter than i64::MAX")
 }
 
-fn marks_of(value: Option<&Bytes>, into: &mut Vec<KvMark>) {
-    into.push(KvMark::Value(value.cloned()));
-    into.push(KvMark::Length(value.map_or(0, length)));
-    if value.is_some() {
-        into.push(KvMark::Present);
-    }
-}
-
 /// Whether `input` answers `observed` in `state`; an answer nobody saw is always right.
-fn is_answered_by(state: &State, input: &KvInput, observed: Option<&KvOutput>) -> bool {
+fn is_answered_by<V: Values>(
+    values: &V,
+    state: &Option<Present<V::Value>>,
+    input: &KvInput,
+    observed: Option<&KvOutput>,
+) -> bool {
     use KvInput as I;
     use KvOutput as O;
     let Some(observed) = observed else { return true };
+    let is = |value: &Bytes| state.as_ref().is_some_and(|held| values.is(&held.value, value));
+    let held_length = || state.as_ref().map_or(0, |held| values.length(&held.value));
     match (input, observed) {
         (I::Set(_) | I::SetExpiring(..) | I::Expire(_), O::Done) => true,
         (I::SetIfAbsent(_), O::Done) => state.is_none(),
         (I::SetIfAbsent(_), O::Refused) => state.is_some(),
-        (I::SetIfEqual { expected, .. }, O::Done) => value(state) == Some(expected),
-        (I::SetIfEqual { expected, .. }, O::Refused) => value(state) != Some(expected),
-        (I::Get | I::GetSet(_) | I::GetDel, O::Value(seen)) => value(state) == seen.as_ref(),
+        (I::SetIfEqual { expected, .. }, O::Done) => is(expected),
+        (I::SetIfEqual { expected, .. }, O::Refused) => !is(expected),
+        (I::Get | I::GetSet(_) | I::GetDel, O::Value(None)) => state.is_none(),
+        (I::Get | I::GetSet(_) | I::GetDel, O::Value(Some(seen))) => is(seen),
         (I::Del | I::Exists, O::Integer(seen)) => *seen == i64::from(state.is_some()),
-        (I::StrLen, O::Integer(seen)) => *seen == value(state).map_or(0, length),
-        (I::IncrBy(by), _) => match sum(state, *by) {
+        (I::StrLen, O::Integer(seen)) => *seen == held_length(),
+        (I::IncrBy(by), _) => match sum(values, state, *by) {
             Ok(sum) => *observed == O::Integer(sum),
             Err(error) => *observed == error,
         },
-        (I::Append(more), O::Integer(seen)) => {
-            *seen == value(state).map_or(0, length) + length(more)
-        }
+        (I::Append(more), O::Integer(seen)) => *seen == held_length() + length(more),
         _ => false,
     }
 }
 
 /// What `input` makes of `state`.
-fn next(state: &State, input: &KvInput) -> State {
+fn next<V: Values>(
+    values: &V,
+    state: &Option<Present<V::Value>>,
+    input: &KvInput,
+) -> Option<Present<V::Value>> {
     use KvInput as I;
-    let fresh = |value: &Bytes| Some(Present { value: value.clone(), expiry: None });
+    let fresh = |value: &Bytes| Some(Present { value: values.keep(value), expiry: None });
     // INCR and APPEND change the value and keep its time to live.
-    let kept = |value: Bytes| {
+    let kept = |value: V::Value| {
         let expiry = state.as_ref().and_then(|present| present.expiry);
         Some(Present { value, expiry })
     };
     match input {
         I::Get | I::Exists | I::StrLen => state.clone(),
         I::Set(value) | I::GetSet(value) => fresh(value),
-        I::SetExpiring(value, tag) => Some(Present { value: value.clone(), expiry: Some(*tag) }),
+        I::SetExpiring(value, tag) => {
+            Some(Present { value: values.keep(value), expiry: values.tag(*tag) })
+        }
         I::SetIfAbsent(value) if state.is_none() => fresh(value),
-        I::SetIfEqual { expected, new } if value(state) == Some(expected) => fresh(new),
+        I::SetIfEqual { expected, new }
+            if state.as_ref().is_some_and(|held| values.is(&held.value, expected)) =>
+        {
+            fresh(new)
+        }
         I::SetIfAbsent(_) | I::SetIfEqual { .. } => state.clone(),
         I::GetDel | I::Del | I::Expire(None) => None,
-        I::Expire(tag) => state.clone().filter(|present| present.expiry != *tag),
-        I::IncrBy(by) => match sum(state, *by) {
-            Ok(sum) => kept(bytes_of(sum)),
+        I::Expire(tag @ Some(_)) => state.clone().filter(|present| present.expiry != *tag),
+        I::IncrBy(by) => match sum(values, state, *by) {
+            Ok(sum) => kept(values.keep(&bytes_of(sum))),
             Err(_) => state.clone(),
         },
-        I::Append(more) => {
-            let old = value(state).map_or(&[][..], Bytes::as_slice);
-            kept(Bytes::from([old, more.as_slice()].concat()))
-        }
+        I::Append(more) => match state {
+            Some(held) => kept(values.append(&held.value, more)),
+            None => fresh(more),
+        },
     }
 }
 
-fn sum(state: &State, by: i64) -> Result<i64, KvOutput> {
-    let old = match value(state) {
-        Some(value) => integer(value).ok_or(KvOutput::NotAnInteger)?,
+fn sum<V: Values>(values: &V, state: &Option<Present<V::Value>>, by: i64) -> Result<i64, KvOutput> {
+    let old = match state {
+        Some(held) => values.integer(&held.value).ok_or(KvOutput::NotAnInteger)?,
         None => 0,
     };
     old.checked_add(by).ok_or(KvOutput::Overflow)
@@ -301,8 +270,8 @@ fn bytes_of(integer: i64) -> Bytes {
 }
 
 /// Redis accepts only the form it would print itself: no plus sign, leading zero or space.
-fn integer(value: &Bytes) -> Option<i64> {
-    let text = std::str::from_utf8(value.as_slice()).ok()?;
+fn integer(value: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(value).ok()?;
     let integer: i64 = text.parse().ok()?;
     (integer.to_string() == text).then_some(integer)
 }

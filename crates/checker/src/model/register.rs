@@ -1,6 +1,6 @@
 //! A register of one `u64`, absent at first: read, write, compare and swap.
 
-use super::{MarksAfter, Model};
+use super::{Calls, MarksAfter, Model};
 
 /// What a client asks of a register.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -35,9 +35,14 @@ impl Model for Register {
     type Output = RegisterOutput;
     type Successors = Option<Self::State>;
     type Mark = Option<u64>;
+    type Scoped = Register;
 
     fn initial(&self) -> Self::State {
         None
+    }
+
+    fn scoped(&self, _: Calls<'_, Self::Input, Self::Output>) -> Self {
+        *self
     }
 
     fn step(

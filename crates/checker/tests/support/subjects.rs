@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use checker::Model;
-use checker::model::MarksAfter;
 use checker::model::append::{Append, AppendInput, AppendOutput};
 use checker::model::counter::{Counter, CounterInput};
 use checker::model::keyed::Keyed;
 use checker::model::kv::{Bytes, ExpiryTag, Kv, KvInput, KvOutput};
 use checker::model::register::{Register, RegisterInput, RegisterOutput};
+use checker::model::{Calls, MarksAfter};
 
 use super::Random;
 
@@ -101,6 +101,66 @@ pub(crate) fn kv_of_unlike_values() -> Drawn<Kv> {
     Drawn { model: Kv, draw }
 }
 
+/// A string key that grows by items no two of which are alike, and is never replaced.
+pub(crate) fn kv_of_unlike_items() -> Drawn<Kv> {
+    let draw = |random: &mut Random| match random.chance(40) {
+        true => KvInput::Get,
+        false => KvInput::Append(Bytes::from(format!("{:x},", random.bits()).as_bytes())),
+    };
+    Drawn { model: Kv, draw }
+}
+
+/// A string key that grows by items of which some end like others, and is replaced now and then.
+pub(crate) fn kv_of_lists() -> Drawn<Kv> {
+    let draw = |random: &mut Random| {
+        let item = Bytes::from(*random.pick(&["1,", "11,", "2,", "21,", "3,", "4,", "5,", "6,"]));
+        match random.below(20) {
+            0..6 => KvInput::Get,
+            6 => KvInput::StrLen,
+            7 => KvInput::Set(item),
+            8 => random.pick(&[KvInput::Del, KvInput::GetDel, KvInput::GetSet(item)]).clone(),
+            9 => random.pick(&[KvInput::SetIfAbsent(item), KvInput::Exists]).clone(),
+            _ => KvInput::Append(item),
+        }
+    };
+    Drawn { model: Kv, draw }
+}
+
+/// A string key that is counted up and down, and that becomes a number by what is appended.
+pub(crate) fn kv_of_numbers() -> Drawn<Kv> {
+    let draw = |random: &mut Random| {
+        let mut value = || Bytes::from(*random.pick(&["0", "1", "-1", "-", "", "10", "x"]));
+        let (one, other) = (value(), value());
+        match random.below(12) {
+            0..3 => KvInput::Get,
+            3 => KvInput::StrLen,
+            4 => KvInput::Set(one),
+            5 => KvInput::SetIfEqual { expected: one, new: other },
+            6 => random.pick(&[KvInput::Del, KvInput::GetSet(one)]).clone(),
+            7 | 8 => KvInput::Append(one),
+            _ => KvInput::IncrBy(*random.pick(&[1, 1, 2, -1])),
+        }
+    };
+    Drawn { model: Kv, draw }
+}
+
+/// A string key whose values differ and vanish when their time has come.
+pub(crate) fn kv_that_expires() -> Drawn<Kv> {
+    let draw = |random: &mut Random| {
+        let tag = random.below(5);
+        let value = Bytes::from(format!("t{tag}").as_bytes());
+        match random.below(12) {
+            0..4 => KvInput::Get,
+            4..7 => KvInput::SetExpiring(value, ExpiryTag(tag)),
+            7 => KvInput::SetIfAbsent(Bytes::from("v")),
+            8 => KvInput::Append(Bytes::from("+")),
+            9 => random.pick(&[KvInput::Del, KvInput::Set(value), KvInput::Exists]).clone(),
+            _ => KvInput::Expire(Some(ExpiryTag(tag))),
+        }
+    };
+    Drawn { model: Kv, draw }
+}
+
 impl<M: Subject> Subject for Drawn<M> {
     fn random_input(&self, random: &mut Random) -> M::Input {
         (self.draw)(random)
@@ -117,6 +177,11 @@ impl<M: Model> Model for Drawn<M> {
     type Output = M::Output;
     type Successors = M::Successors;
     type Mark = M::Mark;
+    type Scoped = M::Scoped;
+
+    fn scoped(&self, calls: Calls<'_, M::Input, M::Output>) -> M::Scoped {
+        self.model.scoped(calls)
+    }
 
     fn initial(&self) -> M::State {
         self.model.initial()
@@ -235,7 +300,11 @@ fn integers_near(state: &<Kv as Model>::State, input: &KvInput) -> impl Iterator
         KvInput::Append(more) => more.as_slice().len(),
         _ => 0,
     };
-    let around = [(text.len() + more) as i64, text.parse().unwrap_or(0)];
+    let by = match input {
+        KvInput::IncrBy(by) => *by,
+        _ => 0,
+    };
+    let around = [(text.len() + more) as i64, text.parse().unwrap_or(0) + by];
     around.into_iter().flat_map(|integer| integer - 1..=integer + 1)
 }
 
@@ -269,6 +338,11 @@ impl Model for Bag {
     type Output = Option<u8>;
     type Successors = Vec<BTreeSet<u8>>;
     type Mark = ();
+    type Scoped = Bag;
+
+    fn scoped(&self, _: Calls<'_, BagInput, Option<u8>>) -> Bag {
+        Bag
+    }
 
     fn initial(&self) -> BTreeSet<u8> {
         BTreeSet::new()
