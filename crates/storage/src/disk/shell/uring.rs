@@ -7,6 +7,7 @@
 use std::io::Error;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
+use io_uring::squeue::Flags;
 use io_uring::{IoUring, opcode, types};
 use rustix::io::Errno;
 
@@ -21,6 +22,8 @@ pub(super) struct Uring {
     ring: IoUring,
     parts: [Part; PARTS_MAX],
     stripe: Option<Stripe>,
+    /// How writes are submitted; tests have the system put them aside, as it does where a write would have to wait.
+    flags: Flags,
 }
 
 #[derive(Default)]
@@ -42,7 +45,7 @@ impl Uring {
     /// `None` where the system has no such thing, or does not allow it.
     pub(super) fn new() -> Option<Uring> {
         let ring = IoUring::new(PARTS_MAX as u32).ok()?;
-        Some(Uring { ring, parts: Default::default(), stripe: None })
+        Some(Uring { ring, parts: Default::default(), stripe: None, flags: Flags::empty() })
     }
 
     /// Becomes readable when something has completed.
@@ -67,6 +70,7 @@ impl Uring {
             let write = opcode::Write::new(types::Fd(file.fd()), room.as_ptr(), room.len() as u32)
                 .offset(part.offset)
                 .build()
+                .flags(self.flags)
                 .user_data(index as u64);
             // SAFETY: the buffer lives in `self.parts` and is neither moved, grown nor written before the system has
             // completed this write: `submit` refuses to run while a stripe is under way, and dropping waits for it.
@@ -150,4 +154,42 @@ impl Drop for Uring {
 fn is_passing(error: &Error) -> bool {
     const PASSING: [Errno; 3] = [Errno::INTR, Errno::AGAIN, Errno::CANCELED];
     PASSING.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::disk::io::File;
+    use crate::disk::stripe::SECTOR;
+
+    #[test]
+    fn a_stripe_outlives_the_thread_that_submitted_it() {
+        let path = std::env::temp_dir().join(format!("palimpsest-uring-{}", std::process::id()));
+        std::fs::write(&path, vec![0; 64 * SECTOR]).expect("the temporary directory is writable");
+        // Elsewhere there is nothing to show: helpers write the stripes.
+        if let (Some(file), Some(mut uring)) = (DirectFile::open(&path), Uring::new()) {
+            uring.flags = Flags::ASYNC;
+            for round in 0..100_u8 {
+                let write = |at: usize| Write {
+                    file: File::Ring,
+                    offset: (at * SECTOR) as u64,
+                    bytes: Bytes::from(vec![round; 8 * SECTOR]),
+                };
+                let writes = [write(56), write(0)];
+                std::thread::scope(|scope| {
+                    scope.spawn(|| uring.submit(&file, u64::from(round), &writes));
+                });
+                uring.wait();
+                let done = uring.reap(&file).expect("it has been waited for");
+                assert_eq!((done.id, done.result), (u64::from(round), Ok(Bytes::new())));
+                let there = std::fs::read(&path).expect("it can be read");
+                assert!(
+                    [0, 56].iter().all(|at| there[at * SECTOR..][..8 * SECTOR] == *writes[0].bytes)
+                );
+            }
+        }
+        std::fs::remove_file(&path).expect("it is there");
+    }
 }
