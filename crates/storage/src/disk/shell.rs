@@ -35,15 +35,6 @@ pub type DiskStore = Handle<ShellLink>;
 /// How long a stop waits for helpers before it looks again.
 const STOP_LOOK: Duration = Duration::from_millis(1);
 
-/// What a thread that has the engine does with a stripe for io_uring: the system ends a write in the thread that began
-/// it, so whoever begins one must not block elsewhere.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stripes {
-    Begin,
-    /// Leaves it to a thread that attends to the store, and wakes one.
-    Leave,
-}
-
 /// What a worker and the engine pass each other. Bounded by what a store calls full: see [`crate::Store::is_full`].
 struct Mailbox {
     requests: Mutex<Vec<Request>>,
@@ -63,8 +54,6 @@ struct Shared {
     has_done: AtomicBool,
     /// The ring of the system may have completed a commit.
     has_committed: AtomicBool,
-    /// A stripe was left to whoever attends to the store.
-    has_stripe: AtomicBool,
     /// Somebody calls [`Pump::advance`] after every turn.
     is_attended: AtomicBool,
 }
@@ -76,10 +65,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Shared {
     /// Moves everything on that waits, unless another thread is doing that.
-    fn advance(&self, stripes: Stripes) {
+    fn advance(&self) {
         loop {
             match self.run.try_lock() {
-                Ok(mut run) => self.turn(&mut run, stripes),
+                Ok(mut run) => self.turn(&mut run),
                 Err(TryLockError::WouldBlock) => return,
                 Err(TryLockError::Poisoned(_)) => return self.say_last_words(),
             }
@@ -90,9 +79,9 @@ impl Shared {
         }
     }
 
-    fn turn(&self, run: &mut Run, stripes: Stripes) {
+    fn turn(&self, run: &mut Run) {
         let _last_words = LastWords(self);
-        run.turn(self, stripes);
+        run.turn(self);
     }
 
     fn has_news(&self) -> bool {
@@ -144,7 +133,7 @@ impl Link for ShellLink {
         lock(&mailbox.requests).append(requests);
         mailbox.has_requests.store(true, SeqCst);
         if !self.shared.is_attended.load(SeqCst) {
-            self.shared.advance(Stripes::Leave);
+            self.shared.advance();
         }
     }
 
@@ -171,8 +160,8 @@ impl Pump {
     /// Hands the engine what workers have submitted, the device what the engine wants, and the workers what has
     /// completed. Waits for nothing. To be called after the turns of workers, and when [`Pump::fd`] becomes readable.
     pub fn advance(&self) {
-        if self.shared.has_news() || self.shared.has_stripe.load(SeqCst) {
-            self.shared.advance(Stripes::Begin);
+        if self.shared.has_news() {
+            self.shared.advance();
         }
     }
 
@@ -238,13 +227,12 @@ pub fn open_at(
         done: Mutex::default(),
         has_done: AtomicBool::new(false),
         has_committed: AtomicBool::new(false),
-        has_stripe: AtomicBool::new(false),
         is_attended: AtomicBool::new(false),
     });
     let link = |worker| ShellLink { worker, shared: Arc::clone(&shared) };
     let stores = (0..shared.mailboxes.len()).map(|w| Handle::new(link(w), terms.clone())).collect();
     let threads = helpers::start(&shared)?;
-    shared.advance(Stripes::Leave);
+    shared.advance();
     Ok((Keeper { shared, threads }, stores))
 }
 
@@ -270,7 +258,7 @@ impl Keeper {
     fn settle(&self) {
         // A thread that panicked with the engine has already told the workers.
         while let Ok(mut run) = self.shared.run.lock() {
-            self.shared.turn(&mut run, Stripes::Begin);
+            self.shared.turn(&mut run);
             if run.is_settled() {
                 return;
             }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::{Shared, Stripes, lock};
+use super::{Shared, lock};
 use crate::disk::io::{Done, Io};
 
 /// Threads that read.
@@ -111,7 +111,7 @@ fn help(shared: &Shared, queue: &Queue) {
     let never = AtomicBool::new(false);
     while let Some(ios) = queue.take(None, &never) {
         carry_out(shared, ios);
-        shared.advance(Stripes::Leave);
+        shared.advance();
     }
 }
 
@@ -124,7 +124,7 @@ fn write_back(shared: &Shared) {
         drop(run);
         // What came in while the engine was taken was left to this thread.
         if shared.has_news() {
-            shared.advance(Stripes::Leave);
+            shared.advance();
         }
     }
 }

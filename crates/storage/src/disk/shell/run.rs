@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use super::uring::Uring;
-use super::{Shared, Stripes, lock};
+use super::{Shared, lock};
 use crate::Completion;
 use crate::disk::engine::Engine;
-use crate::disk::io::{File, Files, Io, Write};
+use crate::disk::io::{File, Files, Io};
 use crate::disk::request::Request;
 
 /// How long nothing is changed in a store before it writes everything back.
@@ -20,8 +20,6 @@ pub(super) struct Run {
     engine: Engine,
     /// Writes the stripes, once somebody attends to its completions.
     pub(super) uring: Option<Uring>,
-    /// The next stripe for `uring`, not begun.
-    stripe: Option<(u64, Vec<Write>)>,
     /// Not yet tried; bounded by the loads of the workers and the buckets of a write-back.
     reads: VecDeque<Io>,
     /// Requests that helpers have.
@@ -38,7 +36,6 @@ impl Run {
         Run {
             engine,
             uring: None,
-            stripe: None,
             reads: VecDeque::new(),
             under_way: 0,
             busy_at: Instant::now(),
@@ -48,7 +45,7 @@ impl Run {
     }
 
     /// Moves on until nothing is left that can be done without waiting.
-    pub(super) fn turn(&mut self, shared: &Shared, stripes: Stripes) {
+    pub(super) fn turn(&mut self, shared: &Shared) {
         loop {
             let mut has_moved = self.take_requests(shared) | self.take_done(shared);
             self.engine.step();
@@ -58,7 +55,6 @@ impl Run {
                 break;
             }
         }
-        self.write_stripe(shared, stripes);
         if self.engine.is_building() || (self.engine.is_dirty() && !self.is_rest_due) {
             self.is_rest_due = true;
             shared.queues.remind();
@@ -105,38 +101,21 @@ impl Run {
     fn dispatch(&mut self, shared: &Shared) -> bool {
         let (mut stores, mut commits) = (Vec::new(), Vec::new());
         for io in self.engine.take_ios() {
-            match (io, shared.medium.stripes()) {
-                (io @ Io::Read { .. }, _) => self.reads.push_back(io),
-                (Io::Store { id, writes, flush }, Some(file))
-                    if self.uring.is_some()
-                        && flush == Files::of(File::Ring)
-                        && file.takes(&writes) =>
+            match (io, &mut self.uring, shared.medium.stripes()) {
+                (io @ Io::Read { .. }, ..) => self.reads.push_back(io),
+                (Io::Store { id, writes, flush }, Some(uring), Some(stripes))
+                    if flush == Files::of(File::Ring) && stripes.takes(&writes) =>
                 {
-                    self.stripe = Some((id, writes));
+                    uring.submit(stripes, id, &writes);
                 }
-                (io @ Io::Store { flush, .. }, _) if is_commit(flush) => commits.push(io),
-                (io, _) => stores.push(io),
+                (io @ Io::Store { flush, .. }, ..) if is_commit(flush) => commits.push(io),
+                (io, ..) => stores.push(io),
             }
         }
         self.under_way += stores.len() + commits.len();
         shared.queues.stores.push(stores);
         shared.queues.commits.push(commits);
         self.read(shared)
-    }
-
-    /// Begins to write the stripe that the engine wants written, or makes somebody do so.
-    fn write_stripe(&mut self, shared: &Shared, stripes: Stripes) {
-        let Some(stripe) = self.stripe.take() else { return };
-        shared.has_stripe.store(stripes == Stripes::Leave, SeqCst);
-        match (&mut self.uring, shared.medium.stripes()) {
-            (Some(uring), Some(file)) if stripes == Stripes::Begin => {
-                uring.submit(file, stripe.0, &stripe.1);
-            }
-            _ => {
-                self.stripe = Some(stripe);
-                shared.mailboxes.iter().for_each(|mailbox| (mailbox.waker)());
-            }
-        }
     }
 
     /// Answers reads from the page cache, a few at a time; what is not there is left to the helpers.
@@ -171,7 +150,7 @@ impl Run {
     /// Goes on with what takes many steps, and lets the store rest when nothing has been changed for a while; reads do
     /// not keep it from that. When to call this again, or `None` when there is nothing to write back.
     pub(super) fn tend(&mut self, shared: &Shared) -> Option<Duration> {
-        self.turn(shared, Stripes::Leave);
+        self.turn(shared);
         if self.engine.is_building() {
             return Some(Duration::ZERO);
         }
@@ -186,7 +165,7 @@ impl Run {
         }
         if self.under_way == 0 {
             self.engine.rest();
-            self.turn(shared, Stripes::Leave);
+            self.turn(shared);
         }
         self.busy_at = now;
         Some(REST_AFTER)

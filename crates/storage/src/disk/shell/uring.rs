@@ -103,7 +103,7 @@ impl Uring {
             let result = match completion.result() {
                 count if count < 0 => {
                     let error = Error::from_raw_os_error(-count);
-                    // It was not carried out: writing once more believes nothing of a write that failed.
+                    // It did not fail: writing once more makes nobody believe a write that did.
                     if is_passing(&error) { part.write(file) } else { Err(error) }
                 }
                 count if count as usize == part.len => Ok(()),
@@ -150,10 +150,11 @@ impl Drop for Uring {
     }
 }
 
-/// Says nothing about the device. Writes are cancelled when the thread that began them ends.
+/// Says nothing about the device. The system cancels what it had put aside when the thread ends that submitted it.
 fn is_passing(error: &Error) -> bool {
-    const PASSING: [Errno; 3] = [Errno::INTR, Errno::AGAIN, Errno::CANCELED];
-    PASSING.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+    use std::io::ErrorKind::{Interrupted, WouldBlock};
+    matches!(error.kind(), Interrupted | WouldBlock)
+        || error.raw_os_error() == Some(Errno::CANCELED.raw_os_error())
 }
 
 #[cfg(test)]
