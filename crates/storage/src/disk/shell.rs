@@ -23,7 +23,7 @@ use super::io::{Done, File};
 use super::request::Request;
 use crate::Completion;
 use helpers::Queues;
-use run::Run;
+use run::{By, Run};
 use uring::Uring;
 
 /// Called when a worker's store has completions for it to poll. Runs on any thread: it must not block.
@@ -65,10 +65,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Shared {
     /// Moves everything on that waits, unless another thread is doing that.
-    fn advance(&self) {
+    fn advance(&self, by: By) {
         loop {
             match self.run.try_lock() {
-                Ok(mut run) => self.turn(&mut run),
+                Ok(mut run) => self.turn(&mut run, by),
                 Err(TryLockError::WouldBlock) => return,
                 Err(TryLockError::Poisoned(_)) => return self.say_last_words(),
             }
@@ -79,9 +79,9 @@ impl Shared {
         }
     }
 
-    fn turn(&self, run: &mut Run) {
+    fn turn(&self, run: &mut Run, by: By) {
         let _last_words = LastWords(self);
-        run.turn(self);
+        run.turn(self, by);
     }
 
     fn has_news(&self) -> bool {
@@ -133,7 +133,7 @@ impl Link for ShellLink {
         lock(&mailbox.requests).append(requests);
         mailbox.has_requests.store(true, SeqCst);
         if !self.shared.is_attended.load(SeqCst) {
-            self.shared.advance();
+            self.shared.advance(By::Driver);
         }
     }
 
@@ -161,7 +161,7 @@ impl Pump {
     /// completed. Waits for nothing. To be called after the turns of workers, and when [`Pump::fd`] becomes readable.
     pub fn advance(&self) {
         if self.shared.has_news() {
-            self.shared.advance();
+            self.shared.advance(By::Driver);
         }
     }
 
@@ -232,7 +232,7 @@ pub fn open_at(
     let link = |worker| ShellLink { worker, shared: Arc::clone(&shared) };
     let stores = (0..shared.mailboxes.len()).map(|w| Handle::new(link(w), terms.clone())).collect();
     let threads = helpers::start(&shared)?;
-    shared.advance();
+    shared.advance(By::Driver);
     Ok((Keeper { shared, threads }, stores))
 }
 
@@ -247,6 +247,9 @@ impl Keeper {
         }
         let fd = run.uring.as_ref().map(Uring::fd);
         self.shared.is_attended.store(true, SeqCst);
+        drop(run);
+        // What came in while the engine was taken was left to this thread.
+        self.shared.advance(By::Driver);
         Pump { shared: Arc::clone(&self.shared), fd }
     }
 
@@ -258,7 +261,7 @@ impl Keeper {
     fn settle(&self) {
         // A thread that panicked with the engine has already told the workers.
         while let Ok(mut run) = self.shared.run.lock() {
-            self.shared.turn(&mut run);
+            self.shared.turn(&mut run, By::Driver);
             if run.is_settled() {
                 return;
             }

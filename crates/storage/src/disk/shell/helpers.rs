@@ -1,5 +1,5 @@
 //! Threads for what may block: reads that are not in the page cache, large records, write-back, and stripes where the
-//! system cannot write them by itself. One of them also sees to it that a store comes to rest.
+//! system cannot write them by itself or a helper came upon them. One helper also sees to it that a store comes to rest.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -7,7 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::{Shared, lock};
+use super::run::By;
+use super::{LastWords, Shared, lock};
 use crate::disk::io::{Done, Io};
 
 /// Threads that read.
@@ -111,7 +112,7 @@ fn help(shared: &Shared, queue: &Queue) {
     let never = AtomicBool::new(false);
     while let Some(ios) = queue.take(None, &never) {
         carry_out(shared, ios);
-        shared.advance();
+        shared.advance(By::Helper);
     }
 }
 
@@ -120,11 +121,12 @@ fn write_back(shared: &Shared) {
     while let Some(ios) = shared.queues.stores.take(look_again, &shared.queues.is_reminded) {
         carry_out(shared, ios);
         let Ok(mut run) = shared.run.lock() else { return };
+        let last_words = LastWords(shared);
         look_again = run.tend(shared);
-        drop(run);
+        drop((last_words, run));
         // What came in while the engine was taken was left to this thread.
         if shared.has_news() {
-            shared.advance();
+            shared.advance(By::Helper);
         }
     }
 }

@@ -16,6 +16,16 @@ const REST_AFTER: Duration = Duration::from_millis(100);
 /// Reads that are tried between two looks at what workers want.
 const READS_MAX: usize = 32;
 
+/// Who has the engine.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    /// A thread that waits for nothing but what may wake it.
+    Driver,
+    /// A thread that may block in the device next. It submits no stripe: the system completes one with the help of the
+    /// thread that submitted it, so a commit would wait for as long as that thread is in a flush.
+    Helper,
+}
+
 pub(super) struct Run {
     engine: Engine,
     /// Writes the stripes, once somebody attends to its completions.
@@ -45,11 +55,11 @@ impl Run {
     }
 
     /// Moves on until nothing is left that can be done without waiting.
-    pub(super) fn turn(&mut self, shared: &Shared) {
+    pub(super) fn turn(&mut self, shared: &Shared, by: By) {
         loop {
             let mut has_moved = self.take_requests(shared) | self.take_done(shared);
             self.engine.step();
-            has_moved |= self.dispatch(shared);
+            has_moved |= self.dispatch(shared, by);
             self.deliver(shared);
             if !has_moved {
                 break;
@@ -98,13 +108,15 @@ impl Run {
     }
 
     /// Passes requests on to those who carry them out; true if an answer is there already.
-    fn dispatch(&mut self, shared: &Shared) -> bool {
+    fn dispatch(&mut self, shared: &Shared, by: By) -> bool {
         let (mut stores, mut commits) = (Vec::new(), Vec::new());
         for io in self.engine.take_ios() {
             match (io, &mut self.uring, shared.medium.stripes()) {
                 (io @ Io::Read { .. }, ..) => self.reads.push_back(io),
                 (Io::Store { id, writes, flush }, Some(uring), Some(stripes))
-                    if flush == Files::of(File::Ring) && stripes.takes(&writes) =>
+                    if by == By::Driver
+                        && flush == Files::of(File::Ring)
+                        && stripes.takes(&writes) =>
                 {
                     uring.submit(stripes, id, &writes);
                 }
@@ -150,7 +162,7 @@ impl Run {
     /// Goes on with what takes many steps, and lets the store rest when nothing has been changed for a while; reads do
     /// not keep it from that. When to call this again, or `None` when there is nothing to write back.
     pub(super) fn tend(&mut self, shared: &Shared) -> Option<Duration> {
-        self.turn(shared);
+        self.turn(shared, By::Helper);
         if self.engine.is_building() {
             return Some(Duration::ZERO);
         }
@@ -165,15 +177,17 @@ impl Run {
         }
         if self.under_way == 0 {
             self.engine.rest();
-            self.turn(shared);
+            self.turn(shared, By::Helper);
         }
         self.busy_at = now;
         Some(REST_AFTER)
     }
 
-    /// True when nothing that was submitted waits for the device.
+    /// True when nothing that was submitted waits for the device, and the device has nothing to do for a store that has
+    /// failed: what is opened next finds what it will find.
     pub(super) fn is_settled(&self) -> bool {
-        !self.engine.is_committing() && self.under_way == 0
+        let has_stripe = self.uring.as_ref().is_some_and(Uring::has_stripe);
+        !self.engine.is_committing() && self.under_way == 0 && !has_stripe
     }
 
     /// Waits for the stripe under way, if the system has it; false otherwise.
@@ -185,4 +199,33 @@ impl Run {
 /// True for the requests that a commit waits for.
 fn is_commit(flush: Files) -> bool {
     flush == Files::of(File::Ring) || flush == Files::of(File::Extents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{create_at, open_at};
+    use super::*;
+    use crate::disk::Config;
+    use crate::{Place, Store};
+    use types::{Database, Key};
+
+    #[test]
+    fn threads_that_may_block_leave_stripes_to_those_that_wait_for_them() {
+        let dir = std::env::temp_dir().join(format!("palimpsest-run-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("the temporary directory is writable");
+        create_at(&dir, 1, &Config::default()).expect("an empty directory takes a store");
+        let (keeper, mut stores) =
+            open_at(&dir, 1, &Config::default(), vec![Box::new(|| ())]).expect("it was created");
+        let pump = keeper.attend();
+        for number in 0..50_u8 {
+            stores[0].put(&Place::Cell(Database(0), Key::new(&[number])), b"record");
+            stores[0].submit();
+            let mut run = keeper.shared.run.lock().expect("nobody has panicked");
+            run.turn(&keeper.shared, By::Helper);
+            assert!(!run.uring.as_ref().is_some_and(Uring::has_stripe));
+        }
+        pump.advance();
+        keeper.stop();
+        std::fs::remove_dir_all(&dir).expect("it is there");
+    }
 }

@@ -1,4 +1,4 @@
-//! Stripes through io_uring (Linux 5.6 and later): submitted without waiting, by whoever has the engine.
+//! Stripes through io_uring (Linux 5.6 and later): submitted without waiting, by threads that do not block elsewhere.
 //!
 //! At most one stripe is under way, so there is one buffer, and it is the system's until the stripe has completed.
 
@@ -8,7 +8,7 @@ use std::io::Error;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use io_uring::squeue::Flags;
-use io_uring::{IoUring, opcode, types};
+use io_uring::{IoUring, Probe, opcode, types};
 use rustix::io::Errno;
 
 use super::Pump;
@@ -45,12 +45,26 @@ impl Uring {
     /// `None` where the system has no such thing, or does not allow it.
     pub(super) fn new() -> Option<Uring> {
         let ring = IoUring::new(PARTS_MAX as u32).ok()?;
-        Some(Uring { ring, parts: Default::default(), stripe: None, flags: Flags::empty() })
+        // Older systems have rings, but not these writes.
+        let mut probe = Probe::new();
+        ring.submitter().register_probe(&mut probe).ok()?;
+        let takes_writes = probe.is_supported(opcode::Write::CODE);
+        takes_writes.then(|| Uring {
+            ring,
+            parts: Default::default(),
+            stripe: None,
+            flags: Flags::empty(),
+        })
     }
 
     /// Becomes readable when something has completed.
     pub(super) fn fd(&self) -> RawFd {
         self.ring.as_raw_fd()
+    }
+
+    /// True while a stripe is under way.
+    pub(super) fn has_stripe(&self) -> bool {
+        self.stripe.is_some()
     }
 
     /// Begins to write a stripe.
