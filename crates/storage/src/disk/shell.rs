@@ -32,6 +32,8 @@ pub type Waker = Box<dyn Fn() + Send + Sync>;
 /// A worker's store.
 pub type DiskStore = Handle<ShellLink>;
 
+/// How often a thread looks again before it leaves what the others bring to a helper.
+const TURNS_MAX: usize = 16;
 /// How long a stop waits for helpers before it looks again.
 const STOP_LOOK: Duration = Duration::from_millis(1);
 
@@ -66,7 +68,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     /// Moves everything on that waits, unless another thread is doing that.
     fn advance(&self, by: By) {
-        loop {
+        for _ in 0..TURNS_MAX {
             match self.run.try_lock() {
                 Ok(mut run) => self.turn(&mut run, by),
                 Err(TryLockError::WouldBlock) => return,
@@ -77,6 +79,7 @@ impl Shared {
                 return;
             }
         }
+        self.queues.remind();
     }
 
     fn turn(&self, run: &mut Run, by: By) {

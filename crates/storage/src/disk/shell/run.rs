@@ -13,6 +13,8 @@ use crate::disk::request::Request;
 
 /// How long nothing is changed in a store before it writes everything back.
 const REST_AFTER: Duration = Duration::from_millis(100);
+/// Rounds of one turn.
+const ROUNDS_MAX: usize = 64;
 /// Reads that are tried between two looks at what workers want.
 const READS_MAX: usize = 32;
 
@@ -54,16 +56,21 @@ impl Run {
         }
     }
 
-    /// Moves on until nothing is left that can be done without waiting.
+    /// Moves on until nothing is left that can be done without waiting, or for long enough: the rest is the helper's
+    /// that has nobody else to serve.
     pub(super) fn turn(&mut self, shared: &Shared, by: By) {
-        loop {
-            let mut has_moved = self.take_requests(shared) | self.take_done(shared);
+        let mut has_moved = true;
+        for _ in 0..ROUNDS_MAX {
+            has_moved = self.take_requests(shared) | self.take_done(shared);
             self.engine.step();
             has_moved |= self.dispatch(shared, by);
             self.deliver(shared);
             if !has_moved {
                 break;
             }
+        }
+        if has_moved {
+            shared.queues.remind();
         }
         if self.engine.is_building() || (self.engine.is_dirty() && !self.is_rest_due) {
             self.is_rest_due = true;
