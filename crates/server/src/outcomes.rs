@@ -8,7 +8,7 @@ the command had and will have no effect, retry freely\r\n";
 pub(crate) const UNKNOWN: &[u8] = b"-UNKNOWN no quorum confirmed the command in time; \
 it may or may not take effect, read before retrying\r\n";
 pub(crate) const LOADING: &[u8] =
-    b"-LOADING this node forgot its state and has not recovered it from a quorum yet\r\n";
+    b"-LOADING this node is still starting, or forgot its state and has not recovered it from a quorum yet\r\n";
 
 /// The reply to a command on a key, as RESP3.
 pub(crate) fn reply(outcome: Outcome) -> Bytes {
