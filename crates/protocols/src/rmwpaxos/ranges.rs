@@ -26,6 +26,8 @@ const QUIET: Nanos = Nanos::from_secs(2);
 const BUSY_MAX: Nanos = Nanos::from_secs(60);
 /// Between two steps of a walk: what bounds its cost, above all that of the walk through everything after a start.
 pub(super) const PAUSE: Nanos = Nanos::from_millis(200);
+/// Pauses after a step that found as many registers as a step looks at.
+const FULL_STEP_PACES: u64 = 3;
 /// After a step that found a difference.
 const PAUSE_SHORT: Nanos = Nanos::from_millis(2);
 const RETRY_MIN: Nanos = Nanos::from_secs(1);
@@ -259,7 +261,8 @@ impl RmwPaxos {
         match until {
             Some(from_hash) => {
                 walk.from_hash = from_hash;
-                let until = if walk.differs { cx.now + PAUSE_SHORT } else { next_pace(cx.now) };
+                let after_full = next_pace(cx.now) + Nanos(PAUSE.0 * (FULL_STEP_PACES - 1));
+                let until = if walk.differs { cx.now + PAUSE_SHORT } else { after_full };
                 walk.step = Step::Pausing { until };
                 self.ranges.arm(cx, until);
             }
