@@ -330,18 +330,16 @@ impl WorkerThread {
     /// Lets another worker of this thread send this one's frames, so that a peer gets one packet from both: any worker
     /// of a node takes frames for all of them.
     pub(crate) fn share_frames(&mut self, lead: &mut WorkerThread) {
-        let mut own = Vec::new();
         for (to, frame) in self.frames.drain(..) {
-            if !lead.peers.has_link(to) {
-                own.push((to, frame));
-                continue;
+            if lead.peers.has_link(to) {
+                lead.peers.send(lead.poll.registry(), lead.now, to, &frame, &mut lead.inputs);
+            } else {
+                self.peers.send(self.poll.registry(), self.now, to, &frame, &mut self.inputs);
             }
-            lead.peers.send(lead.poll.registry(), lead.now, to, &frame, &mut lead.inputs);
             if let Some(worker) = &mut self.worker {
                 worker.recycle(frame);
             }
         }
-        self.frames = own;
     }
 
     fn send_frames(&mut self) {

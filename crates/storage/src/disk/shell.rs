@@ -56,6 +56,8 @@ struct Shared {
     has_done: AtomicBool,
     /// The ring of the system may have completed a commit.
     has_committed: AtomicBool,
+    /// A stripe waits for a driver.
+    has_stripe: AtomicBool,
     /// Somebody calls [`Pump::advance`] after every turn.
     is_attended: AtomicBool,
 }
@@ -70,7 +72,11 @@ impl Shared {
     fn advance(&self, by: By) {
         for _ in 0..TURNS_MAX {
             match self.run.try_lock() {
-                Ok(mut run) => self.turn(&mut run, by),
+                Ok(mut run) => {
+                    self.turn(&mut run, by);
+                    drop(run);
+                    self.call_driver();
+                }
                 Err(TryLockError::WouldBlock) => return,
                 Err(TryLockError::Poisoned(_)) => return self.say_last_words(),
             }
@@ -80,6 +86,14 @@ impl Shared {
             }
         }
         self.queues.remind();
+    }
+
+    /// Wakes a driver if a stripe was left to one. To be called without the engine: a driver that finds it taken goes
+    /// its way.
+    fn call_driver(&self) {
+        if self.has_stripe.load(SeqCst) {
+            (self.mailboxes[0].waker)();
+        }
     }
 
     fn turn(&self, run: &mut Run, by: By) {
@@ -163,7 +177,7 @@ impl Pump {
     /// Hands the engine what workers have submitted, the device what the engine wants, and the workers what has
     /// completed. Waits for nothing. To be called after the turns of workers, and when [`Pump::fd`] becomes readable.
     pub fn advance(&self) {
-        if self.shared.has_news() {
+        if self.shared.has_news() || self.shared.has_stripe.load(SeqCst) {
             self.shared.advance(By::Driver);
         }
     }
@@ -230,6 +244,7 @@ pub fn open_at(
         done: Mutex::default(),
         has_done: AtomicBool::new(false),
         has_committed: AtomicBool::new(false),
+        has_stripe: AtomicBool::new(false),
         is_attended: AtomicBool::new(false),
     });
     let link = |worker| ShellLink { worker, shared: Arc::clone(&shared) };

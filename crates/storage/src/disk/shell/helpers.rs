@@ -1,5 +1,5 @@
 //! Threads for what may block: reads that are not in the page cache, large records, write-back, and stripes where the
-//! system cannot write them by itself or a helper came upon them. One helper also sees to it that a store comes to rest.
+//! system cannot write them by itself. One of them also sees to it that a store comes to rest.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -124,6 +124,7 @@ fn write_back(shared: &Shared) {
         let last_words = LastWords(shared);
         look_again = run.tend(shared);
         drop((last_words, run));
+        shared.call_driver();
         // What came in while the engine was taken was left to this thread.
         if shared.has_news() {
             shared.advance(By::Helper);

@@ -8,7 +8,7 @@ use super::uring::Uring;
 use super::{Shared, lock};
 use crate::Completion;
 use crate::disk::engine::Engine;
-use crate::disk::io::{File, Files, Io};
+use crate::disk::io::{File, Files, Io, Write};
 use crate::disk::request::Request;
 
 /// How long nothing is changed in a store before it writes everything back.
@@ -23,8 +23,8 @@ const READS_MAX: usize = 32;
 pub(super) enum By {
     /// A thread that waits for nothing but what may wake it.
     Driver,
-    /// A thread that may block in the device next. It submits no stripe: the system completes one with the help of the
-    /// thread that submitted it, so a commit would wait for as long as that thread is in a flush.
+    /// A thread that may block in the device next. It leaves stripes to a driver: the system completes one with the
+    /// help of the thread that submitted it, so a commit would wait for as long as that thread is in a flush.
     Helper,
 }
 
@@ -32,6 +32,8 @@ pub(super) struct Run {
     engine: Engine,
     /// Writes the stripes, once somebody attends to its completions.
     pub(super) uring: Option<Uring>,
+    /// The stripe that `uring` is to write next.
+    stripe: Option<(u64, Vec<Write>)>,
     /// Not yet tried; bounded by the loads of the workers and the buckets of a write-back.
     reads: VecDeque<Io>,
     /// Requests that helpers have.
@@ -48,6 +50,7 @@ impl Run {
         Run {
             engine,
             uring: None,
+            stripe: None,
             reads: VecDeque::new(),
             under_way: 0,
             busy_at: Instant::now(),
@@ -63,7 +66,8 @@ impl Run {
         for _ in 0..ROUNDS_MAX {
             has_moved = self.take_requests(shared) | self.take_done(shared);
             self.engine.step();
-            has_moved |= self.dispatch(shared, by);
+            has_moved |= self.dispatch(shared);
+            self.write_stripe(shared, by);
             self.deliver(shared);
             if !has_moved {
                 break;
@@ -115,26 +119,36 @@ impl Run {
     }
 
     /// Passes requests on to those who carry them out; true if an answer is there already.
-    fn dispatch(&mut self, shared: &Shared, by: By) -> bool {
+    fn dispatch(&mut self, shared: &Shared) -> bool {
         let (mut stores, mut commits) = (Vec::new(), Vec::new());
+        let file = shared.medium.stripes().filter(|_| self.uring.is_some());
         for io in self.engine.take_ios() {
-            match (io, &mut self.uring, shared.medium.stripes()) {
-                (io @ Io::Read { .. }, ..) => self.reads.push_back(io),
-                (Io::Store { id, writes, flush }, Some(uring), Some(stripes))
-                    if by == By::Driver
-                        && flush == Files::of(File::Ring)
-                        && stripes.takes(&writes) =>
+            match (io, file) {
+                (io @ Io::Read { .. }, _) => self.reads.push_back(io),
+                (Io::Store { id, writes, flush }, Some(file))
+                    if flush == Files::of(File::Ring) && file.takes(&writes) =>
                 {
-                    uring.submit(stripes, id, &writes);
+                    self.stripe = Some((id, writes));
                 }
-                (io @ Io::Store { flush, .. }, ..) if is_commit(flush) => commits.push(io),
-                (io, ..) => stores.push(io),
+                (io @ Io::Store { flush, .. }, _) if is_commit(flush) => commits.push(io),
+                (io, _) => stores.push(io),
             }
         }
         self.under_way += stores.len() + commits.len();
         shared.queues.stores.push(stores);
         shared.queues.commits.push(commits);
         self.read(shared)
+    }
+
+    /// Submits the next stripe, or leaves it to a driver. A store that has failed writes nothing more.
+    fn write_stripe(&mut self, shared: &Shared, by: By) {
+        let stripe = self.stripe.take_if(|_| by == By::Driver);
+        if let (Some((id, writes)), None) = (stripe, self.engine.failure())
+            && let (Some(uring), Some(file)) = (&mut self.uring, shared.medium.stripes())
+        {
+            uring.submit(file, id, &writes);
+        }
+        shared.has_stripe.store(self.stripe.is_some(), SeqCst);
     }
 
     /// Answers reads from the page cache, a few at a time; what is not there is left to the helpers.
@@ -230,8 +244,19 @@ mod tests {
             let mut run = keeper.shared.run.lock().expect("nobody has panicked");
             run.turn(&keeper.shared, By::Helper);
             assert!(!run.uring.as_ref().is_some_and(Uring::has_stripe));
+            if run.uring.is_none() {
+                continue; // then helpers write the stripes
+            }
+            assert!(run.stripe.is_some() && run.under_way == 0, "it is left to a driver");
+            drop(run);
+            pump.advance();
+            let mut run = keeper.shared.run.lock().expect("nobody has panicked");
+            assert!(run.stripe.is_none(), "a driver has submitted it");
+            while !run.is_settled() {
+                run.wait_for_commit();
+                run.turn(&keeper.shared, By::Helper);
+            }
         }
-        pump.advance();
         keeper.stop();
         std::fs::remove_dir_all(&dir).expect("it is there");
     }
