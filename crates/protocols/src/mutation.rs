@@ -92,6 +92,14 @@ mutations! {
     DeltaNoDigest = "delta-no-digest",
     /// A delta is applied to whatever is held, and what comes of it is taken.
     DeltaUnchecked = "delta-unchecked",
+    /// An acceptor completes phase 1 though it holds something else than the base that it is told.
+    FirstOnAnyBase = "first-on-any-base",
+    /// An acceptor completes phase 1 for an absent register whose version it has seen removed.
+    FirstBelowFloor = "first-below-floor",
+    /// An acceptor completes phase 1 with a promise from before a loss of memory.
+    FirstFromBeforeLoss = "first-from-before-loss",
+    /// A proposer accepts its first proposal before anybody completed phase 1.
+    FirstAcceptedByProposer = "first-accepted-by-proposer",
     /// Asking for the whole state counts as an acknowledgement.
     NeedFullIsAck = "need-full-is-ack",
     /// Whoever asks for a proposal gets the newest state under the round it asked for.

@@ -82,17 +82,21 @@ impl RmwPaxos {
         }
     }
 
-    /// Somebody could not apply a delta: it gets the state of exactly that round, or a later one under its own
+    /// Somebody could not apply a delta, or holds something else than its base: it gets the state of exactly that round, or a later one under its own
     /// round. [corrections B3] It has neither accepted nor refused anything.
     pub(super) fn on_need_full(&mut self, cx: &mut Cx<'_>, from: Peer, key: &Key, round: Round) {
         if mutation::is(Mutation::NeedFullIsAck) {
             return self.on_accepted(cx, from, key, round);
         }
-        base::sometimes!("a delta cannot be applied");
-        self.counters.needed_full += 1;
         let Some(mut active) = self.actives.take(key) else {
             return self.send_held(cx, from, key, round);
         };
+        if active.unproven.is_some() && active.ballot == round.ballot() {
+            self.on_differing(cx, &mut active, from);
+            return self.put_active(active);
+        }
+        base::sometimes!("a delta cannot be applied");
+        self.counters.needed_full += 1;
         if active.phase == Phase::Owner && active.ballot == round.ballot() {
             base::sometimes!("a proposal is asked for whole while it is under way");
             send_whole(cx, &mut active, from, round);

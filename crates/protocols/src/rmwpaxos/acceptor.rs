@@ -102,7 +102,7 @@ pub struct Proposal {
 }
 
 /// The state that a round names.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Payload {
     Whole(State),
     Delta(Arc<Delta>),
@@ -153,6 +153,28 @@ pub fn on_accept(
         register.chosen = true;
     }
     Accepted::Yes { round: register.accepted, changed }
+}
+
+/// H3 in one with H2: may the first proposal of a ballot be accepted, where its proposer has promised that ballot, had
+/// accepted nothing above `base`, and the two are a majority? [spec 9.5, P0]
+#[must_use]
+pub fn completes_phase_one(
+    register: Option<&Register>,
+    meta: &ShardMeta,
+    (round, base): (Round, Round),
+    payload: &Payload,
+) -> bool {
+    let accepted = register.map_or(Round::NONE, |register| register.accepted);
+    // Proven before: this is a copy, or another acceptor has proven it.
+    let is_proven = accepted.ballot() == round.ballot();
+    let is_same = accepted == base || mutation::is(Mutation::FirstOnAnyBase);
+    let is_above_floor = match payload {
+        Payload::Whole(state) if base.is_none() => {
+            state.version() > meta.floor_version || mutation::is(Mutation::FirstBelowFloor)
+        }
+        _ => true,
+    };
+    is_proven || (is_same && is_above_floor)
 }
 
 fn take(register: &mut Register, round: Round, state: State, moment: Moment) {

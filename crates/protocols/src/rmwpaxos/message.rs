@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use types::{Ballot, Key, NodeId, Reader, Round, Shard, Wire};
 
+use super::acceptor::Payload;
 use super::comparison::{Folds, Held};
 use super::delta::Delta;
 use super::state::State;
@@ -34,9 +35,12 @@ pub enum Message {
     Accept { key: Key, round: Round, chosen_k: u32, state: State },
     /// Phase 2, told by what the proposal changes in the state before it.
     AcceptDelta { key: Key, round: Round, chosen_k: u32, delta: Arc<Delta> },
-    /// Answers an `AcceptDelta` that cannot be applied. Nothing was accepted, nothing refused.
+    /// Phase 1 and the first proposal of phase 2 at once. `base`: the round that the proposal follows; its proposer
+    /// has promised the ballot and holds nothing higher. Accepted where that makes a majority.
+    PrepareAccept { key: Key, round: Round, base: Round, payload: Payload },
+    /// Answers a proposal that does not follow what is held here. Nothing was accepted, nothing refused.
     NeedFull { key: Key, round: Round },
-    /// Answers `Accept` and `AcceptDelta` with the round accepted here by now.
+    /// Answers `Accept`, `AcceptDelta` and `PrepareAccept` with the round accepted here by now.
     Accepted { key: Key, round: Round },
     /// Answers a `Prepare` (`tried.k() == 0`) or a proposal that came too late. A hint, never evidence.
     Nack { key: Key, tried: Round, promised: Ballot, recovering: bool },
@@ -93,6 +97,7 @@ impl Message {
             | Message::Promise { key, .. }
             | Message::Accept { key, .. }
             | Message::AcceptDelta { key, .. }
+            | Message::PrepareAccept { key, .. }
             | Message::NeedFull { key, .. }
             | Message::Accepted { key, .. }
             | Message::Nack { key, .. }

@@ -6,7 +6,7 @@
 //!
 //! # Round trips
 //! A read of a quiet key takes one and changes nothing. A write takes two, or one where this node won phase 1
-//! before ([`register::Register::owned`]). Commands queued on a key are one proposal.
+//! before ([`register::Register::owned`]) or holds what another of three members holds ([`joint`]). Commands queued on a key are one proposal.
 //!
 //! # Words
 //! *Owner*: whoever the acceptors promised last; a hint, never a lease. *Tip*: the state after the last proposal.
@@ -18,6 +18,7 @@
 //! | `Prepare` | `Promise`, `Nack` | phase 1 |
 //! | `Accept` | `Accepted`, `Nack` | phase 2; one ballot numbers its proposals `(b,1)`, `(b,2)`, … |
 //! | `AcceptDelta` | `Accepted`, `Nack`, `NeedFull` | the same, told by what changed since the proposal before |
+//! | `PrepareAccept` | `Accepted`, `Nack`, `NeedFull` | both phases at once, of three members |
 //! | `Repair`, `Remove` | | a late accept; forgetting a collected tombstone |
 //! | `Chosen` | | a hint that a round is chosen, batched and late |
 //! | `Compare`, `Want` | `Compared`, `Repair` | what replicas hold of a range of keys, in the background |
@@ -28,7 +29,8 @@
 //! 1. One payload per round, for ever: ballots name the incarnation that minted them, all minting of a shard goes
 //!    through [`RmwPaxos::mint`], `k` only grows under a ballot.
 //! 2. `accepted.ballot() <= promised`; neither ever decreases, nor does the effective promise across a restart.
-//! 3. Every accept of a ballot follows promises from a crash-consistent majority and extends the highest report.
+//! 3. Every accept of a ballot follows promises from a crash-consistent majority and extends the highest report; for
+//!    its first proposal an acceptor may be what completes that majority.
 //! 4. An operation is in the chain at most once: it is attempted again only on a base without its attempts.
 //! 5. A result is released only once a state that contains it is chosen, or, for one that changed nothing, once the
 //!    state it was computed from is, and every attempt of it is excluded.
@@ -43,12 +45,14 @@ mod abreast;
 mod acceptor;
 mod actives;
 mod ancestry;
+mod batch;
 mod collector;
 mod comparison;
 mod delta;
 mod draft;
 mod expiry;
 mod forwarder;
+mod joint;
 mod listing;
 mod message;
 mod operation;
@@ -77,6 +81,7 @@ use crate::protocol::{
 };
 use crate::view::View;
 
+pub use acceptor::Payload;
 pub use comparison::{BUCKETS, Folds, Held};
 pub use delta::Delta;
 pub use message::{Entry, Forward, Listing, Message, Report, Verdict};
@@ -135,6 +140,9 @@ struct Counters {
     recovered_keys: u64,
     collected: u64,
     expired: u64,
+    /// First proposals sent together with phase 1, and those given up because the others held something else.
+    joint: u64,
+    joint_failed: u64,
     /// Accepts sent once more to those who may have missed them.
     repairs: u64,
     /// Accepts of that kind that changed something here.
@@ -264,6 +272,8 @@ impl Protocol for RmwPaxos {
         stats.add("rmw_conflicts", counters.conflicts);
         stats.add("rmw_forwards", counters.forwards);
         stats.add("rmw_unknown", counters.unknowns);
+        stats.add("rmw_joint_phases", counters.joint);
+        stats.add("rmw_joint_phases_failed", counters.joint_failed);
         stats.add("rmw_repairs", counters.repairs);
         stats.add("rmw_repaired", counters.repaired);
         stats.add("rmw_chosen_hints", counters.hints);
@@ -424,12 +434,15 @@ impl RmwPaxos {
             Message::Read { key, id, have } => self.on_read(cx, from, key, id, have),
             Message::Prepare { key, ballot, have } => self.on_prepare(cx, from, key, ballot, have),
             Message::Accept { key, round, chosen_k, state } => {
-                let payload = acceptor::Payload::Whole(state);
+                let payload = Payload::Whole(state);
                 self.on_accept(cx, from, key, acceptor::Proposal { round, chosen_k, payload });
             }
             Message::AcceptDelta { key, round, chosen_k, delta } => {
-                let payload = acceptor::Payload::Delta(delta);
+                let payload = Payload::Delta(delta);
                 self.on_accept(cx, from, key, acceptor::Proposal { round, chosen_k, payload });
+            }
+            Message::PrepareAccept { key, round, base, payload } => {
+                self.on_prepare_accept(cx, from, key, (round, base), payload);
             }
             Message::NeedFull { key, round } => self.on_need_full(cx, from, &key, round),
             Message::Repair { key, round, state } => self.on_repair(cx, from, key, round, state),

@@ -10,6 +10,7 @@ use types::{
 };
 
 use super::ancestry::Attempt;
+use super::joint::Unproven;
 use super::message::Report;
 use super::state::{ExpiryId, State};
 use crate::quorum::Tally;
@@ -244,6 +245,8 @@ pub struct Active {
     /// The base is chosen, no proposal followed: operations older than this step may be answered from it.
     pub fresh_before: u64,
     pub in_flight: VecDeque<InFlight>,
+    /// The proposal in flight went out before phase 1 was won.
+    pub unproven: Option<Unproven>,
     /// Found in the base: succeed with the next proposal.
     pub carried: Vec<Operation>,
     /// Highest proposal of `ballot` acknowledged by each member, with its loss.
@@ -290,6 +293,7 @@ impl Active {
             base_decided: false,
             fresh_before: 0,
             in_flight: VecDeque::new(),
+            unproven: None,
             carried: Vec::new(),
             acks: [(0, Loss(0)); MEMBERS_MAX],
             refused: Tally::default(),
@@ -319,6 +323,7 @@ impl Active {
         self.tip_version = 0;
         (self.tip_round, self.abreast) = (Round::NONE, Tally::default());
         (self.base_decided, self.fresh_before) = (false, 0);
+        self.unproven = None;
         self.acks = [(0, Loss(0)); MEMBERS_MAX];
         (self.refused, self.refused_at) = (Tally::default(), Nanos::ZERO);
         (self.prepared_at, self.ask_rest_at) = (0, Nanos::ZERO);

@@ -6,13 +6,12 @@ use types::limits::MEMBERS_MAX;
 use types::{Ballot, Key, Loss, NodeId, Outcome, Round};
 
 use super::ancestry::{Ancestry, ancestry};
-use super::draft::{self, Draft};
 use super::message::{Message, Report};
 use super::operation::{Active, InFlight, Operation, Phase, Reports, Source};
 use super::register::Countdown;
 use super::state::ExpiryId;
 use super::sweep::RESEND_FIRST;
-use super::{BATCH_MAX, Cx, DEPTH, RmwPaxos, abreast, expiry, serve};
+use super::{Cx, DEPTH, RmwPaxos, abreast, expiry, serve};
 use crate::cells::Cell;
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Peer, Violation};
@@ -52,7 +51,10 @@ impl RmwPaxos {
         if !active.has_attempts() && self.resume_ownership(cx, active) {
             return;
         }
-        if self.try_forward(cx, active) || self.try_read_first(cx, active) {
+        let has_way = self.try_forward(cx, active)
+            || self.try_read_first(cx, active)
+            || self.try_joint(cx, active);
+        if has_way {
             return;
         }
         self.prepare(cx, active);
@@ -207,7 +209,7 @@ impl RmwPaxos {
 
     /// Step 4: makes proposals while there is something to write and room for them.
     fn propose(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
-        while active.in_flight.len() < DEPTH {
+        while active.in_flight.len() < DEPTH && active.unproven.is_none() {
             if active.queue.is_empty() && active.carried.is_empty() {
                 return;
             }
@@ -227,114 +229,6 @@ impl RmwPaxos {
         }
     }
 
-    /// Runs the queue's head on the tip. False when nothing was proposed.
-    fn propose_batch(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> bool {
-        let count = active.queue.len().min(BATCH_MAX);
-        let mut batch: Vec<Operation> = active.queue.drain(..count).collect();
-        let rest = expiry::estimated_rest(cx, active);
-        let mut draft = Draft::on(active.tip.as_ref(), rest);
-        let mut must_decide = !active.carried.is_empty();
-        for operation in &mut batch {
-            self.run(cx, operation, &mut draft);
-            // A result that changes nothing waits until all attempts of its operation are excluded. [corrections F1]
-            let excludes =
-                !operation.attempts.is_empty() && !mutation::is(Mutation::NoOpBelowAttempt);
-            must_decide |= excludes || (operation.must_propose && !operation.is_internal());
-            // Absent to a majority, and still there for the one that collects: nil is proposed to all.
-            let is_there = active.tip.is_some()
-                || serve::held(cx, &active.key).is_some_and(|register| register.state.is_some());
-            must_decide |= operation.source == Source::Collect && is_there;
-        }
-        if !draft.is_changed() && !must_decide {
-            return self.end_without_proposal(cx, active, batch);
-        }
-        let collects = batch.iter().any(|operation| operation.source == Source::Collect);
-        let base_version = active.tip_version;
-        let state = if draft.is_changed() {
-            draft.finish(base_version, active.ballot)
-        } else {
-            active.tip.clone().unwrap_or_else(|| draft::nil(base_version))
-        };
-        let delta = self.delta_from_tip(active, &state);
-        active.k += 1;
-        active.collecting = (collects && state.is_tombstone()).then_some(active.k);
-        active.tip = Some(state.clone());
-        active.tip_round = active.ballot.round(active.k);
-        active.tip_version = state.version();
-        active.base_decided = true;
-        active.fresh_before = 0;
-        let carried = std::mem::take(&mut active.carried);
-        active.in_flight.push_back(InFlight {
-            k: active.k,
-            base_version,
-            state,
-            carried,
-            operations: batch,
-            sent: cx.now,
-        });
-        if active.in_flight.len() == 1 {
-            active.resends = 0;
-            active.resend_at = cx.now + RESEND_FIRST;
-        }
-        self.counters.proposals += 1;
-        self.send_newest(cx, active, delta);
-        self.accept_own(cx, active);
-        self.settle_chosen(cx, active);
-        true
-    }
-
-    fn run(&mut self, cx: &mut Cx<'_>, operation: &mut Operation, draft: &mut Draft) {
-        match operation.source {
-            Source::Expire(id) => {
-                operation.effective = draft.expire(id);
-                self.counters.expired += u64::from(operation.effective);
-            }
-            Source::Collect => operation.effective = false,
-            Source::Client(_) | Source::Forwarded { .. } | Source::Answered => {
-                let clock = RmwPaxos::clock(cx);
-                let (reply, effective) = draft.run(cx.update, &operation.command.body, clock);
-                operation.reply = reply;
-                operation.effective = effective;
-            }
-        }
-    }
-
-    /// A batch that changes nothing: its results are released on a chosen state that is not older than they are.
-    fn end_without_proposal(
-        &mut self,
-        cx: &mut Cx<'_>,
-        active: &mut Active,
-        batch: Vec<Operation>,
-    ) -> bool {
-        if !active.in_flight.is_empty() {
-            // A quorum read now could miss what its sessions wrote before.
-            for operation in batch.into_iter().rev() {
-                active.queue.push_front(operation);
-            }
-            return false;
-        }
-        if !active.queue.is_empty() && batch.iter().any(|operation| !operation.is_internal()) {
-            // What follows of the same sessions must not overtake them on its way into a proposal.
-            for mut operation in batch.into_iter().rev() {
-                operation.must_propose = true;
-                active.queue.push_front(operation);
-            }
-            return true;
-        }
-        for operation in batch {
-            let is_fresh = operation.step < active.fresh_before && active.base_decided;
-            if operation.is_internal() {
-                continue;
-            } else if is_fresh || mutation::is(Mutation::AnswerFromTip) {
-                let reply = operation.reply.clone();
-                self.answer(cx, &operation, Outcome::Reply(reply));
-            } else {
-                active.read_queue.push(operation);
-            }
-        }
-        false
-    }
-
     pub(super) fn on_accepted(&mut self, cx: &mut Cx<'_>, from: Peer, key: &Key, round: Round) {
         if self.on_slow_accepted(cx, from, key, round) {
             return;
@@ -343,7 +237,7 @@ impl RmwPaxos {
             self.owed.on_accepted(member, key, round);
         }
         let Some(mut active) = self.actives.take(key) else { return };
-        let before = (active.in_flight.len(), active.collecting);
+        let before = (active.in_flight.len(), active.collecting, active.unproven.is_some());
         // Only an acknowledgement of this very ballot counts. [corrections B1]
         let counts = round.ballot() == active.ballot
             || (mutation::is(Mutation::AckOfHigherBallot) && round.ballot() > active.ballot);
@@ -355,9 +249,10 @@ impl RmwPaxos {
             } else if from.loss == ack.1 {
                 ack.0 = ack.0.max(k);
             }
+            self.prove(cx, &mut active);
             self.settle_chosen(cx, &mut active);
         }
-        if (active.in_flight.len(), active.collecting) == before {
+        if (active.in_flight.len(), active.collecting, active.unproven.is_some()) == before {
             // One acknowledgement more and nothing follows from it yet.
             self.actives.put_back(active);
         } else {
@@ -534,6 +429,7 @@ pub(super) fn abandon_proposals(active: &mut Active) {
         active.queue.push_front(operation);
     }
     active.queue.retain(|operation| !operation.is_internal());
+    active.unproven = None;
     active.collecting = None;
     active.tip = None;
     active.tip_round = Round::NONE;

@@ -87,7 +87,12 @@ impl RmwPaxos {
     }
 
     /// Promises `ballot`; it may be said once the ticket is durable. An error is the higher promise that forbids it.
-    fn promise(&mut self, cx: &mut Cx<'_>, key: &Key, ballot: Ballot) -> Result<Ticket, Ballot> {
+    pub(super) fn promise(
+        &mut self,
+        cx: &mut Cx<'_>,
+        key: &Key,
+        ballot: Ballot,
+    ) -> Result<Ticket, Ballot> {
         let (epoch, durable) = (cx.view.epoch, self.env.durable);
         let meta = cx.metas.get_mut(key.shard());
         let prepared = cx
@@ -147,6 +152,34 @@ impl RmwPaxos {
                 cx.fx.send_now(from.node, Message::NeedFull { key, round: tried });
             }
         }
+    }
+
+    /// H2 and H3 in one. Only a proposer whose own promise still stands and makes a majority together with this
+    /// acceptor's has won phase 1 by it.
+    pub(super) fn on_prepare_accept(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        key: Key,
+        rounds: (Round, Round),
+        payload: Payload,
+    ) {
+        let (round, ballot) = (rounds.0, rounds.0.ballot());
+        let is_proposer = from.node == ballot.node() && from.incarnation == ballot.incarnation();
+        let has_promised = is_proposer
+            && cx.view.majority() == 2
+            && ballot.epoch() == cx.view.epoch
+            && cx.view.member(from.node).is_some_and(|member| {
+                from.loss >= member.loss || mutation::is(Mutation::FirstFromBeforeLoss)
+            });
+        let meta = cx.metas.get(key.shard());
+        let held = held(cx, &key);
+        let is_refused = acceptor::effective_promise(held, meta, cx.view.epoch) > ballot;
+        let is_won = has_promised && acceptor::completes_phase_one(held, meta, rounds, &payload);
+        if is_refused || is_won || is_lost(cx, &key) {
+            return self.on_accept(cx, from, key, Proposal { round, chosen_k: 0, payload });
+        }
+        cx.fx.send_now(from.node, Message::NeedFull { key, round });
     }
 
     /// The own acceptor takes the newest proposal. Its acknowledgement counts at once where nothing is waited for;

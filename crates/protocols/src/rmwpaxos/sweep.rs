@@ -55,6 +55,7 @@ impl RmwPaxos {
             is_due(active, cx.now)
                 || active.is_refused_for(patience, cx.now)
                 || active.asks_rest_now(cx.now)
+                || active.unproven.as_ref().is_some_and(|unproven| unproven.is_overdue(cx.now))
         };
         for key in self.actives.keys_of(is_due) {
             let mut active = self.take_active(cx, &key);
@@ -89,6 +90,9 @@ impl RmwPaxos {
         self.settle_late_read(cx, active);
         if active.phase == Phase::Preparing && active.asks_rest_now(cx.now) {
             proposer::ask_rest(cx, active);
+        }
+        if active.unproven.as_ref().is_some_and(|unproven| unproven.is_overdue(cx.now)) {
+            self.give_up_joint(active);
         }
         let is_trying = matches!(active.phase, Phase::Preparing | Phase::Owner);
         if is_trying && active.is_refused_for(self.patience(), cx.now) {
@@ -158,6 +162,7 @@ impl RmwPaxos {
             self.collect_later(cx, &active.key.clone());
         }
         active.in_flight.clear();
+        active.unproven = None;
         active.carried.clear();
         active.queue.clear();
         active.k = 0;
@@ -173,6 +178,9 @@ impl RmwPaxos {
         }
         active.resends += 1;
         active.resend_at = cx.now + resend_after(active.resends);
+        if self.is_void(cx, active) {
+            return self.give_up_joint(active);
+        }
         match active.phase {
             Phase::Preparing | Phase::Owner => {
                 let nodes: Vec<NodeId> = cx.view.all().collect();
@@ -192,6 +200,7 @@ impl RmwPaxos {
             Phase::Preparing if !active.promises.tally.has(cx.view, node) => {
                 proposer::send_prepare(cx, active, node);
             }
+            Phase::Owner if active.unproven.is_some() => self.resend_unproven(cx, active, node),
             Phase::Owner => {
                 let Some(index) = cx.view.index(node) else { return };
                 let (acked, loss) = active.acks[index];

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
-use protocols::rmwpaxos::{Delta, Message, Report, State};
+use protocols::rmwpaxos::{Delta, Message, Payload, Report, State};
 use types::key::ByHash;
 use types::{Key, Loss, NodeId, Round, Wire};
 
@@ -16,6 +16,9 @@ use super::{Sent, Watcher};
 #[derive(Debug, Default)]
 struct Register {
     states: BTreeMap<Round, State>,
+    /// What was proposed together with phase 1. It counts as proposed once somebody has accepted it: before, nothing
+    /// says that phase 1 is won.
+    offered: BTreeMap<Round, State>,
     /// The highest round known to be chosen, with its version.
     chosen: Option<(Round, u64)>,
     /// What each acceptor reported to each other node last: only frames to one node are in order.
@@ -40,12 +43,34 @@ pub struct Registers {
 }
 
 impl Register {
+    fn on_offer(&mut self, key: &Key, round: Round, state: &State) -> Result<(), String> {
+        if !self.states.contains_key(&round) && !self.offered.contains_key(&round) {
+            self.offered.insert(round, state.clone());
+        }
+        self.is_one_state(key, round, state)
+    }
+
+    /// Somebody has accepted `round`, or follows it.
+    fn on_won(&mut self, key: &Key, round: Round) -> Result<(), String> {
+        match self.offered.remove(&round) {
+            Some(state) => self.on_state(key, round, &state),
+            None => Ok(()),
+        }
+    }
+
+    fn is_one_state(&self, key: &Key, round: Round, state: &State) -> Result<(), String> {
+        match self.states.get(&round).or_else(|| self.offered.get(&round)) {
+            Some(known) if known != state => {
+                Err(format!("I1: {key:?} {round:?} names both {known:?} and {state:?}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn on_state(&mut self, key: &Key, round: Round, state: &State) -> Result<(), String> {
-        if let Some(known) = self.states.get(&round) {
-            return match known == state {
-                true => Ok(()),
-                false => Err(format!("I1: {key:?} {round:?} names both {known:?} and {state:?}")),
-            };
+        self.is_one_state(key, round, state)?;
+        if self.states.contains_key(&round) {
+            return Ok(());
         }
         self.states.insert(round, state.clone());
         match self.chosen {
@@ -58,12 +83,28 @@ impl Register {
     }
 
     /// The state that a delta stands for is the one its round names.
-    fn on_delta(&mut self, key: &Key, round: Round, delta: &Delta) -> Result<(), String> {
+    fn made_by(&self, key: &Key, round: Round, delta: &Delta) -> Result<Option<State>, String> {
         // What its proposer accepted while nobody else was up was never sent: not seen here.
-        let Some(base) = self.states.get(&delta.base()) else { return Ok(()) };
-        match delta.apply(base) {
+        let Some(base) = self.states.get(&delta.base()) else { return Ok(None) };
+        let made = delta.apply(base).map(Some);
+        made.ok_or_else(|| format!("I1: {key:?} {round:?} is no change of {:?}", delta.base()))
+    }
+
+    fn on_delta(&mut self, key: &Key, round: Round, delta: &Delta) -> Result<(), String> {
+        self.on_won(key, delta.base())?;
+        match self.made_by(key, round, delta)? {
             Some(state) => self.on_state(key, round, &state),
-            None => Err(format!("I1: {key:?} {round:?} is no change of {:?}", delta.base())),
+            None => Ok(()),
+        }
+    }
+
+    fn on_offered(&mut self, key: &Key, round: Round, payload: &Payload) -> Result<(), String> {
+        match payload {
+            Payload::Whole(state) => self.on_offer(key, round, state),
+            Payload::Delta(delta) => match self.made_by(key, round, delta)? {
+                Some(state) => self.on_offer(key, round, &state),
+                None => Ok(()),
+            },
         }
     }
 
@@ -71,6 +112,7 @@ impl Register {
         if self.chosen.is_some_and(|(chosen, _)| chosen >= round) {
             return Ok(());
         }
+        self.on_won(key, round)?;
         // Chosen by its own acceptor and one more, and never sent to anybody who counts: not seen here.
         let Some(state) = self.states.get(&round) else { return Ok(()) };
         let version = state.version();
@@ -128,7 +170,10 @@ impl Watcher for Registers {
         }
         let Some(register) = self.registers.get_mut(key) else { return Ok(()) };
         match &message {
-            Message::Prepare { .. } | Message::Accept { .. } | Message::AcceptDelta { .. }
+            Message::Prepare { .. }
+            | Message::Accept { .. }
+            | Message::AcceptDelta { .. }
+            | Message::PrepareAccept { .. }
                 if self.at_rest =>
             {
                 register.rest = Rest::Over;
@@ -154,6 +199,10 @@ impl Watcher for Registers {
                 }
                 Ok(())
             }
+            Message::PrepareAccept { key, round, payload, .. } => {
+                register.on_offered(key, *round, payload)
+            }
+            Message::Accepted { key, round } => register.on_won(key, *round),
             Message::Repair { key, round, state } => register.on_state(key, *round, state),
             Message::State { key, report, .. }
             | Message::Promise { key, report, .. }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use types::wire::put_varint;
 use types::{Ballot, Key, Malformed, Reader, Round, Shard, Wire};
 
+use super::super::acceptor::Payload;
 use super::super::comparison::{BUCKETS, Held};
 use super::super::delta::Delta;
 use super::super::state::State;
@@ -33,6 +34,8 @@ pub(super) mod kind {
     pub const COMPARE: u8 = 19;
     pub const COMPARED: u8 = 20;
     pub const WANT: u8 = 21;
+    pub const PREPARE_ACCEPT: u8 = 22;
+    pub const PREPARE_ACCEPT_DELTA: u8 = 23;
 }
 
 impl Wire for Message {
@@ -74,6 +77,20 @@ impl Wire for Message {
                 put_varint(out, u64::from(*chosen_k));
                 delta.encode(out);
             }
+            Message::PrepareAccept { key, round, base, payload } => match payload {
+                Payload::Whole(state) => {
+                    head(kind::PREPARE_ACCEPT, key);
+                    round.encode(out);
+                    base.encode(out);
+                    state.encode(out);
+                }
+                // Its base is the delta's own.
+                Payload::Delta(delta) => {
+                    head(kind::PREPARE_ACCEPT_DELTA, key);
+                    round.encode(out);
+                    delta.encode(out);
+                }
+            },
             Message::NeedFull { key, round } => {
                 head(kind::NEED_FULL, key);
                 round.encode(out);
@@ -195,6 +212,18 @@ impl Wire for Message {
                 chosen_k: u32::try_from(reader.varint()?).map_err(|_| Malformed)?,
                 delta: Arc::<Delta>::decode(reader)?,
             },
+            kind::PREPARE_ACCEPT => Message::PrepareAccept {
+                key,
+                round: proposal(reader)?,
+                base: Round::decode(reader)?,
+                payload: Payload::Whole(State::decode(reader)?),
+            },
+            kind::PREPARE_ACCEPT_DELTA => {
+                let round = proposal(reader)?;
+                let delta = Arc::<Delta>::decode(reader)?;
+                let base = delta.base();
+                Message::PrepareAccept { key, round, base, payload: Payload::Delta(delta) }
+            }
             kind::NEED_FULL => Message::NeedFull { key, round: proposal(reader)? },
             kind::ACCEPTED => Message::Accepted { key, round: Round::decode(reader)? },
             kind::NACK => Message::Nack {

@@ -11,7 +11,7 @@ use types::{
     Epoch, Incarnation, Key, Loss, NodeId, Outcome, Round, SessionId, Shard, Tag, Ticket, Wire,
 };
 
-use super::super::{Message, Register, RmwPaxos, ShardMeta, State};
+use super::super::{Message, Payload, Register, RmwPaxos, ShardMeta, State};
 use super::strings::{Ask, Strings};
 use crate::cells::{Cell, Cells, Metas};
 use crate::effects::{Effects, Send, TimerId};
@@ -306,7 +306,11 @@ impl World {
             Message::Accept { key, round, state, .. } | Message::Repair { key, round, state } => {
                 (key, *round, Some(state.clone()))
             }
-            Message::AcceptDelta { key, round, delta, .. } => {
+            Message::PrepareAccept { key, round, payload: Payload::Whole(state), .. } => {
+                (key, *round, Some(state.clone()))
+            }
+            Message::AcceptDelta { key, round, delta, .. }
+            | Message::PrepareAccept { key, round, payload: Payload::Delta(delta), .. } => {
                 let base = self.rounds.get(&(key.clone(), delta.base()));
                 let base = base.map(|base| State::from_bytes(base).expect("it was sent so"));
                 (key, *round, base.and_then(|base| delta.apply(&base)))

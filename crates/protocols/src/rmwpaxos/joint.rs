@@ -1,0 +1,197 @@
+//! Both phases in one round trip, where two members are a majority [spec 9.5, P0].
+//!
+//! A proposer that is one of three is a majority together with either of the others. It promises its ballot to itself,
+//! computes the first proposal from what it holds, and names the round that it holds. Another acceptor that holds the
+//! same round and has promised nothing higher sees by that alone that phase 1 is won, and with which base: it accepts.
+//! One that holds something else accepts nothing and asks for the proposal whole.
+//!
+//! The proposer's own acceptor accepts last: until another has, nothing says that phase 1 is won. If none can, the
+//! proposal becomes an attempt whose fate is open, and phase 1 follows under another ballot.
+//!
+//! What an acceptor is told of the proposer's promise is void once it knows that the proposer has lost its memory
+//! since, like any promise [DISC17].
+
+use base::Nanos;
+use types::limits::MEMBERS_MAX;
+use types::{Loss, NodeId, Round, Ticket};
+
+use super::acceptor::Payload;
+use super::batch::{self, Batch};
+use super::message::Message;
+use super::operation::{Active, Operation, Phase, Source};
+use super::state::State;
+use super::{Cx, RmwPaxos, abreast, proposer, serve};
+use crate::mutation::{self, Mutation};
+use crate::protocol::Peer;
+use crate::quorum::Tally;
+
+/// A longer state waits until it is known who holds its base, unless a delta stands for it.
+const STATE_LEN_MAX: usize = 4096;
+
+/// The first proposal of a ballot, which nobody is known to have accepted.
+#[derive(Debug)]
+pub(super) struct Unproven {
+    /// The round that it follows.
+    base: Round,
+    payload: Payload,
+    /// This node's loss when it promised the ballot.
+    loss: Loss,
+    /// Members that hold something else.
+    differing: Tally,
+    /// When the others, too, have had their time.
+    until: Nanos,
+}
+
+impl Unproven {
+    pub(super) fn is_overdue(&self, now: Nanos) -> bool {
+        now >= self.until
+    }
+}
+
+impl RmwPaxos {
+    /// Proposes on top of what is held here, together with phase 1. False when nothing was proposed.
+    pub(super) fn try_joint(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> bool {
+        if !self.may_join(cx, active) {
+            return false;
+        }
+        let Some(ballot) = self.mint(cx, &active.key) else { return false };
+        let held = serve::held(cx, &active.key);
+        let base = held.map_or(Round::NONE, |register| register.accepted);
+        active.tip = held.and_then(|register| register.state.clone());
+        active.tip_round = base;
+        active.tip_version = match &active.tip {
+            Some(state) => state.version(),
+            None => cx.metas.get(active.key.shard()).floor_version,
+        };
+        active.ballot = ballot;
+        active.k = 0;
+        active.chosen_k = 0;
+        active.rest = None;
+        active.acks = [(0, Loss(0)); MEMBERS_MAX];
+        active.refused = Tally::default();
+        let mut batch = self.run_batch(cx, active);
+        let fitting = batch.state.take().filter(|state| self.fits(active, state));
+        let promised =
+            fitting.and_then(|state| Some((state, self.promise(cx, &active.key, ballot).ok()?)));
+        let Some((state, after)) = promised else {
+            batch::put_back(active, batch.operations);
+            active.forget_states();
+            return false;
+        };
+        self.propose_unproven(cx, active, (base, batch, state), after);
+        true
+    }
+
+    /// Worth trying: nothing speaks against the other members holding what is held here.
+    fn may_join(&self, cx: &Cx<'_>, active: &Active) -> bool {
+        let is_plain = |operation: &Operation| {
+            let is_asked = matches!(operation.source, Source::Client(_) | Source::Forwarded { .. });
+            is_asked && operation.attempts.is_empty()
+        };
+        // Whether a time to live is over is found out by phase 1 alone.
+        let expires = |state: &State| state.has_expiry();
+        let held = serve::held(cx, &active.key);
+        cx.view.majority() == 2
+            && self.takes_short_ways()
+            && active.losses == 0
+            && active.carried.is_empty()
+            && active.queue.iter().all(is_plain)
+            && !serve::is_lost(cx, &active.key)
+            && !held.and_then(|register| register.state.as_ref()).is_some_and(expires)
+            && cx.view.members().iter().any(|member| member.up && member.node != cx.view.me)
+    }
+
+    fn fits(&self, active: &Active, state: &State) -> bool {
+        state.bytes().len() <= STATE_LEN_MAX || self.delta_from_tip(active, state).is_some()
+    }
+
+    fn propose_unproven(
+        &mut self,
+        cx: &mut Cx<'_>,
+        active: &mut Active,
+        (base, batch, state): (Round, Batch, State),
+        after: Ticket,
+    ) {
+        base::sometimes!("a first proposal travels with phase 1");
+        self.counters.joint += 1;
+        let delta = self.push_proposal(cx, active, batch, state.clone());
+        let payload = delta.map_or(Payload::Whole(state), Payload::Delta);
+        let loss = cx.view.member(self.env.me).map_or(Loss(0), |member| member.loss);
+        let differing = Tally::default();
+        active.unproven = Some(Unproven { base, payload, loss, differing, until: Nanos::MAX });
+        active.abreast = abreast::addressees(cx);
+        active.phase = Phase::Owner;
+        for node in cx.view.others() {
+            send(cx, active, node, after);
+        }
+        if mutation::is(Mutation::FirstAcceptedByProposer) {
+            self.accept_own(cx, active);
+        }
+    }
+
+    /// Sends it again to a member that did not answer.
+    pub(super) fn resend_unproven(&mut self, cx: &mut Cx<'_>, active: &Active, node: NodeId) {
+        if node != self.env.me && !self.is_void(cx, active) {
+            send(cx, active, node, serve::gate(cx, &active.key));
+        }
+    }
+
+    /// It rests on a promise from before a loss, which must not be repeated under the loss that is known now.
+    pub(super) fn is_void(&self, cx: &Cx<'_>, active: &Active) -> bool {
+        let is_void = |unproven: &Unproven| {
+            cx.view.member(self.env.me).is_none_or(|member| member.loss != unproven.loss)
+        };
+        active.unproven.as_ref().is_some_and(is_void)
+    }
+
+    /// Another member has accepted it, so phase 1 is won: the own acceptor follows, and so may others.
+    pub(super) fn prove(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        if active.unproven.is_none() || proposer::acked(cx, active, 1) == 0 {
+            return;
+        }
+        let Some(unproven) = active.unproven.take() else { return };
+        self.accept_own(cx, active);
+        for node in cx.view.others() {
+            if unproven.differing.has(cx.view, node) {
+                proposer::send_accept(cx, active, 0, node);
+            }
+        }
+    }
+
+    /// A member holds something else than what was proposed on.
+    pub(super) fn on_differing(&mut self, cx: &mut Cx<'_>, active: &mut Active, from: Peer) {
+        let until = cx.now + self.patience();
+        let Some(unproven) = &mut active.unproven else { return };
+        unproven.differing.add(cx.view, from.node, from.loss);
+        let may_hold = |node: NodeId| {
+            let is_up = cx.view.member(node).is_some_and(|member| member.up);
+            is_up && !unproven.differing.has(cx.view, node) && !active.refused.has(cx.view, node)
+        };
+        if cx.view.others().any(may_hold) {
+            unproven.until = unproven.until.min(until);
+            self.sweep.back_off(cx, until, active.key.clone());
+        } else {
+            self.give_up_joint(active);
+        }
+    }
+
+    /// Phase 1 must find out what there is to propose on.
+    pub(super) fn give_up_joint(&mut self, active: &mut Active) {
+        base::sometimes!("a first proposal that travels with phase 1 does not fit");
+        self.counters.joint_failed += 1;
+        proposer::abandon_proposals(active);
+        active.phase = Phase::Idle;
+        active.resend_at = Nanos::MAX;
+    }
+}
+
+fn send(cx: &mut Cx<'_>, active: &Active, node: NodeId, after: Ticket) {
+    let Some(unproven) = &active.unproven else { return };
+    let message = Message::PrepareAccept {
+        key: active.key.clone(),
+        round: active.ballot.round(1),
+        base: unproven.base,
+        payload: unproven.payload.clone(),
+    };
+    cx.fx.send(node, message, after);
+}
