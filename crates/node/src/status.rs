@@ -15,6 +15,14 @@ pub trait Facts: Send + Sync {
 
     /// A snapshot; workers' counters in it may be a fraction of a second old.
     fn status(&self) -> NodeStatus;
+
+    /// How often each worker has looked for work: a worker that hangs does not, and one without work need not.
+    fn looks(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
+    /// Makes every worker look for work soon.
+    fn nudge(&self) {}
 }
 
 /// A node at one moment.

@@ -249,6 +249,14 @@ impl Facts for Board {
             cluster: membership.cluster.map(|cluster| cluster.to_string()),
             incarnation,
             loss,
+    fn looks(&self) -> Vec<u64> {
+        self.workers.iter().map(|mailbox| mailbox.looks()).collect()
+    }
+
+    fn nudge(&self) {
+        self.workers.iter().for_each(|mailbox| mailbox.notify());
+    }
+
             ready: is_formed
                 && has_begun
                 && !loading
