@@ -86,10 +86,10 @@ async fn livez(State(shared): State<Arc<Shared>>) -> Response {
 
 async fn readyz(State(shared): State<Arc<Shared>>, Query(detail): Query<Detail>) -> Response {
     let status = shared.status();
-    let up = status.members.iter().filter(|member| member.up).count();
+    let helpful = status.members.iter().filter(|member| member.up && !member.loading).count();
     let checks = [
         ("formed", status.phase == "formed"),
-        ("quorum", up >= status.quorum),
+        ("quorum", helpful >= status.quorum),
         ("memory", !status.loading),
     ];
     let code = if status.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
