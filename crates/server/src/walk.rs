@@ -19,7 +19,7 @@ use crate::pipeline::token;
 
 /// Shards listed at a time.
 const SHARDS_AT_ONCE: u64 = 16;
-/// Registers of one listing. Deleted keys take part until they are collected, so a listing may come without a key.
+/// Registers of one listing. Those without a key take part while they are in memory, so it may come without any.
 const LISTING_LEN: usize = 1024;
 /// Registers that `RANDOMKEY` draws from, where they all are keys.
 const DRAW_LEN: usize = 16;
