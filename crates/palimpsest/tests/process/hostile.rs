@@ -166,8 +166,9 @@ fn connections_that_come_all_at_once_are_all_served() {
     let address = nodes.address(0);
     // The system queues them while the node stands still; nothing comes behind them to draw its attention again.
     nodes.process(0).pause();
-    let connected: Vec<TcpStream> =
-        (0..100).map(|_| TcpStream::connect(address).expect("the system queues it")).collect();
+    let connected: Vec<TcpStream> = (0..400)
+        .map(|_| TcpStream::connect_timeout(&address, LIMIT).expect("the system queues it"))
+        .collect();
     nodes.process(0).resume();
     for (number, mut stream) in connected.into_iter().enumerate() {
         stream.set_read_timeout(Some(LIMIT)).expect("a socket that was just made");
