@@ -3,6 +3,7 @@
 //! Everything is read-only and runs on a thread of its own, never on a worker. `/livez` says that the process and its
 //! workers turn, `/readyz` that a quorum can serve; they are different questions with different answers.
 
+mod liveness;
 mod metrics;
 mod routes;
 mod status;

@@ -12,6 +12,7 @@ use node::status::Facts;
 use serde::Deserialize;
 
 use crate::AdminConfig;
+use crate::liveness::Liveness;
 use crate::metrics;
 use crate::status::Status;
 
@@ -19,18 +20,8 @@ pub(crate) struct Shared {
     config: AdminConfig,
     facts: Arc<dyn Facts>,
     is_loopback: bool,
-    turns: Mutex<Turns>,
+    liveness: Mutex<Liveness>,
 }
-
-/// What the last look at the workers' turns showed.
-#[derive(Default)]
-struct Turns {
-    seen: u64,
-    at_ms: u64,
-}
-
-/// Workers that have not turned for this long hang: they turn at least when a timer of theirs is due.
-const HANGS_AFTER_MS: u64 = 30_000;
 
 impl Shared {
     pub(crate) fn new(
@@ -38,7 +29,7 @@ impl Shared {
         facts: Arc<dyn Facts>,
         is_loopback: bool,
     ) -> Arc<Shared> {
-        Arc::new(Shared { config, facts, is_loopback, turns: Mutex::default() })
+        Arc::new(Shared { config, facts, is_loopback, liveness: Mutex::default() })
     }
 
     fn status(&self) -> Status {
@@ -62,16 +53,10 @@ impl Shared {
             && given.iter().zip(password).fold(0, |diff, (a, b)| diff | (a ^ b)) == 0
     }
 
-    /// The workers' turns advance, or have had no reason to for a short while only.
-    fn is_live(&self, status: &Status) -> bool {
-        let Some(&now) = status.stats.get("turns") else { return true };
-        let Ok(mut turns) = self.turns.lock() else { return false };
-        if now != turns.seen {
-            *turns = Turns { seen: now, at_ms: status.uptime_ms };
-        }
-        // An idle node may have nothing to turn for: only work that waits makes standing still a fault.
-        let waits = status.stats.get("requests_in_progress").copied().unwrap_or(0) > 0;
-        !waits || status.uptime_ms.saturating_sub(turns.at_ms) < HANGS_AFTER_MS
+    fn is_live(&self) -> bool {
+        let (looks, now_ms) = (self.facts.looks(), self.facts.status().up.0);
+        self.facts.nudge();
+        self.liveness.lock().is_ok_and(|mut liveness| liveness.note(&looks, now_ms))
     }
 }
 
@@ -92,7 +77,7 @@ struct Detail {
 }
 
 async fn livez(State(shared): State<Arc<Shared>>) -> Response {
-    if shared.is_live(&shared.status()) {
+    if shared.is_live() {
         (StatusCode::OK, "ok\n").into_response()
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "workers do not turn\n").into_response()
@@ -101,10 +86,10 @@ async fn livez(State(shared): State<Arc<Shared>>) -> Response {
 
 async fn readyz(State(shared): State<Arc<Shared>>, Query(detail): Query<Detail>) -> Response {
     let status = shared.status();
-    let up = status.members.iter().filter(|member| member.up).count();
+    let helpful = status.members.iter().filter(|member| member.up && !member.loading).count();
     let checks = [
         ("formed", status.phase == "formed"),
-        ("quorum", up >= status.quorum),
+        ("quorum", helpful >= status.quorum),
         ("memory", !status.loading),
     ];
     let code = if status.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

@@ -33,6 +33,8 @@ pub(crate) struct Member {
     pub node: u16,
     pub address: String,
     pub up: bool,
+    /// It recovers what it forgot and does not count for a quorum.
+    pub loading: bool,
     pub incarnation: u32,
     pub loss: u32,
 }
@@ -47,7 +49,7 @@ pub(crate) struct Database {
 impl Status {
     pub(crate) fn of(facts: &dyn Facts, version: &'static str) -> Status {
         let status = facts.status();
-        let up = status.members.iter().filter(|member| member.up).count();
+        let helpful = status.members.iter().filter(|member| member.up && !member.loading).count();
         let quorum = status.members.len() / 2 + 1;
         Status {
             version,
@@ -63,7 +65,7 @@ impl Status {
             clients: status.clients,
             clients_total: status.clients_total,
             quorum,
-            tolerates: up as i64 - quorum as i64,
+            tolerates: helpful as i64 - quorum as i64,
             members: status
                 .members
                 .into_iter()
@@ -71,6 +73,7 @@ impl Status {
                     node: member.node.0,
                     address: member.address,
                     up: member.up,
+                    loading: member.loading,
                     incarnation: member.incarnation.0,
                     loss: member.loss.0,
                 })

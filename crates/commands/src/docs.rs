@@ -51,6 +51,8 @@ Replies and errors are those of Redis.
 *Access* says what a command may do to a key: `read` changes nothing, `write` replaces the value whatever it was, `update` depends on it.
 A plain `SET` is a `write`, with a condition, `GET` or `KEEPTTL` an `update`; `GETEX` without an option is a `read`.
 Commands on several keys run on each key on its own: linearizable per key, not atomic together.
+A deadline that has passed (`EXPIREAT`, `EXAT`) ends a key when a quorum of clocks agrees: for every command that is sent after the reply, not for those behind it in the same pipeline.
+Options are checked before the key is looked at: a wrong time in a `GETEX` of a missing key is an error, where Redis answers null.
 ";
 
 /// `docs/commands.md`.

@@ -19,7 +19,7 @@
 //!
 //! It does not change the members of a formed cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use transport::{ClusterId, Hello, Refusal};
 use types::limits::MEMBERS_MAX;
@@ -72,6 +72,8 @@ pub struct Status {
     pub standing: Standing,
     pub members: Vec<MemberAddress>,
     pub known: BTreeMap<NodeId, Counters>,
+    /// Part of what the node held is forgotten and not recovered yet: it is no help to a quorum there.
+    pub is_recovering: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -91,6 +93,8 @@ pub enum Input {
     },
     /// Everything in the stores is durably marked as forgotten.
     Forgotten,
+    /// Whether this node recovers what it forgot.
+    Recovering(bool),
 }
 
 /// To be carried out in order; a failed one stops the node.
@@ -126,13 +130,15 @@ pub struct Formation {
     /// Peers with a connection, and what they said on it.
     heard: BTreeMap<NodeId, Option<Status>>,
     forget_asked: bool,
+    is_recovering: bool,
 }
 
 impl Formation {
     /// `fresh` is drawn at random for every start of the process.
     #[must_use]
     pub fn new(me: NodeId, durable: Durable, fresh: ClusterId) -> Formation {
-        Formation { me, durable, fresh, heard: BTreeMap::new(), forget_asked: false }
+        let heard = BTreeMap::new();
+        Formation { me, durable, fresh, heard, forget_asked: false, is_recovering: false }
     }
 
     #[must_use]
@@ -147,7 +153,15 @@ impl Formation {
             standing: self.durable.standing,
             members: self.durable.members.clone(),
             known: self.durable.known.clone(),
+            is_recovering: self.is_recovering,
         }
+    }
+
+    /// Peers that said they recover what they forgot, and have not said otherwise since.
+    #[must_use]
+    pub fn recovering(&self) -> BTreeSet<NodeId> {
+        let said = |status: &Option<Status>| status.as_ref().is_some_and(|one| one.is_recovering);
+        self.heard.iter().filter(|(_, status)| said(status)).map(|(&peer, _)| peer).collect()
     }
 
     /// The cluster that this node names in its hellos.
@@ -249,6 +263,11 @@ impl Formation {
             }
             Input::Told { peer, status } => self.on_told(peer, status, out),
             Input::Forgotten => self.on_forgotten(out),
+            Input::Recovering(is_recovering) => {
+                if std::mem::replace(&mut self.is_recovering, is_recovering) != is_recovering {
+                    out.push(Effect::TellAll);
+                }
+            }
         }
         self.advance(out);
     }
@@ -480,6 +499,7 @@ impl Wire for Status {
             out.extend_from_slice(&counters.incarnation.0.to_le_bytes());
             out.extend_from_slice(&counters.loss.0.to_le_bytes());
         }
+        out.push(u8::from(self.is_recovering));
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Status, Malformed> {
@@ -504,7 +524,12 @@ impl Wire for Status {
             }
             Ok((node, Counters { incarnation, loss }))
         })?;
-        Ok(Status { standing, members, known: known.into_iter().collect() })
+        let is_recovering = match reader.u8()? {
+            0 => false,
+            1 => true,
+            _ => return Err(Malformed),
+        };
+        Ok(Status { standing, members, known: known.into_iter().collect(), is_recovering })
     }
 }
 

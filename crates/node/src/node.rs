@@ -216,6 +216,7 @@ fn start(
         cluster: formation.cluster(),
         phase: Phase::Forming { waiting_for: formation.waiting_for() },
         links: std::collections::BTreeMap::new(),
+        recovering: std::collections::BTreeSet::new(),
         stats: Stats::default(),
     };
     let clocks = Clocks::new();

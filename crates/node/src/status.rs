@@ -15,6 +15,14 @@ pub trait Facts: Send + Sync {
 
     /// A snapshot; workers' counters in it may be a fraction of a second old.
     fn status(&self) -> NodeStatus;
+
+    /// How often each worker has looked for work: a worker that hangs does not, and one without work need not.
+    fn looks(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
+    /// Makes every worker look for work soon.
+    fn nudge(&self) {}
 }
 
 /// A node at one moment.
@@ -28,7 +36,7 @@ pub struct NodeStatus {
     pub loss: Loss,
     /// Sorted by id, this node included.
     pub members: Vec<MemberStatus>,
-    /// True when this node is formed, has not forgotten its state, and reaches a majority.
+    /// True when this node is formed and it and enough others for a majority have not forgotten their state.
     pub ready: bool,
     /// Part of this node's state is forgotten and not recovered yet.
     pub loading: bool,
@@ -51,6 +59,8 @@ pub struct MemberStatus {
     pub address: String,
     /// Connections to it stand (true for this node).
     pub up: bool,
+    /// It recovers what it forgot, and does not count for a quorum meanwhile. As it said a moment ago.
+    pub loading: bool,
     pub incarnation: Incarnation,
     pub loss: Loss,
 }

@@ -12,8 +12,10 @@ use types::{Database, NodeId};
 use crate::Failure;
 
 /// How far the admin port lies above the clients' where it is not given.
-const ADMIN_PORT_OFFSET: u16 = 1_000;
+pub(crate) const ADMIN_PORT_OFFSET: u16 = 1_000;
 const REQUEST_TIMEOUT_DEFAULT: u64 = 1_500;
+/// Milliseconds; ten minutes.
+const REQUEST_TIMEOUT_MAX: u64 = 600_000;
 /// Registers kept in memory; some 300 bytes each with a small value.
 const CELLS_MAX_DEFAULT: usize = 1_000_000;
 const CLIENTS_MAX_DEFAULT: usize = 10_000;
@@ -42,7 +44,7 @@ pub(crate) struct ServeArgs {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct RawConfig {
     /// This node's id, 1 to 65535
-    #[arg(long, env = "PALIMPSEST_ID")]
+    #[arg(long, env = "PALIMPSEST_ID", value_parser = clap::value_parser!(u16).range(1..))]
     id: Option<u16>,
     /// Where clients connect [default: 127.0.0.1:6379]
     #[arg(long, value_name = "HOST:PORT", env = "PALIMPSEST_LISTEN")]
@@ -62,6 +64,10 @@ struct RawConfig {
     /// Nodes prove to each other that they belong; required beyond loopback
     #[arg(long, value_name = "FILE", env = "PALIMPSEST_CLUSTER_SECRET_FILE")]
     cluster_secret_file: Option<PathBuf>,
+    /// PALIMPSEST_PASSWORD, where no flag wins over it.
+    #[arg(skip)]
+    #[serde(skip)]
+    password: Option<Vec<u8>>,
     /// Where the slots live [default: ./palimpsest-data/<id>]
     #[arg(long, value_name = "DIR", env = "PALIMPSEST_DATA_DIR")]
     data_dir: Option<PathBuf>,
@@ -114,7 +120,8 @@ impl ServeArgs {
             None => RawConfig::default(),
         };
         let insecure = self.insecure || file.insecure.unwrap_or(false);
-        let config = self.typed.clone().over(file).resolve()?;
+        let typed = self.typed.clone().with_password(password_in_environment());
+        let config = typed.over(file).resolve()?;
         if !insecure {
             refuse_open_doors(&config)?;
         }
@@ -127,11 +134,25 @@ fn read_file(path: &Path) -> Result<RawConfig, Failure> {
     let name = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::usage(format!("--config {name}: {error}")))?;
-    toml::from_str(&text)
-        .map_err(|error| Failure::usage(format!("--config {name}: {}", error.to_string().trim())))
+    toml::from_str(&text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start.min(text.len()));
+        let line = 1 + text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count();
+        Failure::usage(format!("--config {name}, line {line}: {}", error.message()))
+    })
+}
+
+fn password_in_environment() -> Option<Vec<u8>> {
+    let password = std::env::var_os("PALIMPSEST_PASSWORD")?.into_encoded_bytes();
+    (!password.is_empty()).then_some(password)
 }
 
 impl RawConfig {
+    /// Takes the password itself, unless a file for it was named in the same breath.
+    fn with_password(self, password: Option<Vec<u8>>) -> RawConfig {
+        let password = password.filter(|_| self.password_file.is_none());
+        RawConfig { password, ..self }
+    }
+
     /// What is set here wins.
     fn over(self, below: RawConfig) -> RawConfig {
         RawConfig {
@@ -141,6 +162,7 @@ impl RawConfig {
             admin_listen: self.admin_listen.or(below.admin_listen),
             cluster: self.cluster.or(below.cluster),
             password_file: self.password_file.or(below.password_file),
+            password: self.password,
             cluster_secret_file: self.cluster_secret_file.or(below.cluster_secret_file),
             data_dir: self.data_dir.or(below.data_dir),
             durability: self.durability.or(below.durability),
@@ -177,22 +199,35 @@ impl RawConfig {
                 format!("--max-value-size must be 1 to {VALUE_LEN_LIMIT}, not {max_value_size}");
             return Err(Failure::usage(text));
         }
-        let password = match std::env::var("PALIMPSEST_PASSWORD") {
-            Ok(password) if !password.is_empty() => Some(password.into_bytes()),
-            _ => self.password_file.as_deref().map(read_secret).transpose()?,
+        let request_timeout = self.request_timeout.unwrap_or(REQUEST_TIMEOUT_DEFAULT);
+        if !(1..=REQUEST_TIMEOUT_MAX).contains(&request_timeout) {
+            let text = format!(
+                "--request-timeout must be 1 to {REQUEST_TIMEOUT_MAX} ms, not {request_timeout}"
+            );
+            return Err(Failure::usage(text));
+        }
+        let secret_of = |flag: &str, path: Option<&Path>| {
+            path.map(|path| {
+                read_secret(path).map_err(|why| Failure::usage(format!("{flag} {why}")))
+            })
+            .transpose()
+        };
+        let password = match self.password {
+            Some(password) => Some(password),
+            None => secret_of("--password-file", self.password_file.as_deref())?,
         };
         let node = NodeConfig {
             id: NodeId(id),
             listen,
             peer_listen,
             members,
-            secret: self.cluster_secret_file.as_deref().map(read_secret).transpose()?,
+            secret: secret_of("--cluster-secret-file", self.cluster_secret_file.as_deref())?,
             data_dir: self
                 .data_dir
                 .unwrap_or_else(|| PathBuf::from("palimpsest-data").join(id.to_string())),
             databases: databases(&self.database, protocol, durability)?,
             workers: self.workers.unwrap_or_else(cores),
-            request_timeout: Millis(self.request_timeout.unwrap_or(REQUEST_TIMEOUT_DEFAULT)),
+            request_timeout: Millis(request_timeout),
             cells_max: CELLS_MAX_DEFAULT,
             clients_max: CLIENTS_MAX_DEFAULT,
         };
@@ -204,10 +239,11 @@ pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(node::config::WORKERS_MAX)
 }
 
-/// All databases alike, for `dev`.
+/// All databases alike, for `dev`. Its nodes are linked in memory, where `peer` names this one.
 pub(crate) fn local(
     id: u16,
     listen: String,
+    peer: String,
     data_dir: PathBuf,
     durability: Durability,
     protocol: &'static str,
@@ -215,12 +251,13 @@ pub(crate) fn local(
     let raw = RawConfig {
         id: Some(id),
         listen: Some(listen),
+        peer_listen: Some(peer),
         data_dir: Some(data_dir),
         durability: Some(durability.to_string()),
         protocol: Some(protocol.to_string()),
         ..RawConfig::default()
     };
-    raw.resolve()
+    raw.with_password(password_in_environment()).resolve()
 }
 
 fn databases(
@@ -262,13 +299,14 @@ pub(crate) fn find_protocol(name: &str) -> Result<&'static str, Failure> {
     })
 }
 
-fn read_secret(path: &Path) -> Result<Vec<u8>, Failure> {
+/// Without the line end that editors put behind it; or why there is none.
+fn read_secret(path: &Path) -> Result<Vec<u8>, String> {
     let name = path.display();
-    let bytes = std::fs::read(path).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+    let bytes = std::fs::read(path).map_err(|error| format!("{name}: {error}"))?;
     let end = bytes.iter().rposition(|byte| *byte != b'\n' && *byte != b'\r');
     match end {
         Some(end) => Ok(bytes[..=end].to_vec()),
-        None => Err(Failure::usage(format!("{name} is empty: write the secret into it"))),
+        None => Err(format!("{name} is empty: write the secret into it")),
     }
 }
 
@@ -344,6 +382,31 @@ mod tests {
         assert_eq!(config.node.peer_listen, "127.0.0.1:17000");
         assert_eq!(config.admin_listen, "127.0.0.1:8000");
         assert_eq!(config.node.workers, 3);
+    }
+
+    #[test]
+    fn the_flag_for_the_password_wins_over_the_environment_and_that_over_the_file() {
+        let scratch =
+            std::env::temp_dir().join(format!("palimpsest-config-{}", std::process::id()));
+        std::fs::write(&scratch, "of a file\n").expect("a file can be written");
+        let named = |id| RawConfig { password_file: Some(scratch.clone()), ..raw(id) };
+        let password = |typed: RawConfig, file: RawConfig| {
+            let typed = typed.with_password(Some(b"of the environment".to_vec()));
+            typed.over(file).resolve().expect("it is complete").password
+        };
+        assert_eq!(password(named(1), raw(1)).as_deref(), Some(b"of a file".as_slice()));
+        assert_eq!(password(raw(1), named(1)).as_deref(), Some(b"of the environment".as_slice()));
+        let plain = raw(1).over(named(1)).resolve().expect("it is complete");
+        assert_eq!(plain.password.as_deref(), Some(b"of a file".as_slice()));
+        std::fs::remove_file(&scratch).expect("it was written above");
+    }
+
+    #[test]
+    fn a_request_has_some_time_but_not_for_ever() {
+        for millis in [0, REQUEST_TIMEOUT_MAX + 1, u64::MAX] {
+            let raw = RawConfig { request_timeout: Some(millis), ..raw(1) };
+            assert!(matches!(raw.resolve(), Err(Failure::Usage(_))), "{millis} ms");
+        }
     }
 
     #[test]

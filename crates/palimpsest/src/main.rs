@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use signal_hook::consts::SIGPIPE;
 
@@ -73,8 +74,38 @@ fn end_with_the_reader() {
     let _ = signal_hook::flag::register_conditional_shutdown(SIGPIPE, EXIT_CODE, always);
 }
 
+/// What the command line means; otherwise how to end, everything being said.
+fn parse() -> Result<Cli, ExitCode> {
+    let error = match Cli::try_parse() {
+        Ok(cli) => return Ok(cli),
+        Err(error) => error,
+    };
+    let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if is_help || !error.use_stderr() {
+        error.exit();
+    }
+    eprintln!("palimpsest: {}", one_line(&error.to_string()));
+    Err(ExitCode::from(2))
+}
+
+/// The paragraphs of an error as one line.
+fn one_line(text: &str) -> String {
+    let text = text.strip_prefix("error: ").unwrap_or(text);
+    let mut line = String::new();
+    for part in text.lines().map(str::trim).filter(|part| !part.is_empty()) {
+        if !line.is_empty() {
+            line.push_str(if line.ends_with(':') { " " } else { "; " });
+        }
+        line.push_str(part);
+    }
+    line
+}
+
 fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = match parse() {
+        Ok(cli) => cli.command,
+        Err(code) => return code,
+    };
     if !matches!(command, Command::Dev(_) | Command::Serve(_)) {
         end_with_the_reader();
     }
@@ -93,6 +124,25 @@ fn main() -> ExitCode {
         Err(Failure::Fault(text)) => (1, text),
         Err(Failure::Usage(text)) => (2, text),
     };
-    eprintln!("palimpsest: {}", text.trim_end().replace('\n', "; "));
+    eprintln!("palimpsest: {}", one_line(&text));
     ExitCode::from(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_several_lines_become_one() {
+        let of = |words: &[&str]| match Cli::try_parse_from(words) {
+            Ok(_) => panic!("{words:?} is a good command line"),
+            Err(error) => one_line(&error.to_string()),
+        };
+        assert_eq!(
+            of(&["palimpsest", "verify"]),
+            "the following required arguments were not provided: <DIR>; Usage: palimpsest verify <DIR>; \
+             For more information, try '--help'."
+        );
+        assert!(of(&["palimpsest", "serve", "--id", "0"]).contains("1..=65535"));
+    }
 }

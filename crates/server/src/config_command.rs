@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
+use base::decimal::parse_i64;
 use bytes::Bytes;
 use commands::SessionVerb;
 use commands::glob::{Case, matches};
@@ -124,9 +125,9 @@ fn set(shared: &Shared, pairs: &[&[u8]], cx: &SessionContext<'_>) -> Result<(), 
         if wanted.iter().any(|(one, _)| one == name) {
             return failed(name, "duplicate parameter");
         }
-        if IGNORED.iter().any(|(one, _)| one == name) {
-            if value.len() > VALUE_LEN_MAX {
-                return failed(name, "the value is too long");
+        if let Some((_, default)) = IGNORED.iter().find(|(one, _)| one == name) {
+            if let Some(why) = fault(default, &value) {
+                return failed(name, why);
             }
             wanted.push((name, value));
         } else if !present.eq_ignore_ascii_case(&value) {
@@ -136,6 +137,18 @@ fn set(shared: &Shared, pairs: &[&[u8]], cx: &SessionContext<'_>) -> Result<(), 
     }
     wanted.into_iter().for_each(|(name, value)| shared.settings.set(name, value));
     Ok(())
+}
+
+/// What is wrong with a value in the place of `default`.
+fn fault(default: &str, value: &str) -> Option<&'static str> {
+    if matches!(default, "yes" | "no") {
+        let is_one = ["yes", "no"].iter().any(|word| word.eq_ignore_ascii_case(value));
+        return (!is_one).then_some("argument must be 'yes' or 'no'");
+    }
+    // Some are lengths, which may have a unit.
+    let number = value.trim_end_matches(|letter: char| "bkmgBKMG".contains(letter));
+    let is_number = value.len() <= VALUE_LEN_MAX && parse_i64(number.as_bytes()).is_some();
+    (!is_number).then_some("argument couldn't be parsed into an integer")
 }
 
 fn values(shared: &Shared, cx: &SessionContext<'_>) -> Vec<(&'static str, String)> {

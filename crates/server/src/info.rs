@@ -175,10 +175,11 @@ fn palimpsest(text: &mut String, session: &Session, status: &NodeStatus, cx: &Se
         line(
             text,
             format_args!(
-                "member_{}:address={},up={},incarnation={},loss={}",
+                "member_{}:address={},up={},loading={},incarnation={},loss={}",
                 member.node,
                 member.address,
                 u8::from(member.up),
+                u8::from(member.loading),
                 member.incarnation,
                 member.loss
             ),

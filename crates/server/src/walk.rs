@@ -19,8 +19,10 @@ use crate::pipeline::token;
 
 /// Shards listed at a time.
 const SHARDS_AT_ONCE: u64 = 16;
-/// Keys of one listing.
+/// Registers of one listing. Those without a key take part while they are in memory, so it may come without any.
 const LISTING_LEN: usize = 1024;
+/// Registers that `RANDOMKEY` draws from, where they all are keys.
+const DRAW_LEN: usize = 16;
 /// Keys that one `SCAN` looks at; asked for more, it answers with fewer.
 const SCAN_COUNT_MAX: i64 = 16 * LISTING_LEN as i64;
 /// Deletes of a flush under way at a time.
@@ -61,6 +63,8 @@ pub(crate) struct Walk {
     early: BTreeMap<u64, (Vec<Key>, Option<u64>)>,
     /// Keys looked at, of those that `SCAN` counts.
     visited: usize,
+    /// Listings that held no key although more was to come. What follows asks for more at a time.
+    barren: u32,
     found: Vec<Key>,
     found_len: usize,
     count: i64,
@@ -170,6 +174,7 @@ impl Walk {
             listing: BTreeMap::new(),
             early: BTreeMap::new(),
             visited: 0,
+            barren: 0,
             found: Vec::new(),
             found_len: 0,
             count: 0,
@@ -197,6 +202,24 @@ impl Walk {
         }
     }
 
+    /// Registers of the next listings.
+    fn limit(&self) -> usize {
+        let wanted = match self.kind.what {
+            What::Scan { .. } => self.missing(),
+            What::Random { .. } => DRAW_LEN,
+            _ => LISTING_LEN,
+        };
+        wanted.saturating_mul(1 << self.barren.min(16)).min(LISTING_LEN)
+    }
+
+    /// Keys that a scan still has to look at; one that has seen enough goes no further.
+    fn missing(&self) -> usize {
+        match self.kind.what {
+            What::Scan { count, .. } => count.saturating_sub(self.visited).max(1),
+            _ => 0,
+        }
+    }
+
     /// Asks for what comes next, within bounds.
     pub(crate) fn go_on(&mut self, number: u64, cx: &mut SessionContext<'_>) {
         let Some(&database) = self.kind.databases.front() else { return };
@@ -214,11 +237,7 @@ impl Walk {
             self.listing.insert(self.next, Some(self.position(self.next)));
             self.next += 1;
         }
-        let limit = match self.kind.what {
-            What::Scan { count, .. } => count.saturating_sub(self.visited).clamp(1, LISTING_LEN),
-            What::Random { .. } => 1,
-            _ => LISTING_LEN,
-        };
+        let limit = self.limit();
         for (stretch, position) in &mut self.listing {
             if let Some(from_hash) = position.take() {
                 cx.list(token(number, *stretch as usize), database, from_hash, limit);
@@ -259,18 +278,21 @@ impl Walk {
         self.error = Some(known.map_or(reply.clone(), |known| outcomes::graver(known, reply)));
     }
 
-    fn take_listing(&mut self, stretch: u64, keys: Vec<Key>, next_hash: Option<u64>) {
+    fn take_listing(&mut self, stretch: u64, mut keys: Vec<Key>, next_hash: Option<u64>) {
+        if keys.is_empty() && next_hash.is_some() {
+            self.barren += 1;
+        }
         match &self.kind.what {
             What::Scan { .. } => {
                 self.early.insert(stretch, (keys, next_hash));
                 return self.go_on_scanning();
             }
-            What::Random { .. } => {
-                if !keys.is_empty() {
-                    self.ended_at = Some(0);
-                }
-                self.found.extend(keys.into_iter().take(1));
+            What::Random { start } if !keys.is_empty() => {
+                self.ended_at = Some(0);
+                let drawn = *start as usize % keys.len();
+                self.found = vec![keys.swap_remove(drawn)];
             }
+            What::Random { .. } => {}
             What::Keys { pattern } => {
                 let fits = |key: &Key| matches(pattern, key.bytes(), Case::Sensitive);
                 for key in keys.into_iter().filter(fits) {
@@ -297,7 +319,8 @@ impl Walk {
     fn go_on_scanning(&mut self) {
         let What::Scan { pattern, count, wants_strings, .. } = &self.kind.what else { return };
         let (count, wants_strings) = (*count, *wants_strings);
-        while let Some((keys, next_hash)) = self.early.remove(&self.through) {
+        while let Some((mut keys, mut next_hash)) = self.early.remove(&self.through) {
+            next_hash = cut(&mut keys, self.missing()).or(next_hash);
             self.visited += keys.len();
             let fits = |key: &Key| {
                 let fits_pattern = |p: &Vec<u8>| matches(p, key.bytes(), Case::Sensitive);
@@ -361,6 +384,16 @@ impl Walk {
         }
         out.into()
     }
+}
+
+/// Leaves about `len` of `keys`, which are in the order of the hash space, and returns where the others begin. Keys of
+/// one hash stay together: a cursor cannot name one of them.
+fn cut(keys: &mut Vec<Key>, len: usize) -> Option<u64> {
+    let last = keys.get(len.checked_sub(1)?)?.hash();
+    let end = len + keys[len..].iter().take_while(|key| key.hash() == last).count();
+    let next = keys.get(end)?.hash();
+    keys.truncate(end);
+    Some(next)
 }
 
 fn put_keys(out: &mut Vec<u8>, keys: &[Key]) {

@@ -9,6 +9,10 @@ use types::NodeId;
 
 use crate::link::{Acceptor, Network, Pipe};
 
+/// Connections that the system keeps until they are accepted. Whoever comes when there is no room tries again a second
+/// later, so it must do for a burst of clients while this process is kept from running.
+const BACKLOG: i32 = 1024;
+
 impl Pipe for TcpStream {}
 
 impl Acceptor for TcpListener {
@@ -56,7 +60,11 @@ pub fn listen(address: &str) -> io::Result<TcpListener> {
     for one in address.to_socket_addrs()? {
         // Sets SO_REUSEADDR, so that a restart need not wait for old connections to be forgotten.
         match TcpListener::bind(one) {
-            Ok(listener) => return Ok(listener),
+            Ok(listener) => {
+                // It listens already, with room for 128; asked again, the system takes the new number.
+                rustix::net::listen(&listener, BACKLOG)?;
+                return Ok(listener);
+            }
             Err(error) => last = error,
         }
     }

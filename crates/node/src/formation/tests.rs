@@ -455,6 +455,25 @@ fn nothing_forms_while_one_member_is_unheard() {
 }
 
 #[test]
+fn peers_hear_when_a_node_recovers_and_when_it_is_done() {
+    let mut recovering = Formation::new(NodeId(1), blank(members(2)), id(1));
+    let mut peer = Formation::new(NodeId(2), blank(members(2)), id(2));
+    peer.on(Input::Up { peer: NodeId(1) }, &mut Vec::new());
+    for is_recovering in [true, false] {
+        let mut effects = Vec::new();
+        recovering.on(Input::Recovering(is_recovering), &mut effects);
+        assert_eq!(effects, [Effect::TellAll]);
+        recovering.on(Input::Recovering(is_recovering), &mut effects);
+        assert_eq!(effects.len(), 1, "what has not changed is not told again");
+        let bytes = recovering.status().to_bytes();
+        let status = Status::from_bytes(&bytes).expect("a status comes back");
+        assert_eq!(status, recovering.status());
+        peer.on(Input::Told { peer: NodeId(1), status }, &mut Vec::new());
+        assert_eq!(peer.recovering().contains(&NodeId(1)), is_recovering);
+    }
+}
+
+#[test]
 fn different_lists_are_named_and_form_nothing() {
     let mut one = Formation::new(NodeId(1), blank(members(2)), id(1));
     let theirs = vec![member(1), MemberAddress { client: "x:7".into(), ..member(2) }];

@@ -1,6 +1,6 @@
 //! What all threads of a node share: facts for those who ask, and the word to stop.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -61,6 +61,8 @@ pub(crate) struct Membership {
     pub(crate) phase: Phase,
     /// Links to workers of each peer that stand.
     pub(crate) links: BTreeMap<NodeId, usize>,
+    /// Peers that recover what they forgot.
+    pub(crate) recovering: BTreeSet<NodeId>,
     pub(crate) stats: Stats,
 }
 
@@ -204,6 +206,25 @@ impl Board {
         }
     }
 
+    /// Counters of all workers and of the control thread.
+    fn stats(&self, membership: &Membership) -> Stats {
+        let mut stats = membership.stats.clone();
+        for worker in &self.stats {
+            for (&name, &value) in &lock(worker).values {
+                stats.add(name, value);
+            }
+        }
+        stats
+    }
+
+    /// True while part of this node's state is forgotten, as far as the workers have published.
+    pub(crate) fn is_recovering(&self) -> bool {
+        let is_some = |worker: &Mutex<Stats>, name| {
+            lock(worker).values.get(name).is_some_and(|&number| number > 0)
+        };
+        RECOVERING.iter().any(|name| self.stats.iter().any(|worker| is_some(worker, name)))
+    }
+
     fn members(&self, membership: &Membership) -> Vec<MemberStatus> {
         let me = self.id();
         let one = |address: &crate::config::MemberAddress| {
@@ -214,6 +235,7 @@ impl Board {
                 node: address.node,
                 address: address.peer.clone(),
                 up: address.node == me || links > 0,
+                loading: membership.recovering.contains(&address.node),
                 incarnation: counters.incarnation,
                 loss: counters.loss,
             }
@@ -227,20 +249,26 @@ impl Facts for Board {
         &self.config
     }
 
+    fn looks(&self) -> Vec<u64> {
+        self.workers.iter().map(|mailbox| mailbox.looks()).collect()
+    }
+
+    fn nudge(&self) {
+        self.workers.iter().for_each(|mailbox| mailbox.notify());
+    }
+
     fn status(&self) -> NodeStatus {
         let membership = lock(&self.facts).clone();
-        let mut stats = membership.stats.clone();
-        for worker in &self.stats {
-            for (&name, &value) in &lock(worker).values {
-                stats.add(name, value);
-            }
+        let stats = self.stats(&membership);
+        let loading = self.is_recovering();
+        let mut members = self.members(&membership);
+        for me in members.iter_mut().filter(|member| member.node == self.id()) {
+            me.loading = loading;
         }
-        let members = self.members(&membership);
         let is_formed = membership.phase == Phase::Formed;
-        let loading = RECOVERING.iter().any(|name| stats.values.get(name).is_some_and(|&n| n > 0));
         let has_begun =
             self.stats.iter().all(|worker| lock(worker).values.contains_key("worker_turns"));
-        let up = members.iter().filter(|member| member.up).count();
+        let helpful = members.iter().filter(|member| member.up && !member.loading).count();
         let (incarnation, loss): (Incarnation, Loss) =
             (membership.durable.mine.incarnation, membership.durable.mine.loss);
         NodeStatus {
@@ -252,7 +280,7 @@ impl Facts for Board {
             ready: is_formed
                 && has_begun
                 && !loading
-                && up > members.len() / 2
+                && helpful > members.len() / 2
                 && !self.is_stopping(),
             members,
             loading: loading || !is_formed || !has_begun,

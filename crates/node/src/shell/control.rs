@@ -47,7 +47,7 @@ const UPTIME_EVERY: Nanos = Nanos::from_secs(10);
 /// The same at most while it is idle.
 const UPTIME_EVERY_IDLE: Nanos = Nanos::from_secs(3600);
 
-/// How often to look whether the uptime has to be written.
+/// How often to look whether the uptime has to be written, and others to be told whether this node recovers.
 const LOOK_EVERY: Nanos = Nanos::from_secs(1);
 
 /// One complaint about a peer per this time.
@@ -219,6 +219,7 @@ impl Control {
             }
         }
         self.dial_due(now);
+        self.tell(Told::Recovering(self.board.is_recovering()))?;
         self.keep_uptime(now)
     }
 
@@ -421,6 +422,8 @@ impl Control {
         stats.add("handshakes_refused", self.refused);
         stats.add("frames_malformed", self.malformed);
         let cluster = self.formation.cluster();
-        self.board.set_membership(Membership { durable, cluster, phase, links, stats });
+        let recovering = self.formation.recovering();
+        let membership = Membership { durable, cluster, phase, links, recovering, stats };
+        self.board.set_membership(membership);
     }
 }

@@ -5,7 +5,7 @@
 //! requests that sessions may have under way and by the frames that links may hold.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use base::Nanos;
@@ -63,6 +63,8 @@ pub(crate) struct Mailbox<T> {
     asleep: AtomicBool,
     /// Something other than mail happened, for example storage completed something.
     notified: AtomicBool,
+    /// How often the owner has looked into it.
+    looks: AtomicU64,
     waker: Waker,
 }
 
@@ -76,6 +78,7 @@ impl<T> Mailbox<T> {
             items: Mutex::new(Vec::new()),
             asleep: AtomicBool::new(false),
             notified: AtomicBool::new(false),
+            looks: AtomicU64::new(0),
             waker: Waker::new(registry, token)?,
         })
     }
@@ -117,7 +120,14 @@ impl<T> Mailbox<T> {
     pub(crate) fn take(&self, into: &mut Vec<T>) {
         assert!(into.is_empty(), "mail is dealt with before more is taken");
         self.notified.store(false, Ordering::SeqCst);
+        // Only the owner counts.
+        self.looks.store(self.looks().wrapping_add(1), Ordering::Relaxed);
         std::mem::swap(&mut *self.items(), into);
+    }
+
+    /// How often the owner has taken what there was, be it nothing: an owner that hangs does not.
+    pub(crate) fn looks(&self) -> u64 {
+        self.looks.load(Ordering::Relaxed)
     }
 
     pub(crate) fn has_mail(&self) -> bool {

@@ -40,6 +40,17 @@ const TURNS_MAX: usize = 4;
 /// How old the published counters may be.
 const STATS_EVERY: Nanos = Nanos::from_millis(250);
 
+/// Connections that wait to be accepted. An event tells of new ones only, not of those it has told of before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Backlog {
+    /// The next event tells.
+    Empty,
+    /// More than one turn accepts.
+    More,
+    /// They cannot be accepted now, most likely for want of file descriptors.
+    OutOfReach,
+}
+
 pub(crate) struct WorkerThread {
     index: usize,
     board: Arc<Board>,
@@ -50,6 +61,7 @@ pub(crate) struct WorkerThread {
     fired: bool,
     /// Only the first worker accepts; it deals clients to all.
     listener: Option<TcpListener>,
+    backlog: Backlog,
     front: Arc<dyn Front>,
     worker: Option<Box<Worker>>,
     clients: Clients,
@@ -98,6 +110,7 @@ impl WorkerThread {
             events: Events::with_capacity(EVENTS_MAX),
             fired: true,
             listener,
+            backlog: Backlog::Empty,
             front,
             worker: None,
             clients,
@@ -153,6 +166,7 @@ impl WorkerThread {
     fn has_work(&self) -> bool {
         self.is_left
             || self.fired
+            || self.backlog == Backlog::More
             || !self.inputs.is_empty()
             || (self.clients.has_work() && self.takes_requests())
     }
@@ -177,6 +191,9 @@ impl WorkerThread {
         (self.clients.now, self.clients.unix) = (self.now, self.board.clocks.unix());
         if std::mem::take(&mut self.fired) {
             self.take_events()?;
+        }
+        if self.backlog != Backlog::Empty {
+            self.accept();
         }
         self.take_mail();
         self.read();
@@ -205,7 +222,7 @@ impl WorkerThread {
         for event in &events {
             match event.token() {
                 TOKEN_MAIL => {}
-                TOKEN_LISTENER => self.accept(),
+                TOKEN_LISTENER => self.backlog = Backlog::More,
                 Token(token) if token >= TOKEN_CLIENTS => self.clients.on_event(event),
                 _ => self.peers.on_event(event),
             }
@@ -215,18 +232,18 @@ impl WorkerThread {
     }
 
     fn accept(&mut self) {
+        self.backlog = Backlog::Empty;
         for _ in 0..ACCEPTED_MAX {
             let Some(listener) = &self.listener else { return };
             match listener.accept() {
                 Ok((stream, peer)) => self.deal(stream, peer),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // Also when the system is out of file descriptors: the next event tries again.
-                Err(_) => return,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // Asked again in every pass, for which timers see: asking at once would turn in vain.
+                Err(_) => return self.backlog = Backlog::OutOfReach,
             }
         }
-        // More may wait, and no event comes for them.
-        self.mailbox.notify();
-        self.is_left = true;
+        self.backlog = Backlog::More;
     }
 
     fn deal(&mut self, mut stream: mio::net::TcpStream, peer: std::net::SocketAddr) {

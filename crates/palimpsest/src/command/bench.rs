@@ -10,7 +10,7 @@ use bench::{cluster, failover, idle, peers, resp, restart};
 use clap::Subcommand;
 use serde::Serialize;
 
-use crate::Failure;
+use crate::{Failure, config};
 
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true)]
@@ -109,7 +109,18 @@ struct RestartArgs {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.plan {
-        Plan::Resp(plan) => print(args.json, run_resp(plan)?),
+        Plan::Resp(plan) => {
+            let report = run_resp(plan)?;
+            let has_none = report.operations == 0;
+            print(args.json, report)?;
+            match has_none {
+                true => Err(Failure::fault(format!(
+                    "no command succeeded at {}: give --address of a server that runs",
+                    plan.addresses.join(", ")
+                ))),
+                false => Ok(()),
+            }
+        }
         Plan::Peers(plan) => {
             let defaults = peers::Config::default();
             let config = peers::Config {
@@ -124,13 +135,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         Plan::Failover(plan) => {
             let defaults = failover::Config::default();
-            let cluster = cluster_config(plan, defaults.cluster.clone());
+            let cluster = cluster_config(plan, defaults.cluster.clone())?;
             let config = failover::Config { cluster, repetitions: plan.repetitions, ..defaults };
             print(args.json, failover::run(&config).map_err(fault)?)
         }
         Plan::Restart(plan) => {
             let defaults = restart::Config::default();
-            let cluster = cluster_config(&plan.cluster, defaults.cluster.clone());
+            let cluster = cluster_config(&plan.cluster, defaults.cluster.clone())?;
             let config = restart::Config {
                 cluster,
                 key_counts: plan.keys.clone(),
@@ -141,7 +152,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         Plan::Idle(plan) => {
             let defaults = idle::Config::default();
-            let cluster = cluster_config(plan, defaults.cluster.clone());
+            let cluster = cluster_config(plan, defaults.cluster.clone())?;
             print(args.json, idle::run(&idle::Config { cluster, ..defaults }).map_err(fault)?)
         }
     }
@@ -191,13 +202,16 @@ fn this_binary() -> PathBuf {
     std::env::current_exe().unwrap_or_else(|_| cluster::default_binary())
 }
 
-fn cluster_config(plan: &ClusterArgs, defaults: cluster::Config) -> cluster::Config {
-    cluster::Config {
+fn cluster_config(
+    plan: &ClusterArgs,
+    defaults: cluster::Config,
+) -> Result<cluster::Config, Failure> {
+    Ok(cluster::Config {
         binary: this_binary(),
-        durability: plan.durability.clone(),
+        durability: config::parse_durability(&plan.durability)?.to_string(),
         dir: plan.dir.clone().unwrap_or(defaults.dir.clone()),
         ..defaults
-    }
+    })
 }
 
 fn fault(error: bench::Error) -> Failure {

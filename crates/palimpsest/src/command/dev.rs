@@ -7,7 +7,7 @@ use node::dev::Cluster;
 use node::node::Node;
 use types::limits::MEMBERS_MAX;
 
-use crate::config::{self, Config};
+use crate::config::{self, ADMIN_PORT_OFFSET, Config};
 use crate::{Failure, running};
 
 #[derive(clap::Args)]
@@ -75,24 +75,26 @@ fn configs(args: &Args) -> Result<Vec<Config>, Failure> {
     }
     let workers =
         args.workers.unwrap_or_else(|| (config::cores() / usize::from(args.nodes)).max(1));
-    let port = |index: u16| {
-        args.port.checked_add(index).ok_or_else(|| {
-            Failure::usage(format!("--port {} leaves no room for {} nodes", args.port, args.nodes))
-        })
-    };
-    let mut members = Vec::new();
-    for index in 0..args.nodes {
-        let client = format!("127.0.0.1:{}", port(index)?);
-        // Nodes of one process are linked in memory: the name only tells them apart.
-        let peer = format!("node-{}", index + 1);
-        members.push(MemberAddress { node: types::NodeId(index + 1), client, peer });
+    let port_max = u16::MAX - ADMIN_PORT_OFFSET - (args.nodes - 1);
+    if !(1..=port_max).contains(&args.port) {
+        return Err(Failure::usage(format!(
+            "--port must be 1 to {port_max} for {} nodes, whose HTTP ports lie {ADMIN_PORT_OFFSET} above, not {}",
+            args.nodes, args.port
+        )));
     }
+    let members: Vec<MemberAddress> = (0..args.nodes)
+        .map(|index| MemberAddress {
+            node: types::NodeId(index + 1),
+            client: format!("127.0.0.1:{}", args.port + index),
+            // Nodes of one process are linked in memory: the name only tells them apart.
+            peer: format!("node-{}", index + 1),
+        })
+        .collect();
     let mut configs = Vec::new();
-    for index in 0..args.nodes {
-        let id = index + 1;
-        let listen = format!("127.0.0.1:{}", port(index)?);
+    for member in &members {
+        let (id, listen, peer) = (member.node.0, member.client.clone(), member.peer.clone());
         let data_dir = args.data_dir.join(id.to_string());
-        let mut config = config::local(id, listen, data_dir, durability, protocol)?;
+        let mut config = config::local(id, listen, peer, data_dir, durability, protocol)?;
         config.node.members = members.clone();
         config.node.workers = workers;
         configs.push(config);

@@ -14,7 +14,7 @@ use crate::Failure;
 )]
 pub(crate) struct Args {
     /// The node's id
-    #[arg(long, env = "PALIMPSEST_ID")]
+    #[arg(long, env = "PALIMPSEST_ID", value_parser = clap::value_parser!(u16).range(1..))]
     id: u16,
     /// Its data directory [default: ./palimpsest-data/<id>]
     #[arg(long, value_name = "DIR", env = "PALIMPSEST_DATA_DIR")]
@@ -33,6 +33,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::usage(format!(
             "this makes node {} forget everything in {}: add --yes",
             args.id,
+            dir.display()
+        )));
+    }
+    if !dir.is_dir() {
+        return Err(Failure::usage(format!(
+            "{} is no directory, so there is nothing to forget: give the node's --data-dir",
             dir.display()
         )));
     }

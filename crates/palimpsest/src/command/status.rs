@@ -21,16 +21,21 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let answers: Vec<(&String, Option<Value>)> =
+    let answers: Vec<(&String, Answer)> =
         args.addresses.iter().map(|address| (address, ask(address))).collect();
     if args.json {
-        let found: Vec<&Value> = answers.iter().filter_map(|(_, answer)| answer.as_ref()).collect();
+        let found: Vec<&Value> =
+            answers.iter().filter_map(|(_, answer)| answer.as_ref().ok()).collect();
         println!("{:#}", Value::from(found.into_iter().cloned().collect::<Vec<_>>()));
     } else {
         print_table(&answers);
     }
-    let mut found = answers.iter().filter_map(|(_, answer)| answer.as_ref());
-    if answers.iter().all(|(_, answer)| answer.is_none()) {
+    let mut found = answers.iter().filter_map(|(_, answer)| answer.as_ref().ok());
+    if answers.iter().all(|(_, answer)| answer.is_err()) {
+        if answers.iter().any(|(_, answer)| *answer == Err(Silence::WantsPassword)) {
+            let text = "the nodes want their password: put it into PALIMPSEST_PASSWORD";
+            return Err(Failure::fault(text));
+        }
         let asked = args.addresses.join(", ");
         return Err(Failure::fault(format!(
             "no node answers at {asked}: give --address of one that runs"
@@ -42,7 +47,25 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-fn ask(address: &str) -> Option<Value> {
+/// What a node says of itself, or why it does not.
+type Answer = Result<Value, Silence>;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Silence {
+    NoAnswer,
+    WantsPassword,
+}
+
+impl From<ureq::Error> for Silence {
+    fn from(error: ureq::Error) -> Silence {
+        match error {
+            ureq::Error::StatusCode(401) => Silence::WantsPassword,
+            _ => Silence::NoAnswer,
+        }
+    }
+}
+
+fn ask(address: &str) -> Answer {
     let agent: ureq::Agent =
         ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(2))).build().into();
     let url = format!("http://{address}/api/v1/status");
@@ -51,7 +74,7 @@ fn ask(address: &str) -> Option<Value> {
         request = request
             .header("Authorization", format!("Basic {}", base64(&format!("default:{password}"))));
     }
-    request.call().ok()?.body_mut().read_json().ok()
+    Ok(request.call()?.body_mut().read_json()?)
 }
 
 /// RFC 4648, section 4.
@@ -69,15 +92,22 @@ fn base64(text: &str) -> String {
     out
 }
 
-fn print_table(answers: &[(&String, Option<Value>)]) {
+fn print_table(answers: &[(&String, Answer)]) {
     println!(
         "{:<22} {:>5} {:<7} {:<8} {:>8} {:>6}  phase",
         "admin", "node", "ready", "members", "clients", "up"
     );
     for (address, answer) in answers {
-        let Some(status) = answer else {
-            println!("{address:<22} {:>5} no answer", "-");
-            continue;
+        let status = match answer {
+            Ok(status) => status,
+            Err(Silence::NoAnswer) => {
+                println!("{address:<22} {:>5} no answer", "-");
+                continue;
+            }
+            Err(Silence::WantsPassword) => {
+                println!("{address:<22} {:>5} wants a password", "-");
+                continue;
+            }
         };
         let members = status["members"].as_array().cloned().unwrap_or_default();
         let up = members.iter().filter(|member| member["up"] == true).count();

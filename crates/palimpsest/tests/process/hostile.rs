@@ -159,3 +159,22 @@ fn deep_pipeline_is_answered_in_order() {
     });
     assert_eq!(client.command("GET deep:0").expect("an answer"), Value::text("100"));
 }
+
+#[test]
+fn connections_that_come_all_at_once_are_all_served() {
+    let mut nodes = Nodes::start("volatile");
+    let address = nodes.address(0);
+    // The system queues them while the node stands still; nothing comes behind them to draw its attention again.
+    nodes.process(0).pause();
+    let connected: Vec<TcpStream> = (0..400)
+        .map(|_| TcpStream::connect_timeout(&address, LIMIT).expect("the system queues it"))
+        .collect();
+    nodes.process(0).resume();
+    for (number, mut stream) in connected.into_iter().enumerate() {
+        stream.set_read_timeout(Some(LIMIT)).expect("a socket that was just made");
+        stream.write_all(b"PING\r\n").expect("the node listens");
+        let mut reply = [0; 7];
+        stream.read_exact(&mut reply).unwrap_or_else(|error| panic!("client {number}: {error}"));
+        assert_eq!(&reply, b"+PONG\r\n", "client {number}");
+    }
+}

@@ -40,6 +40,25 @@ fn readyz_follows_the_quorum_and_livez_does_not() {
 }
 
 #[test]
+fn survivor_among_nodes_that_forgot_is_not_ready() {
+    let mut nodes = Nodes::start("volatile");
+    assert_eq!(nodes.ask(0, "SET x 1"), Value::ok());
+    nodes.kill(1);
+    nodes.kill(2);
+    nodes.cluster.start_node(1).expect("the program starts");
+    nodes.cluster.start_node(2).expect("the program starts");
+    let admin = nodes.cluster.nodes[0].admin;
+    crate::support::eventually("all members are up, and yet none of them serves", || {
+        let (_, status) = http_get(admin, "/api/v1/status").expect("an answer");
+        let status: serde_json::Value = serde_json::from_str(&status).expect("it is JSON");
+        let members = status["members"].as_array().expect("a list of members");
+        members.iter().all(|member| member["up"] == true) && status["ready"] == false
+    });
+    assert_eq!(http_get(admin, "/readyz").map(|(code, _)| code), Some(503));
+    assert!(matches!(nodes.ask(0, "GET x"), Value::Error(_)));
+}
+
+#[test]
 fn volatile_cluster_that_lost_a_majority_loads_until_it_is_reset() {
     let mut nodes = Nodes::start("volatile");
     assert_eq!(nodes.ask(0, "SET x 1"), Value::ok());

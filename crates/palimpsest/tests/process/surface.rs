@@ -5,7 +5,7 @@ use std::process::Command;
 use bench::client::{Client, Value};
 use bench::process::{Process, ScratchDir, free_addresses};
 
-use crate::support::{LIMIT, Nodes, eventually, http_get, run};
+use crate::support::{LIMIT, Nodes, eventually, exit_of, http_get, run};
 
 #[test]
 fn dev_says_ready_serves_on_every_port_and_keeps_its_data() {
@@ -115,6 +115,36 @@ fn password_is_asked_for_and_checked() {
 }
 
 #[test]
+fn admin_port_beyond_loopback_asks_for_the_password() {
+    let mut nodes = Nodes::prepare("volatile");
+    let secret = nodes.cluster.dir().join("secret");
+    std::fs::write(&secret, "sesame\n").expect("a file can be written");
+    let port = nodes.cluster.nodes[0].admin.port();
+    for node in &mut nodes.cluster.nodes {
+        for flag in ["--password-file", "--cluster-secret-file"] {
+            node.arguments.extend([flag.to_string(), secret.display().to_string()]);
+        }
+    }
+    let arguments = &mut nodes.cluster.nodes[0].arguments;
+    let at = arguments.iter().position(|word| word == "--admin-listen").expect("it was given") + 1;
+    arguments[at] = format!("0.0.0.0:{port}");
+    for index in 0..nodes.len() {
+        nodes.cluster.start_node(index).expect("the program starts");
+    }
+    let admin = std::net::SocketAddr::from(([127, 0, 0, 1], port));
+    let code = |path: &str| http_get(admin, path).map(|(code, _)| code);
+    // Health is for everybody: what asks for it seldom has a password.
+    eventually("the node is ready", || code("/readyz") == Some(200));
+    assert_eq!(code("/livez"), Some(200));
+    for path in ["/", "/metrics", "/api/v1/status"] {
+        assert_eq!(code(path), Some(401), "{path}");
+    }
+    let (code, said) = exit_of(&["status", "--address", &admin.to_string()]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("PALIMPSEST_PASSWORD"), "{said}");
+}
+
+#[test]
 fn metrics_are_in_the_format_of_prometheus() {
     let nodes = Nodes::start("volatile");
     assert_eq!(nodes.ask(0, "SET x 1"), Value::ok());
@@ -127,6 +157,58 @@ fn metrics_are_in_the_format_of_prometheus() {
         let value = sample.rsplit(' ').next().and_then(|number| number.parse::<f64>().ok());
         assert!(value.is_some() && sample.starts_with("palimpsest_"), "{sample}");
     }
+}
+
+#[test]
+fn dashboard_shows_counters_that_there_are() {
+    let nodes = Nodes::start("volatile");
+    let admin = nodes.cluster.nodes[0].admin;
+    let (code, page) = http_get(admin, "/").expect("an answer");
+    assert_eq!(code, 200);
+    let (code, status) = http_get(admin, "/api/v1/status").expect("an answer");
+    assert_eq!(code, 200);
+    let status: serde_json::Value = serde_json::from_str(&status).expect("it is JSON");
+    let calls = ["stat(\"", "count(\""].into_iter().flat_map(|call| page.split(call).skip(1));
+    let names: Vec<&str> = calls.filter_map(|rest| rest.split('"').next()).collect();
+    assert!(names.len() > 3, "{names:?}");
+    for name in names {
+        assert!(status["stats"][name].is_u64(), "the page asks for {name}: {}", status["stats"]);
+    }
+}
+
+#[test]
+fn wrong_usage_names_what_to_change() {
+    let scratch = ScratchDir::new(&std::env::temp_dir(), "usage").expect("a folder");
+    let config = scratch.path().join("config.toml");
+    std::fs::write(&config, "id = 1\nlisten-on = 'x'\n").expect("a file can be written");
+    let config = config.display().to_string();
+    let nowhere = scratch.path().join("nowhere").display().to_string();
+    let cases: [(&[&str], &str); 9] = [
+        (&["serve", "--bogus"], "--bogus"),
+        (&["serve", "--id", "0"], "1..=65535"),
+        (&["serve"], "--id is required"),
+        (&["serve", "--config", &config], "line 2: unknown field `listen-on`"),
+        (&["serve", "--id", "1", "--password-file", &nowhere], "--password-file"),
+        (&["serve", "--id", "1", "--request-timeout", "0"], "--request-timeout must be"),
+        (&["dev", "--port", "65000"], "--port must be 1 to 64533"),
+        (&["verify"], "<DIR>"),
+        (&["reset", "--id", "1", "--yes", "--data-dir", &nowhere], "--data-dir"),
+    ];
+    for (arguments, expected) in cases {
+        let (code, said) = exit_of(arguments);
+        assert_eq!(code, Some(2), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+        assert!(said.starts_with("palimpsest: ") && said.contains(expected), "{said}");
+    }
+    assert!(!std::path::Path::new(&nowhere).exists(), "a refused reset left something behind");
+}
+
+#[test]
+fn bench_without_a_server_fails() {
+    let free = free_addresses(1).expect("a free port")[0].to_string();
+    let (code, said) = exit_of(&["bench", "resp", "--address", &free, "--time", "1"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("no command succeeded"), "{said}");
 }
 
 #[test]

@@ -147,6 +147,9 @@ fn settings_are_remembered_and_what_is_fixed_stays() {
     let said = world.ask(&mut client, "CONFIG GET slowlog-max-len SAVE");
     assert_eq!(said, "*4\r\n$4\r\nSAVE\r\n$0\r\n\r\n$15\r\nslowlog-max-len\r\n$1\r\n7\r\n");
     assert!(world.ask(&mut client, "CONFIG SET nosuch 1").starts_with("-ERR Unknown option"));
+    assert!(world.ask(&mut client, "CONFIG SET slowlog-max-len many").contains("integer"));
+    assert!(world.ask(&mut client, "CONFIG SET activerehashing 1").contains("'yes' or 'no'"));
+    assert_eq!(world.ask(&mut client, "CONFIG SET stream-node-max-bytes 4kb"), "+OK\r\n");
     assert!(world.ask(&mut client, "CONFIG SET port 1").contains("can't set immutable config"));
     assert!(world.ask(&mut client, "CONFIG SET notify-keyspace-events KEA").starts_with("-ERR"));
     assert_eq!(world.ask(&mut client, "CONFIG GET nosuch"), "*0\r\n");

@@ -81,6 +81,46 @@ fn a_random_key_is_one_of_those_that_exist() {
 }
 
 #[test]
+fn deleted_keys_cost_a_walk_few_listings() {
+    let (mut world, mut client) = filled(10_000);
+    assert_eq!(world.ask(&mut client, "FLUSHALL"), "+OK\r\n");
+    for (line, reply) in [("RANDOMKEY", "$-1\r\n"), ("SCAN 0", "*2\r\n$1\r\n0\r\n*0\r\n")] {
+        let before = world.listings;
+        assert_eq!(world.ask(&mut client, line), reply);
+        // One for each shard, and a few until it is known how little they hold.
+        let listings = world.listings - before;
+        assert!(listings < 400, "{line} took {listings} listings");
+    }
+}
+
+#[test]
+fn a_scan_through_deleted_keys_keeps_to_its_count() {
+    let (mut world, mut client) = filled(4_000);
+    for number in 0..3_000 {
+        world.ask(&mut client, &format!("DEL key:{number}"));
+    }
+    let mut cursor = "0".to_string();
+    let mut found = BTreeSet::new();
+    loop {
+        let mut page = strings(&world.ask(&mut client, &format!("SCAN {cursor} COUNT 3")));
+        cursor = page.remove(0);
+        assert!(page.len() <= 3, "{} keys where 3 were asked for", page.len());
+        found.extend(page);
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert_eq!(found.len(), 1_000);
+}
+
+#[test]
+fn random_keys_are_not_always_the_same() {
+    let (mut world, mut client) = filled(50);
+    let drawn: BTreeSet<String> = (0..500).map(|_| world.ask(&mut client, "RANDOMKEY")).collect();
+    assert!(drawn.len() > 30, "{} of 50 keys in 500 draws", drawn.len());
+}
+
+#[test]
 fn flushdb_spares_other_databases_and_flushall_does_not() {
     let (mut world, mut client) = filled(700);
     world.say(&mut client, b"SELECT 3\r\nSET c v\r\nSELECT 1\r\nSET b v\r\n");

@@ -1,6 +1,6 @@
 //! A node for sessions to talk to: registers in a map, outcomes in any order, failures on demand.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -86,6 +86,10 @@ pub struct World {
     pub front: Arc<RespFront>,
     node: FakeNode,
     pub registers: BTreeMap<(u8, u64, Vec<u8>), Bytes>,
+    /// Registers whose key was deleted: they are never collected here.
+    tombstones: BTreeSet<(u8, u64, Vec<u8>)>,
+    /// Listings so far.
+    pub listings: usize,
     pub fate: Fate,
     pub prng: Prng,
     pub now: Nanos,
@@ -112,6 +116,8 @@ impl World {
             front,
             node: FakeNode::new(),
             registers: BTreeMap::new(),
+            tombstones: BTreeSet::new(),
+            listings: 0,
             fate: |_, _| None,
             prng: Prng::new(7),
             now: Nanos::from_secs(1),
@@ -204,22 +210,34 @@ impl World {
         let clock = Clock { unix: Millis(1), seed: 1 };
         let applied = Interpreter::default().apply(view, &command.body, clock);
         match applied.change {
-            Change::Put { value, .. } => drop(self.registers.insert(place, value)),
-            Change::Delete => drop(self.registers.remove(&place)),
+            Change::Put { value, .. } => {
+                self.tombstones.remove(&place);
+                self.registers.insert(place, value);
+            }
+            Change::Delete => {
+                self.registers.remove(&place);
+                self.tombstones.insert(place);
+            }
             Change::None | Change::Expire(_) => {}
         }
         Outcome::Reply(applied.reply)
     }
 
-    fn list(&self, database: u8, from_hash: u64, limit: usize) -> Outcome {
+    /// Tombstones count like keys, and are not told of.
+    fn list(&mut self, database: u8, from_hash: u64, limit: usize) -> Outcome {
+        self.listings += 1;
         let end = from_hash | (u64::MAX >> 8);
-        let in_shard = self
+        let mut places: Vec<&(u8, u64, Vec<u8>)> = self
             .registers
             .keys()
-            .filter(|(of, hash, _)| *of == database && (from_hash..=end).contains(hash));
-        let mut keys: Vec<Key> =
-            in_shard.take(limit + 1).map(|(_, _, bytes)| Key::new(bytes)).collect();
-        let next_hash = (keys.len() > limit).then(|| keys.split_off(limit)[0].hash());
+            .chain(&self.tombstones)
+            .filter(|(of, hash, _)| *of == database && (from_hash..=end).contains(hash))
+            .collect();
+        places.sort_unstable();
+        let next_hash = places.get(limit).map(|(_, hash, _)| *hash);
+        let is_key = |place: &&&(u8, u64, Vec<u8>)| self.registers.contains_key(**place);
+        let keys = places.iter().take(limit).filter(is_key).map(|place| Key::new(&place.2));
+        let keys = keys.collect();
         Outcome::Listed { keys, next_hash }
     }
 
