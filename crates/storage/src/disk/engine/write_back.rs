@@ -405,9 +405,10 @@ impl Engine {
             let count = images.len();
             return self.fail(&format!("a write-back of {count} pages exceeds the spare"));
         }
+        let count = images.len();
         let (bytes, homes) = spare::assemble(self.binding, self.batch, images.into_iter());
         let io = self.take_io_id();
-        let writes = vec![Write { file: File::Spare, offset: 0, bytes }];
+        let writes = spare::writes(&bytes, count);
         self.ios.push(Io::Store { id: io, writes, flush: Files::of(File::Spare) });
         self.write_back = WriteBack::Spare { io, work, homes };
     }
