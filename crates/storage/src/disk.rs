@@ -11,6 +11,7 @@
 //!
 //! Start reading at [`Engine`]; `docs/design/storage-disk.md` draws the bytes and gives the arguments.
 
+mod ahead;
 mod arena;
 mod bytes_at;
 mod cache;
@@ -30,6 +31,7 @@ mod request;
 mod ring;
 mod shell;
 mod spare;
+mod staged;
 mod stripe;
 mod superblock;
 mod verify;

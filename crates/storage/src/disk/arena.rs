@@ -3,6 +3,8 @@
 //! A start touches more memory than the whole of the next second, and most of what that costs is the first touch of
 //! each page; a large page is touched once instead of 512 times.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use memmap2::{Advice, MmapMut, MmapOptions};
 
@@ -34,6 +36,19 @@ impl Arena {
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.pages[self.len..self.len + bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
+    }
+
+    /// Adds `len` bytes, to be filled: zeros where nothing was taken back.
+    ///
+    /// # Panics
+    /// If there is no room.
+    pub(super) fn room(&mut self, len: usize) -> &mut [u8] {
+        self.len += len;
+        &mut self.pages[self.len - len..self.len]
+    }
+
+    pub(super) fn get(&self, range: Range<usize>) -> &[u8] {
+        &self.pages[..self.len][range]
     }
 
     /// Takes back what was added behind the first `len` bytes.

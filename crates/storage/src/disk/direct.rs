@@ -57,6 +57,11 @@ impl DirectFile {
         self.file.write_all_at(bytes, offset)
     }
 
+    /// The file once more, to read from it on another thread.
+    pub(super) fn to_read(&self) -> IoResult<OsFile> {
+        self.file.try_clone()
+    }
+
     pub(super) fn fd(&self) -> RawFd {
         self.file.as_raw_fd()
     }
@@ -72,7 +77,20 @@ impl AlignedBuffer {
         if self.0.len() < len + ALIGNMENT {
             self.0.resize(len + ALIGNMENT, 0);
         }
-        let start = self.0.as_ptr().align_offset(ALIGNMENT);
+        let start = self.start();
         &mut self.0[start..start + len]
+    }
+
+    /// The same to look at.
+    ///
+    /// # Panics
+    /// If there never was room for so many.
+    pub(super) fn first(&self, len: usize) -> &[u8] {
+        let start = self.start();
+        &self.0[start..start + len]
+    }
+
+    fn start(&self) -> usize {
+        self.0.as_ptr().align_offset(ALIGNMENT)
     }
 }

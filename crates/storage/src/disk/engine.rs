@@ -216,6 +216,13 @@ impl Engine {
         }
     }
 
+    /// Brings what a start left folded of an interval of hashes into the index, both ends included. To be called before
+    /// the index is asked about it.
+    fn unfold(&mut self, first: u64, last: u64) {
+        let ring = &mut self.ring;
+        self.index.unfold(first, last, |stripe| ring.discharge(stripe));
+    }
+
     fn take_io_id(&mut self) -> u64 {
         self.next_io += 1;
         self.next_io

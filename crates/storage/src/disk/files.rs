@@ -3,7 +3,6 @@
 
 use std::fs::{File as OsFile, OpenOptions};
 use std::io::{ErrorKind, IoSliceMut, Result as IoResult};
-use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -11,13 +10,15 @@ use bytes::Bytes;
 use rustix::fs::Advice;
 use rustix::io::ReadWriteFlags;
 
+use super::ahead::Ahead;
+use super::arena::Arena;
 use super::direct::DirectFile;
 use super::io::{Done, File, Files, Io, Medium, Write};
 
-/// Reads of at least so many bytes are a run of them: a start reads ring and spare from one end to the other.
-const AHEAD_LEN_MIN: usize = 256 << 10;
-/// How much further the system reads, in lengths of the read.
-const AHEAD: u64 = 4;
+/// Reads of at least so many bytes get memory on large pages.
+const LARGE_LEN_MIN: usize = 2 << 20;
+/// Reads of the ring of at least so many bytes are a run of them: a start reads it from one end to the other.
+const RUN_LEN_MIN: usize = 128 << 10;
 
 /// An open store directory. Requests are carried out by whoever calls [`FileMedium::execute`], and at once.
 #[derive(Debug)]
@@ -49,6 +50,11 @@ impl FileMedium {
         medium.stripes = DirectFile::open(&dir.join(File::Ring.name()));
         medium.drop_cache();
         Ok(medium)
+    }
+
+    /// The same files for a start, which reads the ring from one end to the other.
+    pub(super) fn reading(&self) -> Reading<'_> {
+        Reading { medium: self, ahead: None, done: Vec::new() }
     }
 
     /// The ring as stripes are written to it, where they can go past the page cache.
@@ -121,15 +127,20 @@ impl FileMedium {
     }
 
     fn read(&self, file: File, offset: u64, len: usize) -> Result<Bytes, String> {
-        if len >= AHEAD_LEN_MIN {
-            // Advice again: what comes next is brought while this is looked at.
-            let ahead = NonZeroU64::new(AHEAD * len as u64);
-            let _ =
-                rustix::fs::fadvise(&self.files[file as usize], offset, ahead, Advice::WillNeed);
+        if len >= LARGE_LEN_MIN {
+            let mut arena = Arena::new(len)?;
+            self.read_into(arena.room(len), file, offset)?;
+            return Ok(arena.into_bytes());
         }
         let mut bytes = vec![0; len];
+        self.read_into(&mut bytes, file, offset)?;
+        Ok(Bytes::from(bytes))
+    }
+
+    /// Fills memory that holds zeros.
+    fn read_into(&self, bytes: &mut [u8], file: File, offset: u64) -> Result<(), String> {
         let mut filled = 0;
-        while filled < len {
+        while filled < bytes.len() {
             let at = offset + filled as u64;
             match self.files[file as usize].read_at(&mut bytes[filled..], at) {
                 Ok(0) => break, // past the end: zeros
@@ -138,7 +149,7 @@ impl FileMedium {
                 Err(error) => return Err(explain(file, "read", &Err(error))),
             }
         }
-        Ok(Bytes::from(bytes))
+        Ok(())
     }
 
     fn write(&self, write: &Write) -> Result<(), String> {
@@ -160,6 +171,45 @@ fn explain(file: File, what: &str, result: &IoResult<()>) -> String {
 impl Medium for FileMedium {
     fn submit(&mut self, io: Io) {
         let done = self.execute(&io);
+        self.done.push(done);
+    }
+
+    fn poll(&mut self, done: &mut Vec<Done>) {
+        done.append(&mut self.done);
+    }
+
+    fn wait(&mut self, done: &mut Vec<Done>) {
+        done.append(&mut self.done);
+    }
+}
+
+/// The files while a store is found in them: what comes next of the ring is read before it is asked for.
+pub(super) struct Reading<'m> {
+    medium: &'m FileMedium,
+    ahead: Option<Ahead>,
+    done: Vec<Done>,
+}
+
+impl Reading<'_> {
+    /// A long read of the ring that goes on where the one before ended, or else begins a run of them.
+    fn read_ahead(&mut self, io: &Io) -> Option<Done> {
+        let Io::Read { id, file: File::Ring, offset, len } = *io else { return None };
+        let read = self.ahead.as_mut().and_then(|ahead| ahead.take(offset, len));
+        let read = read.or_else(|| {
+            let stripes = self.medium.stripes().filter(|_| len >= RUN_LEN_MIN)?;
+            self.ahead = Ahead::start(stripes.to_read().ok()?, offset, len);
+            self.ahead.as_mut()?.take(offset, len)
+        })?;
+        Some(Done { id, result: Ok(read) })
+    }
+}
+
+impl Medium for Reading<'_> {
+    fn submit(&mut self, io: Io) {
+        let done = self.read_ahead(&io).unwrap_or_else(|| {
+            self.ahead = None;
+            self.medium.execute(&io)
+        });
         self.done.push(done);
     }
 

@@ -9,12 +9,15 @@
 use bytes::Bytes;
 
 use super::entry::{Entry, Identity, Reference};
+use super::staged::{Folded, Staged};
 
 /// A hash, and a number that tells apart places of one hash.
 pub(super) type At = (u64, u32);
 
 /// Top bits of the hash that choose the part.
 const PART_BITS: u32 = 12;
+/// Parts of an index.
+pub(super) const PARTS: usize = 1 << PART_BITS;
 
 /// An entry of a place; the newest one has the older ones behind it.
 #[derive(Clone, Debug)]
@@ -36,18 +39,6 @@ pub(super) struct Replaced {
     pub(super) at: At,
     pub(super) stripe: u64,
     pub(super) reference: Option<Reference>,
-}
-
-/// An entry as a start finds it in a stripe.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Staged {
-    pub(super) hash: u64,
-    /// Which of the stripes that were found.
-    pub(super) found: u32,
-    /// Where in its payload, and how long.
-    pub(super) at: u32,
-    pub(super) len: u32,
-    pub(super) has_reference: bool,
 }
 
 impl Slot {
@@ -78,9 +69,9 @@ impl Part {
         self.hashes.partition_point(|&known| known < hash)
     }
 
-    /// Adds an entry behind all others, or in the place of the one it replaces, whose stripe is returned. `first` is
-    /// where the places of its hash begin.
-    fn append(&mut self, first: usize, hash: u64, mut new: Slot) -> Option<u64> {
+    /// Adds an entry behind all others, or in the place of the one it replaces, which is returned. `first` is where
+    /// the places of its hash begin.
+    fn append(&mut self, first: usize, hash: u64, mut new: Slot) -> Option<Slot> {
         let known = self.slots[first..].iter_mut().find(|slot| {
             let (known, entry) = (slot.entry(), new.entry());
             known.has_identity_of(&entry)
@@ -88,7 +79,7 @@ impl Part {
         if let Some(slot) = known {
             new.tie = slot.tie;
             new.has_reference |= slot.has_reference;
-            return Some(std::mem::replace(slot, new).stripe);
+            return Some(std::mem::replace(slot, new));
         }
         new.tie = (self.slots.len() - first) as u32;
         self.hashes.push(hash);
@@ -108,91 +99,90 @@ impl Part {
 pub(super) struct Index {
     parts: Vec<Part>,
     bytes: usize,
+    folded: Option<Folded>,
 }
 
 impl Default for Index {
     fn default() -> Index {
-        Index { parts: (0..1 << PART_BITS).map(|_| Part::default()).collect(), bytes: 0 }
+        Index { parts: (0..PARTS).map(|_| Part::default()).collect(), bytes: 0, folded: None }
     }
 }
 
-fn part_of(hash: u64) -> usize {
+/// The part of a hash.
+pub(super) fn part_of(hash: u64) -> usize {
     (hash >> (64 - PART_BITS)) as usize
-}
-
-/// The entries in order of their parts, and where each part ends.
-fn by_part(staged: &[Staged]) -> (Vec<Staged>, Vec<usize>) {
-    let mut next = vec![0; 1 << PART_BITS];
-    for row in staged {
-        next[part_of(row.hash)] += 1;
-    }
-    let mut sum = 0;
-    for count in &mut next {
-        sum += std::mem::replace(count, sum);
-    }
-    let nothing = Staged { hash: 0, found: 0, at: 0, len: 0, has_reference: false };
-    let mut rows = vec![nothing; staged.len()];
-    for row in staged {
-        let at = &mut next[part_of(row.hash)];
-        rows[*at] = *row;
-        *at += 1;
-    }
-    (rows, next)
 }
 
 impl Index {
     /// An index without room for anything: what stands in for one that is being used elsewhere.
     pub(super) fn nothing() -> Index {
-        Index { parts: Vec::new(), bytes: 0 }
+        Index { parts: Vec::new(), bytes: 0, folded: None }
     }
 
-    /// Bytes of the entries.
+    /// # Panics
+    /// If the part is to be unfolded first: something older would be found, or nothing.
+    fn check(&self, part: usize) {
+        let is_folded = self.folded.as_ref().is_some_and(|folded| folded.has(part));
+        assert!(!is_folded, "part {part} is to be unfolded before it is used");
+    }
+
+    fn part(&self, hash: u64) -> &Part {
+        self.check(part_of(hash));
+        &self.parts[part_of(hash)]
+    }
+
+    /// Bytes of the entries; of those that [`Index::fold`] brought, also of the replaced ones.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
     pub(super) fn find(&self, identity: &Identity) -> Option<Entry<'_>> {
-        let part = &self.parts[part_of(identity.hash)];
+        let part = self.part(identity.hash);
         let mut entries = part.same(identity.hash).map(|i| part.slots[i].entry());
         entries.find(|entry| identity.matches(entry))
     }
 
-    /// Takes in what the stripes of a ring hold, all of them durable: as if their entries were inserted and settled one
-    /// by one, oldest first, but touching each part once. `found` has number and payload of each stripe, `superseded`
-    /// is told the stripe of each entry that was replaced.
+    /// Takes what the stripes of a ring hold, all of them durable, to bring it in by and by: before anything else is
+    /// done with an interval of hashes, [`Index::unfold`] is to be called for it. `first` is the number of the first
+    /// stripe.
     ///
     /// # Panics
     /// If the index has entries.
-    pub(super) fn fill(
-        &mut self,
-        staged: &[Staged],
-        found: &[(u64, Bytes)],
-        mut superseded: impl FnMut(u64),
-    ) {
-        assert_eq!(self.bytes, 0, "only an empty index is filled");
-        let (mut rows, ends) = by_part(staged);
-        let mut start = 0;
-        for (part, &end) in self.parts.iter_mut().zip(&ends) {
-            let rows = &mut rows[start..end];
-            start = end;
+    pub(super) fn fold(&mut self, staged: Staged, payloads: Bytes, first: u64) {
+        assert_eq!(self.bytes, 0, "only an empty index takes what a start finds");
+        self.bytes = staged.bytes();
+        self.folded = Folded::new(staged, payloads, first);
+    }
+
+    /// Brings in what was folded of the parts that an interval of hashes touches, both ends included: as if the entries
+    /// were inserted and settled one by one, oldest first. `superseded` is told the stripe of each entry that was
+    /// replaced.
+    pub(super) fn unfold(&mut self, first: u64, last: u64, mut superseded: impl FnMut(u64)) {
+        for number in part_of(first)..=part_of(last) {
+            let Some(folded) = &mut self.folded else { return };
+            let mut entries = folded.take(number);
+            if folded.is_empty() {
+                self.folded = None;
+            }
+            if entries.is_empty() {
+                continue;
+            }
             // Stable: entries of one hash stay in the order of their stripes.
-            rows.sort_by_key(|row| row.hash);
-            part.hashes.reserve_exact(rows.len());
-            part.slots.reserve_exact(rows.len());
-            let mut first = 0; // place of this hash
-            for row in rows.iter() {
-                if part.hashes.last() != Some(&row.hash) {
-                    first = part.hashes.len();
+            entries.sort_by_key(|&(hash, ..)| hash);
+            let part = &mut self.parts[number];
+            assert!(part.hashes.is_empty(), "part {number} was used before it was unfolded");
+            let mut start = 0; // where the places of this hash begin
+            for (hash, stripe, raw) in entries {
+                if part.hashes.last() != Some(&hash) {
+                    start = part.hashes.len();
                 }
-                let (stripe, payload) = &found[row.found as usize];
-                let raw = payload.slice(row.at as usize..(row.at + row.len) as usize);
-                let has_reference = row.has_reference;
-                let slot = Slot { raw, stripe: *stripe, tie: 0, has_reference, older: None };
-                if let Some(old) = part.append(first, row.hash, slot) {
-                    superseded(old);
+                let has_reference = Entry::read(&raw).is_some_and(|e| e.kind.is_in_extent());
+                let slot = Slot { raw, stripe, tie: 0, has_reference, older: None };
+                if let Some(old) = part.append(start, hash, slot) {
+                    self.bytes -= old.raw.len();
+                    superseded(old.stripe);
                 }
             }
-            self.bytes += part.slots.iter().map(|slot| slot.raw.len()).sum::<usize>();
         }
     }
 
@@ -201,6 +191,7 @@ impl Index {
     pub(super) fn insert(&mut self, raw: Bytes, stripe: u64) -> Option<Replaced> {
         let entry = Entry::read(&raw).expect("entries are checked before they enter the index");
         let (hash, has_reference) = (entry.hash, entry.kind.is_in_extent());
+        self.check(part_of(hash));
         let part = &mut self.parts[part_of(hash)];
         let (mut at, mut tie) = (part.first(hash), 0);
         let mut known = None;
@@ -229,6 +220,7 @@ impl Index {
 
     /// The stripe is durable, so nothing older of this place is needed; returns the older stripe that had it.
     pub(super) fn settle(&mut self, (hash, tie): At, stripe: u64) -> Option<u64> {
+        self.check(part_of(hash));
         let part = &mut self.parts[part_of(hash)];
         let at = part.same(hash).find(|&i| part.slots[i].tie == tie)?;
         let mut slot = &mut part.slots[at];
@@ -242,6 +234,7 @@ impl Index {
 
     /// Removes the entry that this stripe has of a place, if it is still there.
     pub(super) fn remove(&mut self, (hash, tie): At, stripe: u64) -> Option<Slot> {
+        self.check(part_of(hash));
         let part = &mut self.parts[part_of(hash)];
         let at = part.same(hash).find(|&i| part.slots[i].tie == tie)?;
         if part.slots[at].stripe != stripe {
@@ -261,7 +254,9 @@ impl Index {
 
     /// The entries of an interval of hashes, both ends included.
     pub(super) fn range(&self, first: u64, last: u64) -> impl Iterator<Item = (At, &Slot)> {
-        self.parts[part_of(first)..=part_of(last)].iter().flat_map(move |part| {
+        (part_of(first)..=part_of(last)).flat_map(move |number| {
+            self.check(number);
+            let part = &self.parts[number];
             (part.first(first)..part.hashes.len())
                 .take_while(move |&i| part.hashes[i] <= last)
                 .map(|i| ((part.hashes[i], part.slots[i].tie), &part.slots[i]))
@@ -270,7 +265,7 @@ impl Index {
 
     /// True if the entry that this stripe has of a place of this hash is needed.
     pub(super) fn has_in(&self, hash: u64, stripe: u64) -> bool {
-        let part = &self.parts[part_of(hash)];
+        let part = self.part(hash);
         part.same(hash).any(|i| part.slots[i].versions().any(|slot| slot.stripe == stripe))
     }
 }
@@ -311,38 +306,39 @@ mod tests {
     }
 
     #[test]
-    fn a_filled_index_is_as_if_entries_came_one_by_one() {
+    fn what_is_unfolded_is_as_if_entries_came_one_by_one() {
         let mut prng = base::Prng::new(7);
-        let (mut found, mut staged) = (Vec::new(), Vec::new());
-        for stripe in 1..=9 {
-            let mut payload = Vec::new();
+        let (mut staged, mut payloads) = (Staged::default(), Vec::new());
+        let (mut index, mut wanted) = (Index::default(), Vec::new());
+        for found in 0..9 {
             for _ in 0..40 {
                 // Few hashes, in several parts, with several keys each.
                 let hash = prng.below(12) << 58 | prng.below(2);
                 let entry = raw(hash, &[b'a' + prng.below(3) as u8], &[prng.below(9) as u8]);
-                let (at, len) = (payload.len() as u32, entry.len() as u32);
-                payload.extend_from_slice(&entry);
-                staged.push(Staged { hash, found: stripe - 1, at, len, has_reference: false });
-            }
-            found.push((u64::from(stripe), Bytes::from(payload)));
-        }
-        let (mut filled, mut dead) = (Index::default(), Vec::new());
-        filled.fill(&staged, &found, |stripe| dead.push(stripe));
-        let (mut index, mut wanted) = (Index::default(), Vec::new());
-        for row in &staged {
-            let (stripe, payload) = &found[row.found as usize];
-            let raw = payload.slice(row.at as usize..(row.at + row.len) as usize);
-            if let Some(old) = index.insert(raw, *stripe) {
-                index.settle(old.at, *stripe);
-                wanted.push(old.stripe);
+                staged.push(&Entry::read(&entry).expect("it is whole"), payloads.len(), found);
+                payloads.extend_from_slice(&entry);
+                let stripe = found as u64 + 4;
+                if let Some(old) = index.insert(entry, stripe) {
+                    index.settle(old.at, stripe);
+                    wanted.push(old.stripe);
+                }
             }
         }
+        let (mut unfolded, mut dead) = (Index::default(), Vec::new());
+        unfolded.fold(staged, payloads.into(), 4);
+        for hash in [5 << 58, 3 << 58, 5 << 58] {
+            unfolded.unfold(hash, hash, |stripe| dead.push(stripe));
+        }
+        unfolded.unfold(2 << 58, 9 << 58, |stripe| dead.push(stripe));
+        assert!(unfolded.folded.is_some());
+        unfolded.unfold(0, u64::MAX, |stripe| dead.push(stripe));
+        assert!(unfolded.folded.is_none(), "nothing is held any longer than it is needed");
         let all = |index: &Index| {
             let slots = index.range(0, u64::MAX);
             slots.map(|(at, slot)| (at, slot.stripe, slot.raw.clone())).collect::<Vec<_>>()
         };
-        assert_eq!(all(&filled), all(&index));
-        assert_eq!(filled.bytes(), index.bytes());
+        assert_eq!(all(&unfolded), all(&index));
+        assert_eq!(unfolded.bytes(), index.bytes());
         dead.sort_unstable();
         wanted.sort_unstable();
         assert_eq!(dead, wanted);

@@ -18,6 +18,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::arena::Arena;
+use super::staged::{Said, Staged};
 use super::stripe::{PAYLOAD, SECTOR, STRIPE_SECTORS_MIN, Seen, data_sectors, payload, see};
 
 /// Sectors that are read at once.
@@ -28,6 +29,7 @@ const CHUNK: u64 = 1024;
 pub(super) struct Found {
     pub(super) position: u64,
     pub(super) payload: Bytes,
+    pub(super) said: Said,
 }
 
 /// What the ring held.
@@ -35,6 +37,10 @@ pub(super) struct Found {
 pub(super) struct Recovered {
     /// Whole stripes in order; after damage, those behind the last of it.
     pub(super) stripes: Vec<Found>,
+    /// Their entries.
+    pub(super) staged: Staged,
+    /// The payloads of all of them.
+    pub(super) payloads: Bytes,
     /// Where the next stripe goes.
     pub(super) head: u64,
     /// Something acknowledged may be lost.
@@ -68,9 +74,18 @@ enum At {
     Damaged,
 }
 
+impl Recovered {
+    /// What was found so far is of no use.
+    fn damage(&mut self, stripes: &mut Vec<(Placed, Said)>) {
+        self.damaged = true;
+        stripes.clear();
+        self.staged = Staged::default();
+    }
+}
+
 impl Placed {
-    fn found(self, payloads: &Bytes) -> Found {
-        Found { position: self.position, payload: payloads.slice(self.payload) }
+    fn found(self, said: Said, payloads: &Bytes) -> Found {
+        Found { position: self.position, payload: payloads.slice(self.payload), said }
     }
 }
 
@@ -90,7 +105,7 @@ impl<'a> RingImage<'a> {
     pub(super) fn walk(&mut self, tail: u64) -> Result<Recovered, String> {
         let end = tail + self.ring;
         let mut recovered = Recovered { head: tail, ..Recovered::default() };
-        let mut stripes: Vec<Placed> = Vec::new();
+        let mut stripes: Vec<(Placed, Said)> = Vec::new();
         // Sectors are looked at in order and none twice: their payloads have room.
         let mut arena = Arena::new(self.ring as usize * PAYLOAD)?;
         while recovered.head < end {
@@ -102,15 +117,21 @@ impl<'a> RingImage<'a> {
                 At::Whole(placed) => {
                     self.let_go(recovered.head, placed.sectors);
                     recovered.head += placed.sectors;
-                    stripes.push(placed);
+                    let (payload, start) =
+                        (arena.get(placed.payload.clone()), placed.payload.start);
+                    let said =
+                        recovered.staged.take_stripe(payload, start, stripes.len(), self.binding);
+                    match said {
+                        Some(said) => stripes.push((placed, said)),
+                        None => recovered.damage(&mut stripes),
+                    }
                 }
                 At::End => {
                     recovered.unfinished = self.unfinished_at(recovered.head, end)?;
                     break;
                 }
                 At::Damaged => {
-                    recovered.damaged = true;
-                    stripes.clear();
+                    recovered.damage(&mut stripes);
                     let (next, head) = self.behind(recovered.head, end)?;
                     recovered.head = next.unwrap_or(head);
                     if next.is_none() {
@@ -119,8 +140,10 @@ impl<'a> RingImage<'a> {
                 }
             }
         }
-        let payloads = arena.into_bytes();
-        recovered.stripes = stripes.into_iter().map(|placed| placed.found(&payloads)).collect();
+        recovered.payloads = arena.into_bytes();
+        let payloads = &recovered.payloads;
+        recovered.stripes =
+            stripes.into_iter().map(|(placed, said)| placed.found(said, payloads)).collect();
         Ok(recovered)
     }
 
@@ -285,6 +308,7 @@ impl<'a> RingImage<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::entry::{Entry, Kind, entry_checksum};
     use super::super::stripe::{StripeWriter, blank};
     use super::*;
 
@@ -302,8 +326,19 @@ mod tests {
 
         /// Appends a stripe of five sectors; returns its position.
         fn append(&mut self, fill: u8) -> u64 {
+            self.append_entries(fill, 1)
+        }
+
+        fn append_entries(&mut self, fill: u8, binding: u64) -> u64 {
             let mut writer = StripeWriter::new();
-            writer.push(&[fill; 1900]);
+            for number in 0..2 {
+                let (kind, body) = (Kind::CELL, [fill; 926]);
+                let checksum = entry_checksum(binding, number, 0, kind, &body);
+                let mut raw = Vec::new();
+                Entry { hash: number, checksum, kind, database: 0, key_len: 1, body: &body }
+                    .append_to(&mut raw);
+                writer.push(&raw);
+            }
             let position = self.head;
             for sector in writer.finish(1, position).chunks(SECTOR) {
                 self.sectors[(self.head % RING) as usize] = sector.to_vec();
@@ -339,6 +374,18 @@ mod tests {
         let recovered = world.walk(all[10]);
         assert_eq!(positions(&recovered), all[10..]);
         assert_eq!((recovered.head, recovered.damaged), (world.head, false));
+    }
+
+    #[test]
+    fn an_entry_that_does_not_verify_is_damage_whatever_its_sectors_say() {
+        let mut world = World::new();
+        world.append(0);
+        world.append_entries(1, 2);
+        let rest: Vec<u64> = (2..4).map(|i| world.append(i)).collect();
+        let recovered = world.walk(RING);
+        assert!(recovered.damaged);
+        assert_eq!((positions(&recovered), recovered.head), (rest, world.head));
+        assert_eq!(recovered.staged.bytes(), 2 * 1900, "nothing in front of the damage counts");
     }
 
     #[test]

@@ -225,8 +225,8 @@ pub fn open_at(
     if !File::ALL.iter().any(|file| dir.join(file.name()).exists()) {
         return Err(OpenError::Missing);
     }
-    let mut medium = FileMedium::open(dir)?;
-    let engine = Engine::open(&mut medium, binding, wakers.len(), config)?;
+    let medium = FileMedium::open(dir)?;
+    let engine = Engine::open(&mut medium.reading(), binding, wakers.len(), config)?;
     let terms = Terms::of(&engine);
     let mailboxes = wakers.into_iter().map(|waker| Mailbox {
         requests: Mutex::default(),

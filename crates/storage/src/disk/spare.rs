@@ -4,6 +4,8 @@
 //! in place. So a write torn by a loss of power is redone from the images at the next start, and the pages of one
 //! write-back change together. There is one spare: the next write-back uses it after this one is in place.
 
+use std::ops::Range;
+
 use base::checksum::checksum;
 use bytes::Bytes;
 
@@ -27,6 +29,19 @@ fn head_len(count: usize) -> usize {
 /// Bytes of a spare with room for this many images.
 pub(super) fn file_len(images: u64) -> u64 {
     (head_len(images as usize) + images as usize * PAGE) as u64
+}
+
+/// The writes that fill the spare with what [`assemble`] has made of so many images.
+///
+/// The head comes last: a process that is killed between the two leaves the head of a write-back that is in place, and
+/// the next start need not look for pages of the one that was never begun.
+pub(super) fn writes(bytes: &Bytes, count: usize) -> Vec<Write> {
+    let part = |range: Range<usize>| {
+        let offset = range.start as u64;
+        Write { file: File::Spare, offset, bytes: bytes.slice(range) }
+    };
+    let start = head_len(count);
+    vec![part(start..bytes.len()), part(0..start)]
 }
 
 /// The spare's bytes for these images, and the writes that put them in place, which share its memory.
@@ -169,6 +184,9 @@ mod tests {
         assert_eq!(bytes[32..48], [1, 0, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0]);
         assert_eq!(writes, [Write { file: File::Slots, offset: 8192, bytes: bytes.slice(PAGE..) }]);
         assert_eq!(base::checksum::hash(&bytes), GOLDEN);
+        let parts: Vec<_> =
+            super::writes(&bytes, 1).into_iter().map(|w| (w.offset, w.bytes)).collect();
+        assert_eq!(parts, [(4096, bytes.slice(PAGE..)), (0, bytes.slice(..PAGE))]);
     }
 
     const GOLDEN: u64 = 0x26c9_8df1_270d_fc5e;

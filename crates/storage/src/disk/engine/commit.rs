@@ -83,7 +83,7 @@ impl Engine {
         let stripe = self.ring.collecting();
         let number = stripe.number;
         let pending = stripe.pending.as_mut().expect("the collecting stripe is pending");
-        let mut at = 0;
+        let (mut at, mut dead) = (0, Vec::new());
         while let Some(entry) = Entry::read(&entries[at..]) {
             let raw = entries.slice(at..at + entry.len());
             at += raw.len();
@@ -93,6 +93,7 @@ impl Engine {
             pending.writer.push(&raw);
             stripe.hashes.push(entry.hash);
             stripe.live += 1;
+            self.index.unfold(entry.hash, entry.hash, |stripe| dead.push(stripe));
             let Some(old) = self.index.insert(raw, number) else { continue };
             if old.stripe == number {
                 stripe.live -= 1;
@@ -104,6 +105,7 @@ impl Engine {
             }
         }
         assert_eq!(at, entries.len(), "a batch is a whole number of entries");
+        dead.into_iter().for_each(|stripe| self.ring.discharge(stripe));
     }
 
     /// Puts a worker's mark into the collecting stripe.

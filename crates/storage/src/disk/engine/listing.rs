@@ -81,9 +81,10 @@ impl Engine {
         let listing = &self.listings[&number];
         let (database, shard_last) = (listing.database, from | u64::MAX >> 8);
         let last = self.directory.interval(bucket).1.min(shard_last);
+        let room = listing.limit - listing.records.len();
+        self.unfold(from, last);
         let mut identities = self.identities(database, bucket, from, last);
         identities.sort_by_key(|identity| identity.hash);
-        let room = listing.limit - listing.records.len();
         let mut next = (last < shard_last).then(|| last + 1);
         if let Some(cut) = identities.get(room).map(|identity| identity.hash) {
             // A hash is never divided: all of this one come with this listing, or none.

@@ -78,6 +78,7 @@ impl Engine {
 
     pub(super) fn resolve(&mut self, ask: Ask) {
         let bucket = self.directory.bucket_of(ask.identity.hash);
+        self.unfold(ask.identity.hash, ask.identity.hash);
         let entry = match self.index.find(&ask.identity) {
             Some(entry) => Some(entry),
             None => match self.cache.touch(bucket) {

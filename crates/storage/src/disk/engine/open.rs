@@ -15,15 +15,15 @@ use super::{Engine, primary_place};
 use crate::disk::cache::{ByNumber, Cache};
 use crate::disk::directory::Directory;
 use crate::disk::engine::commit::ring_writes;
-use crate::disk::entry::{Entry, Mark};
+use crate::disk::entry::Mark;
 use crate::disk::extents::{Extents, Map, map_place, units_for};
-use crate::disk::index::{Index, Staged};
+use crate::disk::index::Index;
 use crate::disk::io::{Blocking, File, Files, Medium, Write};
 use crate::disk::page::{PAGE, Packer, PagePlace};
-use crate::disk::recovery::{Found, Recovered, RingImage};
+use crate::disk::recovery::{Recovered, RingImage};
 use crate::disk::ring::Ring;
 use crate::disk::spare::{self, Images};
-use crate::disk::stripe::{SECTOR, StripeWriter, blank, entries};
+use crate::disk::stripe::{SECTOR, StripeWriter, blank};
 use crate::disk::superblock::{COPIES, Flags, Superblock, Unusable};
 
 /// Sectors written at once while a ring is made.
@@ -323,11 +323,7 @@ pub(in crate::disk) fn find_ring(
         medium.read(File::Ring, first * SECTOR as u64, count as usize * SECTOR)
     };
     let mut image = RingImage::new(binding, ring, Ring::stripe_max(ring), &mut read);
-    let mut recovered = image.walk(tail)?;
-    if let Some(bad) = recovered.stripes.iter().rposition(|found| !is_whole(found, binding)) {
-        recovered.damaged = true;
-        recovered.stripes.drain(..=bad);
-    }
+    let recovered = image.walk(tail)?;
     let (head, end) = (recovered.head, tail + ring);
     let bad = match (all, recovered.damaged) {
         (true, _) => image.unusable(tail, end, end)?,
@@ -335,20 +331,6 @@ pub(in crate::disk) fn find_ring(
         (false, false) => Vec::new(),
     };
     Ok(FoundRing { recovered, bad })
-}
-
-/// True if all entries of a stripe can be read and verify.
-fn is_whole(found: &Found, binding: u64) -> bool {
-    let Some((bytes, count)) = entries(&found.payload) else { return false };
-    let (mut at, mut seen) = (0, 0);
-    while let Some(entry) = Entry::read(&bytes[at..]) {
-        if !entry.is_whole(binding) {
-            return false;
-        }
-        at += entry.len();
-        seen += 1;
-    }
-    at == bytes.len() && seen == count
 }
 
 impl Engine {
@@ -371,7 +353,7 @@ impl Engine {
         let mut opening = Opening::find(&mut medium, Some(binding), true)?;
         let mut engine = Engine::new(&opening, workers, config);
         engine.read_maps(&mut medium, opening.redone.as_ref())?;
-        engine.replay(&opening.recovered);
+        engine.replay(&mut opening.recovered);
         if opening.recovered.damaged {
             engine.forget_all(&mut medium, &opening)?;
         }
@@ -447,43 +429,27 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes what the ring holds into the index.
-    fn replay(&mut self, recovered: &Recovered) {
-        let counts = recovered.stripes.iter().filter_map(|found| entries(&found.payload));
-        let mut staged = Vec::with_capacity(counts.map(|(_, count)| count as usize).sum());
-        let mut found = Vec::with_capacity(recovered.stripes.len());
-        for (i, stripe) in recovered.stripes.iter().enumerate() {
-            let number = self.ring.found(stripe.position);
-            let (bytes, count) =
-                entries(&stripe.payload).expect("the stripe was checked when it was found");
-            let mut hashes = Vec::with_capacity(count as usize);
-            let mut at = 0;
-            while let Some(entry) = Entry::read(&bytes[at..]) {
-                let start = at;
-                at += entry.len();
-                if let Some(mark) = entry.mark() {
-                    self.replay_mark(mark, number);
-                    continue;
-                }
-                hashes.push(entry.hash);
-                staged.push(Staged {
-                    hash: entry.hash,
-                    found: i as u32,
-                    at: start as u32,
-                    len: entry.len() as u32,
-                    has_reference: entry.kind.is_in_extent(),
-                });
+    /// Takes what the ring holds; it goes into the index when it is first touched.
+    fn replay(&mut self, recovered: &mut Recovered) {
+        let first = self.ring.durable + 1;
+        for found in std::mem::take(&mut recovered.stripes) {
+            let number = self.ring.found(found.position);
+            for mark in found.said.marks {
+                self.replay_mark(mark, number);
             }
             let accounts = self.ring.stripe(number).expect("it has just been added");
-            accounts.live = hashes.len() as u32;
-            accounts.hashes = hashes;
-            found.push((number, stripe.payload.slice_ref(bytes)));
+            accounts.live = found.said.hashes.len() as u32;
+            accounts.hashes = found.said.hashes;
         }
-        let ring = &mut self.ring;
-        self.index.fill(&staged, &found, |stripe| ring.discharge(stripe));
         self.ring.head = recovered.head;
+        let staged = std::mem::take(&mut recovered.staged);
+        let has_references = staged.has_references();
+        self.index.fold(staged, std::mem::take(&mut recovered.payloads), first);
+        if recovered.damaged || has_references {
+            self.unfold(0, u64::MAX);
+        }
         self.ring.trim(0);
-        if staged.iter().any(|row| row.has_reference) {
+        if has_references {
             for (unit, count) in self.staged_runs() {
                 self.extents.hold(unit, count);
             }

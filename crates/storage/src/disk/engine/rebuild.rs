@@ -16,6 +16,7 @@ struct Row<'a> {
 impl Engine {
     pub(super) fn rebuild(&mut self, number: u64, work: &mut Work, how: How) {
         let (first, last) = self.directory.interval(number);
+        self.unfold(first, last);
         let old = self.cache.take(number);
         // Out of the engine while its entries are merged, because the rest of the engine changes with them.
         let index = std::mem::replace(&mut self.index, Index::nothing());

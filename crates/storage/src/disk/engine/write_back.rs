@@ -259,10 +259,12 @@ impl Engine {
     /// Plans the buckets with entries in the oldest stripes, enough of them for several write-backs.
     fn plan(&mut self) {
         let max = self.targets_max() * PLANNED_AT_ONCE;
+        let mut dead = Vec::new();
         for stripe in self.ring.durable_mut() {
             while self.leftover.len() < max && stripe.seen < stripe.hashes.len() {
                 let hash = stripe.hashes[stripe.seen];
                 stripe.seen += 1;
+                self.index.unfold(hash, hash, |stripe| dead.push(stripe));
                 if self.index.has_in(hash, stripe.number) {
                     let bucket = self.directory.bucket_of(hash);
                     self.leftover.insert(self.directory.interval(bucket).0);
@@ -272,6 +274,8 @@ impl Engine {
                 break;
             }
         }
+        dead.into_iter().for_each(|stripe| self.ring.discharge(stripe));
+        self.ring.trim(self.marked);
     }
 
     /// How many buckets to add so that pages are as full as they should be.
@@ -289,6 +293,7 @@ impl Engine {
     pub(super) fn target_known(&mut self, bucket: u64) {
         self.cache.pin(bucket);
         let (first, last) = self.directory.interval(bucket);
+        self.unfold(first, last);
         let homes = self.cache.peek(bucket).expect("it has just come in");
         let mut groups: BTreeSet<u64> = BTreeSet::new();
         let staged = self.index.range(first, last).map(|(_, slot)| slot);
@@ -400,9 +405,10 @@ impl Engine {
             let count = images.len();
             return self.fail(&format!("a write-back of {count} pages exceeds the spare"));
         }
+        let count = images.len();
         let (bytes, homes) = spare::assemble(self.binding, self.batch, images.into_iter());
         let io = self.take_io_id();
-        let writes = vec![Write { file: File::Spare, offset: 0, bytes }];
+        let writes = spare::writes(&bytes, count);
         self.ios.push(Io::Store { id: io, writes, flush: Files::of(File::Spare) });
         self.write_back = WriteBack::Spare { io, work, homes };
     }
