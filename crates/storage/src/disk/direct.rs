@@ -9,14 +9,21 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use rustix::fs::OFlags;
+use rustix::fs::{FlockOperation, OFlags};
+use rustix::io::Errno;
 
 use super::io::{File, Write};
 use super::stripe::SECTOR;
 
 /// What addresses in memory must be a multiple of, on any device.
 const ALIGNMENT: usize = 4096;
+
+/// How long a write of an ended process may take; a device that is silent for longer is of no use.
+const OWN_MAX: Duration = Duration::from_secs(30);
+/// How often to look whether it has ended.
+const OWN_EVERY: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 pub(super) struct DirectFile {
@@ -33,6 +40,27 @@ impl DirectFile {
         // What must be aligned is the same for reading, and reading changes nothing.
         let read = file.read_at(buffer.room(SECTOR), SECTOR as u64).ok()?;
         (read == SECTOR).then(|| DirectFile { file, buffer: Mutex::new(buffer) })
+    }
+
+    /// Waits until nobody else can write to the file. A stripe that was handed to the system may outlive its process, and
+    /// would land on what is written after it; it holds the open file, and with it this lock, until it has landed.
+    ///
+    /// # Errors
+    /// What the system says, also when the write of another process does not end.
+    pub(super) fn own(&self) -> IoResult<()> {
+        let end = Instant::now() + OWN_MAX;
+        loop {
+            match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+                Err(Errno::WOULDBLOCK) if Instant::now() < end => std::thread::sleep(OWN_EVERY),
+                locked => return locked.map_err(Into::into),
+            }
+        }
+    }
+
+    /// No write is under way, and none will be.
+    pub(super) fn disown(&self) {
+        // Fails for no file that was locked.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 
     /// True for whole sectors of the ring in the place of sectors.
@@ -92,5 +120,31 @@ impl AlignedBuffer {
 
     fn start(&self) -> usize {
         self.0.as_ptr().align_offset(ALIGNMENT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_owned_once_the_writes_of_its_former_owner_have_ended() {
+        let path = std::env::temp_dir().join(format!("palimpsest-own-{}", std::process::id()));
+        std::fs::write(&path, [0; 3 * SECTOR]).expect("the temporary directory is writable");
+        let opened = DirectFile::open(&path).zip(DirectFile::open(&path));
+        let Some((former, next)) = opened else {
+            return std::fs::remove_file(&path).expect("it is there"); // not past the cache here
+        };
+        former.own().expect("nobody else has it");
+        // As a write under way does, this holds the open file beyond the life of its owner.
+        let under_way = former.to_read().expect("a descriptor is left");
+        drop(former);
+        let (sender, owned) = std::sync::mpsc::channel();
+        let waits = std::thread::spawn(move || sender.send(next.own().is_ok()));
+        assert!(owned.try_recv().is_err());
+        drop(under_way);
+        assert_eq!(owned.recv(), Ok(true));
+        waits.join().expect("it ends").expect("it was heard");
+        std::fs::remove_file(&path).expect("it is there");
     }
 }

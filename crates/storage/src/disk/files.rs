@@ -47,7 +47,11 @@ impl FileMedium {
     /// What the system says; all four must be there.
     pub fn open(dir: &Path) -> Result<FileMedium, String> {
         let mut medium = FileMedium::with(dir, OpenOptions::new().read(true).write(true))?;
-        medium.stripes = DirectFile::open(&dir.join(File::Ring.name()));
+        let path = dir.join(File::Ring.name());
+        medium.stripes = DirectFile::open(&path);
+        if let Some(stripes) = &medium.stripes {
+            stripes.own().map_err(|error| format!("{}: {error}", path.display()))?;
+        }
         medium.drop_cache();
         Ok(medium)
     }

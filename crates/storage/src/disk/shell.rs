@@ -276,28 +276,34 @@ impl Keeper {
         drop(self);
     }
 
-    fn settle(&self) {
+    /// True once all of it is durable; never, where a thread panicked.
+    fn settle(&self) -> bool {
         // A thread that panicked with the engine has already told the workers.
         while let Ok(mut run) = self.shared.run.lock() {
             self.shared.turn(&mut run, By::Driver);
             if run.is_settled() {
-                return;
+                return true;
             }
             if !run.wait_for_commit() {
                 drop(run);
                 std::thread::sleep(STOP_LOOK);
             }
         }
+        false
     }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        self.settle();
+        let is_settled = self.settle();
         self.shared.queues.stop();
         for thread in self.threads.drain(..) {
             // A thread that panicked has already told the workers.
             let _ = thread.join();
+        }
+        if let Some(stripes) = self.shared.medium.stripes().filter(|_| is_settled) {
+            // Stores of workers may hold the files for longer; they write nothing any more.
+            stripes.disown();
         }
     }
 }
