@@ -11,7 +11,7 @@ use super::operation::{Active, InFlight, Operation, Phase, Reports, Source};
 use super::register::Countdown;
 use super::state::ExpiryId;
 use super::sweep::RESEND_FIRST;
-use super::{Cx, DEPTH, RmwPaxos, abreast, expiry, serve};
+use super::{Cx, DEPTH, RmwPaxos, abreast, expiry, joint, serve};
 use crate::cells::Cell;
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Peer, Violation};
@@ -170,6 +170,7 @@ impl RmwPaxos {
             return;
         }
         active.ask_rest_at = Nanos::ZERO;
+        active.differed = false;
         active.tip_version = tip.as_ref().map_or(base.version_floor, |state| state.version());
         active.tip = tip;
         active.tip_round = base.round;
@@ -314,7 +315,7 @@ impl RmwPaxos {
             }
             if active.phase == Phase::Preparing && active.ask_rest_at > Nanos::ZERO {
                 ask_rest(cx, &mut active);
-            } else if self.cannot_win(cx, &active) {
+            } else if self.cannot_win(cx, &active) || joint::is_hopeless(cx, &active) {
                 self.lose(cx, &mut active);
             } else {
                 self.sweep.back_off(cx, cx.now + self.patience(), active.key.clone());
