@@ -156,8 +156,8 @@ pub fn on_accept(
 }
 
 /// H3 in one with H2: may the first proposal of a ballot be accepted, where its proposer has promised that ballot, had
-/// accepted nothing above `base`, and the two are a majority? Never once this acceptor has promised the ballot too:
-/// then it has said so. [spec 9.5, P0]
+/// accepted nothing above `base`, and the two are a majority? Never once this acceptor has promised the ballot without:
+/// its proposer was told so. [spec 9.5, P0]
 #[must_use]
 pub fn completes_phase_one(
     register: Option<&Register>,

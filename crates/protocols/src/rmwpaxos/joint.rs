@@ -20,12 +20,12 @@ use super::acceptor::Payload;
 use super::batch::{self, Batch};
 use super::message::Message;
 use super::operation::{Active, Operation, Phase, Source};
-use super::owed::{self, Members};
 use super::state::State;
 use super::{Cx, RmwPaxos, abreast, proposer, serve};
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
 use crate::quorum::Tally;
+use crate::view::{Member, View};
 
 /// A longer state waits until it is known who holds its base, unless a delta stands for it.
 const STATE_LEN_MAX: usize = 4096;
@@ -38,8 +38,10 @@ pub(super) struct Unproven {
     payload: Payload,
     /// This node's loss when it promised the ballot.
     loss: Loss,
-    /// To whom it was sent.
-    asked: Members,
+    /// To whom it was sent, and the loss that was known of each then.
+    asked: [Option<Loss>; MEMBERS_MAX],
+    /// Somebody was asked again who had lost its memory: what it did before, it does not know.
+    is_asked_anew: bool,
     /// Members that hold something else.
     differing: Tally,
     /// When the others, too, have had their time.
@@ -47,6 +49,20 @@ pub(super) struct Unproven {
 }
 
 impl Unproven {
+    fn ask(&mut self, index: usize, loss: Loss) {
+        let known = *self.asked[index].get_or_insert(loss);
+        self.is_asked_anew |= known != loss;
+    }
+
+    /// Everybody who could accept it has promised its ballot, holds something else and has forgotten nothing since it was
+    /// asked: nobody has accepted it, and nobody ever will.
+    fn is_dead(&self, view: &View) -> bool {
+        let is_out = |(member, asked): (&Member, &Option<Loss>)| {
+            asked.is_none_or(|loss| loss == member.loss && self.differing.has(view, member.node))
+        };
+        !self.is_asked_anew && view.members().iter().zip(&self.asked).all(is_out)
+    }
+
     pub(super) fn is_overdue(&self, now: Nanos) -> bool {
         now >= self.until
     }
@@ -122,9 +138,15 @@ impl RmwPaxos {
         let delta = self.push_proposal(cx, active, batch, state.clone());
         let payload = delta.map_or(Payload::Whole(state), Payload::Delta);
         let loss = cx.view.member(self.env.me).map_or(Loss(0), |member| member.loss);
-        let (asked, differing) = (owed::others_up(cx.view), Tally::default());
-        active.unproven =
-            Some(Unproven { base, payload, loss, asked, differing, until: Nanos::MAX });
+        active.unproven = Some(Unproven {
+            base,
+            payload,
+            loss,
+            asked: [None; MEMBERS_MAX],
+            is_asked_anew: false,
+            differing: Tally::default(),
+            until: Nanos::MAX,
+        });
         active.abreast = abreast::addressees(cx);
         active.phase = Phase::Owner;
         for node in cx.view.others() {
@@ -139,13 +161,10 @@ impl RmwPaxos {
 
     /// Sends it again to a member that did not answer.
     pub(super) fn resend_unproven(&mut self, cx: &mut Cx<'_>, active: &mut Active, node: NodeId) {
-        if node == self.env.me || self.is_void(cx, active) {
-            return;
+        if node != self.env.me && !self.is_void(cx, active) {
+            let after = serve::gate(cx, &active.key);
+            send(cx, active, node, after);
         }
-        if let (Some(unproven), Some(index)) = (&mut active.unproven, cx.view.index(node)) {
-            unproven.asked |= 1 << index;
-        }
-        send(cx, active, node, serve::gate(cx, &active.key));
     }
 
     /// It rests on a promise from before a loss, which must not be repeated under the loss that is known now.
@@ -177,7 +196,7 @@ impl RmwPaxos {
         let Some(unproven) = &mut active.unproven else { return };
         unproven.differing.add(cx.view, from.node, from.loss);
         unproven.until = unproven.until.min(until);
-        if is_dead(cx, unproven) {
+        if unproven.is_dead(cx.view) {
             base::sometimes!("a first proposal that travels with phase 1 never was one");
             take_back(active);
             self.give_up_joint(active);
@@ -199,14 +218,6 @@ impl RmwPaxos {
     }
 }
 
-/// Everybody who could accept it has promised its ballot and holds something else: nobody ever will.
-fn is_dead(cx: &Cx<'_>, unproven: &Unproven) -> bool {
-    let is_out = |index: usize, node: NodeId| {
-        unproven.asked & 1 << index == 0 || unproven.differing.has(cx.view, node)
-    };
-    cx.view.members().iter().enumerate().all(|(index, member)| is_out(index, member.node))
-}
-
 /// What it would have made of the operations is no attempt of theirs.
 fn take_back(active: &mut Active) {
     for operation in active.in_flight.iter_mut().flat_map(|it| it.operations.iter_mut()) {
@@ -224,8 +235,9 @@ pub(super) fn is_hopeless(cx: &Cx<'_>, active: &Active) -> bool {
     unproven.is_some_and(|unproven| !cx.view.others().any(|node| may_prove(unproven, node)))
 }
 
-fn send(cx: &mut Cx<'_>, active: &Active, node: NodeId, after: Ticket) {
-    let Some(unproven) = &active.unproven else { return };
+fn send(cx: &mut Cx<'_>, active: &mut Active, node: NodeId, after: Ticket) {
+    let (Some(unproven), Some(index)) = (&mut active.unproven, cx.view.index(node)) else { return };
+    unproven.ask(index, cx.view.members()[index].loss);
     let message = Message::PrepareAccept {
         key: active.key.clone(),
         round: active.ballot.round(1),

@@ -162,17 +162,17 @@ impl RmwPaxos {
         cx: &mut Cx<'_>,
         from: Peer,
         key: Key,
-        rounds: (Round, Round),
+        (round, base): (Round, Round),
         payload: Payload,
     ) {
-        let (round, ballot) = (rounds.0, rounds.0.ballot());
+        let ballot = round.ballot();
         if !has_promised(cx, from, ballot) {
             return;
         }
         let meta = cx.metas.get(key.shard());
         let held = held(cx, &key);
         let is_refused = acceptor::effective_promise(held, meta, cx.view.epoch) > ballot;
-        let is_won = acceptor::completes_phase_one(held, meta, rounds, &payload);
+        let is_won = acceptor::completes_phase_one(held, meta, (round, base), &payload);
         if is_refused || is_won || is_lost(cx, &key) {
             return self.on_accept(cx, from, key, Proposal { round, chosen_k: 0, payload });
         }
