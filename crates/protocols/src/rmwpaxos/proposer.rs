@@ -300,7 +300,12 @@ impl RmwPaxos {
         if self.on_slow_nack(cx, key, tried) {
             return;
         }
-        let Some(mut active) = self.actives.take(key) else { return };
+        let Some(mut active) = self.actives.take(key) else {
+            if !recovering {
+                disown(cx, key, tried, promised);
+            }
+            return;
+        };
         let is_ours = tried.ballot() == active.ballot
             && match active.phase {
                 Phase::Preparing => tried.k() == 0,
@@ -385,6 +390,14 @@ pub(super) fn settle_ownership(cx: &mut Cx<'_>, active: &Active) {
     }
     if let Some(register) = cx.cells.get_mut(&active.key) {
         register.owned = register.accepted == round && register.promised == round.ballot();
+    }
+}
+
+/// A refusal that came after the others had chosen: who goes on under this ballot leaves a member behind for good.
+fn disown(cx: &mut Cx<'_>, key: &Key, tried: Round, promised: Ballot) {
+    if let Some(register) = cx.cells.get_mut(key) {
+        let is_of_it = register.accepted.ballot() == tried.ballot();
+        register.owned &= !(is_of_it && promised >= tried.ballot());
     }
 }
 
