@@ -98,6 +98,8 @@ mutations! {
     FirstBelowFloor = "first-below-floor",
     /// An acceptor completes phase 1 with a promise from before a loss of memory.
     FirstFromBeforeLoss = "first-from-before-loss",
+    /// A first proposal is sent again after its proposer has lost its memory.
+    FirstRepeatedAfterLoss = "first-repeated-after-loss",
     /// A proposer accepts its first proposal before anybody completed phase 1.
     FirstAcceptedByProposer = "first-accepted-by-proposer",
     /// Asking for the whole state counts as an acknowledgement.

@@ -156,7 +156,8 @@ pub fn on_accept(
 }
 
 /// H3 in one with H2: may the first proposal of a ballot be accepted, where its proposer has promised that ballot, had
-/// accepted nothing above `base`, and the two are a majority? [spec 9.5, P0]
+/// accepted nothing above `base`, and the two are a majority? Never once this acceptor has promised the ballot without:
+/// its proposer was told so. [spec 9.5, P0]
 #[must_use]
 pub fn completes_phase_one(
     register: Option<&Register>,
@@ -167,6 +168,7 @@ pub fn completes_phase_one(
     let accepted = register.map_or(Round::NONE, |register| register.accepted);
     // Proven before: this is a copy, or another acceptor has proven it.
     let is_proven = accepted.ballot() == round.ballot();
+    let is_first = effective_promise(register, meta, round.ballot().epoch()) < round.ballot();
     let is_same = accepted == base || mutation::is(Mutation::FirstOnAnyBase);
     let is_above_floor = match payload {
         Payload::Whole(state) if base.is_none() => {
@@ -174,7 +176,7 @@ pub fn completes_phase_one(
         }
         _ => true,
     };
-    is_proven || (is_same && is_above_floor)
+    is_proven || (is_first && is_same && is_above_floor)
 }
 
 fn take(register: &mut Register, round: Round, state: State, moment: Moment) {

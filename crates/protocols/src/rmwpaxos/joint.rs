@@ -3,10 +3,11 @@
 //! A proposer that is one of three is a majority together with either of the others. It promises its ballot to itself,
 //! computes the first proposal from what it holds, and names the round that it holds. Another acceptor that holds the
 //! same round and has promised nothing higher sees by that alone that phase 1 is won, and with which base: it accepts.
-//! One that holds something else accepts nothing and asks for the proposal whole.
+//! One that holds something else accepts nothing, promises the ballot and asks for the proposal whole.
 //!
-//! The proposer's own acceptor accepts last: until another has, nothing says that phase 1 is won. If none can, the
-//! proposal becomes an attempt whose fate is open, and phase 1 follows under another ballot.
+//! The proposer's own acceptor accepts last: until another has, nothing says that phase 1 is won. If none can, phase 1
+//! follows under another ballot. Where everybody who was asked holds something else the proposal never was one; else
+//! it becomes an attempt whose fate is open.
 //!
 //! What an acceptor is told of the proposer's promise is void once it knows that the proposer has lost its memory
 //! since, like any promise [DISC17].
@@ -24,6 +25,7 @@ use super::{Cx, RmwPaxos, abreast, proposer, serve};
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
 use crate::quorum::Tally;
+use crate::view::{Member, View};
 
 /// A longer state waits until it is known who holds its base, unless a delta stands for it.
 const STATE_LEN_MAX: usize = 4096;
@@ -36,6 +38,10 @@ pub(super) struct Unproven {
     payload: Payload,
     /// This node's loss when it promised the ballot.
     loss: Loss,
+    /// To whom it was sent, and the loss that was known of each then.
+    asked: [Option<Loss>; MEMBERS_MAX],
+    /// Somebody was asked again who had lost its memory: what it did before, it does not know.
+    is_asked_anew: bool,
     /// Members that hold something else.
     differing: Tally,
     /// When the others, too, have had their time.
@@ -43,6 +49,20 @@ pub(super) struct Unproven {
 }
 
 impl Unproven {
+    fn ask(&mut self, index: usize, loss: Loss) {
+        let known = *self.asked[index].get_or_insert(loss);
+        self.is_asked_anew |= known != loss;
+    }
+
+    /// Everybody who could accept it has promised its ballot, holds something else and has forgotten nothing since it was
+    /// asked: nobody has accepted it, and nobody ever will.
+    fn is_dead(&self, view: &View) -> bool {
+        let is_out = |(member, asked): (&Member, &Option<Loss>)| {
+            asked.is_none_or(|loss| loss == member.loss && self.differing.has(view, member.node))
+        };
+        !self.is_asked_anew && view.members().iter().zip(&self.asked).all(is_out)
+    }
+
     pub(super) fn is_overdue(&self, now: Nanos) -> bool {
         now >= self.until
     }
@@ -94,6 +114,7 @@ impl RmwPaxos {
         cx.view.majority() == 2
             && self.takes_short_ways()
             && active.losses == 0
+            && !active.differed
             && active.carried.is_empty()
             && active.queue.iter().all(is_plain)
             && !serve::is_lost(cx, &active.key)
@@ -117,12 +138,21 @@ impl RmwPaxos {
         let delta = self.push_proposal(cx, active, batch, state.clone());
         let payload = delta.map_or(Payload::Whole(state), Payload::Delta);
         let loss = cx.view.member(self.env.me).map_or(Loss(0), |member| member.loss);
-        let differing = Tally::default();
-        active.unproven = Some(Unproven { base, payload, loss, differing, until: Nanos::MAX });
+        active.unproven = Some(Unproven {
+            base,
+            payload,
+            loss,
+            asked: [None; MEMBERS_MAX],
+            is_asked_anew: false,
+            differing: Tally::default(),
+            until: Nanos::MAX,
+        });
         active.abreast = abreast::addressees(cx);
         active.phase = Phase::Owner;
         for node in cx.view.others() {
-            send(cx, active, node, after);
+            if cx.view.member(node).is_some_and(|member| member.up) {
+                send(cx, active, node, after);
+            }
         }
         if mutation::is(Mutation::FirstAcceptedByProposer) {
             self.accept_own(cx, active);
@@ -130,9 +160,10 @@ impl RmwPaxos {
     }
 
     /// Sends it again to a member that did not answer.
-    pub(super) fn resend_unproven(&mut self, cx: &mut Cx<'_>, active: &Active, node: NodeId) {
+    pub(super) fn resend_unproven(&mut self, cx: &mut Cx<'_>, active: &mut Active, node: NodeId) {
         if node != self.env.me && !self.is_void(cx, active) {
-            send(cx, active, node, serve::gate(cx, &active.key));
+            let after = serve::gate(cx, &active.key);
+            send(cx, active, node, after);
         }
     }
 
@@ -142,6 +173,7 @@ impl RmwPaxos {
             cx.view.member(self.env.me).is_none_or(|member| member.loss != unproven.loss)
         };
         active.unproven.as_ref().is_some_and(is_void)
+            && !mutation::is(Mutation::FirstRepeatedAfterLoss)
     }
 
     /// Another member has accepted it, so phase 1 is won: the own acceptor follows, and so may others.
@@ -163,15 +195,15 @@ impl RmwPaxos {
         let until = cx.now + self.patience();
         let Some(unproven) = &mut active.unproven else { return };
         unproven.differing.add(cx.view, from.node, from.loss);
-        let may_hold = |node: NodeId| {
-            let is_up = cx.view.member(node).is_some_and(|member| member.up);
-            is_up && !unproven.differing.has(cx.view, node) && !active.refused.has(cx.view, node)
-        };
-        if cx.view.others().any(may_hold) {
-            unproven.until = unproven.until.min(until);
-            self.sweep.back_off(cx, until, active.key.clone());
-        } else {
+        unproven.until = unproven.until.min(until);
+        if unproven.is_dead(cx.view) {
+            base::sometimes!("a first proposal that travels with phase 1 never was one");
+            take_back(active);
             self.give_up_joint(active);
+        } else if is_hopeless(cx, active) {
+            self.give_up_joint(active);
+        } else {
+            self.sweep.back_off(cx, until, active.key.clone());
         }
     }
 
@@ -180,13 +212,32 @@ impl RmwPaxos {
         base::sometimes!("a first proposal that travels with phase 1 does not fit");
         self.counters.joint_failed += 1;
         proposer::abandon_proposals(active);
+        active.differed = true;
         active.phase = Phase::Idle;
         active.resend_at = Nanos::MAX;
     }
 }
 
-fn send(cx: &mut Cx<'_>, active: &Active, node: NodeId, after: Ticket) {
-    let Some(unproven) = &active.unproven else { return };
+/// What it would have made of the operations is no attempt of theirs.
+fn take_back(active: &mut Active) {
+    for operation in active.in_flight.iter_mut().flat_map(|it| it.operations.iter_mut()) {
+        operation.effective = false;
+    }
+}
+
+/// Whoever is up holds something else or has promised more: phase 1 will not be won by this proposal.
+pub(super) fn is_hopeless(cx: &Cx<'_>, active: &Active) -> bool {
+    let may_prove = |unproven: &Unproven, node: NodeId| {
+        let is_up = cx.view.member(node).is_some_and(|member| member.up);
+        is_up && !unproven.differing.has(cx.view, node) && !active.refused.has(cx.view, node)
+    };
+    let unproven = active.unproven.as_ref();
+    unproven.is_some_and(|unproven| !cx.view.others().any(|node| may_prove(unproven, node)))
+}
+
+fn send(cx: &mut Cx<'_>, active: &mut Active, node: NodeId, after: Ticket) {
+    let (Some(unproven), Some(index)) = (&mut active.unproven, cx.view.index(node)) else { return };
+    unproven.ask(index, cx.view.members()[index].loss);
     let message = Message::PrepareAccept {
         key: active.key.clone(),
         round: active.ballot.round(1),

@@ -38,7 +38,8 @@ pub enum Message {
     /// Phase 1 and the first proposal of phase 2 at once. `base`: the round that the proposal follows; its proposer
     /// has promised the ballot and holds nothing higher. Accepted where that makes a majority.
     PrepareAccept { key: Key, round: Round, base: Round, payload: Payload },
-    /// Answers a proposal that does not follow what is held here. Nothing was accepted, nothing refused.
+    /// Answers a proposal that does not follow what is held here. Nothing was accepted, nothing refused; of
+    /// `PrepareAccept` the ballot was promised.
     NeedFull { key: Key, round: Round },
     /// Answers `Accept`, `AcceptDelta` and `PrepareAccept` with the round accepted here by now.
     Accepted { key: Key, round: Round },

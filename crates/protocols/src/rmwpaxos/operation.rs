@@ -247,6 +247,8 @@ pub struct Active {
     pub in_flight: VecDeque<InFlight>,
     /// The proposal in flight went out before phase 1 was won.
     pub unproven: Option<Unproven>,
+    /// Others were found to hold something else than this node: phase 1 comes first until one is won.
+    pub differed: bool,
     /// Found in the base: succeed with the next proposal.
     pub carried: Vec<Operation>,
     /// Highest proposal of `ballot` acknowledged by each member, with its loss.
@@ -294,6 +296,7 @@ impl Active {
             fresh_before: 0,
             in_flight: VecDeque::new(),
             unproven: None,
+            differed: false,
             carried: Vec::new(),
             acks: [(0, Loss(0)); MEMBERS_MAX],
             refused: Tally::default(),
@@ -323,7 +326,7 @@ impl Active {
         self.tip_version = 0;
         (self.tip_round, self.abreast) = (Round::NONE, Tally::default());
         (self.base_decided, self.fresh_before) = (false, 0);
-        self.unproven = None;
+        (self.unproven, self.differed) = (None, false);
         self.acks = [(0, Loss(0)); MEMBERS_MAX];
         (self.refused, self.refused_at) = (Tally::default(), Nanos::ZERO);
         (self.prepared_at, self.ask_rest_at) = (0, Nanos::ZERO);
@@ -392,6 +395,7 @@ mod tests {
         active.ballot = ballot;
         (active.k, active.chosen_k, active.tip_version) = (1, 2, 3);
         (active.base_decided, active.fresh_before, active.prepared_at) = (true, 4, 5);
+        active.differed = true;
         active.tip_round = ballot.round(6);
         active.acks = [(6, Loss(7)); MEMBERS_MAX];
         (active.rest, active.vote_again_at) = (Some(Millis(8)), Nanos(9));

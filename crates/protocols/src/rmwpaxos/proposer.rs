@@ -11,7 +11,7 @@ use super::operation::{Active, InFlight, Operation, Phase, Reports, Source};
 use super::register::Countdown;
 use super::state::ExpiryId;
 use super::sweep::RESEND_FIRST;
-use super::{Cx, DEPTH, RmwPaxos, abreast, expiry, serve};
+use super::{Cx, DEPTH, RmwPaxos, abreast, expiry, joint, serve};
 use crate::cells::Cell;
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Peer, Violation};
@@ -170,6 +170,7 @@ impl RmwPaxos {
             return;
         }
         active.ask_rest_at = Nanos::ZERO;
+        active.differed = false;
         active.tip_version = tip.as_ref().map_or(base.version_floor, |state| state.version());
         active.tip = tip;
         active.tip_round = base.round;
@@ -299,7 +300,12 @@ impl RmwPaxos {
         if self.on_slow_nack(cx, key, tried) {
             return;
         }
-        let Some(mut active) = self.actives.take(key) else { return };
+        let Some(mut active) = self.actives.take(key) else {
+            if !recovering {
+                disown(cx, key, tried, promised);
+            }
+            return;
+        };
         let is_ours = tried.ballot() == active.ballot
             && match active.phase {
                 Phase::Preparing => tried.k() == 0,
@@ -314,7 +320,7 @@ impl RmwPaxos {
             }
             if active.phase == Phase::Preparing && active.ask_rest_at > Nanos::ZERO {
                 ask_rest(cx, &mut active);
-            } else if self.cannot_win(cx, &active) {
+            } else if self.cannot_win(cx, &active) || joint::is_hopeless(cx, &active) {
                 self.lose(cx, &mut active);
             } else {
                 self.sweep.back_off(cx, cx.now + self.patience(), active.key.clone());
@@ -384,6 +390,14 @@ pub(super) fn settle_ownership(cx: &mut Cx<'_>, active: &Active) {
     }
     if let Some(register) = cx.cells.get_mut(&active.key) {
         register.owned = register.accepted == round && register.promised == round.ballot();
+    }
+}
+
+/// A refusal that came after the others had chosen: who goes on under this ballot leaves a member behind for good.
+fn disown(cx: &mut Cx<'_>, key: &Key, tried: Round, promised: Ballot) {
+    if let Some(register) = cx.cells.get_mut(key) {
+        let is_of_it = register.accepted.ballot() == tried.ballot();
+        register.owned &= !(is_of_it && promised >= tried.ballot());
     }
 }
 

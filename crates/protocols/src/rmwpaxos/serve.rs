@@ -155,31 +155,31 @@ impl RmwPaxos {
     }
 
     /// H2 and H3 in one. Only a proposer whose own promise still stands and makes a majority together with this
-    /// acceptor's has won phase 1 by it.
+    /// acceptor's has won phase 1 by it. Where it has not, the promise alone is given: the proposer learns that this
+    /// message will never be accepted here.
     pub(super) fn on_prepare_accept(
         &mut self,
         cx: &mut Cx<'_>,
         from: Peer,
         key: Key,
-        rounds: (Round, Round),
+        (round, base): (Round, Round),
         payload: Payload,
     ) {
-        let (round, ballot) = (rounds.0, rounds.0.ballot());
-        let is_proposer = from.node == ballot.node() && from.incarnation == ballot.incarnation();
-        let has_promised = is_proposer
-            && cx.view.majority() == 2
-            && ballot.epoch() == cx.view.epoch
-            && cx.view.member(from.node).is_some_and(|member| {
-                from.loss >= member.loss || mutation::is(Mutation::FirstFromBeforeLoss)
-            });
+        let ballot = round.ballot();
+        if !has_promised(cx, from, ballot) {
+            return;
+        }
         let meta = cx.metas.get(key.shard());
         let held = held(cx, &key);
         let is_refused = acceptor::effective_promise(held, meta, cx.view.epoch) > ballot;
-        let is_won = has_promised && acceptor::completes_phase_one(held, meta, rounds, &payload);
+        let is_won = acceptor::completes_phase_one(held, meta, (round, base), &payload);
         if is_refused || is_won || is_lost(cx, &key) {
             return self.on_accept(cx, from, key, Proposal { round, chosen_k: 0, payload });
         }
-        cx.fx.send_now(from.node, Message::NeedFull { key, round });
+        match self.promise(cx, &key, ballot) {
+            Err(promised) => nack(cx, from.node, key, round, promised, false),
+            Ok(after) => cx.fx.send(from.node, Message::NeedFull { key, round }, after),
+        }
     }
 
     /// The own acceptor takes the newest proposal. Its acknowledgement counts at once where nothing is waited for;
@@ -283,6 +283,15 @@ impl RmwPaxos {
             self.counters.collected += 1;
         }
     }
+}
+
+/// The proposer's promise of its own ballot counts here.
+fn has_promised(cx: &Cx<'_>, from: Peer, ballot: Ballot) -> bool {
+    let is_proposer = from.node == ballot.node() && from.incarnation == ballot.incarnation();
+    // It may have waited here for its register to be read while the loss became known.
+    let is_current = cx.view.member(from.node).is_some_and(|member| from.loss >= member.loss)
+        || mutation::is(Mutation::FirstFromBeforeLoss);
+    is_proposer && is_current && cx.view.majority() == 2 && ballot.epoch() == cx.view.epoch
 }
 
 fn nack(cx: &mut Cx<'_>, to: NodeId, key: Key, tried: Round, promised: Ballot, recovering: bool) {

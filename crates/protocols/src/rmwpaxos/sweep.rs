@@ -195,7 +195,7 @@ impl RmwPaxos {
     }
 
     /// Sends a member again what it did not answer.
-    fn resend_to(&mut self, cx: &mut Cx<'_>, active: &Active, node: NodeId) {
+    fn resend_to(&mut self, cx: &mut Cx<'_>, active: &mut Active, node: NodeId) {
         match active.phase {
             Phase::Preparing if !active.promises.tally.has(cx.view, node) => {
                 proposer::send_prepare(cx, active, node);
@@ -235,8 +235,8 @@ impl RmwPaxos {
         self.owe_returned(cx, node);
         self.doubt_member(cx, node);
         for key in self.actives.keys_of(|_| true) {
-            let active = self.take_active(cx, &key);
-            self.resend_to(cx, &active, node);
+            let mut active = self.take_active(cx, &key);
+            self.resend_to(cx, &mut active, node);
             match &active.read {
                 Some(round) if !round.reports.tally.has(cx.view, node) => {
                     reader::ask(cx, &key, round, node);

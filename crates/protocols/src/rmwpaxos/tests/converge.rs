@@ -142,6 +142,25 @@ fn a_floor_of_another_key_keeps_nothing_apart() -> Result<(), String> {
     world.finish_with("va")
 }
 
+/// An owner's ballot is refused by a member that has started again, each time after the others have chosen.
+#[test]
+fn an_owner_that_one_refuses_prepares_anew() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    world.write(0, Ask::Append("a"));
+    world.crash(2, 9);
+    world.lose_all();
+    for text in ["b", "c"] {
+        let tag = world.append(0, text);
+        world.flow(|m| m.among(&[0, 1]));
+        claim(!world.is_open(tag), "two choose it")?;
+        world.flow(|_| true);
+        world.calm();
+    }
+    let key = world.key.clone();
+    claim(accepted(&world, 2, &key) == accepted(&world, 0, &key), "the third has the second")?;
+    world.finish_with("vabc")
+}
+
 /// A tombstone whose proposer gave up before it learned that it is chosen.
 #[test]
 fn a_tombstone_that_its_proposer_gave_up_is_collected() -> Result<(), String> {

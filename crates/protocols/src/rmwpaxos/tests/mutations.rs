@@ -1,7 +1,7 @@
 //! Every rule that can be left out is missed: by a random schedule within a stated budget, or by the one made for it.
 
 use super::explore::{explore, explore_deltas};
-use super::{contention, converge, deltas, memory, removal, repair, schedules};
+use super::{contention, converge, deltas, joint, memory, removal, repair, schedules};
 use crate::mutation::{self, Mutation};
 
 /// What notices that a rule is left out.
@@ -61,6 +61,17 @@ fn catch(mutation: Mutation) -> Catch {
         Mutation::DeltaNoDigest => Catch::Schedule(deltas::a_damaged_delta),
         Mutation::DeltaUnchecked | Mutation::NeedFullIsAck => Catch::DeltaSeeds(1_000),
         Mutation::TipUnderAskedRound => Catch::Schedule(deltas::a_later_state_under_its_own_round),
+        Mutation::FirstOnAnyBase => Catch::Schedule(joint::an_acceptor_that_holds_something_else),
+        Mutation::FirstBelowFloor => Catch::Schedule(joint::a_version_below_a_floor),
+        Mutation::FirstFromBeforeLoss => {
+            Catch::Schedule(joint::a_first_proposal_from_before_a_loss)
+        }
+        Mutation::FirstRepeatedAfterLoss => {
+            Catch::Schedule(joint::a_first_proposal_repeated_after_a_loss)
+        }
+        Mutation::FirstAcceptedByProposer => {
+            Catch::Schedule(joint::a_first_proposal_that_nobody_took)
+        }
         // Rules of other protocols, which add to the list on their own.
         _ => Catch::Elsewhere,
     }

@@ -166,6 +166,12 @@ impl World {
         self.nodes[node].register(&self.key)
     }
 
+    /// No first proposal of the node waits for somebody to complete phase 1.
+    pub(super) fn joint_is_over(&self, node: usize) -> bool {
+        let active = self.nodes[node].protocol.actives.get(&self.key);
+        active.is_none_or(|active| active.unproven.is_none())
+    }
+
     pub(super) fn reply(&self, tag: Tag) -> Option<&[u8]> {
         match self.value_of(tag) {
             Some(Outcome::Reply(reply)) => Some(reply),

@@ -129,6 +129,10 @@ impl World {
             let node = world.fresh_node(id, Incarnation(1), Loss(1), &ids, seed);
             world.nodes.push(node);
         }
+        // Their connections have told them of each other.
+        for node in &mut world.nodes {
+            ids.iter().for_each(|&id| _ = node.view.learn(id, Incarnation(1), Loss(1)));
+        }
         world
     }
 
