@@ -10,6 +10,7 @@
 pub mod campaign;
 pub mod clients;
 pub mod clock;
+pub mod explore;
 pub mod faults;
 pub mod injector;
 pub mod invariants;

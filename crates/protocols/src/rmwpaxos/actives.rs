@@ -1,5 +1,7 @@
 //! The keys that a node works on, and the memory of proposers that have finished.
 
+use std::fmt;
+
 use hashbrown::HashMap;
 use types::Key;
 use types::key::ByHash;
@@ -17,6 +19,14 @@ pub(super) struct Actives {
     by_key: HashMap<Key, Option<Box<Active>>, ByHash>,
     #[expect(clippy::vec_box, reason = "what is handed out is boxed, and big")]
     spare: Vec<Box<Active>>,
+}
+
+/// Those at work, in order of their keys; what is kept for its memory says nothing.
+impl fmt::Debug for Actives {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = self.keys_of(|_| true);
+        f.debug_list().entries(keys.iter().map(|key| self.get(key))).finish()
+    }
 }
 
 impl Actives {

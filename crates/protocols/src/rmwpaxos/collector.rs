@@ -27,13 +27,14 @@ const STARTED_MAX: usize = 256;
 /// A tombstone that another node left is its own to collect for so long, and up to twice that.
 const FOUND_AFTER: Nanos = Nanos::from_secs(5);
 
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub(super) struct Collector {
     waiting: BTreeMap<Key, Waiting>,
     due: BTreeMap<(Nanos, Key), ()>,
     armed: Option<Nanos>,
 }
 
+#[derive(Debug)]
 struct Waiting {
     at: Nanos,
     tries: u32,

@@ -45,6 +45,7 @@ pub struct Held {
 pub type Folds = [u64; BUCKETS];
 
 /// Where a walk stands.
+#[derive(Debug)]
 pub(super) enum Step {
     Pausing { until: Nanos },
     Scanning { scan: u64 },
@@ -52,6 +53,7 @@ pub(super) enum Step {
 }
 
 /// A range that members were asked about.
+#[derive(Debug)]
 pub(super) struct Question {
     id: u64,
     own: Vec<Held>,
@@ -64,6 +66,7 @@ pub(super) struct Question {
 }
 
 /// A question of another member, while its range is read.
+#[derive(Debug)]
 pub(super) struct Answering {
     to: NodeId,
     id: u64,

@@ -27,7 +27,7 @@ const VOTE_PAUSE: Nanos = Nanos::from_millis(5);
 const SLACK: Nanos = Nanos::from_millis(20);
 
 /// The deadlines that this node set, in order, so that keys vanish though nobody touches them.
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub(super) struct Expirer {
     due: BTreeMap<(Nanos, Key), ExpiryId>,
     armed: Option<Nanos>,

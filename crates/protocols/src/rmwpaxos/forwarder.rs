@@ -35,7 +35,7 @@ const REMEMBERED_MAX: usize = 4096;
 const TAKE_OVER_AFTER: u16 = 32;
 
 /// Both ends of forwarding.
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub(super) struct Forwarder {
     next_sequence: u64,
     /// Forwards of ours that are not answered, by shard: what lies below the first will never be sent again.
@@ -45,7 +45,7 @@ pub(super) struct Forwarder {
 }
 
 /// What an owner remembers of an origin.
-#[derive(Default)]
+#[derive(Default, Debug)]
 struct Origin {
     incarnation: Incarnation,
     /// Everything below is finished and acknowledged.
@@ -53,6 +53,7 @@ struct Origin {
     entries: BTreeMap<u64, Entry>,
 }
 
+#[derive(Debug)]
 enum Entry {
     Running { key: Key, outcomes: Vec<Option<Outcome>>, left: usize, take_over: bool },
     Done { outcomes: Vec<Outcome>, take_over: bool },

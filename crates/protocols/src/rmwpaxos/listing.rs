@@ -20,7 +20,7 @@ use crate::view::View;
 /// Listings served or awaited at a time.
 const LISTS_MAX: usize = 1024;
 
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub(super) struct Lists {
     /// Asked by clients of this node.
     rounds: BTreeMap<u64, ListRound>,
@@ -28,6 +28,7 @@ pub(super) struct Lists {
     serving: BTreeMap<u64, Serving>,
 }
 
+#[derive(Debug)]
 struct ListRound {
     tag: Tag,
     shard: Shard,
@@ -39,6 +40,7 @@ struct ListRound {
     resends: u32,
 }
 
+#[derive(Debug)]
 struct Serving {
     to: NodeId,
     shard: Shard,
@@ -46,7 +48,7 @@ struct Serving {
 }
 
 /// The listing of each member.
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub(super) struct Listings {
     pub tally: Tally,
     by_member: [Option<Listing>; MEMBERS_MAX],

@@ -5,6 +5,8 @@
 //! is kept and nothing sent. Memory is bounded and lossy: what is pushed out of it is found by comparing ranges
 //! ([`super::ranges`]).
 
+use std::fmt;
+
 use base::Nanos;
 use types::{Key, Round};
 
@@ -39,6 +41,15 @@ pub(super) struct Owed {
     armed: Option<Nanos>,
 }
 
+/// What is owed, in the order of its places.
+impl fmt::Debug for Owed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.slots.iter().flatten()).finish()?;
+        write!(f, "{:?}", self.armed)
+    }
+}
+
+#[derive(Debug)]
 struct Debt {
     key: Key,
     /// Chosen, and the last proposal of its ballot.

@@ -7,6 +7,8 @@
 //!
 //! All of it is a hint. What it leads to is a late accept, which the acceptor may refuse, or a proposal like any other.
 
+use std::fmt;
+
 use base::Nanos;
 use types::key::SHARDS;
 use types::limits::MEMBERS_MAX;
@@ -39,7 +41,7 @@ const LATE_ACCEPTS_MAX: u8 = 1;
 const SOON_MAX: u8 = 3;
 
 /// What is not known to be equal.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Unsure {
     /// Members to compare with; this node's own bit: to be searched for tombstones.
     with: Members,
@@ -66,7 +68,19 @@ pub(super) struct Ranges {
     has_started: bool,
 }
 
+/// Of the shards, those of which there is something to say.
+impl fmt::Debug for Ranges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shards = self.shards.iter().enumerate();
+        let unsure = shards.filter(|(_, unsure)| **unsure != Unsure::default());
+        f.debug_map().entries(unsure).finish()?;
+        write!(f, "{:?} {:?} ", self.answered, self.walk)?;
+        write!(f, "{} {:?} {}", self.next, self.armed, self.has_started)
+    }
+}
+
 /// One comparison of a shard, from its beginning to its end.
+#[derive(Debug)]
 pub(super) struct Walk {
     pub(super) shard: Shard,
     pub(super) with: Members,

@@ -31,7 +31,7 @@ const KEYS_MAX: usize = 16_384;
 const SHARDS_AT_ONCE: usize = 8;
 const LISTING_STEP: u32 = 512;
 
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub(super) struct Recovery {
     keys: BTreeMap<Key, KeyRecovery>,
     shards: BTreeMap<Shard, ShardRecovery>,
@@ -41,6 +41,7 @@ pub(super) struct Recovery {
     own_number: u64,
 }
 
+#[derive(Debug)]
 struct KeyRecovery {
     id: u64,
     reports: Reports,
@@ -51,6 +52,7 @@ struct KeyRecovery {
 }
 
 /// The others disagree: a proposal of ours decides, counting only them. [spec 8.4, step 4]
+#[derive(Debug)]
 struct Slow {
     ballot: Ballot,
     promises: Reports,
@@ -64,6 +66,7 @@ struct Floors {
     version: u64,
 }
 
+#[derive(Debug)]
 struct ShardRecovery {
     id: u64,
     from_hash: u64,

@@ -26,7 +26,7 @@ pub(super) fn resend_after(resends: u32) -> Nanos {
     Nanos(RESEND_FIRST.0 << resends.min(4)).min(RESEND_MAX)
 }
 
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub(super) struct Sweep {
     armed: bool,
     back_offs: BTreeSet<(Nanos, Key)>,
