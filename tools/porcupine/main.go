@@ -43,10 +43,10 @@ type operation struct {
 }
 
 type row struct {
-	histories, operations          int
-	hold, violations, oneUndecided int
-	disagreements                  int
-	ours, porcupines               time.Duration
+	histories, operations                 int
+	hold, violations, undecided, timeouts int
+	disagreements                         int
+	ours, porcupines                      time.Duration
 }
 
 func main() {
@@ -91,8 +91,10 @@ func (r *row) compare(model porcupine.Model, h *history, line string) {
 	r.histories++
 	r.operations += len(h.Operations)
 	switch {
-	case h.Verdict == "undecided" || verdict == porcupine.Unknown:
-		r.oneUndecided++
+	case h.Verdict == "undecided":
+		r.undecided++
+	case verdict == porcupine.Unknown:
+		r.timeouts++
 	case h.Verdict == "holds" && verdict == porcupine.Ok:
 		r.hold++
 	case h.Verdict == "violation" && verdict == porcupine.Illegal:
@@ -123,8 +125,8 @@ func print(rows map[string]*row) (disagreements int) {
 	}
 	sort.Strings(names)
 	all := row{}
-	fmt.Println("| model | histories | operations | both say right | both say wrong | one is undecided | they disagree | ours | Porcupine |")
-	fmt.Println("|---|---|---|---|---|---|---|---|---|")
+	fmt.Println("| model | histories | operations | both say right | both say wrong | we cannot say | Porcupine cannot | they disagree | ours | Porcupine |")
+	fmt.Println("|---|---|---|---|---|---|---|---|---|---|")
 	for _, name := range names {
 		r := rows[name]
 		r.print(name)
@@ -132,7 +134,8 @@ func print(rows map[string]*row) (disagreements int) {
 		all.operations += r.operations
 		all.hold += r.hold
 		all.violations += r.violations
-		all.oneUndecided += r.oneUndecided
+		all.undecided += r.undecided
+		all.timeouts += r.timeouts
 		all.disagreements += r.disagreements
 		all.ours += r.ours
 		all.porcupines += r.porcupines
@@ -142,6 +145,6 @@ func print(rows map[string]*row) (disagreements int) {
 }
 
 func (r *row) print(name string) {
-	fmt.Printf("| %s | %d | %d | %d | %d | %d | %d | %.2f s | %.2f s |\n", name, r.histories, r.operations,
-		r.hold, r.violations, r.oneUndecided, r.disagreements, r.ours.Seconds(), r.porcupines.Seconds())
+	fmt.Printf("| %s | %d | %d | %d | %d | %d | %d | %d | %.2f s | %.2f s |\n", name, r.histories, r.operations,
+		r.hold, r.violations, r.undecided, r.timeouts, r.disagreements, r.ours.Seconds(), r.porcupines.Seconds())
 }

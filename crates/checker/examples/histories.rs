@@ -105,6 +105,7 @@ fn shape(random: &mut Random) -> Shape {
         duration_max: random.below(12),
         percent_unknown: *random.pick(&[0, 0, 5, 10, 30]),
         percent_failed: *random.pick(&[0, 10]),
+        percent_pipelined: *random.pick(&[0, 20]),
     }
 }
 

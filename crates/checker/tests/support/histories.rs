@@ -17,6 +17,8 @@ pub(crate) struct Shape {
     pub(crate) duration_max: u64,
     pub(crate) percent_unknown: u64,
     pub(crate) percent_failed: u64,
+    /// Calls that their client does not wait for before it goes on.
+    pub(crate) percent_pipelined: u64,
 }
 
 struct Planned<I> {
@@ -119,7 +121,8 @@ fn plan<S: Subject>(subject: &S, shape: Shape, random: &mut Random) -> Vec<Plann
             let client = index as u64 % shape.clients_count;
             let invoked = free_at[client as usize] + random.below(shape.pause_max + 1);
             let responded = invoked + random.below(shape.duration_max + 1);
-            free_at[client as usize] = responded + 1;
+            let is_pipelined = random.chance(shape.percent_pipelined);
+            free_at[client as usize] = if is_pipelined { invoked } else { responded + 1 };
             let fate = fate(shape, invoked, responded, random);
             Planned { client, input: subject.random_input(random), invoked, responded, fate }
         })
