@@ -10,7 +10,6 @@ use checker::model::keyed::Keyed;
 use checker::model::kv::Kv;
 use checker::model::register::Register;
 use checker::sequential::{self, WriteOrder};
-use checker::serializable::{self, Promise};
 use checker::{History, Limit, Verdict, linearizable};
 
 #[path = "../tests/support/mod.rs"]
@@ -19,7 +18,6 @@ mod support;
 use support::Random;
 use support::histories::{Shape, doubtful, right};
 use support::subjects::{Subject, kv_of_unlike_values, register_of_unlike_values};
-use support::transactions::{changed, many_lists};
 
 #[derive(Clone, Copy)]
 struct Workload {
@@ -53,25 +51,6 @@ fn main() {
     let check =
         |history: &_| sequential::check(&keyed, history, WriteOrder::RealTime, Limit::default());
     run("keyed register", &keyed, many_short, check);
-    println!("strictly serializable, 2 histories of 10000 transactions");
-    for changes in [0, 1, 1_000] {
-        run_transactions(few_long_unsure, changes);
-    }
-}
-
-fn run_transactions(workload: Workload, changes: u64) {
-    let mut random = Random::new(1);
-    for _ in 0..workload.histories_count {
-        let history = right(&many_lists(), workload.shape, &mut random);
-        let history = changed(&history, changes, &mut random);
-        let start = Instant::now();
-        let finding = serializable::check(&history, Promise::Strict);
-        println!(
-            "  {changes:>4} changes: {:>6} ms, {} anomalies",
-            start.elapsed().as_millis(),
-            finding.anomalies().len()
-        );
-    }
 }
 
 /// Clients call again soon after an answer, so about as many calls are open as there are clients.

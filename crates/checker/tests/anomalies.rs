@@ -236,6 +236,18 @@ fn appends_in_opposite_orders_are_g0() {
     check_cycle(&lines, CycleKind::G0, (false, false), 2);
 }
 
+/// What a read of the list does not show comes after what it shows.
+#[test]
+fn an_append_that_nobody_read_may_close_a_g0() {
+    let lines = together(vec![
+        (vec![add(A, 1), add(B, 1)], saw([])),
+        (vec![add(A, 2), add(B, 2)], saw([])),
+        (vec![read(A)], saw([&[1]])),
+        (vec![read(B)], saw([&[2, 1]])),
+    ]);
+    check_cycle(&lines, CycleKind::G0, (false, false), 2);
+}
+
 #[test]
 fn transactions_that_see_each_other_are_g1c() {
     let lines = together(vec![
