@@ -371,6 +371,17 @@ fn pipelined_calls_keep_their_order() {
     }
 }
 
+/// The read was issued first, so it must not see what its client wrote after it, though the write
+/// was recorded first and lies within the read.
+#[test]
+fn order_of_a_session_is_that_of_time_not_of_recording() {
+    let lines = vec![(1, 9, 9, write(2), written()), (1, 7, 13, read(), value(2))];
+    let history = history(lines);
+    assert!(linearizable::check(&Register, &history, Limit::default()).holds());
+    let verdict = linearizable::check_in_sessions(&Register, &history, Limit::default());
+    assert!(verdict.is_violation(), "{verdict}");
+}
+
 #[test]
 fn violation_is_drawn_for_people() {
     let lines = vec![
