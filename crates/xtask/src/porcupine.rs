@@ -25,7 +25,7 @@ impl Arguments {
     /// What `./x test` has time for.
     #[must_use]
     pub fn short() -> Arguments {
-        Arguments { histories: 60, seed: 1 }
+        Arguments { histories: 100, seed: 1 }
     }
 }
 
