@@ -68,6 +68,7 @@ fn workload(
         duration_max,
         percent_unknown,
         percent_failed,
+        percent_pipelined: 0,
     };
     Workload { histories_count, shape }
 }

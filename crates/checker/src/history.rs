@@ -69,8 +69,8 @@ impl<I, O> History<I, O> {
 
     /// Records that `client` asked for `input` at time `at`; until completed it is `Unknown`.
     ///
-    /// Calls need not come in time order, but the calls of one client must come in the order in
-    /// which it issued them: that is its program order wherever times are equal.
+    /// Calls need not come in time order. Those of one client whose times are equal must come in the
+    /// order in which it issued them: that is its program order then.
     ///
     /// # Panics
     /// If the history already holds [`OPERATIONS_MAX`] operations.

@@ -10,6 +10,7 @@ pub mod append;
 pub mod counter;
 pub mod keyed;
 pub mod kv;
+pub mod lists;
 pub mod register;
 
 /// The calls of a history that may have had an effect, each with its answer if somebody saw one.

@@ -27,7 +27,7 @@ pub(crate) struct Call<'a, M: Model> {
     pub(crate) makes: MarksAfter<M::Mark>,
 }
 
-/// The calls of one object, each list by earliest effect, then by `OpId`.
+/// The calls of one object, each list by earliest effect, then by invocation, then by `OpId`.
 pub(crate) struct Prepared<'a, M: Model> {
     /// Surely took effect: every one must be placed.
     pub(crate) required: Vec<Call<'a, M>>,
@@ -62,8 +62,10 @@ impl<'a, M: Model> Prepared<'a, M> {
     }
 
     pub(crate) fn sort(&mut self) {
-        self.required.sort_by_key(|call| (call.earliest, call.id));
-        self.optional.sort_by_key(|call| (call.earliest, call.id));
+        // Where a session's calls were narrowed to one time, they stay in the order of their issue.
+        let by_effect = |call: &Call<'a, M>| (call.earliest, call.invoked, call.id);
+        self.required.sort_by_key(by_effect);
+        self.optional.sort_by_key(by_effect);
     }
 
     fn add<I>(&mut self, model: &M, operation: &'a Operation<I, M::Output>, input: &'a M::Input) {

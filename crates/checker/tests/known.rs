@@ -327,6 +327,61 @@ fn sequential_consistency_needs_all_keys_at_once() {
     }
 }
 
+/// Two readers who disagree on which of two independent writes came first.
+#[test]
+fn independent_writes_are_seen_in_one_order() {
+    let lines = |last| {
+        vec![
+            (1, 0, 1, ("a", write(1)), written()),
+            (2, 0, 1, ("b", write(1)), written()),
+            (3, 2, 3, ("a", read()), value(1)),
+            (3, 4, 5, ("b", read()), absent()),
+            (4, 2, 3, ("b", read()), value(1)),
+            (4, 4, 5, ("a", read()), last),
+        ]
+    };
+    for (last, holds) in [(value(1), true), (absent(), false)] {
+        let history = history(lines(last));
+        let model = Keyed::<&str, Register>::new(Register);
+        let verdict = sequential::check(&model, &history, WriteOrder::Free, Limit::default());
+        assert_eq!(verdict.holds(), holds, "{verdict}");
+    }
+}
+
+/// What a client issued first takes effect first, though it did not wait for the answer.
+#[test]
+fn pipelined_calls_keep_their_order() {
+    let lines = |later| {
+        vec![
+            (1, 0, 9, write(1), written()),
+            (1, 0, 9, write(2), written()),
+            (2, 3, 4, read(), value(2)),
+            (2, 5, 6, read(), value(later)),
+        ]
+    };
+    for (later, holds) in [(2, true), (1, false)] {
+        let history = history(lines(later));
+        for write_order in [WriteOrder::Free, WriteOrder::RealTime] {
+            let verdict = sequential::check(&Register, &history, write_order, Limit::default());
+            assert_eq!(verdict.holds(), holds, "{verdict}");
+        }
+        assert!(linearizable::check(&Register, &history, Limit::default()).holds());
+        let verdict = linearizable::check_in_sessions(&Register, &history, Limit::default());
+        assert_eq!(verdict.holds(), holds, "{verdict}");
+    }
+}
+
+/// The read was issued first, so it must not see what its client wrote after it, though the write
+/// was recorded first and lies within the read.
+#[test]
+fn order_of_a_session_is_that_of_time_not_of_recording() {
+    let lines = vec![(1, 9, 9, write(2), written()), (1, 7, 13, read(), value(2))];
+    let history = history(lines);
+    assert!(linearizable::check(&Register, &history, Limit::default()).holds());
+    let verdict = linearizable::check_in_sessions(&Register, &history, Limit::default());
+    assert!(verdict.is_violation(), "{verdict}");
+}
+
 #[test]
 fn violation_is_drawn_for_people() {
     let lines = vec![

@@ -23,6 +23,7 @@ fn shape(operations_count: usize, clients_count: u64, percent_unknown: u64) -> S
         duration_max,
         percent_unknown,
         percent_failed,
+        percent_pipelined: 0,
     }
 }
 

@@ -34,6 +34,7 @@ fn shape(operations_max: u64, random: &mut Random) -> Shape {
         duration_max: random.below(8),
         percent_unknown: *random.pick(&[0, 20, 50, 80]),
         percent_failed: *random.pick(&[0, 10]),
+        percent_pipelined: *random.pick(&[0, 0, 30, 80]),
     }
 }
 

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 
 use crate::metadata::{self, Scope};
-use crate::{edges, licences, root, tidy};
+use crate::{edges, licences, porcupine, root, tidy};
 
 /// How much the short simulation of `test` does: one line per protocol that must hold.
 const SIMULATIONS: &[&[&str]] = &[
@@ -62,6 +62,8 @@ pub enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Hold the linearizability checker against Porcupine.
+    Porcupine(porcupine::Arguments),
     /// Build in release mode and run the simulator.
     Sim {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -78,6 +80,7 @@ pub fn run(chore: Chore) -> Result<()> {
         Chore::Run { arguments } => product("dev", &[], &arguments),
         Chore::Bench { arguments } => product("bench", &["--features", "etcd"], &arguments),
         Chore::Sim { arguments } => product("sim", &[], &arguments),
+        Chore::Porcupine(arguments) => porcupine::compare(cargo_command(), &arguments),
         Chore::Test => test(),
         Chore::Ci => {
             deny()?;
@@ -104,6 +107,7 @@ fn test() -> Result<()> {
     check_repository()?;
     cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
     let counts = cargo_test()?;
+    compare_with_porcupine()?;
     for arguments in SIMULATIONS {
         let mut command =
             vec!["run", "--quiet", "--locked", "--package", "palimpsest", "--", "sim"];
@@ -129,6 +133,20 @@ fn check_repository() -> Result<()> {
         bail!("the repository breaks its own rules:\n{}", wrong.join("\n"));
     }
     Ok(())
+}
+
+/// Go and its module are wanted for this alone.
+fn compare_with_porcupine() -> Result<()> {
+    match porcupine::obstacle() {
+        Some(obstacle) => {
+            println!("{obstacle}: the checker is not compared with Porcupine (./x porcupine)");
+            Ok(())
+        }
+        None => {
+            step("porcupine");
+            porcupine::compare(cargo_command(), &porcupine::Arguments::short())
+        }
+    }
 }
 
 /// Advisories and yanked versions need a network and a tool of their own.

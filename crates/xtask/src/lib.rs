@@ -7,6 +7,7 @@ pub mod chores;
 pub mod edges;
 pub mod licences;
 pub mod metadata;
+pub mod porcupine;
 pub mod source;
 pub mod tidy;
 

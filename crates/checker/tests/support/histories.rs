@@ -17,6 +17,8 @@ pub(crate) struct Shape {
     pub(crate) duration_max: u64,
     pub(crate) percent_unknown: u64,
     pub(crate) percent_failed: u64,
+    /// Calls that their client does not wait for before it goes on.
+    pub(crate) percent_pipelined: u64,
 }
 
 struct Planned<I> {
@@ -64,7 +66,7 @@ pub(crate) fn right<S: Subject>(
     record(planned, answers)
 }
 
-/// As `right`, then one answer exchanged for one that may be wrong.
+/// As `right`, then one answer exchanged for one that may be wrong, or one call made later than it was.
 pub(crate) fn doubtful<S: Subject>(
     subject: &S,
     shape: Shape,
@@ -72,11 +74,15 @@ pub(crate) fn doubtful<S: Subject>(
 ) -> History<S::Input, S::Output> {
     let history = right(subject, shape, random);
     let victim = random.below(history.len() as u64) as usize;
+    let delay = if random.chance(30) { 1 + random.below(2 * shape.duration_max + 2) } else { 0 };
     let mut changed = History::new();
     for (index, operation) in history.operations().iter().enumerate() {
-        let op = changed.invoke(operation.client, operation.input.clone(), operation.invoked);
-        let Some(at) = operation.responded else { continue };
+        let delay = if index == victim { delay } else { 0 };
+        let invoked = operation.invoked + delay;
+        let op = changed.invoke(operation.client, operation.input.clone(), invoked);
+        let Some(at) = operation.responded.map(|at| at + delay) else { continue };
         let outcome = match &operation.outcome {
+            unchanged if delay > 0 => unchanged.clone(),
             Outcome::Returned(answer) if index == victim => {
                 let wrong = match answer_nearby(&history, index, answer, random) {
                     Some(other) if random.chance(50) => other,
@@ -119,7 +125,8 @@ fn plan<S: Subject>(subject: &S, shape: Shape, random: &mut Random) -> Vec<Plann
             let client = index as u64 % shape.clients_count;
             let invoked = free_at[client as usize] + random.below(shape.pause_max + 1);
             let responded = invoked + random.below(shape.duration_max + 1);
-            free_at[client as usize] = responded + 1;
+            let is_pipelined = random.chance(shape.percent_pipelined);
+            free_at[client as usize] = if is_pipelined { invoked } else { responded + 1 };
             let fate = fate(shape, invoked, responded, random);
             Planned { client, input: subject.random_input(random), invoked, responded, fate }
         })

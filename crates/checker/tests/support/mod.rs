@@ -3,6 +3,7 @@
 
 pub(crate) mod histories;
 pub(crate) mod subjects;
+pub(crate) mod transactions;
 pub(crate) mod twin;
 
 /// SplitMix64, Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators" (2014).
