@@ -71,6 +71,7 @@ impl Session {
             database: 0,
             protocol: 2,
             since: None,
+            activity: Arc::default(),
             kill: kill.clone(),
         };
         shared.clients.put(&facts);
@@ -125,7 +126,7 @@ impl Session {
         }
         let spec = match spec {
             Ok(spec) => spec,
-            Err(_) if !self.authenticated && !opens(args) => return self.say_no_auth(cx),
+            // As redis-server does: what is no command is said to be none, whoever asks.
             Err(error) => return self.say(cx, error.into_bytes()),
         };
         if !self.authenticated && !opens(args) {
@@ -133,6 +134,7 @@ impl Session {
             return self.say_no_auth(cx);
         }
         self.shared.counts.called(spec);
+        self.facts.activity.called(spec);
         if let Execution::Session(verb) = spec.execution {
             return self.execute(verb, args, cx);
         }
@@ -435,6 +437,7 @@ fn is_http(args: &[&[u8]]) -> bool {
 impl front::Session for Session {
     fn on_bytes(&mut self, input: &[u8], cx: &mut SessionContext<'_>) -> usize {
         self.look_at_kill();
+        self.facts.activity.touch(cx.now);
         self.arm(cx.now + LOOK_AT_KILL_EVERY, cx);
         if self.hold == Hold::Answers && self.pipeline.is_empty() {
             self.hold = Hold::No;
