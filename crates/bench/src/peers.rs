@@ -9,6 +9,7 @@ mod etcd;
 mod grpc;
 mod redis;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,11 +17,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::Result;
 use crate::cluster::{self, Cluster};
 use crate::report::{Report, median};
 use crate::resp::{self, Stop};
 use crate::workload::{Keys, Mix};
+use crate::{Error, Result};
 
 /// Something that can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -142,8 +143,16 @@ enum Running {
 /// Measures everything that `config` asks for.
 ///
 /// # Errors
-/// When our own cluster does not come up; a peer that is not installed is reported as missing.
+/// When our own cluster does not come up, or no load's name contains the filter; a peer that is not installed is
+/// reported as missing.
 pub fn run(config: &Config) -> Result<Comparison> {
+    if config.systems.iter().all(|&system| workloads(system, config).is_empty()) {
+        let all = Config { filter: String::new(), ..config.clone() };
+        let loads = config.systems.iter().flat_map(|&system| workloads(system, &all));
+        let names: BTreeSet<&str> = loads.map(|load| load.name).collect();
+        let names = Vec::from_iter(names).join(", ");
+        return Err(Error::Usage(format!("no load is named {:?}: {names}", config.filter)));
+    }
     let mut rows: Vec<Row> = Vec::new();
     let mut missing = Vec::new();
     let mut systems = Vec::new();
@@ -397,5 +406,17 @@ impl fmt::Display for Comparison {
             writeln!(f, "not measured: {missing}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_that_fits_no_load_is_an_error_that_names_them() {
+        let config = Config { filter: "nosuch".into(), ..Config::default() };
+        let error = run(&config).expect_err("there is nothing to measure").to_string();
+        assert!(error.contains("\"nosuch\"") && error.contains("set c64 P16"), "{error}");
     }
 }

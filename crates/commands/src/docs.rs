@@ -53,6 +53,9 @@ A plain `SET` is a `write`, with a condition, `GET` or `KEEPTTL` an `update`; `G
 Commands on several keys run on each key on its own: linearizable per key, not atomic together.
 A deadline that has passed (`EXPIREAT`, `EXAT`) ends a key when a quorum of clocks agrees: for every command that is sent after the reply, not for those behind it in the same pipeline.
 Options are checked before the key is looked at: a wrong time in a `GETEX` of a missing key is an error, where Redis answers null.
+A node takes no more requests from a connection while what it holds for it comes to about 32 MiB: requests under way, their replies as long as the last ones were, and replies that wait for an earlier one. Where their lengths jump it may come to 128 MiB, or 32 values where they can be longer than 4 MiB. It goes on once the client has read; nothing is dropped.
+One reply is at most 256 MiB long: `MGET` of more answers `ERR reply too large: ask for fewer keys`, `KEYS` of more `ERR too many keys for one reply: use SCAN`.
+`INFO keyspace` is empty, because counting keys takes a quorum: ask `DBSIZE`.
 ";
 
 /// `docs/commands.md`.

@@ -27,6 +27,9 @@ use crate::worker::shared::Shared;
 /// Events that may wait for storage in one engine; more are refused.
 pub(crate) const PARKED_MAX: usize = 1 << 17;
 
+/// Absent cells looked at in one turn: more than one turn makes, or many would pile up.
+const ABSENT_LOOKS_MAX: usize = 1 << 12;
+
 /// What happens to an engine as a whole.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Signal {
@@ -77,6 +80,8 @@ pub(crate) trait Engine: Send {
 
     fn resident(&self) -> usize;
     fn evict(&mut self, shared: &mut Shared, shard: Shard) -> usize;
+    /// Drops cells that only say that there is no register, until about `kept` are left.
+    fn drop_absent(&mut self, shared: &mut Shared, kept: usize) -> usize;
     fn check(&self, shared: &Shared) -> Result<(), Violation>;
     fn is_idle(&self) -> bool;
     fn parked(&self) -> usize;
@@ -437,15 +442,25 @@ impl<P: Protocol> Engine for EngineOf<P> {
     }
 
     fn evict(&mut self, shared: &mut Shared, shard: Shard) -> usize {
-        let is_scanned = shared
-            .scans
-            .iter()
-            .any(|scan| scan.engine == self.index && shard_of(scan.scan.from_hash) == shard);
-        if is_scanned {
+        if shared.is_scanned(self.index, shard) {
             return 0;
         }
         let durable = shared.stores[self.store].durable;
         self.cells.evict(shard, usize::MAX, durable, |record| !P::is_evictable(record))
+    }
+
+    fn drop_absent(&mut self, shared: &mut Shared, kept: usize) -> usize {
+        // Storage does not call absent what it forgot, until it knows that it was recovered.
+        if !self.forgotten.is_empty() || !self.clearing.is_empty() {
+            return 0;
+        }
+        let (index, durable) = (self.index, shared.stores[self.store].durable);
+        let is_scanned = |shard| shared.is_scanned(index, shard);
+        let dropped = self.cells.drop_absent(kept, ABSENT_LOOKS_MAX, durable, is_scanned);
+        if dropped > 0 {
+            sometimes!("a cell without a register leaves memory");
+        }
+        dropped
     }
 
     fn check(&self, shared: &Shared) -> Result<(), Violation> {

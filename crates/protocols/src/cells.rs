@@ -3,10 +3,14 @@
 //! A register is changed here and marked with [`Cells::persist`]; the worker encodes every marked register once
 //! at the end of the turn, however often it changed. Where storage keeps no records (`volatile`) these cells are
 //! the only copy.
+//!
+//! That a register is absent is worth less memory than a register: such cells stay only as long as somebody needs them,
+//! and a few for those who ask again.
 
 mod metas;
 mod slots;
 
+use std::collections::VecDeque;
 use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
@@ -36,6 +40,11 @@ impl<R> Slot<R> {
             None => Cell::Absent,
         }
     }
+
+    /// It says that there is no register, memory knows no more than storage, and nobody holds it.
+    fn is_idle_absence(&self) -> bool {
+        self.record.is_none() && !self.lost && !self.dirty && !self.ahead && self.pins == 0
+    }
 }
 
 /// Where a register lies, and enough of its hash to tell it from nearly all others without looking there.
@@ -55,6 +64,9 @@ impl Entry {
     }
 }
 
+/// Registers that the table of a shard keeps room for.
+const KEPT_CAPACITY: usize = 64;
+
 /// Registers brought into the caches together.
 pub const WARMED: usize = 32;
 
@@ -67,6 +79,8 @@ pub struct Cells<R> {
     last: std::cell::Cell<Index>,
     forgotten: [bool; SHARDS],
     dirty: Vec<Index>,
+    /// Cells that were absent and that nobody used when they came here, oldest first. Empty where cells are complete.
+    absent: VecDeque<Index>,
     open_ticket: Ticket,
     /// True where a key without a slot is known to be absent (or lost, in a forgotten shard).
     complete: bool,
@@ -86,6 +100,7 @@ impl<R> Cells<R> {
             last: std::cell::Cell::new(Index::NONE),
             forgotten: [false; SHARDS],
             dirty: Vec::new(),
+            absent: VecDeque::new(),
             open_ticket: Ticket::DURABLE,
             complete,
         }
@@ -131,10 +146,30 @@ impl<R> Cells<R> {
     fn remove_slot(&mut self, index: Index) {
         self.last.set(Index::NONE);
         let key = &self.slots.at(index).key;
-        let shard = &mut self.shards[usize::from(key.shard().0)];
-        if let Ok(entry) = shard.find_entry(hash_of(key), |entry| entry.index == index) {
+        let shard = usize::from(key.shard().0);
+        let found = self.shards[shard].find_entry(hash_of(key), |entry| entry.index == index);
+        if let Ok(entry) = found {
             entry.remove();
             self.slots.remove(index);
+            self.shrink(shard);
+        }
+    }
+
+    /// Gives back the memory of a shard that has become nearly empty.
+    fn shrink(&mut self, shard: usize) {
+        let (shard, slots) = (&mut self.shards[shard], &self.slots);
+        if shard.capacity() > KEPT_CAPACITY && shard.capacity() / 8 > shard.len() {
+            shard.shrink_to(2 * shard.len(), |entry| hash_of(&slots.at(entry.index).key));
+        }
+    }
+
+    /// Notes a cell that says nothing but that there is no register.
+    fn note_absent(&mut self, index: Index) {
+        let complete = self.complete;
+        let slot = self.slots.at_mut(index);
+        if !complete && !slot.noted && slot.is_idle_absence() {
+            slot.noted = true;
+            self.absent.push_back(index);
         }
     }
 
@@ -260,6 +295,8 @@ impl<R> Cells<R> {
         slot.pins = slot.pins.checked_sub(1).expect("unpinned no oftener than pinned");
         if self.complete && slot.pins == 0 && !slot.dirty && slot.record.is_none() {
             self.remove_slot(index);
+        } else {
+            self.note_absent(index);
         }
     }
 
@@ -328,6 +365,7 @@ impl<R> Cells<R> {
         if self.find(key).is_none() {
             let lost = lost && content.is_none();
             self.add(Slot::new(key.clone(), content, lost));
+            self.note_absent(self.last.get());
         }
     }
 
@@ -358,6 +396,8 @@ impl<R> Cells<R> {
             write(&slot.key, slot.record.as_ref());
             if self.complete && slot.pins == 0 && slot.record.is_none() {
                 self.remove_slot(index);
+            } else {
+                self.note_absent(index);
             }
         }
         self.dirty = dirty;
@@ -432,6 +472,42 @@ impl<R> Cells<R> {
         for key in &ahead {
             self.persist(key);
         }
+        self.shrink(usize::from(shard.0));
+        dropped
+    }
+
+    /// Drops the oldest cells that say nothing but that there is no register, until about `kept` are left of them;
+    /// those used since the last look get another chance. Looks at `looks` cells at most, and no further than to one
+    /// that must stay for now: its removal is not durable, or `keep` names its shard. Returns how many it dropped.
+    pub fn drop_absent(
+        &mut self,
+        kept: usize,
+        looks: usize,
+        durable: Ticket,
+        keep: impl Fn(Shard) -> bool,
+    ) -> usize {
+        let excess = self.absent.len().saturating_sub(kept);
+        let mut dropped = 0;
+        for _ in 0..looks.min(excess) {
+            let Some(index) = self.absent.pop_front() else { break };
+            // The place may have been given to another register since.
+            let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.noted) else { continue };
+            if !slot.is_idle_absence() {
+                // It comes back when that is over.
+                slot.noted = false;
+            } else if std::mem::take(&mut slot.used) {
+                self.absent.push_back(index);
+            } else if slot.ticket > durable || keep(slot.key.shard()) {
+                self.absent.push_back(index);
+                break;
+            } else {
+                self.remove_slot(index);
+                dropped += 1;
+            }
+        }
         dropped
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -49,7 +49,7 @@ pub(crate) fn execute(
         },
         SessionVerb::ClientSetInfo => set_info(session, args, cx),
         SessionVerb::ClientInfo => {
-            let line = session.facts.line(cx.now) + "\n";
+            let line = session.facts.line(cx.now, &session.shared.counts) + "\n";
             session.say_with(cx, |out| encode::verbatim(out, *b"txt", line.as_bytes()));
         }
         SessionVerb::ClientList => match listed(session, args, cx) {
@@ -140,8 +140,9 @@ fn listed(
         }
         _ => return Err("ERR syntax error".into()),
     };
-    let clients = session.shared.clients.all();
-    Ok(clients.iter().filter(|client| fits(client)).map(|one| one.line(cx.now) + "\n").collect())
+    let (clients, counts) = (session.shared.clients.all(), &session.shared.counts);
+    let lines = clients.iter().filter(|client| fits(client));
+    Ok(lines.map(|one| one.line(cx.now, counts) + "\n").collect())
 }
 
 /// All clients are normal ones.

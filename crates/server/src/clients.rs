@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use base::Nanos;
+use commands::CommandSpec;
 use types::SessionId;
+
+use crate::counts::Counts;
 
 /// What others may know of a client.
 #[derive(Clone, Debug)]
@@ -20,7 +23,27 @@ pub(crate) struct ClientFacts {
     pub database: u8,
     pub protocol: u8,
     pub since: Option<Nanos>,
+    pub activity: Arc<Activity>,
     pub kill: Arc<AtomicBool>,
+}
+
+/// What a client did last: written by its session for every request, without a lock.
+#[derive(Debug, Default)]
+pub(crate) struct Activity {
+    /// Nanoseconds on the clock of `now`; 0 before anything was said.
+    at: AtomicU64,
+    /// The address of the command's row; 0 before the first.
+    command: AtomicUsize,
+}
+
+impl Activity {
+    pub(crate) fn touch(&self, now: Nanos) {
+        self.at.store(now.0, Relaxed);
+    }
+
+    pub(crate) fn called(&self, spec: &'static CommandSpec) {
+        self.command.store(std::ptr::from_ref(spec).addr(), Relaxed);
+    }
 }
 
 #[derive(Default)]
@@ -69,13 +92,23 @@ impl ClientFacts {
         self.since.map_or(0, |since| now.since(since).as_millis() / 1_000)
     }
 
+    /// Seconds since the client said something.
+    fn idle(&self, now: Nanos) -> u64 {
+        let last = match self.activity.at.load(Relaxed) {
+            0 => self.since.unwrap_or(now),
+            at => Nanos(at),
+        };
+        now.since(last).as_millis() / 1_000
+    }
+
     /// One line of `CLIENT LIST`.
-    pub(crate) fn line(&self, now: Nanos) -> String {
-        let age = self.age(now);
+    pub(crate) fn line(&self, now: Nanos, counts: &Counts) -> String {
+        let (age, idle) = (self.age(now), self.idle(now));
+        let command = counts.name_at(self.activity.command.load(Relaxed)).unwrap_or("NULL");
         format!(
-            "id={} addr={} laddr={} fd=0 name={} age={age} idle=0 flags=N db={} sub=0 psub=0 ssub=0 \
+            "id={} addr={} laddr={} fd=0 name={} age={age} idle={idle} flags=N db={} sub=0 psub=0 ssub=0 \
              multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 \
-             oll=0 omem=0 tot-mem=0 events=r cmd=client user=default redir=-1 resp={} lib-name={} lib-ver={}",
+             oll=0 omem=0 tot-mem=0 events=r cmd={command} user=default redir=-1 resp={} lib-name={} lib-ver={}",
             self.id,
             self.peer,
             self.local,

@@ -38,12 +38,20 @@ impl Counts {
     }
 
     fn of(&self, spec: &'static CommandSpec) -> Option<&CommandCount> {
-        let address = std::ptr::from_ref(spec).addr();
+        self.at(std::ptr::from_ref(spec).addr())
+    }
+
+    fn at(&self, address: usize) -> Option<&CommandCount> {
         let at = self
             .commands
             .binary_search_by_key(&address, |count| std::ptr::from_ref(count.spec).addr())
             .ok()?;
         Some(&self.commands[at])
+    }
+
+    /// The command whose row is at this address.
+    pub(crate) fn name_at(&self, address: usize) -> Option<&'static str> {
+        self.at(address).map(|count| count.spec.name)
     }
 
     pub(crate) fn called(&self, spec: &'static CommandSpec) {

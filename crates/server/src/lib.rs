@@ -5,6 +5,7 @@
 //! register does with it is in `protocols`. Start reading at [`session`], then [`pipeline`] for the order of replies.
 
 mod access;
+mod budget;
 mod client_command;
 mod clients;
 mod config_command;

@@ -8,6 +8,7 @@ use commands::Combine;
 use node::front::Token;
 use types::{Access, Command, Database, Key};
 
+use crate::budget::{Budget, Cost};
 use crate::outcomes;
 use crate::wait::Wait;
 use crate::walk::Walk;
@@ -16,6 +17,8 @@ use crate::walk::Walk;
 const PART_BITS: u32 = 24;
 /// Numbers wrap around, far beyond what may be pending.
 const NUMBER_MASK: u64 = (1 << (64 - PART_BITS)) - 1;
+/// Requests that may wait for their turn, whatever they wait for.
+const PENDING_MAX: usize = 4096;
 /// Parts of one request under way at a time.
 pub(crate) const PARTS_AT_ONCE: usize = 256;
 /// Bytes of one reply that is put together from parts.
@@ -31,7 +34,8 @@ pub(crate) struct Pending {
 
 pub(crate) enum Answer {
     Ready(Bytes),
-    Waiting,
+    /// For one reply; this is what it counts until then.
+    Waiting(Cost),
     Parts(Box<Parts>),
     Walk(Box<Walk>),
     Wait(Wait),
@@ -47,6 +51,7 @@ pub(crate) struct Parts {
     asked: usize,
     answered: usize,
     len: usize,
+    cost: Cost,
 }
 
 impl Parts {
@@ -57,7 +62,10 @@ impl Parts {
         combine: Combine,
     ) -> Parts {
         let replies = vec![None; keys.len()];
-        Parts { database, command, keys, combine, replies, asked: 0, answered: 0, len: 0 }
+        let keys_len: usize = keys.iter().map(|key| key.bytes().len()).sum();
+        let values = if combine == Combine::Array { keys.len().min(PARTS_AT_ONCE) } else { 0 };
+        let cost = Cost { asked_len: keys_len + command.body.len(), values };
+        Parts { database, command, keys, combine, replies, asked: 0, answered: 0, len: 0, cost }
     }
 
     /// The next key to ask, while not too many are under way.
@@ -99,47 +107,66 @@ impl Parts {
 }
 
 /// The requests of one session, oldest first.
-#[derive(Default)]
 pub(crate) struct Pipeline {
     first: u64,
     pending: VecDeque<Pending>,
-    /// Bytes of replies that wait for earlier ones.
-    ready_len: usize,
+    budget: Budget,
+}
+
+impl Answer {
+    /// What it counts while it is under way.
+    fn cost(&self) -> Cost {
+        match self {
+            Answer::Waiting(cost) => *cost,
+            Answer::Parts(parts) => parts.cost,
+            Answer::Ready(_) | Answer::Walk(_) | Answer::Wait(_) => Cost::default(),
+        }
+    }
 }
 
 impl Pipeline {
+    pub(crate) fn new(value_len_max: usize) -> Pipeline {
+        let (first, pending) = Default::default();
+        Pipeline { first, pending, budget: Budget::new(value_len_max) }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.pending.is_empty()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.pending.len()
-    }
-
-    pub(crate) fn ready_len(&self) -> usize {
-        self.ready_len
+    /// True when no more may be taken before something leaves.
+    pub(crate) fn is_full(&self) -> bool {
+        self.pending.len() >= PENDING_MAX || self.budget.is_spent()
     }
 
     /// Appends a request and returns its number.
     pub(crate) fn push(&mut self, pending: Pending) -> u64 {
-        if let Answer::Ready(reply) = &pending.answer {
-            self.ready_len += reply.len();
+        match &pending.answer {
+            Answer::Ready(reply) => self.budget.hold(reply.len()),
+            under_way => self.budget.ask(under_way.cost()),
         }
         self.pending.push_back(pending);
         self.first.wrapping_add(self.pending.len() as u64 - 1) & NUMBER_MASK
     }
 
     pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut Pending> {
-        let at = number.wrapping_sub(self.first) & NUMBER_MASK;
-        self.pending.get_mut(usize::try_from(at).ok()?)
+        let at = self.place(number)?;
+        self.pending.get_mut(at)
+    }
+
+    fn place(&self, number: u64) -> Option<usize> {
+        usize::try_from(number.wrapping_sub(self.first) & NUMBER_MASK).ok()
     }
 
     /// Answers a request that was pending.
     pub(crate) fn answer(&mut self, number: u64, reply: Bytes) {
         let len = reply.len();
         if let Some(pending) = self.get_mut(number) {
-            pending.answer = Answer::Ready(reply);
-            self.ready_len += len;
+            let cost = pending.answer.cost();
+            let before = std::mem::replace(&mut pending.answer, Answer::Ready(reply));
+            debug_assert!(!matches!(before, Answer::Ready(_)), "a request is answered once");
+            self.budget.end(cost);
+            self.budget.hold(len);
         }
     }
 
@@ -147,15 +174,24 @@ impl Pipeline {
     pub(crate) fn clear(&mut self) {
         self.first = self.first.wrapping_add(self.pending.len() as u64) & NUMBER_MASK;
         self.pending.clear();
-        self.ready_len = 0;
+        self.budget.clear();
     }
 
     /// Takes the reply to a part of a request.
     pub(crate) fn take_part(&mut self, number: u64, part: usize, reply: Bytes) {
-        let Some(pending) = self.get_mut(number) else { return };
+        let at = self.place(number);
+        let Some(pending) = at.and_then(|at| self.pending.get_mut(at)) else { return };
         match &mut pending.answer {
-            Answer::Waiting => self.answer(number, reply),
+            Answer::Waiting(cost) => {
+                if cost.values > 0 {
+                    self.budget.learn(reply.len());
+                }
+                self.answer(number, reply);
+            }
             Answer::Parts(parts) => {
+                if parts.cost.values > 0 {
+                    self.budget.learn(reply.len());
+                }
                 parts.take(part, reply);
                 if let Some(reply) = parts.finished() {
                     self.answer(number, reply);
@@ -174,7 +210,7 @@ impl Pipeline {
                 return;
             };
             self.first = self.first.wrapping_add(1) & NUMBER_MASK;
-            self.ready_len -= reply.len();
+            self.budget.let_go(reply.len());
             note(&reply);
             if !muted {
                 write(out, &reply, resp3);
@@ -193,7 +229,7 @@ impl Pipeline {
             }
             let mut reply = Vec::new();
             resp::encode::integer(&mut reply, wait.known);
-            self.ready_len += reply.len();
+            self.budget.hold(reply.len());
             pending.answer = Answer::Ready(reply.into());
         }
         next
@@ -221,12 +257,12 @@ mod tests {
     use super::*;
 
     fn waiting() -> Pending {
-        Pending { resp3: true, muted: false, answer: Answer::Waiting }
+        Pending { resp3: true, muted: false, answer: Answer::Waiting(Cost::default()) }
     }
 
     #[test]
     fn replies_leave_in_the_order_of_the_requests() {
-        let mut pipeline = Pipeline::default();
+        let mut pipeline = Pipeline::new(1 << 20);
         let numbers: Vec<u64> = (0..3).map(|_| pipeline.push(waiting())).collect();
         let mut out = Vec::new();
         pipeline.take_part(numbers[2], 0, Bytes::from_static(b"c"));

@@ -8,8 +8,9 @@ use bytes::Bytes;
 use commands::{CommandSpec, ErrorReply, Execution, Plan, SessionVerb};
 use node::front::{self, Client, SessionContext, Token};
 use resp::{Limits, Parser, Progress, encode};
-use types::{Clock, Database, Key, Outcome, SessionId};
+use types::{Access, Clock, Command, Database, Key, Outcome, SessionId};
 
+use crate::budget::Cost;
 use crate::clients::ClientFacts;
 use crate::front::Shared;
 use crate::pipeline::{
@@ -18,10 +19,6 @@ use crate::pipeline::{
 use crate::walk::{Walk, WalkKind};
 use crate::{client_command, config_command, info, outcomes, pause, wait};
 
-/// Requests that may wait for their turn, whatever they wait for.
-const PIPELINE_MAX: usize = 4096;
-/// Bytes of replies that may wait for an earlier one.
-const READY_LEN_MAX: usize = 16 << 20;
 /// How soon a client ends that another one kills.
 const LOOK_AT_KILL_EVERY: Nanos = Nanos::from_secs(1);
 
@@ -74,16 +71,18 @@ impl Session {
             database: 0,
             protocol: 2,
             since: None,
+            activity: Arc::default(),
             kill: kill.clone(),
         };
         shared.clients.put(&facts);
+        let pipeline = Pipeline::new(shared.config.max_value_size);
         let parser = Parser::new(Limits { authenticated, ..limits(&shared) });
         Session {
             shared,
             facts,
             replies: Replies::On,
             parser,
-            pipeline: Pipeline::default(),
+            pipeline,
             authenticated,
             closing: false,
             kill,
@@ -127,7 +126,7 @@ impl Session {
         }
         let spec = match spec {
             Ok(spec) => spec,
-            Err(_) if !self.authenticated && !opens(args) => return self.say_no_auth(cx),
+            // As redis-server does: what is no command is said to be none, whoever asks.
             Err(error) => return self.say(cx, error.into_bytes()),
         };
         if !self.authenticated && !opens(args) {
@@ -135,6 +134,7 @@ impl Session {
             return self.say_no_auth(cx);
         }
         self.shared.counts.called(spec);
+        self.facts.activity.called(spec);
         if let Execution::Session(verb) = spec.execution {
             return self.execute(verb, args, cx);
         }
@@ -142,7 +142,7 @@ impl Session {
         match spec.plan(args, clock) {
             Ok(Plan::Session(verb)) => self.execute(verb, args, cx),
             Ok(Plan::Key { command, key }) => {
-                let number = self.wait(Answer::Waiting);
+                let number = self.wait(Answer::Waiting(cost_of(&command, args[key])));
                 cx.run(token(number, 0), self.database(), Key::new(args[key]), command);
             }
             Ok(Plan::PerKey { command, keys, combine }) => {
@@ -373,7 +373,7 @@ impl Session {
                     self.pipeline.answer(number, reply);
                 }
             }
-            Answer::Ready(_) | Answer::Waiting | Answer::Wait(_) => {}
+            Answer::Ready(_) | Answer::Waiting(_) | Answer::Wait(_) => {}
         }
     }
 
@@ -393,6 +393,12 @@ fn opens(args: &[&[u8]]) -> bool {
     [b"auth".as_slice(), b"hello", b"quit", b"reset"]
         .iter()
         .any(|open| name.eq_ignore_ascii_case(open))
+}
+
+/// Whatever looks at the old value may answer with it.
+fn cost_of(command: &Command, key: &[u8]) -> Cost {
+    let values = usize::from(command.access != Access::Write);
+    Cost { asked_len: command.body.len() + key.len(), values }
 }
 
 /// Bytes of one argument. A value beyond its own limit gets a clear error, up to what the connection can hold.
@@ -431,6 +437,7 @@ fn is_http(args: &[&[u8]]) -> bool {
 impl front::Session for Session {
     fn on_bytes(&mut self, input: &[u8], cx: &mut SessionContext<'_>) -> usize {
         self.look_at_kill();
+        self.facts.activity.touch(cx.now);
         self.arm(cx.now + LOOK_AT_KILL_EVERY, cx);
         if self.hold == Hold::Answers && self.pipeline.is_empty() {
             self.hold = Hold::No;
@@ -473,7 +480,7 @@ impl front::Session for Session {
             Hold::Answers => !self.pipeline.is_empty(),
             Hold::Pause => true,
         };
-        is_held || self.pipeline.len() >= PIPELINE_MAX || self.pipeline.ready_len() > READY_LEN_MAX
+        is_held || self.pipeline.is_full()
     }
 
     fn on_outcome(&mut self, token: Token, outcome: Outcome, cx: &mut SessionContext<'_>) {

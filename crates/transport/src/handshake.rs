@@ -17,9 +17,10 @@ use types::{Incarnation, Loss, NodeId};
 
 use crate::frame::{self, Kind};
 
-/// Protocol versions that this build speaks.
-pub const VERSION_MIN: u16 = 1;
-pub const VERSION_MAX: u16 = 1;
+/// Protocol versions that this build speaks. They count what nodes and workers tell each other as well: version 2 says
+/// whether a node recovers, and carries both phases of a proposal in one message.
+pub const VERSION_MIN: u16 = 2;
+pub const VERSION_MAX: u16 = 2;
 
 /// The channel that carries what nodes, not workers, tell each other.
 pub const CHANNEL_CONTROL: u16 = u16::MAX;
@@ -230,7 +231,7 @@ impl Wire for Hello {
         out.extend_from_slice(&self.nonce);
     }
 
-    /// Reads what version 1 holds; later versions may say more behind it.
+    /// Reads what version 2 holds; later versions may say more behind it.
     fn decode(reader: &mut Reader<'_>) -> Result<Hello, Malformed> {
         let (_min, _max) = (reader.u16()?, reader.u16()?);
         let node = NodeId(reader.u16()?);

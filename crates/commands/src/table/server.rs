@@ -103,7 +103,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         name: "time",
         arity: Exactly(1),
         since: "2.6.0",
-        summary: "Answers this node's wall clock: seconds of Unix time, and microseconds.",
+        summary: "Answers this node's wall clock: seconds of Unix time, and microseconds, of which it knows the thousands.",
         flags: &[Loading, Stale, Fast],
         tips: &["nondeterministic_output"],
         execution: session(SessionVerb::Time),

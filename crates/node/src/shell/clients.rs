@@ -1,7 +1,8 @@
 //! A worker's clients: sockets, sessions, and requests under way.
 //!
 //! Bounds: a session stops being fed when it has too many requests under way or too many unread replies
-//! (`front.rs`); what it leaves untaken is at most `INPUT_LEN_MAX`; a turn reads at most one buffer per client.
+//! (`front.rs`), or when it says that it is full; what it leaves untaken is at most `INPUT_LEN_MAX`; a turn reads at most
+//! one buffer per client.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -27,8 +28,9 @@ use crate::worker::Input;
 /// Buffers above this are given back once they are empty.
 const KEPT_CAPACITY: usize = 64 << 10;
 
-/// A client whose unread replies exceed this is disconnected.
-const UNREAD_LEN_MAX: usize = 256 << 20;
+/// A client whose unread replies exceed this is disconnected. Sessions that say when they are full stay far below it,
+/// with the longest single reply as well.
+const UNREAD_LEN_MAX: usize = 1 << 30;
 
 struct Slot {
     id: SessionId,
@@ -384,6 +386,18 @@ impl Clients {
     }
 }
 
+/// Makes room for what comes, also while the rest has to wait. Moves no byte oftener than it is written, and keeps no
+/// memory that what is left would not need.
+fn forget_written(out: &mut Vec<u8>, written: &mut usize) {
+    if *written * 2 < out.len() || *written == 0 {
+        return;
+    }
+    out.drain(..std::mem::take(written));
+    if out.capacity() > KEPT_CAPACITY && out.capacity() / 4 > out.len() {
+        out.shrink_to(out.len());
+    }
+}
+
 fn list(busy: &mut Vec<u32>, slot: &mut Slot, at: u32) {
     if !slot.listed {
         slot.listed = true;
@@ -422,11 +436,30 @@ impl Slot {
                 Err(_) => return None,
             }
         }
-        // What was written gives room again, also while the rest has to wait.
-        self.out.drain(..std::mem::take(&mut self.written));
-        if self.out.is_empty() && self.out.capacity() > KEPT_CAPACITY {
-            self.out = Vec::new();
-        }
+        forget_written(&mut self.out, &mut self.written);
         Some(total)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_unread_stays_and_what_was_written_gives_its_memory_back() {
+        let said: Vec<u8> = (0..1_u32 << 18).flat_map(u32::to_le_bytes).collect();
+        let (mut out, mut written, mut read) = (said.clone(), 0, Vec::new());
+        let capacity = out.capacity();
+        while !out.is_empty() {
+            let end = out.len().min(written + 5_000);
+            read.extend_from_slice(&out[written..end]);
+            written = end;
+            forget_written(&mut out, &mut written);
+            assert!(out.capacity() <= capacity);
+            assert!(out.capacity() <= KEPT_CAPACITY.max(4 * 2 * (said.len() - read.len())));
+        }
+        assert!(read == said, "a byte is missing or out of order");
+        assert_eq!(written, 0);
+        assert!(out.capacity() <= KEPT_CAPACITY);
     }
 }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use base::{Millis, Nanos};
 use protocols::{Peer, Scan, View};
 use storage::Store;
-use types::{NodeId, Outcome, Tag, Ticket, Update};
+use types::{NodeId, Outcome, Shard, Tag, Ticket, Update};
 
 use super::loss::LossHold;
 use super::outbox::Outbox;
 use super::scans::ScanInFlight;
 use super::timers::Timers;
+use crate::engine::shard_of;
 
 /// A store and what this worker knows of its progress.
 pub(crate) struct StoreState {
@@ -142,6 +143,12 @@ impl Shared {
         self.scan_next += 1;
         self.scans.push(ScanInFlight { id, engine, scan });
         self.stores[store].store.scan(id, database, scan.from_hash, scan.limit.max(1));
+    }
+
+    /// A listing of this engine's shard is under way: what changed since storage looked must stay in memory.
+    pub(crate) fn is_scanned(&self, engine: usize, shard: Shard) -> bool {
+        let is_it = |scan: &ScanInFlight| shard_of(scan.scan.from_hash) == shard;
+        self.scans.iter().any(|scan| scan.engine == engine && is_it(scan))
     }
 
     pub(crate) fn take_scan(&mut self, id: u64) -> Option<ScanInFlight> {

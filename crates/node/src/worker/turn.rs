@@ -18,6 +18,10 @@ const PASSES_MAX: usize = 16;
 /// Submissions of one turn, where storage is durable at once and lets engines go on.
 const ROUNDS_MAX: usize = 4;
 
+/// One of so many cells may say that there is no register, though nobody needs it: who asks again is answered without
+/// asking storage.
+const ABSENT_PART: usize = 256;
+
 /// Shards that the evicting hand looks at in one turn.
 const EVICTED_SHARDS_MAX: usize = 16;
 
@@ -37,6 +41,7 @@ impl Worker {
         }
         self.fire_timers();
         self.settle();
+        self.drop_absent();
         self.evict();
         self.hand_over(out);
     }
@@ -234,6 +239,15 @@ impl Worker {
         }
         for engine in &mut self.engines {
             engine.set_open_ticket(self.shared.stores[engine.store()].open);
+        }
+    }
+
+    /// Drops cells without a register beyond the few that are worth keeping.
+    fn drop_absent(&mut self) {
+        let kept = self.cells_max / ABSENT_PART;
+        for engine in &mut self.engines {
+            let dropped = engine.drop_absent(&mut self.shared, kept);
+            self.shared.counters.cells_evicted += dropped as u64;
         }
     }
 

@@ -153,3 +153,24 @@ fn the_hand_reaches_every_shard_of_one_worker_among_many() {
     let_the_hand_pass(&mut world);
     assert_eq!(world.stat("worker_cells_resident"), 0);
 }
+
+#[test]
+fn registers_that_are_absent_leave_memory_far_below_the_limit() {
+    let shape = Shape { members: vec![crate::world::ME], cells_max: 10 * 256, ..Shape::default() };
+    let mut world = World::shaped(shape, Script::default());
+    let keys: Vec<Key> = (0..200).map(|number| key(&format!("k{number}"))).collect();
+    for key in &keys {
+        world.ask(DISK, key, "local v");
+    }
+    let_the_hand_pass(&mut world);
+    for key in &keys {
+        world.ask(DISK, key, "del");
+    }
+    world.script.complete_all();
+    let_the_hand_pass(&mut world);
+    assert_eq!(world.stat("worker_cells_resident"), 200, "the removals are not durable yet");
+    world.script.complete_all();
+    let_the_hand_pass(&mut world);
+    assert_eq!(world.stat("worker_cells_resident"), 10, "a few for those who ask again");
+    assert_eq!(world.stat("worker_cells_evicted"), 190);
+}

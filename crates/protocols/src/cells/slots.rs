@@ -1,4 +1,5 @@
-//! Where registers lie in memory: pieces of a fixed size, so that growing moves nothing.
+//! Where registers lie in memory: pieces of a fixed size, so that growing moves nothing. A piece that has become empty
+//! gives its memory back.
 
 use types::{Key, Ticket};
 
@@ -26,6 +27,8 @@ pub(super) struct Slot<R> {
     pub(super) ahead: bool,
     /// Touched since the last look of the evicting hand.
     pub(super) used: bool,
+    /// Is among the cells that may be absent and idle.
+    pub(super) noted: bool,
     pub(super) pins: u16,
     /// The ticket of the last change: what rests on this register waits for it.
     pub(super) ticket: Ticket,
@@ -40,6 +43,7 @@ impl<R> Slot<R> {
             dirty: false,
             ahead: false,
             used: true,
+            noted: false,
             pins: 0,
             ticket: Ticket::DURABLE,
         }
@@ -49,23 +53,43 @@ impl<R> Slot<R> {
 #[derive(Debug)]
 pub(super) struct Slots<R> {
     pieces: Vec<Vec<Slot<R>>>,
-    free: Vec<Index>,
+    /// Per piece.
+    rooms: Vec<Room>,
+    /// Pieces that may have room, each at most once.
+    open: Vec<u32>,
+    len: usize,
+}
+
+/// What is free in a piece, besides its end.
+#[derive(Debug, Default)]
+struct Room {
+    /// Below the length of the piece.
+    free: Vec<u16>,
+    is_open: bool,
 }
 
 impl<R> Slots<R> {
     pub(super) fn new() -> Slots<R> {
-        Slots { pieces: Vec::new(), free: Vec::new() }
+        Slots { pieces: Vec::new(), rooms: Vec::new(), open: Vec::new(), len: 0 }
     }
 
     /// Registers in memory.
     pub(super) fn len(&self) -> usize {
-        let used: usize =
-            self.pieces.last().map_or(0, |last| (self.pieces.len() - 1) * PIECE + last.len());
-        used - self.free.len()
+        self.len
+    }
+
+    /// Registers that there is memory for.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.pieces.iter().map(Vec::capacity).sum()
     }
 
     pub(super) fn get(&self, Index(at): Index) -> Option<&Slot<R>> {
         self.pieces.get(at as usize / PIECE)?.get(at as usize % PIECE)
+    }
+
+    pub(super) fn get_mut(&mut self, Index(at): Index) -> Option<&mut Slot<R>> {
+        self.pieces.get_mut(at as usize / PIECE)?.get_mut(at as usize % PIECE)
     }
 
     pub(super) fn at(&self, index: Index) -> &Slot<R> {
@@ -77,24 +101,52 @@ impl<R> Slots<R> {
     }
 
     pub(super) fn add(&mut self, slot: Slot<R>) -> Index {
-        if let Some(index) = self.free.pop() {
-            *self.at_mut(index) = slot;
-            return index;
+        let at = self.open_piece();
+        let (piece, room) = (&mut self.pieces[at], &mut self.rooms[at]);
+        let place = if let Some(place) = room.free.pop() {
+            piece[usize::from(place)] = slot;
+            usize::from(place)
+        } else {
+            piece.reserve_exact(if piece.is_empty() { PIECE } else { 0 });
+            piece.push(slot);
+            piece.len() - 1
+        };
+        self.len += 1;
+        let index = at * PIECE + place;
+        assert!(index < Index::NONE.0 as usize, "a worker holds fewer than four billion registers");
+        Index(index as u32)
+    }
+
+    /// A piece with room.
+    fn open_piece(&mut self) -> usize {
+        while let Some(&last) = self.open.last() {
+            let at = last as usize;
+            if self.pieces[at].len() < PIECE || !self.rooms[at].free.is_empty() {
+                return at;
+            }
+            self.rooms[at].is_open = false;
+            self.open.pop();
         }
-        if self.pieces.last().is_none_or(|piece| piece.len() == PIECE) {
-            self.pieces.push(Vec::with_capacity(PIECE));
-        }
-        let pieces = self.pieces.len();
-        let piece = self.pieces.last_mut().expect("one was just pushed");
-        piece.push(slot);
-        let at = (pieces - 1) * PIECE + piece.len() - 1;
-        assert!(at < Index::NONE.0 as usize, "a worker holds fewer than four billion registers");
-        Index(at as u32)
+        self.pieces.push(Vec::new());
+        self.rooms.push(Room { free: Vec::new(), is_open: true });
+        self.open.push(self.pieces.len() as u32 - 1);
+        self.pieces.len() - 1
     }
 
     /// Frees the place; nothing may name it any more.
     pub(super) fn remove(&mut self, index: Index) {
-        self.at_mut(index).record = None;
-        self.free.push(index);
+        let slot = self.at_mut(index);
+        (slot.record, slot.noted) = (None, false);
+        self.len -= 1;
+        let at = index.0 as usize / PIECE;
+        let (piece, room) = (&mut self.pieces[at], &mut self.rooms[at]);
+        room.free.push((index.0 as usize % PIECE) as u16);
+        if room.free.len() == piece.len() {
+            (*piece, room.free) = (Vec::new(), Vec::new());
+        }
+        if !room.is_open {
+            room.is_open = true;
+            self.open.push(at as u32);
+        }
     }
 }

@@ -8,9 +8,13 @@ use super::world::World;
 fn nothing_is_served_before_the_password() {
     let mut world = World::new(Some(b"pw"));
     let mut client = world.connect();
-    for line in ["GET a", "PING", "CLIENT ID", "INFO", "NOSUCH", "GET", "FLUSHALL", "COMMAND"] {
+    for line in ["GET a", "PING", "CLIENT ID", "INFO", "MGET a b", "FLUSHALL", "COMMAND"] {
         assert_eq!(world.ask(&mut client, line), "-NOAUTH Authentication required.\r\n", "{line}");
     }
+    // What redis-server 7 says before it asks who is there.
+    assert!(world.ask(&mut client, "NOSUCH a").starts_with("-ERR unknown command 'NOSUCH'"));
+    assert!(world.ask(&mut client, "GET").starts_with("-ERR wrong number of arguments"));
+    assert!(world.ask(&mut client, "CLIENT NOSUCH").starts_with("-ERR unknown subcommand"));
     assert!(world.ask(&mut client, "HELLO 3").starts_with("-NOAUTH HELLO must be called"));
     assert!(world.ask(&mut client, "AUTH wrong").starts_with("-WRONGPASS "));
     assert!(world.ask(&mut client, "AUTH bob pw").starts_with("-WRONGPASS "));
@@ -168,4 +172,20 @@ fn info_has_what_clients_read() {
     assert!(!said.contains("# Commandstats"));
     assert!(world.ask(&mut client, "INFO commandstats").contains("cmdstat_info:calls=2"));
     assert_eq!(world.ask(&mut client, "INFO nosuch"), "$0\r\n\r\n");
+}
+
+#[test]
+fn a_client_list_tells_what_each_did_last_and_when() {
+    let mut world = World::new(None);
+    let (mut one, mut two, mut new) = (world.connect(), world.connect(), world.connect());
+    world.pass(&mut one, Nanos::from_secs(1));
+    world.ask(&mut one, "GET a");
+    world.pass(&mut two, Nanos::from_secs(5));
+    world.pass(&mut new, Nanos::from_secs(2));
+    let said = world.ask(&mut two, "CLIENT LIST");
+    let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("id=")).collect();
+    let tells = |line: &str, words: [&str; 2]| words.iter().all(|word| line.contains(word));
+    assert!(tells(lines[0], [" idle=7 ", " cmd=get "]), "{said}");
+    assert!(tells(lines[1], [" idle=0 ", " cmd=client|list "]), "{said}");
+    assert!(tells(lines[2], [" idle=", " cmd=NULL "]), "{said}");
 }

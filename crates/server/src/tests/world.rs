@@ -171,12 +171,17 @@ impl World {
     /// Ends everything that is under way and feeds what was held, until nothing more happens.
     pub fn settle(&mut self, connection: &mut Connection) {
         while !connection.asks.is_empty() {
-            let ask = connection.asks.remove(self.any_first(&connection.asks));
-            let outcome = self.outcome(&ask.what);
-            self.step(connection, |session, cx| session.on_outcome(ask.token, outcome, cx));
-            if !connection.untaken.is_empty() && !connection.session.is_full() {
-                self.feed(connection);
-            }
+            self.settle_one(connection);
+        }
+    }
+
+    /// Ends one of those that are under way, and feeds what was held.
+    pub fn settle_one(&mut self, connection: &mut Connection) {
+        let ask = connection.asks.remove(self.any_first(&connection.asks));
+        let outcome = self.outcome(&ask.what);
+        self.step(connection, |session, cx| session.on_outcome(ask.token, outcome, cx));
+        if !connection.untaken.is_empty() && !connection.session.is_full() {
+            self.feed(connection);
         }
     }
 
