@@ -64,6 +64,11 @@ pub enum Chore {
     },
     /// Hold the linearizability checker against Porcupine.
     Porcupine(porcupine::Arguments),
+    /// Build in release mode and explore small worlds to their end: [PROTOCOL [STATES_MAX]].
+    Explore {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Build in release mode and run the simulator.
     Sim {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -79,6 +84,7 @@ pub fn run(chore: Chore) -> Result<()> {
     match chore {
         Chore::Run { arguments } => product("dev", &[], &arguments),
         Chore::Bench { arguments } => product("bench", &["--features", "etcd"], &arguments),
+        Chore::Explore { arguments } => explore(&arguments),
         Chore::Sim { arguments } => product("sim", &[], &arguments),
         Chore::Porcupine(arguments) => porcupine::compare(cargo_command(), &arguments),
         Chore::Test => test(),
@@ -99,6 +105,13 @@ pub fn run(chore: Chore) -> Result<()> {
         }
         Chore::Tidy => check_repository(),
     }
+}
+
+fn explore(arguments: &[OsString]) -> Result<()> {
+    const EXAMPLE: [&str; 8] =
+        ["run", "--release", "--locked", "--package", "sim", "--example", "explore", "--"];
+    step("cargo run --example explore");
+    finish(cargo_command().args(EXAMPLE).args(arguments))
 }
 
 /// Cheap checks first, so that a slip costs seconds.
