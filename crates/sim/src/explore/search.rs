@@ -1,6 +1,6 @@
 //! The search: depth first, each state once. A state is reached again by repeating the choices that led to it.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use protocols::Protocol;
@@ -41,7 +41,7 @@ struct Open {
 #[must_use]
 pub fn explore<P: Protocol + Debug>(plan: &Plan) -> Exploration {
     let mut found = Exploration::default();
-    let mut seen = HashSet::new();
+    let mut seen = BTreeSet::new();
     let mut path: Vec<Choice> = Vec::new();
     let mut world = World::<P>::new(plan);
     seen.insert(world.digest());
