@@ -1,10 +1,7 @@
 //! Batches [spec 9.5, step 4]: the commands queued on a key, run in order on the tip, are one proposal.
 
-use std::sync::Arc;
-
 use types::Outcome;
 
-use super::delta::Delta;
 use super::draft::{self, Draft};
 use super::operation::{Active, InFlight, Operation, Source};
 use super::state::State;
@@ -31,7 +28,8 @@ impl RmwPaxos {
         }
         let state = batch.state.take().or_else(|| active.tip.clone());
         let state = state.unwrap_or_else(|| draft::nil(active.tip_version));
-        let delta = self.push_proposal(cx, active, batch, state);
+        let delta = self.delta_from_tip(active, &state);
+        self.push_proposal(cx, active, batch, state);
         self.send_newest(cx, active, delta);
         self.accept_own(cx, active);
         self.settle_chosen(cx, active);
@@ -61,16 +59,14 @@ impl RmwPaxos {
         Batch { operations, state, must_decide, collects }
     }
 
-    /// Makes `state` the next proposal of the ballot, and the tip. Returns what it changes in the tip before, where
-    /// that is worth sending instead.
+    /// Makes `state` the next proposal of the ballot, and the tip.
     pub(super) fn push_proposal(
         &mut self,
         cx: &Cx<'_>,
         active: &mut Active,
         batch: Batch,
         state: State,
-    ) -> Option<Arc<Delta>> {
-        let delta = self.delta_from_tip(active, &state);
+    ) {
         let base_version = active.tip_version;
         active.k += 1;
         active.collecting = (batch.collects && state.is_tombstone()).then_some(active.k);
@@ -93,7 +89,6 @@ impl RmwPaxos {
             active.resend_at = cx.now + RESEND_FIRST;
         }
         self.counters.proposals += 1;
-        delta
     }
 
     fn run(&mut self, cx: &mut Cx<'_>, operation: &mut Operation, draft: &mut Draft) {

@@ -17,7 +17,7 @@ use types::limits::MEMBERS_MAX;
 use types::{Loss, NodeId, Round, Ticket};
 
 use super::acceptor::Payload;
-use super::batch::{self, Batch};
+use super::batch;
 use super::message::Message;
 use super::operation::{Active, Operation, Phase, Source};
 use super::state::State;
@@ -90,15 +90,16 @@ impl RmwPaxos {
         active.acks = [(0, Loss(0)); MEMBERS_MAX];
         active.refused = Tally::default();
         let mut batch = self.run_batch(cx, active);
-        let fitting = batch.state.take().filter(|state| self.fits(active, state));
-        let promised =
-            fitting.and_then(|state| Some((state, self.promise(cx, &active.key, ballot).ok()?)));
-        let Some((state, after)) = promised else {
+        let fitting = batch.state.take().and_then(|state| self.payload(active, state));
+        let promised = fitting
+            .and_then(|fitting| Some((fitting, self.promise(cx, &active.key, ballot).ok()?)));
+        let Some(((state, payload), after)) = promised else {
             batch::put_back(active, batch.operations);
             active.forget_states();
             return false;
         };
-        self.propose_unproven(cx, active, (base, batch, state), after);
+        self.push_proposal(cx, active, batch, state);
+        self.send_unproven(cx, active, (base, payload), after);
         true
     }
 
@@ -106,7 +107,10 @@ impl RmwPaxos {
     fn may_join(&self, cx: &Cx<'_>, active: &Active) -> bool {
         let is_plain = |operation: &Operation| {
             let is_asked = matches!(operation.source, Source::Client(_) | Source::Forwarded { .. });
-            is_asked && operation.attempts.is_empty()
+            // What is long by itself would be run in vain.
+            is_asked
+                && operation.attempts.is_empty()
+                && operation.command.body.len() <= STATE_LEN_MAX
         };
         // Whether a time to live is over is found out by phase 1 alone.
         let expires = |state: &State| state.has_expiry();
@@ -122,21 +126,24 @@ impl RmwPaxos {
             && cx.view.members().iter().any(|member| member.up && member.node != cx.view.me)
     }
 
-    fn fits(&self, active: &Active, state: &State) -> bool {
-        state.bytes().len() <= STATE_LEN_MAX || self.delta_from_tip(active, state).is_some()
+    /// What to send of a state, unless it is long and has to be sent whole.
+    fn payload(&self, active: &Active, state: State) -> Option<(State, Payload)> {
+        if let Some(delta) = self.delta_from_tip(active, &state) {
+            return Some((state, Payload::Delta(delta)));
+        }
+        let is_short = state.bytes().len() <= STATE_LEN_MAX;
+        is_short.then(|| (state.clone(), Payload::Whole(state)))
     }
 
-    fn propose_unproven(
+    fn send_unproven(
         &mut self,
         cx: &mut Cx<'_>,
         active: &mut Active,
-        (base, batch, state): (Round, Batch, State),
+        (base, payload): (Round, Payload),
         after: Ticket,
     ) {
         base::sometimes!("a first proposal travels with phase 1");
         self.counters.joint += 1;
-        let delta = self.push_proposal(cx, active, batch, state.clone());
-        let payload = delta.map_or(Payload::Whole(state), Payload::Delta);
         let loss = cx.view.member(self.env.me).map_or(Loss(0), |member| member.loss);
         active.unproven = Some(Unproven {
             base,

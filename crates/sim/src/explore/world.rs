@@ -74,6 +74,29 @@ struct Node<P: Protocol> {
     is_up: bool,
 }
 
+impl<P: Protocol> Node<P> {
+    /// The same draws in every step: which came before decides nothing.
+    fn with_context(
+        &mut self,
+        fx: &mut Effects<P::Message>,
+        run: impl FnOnce(&mut P, &mut Context<'_, P>),
+    ) {
+        let up = Millis(1_000_000 + self.now.as_millis());
+        let mut cx = Context {
+            now: self.now,
+            unix: up,
+            uptime: up,
+            cells: &mut self.cells,
+            metas: &mut self.metas,
+            fx,
+            rng: &mut Prng::new(1),
+            view: &self.view,
+            update: &SimUpdate,
+        };
+        run(&mut self.protocol, &mut cx);
+    }
+}
+
 /// A command that was asked.
 struct Asked {
     client: usize,
@@ -326,36 +349,15 @@ impl<P: Protocol + Debug> World<P> {
     fn run(&mut self, index: usize, event: Event<P>) -> Result<Vec<Event<P>>, String> {
         let mut fx = Effects::default();
         let node = &mut self.nodes[index];
-        let up = Millis(1_000_000 + node.now.as_millis());
-        let mut cx = Context {
-            now: node.now,
-            unix: up,
-            uptime: up,
-            cells: &mut node.cells,
-            metas: &mut node.metas,
-            fx: &mut fx,
-            rng: &mut Prng::new(1),
-            view: &node.view,
-            update: &SimUpdate,
-        };
-        node.protocol.on(&mut cx, event);
-        let mut emits = std::mem::take(&mut fx.emits);
-        while !emits.is_empty() {
-            for emit in emits {
-                let mut cx = Context {
-                    now: node.now,
-                    unix: up,
-                    uptime: up,
-                    cells: &mut node.cells,
-                    metas: &mut node.metas,
-                    fx: &mut fx,
-                    rng: &mut Prng::new(1),
-                    view: &node.view,
-                    update: &SimUpdate,
-                };
-                node.protocol.on_emit(&mut cx, emit);
+        node.with_context(&mut fx, |protocol, cx| protocol.on(cx, event));
+        loop {
+            let emits = std::mem::take(&mut fx.emits);
+            if emits.is_empty() {
+                break;
             }
-            emits = std::mem::take(&mut fx.emits);
+            for emit in emits {
+                node.with_context(&mut fx, |protocol, cx| protocol.on_emit(cx, emit));
+            }
         }
         node.metas.take_dirty();
         node.cells.take_dirty(|_, _| ());
