@@ -4,7 +4,8 @@
 
 use std::time::Instant;
 
-use sim::{Campaign, FaultSet, MediumKind, SimConfig, Speech, campaign, replay, validate};
+use sim::shrink::EVENTS_MAX;
+use sim::{Campaign, FaultSet, MediumKind, SimConfig, Speech, campaign, replay, shrink, validate};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -33,7 +34,10 @@ fn main() {
     let report = campaign(&plan, |_| {});
     let seconds = started.elapsed().as_secs_f64();
     for (seed, failure) in report.failures.iter().filter(|_| failures_max == 1) {
-        println!("{}", replay(&SimConfig { seed: *seed, ..config.clone() }, failure.clone()));
+        let config = SimConfig { seed: *seed, ..config.clone() };
+        println!("{}\n", failure.replay_line);
+        let (smaller, failure) = shrink(&config, failure, EVENTS_MAX);
+        println!("{}", replay(&smaller, failure));
     }
     for (seed, failure) in report.failures.iter().filter(|_| failures_max > 1) {
         println!("seed {seed}: {}", failure.what.lines().next().unwrap_or_default());

@@ -188,8 +188,7 @@ impl Clients {
         }
         let invoked = world.now();
         if let Some(trace) = &mut world.trace {
-            let line = format!("n{} <== s{session} #{} {input:?}", node + 1, tag.0);
-            trace.note_of(of, invoked, line);
+            trace.asked(invoked, of, (session, node), format!("#{} {input:?}", tag.0));
         }
         let op = Op { client, session, node, key, input, ttl_millis, invoked, ended: None };
         self.ops.push(op);
@@ -230,8 +229,7 @@ impl Clients {
                 other => format!("{other:?}"),
             };
             let of = &self.keys[op.key].key;
-            let line = format!("n{} ==> s{} #{} {shown}", node + 1, op.session, tag.0);
-            trace.note_of(of, now, line);
+            trace.answered(now, of, (op.session, node), format!("#{} {shown}", tag.0));
         }
         let ended = match outcome {
             Outcome::Reply(bytes) if speaks_resp => {
@@ -280,8 +278,8 @@ impl Clients {
         for (id, reply) in answered {
             let op = &self.ops[id];
             if let Some(trace) = &mut world.trace {
-                let line = format!("n{} ==> s{session} #{id} {reply:?}", op.node + 1);
-                trace.note_of(&self.keys[op.key].key, now, line);
+                let of = &self.keys[op.key].key;
+                trace.answered(now, of, (session, op.node), format!("#{id} {reply:?}"));
             }
             let shown = format!("{reply:?}");
             let ended = redis::ended(&op.input, reply)

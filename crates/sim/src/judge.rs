@@ -21,9 +21,11 @@ const EXPLORED_MAX: u64 = 30_000;
 pub fn linearizable(clients: &Clients, majority_rate_ppm: u64) -> Result<u64, Wrong> {
     let mut histories: Vec<History<KvInput, KvOutput>> =
         clients.keys.iter().map(|_| History::new()).collect();
-    for op in &clients.ops {
+    let mut numbers = Vec::new();
+    for (number, op) in clients.ops.iter().enumerate() {
         let history = &mut histories[op.key];
         let id = history.invoke(ClientId(op.session), op.input.clone(), op.invoked);
+        numbers.push((op.key, id, number));
         match &op.ended {
             Some((at, Ended::Returned(output))) => {
                 history.complete(id, Outcome::Returned(output.clone()), *at);
@@ -47,7 +49,10 @@ pub fn linearizable(clients: &Clients, majority_rate_ppm: u64) -> Result<u64, Wr
             Verdict::Holds { .. } => {}
             Verdict::Violation(violation) => {
                 let what = format!("key k{key} is {violation}");
-                return Err(Wrong { what, key: Some(key) });
+                let blocked =
+                    numbers.iter().find(|&&(of, id, _)| (of, id) == (key, violation.blocked));
+                let ended = blocked.and_then(|&(.., number)| clients.ops[number].ended.as_ref());
+                return Err(Wrong { what, key: Some(key), until: ended.map(|(at, _)| *at) });
             }
             Verdict::Undecided { .. } => undecided += 1,
         }

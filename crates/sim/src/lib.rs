@@ -10,6 +10,7 @@
 pub mod campaign;
 pub mod clients;
 pub mod clock;
+pub mod cuts;
 pub mod faults;
 pub mod injector;
 pub mod invariants;
@@ -22,16 +23,19 @@ pub mod network;
 pub mod profile;
 pub mod run;
 pub mod scenario;
+pub mod shrink;
 pub mod store;
 pub mod trace;
 pub mod workload;
 pub mod world;
 
 pub use campaign::{Campaign, CampaignReport, campaign};
+pub use cuts::Cuts;
 pub use faults::{Fault, FaultSet};
 pub use medium::MediumKind;
 pub use mutants::{Mutant, mutants};
 pub use profile::Speech;
 pub use run::{Failure, RunReport, SimConfig, replay, run, validate};
 pub use scenario::Scenario;
+pub use shrink::shrink;
 pub use store::Durability;

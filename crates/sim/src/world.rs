@@ -364,6 +364,10 @@ impl World {
         }
         let stores = match opened {
             Ok(stores) => stores,
+            Err(NotOpened::Full) => {
+                self.note(|| format!("n{} finds no room and does not start", node + 1));
+                return;
+            }
             Err(reason) => {
                 self.failure = Some(format!("n{} does not start: {reason:?}", node + 1));
                 return;
@@ -604,16 +608,11 @@ impl World {
         }
     }
 
-    fn note_fate(&mut self, frame: &InFlight, fate: &str) {
-        if self.trace.is_some() {
-            self.note_frame(fate, frame.from, frame.to, &frame.bytes);
-        }
-    }
-
-    fn note_frame(&mut self, verb: &str, from: usize, to: usize, bytes: &Bytes) {
+    /// The end of a frame: it arrives, or is lost for a reason.
+    fn note_end(&mut self, (from, to): (usize, usize), bytes: &Bytes, lost: Option<&str>) {
         let (now, protocol) = (self.now, self.config.protocol);
         if let Some(trace) = &mut self.trace {
-            trace.note_frame(now, verb, protocol, from, to, bytes);
+            trace.ended(now, protocol, (from, to), bytes, lost);
         }
     }
 }
