@@ -76,6 +76,8 @@ pub(crate) trait Engine: Send {
     fn flush(&mut self, shared: &mut Shared);
 
     fn resident(&self) -> usize;
+    /// Registers that somebody at work keeps in memory.
+    fn pinned(&self) -> usize;
     fn evict(&mut self, shared: &mut Shared, shard: Shard) -> usize;
     fn check(&self, shared: &Shared) -> Result<(), Violation>;
     fn is_idle(&self) -> bool;
@@ -434,6 +436,10 @@ impl<P: Protocol> Engine for EngineOf<P> {
 
     fn resident(&self) -> usize {
         if self.keeps_records { self.cells.len() } else { 0 }
+    }
+
+    fn pinned(&self) -> usize {
+        self.cells.pinned()
     }
 
     fn evict(&mut self, shared: &mut Shared, shard: Shard) -> usize {

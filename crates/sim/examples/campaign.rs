@@ -5,7 +5,9 @@
 use std::time::Instant;
 
 use sim::shrink::EVENTS_MAX;
-use sim::{Campaign, FaultSet, MediumKind, SimConfig, Speech, campaign, replay, shrink, validate};
+use sim::{
+    Campaign, Cuts, FaultSet, MediumKind, SimConfig, Speech, campaign, replay, shrink, validate,
+};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -26,6 +28,9 @@ fn main() {
     if let Ok(clients) = std::env::var("CLIENTS") {
         config.speech = Some(Speech::by_name(&clients).expect("direct or resp"));
     }
+    if let Ok(cuts) = std::env::var("CUT") {
+        config.cuts = Cuts::parse(&cuts).expect("cuts");
+    }
     validate(&config).expect("a configuration that exists");
     let threads = std::env::var("THREADS").map_or(1, |text| text.parse().expect("a number"));
     let failures_max = std::env::var("FAILURES").map_or(1, |text| text.parse().expect("a number"));
@@ -41,6 +46,11 @@ fn main() {
     }
     for (seed, failure) in report.failures.iter().filter(|_| failures_max > 1) {
         println!("seed {seed}: {}", failure.what.lines().next().unwrap_or_default());
+    }
+    if std::env::var("MARKS").is_ok() {
+        for mark in sim::marks::missed(protocol, &base::assertions::reached()) {
+            println!("not reached: {mark}");
+        }
     }
     println!(
         "{} seeds, {} operations ({} returned, {} failed, {} unknown), {} keys undecided, {} events, \

@@ -109,7 +109,8 @@ impl Injector {
         let mut done = Done::default();
         if self.crash_after_turn_ppm > 0
             && self.strikes_left > 0
-            && self.rng.chance_ppm(self.crash_after_turn_ppm) {
+            && self.rng.chance_ppm(self.crash_after_turn_ppm)
+        {
             self.strikes_left -= 1;
             self.count(Fault::CrashAfterTurn);
             self.crash(world, node, &mut done);

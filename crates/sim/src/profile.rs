@@ -15,6 +15,8 @@ use crate::workload::mix::Mix;
 const MILLI: u64 = 1_000_000;
 /// How often media are what a run is about.
 const MEDIA_CHANCE: f64 = 0.08;
+/// How often there is a lock, and how often a bank.
+const SCRIPT_CHANCE: f64 = 0.1;
 /// Resident registers where none has to leave.
 pub const CELLS_MANY: usize = 10_000;
 
@@ -85,7 +87,7 @@ impl Theme {
             Theme::NewestFirst => &[Fault::Lifo, Fault::Crash],
             Theme::Partitions => {
                 &[Fault::Partition, Fault::PartialPartition, Fault::OneWay, Fault::Reset]
-            },
+            }
             Theme::Amnesia => &[Fault::Amnesia, Fault::Rot, Fault::Crash, Fault::Delay],
             Theme::Media => &[
                 Fault::DiskFull,
@@ -186,6 +188,7 @@ impl Profile {
         let fault_len_max = (length / rng.between(2, 10)).max(2 * MILLI);
         let apart = &mut Prng::new(rng.clone().next_u64());
         let medium = given.medium.unwrap_or_else(|| draw_medium(apart, durability, theme));
+        let mut scripts = apart.fork();
         let speaks_resp = apart.chance(0.25) && given.read_modify_write;
         let drawn = if speaks_resp { Speech::Resp } else { Speech::Direct };
         Profile {
@@ -216,7 +219,7 @@ impl Profile {
             clients,
             pipeline,
             think_max,
-            keys: draw_keys(rng, theme, given),
+            keys: draw_scripts(&mut scripts, draw_keys(rng, theme, given), given),
             ttl_max: (length / MILLI / 4).clamp(2, 60),
             gaps: draw_gaps(rng, faults, theme, length),
             crash_after_turn_ppm: match faults.has(Fault::CrashAfterTurn) {
@@ -331,6 +334,17 @@ fn draw_keys(rng: &mut Prng, theme: Theme, given: &Given) -> Vec<Mix> {
     });
     let kept = |mix| if mix == Mix::Expiry && !given.expires { Mix::All } else { mix };
     drawn.map(kept).collect()
+}
+
+/// Adds what scripts use, now and then.
+fn draw_scripts(rng: &mut Prng, mut keys: Vec<Mix>, given: &Given) -> Vec<Mix> {
+    if given.read_modify_write && given.expires && rng.chance(SCRIPT_CHANCE) {
+        keys.extend([Mix::Lock, Mix::Fence]);
+    }
+    if given.read_modify_write && rng.chance(SCRIPT_CHANCE) {
+        keys.push(Mix::Bank);
+    }
+    keys
 }
 
 fn draw_gaps(rng: &mut Prng, faults: FaultSet, theme: Theme, length: u64) -> Vec<(Fault, u64)> {

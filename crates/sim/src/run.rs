@@ -3,6 +3,8 @@
 //! First faults, with every safety check; then everything heals, and what is still wanted must complete within
 //! a bound, replicas must agree, and nothing may be left over.
 
+mod rest;
+
 use std::any::Any;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -27,6 +29,7 @@ use crate::medium::{MediumConfig, MediumKind};
 use crate::profile::{Given, Profile, Speech};
 use crate::store::Durability;
 use crate::trace::Trace;
+use crate::workload::script::Verb;
 use crate::workload::update::SimUpdate;
 use crate::world::{Counts, Happened, Wake, World, WorldConfig};
 
@@ -87,8 +90,9 @@ impl SimConfig {
     /// The line that runs this again.
     #[must_use]
     pub fn replay_line(&self) -> String {
-        let SimConfig { protocol, nodes, seed, ops, faults, mutation, medium, speech, cuts, .. } =
-            self;
+        let SimConfig {
+            protocol, nodes, seed, ops, faults, mutation, medium, speech, cuts, ..
+        } = self;
         let speech = speech.map_or(String::new(), |it| format!(" --clients {}", it.name()));
         let medium = medium.map_or(String::new(), |kind| format!(" --medium {}", kind.name()));
         let mutation =
@@ -201,7 +205,8 @@ pub fn validate(config: &SimConfig) -> Result<(), Misuse> {
         return Err(Misuse(format!("{protocol} cannot run the commands of sessions")));
     }
     if let Some(name) = &config.mutation {
-        if Mutation::by_name(name).is_none() {
+        let is_of_storage = storage::mutation::Mutation::by_name(name).is_some();
+        if Mutation::by_name(name).is_none() && !is_of_storage {
             return Err(Misuse(format!("no mutation is called '{name}'")));
         }
         if !cfg!(feature = "mutations") {
@@ -234,7 +239,10 @@ fn validate_medium(config: &SimConfig) -> Result<(), Misuse> {
 
 fn set_mutation(name: Option<&str>) {
     #[cfg(feature = "mutations")]
-    mutation::set(name.and_then(Mutation::by_name));
+    {
+        mutation::set(name.and_then(Mutation::by_name));
+        storage::mutation::set(name.and_then(storage::mutation::Mutation::by_name));
+    }
     #[cfg(not(feature = "mutations"))]
     let _ = (name, mutation::is);
 }
@@ -310,7 +318,9 @@ pub struct Wrong {
 }
 
 impl Wrong {
-    fn of_key(key: usize, what: String) -> Wrong {
+    /// It is about a key.
+    #[must_use]
+    pub fn of_key(key: usize, what: String) -> Wrong {
         Wrong { what, key: Some(key), until: None }
     }
 }
@@ -453,26 +463,15 @@ impl Run {
             self.agree(key)?;
         }
         self.settle()?;
-        self.be_silent()
-    }
-
-    /// Replicas of registers that are idle say nothing and hold no tombstone.
-    fn be_silent(&mut self) -> Result<(), Wrong> {
-        if self.protocol != RmwPaxos::NAME {
-            return Ok(());
-        }
-        let before = self.world.counts.frames;
-        self.run_for(IDLE_MAX)?;
-        let said = self.world.counts.frames - before;
-        let tombstones = self.world.stats().values.get("tombstones").copied().unwrap_or(0);
-        if said == 0 && tombstones == 0 {
-            return Ok(());
-        }
-        Err(format!("at rest: {said} frames and {tombstones} tombstones").into())
+        self.be_silent()?;
+        self.leave_nothing()
     }
 
     fn expires(&self) -> bool {
-        self.clients.ops.iter().any(|op| matches!(op.input, KvInput::SetExpiring(..)))
+        self.clients
+            .ops
+            .iter()
+            .any(|op| op.verb == Verb::Acquire || matches!(op.input, KvInput::SetExpiring(..)))
     }
 
     /// Waits until whatever a majority holds has expired by the slowest clock.

@@ -179,7 +179,8 @@ fn spans(sent: u64, times: &[u64]) -> String {
 fn terse(text: &str, key: Option<&Key>) -> String {
     let mut terse = text.to_owned();
     if let Some(key) = key {
-        terse = terse.replace(&format!("key: {key:?}, "), "").replace(&format!("key: {key:?} "), "");
+        terse =
+            terse.replace(&format!("key: {key:?}, "), "").replace(&format!("key: {key:?} "), "");
     }
     for silent in SILENT {
         while let Some((start, end)) = field_that_ends_in(&terse, silent) {
@@ -194,7 +195,9 @@ fn as_text(mut text: String) -> String {
     while let Some(start) = text.find("Some([") {
         let Some(len) = text[start..].find("])") else { break };
         let numbers = text[start + 6..start + len].split(", ");
-        let Ok(bytes) = numbers.map(str::parse::<u8>).collect::<Result<Vec<u8>, _>>() else { break };
+        let Ok(bytes) = numbers.map(str::parse::<u8>).collect::<Result<Vec<u8>, _>>() else {
+            break;
+        };
         let shown = format!("Some(\"{}\")", bytes.escape_ascii());
         text.replace_range(start..start + len + 2, &shown);
     }

@@ -582,6 +582,26 @@ impl World {
         None
     }
 
+    /// Workers that run.
+    #[must_use]
+    pub fn worker_count(&self) -> usize {
+        let processes = self.nodes.iter().filter_map(|it| it.process.as_ref());
+        processes.map(|process| process.seats.len()).sum()
+    }
+
+    /// Registers that somebody at work keeps in memory.
+    #[must_use]
+    pub fn pinned(&self) -> usize {
+        let processes = self.nodes.iter().filter_map(|it| it.process.as_ref());
+        processes.flat_map(|process| &process.seats).map(|seat| seat.worker.pinned()).sum()
+    }
+
+    /// Frames that links have kept while they are dead.
+    #[must_use]
+    pub fn kept_frames(&self) -> usize {
+        self.stalled.len()
+    }
+
     /// Counters of all workers that run.
     #[must_use]
     pub fn stats(&self) -> Stats {

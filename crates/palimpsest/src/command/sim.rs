@@ -84,12 +84,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         faults,
         speech: args.clients.as_deref().map(find_speech).transpose()?,
         medium: args.medium.as_deref().map(find_medium).transpose()?,
-        cuts: args.cut.as_deref().map_or(Ok(Cuts::default()), Cuts::parse).map_err(Failure::usage)?,
+        cuts: args
+            .cut
+            .as_deref()
+            .map_or(Ok(Cuts::default()), Cuts::parse)
+            .map_err(Failure::usage)?,
         ..SimConfig::new(protocol, args.seed)
     };
     sim::validate(&config).map_err(|misuse| Failure::usage(misuse.0))?;
     let threads = config::cores();
-    let campaign = Campaign { config: config.clone(), seeds: args.seeds, threads, failures_max: FAILURES_MAX };
+    let campaign =
+        Campaign { config: config.clone(), seeds: args.seeds, threads, failures_max: FAILURES_MAX };
     let begun = Instant::now();
     let shows = std::io::stderr().is_terminal();
     let step = (args.seeds / 100).max(1);

@@ -261,8 +261,12 @@ impl Device {
             let changed_at = content.before.get(&head).map(|(flush, _)| flush);
             sector != head && !content.pending.contains_key(&sector) && changed_at == Some(flush)
         };
-        let found: Vec<usize> =
-            content.before.iter().filter(changed_with_its_head).map(|(&sector, _)| sector).collect();
+        let found: Vec<usize> = content
+            .before
+            .iter()
+            .filter(changed_with_its_head)
+            .map(|(&sector, _)| sector)
+            .collect();
         if found.is_empty() {
             return false;
         }
@@ -457,7 +461,8 @@ impl State {
             return false;
         }
         let ends_beyond = |write: &Write| {
-            write.offset as usize + write.bytes.len() > self.files[write.file as usize].durable.len()
+            write.offset as usize + write.bytes.len()
+                > self.files[write.file as usize].durable.len()
         };
         writes.iter().any(ends_beyond) || self.rng.chance_ppm(FULL_FOR_ALL_PPM)
     }
