@@ -79,6 +79,8 @@ pub(crate) trait Engine: Send {
     fn flush(&mut self, shared: &mut Shared);
 
     fn resident(&self) -> usize;
+    /// Registers that somebody at work keeps in memory.
+    fn pinned(&self) -> usize;
     fn evict(&mut self, shared: &mut Shared, shard: Shard) -> usize;
     /// Drops cells that only say that there is no register, until about `kept` are left.
     fn drop_absent(&mut self, shared: &mut Shared, kept: usize) -> usize;
@@ -439,6 +441,10 @@ impl<P: Protocol> Engine for EngineOf<P> {
 
     fn resident(&self) -> usize {
         if self.keeps_records { self.cells.len() } else { 0 }
+    }
+
+    fn pinned(&self) -> usize {
+        self.cells.pinned()
     }
 
     fn evict(&mut self, shared: &mut Shared, shard: Shard) -> usize {

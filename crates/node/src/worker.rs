@@ -262,6 +262,12 @@ impl Worker {
             && self.engines.iter().all(|engine| engine.is_idle())
     }
 
+    /// Registers that somebody at work keeps in memory. Looks at every resident one: for tests.
+    #[must_use]
+    pub fn pinned(&self) -> usize {
+        self.engines.iter().map(|engine| engine.pinned()).sum()
+    }
+
     #[must_use]
     pub fn view(&self) -> &View {
         &self.shared.view

@@ -316,6 +316,13 @@ impl<R> Cells<R> {
         self.len() == 0
     }
 
+    /// Registers that are pinned. Looks at all of them.
+    #[must_use]
+    pub fn pinned(&self) -> usize {
+        let slots = self.shards.iter().flatten().map(|entry| self.slots.at(entry.index));
+        slots.filter(|slot| slot.pins > 0).count()
+    }
+
     /// All resident records, in no order that may matter.
     pub fn records(&self) -> impl Iterator<Item = (&Key, &R)> {
         let slots = self.shards.iter().flatten().map(|entry| self.slots.at(entry.index));

@@ -4,7 +4,10 @@
 
 use std::time::Instant;
 
-use sim::{Campaign, FaultSet, MediumKind, SimConfig, Speech, campaign, replay, validate};
+use sim::shrink::EVENTS_MAX;
+use sim::{
+    Campaign, Cuts, FaultSet, MediumKind, SimConfig, Speech, campaign, replay, shrink, validate,
+};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -25,6 +28,9 @@ fn main() {
     if let Ok(clients) = std::env::var("CLIENTS") {
         config.speech = Some(Speech::by_name(&clients).expect("direct or resp"));
     }
+    if let Ok(cuts) = std::env::var("CUT") {
+        config.cuts = Cuts::parse(&cuts).expect("cuts");
+    }
     validate(&config).expect("a configuration that exists");
     let threads = std::env::var("THREADS").map_or(1, |text| text.parse().expect("a number"));
     let failures_max = std::env::var("FAILURES").map_or(1, |text| text.parse().expect("a number"));
@@ -33,10 +39,18 @@ fn main() {
     let report = campaign(&plan, |_| {});
     let seconds = started.elapsed().as_secs_f64();
     for (seed, failure) in report.failures.iter().filter(|_| failures_max == 1) {
-        println!("{}", replay(&SimConfig { seed: *seed, ..config.clone() }, failure.clone()));
+        let config = SimConfig { seed: *seed, ..config.clone() };
+        println!("{}\n", failure.replay_line);
+        let (smaller, failure) = shrink(&config, failure, EVENTS_MAX);
+        println!("{}", replay(&smaller, failure));
     }
     for (seed, failure) in report.failures.iter().filter(|_| failures_max > 1) {
         println!("seed {seed}: {}", failure.what.lines().next().unwrap_or_default());
+    }
+    if std::env::var("MARKS").is_ok() {
+        for mark in sim::marks::missed(protocol, &base::assertions::reached()) {
+            println!("not reached: {mark}");
+        }
     }
     println!(
         "{} seeds, {} operations ({} returned, {} failed, {} unknown), {} keys undecided, {} events, \

@@ -1,22 +1,37 @@
-//! Prints how many seeds it takes to catch each deliberate mistake.
+//! Prints how many seeds it takes to catch each deliberate mistake, as the table of `docs/testing.md`.
 //!
-//! `cargo run --release -p sim --features mutations --example mutants -- PROTOCOL SEEDS_MAX [MUTATION …]`
+//! `./x mutants [SEEDS_MAX [STARTS [MUTATION …]]]`
 
-use protocols::mutation::Mutation;
-use sim::{SimConfig, mutants, validate};
+use sim::mutants::{Effort, every, mutants};
+use sim::validate;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let protocol = arguments.first().map_or("rmwpaxos", String::as_str);
-    let seeds_max = arguments.get(1).map_or(1_000, |text| text.parse().expect("a number"));
-    let names = arguments.iter().skip(2);
-    let only: Vec<Mutation> =
-        names.map(|name| Mutation::by_name(name).expect("a mutation")).collect();
-    let config = SimConfig::new(protocol, 1);
-    validate(&config).expect("a configuration that exists");
-    println!("| mutation | caught by seed | symptom |\n|---|---|---|");
-    mutants(&config, seeds_max, 1, &only, |mutant| {
-        let seeds = mutant.seeds.map_or(format!("none of {seeds_max}"), |seeds| seeds.to_string());
-        println!("| {} | {seeds} | {} |", mutant.name, mutant.symptom);
-    });
+    let number = |index: usize, default: u64| {
+        arguments.get(index).map_or(default, |text| text.parse().expect("a number"))
+    };
+    let effort = Effort { seeds_max: number(0, 2_000), starts: number(1, 3), threads: 1 };
+    let only: Vec<&String> = arguments.iter().skip(2).collect();
+    println!("| left out | in | seeds until caught, mean | first symptom |\n|---|---|---|---|");
+    let mut survivors = 0;
+    for (config, name) in every() {
+        if !only.is_empty() && only.iter().all(|it| *it != name) {
+            continue;
+        }
+        let config = sim::SimConfig { mutation: Some(name.to_owned()), ..config };
+        validate(&config).expect("a configuration that exists");
+        for mutant in mutants(&config, effort, &[name], |_| {}) {
+            let seeds = mutant.mean().map_or_else(
+                || format!("none of {}", effort.seeds_max),
+                |mean| match mutant.missed {
+                    0 => mean.to_string(),
+                    missed => format!("{mean}, not from {missed} of {}", effort.starts),
+                },
+            );
+            survivors += usize::from(!mutant.is_caught());
+            let symptom: String = mutant.symptom.replace('|', "/").chars().take(90).collect();
+            println!("| `{name}` | {} | {seeds} | {symptom} |", mutant.protocol);
+        }
+    }
+    println!("\n{survivors} not caught");
 }

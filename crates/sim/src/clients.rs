@@ -7,6 +7,7 @@ use types::{Key, Outcome, SessionId, Tag};
 use crate::invariants::session_order;
 use crate::lines::{self, Lines};
 use crate::workload::mix::Mix;
+use crate::workload::script::{Scripts, Step, Verb};
 use crate::workload::{redis, update};
 use crate::world::{Reply, World};
 
@@ -27,6 +28,7 @@ pub struct Op {
     pub node: usize,
     pub key: usize,
     pub input: KvInput,
+    pub verb: Verb,
     pub ttl_millis: u64,
     pub invoked: u64,
     /// When and how it ended; `None` while it is outstanding.
@@ -58,6 +60,7 @@ pub struct Clients {
     pipeline: usize,
     ttl_max: u64,
     pub outstanding: usize,
+    scripts: Scripts,
     /// Connections that speak RESP, where clients do.
     lines: Option<Lines>,
     rng: Prng,
@@ -93,6 +96,7 @@ impl Clients {
             pipeline,
             ttl_max,
             outstanding: 0,
+            scripts: Scripts::default(),
             lines: None,
             rng,
         }
@@ -109,8 +113,11 @@ impl Clients {
             return false;
         }
         let index = self.rng.below(self.keys.len() as u64) as usize;
-        let input = self.keys[index].mix.draw(&mut self.rng, self.ops.len() as u64);
-        self.ask(world, client, index, input)
+        let id = self.ops.len() as u64;
+        let step = self.scripts.next(&mut self.rng, (client, index), &self.keys, id);
+        let drawn = || (index, Verb::Plain, self.keys[index].mix.draw(&mut self.rng, id));
+        let step = step.unwrap_or_else(drawn);
+        self.ask(world, client, step)
     }
 
     /// True when the client may ask.
@@ -120,12 +127,12 @@ impl Clients {
     }
 
     /// Asks through a client. False when its node does not take requests now.
-    fn ask(&mut self, world: &mut World, client: usize, key: usize, input: KvInput) -> bool {
+    fn ask(&mut self, world: &mut World, client: usize, step: Step) -> bool {
         if !world.is_up(self.clients[client].node) {
             self.reconnect(world, client);
         }
         let (node, session) = (self.clients[client].node, self.clients[client].session);
-        if self.submit(world, (client, node, session), key, input) {
+        if self.submit(world, (client, node, session), step) {
             self.clients[client].outstanding += 1;
             return true;
         }
@@ -151,26 +158,25 @@ impl Clients {
     /// Asks a node directly, in a session of its own.
     pub fn ask_node(&mut self, world: &mut World, node: usize, key: usize, input: KvInput) -> bool {
         self.sessions += 1;
-        self.submit(world, (usize::MAX, node, self.sessions), key, input)
+        self.submit(world, (usize::MAX, node, self.sessions), (key, Verb::Plain, input))
     }
 
     fn submit(
         &mut self,
         world: &mut World,
         (client, node, session): (usize, usize, u64),
-        key: usize,
-        input: KvInput,
+        (key, verb, input): Step,
     ) -> bool {
         let ttl_millis = self.rng.between(1, self.ttl_max);
         let tag = Tag(self.ops.len() as u64);
         let of = &self.keys[key].key;
         let is_taken = match &mut self.lines {
             None => {
-                let command = update::encode(&input, ttl_millis);
+                let command = update::encode_step(verb, &input, ttl_millis);
                 world.request(node, tag, SessionId(session), of, command)
             }
             Some(lines) => {
-                let words = redis::words(&input, of, ttl_millis);
+                let words = redis::step_words(verb, &input, of, ttl_millis);
                 match client {
                     // Of no client: asked without a connection.
                     usize::MAX => redis::command(&words).is_some_and(|command| {
@@ -188,10 +194,9 @@ impl Clients {
         }
         let invoked = world.now();
         if let Some(trace) = &mut world.trace {
-            let line = format!("n{} <== s{session} #{} {input:?}", node + 1, tag.0);
-            trace.note_of(of, invoked, line);
+            trace.asked(invoked, of, (session, node), format!("#{} {input:?}", tag.0));
         }
-        let op = Op { client, session, node, key, input, ttl_millis, invoked, ended: None };
+        let op = Op { client, session, node, key, input, verb, ttl_millis, invoked, ended: None };
         self.ops.push(op);
         self.outstanding += 1;
         true
@@ -230,8 +235,7 @@ impl Clients {
                 other => format!("{other:?}"),
             };
             let of = &self.keys[op.key].key;
-            let line = format!("n{} ==> s{} #{} {shown}", node + 1, op.session, tag.0);
-            trace.note_of(of, now, line);
+            trace.answered(now, of, (op.session, node), format!("#{} {shown}", tag.0));
         }
         let ended = match outcome {
             Outcome::Reply(bytes) if speaks_resp => {
@@ -264,6 +268,7 @@ impl Clients {
             return None;
         }
         self.clients[client].outstanding -= 1;
+        self.scripts.on_end(op, &self.keys);
         Some(client)
     }
 
@@ -280,8 +285,8 @@ impl Clients {
         for (id, reply) in answered {
             let op = &self.ops[id];
             if let Some(trace) = &mut world.trace {
-                let line = format!("n{} ==> s{session} #{id} {reply:?}", op.node + 1);
-                trace.note_of(&self.keys[op.key].key, now, line);
+                let of = &self.keys[op.key].key;
+                trace.answered(now, of, (session, op.node), format!("#{id} {reply:?}"));
             }
             let shown = format!("{reply:?}");
             let ended = redis::ended(&op.input, reply)
@@ -316,6 +321,12 @@ impl Clients {
         freed.sort_unstable();
         freed.dedup();
         freed
+    }
+
+    /// Requests of sessions that workers have not ended.
+    #[must_use]
+    pub fn requests_of_sessions(&self) -> usize {
+        self.lines.as_ref().map_or(0, Lines::requests)
     }
 
     /// The operation that has waited longest.

@@ -47,6 +47,12 @@ impl Clock {
         Millis(millis.saturating_add_signed(self.wall_ahead_millis))
     }
 
+    /// The same clock, had it run at this rate from the start.
+    #[must_use]
+    pub fn at_rate(&self, rate_ppm: u64) -> Clock {
+        Clock { rate_ppm, ..self.clone() }
+    }
+
     /// From `now` on the clock runs at another rate.
     pub fn set_rate(&mut self, now: u64, rate_ppm: u64) {
         self.local = self.local(now).0;

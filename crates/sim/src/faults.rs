@@ -17,6 +17,8 @@ pub enum Fault {
     Lifo,
     /// A set of nodes hears nothing of the others, both ways.
     Partition,
+    /// Some pairs of nodes hear nothing of each other while others do: any graph.
+    PartialPartition,
     /// One direction of one link is dead.
     OneWay,
     /// A node whose turns and links are a hundred times slower than usual.
@@ -31,12 +33,19 @@ pub enum Fault {
     CrashAfterTurn,
     /// All nodes crash at once.
     RestartAll,
+    /// Nodes restart one after the other, the next when the last one is up again, or before.
+    RollingRestart,
     /// A crash may leave any part of what was being written.
     Torn,
     /// A node starts again without its memory: a wiped disk, or `volatile`.
     Amnesia,
     /// A durable record turns out damaged.
     Rot,
+    /// A sector turns out to be as it was before a write that changed the head of its page too. An old head, or an
+    /// old sector of the ring, cannot be told from the truth: no engine promises to live with that.
+    RollBack,
+    /// There is no room on the device: what would take more fails, and the node stops until there is.
+    DiskFull,
     /// A flush fails: what it was to make durable is unknown, and the node stops.
     FlushError,
     /// Clocks that run fast and slow.
@@ -56,6 +65,7 @@ const NAMES: &[(Fault, &str)] = &[
     (Fault::Reorder, "reorder"),
     (Fault::Lifo, "lifo"),
     (Fault::Partition, "partition"),
+    (Fault::PartialPartition, "partial-partition"),
     (Fault::OneWay, "one-way"),
     (Fault::Slow, "slow"),
     (Fault::Reset, "reset"),
@@ -63,9 +73,12 @@ const NAMES: &[(Fault, &str)] = &[
     (Fault::Crash, "crash"),
     (Fault::CrashAfterTurn, "crash-after-turn"),
     (Fault::RestartAll, "restart-all"),
+    (Fault::RollingRestart, "rolling-restart"),
     (Fault::Torn, "torn"),
     (Fault::Amnesia, "amnesia"),
     (Fault::Rot, "rot"),
+    (Fault::RollBack, "roll-back"),
+    (Fault::DiskFull, "disk-full"),
     (Fault::FlushError, "flush-error"),
     (Fault::Drift, "drift"),
     (Fault::Jump, "jump"),
@@ -83,6 +96,9 @@ impl Fault {
             Fault::Crash
                 | Fault::CrashAfterTurn
                 | Fault::RestartAll
+                | Fault::RollingRestart
+                | Fault::RollBack
+                | Fault::DiskFull
                 | Fault::Torn
                 | Fault::Amnesia
                 | Fault::Rot
@@ -108,8 +124,14 @@ impl Fault {
 }
 
 /// Some of the faults.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct FaultSet(u32);
+
+impl fmt::Debug for FaultSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
 
 impl FaultSet {
     pub const NONE: FaultSet = FaultSet(0);

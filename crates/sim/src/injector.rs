@@ -14,6 +14,10 @@ use crate::world::World;
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Undo {
     Start(usize),
+    /// The next one of a rolling restart.
+    Restart(usize),
+    /// There is room on the device again.
+    Room(usize),
     Unblock(Vec<(usize, usize)>),
     Quicken(usize),
 }
@@ -37,6 +41,8 @@ pub struct Injector {
     len_max: u64,
     request_timeout: u64,
     workers_vary: bool,
+    /// Faults that may still come by themselves.
+    strikes_left: u64,
     rng: Prng,
     /// Faults that happened, by kind.
     pub counts: Vec<(Fault, u64)>,
@@ -44,7 +50,7 @@ pub struct Injector {
 
 impl Injector {
     #[must_use]
-    pub fn new(profile: &Profile, mut rng: Prng) -> Injector {
+    pub fn new(profile: &Profile, strikes_max: Option<u64>, mut rng: Prng) -> Injector {
         let next = profile.gaps.iter().map(|&(_, gap)| exponential(&mut rng, gap)).collect();
         Injector {
             gaps: profile.gaps.clone(),
@@ -56,6 +62,7 @@ impl Injector {
             len_max: profile.fault_len_max,
             request_timeout: profile.request_timeout,
             workers_vary: profile.faults.has(Fault::Workers),
+            strikes_left: strikes_max.unwrap_or(u64::MAX),
             rng,
             counts: Vec::new(),
         }
@@ -80,7 +87,7 @@ impl Injector {
             *at > now
         });
         for undo in due {
-            self.undo_now(world, undo);
+            self.undo_now(world, undo, &mut done);
         }
         for index in 0..self.gaps.len() {
             if self.next[index] <= now {
@@ -88,7 +95,10 @@ impl Injector {
                 self.next[index] = now + 1 + exponential(&mut self.rng, gap);
                 // A run that is held up by its faults sees ever fewer of them.
                 self.gaps[index].1 = gap + gap / 16;
-                self.strike(world, fault, &mut done);
+                if self.strikes_left > 0 {
+                    self.strikes_left -= 1;
+                    self.strike(world, fault, &mut done);
+                }
             }
         }
         done
@@ -97,7 +107,11 @@ impl Injector {
     /// After a node said something: it may die of it.
     pub fn after_turn(&mut self, world: &mut World, node: usize) -> Done {
         let mut done = Done::default();
-        if self.crash_after_turn_ppm > 0 && self.rng.chance_ppm(self.crash_after_turn_ppm) {
+        if self.crash_after_turn_ppm > 0
+            && self.strikes_left > 0
+            && self.rng.chance_ppm(self.crash_after_turn_ppm)
+        {
+            self.strikes_left -= 1;
             self.count(Fault::CrashAfterTurn);
             self.crash(world, node, &mut done);
         }
@@ -119,6 +133,7 @@ impl Injector {
         self.crash_after_turn_ppm = 0;
         for node in 0..world.node_count() {
             world.medium(node).set_failing(false);
+            world.medium(node).set_full(false);
         }
         world.heal();
         world.start_all();
@@ -131,15 +146,21 @@ impl Injector {
         }
     }
 
-    fn undo_now(&mut self, world: &mut World, undo: Undo) {
+    fn undo_now(&mut self, world: &mut World, undo: Undo, done: &mut Done) {
         match undo {
             Undo::Start(node) if !world.is_up(node) => {
                 if self.workers_vary {
                     world.set_workers(node, self.rng.between(1, 3) as usize);
                 }
                 world.start(node);
+                if !world.is_up(node) {
+                    let again_at = world.now() + self.length();
+                    self.undo.push((again_at, Undo::Start(node)));
+                }
             }
             Undo::Start(_) => {}
+            Undo::Restart(node) => self.crash(world, node, done),
+            Undo::Room(node) => world.medium(node).set_full(false),
             Undo::Unblock(links) => links.iter().for_each(|&(from, to)| world.unblock(from, to)),
             Undo::Quicken(node) => world.network_mut().set_slowness(node, 1),
         }
@@ -151,6 +172,7 @@ impl Injector {
 
     fn strike(&mut self, world: &mut World, fault: Fault, done: &mut Done) {
         self.count(fault);
+        world.note(|| format!("fault: {}", fault.name()));
         let nodes = world.node_count();
         let now = world.now();
         let until = now + self.length();
@@ -166,6 +188,15 @@ impl Injector {
                     cut.filter(|&(a, b)| is_there(a) != is_there(b)).collect(),
                     until,
                 );
+            }
+            Fault::PartialPartition => {
+                let pairs = (0..nodes).flat_map(|a| (a + 1..nodes).map(move |b| (a, b)));
+                let mut cut: Vec<_> = pairs.filter(|_| self.rng.chance(0.4)).collect();
+                if cut.is_empty() {
+                    cut.push((node, peer));
+                }
+                let links = cut.into_iter().flat_map(|(a, b)| [(a, b), (b, a)]).collect();
+                self.block(world, links, until);
             }
             Fault::OneWay => self.block(world, vec![(node, peer)], until),
             Fault::Slow => {
@@ -184,6 +215,12 @@ impl Injector {
                     self.crash(world, node, done);
                 }
             }
+            Fault::RollingRestart => {
+                for turn in 0..nodes {
+                    let next = (node + turn) % nodes;
+                    self.undo.push((now + turn as u64 * (until - now) + 1, Undo::Restart(next)));
+                }
+            }
             Fault::Amnesia if world.is_up(node) && may_forget(world, node) => {
                 world.crash_and_wipe(node);
                 done.crashed.push(node);
@@ -194,6 +231,16 @@ impl Injector {
                 medium.damage(|place| {
                     others_that(world, node, |other| !world.medium(other).has_forgotten(place))
                 });
+            }
+            Fault::RollBack => {
+                let medium = world.medium(node).clone();
+                medium.roll_back(|place| {
+                    others_that(world, node, |other| !world.medium(other).has_forgotten(place))
+                });
+            }
+            Fault::DiskFull => {
+                world.medium(node).set_full(true);
+                self.undo.push((until, Undo::Room(node)));
             }
             Fault::FlushError if world.is_up(node) => {
                 world.medium(node).set_failing(true);

@@ -9,6 +9,8 @@ use checker::{Limit, Verdict, linearizable};
 use crate::clients::{Clients, Ended};
 use crate::clock::NOMINAL_PPM;
 use crate::run::Wrong;
+use crate::workload::mix::Mix;
+use crate::workload::script;
 
 /// Effort per key; beyond it a history counts as undecided.
 const EXPLORED_MAX: u64 = 30_000;
@@ -21,9 +23,11 @@ const EXPLORED_MAX: u64 = 30_000;
 pub fn linearizable(clients: &Clients, majority_rate_ppm: u64) -> Result<u64, Wrong> {
     let mut histories: Vec<History<KvInput, KvOutput>> =
         clients.keys.iter().map(|_| History::new()).collect();
-    for op in &clients.ops {
+    let mut numbers = Vec::new();
+    for (number, op) in clients.ops.iter().enumerate() {
         let history = &mut histories[op.key];
         let id = history.invoke(ClientId(op.session), op.input.clone(), op.invoked);
+        numbers.push((op.key, id, number));
         match &op.ended {
             Some((at, Ended::Returned(output))) => {
                 history.complete(id, Outcome::Returned(output.clone()), *at);
@@ -42,12 +46,21 @@ pub fn linearizable(clients: &Clients, majority_rate_ppm: u64) -> Result<u64, Wr
         }
     }
     let mut undecided = 0;
+    script::check(&clients.ops, &clients.keys, majority_rate_ppm)
+        .map_err(|(key, what)| Wrong::of_key(key, what))?;
     for (key, history) in histories.iter().enumerate() {
+        // What scripts do there expires under a condition, which the model does not know.
+        if clients.keys[key].mix == Mix::Lock {
+            continue;
+        }
         match linearizable::check_in_sessions(&Kv, history, Limit { explored_max: EXPLORED_MAX }) {
             Verdict::Holds { .. } => {}
             Verdict::Violation(violation) => {
                 let what = format!("key k{key} is {violation}");
-                return Err(Wrong { what, key: Some(key) });
+                let blocked =
+                    numbers.iter().find(|&&(of, id, _)| (of, id) == (key, violation.blocked));
+                let ended = blocked.and_then(|&(.., number)| clients.ops[number].ended.as_ref());
+                return Err(Wrong { what, key: Some(key), until: ended.map(|(at, _)| *at) });
             }
             Verdict::Undecided { .. } => undecided += 1,
         }

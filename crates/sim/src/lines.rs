@@ -94,6 +94,12 @@ impl Lines {
         self.wake(world, session);
     }
 
+    /// Requests of sessions that have not ended.
+    #[must_use]
+    pub fn requests(&self) -> usize {
+        self.tags.len()
+    }
+
     /// The connections to a node are gone.
     pub fn on_crash(&mut self, node: usize) {
         self.lines.retain(|_, line| line.node != node);

@@ -106,6 +106,8 @@ pub enum Work {
 pub enum NotOpened {
     /// It was damaged so that only a reset helps.
     Damaged,
+    /// There is no room on the device.
+    Full,
     Other(String),
 }
 
@@ -201,6 +203,21 @@ impl Medium {
             Medium::Model(model) => model.damage(may),
             Medium::Disk(disk) => may(&ANY_PLACE) && disk.damage(),
             Medium::Pmem(pmem) => may(&ANY_PLACE) && pmem.damage(),
+        }
+    }
+
+    /// Makes a sector older than the rest of its page, where there are sectors; see [`Medium::damage`].
+    pub fn roll_back(&self, mut may: impl FnMut(&Place) -> bool) -> bool {
+        match self {
+            Medium::Disk(disk) => may(&ANY_PLACE) && disk.roll_back(),
+            Medium::Model(_) | Medium::Pmem(_) => false,
+        }
+    }
+
+    /// Whether there is no room left, where there can be none.
+    pub fn set_full(&self, is_full: bool) {
+        if let Medium::Disk(disk) = self {
+            disk.set_full(is_full);
         }
     }
 

@@ -1,53 +1,145 @@
-//! Does the simulator find bugs? Each deliberate mistake of `protocols::mutation` is run until a seed catches it.
+//! Does the simulator find bugs? Each deliberate mistake of `protocols::mutation` and `storage::mutation` is run from
+//! several first seeds until one catches it.
 
 use protocols::mutation::Mutation;
+use storage::mutation::Mutation as StorageMutation;
 
 use crate::campaign::{Campaign, campaign};
+use crate::medium::MediumKind;
 use crate::run::SimConfig;
+use crate::store::Durability;
+
+/// Seeds between two first seeds.
+const APART: u64 = 1_000_000;
+/// Operations of a run under a protocol of the laboratory.
+const FEW_OPS: u64 = 100;
 
 /// What became of one mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mutant {
+    pub protocol: String,
     pub name: &'static str,
-    /// Seeds run until the first that failed, itself included; `None`: all held.
-    pub seeds: Option<u64>,
-    /// The first line of that failure.
+    /// Seeds run until the first that failed, itself included, from each first seed; empty when all seeds from the
+    /// first one held.
+    pub seeds: Vec<u64>,
+    /// From so many first seeds all seeds held.
+    pub missed: usize,
+    /// The first line of the first failure.
     pub symptom: String,
 }
 
-/// Runs up to `seeds_max` seeds for each mistake of `only`, all where it is empty.
-///
-/// # Panics
-/// If the configuration does not pass [`validate`](crate::validate).
-pub fn mutants(
-    config: &SimConfig,
-    seeds_max: u64,
-    threads: usize,
-    only: &[Mutation],
-    found: impl Fn(&Mutant),
-) -> Vec<Mutant> {
-    let chosen = if only.is_empty() { Mutation::ALL } else { only };
-    chosen
-        .iter()
-        .map(|mutation| {
-            let mutant = try_mutant(config, seeds_max, threads, *mutation);
-            found(&mutant);
-            mutant
-        })
-        .collect()
+impl Mutant {
+    #[must_use]
+    pub fn is_caught(&self) -> bool {
+        !self.seeds.is_empty()
+    }
+
+    /// Mean over those first seeds from which it was caught.
+    #[must_use]
+    pub fn mean(&self) -> Option<u64> {
+        let count = self.seeds.len() as u64;
+        (count > 0).then(|| self.seeds.iter().sum::<u64>().div_ceil(count))
+    }
 }
 
-fn try_mutant(config: &SimConfig, seeds_max: u64, threads: usize, mutation: Mutation) -> Mutant {
-    let name = mutation.name();
-    let config = SimConfig { mutation: Some(name.to_string()), ..config.clone() };
-    let first = config.seed;
-    let plan = Campaign { config, seeds: seeds_max, threads, failures_max: 1 };
-    match campaign(&plan, |_| {}).failures.first() {
-        Some((seed, failure)) => Mutant {
-            name,
-            seeds: Some(seed.wrapping_sub(first) + 1),
-            symptom: failure.what.lines().next().unwrap_or_default().to_string(),
-        },
-        None => Mutant { name, seeds: None, symptom: String::new() },
+/// How far to look.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    pub seeds_max: u64,
+    /// First seeds. What is not caught from the first of them is not tried from the others.
+    pub starts: u64,
+    pub threads: usize,
+}
+
+/// Tries the mistakes of `only`, in the run that it is given for each.
+///
+/// # Panics
+/// If a configuration does not pass [`validate`](crate::validate).
+pub fn mutants(
+    config: &SimConfig,
+    effort: Effort,
+    only: &[&'static str],
+    found: impl Fn(&Mutant),
+) -> Vec<Mutant> {
+    let tried = only.iter().map(|name| {
+        let mutant = try_mutant(config, effort, name);
+        found(&mutant);
+        mutant
+    });
+    tried.collect()
+}
+
+fn try_mutant(config: &SimConfig, effort: Effort, name: &'static str) -> Mutant {
+    let mut mutant = Mutant {
+        protocol: config.protocol.clone(),
+        name,
+        seeds: Vec::new(),
+        missed: 0,
+        symptom: String::new(),
+    };
+    for start in 0..effort.starts {
+        let first = config.seed + start * APART;
+        let config = SimConfig { mutation: Some(name.into()), seed: first, ..config.clone() };
+        let Effort { seeds_max: seeds, threads, .. } = effort;
+        let report = campaign(&Campaign { config, seeds, threads, failures_max: 1 }, |_| {});
+        match report.failures.first() {
+            Some((seed, failure)) => {
+                mutant.seeds.push(seed.wrapping_sub(first) + 1);
+                if mutant.symptom.is_empty() {
+                    mutant.symptom = failure.what.lines().next().unwrap_or_default().to_owned();
+                }
+            }
+            None => mutant.missed += 1,
+        }
+        if mutant.seeds.is_empty() {
+            break;
+        }
+    }
+    mutant
+}
+
+/// The runs in which each mistake is a mistake: one per protocol that has the rule.
+#[must_use]
+pub fn every() -> Vec<(SimConfig, &'static str)> {
+    let of_protocols = Mutation::ALL.iter().flat_map(|&mutation| {
+        let runs = protocols_of(mutation).iter();
+        runs.map(move |protocol| (config_of(protocol), mutation.name()))
+    });
+    let of_media = StorageMutation::ALL.iter().map(|mutation| {
+        let name = mutation.name();
+        let medium = match name.starts_with("pmem") {
+            true => MediumKind::Pmem,
+            false => MediumKind::Disk,
+        };
+        (SimConfig { medium: Some(medium), ..config_of("rmwpaxos") }, name)
+    });
+    of_protocols.chain(of_media).collect()
+}
+
+fn config_of(protocol: &str) -> SimConfig {
+    let config = SimConfig::new(protocol, 1);
+    match protocol {
+        "hermes" | "zab" => {
+            SimConfig { durability: Some(Durability::Volatile), ops: FEW_OPS, ..config }
+        }
+        _ => config,
+    }
+}
+
+fn protocols_of(mutation: Mutation) -> &'static [&'static str] {
+    match mutation {
+        Mutation::NoIncarnation
+        | Mutation::NoRecovery
+        | Mutation::NoCrashVector
+        | Mutation::ReplyBeforeStored
+        | Mutation::ExposeUnflushed
+        | Mutation::StaleAnswers => &["rmwpaxos", "abd"],
+        Mutation::NoWriteBack
+        | Mutation::StoreOlder
+        | Mutation::DropTombstone
+        | Mutation::RecoverFromSelf => &["abd"],
+        Mutation::ValidateByMajority | Mutation::AckLosingRmw => &["hermes"],
+        Mutation::ApplyUncommitted | Mutation::ReadPastOwnWrites => &["zab"],
+        _ => &["rmwpaxos"],
     }
 }

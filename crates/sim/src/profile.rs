@@ -13,6 +13,12 @@ use crate::store::Durability;
 use crate::workload::mix::Mix;
 
 const MILLI: u64 = 1_000_000;
+/// How often media are what a run is about.
+const MEDIA_CHANCE: f64 = 0.08;
+/// How often there is a lock, and how often a bank.
+const SCRIPT_CHANCE: f64 = 0.1;
+/// Resident registers where none has to leave.
+pub const CELLS_MANY: usize = 10_000;
 
 /// How clients speak to nodes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -54,6 +60,8 @@ pub enum Theme {
     Partitions,
     Amnesia,
     Mixed,
+    /// Drawn apart from the others.
+    Media,
 }
 
 const THEMES: &[Theme] = &[
@@ -77,8 +85,17 @@ impl Theme {
             Theme::Losses => &[Fault::Loss, Fault::Reorder, Fault::Duplication],
             Theme::Delays => &[Fault::Delay, Fault::Reorder, Fault::Slow, Fault::Pause],
             Theme::NewestFirst => &[Fault::Lifo, Fault::Crash],
-            Theme::Partitions => &[Fault::Partition, Fault::OneWay, Fault::Reset],
+            Theme::Partitions => {
+                &[Fault::Partition, Fault::PartialPartition, Fault::OneWay, Fault::Reset]
+            }
             Theme::Amnesia => &[Fault::Amnesia, Fault::Rot, Fault::Crash, Fault::Delay],
+            Theme::Media => &[
+                Fault::DiskFull,
+                Fault::FlushError,
+                Fault::RollBack,
+                Fault::RollingRestart,
+                Fault::Torn,
+            ],
             Theme::Mixed => &[Fault::Loss, Fault::Crash, Fault::Partition, Fault::Delay],
         }
     }
@@ -147,7 +164,12 @@ pub struct Given {
 impl Profile {
     #[must_use]
     pub fn draw(rng: &mut Prng, given: &Given) -> Profile {
-        let theme = *rng.pick(THEMES);
+        let mut theme = *rng.pick(THEMES);
+        // Drawn apart: what stores the records changes nothing else of a seed.
+        let apart = &mut Prng::new(rng.clone().next_u64());
+        if given.faults.has(Fault::DiskFull) && apart.chance(MEDIA_CHANCE) {
+            theme = Theme::Media;
+        }
         let faults: FaultSet = (given.faults.iter())
             .filter(|fault| theme.faults().contains(fault) || rng.chance(0.3))
             .filter(|_| theme != Theme::Calm)
@@ -164,9 +186,9 @@ impl Profile {
         let latency = think_max / 2 + 3 * (links.delay_min + links.delay_max) / 2 + flush_max;
         let length = (given.ops / (clients * pipeline) as u64 + 1) * latency;
         let fault_len_max = (length / rng.between(2, 10)).max(2 * MILLI);
-        // Drawn apart: what stores the records changes nothing else of a seed.
         let apart = &mut Prng::new(rng.clone().next_u64());
-        let medium = given.medium.unwrap_or_else(|| draw_medium(apart, durability));
+        let medium = given.medium.unwrap_or_else(|| draw_medium(apart, durability, theme));
+        let mut scripts = apart.fork();
         let speaks_resp = apart.chance(0.25) && given.read_modify_write;
         let drawn = if speaks_resp { Speech::Resp } else { Speech::Direct };
         Profile {
@@ -188,7 +210,7 @@ impl Profile {
             cells_max: if faults.has(Fault::Eviction) {
                 rng.between(1, 8) as usize
             } else {
-                10_000
+                CELLS_MANY
             },
             turn_max: *rng.pick(&[2_000, 20_000, 200_000]),
             flush_min,
@@ -197,7 +219,7 @@ impl Profile {
             clients,
             pipeline,
             think_max,
-            keys: draw_keys(rng, theme, given),
+            keys: draw_scripts(&mut scripts, draw_keys(rng, theme, given), given),
             ttl_max: (length / MILLI / 4).clamp(2, 60),
             gaps: draw_gaps(rng, faults, theme, length),
             crash_after_turn_ppm: match faults.has(Fault::CrashAfterTurn) {
@@ -206,6 +228,15 @@ impl Profile {
             },
             fault_len_max,
         }
+    }
+}
+
+impl Profile {
+    /// All clocks run as they should.
+    pub fn agree_on_rates(&mut self) {
+        let clocks = self.clocks.iter();
+        self.clocks = clocks.map(|clock| clock.at_rate(NOMINAL_PPM)).collect();
+        self.majority_rate_ppm = NOMINAL_PPM;
     }
 }
 
@@ -218,8 +249,9 @@ fn draw_durability(rng: &mut Prng, faults: FaultSet) -> Durability {
 }
 
 /// One of those that promise it; rarely one that takes long.
-fn draw_medium(rng: &mut Prng, durability: Durability) -> MediumKind {
+fn draw_medium(rng: &mut Prng, durability: Durability, theme: Theme) -> MediumKind {
     match durability {
+        Durability::Disk if theme == Theme::Media => MediumKind::Disk,
         Durability::Disk if rng.chance(0.5) => MediumKind::Disk,
         Durability::Pmem if rng.chance(0.1) => MediumKind::Pmem,
         _ => MediumKind::Model,
@@ -304,19 +336,34 @@ fn draw_keys(rng: &mut Prng, theme: Theme, given: &Given) -> Vec<Mix> {
     drawn.map(kept).collect()
 }
 
+/// Adds what scripts use, now and then.
+fn draw_scripts(rng: &mut Prng, mut keys: Vec<Mix>, given: &Given) -> Vec<Mix> {
+    if given.read_modify_write && given.expires && rng.chance(SCRIPT_CHANCE) {
+        keys.extend([Mix::Lock, Mix::Fence]);
+    }
+    if given.read_modify_write && rng.chance(SCRIPT_CHANCE) {
+        keys.push(Mix::Bank);
+    }
+    keys
+}
+
 fn draw_gaps(rng: &mut Prng, faults: FaultSet, theme: Theme, length: u64) -> Vec<(Fault, u64)> {
     let comes_by_itself = |fault: &Fault| {
         matches!(
             fault,
             Fault::Partition
+                | Fault::PartialPartition
                 | Fault::OneWay
                 | Fault::Slow
                 | Fault::Reset
                 | Fault::Pause
                 | Fault::Crash
                 | Fault::RestartAll
+                | Fault::RollingRestart
                 | Fault::Amnesia
                 | Fault::Rot
+                | Fault::RollBack
+                | Fault::DiskFull
                 | Fault::FlushError
                 | Fault::Jump
         )

@@ -3,7 +3,11 @@
 //! First faults, with every safety check; then everything heals, and what is still wanted must complete within
 //! a bound, replicas must agree, and nothing may be left over.
 
+mod rest;
+
+use std::any::Any;
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use base::Prng;
@@ -15,6 +19,7 @@ use protocols::rmwpaxos::RmwPaxos;
 use protocols::{Consistency, Protocol};
 
 use crate::clients::{Clients, Ended};
+use crate::cuts::Cuts;
 use crate::faults::{Fault, FaultSet};
 use crate::injector::{Done, Injector};
 use crate::invariants;
@@ -24,6 +29,7 @@ use crate::medium::{MediumConfig, MediumKind};
 use crate::profile::{Given, Profile, Speech};
 use crate::store::Durability;
 use crate::trace::Trace;
+use crate::workload::script::Verb;
 use crate::workload::update::SimUpdate;
 use crate::world::{Counts, Happened, Wake, World, WorldConfig};
 
@@ -60,6 +66,8 @@ pub struct SimConfig {
     pub medium: Option<MediumKind>,
     /// `None`: drawn from the seed.
     pub speech: Option<Speech>,
+    /// What is taken away from what is drawn.
+    pub cuts: Cuts,
 }
 
 impl SimConfig {
@@ -75,20 +83,27 @@ impl SimConfig {
             durability: None,
             medium: None,
             speech: None,
+            cuts: Cuts::default(),
         }
     }
 
     /// The line that runs this again.
     #[must_use]
     pub fn replay_line(&self) -> String {
-        let SimConfig { protocol, nodes, seed, ops, faults, mutation, medium, speech, .. } = self;
+        let SimConfig {
+            protocol, nodes, seed, ops, faults, mutation, medium, speech, cuts, ..
+        } = self;
         let speech = speech.map_or(String::new(), |it| format!(" --clients {}", it.name()));
         let medium = medium.map_or(String::new(), |kind| format!(" --medium {}", kind.name()));
         let mutation =
             mutation.as_ref().map_or(String::new(), |name| format!(" --mutation {name}"));
+        let cuts = match *cuts == Cuts::default() {
+            true => String::new(),
+            false => format!(" --cut {cuts}"),
+        };
         format!(
             "palimpsest sim --protocol {protocol} --nodes {nodes} --seed {seed} --ops {ops} \
-             --faults {faults}{medium}{speech}{mutation}"
+             --faults {faults}{medium}{speech}{mutation}{cuts}"
         )
     }
 }
@@ -117,9 +132,13 @@ pub struct Failure {
     pub what: String,
     /// The key it is about, where it is about one.
     pub key: Option<usize>,
+    /// When it showed, where that was long before the end of the run. True nanoseconds.
+    pub until: Option<u64>,
     /// The last messages concerning the key; filled in by [`replay`].
     pub chart: Vec<String>,
     pub replay_line: String,
+    /// Events of the world until it was noticed.
+    pub events: u64,
 }
 
 impl fmt::Display for Failure {
@@ -151,9 +170,9 @@ pub fn run(config: &SimConfig) -> Result<RunReport, Failure> {
 #[must_use]
 pub fn replay(config: &SimConfig, failure: Failure) -> Failure {
     let key = failure.key.map(|index| types::Key::new(format!("k{index}").as_bytes()));
-    match run_traced(config, Some(Trace::new(key))) {
+    match run_traced(config, Some(Trace::new(key, failure.until))) {
         Err((again, trace)) => {
-            let chart = trace.iter().flat_map(Trace::lines).map(str::to_string).collect();
+            let chart = trace.iter().flat_map(Trace::lines).collect();
             Failure { chart, ..*again }
         }
         Ok(_) => Failure { what: format!("{} (not on replay!)", failure.what), ..failure },
@@ -186,7 +205,8 @@ pub fn validate(config: &SimConfig) -> Result<(), Misuse> {
         return Err(Misuse(format!("{protocol} cannot run the commands of sessions")));
     }
     if let Some(name) = &config.mutation {
-        if Mutation::by_name(name).is_none() {
+        let is_of_storage = storage::mutation::Mutation::by_name(name).is_some();
+        if Mutation::by_name(name).is_none() && !is_of_storage {
             return Err(Misuse(format!("no mutation is called '{name}'")));
         }
         if !cfg!(feature = "mutations") {
@@ -219,7 +239,10 @@ fn validate_medium(config: &SimConfig) -> Result<(), Misuse> {
 
 fn set_mutation(name: Option<&str>) {
     #[cfg(feature = "mutations")]
-    mutation::set(name.and_then(Mutation::by_name));
+    {
+        mutation::set(name.and_then(Mutation::by_name));
+        storage::mutation::set(name.and_then(storage::mutation::Mutation::by_name));
+    }
     #[cfg(not(feature = "mutations"))]
     let _ = (name, mutation::is);
 }
@@ -231,17 +254,58 @@ fn run_traced(
     set_mutation(config.mutation.as_deref());
     let mut run = Run::new(config);
     run.world.trace = trace;
-    let result = run.play();
+    let result = std::panic::catch_unwind(AssertUnwindSafe(|| run.play()));
     set_mutation(None);
+    let result = result.unwrap_or_else(|panic| Err(panicked(panic.as_ref()).into()));
     match result {
         Ok(()) => Ok(run.report()),
-        Err(Wrong { what, key }) => {
+        Err(Wrong { what, key, until }) => {
             let what = format!("{what}\n{:?}", run.profile);
             let replay_line = config.replay_line();
-            let failure = Failure { what, key, chart: Vec::new(), replay_line };
+            let events = run.world.counts.events;
+            let failure = Failure { what, key, until, chart: Vec::new(), replay_line, events };
             Err((Box::new(failure), run.world.trace.take()))
         }
     }
+}
+
+/// What an assertion of the product said that does not hold.
+fn panicked(panic: &(dyn Any + Send)) -> String {
+    let said = panic.downcast_ref::<String>().map(String::as_str);
+    let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("panicked: {}", said.unwrap_or("no words"))
+}
+
+/// What a run of this configuration draws, without what is cut.
+///
+/// # Panics
+/// If the configuration does not pass [`validate`].
+#[must_use]
+pub fn drawn(config: &SimConfig) -> Profile {
+    draw(config, &mut Prng::new(config.seed))
+}
+
+fn draw(config: &SimConfig, rng: &mut Prng) -> Profile {
+    let registration = registry::find_anywhere(&config.protocol).expect("a protocol that exists");
+    let properties = registration.properties;
+    let lives_with = |fault: &Fault| !properties.needs_config || fault.leaves_members();
+    let given = Given {
+        nodes: config.nodes,
+        ops: config.ops,
+        faults: config.faults.iter().filter(lives_with).collect(),
+        read_modify_write: properties.read_modify_write,
+        // Those that do not are in the laboratory, or cannot do what depends on the state.
+        expires: registry::find(registration.name).is_some(),
+        tells_changes: registration.name == RmwPaxos::NAME,
+        total_order: properties.total_order,
+        // A total order needs a log to be durable, and no medium for one exists.
+        durability: config.durability.or(properties.total_order.then_some(Durability::Volatile)),
+        medium: config.medium,
+        speech: config.speech,
+    };
+    let mut profile = Profile::draw(rng, &given);
+    config.cuts.apply(&mut profile);
+    profile
 }
 
 /// Something that does not hold.
@@ -249,12 +313,29 @@ fn run_traced(
 pub struct Wrong {
     pub what: String,
     pub key: Option<usize>,
+    /// When it showed, where that was long before.
+    pub until: Option<u64>,
+}
+
+impl Wrong {
+    /// It is about a key.
+    #[must_use]
+    pub fn of_key(key: usize, what: String) -> Wrong {
+        Wrong { what, key: Some(key), until: None }
+    }
 }
 
 impl From<String> for Wrong {
     fn from(what: String) -> Wrong {
-        Wrong { what, key: None }
+        let key = key_named(&what);
+        Wrong { what, key, until: None }
     }
+}
+
+/// The index of the key that a line names in quotes, as the invariants of protocols do.
+fn key_named(what: &str) -> Option<usize> {
+    let (_, rest) = what.split_once("\"k")?;
+    rest.split_once('"')?.0.parse().ok()
 }
 
 struct Run {
@@ -276,25 +357,11 @@ impl Run {
         let registration =
             registry::find_anywhere(&config.protocol).expect("a protocol that exists");
         let properties = registration.properties;
-        let lives_with = |fault: &Fault| !properties.needs_config || fault.leaves_members();
         let mut rng = Prng::new(config.seed);
-        let given = Given {
-            nodes: config.nodes,
-            ops: config.ops,
-            faults: config.faults.iter().filter(lives_with).collect(),
-            read_modify_write: properties.read_modify_write,
-            // Those that do not are in the laboratory, or cannot do what depends on the state.
-            expires: registry::find(registration.name).is_some(),
-            tells_changes: registration.name == RmwPaxos::NAME,
-            total_order: properties.total_order,
-            // A total order needs a log to be durable, and no medium for one exists.
-            durability: config
-                .durability
-                .or(properties.total_order.then_some(Durability::Volatile)),
-            medium: config.medium,
-            speech: config.speech,
-        };
-        let profile = Profile::draw(&mut rng, &given);
+        let profile = draw(config, &mut rng);
+        if config.cuts.salt > 0 {
+            rng = Prng::new(rng.next_u64() ^ config.cuts.salt);
+        }
         let mut world = World::new(WorldConfig {
             protocol: registration.name,
             nodes: config.nodes,
@@ -332,7 +399,7 @@ impl Run {
         if profile.speech == Speech::Resp {
             clients.speak_resp(config.nodes);
         }
-        let injector = Injector::new(&profile, rng.fork());
+        let injector = Injector::new(&profile, config.cuts.strikes, rng.fork());
         let consistency = properties.consistency;
         Run {
             world,
@@ -342,7 +409,7 @@ impl Run {
             consistency,
             protocol: registration.name,
             rng,
-            ops_left: config.ops,
+            ops_left: config.cuts.ops.unwrap_or(config.ops),
             fault_wake: 0,
             undecided: 0,
         }
@@ -358,7 +425,7 @@ impl Run {
         self.injector.stop(&mut self.world);
         self.act_of_healing()?;
         let in_order = self.clients.check_session_order();
-        in_order.map_err(|(key, what)| Wrong { what, key: Some(key) })?;
+        in_order.map_err(|(key, what)| Wrong::of_key(key, what))?;
         self.undecided = match self.consistency {
             Consistency::Linearizable => {
                 judge::linearizable(&self.clients, self.profile.majority_rate_ppm)?
@@ -384,7 +451,7 @@ impl Run {
         self.run_until(bound, |run| run.clients.outstanding == 0)?;
         if let Some(op) = self.clients.oldest_outstanding() {
             let what = format!("{:?} was never answered by n{}", op.input, op.node + 1);
-            return Err(Wrong { what, key: Some(op.key) });
+            return Err(Wrong::of_key(op.key, what));
         }
         self.settle()?;
         if self.expires() {
@@ -396,26 +463,15 @@ impl Run {
             self.agree(key)?;
         }
         self.settle()?;
-        self.be_silent()
-    }
-
-    /// Replicas of registers that are idle say nothing and hold no tombstone.
-    fn be_silent(&mut self) -> Result<(), Wrong> {
-        if self.protocol != RmwPaxos::NAME {
-            return Ok(());
-        }
-        let before = self.world.counts.frames;
-        self.run_for(IDLE_MAX)?;
-        let said = self.world.counts.frames - before;
-        let tombstones = self.world.stats().values.get("tombstones").copied().unwrap_or(0);
-        if said == 0 && tombstones == 0 {
-            return Ok(());
-        }
-        Err(format!("at rest: {said} frames and {tombstones} tombstones").into())
+        self.be_silent()?;
+        self.leave_nothing()
     }
 
     fn expires(&self) -> bool {
-        self.clients.ops.iter().any(|op| matches!(op.input, KvInput::SetExpiring(..)))
+        self.clients
+            .ops
+            .iter()
+            .any(|op| op.verb == Verb::Acquire || matches!(op.input, KvInput::SetExpiring(..)))
     }
 
     /// Waits until whatever a majority holds has expired by the slowest clock.
@@ -460,7 +516,7 @@ impl Run {
             true => format!("long after its time: {seen:?}"),
             false => format!("nodes disagree for good: {seen:?}"),
         };
-        Err(Wrong { what, key: Some(key) })
+        Err(Wrong::of_key(key, what))
     }
 
     fn read_finally(&mut self, key: usize, node: usize) -> Result<KvOutput, Wrong> {
@@ -474,14 +530,14 @@ impl Run {
                     Some(_) => {}
                     None => {
                         let what = format!("a read through n{} was never answered", node + 1);
-                        return Err(Wrong { what, key: Some(key) });
+                        return Err(Wrong::of_key(key, what));
                     }
                 }
             }
             self.run_for(10 * MILLI)?;
         }
         let what = format!("long after healing no read through n{} succeeds", node + 1);
-        Err(Wrong { what, key: Some(key) })
+        Err(Wrong::of_key(key, what))
     }
 
     /// Runs until the condition holds or `bound` is reached. The condition is asked now and then, ever more

@@ -83,7 +83,7 @@ impl<P: Protocol> Scenario<P> {
             clocks: vec![Clock::new(0, NOMINAL_PPM, 0); nodes],
         });
         world.watchers = invariants::watchers(P::NAME);
-        world.trace = Some(Trace::new(None));
+        world.trace = Some(Trace::new(None, None));
         world.taken = Some(Vec::new());
         world.start_all();
         let clients = Clients::by_hand();
@@ -348,7 +348,7 @@ impl<P: Protocol> Scenario<P> {
     }
 
     fn fail(&self, what: &str) -> ! {
-        let lines: Vec<&str> = self.world.trace.iter().flat_map(Trace::lines).collect();
+        let lines: Vec<String> = self.world.trace.iter().flat_map(Trace::lines).collect();
         panic!("{}\n{} messages held\n{what}", lines.join("\n"), self.held.len());
     }
 }

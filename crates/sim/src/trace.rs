@@ -1,82 +1,259 @@
-//! What happened, as lines for a person. Kept only when a failing seed is run again.
+//! What happened, as a chart for a person. Kept only when a failing seed is run again.
+//!
+//! One line per message: when it left, between whom, how long it took or why it never arrived, and what it says
+//! beyond the obvious. Times are milliseconds of true time.
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 
-use base::Nanos;
 use node::frame_payload;
 use node::registry;
 use types::Key;
 
 /// Lines kept; older ones are dropped.
-const LINES_MAX: usize = 400;
+const LINES_MAX: usize = 160;
+/// Characters of what a line says.
+const TEXT_MAX: usize = 180;
+/// Times that one character is shown in a row.
+const REPEATS_MAX: usize = 6;
+/// Fields that say nothing.
+const SILENT: &[&str] = &[": None", ": false", ": b-", ": 0"];
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Fate {
+    UnderWay,
+    Arrived(Vec<u64>),
+    Not(String),
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    Message { from: usize, to: usize, text: String, fate: Fate },
+    Asked { session: u64, node: usize, text: String },
+    Answered { session: u64, node: usize, text: String },
+    Note(String),
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    at: u64,
+    what: What,
+}
 
 /// The last lines of a run that concern one key.
 #[derive(Debug, Default)]
 pub struct Trace {
     /// Messages of other keys are left out; `None` shows all.
     key: Option<Key>,
-    lines: VecDeque<String>,
+    /// What happens later is of no interest.
+    until: Option<u64>,
+    entries: VecDeque<Entry>,
 }
 
 impl Trace {
     #[must_use]
-    pub fn new(key: Option<Key>) -> Trace {
-        Trace { key, lines: VecDeque::new() }
+    pub fn new(key: Option<Key>, until: Option<u64>) -> Trace {
+        Trace { key, until, entries: VecDeque::new() }
+    }
+
+    /// True when only what concerns one key is kept.
+    #[must_use]
+    pub fn is_of_one_key(&self) -> bool {
+        self.key.is_some()
+    }
+
+    fn push(&mut self, at: u64, what: What) {
+        if self.until.is_some_and(|until| at > until) {
+            return;
+        }
+        if self.entries.len() == LINES_MAX {
+            self.entries.pop_front();
+        }
+        self.entries.push_back(Entry { at, what });
     }
 
     /// Adds a line.
     pub fn note(&mut self, now: u64, text: String) {
-        if self.lines.len() == LINES_MAX {
-            self.lines.pop_front();
-        }
-        let at = Nanos(now);
-        self.lines.push_back(format!("{:>9}us  {text}", at.as_micros()));
+        self.push(now, What::Note(text));
     }
 
-    /// Adds a line if the trace is of this key.
-    pub fn note_of(&mut self, key: &Key, now: u64, text: String) {
+    /// Adds a line for a question of a client, if it concerns the key.
+    pub fn asked(&mut self, now: u64, key: &Key, (session, node): (u64, usize), text: String) {
         if self.key.as_ref().is_none_or(|traced| traced == key) {
-            self.note(now, text);
+            self.push(now, What::Asked { session, node, text });
         }
     }
 
-    /// Adds a line for every message of a frame that concerns the key.
-    pub fn note_frame(
+    /// The same for an answer.
+    pub fn answered(&mut self, now: u64, key: &Key, (session, node): (u64, usize), text: String) {
+        if self.key.as_ref().is_none_or(|traced| traced == key) {
+            self.push(now, What::Answered { session, node, text });
+        }
+    }
+
+    /// A frame was sent: adds a line for every message of it that concerns the key.
+    pub fn sent(&mut self, now: u64, protocol: &str, link: (usize, usize), frame: &[u8]) {
+        for text in self.texts(protocol, frame) {
+            let (from, to) = link;
+            self.push(now, What::Message { from, to, text, fate: Fate::UnderWay });
+        }
+    }
+
+    /// A frame arrived, or did not for the reason given.
+    pub fn ended(
         &mut self,
         now: u64,
-        verb: &str,
         protocol: &str,
-        from: usize,
-        to: usize,
+        link: (usize, usize),
         frame: &[u8],
+        lost: Option<&str>,
     ) {
-        let Some(registration) = registry::find_anywhere(protocol) else { return };
-        let Ok((header, _, messages)) = frame_payload::decode(frame) else { return };
-        for message in messages.flatten() {
-            let Some(described) = registration.describe(message.bytes) else { continue };
-            if self.key.is_some() && described.key.is_some() && described.key != self.key {
-                continue;
+        if self.until.is_some_and(|until| now > until) {
+            return;
+        }
+        for said in self.texts(protocol, frame) {
+            let found = self.entries.iter_mut().rev().find_map(|entry| match &mut entry.what {
+                What::Message { from, to, text, fate } if (*from, *to) == link && *text == said => {
+                    Some(fate)
+                }
+                _ => None,
+            });
+            match (found, lost) {
+                (Some(fate), Some(reason)) => *fate = Fate::Not(reason.to_owned()),
+                (Some(Fate::Arrived(times)), None) => times.push(now),
+                (Some(fate), None) => *fate = Fate::Arrived(vec![now]),
+                (None, _) => {}
             }
-            let arrow = arrow(verb, from, to);
-            let sender = (header.incarnation, header.loss);
-            let mut line = format!("{arrow} {}", described.text);
-            let _ = write!(line, "   [{:?} {:?}]", sender.0, sender.1);
-            self.note(now, line);
         }
     }
 
-    /// The lines, oldest first.
-    pub fn lines(&self) -> impl Iterator<Item = &str> {
-        self.lines.iter().map(String::as_str)
+    /// What the messages of a frame say that concern the key.
+    fn texts(&self, protocol: &str, frame: &[u8]) -> Vec<String> {
+        let Some(registration) = registry::find_anywhere(protocol) else { return Vec::new() };
+        let Ok((_, _, messages)) = frame_payload::decode(frame) else { return Vec::new() };
+        let described =
+            messages.flatten().filter_map(|message| registration.describe(message.bytes));
+        // Whole shards are compared all the time, and recovered with a note of it.
+        let of_keys = described.filter(|it| it.key.is_some());
+        let concern = of_keys.filter(|it| self.key.is_none() || it.key == self.key);
+        concern.map(|it| terse(&it.text, it.key.as_ref())).collect()
+    }
+
+    /// The chart, oldest first.
+    pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
+        self.entries.iter().map(Entry::line)
     }
 }
 
-fn arrow(verb: &str, from: usize, to: usize) -> String {
-    let (from, to) = (from + 1, to + 1);
-    match verb {
-        "sends" => format!("n{from} --> n{to}   "),
-        "gets" => format!("   n{from} --> n{to}*"),
-        other => format!("n{from} --x n{to} ({other})"),
+impl Entry {
+    fn line(&self) -> String {
+        let at = self.at as f64 / 1e6;
+        let (who, took, text) = match &self.what {
+            What::Message { from, to, text, fate } => {
+                let (arrow, took) = match fate {
+                    Fate::UnderWay => ("..>", "never".to_owned()),
+                    Fate::Not(reason) => ("-x ", reason.clone()),
+                    Fate::Arrived(times) => ("-->", spans(self.at, times)),
+                };
+                (format!("n{} {arrow} n{}", from + 1, to + 1), took, text)
+            }
+            What::Asked { session, node, text } => {
+                (format!("s{session} ==> n{}", node + 1), String::new(), text)
+            }
+            What::Answered { session, node, text } => {
+                (format!("n{} ==> s{session}", node + 1), String::new(), text)
+            }
+            What::Note(text) => ("*".to_owned(), String::new(), text),
+        };
+        let text: String = squeeze(text).chars().take(TEXT_MAX).collect();
+        format!("{at:>12.3}  {who:<11} {took:<9} {text}")
+    }
+}
+
+/// How long each copy took.
+fn spans(sent: u64, times: &[u64]) -> String {
+    let spans = times.iter().map(|at| format!("+{:.3}", (at - sent) as f64 / 1e6));
+    spans.collect::<Vec<_>>().join(" ")
+}
+
+/// What a message says without its key and without fields that say nothing.
+fn terse(text: &str, key: Option<&Key>) -> String {
+    let mut terse = text.to_owned();
+    if let Some(key) = key {
+        terse =
+            terse.replace(&format!("key: {key:?}, "), "").replace(&format!("key: {key:?} "), "");
+    }
+    for silent in SILENT {
+        while let Some((start, end)) = field_that_ends_in(&terse, silent) {
+            terse.replace_range(start..end, "");
+        }
+    }
+    squeeze(&as_text(terse.replace(", }", " }")))
+}
+
+/// Bytes as the text that they are, where a field is written as numbers.
+fn as_text(mut text: String) -> String {
+    while let Some(start) = text.find("Some([") {
+        let Some(len) = text[start..].find("])") else { break };
+        let numbers = text[start + 6..start + len].split(", ");
+        let Ok(bytes) = numbers.map(str::parse::<u8>).collect::<Result<Vec<u8>, _>>() else {
+            break;
+        };
+        let shown = format!("Some(\"{}\")", bytes.escape_ascii());
+        text.replace_range(start..start + len + 2, &shown);
+    }
+    text
+}
+
+/// Shortens what repeats itself.
+fn squeeze(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let (mut last, mut times) = (' ', 0);
+    for c in text.chars() {
+        times = if c == last { times + 1 } else { 0 };
+        last = c;
+        match times {
+            0..REPEATS_MAX => out.push(c),
+            REPEATS_MAX => out.push('~'),
+            _ => {}
+        }
+    }
+    out
+}
+
+/// Where a field with this value is, together with one comma.
+fn field_that_ends_in(text: &str, silent: &str) -> Option<(usize, usize)> {
+    let ends = |at: usize| text[at..].starts_with([',', ' ', '}']);
+    let (at, _) = text.match_indices(silent).find(|(at, _)| ends(at + silent.len()))?;
+    let mut end = at + silent.len();
+    let name = text[..at].rfind(|c: char| !(c.is_ascii_lowercase() || c == '_'))? + 1;
+    if text[end..].starts_with(", ") {
+        end += 2;
+        return Some((name, end));
+    }
+    let start = if text[..name].ends_with(", ") { name - 2 } else { name };
+    Some((start, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_that_say_nothing_are_left_out() {
+        let key = Key::new(b"k0");
+        let text = "State { key: \"k0\", id: 7, report: Report { accepted: b1/1, state: None, \
+                    chosen: true, floor_ballot: b-, version: 0, countdown: None } }";
+        let expected = "State { id: 7, report: Report { accepted: b1/1, chosen: true } }";
+        assert_eq!(terse(text, Some(&key)), expected);
+        assert_eq!(terse("Told { value: Some([118, 48]) }", None), "Told { value: Some(\"v0\") }");
+        assert_eq!(terse("Ask { id: 10, state: None }", None), "Ask { id: 10 }");
+    }
+
+    #[test]
+    fn nothing_is_kept_of_what_came_later() {
+        let mut trace = Trace::new(None, Some(10));
+        trace.note(10, "in time".to_owned());
+        trace.note(11, "late".to_owned());
+        assert_eq!(trace.lines().count(), 1);
     }
 }

@@ -364,6 +364,10 @@ impl World {
         }
         let stores = match opened {
             Ok(stores) => stores,
+            Err(NotOpened::Full) => {
+                self.note(|| format!("n{} finds no room and does not start", node + 1));
+                return;
+            }
             Err(reason) => {
                 self.failure = Some(format!("n{} does not start: {reason:?}", node + 1));
                 return;
@@ -578,6 +582,26 @@ impl World {
         None
     }
 
+    /// Workers that run.
+    #[must_use]
+    pub fn worker_count(&self) -> usize {
+        let processes = self.nodes.iter().filter_map(|it| it.process.as_ref());
+        processes.map(|process| process.seats.len()).sum()
+    }
+
+    /// Registers that somebody at work keeps in memory.
+    #[must_use]
+    pub fn pinned(&self) -> usize {
+        let processes = self.nodes.iter().filter_map(|it| it.process.as_ref());
+        processes.flat_map(|process| &process.seats).map(|seat| seat.worker.pinned()).sum()
+    }
+
+    /// Frames that links have kept while they are dead.
+    #[must_use]
+    pub fn kept_frames(&self) -> usize {
+        self.stalled.len()
+    }
+
     /// Counters of all workers that run.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -604,16 +628,11 @@ impl World {
         }
     }
 
-    fn note_fate(&mut self, frame: &InFlight, fate: &str) {
-        if self.trace.is_some() {
-            self.note_frame(fate, frame.from, frame.to, &frame.bytes);
-        }
-    }
-
-    fn note_frame(&mut self, verb: &str, from: usize, to: usize, bytes: &Bytes) {
+    /// The end of a frame: it arrives, or is lost for a reason.
+    fn note_end(&mut self, (from, to): (usize, usize), bytes: &Bytes, lost: Option<&str>) {
         let (now, protocol) = (self.now, self.config.protocol);
         if let Some(trace) = &mut self.trace {
-            trace.note_frame(now, verb, protocol, from, to, bytes);
+            trace.ended(now, protocol, (from, to), bytes, lost);
         }
     }
 }

@@ -84,8 +84,9 @@ fn every_broken_variant_is_caught() {
     ];
     for (protocol, mutation) in broken {
         let config = config(protocol, Durability::Volatile);
-        let mutants = sim::mutants(&config, 1_000, 2, &[mutation], |_| {});
-        assert!(mutants[0].seeds.is_some(), "{protocol}: {mutants:?}");
+        let effort = sim::Effort { seeds_max: 1_000, starts: 1, threads: 2 };
+        let mutants = sim::mutants(&config, effort, &[mutation.name()], |_| {});
+        assert!(mutants[0].is_caught(), "{protocol}: {mutants:?}");
         println!(
             "{protocol}: {} after {:?} seeds: {}",
             mutants[0].name, mutants[0].seeds, mutants[0].symptom

@@ -20,7 +20,7 @@ const SIMULATIONS: &[&[&str]] = &[
         "--seed",
         "1",
         "--seeds",
-        "3000",
+        "6000",
         "--ops",
         "200",
         "--faults",
@@ -32,13 +32,13 @@ const SIMULATIONS: &[&[&str]] = &[
         "--seed",
         "1",
         "--seeds",
-        "300",
+        "500",
         "--ops",
         "500",
         "--faults",
         "none",
     ],
-    &["--protocol", "abd", "--seed", "1", "--seeds", "1000", "--ops", "200", "--faults", "all"],
+    &["--protocol", "abd", "--seed", "1", "--seeds", "3500", "--ops", "200", "--faults", "all"],
 ];
 
 /// One chore.
@@ -74,6 +74,11 @@ pub enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Run deliberate mistakes until the simulator catches each.
+    Mutants {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
 }
 
 /// Runs a chore to its end.
@@ -87,6 +92,7 @@ pub fn run(chore: Chore) -> Result<()> {
         Chore::Explore { arguments } => explore(&arguments),
         Chore::Sim { arguments } => product("sim", &[], &arguments),
         Chore::Porcupine(arguments) => porcupine::compare(cargo_command(), &arguments),
+        Chore::Mutants { arguments } => mutants(&arguments),
         Chore::Test => test(),
         Chore::Ci => {
             deny()?;
@@ -178,6 +184,14 @@ fn product(subcommand: &str, features: &[&str], arguments: &[OsString]) -> Resul
     let mut command = cargo_command();
     command.args(["run", "--quiet", "--release", "--locked", "--package", "palimpsest"]);
     command.args(features).arg("--").arg(subcommand).args(arguments);
+    Err(command.exec()).context("cargo did not start")
+}
+
+/// Becomes the example that runs them: the product is never built with mistakes in it.
+fn mutants(arguments: &[OsString]) -> Result<()> {
+    let mut command = cargo_command();
+    command.args(["run", "--quiet", "--release", "--locked", "--package", "sim"]);
+    command.args(["--features", "mutations", "--example", "mutants", "--"]).args(arguments);
     Err(command.exec()).context("cargo did not start")
 }
 

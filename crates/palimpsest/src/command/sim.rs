@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::time::Instant;
 
-use sim::{Campaign, FaultSet, MediumKind, SimConfig, Speech};
+use sim::{Campaign, Cuts, FaultSet, MediumKind, SimConfig, Speech};
 
 use crate::{Failure, config};
 
@@ -37,6 +37,15 @@ pub(crate) struct Args {
     /// How clients speak to nodes: direct, resp; drawn from each seed where it is not given
     #[arg(long)]
     clients: Option<String>,
+    /// What a shrunk run leaves out, as its replay line says
+    #[arg(long)]
+    cut: Option<String>,
+    /// Show a failing seed as it is, not the smallest run found that fails in the same way
+    #[arg(long)]
+    whole: bool,
+    /// Print the marks that these seeds reached, and those known that they did not
+    #[arg(long)]
+    marks: bool,
 }
 
 fn find_medium(name: &str) -> Result<MediumKind, Failure> {
@@ -53,6 +62,19 @@ fn find_speech(name: &str) -> Result<Speech, Failure> {
     })
 }
 
+fn print_marks(protocol: &str) {
+    let reached = base::assertions::reached();
+    println!("\n{} marks reached", reached.len());
+    for mark in &reached {
+        println!("  {mark}");
+    }
+    let missed = sim::marks::missed(protocol, &reached);
+    println!("{} marks not reached", missed.len());
+    for mark in &missed {
+        println!("  {mark}");
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let faults = FaultSet::parse(&args.faults).map_err(Failure::usage)?;
     let protocol = config::find_protocol(&args.protocol)?;
@@ -62,11 +84,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         faults,
         speech: args.clients.as_deref().map(find_speech).transpose()?,
         medium: args.medium.as_deref().map(find_medium).transpose()?,
+        cuts: args
+            .cut
+            .as_deref()
+            .map_or(Ok(Cuts::default()), Cuts::parse)
+            .map_err(Failure::usage)?,
         ..SimConfig::new(protocol, args.seed)
     };
     sim::validate(&config).map_err(|misuse| Failure::usage(misuse.0))?;
     let threads = config::cores();
-    let campaign = Campaign { config, seeds: args.seeds, threads, failures_max: FAILURES_MAX };
+    let campaign =
+        Campaign { config: config.clone(), seeds: args.seeds, threads, failures_max: FAILURES_MAX };
     let begun = Instant::now();
     let shows = std::io::stderr().is_terminal();
     let step = (args.seeds / 100).max(1);
@@ -94,7 +122,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         println!("{} histories were too hard to decide", report.undecided);
     }
     for (seed, failure) in &report.failures {
-        println!("\nseed {seed} failed\n{failure}");
+        let config = SimConfig { seed: *seed, ..config.clone() };
+        println!("\nseed {seed} failed; the whole of it: {}\n", config.replay_line());
+        let (smallest, failure) = match args.whole {
+            true => (config, failure.clone()),
+            false => sim::shrink(&config, failure, sim::shrink::EVENTS_MAX),
+        };
+        println!("{}", sim::replay(&smallest, failure));
+    }
+    if args.marks {
+        print_marks(protocol);
     }
     match report.failures.first() {
         None => Ok(()),

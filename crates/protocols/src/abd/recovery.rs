@@ -213,6 +213,7 @@ impl Abd {
             self.walk(cx, Walk::new(purpose, shard.first_hash(), RECOVERY_PAGE, Nanos::MAX));
         }
     }
+
     pub(super) fn on_walk_due(&mut self, cx: &mut Cx<'_>, id: u64) {
         let Some(walk) = self.walks.get_mut(&id) else { return };
         if walk.deadline <= cx.now {
@@ -224,8 +225,14 @@ impl Abd {
         }
         walk.resend_at = cx.now + RESEND_MAX;
         self.due.insert((walk.resend_at.min(walk.deadline), id));
-        if walk.adopting.is_none() {
-            ask_pages(cx, id, walk);
+        match walk.adopting {
+            None => ask_pages(cx, id, walk),
+            // What waits for storage is dropped when another shard's loss is raised, messages to oneself too.
+            Some(0) => {
+                let adopted = Message::Adopted { op: id, from_hash: walk.from_hash };
+                cx.fx.send(cx.view.me, adopted, walk.adopted_after);
+            }
+            Some(_) => {}
         }
     }
 }

@@ -106,10 +106,21 @@ mod tests {
     use types::Key;
 
     use super::*;
+    use crate::workload::script::Verb;
 
     fn op(input: KvInput, output: KvOutput) -> Op {
         let ended = Some((2, Ended::Returned(output)));
-        Op { client: 0, session: 1, node: 0, key: 0, input, ttl_millis: 1, invoked: 1, ended }
+        Op {
+            client: 0,
+            session: 1,
+            node: 0,
+            key: 0,
+            input,
+            verb: Verb::Plain,
+            ttl_millis: 1,
+            invoked: 1,
+            ended,
+        }
     }
 
     fn keys(mix: Mix) -> Vec<SimKey> {

@@ -10,10 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use base::Prng;
 use bytes::Bytes;
-use storage::disk::{Done, File, Files, Io, Medium};
+use storage::disk::{Done, File, Files, Io, Medium, Write};
 
 /// Bytes that reach the device together.
 pub const SECTOR: usize = 512;
+/// Sectors of a page, of which the first holds its head.
+const SECTORS_OF_PAGE: usize = 8;
+/// How often a full device has no room for what is there already.
+const FULL_FOR_ALL_PPM: u32 = 20_000;
 const FILES: usize = File::ALL.len();
 
 /// The number of requests of a process that has ended.
@@ -38,6 +42,8 @@ struct Content {
     pending: BTreeMap<usize, Vec<Version>>,
     /// Sectors whose durable state is damaged.
     rotten: BTreeSet<usize>,
+    /// What sectors were before the flush that changed them last, and the number of that flush.
+    before: BTreeMap<usize, (u64, Box<Sector>)>,
 }
 
 /// Part of a write that readers do not see yet.
@@ -68,6 +74,9 @@ struct State {
     /// The next flush fails.
     fails_next: bool,
     has_failed: bool,
+    /// What would take more room fails.
+    is_full: bool,
+    flushes: u64,
     /// A request that no engine should make.
     complaint: Option<String>,
     rng: Prng,
@@ -89,6 +98,8 @@ impl Device {
             cut_after: None,
             fails_next: false,
             has_failed: false,
+            is_full: false,
+            flushes: 0,
             complaint: None,
             rng,
         })))
@@ -136,7 +147,17 @@ impl Device {
         self.lock().fails_next = fails;
     }
 
-    /// True once a flush has failed, until the store is opened again.
+    /// Whether what would take more room fails.
+    pub fn set_full(&self, is_full: bool) {
+        self.lock().is_full = is_full;
+    }
+
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.lock().is_full
+    }
+
+    /// True once a flush or a write has failed, until the store is opened again.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.lock().has_failed
@@ -229,6 +250,34 @@ impl Device {
         false
     }
 
+    /// Makes a sector of a page what it was before a write that changed the page's head too; false where none was
+    /// found. The head itself would make it an old page.
+    pub fn roll_back(&self) -> bool {
+        let mut state = self.lock();
+        let State { files, rng, .. } = &mut *state;
+        let content = &mut files[File::Slots as usize];
+        let changed_with_its_head = |&(&sector, (flush, _)): &(&usize, &(u64, Box<Sector>))| {
+            let head = sector / SECTORS_OF_PAGE * SECTORS_OF_PAGE;
+            let changed_at = content.before.get(&head).map(|(flush, _)| flush);
+            sector != head && !content.pending.contains_key(&sector) && changed_at == Some(flush)
+        };
+        let found: Vec<usize> = content
+            .before
+            .iter()
+            .filter(changed_with_its_head)
+            .map(|(&sector, _)| sector)
+            .collect();
+        if found.is_empty() {
+            return false;
+        }
+        let sector = *rng.pick(&found);
+        let Some((_, bytes)) = content.before.remove(&sector) else { return false };
+        content.make_durable(sector, &bytes);
+        content.show(sector, &bytes);
+        content.rotten.insert(sector);
+        true
+    }
+
     /// True while the durable state of any sector is damaged.
     #[must_use]
     pub fn is_rotten(&self) -> bool {
@@ -300,6 +349,18 @@ impl Content {
     fn make_durable(&mut self, sector: usize, bytes: &Sector) {
         write_at(&mut self.durable, sector, bytes);
         self.rotten.remove(&sector);
+    }
+
+    /// The same by a flush: what was there before may come back.
+    fn flush_sector(&mut self, sector: usize, bytes: &Sector, flush: u64) {
+        let start = sector * SECTOR;
+        if let Some(before) = self.durable.get(start..start + SECTOR)
+            && before != bytes
+        {
+            let before = Box::new(before.try_into().expect("it is as long as a sector"));
+            self.before.insert(sector, (flush, before));
+        }
+        self.make_durable(sector, bytes);
     }
 
     /// Readers see what is durable wherever nothing is pending.
@@ -384,9 +445,26 @@ impl State {
     fn end(&mut self, io: &Io) -> Done {
         let result = match io {
             Io::Read { file, offset, len, .. } => Ok(self.read(*file, *offset as usize, *len)),
+            Io::Store { writes, .. } if self.takes_too_much(writes) => {
+                self.has_failed = true;
+                Err("no space left on device".to_owned())
+            }
             Io::Store { flush, .. } => self.flush(*flush).map(|()| Bytes::new()),
         };
         Done { id: io.id(), result }
+    }
+
+    /// True where there is no room for what these writes need: for what lies beyond the end of its file, and now and
+    /// then for any, as where nothing is written in place.
+    fn takes_too_much(&mut self, writes: &[Write]) -> bool {
+        if !self.is_full || writes.is_empty() {
+            return false;
+        }
+        let ends_beyond = |write: &Write| {
+            write.offset as usize + write.bytes.len()
+                > self.files[write.file as usize].durable.len()
+        };
+        writes.iter().any(ends_beyond) || self.rng.chance_ppm(FULL_FOR_ALL_PPM)
     }
 
     fn read(&self, file: File, offset: usize, len: usize) -> Bytes {
@@ -403,6 +481,7 @@ impl State {
     fn flush(&mut self, flush: Files) -> Result<(), String> {
         let fails = flush != Files::default() && std::mem::take(&mut self.fails_next);
         self.has_failed |= fails;
+        self.flushes += 1;
         for file in flush.iter() {
             let content = &mut self.files[file as usize];
             for (sector, mut versions) in std::mem::take(&mut content.pending) {
@@ -415,7 +494,7 @@ impl State {
                 if let Some(newest) = versions.last()
                     && (!fails || self.rng.chance_ppm(500_000))
                 {
-                    content.make_durable(sector, &newest.bytes);
+                    content.flush_sector(sector, &newest.bytes, self.flushes);
                 }
                 if let Some(unfinished) = unfinished {
                     content.pending.insert(sector, vec![unfinished]);
@@ -463,8 +542,6 @@ impl Medium for Device {
 
 #[cfg(test)]
 mod tests {
-    use storage::disk::Write;
-
     use super::*;
 
     fn store(id: u64, fill: u8, flush: Files) -> Io {

@@ -148,6 +148,17 @@ impl DiskMedium {
         self.lock().device.rot()
     }
 
+    /// Makes a sector older than the rest of its page; false where none was found.
+    #[must_use]
+    pub fn roll_back(&self) -> bool {
+        self.lock().device.roll_back()
+    }
+
+    /// Whether there is no room on the device.
+    pub fn set_full(&self, is_full: bool) {
+        self.lock().device.set_full(is_full);
+    }
+
     /// Whether the next flush fails.
     pub fn set_failing(&self, fails: bool) {
         self.lock().device.set_failing(fails);
@@ -220,10 +231,17 @@ impl State {
     fn open_instantly(&mut self, workers: usize) -> Result<Vec<LocalStore<Device>>, NotOpened> {
         let other = |error: OpenError| NotOpened::Other(error.to_string());
         if !self.is_made {
-            disk::create(&mut self.device.clone(), BINDING, &self.shape).map_err(other)?;
+            let created = disk::create(&mut self.device.clone(), BINDING, &self.shape);
+            if created.is_err() && self.device.is_full() {
+                // Whoever makes a store begins anew where that failed.
+                self.device.wipe();
+                return Err(NotOpened::Full);
+            }
+            created.map_err(other)?;
         }
         let opened = LocalKeeper::open(self.device.clone(), BINDING, workers, &self.shape);
         let (keeper, mut stores) = match opened {
+            Err(_) if self.device.is_full() => return Err(NotOpened::Full),
             // Damage that leaves nothing but zeros looks like no store at all.
             Err(OpenError::Damaged | OpenError::Missing) if self.device.is_rotten() => {
                 return Err(NotOpened::Damaged);

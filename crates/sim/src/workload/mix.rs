@@ -25,6 +25,11 @@ pub enum Mix {
     Expiry,
     /// Everything that does not expire.
     All,
+    /// See [`script`](super::script), as the next two.
+    Lock,
+    /// Tokens for the holders of locks.
+    Fence,
+    Bank,
 }
 
 impl Mix {
@@ -113,6 +118,8 @@ impl Mix {
                 10 => KvInput::Append(Bytes::from("+")),
                 _ => KvInput::Del,
             },
+            // What others do with what scripts use.
+            Mix::Lock | Mix::Fence | Mix::Bank => KvInput::Get,
             Mix::All => match below(rng, 12) {
                 0..3 => KvInput::Get,
                 3 => KvInput::Set(small(rng)),

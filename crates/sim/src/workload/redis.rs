@@ -7,6 +7,7 @@ use resp::Reply;
 use types::{Clock, Command, Key};
 
 use crate::clients::Ended;
+use crate::workload::script::Verb;
 
 /// The words of a request. `ttl_millis` is that of an expiring value.
 #[must_use]
@@ -30,6 +31,23 @@ pub fn words(input: &KvInput, key: &Key, ttl_millis: u64) -> Vec<Vec<u8>> {
         KvInput::Append(more) => vec![b"APPEND", key, more.as_slice()],
     };
     parts.into_iter().map(<[u8]>::to_vec).collect()
+}
+
+/// The same for a step of a script.
+#[must_use]
+pub fn step_words(verb: Verb, input: &KvInput, key: &Key, ttl_millis: u64) -> Vec<Vec<u8>> {
+    let mut words = words(input, key, ttl_millis);
+    match (verb, input) {
+        (Verb::Acquire, _) => {
+            words.extend([b"PX".to_vec(), ttl_millis.to_string().into_bytes()]);
+        }
+        (Verb::Release, KvInput::SetIfEqual { expected, .. }) => {
+            let condition = [b"DELEX".as_slice(), key.bytes(), b"IFEQ", expected.as_slice()];
+            words = condition.into_iter().map(<[u8]>::to_vec).collect();
+        }
+        _ => {}
+    }
+    words
 }
 
 fn incr_by(key: &[u8], by: i64) -> Vec<Vec<u8>> {
@@ -60,6 +78,9 @@ pub fn ended(input: &KvInput, reply: Reply) -> Option<Ended> {
             | KvInput::SetIfEqual { .. },
             Reply::Simple(text),
         ) if text == b"OK" => KvOutput::Done,
+        // A release deletes where it compares.
+        (KvInput::SetIfEqual { .. }, Reply::Integer(1)) => KvOutput::Done,
+        (KvInput::SetIfEqual { .. }, Reply::Integer(0)) => KvOutput::Refused,
         // A delete that does not say whether there was anything.
         (KvInput::Expire(_), Reply::Integer(_)) => KvOutput::Done,
         (KvInput::Get | KvInput::GetSet(_) | KvInput::GetDel, Reply::Null) => KvOutput::Value(None),

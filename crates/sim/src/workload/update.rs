@@ -11,6 +11,8 @@ use types::{
     View,
 };
 
+use crate::workload::script::Verb;
+
 const GET: u8 = 1;
 const SET: u8 = 2;
 const SET_EXPIRING: u8 = 3;
@@ -24,6 +26,8 @@ const STR_LEN: u8 = 10;
 const INCR_BY: u8 = 11;
 const APPEND: u8 = 12;
 const REMOVE: u8 = 13;
+const ACQUIRE: u8 = 14;
+const RELEASE: u8 = 15;
 
 const DONE: u8 = 1;
 const REFUSED: u8 = 2;
@@ -70,6 +74,23 @@ pub fn encode(input: &KvInput, ttl_millis: u64) -> Command {
         KvInput::Expire(_) => op(&mut body, REMOVE, Access::Write),
     };
     Command { access, body: Bytes::from(body) }
+}
+
+/// The same for a step of a script.
+#[must_use]
+pub fn encode_step(verb: Verb, input: &KvInput, ttl_millis: u64) -> Command {
+    let mut body = Vec::with_capacity(32);
+    match (verb, input) {
+        (Verb::Acquire, KvInput::SetIfAbsent(value)) => {
+            op_with(&mut body, ACQUIRE, value, Access::Update);
+            put_varint(&mut body, ttl_millis);
+        }
+        (Verb::Release, KvInput::SetIfEqual { expected, .. }) => {
+            op_with(&mut body, RELEASE, expected, Access::Update);
+        }
+        _ => return encode(input, ttl_millis),
+    }
+    Command { access: Access::Update, body: Bytes::from(body) }
 }
 
 fn op(body: &mut Vec<u8>, op: u8, access: Access) -> Access {
@@ -122,6 +143,16 @@ fn apply(view: View<'_>, body: &[u8]) -> Result<Applied, Malformed> {
             let ttl = TimeToLive::After(Millis(reader.varint()?));
             put(value, ExpiryChange::Set(ttl), &[DONE])
         }
+        ACQUIRE if found.is_some() => unchanged(&[REFUSED]),
+        ACQUIRE => {
+            let value = blob(&mut reader)?;
+            let ttl = TimeToLive::After(Millis(reader.varint()?));
+            put(value, ExpiryChange::Set(ttl), &[DONE])
+        }
+        RELEASE => match found == Some(&*blob(&mut reader)?) {
+            true => delete(&[DONE]),
+            false => unchanged(&[REFUSED]),
+        },
         SET_IF_ABSENT if found.is_some() => unchanged(&[REFUSED]),
         SET_IF_ABSENT => put(blob(&mut reader)?, NEVER, &[DONE]),
         SET_IF_EQUAL => {

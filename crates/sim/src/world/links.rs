@@ -16,7 +16,7 @@ impl World {
         let connection = self.network.connection(from, to);
         let frame = InFlight { from, to, worker, connection, bytes };
         match self.network.send(self.now, from, to) {
-            Fate::Lost => self.note_fate(&frame, "lost"),
+            Fate::Lost => self.note_end((from, to), &frame.bytes, Some("lost")),
             Fate::Arrives { at } => self.schedule(at, Event::Frame(frame)),
             Fate::ArrivesTwice { at, again_at } => {
                 self.schedule(at, Event::Frame(frame.clone()));
@@ -46,10 +46,11 @@ impl World {
     pub(super) fn on_frame(&mut self, frame: InFlight) -> Happened {
         let InFlight { from, to, worker, connection, bytes } = frame;
         if self.network.delivers(from, to, connection) {
-            if self.trace.is_some() {
-                self.note_frame("gets", from, to, &bytes);
-            }
+            let is_heard = self.is_up(to);
+            self.note_end((from, to), &bytes, (!is_heard).then_some("dead"));
             self.deliver(from, to, worker, bytes);
+        } else {
+            self.note_end((from, to), &bytes, Some("cut off"));
         }
         Happened::Other
     }
@@ -75,8 +76,9 @@ impl World {
                 }
             }
         }
-        if self.trace.is_some() {
-            self.note_frame("sends", from, to, bytes);
+        let (now, protocol) = (self.now, self.config.protocol);
+        if let Some(trace) = &mut self.trace {
+            trace.sent(now, protocol, (from, to), bytes);
         }
     }
 

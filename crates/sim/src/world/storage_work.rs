@@ -40,7 +40,9 @@ impl World {
         if let Some(complaint) = medium.complaint() {
             self.failure.get_or_insert(format!("n{}: {complaint}", node + 1));
         }
-        self.note(|| format!("n{} finished {work:?}", node + 1));
+        if self.trace.as_ref().is_some_and(|trace| !trace.is_of_one_key()) {
+            self.note(|| format!("n{} finished {work:?}", node + 1));
+        }
         for worker in awake.drain(..) {
             self.plan_turn(node, worker, self.now);
         }

@@ -15,6 +15,7 @@ use super::entry::{
     Reference, content_checksum, entry_checksum, fingerprint, meta_hash,
 };
 use super::request::{Batch, Large, Request, ScanRequest, ShardMark};
+use crate::mutation::{self, Mutation};
 use crate::{Completion, Load, Place, Store};
 
 /// Loads of one worker that may be under way before its store calls itself full.
@@ -155,7 +156,11 @@ impl<L: Link> Handle<L> {
             Place::Cell(database, key) => (*database, key.shard()),
             Place::Meta(database, shard) => (*database, *shard),
         };
-        if self.is_forgotten(database, shard) { Load::Lost } else { Load::Absent }
+        if self.is_forgotten(database, shard) && !mutation::is(Mutation::LostIsAbsent) {
+            Load::Lost
+        } else {
+            Load::Absent
+        }
     }
 
     fn send(&mut self) {

@@ -18,6 +18,7 @@ use types::Database;
 use super::layout::{Class, HEADER_LEN, PAGE, PageKind, ShardId};
 use super::memory::Memory;
 use super::shared::Shared;
+use crate::mutation::{self, Mutation};
 
 /// What a version holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -216,7 +217,9 @@ impl<M: Memory> Shared<M> {
         let sum = checksum(self.seed(at), &buffer[8..]);
         buffer[..8].copy_from_slice(&sum.to_le_bytes());
         self.memory.write(at, buffer);
-        self.memory.write_back(at, len as u64);
+        if !mutation::is(Mutation::SlotUnwritten) {
+            self.memory.write_back(at, len as u64);
+        }
     }
 
     /// Makes a slot that has never been used, or that nothing refers to, hold nothing.

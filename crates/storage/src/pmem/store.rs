@@ -25,6 +25,7 @@ use super::slab::Slabs;
 use super::slot::{Buffers, Content, Home, Kind, Reading, Version};
 use super::word::NONE;
 use super::{STATE_FORGOTTEN, STATE_KNOWN};
+use crate::mutation::{self, Mutation};
 use crate::store::{Completion, Load, Place, Store};
 
 /// Persistent memory for the shards of one worker.
@@ -152,7 +153,9 @@ impl<M: Memory> PmemStore<M> {
         self.recent.forget_all();
         let root = self.shared.geometry.root_at(shard);
         self.shared.put_word(root + ROOT_STATE, STATE_FORGOTTEN);
-        self.shared.memory.fence();
+        if !mutation::is(Mutation::ForgottenUnfenced) {
+            self.shared.memory.fence();
+        }
         match place {
             Some(Changed::Cell(_, key)) => self.shared.repair(shard, key.hash(), damage.entry),
             Some(Changed::Meta(_)) => self.shared.put_word(root + ROOT_META, NONE),

@@ -13,6 +13,7 @@ use crate::disk::io::{File, Files, Io, Write};
 use crate::disk::request::{Batch, Large, ShardMark};
 use crate::disk::ring::{Ring, Stripe};
 use crate::disk::stripe::{SECTOR, StripeWriter, sectors_for};
+use crate::mutation::{self, Mutation};
 
 /// The stripe that is under way; always the one after the newest durable stripe.
 #[derive(Debug)]
@@ -146,7 +147,11 @@ impl Engine {
             if !writes.is_empty() {
                 let id = self.take_io_id();
                 let units = writes.iter().map(|write| write.offset / UNIT).collect();
-                self.ios.push(Io::Store { id, writes, flush: Files::of(File::Extents) });
+                let flush = match mutation::is(Mutation::ExtentsUnflushed) {
+                    true => Files::default(),
+                    false => Files::of(File::Extents),
+                };
+                self.ios.push(Io::Store { id, writes, flush });
                 self.commit = Some(Commit { io: Some(id), step: Step::Extents, units });
                 return;
             }
@@ -189,7 +194,11 @@ impl Engine {
         let bytes = Bytes::from(writer.finish(self.binding, head));
         let id = self.take_io_id();
         let writes = ring_writes(bytes, head, ring);
-        self.ios.push(Io::Store { id, writes, flush: Files::of(File::Ring) });
+        let flush = match mutation::is(Mutation::StripeUnflushed) {
+            true => Files::default(),
+            false => Files::of(File::Ring),
+        };
+        self.ios.push(Io::Store { id, writes, flush });
         self.commit = Some(Commit { io: Some(id), step: Step::Ring, units: Vec::new() });
     }
 

@@ -11,6 +11,7 @@ use crate::disk::entry::{Identity, Reference, content_checksum, fingerprint};
 use crate::disk::extents::{Map, UNIT, map_place};
 use crate::disk::io::{File, Io};
 use crate::disk::page::{Bucket, PAGE, PageHead, PagePlace, overflow_place};
+use crate::mutation::{self, Mutation};
 use crate::{Completion, Load, Place};
 
 /// Somebody wants a record.
@@ -152,7 +153,11 @@ impl Engine {
             Who::Worker { worker, place } => {
                 let load = match found {
                     Some((_, record)) => Load::Found(record),
-                    None if self.flags.has(Database(ask.identity.database), shard) => Load::Lost,
+                    None if self.flags.has(Database(ask.identity.database), shard)
+                        && !mutation::is(Mutation::LostIsAbsent) =>
+                    {
+                        Load::Lost
+                    }
                     None => Load::Absent,
                 };
                 self.completions[worker].push(Completion::Loaded { place, load });

@@ -18,6 +18,7 @@ use crate::disk::io::{File, Files, Io, Write};
 use crate::disk::page::{PAGE, PAGE_ROOM, PagePlace};
 use crate::disk::spare::{self, HOMES};
 use crate::disk::superblock::{COPIES, Superblock};
+use crate::mutation::{self, Mutation};
 
 /// What write-back is doing.
 #[derive(Debug, Default)]
@@ -409,7 +410,11 @@ impl Engine {
         let (bytes, homes) = spare::assemble(self.binding, self.batch, images.into_iter());
         let io = self.take_io_id();
         let writes = spare::writes(&bytes, count);
-        self.ios.push(Io::Store { id: io, writes, flush: Files::of(File::Spare) });
+        let flush = match mutation::is(Mutation::SpareUnflushed) {
+            true => Files::default(),
+            false => Files::of(File::Spare),
+        };
+        self.ios.push(Io::Store { id: io, writes, flush });
         self.write_back = WriteBack::Spare { io, work, homes };
     }
 
@@ -455,7 +460,10 @@ impl Engine {
 
     fn store_homes(&mut self, work: Work, writes: Vec<Write>, last: Option<Write>) {
         let io = self.take_io_id();
-        let flush = writes.iter().fold(Files::default(), |files, write| files.with(write.file));
+        let flush = match mutation::is(Mutation::HomesUnflushed) {
+            true => Files::default(),
+            false => writes.iter().fold(Files::default(), |files, write| files.with(write.file)),
+        };
         self.ios.push(Io::Store { id: io, writes, flush });
         self.write_back = WriteBack::Homes { io, work, last };
     }

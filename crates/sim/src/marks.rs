@@ -1,0 +1,47 @@
+//! The marks of the product that a long run must reach: a branch that no seed takes is a branch nobody tests.
+//!
+//! `tests/marks.rs` compares this list with the sources.
+
+/// Every mark, and who can reach it: a protocol, or a medium that must be asked for (`pmem` is rarely drawn).
+pub const MARKS: &[(&str, &str)] = &[
+    ("node", "a listing is overtaken by amnesia"),
+    ("node", "a message becomes stale while it waits"),
+    ("node", "a register is written and evicted while it is read"),
+    ("node", "a register of a recovered shard waits until storage knows"),
+    ("node", "a worker speaks again after amnesia"),
+    ("node", "an event waits for its register"),
+    ("pmem", "pmem: a page is chained to a leaf"),
+    ("pmem", "pmem: an unfinished version is undone"),
+    ("pmem", "pmem: damage makes a shard forgotten"),
+    ("rmwpaxos", "a comparison asks again"),
+    ("rmwpaxos", "a comparison of ranges repairs a member"),
+    ("rmwpaxos", "a delta cannot be applied"),
+    ("rmwpaxos", "a first proposal that travels with phase 1 does not fit"),
+    ("rmwpaxos", "a first proposal that travels with phase 1 never was one"),
+    ("rmwpaxos", "a first proposal travels with phase 1"),
+    ("rmwpaxos", "a forgotten register is recovered"),
+    ("rmwpaxos", "a forgotten shard is recovered"),
+    ("rmwpaxos", "a member that was asked learns that it is equal"),
+    ("rmwpaxos", "a proposal is asked for whole when it is settled"),
+    ("rmwpaxos", "a proposal is asked for whole while it is under way"),
+    ("rmwpaxos", "a proposal travels as a delta"),
+    ("rmwpaxos", "a quorum read stays undecided and a proposal decides"),
+    ("rmwpaxos", "a read believes the chosen mark"),
+    ("rmwpaxos", "a recovering replica decides by a proposal of its own"),
+    ("rmwpaxos", "a shard is forgotten again while it is recovered"),
+    ("rmwpaxos", "a shard is recovered before a register of it"),
+    ("rmwpaxos", "a tombstone is collected"),
+    ("rmwpaxos", "an attempt is excluded by a chosen state"),
+    ("rmwpaxos", "an owner repairs a member that missed its proposal"),
+    ("rmwpaxos", "commands are forwarded to the owner"),
+    ("rmwpaxos", "lost shard fields are recovered"),
+    ("rmwpaxos", "what a member refuses for its promise is proposed anew"),
+];
+
+/// What a run of this protocol should have reached and did not.
+#[must_use]
+pub fn missed(protocol: &str, reached: &[&str]) -> Vec<&'static str> {
+    let applies = |whose: &str| whose != "rmwpaxos" || protocol == "rmwpaxos";
+    let marks = MARKS.iter().filter(|(whose, mark)| applies(whose) && !reached.contains(mark));
+    marks.map(|(_, mark)| *mark).collect()
+}

@@ -1,0 +1,62 @@
+//! What must hold once nothing is wanted any more.
+
+use super::*;
+
+/// Gauges that are zero in whoever has nothing to do.
+const GAUGES: &[&str] = &[
+    "worker_requests_in_progress",
+    "worker_events_parked",
+    "worker_loss_held",
+    "operations_in_progress",
+    "shards_recovering",
+    "active_keys",
+    "recovering_keys",
+    "recovering_shards",
+    "tombstones",
+];
+/// Timers that a worker may have left to fire in vain. RMWPaxos leaves none.
+const TIMERS_MAX: u64 = 16;
+
+impl Run {
+    /// Replicas of registers that are idle say nothing.
+    pub(super) fn be_silent(&mut self) -> Result<(), Wrong> {
+        if self.protocol != RmwPaxos::NAME {
+            return Ok(());
+        }
+        let before = self.world.counts.frames;
+        self.run_for(IDLE_MAX)?;
+        match self.world.counts.frames - before {
+            0 => Ok(()),
+            said => Err(format!("at rest: {said} frames").into()),
+        }
+    }
+
+    /// Nothing is left of what clients asked for but what the keys hold.
+    pub(super) fn leave_nothing(&mut self) -> Result<(), Wrong> {
+        let stats = self.world.stats().values;
+        for gauge in GAUGES {
+            if let Some(&left) = stats.get(gauge).filter(|&&left| left > 0) {
+                return Err(format!("at rest: {gauge} is {left}").into());
+            }
+        }
+        let timers = stats.get("worker_timers").copied().unwrap_or(0);
+        let workers = self.world.worker_count() as u64;
+        let most = if self.protocol == RmwPaxos::NAME { 0 } else { TIMERS_MAX * workers };
+        if timers > most {
+            return Err(format!("at rest: {timers} timers of {workers} workers").into());
+        }
+        let resident = stats.get("worker_cells_resident").copied().unwrap_or(0);
+        let most = (self.profile.keys.len() * self.world.node_count()) as u64;
+        if resident > most {
+            return Err(format!("at rest: {resident} registers in memory, {most} can be").into());
+        }
+        let pinned = self.world.pinned();
+        if pinned > 0 {
+            return Err(format!("at rest: {pinned} registers are pinned").into());
+        }
+        match self.world.kept_frames() + self.clients.requests_of_sessions() {
+            0 => Ok(()),
+            left => Err(format!("at rest: {left} frames or requests of sessions are left").into()),
+        }
+    }
+}
