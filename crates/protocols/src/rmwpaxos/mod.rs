@@ -55,6 +55,7 @@ mod forwarder;
 mod joint;
 mod listing;
 mod message;
+mod once;
 mod operation;
 mod owed;
 mod proposer;
@@ -67,10 +68,11 @@ mod state;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod window;
 
 use std::collections::BTreeMap;
 
-use base::Nanos;
+use base::{Millis, Nanos};
 use types::{Ballot, Key, Outcome, Shard, Tag};
 
 use crate::cells::{Cell, Cells};
@@ -85,8 +87,10 @@ pub use acceptor::Payload;
 pub use comparison::{BUCKETS, Folds, Held};
 pub use delta::Delta;
 pub use message::{Entry, Forward, Listing, Message, Report, Verdict};
+pub use once::EntryId;
 pub use register::{Countdown, Register, ShardMeta};
 pub use state::{Expiry, ExpiryId, Ring, State, StateFields};
+pub use window::Starts;
 
 use operation::{Active, Operation, Source};
 
@@ -158,7 +162,7 @@ struct Counters {
     /// Proposals sent to a member as a delta, and those that one could not apply.
     deltas: u64,
     needed_full: u64,
-    /// States with a time to live that this acceptor took: their countdowns need the uptime.
+    /// States that this acceptor took with something that is counted in uptime.
     expiring_states: u64,
 }
 
@@ -301,9 +305,25 @@ fn first_id(incarnation: types::Incarnation) -> u64 {
     if mutation::is(Mutation::StaleAnswers) { 0 } else { u64::from(incarnation.0) << 40 }
 }
 
+/// Says that this transmission of a command had no effect: not to be said of one that went two ways. [corrections F5]
+fn denies_effect(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Reply(reply) => {
+            once::is_refusal(reply) && !mutation::is(Mutation::OnceRefusalStays)
+        }
+        Outcome::NoQuorum | Outcome::Loading => true,
+        Outcome::Unknown | Outcome::Listed { .. } | Outcome::Unsupported(_) => false,
+    }
+}
+
 impl RmwPaxos {
     fn on_request(&mut self, cx: &mut Cx<'_>, request: Request) {
-        let Request { tag, session, key, command } = request;
+        let Request { tag, session, key, mut command } = request;
+        if let Some(once) = &mut command.once {
+            // A line that comes in time runs in time, here and at an owner that it is forwarded to.
+            let slack = 2 * self.env.request_timeout.as_millis();
+            once.window = Millis(once.window.0.saturating_add(slack));
+        }
         let deadline = cx.now + self.env.request_timeout;
         let operation = Operation::new(Source::Client(tag), session, command, deadline, self.step);
         self.recover_if_lost(cx, &key);
@@ -399,7 +419,10 @@ impl RmwPaxos {
     }
 
     /// Ends an operation.
-    fn answer(&mut self, cx: &mut Cx<'_>, operation: &Operation, outcome: Outcome) {
+    fn answer(&mut self, cx: &mut Cx<'_>, operation: &Operation, mut outcome: Outcome) {
+        if operation.doubtful && denies_effect(&outcome) {
+            outcome = Outcome::Unknown;
+        }
         if outcome == Outcome::Unknown {
             self.counters.unknowns += 1;
         }

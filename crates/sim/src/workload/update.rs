@@ -69,7 +69,7 @@ pub fn encode(input: &KvInput, ttl_millis: u64) -> Command {
         // A delete that does not say whether there was anything.
         KvInput::Expire(_) => op(&mut body, REMOVE, Access::Write),
     };
-    Command { access, body: Bytes::from(body) }
+    Command::new(access, Bytes::from(body))
 }
 
 fn op(body: &mut Vec<u8>, op: u8, access: Access) -> Access {
