@@ -25,6 +25,9 @@ fn main() {
     if let Ok(clients) = std::env::var("CLIENTS") {
         config.speech = Some(Speech::by_name(&clients).expect("direct or resp"));
     }
+    if let Ok(mix) = std::env::var("WORKLOAD") {
+        config.mix = Some(sim::Mix::by_name(&mix).expect("a workload"));
+    }
     validate(&config).expect("a configuration that exists");
     let threads = std::env::var("THREADS").map_or(1, |text| text.parse().expect("a number"));
     let failures_max = std::env::var("FAILURES").map_or(1, |text| text.parse().expect("a number"));
@@ -39,12 +42,13 @@ fn main() {
         println!("seed {seed}: {}", failure.what.lines().next().unwrap_or_default());
     }
     println!(
-        "{} seeds, {} operations ({} returned, {} failed, {} unknown), {} keys undecided, {} events, \
+        "{} seeds, {} operations ({} returned, {} failed, {} refused, {} unknown), {} keys undecided, {} events, \
          {} frames in {seconds:.2} s: {:.0} operations/s, {:.1} ms/seed, {} failures",
         report.seeds,
         report.ops,
         report.returned,
         report.failed,
+        report.refused,
         report.unknown,
         report.undecided,
         report.events,

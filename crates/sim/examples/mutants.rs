@@ -12,7 +12,10 @@ fn main() {
     let names = arguments.iter().skip(2);
     let only: Vec<Mutation> =
         names.map(|name| Mutation::by_name(name).expect("a mutation")).collect();
-    let config = SimConfig::new(protocol, 1);
+    let mut config = SimConfig::new(protocol, 1);
+    if let Ok(mix) = std::env::var("WORKLOAD") {
+        config.mix = Some(sim::Mix::by_name(&mix).expect("a workload"));
+    }
     validate(&config).expect("a configuration that exists");
     println!("| mutation | caught by seed | symptom |\n|---|---|---|");
     mutants(&config, seeds_max, 1, &only, |mutant| {

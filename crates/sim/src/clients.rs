@@ -7,6 +7,7 @@ use types::{Key, Outcome, SessionId, Tag};
 use crate::invariants::session_order;
 use crate::lines::{self, Lines};
 use crate::workload::mix::Mix;
+use crate::workload::retries::{self, Retries};
 use crate::workload::{redis, update};
 use crate::world::{Reply, World};
 
@@ -16,6 +17,8 @@ pub enum Ended {
     Returned(KvOutput),
     /// Surely no effect.
     Failed,
+    /// This transmission had no effect; another of the same line may have had one.
+    Refused,
     Unknown,
 }
 
@@ -28,6 +31,8 @@ pub struct Op {
     pub key: usize,
     pub input: KvInput,
     pub ttl_millis: u64,
+    /// The line that it sends, where it is under `ONCE`.
+    pub line: Option<usize>,
     pub invoked: u64,
     /// When and how it ended; `None` while it is outstanding.
     pub ended: Option<(u64, Ended)>,
@@ -57,6 +62,7 @@ pub struct Clients {
     sessions: u64,
     pipeline: usize,
     ttl_max: u64,
+    pub retries: Retries,
     pub outstanding: usize,
     /// Connections that speak RESP, where clients do.
     lines: Option<Lines>,
@@ -92,6 +98,7 @@ impl Clients {
             sessions,
             pipeline,
             ttl_max,
+            retries: Retries::default(),
             outstanding: 0,
             lines: None,
             rng,
@@ -100,7 +107,8 @@ impl Clients {
 
     /// From now on clients speak RESP.
     pub fn speak_resp(&mut self, nodes: usize) {
-        self.lines = Some(Lines::new(nodes, Prng::new(self.rng.clone().next_u64())));
+        let window = self.retries.habits.window;
+        self.lines = Some(Lines::new(nodes, window, Prng::new(self.rng.clone().next_u64())));
     }
 
     /// Lets a client issue an operation of its choice if it may. True when it did.
@@ -109,8 +117,31 @@ impl Clients {
             return false;
         }
         let index = self.rng.below(self.keys.len() as u64) as usize;
+        let line = match self.keys[index].mix {
+            Mix::Retries => self.retries.draw(&mut self.rng, index, world.now()),
+            _ => None,
+        };
+        if let Some(line) = line {
+            return self.send_line(world, client, index, line);
+        }
         let input = self.keys[index].mix.draw(&mut self.rng, self.ops.len() as u64);
-        self.ask(world, client, index, input)
+        self.ask(world, client, index, (input, None))
+    }
+
+    /// Sends a line, be it a new one.
+    fn send_line(&mut self, world: &mut World, client: usize, key: usize, line: usize) -> bool {
+        if let Some(known) = self.retries.lines.get(line) {
+            let input = known.input.clone();
+            return self.ask(world, client, key, (input, Some(line)));
+        }
+        let input = self.keys[key].mix.draw(&mut self.rng, self.ops.len() as u64);
+        let new = self.retries.line(client, key, input.clone(), world.now(), self.ops.len());
+        self.retries.lines.push(new);
+        let is_sent = self.ask(world, client, key, (input, Some(line)));
+        if !is_sent {
+            self.retries.lines.pop();
+        }
+        is_sent
     }
 
     /// True when the client may ask.
@@ -120,12 +151,18 @@ impl Clients {
     }
 
     /// Asks through a client. False when its node does not take requests now.
-    fn ask(&mut self, world: &mut World, client: usize, key: usize, input: KvInput) -> bool {
+    fn ask(
+        &mut self,
+        world: &mut World,
+        client: usize,
+        key: usize,
+        what: (KvInput, Option<usize>),
+    ) -> bool {
         if !world.is_up(self.clients[client].node) {
             self.reconnect(world, client);
         }
         let (node, session) = (self.clients[client].node, self.clients[client].session);
-        if self.submit(world, (client, node, session), key, input) {
+        if self.submit(world, (client, node, session), key, what) {
             self.clients[client].outstanding += 1;
             return true;
         }
@@ -151,7 +188,7 @@ impl Clients {
     /// Asks a node directly, in a session of its own.
     pub fn ask_node(&mut self, world: &mut World, node: usize, key: usize, input: KvInput) -> bool {
         self.sessions += 1;
-        self.submit(world, (usize::MAX, node, self.sessions), key, input)
+        self.submit(world, (usize::MAX, node, self.sessions), key, (input, None))
     }
 
     fn submit(
@@ -159,18 +196,25 @@ impl Clients {
         world: &mut World,
         (client, node, session): (usize, usize, u64),
         key: usize,
-        input: KvInput,
+        (input, line): (KvInput, Option<usize>),
     ) -> bool {
         let ttl_millis = self.rng.between(1, self.ttl_max);
         let tag = Tag(self.ops.len() as u64);
         let of = &self.keys[key].key;
+        let sent = line.map(|line| &self.retries.lines[line]);
         let is_taken = match &mut self.lines {
             None => {
-                let command = update::encode(&input, ttl_millis);
+                let mut command = update::encode(&input, ttl_millis);
+                if let Some(line) = sent {
+                    command = command.under(self.retries.once(line));
+                }
                 world.request(node, tag, SessionId(session), of, command)
             }
             Some(lines) => {
-                let words = redis::words(&input, of, ttl_millis);
+                let mut words = redis::words(&input, of, ttl_millis);
+                if let Some(line) = sent {
+                    words = retries::words(line, words);
+                }
                 match client {
                     // Of no client: asked without a connection.
                     usize::MAX => redis::command(&words).is_some_and(|command| {
@@ -188,10 +232,11 @@ impl Clients {
         }
         let invoked = world.now();
         if let Some(trace) = &mut world.trace {
-            let line = format!("n{} <== s{session} #{} {input:?}", node + 1, tag.0);
+            let under = sent.map_or(String::new(), |it| format!("once {} {} ", it.name, it.seq));
+            let line = format!("n{} <== s{session} #{} {under}{input:?}", node + 1, tag.0);
             trace.note_of(of, invoked, line);
         }
-        let op = Op { client, session, node, key, input, ttl_millis, invoked, ended: None };
+        let op = Op { client, session, node, key, input, ttl_millis, line, invoked, ended: None };
         self.ops.push(op);
         self.outstanding += 1;
         true
@@ -239,6 +284,13 @@ impl Clients {
                 reply
                     .and_then(|reply| redis::ended(&op.input, reply))
                     .ok_or_else(|| format!("{tag:?} {:?} was not understood", op.input))?
+            }
+            Outcome::Reply(bytes) if op.line.is_some() && bytes.first() == Some(&b'-') => {
+                let ended = match resp::Reply::from_bytes(&bytes) {
+                    Ok(resp::Reply::Error(text)) => redis::error(&text),
+                    _ => None,
+                };
+                ended.ok_or_else(|| format!("{tag:?} was answered {bytes:?}"))?
             }
             Outcome::Reply(bytes) => {
                 let output = update::decode(&bytes)

@@ -35,3 +35,4 @@ pub use profile::Speech;
 pub use run::{Failure, RunReport, SimConfig, replay, run, validate};
 pub use scenario::Scenario;
 pub use store::Durability;
+pub use workload::mix::Mix;

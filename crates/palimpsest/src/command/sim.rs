@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::time::Instant;
 
-use sim::{Campaign, FaultSet, MediumKind, SimConfig, Speech};
+use sim::{Campaign, FaultSet, MediumKind, Mix, SimConfig, Speech};
 
 use crate::{Failure, config};
 
@@ -37,6 +37,9 @@ pub(crate) struct Args {
     /// How clients speak to nodes: direct, resp; drawn from each seed where it is not given
     #[arg(long)]
     clients: Option<String>,
+    /// What clients do with every key, retries for one; drawn from each seed where it is not given
+    #[arg(long)]
+    workload: Option<String>,
 }
 
 fn find_medium(name: &str) -> Result<MediumKind, Failure> {
@@ -53,6 +56,13 @@ fn find_speech(name: &str) -> Result<Speech, Failure> {
     })
 }
 
+fn find_mix(name: &str) -> Result<Mix, Failure> {
+    Mix::by_name(name).ok_or_else(|| {
+        let known: Vec<&str> = Mix::NAMED.iter().map(|(_, name)| *name).collect();
+        Failure::usage(format!("no workload is called '{name}'; use {}", known.join(", ")))
+    })
+}
+
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let faults = FaultSet::parse(&args.faults).map_err(Failure::usage)?;
     let protocol = config::find_protocol(&args.protocol)?;
@@ -61,6 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         ops: args.ops,
         faults,
         speech: args.clients.as_deref().map(find_speech).transpose()?,
+        mix: args.workload.as_deref().map(find_mix).transpose()?,
         medium: args.medium.as_deref().map(find_medium).transpose()?,
         ..SimConfig::new(protocol, args.seed)
     };
@@ -80,11 +91,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     let seconds = begun.elapsed().as_secs_f64();
     println!(
-        "{} seeds, {} operations ({} answered, {} without effect, {} unknown), {} events, {:.1} s, {:.0} operations/s",
+        "{} seeds, {} operations ({} answered, {} without effect, {} refused, {} unknown), {} events, {:.1} s, {:.0} operations/s",
         report.seeds,
         report.ops,
         report.returned,
         report.failed,
+        report.refused,
         report.unknown,
         report.events,
         seconds,

@@ -44,7 +44,10 @@ impl RmwPaxos {
         let mut operations: Vec<Operation> = active.queue.drain(..count).collect();
         let rest = expiry::estimated_rest(cx, active);
         let mut draft = Draft::on(active.tip.as_ref(), rest);
-        draft.drop_over(&std::mem::take(&mut active.droppable));
+        if !active.droppable.is_empty() {
+            base::sometimes!("what was remembered for long enough is forgotten");
+            draft.drop_over(&std::mem::take(&mut active.droppable));
+        }
         let mut must_decide = !active.carried.is_empty();
         for operation in &mut operations {
             self.run(cx, operation, &mut draft);

@@ -2,4 +2,5 @@
 
 pub mod mix;
 pub mod redis;
+pub mod retries;
 pub mod update;
