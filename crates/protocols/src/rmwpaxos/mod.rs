@@ -34,7 +34,9 @@
 //! 4. An operation is in the chain at most once: it is attempted again only on a base without its attempts.
 //! 5. A result is released only once a state that contains it is chosen, or, for one that changed nothing, once the
 //!    state it was computed from is, and every attempt of it is excluded.
-//! 6. A reply leaves only when all that it reflects is durable here.
+//! 6. A command that is safe to repeat is in the chain at most once within its window: the state remembers it ([`once`]),
+//!    and only a majority forgets it ([`window`]).
+//! 7. A reply leaves only when all that it reflects is durable here.
 //!
 //! # Departures from [RMW]
 //! An inconsistent phase 1 adopts the highest report and proposes on top of it at once [CAS 2.2]: two round trips
