@@ -433,6 +433,21 @@ mod tests {
     }
 
     #[test]
+    fn lines_are_remembered_for_longer_than_requests_take() {
+        let window = |request_timeout, once_window| {
+            let raw = RawConfig { request_timeout, once_window, ..raw(1) };
+            raw.resolve().ok().map(|config| config.once_window.0)
+        };
+        assert_eq!(window(None, None), Some(600_000));
+        assert_eq!(window(None, Some(ONCE_WINDOW_MIN)), Some(ONCE_WINDOW_MIN));
+        for bad in [0, ONCE_WINDOW_MIN - 1, ONCE_WINDOW_MAX + 1] {
+            assert_eq!(window(None, Some(bad)), None, "{bad} ms");
+        }
+        assert_eq!(window(Some(5_000), Some(19_999)), None, "below four request timeouts");
+        assert_eq!(window(Some(REQUEST_TIMEOUT_MAX), None), Some(4 * REQUEST_TIMEOUT_MAX));
+    }
+
+    #[test]
     fn unknown_keys_are_errors() {
         assert!(toml::from_str::<RawConfig>("id = 1\nlisten-on = \"x\"").is_err());
     }

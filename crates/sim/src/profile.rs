@@ -225,7 +225,7 @@ impl Profile {
     fn draw_repeats(&mut self, rng: &mut Prng, given: &Given, length: u64) {
         match given.mix {
             Some(mix) => self.keys.fill(mix),
-            None if given.tells_changes && rng.chance(0.15) => {
+            None if given.tells_changes && rng.below(7) == 3 => {
                 let repeated = self.keys.iter_mut().filter(|_| rng.chance(0.7));
                 repeated.for_each(|mix| *mix = Mix::Retries);
             }
@@ -237,7 +237,9 @@ impl Profile {
         let window = u128::from(repeat_for + late) * u128::from(self.majority_rate_ppm);
         let window = Millis((window / u128::from(NOMINAL_PPM * MILLI)) as u64 + 1);
         self.habits = Habits { repeat_for, window };
-        self.rest_ppm = if window < REST_WINDOW_MAX { *rng.pick(&[0, 20_000, 60_000]) } else { 0 };
+        if self.keys.contains(&Mix::Retries) && window < REST_WINDOW_MAX {
+            self.rest_ppm = *rng.pick(&[0, 20_000, 60_000]);
+        }
     }
 }
 
