@@ -52,6 +52,11 @@ Replies and errors are those of Redis.
 A plain `SET` is a `write`, with a condition, `GET` or `KEEPTTL` an `update`; `GETEX` without an option is a `read`.
 Commands on several keys run on each key on its own: linearizable per key, not atomic together.
 A deadline that has passed (`EXPIREAT`, `EXAT`) ends a key when a quorum of clocks agrees: for every command that is sent after the reply, not for those behind it in the same pipeline.
+`ONCE session seq command key …` is answered like the command, and a repeat of the line like the first one, by any node, for `once-window` (ten minutes by default); `-ALREADYDONE` where that reply was over 1024 bytes.
+A session is a name of 1 to 64 bytes that no other client uses; on one key it sends one command at a time, the next with a higher `seq`, and a lower `seq` is an error.
+Errors are remembered like any reply, and so is what a `GET` answered.
+A key remembers 64 sessions; until a window is over further ones get `-TRYAGAIN`.
+After `-UNKNOWN`, `-CLUSTERDOWN` or a lost connection the same line may be sent again; that it had no effect is certain only when every transmission of it was answered so.
 Options are checked before the key is looked at: a wrong time in a `GETEX` of a missing key is an error, where Redis answers null.
 A node takes no more requests from a connection while what it holds for it comes to about 32 MiB: requests under way, their replies as long as the last ones were, and replies that wait for an earlier one. Where their lengths jump it may come to 128 MiB, or 32 values where they can be longer than 4 MiB. It goes on once the client has read; nothing is dropped.
 One reply is at most 256 MiB long: `MGET` of more answers `ERR reply too large: ask for fewer keys`, `KEYS` of more `ERR too many keys for one reply: use SCAN`.

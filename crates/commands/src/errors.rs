@@ -28,6 +28,7 @@ pub(crate) const CONDITION_NEEDS_STRING: ErrorReply =
     fixed(b"-ERR Key should be of string type if conditions are specified\r\n");
 pub(crate) const DIGEST_LEN: ErrorReply =
     fixed(b"-ERR digest must be exactly 16 hexadecimal characters\r\n");
+pub(crate) const ONCE_NESTED: ErrorReply = fixed(b"-ERR ONCE calls can not be nested\r\n");
 pub(crate) const NO_KEYS: ErrorReply = fixed(b"-ERR The command has no key arguments\r\n");
 pub(crate) const INVALID_COMMAND: ErrorReply = fixed(b"-ERR Invalid command specified\r\n");
 pub(crate) const INVALID_ARITY: ErrorReply =
@@ -128,6 +129,16 @@ pub(crate) fn unsupported_option(option: &[u8]) -> ErrorReply {
 pub fn value_too_large(len: u64, max: usize) -> ErrorReply {
     let text = format!("ERR value too large: {len} bytes, and max-value-size is {max}");
     ErrorReply::new(text.as_bytes())
+}
+
+pub(crate) fn once_session(len: usize) -> ErrorReply {
+    let max = types::limits::ONCE_SESSION_LEN_MAX;
+    ErrorReply::new(format!("ERR ONCE session must be 1 to {max} bytes, not {len}").as_bytes())
+}
+
+/// `name` is the row's of what cannot run once.
+pub(crate) fn once_one_key(name: &str) -> ErrorReply {
+    ErrorReply::new(format!("ERR ONCE runs commands on one key, '{name}' is none").as_bytes())
 }
 
 pub(crate) fn key_too_large(len: usize) -> ErrorReply {

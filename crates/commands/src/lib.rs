@@ -15,6 +15,7 @@ pub mod glob;
 mod interpreter;
 pub mod introspect;
 mod keys;
+mod once;
 mod operation;
 pub mod plan;
 mod replies;

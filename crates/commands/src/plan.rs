@@ -113,7 +113,7 @@ impl Arguments<'_> {
     /// The command with the row's access.
     pub(crate) fn command(&self, body: impl Into<Bytes>) -> Command {
         // A planner belongs to a row that names its access: a test goes through the table.
-        Command { access: self.spec.access.unwrap_or(Access::Update), body: body.into() }
+        Command::new(self.spec.access.unwrap_or(Access::Update), body.into())
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use base::Millis;
 use node::config::{DatabaseConfig, Durability, NodeConfig, PEER_PORT_OFFSET, parse_members};
 use serde::Deserialize;
-use types::limits::{DATABASES, VALUE_LEN_DEFAULT};
+use types::limits::{DATABASES, ONCE_WINDOW_DEFAULT, VALUE_LEN_DEFAULT};
 use types::{Database, NodeId};
 
 use crate::Failure;
@@ -16,6 +16,10 @@ pub(crate) const ADMIN_PORT_OFFSET: u16 = 1_000;
 const REQUEST_TIMEOUT_DEFAULT: u64 = 1_500;
 /// Milliseconds; ten minutes.
 const REQUEST_TIMEOUT_MAX: u64 = 600_000;
+/// `once-window`, in milliseconds: ten seconds, or as many times the request timeout, to one day.
+const ONCE_WINDOW_MIN: u64 = 10_000;
+const ONCE_WINDOW_TIMEOUTS_MIN: u64 = 4;
+const ONCE_WINDOW_MAX: u64 = 86_400_000;
 /// Registers kept in memory; some 300 bytes each with a small value.
 const CELLS_MAX_DEFAULT: usize = 1_000_000;
 const CLIENTS_MAX_DEFAULT: usize = 10_000;
@@ -86,6 +90,9 @@ struct RawConfig {
     /// Bytes of one key's value at most [default: 1048576]
     #[arg(long, value_name = "BYTES", env = "PALIMPSEST_MAX_VALUE_SIZE")]
     max_value_size: Option<usize>,
+    /// How long a command under ONCE is remembered [default: 600000]
+    #[arg(long, value_name = "MS", env = "PALIMPSEST_ONCE_WINDOW")]
+    once_window: Option<u64>,
     /// Databases with a protocol or durability of their own; in the file only.
     #[arg(skip)]
     #[serde(default)]
@@ -110,6 +117,7 @@ pub(crate) struct Config {
     pub admin_listen: String,
     pub password: Option<Vec<u8>>,
     pub max_value_size: usize,
+    pub once_window: Millis,
 }
 
 impl ServeArgs {
@@ -170,6 +178,7 @@ impl RawConfig {
             workers: self.workers.or(below.workers),
             request_timeout: self.request_timeout.or(below.request_timeout),
             max_value_size: self.max_value_size.or(below.max_value_size),
+            once_window: self.once_window.or(below.once_window),
             database: below.database,
             insecure: None,
         }
@@ -206,6 +215,7 @@ impl RawConfig {
             );
             return Err(Failure::usage(text));
         }
+        let once_window = once_window(self.once_window, request_timeout)?;
         let secret_of = |flag: &str, path: Option<&Path>| {
             path.map(|path| {
                 read_secret(path).map_err(|why| Failure::usage(format!("{flag} {why}")))
@@ -231,8 +241,21 @@ impl RawConfig {
             cells_max: CELLS_MAX_DEFAULT,
             clients_max: CLIENTS_MAX_DEFAULT,
         };
-        Ok(Config { node, admin_listen, password, max_value_size })
+        Ok(Config { node, admin_listen, password, max_value_size, once_window })
     }
+}
+
+/// A line that is repeated as long as a request may take must find what it did.
+fn once_window(typed: Option<u64>, request_timeout: u64) -> Result<Millis, Failure> {
+    let least = ONCE_WINDOW_MIN.max(ONCE_WINDOW_TIMEOUTS_MIN * request_timeout);
+    let window = typed.unwrap_or_else(|| ONCE_WINDOW_DEFAULT.0.max(least));
+    if !(least..=ONCE_WINDOW_MAX).contains(&window) {
+        let text = format!(
+            "--once-window must be {least} to {ONCE_WINDOW_MAX} ms where --request-timeout is {request_timeout}, not {window}"
+        );
+        return Err(Failure::usage(text));
+    }
+    Ok(Millis(window))
 }
 
 pub(crate) fn cores() -> usize {
@@ -407,6 +430,21 @@ mod tests {
             let raw = RawConfig { request_timeout: Some(millis), ..raw(1) };
             assert!(matches!(raw.resolve(), Err(Failure::Usage(_))), "{millis} ms");
         }
+    }
+
+    #[test]
+    fn lines_are_remembered_for_longer_than_requests_take() {
+        let window = |request_timeout, once_window| {
+            let raw = RawConfig { request_timeout, once_window, ..raw(1) };
+            raw.resolve().ok().map(|config| config.once_window.0)
+        };
+        assert_eq!(window(None, None), Some(600_000));
+        assert_eq!(window(None, Some(ONCE_WINDOW_MIN)), Some(ONCE_WINDOW_MIN));
+        for bad in [0, ONCE_WINDOW_MIN - 1, ONCE_WINDOW_MAX + 1] {
+            assert_eq!(window(None, Some(bad)), None, "{bad} ms");
+        }
+        assert_eq!(window(Some(5_000), Some(19_999)), None, "below four request timeouts");
+        assert_eq!(window(Some(REQUEST_TIMEOUT_MAX), None), Some(4 * REQUEST_TIMEOUT_MAX));
     }
 
     #[test]

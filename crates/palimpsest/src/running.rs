@@ -21,6 +21,7 @@ pub(crate) fn front(config: &Config) -> Arc<RespFront> {
     RespFront::new(ServerConfig {
         password: config.password.clone(),
         max_value_size: config.max_value_size,
+        once_window: config.once_window,
         version: VERSION,
     })
 }

@@ -132,6 +132,20 @@ mutations! {
     RepairBelowFloor = "repair-below-floor",
     /// A tombstone is delivered to a replica that has removed it.
     RepairRemoved = "repair-removed",
+    /// A command under `ONCE` that changed nothing is not remembered.
+    OnceForgetsNoOps = "once-forgets-no-ops",
+    /// A full table forgets its oldest command for a newer one.
+    OnceEvictsOldest = "once-evicts-oldest",
+    /// A refusal of a command that went two ways is passed on.
+    OnceRefusalStays = "once-refusal-stays",
+    /// A deletion forgets the commands that ran on the key.
+    OnceLostOnDelete = "once-lost-on-delete",
+    /// A tombstone that remembers commands is collected.
+    OnceCollected = "once-collected",
+    /// One replica's count is enough to forget a command.
+    OnceDroppedByOne = "once-dropped-by-one",
+    /// A repeated command is answered from a state that is not known to be chosen.
+    OnceFromUndecided = "once-from-undecided",
     /// A local read does not wait for its session's own writes.
     ReadPastOwnWrites = "read-past-own-writes",
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use base::Millis;
 use node::front::{Client, Front, Session};
 
 use crate::clients::Clients;
@@ -17,6 +18,8 @@ pub struct ServerConfig {
     pub password: Option<Vec<u8>>,
     /// Bytes of one key's value, as the interpreter limits it; told by `CONFIG GET`.
     pub max_value_size: usize,
+    /// For how long a command under `ONCE` is remembered; told by `CONFIG GET`.
+    pub once_window: Millis,
     pub version: &'static str,
 }
 

@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn parts_are_asked_for_in_portions_and_combined() {
         let keys: Vec<Key> = (0..600).map(|n: u32| Key::new(&n.to_le_bytes())).collect();
-        let command = Command { access: Access::Update, body: Bytes::new() };
+        let command = Command::new(Access::Update, Bytes::new());
         let mut parts = Parts::new(Database(0), command, keys, Combine::Sum);
         let mut answered = 0;
         let mut asked: VecDeque<usize> = VecDeque::new();
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn the_gravest_error_of_the_parts_is_told() {
         let keys = vec![Key::new(b"a"), Key::new(b"b"), Key::new(b"c")];
-        let command = Command { access: Access::Update, body: Bytes::new() };
+        let command = Command::new(Access::Update, Bytes::new());
         let mut parts = Parts::new(Database(0), command, keys, Combine::Sum);
         parts.take(0, Bytes::from_static(outcomes::CLUSTERDOWN));
         parts.take(1, Bytes::from_static(outcomes::UNKNOWN));

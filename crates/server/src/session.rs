@@ -141,7 +141,10 @@ impl Session {
         let clock = self.clock(cx);
         match spec.plan(args, clock) {
             Ok(Plan::Session(verb)) => self.execute(verb, args, cx),
-            Ok(Plan::Key { command, key }) => {
+            Ok(Plan::Key { mut command, key }) => {
+                if let Some(once) = &mut command.once {
+                    once.window = self.shared.config.once_window;
+                }
                 let number = self.wait(Answer::Waiting(cost_of(&command, args[key])));
                 cx.run(token(number, 0), self.database(), Key::new(args[key]), command);
             }

@@ -31,6 +31,9 @@ fn main() {
     if let Ok(cuts) = std::env::var("CUT") {
         config.cuts = Cuts::parse(&cuts).expect("cuts");
     }
+    if let Ok(mix) = std::env::var("WORKLOAD") {
+        config.mix = Some(sim::Mix::by_name(&mix).expect("a workload"));
+    }
     validate(&config).expect("a configuration that exists");
     let threads = std::env::var("THREADS").map_or(1, |text| text.parse().expect("a number"));
     let failures_max = std::env::var("FAILURES").map_or(1, |text| text.parse().expect("a number"));
@@ -53,12 +56,13 @@ fn main() {
         }
     }
     println!(
-        "{} seeds, {} operations ({} returned, {} failed, {} unknown), {} keys undecided, {} events, \
+        "{} seeds, {} operations ({} returned, {} failed, {} refused, {} unknown), {} keys undecided, {} events, \
          {} frames in {seconds:.2} s: {:.0} operations/s, {:.1} ms/seed, {} failures",
         report.seeds,
         report.ops,
         report.returned,
         report.failed,
+        report.refused,
         report.unknown,
         report.undecided,
         report.events,

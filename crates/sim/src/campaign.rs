@@ -24,6 +24,7 @@ pub struct CampaignReport {
     pub ops: u64,
     pub returned: u64,
     pub failed: u64,
+    pub refused: u64,
     pub unknown: u64,
     pub undecided: u64,
     pub events: u64,
@@ -37,6 +38,7 @@ impl CampaignReport {
         self.ops += report.ops;
         self.returned += report.returned;
         self.failed += report.failed;
+        self.refused += report.refused;
         self.unknown += report.unknown;
         self.undecided += report.undecided;
         self.events += report.counts.events;

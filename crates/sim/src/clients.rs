@@ -7,6 +7,7 @@ use types::{Key, Outcome, SessionId, Tag};
 use crate::invariants::session_order;
 use crate::lines::{self, Lines};
 use crate::workload::mix::Mix;
+use crate::workload::retries::{self, Retries};
 use crate::workload::script::{Scripts, Step, Verb};
 use crate::workload::{redis, update};
 use crate::world::{Reply, World};
@@ -17,6 +18,8 @@ pub enum Ended {
     Returned(KvOutput),
     /// Surely no effect.
     Failed,
+    /// This transmission had no effect; another of the same line may have had one.
+    Refused,
     Unknown,
 }
 
@@ -30,6 +33,8 @@ pub struct Op {
     pub input: KvInput,
     pub verb: Verb,
     pub ttl_millis: u64,
+    /// The line that it sends, where it is under `ONCE`.
+    pub line: Option<usize>,
     pub invoked: u64,
     /// When and how it ended; `None` while it is outstanding.
     pub ended: Option<(u64, Ended)>,
@@ -59,6 +64,7 @@ pub struct Clients {
     sessions: u64,
     pipeline: usize,
     ttl_max: u64,
+    pub retries: Retries,
     pub outstanding: usize,
     scripts: Scripts,
     /// Connections that speak RESP, where clients do.
@@ -95,6 +101,7 @@ impl Clients {
             sessions,
             pipeline,
             ttl_max,
+            retries: Retries::default(),
             outstanding: 0,
             scripts: Scripts::default(),
             lines: None,
@@ -104,7 +111,8 @@ impl Clients {
 
     /// From now on clients speak RESP.
     pub fn speak_resp(&mut self, nodes: usize) {
-        self.lines = Some(Lines::new(nodes, Prng::new(self.rng.clone().next_u64())));
+        let window = self.retries.habits.window;
+        self.lines = Some(Lines::new(nodes, window, Prng::new(self.rng.clone().next_u64())));
     }
 
     /// Lets a client issue an operation of its choice if it may. True when it did.
@@ -113,11 +121,32 @@ impl Clients {
             return false;
         }
         let index = self.rng.below(self.keys.len() as u64) as usize;
+        if matches!(self.keys[index].mix, Mix::Retries)
+            && let Some(line) = self.retries.draw(&mut self.rng, index, world.now())
+        {
+            return self.send_line(world, client, index, line);
+        }
         let id = self.ops.len() as u64;
         let step = self.scripts.next(&mut self.rng, (client, index), &self.keys, id);
         let drawn = || (index, Verb::Plain, self.keys[index].mix.draw(&mut self.rng, id));
         let step = step.unwrap_or_else(drawn);
-        self.ask(world, client, step)
+        self.ask(world, client, step, None)
+    }
+
+    /// Sends a line, be it a new one.
+    fn send_line(&mut self, world: &mut World, client: usize, key: usize, line: usize) -> bool {
+        if let Some(known) = self.retries.lines.get(line) {
+            let step = (key, Verb::Plain, known.input.clone());
+            return self.ask(world, client, step, Some(line));
+        }
+        let input = self.keys[key].mix.draw(&mut self.rng, self.ops.len() as u64);
+        let new = self.retries.line(client, key, input.clone(), world.now(), self.ops.len());
+        self.retries.lines.push(new);
+        let is_sent = self.ask(world, client, (key, Verb::Plain, input), Some(line));
+        if !is_sent {
+            self.retries.lines.pop();
+        }
+        is_sent
     }
 
     /// True when the client may ask.
@@ -127,12 +156,12 @@ impl Clients {
     }
 
     /// Asks through a client. False when its node does not take requests now.
-    fn ask(&mut self, world: &mut World, client: usize, step: Step) -> bool {
+    fn ask(&mut self, world: &mut World, client: usize, step: Step, line: Option<usize>) -> bool {
         if !world.is_up(self.clients[client].node) {
             self.reconnect(world, client);
         }
         let (node, session) = (self.clients[client].node, self.clients[client].session);
-        if self.submit(world, (client, node, session), step) {
+        if self.submit(world, (client, node, session), step, line) {
             self.clients[client].outstanding += 1;
             return true;
         }
@@ -158,7 +187,7 @@ impl Clients {
     /// Asks a node directly, in a session of its own.
     pub fn ask_node(&mut self, world: &mut World, node: usize, key: usize, input: KvInput) -> bool {
         self.sessions += 1;
-        self.submit(world, (usize::MAX, node, self.sessions), (key, Verb::Plain, input))
+        self.submit(world, (usize::MAX, node, self.sessions), (key, Verb::Plain, input), None)
     }
 
     fn submit(
@@ -166,17 +195,25 @@ impl Clients {
         world: &mut World,
         (client, node, session): (usize, usize, u64),
         (key, verb, input): Step,
+        line: Option<usize>,
     ) -> bool {
         let ttl_millis = self.rng.between(1, self.ttl_max);
         let tag = Tag(self.ops.len() as u64);
         let of = &self.keys[key].key;
+        let sent = line.map(|line| &self.retries.lines[line]);
         let is_taken = match &mut self.lines {
             None => {
-                let command = update::encode_step(verb, &input, ttl_millis);
+                let mut command = update::encode_step(verb, &input, ttl_millis);
+                if let Some(line) = sent {
+                    command = command.under(self.retries.once(line));
+                }
                 world.request(node, tag, SessionId(session), of, command)
             }
             Some(lines) => {
-                let words = redis::step_words(verb, &input, of, ttl_millis);
+                let mut words = redis::step_words(verb, &input, of, ttl_millis);
+                if let Some(line) = sent {
+                    words = retries::words(line, words);
+                }
                 match client {
                     // Of no client: asked without a connection.
                     usize::MAX => redis::command(&words).is_some_and(|command| {
@@ -194,9 +231,11 @@ impl Clients {
         }
         let invoked = world.now();
         if let Some(trace) = &mut world.trace {
-            trace.asked(invoked, of, (session, node), format!("#{} {input:?}", tag.0));
+            let under = sent.map_or(String::new(), |it| format!("once {} {} ", it.name, it.seq));
+            trace.asked(invoked, of, (session, node), format!("#{} {under}{input:?}", tag.0));
         }
-        let op = Op { client, session, node, key, input, verb, ttl_millis, invoked, ended: None };
+        let op =
+            Op { client, session, node, key, input, verb, ttl_millis, line, invoked, ended: None };
         self.ops.push(op);
         self.outstanding += 1;
         true
@@ -243,6 +282,13 @@ impl Clients {
                 reply
                     .and_then(|reply| redis::ended(&op.input, reply))
                     .ok_or_else(|| format!("{tag:?} {:?} was not understood", op.input))?
+            }
+            Outcome::Reply(bytes) if op.line.is_some() && bytes.first() == Some(&b'-') => {
+                let ended = match resp::Reply::from_bytes(&bytes) {
+                    Ok(resp::Reply::Error(text)) => redis::error(&text),
+                    _ => None,
+                };
+                ended.ok_or_else(|| format!("{tag:?} was answered {bytes:?}"))?
             }
             Outcome::Reply(bytes) => {
                 let output = update::decode(&bytes)

@@ -14,6 +14,8 @@ use crate::workload::script;
 
 /// Effort per key; beyond it a history counts as undecided.
 const EXPLORED_MAX: u64 = 30_000;
+/// Lines that are sent several times are clients of their own, from here on.
+const LINES: u64 = 1 << 62;
 
 /// Checks every key, in the order of every session. Answers how many were too hard to decide. `majority_rate_ppm` is the rate of the M-th
 /// fastest clock.
@@ -23,17 +25,24 @@ const EXPLORED_MAX: u64 = 30_000;
 pub fn linearizable(clients: &Clients, majority_rate_ppm: u64) -> Result<u64, Wrong> {
     let mut histories: Vec<History<KvInput, KvOutput>> =
         clients.keys.iter().map(|_| History::new()).collect();
+    let lines = answers_to_lines(clients)?;
     let mut numbers = Vec::new();
     for (number, op) in clients.ops.iter().enumerate() {
         let history = &mut histories[op.key];
-        let id = history.invoke(ClientId(op.session), op.input.clone(), op.invoked);
+        let (client, ended) = match op.line {
+            Some(line) if clients.retries.lines[line].op != number => continue,
+            // Its transmissions go different ways: it has no place among others of one connection.
+            Some(line) => (LINES + line as u64, &lines[line]),
+            None => (op.session, &op.ended),
+        };
+        let id = history.invoke(ClientId(client), op.input.clone(), op.invoked);
         numbers.push((op.key, id, number));
-        match &op.ended {
+        match ended {
             Some((at, Ended::Returned(output))) => {
                 history.complete(id, Outcome::Returned(output.clone()), *at);
             }
             Some((at, Ended::Failed)) => history.complete(id, Outcome::Failed, *at),
-            Some((_, Ended::Unknown)) | None => {}
+            Some((_, Ended::Refused | Ended::Unknown)) | None => {}
         }
         if let KvInput::SetExpiring(_, ExpiryTag(tag)) = op.input
             && !matches!(op.ended, Some((_, Ended::Failed)))
@@ -68,6 +77,42 @@ pub fn linearizable(clients: &Clients, majority_rate_ppm: u64) -> Result<u64, Wr
     Ok(undecided)
 }
 
+/// How lines ended that were sent several times: by the first definite answer to any transmission; without effect where
+/// every one was told so.
+fn answers_to_lines(clients: &Clients) -> Result<Vec<Option<(u64, Ended)>>, Wrong> {
+    let mut sent: Vec<Vec<&Option<(u64, Ended)>>> = vec![Vec::new(); clients.retries.lines.len()];
+    for op in &clients.ops {
+        if let Some(line) = op.line {
+            sent[line].push(&op.ended);
+        }
+    }
+    let answer = |(line, transmissions): (usize, &Vec<&Option<(u64, Ended)>>)| {
+        let told = |ended: &&Option<(u64, Ended)>| match ended {
+            Some((at, Ended::Returned(output))) => Some((*at, output.clone())),
+            _ => None,
+        };
+        let mut answers: Vec<(u64, KvOutput)> = transmissions.iter().filter_map(told).collect();
+        answers.sort_by_key(|(at, _)| *at);
+        let Some((at, first)) = answers.first().cloned() else {
+            let is_denied = |ended: &&&Option<(u64, Ended)>| {
+                matches!(ended, Some((_, Ended::Failed | Ended::Refused)))
+            };
+            let all_denied = transmissions.iter().filter(is_denied).count() == transmissions.len();
+            let last = transmissions.iter().filter_map(|it| it.as_ref().map(|(at, _)| *at)).max();
+            return Ok(last.filter(|_| all_denied).map(|at| (at, Ended::Failed)));
+        };
+        match answers.iter().find(|(_, other)| *other != first) {
+            None => Ok(Some((at, Ended::Returned(first)))),
+            Some((_, other)) => {
+                let line = &clients.retries.lines[line];
+                let what = format!("{line:?} was answered {first:?}, and then {other:?}");
+                Err(Wrong::of_key(line.key, what))
+            }
+        }
+    };
+    sent.iter().enumerate().map(answer).collect()
+}
+
 /// Checks all keys together: writes linearizable, reads in their session's order. Answers one where the whole was
 /// too hard to decide. Values do not expire.
 ///
@@ -83,7 +128,7 @@ pub fn sequential(clients: &Clients) -> Result<u64, Wrong> {
                 history.complete(id, Outcome::Returned(output.clone()), *at);
             }
             Some((at, Ended::Failed)) => history.complete(id, Outcome::Failed, *at),
-            Some((_, Ended::Unknown)) | None => {}
+            Some((_, Ended::Refused | Ended::Unknown)) | None => {}
         }
     }
     let limit = Limit { explored_max: EXPLORED_MAX };

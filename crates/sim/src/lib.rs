@@ -41,3 +41,4 @@ pub use run::{Failure, RunReport, SimConfig, replay, run, validate};
 pub use scenario::Scenario;
 pub use shrink::shrink;
 pub use store::Durability;
+pub use workload::mix::Mix;

@@ -65,8 +65,9 @@ impl std::fmt::Debug for Lines {
 
 impl Lines {
     #[must_use]
-    pub fn new(nodes: usize, rng: Prng) -> Lines {
-        let config = ServerConfig { password: None, max_value_size: 1 << 20, version: "0.0.0" };
+    pub fn new(nodes: usize, once_window: Millis, rng: Prng) -> Lines {
+        let config =
+            ServerConfig { password: None, max_value_size: 1 << 20, once_window, version: "0.0.0" };
         Lines {
             front: RespFront::new(config),
             facts: SimFacts::new(nodes),

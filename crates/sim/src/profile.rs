@@ -3,7 +3,7 @@
 //! Swarm testing [Groce et al., ISSTA 2012]: a run has some of the faults only, and one theme whose faults come
 //! often. All at once and evenly would hide many bugs behind each other.
 
-use base::Prng;
+use base::{Millis, Prng};
 
 use crate::clock::{Clock, NOMINAL_PPM};
 use crate::faults::{Fault, FaultSet};
@@ -11,6 +11,7 @@ use crate::medium::MediumKind;
 use crate::network::Links;
 use crate::store::Durability;
 use crate::workload::mix::Mix;
+use crate::workload::retries::Habits;
 
 const MILLI: u64 = 1_000_000;
 /// How often media are what a run is about.
@@ -135,6 +136,10 @@ pub struct Profile {
     pub gaps: Vec<(Fault, u64)>,
     /// How often a node crashes right after it said something.
     pub crash_after_turn_ppm: u32,
+    /// How long lines under `ONCE` are repeated, and for how long they are remembered.
+    pub habits: Habits,
+    /// How often a client rests for longer than lines are remembered.
+    pub rest_ppm: u32,
     /// How long partitions, pauses and down times are, at most.
     pub fault_len_max: u64,
 }
@@ -159,6 +164,8 @@ pub struct Given {
     pub medium: Option<MediumKind>,
     /// `None`: drawn. Sessions run commands whose effects depend on the state.
     pub speech: Option<Speech>,
+    /// The mix of all keys; `None`: drawn.
+    pub mix: Option<Mix>,
 }
 
 impl Profile {
@@ -191,13 +198,15 @@ impl Profile {
         let mut scripts = apart.fork();
         let speaks_resp = apart.chance(0.25) && given.read_modify_write;
         let drawn = if speaks_resp { Speech::Resp } else { Speech::Direct };
-        Profile {
+        let shape = draw_shape(apart);
+        let rest_after = *apart.pick(&[1, 10, 100]) * MILLI;
+        let mut profile = Profile {
             theme,
             faults,
             durability,
             medium,
-            shape: draw_shape(apart),
-            rest_after: *apart.pick(&[1, 10, 100]) * MILLI,
+            shape,
+            rest_after,
             speech: given.speech.unwrap_or(drawn),
             workers: match rng.between(1, 2) {
                 _ if given.total_order => 1,
@@ -226,7 +235,32 @@ impl Profile {
                 true => rng.between(500, 5_000) as u32,
                 false => 0,
             },
+            habits: Habits::default(),
+            rest_ppm: 0,
             fault_len_max,
+        };
+        profile.draw_repeats(apart, given, length);
+        profile
+    }
+
+    /// Some runs have keys that are asked for under `ONCE`.
+    fn draw_repeats(&mut self, rng: &mut Prng, given: &Given, length: u64) {
+        match given.mix {
+            Some(mix) => self.keys.fill(mix),
+            None if given.tells_changes && rng.below(7) == 3 => {
+                let repeated = self.keys.iter_mut().filter(|_| rng.chance(0.7));
+                repeated.for_each(|mix| *mix = Mix::Retries);
+            }
+            None => {}
+        }
+        let repeat_for = *rng.pick(&[length / 8, length, 4 * length]) + 10 * MILLI;
+        // What is sent last may be held up, and its node's clock may be slow.
+        let late = 3 * self.fault_len_max + 8 * self.request_timeout + 300 * MILLI;
+        let window = u128::from(repeat_for + late) * u128::from(self.majority_rate_ppm);
+        let window = Millis((window / u128::from(NOMINAL_PPM * MILLI)) as u64 + 1);
+        self.habits = Habits { repeat_for, window };
+        if self.keys.contains(&Mix::Retries) && window < REST_WINDOW_MAX {
+            self.rest_ppm = *rng.pick(&[0, 20_000, 60_000]);
         }
     }
 }
@@ -239,6 +273,8 @@ impl Profile {
         self.majority_rate_ppm = NOMINAL_PPM;
     }
 }
+/// Clients rest for longer than lines are remembered only where that is not long.
+const REST_WINDOW_MAX: Millis = Millis(3_000);
 
 fn draw_durability(rng: &mut Prng, faults: FaultSet) -> Durability {
     let kinds: &[Durability] = match faults.has(Fault::Amnesia) {

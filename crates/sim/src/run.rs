@@ -29,6 +29,7 @@ use crate::medium::{MediumConfig, MediumKind};
 use crate::profile::{Given, Profile, Speech};
 use crate::store::Durability;
 use crate::trace::Trace;
+use crate::workload::mix::Mix;
 use crate::workload::script::Verb;
 use crate::workload::update::SimUpdate;
 use crate::world::{Counts, Happened, Wake, World, WorldConfig};
@@ -68,6 +69,8 @@ pub struct SimConfig {
     pub speech: Option<Speech>,
     /// What is taken away from what is drawn.
     pub cuts: Cuts,
+    /// What clients do with every key; `None`: drawn from the seed.
+    pub mix: Option<Mix>,
 }
 
 impl SimConfig {
@@ -84,6 +87,7 @@ impl SimConfig {
             medium: None,
             speech: None,
             cuts: Cuts::default(),
+            mix: None,
         }
     }
 
@@ -91,8 +95,19 @@ impl SimConfig {
     #[must_use]
     pub fn replay_line(&self) -> String {
         let SimConfig {
-            protocol, nodes, seed, ops, faults, mutation, medium, speech, cuts, ..
+            protocol,
+            nodes,
+            seed,
+            ops,
+            faults,
+            mutation,
+            medium,
+            speech,
+            cuts,
+            mix,
+            ..
         } = self;
+        let mix = mix.map_or(String::new(), |it| format!(" --workload {}", it.name()));
         let speech = speech.map_or(String::new(), |it| format!(" --clients {}", it.name()));
         let medium = medium.map_or(String::new(), |kind| format!(" --medium {}", kind.name()));
         let mutation =
@@ -103,7 +118,7 @@ impl SimConfig {
         };
         format!(
             "palimpsest sim --protocol {protocol} --nodes {nodes} --seed {seed} --ops {ops} \
-             --faults {faults}{medium}{speech}{mutation}{cuts}"
+             --faults {faults}{medium}{speech}{mix}{mutation}{cuts}"
         )
     }
 }
@@ -115,6 +130,8 @@ pub struct RunReport {
     pub ops: u64,
     pub returned: u64,
     pub failed: u64,
+    /// Transmissions under `ONCE` that were not run.
+    pub refused: u64,
     pub unknown: u64,
     /// Keys whose history was too hard to decide.
     pub undecided: u64,
@@ -197,6 +214,7 @@ pub fn validate(config: &SimConfig) -> Result<(), Misuse> {
         )));
     }
     validate_medium(config)?;
+    validate_workload(config)?;
     let registration = registry::find_anywhere(&config.protocol);
     if config.speech == Some(Speech::Resp)
         && registration.is_some_and(|it| !it.properties.read_modify_write)
@@ -216,6 +234,19 @@ pub fn validate(config: &SimConfig) -> Result<(), Misuse> {
         }
     }
     Ok(())
+}
+
+/// A protocol must be able to do what clients ask for.
+fn validate_workload(config: &SimConfig) -> Result<(), Misuse> {
+    let Some(mix) = config.mix else { return Ok(()) };
+    let is_default = config.protocol == RmwPaxos::NAME;
+    let writes_only = registry::find_anywhere(&config.protocol)
+        .is_some_and(|registration| !registration.properties.read_modify_write);
+    let is_plain = Mix::PLAIN.contains(&mix);
+    if is_default || is_plain || (mix != Mix::Retries && mix != Mix::Expiry && !writes_only) {
+        return Ok(());
+    }
+    Err(Misuse(format!("{} cannot do what the workload {} asks", config.protocol, mix.name())))
 }
 
 /// A medium must promise what is asked for, and hold what the protocol needs.
@@ -302,6 +333,7 @@ fn draw(config: &SimConfig, rng: &mut Prng) -> Profile {
         durability: config.durability.or(properties.total_order.then_some(Durability::Volatile)),
         medium: config.medium,
         speech: config.speech,
+        mix: config.mix,
     };
     let mut profile = Profile::draw(rng, &given);
     config.cuts.apply(&mut profile);
@@ -396,6 +428,7 @@ impl Run {
             profile.ttl_max,
             rng.fork(),
         );
+        clients.retries.habits = profile.habits;
         if profile.speech == Speech::Resp {
             clients.speak_resp(config.nodes);
         }
@@ -615,7 +648,10 @@ impl Run {
 
     fn plan_client(&mut self, client: usize) {
         if self.ops_left > 0 {
-            let at = self.world.now() + self.rng.between(1, self.profile.think_max);
+            let mut at = self.world.now() + self.rng.between(1, self.profile.think_max);
+            if self.profile.rest_ppm > 0 && self.rng.chance_ppm(self.profile.rest_ppm) {
+                at += self.rng.below(2 * self.profile.habits.window.0 * MILLI);
+            }
             self.world.wake(at, Wake(client as u64));
         }
     }
@@ -664,6 +700,7 @@ impl Run {
             match &op.ended {
                 Some((_, Ended::Returned(_))) => report.returned += 1,
                 Some((_, Ended::Failed)) => report.failed += 1,
+                Some((_, Ended::Refused)) => report.refused += 1,
                 Some((_, Ended::Unknown)) | None => report.unknown += 1,
             }
             seen.extend_from_slice(&op.invoked.to_le_bytes());

@@ -20,6 +20,35 @@ pub struct Command {
     pub access: Access,
     /// Verb and arguments, as the command table encodes them.
     pub body: Bytes,
+    /// Set where the command is safe to repeat; it then writes even where it would not.
+    pub once: Option<Box<Once>>,
+}
+
+/// What makes a command safe to repeat: within the window, commands of one key with the same session and number run
+/// at most once.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Once {
+    /// The client's own name for itself, 1 to [`ONCE_SESSION_LEN_MAX`](crate::limits::ONCE_SESSION_LEN_MAX) bytes, never
+    /// used by another client.
+    pub session: Bytes,
+    /// Grows with every command of the session on the key.
+    pub seq: u64,
+    /// For how long the command is remembered, counted like a time to live.
+    pub window: Millis,
+}
+
+impl Command {
+    /// A command that nothing makes safe to repeat.
+    #[must_use]
+    pub fn new(access: Access, body: Bytes) -> Command {
+        Command { access, body, once: None }
+    }
+
+    /// The same, safe to repeat.
+    #[must_use]
+    pub fn under(self, once: Once) -> Command {
+        Command { access: Access::Update, once: Some(Box::new(once)), ..self }
+    }
 }
 
 /// What a command finds.

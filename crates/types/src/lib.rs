@@ -12,7 +12,7 @@ pub mod round;
 pub mod wire;
 
 pub use command::{
-    Access, Applied, Change, Clock, Command, ExpiryChange, TimeToLive, Update, View,
+    Access, Applied, Change, Clock, Command, ExpiryChange, Once, TimeToLive, Update, View,
 };
 pub use id::{Database, Epoch, Incarnation, Loss, NodeId, SessionId, Tag, Ticket};
 pub use key::{Key, Shard};

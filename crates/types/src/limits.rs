@@ -1,5 +1,7 @@
 //! Stated maxima. Every queue, loop and buffer above is bounded by one of these.
 
+use base::Millis;
+
 /// Members of a configuration.
 pub const MEMBERS_MAX: usize = 9;
 
@@ -12,5 +14,21 @@ pub const KEY_LEN_MAX: usize = 64 * 1024;
 /// Default bytes of one key's value (`max-value-size`).
 pub const VALUE_LEN_DEFAULT: usize = 1024 * 1024;
 
-/// Bytes of an encoded record: the largest value, its key and its header.
-pub const RECORD_LEN_MAX: usize = 16 * 1024 * 1024 + KEY_LEN_MAX + 1024;
+/// Bytes of the name of a session whose commands are safe to repeat (`ONCE`).
+pub const ONCE_SESSION_LEN_MAX: usize = 64;
+
+/// Sessions that a key remembers at a time.
+pub const ONCE_ENTRIES_MAX: usize = 64;
+
+/// For how long a command that is safe to repeat is remembered, by default (`once-window`).
+pub const ONCE_WINDOW_DEFAULT: Millis = Millis(600_000);
+
+/// Bytes of a reply that is remembered; of a longer one only that the command ran.
+pub const ONCE_REPLY_LEN_MAX: usize = 1024;
+
+/// Bytes of one session that a key remembers: its name, its reply and 64 bytes of numbers.
+pub const ONCE_ENTRY_LEN_MAX: usize = ONCE_SESSION_LEN_MAX + ONCE_REPLY_LEN_MAX + 64;
+
+/// Bytes of an encoded record: the largest value, its key, its header, and the sessions that it remembers.
+pub const RECORD_LEN_MAX: usize =
+    16 * 1024 * 1024 + KEY_LEN_MAX + 1024 + ONCE_ENTRIES_MAX * ONCE_ENTRY_LEN_MAX;

@@ -41,7 +41,7 @@ pub(crate) fn plan_getex(args: &Arguments<'_>) -> Result<Command, ErrorReply> {
     // Departure: redis-server answers null for a missing key before it looks at the time.
     Ok(match expiration.expiry(args.spec.name, args.clock)? {
         Some(expiry) => args.command(Operation::GetExpire(expiry).body()),
-        None => Command { access: Access::Read, body: Operation::Get.body() },
+        None => Command::new(Access::Read, Operation::Get.body()),
     })
 }
 

@@ -83,7 +83,7 @@ impl Set<'_> {
             && self.reply == SetReply::Done
             && self.expiry != Expiry::Keep;
         let access = if is_blind { Access::Write } else { Access::Update };
-        Command { access, body: Operation::Set(*self).body() }
+        Command::new(access, Operation::Set(*self).body())
     }
 }
 

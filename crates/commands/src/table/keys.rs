@@ -2,12 +2,13 @@
 
 use types::Access;
 
-use super::rows::{GENERIC, all_keys, one_key, session};
+use super::rows::{GENERIC, all_keys, one_key, one_key_at, session};
 use crate::keys::{expire, key, time_left};
+use crate::once;
 use crate::plan::Execution::{Key, PerKey};
 use crate::plan::{Combine, SessionVerb};
 use crate::spec::Arity::{AtLeast, Exactly};
-use crate::spec::Flag::{Fast, NoScript, Readonly, Write};
+use crate::spec::Flag::{DenyOom, Fast, NoScript, Readonly, Write};
 use crate::spec::{Argument, ArgumentKind, Category, CommandSpec};
 
 const EXPIRE_CONDITION: Argument = Argument::one_of(
@@ -96,6 +97,25 @@ pub(super) const ROWS: &[CommandSpec] = &[
         categories: &[Category::Keyspace, Category::Dangerous],
         tips: &["request_policy:all_shards", "nondeterministic_output_order"],
         execution: session(SessionVerb::Keys),
+        ..GENERIC
+    },
+    CommandSpec {
+        name: "once",
+        arity: AtLeast(5),
+        since: "7.4.0",
+        summary: "Runs a command on one key at most once, however often the line is sent (Palimpsest only).",
+        complexity: "Depends on the command.",
+        arguments: &[
+            Argument::string("session"),
+            Argument::integer("seq"),
+            Argument::string("command"),
+            Argument::key(),
+            Argument::string("argument").optional().multiple(),
+        ],
+        flags: &[Write, DenyOom],
+        keys: one_key_at(once::KEY, &["RW", "access", "update"]),
+        access: Some(Access::Update),
+        execution: Key(once::plan_once),
         ..GENERIC
     },
     CommandSpec {

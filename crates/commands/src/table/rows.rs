@@ -39,7 +39,12 @@ pub(super) const fn session(verb: SessionVerb) -> Execution {
 
 /// The first argument is the only key.
 pub(super) const fn one_key(flags: &'static [&'static str]) -> Option<KeyRange> {
-    Some(KeyRange { first: 1, last: LastKey::First, step: 1, flags })
+    one_key_at(1, flags)
+}
+
+/// One argument is the only key.
+pub(super) const fn one_key_at(first: usize, flags: &'static [&'static str]) -> Option<KeyRange> {
+    Some(KeyRange { first, last: LastKey::First, step: 1, flags })
 }
 
 /// All arguments are keys.

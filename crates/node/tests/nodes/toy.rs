@@ -85,7 +85,7 @@ impl Lines {
             }
         };
         let key = Key::new(words.next().unwrap_or_default().as_bytes());
-        let command = Command { access, body: Bytes::copy_from_slice(line) };
+        let command = Command::new(access, Bytes::copy_from_slice(line));
         cx.run(Token(self.asked), Database(0), key, command);
         self.asked += 1;
     }

@@ -150,7 +150,7 @@ fn requests_that_nobody_can_serve_are_answered() {
         session: SessionId(1),
         database: DISK,
         key: key("a"),
-        command: Command { access: Access::Update, body: Bytes::from_static(b"get") },
+        command: Command::new(Access::Update, Bytes::from_static(b"get")),
     });
     let expected = [(Tag(1), Outcome::Unsupported("none")), (Tag(77), Outcome::Unsupported("toy"))];
     assert_eq!(world.turn().replies, expected);

@@ -162,7 +162,7 @@ impl Toy {
                 cx.fx.reply(tag, text("ok"));
             }
             b"emit" => {
-                let command = types::Command { access: command.access, body: rest };
+                let command = types::Command::new(command.access, rest);
                 cx.fx.emit(Emit { index: 1, key, command, tag: Some(tag) });
             }
             b"suspect" => {

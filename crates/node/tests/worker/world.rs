@@ -103,8 +103,7 @@ impl World {
     pub fn ask(&mut self, database: Database, key: &Key, body: &str) -> Tag {
         self.tag += 1;
         let tag = Tag(self.tag);
-        let command =
-            Command { access: Access::Write, body: Bytes::copy_from_slice(body.as_bytes()) };
+        let command = Command::new(Access::Write, Bytes::copy_from_slice(body.as_bytes()));
         let session = SessionId(1);
         self.input(Input::Request { tag, session, database, key: key.clone(), command });
         tag

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::time::Instant;
 
-use sim::{Campaign, Cuts, FaultSet, MediumKind, SimConfig, Speech};
+use sim::{Campaign, Cuts, FaultSet, MediumKind, Mix, SimConfig, Speech};
 
 use crate::{Failure, config};
 
@@ -46,6 +46,9 @@ pub(crate) struct Args {
     /// Print the marks that these seeds reached, and those known that they did not
     #[arg(long)]
     marks: bool,
+    /// What clients do with every key, retries for one; drawn from each seed where it is not given
+    #[arg(long)]
+    workload: Option<String>,
 }
 
 fn find_medium(name: &str) -> Result<MediumKind, Failure> {
@@ -75,6 +78,13 @@ fn print_marks(protocol: &str) {
     }
 }
 
+fn find_mix(name: &str) -> Result<Mix, Failure> {
+    Mix::by_name(name).ok_or_else(|| {
+        let known: Vec<&str> = Mix::NAMED.iter().map(|(_, name)| *name).collect();
+        Failure::usage(format!("no workload is called '{name}'; use {}", known.join(", ")))
+    })
+}
+
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let faults = FaultSet::parse(&args.faults).map_err(Failure::usage)?;
     let protocol = config::find_protocol(&args.protocol)?;
@@ -83,6 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         ops: args.ops,
         faults,
         speech: args.clients.as_deref().map(find_speech).transpose()?,
+        mix: args.workload.as_deref().map(find_mix).transpose()?,
         medium: args.medium.as_deref().map(find_medium).transpose()?,
         cuts: args
             .cut
@@ -108,11 +119,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     let seconds = begun.elapsed().as_secs_f64();
     println!(
-        "{} seeds, {} operations ({} answered, {} without effect, {} unknown), {} events, {:.1} s, {:.0} operations/s",
+        "{} seeds, {} operations ({} answered, {} without effect, {} refused, {} unknown), {} events, {:.1} s, {:.0} operations/s",
         report.seeds,
         report.ops,
         report.returned,
         report.failed,
+        report.refused,
         report.unknown,
         report.events,
         seconds,

@@ -7,6 +7,7 @@ mod clients;
 mod crashes;
 mod directories;
 mod hostile;
+mod once;
 mod partitions;
 mod quorum;
 mod starting;

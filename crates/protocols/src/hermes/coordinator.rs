@@ -19,6 +19,9 @@ const REQUESTS_MAX: usize = 65_536;
 /// Requests.
 impl Hermes {
     pub(super) fn on_request(&mut self, cx: &mut Cx<'_>, request: Request) {
+        if request.command.once.is_some() {
+            return cx.fx.reply(request.tag, Outcome::Unsupported(Hermes::NAME));
+        }
         if self.lanes.len() + self.waiting_count >= REQUESTS_MAX {
             return cx.fx.reply(request.tag, Outcome::NoQuorum);
         }

@@ -12,6 +12,7 @@ use super::delta::Delta;
 use super::message::Report;
 use super::register::{Countdown, Register, ShardMeta};
 use super::state::State;
+use super::window::Starts;
 use crate::mutation::{self, Mutation};
 
 /// First raise of a shard's promise ceiling, in ballot numbers.
@@ -188,6 +189,8 @@ fn take(register: &mut Register, round: Round, state: State, moment: Moment) {
         }
         Some(_) => Some(moment.uptime),
     };
+    register.once_starts =
+        if state.has_once() { Starts::going_on(register, &state, moment.uptime) } else { None };
     register.accepted = round;
     register.state = Some(state);
     register.chosen = false;
@@ -221,6 +224,7 @@ pub fn report(
         floor_ballot: meta.floor_ballot.max(meta.restart_floor),
         floor_version: meta.floor_version,
         countdown: register.map_or(Countdown::None, |register| register.countdown(uptime, unix)),
+        windows_over: register.map_or(0, |register| register.windows_over(uptime)),
     }
 }
 
@@ -228,7 +232,9 @@ pub fn report(
 pub fn on_remove(register: &mut Option<Register>, meta: &mut ShardMeta, round: Round) -> bool {
     let Some(held) = register.as_ref() else { return false };
     let Some(state) = held.state.as_ref().filter(|_| held.accepted == round) else { return false };
-    if !state.is_tombstone() {
+    // Whoever repeats a command must find that it ran.
+    let remembers = state.has_once() && !mutation::is(Mutation::OnceCollected);
+    if !state.is_tombstone() || remembers {
         return false;
     }
     if !mutation::is(Mutation::NoBallotFloor) {
@@ -258,7 +264,7 @@ mod tests {
     fn made_of(version: u64, value: Option<&'static str>, expiry: Option<Expiry>) -> State {
         let value = value.map(str::as_bytes);
         let ring = Ring::default();
-        State::new(&StateFields { version, mod_version: version, ring, expiry, value })
+        State::new(&StateFields { version, mod_version: version, ring, expiry, once: None, value })
     }
 
     fn state(version: u64, value: Option<&'static str>) -> State {

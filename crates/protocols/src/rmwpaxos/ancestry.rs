@@ -55,7 +55,14 @@ mod tests {
         let mut ring = Ring::default();
         births.iter().for_each(|&number| ring.push(ballot(number)));
         let version = births.len() as u64;
-        State::new(&StateFields { version, mod_version: version, ring, expiry: None, value: None })
+        State::new(&StateFields {
+            version,
+            mod_version: version,
+            ring,
+            expiry: None,
+            once: None,
+            value: None,
+        })
     }
 
     fn attempt(number: u64, base_version: u64) -> Attempt {

@@ -6,7 +6,7 @@ use super::draft::{self, Draft};
 use super::operation::{Active, InFlight, Operation, Source};
 use super::state::State;
 use super::sweep::RESEND_FIRST;
-use super::{BATCH_MAX, Cx, RmwPaxos, expiry, serve};
+use super::{BATCH_MAX, Cx, RmwPaxos, expiry, once, serve};
 use crate::mutation::{self, Mutation};
 
 /// Commands that were run on the tip.
@@ -42,6 +42,10 @@ impl RmwPaxos {
         let mut operations: Vec<Operation> = active.queue.drain(..count).collect();
         let rest = expiry::estimated_rest(cx, active);
         let mut draft = Draft::on(active.tip.as_ref(), rest);
+        if !active.droppable.is_empty() {
+            base::sometimes!("what was remembered for long enough is forgotten");
+            draft.drop_over(&std::mem::take(&mut active.droppable));
+        }
         let mut must_decide = !active.carried.is_empty();
         for operation in &mut operations {
             self.run(cx, operation, &mut draft);
@@ -69,7 +73,8 @@ impl RmwPaxos {
     ) {
         let base_version = active.tip_version;
         active.k += 1;
-        active.collecting = (batch.collects && state.is_tombstone()).then_some(active.k);
+        let is_collectable = batch.collects && state.is_tombstone() && !remembers(&state);
+        active.collecting = is_collectable.then_some(active.k);
         active.tip = Some(state.clone());
         active.tip_round = active.ballot.round(active.k);
         active.tip_version = state.version();
@@ -100,7 +105,13 @@ impl RmwPaxos {
             Source::Collect => operation.effective = false,
             Source::Client(_) | Source::Forwarded { .. } | Source::Answered => {
                 let clock = RmwPaxos::clock(cx);
-                let (reply, effective) = draft.run(cx.update, &operation.command.body, clock);
+                if operation.once().is_some() && operation.deadline <= cx.now {
+                    // A copy that was held up for long might find what it did forgotten.
+                    (operation.reply, operation.effective) = (once::too_late(), false);
+                    operation.doubtful = true;
+                    return;
+                }
+                let (reply, effective) = draft.run(cx.update, &operation.command, clock);
                 operation.reply = reply;
                 operation.effective = effective;
             }
@@ -129,7 +140,7 @@ impl RmwPaxos {
             let is_fresh = operation.step < active.fresh_before && active.base_decided;
             if operation.is_internal() {
                 continue;
-            } else if is_fresh || mutation::is(Mutation::AnswerFromTip) {
+            } else if is_fresh || answers_from_tip(&operation) {
                 let reply = operation.reply.clone();
                 self.answer(cx, &operation, Outcome::Reply(reply));
             } else {
@@ -138,6 +149,16 @@ impl RmwPaxos {
         }
         false
     }
+}
+
+fn answers_from_tip(operation: &Operation) -> bool {
+    mutation::is(Mutation::AnswerFromTip)
+        || (mutation::is(Mutation::OnceFromUndecided) && operation.once().is_some())
+}
+
+/// It must not be forgotten: whoever repeats a command has to find that it ran.
+fn remembers(state: &State) -> bool {
+    state.has_once() && !mutation::is(Mutation::OnceCollected)
 }
 
 /// Operations that were taken from the queue, in front of it again.

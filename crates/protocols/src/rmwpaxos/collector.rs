@@ -11,7 +11,7 @@ use types::{Key, NodeId};
 
 use super::message::{Due, Message};
 use super::operation::{Active, Operation, Source};
-use super::{Cx, Register, RmwPaxos, proposer, serve};
+use super::{Cx, Register, RmwPaxos, proposer, serve, window};
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
 
@@ -114,8 +114,11 @@ impl RmwPaxos {
         if serve::is_lost(cx, &key) {
             return;
         }
-        if !serve::held(cx, &key).is_some_and(is_tombstone) {
+        let Some(register) = serve::held(cx, &key).filter(|it| is_tombstone(it)) else {
             return self.collector.forget(&key);
+        };
+        if !window::are_all_over(register, cx.uptime) && !mutation::is(Mutation::OnceCollected) {
+            return;
         }
         let mut active = self.take_active(cx, &key);
         if !active.has_writes() && active.collecting.is_none() {

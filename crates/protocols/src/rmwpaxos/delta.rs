@@ -182,6 +182,7 @@ mod tests {
             mod_version: version,
             ring,
             expiry: None,
+            once: None,
             value: Some(value),
         })
     }

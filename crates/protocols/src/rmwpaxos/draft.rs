@@ -1,10 +1,14 @@
 //! A batch of commands run in order on one state: one transition, however many commands.
 
+use std::borrow::Cow;
+
 use base::Millis;
 use bytes::Bytes;
-use types::{Ballot, Change, Clock, ExpiryChange, TimeToLive, Update, View};
+use types::{Ballot, Change, Clock, Command, ExpiryChange, Once, TimeToLive, Update, View};
 
+use super::once::{EntryId, Seen, Table};
 use super::state::{Expiry, ExpiryId, Ring, State, StateFields};
+use crate::mutation::{self, Mutation};
 
 /// The state that a batch is making.
 #[derive(Debug)]
@@ -14,6 +18,9 @@ pub struct Draft<'a> {
     value: Option<Option<Bytes>>,
     expiry: DraftExpiry,
     expiry_changed: bool,
+    /// What is remembered of commands that are safe to repeat, once it was looked at.
+    table: Option<Table<'a>>,
+    table_changed: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -38,12 +45,14 @@ impl<'a> Draft<'a> {
             value: None,
             expiry: expiry.map_or(DraftExpiry::None, |expiry| DraftExpiry::Kept { expiry, rest }),
             expiry_changed: false,
+            table: None,
+            table_changed: false,
         }
     }
 
     #[must_use]
     pub fn is_changed(&self) -> bool {
-        self.value.is_some() || self.expiry_changed
+        self.value.is_some() || self.expiry_changed || self.table_changed
     }
 
     fn value(&self) -> Option<&[u8]> {
@@ -68,7 +77,49 @@ impl<'a> Draft<'a> {
     }
 
     /// Runs a command. Returns its reply and whether it changed anything.
-    pub fn run(&mut self, update: &dyn Update, body: &[u8], clock: Clock) -> (Bytes, bool) {
+    pub fn run(&mut self, update: &dyn Update, command: &Command, clock: Clock) -> (Bytes, bool) {
+        match &command.once {
+            None => self.apply(update, &command.body, clock),
+            Some(once) => self.run_once(update, once, &command.body, clock),
+        }
+    }
+
+    /// Runs a command unless it ran before, and remembers it whatever it did: of copies that are still on their way none
+    /// may do what this one did not. [corrections F2]
+    fn run_once(
+        &mut self,
+        update: &dyn Update,
+        once: &Once,
+        body: &[u8],
+        clock: Clock,
+    ) -> (Bytes, bool) {
+        match self.table().look(once) {
+            Seen::Before(reply) | Seen::Refused(reply) => (reply, false),
+            Seen::New => {
+                let (reply, changes) = self.apply(update, body, clock);
+                let is_kept = changes || !mutation::is(Mutation::OnceForgetsNoOps);
+                if is_kept {
+                    self.table().remember(once, &reply);
+                    self.table_changed = true;
+                }
+                (reply, is_kept)
+            }
+        }
+    }
+
+    fn table(&mut self) -> &mut Table<'a> {
+        let base = self.base;
+        self.table.get_or_insert_with(|| Table::of(base))
+    }
+
+    /// Forgets what a majority has found to be remembered for long enough.
+    pub fn drop_over(&mut self, over: &[EntryId]) {
+        if !over.is_empty() {
+            self.table_changed |= self.table().drop_over(over);
+        }
+    }
+
+    fn apply(&mut self, update: &dyn Update, body: &[u8], clock: Clock) -> (Bytes, bool) {
         let applied = update.apply(self.view(), body, clock);
         let changes = applied.change != Change::None;
         match applied.change {
@@ -95,6 +146,10 @@ impl<'a> Draft<'a> {
     fn delete(&mut self) {
         self.value = Some(None);
         self.expiry = DraftExpiry::None;
+        if mutation::is(Mutation::OnceLostOnDelete) {
+            self.table = Some(Table::default());
+            self.table_changed = true;
+        }
     }
 
     /// Deletes the value if it still is the one whose expiry was voted on. [corrections F10]
@@ -125,7 +180,12 @@ impl<'a> Draft<'a> {
             DraftExpiry::Kept { expiry, .. } => Some(expiry),
             DraftExpiry::New(ttl) => Some(Expiry { id: ExpiryId { version, birth }, ttl }),
         };
-        State::new(&StateFields { version, mod_version, ring, expiry, value })
+        let table = match &self.table {
+            Some(table) if self.table_changed => table.encode(version, birth).map(Cow::Owned),
+            _ => self.base.and_then(State::once).map(Cow::Borrowed),
+        };
+        let once = table.as_deref();
+        State::new(&StateFields { version, mod_version, ring, expiry, once, value })
     }
 }
 
@@ -137,6 +197,7 @@ pub fn nil(version: u64) -> State {
         mod_version: version,
         ring: Ring::default(),
         expiry: None,
+        once: None,
         value: None,
     })
 }

@@ -12,7 +12,7 @@ use super::message::{Due, Message};
 use super::operation::{Active, Operation, Purpose, ReadRound, Reports, Source};
 use super::register::Countdown;
 use super::state::{ExpiryId, State};
-use super::{Cx, RmwPaxos, proposer, reader};
+use super::{Cx, RmwPaxos, proposer, reader, window};
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
 use crate::view::View;
@@ -79,6 +79,9 @@ impl RmwPaxos {
         if RmwPaxos::waits_for_vote(active) {
             return true;
         }
+        if cx.now >= active.vote_again_at && window::wants_vote(cx, active) {
+            return self.vote_on_windows(cx, active);
+        }
         let Some(id) = active.tip.as_ref().and_then(|tip| tip.expiry_id()) else { return false };
         let voted = |operation: &Operation| operation.source == Source::Expire(id);
         let seems_over = match proposer::own_countdown(cx, &active.key, id) {
@@ -99,16 +102,28 @@ impl RmwPaxos {
         true
     }
 
+    /// What was refused for lack of room without asking might have found some: everything under way comes first.
+    fn vote_on_windows(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> bool {
+        if active.in_flight.is_empty() && active.read.is_none() {
+            base::sometimes!("a vote on what may be forgotten");
+            self.read_quorum(cx, active, Purpose::Vote, Vec::new());
+        }
+        true
+    }
+
     pub(super) fn settle_vote(&mut self, cx: &mut Cx<'_>, active: &mut Active, round: ReadRound) {
         let id = active.tip.as_ref().and_then(|tip| tip.expiry_id());
         let (over, rest) = count_votes(&round.reports, cx.view, id);
         active.rest = rest;
+        active.droppable = window::droppable(&round.reports, cx.view, active.tip.as_ref());
+        let has_ages = id.is_some() || active.tip.as_ref().is_some_and(State::has_once);
         match id {
             Some(id) if over >= votes_needed(cx.view) => {
                 let operation = Operation::internal(Source::Expire(id), self.step);
                 active.queue.push_front(operation);
             }
-            Some(_) if reader::awaits_more(cx, &round) => active.read = Some(round),
+            _ if !active.droppable.is_empty() => {}
+            _ if has_ages && reader::awaits_more(cx, &round) => active.read = Some(round),
             _ => active.vote_again_at = cx.now + VOTE_PAUSE,
         }
     }

@@ -272,6 +272,9 @@ impl RmwPaxos {
         for operation in forward.operations.into_iter().rev() {
             if operation.is_read() {
                 active.queue.push_front(operation);
+            } else if operation.may_run_again() {
+                // What is remembered of it decides, wherever it ran. [corrections B10]
+                active.queue.push_front(operation.doubted());
             } else if mutation::is(Mutation::NoQuorumAfterForward) {
                 self.answer(cx, &operation, Outcome::NoQuorum);
             } else {

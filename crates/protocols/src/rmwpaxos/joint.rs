@@ -21,7 +21,7 @@ use super::batch;
 use super::message::Message;
 use super::operation::{Active, Operation, Phase, Source};
 use super::state::State;
-use super::{Cx, RmwPaxos, abreast, proposer, serve};
+use super::{Cx, RmwPaxos, abreast, once, proposer, serve};
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
 use crate::quorum::Tally;
@@ -115,7 +115,14 @@ impl RmwPaxos {
         // Whether a time to live is over is found out by phase 1 alone.
         let expires = |state: &State| state.has_expiry();
         let held = serve::held(cx, &active.key);
+        // What is full may have room once a majority was asked.
+        let table = held.and_then(|register| register.state.as_ref()?.once());
+        let lacks_room = |operation: &Operation| {
+            let once = operation.once();
+            table.zip(once).is_some_and(|(table, once)| once::is_full_for(table, &once.session))
+        };
         cx.view.majority() == 2
+            && (table.is_none() || !active.queue.iter().any(lacks_room))
             && self.takes_short_ways()
             && active.losses == 0
             && !active.differed

@@ -34,7 +34,9 @@
 //! 4. An operation is in the chain at most once: it is attempted again only on a base without its attempts.
 //! 5. A result is released only once a state that contains it is chosen, or, for one that changed nothing, once the
 //!    state it was computed from is, and every attempt of it is excluded.
-//! 6. A reply leaves only when all that it reflects is durable here.
+//! 6. A command that is safe to repeat is in the chain at most once within its window: the state remembers it ([`once`]),
+//!    and only a majority forgets it ([`window`]).
+//! 7. A reply leaves only when all that it reflects is durable here.
 //!
 //! # Departures from [RMW]
 //! An inconsistent phase 1 adopts the highest report and proposes on top of it at once [CAS 2.2]: two round trips
@@ -55,6 +57,7 @@ mod forwarder;
 mod joint;
 mod listing;
 mod message;
+mod once;
 mod operation;
 mod owed;
 mod proposer;
@@ -67,11 +70,12 @@ mod state;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod window;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use base::Nanos;
+use base::{Millis, Nanos};
 use types::{Ballot, Key, Outcome, Shard, Tag};
 
 use crate::cells::{Cell, Cells};
@@ -86,8 +90,10 @@ pub use acceptor::Payload;
 pub use comparison::{BUCKETS, Folds, Held};
 pub use delta::Delta;
 pub use message::{Entry, Forward, Listing, Message, Report, Verdict};
+pub use once::EntryId;
 pub use register::{Countdown, Register, ShardMeta};
 pub use state::{Expiry, ExpiryId, Ring, State, StateFields};
+pub use window::Starts;
 
 use operation::{Active, Operation, Source};
 
@@ -167,7 +173,7 @@ struct Counters {
     /// Proposals sent to a member as a delta, and those that one could not apply.
     deltas: u64,
     needed_full: u64,
-    /// States with a time to live that this acceptor took: their countdowns need the uptime.
+    /// States that this acceptor took with something that is counted in uptime.
     expiring_states: u64,
 }
 
@@ -310,9 +316,25 @@ fn first_id(incarnation: types::Incarnation) -> u64 {
     if mutation::is(Mutation::StaleAnswers) { 0 } else { u64::from(incarnation.0) << 40 }
 }
 
+/// Says that this transmission of a command had no effect: not to be said of one that went two ways. [corrections F5]
+fn denies_effect(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Reply(reply) => {
+            once::is_refusal(reply) && !mutation::is(Mutation::OnceRefusalStays)
+        }
+        Outcome::NoQuorum | Outcome::Loading => true,
+        Outcome::Unknown | Outcome::Listed { .. } | Outcome::Unsupported(_) => false,
+    }
+}
+
 impl RmwPaxos {
     fn on_request(&mut self, cx: &mut Cx<'_>, request: Request) {
-        let Request { tag, session, key, command } = request;
+        let Request { tag, session, key, mut command } = request;
+        if let Some(once) = &mut command.once {
+            // A line that comes in time runs in time, here and at an owner that it is forwarded to.
+            let slack = 2 * self.env.request_timeout.as_millis();
+            once.window = Millis(once.window.0.saturating_add(slack));
+        }
         let deadline = cx.now + self.env.request_timeout;
         let operation = Operation::new(Source::Client(tag), session, command, deadline, self.step);
         self.recover_if_lost(cx, &key);
@@ -408,7 +430,10 @@ impl RmwPaxos {
     }
 
     /// Ends an operation.
-    fn answer(&mut self, cx: &mut Cx<'_>, operation: &Operation, outcome: Outcome) {
+    fn answer(&mut self, cx: &mut Cx<'_>, operation: &Operation, mut outcome: Outcome) {
+        if operation.doubtful && denies_effect(&outcome) {
+            outcome = Outcome::Unknown;
+        }
         if outcome == Outcome::Unknown {
             self.counters.unknowns += 1;
         }

@@ -6,12 +6,13 @@ use base::{Millis, Nanos};
 use bytes::Bytes;
 use types::limits::MEMBERS_MAX;
 use types::{
-    Access, Ballot, Command, Incarnation, Key, Loss, NodeId, Round, SessionId, Shard, Tag,
+    Access, Ballot, Command, Incarnation, Key, Loss, NodeId, Once, Round, SessionId, Shard, Tag,
 };
 
 use super::ancestry::Attempt;
 use super::joint::Unproven;
 use super::message::Report;
+use super::once::EntryId;
 use super::state::{ExpiryId, State};
 use crate::quorum::Tally;
 
@@ -58,6 +59,9 @@ pub struct Operation {
     pub effective: bool,
     /// A quorum read found that it has something to write, or could not decide: it goes through a proposal.
     pub must_propose: bool,
+    /// It may have run, or may run yet, without an attempt that is known here: a forward was not answered, or the state
+    /// has forgotten. Only commands that are safe to repeat go on then.
+    pub doubtful: bool,
 }
 
 impl Operation {
@@ -79,13 +83,14 @@ impl Operation {
             reply: Bytes::new(),
             effective: false,
             must_propose: false,
+            doubtful: false,
         }
     }
 
     /// An operation of the proposer itself.
     #[must_use]
     pub fn internal(source: Source, step: u64) -> Operation {
-        let command = Command { access: Access::Update, body: Bytes::new() };
+        let command = Command::new(Access::Update, Bytes::new());
         let mut operation = Operation::new(source, SessionId(0), command, Nanos::MAX, step);
         operation.must_propose = true;
         operation
@@ -94,6 +99,25 @@ impl Operation {
     #[must_use]
     pub fn is_internal(&self) -> bool {
         matches!(self.source, Source::Expire(_) | Source::Collect)
+    }
+
+    #[must_use]
+    pub fn once(&self) -> Option<&Once> {
+        self.command.once.as_deref()
+    }
+
+    /// Where nobody can tell any more what became of its attempts, what the state remembers can.
+    #[must_use]
+    pub fn may_run_again(&self) -> bool {
+        self.once().is_some() && self.source != Source::Answered
+    }
+
+    /// The same, of which nobody knows whether it ran.
+    #[must_use]
+    pub fn doubted(mut self) -> Operation {
+        self.attempts.clear();
+        self.doubtful = true;
+        self
     }
 
     #[must_use]
@@ -266,6 +290,8 @@ pub struct Active {
     pub rest: Option<Millis>,
     /// No vote on an expiry before this.
     pub vote_again_at: Nanos,
+    /// Commands that a majority has found to be remembered for long enough: the next batch forgets them.
+    pub droppable: Vec<EntryId>,
     /// Collect the tombstone once all members acknowledged exactly this proposal.
     pub collecting: Option<u32>,
 
@@ -307,6 +333,7 @@ impl Active {
             ask_rest_at: Nanos::ZERO,
             rest: None,
             vote_again_at: Nanos::ZERO,
+            droppable: Vec::new(),
             collecting: None,
             losses: 0,
             resend_at: Nanos::MAX,
@@ -331,6 +358,7 @@ impl Active {
         (self.refused, self.refused_at) = (Tally::default(), Nanos::ZERO);
         (self.prepared_at, self.ask_rest_at) = (0, Nanos::ZERO);
         (self.rest, self.vote_again_at) = (None, Nanos::ZERO);
+        self.droppable.clear();
         self.losses = 0;
         (self.resend_at, self.resends) = (Nanos::MAX, 0);
         self.touched = false;

@@ -7,11 +7,12 @@ use types::{Ballot, Key, Loss, NodeId, Outcome, Round};
 
 use super::ancestry::{Ancestry, ancestry};
 use super::message::{Message, Report};
+use super::once::EntryId;
 use super::operation::{Active, InFlight, Operation, Phase, Reports, Source};
 use super::register::Countdown;
 use super::state::ExpiryId;
 use super::sweep::RESEND_FIRST;
-use super::{Cx, DEPTH, RmwPaxos, abreast, expiry, joint, serve};
+use super::{Cx, DEPTH, RmwPaxos, abreast, expiry, joint, serve, window};
 use crate::cells::Cell;
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Peer, Violation};
@@ -22,6 +23,7 @@ struct Base {
     round: Round,
     is_chosen: bool,
     expired: Option<ExpiryId>,
+    droppable: Vec<EntryId>,
     rest: Option<base::Millis>,
     version_floor: u64,
 }
@@ -176,6 +178,7 @@ impl RmwPaxos {
         active.tip_round = base.round;
         active.abreast = abreast::reporters(cx, &active.promises, base.round, base.is_chosen);
         active.rest = base.rest;
+        active.droppable = base.droppable;
         active.base_decided = base.is_chosen;
         active.fresh_before = if base.is_chosen { active.prepared_at } else { 0 };
         active.phase = Phase::Owner;
@@ -202,6 +205,9 @@ impl RmwPaxos {
                         operation.source = Source::Answered;
                     }
                     active.carried.push(operation);
+                }
+                Ancestry::Ambiguous if operation.may_run_again() => {
+                    active.queue.push_back(operation.doubted());
                 }
                 Ancestry::Ambiguous => self.answer(cx, &operation, Outcome::Unknown),
             }
@@ -445,6 +451,7 @@ pub(super) fn abandon_proposals(active: &mut Active) {
     active.queue.retain(|operation| !operation.is_internal());
     active.unproven = None;
     active.collecting = None;
+    active.droppable.clear();
     active.tip = None;
     active.tip_round = Round::NONE;
     active.k = 0;
@@ -527,12 +534,14 @@ fn read_base(cx: &Cx<'_>, promises: &Reports) -> Base {
     let counted = || promises.counted(cx.view).map(|(_, report)| report);
     let round = counted().map(|report| report.accepted).max().unwrap_or(Round::NONE);
     let equal = counted().filter(|report| report.accepted == round).count();
-    let id = promises.state_of(round).and_then(|state| state.expiry_id());
+    let state = promises.state_of(round);
+    let id = state.as_ref().and_then(|state| state.expiry_id());
     let (over, rest) = expiry::count_votes(promises, cx.view, id);
     Base {
         round,
         is_chosen: equal >= cx.view.majority(),
         expired: id.filter(|_| over >= expiry::votes_needed(cx.view)),
+        droppable: window::droppable(promises, cx.view, state.as_ref()),
         rest,
         version_floor: counted().map(|report| report.floor_version).max().unwrap_or(0),
     }

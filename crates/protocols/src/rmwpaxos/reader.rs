@@ -10,11 +10,12 @@ use types::{Access, Key, Outcome, Round, SessionId};
 use super::ancestry::Ancestry;
 use super::draft::Draft;
 use super::message::{Message, Report};
+use super::once::EntryId;
 use super::operation::{Active, Operation, Phase, Purpose, ReadRound, Reports, Source};
 use super::proposer::{fate, reply_of};
 use super::state::State;
 use super::sweep::RESEND_FIRST;
-use super::{Cx, RmwPaxos, expiry, serve};
+use super::{Cx, RmwPaxos, expiry, serve, window};
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
 
@@ -164,13 +165,14 @@ impl RmwPaxos {
             active.queue.push_front(Operation::internal(Source::Expire(id), self.step));
             return;
         }
+        let droppable = window::droppable(&round.reports, cx.view, state.as_ref());
         let mut writers: Vec<SessionId> = Vec::new();
         for mut operation in round.operations {
             if writers.contains(&operation.session) {
                 active.queue.push_back(operation);
                 continue;
             }
-            match evaluate(cx, &operation, state.as_ref(), rest) {
+            match evaluate(cx, &operation, state.as_ref(), (rest, &droppable)) {
                 Some(reply) => self.answer(cx, &operation, Outcome::Reply(reply)),
                 None => {
                     writers.push(operation.session);
@@ -207,6 +209,9 @@ impl RmwPaxos {
                 Ancestry::In => {
                     let reply = reply_of(&operation, state.version(), Some(state));
                     self.answer(cx, &operation, Outcome::Reply(reply));
+                }
+                Ancestry::Ambiguous if operation.may_run_again() => {
+                    active.queue.push_back(operation.doubted());
                 }
                 Ancestry::Ambiguous => self.answer(cx, &operation, Outcome::Unknown),
                 Ancestry::NotIn if excluded && operation.source == Source::Answered => {}
@@ -277,7 +282,7 @@ impl RmwPaxos {
         let changes = active
             .queue
             .iter()
-            .any(|operation| evaluate(cx, operation, state.as_ref(), None).is_none());
+            .any(|operation| evaluate(cx, operation, state.as_ref(), (None, &[])).is_none());
         if changes {
             return false;
         }
@@ -420,16 +425,18 @@ fn is_equal(reports: &Reports, one: &Report, other: &Report) -> bool {
     mutation::is(Mutation::NilFromMixed) && value(one).is_none() && value(other).is_none()
 }
 
-/// The reply, if the command changes nothing on this state.
+/// The reply, if the command changes nothing on this state, whose time to live has so much rest and of which so much
+/// may be forgotten.
 fn evaluate(
     cx: &mut Cx<'_>,
     operation: &Operation,
     state: Option<&State>,
-    rest: Option<base::Millis>,
+    (rest, droppable): (Option<base::Millis>, &[EntryId]),
 ) -> Option<Bytes> {
     let clock = RmwPaxos::clock(cx);
     let mut draft = Draft::on(state, rest);
-    let (reply, changes) = draft.run(cx.update, &operation.command.body, clock);
+    draft.drop_over(droppable);
+    let (reply, changes) = draft.run(cx.update, &operation.command, clock);
     (!changes).then_some(reply)
 }
 

@@ -16,6 +16,7 @@ use super::operation::Reports;
 use super::register::Register;
 use super::state::State;
 use super::sweep::resend_after;
+use super::window::Starts;
 use super::{Cx, RmwPaxos, acceptor, serve};
 use crate::cells::Cell;
 use crate::effects::TimerId;
@@ -186,6 +187,7 @@ impl RmwPaxos {
                     accepted: highest,
                     chosen: equal >= cx.view.majority(),
                     countdown: state.has_expiry().then_some(cx.uptime),
+                    once_starts: Starts::anew(&state, cx.uptime),
                     state: Some(state),
                     ..Register::promise_only(promised.max(highest.ballot()))
                 };
@@ -213,7 +215,7 @@ impl RmwPaxos {
     }
 
     fn end_recovery(&mut self, cx: &mut Cx<'_>, key: &Key, register: Register) {
-        self.counters.expiring_states += u64::from(register.countdown.is_some());
+        self.counters.expiring_states += u64::from(register.has_ages());
         if self.drop_overtaken(cx, key) {
             return;
         }
@@ -326,6 +328,7 @@ impl RmwPaxos {
             accepted: round,
             chosen: true,
             countdown: state.has_expiry().then_some(cx.uptime),
+            once_starts: Starts::anew(&state, cx.uptime),
             state: Some(state),
             ..Register::promise_only(round.ballot())
         };

@@ -5,6 +5,7 @@ use types::wire::put_varint;
 use types::{Ballot, Epoch, Malformed, NodeId, Reader, Round, TimeToLive, Wire};
 
 use super::state::{ExpiryId, State};
+use super::window::Starts;
 
 /// One key at one acceptor.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,6 +18,8 @@ pub struct Register {
     pub state: Option<State>,
     /// Uptime when the first state with this expiry id was accepted here.
     pub countdown: Option<Millis>,
+    /// The same for the commands that the state remembers. Present iff it remembers any.
+    pub once_starts: Option<Box<Starts>>,
 
     /// The accepted round is known to be chosen. Lost in a crash.
     pub chosen: bool,
@@ -50,6 +53,7 @@ impl Register {
             accepted: Round::NONE,
             state: None,
             countdown: None,
+            once_starts: None,
             chosen: false,
             owned: false,
             foreign_at: Nanos::ZERO,
@@ -61,6 +65,12 @@ impl Register {
     #[must_use]
     pub fn expiry_id(&self) -> Option<ExpiryId> {
         self.state.as_ref().and_then(|state| state.expiry_id())
+    }
+
+    /// Something of it is counted in uptime.
+    #[must_use]
+    pub fn has_ages(&self) -> bool {
+        self.countdown.is_some() || self.once_starts.is_some()
     }
 
     /// This acceptor's vote on the expiry of its state. [corrections F10]
@@ -87,7 +97,8 @@ const HAS_PROMISE: u8 = 2;
 const HAS_COUNTDOWN: u8 = 4;
 const FLAGS: u8 = HAS_STATE | HAS_PROMISE | HAS_COUNTDOWN;
 
-/// `flags u8 · [accepted 16] · [promised 12] · [countdown] · [state]`; a promise equal to the accepted ballot is left out.
+/// `flags u8 · [accepted 16] · [promised 12] · [countdown] · [state] · [start]*`; a promise equal to the accepted ballot
+/// is left out.
 impl Wire for Register {
     fn encode(&self, out: &mut Vec<u8>) {
         let mut flags = 0;
@@ -113,6 +124,9 @@ impl Wire for Register {
         if let Some(state) = &self.state {
             state.encode(out);
         }
+        if let Some(starts) = &self.once_starts {
+            starts.encode(out);
+        }
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Register, Malformed> {
@@ -126,10 +140,14 @@ impl Wire for Register {
         let countdown =
             if flags & HAS_COUNTDOWN != 0 { Some(Millis(reader.varint()?)) } else { None };
         let state = if flags & HAS_STATE != 0 { Some(State::decode(reader)?) } else { None };
+        let once_starts = match &state {
+            Some(state) => Starts::decode(state, reader)?,
+            None => None,
+        };
         if promised < accepted.ballot() || (state.is_some() && accepted.is_none()) {
             return Err(Malformed);
         }
-        Ok(Register { accepted, state, countdown, ..Register::promise_only(promised) })
+        Ok(Register { accepted, state, countdown, once_starts, ..Register::promise_only(promised) })
     }
 }
 
@@ -209,6 +227,7 @@ mod tests {
             mod_version: 1,
             ring: Ring::default(),
             expiry: Some(Expiry { id, ttl }),
+            once: None,
             value: Some(b"v"),
         });
         Register {

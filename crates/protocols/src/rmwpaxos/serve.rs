@@ -253,17 +253,17 @@ impl RmwPaxos {
         meta.saw(ballot);
         let meta: &ShardMeta = meta;
         let (me, contended_for) = (self.env.me, self.contended_for());
-        let mut has_expiry = false;
+        let mut has_ages = false;
         let accepted = cx.cells.with(key, |register| {
             let accepted = acceptor::on_accept(register, meta, epoch, proposal, moment);
             if let (Accepted::Yes { changed: true, .. }, Some(register)) = (accepted, register) {
-                has_expiry = register.state.as_ref().is_some_and(State::has_expiry);
+                has_ages = register.has_ages();
                 note_proposer(register, ballot.node() == me, moment.now, contended_for);
             }
             accepted
         });
         if let Accepted::Yes { changed: true, .. } = accepted {
-            self.counters.expiring_states += u64::from(has_expiry);
+            self.counters.expiring_states += u64::from(has_ages);
             cx.cells.persist(key);
             self.ranges.on_write(cx, key.shard());
         }

@@ -8,6 +8,8 @@ use types::limits::RECORD_LEN_MAX;
 use types::wire::{put_blob, put_varint};
 use types::{Ballot, Malformed, Reader, TimeToLive, Wire};
 
+use super::once::{self, TABLE_LEN_MAX};
+
 /// Runs of birth ballots that a state remembers. [spec 9.2 has R = 4 single ones in as many bytes]
 const RUNS_MAX: usize = 4;
 
@@ -26,6 +28,7 @@ struct Head {
     value_at: u32,
     ring_at: u8,
     expiry_at: u8,
+    once_at: u8,
     flags: u8,
 }
 
@@ -38,6 +41,8 @@ pub struct StateFields<'a> {
     pub mod_version: u64,
     pub ring: Ring,
     pub expiry: Option<Expiry>,
+    /// The bytes of the table of commands that are safe to repeat; `None`: it is empty.
+    pub once: Option<&'a [u8]>,
     /// `None`: a tombstone.
     pub value: Option<&'a [u8]>,
 }
@@ -110,17 +115,21 @@ impl Ring {
 const HAS_VALUE: u8 = 1;
 const HAS_SPAN: u8 = 2;
 const HAS_DEADLINE: u8 = 4;
-const FLAGS: u8 = HAS_VALUE | HAS_SPAN | HAS_DEADLINE;
+const HAS_ONCE: u8 = 8;
+const FLAGS: u8 = HAS_VALUE | HAS_SPAN | HAS_DEADLINE | HAS_ONCE;
 const EXPIRES: u8 = HAS_SPAN | HAS_DEADLINE;
 
+/// Bytes of a state without its value and its table, at most.
+const HEAD_LEN_MAX: usize = 128;
 /// Bytes of a state without its value, at most.
-pub(super) const FIELDS_LEN_MAX: usize = 128;
+pub(super) const FIELDS_LEN_MAX: usize = HEAD_LEN_MAX + TABLE_LEN_MAX;
 
 impl State {
     #[must_use]
     pub fn new(fields: &StateFields<'_>) -> State {
         let value_len = fields.value.map_or(0, <[u8]>::len);
-        let mut bytes = Vec::with_capacity(FIELDS_LEN_MAX + value_len);
+        let once_len = fields.once.map_or(0, <[u8]>::len);
+        let mut bytes = Vec::with_capacity(HEAD_LEN_MAX + once_len + value_len);
         let head = fields.encode(&mut bytes);
         State(ThinArc::from_header_and_slice(head, &bytes))
     }
@@ -169,12 +178,28 @@ impl State {
     }
 
     #[must_use]
+    pub fn has_once(&self) -> bool {
+        self.0.header.header.flags & HAS_ONCE != 0
+    }
+
+    /// The bytes of the table of commands that are safe to repeat. Never empty.
+    #[must_use]
+    pub fn once(&self) -> Option<&[u8]> {
+        if !self.has_once() {
+            return None;
+        }
+        let bytes = self.part(usize::from(self.0.header.header.once_at));
+        Some(Reader::new(bytes).blob(TABLE_LEN_MAX).expect("it was checked when it was made"))
+    }
+
+    #[must_use]
     pub fn fields(&self) -> StateFields<'_> {
         StateFields {
             version: self.version(),
             mod_version: self.mod_version(),
             ring: self.ring(),
             expiry: self.expiry(),
+            once: self.once(),
             value: self.value(),
         }
     }
@@ -205,7 +230,8 @@ impl StateFields<'_> {
             Some(TimeToLive::Never) | None => 0,
         };
         let value_flag = if self.value.is_some() { HAS_VALUE } else { 0 };
-        let flags = value_flag | expiry_flag;
+        let once_flag = if self.once.is_some() { HAS_ONCE } else { 0 };
+        let flags = value_flag | expiry_flag | once_flag;
         out.push(flags);
         put_varint(out, self.version);
         put_varint(out, self.version - self.mod_version);
@@ -219,12 +245,16 @@ impl StateFields<'_> {
             id.birth.encode(out);
             put_varint(out, rest.0);
         }
+        let once_at = out.len() as u8;
+        if let Some(table) = self.once {
+            put_blob(out, table);
+        }
         if let Some(value) = self.value {
             put_blob(out, value);
         }
         let value_at = (out.len() - self.value.map_or(0, <[u8]>::len)) as u32;
         let (version, mod_version) = (self.version, self.mod_version);
-        Head { version, mod_version, value_at, ring_at, expiry_at, flags }
+        Head { version, mod_version, value_at, ring_at, expiry_at, once_at, flags }
     }
 }
 
@@ -244,8 +274,8 @@ impl Expiry {
     }
 }
 
-/// `flags u8 · version · version - mod_version · runs u8 · (count u8, ballot)* · [expiry] · [value]`, numbers
-/// LEB128.
+/// `flags u8 · version · version - mod_version · runs u8 · (count u8, ballot)* · [expiry] · [table] · [value]`,
+/// numbers LEB128.
 impl Wire for State {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.0.slice);
@@ -264,6 +294,10 @@ impl Wire for State {
         Ring::decode(reader)?;
         let expiry_at = at(reader);
         Expiry::decode(flags, reader)?;
+        let once_at = at(reader);
+        if flags & HAS_ONCE != 0 {
+            once::check(reader.blob(TABLE_LEN_MAX)?)?;
+        }
         let value_len = if flags & HAS_VALUE != 0 { reader.blob(RECORD_LEN_MAX)?.len() } else { 0 };
         let end = at(reader);
         let short = |at: usize| u8::try_from(at).map_err(|_| Malformed);
@@ -273,6 +307,7 @@ impl Wire for State {
             value_at: u32::try_from(end - value_len).map_err(|_| Malformed)?,
             ring_at: short(ring_at)?,
             expiry_at: short(expiry_at)?,
+            once_at: short(once_at)?,
             flags,
         };
         Ok(State(ThinArc::from_header_and_slice(head, &whole[..end])))
@@ -326,20 +361,23 @@ pub(super) mod tests {
             found.map(|(version, birth, ttl)| Expiry { id: ExpiryId { version, birth }, ttl })
         });
         let value = proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40));
-        (any::<u64>(), any::<u64>(), proptest::collection::vec(ballots(), 0..9), expiry, value)
-            .prop_map(|(version, back, births, expiry, value)| {
+        let births = proptest::collection::vec(ballots(), 0..9);
+        (any::<u64>(), any::<u64>(), births, expiry, once::tests::tables(), value).prop_map(
+            |(version, back, births, expiry, once, value)| {
                 let mut ring = Ring::default();
                 births.into_iter().for_each(|birth| ring.push(birth));
                 let mod_version = version - back.min(version);
-                let value = value.as_deref();
-                State::new(&StateFields { version, mod_version, ring, expiry, value })
-            })
+                let (once, value) = (once.as_deref(), value.as_deref());
+                State::new(&StateFields { version, mod_version, ring, expiry, once, value })
+            },
+        )
     }
 
     proptest! {
         #[test]
         fn bytes_come_back(state in states()) {
-            prop_assert_eq!(State::from_bytes(&state.to_bytes()), Ok(state));
+            prop_assert_eq!(State::from_bytes(&state.to_bytes()), Ok(state.clone()));
+            prop_assert_eq!(State::new(&state.fields()), state);
         }
 
         #[test]

@@ -110,7 +110,7 @@ mod tests {
             origin: NodeId(1),
             number,
             key: Key::new(b"k"),
-            command: Command { access: Access::Write, body: Bytes::new() },
+            command: Command::new(Access::Write, Bytes::new()),
             clock: Clock { unix: Millis(0), seed: 0 },
         }
     }

@@ -60,7 +60,7 @@ fn take_command(reader: &mut Reader<'_>) -> Result<Command, Malformed> {
         2 => Access::Write,
         _ => return Err(Malformed),
     };
-    Ok(Command { access, body: Bytes::decode(reader)? })
+    Ok(Command::new(access, Bytes::decode(reader)?))
 }
 
 impl Wire for Txn {
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn messages_come_back_from_their_bytes_and_only_whole() {
         let key = Key::new(b"k");
-        let command = Command { access: Access::Update, body: Bytes::from_static(b"incr") };
+        let command = Command::new(Access::Update, Bytes::from_static(b"incr"));
         let clock = Clock { unix: Millis(1_700_000_000_000), seed: u64::MAX };
         let (origin, number) = (NodeId(300), 300);
         let txn = Txn { origin, number, key: key.clone(), command: command.clone(), clock };

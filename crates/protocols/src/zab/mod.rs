@@ -183,7 +183,7 @@ fn leader_of(view: &View) -> NodeId {
 /// Requests.
 impl Zab {
     fn on_request(&mut self, cx: &mut Cx<'_>, request: Request) {
-        if self.env.durable || self.env.workers != 1 {
+        if self.env.durable || self.env.workers != 1 || request.command.once.is_some() {
             return cx.fx.reply(request.tag, Outcome::Unsupported(Zab::NAME));
         }
         if self.forwards.is_full() {

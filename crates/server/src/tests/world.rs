@@ -110,6 +110,7 @@ impl World {
         let front = RespFront::new(ServerConfig {
             password: password.map(<[u8]>::to_vec),
             max_value_size: 1 << 20,
+            once_window: types::limits::ONCE_WINDOW_DEFAULT,
             version: "0.0.0",
         });
         World {

@@ -234,6 +234,7 @@ mod tests {
             mod_version: version,
             ring,
             expiry: None,
+            once: None,
             value: None,
         });
         Message::Accept { key: Key::new(b"k"), round: round(number), chosen_k: 0, state }
@@ -264,7 +265,14 @@ mod tests {
         let state = |version, value: &'static [u8]| {
             let value = Some(value);
             let ring = Ring::default();
-            State::new(&StateFields { version, mod_version: version, ring, expiry: None, value })
+            State::new(&StateFields {
+                version,
+                mod_version: version,
+                ring,
+                expiry: None,
+                once: None,
+                value,
+            })
         };
         let key = || Key::new(b"k");
         let (one, two, other) = (state(1, b"one"), state(2, b"one, two"), state(2, b"one, three"));

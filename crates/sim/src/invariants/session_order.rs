@@ -110,17 +110,9 @@ mod tests {
 
     fn op(input: KvInput, output: KvOutput) -> Op {
         let ended = Some((2, Ended::Returned(output)));
-        Op {
-            client: 0,
-            session: 1,
-            node: 0,
-            key: 0,
-            input,
-            verb: Verb::Plain,
-            ttl_millis: 1,
-            invoked: 1,
-            ended,
-        }
+        let (client, session, node, key) = (0, 1, 0, 0);
+        let verb = Verb::Plain;
+        Op { client, session, node, key, input, verb, ttl_millis: 1, line: None, invoked: 1, ended }
     }
 
     fn keys(mix: Mix) -> Vec<SimKey> {

@@ -30,6 +30,8 @@ pub enum Mix {
     /// Tokens for the holders of locks.
     Fence,
     Bank,
+    /// The same under `ONCE`, sent again and again.
+    Retries,
 }
 
 impl Mix {
@@ -59,6 +61,32 @@ impl Mix {
         Mix::Expiry,
         Mix::All,
     ];
+
+    /// All of them.
+    pub const NAMED: &[(Mix, &str)] = &[
+        (Mix::Register, "register"),
+        (Mix::PlainDelete, "plain-delete"),
+        (Mix::Swap, "swap"),
+        (Mix::Counter, "counter"),
+        (Mix::List, "list"),
+        (Mix::Long, "long"),
+        (Mix::Recreate, "recreate"),
+        (Mix::Expiry, "expiry"),
+        (Mix::All, "all"),
+        (Mix::Retries, "retries"),
+    ];
+
+    /// The name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Mix::NAMED.iter().find(|(mix, _)| *mix == self).map_or("", |(_, name)| name)
+    }
+
+    /// That of this name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Mix> {
+        Mix::NAMED.iter().find(|(_, known)| *known == name).map(|(mix, _)| *mix)
+    }
 
     /// Draws a command. `id` names it uniquely in its run.
     #[must_use]
@@ -131,6 +159,15 @@ impl Mix {
                 9 => KvInput::IncrBy(1),
                 10 => KvInput::Append(small(rng)),
                 _ => KvInput::StrLen,
+            },
+            Mix::Retries => match below(rng, 12) {
+                0..2 => KvInput::Get,
+                2..5 => KvInput::IncrBy(1),
+                5..7 => KvInput::Append(small(rng)),
+                7 => KvInput::SetIfAbsent(small(rng)),
+                8..10 => KvInput::SetIfEqual { expected: small(rng), new: small(rng) },
+                10 => KvInput::Set(small(rng)),
+                _ => KvInput::Del,
             },
         }
     }

@@ -2,5 +2,6 @@
 
 pub mod mix;
 pub mod redis;
+pub mod retries;
 pub mod script;
 pub mod update;

@@ -100,11 +100,17 @@ pub fn ended(input: &KvInput, reply: Reply) -> Option<Ended> {
     Some(Ended::Returned(returned))
 }
 
-fn error(text: &[u8]) -> Option<Ended> {
+/// How a request ended whose error reply this is; `None` where it is none.
+#[must_use]
+pub fn error(text: &[u8]) -> Option<Ended> {
     let code = text.split(|&byte| byte == b' ').next()?;
     match code {
         b"UNKNOWN" => Some(Ended::Unknown),
-        b"CLUSTERDOWN" | b"LOADING" | b"TRYAGAIN" => Some(Ended::Failed),
+        b"CLUSTERDOWN" | b"LOADING" => Some(Ended::Failed),
+        b"TRYAGAIN" => Some(Ended::Refused),
+        b"ERR" if text.starts_with(b"ERR ONCE ") => Some(Ended::Refused),
+        // It ran, and its answer is not known.
+        b"ALREADYDONE" => Some(Ended::Unknown),
         b"ERR" if text.ends_with(b"not an integer or out of range") => {
             Some(Ended::Returned(KvOutput::NotAnInteger))
         }

@@ -263,7 +263,18 @@ mod tests {
         };
         let (invoked, ended) = (at.0 * MILLI, Some((at.1 * MILLI, Ended::Returned(output))));
         let session = client as u64;
-        Op { client, session, node: 0, key, input, verb, ttl_millis: 10, invoked, ended }
+        Op {
+            client,
+            session,
+            node: 0,
+            key,
+            input,
+            verb,
+            ttl_millis: 10,
+            line: None,
+            invoked,
+            ended,
+        }
     }
 
     fn acquire(client: usize, at: (u64, u64)) -> Op {

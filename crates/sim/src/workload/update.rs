@@ -73,7 +73,7 @@ pub fn encode(input: &KvInput, ttl_millis: u64) -> Command {
         // A delete that does not say whether there was anything.
         KvInput::Expire(_) => op(&mut body, REMOVE, Access::Write),
     };
-    Command { access, body: Bytes::from(body) }
+    Command::new(access, Bytes::from(body))
 }
 
 /// The same for a step of a script.
@@ -90,7 +90,7 @@ pub fn encode_step(verb: Verb, input: &KvInput, ttl_millis: u64) -> Command {
         }
         _ => return encode(input, ttl_millis),
     }
-    Command { access: Access::Update, body: Bytes::from(body) }
+    Command::new(Access::Update, Bytes::from(body))
 }
 
 fn op(body: &mut Vec<u8>, op: u8, access: Access) -> Access {

@@ -2,9 +2,11 @@
 
 use base::Millis;
 use bytes::Bytes;
+use types::limits::ONCE_SESSION_LEN_MAX;
 use types::wire::{put_blob, put_varint};
 use types::{
-    Access, Ballot, Command, Incarnation, Key, Malformed, Outcome, Reader, Round, SessionId, Wire,
+    Access, Ballot, Command, Incarnation, Key, Malformed, Once, Outcome, Reader, Round, SessionId,
+    Wire,
 };
 
 use super::super::register::Countdown;
@@ -24,6 +26,8 @@ pub struct Report {
     pub floor_version: u64,
     /// The vote on the expiry of the accepted state.
     pub countdown: Countdown,
+    /// The vote on the windows of the commands that the accepted state remembers, by their places in its table.
+    pub windows_over: u64,
 }
 
 /// Commands on their way to an owner. [corrections F6, F7]
@@ -87,7 +91,8 @@ const REPORT_CHOSEN: u8 = 2;
 const REPORT_RUNNING: u8 = 4;
 const REPORT_OVER: u8 = 8;
 const REPORT_FLOORS: u8 = 16;
-const REPORT_FLAGS: u8 = 31;
+const REPORT_WINDOWS: u8 = 32;
+const REPORT_FLAGS: u8 = 63;
 
 /// Floors matter only where nothing is accepted, and are left out elsewhere.
 impl Wire for Report {
@@ -106,6 +111,9 @@ impl Wire for Report {
         if self.accepted.is_none() {
             flags |= REPORT_FLOORS;
         }
+        if self.windows_over != 0 {
+            flags |= REPORT_WINDOWS;
+        }
         out.push(flags);
         if self.accepted.is_none() {
             self.floor_ballot.encode(out);
@@ -115,6 +123,9 @@ impl Wire for Report {
         }
         if let Countdown::Running(rest) = self.countdown {
             put_varint(out, rest.0);
+        }
+        if self.windows_over != 0 {
+            put_varint(out, self.windows_over);
         }
         if let Some(state) = &self.state {
             state.encode(out);
@@ -139,13 +150,46 @@ impl Wire for Report {
             REPORT_OVER => Countdown::Over,
             _ => return Err(Malformed),
         };
+        let windows_over = if flags & REPORT_WINDOWS != 0 { reader.varint()? } else { 0 };
         let state = if flags & REPORT_HAS_STATE != 0 { Some(State::decode(reader)?) } else { None };
         if state.is_some() && accepted.is_none() {
             return Err(Malformed);
         }
         let chosen = flags & REPORT_CHOSEN != 0;
-        Ok(Report { accepted, state, chosen, floor_ballot, floor_version, countdown })
+        Ok(Report { accepted, state, chosen, floor_ballot, floor_version, countdown, windows_over })
     }
+}
+
+/// An update that is safe to repeat; otherwise a command is told by its access.
+const COMMAND_ONCE: u8 = 3;
+
+/// `kind u8 · [session · seq · window] · body`
+fn put_command(out: &mut Vec<u8>, command: &Command) {
+    match &command.once {
+        None => out.push(command.access as u8),
+        Some(once) => {
+            out.push(COMMAND_ONCE);
+            put_blob(out, &once.session);
+            put_varint(out, once.seq);
+            put_varint(out, once.window.0);
+        }
+    }
+    put_blob(out, &command.body);
+}
+
+fn take_command(reader: &mut Reader<'_>) -> Result<Command, Malformed> {
+    let (access, once) = match reader.u8()? {
+        0 => (Access::Read, None),
+        1 => (Access::Update, None),
+        2 => (Access::Write, None),
+        COMMAND_ONCE => {
+            let session = Bytes::copy_from_slice(reader.blob(ONCE_SESSION_LEN_MAX)?);
+            let (seq, window) = (reader.varint()?, Millis(reader.varint()?));
+            (Access::Update, Some(Box::new(Once { session, seq, window })))
+        }
+        _ => return Err(Malformed),
+    };
+    Ok(Command { access, body: Bytes::decode(reader)?, once })
 }
 
 impl Wire for Forward {
@@ -156,8 +200,7 @@ impl Wire for Forward {
         put_varint(out, self.commands.len() as u64);
         for (session, command) in &self.commands {
             put_varint(out, session.0);
-            out.push(command.access as u8);
-            put_blob(out, &command.body);
+            put_command(out, command);
         }
     }
 
@@ -172,14 +215,7 @@ impl Wire for Forward {
         let mut commands = Vec::with_capacity(count);
         for _ in 0..count {
             let session = SessionId(reader.varint()?);
-            let access = match reader.u8()? {
-                0 => Access::Read,
-                1 => Access::Update,
-                2 => Access::Write,
-                _ => return Err(Malformed),
-            };
-            let body = Bytes::decode(reader)?;
-            commands.push((session, Command { access, body }));
+            commands.push((session, take_command(reader)?));
         }
         Ok(Forward { target: Incarnation(target), sequence, acked_below, commands })
     }
@@ -269,5 +305,53 @@ impl Wire for Listing {
             });
         }
         Ok(Listing { entries, next_hash, floor_ballot, floor_version, number })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn commands() -> impl Strategy<Value = Command> {
+        let access = prop_oneof![Just(Access::Read), Just(Access::Update), Just(Access::Write)];
+        let bytes = |len| proptest::collection::vec(any::<u8>(), len).prop_map(Bytes::from);
+        let once = (bytes(1..=ONCE_SESSION_LEN_MAX), any::<u64>(), any::<u64>())
+            .prop_map(|(session, seq, window)| Once { session, seq, window: Millis(window) });
+        (access, bytes(0..=40), proptest::option::of(once)).prop_map(|(access, body, once)| {
+            let command = Command::new(access, body);
+            once.into_iter().fold(command, Command::under)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn forwarded_commands_come_back(
+            commands in proptest::collection::vec((any::<u64>().prop_map(SessionId), commands()), 0..5),
+            at in any::<prop::sample::Index>(),
+        ) {
+            let target = Incarnation(7);
+            let forward = Forward { target, sequence: 8, acked_below: 3, commands };
+            let bytes = forward.to_bytes();
+            prop_assert_eq!(Forward::from_bytes(&bytes), Ok(forward));
+            prop_assert_eq!(Forward::from_bytes(&bytes[..at.index(bytes.len())]), Err(Malformed));
+        }
+    }
+
+    #[test]
+    fn a_vote_on_windows_comes_back() {
+        for windows_over in [0, 1, u64::MAX] {
+            let report = Report {
+                accepted: Round::NONE,
+                state: None,
+                chosen: true,
+                floor_ballot: Ballot::ZERO,
+                floor_version: 3,
+                countdown: Countdown::Running(Millis(5)),
+                windows_over,
+            };
+            assert_eq!(Report::from_bytes(&report.to_bytes()), Ok(report));
+        }
     }
 }

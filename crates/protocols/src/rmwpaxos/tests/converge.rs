@@ -53,7 +53,11 @@ impl World {
 
     /// All is healed and nobody asks for anything: replicas become equal, no tombstone stays, and then all is silent.
     pub(super) fn converge(&mut self) -> Result<(), String> {
-        let ended = self.rest(Nanos::from_secs(240));
+        self.converge_within(Nanos::from_secs(240))
+    }
+
+    pub(super) fn converge_within(&mut self, limit: Nanos) -> Result<(), String> {
+        let ended = self.rest(limit);
         claim(ended, "comparing ends")?;
         if let Some(fault) = &self.fault {
             return Err(fault.clone());

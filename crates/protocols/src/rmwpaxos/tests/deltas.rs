@@ -291,7 +291,14 @@ pub(super) fn the_same_bytes_under_another_round() -> Result<(), String> {
         let mut ring = Ring::default();
         ring.push(ballot);
         let value = Some(value);
-        State::new(&StateFields { version, mod_version: version, ring, expiry: None, value })
+        State::new(&StateFields {
+            version,
+            mod_version: version,
+            ring,
+            expiry: None,
+            once: None,
+            value,
+        })
     };
     let (old, new) = (state(1, &b"a"[..]), state(2, b"ab"));
     let delta = Delta::between((ballot.round(2), &old), &new).ok_or("both have values")?;

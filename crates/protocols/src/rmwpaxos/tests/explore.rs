@@ -18,6 +18,8 @@ struct Rates {
     read: f64,
     expire: f64,
     conditional: f64,
+    /// Commands that are safe to repeat, and are repeated.
+    once: f64,
     neighbour: f64,
     newest_first: bool,
     pass: f64,
@@ -54,6 +56,7 @@ impl Rates {
             read: *prng.pick(&[0.2, 0.5]),
             expire: *prng.pick(&[0.0, 0.0, 0.3]),
             conditional: *prng.pick(&[0.0, 0.3]),
+            once: 0.0,
             neighbour: *prng.pick(&[0.0, 0.0, 0.3]),
             newest_first: prng.chance(0.3),
             pass: *prng.pick(&[0.02, 0.1]),
@@ -67,18 +70,24 @@ impl Rates {
 /// One run; what went wrong, if anything did.
 pub(super) fn explore(seed: u64, members: u16, durable: bool) -> Result<(), String> {
     let by_message = seed.is_multiple_of(2);
-    play(seed, members, durable, Ways { by_message, always_deltas: false })
+    play(seed, members, durable, Ways { by_message, always_deltas: false }, 0.0)
+}
+
+/// The same, with most commands safe to repeat, and repeated.
+pub(super) fn explore_once(seed: u64, members: u16, durable: bool) -> Result<(), String> {
+    let ways = Ways { by_message: seed.is_multiple_of(2), always_deltas: seed.is_multiple_of(5) };
+    play(seed, members, durable, ways, 0.8)
 }
 
 /// The same with all proposals sent as deltas that can be.
 pub(super) fn explore_deltas(seed: u64, members: u16, durable: bool) -> Result<(), String> {
     let by_message = seed.is_multiple_of(2);
-    play(seed, members, durable, Ways { by_message, always_deltas: true })
+    play(seed, members, durable, Ways { by_message, always_deltas: true }, 0.0)
 }
 
-fn play(seed: u64, members: u16, durable: bool, ways: Ways) -> Result<(), String> {
+fn play(seed: u64, members: u16, durable: bool, ways: Ways, once: f64) -> Result<(), String> {
     let mut prng = Prng::new(seed);
-    let rates = Rates::draw(&mut prng);
+    let rates = Rates { once, ..Rates::draw(&mut prng) };
     let mut world = World::with(members, durable, seed, ways);
     let mut asked = 0;
     for _ in 0..rates.steps {
@@ -91,7 +100,8 @@ fn play(seed: u64, members: u16, durable: bool, ways: Ways) -> Result<(), String
         return Err("work that never ends".into());
     }
     if seed.is_multiple_of(3) && world.fault.is_none() {
-        world.converge()?;
+        // A tombstone that remembers stays as long as it has to.
+        world.converge_within(Nanos::from_secs(if once > 0.0 { 1_000 } else { 240 }))?;
     }
     for node in 0..world.nodes.len() {
         let key = world.key.clone();
@@ -110,6 +120,8 @@ fn act(world: &mut World, prng: &mut Prng, rates: &Rates, asked: &mut u64) {
     if dice < 0.04 && *asked < OPERATIONS_MAX {
         *asked += 1;
         ask(world, prng, rates, node, *asked as u8);
+    } else if rates.once > 0.0 && dice > 0.97 {
+        repeat(world, prng, node);
     } else if dice < 0.04 + rates.crash {
         crash(world, prng, node);
     } else if dice < 0.08 + rates.pass {
@@ -156,7 +168,21 @@ fn ask(world: &mut World, prng: &mut Prng, rates: &Rates, node: usize, id: u8) {
     } else {
         Ask::AppendByte(byte)
     };
+    let is_once =
+        rates.once > 0.0 && !matches!(ask, Ask::Expiring { .. }) && prng.chance(rates.once);
+    // Few sessions, so that one has newer commands while copies of older ones are on their way.
+    let ask = if is_once { ask.once(id % 5, u64::from(id)) } else { ask };
     world.ask(node, &key, ask);
+}
+
+/// Sends a line again, wherever, whatever became of it.
+fn repeat(world: &mut World, prng: &mut Prng, node: usize) {
+    let key = if prng.chance(0.9) { world.key.clone() } else { world.neighbour.clone() };
+    let lines = world.lines(&key);
+    if !lines.is_empty() {
+        let line = prng.pick(&lines).clone();
+        world.ask(node, &key, line);
+    }
 }
 
 /// Memory is lost by a minority at a time: more is not survivable, and rightly never recovers.
@@ -212,6 +238,27 @@ fn deltas_among_five_members_keep_one_history() {
     for seed in 0..300 {
         let durable = seed % 2 == 0;
         if let Err(fault) = explore_deltas(seed, 5, durable) {
+            panic!("seed {seed}, durable {durable}: {fault}");
+        }
+    }
+}
+
+#[test]
+fn what_is_repeated_keeps_one_history() {
+    for seed in 0..1_500 {
+        for (members, durable) in [(3, true), (3, false)] {
+            if let Err(fault) = explore_once(seed, members, durable) {
+                panic!("seed {seed}, {members} members, durable {durable}: {fault}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_repeated_among_five_members_keeps_one_history() {
+    for seed in 0..300 {
+        let durable = seed % 2 == 0;
+        if let Err(fault) = explore_once(seed, 5, durable) {
             panic!("seed {seed}, durable {durable}: {fault}");
         }
     }

@@ -1,7 +1,7 @@
 //! Every rule that can be left out is missed: by a random schedule within a stated budget, or by the one made for it.
 
 use super::explore::{explore, explore_deltas};
-use super::{contention, converge, deltas, joint, memory, removal, repair, schedules};
+use super::{contention, converge, deltas, joint, memory, once, removal, repair, schedules};
 use crate::mutation::{self, Mutation};
 
 /// What notices that a rule is left out.
@@ -72,6 +72,13 @@ fn catch(mutation: Mutation) -> Catch {
         Mutation::FirstAcceptedByProposer => {
             Catch::Schedule(joint::a_first_proposal_that_nobody_took)
         }
+        Mutation::OnceForgetsNoOps => Catch::Schedule(once::a_condition_that_fails_for_a_repeat),
+        Mutation::OnceEvictsOldest => Catch::Schedule(once::a_session_too_many),
+        Mutation::OnceRefusalStays => Catch::Schedule(once::a_refusal_after_another_way),
+        Mutation::OnceLostOnDelete => Catch::Schedule(once::a_repeat_after_a_deletion),
+        Mutation::OnceCollected => Catch::Schedule(once::a_repeat_after_a_while),
+        Mutation::OnceDroppedByOne => Catch::Schedule(once::a_clock_that_jumps),
+        Mutation::OnceFromUndecided => Catch::Schedule(once::a_repeat_of_what_is_undecided),
         // Rules of other protocols, which add to the list on their own.
         _ => Catch::Elsewhere,
     }

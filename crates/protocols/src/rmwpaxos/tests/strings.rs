@@ -3,7 +3,9 @@
 use base::Millis;
 use bytes::Bytes;
 use checker::model::kv::{KvInput, KvOutput};
-use types::{Access, Applied, Change, Clock, Command, ExpiryChange, TimeToLive, Update, View};
+use types::{
+    Access, Applied, Change, Clock, Command, ExpiryChange, Once, TimeToLive, Update, View,
+};
 
 /// What a client of these tests may ask.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -13,13 +15,39 @@ pub(super) enum Ask {
     AppendByte(u8),
     SetIfAbsent(u8),
     SetIfEqual(Vec<u8>, u8),
-    Expiring { value: u8, millis: u8 },
+    Expiring {
+        value: u8,
+        millis: u8,
+    },
     Delete,
+    /// Safe to repeat: what has the same line runs at most once.
+    Once(Line, Box<Ask>),
 }
+
+/// Names a command under `ONCE`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Line {
+    pub session: u8,
+    pub seq: u64,
+}
+
+/// How long a line is remembered, the time added for requests under way left out: longer than random schedules last.
+const WINDOW: Millis = Millis(400_000);
 
 pub(super) struct Strings;
 
 impl Ask {
+    pub(super) fn once(self, session: u8, seq: u64) -> Ask {
+        Ask::Once(Line { session, seq }, Box::new(self))
+    }
+
+    pub(super) fn line(&self) -> Option<Line> {
+        match self {
+            Ask::Once(line, _) => Some(*line),
+            _ => None,
+        }
+    }
+
     pub(super) fn command(&self) -> Command {
         let (access, body) = match self {
             Ask::Get => (Access::Read, b"g".to_vec()),
@@ -31,8 +59,12 @@ impl Ask {
             }
             Ask::Expiring { value, millis } => (Access::Write, vec![b'x', *value, *millis]),
             Ask::Delete => (Access::Update, b"d".to_vec()),
+            Ask::Once(Line { session, seq }, ask) => {
+                let session = Bytes::copy_from_slice(&[*session]);
+                return ask.command().under(Once { session, seq: *seq, window: WINDOW });
+            }
         };
-        Command { access, body: Bytes::from(body) }
+        Command::new(access, Bytes::from(body))
     }
 
     pub(super) fn input(&self, tag: u64) -> KvInput {
@@ -49,10 +81,14 @@ impl Ask {
                 KvInput::SetExpiring(one(value), checker::model::kv::ExpiryTag(tag))
             }
             Ask::Delete => KvInput::Del,
+            Ask::Once(_, ask) => ask.input(tag),
         }
     }
 
     pub(super) fn output(&self, reply: &[u8]) -> KvOutput {
+        if let Ask::Once(_, ask) = self {
+            return ask.output(reply);
+        }
         let number = || std::str::from_utf8(&reply[1..]).ok().and_then(|text| text.parse().ok());
         match reply.first() {
             Some(b'D') => KvOutput::Done,

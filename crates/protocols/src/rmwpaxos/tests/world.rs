@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Millis, Nanos, Prng};
+use bytes::Bytes;
 use checker::history::{ClientId, History, OpId};
 use checker::linearizable::check;
 use checker::model::kv::{ExpiryTag, Kv, KvInput, KvOutput};
@@ -11,8 +12,9 @@ use types::{
     Epoch, Incarnation, Key, Loss, NodeId, Outcome, Round, SessionId, Shard, Tag, Ticket, Wire,
 };
 
+use super::super::once;
 use super::super::{Message, Payload, Register, RmwPaxos, ShardMeta, State};
-use super::strings::{Ask, Strings};
+use super::strings::{Ask, Line, Strings};
 use crate::cells::{Cell, Cells, Metas};
 use crate::effects::{Effects, Send, TimerId};
 use crate::mutation::{self, Mutation};
@@ -37,6 +39,16 @@ pub(super) struct Ways {
     pub by_message: bool,
     /// Every proposal on a base with a value is sent as a delta.
     pub always_deltas: bool,
+}
+
+/// One operation of a client that sends it again and again.
+struct Repeated {
+    op: OpId,
+    ask: Ask,
+    sent: usize,
+    /// Transmissions that surely had no effect.
+    denied: usize,
+    told: Option<Bytes>,
 }
 
 /// Records of one flush.
@@ -78,6 +90,8 @@ pub(super) struct World {
     /// The node, and the start of its process, that owes an answer.
     asked_at: BTreeMap<Tag, (usize, Incarnation)>,
     histories: BTreeMap<Key, History<KvInput, KvOutput>>,
+    /// Operations that may be transmitted several times.
+    repeated: BTreeMap<(Key, Line), Repeated>,
     rounds: BTreeMap<(Key, Round), Vec<u8>>,
     expiries: Vec<(Nanos, Key, Tag)>,
     next_tag: u64,
@@ -115,6 +129,7 @@ impl World {
             asked: BTreeMap::new(),
             asked_at: BTreeMap::new(),
             histories: BTreeMap::new(),
+            repeated: BTreeMap::new(),
             rounds: BTreeMap::new(),
             expiries: Vec::new(),
             next_tag: 0,
@@ -204,9 +219,7 @@ impl World {
         let session = SessionId(former.map_or(tag.0, |former| former.0));
         let start = self.nodes[node].view.member(self.nodes[node].view.me).expect("it is one");
         self.asked_at.insert(tag, (node, start.incarnation));
-        self.clock += 1;
-        let history = self.histories.entry(key.clone()).or_default();
-        let op = history.invoke(ClientId(self.next_tag), ask.input(tag.0), self.clock);
+        let op = self.invoke(key, &ask, tag);
         if let Ask::Expiring { millis, .. } = ask {
             self.watch_expiry(key.clone(), tag, millis);
         }
@@ -215,6 +228,30 @@ impl World {
         let request = Request { tag, session, key: key.clone(), command };
         self.step(node, Event::Request(request));
         tag
+    }
+
+    /// A line that was sent before is the same operation.
+    fn invoke(&mut self, key: &Key, ask: &Ask, tag: Tag) -> OpId {
+        let named = ask.line().map(|line| (key.clone(), line));
+        if let Some(known) = named.as_ref().and_then(|named| self.repeated.get_mut(named)) {
+            assert_eq!(known.ask, *ask, "a line is used for one command only");
+            known.sent += 1;
+            return known.op;
+        }
+        self.clock += 1;
+        let history = self.histories.entry(key.clone()).or_default();
+        let op = history.invoke(ClientId(tag.0), ask.input(tag.0), self.clock);
+        if let Some(named) = named {
+            let repeated = Repeated { op, ask: ask.clone(), sent: 1, denied: 0, told: None };
+            self.repeated.insert(named, repeated);
+        }
+        op
+    }
+
+    /// Lines that have been sent so far.
+    pub(super) fn lines(&self, key: &Key) -> Vec<Ask> {
+        let of_key = |((of, _), it): (&(Key, Line), &Repeated)| (of == key).then(|| it.ask.clone());
+        self.repeated.iter().filter_map(of_key).collect()
     }
 
     /// From its asking on plus its time, the value may vanish. The invocation is placed when that moment comes.
@@ -337,6 +374,11 @@ impl World {
             self.fault.get_or_insert(format!("{tag:?} was answered twice"));
             return;
         }
+        if let Some(line) = ask.line() {
+            let named = (key.clone(), line);
+            self.outcomes.insert(tag, outcome.clone());
+            return self.complete_repeated(&named, &outcome);
+        }
         self.clock += 1;
         let history = self.histories.get_mut(key).expect("it was asked");
         let told = match &outcome {
@@ -347,6 +389,43 @@ impl World {
         };
         history.complete(*op, told, self.clock);
         self.outcomes.insert(tag, outcome);
+    }
+
+    /// The first definite answer to any transmission is the answer, and all others must be the same. [corrections F9]
+    fn complete_repeated(&mut self, named: &(Key, Line), outcome: &Outcome) {
+        let repeated = self.repeated.get_mut(named).expect("it was sent");
+        match outcome {
+            Outcome::Reply(reply) if once::is_refusal(reply) => repeated.denied += 1,
+            Outcome::NoQuorum | Outcome::Loading => repeated.denied += 1,
+            Outcome::Reply(reply) => match &repeated.told {
+                Some(told) if told != reply => {
+                    let fault = format!("{named:?}: first {told:?}, then {reply:?}");
+                    self.fault.get_or_insert(fault);
+                }
+                Some(_) => {}
+                None => {
+                    repeated.told = Some(reply.clone());
+                    self.clock += 1;
+                    let history = self.histories.get_mut(&named.0).expect("it was sent");
+                    let told = checker::Outcome::Returned(repeated.ask.output(reply));
+                    history.complete(repeated.op, told, self.clock);
+                }
+            },
+            _ => {}
+        }
+    }
+
+    /// Had no effect: what every transmission says of itself.
+    fn complete_denied(&mut self) {
+        for ((key, _), repeated) in &mut self.repeated {
+            if repeated.told.is_none() && repeated.denied == repeated.sent {
+                // Not to be completed twice by a second verdict.
+                repeated.sent += 1;
+                self.clock += 1;
+                let history = self.histories.get_mut(key).expect("it was sent");
+                history.complete(repeated.op, checker::Outcome::Failed, self.clock);
+            }
+        }
     }
 
     fn submit(&mut self, index: usize) {
@@ -555,6 +634,7 @@ impl World {
         if let Some(fault) = &self.fault {
             return Err(fault.clone());
         }
+        self.complete_denied();
         for (key, history) in &self.histories {
             match check(&Kv, history, Limit { explored_max: 200_000 }) {
                 Verdict::Violation(violation) => return Err(format!("{key:?}: {violation}")),

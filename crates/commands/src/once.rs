@@ -1,0 +1,102 @@
+//! `ONCE session seq command …`: makes a command on one key safe to repeat.
+//!
+//! What it runs is planned by its own row; that it runs once is the register's business.
+
+use base::decimal::parse_i64;
+use bytes::Bytes;
+use types::limits::{ONCE_SESSION_LEN_MAX, ONCE_WINDOW_DEFAULT};
+use types::{Command, Once};
+
+use crate::errors::{self, ErrorReply};
+use crate::plan::{Arguments, Plan};
+use crate::table;
+
+/// Arguments before the command that is to run once.
+const OWN_ARGUMENTS: usize = 3;
+/// Where its key is: such a command has it behind its name.
+pub(crate) const KEY: usize = OWN_ARGUMENTS + 1;
+
+/// The window is the default one; a node that is configured otherwise sets its own.
+pub(crate) fn plan_once(arguments: &Arguments<'_>) -> Result<Command, ErrorReply> {
+    let session = arguments.all[1];
+    if session.is_empty() || session.len() > ONCE_SESSION_LEN_MAX {
+        return Err(errors::once_session(session.len()));
+    }
+    let seq = parse_i64(arguments.all[2]).and_then(|seq| u64::try_from(seq).ok());
+    let seq = seq.ok_or(errors::NOT_AN_INTEGER)?;
+    let inner = &arguments.all[OWN_ARGUMENTS..];
+    let spec = table::resolve(inner)?;
+    if std::ptr::eq(spec, arguments.spec) {
+        return Err(errors::ONCE_NESTED);
+    }
+    if spec.keys.is_none() {
+        return Err(errors::once_one_key(spec.name));
+    }
+    match spec.plan(inner, arguments.clock)? {
+        Plan::Key { command, key } if OWN_ARGUMENTS + key == KEY => {
+            let session = Bytes::copy_from_slice(session);
+            Ok(command.under(Once { session, seq, window: ONCE_WINDOW_DEFAULT }))
+        }
+        _ => Err(errors::once_one_key(spec.name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Millis;
+    use types::{Access, Clock};
+
+    use super::*;
+
+    const CLOCK: Clock = Clock { unix: Millis(1_000_000), seed: 0 };
+
+    fn plan(line: &str) -> Result<(Command, usize), String> {
+        let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        match crate::plan(&args, CLOCK) {
+            Ok((_, Plan::Key { command, key })) => Ok((command, key)),
+            Ok((_, other)) => panic!("{line}: {other:?}"),
+            Err(error) => Err(String::from_utf8_lossy(error.bytes()).trim_end().to_string()),
+        }
+    }
+
+    #[test]
+    fn the_command_is_what_it_is_without() {
+        for line in ["incr k", "GET k", "set k v nx ex 5", "del k", "EXISTS k", "ttl k", "getex k"]
+        {
+            let (bare, key) = plan(line).expect("a command on one key");
+            let (command, once_key) = plan(&format!("ONCE s-1 7 {line}")).expect("the same");
+            assert_eq!((&command.body, once_key), (&bare.body, key + OWN_ARGUMENTS), "{line}");
+            assert_eq!(command.access, Access::Update, "{line}: it is remembered, so it writes");
+            let once = command.once.expect("it is safe to repeat");
+            assert_eq!((&once.session[..], once.seq), (b"s-1".as_slice(), 7), "{line}");
+            assert_eq!(bare.once, None);
+        }
+    }
+
+    #[test]
+    fn what_cannot_run_once_is_refused_in_so_many_words() {
+        let long = "s".repeat(ONCE_SESSION_LEN_MAX + 1);
+        for (line, text) in [
+            ("once s 1 ping", "-ERR wrong number of arguments for 'once' command"),
+            ("once s 1 ping x", "-ERR ONCE runs commands on one key, 'ping' is none"),
+            ("once s 1 mget a", "-ERR ONCE runs commands on one key, 'mget' is none"),
+            ("once s 1 del a b", "-ERR ONCE runs commands on one key, 'del' is none"),
+            (
+                "once s 1 client getname",
+                "-ERR ONCE runs commands on one key, 'client|getname' is none",
+            ),
+            ("once s 1 scan 0", "-ERR ONCE runs commands on one key, 'scan' is none"),
+            ("once s 1 once s 1 get a", "-ERR ONCE calls can not be nested"),
+            ("once s x get a", "-ERR value is not an integer or out of range"),
+            ("once s -1 get a", "-ERR value is not an integer or out of range"),
+            ("once s 1 get a b", "-ERR wrong number of arguments for 'get' command"),
+            ("once s 1 set a b c", "-ERR syntax error"),
+            ("once s 1 nosuch a", "-ERR unknown command 'nosuch', with args beginning with: 'a' "),
+            ("once  1 get a", "-ERR ONCE session must be 1 to 64 bytes, not 0"),
+            (&format!("once {long} 1 get a"), "-ERR ONCE session must be 1 to 64 bytes, not 65"),
+        ] {
+            let expected = text.trim_end().to_string();
+            assert_eq!(plan(line).map(|_| ()), Err(expected), "{line}");
+        }
+    }
+}

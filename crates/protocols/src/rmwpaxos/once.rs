@@ -1,0 +1,347 @@
+//! What a state remembers of commands that are safe to repeat (`ONCE`): per session the number and the reply of its
+//! newest command. [corrections F2, F4; spec 9.9]
+//!
+//! The table is part of the replicated state, so an entry and the effect of its command are one transition: whoever
+//! sees the one sees the other. When an entry may be dropped is decided by a vote ([`super::window`]); nothing is ever
+//! pushed out by something newer.
+
+use std::borrow::Cow;
+
+use base::Millis;
+use bytes::Bytes;
+use types::limits::{
+    ONCE_ENTRIES_MAX, ONCE_ENTRY_LEN_MAX, ONCE_REPLY_LEN_MAX, ONCE_SESSION_LEN_MAX,
+};
+use types::wire::{put_blob, put_varint};
+use types::{Ballot, Malformed, Once, Reader, Wire};
+
+use super::state::State;
+use crate::mutation::{self, Mutation};
+
+/// Bytes of a table, at most.
+pub(super) const TABLE_LEN_MAX: usize = 1 + ONCE_ENTRIES_MAX * ONCE_ENTRY_LEN_MAX;
+
+/// The numbers of an entry, and the lengths of its session and reply, fit the room that is counted for them.
+const _: () =
+    assert!(ONCE_ENTRY_LEN_MAX - ONCE_SESSION_LEN_MAX - ONCE_REPLY_LEN_MAX >= 1 + 3 * 10 + 12 + 2);
+
+const ALREADY_DONE: &[u8] =
+    b"-ALREADYDONE the command ran before, and its reply was too long to be remembered\r\n";
+const NO_ROOM: &[u8] =
+    b"-TRYAGAIN the key remembers as many sessions as it can, all of them younger than once-window\r\n";
+const OLDER: &[u8] = b"-ERR ONCE a command with a higher seq of this session ran before\r\n";
+
+const TOO_LATE: &[u8] = b"-ERR ONCE too late\r\n";
+
+/// Names what an acceptor counts the age of: the transition that wrote an entry, and how long it is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EntryId {
+    pub version: u64,
+    pub birth: Ballot,
+    pub window: Millis,
+}
+
+/// One session's newest command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Entry<'a> {
+    session: Cow<'a, [u8]>,
+    seq: u64,
+    /// The transition that wrote it; `None`: the one being made.
+    written: Option<(u64, Ballot)>,
+    window: Millis,
+    /// `None`: too long.
+    reply: Option<Cow<'a, [u8]>>,
+}
+
+/// The sessions that a state remembers, in the order in which they were written.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table<'a> {
+    entries: Vec<Entry<'a>>,
+}
+
+/// What a table says of a command that is about to run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Seen {
+    /// It may run, and be remembered.
+    New,
+    /// It ran before, and this is the answer.
+    Before(Bytes),
+    /// It must not run.
+    Refused(Bytes),
+}
+
+impl<'a> Table<'a> {
+    pub(super) fn of(state: Option<&'a State>) -> Table<'a> {
+        let entries = state.and_then(State::once).map(entries).into_iter().flatten();
+        Table { entries: entries.collect() }
+    }
+
+    pub(super) fn look(&self, once: &Once) -> Seen {
+        match self.entries.iter().find(|entry| *entry.session == once.session[..]) {
+            Some(entry) if entry.seq == once.seq => Seen::Before(entry.answer()),
+            Some(entry) if entry.seq > once.seq => Seen::Refused(Bytes::from_static(OLDER)),
+            Some(_) => Seen::New,
+            None if self.entries.len() < ONCE_ENTRIES_MAX => Seen::New,
+            None if mutation::is(Mutation::OnceEvictsOldest) => Seen::New,
+            None => Seen::Refused(Bytes::from_static(NO_ROOM)),
+        }
+    }
+
+    /// Remembers a command that [`look`](Table::look) found new.
+    pub(super) fn remember(&mut self, once: &Once, reply: &Bytes) {
+        self.entries.retain(|entry| *entry.session != once.session[..]);
+        if self.entries.len() == ONCE_ENTRIES_MAX && mutation::is(Mutation::OnceEvictsOldest) {
+            self.entries.remove(0);
+        }
+        assert!(self.entries.len() < ONCE_ENTRIES_MAX, "there was room for the session");
+        let is_short = reply.len() <= ONCE_REPLY_LEN_MAX;
+        self.entries.push(Entry {
+            session: Cow::Owned(once.session.to_vec()),
+            seq: once.seq,
+            written: None,
+            window: once.window,
+            reply: is_short.then(|| Cow::Owned(reply.to_vec())),
+        });
+    }
+
+    /// Drops the entries whose windows a majority has found over. True where there was one.
+    pub(super) fn drop_over(&mut self, over: &[EntryId]) -> bool {
+        let before = self.entries.len();
+        self.entries.retain(|entry| entry.id().is_none_or(|id| !over.contains(&id)));
+        self.entries.len() < before
+    }
+
+    /// The bytes of the table, what is new in it being written by the transition to `version` that is born under
+    /// `birth`. `None`: it is empty.
+    pub(super) fn encode(&self, version: u64, birth: Ballot) -> Option<Vec<u8>> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        let mut out = vec![self.entries.len() as u8];
+        for entry in &self.entries {
+            let (version, birth) = entry.written.unwrap_or((version, birth));
+            put_blob(&mut out, &entry.session);
+            put_varint(&mut out, entry.seq);
+            put_varint(&mut out, version);
+            birth.encode(&mut out);
+            put_varint(&mut out, entry.window.0);
+            put_varint(&mut out, entry.reply.as_ref().map_or(0, |reply| reply.len() as u64 + 1));
+            out.extend_from_slice(entry.reply.as_deref().unwrap_or_default());
+        }
+        Some(out)
+    }
+}
+
+impl<'a> Entry<'a> {
+    fn id(&self) -> Option<EntryId> {
+        self.written.map(|(version, birth)| EntryId { version, birth, window: self.window })
+    }
+
+    fn answer(&self) -> Bytes {
+        match &self.reply {
+            Some(reply) => Bytes::copy_from_slice(reply),
+            None => Bytes::from_static(ALREADY_DONE),
+        }
+    }
+
+    fn decode(reader: &mut Reader<'a>) -> Result<Entry<'a>, Malformed> {
+        let session = reader.blob(ONCE_SESSION_LEN_MAX)?;
+        let seq = reader.varint()?;
+        let written = Some((reader.varint()?, Ballot::decode(reader)?));
+        let window = Millis(reader.varint()?);
+        let reply = match reader.varint()? {
+            0 => None,
+            len if len - 1 <= ONCE_REPLY_LEN_MAX as u64 => {
+                Some(Cow::Borrowed(reader.take(len as usize - 1)?))
+            }
+            _ => return Err(Malformed),
+        };
+        Ok(Entry { session: Cow::Borrowed(session), seq, written, window, reply })
+    }
+}
+
+fn decode(table: &[u8]) -> impl Iterator<Item = Result<Entry<'_>, Malformed>> {
+    let mut reader = Reader::new(table);
+    let count = reader.u8().unwrap_or(0);
+    (0..count).map(move |_| Entry::decode(&mut reader))
+}
+
+fn entries(table: &[u8]) -> impl Iterator<Item = Entry<'_>> {
+    decode(table).map(|entry| entry.expect("it was checked when the state was made"))
+}
+
+/// What acceptors count the ages of, in the order of the table.
+pub(super) fn ids(table: &[u8]) -> impl Iterator<Item = EntryId> + '_ {
+    entries(table).filter_map(|entry| entry.id())
+}
+
+/// Entries of a table.
+pub(super) fn len(table: &[u8]) -> usize {
+    usize::from(table[0])
+}
+
+/// The table has no room for a session that it does not know.
+pub(super) fn is_full_for(table: &[u8], session: &[u8]) -> bool {
+    len(table) == ONCE_ENTRIES_MAX && entries(table).all(|entry| *entry.session != *session)
+}
+
+/// Checks bytes that are to be the table of a state.
+///
+/// # Errors
+/// They are not those of a table.
+pub(super) fn check(table: &[u8]) -> Result<(), Malformed> {
+    let mut reader = Reader::new(table);
+    let count = usize::from(reader.u8()?);
+    if count == 0 || count > ONCE_ENTRIES_MAX {
+        return Err(Malformed);
+    }
+    for _ in 0..count {
+        Entry::decode(&mut reader)?;
+    }
+    if reader.is_empty() { Ok(()) } else { Err(Malformed) }
+}
+
+/// A reply that says that nothing ran. [corrections F5]
+pub(super) fn is_refusal(reply: &[u8]) -> bool {
+    [NO_ROOM, OLDER, TOO_LATE].contains(&reply)
+}
+
+/// What is not run any more because its client has been answered. Nobody is told.
+pub(super) fn too_late() -> Bytes {
+    Bytes::from_static(TOO_LATE)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proptest::prelude::*;
+    use types::{Epoch, Incarnation, NodeId};
+
+    use super::*;
+
+    pub(in super::super) fn birth(number: u64) -> Ballot {
+        Ballot::new(Epoch(1), number, NodeId(1), Incarnation(1))
+    }
+
+    pub(in super::super) fn once(session: &[u8], seq: u64) -> Once {
+        Once { session: Bytes::copy_from_slice(session), seq, window: Millis(1000) }
+    }
+
+    /// A table whose sessions were written one by one, each by the transition of its place.
+    pub(in super::super) fn table(sessions: &[(Vec<u8>, u64, Vec<u8>)]) -> Option<Vec<u8>> {
+        let mut made = Table::default();
+        for (version, (session, seq, reply)) in (1..).zip(sessions) {
+            if made.look(&once(session, *seq)) == Seen::New {
+                made.remember(&once(session, *seq), &Bytes::copy_from_slice(reply));
+                for entry in &mut made.entries {
+                    entry.written.get_or_insert((version, birth(version)));
+                }
+            }
+        }
+        made.encode(0, Ballot::ZERO)
+    }
+
+    pub(in super::super) fn tables() -> impl Strategy<Value = Option<Vec<u8>>> {
+        let bytes = |max| proptest::collection::vec(any::<u8>(), 0..max);
+        let sessions = (proptest::collection::vec(0..3_u8, 1..4), any::<u64>(), bytes(20));
+        proptest::option::of(proptest::collection::vec(sessions, 1..9))
+            .prop_map(|sessions| sessions.and_then(|sessions| table(&sessions)))
+    }
+
+    fn read(bytes: &[u8]) -> Table<'_> {
+        Table { entries: entries(bytes).collect() }
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_come_back(bytes in tables()) {
+            let Some(bytes) = bytes else { return Ok(()) };
+            prop_assert_eq!(check(&bytes), Ok(()));
+            prop_assert_eq!(read(&bytes).encode(0, Ballot::ZERO), Some(bytes.clone()));
+            prop_assert!(bytes.len() <= TABLE_LEN_MAX);
+            prop_assert_eq!(ids(&bytes).count(), len(&bytes));
+        }
+
+        #[test]
+        fn damaged_bytes_are_noticed_or_are_another_table(
+            bytes in tables(),
+            at in any::<prop::sample::Index>(),
+            with in any::<u8>(),
+        ) {
+            let Some(mut bytes) = bytes else { return Ok(()) };
+            let at = at.index(bytes.len());
+            prop_assert_eq!(check(&bytes[..at]), Err(Malformed));
+            bytes[at] = with;
+            if check(&bytes).is_ok() {
+                let _ = read(&bytes).encode(0, Ballot::ZERO);
+            }
+        }
+
+        /// A session's newest command is remembered, whatever others do; older numbers are refused.
+        #[test]
+        fn a_session_is_answered_by_its_newest_command(
+            lines in proptest::collection::vec((0..70_u8, 0..5_u64), 0..300),
+        ) {
+            let mut made = Table::default();
+            let mut newest = std::collections::BTreeMap::new();
+            for (session, seq) in lines {
+                let line = once(&[session], seq);
+                let reply = Bytes::from(format!(":{seq}\r\n"));
+                let known = newest.get(&session).copied();
+                match made.look(&line) {
+                    Seen::Before(told) => {
+                        prop_assert_eq!(known, Some(seq));
+                        prop_assert_eq!(told, reply);
+                    }
+                    Seen::Refused(_) => {
+                        let is_full = newest.len() == ONCE_ENTRIES_MAX;
+                        prop_assert!(known.map_or(is_full, |known| known > seq));
+                    }
+                    Seen::New => {
+                        prop_assert!(known.is_none_or(|newest| newest < seq));
+                        made.remember(&line, &reply);
+                        newest.insert(session, seq);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_largest_table_has_the_length_that_is_counted_for_it() {
+        let full: Vec<_> = (0..ONCE_ENTRIES_MAX)
+            .map(|n| (vec![n as u8; ONCE_SESSION_LEN_MAX], u64::MAX, vec![0; ONCE_REPLY_LEN_MAX]))
+            .collect();
+        let bytes = table(&full).expect("it has entries");
+        assert!(bytes.len() <= TABLE_LEN_MAX);
+        assert_eq!(check(&bytes), Ok(()));
+        assert!(is_full_for(&bytes, b"another"));
+        assert!(!is_full_for(&bytes, &[7; ONCE_SESSION_LEN_MAX]));
+    }
+
+    #[test]
+    fn a_long_reply_is_not_remembered_but_that_there_was_one_is() {
+        let bytes = table(&[(b"s".to_vec(), 1, vec![b'x'; ONCE_REPLY_LEN_MAX + 1])]);
+        let Seen::Before(told) = read(&bytes.expect("one entry")).look(&once(b"s", 1)) else {
+            panic!("it ran before")
+        };
+        assert!(told.starts_with(b"-ALREADYDONE "));
+        assert!(!is_refusal(&told), "it is no refusal");
+    }
+
+    #[test]
+    fn only_the_very_entry_is_dropped() {
+        let sessions = [(b"a".to_vec(), 1, b"A".to_vec()), (b"b".to_vec(), 1, b"B".to_vec())];
+        let bytes = table(&sessions).expect("two entries");
+        let mut made = read(&bytes);
+        let id = ids(&bytes).next().expect("two entries");
+        let others = [
+            EntryId { version: 9, ..id },
+            EntryId { birth: birth(9), ..id },
+            EntryId { window: Millis(9), ..id },
+        ];
+        assert!(!made.drop_over(&others), "of another transition, or kept for another time");
+        assert!(made.drop_over(&[id]));
+        assert_eq!(made.look(&once(b"a", 1)), Seen::New);
+        assert_eq!(made.look(&once(b"b", 1)), Seen::Before(Bytes::from_static(b"B")));
+    }
+}

@@ -1,0 +1,321 @@
+//! Schedules of commands that are safe to repeat. [corrections F2, F4, F5, F9, F11]
+
+use base::{Millis, Nanos};
+use types::Tag;
+use types::limits::ONCE_ENTRIES_MAX;
+
+use super::super::once::is_refusal;
+use super::steps::{Kind, claim};
+use super::strings::Ask;
+use super::world::World;
+
+/// Longer than a line is remembered in these worlds, the time for requests under way included.
+const WINDOW_AND_MORE: Nanos = Nanos::from_secs(500);
+
+fn volatile() -> World {
+    World::new(3, false, 1)
+}
+
+fn append(text: &'static str, session: u8, seq: u64) -> Ask {
+    Ask::Append(text).once(session, seq)
+}
+
+/// A command under `ONCE` that everybody takes part in, and then calm.
+fn done(world: &mut World, node: usize, ask: Ask) -> Result<Tag, String> {
+    let tag = world.start(node, ask);
+    for _ in 0..40 {
+        world.flow(|_| true);
+        if !world.is_open(tag) {
+            break;
+        }
+        world.pass(Nanos::from_millis(10));
+    }
+    world.calm();
+    claim(!world.is_open(tag), "nothing is in its way").map(|()| tag)
+}
+
+/// Time passes, and what it brings about.
+fn wait(world: &mut World, span: Nanos) {
+    for _ in 0..100 {
+        world.pass(Nanos(span.0 / 100));
+        world.flow(|_| true);
+    }
+}
+
+fn refused(world: &World, tag: Tag) -> bool {
+    world.reply(tag).is_some_and(is_refusal)
+}
+
+#[test]
+fn the_same_line_at_all_nodes_runs_once() -> Result<(), String> {
+    for by_message in [true, false] {
+        let ways = super::world::Ways { by_message, always_deltas: false };
+        let mut world = World::with(3, false, 1, ways);
+        let tags: Vec<Tag> = (0..3).map(|node| world.start(node, append("a", 1, 1))).collect();
+        world.finish_with("va")?;
+        let later = done(&mut world, 2, append("a", 1, 1))?;
+        for tag in tags.into_iter().chain([later]) {
+            claim(world.reply(tag) == Some(b":1"), "all get the first reply")?;
+        }
+        done(&mut world, 1, append("b", 1, 2))?;
+        let older = done(&mut world, 0, append("a", 1, 1))?;
+        claim(refused(&world, older), "the session has gone on")?;
+        world.finish_with("vab")?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_repeat_of_a_quiet_key_disturbs_nobody() -> Result<(), String> {
+    let mut world = volatile();
+    done(&mut world, 0, append("a", 1, 1))?;
+    let tag = world.start(1, append("a", 1, 1));
+    claim(world.bag.iter().all(|m| m.is(Kind::Read)), "a read of a quorum is enough")?;
+    world.flow(|m| m.is(Kind::Read) || m.is(Kind::State));
+    claim(world.reply(tag) == Some(b":1"), "it is told what it was")?;
+    world.finish_with("va")
+}
+
+/// F2: a copy of a compare-and-set is held up; its repeat fails; then the value is what the copy waits for.
+pub(super) fn a_condition_that_fails_for_a_repeat() -> Result<(), String> {
+    let mut world = volatile();
+    world.write(2, Ask::SetIfAbsent(b'o'));
+    let set = Ask::SetIfEqual(b"x".to_vec(), b'y').once(1, 1);
+    world.start(0, set.clone());
+    let held = world.take(|m| m.sender() == 0);
+    let repeat = done(&mut world, 2, set)?;
+    claim(world.reply(repeat) == Some(b"R"), "the condition does not hold")?;
+    world.write(2, Ask::SetIfEqual(b"o".to_vec(), b'x'));
+    world.deliver_all(held);
+    world.finish_with("vx")
+}
+
+#[test]
+fn a_condition_that_failed_never_holds_later() -> Result<(), String> {
+    a_condition_that_fails_for_a_repeat()
+}
+
+/// F4: more sessions than a key remembers.
+pub(super) fn a_session_too_many() -> Result<(), String> {
+    let mut world = volatile();
+    fill(&mut world)?;
+    let late = done(&mut world, 1, append("b", 200, 1))?;
+    let first = done(&mut world, 2, append("a", 0, 1))?;
+    claim(world.reply(first) == Some(b":1"), "the first is remembered")?;
+    claim(refused(&world, late), "there is no room for another")?;
+    let next = done(&mut world, 0, append("c", 7, 2))?;
+    claim(world.reply(next) == Some(b":65"), "who is remembered goes on")?;
+    world.finish()
+}
+
+/// As many sessions as a key remembers have appended a letter.
+fn fill(world: &mut World) -> Result<(), String> {
+    for session in 0..ONCE_ENTRIES_MAX as u8 {
+        done(world, usize::from(session) % 3, append("a", session, 1))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn nobody_is_forgotten_for_somebody_younger() -> Result<(), String> {
+    a_session_too_many()
+}
+
+#[test]
+fn a_window_that_is_over_makes_room() -> Result<(), String> {
+    for asker in 0..3 {
+        let mut world = volatile();
+        fill(&mut world)?;
+        wait(&mut world, WINDOW_AND_MORE);
+        let late = done(&mut world, asker, append("b", 200, 1))?;
+        claim(world.reply(late) == Some(b":65"), "there is room again")?;
+        let repeat = done(&mut world, 0, append("b", 200, 1))?;
+        claim(world.reply(repeat) == Some(b":65"), "it is remembered")?;
+        world.finish()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn an_owner_at_work_makes_room_when_windows_are_over() -> Result<(), String> {
+    let mut world = volatile();
+    for session in 0..ONCE_ENTRIES_MAX as u8 {
+        done(&mut world, 1, append("a", session, 1))?;
+    }
+    wait(&mut world, WINDOW_AND_MORE);
+    let plain = world.start(1, Ask::Append("p"));
+    let late = world.start(1, append("b", 200, 1));
+    world.finish()?;
+    claim(world.reply(plain) == Some(b":65") && world.reply(late) == Some(b":66"), "both run")
+}
+
+/// F10: one replica's clocks run far ahead.
+pub(super) fn a_clock_that_jumps() -> Result<(), String> {
+    let mut world = volatile();
+    fill(&mut world)?;
+    world.nodes[1].ahead = Millis(1_000_000);
+    let late = done(&mut world, 1, append("b", 200, 1))?;
+    claim(refused(&world, late), "one replica's count decides nothing")?;
+    let first = done(&mut world, 2, append("a", 0, 1))?;
+    claim(world.reply(first) == Some(b":1"), "the first is remembered")?;
+    world.finish()
+}
+
+#[test]
+fn a_clock_that_jumps_forgets_nothing_alone() -> Result<(), String> {
+    a_clock_that_jumps()
+}
+
+/// F11: the key is deleted between a command and its repeat.
+pub(super) fn a_repeat_after_a_deletion() -> Result<(), String> {
+    let mut world = volatile();
+    done(&mut world, 0, append("a", 1, 1))?;
+    world.write(1, Ask::Delete);
+    let repeat = done(&mut world, 2, append("a", 1, 1))?;
+    claim(world.reply(repeat) == Some(b":1"), "it ran before")?;
+    world.finish_with("-")
+}
+
+#[test]
+fn a_deleted_key_remembers_what_ran_on_it() -> Result<(), String> {
+    a_repeat_after_a_deletion()
+}
+
+/// F11: the same, after tombstones are collected.
+pub(super) fn a_repeat_after_a_while() -> Result<(), String> {
+    let mut world = volatile();
+    done(&mut world, 0, append("a", 1, 1))?;
+    world.write(1, Ask::Delete);
+    wait(&mut world, Nanos::from_secs(10));
+    let repeat = done(&mut world, 2, append("a", 1, 1))?;
+    claim(world.reply(repeat) == Some(b":1"), "it ran before")?;
+    world.finish_with("-")
+}
+
+#[test]
+fn a_tombstone_that_remembers_is_kept() -> Result<(), String> {
+    a_repeat_after_a_while()
+}
+
+#[test]
+fn a_tombstone_is_collected_when_the_windows_are_over() -> Result<(), String> {
+    for once in [append("a", 1, 1), Ask::Get.once(1, 1), Ask::Delete.once(1, 1)] {
+        let mut world = volatile();
+        done(&mut world, 0, once)?;
+        world.write(1, Ask::Delete);
+        let held = |world: &World| (0..3).filter(|&node| world.held(node).is_some()).count();
+        claim(held(&world) == 3, "it is a tombstone that remembers")?;
+        wait(&mut world, Nanos::from_secs(1_500));
+        claim(held(&world) == 0, "nothing is left of it")?;
+        world.finish_with("-")?;
+    }
+    Ok(())
+}
+
+/// E2, F1: a repeat finds its command in a state that a minority holds.
+pub(super) fn a_repeat_of_what_is_undecided() -> Result<(), String> {
+    let mut world = volatile();
+    world.start(0, append("a", 1, 1));
+    world.prepared(&[0, 1, 2]);
+    world.flow(|m| m.goes(Kind::Accept, 0, 0));
+    world.lose_all();
+    world.calm();
+    world.sees(1, 2, false);
+    let repeat = world.start(1, append("a", 1, 1));
+    world.flow(|m| m.among(&[0, 1]) && !m.is(Kind::Accept));
+    claim(world.is_open(repeat), "what it found is not decided")?;
+    world.lose_all();
+    world.sees(1, 2, true);
+    world.finish()
+}
+
+#[test]
+fn a_repeat_waits_until_what_it_found_is_chosen() -> Result<(), String> {
+    a_repeat_of_what_is_undecided()
+}
+
+/// An attempt that the ring has forgotten: the state remembers more of it than of others.
+#[test]
+fn an_attempt_beyond_the_ring_is_found_in_the_table() -> Result<(), String> {
+    let mut world = volatile();
+    let tag = world.start(0, append("a", 1, 1));
+    world.prepared(&[0, 1, 2]);
+    world.flow(|m| m.goes(Kind::Accept, 0, 0) || m.goes(Kind::Accept, 0, 1));
+    world.lose_all();
+    world.calm();
+    for other in [2, 1, 2, 1] {
+        world.append(other, "b");
+        world.flow(|m| m.among(&[1, 2]));
+        world.lose_all();
+        world.calm();
+    }
+    world.finish_with("vabbbb")?;
+    claim(world.reply(tag) == Some(b":1"), "the result of the first attempt")
+}
+
+/// Node 1 owns the key and is busy; node 0 forwards a command under `ONCE` to it.
+fn forwarded(world: &mut World) -> Result<Tag, String> {
+    for text in ["x", "", ""] {
+        world.append(1, text);
+        world.flow(|_| true);
+    }
+    let tag = world.start(0, append("a", 1, 1));
+    claim(world.bag.iter().any(|m| m.is(Kind::Forward)), "it is forwarded")?;
+    Ok(tag)
+}
+
+#[test]
+fn a_forward_whose_owner_dies_is_run_elsewhere_if_it_did_not_run() -> Result<(), String> {
+    for runs in [true, false] {
+        let mut world = volatile();
+        let tag = forwarded(&mut world)?;
+        if runs {
+            world.flow(|m| !m.is(Kind::Forwarded));
+        }
+        world.lose_all();
+        world.crash(1, 0);
+        world.finish_with("vxa")?;
+        claim(world.reply(tag) == Some(b":2"), "it ran once, and that is told")?;
+    }
+    Ok(())
+}
+
+/// F5: the owner ran it, nobody heard of it, and the session went on.
+pub(super) fn a_refusal_after_another_way() -> Result<(), String> {
+    let mut world = volatile();
+    let tag = forwarded(&mut world)?;
+    world.flow(|m| !m.is(Kind::Forwarded));
+    world.lose_all();
+    world.start(1, append("b", 1, 2));
+    world.flow(|m| !m.is(Kind::Forwarded));
+    for _ in 0..100 {
+        world.lose(|m| m.is(Kind::Forwarded));
+        world.pass(Nanos::from_millis(20));
+        world.flow(|m| !m.is(Kind::Forwarded));
+    }
+    claim(!world.is_open(tag), "it has gone another way")?;
+    claim(!refused(&world, tag), "it ran, though this way refused it")?;
+    world.finish_with("vxab")
+}
+
+#[test]
+fn a_refusal_is_not_believed_of_what_went_two_ways() -> Result<(), String> {
+    a_refusal_after_another_way()
+}
+
+/// A process that was stopped for longer than a line is remembered goes on with what it had begun.
+#[test]
+fn what_was_held_up_beyond_its_deadline_is_not_run() -> Result<(), String> {
+    let mut world = volatile();
+    let tag = world.start(0, append("a", 1, 1));
+    let promises = {
+        world.flow(|m| m.is(Kind::Prepare));
+        world.take(|m| m.is(Kind::Promise))
+    };
+    done(&mut world, 2, append("a", 1, 1))?;
+    // Its timers have not fired: the process stood still.
+    world.now += WINDOW_AND_MORE;
+    world.deliver_all(promises);
+    claim(world.reply(tag).is_none(), "its client has gone")?;
+    world.finish_with("va")
+}

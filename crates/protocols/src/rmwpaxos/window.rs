@@ -1,0 +1,253 @@
+//! How long commands that are safe to repeat are remembered: counted like a time to live [corrections F4, F10].
+//!
+//! Every acceptor counts, in its own uptime, from the first state with an entry that it accepted. An entry is dropped by
+//! an ordinary proposal once a majority finds its window over: whoever repeated the command before found the entry in
+//! every quorum, and no clock needs to agree with any other. Votes are taken where reports are at hand anyway (phase 1,
+//! quorum reads), and asked for where a table is full or a tombstone waits to be collected.
+
+use base::Millis;
+use types::wire::put_varint;
+use types::{Malformed, Reader};
+
+use super::once::{self, EntryId};
+use super::operation::{Active, Operation, Reports, Source};
+use super::register::Register;
+use super::state::State;
+use super::{Cx, expiry, serve};
+use crate::mutation::{self, Mutation};
+use crate::view::View;
+
+/// When the entries of a register's state were first accepted here, in the order of its table, in uptime.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Starts(Vec<Millis>);
+
+impl Starts {
+    /// All entries of `state` are new here. `None`: it has none.
+    #[must_use]
+    pub fn anew(state: &State, uptime: Millis) -> Option<Box<Starts>> {
+        let table = state.once()?;
+        Some(Box::new(Starts(vec![uptime; once::len(table)])))
+    }
+
+    /// Those of `state`, which follows what `before` has held; entries that it had go on.
+    #[must_use]
+    pub fn going_on(before: &Register, state: &State, uptime: Millis) -> Option<Box<Starts>> {
+        let (Some(former), Some(starts)) =
+            (before.state.as_ref().and_then(State::once), &before.once_starts)
+        else {
+            return Starts::anew(state, uptime);
+        };
+        // Both are in the order of their versions, as far as they lie on one chain: one walk finds what goes on. What
+        // it misses of other branches starts anew, which is later and never earlier.
+        let mut former = once::ids(former).zip(&starts.0).peekable();
+        let mut start_of = |id: EntryId| {
+            while former.next_if(|(earlier, _)| earlier.version < id.version).is_some() {}
+            let is_same = |(earlier, _): &(EntryId, &Millis)| {
+                (earlier.version, earlier.birth) == (id.version, id.birth)
+            };
+            former.peek().filter(|it| is_same(it)).map_or(uptime, |(_, start)| **start)
+        };
+        let table = state.once()?;
+        Some(Box::new(Starts(once::ids(table).map(&mut start_of).collect())))
+    }
+
+    /// The entries of `table` whose windows are over here, by their places.
+    fn over(&self, table: &[u8], uptime: Millis) -> u64 {
+        let is_over = |(id, start): (EntryId, &Millis)| {
+            // Uptime is cut to whole milliseconds: the first may have been all but over at the start.
+            uptime.0.saturating_sub(start.0 + 1) >= id.window.0
+        };
+        let bits = once::ids(table).zip(&self.0).map(is_over).enumerate();
+        bits.fold(0, |bits, (at, over)| bits | u64::from(over) << at)
+    }
+
+    /// As many as the state has entries.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        self.0.iter().for_each(|start| put_varint(out, start.0));
+    }
+
+    pub(super) fn decode(
+        state: &State,
+        reader: &mut Reader<'_>,
+    ) -> Result<Option<Box<Starts>>, Malformed> {
+        let Some(table) = state.once() else { return Ok(None) };
+        let starts = (0..once::len(table)).map(|_| reader.varint().map(Millis));
+        Ok(Some(Box::new(Starts(starts.collect::<Result<_, _>>()?))))
+    }
+}
+
+impl Register {
+    /// This acceptor's vote: the entries whose windows are over, by their places in the table.
+    #[must_use]
+    pub fn windows_over(&self, uptime: Millis) -> u64 {
+        match (&self.once_starts, self.state.as_ref().and_then(State::once)) {
+            (Some(starts), Some(table)) => starts.over(table, uptime),
+            _ => 0,
+        }
+    }
+}
+
+fn chosen_of(table: &[u8], over: u64) -> impl Iterator<Item = EntryId> + '_ {
+    once::ids(table).enumerate().filter(move |(at, _)| over >> at & 1 != 0).map(|(_, id)| id)
+}
+
+/// Entries of `state` that a majority of the reports finds over.
+pub(super) fn droppable(reports: &Reports, view: &View, state: Option<&State>) -> Vec<EntryId> {
+    let Some(table) = state.and_then(State::once) else { return Vec::new() };
+    let votes: Vec<Vec<EntryId>> = reports
+        .counted(view)
+        .filter(|(_, report)| report.windows_over != 0)
+        .filter_map(|(_, report)| {
+            let held = reports.state_of(report.accepted)?;
+            Some(chosen_of(held.once()?, report.windows_over).collect())
+        })
+        .collect();
+    let needed =
+        if mutation::is(Mutation::OnceDroppedByOne) { 1 } else { expiry::votes_needed(view) };
+    let is_over = |id: &EntryId| votes.iter().filter(|vote| vote.contains(id)).count() >= needed;
+    once::ids(table).filter(is_over).collect()
+}
+
+/// A vote on the windows of the tip's entries is worth a round trip: something waits for one to be dropped, and one may
+/// be over.
+pub(super) fn wants_vote(cx: &Cx<'_>, active: &Active) -> bool {
+    let Some(tip) = active.tip.as_ref().filter(|tip| tip.has_once()) else { return false };
+    let Some(table) = tip.once() else { return false };
+    let lacks_room = |operation: &Operation| {
+        operation.once().is_some_and(|once| once::is_full_for(table, &once.session))
+    };
+    let waits = |operation: &Operation| {
+        operation.source == Source::Collect && tip.is_tombstone() || lacks_room(operation)
+    };
+    active.droppable.is_empty() && active.queue.iter().any(waits) && may_be_over(cx, active, table)
+}
+
+/// The own acceptor finds one over, or lags and cannot tell.
+fn may_be_over(cx: &Cx<'_>, active: &Active, table: &[u8]) -> bool {
+    let held = serve::held(cx, &active.key);
+    let own = held.and_then(|register| Some((register, register.state.as_ref()?.once()?)));
+    let Some((register, held)) = own else { return true };
+    let bits = register.windows_over(cx.uptime);
+    let over: Vec<EntryId> = chosen_of(held, bits).collect();
+    let known: Vec<EntryId> = once::ids(held).collect();
+    once::ids(table).any(|id| over.contains(&id) || !known.contains(&id))
+}
+
+/// No entry keeps the register: it has none, or as far as the own acceptor can tell all may be dropped.
+pub(super) fn are_all_over(register: &Register, uptime: Millis) -> bool {
+    match register.state.as_ref().and_then(State::once) {
+        Some(table) => register.windows_over(uptime).count_ones() as usize == once::len(table),
+        None => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::{Ballot, Incarnation, Loss, NodeId, Round};
+
+    use super::super::message::Report;
+    use super::super::once::tests::{birth, table};
+    use super::super::register::Countdown;
+    use super::super::state::{Ring, StateFields};
+    use super::*;
+
+    const WINDOW: u64 = 1_000;
+
+    /// Sessions named by a letter, each written by the transition of its place.
+    fn remembering(sessions: &str) -> State {
+        let sessions: Vec<_> = sessions.bytes().map(|name| (vec![name], 1, Vec::new())).collect();
+        let table = table(&sessions);
+        State::new(&StateFields {
+            version: 9,
+            mod_version: 9,
+            ring: Ring::default(),
+            expiry: None,
+            once: table.as_deref(),
+            value: None,
+        })
+    }
+
+    fn holding(state: State, once_starts: Option<Box<Starts>>) -> Register {
+        let ballot = birth(1);
+        let accepted = ballot.round(1);
+        Register { accepted, state: Some(state), once_starts, ..Register::promise_only(ballot) }
+    }
+
+    fn first(state: State, uptime: u64) -> Register {
+        let starts = Starts::anew(&state, Millis(uptime));
+        holding(state, starts)
+    }
+
+    /// The next state that a register takes.
+    fn then(before: &Register, state: State, uptime: u64) -> Register {
+        let starts = Starts::going_on(before, &state, Millis(uptime));
+        holding(state, starts)
+    }
+
+    #[test]
+    fn a_window_runs_in_uptime_and_is_never_early() {
+        let register = first(remembering("a"), 100);
+        assert_eq!(register.windows_over(Millis(100 + WINDOW)), 0);
+        assert_eq!(register.windows_over(Millis(101 + WINDOW)), 1);
+        assert_eq!(register.windows_over(Millis(20)), 0, "uptime fell behind");
+    }
+
+    #[test]
+    fn what_is_remembered_still_goes_on_and_what_is_new_begins() {
+        let register = then(&first(remembering("ab"), 100), remembering("abc"), 700);
+        assert_eq!(register.windows_over(Millis(101 + WINDOW)), 0b011);
+        assert_eq!(register.windows_over(Millis(701 + WINDOW)), 0b111);
+    }
+
+    #[test]
+    fn what_was_forgotten_between_begins_anew() {
+        let register = then(&first(remembering("ab"), 100), remembering("x"), 500);
+        // Written by the same transition number, under the same ballot: the same transition.
+        assert_eq!(register.windows_over(Millis(101 + WINDOW)), 1);
+        let register = then(&register, remembering("ab"), 900);
+        assert_eq!(register.windows_over(Millis(101 + WINDOW)), 0b01);
+        assert_eq!(register.windows_over(Millis(901 + WINDOW)), 0b11);
+    }
+
+    #[test]
+    fn starts_come_back_from_their_bytes() {
+        let register = then(&first(remembering("ab"), 100), remembering("abc"), 700);
+        use types::Wire;
+        assert_eq!(Register::from_bytes(&register.to_bytes()), Ok(register.clone()));
+        let bytes = register.to_bytes();
+        assert_eq!(Register::from_bytes(&bytes[..bytes.len() - 1]), Err(Malformed));
+        let without = first(remembering(""), 100);
+        assert_eq!(without.once_starts, None);
+        assert_eq!(Register::from_bytes(&without.to_bytes()), Ok(without));
+    }
+
+    fn report(round: Round, state: &State, windows_over: u64) -> Report {
+        Report {
+            accepted: round,
+            state: Some(state.clone()),
+            chosen: false,
+            floor_ballot: Ballot::ZERO,
+            floor_version: 0,
+            countdown: Countdown::None,
+            windows_over,
+        }
+    }
+
+    #[test]
+    fn a_majority_drops_what_each_of_it_finds_over() {
+        let nodes = [NodeId(1), NodeId(2), NodeId(3)];
+        let view = View::new(types::Epoch(1), NodeId(1), Incarnation(1), Loss(1), &nodes);
+        let (older, newer) = (remembering("ab"), remembering("abc"));
+        let mut reports = Reports::default();
+        reports.add(&view, NodeId(1), Loss(1), report(birth(1).round(1), &older, 0b11));
+        assert!(droppable(&reports, &view, Some(&newer)).is_empty(), "one is no majority");
+        reports.add(&view, NodeId(2), Loss(1), report(birth(1).round(2), &newer, 0b101));
+        let over = droppable(&reports, &view, Some(&newer));
+        let ids: Vec<EntryId> = once::ids(newer.once().expect("it remembers")).collect();
+        assert_eq!(over, [ids[0]], "states may differ, transitions may not");
+        reports.add(&view, NodeId(3), Loss(1), report(birth(1).round(2), &newer, 0b010));
+        assert_eq!(droppable(&reports, &view, Some(&newer)), [ids[0], ids[1]]);
+        assert!(droppable(&reports, &view, Some(&remembering(""))).is_empty());
+        assert!(droppable(&reports, &view, None).is_empty());
+    }
+}
