@@ -3,6 +3,8 @@
 //! First faults, with every safety check; then everything heals, and what is still wanted must complete within
 //! a bound, replicas must agree, and nothing may be left over.
 
+mod config;
+mod healing;
 mod rest;
 
 use std::any::Any;
@@ -18,6 +20,7 @@ use protocols::mutation::{self, Mutation};
 use protocols::rmwpaxos::RmwPaxos;
 use protocols::{Consistency, Protocol};
 
+pub use self::config::{Misuse, SimConfig, validate};
 use crate::clients::{Clients, Ended};
 use crate::cuts::Cuts;
 use crate::faults::{Fault, FaultSet};
@@ -48,80 +51,6 @@ const EVENTS_MAX: u64 = 50_000_000;
 
 const FAULTS_DUE: Wake = Wake(u64::MAX);
 const LOOK: Wake = Wake(u64::MAX - 1);
-
-/// What to run.
-#[derive(Clone, Debug)]
-pub struct SimConfig {
-    /// A name from the table of protocols.
-    pub protocol: String,
-    pub nodes: usize,
-    pub seed: u64,
-    /// Operations of clients.
-    pub ops: u64,
-    pub faults: FaultSet,
-    /// A deliberate mistake, by name; needs the feature `mutations`.
-    pub mutation: Option<String>,
-    /// `None`: drawn from the seed.
-    pub durability: Option<Durability>,
-    /// `None`: drawn from the seed, one of those that promise the durability.
-    pub medium: Option<MediumKind>,
-    /// `None`: drawn from the seed.
-    pub speech: Option<Speech>,
-    /// What is taken away from what is drawn.
-    pub cuts: Cuts,
-    /// What clients do with every key; `None`: drawn from the seed.
-    pub mix: Option<Mix>,
-}
-
-impl SimConfig {
-    #[must_use]
-    pub fn new(protocol: &str, seed: u64) -> SimConfig {
-        SimConfig {
-            protocol: protocol.to_string(),
-            nodes: 3,
-            seed,
-            ops: 200,
-            faults: FaultSet::all(),
-            mutation: None,
-            durability: None,
-            medium: None,
-            speech: None,
-            cuts: Cuts::default(),
-            mix: None,
-        }
-    }
-
-    /// The line that runs this again.
-    #[must_use]
-    pub fn replay_line(&self) -> String {
-        let SimConfig {
-            protocol,
-            nodes,
-            seed,
-            ops,
-            faults,
-            mutation,
-            medium,
-            speech,
-            cuts,
-            mix,
-            ..
-        } = self;
-        let mix = mix.map_or(String::new(), |it| format!(" --workload {}", it.name()));
-        let speech = speech.map_or(String::new(), |it| format!(" --clients {}", it.name()));
-        let medium = medium.map_or(String::new(), |kind| format!(" --medium {}", kind.name()));
-        let mutation =
-            mutation.as_ref().map_or(String::new(), |name| format!(" --mutation {name}"));
-        let cuts = match *cuts == Cuts::default() {
-            true => String::new(),
-            false => format!(" --cut {cuts}"),
-        };
-        format!(
-            "palimpsest sim --protocol {protocol} --nodes {nodes} --seed {seed} --ops {ops} \
-             --faults {faults}{medium}{speech}{mix}{mutation}{cuts}"
-        )
-    }
-}
 
 /// A run in which everything held.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -168,10 +97,6 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Why a run could not even begin.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misuse(pub String);
-
 /// Runs one seed.
 ///
 /// # Errors
@@ -193,78 +118,6 @@ pub fn replay(config: &SimConfig, failure: Failure) -> Failure {
             Failure { chart, ..*again }
         }
         Ok(_) => Failure { what: format!("{} (not on replay!)", failure.what), ..failure },
-    }
-}
-
-/// Checks that a configuration names what exists.
-///
-/// # Errors
-/// One line that says what to write instead.
-pub fn validate(config: &SimConfig) -> Result<(), Misuse> {
-    if registry::find_anywhere(&config.protocol).is_none() {
-        let known: Vec<&str> = registry::PROTOCOLS.iter().map(|it| it.name).collect();
-        let known = known.join(", ");
-        return Err(Misuse(format!("no protocol is called '{}'; use {known}", config.protocol)));
-    }
-    if !(2..=types::limits::MEMBERS_MAX).contains(&config.nodes) {
-        return Err(Misuse(format!(
-            "{} nodes; use 2 to {}",
-            config.nodes,
-            types::limits::MEMBERS_MAX
-        )));
-    }
-    validate_medium(config)?;
-    validate_workload(config)?;
-    let registration = registry::find_anywhere(&config.protocol);
-    if config.speech == Some(Speech::Resp)
-        && registration.is_some_and(|it| !it.properties.read_modify_write)
-    {
-        let protocol = &config.protocol;
-        return Err(Misuse(format!("{protocol} cannot run the commands of sessions")));
-    }
-    if let Some(name) = &config.mutation {
-        let is_of_storage = storage::mutation::Mutation::by_name(name).is_some();
-        if Mutation::by_name(name).is_none() && !is_of_storage {
-            return Err(Misuse(format!("no mutation is called '{name}'")));
-        }
-        if !cfg!(feature = "mutations") {
-            return Err(Misuse(
-                "mutations are not compiled in: build with --features mutations".into(),
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// A protocol must be able to do what clients ask for.
-fn validate_workload(config: &SimConfig) -> Result<(), Misuse> {
-    let Some(mix) = config.mix else { return Ok(()) };
-    let is_default = config.protocol == RmwPaxos::NAME;
-    let writes_only = registry::find_anywhere(&config.protocol)
-        .is_some_and(|registration| !registration.properties.read_modify_write);
-    let is_plain = Mix::PLAIN.contains(&mix);
-    if is_default || is_plain || (mix != Mix::Retries && mix != Mix::Expiry && !writes_only) {
-        return Ok(());
-    }
-    Err(Misuse(format!("{} cannot do what the workload {} asks", config.protocol, mix.name())))
-}
-
-/// A medium must promise what is asked for, and hold what the protocol needs.
-fn validate_medium(config: &SimConfig) -> Result<(), Misuse> {
-    let Some(promised) = config.medium.and_then(MediumKind::durability) else { return Ok(()) };
-    let has_log = registry::find_anywhere(&config.protocol)
-        .is_some_and(|registration| registration.properties.total_order);
-    if has_log {
-        return Err(Misuse(format!(
-            "{} needs a log, which only the model medium has",
-            config.protocol
-        )));
-    }
-    match config.durability {
-        Some(durability) if durability != promised => {
-            Err(Misuse(format!("the medium promises {promised:?}, not {durability:?}")))
-        }
-        _ => Ok(()),
     }
 }
 
@@ -475,102 +328,6 @@ impl Run {
             }
         }
         Ok(())
-    }
-
-    /// Waits until everything is answered, idle and recovered; then reads every key through every node.
-    fn act_of_healing(&mut self) -> Result<(), Wrong> {
-        self.ops_left = 0;
-        let bound = self.world.now() + self.profile.request_timeout + SLACK;
-        self.run_until(bound, |run| run.clients.outstanding == 0)?;
-        if let Some(op) = self.clients.oldest_outstanding() {
-            let what = format!("{:?} was never answered by n{}", op.input, op.node + 1);
-            return Err(Wrong::of_key(op.key, what));
-        }
-        self.settle()?;
-        if self.expires() {
-            self.let_expire()?;
-            self.settle()?;
-        }
-        self.world.watchers.iter_mut().for_each(|watcher| watcher.on_rest());
-        for key in 0..self.profile.keys.len() {
-            self.agree(key)?;
-        }
-        self.settle()?;
-        self.be_silent()?;
-        self.leave_nothing()
-    }
-
-    fn expires(&self) -> bool {
-        self.clients
-            .ops
-            .iter()
-            .any(|op| op.verb == Verb::Acquire || matches!(op.input, KvInput::SetExpiring(..)))
-    }
-
-    /// Waits until whatever a majority holds has expired by the slowest clock.
-    fn let_expire(&mut self) -> Result<(), Wrong> {
-        let longest = self.profile.ttl_max * MILLI * 4 + 100 * MILLI;
-        self.run_for(longest)
-    }
-
-    fn settle(&mut self) -> Result<(), Wrong> {
-        self.run_until(self.world.now() + IDLE_MAX, |run| {
-            run.world.is_idle() && run.world.is_connected()
-        })?;
-        match self.world.busy() {
-            Some(busy) => Err(format!("long after healing: {busy}").into()),
-            None => Ok(()),
-        }
-    }
-
-    /// Every node comes to show the same value, and none that should have expired. What only a minority had
-    /// accepted may still surface, once per read that meets it.
-    fn agree(&mut self, key: usize) -> Result<(), Wrong> {
-        let nodes = self.world.node_count();
-        let has_expired = |value: &KvOutput| match value {
-            KvOutput::Value(Some(bytes)) => bytes.as_slice().first() == Some(&b't'),
-            _ => false,
-        };
-        let mut seen = Vec::new();
-        for _ in 0..=nodes {
-            seen.clear();
-            for node in 0..nodes {
-                seen.push(self.read_finally(key, node)?);
-            }
-            if seen.iter().all(|value| *value == seen[0]) && !has_expired(&seen[0]) {
-                return Ok(());
-            }
-            // The countdown of what only a minority had accepted began with the first read that met it.
-            if seen.iter().any(has_expired) {
-                self.let_expire()?;
-            }
-        }
-        let what = match seen.iter().any(has_expired) {
-            true => format!("long after its time: {seen:?}"),
-            false => format!("nodes disagree for good: {seen:?}"),
-        };
-        Err(Wrong::of_key(key, what))
-    }
-
-    fn read_finally(&mut self, key: usize, node: usize) -> Result<KvOutput, Wrong> {
-        for _ in 0..FINAL_TRIES {
-            let id = self.clients.ops.len();
-            if self.clients.ask_node(&mut self.world, node, key, KvInput::Get) {
-                let bound = self.world.now() + self.profile.request_timeout + SLACK;
-                self.run_until(bound, |run| run.clients.outstanding == 0)?;
-                match &self.clients.ops[id].ended {
-                    Some((_, Ended::Returned(value))) => return Ok(value.clone()),
-                    Some(_) => {}
-                    None => {
-                        let what = format!("a read through n{} was never answered", node + 1);
-                        return Err(Wrong::of_key(key, what));
-                    }
-                }
-            }
-            self.run_for(10 * MILLI)?;
-        }
-        let what = format!("long after healing no read through n{} succeeds", node + 1);
-        Err(Wrong::of_key(key, what))
     }
 
     /// Runs until the condition holds or `bound` is reached. The condition is asked now and then, ever more

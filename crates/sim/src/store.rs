@@ -3,6 +3,8 @@
 //! It keeps records in memory and is told by the world when a flush or a read completes. On a crash only what
 //! was flushed survives for sure. It is the simulator's fast default; the real engines are run beside it.
 
+mod model_store;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -11,6 +13,8 @@ use bytes::Bytes;
 use storage::{Completion, Load, Place, Store};
 use types::key::SHARDS;
 use types::{Database, Key, Shard, Ticket};
+
+pub use self::model_store::ModelStore;
 
 /// What a medium promises.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -542,128 +546,6 @@ fn page(
         records.push((key, record));
     }
     (records, None)
-}
-
-/// One worker's store on a [`Medium`].
-#[derive(Debug)]
-pub struct ModelStore {
-    medium: Medium,
-    worker: usize,
-    keeps_records: bool,
-}
-
-impl ModelStore {
-    fn change(&mut self, change: Change) {
-        let mut state = self.medium.lock();
-        let handle = &mut state.handles[self.worker];
-        let ticket = handle.open_ticket;
-        match &change {
-            Change::Put(place, record) => {
-                handle.overlay.insert(place.clone(), (ticket, Some(record.clone())));
-            }
-            Change::Remove(place) => {
-                handle.overlay.insert(place.clone(), (ticket, None));
-            }
-            Change::Forgotten(..) => {}
-        }
-        handle.open.push(change);
-    }
-}
-
-impl Store for ModelStore {
-    fn load(&mut self, place: &Place) -> Load {
-        let mut state = self.medium.lock();
-        let is_durable = !state.handles[self.worker].overlay.contains_key(place);
-        let slow_read_ppm = state.slow_read_ppm;
-        if is_durable && slow_read_ppm > 0 && state.rng.chance_ppm(slow_read_ppm) {
-            let handle = &mut state.handles[self.worker];
-            handle.reads.push_back(Read::Load(place.clone()));
-            handle.has_new_reads = true;
-            return Load::Pending;
-        }
-        state.forget_damage(self.worker, place);
-        let load = state.load(self.worker, place);
-        if load == Load::Lost && state.is_unheard(self.worker, shard_of(place)) {
-            let loaded = Completion::Loaded { place: place.clone(), load };
-            state.handles[self.worker].completions.push(loaded);
-            return Load::Pending;
-        }
-        load
-    }
-
-    fn put(&mut self, place: &Place, record: &[u8]) {
-        if self.keeps_records {
-            self.change(Change::Put(place.clone(), Bytes::copy_from_slice(record)));
-        }
-    }
-
-    fn remove(&mut self, place: &Place) {
-        if self.keeps_records {
-            self.change(Change::Remove(place.clone()));
-        }
-    }
-
-    fn set_forgotten(&mut self, database: Database, shard: Shard, forgotten: bool) {
-        let forgotten = {
-            let mut state = self.medium.lock();
-            // Who has not heard of damage cannot have recovered from it.
-            let forgotten = forgotten || state.is_unheard(self.worker, (database, shard));
-            state.forgotten.set(database, shard, forgotten);
-            forgotten
-        };
-        if self.keeps_records {
-            self.change(Change::Forgotten(database, shard, forgotten));
-        }
-    }
-
-    fn is_forgotten(&self, database: Database, shard: Shard) -> bool {
-        self.medium.lock().forgotten.has(database, shard)
-    }
-
-    fn scan(&mut self, id: u64, database: Database, from_hash: u64, limit: usize) {
-        let mut state = self.medium.lock();
-        let read = Read::Scan { id, database, from_hash, limit };
-        let slow_read_ppm = state.slow_read_ppm;
-        if slow_read_ppm > 0 && state.rng.chance_ppm(slow_read_ppm) {
-            let handle = &mut state.handles[self.worker];
-            handle.reads.push_back(read);
-            handle.has_new_reads = true;
-            return;
-        }
-        let completions = state.read(self.worker, read);
-        state.handles[self.worker].completions.extend(completions);
-    }
-
-    fn ticket(&self) -> Ticket {
-        match self.keeps_records {
-            true => self.medium.lock().handles[self.worker].open_ticket,
-            false => Ticket::DURABLE,
-        }
-    }
-
-    fn submit(&mut self) {
-        let mut state = self.medium.lock();
-        let durability = state.durability;
-        let handle = &mut state.handles[self.worker];
-        if handle.open.is_empty() {
-            return;
-        }
-        let ticket = handle.open_ticket;
-        let changes = std::mem::take(&mut handle.open);
-        handle.pending.push_back(Batch { ticket, changes });
-        handle.open_ticket = Ticket(ticket.0 + 1);
-        if durability == Durability::Pmem {
-            state.settle(self.worker, ticket);
-        }
-    }
-
-    fn poll(&mut self, completions: &mut Vec<Completion>) {
-        completions.append(&mut self.medium.lock().handles[self.worker].completions);
-    }
-
-    fn keeps_records(&self) -> bool {
-        self.keeps_records
-    }
 }
 
 #[cfg(test)]

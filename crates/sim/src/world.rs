@@ -4,12 +4,12 @@
 //! histories or what is right. Everything is drawn from one seed, and events are ordered by (time, sequence),
 //! so a seed names one run. True time is nanoseconds from the start; nodes see their own clocks only.
 
+mod agenda;
 mod links;
+mod processes;
 mod storage_work;
 mod turns;
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use base::{Millis, Nanos, Prng};
@@ -21,6 +21,7 @@ use protocols::Stats;
 use storage::Store;
 use types::{Command, Database, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Tag, Update};
 
+use self::agenda::Agenda;
 use crate::clock::Clock;
 use crate::invariants::{Sent, Watcher};
 use crate::ledger::{Ledger, Watched};
@@ -107,32 +108,6 @@ struct InFlight {
     bytes: Bytes,
 }
 
-struct Scheduled {
-    at: u64,
-    sequence: u64,
-    event: Event,
-}
-
-impl PartialEq for Scheduled {
-    fn eq(&self, other: &Scheduled) -> bool {
-        self.sequence == other.sequence
-    }
-}
-
-impl Eq for Scheduled {}
-
-impl PartialOrd for Scheduled {
-    fn partial_cmp(&self, other: &Scheduled) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Scheduled {
-    fn cmp(&self, other: &Scheduled) -> std::cmp::Ordering {
-        (self.at, self.sequence).cmp(&(other.at, other.sequence))
-    }
-}
-
 struct Seat {
     worker: Worker,
     inbox: Vec<Input>,
@@ -178,8 +153,7 @@ pub struct Counts {
 pub struct World {
     config: WorldConfig,
     now: u64,
-    sequence: u64,
-    events: BinaryHeap<Reverse<Scheduled>>,
+    agenda: Agenda<Event>,
     nodes: Vec<SimNode>,
     network: Network,
     stalled: Vec<InFlight>,
@@ -228,8 +202,7 @@ impl World {
             .collect();
         World {
             now: 0,
-            sequence: 0,
-            events: BinaryHeap::new(),
+            agenda: Agenda::new(),
             nodes,
             network,
             stalled: Vec::new(),
@@ -285,9 +258,7 @@ impl World {
     }
 
     fn schedule(&mut self, at: u64, event: Event) {
-        self.sequence += 1;
-        let scheduled = Scheduled { at: at.max(self.now), sequence: self.sequence, event };
-        self.events.push(Reverse(scheduled));
+        self.agenda.plan(at.max(self.now), event);
     }
 
     /// Asks for [`Happened::Wake`] at `at`.
@@ -297,7 +268,7 @@ impl World {
 
     /// Runs the next event; `None` when nothing will ever happen again.
     pub fn run_next(&mut self) -> Option<Happened> {
-        let Reverse(Scheduled { at, event, .. }) = self.events.pop()?;
+        let (at, event) = self.agenda.next()?;
         self.now = at;
         self.counts.events += 1;
         Some(match event {
@@ -329,166 +300,6 @@ impl World {
 
     fn is_start(&self, node: usize, start: u64) -> bool {
         self.nodes[node].process.as_ref().is_some_and(|process| process.start == start)
-    }
-}
-
-/// Processes.
-impl World {
-    /// Starts a node's process.
-    ///
-    /// # Panics
-    /// If it runs already, or the protocol does not exist.
-    pub fn start(&mut self, node: usize) {
-        self.counts.starts += 1;
-        let config = &self.config;
-        let members: Vec<NodeId> = (0..config.nodes).map(node_id).collect();
-        let it = &mut self.nodes[node];
-        assert!(it.process.is_none(), "node {} is up", it.id);
-        let protocol =
-            *registry::find_anywhere(config.protocol).expect("the run's protocol exists");
-        it.incarnation.0 += 1;
-        let local = it.clock.local(self.now);
-        let durable = config.medium.durability != Durability::Volatile;
-        let spec =
-            DatabaseSpec { database: DATABASE, protocol: config.protocol, store: 0, durable };
-        let workers = it.workers;
-        let mut seats = Vec::with_capacity(workers);
-        let mut opened = it.medium.open(workers);
-        if matches!(opened, Err(NotOpened::Damaged)) {
-            // What an operator does then: the node begins anew and recovers from the others.
-            it.medium.wipe();
-            it.ledger.wipe();
-            it.loss.0 += 1;
-            it.uptime = Millis(0);
-            opened = it.medium.open(workers);
-        }
-        let stores = match opened {
-            Ok(stores) => stores,
-            Err(NotOpened::Full) => {
-                self.note(|| format!("n{} finds no room and does not start", node + 1));
-                return;
-            }
-            Err(reason) => {
-                self.failure = Some(format!("n{} does not start: {reason:?}", node + 1));
-                return;
-            }
-        };
-        for (index, store) in stores.into_iter().enumerate() {
-            let worker_config = WorkerConfig {
-                index,
-                workers,
-                me: it.id,
-                incarnation: it.incarnation,
-                loss: it.loss,
-                members: members.clone(),
-                seed: self.rng.next_u64(),
-                request_timeout: Nanos(config.request_timeout),
-                cells_max: config.cells_max,
-                uptime_base: it.uptime,
-            };
-            let (medium, ledger) = (it.medium.clone(), it.ledger.clone());
-            let store = Watched::new(store, medium, ledger, DATABASE, (index, workers));
-            let stores: Vec<Box<dyn Store>> = vec![Box::new(store)];
-            let specs = std::slice::from_ref(&spec);
-            let update = config.update.clone();
-            let protocols = &[protocol];
-            let worker =
-                Worker::with_protocols(protocols, worker_config, stores, specs, update, local)
-                    .expect("the run's protocol is among its protocols");
-            seats.push(Seat { worker, inbox: Vec::new(), turn_at: u64::MAX, free_at: 0 });
-        }
-        it.process = Some(Process {
-            start: self.counts.starts,
-            seats,
-            started: local,
-            paused_until: 0,
-            is_loss_rising: false,
-        });
-        let (incarnation, loss) = (it.incarnation, it.loss);
-        self.note(|| format!("n{} starts as {incarnation:?} {loss:?}", node + 1));
-        for worker in 0..workers {
-            self.plan_turn(node, worker, self.now);
-        }
-        for peer in (0..self.nodes.len()).filter(|&peer| peer != node) {
-            self.plan_connect(node, peer, 200_000);
-        }
-    }
-
-    /// Starts every node that is down.
-    pub fn start_all(&mut self) {
-        for node in 0..self.nodes.len() {
-            if !self.is_up(node) {
-                self.start(node);
-            }
-        }
-    }
-
-    /// Ends a node's process. What was durable stays, and of the rest what `survival` draws.
-    pub fn crash(&mut self, node: usize, survival: Survival) {
-        self.note(|| format!("n{} CRASHES, {survival:?} survives", node + 1));
-        let now = self.now;
-        let it = &mut self.nodes[node];
-        let Some(process) = it.process.take() else { return };
-        // The flushed uptime lags: it was written down every now and then.
-        let up = it.clock.local(now).since(process.started).as_millis();
-        it.uptime = Millis(it.uptime.0 + up / 10 * 10);
-        it.medium.crash(survival);
-        it.ledger.end();
-        if self.config.medium.durability == Durability::Volatile {
-            self.forget(node);
-        }
-        for peer in (0..self.nodes.len()).filter(|&peer| peer != node) {
-            self.end_connection(node, peer);
-        }
-    }
-
-    /// Ends a node's process and wipes its medium.
-    pub fn crash_and_wipe(&mut self, node: usize) {
-        self.crash(node, Survival::Prefix);
-        self.nodes[node].medium.wipe();
-        self.forget(node);
-    }
-
-    fn forget(&mut self, node: usize) {
-        let it = &mut self.nodes[node];
-        it.loss.0 += 1;
-        it.uptime = Millis(0);
-        it.ledger.wipe();
-        self.note(|| format!("n{} forgets everything", node + 1));
-    }
-
-    /// The node has no turn until then.
-    pub fn pause(&mut self, node: usize, until: u64) {
-        self.note(|| format!("n{} pauses until {}", node + 1, Nanos(until).as_micros()));
-        if let Some(process) = &mut self.nodes[node].process {
-            process.paused_until = process.paused_until.max(until);
-        }
-    }
-
-    /// Ends a pause.
-    pub fn resume(&mut self, node: usize) {
-        if let Some(process) = &mut self.nodes[node].process {
-            process.paused_until = 0;
-            for worker in 0..process.seats.len() {
-                self.plan_turn(node, worker, self.now);
-            }
-        }
-    }
-
-    /// How many workers the node has when it starts next.
-    pub fn set_workers(&mut self, node: usize, workers: usize) {
-        self.nodes[node].workers = workers;
-    }
-
-    fn raise_loss(&mut self, node: usize) {
-        let it = &mut self.nodes[node];
-        it.loss.0 += 1;
-        let loss = it.loss;
-        if let Some(process) = &mut it.process {
-            process.is_loss_rising = false;
-        }
-        self.note(|| format!("n{} raised its loss to {loss:?}", node + 1));
-        self.input_all(node, &Input::Loss { loss });
     }
 }
 

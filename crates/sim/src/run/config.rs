@@ -1,0 +1,161 @@
+//! What to run, and whether there is such a thing.
+
+use super::*;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct SimConfig {
+    /// A name from the table of protocols.
+    pub protocol: String,
+    pub nodes: usize,
+    pub seed: u64,
+    /// Operations of clients.
+    pub ops: u64,
+    pub faults: FaultSet,
+    /// A deliberate mistake, by name; needs the feature `mutations`.
+    pub mutation: Option<String>,
+    /// `None`: drawn from the seed.
+    pub durability: Option<Durability>,
+    /// `None`: drawn from the seed, one of those that promise the durability.
+    pub medium: Option<MediumKind>,
+    /// `None`: drawn from the seed.
+    pub speech: Option<Speech>,
+    /// What is taken away from what is drawn.
+    pub cuts: Cuts,
+    /// What clients do with every key; `None`: drawn from the seed.
+    pub mix: Option<Mix>,
+}
+
+impl SimConfig {
+    #[must_use]
+    pub fn new(protocol: &str, seed: u64) -> SimConfig {
+        SimConfig {
+            protocol: protocol.to_string(),
+            nodes: 3,
+            seed,
+            ops: 200,
+            faults: FaultSet::all(),
+            mutation: None,
+            durability: None,
+            medium: None,
+            speech: None,
+            cuts: Cuts::default(),
+            mix: None,
+        }
+    }
+
+    /// The line that runs this again. The product has no deliberate mistakes; an example of this crate has.
+    #[must_use]
+    pub fn replay_line(&self) -> String {
+        let SimConfig { protocol, nodes, seed, ops, faults, .. } = self;
+        let choices = self.choices();
+        let given = |(name, value): &(&str, String)| format!("{name}={value} ");
+        match &self.mutation {
+            Some(mutation) => {
+                let given: String = choices.iter().map(given).collect();
+                format!(
+                    "{given}cargo run --release -p sim --features mutations --example campaign -- \
+                     {protocol} 1 {seed} {ops} {faults} {nodes} {mutation}"
+                )
+            }
+            None => {
+                let flag = |(name, value): &(&str, String)| {
+                    format!(" --{} {value}", name.to_ascii_lowercase())
+                };
+                let flags: String = choices.iter().map(flag).collect();
+                format!(
+                    "palimpsest sim --protocol {protocol} --nodes {nodes} --seed {seed} --ops {ops} \
+                     --faults {faults}{flags}"
+                )
+            }
+        }
+    }
+
+    /// What is chosen instead of drawn.
+    fn choices(&self) -> Vec<(&'static str, String)> {
+        let cuts = Some(&self.cuts).filter(|cuts| **cuts != Cuts::default());
+        let choices = [
+            ("MEDIUM", self.medium.map(|it| it.name().to_string())),
+            ("CLIENTS", self.speech.map(|it| it.name().to_string())),
+            ("WORKLOAD", self.mix.map(|it| it.name().to_string())),
+            ("CUT", cuts.map(ToString::to_string)),
+        ];
+        choices.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+}
+
+/// Why a run could not even begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misuse(pub String);
+
+/// Checks that a configuration names what exists.
+///
+/// # Errors
+/// One line that says what to write instead.
+pub fn validate(config: &SimConfig) -> Result<(), Misuse> {
+    if registry::find_anywhere(&config.protocol).is_none() {
+        let known: Vec<&str> = registry::PROTOCOLS.iter().map(|it| it.name).collect();
+        let known = known.join(", ");
+        return Err(Misuse(format!("no protocol is called '{}'; use {known}", config.protocol)));
+    }
+    if !(2..=types::limits::MEMBERS_MAX).contains(&config.nodes) {
+        return Err(Misuse(format!(
+            "{} nodes; use 2 to {}",
+            config.nodes,
+            types::limits::MEMBERS_MAX
+        )));
+    }
+    validate_medium(config)?;
+    validate_workload(config)?;
+    let registration = registry::find_anywhere(&config.protocol);
+    if config.speech == Some(Speech::Resp)
+        && registration.is_some_and(|it| !it.properties.read_modify_write)
+    {
+        let protocol = &config.protocol;
+        return Err(Misuse(format!("{protocol} cannot run the commands of sessions")));
+    }
+    if let Some(name) = &config.mutation {
+        let is_of_storage = storage::mutation::Mutation::by_name(name).is_some();
+        if Mutation::by_name(name).is_none() && !is_of_storage {
+            return Err(Misuse(format!("no mutation is called '{name}'")));
+        }
+        if !cfg!(feature = "mutations") {
+            return Err(Misuse(
+                "mutations are not compiled in: build with --features mutations".into(),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A protocol must be able to do what clients ask for.
+fn validate_workload(config: &SimConfig) -> Result<(), Misuse> {
+    let Some(mix) = config.mix else { return Ok(()) };
+    let is_default = config.protocol == RmwPaxos::NAME;
+    let writes_only = registry::find_anywhere(&config.protocol)
+        .is_some_and(|registration| !registration.properties.read_modify_write);
+    let is_plain = Mix::PLAIN.contains(&mix);
+    if is_default || is_plain || (mix != Mix::Retries && mix != Mix::Expiry && !writes_only) {
+        return Ok(());
+    }
+    Err(Misuse(format!("{} cannot do what the workload {} asks", config.protocol, mix.name())))
+}
+
+/// A medium must promise what is asked for, and hold what the protocol needs.
+fn validate_medium(config: &SimConfig) -> Result<(), Misuse> {
+    let Some(promised) = config.medium.and_then(MediumKind::durability) else { return Ok(()) };
+    let has_log = registry::find_anywhere(&config.protocol)
+        .is_some_and(|registration| registration.properties.total_order);
+    if has_log {
+        return Err(Misuse(format!(
+            "{} needs a log, which only the model medium has",
+            config.protocol
+        )));
+    }
+    match config.durability {
+        Some(durability) if durability != promised => {
+            Err(Misuse(format!("the medium promises {promised:?}, not {durability:?}")))
+        }
+        _ => Ok(()),
+    }
+}

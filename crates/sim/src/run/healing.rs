@@ -1,0 +1,101 @@
+//! The second act: faults are over, and everything comes to rest.
+
+use super::*;
+
+impl Run {
+    /// Waits until everything is answered, idle and recovered; then reads every key through every node.
+    pub(super) fn act_of_healing(&mut self) -> Result<(), Wrong> {
+        self.ops_left = 0;
+        let bound = self.world.now() + self.profile.request_timeout + SLACK;
+        self.run_until(bound, |run| run.clients.outstanding == 0)?;
+        if let Some(op) = self.clients.oldest_outstanding() {
+            let what = format!("{:?} was never answered by n{}", op.input, op.node + 1);
+            return Err(Wrong::of_key(op.key, what));
+        }
+        self.settle()?;
+        if self.expires() {
+            self.let_expire()?;
+            self.settle()?;
+        }
+        self.world.watchers.iter_mut().for_each(|watcher| watcher.on_rest());
+        for key in 0..self.profile.keys.len() {
+            self.agree(key)?;
+        }
+        self.settle()?;
+        self.be_silent()?;
+        self.leave_nothing()
+    }
+
+    fn expires(&self) -> bool {
+        self.clients
+            .ops
+            .iter()
+            .any(|op| op.verb == Verb::Acquire || matches!(op.input, KvInput::SetExpiring(..)))
+    }
+
+    /// Waits until whatever a majority holds has expired by the slowest clock.
+    fn let_expire(&mut self) -> Result<(), Wrong> {
+        let longest = self.profile.ttl_max * MILLI * 4 + 100 * MILLI;
+        self.run_for(longest)
+    }
+
+    fn settle(&mut self) -> Result<(), Wrong> {
+        self.run_until(self.world.now() + IDLE_MAX, |run| {
+            run.world.is_idle() && run.world.is_connected()
+        })?;
+        match self.world.busy() {
+            Some(busy) => Err(format!("long after healing: {busy}").into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Every node comes to show the same value, and none that should have expired. What only a minority had
+    /// accepted may still surface, once per read that meets it.
+    fn agree(&mut self, key: usize) -> Result<(), Wrong> {
+        let nodes = self.world.node_count();
+        let has_expired = |value: &KvOutput| match value {
+            KvOutput::Value(Some(bytes)) => bytes.as_slice().first() == Some(&b't'),
+            _ => false,
+        };
+        let mut seen = Vec::new();
+        for _ in 0..=nodes {
+            seen.clear();
+            for node in 0..nodes {
+                seen.push(self.read_finally(key, node)?);
+            }
+            if seen.iter().all(|value| *value == seen[0]) && !has_expired(&seen[0]) {
+                return Ok(());
+            }
+            // The countdown of what only a minority had accepted began with the first read that met it.
+            if seen.iter().any(has_expired) {
+                self.let_expire()?;
+            }
+        }
+        let what = match seen.iter().any(has_expired) {
+            true => format!("long after its time: {seen:?}"),
+            false => format!("nodes disagree for good: {seen:?}"),
+        };
+        Err(Wrong::of_key(key, what))
+    }
+
+    fn read_finally(&mut self, key: usize, node: usize) -> Result<KvOutput, Wrong> {
+        for _ in 0..FINAL_TRIES {
+            let id = self.clients.ops.len();
+            if self.clients.ask_node(&mut self.world, node, key, KvInput::Get) {
+                let bound = self.world.now() + self.profile.request_timeout + SLACK;
+                self.run_until(bound, |run| run.clients.outstanding == 0)?;
+                match &self.clients.ops[id].ended {
+                    Some((_, Ended::Returned(value))) => return Ok(value.clone()),
+                    Some(_) => {}
+                    None => {
+                        let what = format!("a read through n{} was never answered", node + 1);
+                        return Err(Wrong::of_key(key, what));
+                    }
+                }
+            }
+            self.run_for(10 * MILLI)?;
+        }
+        let what = format!("long after healing no read through n{} succeeds", node + 1);
+        Err(Wrong::of_key(key, what))
+    }
+}

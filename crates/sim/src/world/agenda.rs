@@ -1,0 +1,55 @@
+//! What is going to happen: in the order of time, and at one time in the order in which it was planned.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Events of kind `E`, each at its time. They stay where they are while their times are sorted.
+pub(super) struct Agenda<E> {
+    /// Time, number, slot.
+    order: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    slots: Vec<Option<E>>,
+    free: Vec<u32>,
+    planned: u64,
+}
+
+impl<E> Agenda<E> {
+    pub(super) fn new() -> Agenda<E> {
+        Agenda { order: BinaryHeap::new(), slots: Vec::new(), free: Vec::new(), planned: 0 }
+    }
+
+    pub(super) fn plan(&mut self, at: u64, event: E) {
+        self.planned += 1;
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32 - 1
+        });
+        self.slots[slot as usize] = Some(event);
+        self.order.push(Reverse((at, self.planned, slot)));
+    }
+
+    /// What comes first, and when.
+    pub(super) fn next(&mut self) -> Option<(u64, E)> {
+        let Reverse((at, _, slot)) = self.order.pop()?;
+        self.free.push(slot);
+        let event = self.slots[slot as usize].take().expect("what is planned is in its slot");
+        Some((at, event))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_by_time_and_then_as_planned() {
+        let mut agenda = Agenda::new();
+        for (at, event) in [(3, 'c'), (1, 'a'), (3, 'd'), (2, 'b')] {
+            agenda.plan(at, event);
+        }
+        assert_eq!(agenda.next(), Some((1, 'a')));
+        agenda.plan(3, 'e');
+        let rest: String = std::iter::from_fn(|| agenda.next()).map(|(_, event)| event).collect();
+        assert_eq!(rest, "bcde");
+        assert!(agenda.slots.len() <= 4, "slots are used again");
+    }
+}

@@ -1,0 +1,162 @@
+//! Processes start, pause, crash and forget.
+
+use super::*;
+
+impl World {
+    /// Starts a node's process.
+    ///
+    /// # Panics
+    /// If it runs already, or the protocol does not exist.
+    pub fn start(&mut self, node: usize) {
+        self.counts.starts += 1;
+        let config = &self.config;
+        let members: Vec<NodeId> = (0..config.nodes).map(node_id).collect();
+        let it = &mut self.nodes[node];
+        assert!(it.process.is_none(), "node {} is up", it.id);
+        let protocol =
+            *registry::find_anywhere(config.protocol).expect("the run's protocol exists");
+        it.incarnation.0 += 1;
+        let local = it.clock.local(self.now);
+        let durable = config.medium.durability != Durability::Volatile;
+        let spec =
+            DatabaseSpec { database: DATABASE, protocol: config.protocol, store: 0, durable };
+        let workers = it.workers;
+        let mut seats = Vec::with_capacity(workers);
+        let mut opened = it.medium.open(workers);
+        if matches!(opened, Err(NotOpened::Damaged)) {
+            // What an operator does then: the node begins anew and recovers from the others.
+            it.medium.wipe();
+            it.ledger.wipe();
+            it.loss.0 += 1;
+            it.uptime = Millis(0);
+            opened = it.medium.open(workers);
+        }
+        let stores = match opened {
+            Ok(stores) => stores,
+            Err(NotOpened::Full) => {
+                self.note(|| format!("n{} finds no room and does not start", node + 1));
+                return;
+            }
+            Err(reason) => {
+                self.failure = Some(format!("n{} does not start: {reason:?}", node + 1));
+                return;
+            }
+        };
+        for (index, store) in stores.into_iter().enumerate() {
+            let worker_config = WorkerConfig {
+                index,
+                workers,
+                me: it.id,
+                incarnation: it.incarnation,
+                loss: it.loss,
+                members: members.clone(),
+                seed: self.rng.next_u64(),
+                request_timeout: Nanos(config.request_timeout),
+                cells_max: config.cells_max,
+                uptime_base: it.uptime,
+            };
+            let (medium, ledger) = (it.medium.clone(), it.ledger.clone());
+            let store = Watched::new(store, medium, ledger, DATABASE, (index, workers));
+            let stores: Vec<Box<dyn Store>> = vec![Box::new(store)];
+            let specs = std::slice::from_ref(&spec);
+            let update = config.update.clone();
+            let protocols = &[protocol];
+            let worker =
+                Worker::with_protocols(protocols, worker_config, stores, specs, update, local)
+                    .expect("the run's protocol is among its protocols");
+            seats.push(Seat { worker, inbox: Vec::new(), turn_at: u64::MAX, free_at: 0 });
+        }
+        it.process = Some(Process {
+            start: self.counts.starts,
+            seats,
+            started: local,
+            paused_until: 0,
+            is_loss_rising: false,
+        });
+        let (incarnation, loss) = (it.incarnation, it.loss);
+        self.note(|| format!("n{} starts as {incarnation:?} {loss:?}", node + 1));
+        for worker in 0..workers {
+            self.plan_turn(node, worker, self.now);
+        }
+        for peer in (0..self.nodes.len()).filter(|&peer| peer != node) {
+            self.plan_connect(node, peer, 200_000);
+        }
+    }
+
+    /// Starts every node that is down.
+    pub fn start_all(&mut self) {
+        for node in 0..self.nodes.len() {
+            if !self.is_up(node) {
+                self.start(node);
+            }
+        }
+    }
+
+    /// Ends a node's process. What was durable stays, and of the rest what `survival` draws.
+    pub fn crash(&mut self, node: usize, survival: Survival) {
+        self.note(|| format!("n{} CRASHES, {survival:?} survives", node + 1));
+        let now = self.now;
+        let it = &mut self.nodes[node];
+        let Some(process) = it.process.take() else { return };
+        // The flushed uptime lags: it was written down every now and then.
+        let up = it.clock.local(now).since(process.started).as_millis();
+        it.uptime = Millis(it.uptime.0 + up / 10 * 10);
+        it.medium.crash(survival);
+        it.ledger.end();
+        if self.config.medium.durability == Durability::Volatile {
+            self.forget(node);
+        }
+        for peer in (0..self.nodes.len()).filter(|&peer| peer != node) {
+            self.end_connection(node, peer);
+        }
+    }
+
+    /// Ends a node's process and wipes its medium.
+    pub fn crash_and_wipe(&mut self, node: usize) {
+        self.crash(node, Survival::Prefix);
+        self.nodes[node].medium.wipe();
+        self.forget(node);
+    }
+
+    pub(super) fn forget(&mut self, node: usize) {
+        let it = &mut self.nodes[node];
+        it.loss.0 += 1;
+        it.uptime = Millis(0);
+        it.ledger.wipe();
+        self.note(|| format!("n{} forgets everything", node + 1));
+    }
+
+    /// The node has no turn until then.
+    pub fn pause(&mut self, node: usize, until: u64) {
+        self.note(|| format!("n{} pauses until {}", node + 1, Nanos(until).as_micros()));
+        if let Some(process) = &mut self.nodes[node].process {
+            process.paused_until = process.paused_until.max(until);
+        }
+    }
+
+    /// Ends a pause.
+    pub fn resume(&mut self, node: usize) {
+        if let Some(process) = &mut self.nodes[node].process {
+            process.paused_until = 0;
+            for worker in 0..process.seats.len() {
+                self.plan_turn(node, worker, self.now);
+            }
+        }
+    }
+
+    /// How many workers the node has when it starts next.
+    pub fn set_workers(&mut self, node: usize, workers: usize) {
+        self.nodes[node].workers = workers;
+    }
+
+    pub(super) fn raise_loss(&mut self, node: usize) {
+        let it = &mut self.nodes[node];
+        it.loss.0 += 1;
+        let loss = it.loss;
+        if let Some(process) = &mut it.process {
+            process.is_loss_rising = false;
+        }
+        self.note(|| format!("n{} raised its loss to {loss:?}", node + 1));
+        self.input_all(node, &Input::Loss { loss });
+    }
+}
