@@ -8,6 +8,7 @@ use crate::campaign::{Campaign, campaign};
 use crate::medium::MediumKind;
 use crate::run::SimConfig;
 use crate::store::Durability;
+use crate::workload::mix::Mix;
 
 /// Seeds between two first seeds.
 const APART: u64 = 1_000_000;
@@ -103,7 +104,7 @@ fn try_mutant(config: &SimConfig, effort: Effort, name: &'static str) -> Mutant 
 pub fn every() -> Vec<(SimConfig, &'static str)> {
     let of_protocols = Mutation::ALL.iter().flat_map(|&mutation| {
         let runs = protocols_of(mutation).iter();
-        runs.map(move |protocol| (config_of(protocol), mutation.name()))
+        runs.map(move |protocol| (config_of_mistake(protocol, mutation), mutation.name()))
     });
     let of_media = StorageMutation::ALL.iter().map(|mutation| {
         let name = mutation.name();
@@ -124,6 +125,12 @@ fn config_of(protocol: &str) -> SimConfig {
         }
         _ => config,
     }
+}
+
+/// Some mistakes need clients of one kind.
+fn config_of_mistake(protocol: &str, mutation: Mutation) -> SimConfig {
+    let mix = mutation.name().starts_with("once-").then_some(Mix::Retries);
+    SimConfig { mix, ..config_of(protocol) }
 }
 
 fn protocols_of(mutation: Mutation) -> &'static [&'static str] {

@@ -200,6 +200,12 @@ impl<P: Protocol> Scenario<P> {
         self.run_for_millis(1);
     }
 
+    /// True while a node knows that it has forgotten something.
+    #[must_use]
+    pub fn is_recovering(&self, node: u16) -> bool {
+        self.world.medium(index(node)).is_recovering()
+    }
+
     /// Damages the durable record of a key. True when there was one.
     pub fn damage(&mut self, node: u16, key: &str) -> bool {
         let place = Place::Cell(DATABASE, Key::new(key.as_bytes()));

@@ -1,5 +1,9 @@
 //! The smallest complete protocol in the simulator: it holds under everything, and its broken variants do not.
 
+use checker::model::kv::KvOutput;
+use protocols::abd::{Abd, Message};
+use sim::clients::Ended;
+use sim::scenario::Scenario;
 use sim::{Durability, FaultSet, SimConfig, run};
 
 /// Runs seeds; the first failure is printed with the line that replays it.
@@ -44,29 +48,6 @@ fn a_protocol_that_does_not_exist_is_named() {
     assert!(misuse.0.contains("'raft'") && misuse.0.contains("abd"), "{misuse:?}");
 }
 
-#[cfg(feature = "mutations")]
-#[test]
-fn every_broken_variant_is_caught() {
-    use protocols::mutation::Mutation;
-    let broken = [
-        Mutation::NoIncarnation,
-        Mutation::NoRecovery,
-        Mutation::ReplyBeforeStored,
-        Mutation::ExposeUnflushed,
-        Mutation::NoWriteBack,
-        Mutation::StaleAnswers,
-        Mutation::StoreOlder,
-        Mutation::DropTombstone,
-        Mutation::RecoverFromSelf,
-    ];
-    let config = SimConfig::new("abd", 1);
-    let effort = sim::Effort { seeds_max: 3_000, starts: 1, threads: 2 };
-    let broken = broken.map(Mutation::name);
-    let mutants = sim::mutants(&config, effort, &broken, |_| {});
-    let survivors: Vec<_> = mutants.iter().filter(|mutant| !mutant.is_caught()).collect();
-    assert!(survivors.is_empty(), "{survivors:?}");
-}
-
 /// That a page was adopted waits for storage, and is dropped when the loss of another shard is raised meanwhile.
 #[test]
 fn a_shard_is_recovered_though_another_is_lost_meanwhile() {
@@ -76,5 +57,56 @@ fn a_shard_is_recovered_though_another_is_lost_meanwhile() {
     let config = SimConfig { cuts, ..SimConfig::new("abd", 60) };
     if let Err(failure) = run(&config) {
         panic!("{failure}");
+    }
+}
+
+fn is_store(message: &Message) -> bool {
+    matches!(message, Message::Store { .. })
+}
+
+/// With five members a writer needs two besides itself. The first acknowledges, forgets and recovers from those that
+/// have heard nothing; so once the second has acknowledged, the value is at two members of five.
+fn an_acknowledgement_from_before_a_loss() {
+    let mut it = Scenario::<Abd>::new(5, Durability::Volatile);
+    let old = it.write(1, "x", "old");
+    assert_eq!(it.settle(old), Ended::Returned(KvOutput::Done));
+    it.run_for_millis(5);
+    it.hold(|it| it.from == 1 && is_store(&it.message));
+    let new = it.write(1, "x", "new");
+    it.run_until(|it| (2..=5).all(|to| it.holds(1, to, is_store)));
+    it.deliver_one(1, 2, is_store);
+    it.run_for_millis(1);
+    // What it forgets is not recovered from the writer.
+    let without_writer = it.lose(|it| it.from == 1 && it.to == 2 && !is_store(&it.message));
+    it.crash_and_wipe(2);
+    it.start(2);
+    it.run_until(|it| !it.is_recovering(2));
+    it.lift(without_writer);
+    it.deliver_one(1, 3, is_store);
+    it.run_for_millis(1);
+    let others = |node: u16| node == 1 || node == 3;
+    let apart = it.lose(move |it| others(it.from) != others(it.to) && !is_store(&it.message));
+    let read = it.read(4, "x");
+    it.settle(read);
+    it.lift(apart);
+    it.release_all();
+    it.settle(new);
+    it.check();
+}
+
+#[test]
+fn an_acknowledgement_from_before_a_loss_does_not_count() {
+    an_acknowledgement_from_before_a_loss();
+}
+
+#[cfg(feature = "mutations")]
+mod mistakes {
+    use protocols::mutation::{self, Mutation};
+
+    #[test]
+    #[should_panic(expected = "not linearizable")]
+    fn without_crash_vectors_it_counts_and_a_write_is_lost() {
+        mutation::set(Some(Mutation::NoCrashVector));
+        super::an_acknowledgement_from_before_a_loss();
     }
 }

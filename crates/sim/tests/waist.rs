@@ -71,25 +71,3 @@ fn no_database_may_choose_a_protocol_of_the_laboratory() {
         assert_eq!(sim::validate(&SimConfig::new(protocol, 1)), Ok(()));
     }
 }
-
-#[cfg(feature = "mutations")]
-#[test]
-fn every_broken_variant_is_caught() {
-    use protocols::mutation::Mutation;
-    let broken = [
-        ("hermes", Mutation::ValidateByMajority),
-        ("hermes", Mutation::AckLosingRmw),
-        ("zab", Mutation::ApplyUncommitted),
-        ("zab", Mutation::ReadPastOwnWrites),
-    ];
-    for (protocol, mutation) in broken {
-        let config = config(protocol, Durability::Volatile);
-        let effort = sim::Effort { seeds_max: 1_000, starts: 1, threads: 2 };
-        let mutants = sim::mutants(&config, effort, &[mutation.name()], |_| {});
-        assert!(mutants[0].is_caught(), "{protocol}: {mutants:?}");
-        println!(
-            "{protocol}: {} after {:?} seeds: {}",
-            mutants[0].name, mutants[0].seeds, mutants[0].symptom
-        );
-    }
-}

@@ -15,6 +15,7 @@ const FAILURES_MAX: usize = 1;
     after_help = "Example, a thousand seeds with every fault:\n  palimpsest sim --protocol rmwpaxos --seeds 1000"
 )]
 pub(crate) struct Args {
+    /// rmwpaxos, abd, and of the laboratory hermes and zab
     #[arg(long, default_value = "rmwpaxos")]
     protocol: String,
     #[arg(long, default_value_t = 3)]
@@ -87,7 +88,7 @@ fn find_mix(name: &str) -> Result<Mix, Failure> {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let faults = FaultSet::parse(&args.faults).map_err(Failure::usage)?;
-    let protocol = config::find_protocol(&args.protocol)?;
+    let protocol = args.protocol.as_str();
     let config = SimConfig {
         nodes: args.nodes,
         ops: args.ops,

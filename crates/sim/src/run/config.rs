@@ -94,8 +94,8 @@ pub struct Misuse(pub String);
 /// One line that says what to write instead.
 pub fn validate(config: &SimConfig) -> Result<(), Misuse> {
     if registry::find_anywhere(&config.protocol).is_none() {
-        let known: Vec<&str> = registry::PROTOCOLS.iter().map(|it| it.name).collect();
-        let known = known.join(", ");
+        let all = registry::PROTOCOLS.iter().chain(registry::LABORATORY);
+        let known = all.map(|it| it.name).collect::<Vec<&str>>().join(", ");
         return Err(Misuse(format!("no protocol is called '{}'; use {known}", config.protocol)));
     }
     if !(2..=types::limits::MEMBERS_MAX).contains(&config.nodes) {

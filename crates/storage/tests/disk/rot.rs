@@ -222,6 +222,28 @@ fn a_damaged_sector_and_a_loss_of_power_never_show_an_old_record() {
     assert!(lost > 0, "no damage was ever noticed");
 }
 
+#[cfg(feature = "mutations")]
+mod mistakes {
+    use storage::mutation::{Mutation, set};
+
+    #[test]
+    fn a_check_of_the_disk_that_is_left_out_shows() {
+        let checks = [
+            Mutation::SectorUnchecked,
+            Mutation::PageUnchecked,
+            Mutation::RecordUnchecked,
+            Mutation::LostIsAbsent,
+        ];
+        for check in checks {
+            set(Some(check));
+            let fails = |seed| std::panic::catch_unwind(|| super::run(seed)).is_err();
+            let shows = (0..2_000).any(fails);
+            set(None);
+            assert!(shows, "{}", check.name());
+        }
+    }
+}
+
 /// A store with some of everything, and what it holds.
 fn sample(seed: u64, settled: bool) -> (SimDisk, Model) {
     let mut prng = Prng::new(seed);

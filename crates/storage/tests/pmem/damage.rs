@@ -5,7 +5,7 @@ use std::path::Path;
 
 use base::Prng;
 use proptest::prelude::*;
-use storage::pmem::modelled::Modelled;
+use storage::pmem::modelled::{Modelled, Moment};
 use storage::pmem::verify::verify_memory;
 use storage::pmem::{Fault, Pmem, PmemError};
 use storage::{Completion, Load, Place, Store};
@@ -190,6 +190,44 @@ fn damage_to_the_newest_version_is_amnesia_even_right_after_its_turn() {
         let mut store = open(&image).store(1);
         assert_eq!(found(store.load(&place)), Some(b"recovered".to_vec()));
         assert!(!store.is_forgotten(DATABASE, shard));
+    }
+}
+
+/// Damages a medium, looks at everything, and lets the power fail in the middle of that.
+fn lose_power_while_damage_is_noticed(seed: u64) {
+    let mut prng = Prng::new(seed);
+    let (memory, places, model) = lived_in(seed % 4);
+    let image = memory.stopped();
+    let word = *prng.pick(&used_words(&memory));
+    image.flip(word.max(5 * 4096) + prng.below(8), prng.between(1, 255) as u8);
+    let mut store = open(&image).store(0);
+    image.capture_at(Moment::Fence(image.fences() + prng.below(3)));
+    for place in &places {
+        load(&mut store, place);
+    }
+    if let Some(persistent) = image.captured() {
+        for _ in 0..8 {
+            check_damaged(&persistent.crash(&mut prng), &places, &model);
+        }
+    }
+}
+
+#[test]
+fn a_loss_of_power_while_damage_is_noticed_hides_nothing() {
+    (0..400).for_each(lose_power_while_damage_is_noticed);
+}
+
+#[cfg(feature = "mutations")]
+mod mistakes {
+    use storage::mutation::{Mutation, set};
+
+    #[test]
+    fn damage_that_is_cleared_before_its_shard_is_durably_forgotten_shows() {
+        set(Some(Mutation::ForgottenUnfenced));
+        let lose_power = super::lose_power_while_damage_is_noticed;
+        let shows = (0..400).any(|seed| std::panic::catch_unwind(|| lose_power(seed)).is_err());
+        set(None);
+        assert!(shows);
     }
 }
 

@@ -1,0 +1,23 @@
+//! Deliberate mistakes that few seeds catch: they must stay caught by few.
+
+mod mistakes {
+    use sim::mutants::{Effort, every, mutants};
+
+    /// Ten times what the slowest of them took when it was last measured; see `docs/testing.md` for the means.
+    const SEEDS_MAX: u64 = 1_000;
+
+    /// Those that need many seeds, or a schedule made for them; other tests catch these.
+    const RARE: &[&str] = &[];
+
+    #[test]
+    fn what_few_seeds_catch_is_caught() {
+        let effort = Effort { seeds_max: SEEDS_MAX, starts: 1, threads: 2 };
+        for (config, name) in every() {
+            if RARE.contains(&name) {
+                continue;
+            }
+            let tried = mutants(&config, effort, &[name], |_| {});
+            assert!(tried[0].is_caught(), "{name} under {}", config.protocol);
+        }
+    }
+}
