@@ -146,6 +146,16 @@ mutations! {
     OnceDroppedByOne = "once-dropped-by-one",
     /// A repeated command is answered from a state that is not known to be chosen.
     OnceFromUndecided = "once-from-undecided",
+    /// A member that answers again is counted for one that has not.
+    AnswerCountedTwice = "answer-counted-twice",
+    /// A version does not name its writer.
+    BareNumber = "bare-number",
+    /// A local read answers from a register that is not valid.
+    ReadInvalid = "read-invalid",
+    /// A register is validated whatever version it holds.
+    ValidateAnyVersion = "validate-any-version",
+    /// A follower acknowledges what it has beyond a gap.
+    AckPastGap = "ack-past-gap",
     /// A local read does not wait for its session's own writes.
     ReadPastOwnWrites = "read-past-own-writes",
 }

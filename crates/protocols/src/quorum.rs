@@ -21,6 +21,12 @@ impl Tally {
     pub fn add(&mut self, view: &View, node: NodeId, loss: Loss) -> bool {
         let Some(index) = view.index(node) else { return false };
         let is_new = self.answers[index] < loss.0 + 1;
+        if !is_new
+            && mutation::is(Mutation::AnswerCountedTwice)
+            && let Some(silent) = (0..view.members().len()).find(|&index| !self.counts(view, index))
+        {
+            self.answers[silent] = view.members()[silent].loss.0 + 1;
+        }
         self.answers[index] = self.answers[index].max(loss.0 + 1);
         is_new
     }

@@ -138,15 +138,20 @@ fn protocols_of(mutation: Mutation) -> &'static [&'static str] {
         Mutation::NoIncarnation
         | Mutation::NoRecovery
         | Mutation::NoCrashVector
-        | Mutation::ReplyBeforeStored
         | Mutation::ExposeUnflushed
+        | Mutation::AnswerCountedTwice
+        | Mutation::ReplyBeforeStored
         | Mutation::StaleAnswers => &["rmwpaxos", "abd"],
         Mutation::NoWriteBack
         | Mutation::StoreOlder
         | Mutation::DropTombstone
+        | Mutation::BareNumber
         | Mutation::RecoverFromSelf => &["abd"],
-        Mutation::ValidateByMajority | Mutation::AckLosingRmw => &["hermes"],
-        Mutation::ApplyUncommitted | Mutation::ReadPastOwnWrites => &["zab"],
+        Mutation::ValidateByMajority
+        | Mutation::AckLosingRmw
+        | Mutation::ReadInvalid
+        | Mutation::ValidateAnyVersion => &["hermes"],
+        Mutation::ApplyUncommitted | Mutation::ReadPastOwnWrites | Mutation::AckPastGap => &["zab"],
         _ => &["rmwpaxos"],
     }
 }

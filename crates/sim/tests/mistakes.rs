@@ -7,7 +7,37 @@ mod mistakes {
     const SEEDS_MAX: u64 = 1_000;
 
     /// Those that need many seeds, or a schedule made for them; other tests catch these.
-    const RARE: &[&str] = &[];
+    const RARE: &[&str] = &[
+        "equal-values",
+        "early-ok",
+        "nil-from-mixed",
+        "adopt-minority",
+        "delta-any-base",
+        "first-below-floor",
+        "first-repeated-after-loss",
+        "first-from-before-loss",
+        "hint-of-another-ballot",
+        "hint-of-an-earlier-round",
+        "repair-removed",
+        "repair-below-floor",
+        "low-exclusion",
+        "chosen-ignores-floor",
+        "collect-by-majority",
+        "no-crash-vector",
+        "no-op-below-attempt",
+        "forward-any-incarnation",
+        "expire-by-one",
+        "ack-of-higher-ballot",
+        "delta-no-digest",
+        "disk-sector-unchecked",
+        "disk-page-unchecked",
+        "disk-lost-is-absent",
+        "pmem-forgotten-unfenced",
+        "once-evicts-oldest",
+        "once-refusal-stays",
+        "once-collected",
+        "once-dropped-by-one",
+    ];
 
     #[test]
     fn what_few_seeds_catch_is_caught() {

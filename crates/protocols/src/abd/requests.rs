@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use base::{Millis, Nanos};
 use bytes::Bytes;
 use types::{
-    Access, Change, Clock, ExpiryChange, Incarnation, Key, Outcome, SessionId, TimeToLive,
+    Access, Change, Clock, ExpiryChange, Incarnation, Key, NodeId, Outcome, SessionId, TimeToLive,
 };
 
 use super::message::{Message, Version};
@@ -97,7 +97,11 @@ impl Abd {
                     true => Incarnation(0),
                     false => self.env.incarnation,
                 };
-                let version = Version { number: self.minted, writer: self.env.me, incarnation };
+                let writer = match mutation::is(Mutation::BareNumber) {
+                    true => NodeId(0),
+                    false => self.env.me,
+                };
+                let version = Version { number: self.minted, writer, incarnation };
                 let value = match &op.kind {
                     Kind::Write { value, .. } => value.clone(),
                     Kind::Read { .. } | Kind::Recover => None,

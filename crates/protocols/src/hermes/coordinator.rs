@@ -40,7 +40,7 @@ impl Hermes {
     fn advance(&mut self, cx: &mut Cx<'_>, key: &Key) {
         while let Some(lane) = self.lanes.get_mut(key)
             && lane.pend.is_none()
-            && is_valid(cx, key)
+            && (is_valid(cx, key) || reads_all_the_same(lane))
             && let Some(waiting) = lane.waiting.pop_front()
         {
             self.waiting_count -= 1;
@@ -211,6 +211,11 @@ impl Hermes {
         lane.due_at = lane.next_at();
         self.due.insert((lane.due_at, key.clone()));
     }
+}
+
+fn reads_all_the_same(lane: &Lane) -> bool {
+    let is_read = |next: &Waiting| next.request.command.access == Access::Read;
+    mutation::is(Mutation::ReadInvalid) && lane.waiting.front().is_some_and(is_read)
 }
 
 fn is_valid(cx: &Cx<'_>, key: &Key) -> bool {

@@ -202,7 +202,8 @@ impl Hermes {
     /// [HERMES 3.2, followers on VAL]
     fn on_validate(&mut self, cx: &mut Cx<'_>, key: &Key, version: Version) {
         let Some(register) = cx.cells.get_mut(key) else { return };
-        if register.version != version || register.is_valid {
+        let is_another = register.version != version;
+        if register.is_valid || is_another && !mutation::is(Mutation::ValidateAnyVersion) {
             return;
         }
         register.is_valid = true;

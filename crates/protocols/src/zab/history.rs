@@ -49,6 +49,11 @@ impl History {
         true
     }
 
+    /// The newest that is here, gaps or not.
+    pub fn newest(&self) -> u64 {
+        self.txns.last_key_value().map_or(self.last, |(index, _)| *index)
+    }
+
     pub fn get(&self, index: u64) -> Option<&Txn> {
         self.txns.get(&index)
     }

@@ -235,7 +235,11 @@ impl Zab {
             self.forwards.on_taken(cx.view.me, &txn);
             self.history.insert(index, txn);
         }
-        cx.fx.send_now(leader_of(cx.view), Message::Ack { upto: self.history.last() });
+        let upto = match mutation::is(Mutation::AckPastGap) {
+            true => self.history.newest(),
+            false => self.history.last(),
+        };
+        cx.fx.send_now(leader_of(cx.view), Message::Ack { upto });
     }
 }
 
