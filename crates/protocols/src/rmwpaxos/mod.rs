@@ -316,7 +316,7 @@ fn first_id(incarnation: types::Incarnation) -> u64 {
     if mutation::is(Mutation::StaleAnswers) { 0 } else { u64::from(incarnation.0) << 40 }
 }
 
-/// Says that this transmission of a command had no effect: not to be said of one that went two ways. [corrections F5]
+/// Says that this transmission of a command had no effect: not to be said of one that may have run. [corrections F5]
 fn denies_effect(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Reply(reply) => {
@@ -331,7 +331,7 @@ impl RmwPaxos {
     fn on_request(&mut self, cx: &mut Cx<'_>, request: Request) {
         let Request { tag, session, key, mut command } = request;
         if let Some(once) = &mut command.once {
-            // A line that comes in time runs in time, here and at an owner that it is forwarded to.
+            // A line that comes in time runs in time: within one timeout, the other is for clocks.
             let slack = 2 * self.env.request_timeout.as_millis();
             once.window = Millis(once.window.0.saturating_add(slack));
         }

@@ -59,8 +59,8 @@ pub struct Operation {
     pub effective: bool,
     /// A quorum read found that it has something to write, or could not decide: it goes through a proposal.
     pub must_propose: bool,
-    /// It may have run, or may run yet, without an attempt that is known here: a forward was not answered, or the state
-    /// has forgotten. Only commands that are safe to repeat go on then.
+    /// It may have run without an attempt that is known here: the state has forgotten. Only commands that are safe to
+    /// repeat go on then.
     pub doubtful: bool,
 }
 
