@@ -302,7 +302,8 @@ impl Protocol for RmwPaxos {
         stats.add("recovered_keys", counters.recovered_keys);
         stats.add("recovering_keys", self.recovery.keys_len() as u64);
         stats.add("recovering_shards", self.recovery.shards_len() as u64);
-        stats.add("tombstones", self.collector.len() as u64);
+        stats.add("tombstones", self.collector.tombstones() as u64);
+        stats.add("keys_remembering", self.collector.remembering() as u64);
         stats.add("tombstones_collected", counters.collected);
         stats.add("expired_keys", counters.expired);
         stats.add("expiring_states", counters.expiring_states);
@@ -442,7 +443,7 @@ impl RmwPaxos {
             Source::Forwarded { forward, index } => {
                 self.on_forwarded_done(cx, forward, index, outcome);
             }
-            Source::Expire(_) | Source::Collect | Source::Answered => {}
+            Source::Expire(_) | Source::Collect | Source::Forget | Source::Answered => {}
         }
     }
 

@@ -27,8 +27,10 @@ pub enum Source {
     },
     /// A quorum voted that this expiry is over.
     Expire(ExpiryId),
-    /// Collect the tombstone.
+    /// Collect the tombstone; propose what is there as it is.
     Collect,
+    /// Have a majority say what may be forgotten of the commands that the key remembers.
+    Forget,
     /// Nobody any more: the answer was `Unknown`. It is driven to its end, but not attempted anew.
     Answered,
 }
@@ -98,7 +100,7 @@ impl Operation {
 
     #[must_use]
     pub fn is_internal(&self) -> bool {
-        matches!(self.source, Source::Expire(_) | Source::Collect)
+        matches!(self.source, Source::Expire(_) | Source::Collect | Source::Forget)
     }
 
     #[must_use]

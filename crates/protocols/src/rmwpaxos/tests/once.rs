@@ -4,6 +4,7 @@ use base::{Millis, Nanos};
 use types::Tag;
 use types::limits::ONCE_ENTRIES_MAX;
 
+use super::super::State;
 use super::super::once::is_refusal;
 use super::steps::{Kind, claim};
 use super::strings::Ask;
@@ -210,6 +211,64 @@ fn a_tombstone_is_collected_when_the_windows_are_over() -> Result<(), String> {
         world.finish_with("-")?;
     }
     Ok(())
+}
+
+/// The value's time is over, and the table may be full for long.
+#[test]
+fn a_full_table_of_a_value_that_expires_is_voted_on_once() -> Result<(), String> {
+    let mut world = volatile();
+    fill(&mut world)?;
+    let key = world.key.clone();
+    let set = world.ask(0, &key, Ask::Expiring { value: b'x', millis: 50 });
+    world.flow(|_| true);
+    claim(!world.is_open(set), "nothing is in its way")?;
+    // No timer fires, so nobody has noticed; and one replica takes the windows for over.
+    world.now += Nanos::from_millis(100);
+    world.place_expiries();
+    world.nodes[1].ahead = Millis(1_000_000);
+    let late = done(&mut world, 1, append("b", 200, 1))?;
+    claim(refused(&world, late), "there is no room")?;
+    world.finish_with("-")
+}
+
+fn is_remembered(world: &World) -> bool {
+    let has_once = |node| world.held(node).and_then(|it| it.state.as_ref()).is_some_and(State::has_once);
+    (0..world.nodes.len()).any(has_once)
+}
+
+#[test]
+fn what_is_remembered_is_forgotten_in_time_though_nobody_asks() -> Result<(), String> {
+    for is_restarted in [false, true] {
+        let mut world = World::new(3, true, 1);
+        fill(&mut world)?;
+        if is_restarted {
+            (0..3).for_each(|node| world.crash(node, 9));
+        }
+        wait(&mut world, Nanos::from_secs(400));
+        claim(is_remembered(&world), "no window is over")?;
+        wait(&mut world, Nanos::from_secs(300));
+        claim(!is_remembered(&world), "all windows are over")?;
+        world.converge()?;
+        world.finish_with(&format!("v{}", "a".repeat(ONCE_ENTRIES_MAX)))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn an_owner_at_work_forgets_what_is_over() -> Result<(), String> {
+    let mut world = volatile();
+    for session in 0..8 {
+        done(&mut world, 1, append("a", session, 1))?;
+    }
+    let prepares = |world: &World| world.nodes[1].protocol.counters.phase_ones;
+    let before = prepares(&world);
+    for _ in 0..600 {
+        world.append(1, "");
+        wait(&mut world, Nanos::from_secs(1));
+    }
+    claim(prepares(&world) == before, "nobody disturbs it")?;
+    claim(!is_remembered(&world), "all windows are over")?;
+    world.finish()
 }
 
 /// E2, F1: a repeat finds its command in a state that a minority holds.
