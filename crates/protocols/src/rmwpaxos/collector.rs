@@ -85,8 +85,8 @@ impl Collector {
 
     /// Waits, unless the key is looked at earlier as it is.
     fn wait_from(&mut self, key: &Key, at: Nanos, remembers: bool) {
-        let is_full = self.waiting.len() >= WAITING_MAX
-            || (remembers && self.remembering >= REMEMBERING_MAX);
+        let is_full =
+            self.waiting.len() >= WAITING_MAX || (remembers && self.remembering >= REMEMBERING_MAX);
         match self.waiting.get(key) {
             Some(waiting) if waiting.at <= at => {}
             None if is_full => _ = self.left_out.insert(key.shard()),

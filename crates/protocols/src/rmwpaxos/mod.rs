@@ -91,7 +91,7 @@ pub use comparison::{BUCKETS, Folds, Held};
 pub use delta::Delta;
 pub use message::{Entry, Forward, Listing, Message, Report, Verdict};
 pub use once::EntryId;
-pub use register::{Countdown, Register, ShardMeta};
+pub use register::{Countdown, Register, ShardMeta, Started};
 pub use state::{Expiry, ExpiryId, Ring, State, StateFields};
 pub use window::Starts;
 

@@ -1,5 +1,7 @@
 //! What an acceptor keeps of one key and of one shard.
 
+use std::num::NonZeroU64;
+
 use base::{Millis, Nanos};
 use types::wire::put_varint;
 use types::{Ballot, Epoch, Malformed, NodeId, Reader, Round, TimeToLive, Wire};
@@ -17,7 +19,7 @@ pub struct Register {
     /// Present iff something was accepted.
     pub state: Option<State>,
     /// Uptime when the first state with this expiry id was accepted here.
-    pub countdown: Option<Millis>,
+    pub countdown: Option<Started>,
     /// The same for the commands that the state remembers. Present iff it remembers any.
     pub once_starts: Option<Box<Starts>>,
 
@@ -32,6 +34,25 @@ pub struct Register {
     pub foreign_run: u8,
     /// Who forwarded commands last, and how often in a row. A hint for handing ownership over.
     pub forwards: (NodeId, u16),
+}
+
+/// Every key that is idle costs one.
+const _: () = assert!(size_of::<Register>() <= 72);
+
+/// A moment in uptime. One that may be missing takes no more room in the registers of idle keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Started(NonZeroU64);
+
+impl Started {
+    #[must_use]
+    pub fn at(uptime: Millis) -> Started {
+        Started(NonZeroU64::MIN.saturating_add(uptime.0))
+    }
+
+    #[must_use]
+    pub fn uptime(self) -> Millis {
+        Millis(self.0.get() - 1)
+    }
 }
 
 /// How far an acceptor's countdown of an expiry has come.
@@ -82,7 +103,7 @@ impl Register {
         let rest = match expiry.ttl {
             TimeToLive::Never => return Countdown::None,
             TimeToLive::After(span) => {
-                let started = self.countdown.unwrap_or(uptime);
+                let started = self.countdown.map_or(uptime, Started::uptime);
                 // Uptime is cut to whole milliseconds: the first may have been all but over at the start.
                 span.0.saturating_sub(uptime.0.saturating_sub(started.0 + 1))
             }
@@ -119,7 +140,7 @@ impl Wire for Register {
             self.promised.encode(out);
         }
         if let Some(started) = self.countdown {
-            put_varint(out, started.0);
+            put_varint(out, started.uptime().0);
         }
         if let Some(state) = &self.state {
             state.encode(out);
@@ -137,8 +158,9 @@ impl Wire for Register {
         let accepted = if flags & HAS_STATE != 0 { Round::decode(reader)? } else { Round::NONE };
         let promised =
             if flags & HAS_PROMISE != 0 { Ballot::decode(reader)? } else { accepted.ballot() };
+        let has_countdown = flags & HAS_COUNTDOWN != 0;
         let countdown =
-            if flags & HAS_COUNTDOWN != 0 { Some(Millis(reader.varint()?)) } else { None };
+            if has_countdown { Some(Started::at(Millis(reader.varint()?))) } else { None };
         let state = if flags & HAS_STATE != 0 { Some(State::decode(reader)?) } else { None };
         let once_starts = match &state {
             Some(state) => Starts::decode(state, reader)?,
@@ -233,7 +255,7 @@ mod tests {
         Register {
             accepted: ballot(1).round(1),
             state: Some(state),
-            countdown: Some(Millis(100)),
+            countdown: Some(Started::at(Millis(100))),
             ..Register::promise_only(ballot(5))
         }
     }

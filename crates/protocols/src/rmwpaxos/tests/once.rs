@@ -232,7 +232,8 @@ fn a_full_table_of_a_value_that_expires_is_voted_on_once() -> Result<(), String>
 }
 
 fn is_remembered(world: &World) -> bool {
-    let has_once = |node| world.held(node).and_then(|it| it.state.as_ref()).is_some_and(State::has_once);
+    let has_once =
+        |node| world.held(node).and_then(|it| it.state.as_ref()).is_some_and(State::has_once);
     (0..world.nodes.len()).any(has_once)
 }
 
