@@ -497,7 +497,7 @@ impl RmwPaxos {
             }
             Message::Recover { key, id } => self.on_recover(cx, from, key, id),
             Message::Recovered { key, id, promised, report } => {
-                self.on_recovered(cx, from, &key, id, promised, report);
+                self.on_recovered(cx, from, &key, id, promised, *report);
             }
             Message::List { shard, id, from_hash, limit } => {
                 self.on_list(cx, from, shard, id, from_hash, limit);

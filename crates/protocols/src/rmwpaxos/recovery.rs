@@ -137,7 +137,7 @@ impl RmwPaxos {
         if from.node == self.env.me || self.recover_if_lost(cx, &key) {
             return;
         }
-        let report = serve::report_of(cx, &key, Round::NONE);
+        let report = Box::new(serve::report_of(cx, &key, Round::NONE));
         let meta = cx.metas.get(key.shard());
         let promised = acceptor::effective_promise(serve::held(cx, &key), meta, cx.view.epoch);
         let after = cx.cells.ticket(&key).max(cx.metas.ticket(key.shard()));
