@@ -234,7 +234,10 @@ impl Wire for ShardMeta {
 #[cfg(test)]
 mod tests {
     use types::Incarnation;
+    use types::limits::{KEY_LEN_MAX, RECORD_LEN_MAX};
 
+    use super::super::delta::Delta;
+    use super::super::once;
     use super::super::state::{Expiry, Ring, StateFields};
     use super::*;
 
@@ -280,6 +283,45 @@ mod tests {
         assert_eq!(later(150), Countdown::Running(Millis(1)));
         assert_eq!(later(151), Countdown::Over);
         assert_eq!(later(20), Countdown::Running(Millis(50)), "uptime fell behind");
+    }
+
+    /// A value as long as any, under a table as long as any, with numbers as long as any.
+    #[test]
+    fn the_largest_register_is_no_longer_than_records_may_be() {
+        let most = |number| {
+            let ballot = Ballot::ceiling(Epoch::MAX, Ballot::NUMBER_MAX - number);
+            (ballot, ExpiryId { version: u64::MAX, birth: ballot })
+        };
+        let mut ring = Ring::default();
+        (0..9).for_each(|number| ring.push(most(number).0));
+        let table = once::tests::largest();
+        let value = vec![7; 16 << 20];
+        let state = |version| {
+            State::new(&StateFields {
+                version,
+                mod_version: 0,
+                ring,
+                expiry: Some(Expiry { id: most(0).1, ttl: TimeToLive::After(Millis(u64::MAX)) }),
+                once: Some(&table),
+                value: Some(&value),
+            })
+        };
+        let (base, next) = (state(u64::MAX - 1), state(u64::MAX));
+        let (ballot, _) = most(1);
+        let accepted = ballot.round(1);
+        let register = Register {
+            accepted,
+            once_starts: Starts::anew(&next, Millis(u64::MAX)),
+            state: Some(next.clone()),
+            countdown: Some(Started::at(Millis(u64::MAX - 1))),
+            ..Register::promise_only(most(0).0)
+        };
+        let bytes = register.to_bytes();
+        assert!(bytes.len() <= RECORD_LEN_MAX - KEY_LEN_MAX, "{} bytes", bytes.len());
+        assert_eq!(Register::from_bytes(&bytes), Ok(register));
+        let delta = Delta::between((accepted, &base), &next).expect("both have values");
+        assert_eq!(Delta::from_bytes(&delta.to_bytes()), Ok(delta.clone()));
+        assert_eq!(delta.apply(&base), Some(next));
     }
 
     #[test]

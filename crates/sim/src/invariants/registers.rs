@@ -209,9 +209,10 @@ impl Watcher for Registers {
             }
             Message::Accepted { key, round } => register.on_won(key, *round),
             Message::Repair { key, round, state } => register.on_state(key, *round, state),
-            Message::State { key, report, .. }
-            | Message::Promise { key, report, .. }
-            | Message::Recovered { key, report, .. } => register.on_report(key, sent, report),
+            Message::State { key, report, .. } | Message::Promise { key, report, .. } => {
+                register.on_report(key, sent, report)
+            }
+            Message::Recovered { key, report, .. } => register.on_report(key, sent, report),
             _ => Ok(()),
         }
     }
