@@ -231,6 +231,23 @@ impl RmwPaxos {
     }
 }
 
+#[cfg(test)]
+impl Collector {
+    fn others() -> impl Iterator<Item = Key> {
+        (0..WAITING_MAX).map(|number| Key::new(format!("waiting-{number}").as_bytes()))
+    }
+
+    /// As many other keys wait as there is room for.
+    pub(super) fn fill(&mut self, at: Nanos) {
+        Collector::others().for_each(|key| self.wait_from(&key, at, false));
+    }
+
+    /// They wait no more.
+    pub(super) fn make_room(&mut self) {
+        Collector::others().for_each(|key| self.forget(&key));
+    }
+}
+
 fn look_after(window: Millis) -> Nanos {
     Nanos::from_millis(window.min(LOOK_AFTER_MAX).0)
 }
