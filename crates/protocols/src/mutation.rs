@@ -136,7 +136,7 @@ mutations! {
     OnceForgetsNoOps = "once-forgets-no-ops",
     /// A full table forgets its oldest command for a newer one.
     OnceEvictsOldest = "once-evicts-oldest",
-    /// A refusal of a command that went two ways is passed on.
+    /// A refusal of a command that may have run is passed on.
     OnceRefusalStays = "once-refusal-stays",
     /// A deletion forgets the commands that ran on the key.
     OnceLostOnDelete = "once-lost-on-delete",

@@ -4,6 +4,7 @@
 
 /// Every mark, and who can reach it: a protocol, or a medium that must be asked for (`pmem` is rarely drawn).
 pub const MARKS: &[(&str, &str)] = &[
+    ("node", "a cell without a register leaves memory"),
     ("node", "a listing is overtaken by amnesia"),
     ("node", "a message becomes stale while it waits"),
     ("node", "a register is written and evicted while it is read"),
@@ -31,11 +32,14 @@ pub const MARKS: &[(&str, &str)] = &[
     ("rmwpaxos", "a shard is forgotten again while it is recovered"),
     ("rmwpaxos", "a shard is recovered before a register of it"),
     ("rmwpaxos", "a tombstone is collected"),
+    ("rmwpaxos", "a vote on what may be forgotten"),
     ("rmwpaxos", "an attempt is excluded by a chosen state"),
     ("rmwpaxos", "an owner repairs a member that missed its proposal"),
     ("rmwpaxos", "commands are forwarded to the owner"),
     ("rmwpaxos", "lost shard fields are recovered"),
     ("rmwpaxos", "what a member refuses for its promise is proposed anew"),
+    ("rmwpaxos", "what may have run is run again, and its table decides"),
+    ("rmwpaxos", "what was remembered for long enough is forgotten"),
 ];
 
 /// What a run of this protocol should have reached and did not.

@@ -258,7 +258,8 @@ impl Profile {
         let late = 3 * self.fault_len_max + 8 * self.request_timeout + 300 * MILLI;
         let window = u128::from(repeat_for + late) * u128::from(self.majority_rate_ppm);
         let window = Millis((window / u128::from(NOMINAL_PPM * MILLI)) as u64 + 1);
-        self.habits = Habits { repeat_for, window };
+        let sessions = *rng.pick(&[1, 3, 16, Habits::CROWD]);
+        self.habits = Habits { repeat_for, window, sessions };
         if self.keys.contains(&Mix::Retries) && window < REST_WINDOW_MAX {
             self.rest_ppm = *rng.pick(&[0, 20_000, 60_000]);
         }

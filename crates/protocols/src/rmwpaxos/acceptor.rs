@@ -10,7 +10,7 @@ use types::{Ballot, Epoch, NodeId, Round};
 
 use super::delta::Delta;
 use super::message::Report;
-use super::register::{Countdown, Register, ShardMeta};
+use super::register::{Countdown, Register, ShardMeta, Started};
 use super::state::State;
 use super::window::Starts;
 use crate::mutation::{self, Mutation};
@@ -185,9 +185,9 @@ fn take(register: &mut Register, round: Round, state: State, moment: Moment) {
         None => None,
         Some(id) if register.expiry_id() == Some(id) => register.countdown,
         Some(_) if mutation::is(Mutation::CountdownKept) => {
-            register.countdown.or(Some(moment.uptime))
+            register.countdown.or(Some(Started::at(moment.uptime)))
         }
-        Some(_) => Some(moment.uptime),
+        Some(_) => Some(Started::at(moment.uptime)),
     };
     register.once_starts =
         if state.has_once() { Starts::going_on(register, &state, moment.uptime) } else { None };
@@ -286,6 +286,10 @@ mod tests {
         on_accept(register, meta, EPOCH, Proposal { round, chosen_k: 0, payload }, MOMENT)
     }
 
+    fn started(uptime: u64) -> Option<Started> {
+        Some(Started::at(Millis(uptime)))
+    }
+
     #[test]
     fn a_prepare_below_the_promise_is_refused_and_an_equal_one_answered_again() {
         let (mut register, mut meta) = (None, ShardMeta::default());
@@ -372,7 +376,7 @@ mod tests {
             proposal(ballot(1, 1).round(2), expiring(2, 1)),
             later,
         );
-        assert_eq!(register.as_ref().and_then(|register| register.countdown), Some(Millis(7)));
+        assert_eq!(register.as_ref().and_then(|register| register.countdown), started(7));
         on_accept(
             &mut register,
             &meta,
@@ -380,6 +384,6 @@ mod tests {
             proposal(ballot(1, 1).round(3), expiring(3, 3)),
             later,
         );
-        assert_eq!(register.and_then(|register| register.countdown), Some(Millis(20)));
+        assert_eq!(register.and_then(|register| register.countdown), started(20));
     }
 }

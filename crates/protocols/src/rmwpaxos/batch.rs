@@ -102,7 +102,7 @@ impl RmwPaxos {
                 operation.effective = draft.expire(id);
                 self.counters.expired += u64::from(operation.effective);
             }
-            Source::Collect => operation.effective = false,
+            Source::Collect | Source::Forget => operation.effective = false,
             Source::Client(_) | Source::Forwarded { .. } | Source::Answered => {
                 let clock = RmwPaxos::clock(cx);
                 if operation.once().is_some() && operation.deadline <= cx.now {

@@ -3,14 +3,19 @@
 //! The node whose proposal left the tombstone collects it: an identity proposal that all members acknowledge exactly,
 //! then `Remove` to all. What a restart forgot, and what its proposer gave up, is found by the comparison of ranges
 //! ([`super::ranges`]), and then collected by whoever found it.
+//!
+//! Keys that remember commands wait here too, until the windows of half of these are over ([`super::window`]): a vote
+//! then has them forgotten though nobody asks for the key. A tombstone waits for all of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use base::Nanos;
-use types::{Key, NodeId};
+use base::{Millis, Nanos};
+use types::{Key, NodeId, Shard};
 
 use super::message::{Due, Message};
 use super::operation::{Active, Operation, Source};
+use super::ranges::own_place;
+use super::state::State;
 use super::{Cx, Register, RmwPaxos, proposer, serve, window};
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
@@ -20,8 +25,12 @@ pub(super) const COLLECT: TimerId = TimerId(1);
 /// A key that was deleted is often written again: no hurry.
 const GRACE: Nanos = Nanos::from_secs(1);
 const RETRY_MAX: Nanos = Nanos::from_secs(60);
-/// Tombstones waited for at a time; a later comparison finds the others.
+/// Keys waited for at a time. Shards of others are searched again when there is room.
 const WAITING_MAX: usize = 262_144;
+/// Of these, keys that remember commands: they wait for long.
+const REMEMBERING_MAX: usize = WAITING_MAX / 2;
+/// A key is looked at again after this however long its windows are.
+const LOOK_AFTER_MAX: Millis = Millis(3_600_000);
 /// Collections started at a time.
 const STARTED_MAX: usize = 256;
 /// A tombstone that another node left is its own to collect for so long, and up to twice that.
@@ -31,53 +40,77 @@ const FOUND_AFTER: Nanos = Nanos::from_secs(5);
 pub(super) struct Collector {
     waiting: BTreeMap<Key, Waiting>,
     due: BTreeMap<(Nanos, Key), ()>,
+    /// Of those that wait, keys that remember commands.
+    remembering: usize,
+    /// Shards of keys for which there was no room.
+    left_out: BTreeSet<Shard>,
     armed: Option<Nanos>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Waiting {
     at: Nanos,
     tries: u32,
+    remembers: bool,
 }
 
 impl Collector {
     /// Tombstones that this node is to collect.
-    pub(super) fn len(&self) -> usize {
-        self.waiting.len()
+    pub(super) fn tombstones(&self) -> usize {
+        self.waiting.len() - self.remembering
+    }
+
+    /// Keys that remember commands, which this node is to have forgotten.
+    pub(super) fn remembering(&self) -> usize {
+        self.remembering
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.waiting.is_empty() && self.left_out.is_empty()
     }
 
-    fn wait(&mut self, key: &Key, at: Nanos, tries: u32) {
-        if let Some(old) = self.waiting.insert(key.clone(), Waiting { at, tries }) {
-            self.due.remove(&(old.at, key.clone()));
-        }
-        self.due.insert((at, key.clone()), ());
+    fn wait(&mut self, key: &Key, waiting: Waiting) {
+        self.forget(key);
+        self.remembering += usize::from(waiting.remembers);
+        self.waiting.insert(key.clone(), waiting);
+        self.due.insert((waiting.at, key.clone()), ());
     }
 
     fn forget(&mut self, key: &Key) {
         if let Some(old) = self.waiting.remove(key) {
+            self.remembering -= usize::from(old.remembers);
             self.due.remove(&(old.at, key.clone()));
+        }
+    }
+
+    /// Waits, unless the key is looked at earlier as it is.
+    fn wait_from(&mut self, key: &Key, at: Nanos, remembers: bool) {
+        let is_full =
+            self.waiting.len() >= WAITING_MAX || (remembers && self.remembering >= REMEMBERING_MAX);
+        match self.waiting.get(key) {
+            Some(waiting) if waiting.at <= at => {}
+            None if is_full => _ = self.left_out.insert(key.shard()),
+            _ => self.wait(key, Waiting { at, tries: 0, remembers }),
         }
     }
 }
 
 impl RmwPaxos {
-    pub(super) fn schedule_collection(&mut self, cx: &mut Cx<'_>, key: &Key) {
-        if self.collector.waiting.contains_key(key) || self.collector.len() >= WAITING_MAX {
-            return;
-        }
-        self.collector.wait(key, cx.now + GRACE, 0);
+    /// This node's proposal left a tombstone, or something that is to be forgotten one day.
+    pub(super) fn schedule_collection(&mut self, cx: &mut Cx<'_>, key: &Key, state: &State) {
+        let window = window::newest(state).filter(|_| !mutation::is(Mutation::OnceCollected));
+        let after = window.map_or(GRACE, look_after);
+        self.collector.wait_from(key, cx.now + after, state.has_once());
         self.arm_collector(cx);
     }
 
     /// It did not work this time.
     pub(super) fn collect_later(&mut self, cx: &mut Cx<'_>, key: &Key) {
-        let tries = self.collector.waiting.get(key).map_or(0, |waiting| waiting.tries) + 1;
+        let waiting = self.collector.waiting.get(key);
+        let tries = waiting.map_or(0, |waiting| waiting.tries) + 1;
+        let remembers = waiting.is_some_and(|waiting| waiting.remembers);
         let pause = Nanos(GRACE.0 << tries.min(6)).min(RETRY_MAX);
-        self.collector.wait(key, cx.now + pause, tries);
+        self.collector.wait(key, Waiting { at: cx.now + pause, tries, remembers });
         self.arm_collector(cx);
     }
 
@@ -107,6 +140,11 @@ impl RmwPaxos {
             }
             self.collect_later(cx, &key);
         }
+        if self.collector.waiting.len() <= WAITING_MAX / 4 {
+            for shard in std::mem::take(&mut self.collector.left_out) {
+                self.doubt(cx, shard, own_place(cx));
+            }
+        }
         self.arm_collector(cx);
     }
 
@@ -114,17 +152,34 @@ impl RmwPaxos {
         if serve::is_lost(cx, &key) {
             return;
         }
-        let Some(register) = serve::held(cx, &key).filter(|it| is_tombstone(it)) else {
+        let held = serve::held(cx, &key);
+        let Some((register, state)) = held.and_then(|it| Some((it, leftover(it)?))) else {
             return self.collector.forget(&key);
         };
-        if !window::are_all_over(register, cx.uptime) && !mutation::is(Mutation::OnceCollected) {
-            return;
+        let (is_tombstone, proposer) = (state.is_tombstone(), register.accepted.ballot().node());
+        let rest = window::rest(register, cx.uptime).filter(|rest| rest.0 > 0);
+        if let Some(rest) = rest.filter(|_| !mutation::is(Mutation::OnceCollected)) {
+            let at = cx.now + look_after(rest) + self.precedence(cx, proposer);
+            self.collector.wait(&key, Waiting { at, tries: 0, remembers: true });
+            return self.arm_collector(cx);
         }
         let mut active = self.take_active(cx, &key);
-        if !active.has_writes() && active.collecting.is_none() {
+        let is_free = !active.has_writes() && active.collecting.is_none();
+        if is_tombstone && is_free {
             active.queue.push_back(Operation::internal(Source::Collect, self.step));
+        } else if !is_tombstone {
+            active.queue.push_back(Operation::internal(Source::Forget, self.step));
         }
         self.put_active(active);
+    }
+
+    /// How long to leave a key to the node that proposed what it holds.
+    fn precedence(&self, cx: &mut Cx<'_>, proposer: NodeId) -> Nanos {
+        let is_up = cx.view.member(proposer).is_some_and(|member| member.up);
+        match proposer == self.env.me || !is_up {
+            true => Nanos::ZERO,
+            false => FOUND_AFTER + Nanos(cx.rng.below(FOUND_AFTER.0)),
+        }
     }
 
     /// Everybody holds exactly this tombstone and nothing came after it: all may forget it.
@@ -156,23 +211,48 @@ impl RmwPaxos {
     }
 
     /// A comparison has met a tombstone. It is left to whoever proposed it, unless that node is away or does not collect
-    /// it for long: it may have given up before it learned that the tombstone is chosen.
-    pub(super) fn collect_found(&mut self, cx: &mut Cx<'_>, key: &Key, proposer: NodeId) {
-        if self.collector.waiting.contains_key(key) || self.collector.len() >= WAITING_MAX {
+    /// it for long: it may have given up before it learned that the tombstone is chosen. What a live key remembers is
+    /// left to that node for good, which meets it when it compares.
+    pub(super) fn collect_found(
+        &mut self,
+        cx: &mut Cx<'_>,
+        key: &Key,
+        proposer: NodeId,
+        state: &State,
+    ) {
+        let is_own = proposer == self.env.me;
+        if self.collector.waiting.contains_key(key) || (!is_own && !state.is_tombstone()) {
             return;
         }
-        let is_up = cx.view.member(proposer).is_some_and(|member| member.up);
-        let pause = if proposer == self.env.me || !is_up {
-            GRACE
-        } else {
-            self.counters.found += 1;
-            FOUND_AFTER + Nanos(cx.rng.below(FOUND_AFTER.0))
-        };
-        self.collector.wait(key, cx.now + pause, 0);
+        let pause = self.precedence(cx, proposer);
+        self.counters.found += u64::from(pause > Nanos::ZERO);
+        self.collector.wait_from(key, cx.now + pause.max(GRACE), state.has_once());
         self.arm_collector(cx);
     }
 }
 
-fn is_tombstone(register: &Register) -> bool {
-    register.state.as_ref().is_some_and(|state| state.is_tombstone())
+#[cfg(test)]
+impl Collector {
+    fn others() -> impl Iterator<Item = Key> {
+        (0..WAITING_MAX).map(|number| Key::new(format!("waiting-{number}").as_bytes()))
+    }
+
+    /// As many other keys wait as there is room for.
+    pub(super) fn fill(&mut self, at: Nanos) {
+        Collector::others().for_each(|key| self.wait_from(&key, at, false));
+    }
+
+    /// They wait no more.
+    pub(super) fn make_room(&mut self) {
+        Collector::others().for_each(|key| self.forget(&key));
+    }
+}
+
+fn look_after(window: Millis) -> Nanos {
+    Nanos::from_millis(window.min(LOOK_AFTER_MAX).0)
+}
+
+/// What should not stay: a tombstone, or a state that remembers commands.
+pub(super) fn leftover(register: &Register) -> Option<&State> {
+    register.state.as_ref().filter(|state| state.is_tombstone() || state.has_once())
 }

@@ -173,10 +173,10 @@ impl RmwPaxos {
     /// This node's part of the range is read: asks the others.
     fn ask_range(&mut self, cx: &mut Cx<'_>, scanned: Scanned<Register>) {
         let (id, until) = (scanned.id, scanned.next_hash);
-        let (own, lost) = held_of(scanned, until);
-        for held in &own {
-            self.note_found(cx, held);
+        for (key, cell) in &scanned.records {
+            self.note_found(cx, key, cell);
         }
+        let (own, lost) = held_of(scanned, until);
         let Some(walk) = &mut self.ranges.walk else { return };
         let shard = walk.shard;
         if !lost.is_empty() || cx.cells.is_forgotten(shard) || cx.metas.get(shard).void {
@@ -340,7 +340,7 @@ impl RmwPaxos {
         }
         let is_left_over = state.is_tombstone() && lower.is_none();
         if is_left_over && !mutation::is(Mutation::RepairRemoved) {
-            return self.collect_found(cx, &key, round.ballot().node());
+            return self.collect_found(cx, &key, round.ballot().node(), &state);
         }
         self.counters.repairs += 1;
         if insist {

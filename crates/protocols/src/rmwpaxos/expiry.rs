@@ -121,6 +121,8 @@ impl RmwPaxos {
             Some(id) if over >= votes_needed(cx.view) => {
                 let operation = Operation::internal(Source::Expire(id), self.step);
                 active.queue.push_front(operation);
+                // What waits for a window that others do not see over must not have them asked again at once.
+                active.vote_again_at = cx.now + VOTE_PAUSE;
             }
             _ if !active.droppable.is_empty() => {}
             _ if has_ages && reader::awaits_more(cx, &round) => active.read = Some(round),
@@ -188,8 +190,8 @@ impl RmwPaxos {
         if state.has_expiry() {
             self.schedule_expiry(cx, key, state);
         }
-        if state.is_tombstone() {
-            self.schedule_collection(cx, key);
+        if state.is_tombstone() || state.has_once() {
+            self.schedule_collection(cx, key, state);
         }
     }
 }

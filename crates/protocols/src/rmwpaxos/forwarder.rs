@@ -3,6 +3,9 @@
 //! A forward names the incarnation that may run it and is never run locally afterwards. The owner remembers what
 //! became of each until its origin says that no copy can follow. One forward of a key is under way at a time, so
 //! the commands of a session keep their order.
+//!
+//! Nothing tells an owner how long a forward was on its way: the network or a stopped machine may have held it up. So
+//! what is safe to repeat for a while is never forwarded.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +76,9 @@ impl RmwPaxos {
             return true;
         }
         let forwardable = |operation: &Operation| {
-            matches!(operation.source, Source::Client(_)) && operation.attempts.is_empty()
+            matches!(operation.source, Source::Client(_))
+                && operation.attempts.is_empty()
+                && operation.once().is_none()
         };
         if !active.queue.iter().all(forwardable) {
             return false;
@@ -272,9 +277,6 @@ impl RmwPaxos {
         for operation in forward.operations.into_iter().rev() {
             if operation.is_read() {
                 active.queue.push_front(operation);
-            } else if operation.may_run_again() {
-                // What is remembered of it decides, wherever it ran. [corrections B10]
-                active.queue.push_front(operation.doubted());
             } else if mutation::is(Mutation::NoQuorumAfterForward) {
                 self.answer(cx, &operation, Outcome::NoQuorum);
             } else {

@@ -58,7 +58,7 @@ pub enum Message {
     /// Asks another acceptor what it knows of a register forgotten here. [spec 8.4]
     Recover { key: Key, id: u64 },
     /// Answers `Recover`.
-    Recovered { key: Key, id: u64, promised: Ballot, report: Report },
+    Recovered { key: Key, id: u64, promised: Ballot, report: Box<Report> },
     /// Asks which registers of a shard exist.
     List { shard: Shard, id: u64, from_hash: u64, limit: u32 },
     /// Answers `List`, with the floors read no earlier than the listing. [corrections B11]
@@ -72,6 +72,9 @@ pub enum Message {
     /// To oneself: makes the register resident and does what is due for it.
     Touch { key: Key, due: Due },
 }
+
+/// Messages are moved often.
+const _: () = assert!(size_of::<Message>() <= 128);
 
 /// What is due for a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

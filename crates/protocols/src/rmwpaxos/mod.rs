@@ -91,7 +91,7 @@ pub use comparison::{BUCKETS, Folds, Held};
 pub use delta::Delta;
 pub use message::{Entry, Forward, Listing, Message, Report, Verdict};
 pub use once::EntryId;
-pub use register::{Countdown, Register, ShardMeta};
+pub use register::{Countdown, Register, ShardMeta, Started};
 pub use state::{Expiry, ExpiryId, Ring, State, StateFields};
 pub use window::Starts;
 
@@ -302,7 +302,8 @@ impl Protocol for RmwPaxos {
         stats.add("recovered_keys", counters.recovered_keys);
         stats.add("recovering_keys", self.recovery.keys_len() as u64);
         stats.add("recovering_shards", self.recovery.shards_len() as u64);
-        stats.add("tombstones", self.collector.len() as u64);
+        stats.add("tombstones", self.collector.tombstones() as u64);
+        stats.add("keys_remembering", self.collector.remembering() as u64);
         stats.add("tombstones_collected", counters.collected);
         stats.add("expired_keys", counters.expired);
         stats.add("expiring_states", counters.expiring_states);
@@ -316,7 +317,7 @@ fn first_id(incarnation: types::Incarnation) -> u64 {
     if mutation::is(Mutation::StaleAnswers) { 0 } else { u64::from(incarnation.0) << 40 }
 }
 
-/// Says that this transmission of a command had no effect: not to be said of one that went two ways. [corrections F5]
+/// Says that this transmission of a command had no effect: not to be said of one that may have run. [corrections F5]
 fn denies_effect(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Reply(reply) => {
@@ -331,7 +332,7 @@ impl RmwPaxos {
     fn on_request(&mut self, cx: &mut Cx<'_>, request: Request) {
         let Request { tag, session, key, mut command } = request;
         if let Some(once) = &mut command.once {
-            // A line that comes in time runs in time, here and at an owner that it is forwarded to.
+            // A line that comes in time runs in time: within one timeout, the other is for clocks.
             let slack = 2 * self.env.request_timeout.as_millis();
             once.window = Millis(once.window.0.saturating_add(slack));
         }
@@ -442,7 +443,7 @@ impl RmwPaxos {
             Source::Forwarded { forward, index } => {
                 self.on_forwarded_done(cx, forward, index, outcome);
             }
-            Source::Expire(_) | Source::Collect | Source::Answered => {}
+            Source::Expire(_) | Source::Collect | Source::Forget | Source::Answered => {}
         }
     }
 
@@ -496,7 +497,7 @@ impl RmwPaxos {
             }
             Message::Recover { key, id } => self.on_recover(cx, from, key, id),
             Message::Recovered { key, id, promised, report } => {
-                self.on_recovered(cx, from, &key, id, promised, report);
+                self.on_recovered(cx, from, &key, id, promised, *report);
             }
             Message::List { shard, id, from_hash, limit } => {
                 self.on_list(cx, from, shard, id, from_hash, limit);

@@ -306,12 +306,21 @@ pub(super) mod tests {
         }
     }
 
+    /// As many sessions as there can be, with names, numbers and replies as long as can be.
+    pub(in super::super) fn largest() -> Vec<u8> {
+        let mut made = Table::default();
+        for n in 0..ONCE_ENTRIES_MAX {
+            let session = Bytes::from(vec![n as u8; ONCE_SESSION_LEN_MAX]);
+            let line = Once { session, seq: u64::MAX, window: Millis(u64::MAX) };
+            assert_eq!(made.look(&line), Seen::New);
+            made.remember(&line, &Bytes::from(vec![0; ONCE_REPLY_LEN_MAX]));
+        }
+        made.encode(u64::MAX, Ballot::ceiling(Epoch::MAX, 1)).expect("it has entries")
+    }
+
     #[test]
     fn the_largest_table_has_the_length_that_is_counted_for_it() {
-        let full: Vec<_> = (0..ONCE_ENTRIES_MAX)
-            .map(|n| (vec![n as u8; ONCE_SESSION_LEN_MAX], u64::MAX, vec![0; ONCE_REPLY_LEN_MAX]))
-            .collect();
-        let bytes = table(&full).expect("it has entries");
+        let bytes = largest();
         assert!(bytes.len() <= TABLE_LEN_MAX);
         assert_eq!(check(&bytes), Ok(()));
         assert!(is_full_for(&bytes, b"another"));

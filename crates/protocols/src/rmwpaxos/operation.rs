@@ -27,8 +27,10 @@ pub enum Source {
     },
     /// A quorum voted that this expiry is over.
     Expire(ExpiryId),
-    /// Collect the tombstone.
+    /// Collect the tombstone; propose what is there as it is.
     Collect,
+    /// Have a majority say what may be forgotten of the commands that the key remembers.
+    Forget,
     /// Nobody any more: the answer was `Unknown`. It is driven to its end, but not attempted anew.
     Answered,
 }
@@ -59,8 +61,8 @@ pub struct Operation {
     pub effective: bool,
     /// A quorum read found that it has something to write, or could not decide: it goes through a proposal.
     pub must_propose: bool,
-    /// It may have run, or may run yet, without an attempt that is known here: a forward was not answered, or the state
-    /// has forgotten. Only commands that are safe to repeat go on then.
+    /// It may have run without an attempt that is known here: the state has forgotten. Only commands that are safe to
+    /// repeat go on then.
     pub doubtful: bool,
 }
 
@@ -98,7 +100,7 @@ impl Operation {
 
     #[must_use]
     pub fn is_internal(&self) -> bool {
-        matches!(self.source, Source::Expire(_) | Source::Collect)
+        matches!(self.source, Source::Expire(_) | Source::Collect | Source::Forget)
     }
 
     #[must_use]

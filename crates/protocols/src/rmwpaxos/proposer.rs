@@ -207,6 +207,7 @@ impl RmwPaxos {
                     active.carried.push(operation);
                 }
                 Ancestry::Ambiguous if operation.may_run_again() => {
+                    base::sometimes!("what may have run is run again, and its table decides");
                     active.queue.push_back(operation.doubted());
                 }
                 Ancestry::Ambiguous => self.answer(cx, &operation, Outcome::Unknown),

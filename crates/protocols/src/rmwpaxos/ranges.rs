@@ -12,13 +12,14 @@ use std::fmt;
 use base::Nanos;
 use types::key::SHARDS;
 use types::limits::MEMBERS_MAX;
-use types::{NodeId, Round, Shard};
+use types::{Key, NodeId, Shard};
 
-use super::comparison::{Held, Step};
+use super::comparison::Step;
 use super::owed::{Members, others_up};
-use super::{Cx, RmwPaxos};
+use super::{Cx, Register, RmwPaxos, collector};
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
+use crate::protocol::ScannedCell;
 
 pub(super) const COMPARE: TimerId = TimerId(6);
 
@@ -313,10 +314,11 @@ impl RmwPaxos {
         }
     }
 
-    /// A tombstone was met: whoever left it may have given it up.
-    pub(super) fn note_found(&mut self, cx: &mut Cx<'_>, held: &Held) {
-        if held.is_tombstone {
-            self.collect_found(cx, &held.key, proposer_of(held.accepted));
+    /// What should not stay was met: whoever left it may have given it up.
+    pub(super) fn note_found(&mut self, cx: &mut Cx<'_>, key: &Key, cell: &ScannedCell<Register>) {
+        let ScannedCell::Present(register) = cell else { return };
+        if let Some(state) = collector::leftover(register) {
+            self.collect_found(cx, key, register.accepted.ballot().node(), state);
         }
     }
 
@@ -328,10 +330,6 @@ impl RmwPaxos {
 /// The databases of a node walk on their own but in step: what one wake-up does for all costs less.
 fn next_pace(now: Nanos) -> Nanos {
     Nanos((now.0 / PAUSE.0 + 1) * PAUSE.0)
-}
-
-fn proposer_of(round: Round) -> NodeId {
-    round.ballot().node()
 }
 
 fn all(cx: &Cx<'_>) -> Members {

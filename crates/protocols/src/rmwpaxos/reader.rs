@@ -211,6 +211,7 @@ impl RmwPaxos {
                     self.answer(cx, &operation, Outcome::Reply(reply));
                 }
                 Ancestry::Ambiguous if operation.may_run_again() => {
+                    base::sometimes!("what may have run is run again, and its table decides");
                     active.queue.push_back(operation.doubted());
                 }
                 Ancestry::Ambiguous => self.answer(cx, &operation, Outcome::Unknown),

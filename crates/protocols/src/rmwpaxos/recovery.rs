@@ -13,7 +13,7 @@ use types::{Ballot, Key, Round, Shard};
 use super::listing::Listings;
 use super::message::{Due, Listing, Message, Report};
 use super::operation::Reports;
-use super::register::Register;
+use super::register::{Register, Started};
 use super::state::State;
 use super::sweep::resend_after;
 use super::window::Starts;
@@ -137,7 +137,7 @@ impl RmwPaxos {
         if from.node == self.env.me || self.recover_if_lost(cx, &key) {
             return;
         }
-        let report = serve::report_of(cx, &key, Round::NONE);
+        let report = Box::new(serve::report_of(cx, &key, Round::NONE));
         let meta = cx.metas.get(key.shard());
         let promised = acceptor::effective_promise(serve::held(cx, &key), meta, cx.view.epoch);
         let after = cx.cells.ticket(&key).max(cx.metas.ticket(key.shard()));
@@ -186,7 +186,7 @@ impl RmwPaxos {
                 let register = Register {
                     accepted: highest,
                     chosen: equal >= cx.view.majority(),
-                    countdown: state.has_expiry().then_some(cx.uptime),
+                    countdown: state.has_expiry().then_some(Started::at(cx.uptime)),
                     once_starts: Starts::anew(&state, cx.uptime),
                     state: Some(state),
                     ..Register::promise_only(promised.max(highest.ballot()))
@@ -327,7 +327,7 @@ impl RmwPaxos {
         let register = Register {
             accepted: round,
             chosen: true,
-            countdown: state.has_expiry().then_some(cx.uptime),
+            countdown: state.has_expiry().then_some(Started::at(cx.uptime)),
             once_starts: Starts::anew(&state, cx.uptime),
             state: Some(state),
             ..Register::promise_only(round.ballot())

@@ -1,5 +1,7 @@
 //! What an acceptor keeps of one key and of one shard.
 
+use std::num::NonZeroU64;
+
 use base::{Millis, Nanos};
 use types::wire::put_varint;
 use types::{Ballot, Epoch, Malformed, NodeId, Reader, Round, TimeToLive, Wire};
@@ -17,7 +19,7 @@ pub struct Register {
     /// Present iff something was accepted.
     pub state: Option<State>,
     /// Uptime when the first state with this expiry id was accepted here.
-    pub countdown: Option<Millis>,
+    pub countdown: Option<Started>,
     /// The same for the commands that the state remembers. Present iff it remembers any.
     pub once_starts: Option<Box<Starts>>,
 
@@ -32,6 +34,25 @@ pub struct Register {
     pub foreign_run: u8,
     /// Who forwarded commands last, and how often in a row. A hint for handing ownership over.
     pub forwards: (NodeId, u16),
+}
+
+/// Every key that is idle costs one.
+const _: () = assert!(size_of::<Register>() <= 72);
+
+/// A moment in uptime. One that may be missing takes no more room in the registers of idle keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Started(NonZeroU64);
+
+impl Started {
+    #[must_use]
+    pub fn at(uptime: Millis) -> Started {
+        Started(NonZeroU64::MIN.saturating_add(uptime.0))
+    }
+
+    #[must_use]
+    pub fn uptime(self) -> Millis {
+        Millis(self.0.get() - 1)
+    }
 }
 
 /// How far an acceptor's countdown of an expiry has come.
@@ -82,7 +103,7 @@ impl Register {
         let rest = match expiry.ttl {
             TimeToLive::Never => return Countdown::None,
             TimeToLive::After(span) => {
-                let started = self.countdown.unwrap_or(uptime);
+                let started = self.countdown.map_or(uptime, Started::uptime);
                 // Uptime is cut to whole milliseconds: the first may have been all but over at the start.
                 span.0.saturating_sub(uptime.0.saturating_sub(started.0 + 1))
             }
@@ -119,7 +140,7 @@ impl Wire for Register {
             self.promised.encode(out);
         }
         if let Some(started) = self.countdown {
-            put_varint(out, started.0);
+            put_varint(out, started.uptime().0);
         }
         if let Some(state) = &self.state {
             state.encode(out);
@@ -137,8 +158,9 @@ impl Wire for Register {
         let accepted = if flags & HAS_STATE != 0 { Round::decode(reader)? } else { Round::NONE };
         let promised =
             if flags & HAS_PROMISE != 0 { Ballot::decode(reader)? } else { accepted.ballot() };
+        let has_countdown = flags & HAS_COUNTDOWN != 0;
         let countdown =
-            if flags & HAS_COUNTDOWN != 0 { Some(Millis(reader.varint()?)) } else { None };
+            if has_countdown { Some(Started::at(Millis(reader.varint()?))) } else { None };
         let state = if flags & HAS_STATE != 0 { Some(State::decode(reader)?) } else { None };
         let once_starts = match &state {
             Some(state) => Starts::decode(state, reader)?,
@@ -212,7 +234,10 @@ impl Wire for ShardMeta {
 #[cfg(test)]
 mod tests {
     use types::Incarnation;
+    use types::limits::{KEY_LEN_MAX, RECORD_LEN_MAX};
 
+    use super::super::delta::Delta;
+    use super::super::once;
     use super::super::state::{Expiry, Ring, StateFields};
     use super::*;
 
@@ -233,7 +258,7 @@ mod tests {
         Register {
             accepted: ballot(1).round(1),
             state: Some(state),
-            countdown: Some(Millis(100)),
+            countdown: Some(Started::at(Millis(100))),
             ..Register::promise_only(ballot(5))
         }
     }
@@ -258,6 +283,45 @@ mod tests {
         assert_eq!(later(150), Countdown::Running(Millis(1)));
         assert_eq!(later(151), Countdown::Over);
         assert_eq!(later(20), Countdown::Running(Millis(50)), "uptime fell behind");
+    }
+
+    /// A value as long as any, under a table as long as any, with numbers as long as any.
+    #[test]
+    fn the_largest_register_is_no_longer_than_records_may_be() {
+        let most = |number| {
+            let ballot = Ballot::ceiling(Epoch::MAX, Ballot::NUMBER_MAX - number);
+            (ballot, ExpiryId { version: u64::MAX, birth: ballot })
+        };
+        let mut ring = Ring::default();
+        (0..9).for_each(|number| ring.push(most(number).0));
+        let table = once::tests::largest();
+        let value = vec![7; 16 << 20];
+        let state = |version| {
+            State::new(&StateFields {
+                version,
+                mod_version: 0,
+                ring,
+                expiry: Some(Expiry { id: most(0).1, ttl: TimeToLive::After(Millis(u64::MAX)) }),
+                once: Some(&table),
+                value: Some(&value),
+            })
+        };
+        let (base, next) = (state(u64::MAX - 1), state(u64::MAX));
+        let (ballot, _) = most(1);
+        let accepted = ballot.round(1);
+        let register = Register {
+            accepted,
+            once_starts: Starts::anew(&next, Millis(u64::MAX)),
+            state: Some(next.clone()),
+            countdown: Some(Started::at(Millis(u64::MAX - 1))),
+            ..Register::promise_only(most(0).0)
+        };
+        let bytes = register.to_bytes();
+        assert!(bytes.len() <= RECORD_LEN_MAX - KEY_LEN_MAX, "{} bytes", bytes.len());
+        assert_eq!(Register::from_bytes(&bytes), Ok(register));
+        let delta = Delta::between((accepted, &base), &next).expect("both have values");
+        assert_eq!(Delta::from_bytes(&delta.to_bytes()), Ok(delta.clone()));
+        assert_eq!(delta.apply(&base), Some(next));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! Every acceptor counts, in its own uptime, from the first state with an entry that it accepted. An entry is dropped by
 //! an ordinary proposal once a majority finds its window over: whoever repeated the command before found the entry in
 //! every quorum, and no clock needs to agree with any other. Votes are taken where reports are at hand anyway (phase 1,
-//! quorum reads), and asked for where a table is full or a tombstone waits to be collected.
+//! quorum reads), and asked for where a table is full, and when the own acceptor finds enough windows over: half of
+//! them, so that there are no more such votes than commands, or all of them for a tombstone, which can then be collected.
 
 use base::Millis;
 use types::wire::put_varint;
@@ -116,8 +117,10 @@ pub(super) fn wants_vote(cx: &Cx<'_>, active: &Active) -> bool {
     let lacks_room = |operation: &Operation| {
         operation.once().is_some_and(|once| once::is_full_for(table, &once.session))
     };
-    let waits = |operation: &Operation| {
-        operation.source == Source::Collect && tip.is_tombstone() || lacks_room(operation)
+    let waits = |operation: &Operation| match operation.source {
+        Source::Forget => true,
+        Source::Collect => tip.is_tombstone(),
+        _ => lacks_room(operation),
     };
     active.droppable.is_empty() && active.queue.iter().any(waits) && may_be_over(cx, active, table)
 }
@@ -133,12 +136,23 @@ fn may_be_over(cx: &Cx<'_>, active: &Active, table: &[u8]) -> bool {
     once::ids(table).any(|id| over.contains(&id) || !known.contains(&id))
 }
 
-/// No entry keeps the register: it has none, or as far as the own acceptor can tell all may be dropped.
-pub(super) fn are_all_over(register: &Register, uptime: Millis) -> bool {
-    match register.state.as_ref().and_then(State::once) {
-        Some(table) => register.windows_over(uptime).count_ones() as usize == once::len(table),
-        None => true,
-    }
+/// How long the newest entry is kept from now on.
+pub(super) fn newest(state: &State) -> Option<Millis> {
+    once::ids(state.once()?).last().map(|id| id.window)
+}
+
+/// How long until, by the own count, a vote is worth its while. `None`: there is nothing to forget.
+pub(super) fn rest(register: &Register, uptime: Millis) -> Option<Millis> {
+    let state = register.state.as_ref()?;
+    let starts = register.once_starts.as_ref()?;
+    let ages = starts.0.iter().map(|start| uptime.0.saturating_sub(start.0 + 1));
+    let mut rests: Vec<Millis> = once::ids(state.once()?)
+        .zip(ages)
+        .map(|(id, age)| Millis(id.window.0.saturating_sub(age)))
+        .collect();
+    rests.sort_unstable();
+    let last = rests.len().checked_sub(1)?;
+    Some(rests[if state.is_tombstone() { last } else { last / 2 }])
 }
 
 #[cfg(test)]

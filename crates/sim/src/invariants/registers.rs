@@ -127,8 +127,13 @@ impl Register {
         }
     }
 
-    /// Nobody has written since all came to rest: what is read is the same everywhere. [spec 9.7]
+    /// Nobody has written since all came to rest: what is read is the same everywhere, and nothing is left that was to
+    /// be collected or forgotten. [spec 7.5, 9.7, 9.9]
     fn on_read_at_rest(&mut self, key: &Key, accepted: Round) -> Result<(), String> {
+        let left = self.states.get(&accepted).filter(|it| it.is_tombstone() || it.has_once());
+        if let (Some(state), false) = (left, matches!(self.rest, Rest::Over)) {
+            return Err(format!("{key:?}: replicas rest at {accepted:?} with {state:?}"));
+        }
         match self.rest {
             Rest::Over => Ok(()),
             Rest::Unseen => {
@@ -204,9 +209,10 @@ impl Watcher for Registers {
             }
             Message::Accepted { key, round } => register.on_won(key, *round),
             Message::Repair { key, round, state } => register.on_state(key, *round, state),
-            Message::State { key, report, .. }
-            | Message::Promise { key, report, .. }
-            | Message::Recovered { key, report, .. } => register.on_report(key, sent, report),
+            Message::State { key, report, .. } | Message::Promise { key, report, .. } => {
+                register.on_report(key, sent, report)
+            }
+            Message::Recovered { key, report, .. } => register.on_report(key, sent, report),
             _ => Ok(()),
         }
     }

@@ -13,6 +13,7 @@ const GAUGES: &[&str] = &[
     "recovering_keys",
     "recovering_shards",
     "tombstones",
+    "keys_remembering",
 ];
 /// Timers that a worker may have left to fire in vain. RMWPaxos leaves none.
 const TIMERS_MAX: u64 = 16;

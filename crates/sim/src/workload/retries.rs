@@ -9,10 +9,9 @@ use bytes::Bytes;
 use checker::model::kv::KvInput;
 use types::Once;
 
-/// Sessions of one client: together more than a key remembers.
-const SESSIONS_PER_CLIENT: u64 = 16;
-/// Lines among which a client chooses what to repeat.
+/// Lines among which a client chooses what to repeat: the newest, or as many as a key remembers and more.
 const RECENT_MAX: usize = 12;
+const RECENT_IN_CROWDS_MAX: usize = 150;
 
 /// A line that was sent.
 #[derive(Clone, Debug)]
@@ -33,11 +32,18 @@ pub struct Habits {
     /// Nanoseconds from the first transmission to the last.
     pub repeat_for: u64,
     pub window: Millis,
+    /// Sessions of one client: of few, lines overtake each other.
+    pub sessions: u64,
+}
+
+impl Habits {
+    /// Every line has a session of its own, and few are repeated: keys remember as many as they can.
+    pub const CROWD: u64 = u64::MAX;
 }
 
 impl Default for Habits {
     fn default() -> Habits {
-        Habits { repeat_for: 0, window: types::limits::ONCE_WINDOW_DEFAULT }
+        Habits { repeat_for: 0, window: types::limits::ONCE_WINDOW_DEFAULT, sessions: 16 }
     }
 }
 
@@ -54,10 +60,14 @@ impl Retries {
     pub fn draw(&self, rng: &mut Prng, key: usize, now: u64) -> Option<usize> {
         let is_young = |line: &Line| line.key == key && now < line.sent + self.habits.repeat_for;
         let recent = self.lines.iter().enumerate().rev().filter(|(_, line)| is_young(line));
-        let recent: Vec<usize> = recent.map(|(at, _)| at).take(RECENT_MAX).collect();
+        let (among, repeats) = match self.habits.sessions {
+            Habits::CROWD => (RECENT_IN_CROWDS_MAX, 2),
+            _ => (RECENT_MAX, 4),
+        };
+        let recent: Vec<usize> = recent.map(|(at, _)| at).take(among).collect();
         match rng.below(8) {
             0 => None,
-            1..5 if !recent.is_empty() => Some(*rng.pick(&recent)),
+            dice if dice <= repeats && !recent.is_empty() => Some(*rng.pick(&recent)),
             _ => Some(self.lines.len()),
         }
     }
@@ -66,7 +76,7 @@ impl Retries {
     #[must_use]
     pub fn line(&self, client: usize, key: usize, input: KvInput, now: u64, op: usize) -> Line {
         let seq = self.lines.len() as u64 + 1;
-        let name = format!("c{client}-{}", seq % SESSIONS_PER_CLIENT);
+        let name = format!("c{client}-{}", seq % self.habits.sessions);
         Line { key, input, name, seq, sent: now, op }
     }
 

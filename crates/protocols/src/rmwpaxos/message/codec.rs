@@ -251,7 +251,7 @@ impl Wire for Message {
                 key,
                 id: reader.varint()?,
                 promised: Ballot::decode(reader)?,
-                report: Report::decode(reader)?,
+                report: Box::new(Report::decode(reader)?),
             },
             _ => return Err(Malformed),
         })

@@ -2,11 +2,9 @@
 
 use base::Millis;
 use bytes::Bytes;
-use types::limits::ONCE_SESSION_LEN_MAX;
 use types::wire::{put_blob, put_varint};
 use types::{
-    Access, Ballot, Command, Incarnation, Key, Malformed, Once, Outcome, Reader, Round, SessionId,
-    Wire,
+    Access, Ballot, Command, Incarnation, Key, Malformed, Outcome, Reader, Round, SessionId, Wire,
 };
 
 use super::super::register::Countdown;
@@ -160,38 +158,6 @@ impl Wire for Report {
     }
 }
 
-/// An update that is safe to repeat; otherwise a command is told by its access.
-const COMMAND_ONCE: u8 = 3;
-
-/// `kind u8 · [session · seq · window] · body`
-fn put_command(out: &mut Vec<u8>, command: &Command) {
-    match &command.once {
-        None => out.push(command.access as u8),
-        Some(once) => {
-            out.push(COMMAND_ONCE);
-            put_blob(out, &once.session);
-            put_varint(out, once.seq);
-            put_varint(out, once.window.0);
-        }
-    }
-    put_blob(out, &command.body);
-}
-
-fn take_command(reader: &mut Reader<'_>) -> Result<Command, Malformed> {
-    let (access, once) = match reader.u8()? {
-        0 => (Access::Read, None),
-        1 => (Access::Update, None),
-        2 => (Access::Write, None),
-        COMMAND_ONCE => {
-            let session = Bytes::copy_from_slice(reader.blob(ONCE_SESSION_LEN_MAX)?);
-            let (seq, window) = (reader.varint()?, Millis(reader.varint()?));
-            (Access::Update, Some(Box::new(Once { session, seq, window })))
-        }
-        _ => return Err(Malformed),
-    };
-    Ok(Command { access, body: Bytes::decode(reader)?, once })
-}
-
 impl Wire for Forward {
     fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, u64::from(self.target.0));
@@ -200,7 +166,9 @@ impl Wire for Forward {
         put_varint(out, self.commands.len() as u64);
         for (session, command) in &self.commands {
             put_varint(out, session.0);
-            put_command(out, command);
+            assert!(command.once.is_none(), "what is safe to repeat is never forwarded");
+            out.push(command.access as u8);
+            put_blob(out, &command.body);
         }
     }
 
@@ -215,7 +183,13 @@ impl Wire for Forward {
         let mut commands = Vec::with_capacity(count);
         for _ in 0..count {
             let session = SessionId(reader.varint()?);
-            commands.push((session, take_command(reader)?));
+            let access = match reader.u8()? {
+                0 => Access::Read,
+                1 => Access::Update,
+                2 => Access::Write,
+                _ => return Err(Malformed),
+            };
+            commands.push((session, Command::new(access, Bytes::decode(reader)?)));
         }
         Ok(Forward { target: Incarnation(target), sequence, acked_below, commands })
     }
@@ -317,12 +291,7 @@ mod tests {
     fn commands() -> impl Strategy<Value = Command> {
         let access = prop_oneof![Just(Access::Read), Just(Access::Update), Just(Access::Write)];
         let bytes = |len| proptest::collection::vec(any::<u8>(), len).prop_map(Bytes::from);
-        let once = (bytes(1..=ONCE_SESSION_LEN_MAX), any::<u64>(), any::<u64>())
-            .prop_map(|(session, seq, window)| Once { session, seq, window: Millis(window) });
-        (access, bytes(0..=40), proptest::option::of(once)).prop_map(|(access, body, once)| {
-            let command = Command::new(access, body);
-            once.into_iter().fold(command, Command::under)
-        })
+        (access, bytes(0..=40)).prop_map(|(access, body)| Command::new(access, body))
     }
 
     proptest! {

@@ -299,3 +299,20 @@ fn a_question_that_is_lost_is_asked_again() -> Result<(), String> {
     let key = world.key.clone();
     claim(accepted(&world, 2, &key) != Round::NONE, "the third holds it now")
 }
+
+/// More tombstones than a node keeps in mind.
+#[test]
+fn a_tombstone_for_which_there_is_no_room_is_collected_when_there_is() -> Result<(), String> {
+    let mut world = volatile();
+    for node in &mut world.nodes {
+        node.protocol.collector.fill(world.now + Nanos::from_secs(30));
+    }
+    world.write(0, Ask::Append("a"));
+    world.write(0, Ask::Delete);
+    claim(!world.rest(Nanos::from_secs(20)), "others wait")?;
+    claim(has_tombstone(&world), "it is not collected yet")?;
+    for node in &mut world.nodes {
+        node.protocol.collector.make_room();
+    }
+    world.converge()
+}

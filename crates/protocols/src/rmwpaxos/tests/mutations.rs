@@ -74,7 +74,7 @@ fn catch(mutation: Mutation) -> Catch {
         }
         Mutation::OnceForgetsNoOps => Catch::Schedule(once::a_condition_that_fails_for_a_repeat),
         Mutation::OnceEvictsOldest => Catch::Schedule(once::a_session_too_many),
-        Mutation::OnceRefusalStays => Catch::Schedule(once::a_refusal_after_another_way),
+        Mutation::OnceRefusalStays => Catch::Schedule(once::a_refusal_of_what_ran),
         Mutation::OnceLostOnDelete => Catch::Schedule(once::a_repeat_after_a_deletion),
         Mutation::OnceCollected => Catch::Schedule(once::a_repeat_after_a_while),
         Mutation::OnceDroppedByOne => Catch::Schedule(once::a_clock_that_jumps),

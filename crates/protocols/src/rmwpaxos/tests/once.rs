@@ -4,6 +4,7 @@ use base::{Millis, Nanos};
 use types::Tag;
 use types::limits::ONCE_ENTRIES_MAX;
 
+use super::super::State;
 use super::super::once::is_refusal;
 use super::steps::{Kind, claim};
 use super::strings::Ask;
@@ -212,6 +213,65 @@ fn a_tombstone_is_collected_when_the_windows_are_over() -> Result<(), String> {
     Ok(())
 }
 
+/// The value's time is over, and the table may be full for long.
+#[test]
+fn a_full_table_of_a_value_that_expires_is_voted_on_once() -> Result<(), String> {
+    let mut world = volatile();
+    fill(&mut world)?;
+    let key = world.key.clone();
+    let set = world.ask(0, &key, Ask::Expiring { value: b'x', millis: 50 });
+    world.flow(|_| true);
+    claim(!world.is_open(set), "nothing is in its way")?;
+    // No timer fires, so nobody has noticed; and one replica takes the windows for over.
+    world.now += Nanos::from_millis(100);
+    world.place_expiries();
+    world.nodes[1].ahead = Millis(1_000_000);
+    let late = done(&mut world, 1, append("b", 200, 1))?;
+    claim(refused(&world, late), "there is no room")?;
+    world.finish_with("-")
+}
+
+fn is_remembered(world: &World) -> bool {
+    let has_once =
+        |node| world.held(node).and_then(|it| it.state.as_ref()).is_some_and(State::has_once);
+    (0..world.nodes.len()).any(has_once)
+}
+
+#[test]
+fn what_is_remembered_is_forgotten_in_time_though_nobody_asks() -> Result<(), String> {
+    for is_restarted in [false, true] {
+        let mut world = World::new(3, true, 1);
+        fill(&mut world)?;
+        if is_restarted {
+            (0..3).for_each(|node| world.crash(node, 9));
+        }
+        wait(&mut world, Nanos::from_secs(400));
+        claim(is_remembered(&world), "no window is over")?;
+        wait(&mut world, Nanos::from_secs(300));
+        claim(!is_remembered(&world), "all windows are over")?;
+        world.converge()?;
+        world.finish_with(&format!("v{}", "a".repeat(ONCE_ENTRIES_MAX)))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn an_owner_at_work_forgets_what_is_over() -> Result<(), String> {
+    let mut world = volatile();
+    for session in 0..8 {
+        done(&mut world, 1, append("a", session, 1))?;
+    }
+    let prepares = |world: &World| world.nodes[1].protocol.counters.phase_ones;
+    let before = prepares(&world);
+    for _ in 0..600 {
+        world.append(1, "");
+        wait(&mut world, Nanos::from_secs(1));
+    }
+    claim(prepares(&world) == before, "nobody disturbs it")?;
+    claim(!is_remembered(&world), "all windows are over")?;
+    world.finish()
+}
+
 /// E2, F1: a repeat finds its command in a state that a minority holds.
 pub(super) fn a_repeat_of_what_is_undecided() -> Result<(), String> {
     let mut world = volatile();
@@ -253,54 +313,60 @@ fn an_attempt_beyond_the_ring_is_found_in_the_table() -> Result<(), String> {
     claim(world.reply(tag) == Some(b":1"), "the result of the first attempt")
 }
 
-/// Node 1 owns the key and is busy; node 0 forwards a command under `ONCE` to it.
-fn forwarded(world: &mut World) -> Result<Tag, String> {
+/// Node 1 owns the key, which holds `x`, and is busy with it.
+fn busy(world: &mut World) {
     for text in ["x", "", ""] {
         world.append(1, text);
         world.flow(|_| true);
     }
-    let tag = world.start(0, append("a", 1, 1));
-    claim(world.bag.iter().any(|m| m.is(Kind::Forward)), "it is forwarded")?;
-    Ok(tag)
 }
 
+/// Whatever a node has said of a command is held up for longer than that is remembered, and meanwhile it ran.
 #[test]
-fn a_forward_whose_owner_dies_is_run_elsewhere_if_it_did_not_run() -> Result<(), String> {
-    for runs in [true, false] {
-        let mut world = volatile();
-        let tag = forwarded(&mut world)?;
-        if runs {
-            world.flow(|m| !m.is(Kind::Forwarded));
-        }
-        world.lose_all();
-        world.crash(1, 0);
-        world.finish_with("vxa")?;
-        claim(world.reply(tag) == Some(b":2"), "it ran once, and that is told")?;
-    }
-    Ok(())
-}
-
-/// F5: the owner ran it, nobody heard of it, and the session went on.
-pub(super) fn a_refusal_after_another_way() -> Result<(), String> {
+fn what_is_held_up_for_longer_than_it_is_remembered_is_not_run() -> Result<(), String> {
     let mut world = volatile();
-    let tag = forwarded(&mut world)?;
-    world.flow(|m| !m.is(Kind::Forwarded));
-    world.lose_all();
-    world.start(1, append("b", 1, 2));
-    world.flow(|m| !m.is(Kind::Forwarded));
+    busy(&mut world);
+    let tag = world.start(0, append("a", 1, 1));
+    let held = world.take(|m| m.sender() == 0);
     for _ in 0..100 {
-        world.lose(|m| m.is(Kind::Forwarded));
         world.pass(Nanos::from_millis(20));
-        world.flow(|m| !m.is(Kind::Forwarded));
+        world.flow(|m| !m.is(Kind::Forward));
     }
-    claim(!world.is_open(tag), "it has gone another way")?;
-    claim(!refused(&world, tag), "it ran, though this way refused it")?;
-    world.finish_with("vxab")
+    world.lose_all();
+    claim(world.reply(tag) == Some(b":2"), "it ran on its own")?;
+    world.write(2, Ask::Delete);
+    wait(&mut world, Nanos::from_secs(1_500));
+    world.deliver_all(held);
+    world.finish_with("-")
+}
+
+/// F5: an attempt that the ring has forgotten was chosen, and then the session went on.
+pub(super) fn a_refusal_of_what_ran() -> Result<(), String> {
+    let mut world = volatile();
+    let tag = world.start(0, append("a", 1, 1));
+    world.prepared(&[0, 1, 2]);
+    world.flow(|m| m.goes(Kind::Accept, 0, 0) || m.goes(Kind::Accept, 0, 1));
+    world.lose_all();
+    world.calm();
+    for (other, ask) in [
+        (2, append("b", 1, 2)),
+        (1, Ask::Append("b")),
+        (2, Ask::Append("b")),
+        (1, Ask::Append("b")),
+    ] {
+        world.start(other, ask);
+        world.flow(|m| m.among(&[1, 2]));
+        world.lose_all();
+        world.calm();
+    }
+    world.finish_with("vabbbb")?;
+    claim(!world.is_open(tag), "it has ended")?;
+    claim(!refused(&world, tag), "it ran, though its repeat was refused")
 }
 
 #[test]
-fn a_refusal_is_not_believed_of_what_went_two_ways() -> Result<(), String> {
-    a_refusal_after_another_way()
+fn a_refusal_is_not_believed_of_what_may_have_run() -> Result<(), String> {
+    a_refusal_of_what_ran()
 }
 
 /// A process that was stopped for longer than a line is remembered goes on with what it had begun.

@@ -581,7 +581,7 @@ impl World {
         }
     }
 
-    fn place_expiries(&mut self) {
+    pub(super) fn place_expiries(&mut self) {
         let due: Vec<_> = self.expiries.extract_if(.., |(at, _, _)| *at <= self.now).collect();
         for (_, key, tag) in due {
             self.clock += 1;
