@@ -310,7 +310,6 @@ impl Attack<'_> {
 
     /// Slows every link that begins or ends at one of `which`.
     fn slow(&mut self, which: &[usize], delay: Delay, with_kill: bool) -> Result<Held> {
-        let from = self.recorder.now();
         let detours = match self.host.has(Tool::Netem) {
             true => {
                 let (base, jitter) = (delay.least_ms, (delay.most_ms - delay.least_ms) / 2);
@@ -320,6 +319,8 @@ impl Attack<'_> {
             }
             false => Some(self.lead_through_detours(which, delay)?),
         };
+        // Connections were broken to slow them down, which is another fault.
+        let from = self.recorder.now();
         let mut what = format!("{}, {} to {} ms", names(which), delay.least_ms, delay.most_ms);
         let mut killed = Vec::new();
         if with_kill {

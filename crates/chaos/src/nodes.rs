@@ -70,8 +70,8 @@ pub struct Nodes {
     pub ground: Ground,
 }
 
-/// Space on each node's volume: the least that leaves the disk engine room to grow.
-const VOLUME_MB: u64 = 192;
+/// Space on each node's volume: room for all that clients write, large values in several sizes of slots included.
+const VOLUME_MB: u64 = 1_024;
 
 impl Nodes {
     /// Makes places for their data, and starts nothing.

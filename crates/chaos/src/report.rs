@@ -23,6 +23,28 @@ pub fn faults(done: &Done, wanted: &[Fault], host: &Host) -> String {
     table
 }
 
+/// Faults during which a side with a quorum acknowledged nothing for longer than `most` nanoseconds.
+pub fn silences(done: &Done, most: u64) -> Vec<String> {
+    let acknowledged = acknowledged(done);
+    let mut said = Vec::new();
+    for strike in done.strikes.iter().filter(|strike| !strike.survivors.is_empty()) {
+        let gap = gaps::longest(&merged(&strike.survivors, &acknowledged), strike.window);
+        if gap > most {
+            let (name, what, seconds) = (strike.fault.name(), &strike.what, gap as f64 / 1e9);
+            said.push(format!("{name} ({what}): no write was acknowledged for {seconds:.1} s"));
+        }
+    }
+    said
+}
+
+/// The moments of several nodes in one order.
+fn merged(nodes: &[usize], acknowledged: &[Vec<u64>]) -> Vec<u64> {
+    let of = |&node: &usize| acknowledged.get(node).map(Vec::as_slice).unwrap_or_default();
+    let mut all: Vec<u64> = nodes.iter().flat_map(of).copied().collect();
+    all.sort_unstable();
+    all
+}
+
 /// Why a fault has no figures.
 fn absence(fault: Fault, durability: Durability, host: &Host) -> String {
     match fault.obstacle(durability, host) {
@@ -62,8 +84,7 @@ fn row(done: &Done, fault: Fault, acknowledged: &[Vec<u64>]) -> Option<Row> {
         // Without a surviving side there is none whose silence would be a fault: all nodes are looked at.
         let all: Vec<usize> = (0..acknowledged.len()).collect();
         let side = if strike.survivors.is_empty() { &all } else { &strike.survivors };
-        let mut any: Vec<u64> = side.iter().flat_map(of).copied().collect();
-        any.sort_unstable();
+        let any = merged(side, acknowledged);
         let each = side.iter().map(|node| gaps::longest(of(node), window)).max();
         let back = all.iter().map(|node| gaps::first_after(of(node), window.to)).max();
         row.times += 1;

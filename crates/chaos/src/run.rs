@@ -19,8 +19,11 @@ use crate::links::Rules;
 use crate::load::Recorder;
 use crate::lock::LockOutput;
 use crate::nodes::{Durability, Nodes, READY_MAX};
+use crate::report;
 use crate::sh::{self, Finding, Stop};
 
+/// A side with a quorum that acknowledges nothing for so many nanoseconds is at fault, whatever happens elsewhere.
+const SILENCE_MAX: u64 = 10_000_000_000;
 /// Between two tries of a read that has no outcome yet.
 const AGAIN: Duration = Duration::from_millis(100);
 /// More wrong keys than this are only counted.
@@ -94,6 +97,7 @@ pub fn run(plan: &Plan, lab: &mut Lab, host: &Host, stop: &Stop) -> Result<Done>
     findings.extend(plan.porcupine.as_deref().and_then(|program| ask_porcupine(program, &file)));
     let mut done =
         Done { durability: plan.durability, strikes, recorder, judged, findings, kept: None };
+    done.findings.extend(report::silences(&done, SILENCE_MAX));
     if plan.is_always_kept || !done.findings.is_empty() {
         done.kept = Some(keep(plan, &nodes, &done)?);
     }
