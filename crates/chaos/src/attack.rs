@@ -319,7 +319,8 @@ impl Attack<'_> {
             }
             false => Some(self.lead_through_detours(which, delay)?),
         };
-        // Connections were broken to slow them down, which is another fault.
+        // Connections were broken to slow them down, which is another fault: it is waited for until they stand again.
+        self.wait_ready(&self.nodes.all())?;
         let from = self.recorder.now();
         let mut what = format!("{}, {} to {} ms", names(which), delay.least_ms, delay.most_ms);
         let mut killed = Vec::new();
