@@ -185,7 +185,7 @@ pub fn words(key: Key, call: &Call, wall_ms: u64) -> Vec<Vec<u8>> {
         Call::Lock(input) => match input {
             LockInput::Acquire(token) => {
                 let (option, time) = match token.is_multiple_of(3) {
-                    true => ("PXAT", wall_ms + LOCK_MS),
+                    true => ("PXAT", deadline_ms(wall_ms)),
                     false => ("PX", LOCK_MS),
                 };
                 let token = word(&token.to_string());
@@ -196,6 +196,12 @@ pub fn words(key: Key, call: &Call, wall_ms: u64) -> Vec<Vec<u8>> {
             LockInput::Expire(_) => panic!("no client asks a lock to expire"),
         },
     }
+}
+
+/// The time of day at which a lock may end that was asked for at `wall_ms`: no sooner than [`LOCK_MS`] later by the
+/// clock of the histories, though the time of day is cut off to milliseconds, and may be slewed meanwhile.
+fn deadline_ms(wall_ms: u64) -> u64 {
+    wall_ms + 1 + LOCK_MS + LOCK_MS / 500
 }
 
 /// The value that stands for a token: registers and fills are padded, to a length that the token decides.
@@ -322,6 +328,22 @@ mod tests {
             value.extend(b"x");
             assert!(unpad(kind, &value).is_err(), "{kind:?} with another end");
         }
+    }
+
+    #[test]
+    fn deadline_is_never_sooner_than_the_time_to_live() {
+        // The host's clock may run faster by 500 ppm and show its last millisecond only.
+        for wall_us in 0..3_000_u64 {
+            let asked_ms = wall_us / 1_000;
+            let lasts_us = (deadline_ms(asked_ms) * 1_000 - wall_us) as f64;
+            assert!(lasts_us / 1.000_5 >= (LOCK_MS * 1_000) as f64, "asked at {wall_us} us");
+        }
+        let words = words(
+            Key { kind: Kind::Lock, generation: 1, number: 0 },
+            &Call::Lock(LockInput::Acquire(3)),
+            5_000,
+        );
+        assert_eq!(words[4..], [b"PXAT".to_vec(), deadline_ms(5_000).to_string().into_bytes()]);
     }
 
     #[test]

@@ -18,7 +18,10 @@ pub fn damage(dir: &Path, rng: &mut Prng) -> Result<String> {
     if files.is_empty() {
         bail!("{} holds no file to damage", dir.display());
     }
-    let path = rng.pick(&files);
+    // Of two the longer one: what a node knows itself by is a small file, and without it nothing else matters.
+    let drawn = [rng.pick(&files), rng.pick(&files)];
+    let path = drawn.into_iter().max_by_key(|path| path.metadata().map_or(0, |about| about.len()));
+    let path = path.expect("two were drawn");
     let name = path.strip_prefix(dir).unwrap_or(path).display().to_string();
     let file = File::options().read(true).write(true).open(path).context("a data file")?;
     let length = file.metadata().context("a data file")?.len();
