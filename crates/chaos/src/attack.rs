@@ -162,6 +162,12 @@ impl Attack<'_> {
         Ok(Window { from, to: self.recorder.now() })
     }
 
+    /// Makes the network whole again; a window that lasted until then. A busy host may take its time to change rules.
+    fn heal_network(&mut self, window: Window) -> Result<Window> {
+        self.lab.apply(&Rules::default())?;
+        Ok(Window { to: self.recorder.now(), ..window })
+    }
+
     fn start(&mut self, which: &[usize]) -> Result<()> {
         which.iter().try_for_each(|&node| self.nodes.start(node))
     }
@@ -259,7 +265,7 @@ impl Attack<'_> {
         let from = self.recorder.now();
         self.lab.apply(&Rules { manner, ..Rules::cut(cuts) })?;
         let window = self.hold(from)?;
-        self.lab.apply(&Rules::default())?;
+        let window = self.heal_network(window)?;
         Ok(Held { what, window, survivors })
     }
 
@@ -285,7 +291,7 @@ impl Attack<'_> {
         let from = self.recorder.now();
         self.lab.apply(&Rules { deaf: [victim].into(), ..Rules::default() })?;
         let window = self.hold(from)?;
-        self.lab.apply(&Rules::default())?;
+        let window = self.heal_network(window)?;
         Ok(Held { what: names(&[victim]), window, survivors: self.survivors(&[victim]) })
     }
 
@@ -303,7 +309,7 @@ impl Attack<'_> {
         self.sleep_between(100, 1_500)?;
         self.nodes.start(killed)?;
         let window = self.hold(from)?;
-        self.lab.apply(&Rules::default())?;
+        let window = self.heal_network(window)?;
         let what = format!("{} cut off, {} killed", name(alone), name(killed));
         Ok(Held { what, window, survivors: self.survivors(&[alone, killed]) })
     }
@@ -333,13 +339,11 @@ impl Attack<'_> {
             self.start(&killed)?;
         }
         let window = self.hold(from)?;
-        match detours {
-            Some(detours) => {
-                self.lab.apply(&Rules::default())?;
-                drop(detours); // which ends their connections: nodes dial directly again
-            }
-            None => which.iter().try_for_each(|&node| self.lab.shape(node, ""))?,
+        if detours.is_none() {
+            which.iter().try_for_each(|&node| self.lab.shape(node, ""))?;
         }
+        let window = self.heal_network(window)?;
+        drop(detours); // which ends their connections: nodes dial directly again
         Ok(Held { what, window, survivors: self.survivors(&killed) })
     }
 
@@ -365,7 +369,7 @@ impl Attack<'_> {
         let from = self.recorder.now();
         self.lab.apply(&Rules { loss_percent, ..Rules::default() })?;
         let window = self.hold(from)?;
-        self.lab.apply(&Rules::default())?;
+        let window = self.heal_network(window)?;
         let what = format!("{loss_percent} % of packets");
         Ok(Held { what, window, survivors: self.nodes.all() })
     }
@@ -376,6 +380,7 @@ impl Attack<'_> {
         self.lab.shape(victim, "tbf rate 2mbit burst 16kb latency 200ms")?;
         let window = self.hold(from)?;
         self.lab.shape(victim, "")?;
+        let window = self.heal_network(window)?;
         Ok(Held { what: names(&[victim]), window, survivors: self.nodes.all() })
     }
 
