@@ -21,6 +21,8 @@ mod files;
 const HOLD_MS: (u64, u64) = (1_500, 4_000);
 /// Until keys of a generation have been worked on before its fault.
 const PRELUDE: Duration = Duration::from_millis(400);
+/// Until every node acknowledges a write after all healed: clients wait for lost replies for some seconds.
+const WRITES_MAX: Duration = Duration::from_secs(20);
 /// Connections between nodes notice a reset within this time: they are never silent for longer.
 const RESET: Duration = Duration::from_millis(400);
 
@@ -67,7 +69,21 @@ impl Attack<'_> {
             .wait_ready(&all, self.stop)
             .with_context(|| format!("after {} ({what})", fault.name()))?;
         let recovered = self.recorder.now();
+        self.wait_for_writes(recovered)?;
         Ok(Strike { fault, what, window, survivors, recovered })
+    }
+
+    /// Clients that still wait for what was lost must not be counted against the next fault.
+    fn wait_for_writes(&mut self, from: u64) -> Result<()> {
+        let mut silent = None;
+        self.stop.wait(WRITES_MAX, || {
+            silent = self.recorder.silent_since(from);
+            silent.is_none()
+        })?;
+        match silent {
+            Some(node) => bail!(Finding(format!("{} takes no writes, all healed", name(node)))),
+            None => Ok(()),
+        }
     }
 
     fn begin_and_heal(&mut self, fault: Fault) -> Result<Held> {

@@ -30,6 +30,8 @@ pub struct Recorder {
     ops: Mutex<Vec<Op>>,
     /// Replies that no correct node gives.
     broken: Mutex<Vec<String>>,
+    /// When each node last acknowledged a write.
+    acknowledged: Vec<AtomicU64>,
     generation: AtomicU32,
     tokens: AtomicU64,
     clients: AtomicU64,
@@ -48,6 +50,7 @@ impl Drop for OverOnDrop<'_> {
 impl Recorder {
     pub fn new(addresses: Vec<SocketAddr>) -> Recorder {
         Recorder {
+            acknowledged: addresses.iter().map(|_| AtomicU64::new(0)).collect(),
             addresses,
             start: Instant::now(),
             ops: Mutex::default(),
@@ -87,6 +90,11 @@ impl Recorder {
     /// From now on clients work on other keys, and only sometimes on those before.
     pub fn next_generation(&self) {
         self.generation.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The first node that has acknowledged no write since `from`, if there is one.
+    pub fn silent_since(&self, from: u64) -> Option<usize> {
+        self.acknowledged.iter().position(|last| last.load(Ordering::Relaxed) < from)
     }
 
     /// All calls so far.
@@ -164,6 +172,9 @@ impl Asker<'_> {
         }
         let node = self.node;
         let op = Op { client: client_id, node, key, call, invoked, done, outcome: outcome.clone() };
+        if op.is_acknowledged_write() {
+            recorder.acknowledged[node].fetch_max(done, Ordering::Relaxed);
+        }
         recorder.ops().push(op);
         Some(outcome)
     }
