@@ -1,14 +1,15 @@
 // Command porcupine checks histories with Porcupine and compares its verdicts with ours.
 //
-// It reads JSON lines as `crates/checker/examples/histories.rs` writes them, one history each, and
-// prints one row per model. It exits with 1 if the checkers ever disagree, and with 2 if it cannot
-// understand what it reads. Its models are written anew from what the commands mean, so that a
+// It reads JSON lines as `crates/checker/examples/histories.rs` and `crates/chaos` write them, one
+// history each, and prints one row per model. It exits with 1 if the checkers ever disagree, or if
+// histories that must hold do not, and with 2 if it cannot understand what it reads. Its models are written anew from what the commands mean, so that a
 // mistake in ours shows too.
 package main
 
 import (
 	"bufio"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"math"
@@ -19,8 +20,12 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A history is right, wrong, or too hard; Porcupine is asked no longer than this for each.
-const timeout = time.Second
+// A history is right, wrong, or too hard; Porcupine is asked no longer than this for each, and for all.
+var (
+	timeout  = flag.Duration("timeout", time.Second, "for each history")
+	budget   = flag.Duration("budget", 24*time.Hour, "for all histories")
+	mustHold = flag.Bool("must-hold", false, "histories that are wrong are a failure too")
+)
 
 // Bytes of the longest line.
 const lineMax = 64 << 20
@@ -45,17 +50,18 @@ type operation struct {
 type row struct {
 	histories, operations                 int
 	hold, violations, undecided, timeouts int
-	disagreements                         int
+	disagreements, wrong                  int
 	ours, porcupines                      time.Duration
 }
 
 func main() {
+	flag.Parse()
 	rows := map[string]*row{}
 	if err := compareAll(os.Stdin, rows); err != nil {
 		fmt.Fprintln(os.Stderr, "porcupine:", err)
 		os.Exit(2)
 	}
-	if print(rows) > 0 {
+	if all := print(rows); all.disagreements > 0 || *mustHold && all.wrong > 0 {
 		os.Exit(1)
 	}
 }
@@ -83,13 +89,30 @@ func compareAll(from io.Reader, rows map[string]*row) error {
 	return lines.Err()
 }
 
+// What all checks took so far.
+var spent time.Duration
+
+func min(a, b time.Duration) time.Duration {
+	if a < b {
+		return a
+	}
+	return b
+}
+
 func (r *row) compare(model porcupine.Model, h *history, line string) {
 	start := time.Now()
-	verdict := porcupine.CheckOperationsTimeout(model, operations(h), timeout)
+	verdict := porcupine.Unknown
+	if left := *budget - spent; left > 0 {
+		verdict = porcupine.CheckOperationsTimeout(model, operations(h), min(*timeout, left))
+	}
+	spent += time.Since(start)
 	r.porcupines += time.Since(start)
 	r.ours += time.Duration(h.Micros) * time.Microsecond
 	r.histories++
 	r.operations += len(h.Operations)
+	if verdict == porcupine.Illegal {
+		r.wrong++
+	}
 	switch {
 	case h.Verdict == "undecided":
 		r.undecided++
@@ -118,7 +141,7 @@ func operations(h *history) []porcupine.Operation {
 	return all
 }
 
-func print(rows map[string]*row) (disagreements int) {
+func print(rows map[string]*row) row {
 	names := make([]string, 0, len(rows))
 	for name := range rows {
 		names = append(names, name)
@@ -137,11 +160,12 @@ func print(rows map[string]*row) (disagreements int) {
 		all.undecided += r.undecided
 		all.timeouts += r.timeouts
 		all.disagreements += r.disagreements
+		all.wrong += r.wrong
 		all.ours += r.ours
 		all.porcupines += r.porcupines
 	}
 	all.print("all")
-	return all.disagreements
+	return all
 }
 
 func (r *row) print(name string) {

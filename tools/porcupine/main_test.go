@@ -44,3 +44,25 @@ func TestNothingToCompareIsAnError(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+func TestLockThatEndsEarlyIsWrong(t *testing.T) {
+	const line = `{"model":"lock","seed":1,"verdict":"%","micros":1,"operations":[
+{"client":0,"call":0,"return":1,"input":["Acquire","1"],"answer":["Granted","true"]},
+{"client":1,"call":$,"return":null,"input":["Expire","1"],"answer":null},
+{"client":2,"call":4,"return":5,"input":["Acquire","2"],"answer":["Granted","true"]},
+{"client":2,"call":6,"return":7,"input":["Holder"],"answer":["Holder","2"]}]}`
+	check := func(verdict, expiresAt string) row {
+		rows := map[string]*row{}
+		text := strings.NewReplacer("%", verdict, "$", expiresAt, "\n", "").Replace(line)
+		if err := compareAll(strings.NewReader(text), rows); err != nil {
+			t.Fatal(err)
+		}
+		return *rows["lock"]
+	}
+	if r := check("holds", "3"); r.hold != 1 || r.wrong != 0 {
+		t.Error(r)
+	}
+	if r := check("violation", "6"); r.violations != 1 || r.wrong != 1 {
+		t.Error(r)
+	}
+}

@@ -22,6 +22,7 @@ var models = map[string]porcupine.Model{
 	"kv of unlike values":       deterministic(absent, kv),
 	"kv that expires":           deterministic(absent, kv),
 	"bag":                       bagModel(),
+	"lock":                      deterministic("", lock),
 }
 
 // deterministic makes a model of a function from state and input to answer and next state.
@@ -165,6 +166,34 @@ func incrBy(k key, text string) ([]string, key) {
 		return []string{"Overflow"}, k
 	}
 	return integer(old + by), key{true, strconv.FormatInt(old+by, 10), k.tag}
+}
+
+// The state is the token that holds the lock, or "".
+func lock(holder string, input []string) ([]string, string) {
+	granted, refused := []string{"Granted", "true"}, []string{"Granted", "false"}
+	switch input[0] {
+	case "Acquire":
+		if holder == "" {
+			return granted, input[1]
+		}
+		return refused, holder
+	case "Release":
+		if holder == input[1] {
+			return granted, ""
+		}
+		return refused, holder
+	case "Expire":
+		if holder == input[1] {
+			return granted, ""
+		}
+		return granted, holder
+	case "Holder":
+		if holder == "" {
+			return []string{"Holder"}, holder
+		}
+		return []string{"Holder", holder}, holder
+	}
+	panic(fmt.Sprint("lock: ", input))
 }
 
 // The state is the members in order, a comma after each.

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 
 use crate::metadata::{self, Scope};
-use crate::{edges, licences, porcupine, root, tidy};
+use crate::{chaos, edges, licences, porcupine, root, tidy};
 
 /// How much the short simulation of `test` does: one line per protocol that must hold.
 const SIMULATIONS: &[Simulation] = &[
@@ -52,6 +52,11 @@ pub enum Chore {
     },
     /// Hold the linearizability checker against Porcupine.
     Porcupine(porcupine::Arguments),
+    /// Build in release mode and attack real processes in network namespaces.
+    Chaos {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Build in release mode and explore small worlds to their end: [PROTOCOL [STATES_MAX]].
     Explore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -77,6 +82,7 @@ pub fn run(chore: Chore) -> Result<()> {
     match chore {
         Chore::Run { arguments } => product("dev", &[], &arguments),
         Chore::Bench { arguments } => product("bench", &["--features", "etcd"], &arguments),
+        Chore::Chaos { arguments } => chaos::attack(cargo_command(), &arguments),
         Chore::Explore { arguments } => explore(&arguments),
         Chore::Sim { arguments } => product("sim", &[], &arguments),
         Chore::Porcupine(arguments) => porcupine::compare(cargo_command(), &arguments),

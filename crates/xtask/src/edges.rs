@@ -13,6 +13,7 @@ use crate::metadata::Metadata;
 const NEIGHBOURS: &[(&str, &str, &str)] = &[
     ("palimpsest", "sim", "`palimpsest sim` runs the simulator"),
     ("palimpsest", "bench", "`palimpsest bench` runs the measurements"),
+    ("chaos", "bench", "its client and its processes are what chaos needs too"),
 ];
 
 /// Where a crate stands: 0 is the lowest floor.

@@ -3,6 +3,7 @@
 //! A Go program in `tools/porcupine` compares; what it is given stays in `target/porcupine/`.
 
 use std::fs::File;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -53,9 +54,18 @@ pub fn compare(cargo: Command, arguments: &Arguments) -> Result<()> {
     let histories = folder.join("histories.jsonl");
     write_histories(cargo, arguments, File::create(&histories).context("histories.jsonl")?)?;
     run(go().args(["test", "."]))?;
-    let program = folder.join("compare");
-    run(go().args(["build", "-buildvcs=false", "-o"]).arg(&program).arg("."))?;
+    let program = build()?;
     run(Command::new(program).stdin(File::open(&histories).context("histories.jsonl")?))
+}
+
+/// Builds the program that compares; where it is.
+///
+/// # Errors
+/// When it cannot be built.
+pub fn build() -> Result<PathBuf> {
+    let program = root().join("target/porcupine/compare");
+    run(go().args(["build", "-buildvcs=false", "-o"]).arg(&program).arg("."))?;
+    Ok(program)
 }
 
 fn write_histories(mut cargo: Command, arguments: &Arguments, into: File) -> Result<()> {

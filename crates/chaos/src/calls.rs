@@ -1,0 +1,374 @@
+//! What clients ask, how that is said in RESP, and what a reply means.
+//!
+//! Values are never written twice, so a read names the write that it saw. A value may be padded: its length follows
+//! from its token, and a read is held against the whole of it, while histories hold the token alone.
+
+use base::Prng;
+use bench::client::Value;
+use checker::Outcome;
+use checker::model::kv::{Bytes, KvInput, KvOutput};
+
+use crate::lock::{LockInput, LockOutput, Token};
+
+/// How long a lock is held at most.
+pub const LOCK_MS: u64 = 1_200;
+
+/// Bytes of the largest ordinary value, and of one that is meant to fill a disk.
+const PADDED_MAX: u64 = 6_000;
+const FILL_BYTES: usize = 400_000;
+
+/// What a key is used as.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Kind {
+    /// Read, written, compared and set, deleted.
+    Register,
+    /// Counted up.
+    Counter,
+    /// Appended to.
+    Text,
+    /// Taken, released, left to expire.
+    Lock,
+    /// Written once, large.
+    Fill,
+}
+
+impl Kind {
+    /// The kinds that clients draw by themselves.
+    pub const DRAWN: [Kind; 4] = [Kind::Register, Kind::Counter, Kind::Text, Kind::Lock];
+
+    /// How many keys of this kind a generation has.
+    pub fn keys(self) -> u16 {
+        match self {
+            Kind::Register => 3,
+            Kind::Counter => 2,
+            Kind::Text | Kind::Lock | Kind::Fill => 1,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Kind::Register => "register",
+            Kind::Counter => "counter",
+            Kind::Text => "text",
+            Kind::Lock => "lock",
+            Kind::Fill => "fill",
+        }
+    }
+}
+
+/// Names a key. Each generation of keys is worked on for the time of one fault, and read again at the end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Key {
+    pub kind: Kind,
+    pub generation: u32,
+    pub number: u16,
+}
+
+impl Key {
+    /// As nodes know it.
+    pub fn name(self) -> String {
+        format!("{}:{}:{}", self.kind.word(), self.generation, self.number)
+    }
+}
+
+/// What is asked of a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Call {
+    Kv(KvInput),
+    Lock(LockInput),
+}
+
+impl Call {
+    /// Whether its success is a write that the store acknowledged.
+    pub fn is_write(&self) -> bool {
+        !matches!(self, Call::Kv(KvInput::Get) | Call::Lock(LockInput::Holder))
+    }
+
+    /// The call that reads a key of this kind.
+    pub fn read(kind: Kind) -> Call {
+        match kind {
+            Kind::Lock => Call::Lock(LockInput::Holder),
+            _ => Call::Kv(KvInput::Get),
+        }
+    }
+}
+
+/// What was answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    Kv(KvOutput),
+    Lock(LockOutput),
+}
+
+/// What a client remembers of a key: the last value it saw, or the token by which it holds the lock.
+#[derive(Clone, Default, Debug)]
+pub struct Memory {
+    pub value: Option<Bytes>,
+    pub held: Option<Token>,
+}
+
+impl Memory {
+    /// Learns from an answer.
+    pub fn note(&mut self, call: &Call, reply: &Reply) {
+        match (call, reply) {
+            (_, Reply::Kv(KvOutput::Value(seen))) => self.value.clone_from(seen),
+            (Call::Kv(KvInput::Set(value)), _) => self.value = Some(value.clone()),
+            (Call::Lock(LockInput::Acquire(token)), Reply::Lock(LockOutput::Granted(true))) => {
+                self.held = Some(*token);
+            }
+            (Call::Lock(LockInput::Release(_)), _) => self.held = None,
+            _ => {}
+        }
+    }
+}
+
+/// Draws a call; `token` is one that was never used before.
+pub fn draw(rng: &mut Prng, kind: Kind, token: u64, memory: &Memory) -> Call {
+    let value = Bytes::from(token.to_string().as_bytes());
+    Call::Kv(match kind {
+        Kind::Register => match rng.below(10) {
+            0..=3 => KvInput::Get,
+            4..=5 => KvInput::Set(value),
+            6 => KvInput::SetIfAbsent(value),
+            7 => KvInput::GetSet(value),
+            8 => match &memory.value {
+                Some(expected) => KvInput::SetIfEqual { expected: expected.clone(), new: value },
+                None => KvInput::Get,
+            },
+            _ => KvInput::Del,
+        },
+        Kind::Counter if rng.chance(0.6) => KvInput::IncrBy(1),
+        Kind::Text if rng.chance(0.3) => {
+            // Items end with a comma, so that no two sequences of them read alike.
+            KvInput::Append(Bytes::from(format!("{token},").as_bytes()))
+        }
+        Kind::Counter | Kind::Text => KvInput::Get,
+        Kind::Fill => KvInput::Set(value),
+        Kind::Lock => {
+            return Call::Lock(match (memory.held, rng.below(10)) {
+                (Some(token), 0..=4) => LockInput::Release(token),
+                (_, 0..=5) => LockInput::Acquire(token),
+                _ => LockInput::Holder,
+            });
+        }
+    })
+}
+
+/// Draws a call that writes whatever the key holds.
+pub fn draw_write(rng: &mut Prng, kind: Kind, token: u64) -> Call {
+    match kind {
+        Kind::Counter => Call::Kv(KvInput::IncrBy(1)),
+        Kind::Text => draw(rng, Kind::Text, token, &Memory::default()),
+        _ => Call::Kv(KvInput::Set(Bytes::from(token.to_string().as_bytes()))),
+    }
+}
+
+/// The words of a request; `wall_ms` is the time of day, from which some locks count their deadline.
+pub fn words(key: Key, call: &Call, wall_ms: u64) -> Vec<Vec<u8>> {
+    let name = key.name().into_bytes();
+    let word = |text: &str| text.as_bytes().to_vec();
+    let padded = |value: &Bytes| pad(key.kind, value.as_slice());
+    match call {
+        Call::Kv(input) => match input {
+            KvInput::Set(value) => vec![word("SET"), name, padded(value)],
+            KvInput::SetIfAbsent(value) => vec![word("SET"), name, padded(value), word("NX")],
+            KvInput::SetIfEqual { expected, new } => {
+                vec![word("SET"), name, padded(new), word("IFEQ"), padded(expected)]
+            }
+            KvInput::GetSet(value) => vec![word("SET"), name, padded(value), word("GET")],
+            KvInput::Del => vec![word("DEL"), name],
+            KvInput::IncrBy(by) => vec![word("INCRBY"), name, word(&by.to_string())],
+            KvInput::Append(more) => vec![word("APPEND"), name, more.as_slice().to_vec()],
+            KvInput::Get => vec![word("GET"), name],
+            other => panic!("no client asks {other:?}"),
+        },
+        Call::Lock(input) => match input {
+            LockInput::Acquire(token) => {
+                let (option, time) = match token.is_multiple_of(3) {
+                    true => ("PXAT", deadline_ms(wall_ms)),
+                    false => ("PX", LOCK_MS),
+                };
+                let token = word(&token.to_string());
+                vec![word("SET"), name, token, word("NX"), word(option), word(&time.to_string())]
+            }
+            LockInput::Release(token) => vec![word("DELIFEQ"), name, word(&token.to_string())],
+            LockInput::Holder => vec![word("GET"), name],
+            LockInput::Expire(_) => panic!("no client asks a lock to expire"),
+        },
+    }
+}
+
+/// The time of day at which a lock may end that was asked for at `wall_ms`: no sooner than [`LOCK_MS`] later by the
+/// clock of the histories, though the time of day is cut off to milliseconds, and may be slewed meanwhile.
+fn deadline_ms(wall_ms: u64) -> u64 {
+    wall_ms + 1 + LOCK_MS + LOCK_MS / 500
+}
+
+/// The value that stands for a token: registers and fills are padded, to a length that the token decides.
+fn pad(kind: Kind, token: &[u8]) -> Vec<u8> {
+    let length = match kind {
+        Kind::Fill => FILL_BYTES,
+        Kind::Register => {
+            let drawn = base::checksum::hash(token);
+            // One in eight is long.
+            if drawn.is_multiple_of(8) { (drawn / 8 % PADDED_MAX) as usize } else { 0 }
+        }
+        Kind::Counter | Kind::Text | Kind::Lock => 0,
+    };
+    let mut value = token.to_vec();
+    if value.len() < length {
+        value.resize(length, b'.');
+    }
+    value
+}
+
+/// The token that a value stands for.
+///
+/// # Errors
+/// When nobody can have written such a value.
+fn unpad(kind: Kind, value: &[u8]) -> Result<Bytes, String> {
+    if !matches!(kind, Kind::Register | Kind::Fill) {
+        return Ok(Bytes::from(value));
+    }
+    let end = value.iter().position(|byte| *byte == b'.').unwrap_or(value.len());
+    match pad(kind, &value[..end]) == value {
+        true => Ok(Bytes::from(&value[..end])),
+        false => Err(format!(
+            "a value that nobody wrote: {} bytes, \"{}\"…",
+            value.len(),
+            value[..value.len().min(60)].escape_ascii()
+        )),
+    }
+}
+
+/// What a reply tells.
+///
+/// `-CLUSTERDOWN`, `-LOADING` and `-TRYAGAIN` promise that there was no effect and will be none; `-UNKNOWN` promises
+/// nothing.
+///
+/// # Errors
+/// When no correct node gives that reply.
+pub fn outcome(kind: Kind, call: &Call, reply: &Value) -> Result<Outcome<Reply>, String> {
+    if let Value::Error(text) = reply {
+        return match text.split(' ').next() {
+            Some("UNKNOWN") => Ok(Outcome::Unknown),
+            Some("CLUSTERDOWN" | "LOADING" | "TRYAGAIN") => Ok(Outcome::Failed),
+            _ => Err(format!("{call:?} was answered with an error that nothing promises: {text}")),
+        };
+    }
+    let returned = match call {
+        Call::Kv(input) => kv_output(kind, input, reply)?.map(Reply::Kv),
+        Call::Lock(input) => lock_output(*input, reply).map(Reply::Lock),
+    };
+    returned.map(Outcome::Returned).ok_or_else(|| format!("{call:?} was answered with {reply:?}"))
+}
+
+fn kv_output(kind: Kind, input: &KvInput, reply: &Value) -> Result<Option<KvOutput>, String> {
+    use KvInput as I;
+    Ok(match (input, reply) {
+        (I::Set(_) | I::SetIfAbsent(_) | I::SetIfEqual { .. }, Value::Simple(ok)) if ok == "OK" => {
+            Some(KvOutput::Done)
+        }
+        (I::SetIfAbsent(_) | I::SetIfEqual { .. }, Value::Nil) => Some(KvOutput::Refused),
+        (I::Get | I::GetSet(_), Value::Nil) => Some(KvOutput::Value(None)),
+        (I::Get | I::GetSet(_), Value::Bulk(bytes)) => {
+            Some(KvOutput::Value(Some(unpad(kind, bytes)?)))
+        }
+        (I::Del | I::IncrBy(_) | I::Append(_), Value::Integer(number)) => {
+            Some(KvOutput::Integer(*number))
+        }
+        _ => None,
+    })
+}
+
+fn lock_output(input: LockInput, reply: &Value) -> Option<LockOutput> {
+    match (input, reply) {
+        (LockInput::Acquire(_), Value::Simple(ok)) if ok == "OK" => Some(LockOutput::Granted(true)),
+        (LockInput::Acquire(_), Value::Nil) => Some(LockOutput::Granted(false)),
+        (LockInput::Release(_), Value::Integer(count @ 0..=1)) => {
+            Some(LockOutput::Granted(*count == 1))
+        }
+        (LockInput::Holder, Value::Nil) => Some(LockOutput::Holder(None)),
+        (LockInput::Holder, Value::Bulk(bytes)) => {
+            let token = std::str::from_utf8(bytes).ok()?.parse().ok()?;
+            Some(LockOutput::Holder(Some(token)))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> Result<Outcome<Reply>, String> {
+        outcome(Kind::Register, &Call::read(Kind::Register), &Value::Error(text.to_string()))
+    }
+
+    #[test]
+    fn errors_mean_what_the_contract_says() {
+        assert_eq!(error("UNKNOWN no quorum"), Ok(Outcome::Unknown));
+        for text in ["CLUSTERDOWN few", "LOADING wait", "TRYAGAIN conflict"] {
+            assert_eq!(error(text), Ok(Outcome::Failed), "{text}");
+        }
+        assert!(error("ERR internal").is_err());
+    }
+
+    #[test]
+    fn padded_values_come_back_as_tokens_and_torn_ones_are_refused() {
+        let long = (0..u64::MAX)
+            .map(|token| token.to_string())
+            .find(|token| pad(Kind::Register, token.as_bytes()).len() > 1_000)
+            .expect("one in eight is long");
+        for kind in [Kind::Register, Kind::Fill] {
+            let mut value = pad(kind, long.as_bytes());
+            assert_eq!(unpad(kind, &value), Ok(Bytes::from(&long)), "{kind:?}");
+            value.pop();
+            assert!(unpad(kind, &value).is_err(), "{kind:?} cut off");
+            value.extend(b"x");
+            assert!(unpad(kind, &value).is_err(), "{kind:?} with another end");
+        }
+    }
+
+    #[test]
+    fn deadline_is_never_sooner_than_the_time_to_live() {
+        // The host's clock may run faster by 500 ppm and show its last millisecond only.
+        for wall_us in 0..3_000_u64 {
+            let asked_ms = wall_us / 1_000;
+            let lasts_us = (deadline_ms(asked_ms) * 1_000 - wall_us) as f64;
+            assert!(lasts_us / 1.000_5 >= (LOCK_MS * 1_000) as f64, "asked at {wall_us} us");
+        }
+        let words = words(
+            Key { kind: Kind::Lock, generation: 1, number: 0 },
+            &Call::Lock(LockInput::Acquire(3)),
+            5_000,
+        );
+        assert_eq!(words[4..], [b"PXAT".to_vec(), deadline_ms(5_000).to_string().into_bytes()]);
+    }
+
+    #[test]
+    fn reply_of_another_shape_is_refused() {
+        let set = Call::Kv(KvInput::Set(Bytes::from("1")));
+        assert!(outcome(Kind::Register, &set, &Value::Nil).is_err());
+        assert!(outcome(Kind::Register, &set, &Value::Integer(1)).is_err());
+        let take = Call::Lock(LockInput::Acquire(1));
+        assert!(outcome(Kind::Lock, &take, &Value::Integer(1)).is_err());
+        let refused = Ok(Outcome::Returned(Reply::Lock(LockOutput::Granted(false))));
+        assert_eq!(outcome(Kind::Lock, &take, &Value::Nil), refused);
+    }
+
+    #[test]
+    fn every_drawn_call_can_be_said_in_words() {
+        let mut rng = Prng::new(1);
+        let mut memory = Memory { value: Some(Bytes::from("7")), held: Some(7) };
+        for token in 0..2_000 {
+            for kind in [Kind::Register, Kind::Counter, Kind::Text, Kind::Lock, Kind::Fill] {
+                let key = Key { kind, generation: 1, number: 0 };
+                let call = draw(&mut rng, kind, token, &memory);
+                assert!(words(key, &call, 0).len() >= 2);
+                assert!(words(key, &draw_write(&mut rng, kind, token), 0).len() >= 2);
+            }
+            memory.held = (token % 2 == 0).then_some(token);
+        }
+    }
+}

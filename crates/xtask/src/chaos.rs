@@ -1,0 +1,52 @@
+//! `./x chaos`: builds the release, the attacker and the program that asks Porcupine, and lets them loose.
+//!
+//! What it does to whom is in `crates/chaos`; this only prepares and becomes it.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::{porcupine, root};
+
+/// Builds, then becomes the attacker, so that signals reach it and its exit code is the chore's.
+///
+/// # Errors
+/// When something cannot be built or started.
+pub fn attack(mut cargo: Command, arguments: &[OsString]) -> Result<()> {
+    cargo.args(["build", "--release", "--locked", "--package", "palimpsest", "--package", "chaos"]);
+    let status = cargo.status().context("cargo did not start")?;
+    ensure!(status.success(), "{status}: {cargo:?}");
+    let program = target().join("release/chaos");
+    let mut command = match is_root() {
+        true => Command::new(program),
+        // Only the attacker itself needs to be root.
+        false => {
+            let mut command = Command::new("sudo");
+            command.arg(program);
+            command
+        }
+    };
+    match porcupine::obstacle() {
+        None => {
+            command.arg("--porcupine").arg(porcupine::build()?);
+        }
+        Some(obstacle) => println!("{obstacle}: Porcupine does not see the histories"),
+    }
+    command.args(arguments).current_dir(root());
+    Err(command.exec()).context("the attacker did not start (it needs root, or sudo)")
+}
+
+/// Where cargo builds.
+fn target() -> PathBuf {
+    let folder = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
+    root().join(folder)
+}
+
+fn is_root() -> bool {
+    let mut command = Command::new("id");
+    command.arg("-u").stderr(Stdio::null());
+    command.output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
