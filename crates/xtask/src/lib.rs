@@ -5,6 +5,7 @@
 
 pub mod chores;
 pub mod edges;
+pub mod fuzz;
 pub mod licences;
 pub mod metadata;
 pub mod porcupine;
