@@ -176,7 +176,9 @@ mod interleavings {
     }
 
     fn is_caught(advance: fn(&Shared)) -> bool {
-        catch_unwind(AssertUnwindSafe(|| check_dfs(move || meet(2, 1, advance), None))).is_err()
+        let tried = catch_unwind(AssertUnwindSafe(|| check_dfs(move || meet(2, 1, advance), None)));
+        let Err(panic) = tried else { return false };
+        panic.downcast_ref::<&str>().is_some_and(|text| text.contains("left lying"))
     }
 
     #[test]
