@@ -237,6 +237,12 @@ type PutKey = fn(&mut Vec<u8>, &[u8], &KeyRange);
 fn keys(args: &[&[u8]], put: PutKey) -> Result<Bytes, ErrorReply> {
     let name = args.first().copied().unwrap_or_default();
     let spec = table::lookup(name).ok_or(errors::INVALID_COMMAND)?;
+    let spec = match args.get(1) {
+        Some(subcommand) if !spec.subcommands.is_empty() => {
+            spec.subcommand(subcommand).ok_or(errors::INVALID_COMMAND)?
+        }
+        _ => spec,
+    };
     let keys = spec.keys.ok_or(errors::NO_KEYS)?;
     spec.check_arity(args.len()).map_err(|_| errors::INVALID_ARITY)?;
     let mut out = Vec::new();

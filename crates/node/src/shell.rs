@@ -17,6 +17,8 @@ pub(crate) mod mailbox;
 pub(crate) mod media;
 pub(crate) mod peers;
 pub(crate) mod record;
+mod seat;
+mod sync;
 pub(crate) mod worker_thread;
 
 pub(crate) use clock::Clocks;

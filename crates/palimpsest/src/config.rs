@@ -142,11 +142,25 @@ fn read_file(path: &Path) -> Result<RawConfig, Failure> {
     let name = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::usage(format!("--config {name}: {error}")))?;
-    toml::from_str(&text).map_err(|error| {
+    parse_file(&text).map_err(|why| Failure::usage(format!("--config {name}, {why}")))
+}
+
+/// What the text of a file says; or the line where it goes wrong, and why.
+fn parse_file(text: &str) -> Result<RawConfig, String> {
+    toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start.min(text.len()));
         let line = 1 + text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count();
-        Failure::usage(format!("--config {name}, line {line}: {}", error.message()))
+        format!("line {line}: {}", error.message())
     })
+}
+
+/// The configuration that a file alone makes, but for the secrets: their files are not read.
+pub(crate) fn understand(text: &str) -> Result<Config, Failure> {
+    let file = parse_file(text).map_err(Failure::usage)?;
+    let raw = RawConfig { password_file: None, cluster_secret_file: None, ..file };
+    let config = raw.resolve()?;
+    config.node.check().map_err(|bad| Failure::usage(bad.0))?;
+    Ok(config)
 }
 
 fn password_in_environment() -> Option<Vec<u8>> {

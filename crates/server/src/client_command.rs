@@ -66,6 +66,13 @@ pub(crate) fn execute(
             Err(text) => session.say_error(cx, &text),
         },
         SessionVerb::ClientReply => reply(session, args[2], cx),
+        SessionVerb::ClientUnblock | SessionVerb::ClientPause if args.len() > 4 => {
+            let subcommand = String::from_utf8_lossy(args[1]);
+            let text = format!(
+                "ERR unknown subcommand or wrong number of arguments for '{subcommand}'. Try CLIENT HELP."
+            );
+            session.say_error(cx, &text);
+        }
         SessionVerb::ClientUnblock => unblock(session, args, cx),
         SessionVerb::ClientGetRedir => session.say(cx, Bytes::from_static(b":-1\r\n")),
         SessionVerb::ClientTrackingInfo => session.say_with(cx, |out| {

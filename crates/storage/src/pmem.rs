@@ -74,6 +74,10 @@ pub enum PmemError {
         "{0} is damaged in both superblocks: run `palimpsest reset --yes`, then let the node rejoin"
     )]
     Damaged(PathBuf),
+    #[error(
+        "{0} is shorter than it was made: run `palimpsest reset --yes`, then let the node rejoin"
+    )]
+    CutShort(PathBuf),
 }
 
 /// The medium of one node; hands out a store per worker.
@@ -218,6 +222,10 @@ fn read_superblock(memory: &impl Memory, path: &Path) -> Result<Superblock, Pmem
     let copies = [0, 1].map(|copy| Superblock::read(memory, copy));
     for copy in copies {
         match copy {
+            // What comes before the segments is read without looking at the length again.
+            Copy::Whole(superblock) if memory.len() < superblock.geometry.segments_at() => {
+                return Err(PmemError::CutShort(path.to_owned()));
+            }
             Copy::Whole(superblock) => return Ok(superblock),
             Copy::OtherFormat(found) => {
                 return Err(PmemError::UnknownFormat { path: path.to_owned(), found });

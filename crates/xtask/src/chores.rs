@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 
 use crate::metadata::{self, Scope};
-use crate::{chaos, edges, licences, porcupine, root, tidy};
+use crate::{chaos, edges, fuzz, licences, porcupine, root, tidy};
 
 /// How much the short simulation of `test` does: one line per protocol that must hold.
 const SIMULATIONS: &[Simulation] = &[
@@ -62,6 +62,14 @@ pub enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Fuzz: all targets, one of them, or `redis`.
+    Fuzz(fuzz::Arguments),
+    /// Run what Miri can of the crates with `unsafe` code.
+    Miri,
+    /// Run the tests of what has `unsafe` code or threads under sanitizers.
+    Sanitize,
+    /// Try interleavings of what threads hand each other.
+    Shuttle,
     /// Build in release mode and run the simulator.
     Sim {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -87,6 +95,10 @@ pub fn run(chore: Chore) -> Result<()> {
         Chore::Sim { arguments } => product("sim", &[], &arguments),
         Chore::Porcupine(arguments) => porcupine::compare(cargo_command(), &arguments),
         Chore::Mutants { arguments } => mutants(&arguments),
+        Chore::Fuzz(arguments) => fuzz::fuzz(&arguments),
+        Chore::Miri => fuzz::miri(),
+        Chore::Sanitize => fuzz::sanitize(),
+        Chore::Shuttle => fuzz::shuttle(),
         Chore::Test => test(),
         Chore::Ci => {
             deny()?;
@@ -122,27 +134,12 @@ fn test() -> Result<()> {
     let mut counts = cargo_test(&["--workspace"])?;
     counts.add(cargo_test(MISTAKES)?);
     compare_with_porcupine()?;
+    compare_with_redis()?;
     for simulation in SIMULATIONS {
         let Simulation { protocol, faults, seeds, ops } = simulation;
-        cargo(&[
-            "run",
-            "--quiet",
-            "--locked",
-            "--package",
-            "palimpsest",
-            "--",
-            "sim",
-            "--protocol",
-            protocol,
-            "--faults",
-            faults,
-            "--seed",
-            "1",
-            "--seeds",
-            seeds,
-            "--ops",
-            ops,
-        ])?;
+        let how = ["--protocol", protocol, "--faults", faults, "--seeds", seeds, "--ops", ops];
+        let run = ["run", "--quiet", "--locked", "--package", "palimpsest", "--", "sim"];
+        cargo(&[&run[..], &["--seed", "1"], &how].concat())?;
     }
     let passed = counts.passed + SIMULATIONS.len();
     println!("{passed} passed, 0 failed");
@@ -175,6 +172,20 @@ fn compare_with_porcupine() -> Result<()> {
         None => {
             step("porcupine");
             porcupine::compare(cargo_command(), &porcupine::Arguments::short())
+        }
+    }
+}
+
+/// redis-server is wanted for this alone; `./x test` installs it where it can.
+fn compare_with_redis() -> Result<()> {
+    match fuzz::obstacle() {
+        Some(obstacle) => {
+            println!("{obstacle}: random commands are not compared with it (./x fuzz redis)");
+            Ok(())
+        }
+        None => {
+            step("random commands, compared with redis-server");
+            fuzz::redis_short()
         }
     }
 }

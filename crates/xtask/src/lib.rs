@@ -6,6 +6,7 @@
 pub mod chaos;
 pub mod chores;
 pub mod edges;
+pub mod fuzz;
 pub mod licences;
 pub mod metadata;
 pub mod porcupine;

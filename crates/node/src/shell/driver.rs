@@ -5,8 +5,7 @@
 //! and takes them back when both together would leave a good part of one unused, or get no more than one.
 
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::Nanos;
@@ -15,6 +14,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 
 use super::board::{Board, STOP_MAX};
 use super::idle::idle_time;
+use super::sync::Ordering;
 use super::worker_thread::WorkerThread;
 
 const TOKEN_WAKE: Token = Token(usize::MAX);
@@ -38,16 +38,7 @@ const LOOKS: u32 = 3;
 /// Passes over workers between two looks at sockets: what they hand each other is dealt with at once.
 const ROUNDS_MAX: usize = 3;
 
-/// What drivers know of each other.
-pub(crate) struct Seat {
-    waker: Arc<Waker>,
-    /// Workers on their way to this driver.
-    given: Mutex<Vec<WorkerThread>>,
-    /// Workers that it drives or is about to.
-    count: AtomicUsize,
-    /// Thousandths of a core in the last look.
-    load: AtomicU32,
-}
+type Seat = super::seat::Seat<WorkerThread>;
 
 pub(crate) struct Driver {
     index: usize,
@@ -75,16 +66,9 @@ impl Driver {
         workers: Vec<WorkerThread>,
     ) -> std::io::Result<Vec<Driver>> {
         let polls = workers.iter().map(|_| Poll::new()).collect::<std::io::Result<Vec<Poll>>>()?;
-        let seat = |poll: &Poll| {
-            Ok(Seat {
-                waker: Arc::new(Waker::new(poll.registry(), TOKEN_WAKE)?),
-                given: Mutex::default(),
-                count: AtomicUsize::new(0),
-                load: AtomicU32::new(0),
-            })
-        };
+        let seat = |poll: &Poll| Ok(Seat::new(Arc::new(Waker::new(poll.registry(), TOKEN_WAKE)?)));
         let seats = Arc::new(polls.iter().map(seat).collect::<std::io::Result<Vec<Seat>>>()?);
-        board.set_drivers(seats.iter().map(|seat| Arc::clone(&seat.waker)).collect());
+        board.set_drivers(seats.iter().map(|seat| Arc::clone(seat.waker())).collect());
         seats[0].give(workers);
         let driver = |(index, poll)| Driver {
             index,
@@ -269,19 +253,6 @@ impl Driver {
         }
         self.seats[self.index].count.fetch_sub(count, Ordering::Relaxed);
         given
-    }
-}
-
-impl Seat {
-    fn give(&self, mut workers: Vec<WorkerThread>) {
-        self.count.fetch_add(workers.len(), Ordering::Relaxed);
-        self.given.lock().unwrap_or_else(PoisonError::into_inner).append(&mut workers);
-        // Fails only when the system is out of memory.
-        let _ = self.waker.wake();
-    }
-
-    fn take(&self) -> Vec<WorkerThread> {
-        std::mem::take(&mut *self.given.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -5,8 +5,6 @@
 //! requests that sessions may have under way and by the frames that links may hold.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use base::Nanos;
 use mio::net::TcpStream;
@@ -14,6 +12,7 @@ use mio::{Registry, Token, Waker};
 use transport::{Connection, Hello, Pipe, Reset};
 use types::{Loss, NodeId, Outcome, Tag};
 
+use super::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, PoisonError, Wake};
 use crate::front::Client;
 use crate::worker::{Input, Worker};
 
@@ -58,14 +57,14 @@ pub(crate) enum ControlMail {
 }
 
 /// Where one thread finds what others left for it.
-pub(crate) struct Mailbox<T> {
+pub(crate) struct Mailbox<T, W = Waker> {
     items: Mutex<Vec<T>>,
     asleep: AtomicBool,
     /// Something other than mail happened, for example storage completed something.
     notified: AtomicBool,
     /// How often the owner has looked into it.
     looks: AtomicU64,
-    waker: Waker,
+    waker: W,
 }
 
 impl<T> Mailbox<T> {
@@ -74,13 +73,19 @@ impl<T> Mailbox<T> {
     /// # Errors
     /// When the system is out of file descriptors.
     pub(crate) fn new(registry: &Registry, token: Token) -> io::Result<Mailbox<T>> {
-        Ok(Mailbox {
+        Ok(Mailbox::woken_by(Waker::new(registry, token)?))
+    }
+}
+
+impl<T, W: Wake> Mailbox<T, W> {
+    fn woken_by(waker: W) -> Mailbox<T, W> {
+        Mailbox {
             items: Mutex::new(Vec::new()),
             asleep: AtomicBool::new(false),
             notified: AtomicBool::new(false),
             looks: AtomicU64::new(0),
-            waker: Waker::new(registry, token)?,
-        })
+            waker,
+        }
     }
 
     fn items(&self) -> MutexGuard<'_, Vec<T>> {
@@ -111,8 +116,7 @@ impl<T> Mailbox<T> {
 
     fn wake(&self) {
         if self.asleep.swap(false, Ordering::SeqCst) {
-            // Fails only when the system is out of memory; the owner's own timers wake it then.
-            let _ = self.waker.wake();
+            self.waker.wake();
         }
     }
 
@@ -150,6 +154,10 @@ impl<T> Mailbox<T> {
         self.asleep.store(false, Ordering::SeqCst);
     }
 }
+
+#[cfg(all(test, feature = "shuttle"))]
+#[path = "interleavings.rs"]
+mod interleavings;
 
 #[cfg(test)]
 mod tests {

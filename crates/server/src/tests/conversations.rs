@@ -189,3 +189,16 @@ fn a_client_list_tells_what_each_did_last_and_when() {
     assert!(tells(lines[1], [" idle=0 ", " cmd=client|list "]), "{said}");
     assert!(tells(lines[2], [" idle=", " cmd=NULL "]), "{said}");
 }
+
+#[test]
+fn words_too_many_for_a_subcommand_are_told_as_redis_does() {
+    let mut world = World::new(None);
+    let mut client = world.connect();
+    for (line, name) in [("CLIENT UNBLOCK 5 ERROR x", "UNBLOCK"), ("CLIENT pause 0 ALL x", "pause")]
+    {
+        let expected = format!(
+            "-ERR unknown subcommand or wrong number of arguments for '{name}'. Try CLIENT HELP.\r\n"
+        );
+        assert_eq!(world.ask(&mut client, line), expected);
+    }
+}

@@ -2,9 +2,10 @@
 //!
 //! No thread owns it. Requests wait in mailboxes until some thread takes the engine and moves everything on that waits,
 //! whoever left it there; a thread that finds the engine taken goes its way, for its holder looks again before it is
-//! done (flat combining: Hendler, Incze, Shavit, Tzafrir, SPAA 2010). So the threads that drive a node's workers write
+//! done ([`combine`]). So the threads that drive a node's workers write
 //! the commits themselves, through [`uring`], which waits for nothing, and what may block is left to [`helpers`].
 
+mod combine;
 mod helpers;
 mod run;
 mod uring;
@@ -12,7 +13,7 @@ mod uring;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use super::handle::{Handle, Link, Terms};
 use super::io::{Done, File};
 use super::request::Request;
 use crate::Completion;
+use combine::{EngineLock, Inbox, Left};
 use helpers::Queues;
 use run::{By, Run};
 use uring::Uring;
@@ -39,21 +41,18 @@ const STOP_LOOK: Duration = Duration::from_millis(1);
 
 /// What a worker and the engine pass each other. Bounded by what a store calls full: see [`crate::Store::is_full`].
 struct Mailbox {
-    requests: Mutex<Vec<Request>>,
-    has_requests: AtomicBool,
-    completions: Mutex<Vec<Completion>>,
-    has_completions: AtomicBool,
+    requests: Inbox<Request>,
+    completions: Inbox<Completion>,
     waker: Waker,
 }
 
 struct Shared {
-    run: Mutex<Run>,
+    run: EngineLock<Run>,
     mailboxes: Vec<Mailbox>,
     is_full: AtomicBool,
     medium: FileMedium,
     queues: Queues,
-    done: Mutex<Vec<Done>>,
-    has_done: AtomicBool,
+    done: Inbox<Done>,
     /// The ring of the system may have completed a commit.
     has_committed: AtomicBool,
     /// A stripe waits for a driver.
@@ -70,22 +69,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     /// Moves everything on that waits, unless another thread is doing that.
     fn advance(&self, by: By) {
-        for _ in 0..TURNS_MAX {
-            match self.run.try_lock() {
-                Ok(mut run) => {
-                    self.turn(&mut run, by);
-                    drop(run);
-                    self.call_driver();
-                }
-                Err(TryLockError::WouldBlock) => return,
-                Err(TryLockError::Poisoned(_)) => return self.say_last_words(),
-            }
-            // What came in while the engine was taken was left to this thread.
-            if !self.has_news() {
-                return;
-            }
+        let turn = |run: &mut Run| self.turn(run, by);
+        match combine::advance(
+            &self.run,
+            TURNS_MAX,
+            turn,
+            || self.call_driver(),
+            || self.has_news(),
+        ) {
+            Left::Done => {}
+            Left::More => self.queues.remind(),
+            Left::Broken => self.say_last_words(),
         }
-        self.queues.remind();
     }
 
     /// Wakes a driver if a stripe was left to one. To be called without the engine: a driver that finds it taken goes
@@ -102,19 +97,14 @@ impl Shared {
     }
 
     fn has_news(&self) -> bool {
-        self.has_done.load(SeqCst)
+        self.done.has_items()
             || self.has_committed.load(SeqCst)
-            || self.mailboxes.iter().any(|mailbox| mailbox.has_requests.load(SeqCst))
+            || self.mailboxes.iter().any(|mailbox| mailbox.requests.has_items())
     }
 
     fn deliver(&self, worker: usize, completions: &mut Vec<Completion>) {
         let mailbox = &self.mailboxes[worker];
-        let mut waiting = lock(&mailbox.completions);
-        let was_empty = waiting.is_empty();
-        waiting.append(completions);
-        drop(waiting);
-        mailbox.has_completions.store(true, SeqCst);
-        if was_empty {
+        if mailbox.completions.put(completions) {
             (mailbox.waker)();
         }
     }
@@ -146,19 +136,14 @@ pub struct ShellLink {
 
 impl Link for ShellLink {
     fn send(&mut self, requests: &mut Vec<Request>) {
-        let mailbox = &self.shared.mailboxes[self.worker];
-        lock(&mailbox.requests).append(requests);
-        mailbox.has_requests.store(true, SeqCst);
+        self.shared.mailboxes[self.worker].requests.put(requests);
         if !self.shared.is_attended.load(SeqCst) {
             self.shared.advance(By::Driver);
         }
     }
 
     fn receive(&mut self, completions: &mut Vec<Completion>) {
-        let mailbox = &self.shared.mailboxes[self.worker];
-        if mailbox.has_completions.swap(false, SeqCst) {
-            completions.append(&mut lock(&mailbox.completions));
-        }
+        self.shared.mailboxes[self.worker].completions.take_into(completions);
     }
 
     fn is_full(&self) -> bool {
@@ -229,20 +214,17 @@ pub fn open_at(
     let engine = Engine::open(&mut medium.reading(), binding, wakers.len(), config)?;
     let terms = Terms::of(&engine);
     let mailboxes = wakers.into_iter().map(|waker| Mailbox {
-        requests: Mutex::default(),
-        has_requests: AtomicBool::new(false),
-        completions: Mutex::default(),
-        has_completions: AtomicBool::new(false),
+        requests: Inbox::default(),
+        completions: Inbox::default(),
         waker,
     });
     let shared = Arc::new(Shared {
-        run: Mutex::new(Run::new(engine)),
+        run: EngineLock::new(Run::new(engine)),
         mailboxes: mailboxes.collect(),
         is_full: AtomicBool::new(false),
         medium,
         queues: Queues::default(),
-        done: Mutex::default(),
-        has_done: AtomicBool::new(false),
+        done: Inbox::default(),
         has_committed: AtomicBool::new(false),
         has_stripe: AtomicBool::new(false),
         is_attended: AtomicBool::new(false),

@@ -165,12 +165,13 @@ fn slots_of(run: u64, class: Class) -> impl Iterator<Item = u64> {
 }
 
 impl<M: Memory> Shared<M> {
-    /// The run that the chain word at `at` names, where it is one of this shard and class.
+    /// The run that the chain word at `at` names, where it is one of this shard and class and wholly in the file, which
+    /// may have been cut short.
     fn run_named_at(&self, at: u64, shard: ShardId, class: Class) -> Option<u64> {
         let run = offset_of(self.word(at)?).filter(|run| run.is_multiple_of(PAGE))?;
         let page = self.page_use(run)?;
         let is_right = page.kind == PageKind::Slab(class) && page.shard == shard && page.index == 0;
-        is_right.then_some(run)
+        (is_right && self.contains(run, class.run_pages() * PAGE)).then_some(run)
     }
 
     fn free_slots(

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use storage::pmem::memory::Memory;
 use storage::pmem::{Pmem, PmemError, verify};
 use storage::volatile::Beginning;
-use storage::{Place, Store};
+use storage::{Load, Place, Store};
 use types::{Key, Shard};
 
 use crate::support::*;
@@ -114,4 +114,46 @@ fn bytes_never_change() {
     assert_eq!(bytes[8..16], *b"PALIPMEM");
     let hash = base::checksum::hash(&bytes);
     assert_eq!(hash, 0x566a_8b37_1b57_0bc9, "the format changed: {hash:#x}");
+}
+
+#[test]
+fn a_file_that_was_cut_short_is_refused_or_known_to_lack_its_end() {
+    let scratch = Scratch::new("short");
+    let keys: Vec<Key> = (0..500_u64).map(|n| Key::new(&n.to_le_bytes())).collect();
+    let pmem = Pmem::open(&scratch.0, BINDING, Beginning::New).expect("it can be created");
+    let mut store = pmem.store(0);
+    for key in &keys {
+        store.put(&Place::Cell(DATABASE, key.clone()), &[7; 300]);
+    }
+    store.submit();
+    drop((store, pmem));
+    let path = scratch.0.join("pmem");
+    let whole = fs::read(&path).expect("it is there");
+    let used = whole.iter().rposition(|&byte| byte != 0).expect("it was written") as u64;
+    let mut refused = 0;
+    for part in 1..16 {
+        let len = (used * part / 16).next_multiple_of(4096);
+        fs::write(&path, &whole[..len as usize]).expect("it is writable");
+        let checked = verify(&scratch.0);
+        match Pmem::open(&scratch.0, BINDING, Beginning::New) {
+            Err(PmemError::CutShort(_)) => {
+                assert!(matches!(checked, Err(PmemError::CutShort(_))));
+                refused += 1;
+            }
+            Err(other) => panic!("{other}"),
+            Ok(pmem) => {
+                let mut store = pmem.store(0);
+                for key in &keys {
+                    let place = Place::Cell(DATABASE, key.clone());
+                    match load(&mut store, &place).0 {
+                        Load::Found(record) => assert_eq!(*record, [7; 300]),
+                        found => assert_eq!(found, Load::Lost, "{place:?} at {len} bytes"),
+                    }
+                    store.put(&place, &[8; 300]);
+                }
+                store.submit();
+            }
+        }
+    }
+    assert!((1..15).contains(&refused), "{refused} of 15 lengths are refused");
 }

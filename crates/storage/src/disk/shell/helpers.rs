@@ -134,8 +134,7 @@ fn write_back(shared: &Shared) {
 
 fn carry_out(shared: &Shared, ios: Vec<Io>) {
     if !ios.is_empty() {
-        let done: Vec<Done> = ios.iter().map(|io| shared.medium.execute(io)).collect();
-        lock(&shared.done).extend(done);
-        shared.has_done.store(true, SeqCst);
+        let mut done: Vec<Done> = ios.iter().map(|io| shared.medium.execute(io)).collect();
+        shared.done.put(&mut done);
     }
 }

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
+use super::Shared;
 use super::uring::Uring;
-use super::{Shared, lock};
 use crate::Completion;
 use crate::disk::engine::Engine;
 use crate::disk::io::{File, Files, Io, Write};
@@ -85,12 +85,11 @@ impl Run {
     fn take_requests(&mut self, shared: &Shared) -> bool {
         let (mut has_moved, mut has_changed) = (false, false);
         for (worker, mailbox) in shared.mailboxes.iter().enumerate() {
-            if mailbox.has_requests.swap(false, SeqCst) {
-                has_moved = true;
-                for request in std::mem::take(&mut *lock(&mailbox.requests)) {
-                    has_changed |= matches!(request, Request::Change(_));
-                    self.engine.request(worker, request);
-                }
+            let Some(requests) = mailbox.requests.take() else { continue };
+            has_moved = true;
+            for request in requests {
+                has_changed |= matches!(request, Request::Change(_));
+                self.engine.request(worker, request);
             }
         }
         if has_changed {
@@ -101,12 +100,10 @@ impl Run {
 
     fn take_done(&mut self, shared: &Shared) -> bool {
         let mut has_moved = false;
-        if shared.has_done.swap(false, SeqCst) {
-            for done in std::mem::take(&mut *lock(&shared.done)) {
-                self.under_way -= 1;
-                self.engine.done(done);
-                has_moved = true;
-            }
+        for done in shared.done.take().unwrap_or_default() {
+            self.under_way -= 1;
+            self.engine.done(done);
+            has_moved = true;
         }
         shared.has_committed.store(false, SeqCst);
         if let (Some(uring), Some(stripes)) = (&mut self.uring, shared.medium.stripes())

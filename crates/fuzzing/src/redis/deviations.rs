@@ -1,0 +1,157 @@
+//! Where this store may answer otherwise than redis-server 7.0.15, and why. Everything else is the same to the byte.
+//!
+//! Commands whose replies are about the server itself are not drawn: `INFO`, `TIME`, `LOLWUT`, `CONFIG`, `COMMAND` but
+//! for `GETKEYS`, `CLIENT ID`, `INFO`, `LIST`, `KILL`. Nor those that one of the two does not have: `DELEX`, `DELIFEQ`,
+//! `DIGEST`, `ONCE`, `SET` with `IFEQ` and its like, `CLIENT CONSISTENCY`, `NO-TOUCH` and `SETINFO` here; what works on
+//! types other than strings, transactions, scripts and channels there. Nor zero bytes in inline requests, at which
+//! redis-server stops looking for the line's end and waits for ever; `CLIENT PAUSE`, which takes time; `RANDOMKEY`,
+//! `SCAN` in steps or from a cursor that nobody gave, which draw, and `READONLY`, `READWRITE`, which redis-server refuses outside a cluster.
+
+use resp::Reply;
+
+/// One way in which replies may differ.
+pub struct Deviation {
+    pub name: &'static str,
+    pub reason: &'static str,
+    /// Of a command, our reply and theirs.
+    allows: fn(&[Vec<u8>], &Reply, &Reply) -> bool,
+}
+
+/// Milliseconds between the two when they read their clocks, on a machine that is busy.
+pub const MILLIS_SLACK: u64 = 5_000;
+const SECONDS_SLACK: u64 = MILLIS_SLACK / 1_000;
+
+/// All of them.
+pub const DEVIATIONS: &[Deviation] = &[
+    Deviation {
+        name: "clocks",
+        reason: "the two read their clocks at different moments: times to live differ by a little",
+        allows: clocks,
+    },
+    Deviation {
+        name: "order",
+        reason: "Redis promises no order of keys: the same ones in KEYS and in a whole SCAN",
+        allows: order,
+    },
+    Deviation {
+        name: "hello",
+        reason: "HELLO names the server, its version and the connection: the same fields, and the same protocol",
+        allows: hello,
+    },
+    Deviation {
+        name: "arguments-first",
+        reason: "bad arguments are refused before the key is looked at (docs/commands.md): GETEX, INCRBYFLOAT",
+        allows: arguments_first,
+    },
+    Deviation {
+        name: "getkeys-of-one-word",
+        reason: "COMMAND GETKEYS takes a command without arguments, as since Redis 7.2: another error",
+        allows: getkeys_of_one_word,
+    },
+    Deviation {
+        name: "dbsize",
+        reason: "DBSIZE counts about (docs/commands.md); redis-server's counts keys that have expired, too",
+        allows: dbsize,
+    },
+    Deviation {
+        name: "value-too-large",
+        reason: "a value is at most max-value-size long, by default 1 MiB; in Redis 512 MiB",
+        allows: value_too_large,
+    },
+];
+
+/// True where a reply to `args` may be `ours` though redis-server says `theirs`.
+#[must_use]
+pub fn allows(args: &[Vec<u8>], ours: &[u8], theirs: &[u8]) -> bool {
+    let (Ok(ours), Ok(theirs)) = (Reply::from_bytes(ours), Reply::from_bytes(theirs)) else {
+        return false;
+    };
+    DEVIATIONS.iter().any(|deviation| (deviation.allows)(args, &ours, &theirs))
+}
+
+fn is(args: &[Vec<u8>], names: &[&str]) -> bool {
+    names.iter().any(|name| args[0].eq_ignore_ascii_case(name.as_bytes()))
+}
+
+fn clocks(args: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
+    let slack = match () {
+        () if is(args, &["TTL", "EXPIRETIME"]) => SECONDS_SLACK,
+        () if is(args, &["PTTL", "PEXPIRETIME"]) => MILLIS_SLACK,
+        () => return false,
+    };
+    match (ours, theirs) {
+        (Reply::Integer(a), Reply::Integer(b)) => *a > 0 && *b > 0 && a.abs_diff(*b) <= slack,
+        _ => false,
+    }
+}
+
+fn order(args: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
+    if is(args, &["KEYS"]) {
+        return same_elements(ours, theirs);
+    }
+    match (ours, theirs) {
+        (Reply::Array(a), Reply::Array(b))
+            if is(args, &["SCAN"]) && a.len() == 2 && b.len() == 2 =>
+        {
+            a[0] == b[0] && same_elements(&a[1], &b[1])
+        }
+        _ => false,
+    }
+}
+
+fn same_elements(ours: &Reply, theirs: &Reply) -> bool {
+    let sorted = |reply: &Reply| {
+        let Reply::Array(elements) = reply else { return None };
+        let mut elements: Vec<String> = elements.iter().map(|one| format!("{one:?}")).collect();
+        elements.sort();
+        Some(elements)
+    };
+    sorted(ours).is_some() && sorted(ours) == sorted(theirs)
+}
+
+fn hello(args: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
+    let fields = |reply: &Reply| -> Option<Vec<(Reply, Option<Reply>)>> {
+        let pairs: Vec<(Reply, Reply)> = match reply {
+            Reply::Map(pairs) => pairs.clone(),
+            Reply::Array(all) if all.len().is_multiple_of(2) => {
+                all.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
+            }
+            _ => return None,
+        };
+        let names_it = |name: &Reply| matches!(name, Reply::Bulk(name) if [&b"version"[..], b"id"].contains(&name.as_slice()));
+        Some(
+            pairs
+                .into_iter()
+                .map(
+                    |(name, value)| {
+                        if names_it(&name) { (name, None) } else { (name, Some(value)) }
+                    },
+                )
+                .collect(),
+        )
+    };
+    is(args, &["HELLO"]) && fields(ours).is_some() && fields(ours) == fields(theirs)
+}
+
+fn arguments_first(args: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
+    let refused = matches!(ours, Reply::Error(_));
+    match theirs {
+        Reply::Null => is(args, &["GETEX"]) && refused,
+        Reply::Error(_) => is(args, &["GETEX", "INCRBYFLOAT"]) && refused,
+        _ => false,
+    }
+}
+
+fn getkeys_of_one_word(args: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
+    let are_errors = matches!((ours, theirs), (Reply::Error(_), Reply::Error(_)));
+    is(args, &["COMMAND"]) && args.len() == 3 && are_errors
+}
+
+fn dbsize(args: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
+    is(args, &["DBSIZE"]) && matches!((ours, theirs), (Reply::Integer(_), Reply::Integer(_)))
+}
+
+fn value_too_large(_args: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
+    let says = |reply: &Reply, text: &[u8]| matches!(reply, Reply::Error(error) if error.starts_with(text));
+    says(ours, b"ERR value too large") && says(theirs, b"ERR string exceeds maximum allowed size")
+}

@@ -1,0 +1,98 @@
+//! Commands on states: what clients wrote, and what a newer or broken peer may have written.
+
+use base::Millis;
+use commands::{Interpreter, Plan};
+use types::limits::VALUE_LEN_DEFAULT;
+use types::{Change, Clock, TimeToLive, Update, View};
+
+use super::Target;
+use crate::input::Input;
+
+pub(super) const TARGET: Target = Target {
+    name: "commands",
+    claim: "any body on any state has one reply and a change that can be read; an error changes nothing",
+    run,
+    seeds,
+    short: 60_000,
+};
+
+fn run(data: &[u8]) {
+    let mut input = Input::new(data);
+    let clock = Clock { unix: Millis(input.u64()), seed: 7 };
+    let flags = input.u8();
+    let ttl = match flags & 3 {
+        0 | 1 => TimeToLive::Never,
+        2 => TimeToLive::After(Millis(input.u64())),
+        _ => TimeToLive::At { unix: Millis(input.u64()) },
+    };
+    let len = usize::from(input.u8());
+    let value = (flags & 4 != 0).then(|| match flags & 8 {
+        0 => values::string::encode(input.take(len)).to_vec(),
+        _ => input.take(len).to_vec(),
+    });
+    let body = input.rest();
+    let view = View { value: value.as_deref(), ttl };
+    apply(view, body, clock);
+    let (mut bytes, mut words) = (Vec::new(), Vec::new());
+    if resp::split_args(body, &mut bytes, &mut words).is_err() || words.is_empty() {
+        return;
+    }
+    let args: Vec<&[u8]> =
+        words.iter().map(|&(start, end)| &bytes[start as usize..end as usize]).collect();
+    match commands::plan(&args, clock) {
+        Ok((_, Plan::Key { command, .. } | Plan::PerKey { command, .. })) => {
+            apply(view, &command.body, clock);
+        }
+        Ok((_, Plan::Session(verb))) => drop(commands::introspect::answer(verb, &args)),
+        Err(error) => {
+            let reply = resp::Reply::from_bytes(&error.into_bytes());
+            assert!(matches!(reply, Ok(resp::Reply::Error(_))), "{reply:?}");
+        }
+    }
+}
+
+fn apply(view: View<'_>, body: &[u8], clock: Clock) {
+    let applied = Interpreter::default().apply(view, body, clock);
+    let reply = resp::Reply::from_bytes(&applied.reply).expect("one RESP3 reply");
+    match &applied.change {
+        Change::Put { value, .. } => {
+            let string = values::string::decode(value).expect("what is put is a string");
+            assert!(string.len() <= VALUE_LEN_DEFAULT, "{} bytes", string.len());
+        }
+        Change::Expire(_) | Change::Delete => {
+            assert!(view.value.is_some(), "{:?} of no key", applied.change);
+        }
+        Change::None => {}
+    }
+    if matches!(reply, resp::Reply::Error(_)) {
+        assert_eq!(applied.change, Change::None, "an error changed something");
+    }
+}
+
+/// Every command of the table with a few arguments, as a line and as the body that comes of it.
+fn seeds() -> Vec<Vec<u8>> {
+    let clock = Clock { unix: Millis(1_700_000_000_000), seed: 7 };
+    let tails = ["k", "k 1", "k 5 10", "k v EX 100 NX GET", "k 0 -1", "k 1.5e3", "k IFEQ 10"];
+    let mut seeds = Vec::new();
+    for spec in commands::table::rows() {
+        for (index, tail) in tails.iter().enumerate() {
+            let line = format!("{} {tail}", spec.name);
+            let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            let mut head = clock.unix.0.to_le_bytes().to_vec();
+            match index % 3 {
+                0 => head.extend([0, 0]),
+                1 => head.extend([4, 2, b'1', b'0']),
+                _ => {
+                    head.push(4 | 2);
+                    head.extend(5_000_u64.to_le_bytes());
+                    head.extend([3, b'1', b'.', b'5']);
+                }
+            }
+            if let Ok((_, Plan::Key { command, .. })) = commands::plan(&args, clock) {
+                seeds.push([&head[..], line.as_bytes()].concat());
+                seeds.push([&head[..], &command.body].concat());
+            }
+        }
+    }
+    seeds
+}

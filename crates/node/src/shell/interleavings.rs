@@ -1,0 +1,207 @@
+//! The orders in which threads can meet at mailboxes and seats, as far as shuttle tries them.
+//!
+//! An owner that sleeps when it must not is a deadlock, which shuttle reports. Each kind of mistake that this would show
+//! is planted once.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use shuttle::sync::{Arc, Condvar};
+use shuttle::{check_dfs, check_pct, check_random, thread};
+
+use super::super::seat::Seat;
+use super::super::sync::AtomicU32;
+use super::*;
+
+/// What an epoll is to a thread: it waits until somebody rings, or has rung before.
+#[derive(Default)]
+struct Bell {
+    is_rung: Mutex<bool>,
+    rings: Condvar,
+}
+
+impl Bell {
+    fn wait(&self) {
+        let mut is_rung = self.is_rung.lock().expect("nobody panics");
+        while !*is_rung {
+            is_rung = self.rings.wait(is_rung).expect("nobody panics");
+        }
+        *is_rung = false;
+    }
+}
+
+impl Wake for Arc<Bell> {
+    fn wake(&self) {
+        *self.is_rung.lock().expect("nobody panics") = true;
+        self.rings.notify_one();
+    }
+}
+
+type Letters = Mailbox<u32, Arc<Bell>>;
+
+/// One owner and as many senders, each of which leaves `count` items; the owner waits as the control thread does.
+fn meet(senders: u32, count: u32, may_sleep: fn(&Letters) -> bool) {
+    let bell = Arc::new(Bell::default());
+    let mailbox: Arc<Letters> = Arc::new(Mailbox::woken_by(Arc::clone(&bell)));
+    let send = |sender: u32| {
+        let mailbox = Arc::clone(&mailbox);
+        thread::spawn(move || (0..count).for_each(|n| mailbox.send(sender * count + n)))
+    };
+    let threads: Vec<_> = (0..senders).map(send).collect();
+    let (mut seen, mut mail) = (Vec::new(), Vec::new());
+    while seen.len() < (senders * count) as usize {
+        if may_sleep(&mailbox) {
+            bell.wait();
+        }
+        mailbox.awake();
+        mailbox.take(&mut mail);
+        seen.append(&mut mail);
+    }
+    threads.into_iter().for_each(|thread| thread.join().expect("it does not panic"));
+    seen.sort_unstable();
+    assert!(seen.into_iter().eq(0..senders * count));
+}
+
+/// A notifier tells of something that is no mail; the owner must look once more after it.
+fn notified(notify: fn(&Letters)) {
+    let bell = Arc::new(Bell::default());
+    let mailbox: Arc<Letters> = Arc::new(Mailbox::woken_by(Arc::clone(&bell)));
+    let has_happened = Arc::new(AtomicBool::new(false));
+    let (sender, happened) = (Arc::clone(&mailbox), Arc::clone(&has_happened));
+    let thread = thread::spawn(move || {
+        happened.store(true, Ordering::SeqCst);
+        notify(&sender);
+    });
+    while !has_happened.load(Ordering::SeqCst) {
+        if mailbox.may_sleep() {
+            bell.wait();
+        }
+        mailbox.awake();
+        mailbox.take(&mut Vec::new());
+    }
+    thread.join().expect("it does not panic");
+}
+
+/// A driver gives its worker to another while somebody sends to it: whoever drives it finds all its mail.
+///
+/// The worker's own bell stands for its epoll, in which its mailbox rings; a driver that registers it hears at once
+/// what has rung before.
+fn hand_over(is_registered: bool) {
+    let worker_bell = Arc::new(WorkerBell::default());
+    let mailbox = Arc::new(Mailbox::woken_by(Arc::clone(&worker_bell)));
+    let seat = Arc::new(Seat::new(Arc::new(Bell::default())));
+    let sender = Arc::clone(&mailbox);
+    let sends = thread::spawn(move || (1..=2).for_each(|n| sender.send(n)));
+    let sum = Arc::new(AtomicU32::new(0));
+    let (next, registers, heard) = (Arc::clone(&seat), Arc::clone(&worker_bell), Arc::clone(&sum));
+    let drives = thread::spawn(move || {
+        let mut workers = Vec::<Arc<Mailbox<u32, Arc<WorkerBell>>>>::new();
+        while heard.load(Ordering::SeqCst) < 3 {
+            for worker in next.take() {
+                if is_registered {
+                    registers.register(next.waker());
+                }
+                workers.push(worker);
+            }
+            // No worker, nothing to do: only the seat can wake it.
+            if workers.iter().all(|worker| worker.may_sleep()) {
+                next.waker().wait();
+            }
+            workers.iter().for_each(|worker| pass(worker, &heard));
+        }
+    });
+    // The first driver was about to sleep, and drove it once more.
+    mailbox.may_sleep();
+    pass(&mailbox, &sum);
+    seat.give(vec![mailbox]);
+    assert_eq!(seat.count.load(Ordering::Relaxed), 1);
+    sends.join().expect("it does not panic");
+    drives.join().expect("it does not panic");
+}
+
+fn pass(worker: &Mailbox<u32, Arc<WorkerBell>>, sum: &AtomicU32) {
+    worker.awake();
+    let mut mail = Vec::new();
+    worker.take(&mut mail);
+    sum.fetch_add(mail.into_iter().sum(), Ordering::SeqCst);
+}
+
+#[derive(Default)]
+struct WorkerBell(Mutex<(bool, Option<Arc<Bell>>)>);
+
+impl WorkerBell {
+    fn register(&self, driver: &Arc<Bell>) {
+        let mut state = self.0.lock().expect("nobody panics");
+        state.1 = Some(Arc::clone(driver));
+        if state.0 {
+            driver.wake();
+        }
+    }
+}
+
+impl Wake for Arc<WorkerBell> {
+    fn wake(&self) {
+        let mut state = self.0.lock().expect("nobody panics");
+        state.0 = true;
+        if let Some(driver) = &state.1 {
+            driver.wake();
+        }
+    }
+}
+
+/// True when some order ends in threads that all wait.
+fn is_caught(run: impl Fn() + Send + Sync + 'static) -> bool {
+    let tried = catch_unwind(AssertUnwindSafe(|| check_pct(run, 50_000, 3)));
+    let Err(panic) = tried else { return false };
+    panic.downcast_ref::<String>().is_some_and(|text| text.contains("deadlock"))
+}
+
+#[test]
+fn no_mail_is_slept_through_in_any_order_of_one_sender() {
+    check_dfs(|| meet(1, 1, Mailbox::may_sleep), Some(200_000));
+}
+
+#[test]
+fn no_mail_is_slept_through_among_more_senders() {
+    check_random(|| meet(2, 2, Mailbox::may_sleep), 20_000);
+    check_pct(|| meet(3, 2, Mailbox::may_sleep), 20_000, 3);
+}
+
+#[test]
+fn no_notice_is_slept_through() {
+    check_random(|| notified(Mailbox::notify), 20_000);
+    check_pct(|| notified(Mailbox::notify), 20_000, 3);
+}
+
+#[test]
+fn a_worker_that_is_handed_over_is_driven() {
+    check_random(|| hand_over(true), 20_000);
+    check_pct(|| hand_over(true), 20_000, 3);
+}
+
+#[test]
+fn an_owner_that_looks_before_it_says_that_it_sleeps_is_caught() {
+    assert!(is_caught(|| {
+        meet(1, 2, |mailbox| {
+            let may_sleep = !mailbox.has_mail();
+            if may_sleep {
+                mailbox.asleep.store(true, Ordering::SeqCst);
+            }
+            may_sleep
+        });
+    }));
+}
+
+#[test]
+fn a_notifier_that_wakes_before_it_notes_is_caught() {
+    assert!(is_caught(|| {
+        notified(|mailbox| {
+            mailbox.wake();
+            mailbox.notified.store(true, Ordering::SeqCst);
+        });
+    }));
+}
+
+#[test]
+fn a_worker_that_its_new_driver_does_not_listen_to_is_caught() {
+    assert!(is_caught(|| hand_over(false)));
+}

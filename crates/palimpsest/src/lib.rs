@@ -1,0 +1,167 @@
+//! What the `palimpsest` binary does: one file per subcommand.
+//!
+//! It is a library so that what is typed can be tried without a process: [`understand_arguments`], [`understand_file`].
+//! Exit codes: 0 good, 1 it ran and found a fault, 2 wrong usage or configuration. An error is one line on stderr that
+//! says what to do about it.
+
+mod command;
+mod config;
+mod log;
+mod running;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+use signal_hook::consts::SIGPIPE;
+
+/// A strongly consistent replicated store that keeps no log and speaks the Redis protocol.
+#[derive(Parser)]
+#[command(name = "palimpsest", version, about, arg_required_else_help = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a whole cluster on this machine in one process.
+    Dev(command::dev::Args),
+    /// Run one node of a cluster.
+    Serve(Box<config::ServeArgs>),
+    /// Show the cluster as this machine sees it.
+    Status(command::status::Args),
+    /// Measure: the RESP server, peers, failover, restart, idling.
+    Bench(command::bench::Args),
+    /// Run the deterministic simulator.
+    Sim(command::sim::Args),
+    /// Check a data directory offline, slot by slot.
+    Verify(command::verify::Args),
+    /// Make a node forget what it holds, so that a cluster that lost a majority can start anew.
+    Reset(command::reset::Args),
+    /// Show version, commit, and what this host offers.
+    Version(command::version::Args),
+}
+
+/// How a subcommand ends when it does not end well.
+#[derive(Debug)]
+enum Failure {
+    /// It ran and found a fault.
+    Fault(String),
+    /// It could not run: wrong usage, wrong configuration, a directory that is not ours.
+    Usage(String),
+}
+
+impl Failure {
+    fn fault(text: impl Into<String>) -> Failure {
+        Failure::Fault(text.into())
+    }
+
+    fn usage(text: impl Into<String>) -> Failure {
+        Failure::Usage(text.into())
+    }
+}
+
+/// Whoever reads the output of a command may stop reading, as `head` does; then the command ends, without a word.
+fn end_with_the_reader() {
+    const EXIT_CODE: i32 = 128 + SIGPIPE;
+    let always = Arc::new(AtomicBool::new(true));
+    // Fails for signals that cannot be caught only.
+    let _ = signal_hook::flag::register_conditional_shutdown(SIGPIPE, EXIT_CODE, always);
+}
+
+/// What the command line means; otherwise how to end, everything being said.
+fn parse() -> Result<Cli, ExitCode> {
+    let error = match Cli::try_parse() {
+        Ok(cli) => return Ok(cli),
+        Err(error) => error,
+    };
+    let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if is_help || !error.use_stderr() {
+        error.exit();
+    }
+    eprintln!("palimpsest: {}", one_line(&error.to_string()));
+    Err(ExitCode::from(2))
+}
+
+/// What the program would make of `words`, its own name being the first: nothing is run.
+///
+/// # Errors
+/// The line that would be said on standard error, or the help that was asked for.
+pub fn understand_arguments(words: &[String]) -> Result<(), String> {
+    Cli::try_parse_from(words).map(drop).map_err(|error| one_line(&error.to_string()))
+}
+
+/// What `serve` would make of a configuration file with this text: no file that it names is read, no name looked up.
+///
+/// # Errors
+/// The line that would be said on standard error.
+pub fn understand_file(text: &str) -> Result<node::config::NodeConfig, String> {
+    match config::understand(text) {
+        Ok(config) => Ok(config.node),
+        Err(Failure::Fault(text) | Failure::Usage(text)) => Err(one_line(&text)),
+    }
+}
+
+/// The paragraphs of an error as one line.
+fn one_line(text: &str) -> String {
+    let text = text.strip_prefix("error: ").unwrap_or(text);
+    let mut line = String::new();
+    for part in text.lines().map(str::trim).filter(|part| !part.is_empty()) {
+        if !line.is_empty() {
+            line.push_str(if line.ends_with(':') { " " } else { "; " });
+        }
+        line.push_str(part);
+    }
+    line
+}
+
+/// Runs the program on the arguments of the process.
+#[must_use]
+pub fn main() -> ExitCode {
+    let command = match parse() {
+        Ok(cli) => cli.command,
+        Err(code) => return code,
+    };
+    if !matches!(command, Command::Dev(_) | Command::Serve(_)) {
+        end_with_the_reader();
+    }
+    let done = match command {
+        Command::Dev(args) => command::dev::run(&args),
+        Command::Serve(args) => command::serve::run(&args),
+        Command::Status(args) => command::status::run(&args),
+        Command::Bench(args) => command::bench::run(&args),
+        Command::Sim(args) => command::sim::run(&args),
+        Command::Verify(args) => command::verify::run(&args),
+        Command::Reset(args) => command::reset::run(&args),
+        Command::Version(args) => command::version::run(&args),
+    };
+    let (code, text) = match done {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Fault(text)) => (1, text),
+        Err(Failure::Usage(text)) => (2, text),
+    };
+    eprintln!("palimpsest: {}", one_line(&text));
+    ExitCode::from(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_several_lines_become_one() {
+        let of = |words: &[&str]| match Cli::try_parse_from(words) {
+            Ok(_) => panic!("{words:?} is a good command line"),
+            Err(error) => one_line(&error.to_string()),
+        };
+        assert_eq!(
+            of(&["palimpsest", "verify"]),
+            "the following required arguments were not provided: <DIR>; Usage: palimpsest verify <DIR>; \
+             For more information, try '--help'."
+        );
+        assert!(of(&["palimpsest", "serve", "--id", "0"]).contains("1..=65535"));
+    }
+}
