@@ -13,7 +13,7 @@ use commands::Interpreter;
 use node::config::{DatabaseConfig, Durability, MemberAddress, NodeConfig};
 use node::dev::Cluster;
 use server::{RespFront, ServerConfig};
-use types::limits::VALUE_LEN_DEFAULT;
+use types::limits::{ONCE_WINDOW_DEFAULT, VALUE_LEN_DEFAULT};
 use types::{Database, NodeId, Update};
 
 use super::state::{DATABASES, State};
@@ -145,7 +145,12 @@ fn start_cluster(
     };
     let front = || {
         let version = env!("CARGO_PKG_VERSION");
-        let config = ServerConfig { password: None, max_value_size: VALUE_LEN_DEFAULT, version };
+        let config = ServerConfig {
+            password: None,
+            max_value_size: VALUE_LEN_DEFAULT,
+            once_window: ONCE_WINDOW_DEFAULT,
+            version,
+        };
         RespFront::new(config)
     };
     let update: Arc<dyn Update> = Arc::new(Interpreter { max_value_len: VALUE_LEN_DEFAULT });
