@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 
 use crate::metadata::{self, Scope};
-use crate::{edges, licences, porcupine, root, tidy};
+use crate::{edges, licences, porcupine, root, tidy, tla};
 
 /// How much the short simulation of `test` does: one line per protocol that must hold.
 const SIMULATIONS: &[&[&str]] = &[
@@ -69,6 +69,8 @@ pub enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Check the TLA+ models in docs/tla by TLC: [MODEL].
+    Tla(tla::Arguments),
     /// Build in release mode and run the simulator.
     Sim {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -87,6 +89,7 @@ pub fn run(chore: Chore) -> Result<()> {
         Chore::Explore { arguments } => explore(&arguments),
         Chore::Sim { arguments } => product("sim", &[], &arguments),
         Chore::Porcupine(arguments) => porcupine::compare(cargo_command(), &arguments),
+        Chore::Tla(arguments) => tla::check(&arguments),
         Chore::Test => test(),
         Chore::Ci => {
             deny()?;
