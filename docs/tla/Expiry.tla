@@ -134,11 +134,14 @@ Accept(a, b) ==
                         \/ (Mutation = "countdown-kept" /\ Deadline(record[a]) # None)
            started == IF proposals[b].deadline = None THEN 0
                       ELSE IF isSame THEN record[a].started ELSE uptime[a]
-       IN record' = [record EXCEPT ![a] = [promised |-> b, accepted |-> b, started |-> started]]
+           taken == [promised |-> b, accepted |-> b, started |-> started]
+       IN  /\ record' = [record EXCEPT ![a] = taken]
+           /\ votes' = votes \union
+                  (IF IsOver(taken, uptime[a]) THEN {<<a, Deadline(taken)>>} ELSE {})
     /\ LET setter == proposals[b].setter
        IN since' = IF setter = 0 \/ \E t \in since : t[1] = a /\ t[2] = setter THEN since
                    ELSE since \union {<<a, setter, now>>}
-    /\ UNCHANGED <<now, uptime, proposals, votes, expired, nil, undone>>
+    /\ UNCHANGED <<now, uptime, proposals, expired, nil, undone>>
 
 (* A majority holds the same round; the one that asks is of it. *)
 Read(a) ==
