@@ -1,7 +1,8 @@
 //! Explores small worlds to their end and prints how large they are.
 //!
-//! `cargo run --release -p sim --example explore -- [PROTOCOL [STATES_MAX]]`; with `--features mutations` a deliberate
-//! mistake may follow, and the first path that shows it is printed.
+//! `cargo run --release -p sim --example explore -- [PROTOCOL [STATES_MAX [SECONDS_MAX [WORLD]]]]`; with
+//! `--features mutations` a deliberate mistake may follow, and the first path that shows it is printed. `WORLD` is the
+//! beginning of its name; with `=` before it, the whole name.
 
 use std::fmt::Debug;
 use std::time::Instant;
@@ -10,47 +11,62 @@ use protocols::Protocol;
 use protocols::abd::Abd;
 use protocols::hermes::Hermes;
 use protocols::rmwpaxos::RmwPaxos;
-use sim::explore::{Plan, explore, worlds};
+use protocols::zab::Zab;
+use sim::explore::{Named, explore, is_livable, worlds};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let wanted = arguments.first().map_or("all", String::as_str);
-    let states_max = arguments.get(1).map_or(1_000_000, |text| text.parse().expect("a number"));
+    let argument = |at: usize| arguments.get(at).map(String::as_str);
+    let wanted = argument(0).unwrap_or("all");
+    let states_max = argument(1).map_or(1_000_000, |text| text.parse().expect("a number"));
+    let seconds_max = argument(2).map_or(300.0, |text| text.parse().expect("a number"));
+    let world = argument(3).unwrap_or("");
     #[cfg(feature = "mutations")]
-    if let Some(name) = arguments.get(2) {
+    if let Some(name) = argument(4) {
         protocols::mutation::set(protocols::mutation::Mutation::by_name(name));
     }
-    println!("| protocol | world | states | steps | longest path | ends | seconds | |");
+    println!("| protocol | world | states | steps | longest path | node states | seconds | |");
     println!("|---|---|---|---|---|---|---|---|");
-    for (name, is_plain, plan) in worlds(states_max) {
+    let is_wanted = |named: &Named| match world.strip_prefix('=') {
+        Some(name) => named.name == name,
+        None => named.name.starts_with(world),
+    };
+    for named in worlds(states_max).iter().filter(|named| is_wanted(named)) {
         if wanted == "all" || wanted == "rmwpaxos" {
-            show::<RmwPaxos>(name, &plan);
+            show::<RmwPaxos>(named, seconds_max);
         }
-        if is_plain && (wanted == "all" || wanted == "abd") {
-            show::<Abd>(name, &plan);
+        if wanted == "all" || wanted == "abd" {
+            show::<Abd>(named, seconds_max);
         }
-        // The failure-free part of it has no way back for a node without memory.
-        if plan.budget.wipes == 0 && (wanted == "all" || wanted == "hermes") {
-            show::<Hermes>(name, &plan);
+        if wanted == "all" || wanted == "hermes" {
+            show::<Hermes>(named, seconds_max);
+        }
+        if wanted == "all" || wanted == "zab" {
+            show::<Zab>(named, seconds_max);
         }
     }
 }
 
-fn show<P: Protocol + Debug>(name: &str, plan: &Plan) {
+fn show<P: Protocol + Debug>(named: &Named, seconds_max: f64) {
+    if !is_livable::<P>(named) {
+        return;
+    }
     let begun = Instant::now();
-    let found = explore::<P>(plan);
+    let in_time = || begun.elapsed().as_secs_f64() < seconds_max;
+    let found = explore::<P>(&named.plan, |found| found.steps % 65_536 != 0 || in_time());
     let end = match (&found.fault, found.is_complete) {
         (Some(_), _) => "FAULT",
         (None, true) => "complete",
         (None, false) => "cut off",
     };
     println!(
-        "| {} | {name} | {} | {} | {} | {} | {:.1} | {end} |",
+        "| {} | {} | {} | {} | {} | {} | {:.1} | {end} |",
         P::NAME,
+        named.name,
         found.states,
         found.steps,
         found.depth,
-        found.ends,
+        found.node_states,
         begun.elapsed().as_secs_f64()
     );
     if let Some(fault) = found.fault {

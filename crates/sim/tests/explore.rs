@@ -1,4 +1,4 @@
-//! Small worlds, explored to their end, for every protocol that has a test of its own here.
+//! Small worlds, explored to their end, for every protocol there is.
 
 use std::fmt::Debug;
 
@@ -6,23 +6,23 @@ use protocols::Protocol;
 use protocols::abd::Abd;
 use protocols::hermes::Hermes;
 use protocols::rmwpaxos::RmwPaxos;
-use sim::explore::{Budget, Plan, explore, worlds};
+use protocols::zab::Zab;
+use sim::explore::{Budget, Plan, explore, is_livable, worlds};
 
-const STATES_MAX: u64 = 100_000;
+const STATES_MAX: u64 = 300_000;
 
 fn holds<P: Protocol + Debug>(is_wanted: impl Fn(&Plan) -> bool) {
-    let wanted = worlds(STATES_MAX).into_iter().filter(|(_, _, plan)| is_wanted(plan));
     let mut explored = 0;
-    for (name, is_plain, plan) in wanted {
-        if !is_plain && !P::PROPERTIES.read_modify_write {
+    for named in worlds(STATES_MAX) {
+        if !is_livable::<P>(&named) || !is_wanted(&named.plan) {
             continue;
         }
-        let found = explore::<P>(&plan);
+        let found = explore::<P>(&named.plan, |_| true);
         if let Some(fault) = found.fault {
-            panic!("{name}: {}\n{}", fault.what, fault.path.join("\n"));
+            panic!("{}: {}\n{}", named.name, fault.what, fault.path.join("\n"));
         }
-        assert!(found.is_complete, "{name}: more than {STATES_MAX} states");
-        assert!(found.ends > 0, "{name}: it never ends");
+        assert!(found.is_complete, "{}: more than {STATES_MAX} states", named.name);
+        assert!(found.ends > 0, "{}: it never ends", named.name);
         explored += 1;
     }
     assert!(explored > 0, "there is a world for {}", P::NAME);
@@ -33,7 +33,7 @@ fn is_short(plan: &Plan) -> bool {
 }
 
 #[test]
-fn two_commands_and_a_loss_or_a_stop_leave_rmwpaxos_linearizable() {
+fn two_commands_and_a_crash_leave_rmwpaxos_linearizable() {
     holds::<RmwPaxos>(|plan| is_short(plan) && plan.budget.wipes + plan.budget.timers == 0);
 }
 
@@ -45,4 +45,9 @@ fn two_plain_commands_are_linearizable_on_abd() {
 #[test]
 fn two_commands_are_linearizable_on_hermes() {
     holds::<Hermes>(|plan| is_short(plan) && plan.budget == Budget::default());
+}
+
+#[test]
+fn two_commands_are_as_zab_promises() {
+    holds::<Zab>(|plan| is_short(plan) && plan.budget == Budget::default());
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 
 use crate::metadata::{self, Scope};
-use crate::{chaos, edges, fuzz, licences, porcupine, root, tidy};
+use crate::{chaos, edges, fuzz, licences, porcupine, root, tidy, tla};
 
 /// How much the short simulation of `test` does: one line per protocol that must hold.
 const SIMULATIONS: &[Simulation] = &[
@@ -70,6 +70,8 @@ pub enum Chore {
     Sanitize,
     /// Try interleavings of what threads hand each other.
     Shuttle,
+    /// Check the TLA+ models in docs/tla by TLC: [MODEL].
+    Tla(tla::Arguments),
     /// Build in release mode and run the simulator.
     Sim {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -99,6 +101,7 @@ pub fn run(chore: Chore) -> Result<()> {
         Chore::Miri => fuzz::miri(),
         Chore::Sanitize => fuzz::sanitize(),
         Chore::Shuttle => fuzz::shuttle(),
+        Chore::Tla(arguments) => tla::check(&arguments),
         Chore::Test => test(),
         Chore::Ci => {
             deny()?;

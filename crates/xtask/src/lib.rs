@@ -12,6 +12,7 @@ pub mod metadata;
 pub mod porcupine;
 pub mod source;
 pub mod tidy;
+pub mod tla;
 
 use std::path::{Path, PathBuf};
 

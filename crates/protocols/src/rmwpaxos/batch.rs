@@ -3,7 +3,7 @@
 use types::Outcome;
 
 use super::draft::{self, Draft};
-use super::operation::{Active, InFlight, Operation, Source};
+use super::operation::{Active, InFlight, Operation, Place, Source};
 use super::state::State;
 use super::sweep::RESEND_FIRST;
 use super::{BATCH_MAX, Cx, RmwPaxos, expiry, once, serve};
@@ -79,7 +79,7 @@ impl RmwPaxos {
         active.tip_round = active.ballot.round(active.k);
         active.tip_version = state.version();
         active.base_decided = true;
-        active.fresh_before = 0;
+        active.fresh_before = Place(0);
         let carried = std::mem::take(&mut active.carried);
         active.in_flight.push_back(InFlight {
             k: active.k,

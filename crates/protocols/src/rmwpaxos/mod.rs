@@ -121,7 +121,7 @@ pub struct RmwPaxos {
     /// Keys to look at when the turn ends.
     touched: Vec<Key>,
     /// Counts events: orders what happens within one turn.
-    step: u64,
+    step: operation::Place,
     /// Smoothed time from a proposal to its choice.
     round_trip: Nanos,
     next_id: u64,
@@ -197,7 +197,7 @@ impl Protocol for RmwPaxos {
             env,
             actives: actives::Actives::default(),
             touched: Vec::new(),
-            step: 0,
+            step: operation::Place(0),
             round_trip: Nanos::from_micros(300),
             next_id: first_id,
             forwarder: forwarder::Forwarder::starting_at(first_id),
@@ -218,7 +218,7 @@ impl Protocol for RmwPaxos {
     }
 
     fn on(&mut self, cx: &mut Cx<'_>, event: Event<RmwPaxos>) {
-        self.step += 1;
+        self.step.0 += 1;
         self.start_comparing(cx);
         match event {
             Event::Request(request) => self.on_request(cx, request),

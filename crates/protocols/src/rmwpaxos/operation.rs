@@ -44,6 +44,17 @@ pub struct ForwardKey {
     pub sequence: u64,
 }
 
+/// A place in the order of a node's events. Places are compared and nothing else, which is why they are shown with a
+/// mark of their own: states that differ in the distances between them are the same.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Place(pub u64);
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "@{}", self.0)
+    }
+}
+
 /// One command in progress.
 #[derive(Clone, Debug)]
 pub struct Operation {
@@ -52,7 +63,7 @@ pub struct Operation {
     pub command: Command,
     pub deadline: Nanos,
     /// The step that brought it: a report sent earlier says nothing about it.
-    pub step: u64,
+    pub step: Place,
     /// Its proposals whose fate is open. [spec 9.4, E1]
     pub attempts: Vec<Attempt>,
     /// What it answered when it last ran.
@@ -73,7 +84,7 @@ impl Operation {
         session: SessionId,
         command: Command,
         deadline: Nanos,
-        step: u64,
+        step: Place,
     ) -> Operation {
         Operation {
             source,
@@ -91,7 +102,7 @@ impl Operation {
 
     /// An operation of the proposer itself.
     #[must_use]
-    pub fn internal(source: Source, step: u64) -> Operation {
+    pub fn internal(source: Source, step: Place) -> Operation {
         let command = Command::new(Access::Update, Bytes::new());
         let mut operation = Operation::new(source, SessionId(0), command, Nanos::MAX, step);
         operation.must_propose = true;
@@ -269,7 +280,7 @@ pub struct Active {
     /// The base is chosen, or a proposal on top of it was made.
     pub base_decided: bool,
     /// The base is chosen, no proposal followed: operations older than this step may be answered from it.
-    pub fresh_before: u64,
+    pub fresh_before: Place,
     pub in_flight: VecDeque<InFlight>,
     /// The proposal in flight went out before phase 1 was won.
     pub unproven: Option<Unproven>,
@@ -285,7 +296,7 @@ pub struct Active {
     /// What phase 1 was asked with: the own acceptor's round and state.
     pub have: Option<(Round, State)>,
     pub promises: Reports,
-    pub prepared_at: u64,
+    pub prepared_at: Place,
     /// Until then only as many members as phase 1 needs were asked; `ZERO`: all were.
     pub ask_rest_at: Nanos,
     /// Estimated rest of the base's time to live when phase 1 or a vote ended.
@@ -321,7 +332,7 @@ impl Active {
             tip_round: Round::NONE,
             abreast: Tally::default(),
             base_decided: false,
-            fresh_before: 0,
+            fresh_before: Place(0),
             in_flight: VecDeque::new(),
             unproven: None,
             differed: false,
@@ -331,7 +342,7 @@ impl Active {
             refused_at: Nanos::ZERO,
             have: None,
             promises: Reports::default(),
-            prepared_at: 0,
+            prepared_at: Place(0),
             ask_rest_at: Nanos::ZERO,
             rest: None,
             vote_again_at: Nanos::ZERO,
@@ -354,11 +365,11 @@ impl Active {
         self.forget_states();
         self.tip_version = 0;
         (self.tip_round, self.abreast) = (Round::NONE, Tally::default());
-        (self.base_decided, self.fresh_before) = (false, 0);
+        (self.base_decided, self.fresh_before) = (false, Place(0));
         (self.unproven, self.differed) = (None, false);
         self.acks = [(0, Loss(0)); MEMBERS_MAX];
         (self.refused, self.refused_at) = (Tally::default(), Nanos::ZERO);
-        (self.prepared_at, self.ask_rest_at) = (0, Nanos::ZERO);
+        (self.prepared_at, self.ask_rest_at) = (Place(0), Nanos::ZERO);
         (self.rest, self.vote_again_at) = (None, Nanos::ZERO);
         self.droppable.clear();
         self.losses = 0;
@@ -424,7 +435,7 @@ mod tests {
         active.phase = Phase::Owner;
         active.ballot = ballot;
         (active.k, active.chosen_k, active.tip_version) = (1, 2, 3);
-        (active.base_decided, active.fresh_before, active.prepared_at) = (true, 4, 5);
+        (active.base_decided, active.fresh_before, active.prepared_at) = (true, Place(4), Place(5));
         active.differed = true;
         active.tip_round = ballot.round(6);
         active.acks = [(6, Loss(7)); MEMBERS_MAX];

@@ -8,7 +8,7 @@ use types::{Ballot, Key, Loss, NodeId, Outcome, Round};
 use super::ancestry::{Ancestry, ancestry};
 use super::message::{Message, Report};
 use super::once::EntryId;
-use super::operation::{Active, InFlight, Operation, Phase, Reports, Source};
+use super::operation::{Active, InFlight, Operation, Phase, Place, Reports, Source};
 use super::register::Countdown;
 use super::state::ExpiryId;
 use super::sweep::RESEND_FIRST;
@@ -84,7 +84,7 @@ impl RmwPaxos {
         active.abreast = abreast::addressees(cx);
         active.rest = None;
         active.base_decided = true;
-        active.fresh_before = 0;
+        active.fresh_before = Place(0);
         active.acks = [(0, Loss(0)); MEMBERS_MAX];
         active.refused = Tally::default();
         active.phase = Phase::Owner;
@@ -180,7 +180,7 @@ impl RmwPaxos {
         active.rest = base.rest;
         active.droppable = base.droppable;
         active.base_decided = base.is_chosen;
-        active.fresh_before = if base.is_chosen { active.prepared_at } else { 0 };
+        active.fresh_before = if base.is_chosen { active.prepared_at } else { Place(0) };
         active.phase = Phase::Owner;
         active.acks = [(0, Loss(0)); MEMBERS_MAX];
         active.have = None;

@@ -1,21 +1,25 @@
-//! The search: depth first, each state once. A state is reached again by repeating the choices that led to it.
+//! The search: depth first, each state once.
 
-use std::collections::BTreeSet;
 use std::fmt::Debug;
+use std::hash::BuildHasherDefault;
 
+use hashbrown::HashSet;
 use protocols::Protocol;
 
 use super::Plan;
-use super::world::{Choice, World};
+use super::table::Mixed;
+use super::world::{Choice, Rules, World};
 
 /// What was found.
 #[derive(Clone, Debug, Default)]
 pub struct Exploration {
     /// Different states, the first included.
     pub states: u64,
+    /// Different states of single nodes.
+    pub node_states: u64,
     /// Choices tried.
     pub steps: u64,
-    /// States after which nothing can happen.
+    /// States after which nothing is gone on with.
     pub ends: u64,
     /// Choices on the longest path.
     pub depth: usize,
@@ -33,69 +37,56 @@ pub struct Fault {
 
 /// A state on the path, and what was not yet tried there.
 struct Open {
+    world: World,
     choices: Vec<Choice>,
     next: usize,
 }
 
-/// Explores a world until it ends, a fault shows or `states_max` states were seen.
+/// Explores a world until it ends, a fault shows, `states_max` states were seen or `may_go_on` says no.
 #[must_use]
-pub fn explore<P: Protocol + Debug>(plan: &Plan) -> Exploration {
+pub fn explore<P: Protocol + Debug>(
+    plan: &Plan,
+    mut may_go_on: impl FnMut(&Exploration) -> bool,
+) -> Exploration {
     let mut found = Exploration::default();
-    let mut seen = BTreeSet::new();
-    let mut path: Vec<Choice> = Vec::new();
-    let mut world = World::<P>::new(plan);
-    seen.insert(world.digest());
-    let mut open = vec![Open { choices: world.choices(), next: 0 }];
+    let mut rules = Rules::<P>::new(plan);
+    let mut seen: HashSet<u128, BuildHasherDefault<Mixed>> = HashSet::default();
+    let mut scratch = Vec::new();
+    let world = rules.first();
+    seen.insert(world.digest(&mut scratch));
+    let mut open = vec![Open { choices: rules.choices(&world), world, next: 0 }];
     while let Some(top) = open.last_mut() {
-        let Some(choice) = top.choices.get(top.next).cloned() else {
+        let Some(&choice) = top.choices.get(top.next) else {
             found.ends += u64::from(top.choices.is_empty());
             open.pop();
-            path.pop();
             continue;
         };
-        if top.next > 0 {
-            world = repeat(plan, &path);
-        }
         top.next += 1;
         found.steps += 1;
-        path.push(choice.clone());
-        found.depth = found.depth.max(path.len());
-        if let Err(what) = world.take(&choice) {
-            found.states = seen.len() as u64;
-            found.fault = Some(Fault { what, path: tell::<P>(plan, &path) });
-            return found;
+        match rules.take(&top.world, choice) {
+            Ok(None) => {}
+            Ok(Some(world)) => {
+                if seen.insert(world.digest(&mut scratch)) {
+                    open.push(Open { choices: rules.choices(&world), world, next: 0 });
+                    found.depth = found.depth.max(open.len() - 1);
+                }
+            }
+            Err(what) => {
+                found.fault = Some(Fault { what, path: tell(&mut rules, &open) });
+                break;
+            }
         }
-        if seen.insert(world.digest()) {
-            open.push(Open { choices: world.choices(), next: 0 });
-        } else {
-            path.pop();
-        }
-        if seen.len() as u64 >= plan.states_max {
-            found.states = seen.len() as u64;
-            return found;
+        (found.states, found.node_states) = (seen.len() as u64, rules.table.len() as u64);
+        if found.states >= plan.states_max || !may_go_on(&found) {
+            break;
         }
     }
     found.states = seen.len() as u64;
-    found.is_complete = true;
+    found.is_complete = open.is_empty();
     found
 }
 
-fn repeat<P: Protocol + Debug>(plan: &Plan, path: &[Choice]) -> World<P> {
-    let mut world = World::new(plan);
-    for choice in path {
-        world.take(choice).expect("it went well before");
-    }
-    world
-}
-
 /// The path in words.
-fn tell<P: Protocol + Debug>(plan: &Plan, path: &[Choice]) -> Vec<String> {
-    let mut world = World::<P>::new(plan);
-    let step = |choice: &Choice| {
-        let words = world.words(choice);
-        // The last one is the fault itself.
-        let _ = world.take(choice);
-        words
-    };
-    path.iter().map(step).collect()
+fn tell<P: Protocol + Debug>(rules: &mut Rules<P>, open: &[Open]) -> Vec<String> {
+    open.iter().map(|it| rules.words(&it.world, it.choices[it.next - 1])).collect()
 }

@@ -1,520 +1,275 @@
-//! One small world: what may happen next, and what comes of it.
+//! One small world: what may happen next, and what comes of it. Everything in it is a number that the table explains.
 
-use std::collections::BTreeSet;
-use std::fmt::{self, Debug, Write};
-use std::hash::{DefaultHasher, Hasher};
+use std::fmt::Debug;
 
-use base::{Millis, Nanos, Prng};
-use checker::model::kv::{Kv, KvInput, KvOutput};
-use checker::{ClientId, History, Limit, Verdict, linearizable};
-use protocols::cells::{Cell, Cells, Metas};
-use protocols::effects::{Effects, TimerId};
-use protocols::view::View;
-use protocols::{Context, Env, Event, Peer, Protocol, Request, Scanned, ScannedCell};
-use types::{Epoch, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Shard, Tag, Ticket, Wire};
+use protocols::Protocol;
+use types::{Key, NodeId, SessionId, Wire};
 
+use super::clients::{self, Ended, Planned, Told};
+use super::node::{Input, Setting, hash};
+use super::table::{self, Table};
 use super::{Budget, Plan};
-use crate::workload::update::{SimUpdate, decode, encode};
-
-/// Long enough for nothing to be given up before a timer says so.
-const REQUEST_TIMEOUT: Nanos = Nanos::from_secs(5);
-/// Histories here have a handful of operations.
-const EXPLORED_MAX: u64 = 1_000_000;
-/// Messages that a node may send itself in a row.
-const OWN_MAX: usize = 1_000;
+use crate::workload::update::encode;
 
 /// Something that may happen.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Choice {
-    /// A client asks its next command.
-    Ask {
-        client: usize,
-    },
-    /// A message arrives: its place among those on their way.
-    Deliver {
-        at: usize,
-    },
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Choice {
+    /// The command of that number is asked.
+    Ask(usize),
+    /// The message of that number arrives.
+    Deliver(u32),
     /// It arrives, and a copy stays on its way.
-    Duplicate {
-        at: usize,
-    },
-    Lose {
-        at: usize,
-    },
+    Duplicate(u32),
     /// A node's next timer fires.
-    Fire {
-        node: usize,
-    },
+    Fire(usize),
     /// A node stops for good.
-    Stop {
-        node: usize,
-    },
+    Stop(usize),
     /// A node starts again without its memory.
-    Wipe {
-        node: usize,
-    },
+    Wipe(usize),
+    /// A node starts again with what it has stored.
+    Restart(usize),
 }
 
-/// A message on its way.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Envelope {
-    to: usize,
-    from: (NodeId, Incarnation, Loss),
-    losses: Vec<(NodeId, Loss)>,
-    bytes: Vec<u8>,
-}
-
-struct Node<P: Protocol> {
-    protocol: P,
-    cells: Cells<P::Record>,
-    metas: Metas<P::Meta>,
-    view: View,
-    timers: BTreeSet<(Nanos, TimerId)>,
-    now: Nanos,
-    is_up: bool,
-}
-
-impl<P: Protocol> Node<P> {
-    /// The same draws in every step: which came before decides nothing.
-    fn with_context(
-        &mut self,
-        fx: &mut Effects<P::Message>,
-        run: impl FnOnce(&mut P, &mut Context<'_, P>),
-    ) {
-        let up = Millis(1_000_000 + self.now.as_millis());
-        let mut cx = Context {
-            now: self.now,
-            unix: up,
-            uptime: up,
-            cells: &mut self.cells,
-            metas: &mut self.metas,
-            fx,
-            rng: &mut Prng::new(1),
-            view: &self.view,
-            update: &SimUpdate,
-        };
-        run(&mut self.protocol, &mut cx);
-    }
-}
-
-/// A command that was asked.
-struct Asked {
-    client: usize,
-    input: KvInput,
-    /// What had ended when it was asked.
-    after: u64,
-    ended: Option<Ended>,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Ended {
-    Returned(KvOutput),
-    Failed,
-    Unknown,
-}
-
-pub(super) struct World<P: Protocol> {
-    nodes: Vec<Node<P>>,
-    key: Key,
-    /// Sorted: which was sent first decides nothing.
-    bag: Vec<Envelope>,
-    clients: Vec<(usize, Vec<KvInput>)>,
-    asked: Vec<Asked>,
-    /// Askings and ends, in order: what a history is made of.
-    order: Vec<(usize, bool)>,
+#[derive(Clone)]
+pub(super) struct World {
+    /// States of the nodes; `None` where one has stopped.
+    nodes: Vec<Option<u32>>,
+    /// Messages by number, sorted: which was sent first decides nothing.
+    bag: Vec<u32>,
+    told: u32,
     left: Budget,
 }
 
-impl<P: Protocol + Debug> World<P> {
-    pub(super) fn new(plan: &Plan) -> World<P> {
-        let key = Key::new(b"key");
-        let ids: Vec<NodeId> = (1..=plan.nodes).map(NodeId).collect();
-        let nodes = ids.iter().map(|&id| open(id, Incarnation(1), Loss(1), &ids, &key)).collect();
-        let clients =
-            plan.clients.iter().map(|(node, inputs)| (usize::from(*node) - 1, inputs.clone()));
-        World {
-            nodes,
-            key,
-            bag: Vec::new(),
-            clients: clients.collect(),
-            asked: Vec::new(),
-            order: Vec::new(),
-            left: plan.budget,
+/// The rules of a plan, and the table of all that was computed.
+pub(super) struct Rules<P: Protocol> {
+    pub table: Table<P>,
+    planned: Vec<Planned>,
+    clients: usize,
+    budget: Budget,
+}
+
+impl<P: Protocol + Debug> Rules<P> {
+    pub(super) fn new(plan: &Plan) -> Rules<P> {
+        let mut planned = Vec::new();
+        for (client, (node, inputs)) in plan.clients.iter().enumerate() {
+            let node = usize::from(*node) - 1;
+            planned.extend(inputs.iter().map(|input| Planned {
+                client,
+                node,
+                input: input.clone(),
+            }));
         }
+        let session = |it: &Planned| SessionId(it.client as u64 + 1);
+        let setting = Setting {
+            ids: (1..=plan.nodes).map(NodeId).collect(),
+            key: Key::new(b"key"),
+            is_durable: plan.budget.restarts > 0,
+            has_timers: plan.budget.timers > 0,
+            commands: planned.iter().map(|it| (session(it), encode(&it.input, 0))).collect(),
+        };
+        let clients = plan.clients.len();
+        Rules { table: Table::new(setting), planned, clients, budget: plan.budget }
+    }
+
+    pub(super) fn first(&mut self) -> World {
+        let count = self.table.setting().ids.len();
+        let nothing = self.planned.iter().map(|_| None).collect();
+        let told = self.table.number_told(nothing, |_| Ok(()));
+        let nodes = (0..count as u32).map(Some).collect();
+        World { nodes, bag: Vec::new(), told, left: self.budget }
     }
 
     /// All that may happen now.
-    pub(super) fn choices(&self) -> Vec<Choice> {
+    pub(super) fn choices(&self, world: &World) -> Vec<Choice> {
         let mut choices = Vec::new();
-        for client in 0..self.clients.len() {
-            if self.may_ask(client) {
-                choices.push(Choice::Ask { client });
-            }
+        let told = self.table.told(world.told);
+        if self.is_over(told) {
+            return choices;
         }
-        for at in 0..self.bag.len() {
+        for client in 0..self.clients {
+            let next = clients::next_of(&self.planned, told, client);
+            let next = next.filter(|&it| world.nodes[self.planned[it].node].is_some());
+            choices.extend(next.map(Choice::Ask));
+        }
+        for (at, &message) in world.bag.iter().enumerate() {
             // One of several copies is as good as another.
-            if at > 0 && self.bag[at] == self.bag[at - 1] {
+            if at > 0 && world.bag[at - 1] == message {
                 continue;
             }
-            choices.push(Choice::Deliver { at });
-            if self.left.losses > 0 {
-                choices.push(Choice::Lose { at });
-            }
-            if self.left.duplicates > 0 {
-                choices.push(Choice::Duplicate { at });
+            choices.push(Choice::Deliver(message));
+            if world.left.duplicates > 0 {
+                choices.push(Choice::Duplicate(message));
             }
         }
-        for (node, it) in self.nodes.iter().enumerate().filter(|(_, it)| it.is_up) {
-            if self.left.timers > 0 && !it.timers.is_empty() {
-                choices.push(Choice::Fire { node });
-            }
-            if self.left.stops > 0 {
-                choices.push(Choice::Stop { node });
-            }
-            if self.left.wipes > 0 {
-                choices.push(Choice::Wipe { node });
-            }
+        for (node, state) in world.nodes.iter().enumerate() {
+            let Some(state) = *state else { continue };
+            let left = world.left;
+            let may_fire = left.timers > 0 && self.table.has_timers(state);
+            choices.extend(may_fire.then_some(Choice::Fire(node)));
+            choices.extend((left.stops > 0).then_some(Choice::Stop(node)));
+            choices.extend((left.wipes > 0).then_some(Choice::Wipe(node)));
+            choices.extend((left.restarts > 0).then_some(Choice::Restart(node)));
         }
         choices
     }
 
-    fn may_ask(&self, client: usize) -> bool {
-        let (node, inputs) = &self.clients[client];
-        let mine = || self.asked.iter().filter(|asked| asked.client == client);
-        self.nodes[*node].is_up
-            && mine().count() < inputs.len()
-            && mine().all(|asked| asked.ended.is_some())
+    /// Every client has all its answers: nothing can be told any more.
+    fn is_over(&self, told: &Told) -> bool {
+        told.iter().all(|asked| asked.as_ref().is_some_and(|it| it.ended.is_some()))
     }
 
-    /// Lets it happen. An error is something that must not.
-    pub(super) fn take(&mut self, choice: &Choice) -> Result<(), String> {
-        match *choice {
-            Choice::Ask { client } => self.ask(client),
-            Choice::Deliver { at } => {
-                let envelope = self.bag.remove(at);
-                self.deliver(envelope)
+    /// What comes of a choice; `None` where it only takes something away.
+    ///
+    /// # Errors
+    /// What must not happen.
+    pub(super) fn take(&mut self, world: &World, choice: Choice) -> Result<Option<World>, String> {
+        let mut next = world.clone();
+        match choice {
+            Choice::Ask(number) => {
+                let told = table::ask(self.table.told(next.told), number);
+                next.told = self.number_told(told);
+                self.apply(&mut next, self.planned[number].node, Input::Ask(number as u32))?;
             }
-            Choice::Duplicate { at } => {
-                self.left.duplicates -= 1;
-                self.deliver(self.bag[at].clone())
+            Choice::Deliver(message) | Choice::Duplicate(message) => {
+                let to = self.table.envelope(message).to;
+                if !self.apply(&mut next, to, Input::Deliver(message))? {
+                    return Ok(None);
+                }
+                if choice == Choice::Deliver(message) {
+                    let at = next.bag.iter().position(|&it| it == message);
+                    next.bag.remove(at.expect("it is on its way"));
+                } else {
+                    next.left.duplicates -= 1;
+                }
             }
-            Choice::Lose { at } => {
-                self.left.losses -= 1;
-                self.bag.remove(at);
-                Ok(())
+            Choice::Fire(node) => {
+                next.left.timers -= 1;
+                self.apply(&mut next, node, Input::Fire)?;
+                if next.left.timers == 0 {
+                    for node in 0..next.nodes.len() {
+                        self.apply(&mut next, node, Input::Quiet)?;
+                    }
+                }
             }
-            Choice::Fire { node } => {
-                self.left.timers -= 1;
-                let Some((at, timer)) = self.nodes[node].timers.pop_first() else { return Ok(()) };
-                self.nodes[node].now = self.nodes[node].now.max(at);
-                self.step(node, Event::Timer(timer))
+            Choice::Stop(node) => {
+                next.left.stops -= 1;
+                next.nodes[node] = None;
+                next.bag.retain(|&message| self.table.envelope(message).to != node);
+                self.give_up(&mut next, node)?;
+                self.tell_others(&mut next, node, Input::Gone)?;
             }
-            Choice::Stop { node } => {
-                self.left.stops -= 1;
-                self.nodes[node].is_up = false;
-                self.bag.retain(|envelope| envelope.to != node);
-                self.give_up(node);
-                self.tell_others(node, false)
-            }
-            Choice::Wipe { node } => {
-                self.left.wipes -= 1;
-                self.wipe(node)
+            Choice::Wipe(node) | Choice::Restart(node) => {
+                self.give_up(&mut next, node)?;
+                let input = if matches!(choice, Choice::Wipe(_)) {
+                    next.left.wipes -= 1;
+                    Input::Wipe
+                } else {
+                    next.left.restarts -= 1;
+                    Input::Restart
+                };
+                self.apply(&mut next, node, input)?;
+                self.tell_others(&mut next, node, Input::Back)?;
             }
         }
+        next.bag.sort_unstable();
+        Ok(Some(next))
     }
 
-    /// The choice in words, before it is taken.
-    pub(super) fn words(&self, choice: &Choice) -> String {
-        let message = |at: usize| {
-            let Envelope { to, from, bytes, .. } = &self.bag[at];
-            let message = P::Message::from_bytes(bytes).expect("it was encoded here");
-            format!("n{} -> n{}  {message:?}", from.0.0, to + 1)
-        };
-        match *choice {
-            Choice::Ask { client } => {
-                let (node, inputs) = &self.clients[client];
-                let next = self.asked.iter().filter(|asked| asked.client == client).count();
-                format!("client {client} asks n{}: {:?}", node + 1, inputs[next])
+    /// False where it changed nothing.
+    fn apply(&mut self, world: &mut World, node: usize, input: Input) -> Result<bool, String> {
+        let Some(state) = world.nodes[node] else { return Ok(false) };
+        let step =
+            self.table.step(state, input).map_err(|what| format!("n{}: {what}", node + 1))?;
+        let changes = step.next != state || !step.sends.is_empty() || !step.ended.is_empty();
+        world.nodes[node] = Some(step.next);
+        for &(message, to) in &step.sends {
+            if world.nodes[to].is_some() {
+                world.bag.push(message);
             }
-            Choice::Deliver { at } => message(at),
-            Choice::Duplicate { at } => format!("{}  (a copy stays)", message(at)),
-            Choice::Lose { at } => format!("{}  LOST", message(at)),
-            Choice::Fire { node } => {
-                format!("n{} timer {:?}", node + 1, self.nodes[node].timers.first())
+        }
+        if !step.ended.is_empty() {
+            let ended = step.ended.clone();
+            for (number, with) in ended {
+                self.end(world, number as usize, with)?;
             }
-            Choice::Stop { node } => format!("n{} stops", node + 1),
-            Choice::Wipe { node } => format!("n{} starts without its memory", node + 1),
         }
+        Ok(changes)
     }
 
-    fn ask(&mut self, client: usize) -> Result<(), String> {
-        let (node, inputs) = &self.clients[client];
-        let (node, next) = (*node, self.asked.iter().filter(|it| it.client == client).count());
-        let input = inputs[next].clone();
-        let after = self.ended();
-        self.order.push((self.asked.len(), false));
-        let tag = Tag(self.asked.len() as u64);
-        let command = encode(&input, 0);
-        self.asked.push(Asked { client, input, after, ended: None });
-        let (session, key) = (SessionId(client as u64 + 1), self.key.clone());
-        self.step(node, Event::Request(Request { tag, session, key, command }))
+    fn end(&mut self, world: &mut World, number: usize, with: Ended) -> Result<(), String> {
+        let told = table::end(self.table.told(world.told), number, with)?;
+        world.told = self.number_told(told);
+        self.table.fault(world.told).map_or(Ok(()), |what| Err(what.clone()))
     }
 
-    /// A set of the commands that have ended.
-    fn ended(&self) -> u64 {
-        let ended = self.asked.iter().enumerate().filter(|(_, asked)| asked.ended.is_some());
-        ended.fold(0, |set, (index, _)| set | 1 << index)
-    }
-
-    /// As a worker takes in a frame: crash vectors first, then what is not void.
-    fn deliver(&mut self, envelope: Envelope) -> Result<(), String> {
-        let Envelope { to, from: (node, incarnation, loss), losses, bytes } = envelope;
-        let view = &mut self.nodes[to].view;
-        let me = view.me;
-        let mut grew = view.learn(node, incarnation, loss);
-        for (other, loss) in losses.into_iter().filter(|(other, _)| *other != me) {
-            grew |= view.learn(other, Incarnation(0), loss);
-        }
-        let is_void = view.member(node).is_some_and(|known| loss < known.loss);
-        if grew {
-            self.step(to, Event::ViewChanged)?;
-        }
-        if is_void {
-            return Ok(());
-        }
-        let message = P::Message::from_bytes(&bytes).map_err(|_| "a message without meaning")?;
-        self.step(to, Event::Peer { from: Peer { node, incarnation, loss }, message })
-    }
-
-    fn wipe(&mut self, index: usize) -> Result<(), String> {
-        self.give_up(index);
-        let ids: Vec<NodeId> = self.nodes[index].view.all().collect();
-        let me = *self.nodes[index].view.member(ids[index]).expect("it is a member of its view");
-        let (incarnation, loss) = (Incarnation(me.incarnation.0 + 1), Loss(me.loss.0 + 1));
-        self.nodes[index] = open(me.node, incarnation, loss, &ids, &self.key);
-        let shard = self.key.shard();
-        self.nodes[index].cells.set_forgotten(shard, true);
-        self.step(index, Event::Forgotten { shard })?;
-        for other in (0..self.nodes.len()).filter(|&other| other != index) {
-            self.nodes[other].view.learn(me.node, incarnation, Loss(0));
-        }
-        self.tell_others(index, false)?;
-        self.tell_others(index, true)
+    fn number_told(&mut self, told: Told) -> u32 {
+        let consistency = P::PROPERTIES.consistency;
+        let planned = &self.planned;
+        self.table.number_told(told, |told| clients::judge(planned, told, consistency))
     }
 
     /// Whoever asked this node hears nothing any more.
-    fn give_up(&mut self, node: usize) {
-        for index in 0..self.asked.len() {
-            let is_here = self.clients[self.asked[index].client].0 == node;
-            if is_here && self.asked[index].ended.is_none() {
-                self.asked[index].ended = Some(Ended::Unknown);
-                self.order.push((index, true));
-            }
-        }
-    }
-
-    fn tell_others(&mut self, node: usize, is_up: bool) -> Result<(), String> {
-        let id = self.nodes[node].view.me;
-        for other in 0..self.nodes.len() {
-            if other != node && self.nodes[other].is_up {
-                self.nodes[other].view.set_up(id, is_up);
-                let event =
-                    if is_up { Event::PeerUp { node: id } } else { Event::PeerReset { node: id } };
-                self.step(other, event)?;
+    fn give_up(&mut self, world: &mut World, node: usize) -> Result<(), String> {
+        for number in 0..self.planned.len() {
+            let asked = &self.table.told(world.told)[number];
+            let is_open = asked.as_ref().is_some_and(|it| it.ended.is_none());
+            if self.planned[number].node == node && is_open {
+                self.end(world, number, Ended::Unknown)?;
             }
         }
         Ok(())
     }
 
-    /// One event, what it says to its own node included, and the end of the turn.
-    fn step(&mut self, index: usize, event: Event<P>) -> Result<(), String> {
-        let mut own = self.run(index, event)?;
-        own.extend(self.run(index, Event::Turn)?);
-        let mut handled = 0;
-        while !own.is_empty() {
-            for event in std::mem::take(&mut own) {
-                own.extend(self.run(index, event)?);
-            }
-            own.extend(self.run(index, Event::Turn)?);
-            handled += 1;
-            if handled > OWN_MAX {
-                return Err(format!("n{} never stops talking to itself", index + 1));
-            }
-        }
-        self.bag.sort();
-        Ok(())
-    }
-
-    /// Answers what the node has for itself.
-    fn run(&mut self, index: usize, event: Event<P>) -> Result<Vec<Event<P>>, String> {
-        let mut fx = Effects::default();
-        let node = &mut self.nodes[index];
-        node.with_context(&mut fx, |protocol, cx| protocol.on(cx, event));
-        loop {
-            let emits = std::mem::take(&mut fx.emits);
-            if emits.is_empty() {
-                break;
-            }
-            for emit in emits {
-                node.with_context(&mut fx, |protocol, cx| protocol.on_emit(cx, emit));
-            }
-        }
-        node.metas.take_dirty();
-        node.cells.take_dirty(|_, _| ());
-        let checked = node.protocol.check(&node.cells, &node.view);
-        checked.map_err(|violation| format!("n{}: {}", index + 1, violation.0))?;
-        self.carry_out(index, fx)
-    }
-
-    fn carry_out(
+    fn tell_others(
         &mut self,
-        index: usize,
-        fx: Effects<P::Message>,
-    ) -> Result<Vec<Event<P>>, String> {
-        if let Some(violation) = fx.violation {
-            return Err(format!("n{}: {}", index + 1, violation.0));
+        world: &mut World,
+        node: usize,
+        input: impl Fn(u16) -> Input,
+    ) -> Result<(), String> {
+        let id = self.table.setting().ids[node].0;
+        for other in (0..world.nodes.len()).filter(|&other| other != node) {
+            self.apply(world, other, input(id))?;
         }
-        let mut own = Vec::new();
-        let node = &mut self.nodes[index];
-        node.timers.extend(fx.timers.into_iter().map(|(timer, at)| (at, timer)));
-        fx.recovered.into_iter().for_each(|shard| node.cells.set_forgotten(shard, false));
-        own.extend(fx.scans.iter().map(|scan| Event::Scanned(scanned(node, scan))));
-        let me = *node.view.member(node.view.me).expect("it is a member of its view");
-        let losses: Vec<_> = node.view.members().iter().map(|it| (it.node, it.loss)).collect();
-        for send in fx.sends {
-            let from = Peer { node: me.node, incarnation: me.incarnation, loss: me.loss };
-            if send.to == me.node {
-                own.push(Event::Peer { from, message: send.message });
-                continue;
-            }
-            let to = usize::from(send.to.0) - 1;
-            if self.nodes[to].is_up {
-                let from = (me.node, me.incarnation, me.loss);
-                let (losses, bytes) = (losses.clone(), send.message.to_bytes());
-                self.bag.push(Envelope { to, from, losses, bytes });
-            }
-        }
-        let leased = fx.lease_reads.into_iter().map(|(tag, outcome, _)| (tag, outcome));
-        for (tag, outcome) in fx.outcomes.into_iter().map(|(tag, it, _)| (tag, it)).chain(leased) {
-            self.end(tag, &outcome)?;
-        }
-        Ok(own)
-    }
-
-    fn end(&mut self, tag: Tag, outcome: &Outcome) -> Result<(), String> {
-        let index = tag.0 as usize;
-        let asked = &mut self.asked[index];
-        if asked.ended.is_some() {
-            return Err(format!("{:?} was answered twice", asked.input));
-        }
-        asked.ended = Some(match outcome {
-            Outcome::Reply(reply) => {
-                Ended::Returned(decode(reply).ok_or("a reply without meaning")?)
-            }
-            Outcome::Unknown => Ended::Unknown,
-            _ => Ended::Failed,
-        });
-        self.order.push((index, true));
-        self.judge()
-    }
-
-    /// Some order explains what clients were told so far.
-    fn judge(&self) -> Result<(), String> {
-        let mut history: History<KvInput, KvOutput> = History::new();
-        let mut ids = Vec::new();
-        for (at, &(index, is_end)) in self.order.iter().enumerate() {
-            let (at, asked) = (at as u64 + 1, &self.asked[index]);
-            if !is_end {
-                let client = ClientId(index as u64);
-                ids.push(history.invoke(client, asked.input.clone(), at));
-                continue;
-            }
-            let outcome = match asked.ended.clone() {
-                Some(Ended::Returned(output)) => checker::Outcome::Returned(output),
-                Some(Ended::Failed) => checker::Outcome::Failed,
-                Some(Ended::Unknown) | None => checker::Outcome::Unknown,
-            };
-            history.complete(ids[index], outcome, at);
-        }
-        match linearizable::check(&Kv, &history, Limit { explored_max: EXPLORED_MAX }) {
-            Verdict::Violation(violation) => Err(violation.to_string()),
-            Verdict::Undecided { .. } => Err("a history of a few operations is too hard".into()),
-            Verdict::Holds { .. } => Ok(()),
-        }
-    }
-
-    /// All that decides what can come next, in few bits.
-    pub(super) fn digest(&self) -> u64 {
-        let mut digest = Digest(DefaultHasher::new());
-        self.describe(&mut digest).expect("hashing does not fail");
-        digest.0.finish()
-    }
-
-    fn describe(&self, out: &mut Digest) -> fmt::Result {
-        for node in &self.nodes {
-            let cell = match node.cells.get(&self.key) {
-                Cell::Present(record) => Some(Some(record)),
-                Cell::Lost => Some(None),
-                Cell::Absent => None,
-            };
-            let meta = node.metas.get(self.key.shard());
-            write!(out, "{:?}{cell:?}{meta:?}", node.protocol)?;
-            write!(out, "{:?}{:?}{:?}{}", node.view, node.timers, node.now, node.is_up)?;
-        }
-        for asked in &self.asked {
-            write!(out, "{}{:?}{}{:?}", asked.client, asked.input, asked.after, asked.ended)?;
-        }
-        write!(out, "{:?}{:?}", self.bag, self.left)
-    }
-}
-
-/// Hashes what is written to it.
-struct Digest(DefaultHasher);
-
-impl Write for Digest {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.write(text.as_bytes());
         Ok(())
     }
-}
 
-fn open<P: Protocol>(
-    me: NodeId,
-    incarnation: Incarnation,
-    loss: Loss,
-    ids: &[NodeId],
-    key: &Key,
-) -> Node<P> {
-    let shard = key.shard();
-    let env = Env {
-        me,
-        incarnation,
-        request_timeout: REQUEST_TIMEOUT,
-        durable: false,
-        worker: usize::from(shard.0),
-        workers: 256,
-    };
-    let mut view = View::new(Epoch(1), me, incarnation, loss, ids);
-    ids.iter().for_each(|&id| view.set_up(id, true));
-    let mut metas = Metas::default();
-    metas.fill(shard, P::Meta::default());
-    let mut cells = Cells::new(true);
-    cells.set_open_ticket(Ticket::DURABLE);
-    metas.set_open_ticket(Ticket::DURABLE);
-    let now = Nanos::from_secs(1);
-    Node { protocol: P::open(env), cells, metas, view, timers: BTreeSet::new(), now, is_up: true }
-}
-
-fn scanned<P: Protocol>(node: &Node<P>, scan: &protocols::effects::Scan) -> Scanned<P::Record> {
-    let shard = Shard((scan.from_hash >> 56) as u8);
-    let (found, next_hash) = node.cells.range_step(shard, scan.from_hash, None, scan.limit.max(1));
-    let records = found.into_iter().filter_map(|(key, cell)| match cell {
-        Cell::Present(record) => {
-            let copy = P::Record::from_bytes(&record.to_bytes()).expect("it was encoded here");
-            Some((key.clone(), ScannedCell::Present(copy)))
+    /// The choice in words, before it is taken.
+    pub(super) fn words(&mut self, world: &World, choice: Choice) -> String {
+        let message = |number: u32| {
+            let envelope = self.table.envelope(number);
+            let message = P::Message::from_bytes(&envelope.bytes).expect("it was encoded here");
+            format!("n{} -> n{}  {message:?}", envelope.from.0.0, envelope.to + 1)
+        };
+        match choice {
+            Choice::Ask(number) => {
+                let it = &self.planned[number];
+                format!("client {} asks n{}: {:?}", it.client, it.node + 1, it.input)
+            }
+            Choice::Deliver(number) => message(number),
+            Choice::Duplicate(number) => format!("{}  (a copy stays)", message(number)),
+            Choice::Fire(node) => {
+                let state = world.nodes[node].expect("a node that stopped has no timers");
+                let timer = self.table.node_in(state).next_timer();
+                format!("n{} timer {timer:?}", node + 1)
+            }
+            Choice::Stop(node) => format!("n{} stops", node + 1),
+            Choice::Wipe(node) => format!("n{} starts without its memory", node + 1),
+            Choice::Restart(node) => format!("n{} starts with what it stored", node + 1),
         }
-        Cell::Lost => Some((key.clone(), ScannedCell::Lost)),
-        Cell::Absent => None,
-    });
-    Scanned { id: scan.id, records: records.collect(), next_hash }
+    }
+}
+
+impl World {
+    /// All that decides what can come next, in 128 bits.
+    pub(super) fn digest(&self, scratch: &mut Vec<u8>) -> u128 {
+        scratch.clear();
+        for node in &self.nodes {
+            scratch.extend(node.map_or(u32::MAX, |state| state).to_le_bytes());
+        }
+        scratch.extend(self.told.to_le_bytes());
+        let Budget { duplicates, stops, wipes, restarts, timers } = self.left;
+        scratch.extend([duplicates, stops, wipes, restarts, timers]);
+        self.bag.iter().for_each(|message| scratch.extend(message.to_le_bytes()));
+        hash(scratch)
+    }
 }

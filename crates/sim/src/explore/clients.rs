@@ -1,0 +1,156 @@
+//! What clients asked and were told, and whether some order explains it.
+
+use checker::model::kv::{Kv, KvInput, KvOutput};
+use checker::sequential::{self, WriteOrder};
+use checker::{ClientId, History, Limit, Outcome, Verdict, linearizable};
+use protocols::protocol::Consistency;
+
+/// Histories here have a handful of operations.
+const EXPLORED_MAX: u64 = 1_000_000;
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Ended {
+    Returned(KvOutput),
+    Failed,
+    Unknown,
+}
+
+/// A command that was asked.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Asked {
+    /// A set of the commands that had ended when it was asked.
+    pub after: u32,
+    pub ended: Option<Ended>,
+}
+
+/// A command of a plan.
+#[derive(Clone, Debug)]
+pub(super) struct Planned {
+    pub client: usize,
+    /// Its node's place among the nodes.
+    pub node: usize,
+    pub input: KvInput,
+}
+
+/// What was asked so far, by the numbers of the commands.
+pub(super) type Told = Vec<Option<Asked>>;
+
+/// A set of the commands that have ended.
+pub(super) fn ended(told: &Told) -> u32 {
+    let has_ended = |asked: &Option<Asked>| asked.as_ref().is_some_and(|it| it.ended.is_some());
+    (0..told.len()).filter(|&at| has_ended(&told[at])).fold(0, |set, at| set | 1 << at)
+}
+
+/// The next command of a client, if it waits for nothing.
+pub(super) fn next_of(planned: &[Planned], told: &Told, client: usize) -> Option<usize> {
+    for at in (0..planned.len()).filter(|&at| planned[at].client == client) {
+        match &told[at] {
+            None => return Some(at),
+            Some(Asked { ended: None, .. }) => return None,
+            Some(_) => {}
+        }
+    }
+    None
+}
+
+/// Some order explains what clients were told so far, as far as the protocol promises one.
+///
+/// # Errors
+/// Says what no order explains.
+pub(super) fn judge(
+    planned: &[Planned],
+    told: &Told,
+    consistency: Consistency,
+) -> Result<(), String> {
+    let limit = Limit { explored_max: EXPLORED_MAX };
+    let verdict = match consistency {
+        Consistency::Linearizable => {
+            let history = history(planned, told, |at| at);
+            linearizable::check(&Kv, &history, limit)
+        }
+        Consistency::SequentialReads => {
+            let history = history(planned, told, |at| planned[at].client);
+            sequential::check(&Kv, &history, WriteOrder::RealTime, limit)
+        }
+    };
+    match verdict {
+        Verdict::Violation(violation) => Err(violation.to_string()),
+        Verdict::Undecided { .. } => Err("a history of a few operations is too hard".into()),
+        Verdict::Holds { .. } => Ok(()),
+    }
+}
+
+/// One of the orders of askings and ends that come to the same: what had ended when a command was asked grew from one to
+/// the next, so they are asked in the order of those sets, and what a set has more ends just before.
+fn history(
+    planned: &[Planned],
+    told: &Told,
+    client_of: impl Fn(usize) -> usize,
+) -> History<KvInput, KvOutput> {
+    let mut history = History::new();
+    let mut order: Vec<(usize, &Asked)> = Vec::new();
+    order.extend(told.iter().enumerate().filter_map(|(at, it)| Some((at, it.as_ref()?))));
+    order.sort_by_key(|(at, asked)| (asked.after.count_ones(), *at));
+    let mut ids = vec![None; told.len()];
+    let (mut at, mut done) = (0, 0_u32);
+    let mut end = |history: &mut History<_, _>, ids: &[Option<_>], upto: u32, at: &mut u64| {
+        for index in (0..told.len()).filter(|index| (upto & !done) >> index & 1 == 1) {
+            let outcome = match told[index].as_ref().and_then(|asked| asked.ended.clone()) {
+                Some(Ended::Returned(output)) => Outcome::Returned(output),
+                Some(Ended::Failed) => Outcome::Failed,
+                Some(Ended::Unknown) | None => Outcome::Unknown,
+            };
+            *at += 1;
+            history.complete(ids[index].expect("it ended after it was asked"), outcome, *at);
+        }
+        done |= upto;
+    };
+    for (index, asked) in order {
+        end(&mut history, &ids, asked.after, &mut at);
+        at += 1;
+        let client = ClientId(client_of(index) as u64);
+        ids[index] = Some(history.invoke(client, planned[index].input.clone(), at));
+    }
+    end(&mut history, &ids, ended(told), &mut at);
+    history
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planned(inputs: &[(usize, KvInput)]) -> Vec<Planned> {
+        let plan = |(client, input): &(usize, KvInput)| Planned {
+            client: *client,
+            node: *client,
+            input: input.clone(),
+        };
+        inputs.iter().map(plan).collect()
+    }
+
+    fn told(after: u32, ended: Option<Ended>) -> Option<Asked> {
+        Some(Asked { after, ended })
+    }
+
+    #[test]
+    fn a_read_that_begins_after_a_write_has_to_see_it() {
+        let planned = planned(&[(0, KvInput::Set("a".into())), (1, KvInput::Get)]);
+        let wrote = Some(Ended::Returned(KvOutput::Done));
+        let nothing = Some(Ended::Returned(KvOutput::Value(None)));
+        let overlapping = vec![told(0, wrote.clone()), told(0, nothing.clone())];
+        assert!(judge(&planned, &overlapping, Consistency::Linearizable).is_ok());
+        let after = vec![told(0, wrote), told(1, nothing)];
+        assert!(judge(&planned, &after, Consistency::Linearizable).is_err());
+        assert!(judge(&planned, &after, Consistency::SequentialReads).is_ok());
+    }
+
+    #[test]
+    fn a_client_asks_one_after_the_other() {
+        let planned = planned(&[(0, KvInput::Get), (0, KvInput::Get), (1, KvInput::Get)]);
+        assert_eq!(next_of(&planned, &vec![None, None, None], 0), Some(0));
+        assert_eq!(next_of(&planned, &vec![told(0, None), None, None], 0), None);
+        let answered = vec![told(0, Some(Ended::Failed)), None, None];
+        assert_eq!(next_of(&planned, &answered, 0), Some(1));
+        assert_eq!(ended(&answered), 1);
+    }
+}

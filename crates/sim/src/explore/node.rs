@@ -1,0 +1,438 @@
+//! One node of a small world: the protocol's own code, what it keeps, and what a step of it says.
+
+use std::collections::BTreeSet;
+use std::fmt::{Debug, Write};
+
+use base::{Millis, Nanos, Prng, checksum};
+use protocols::cells::{Cell, Cells, Metas};
+use protocols::effects::{Effects, Scan, TimerId};
+use protocols::view::View;
+use protocols::{Context, Env, Event, Peer, Protocol, Request, Scanned, ScannedCell};
+use types::{
+    Command, Epoch, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Shard, Tag, Ticket, Wire,
+};
+
+use super::clients::Ended;
+use crate::workload::update::{SimUpdate, decode};
+
+/// Long enough for nothing to be given up before a timer says so.
+const REQUEST_TIMEOUT: Nanos = Nanos::from_secs(5);
+/// Messages that a node may send itself in a row.
+const OWN_MAX: usize = 1_000;
+
+/// A message on its way.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Envelope {
+    pub to: usize,
+    pub from: (NodeId, Incarnation, Loss),
+    pub losses: Vec<(NodeId, Loss)>,
+    pub bytes: Vec<u8>,
+}
+
+/// What happens to a node.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Input {
+    /// A client asks the command of that number.
+    Ask(u32),
+    /// The message of that number arrives.
+    Deliver(u32),
+    /// The next timer fires.
+    Fire,
+    /// No timer will fire any more.
+    Quiet,
+    /// It starts again without its memory.
+    Wipe,
+    /// It starts again with what it has stored.
+    Restart,
+    /// The connection to that node ends for good.
+    Gone(u16),
+    /// That node has started again, and there is a new connection to it.
+    Back(u16),
+}
+
+/// What a step says to the outside.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Said {
+    pub sends: Vec<Envelope>,
+    pub ended: Vec<(u64, Ended)>,
+}
+
+/// What does not change in a world.
+pub(super) struct Setting {
+    pub ids: Vec<NodeId>,
+    pub key: Key,
+    pub is_durable: bool,
+    /// Timers may fire.
+    pub has_timers: bool,
+    pub commands: Vec<(SessionId, Command)>,
+}
+
+/// Bytes that a restart finds.
+#[derive(Default)]
+struct Stored {
+    record: Option<Vec<u8>>,
+    meta: Option<Vec<u8>>,
+}
+
+pub(super) struct Node<P: Protocol> {
+    protocol: P,
+    cells: Cells<P::Record>,
+    metas: Metas<P::Meta>,
+    view: View,
+    timers: BTreeSet<(Nanos, TimerId)>,
+    now: Nanos,
+    stored: Stored,
+    is_quiet: bool,
+}
+
+impl<P: Protocol + Debug> Node<P> {
+    pub(super) fn new(setting: &Setting, index: usize) -> Node<P> {
+        let me = setting.ids[index];
+        let stored = Stored::default();
+        Node::open(setting, me, (Incarnation(1), Loss(1)), stored, !setting.has_timers)
+    }
+
+    fn open(
+        setting: &Setting,
+        me: NodeId,
+        (incarnation, loss): (Incarnation, Loss),
+        stored: Stored,
+        is_quiet: bool,
+    ) -> Node<P> {
+        let shard = setting.key.shard();
+        // An order over all keys needs them all in one place.
+        let (worker, workers) =
+            if P::PROPERTIES.total_order { (0, 1) } else { (usize::from(shard.0), 256) };
+        let durable = setting.is_durable;
+        let request_timeout = REQUEST_TIMEOUT;
+        let env = Env { me, incarnation, request_timeout, durable, worker, workers };
+        let mut view = View::new(Epoch(1), me, incarnation, loss, &setting.ids);
+        setting.ids.iter().for_each(|&id| view.set_up(id, true));
+        let mut cells = Cells::new(!durable);
+        cells.set_open_ticket(Ticket::DURABLE);
+        let mut metas = Metas::default();
+        metas.set_open_ticket(Ticket::DURABLE);
+        let (protocol, now) = (P::open(env), Nanos::from_secs(1));
+        let timers = BTreeSet::new();
+        let mut node = Node { protocol, cells, metas, view, timers, now, stored, is_quiet };
+        node.load(setting);
+        node
+    }
+
+    /// Makes everything resident, as it was stored.
+    fn load(&mut self, setting: &Setting) {
+        let shard = setting.key.shard();
+        let meta = self
+            .stored
+            .meta
+            .as_ref()
+            .map(|bytes| P::Meta::from_bytes(bytes).expect("it was encoded here"));
+        self.metas.fill(shard, meta.unwrap_or_default());
+        if setting.is_durable {
+            let record = self
+                .stored
+                .record
+                .as_ref()
+                .map(|bytes| P::Record::from_bytes(bytes).expect("it was encoded here"));
+            self.cells.fill(&setting.key, record, false);
+            let mut fx = Effects::default();
+            self.with_context(&mut fx, |protocol, cx| protocol.on_meta_loaded(cx, shard));
+        }
+    }
+
+    /// The same draws in every step: which came before decides nothing.
+    fn with_context(
+        &mut self,
+        fx: &mut Effects<P::Message>,
+        run: impl FnOnce(&mut P, &mut Context<'_, P>),
+    ) {
+        let up = Millis(1_000_000 + self.now.as_millis());
+        let mut cx = Context {
+            now: self.now,
+            unix: up,
+            uptime: up,
+            cells: &mut self.cells,
+            metas: &mut self.metas,
+            fx,
+            rng: &mut Prng::new(1),
+            view: &self.view,
+            update: &SimUpdate,
+        };
+        run(&mut self.protocol, &mut cx);
+    }
+
+    /// Lets it happen.
+    ///
+    /// # Errors
+    /// What must not happen.
+    pub(super) fn take(
+        &mut self,
+        setting: &Setting,
+        input: Input,
+        envelope: Option<Envelope>,
+    ) -> Result<Said, String> {
+        let mut said = Said::default();
+        match input {
+            Input::Ask(number) => {
+                let (session, command) = setting.commands[number as usize].clone();
+                let (tag, key) = (Tag(u64::from(number)), setting.key.clone());
+                let request = Request { tag, session, key, command };
+                self.step(setting, Event::Request(request), &mut said)?;
+            }
+            Input::Deliver(_) => {
+                let envelope = envelope.expect("a message comes with its number");
+                self.deliver(setting, envelope, &mut said)?;
+            }
+            Input::Fire => {
+                if let Some((at, timer)) = self.timers.pop_first() {
+                    self.now = self.now.max(at);
+                    self.step(setting, Event::Timer(timer), &mut said)?;
+                }
+            }
+            Input::Quiet => {
+                self.timers.clear();
+                self.is_quiet = true;
+            }
+            Input::Wipe => self.wipe(setting, &mut said)?,
+            Input::Restart => self.restart(setting),
+            Input::Gone(node) => self.lose_peer(setting, NodeId(node), &mut said)?,
+            Input::Back(node) => {
+                let known = self.view.member(NodeId(node)).map_or(0, |it| it.incarnation.0);
+                // A first start has incarnation 1, of which nobody need have heard.
+                let incarnation = Incarnation(known.max(1) + 1);
+                self.view.learn(NodeId(node), incarnation, Loss(0));
+                self.lose_peer(setting, NodeId(node), &mut said)?;
+                self.view.set_up(NodeId(node), true);
+                self.step(setting, Event::PeerUp { node: NodeId(node) }, &mut said)?;
+            }
+        }
+        Ok(said)
+    }
+
+    fn lose_peer(
+        &mut self,
+        setting: &Setting,
+        node: NodeId,
+        said: &mut Said,
+    ) -> Result<(), String> {
+        self.view.set_up(node, false);
+        self.step(setting, Event::PeerReset { node }, said)
+    }
+
+    fn me(&self) -> (NodeId, Incarnation, Loss) {
+        let me = self.view.member(self.view.me).expect("it is a member of its view");
+        (me.node, me.incarnation, me.loss)
+    }
+
+    fn wipe(&mut self, setting: &Setting, said: &mut Said) -> Result<(), String> {
+        let (me, incarnation, loss) = self.me();
+        let begun = (Incarnation(incarnation.0 + 1), Loss(loss.0 + 1));
+        *self = Node::open(setting, me, begun, Stored::default(), self.is_quiet);
+        let shard = setting.key.shard();
+        self.cells.set_forgotten(shard, true);
+        self.step(setting, Event::Forgotten { shard }, said)
+    }
+
+    fn restart(&mut self, setting: &Setting) {
+        let (me, incarnation, loss) = self.me();
+        let begun = (Incarnation(incarnation.0 + 1), loss);
+        let stored = std::mem::take(&mut self.stored);
+        *self = Node::open(setting, me, begun, stored, self.is_quiet);
+    }
+
+    /// As a worker takes in a frame: crash vectors first, then what is not void.
+    fn deliver(
+        &mut self,
+        setting: &Setting,
+        envelope: Envelope,
+        said: &mut Said,
+    ) -> Result<(), String> {
+        let Envelope { from: (node, incarnation, loss), losses, bytes, .. } = envelope;
+        let me = self.view.me;
+        let mut grew = self.view.learn(node, incarnation, loss);
+        for (other, loss) in losses.into_iter().filter(|(other, _)| *other != me) {
+            grew |= self.view.learn(other, Incarnation(0), loss);
+        }
+        let is_void = self.view.member(node).is_some_and(|known| loss < known.loss);
+        if grew {
+            self.step(setting, Event::ViewChanged, said)?;
+        }
+        if is_void {
+            return Ok(());
+        }
+        let message = P::Message::from_bytes(&bytes).map_err(|_| "a message without meaning")?;
+        let from = Peer { node, incarnation, loss };
+        self.step(setting, Event::Peer { from, message }, said)
+    }
+
+    /// One event, what it says to its own node included, and the end of the turn.
+    fn step(&mut self, setting: &Setting, event: Event<P>, said: &mut Said) -> Result<(), String> {
+        let mut own = self.run(setting, event, said)?;
+        own.extend(self.run(setting, Event::Turn, said)?);
+        let mut handled = 0;
+        while !own.is_empty() {
+            for event in std::mem::take(&mut own) {
+                own.extend(self.run(setting, event, said)?);
+            }
+            own.extend(self.run(setting, Event::Turn, said)?);
+            handled += 1;
+            if handled > OWN_MAX {
+                return Err("it never stops talking to itself".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers what the node has for itself.
+    fn run(
+        &mut self,
+        setting: &Setting,
+        event: Event<P>,
+        said: &mut Said,
+    ) -> Result<Vec<Event<P>>, String> {
+        let mut fx = Effects::default();
+        self.with_context(&mut fx, |protocol, cx| protocol.on(cx, event));
+        loop {
+            let emits = std::mem::take(&mut fx.emits);
+            if emits.is_empty() {
+                break;
+            }
+            for emit in emits {
+                self.with_context(&mut fx, |protocol, cx| protocol.on_emit(cx, emit));
+            }
+        }
+        self.store(setting);
+        let checked = self.protocol.check(&self.cells, &self.view);
+        checked.map_err(|violation| violation.0)?;
+        self.carry_out(fx, said)
+    }
+
+    /// What is flushed is durable at once.
+    fn store(&mut self, setting: &Setting) {
+        let stored = &mut self.stored;
+        if !self.metas.take_dirty().is_empty() && setting.is_durable {
+            stored.meta = Some(self.metas.get(setting.key.shard()).to_bytes());
+        }
+        self.cells.take_dirty(|_, record| {
+            if setting.is_durable {
+                stored.record = record.map(Wire::to_bytes);
+            }
+        });
+    }
+
+    fn carry_out(
+        &mut self,
+        fx: Effects<P::Message>,
+        said: &mut Said,
+    ) -> Result<Vec<Event<P>>, String> {
+        if let Some(violation) = fx.violation {
+            return Err(violation.0);
+        }
+        let mut own = Vec::new();
+        if !self.is_quiet {
+            self.timers.extend(fx.timers.into_iter().map(|(timer, at)| (at, timer)));
+        }
+        fx.recovered.into_iter().for_each(|shard| self.cells.set_forgotten(shard, false));
+        own.extend(fx.scans.iter().map(|scan| Event::Scanned(self.scanned(scan))));
+        let from = self.me();
+        let losses: Vec<_> = self.view.members().iter().map(|it| (it.node, it.loss)).collect();
+        for send in fx.sends {
+            let (node, incarnation, loss) = from;
+            if send.to == node {
+                let from = Peer { node, incarnation, loss };
+                own.push(Event::Peer { from, message: send.message });
+                continue;
+            }
+            let to = usize::from(send.to.0) - 1;
+            let (losses, bytes) = (losses.clone(), send.message.to_bytes());
+            said.sends.push(Envelope { to, from, losses, bytes });
+        }
+        let leased = fx.lease_reads.into_iter().map(|(tag, outcome, _)| (tag, outcome));
+        for (tag, outcome) in fx.outcomes.into_iter().map(|(tag, it, _)| (tag, it)).chain(leased) {
+            said.ended.push((tag.0, ended(&outcome)?));
+        }
+        Ok(own)
+    }
+
+    fn scanned(&self, scan: &Scan) -> Scanned<P::Record> {
+        let shard = Shard((scan.from_hash >> 56) as u8);
+        let limit = scan.limit.max(1);
+        let (found, next_hash) = self.cells.range_step(shard, scan.from_hash, None, limit);
+        let records = found.into_iter().filter_map(|(key, cell)| match cell {
+            Cell::Present(record) => {
+                let copy = P::Record::from_bytes(&record.to_bytes()).expect("it was encoded here");
+                Some((key.clone(), ScannedCell::Present(copy)))
+            }
+            Cell::Lost => Some((key.clone(), ScannedCell::Lost)),
+            Cell::Absent => None,
+        });
+        Scanned { id: scan.id, records: records.collect(), next_hash }
+    }
+
+    pub(super) fn has_timers(&self) -> bool {
+        !self.timers.is_empty()
+    }
+
+    pub(super) fn next_timer(&self) -> Option<(Nanos, TimerId)> {
+        self.timers.first().copied()
+    }
+
+    /// All that decides what it does next, in 128 bits.
+    pub(super) fn digest(&self, setting: &Setting) -> u128 {
+        let cell = match self.cells.get(&setting.key) {
+            Cell::Present(record) => Some(Some(record)),
+            Cell::Lost => Some(None),
+            Cell::Absent => None,
+        };
+        let meta = self.metas.get(setting.key.shard());
+        let mut text = String::new();
+        let stored = (&self.stored.record, &self.stored.meta);
+        write!(text, "{:?}{cell:?}{meta:?}{:?}", self.protocol, self.view)
+            .and_then(|()| write!(text, "{:?}{:?}{stored:?}", self.timers, self.now))
+            .expect("a text takes what is written to it");
+        hash(ranked(&text).as_bytes())
+    }
+}
+
+fn ended(outcome: &Outcome) -> Result<Ended, String> {
+    Ok(match outcome {
+        Outcome::Reply(reply) => Ended::Returned(decode(reply).ok_or("a reply without meaning")?),
+        Outcome::Unknown => Ended::Unknown,
+        _ => Ended::Failed,
+    })
+}
+
+/// 128 bits of hash.
+pub(super) fn hash(bytes: &[u8]) -> u128 {
+    u128::from(checksum::checksum(1, bytes)) << 64 | u128::from(checksum::checksum(2, bytes))
+}
+
+/// Replaces numbers that are only ever compared (`@17`) by their ranks among all of them.
+fn ranked(text: &str) -> String {
+    let pieces = || {
+        text.split('@').skip(1).map(|piece| {
+            let end = piece.find(|c: char| !c.is_ascii_digit()).unwrap_or(piece.len());
+            (piece[..end].parse::<u64>().ok(), &piece[end..])
+        })
+    };
+    let numbers: BTreeSet<u64> = pieces().filter_map(|(number, _)| number).collect();
+    let mut out = text.split('@').next().unwrap_or_default().to_string();
+    for (number, rest) in pieces() {
+        let rank = number.map(|number| numbers.range(..number).count());
+        write!(out, "@{rank:?}{rest}").expect("a text takes what is written to it");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_are_only_compared_are_told_by_rank() {
+        assert_eq!(ranked("a: @17, b: @3, c: @17"), ranked("a: @9, b: @1, c: @9"));
+        assert_ne!(ranked("a: @17, b: @3"), ranked("a: @3, b: @17"));
+        assert_ne!(ranked("a: @17, b: @17"), ranked("a: @17, b: @18"));
+        assert_eq!(ranked("nothing: 17"), "nothing: 17");
+    }
+}
