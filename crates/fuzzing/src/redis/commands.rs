@@ -95,6 +95,7 @@ pub(super) fn draw(prng: &mut Prng, is_wild: bool) -> Drawn {
                 "DBSIZE",
                 "HELLO",
                 "COMMAND",
+                "WAIT",
             ]
             .contains(&name);
         if is_tame && !is_rare && !(is_wild && kinds.contains(['x', 'f', 'g'])) {

@@ -54,6 +54,11 @@ pub const DEVIATIONS: &[Deviation] = &[
         allows: dbsize,
     },
     Deviation {
+        name: "wait",
+        reason: "WAIT counts the replicas that have the writes; the redis-server that is asked has none",
+        allows: wait,
+    },
+    Deviation {
         name: "value-too-large",
         reason: "a value is at most max-value-size long, by default 1 MiB; in Redis 512 MiB",
         allows: value_too_large,
@@ -149,6 +154,11 @@ fn getkeys_of_one_word(args: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
 
 fn dbsize(args: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
     is(args, &["DBSIZE"]) && matches!((ours, theirs), (Reply::Integer(_), Reply::Integer(_)))
+}
+
+fn wait(args: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
+    let counts = matches!(ours, Reply::Integer(count) if *count > 0);
+    is(args, &["WAIT"]) && counts && *theirs == Reply::Integer(0)
 }
 
 fn value_too_large(_args: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {

@@ -13,7 +13,7 @@ pub(super) const TARGET: Target = Target {
     claim: "any body on any state has one reply and a change that can be read; an error changes nothing",
     run,
     seeds,
-    short: 60_000,
+    short: 300_000,
 };
 
 fn run(data: &[u8]) {

@@ -10,7 +10,7 @@ pub(super) const TARGET: Target = Target {
     claim: "any file and any command line is understood, the same each time, or refused in one line",
     run,
     seeds,
-    short: 3_000,
+    short: 30_000,
 };
 
 /// Words of one command line.

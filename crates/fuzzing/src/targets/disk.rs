@@ -17,7 +17,7 @@ pub(super) const TARGET: Target = Target {
     claim: "a damaged store opens or refuses; a place holds its newest record or is lost; what is written then is kept",
     run,
     seeds,
-    short: 600,
+    short: 1_500,
 };
 
 const BINDING: u64 = 0x5eed_0001;

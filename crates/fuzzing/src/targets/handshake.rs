@@ -14,7 +14,7 @@ pub(super) const TARGET: Target = Target {
     claim: "nobody is proven but the other end, as it described itself, and payloads are among those it sent",
     run,
     seeds,
-    short: 5_000,
+    short: 100_000,
 };
 
 const START: Nanos = Nanos(1_000_000_000);

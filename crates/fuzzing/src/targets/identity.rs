@@ -16,7 +16,7 @@ pub(super) const TARGET: Target = Target {
     claim: "a damaged identity is the one that was written, one above it, or none",
     run,
     seeds,
-    short: 5_000,
+    short: 15_000,
 };
 
 /// The copies are written in turn: the first is one write behind.

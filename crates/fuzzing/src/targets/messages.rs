@@ -15,7 +15,7 @@ pub(super) const TARGET: Target = Target {
     claim: "what decodes comes back, encoded, as the same; a message names one key, however it is asked",
     run,
     seeds,
-    short: 60_000,
+    short: 200_000,
 };
 
 /// One type, chosen by the first byte of an input.

@@ -10,7 +10,7 @@ pub(super) const TARGET: Target = Target {
     claim: "what is taken out of a payload, put together again, is the payload's beginning",
     run,
     seeds,
-    short: 60_000,
+    short: 300_000,
 };
 
 fn run(data: &[u8]) {

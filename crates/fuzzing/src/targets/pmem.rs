@@ -23,7 +23,7 @@ pub(super) const TARGET: Target = Target {
     claim: "a damaged file opens or refuses; a place holds its newest record or is lost",
     run,
     seeds,
-    short: 300,
+    short: 600,
 };
 
 const BINDING: u64 = 0x5eed;

@@ -10,7 +10,7 @@ pub(super) const TARGET: Target = Target {
     claim: "requests are the same however their bytes are cut, and come back when they are encoded again",
     run,
     seeds,
-    short: 60_000,
+    short: 300_000,
 };
 
 /// What a stream of bytes says: requests, then perhaps an error; and the bytes that are left.

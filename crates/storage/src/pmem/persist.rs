@@ -50,11 +50,11 @@ impl CacheFlush {
     /// [`CacheFlush::detect`] on this machine.
     #[inline]
     pub unsafe fn write_back(self, start: *const u8, len: usize) {
-        let first = start as usize & !(LINE as usize - 1);
-        let end = start as usize + len;
+        let first = start.addr() & !(LINE as usize - 1);
+        let end = start.addr() + len;
         for line in (first..end).step_by(LINE as usize) {
             // SAFETY: the line overlaps mapped memory, and mappings are made of whole lines.
-            unsafe { self.line(line as *const u8) };
+            unsafe { self.line(start.with_addr(line)) };
         }
     }
 
