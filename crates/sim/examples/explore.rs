@@ -25,8 +25,10 @@ fn main() {
     if let Some(name) = argument(4) {
         protocols::mutation::set(protocols::mutation::Mutation::by_name(name));
     }
-    println!("| protocol | world | states | steps | longest path | node states | seconds | |");
-    println!("|---|---|---|---|---|---|---|---|");
+    println!(
+        "| protocol | world | states | steps | longest path | node states | searches | seconds | |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|");
     let is_wanted = |named: &Named| match world.strip_prefix('=') {
         Some(name) => named.name == name,
         None => named.name.starts_with(world),
@@ -60,13 +62,14 @@ fn show<P: Protocol + Debug>(named: &Named, seconds_max: f64) {
         (None, false) => "cut off",
     };
     println!(
-        "| {} | {} | {} | {} | {} | {} | {:.1} | {end} |",
+        "| {} | {} | {} | {} | {} | {} | {} | {:.1} | {end} |",
         P::NAME,
         named.name,
         found.states,
         found.steps,
         found.depth,
         found.node_states,
+        found.passes,
         begun.elapsed().as_secs_f64()
     );
     if let Some(fault) = found.fault {

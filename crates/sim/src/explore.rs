@@ -12,6 +12,7 @@
 //!   can happen any more. So every number of losses is in every world.
 //! - *A message that would change nothing* stays where it is, for the same reason: the world without it can do nothing
 //!   that this one cannot.
+//! - *A message that can change nothing any more* is dropped, once that is proven ([`dead`]).
 //! - *When every client has all its answers*, nothing can be told any more, and it is not gone on.
 //! - *Which of several equal things is which decides nothing.* Messages on their way are a sorted bag; what a protocol
 //!   only compares ([`node`]) is told by its rank; timers are forgotten once none may fire any more.
@@ -26,6 +27,7 @@
 //! clock of its own that moves when one of its timers fires; nobody else's does.
 
 mod clients;
+mod dead;
 mod node;
 mod search;
 mod table;

@@ -1,4 +1,4 @@
-//! The search: depth first, each state once.
+//! The search: depth first, each state once; again where it was guessed wrongly which messages are dead.
 
 use std::fmt::Debug;
 use std::hash::BuildHasherDefault;
@@ -7,6 +7,7 @@ use hashbrown::HashSet;
 use protocols::Protocol;
 
 use super::Plan;
+use super::dead::Dead;
 use super::table::Mixed;
 use super::world::{Choice, Rules, World};
 
@@ -23,6 +24,8 @@ pub struct Exploration {
     pub ends: u64,
     /// Choices on the longest path.
     pub depth: usize,
+    /// Searches made, each with guesses that the one before had corrected.
+    pub passes: u32,
     /// Everything was explored.
     pub is_complete: bool,
     pub fault: Option<Fault>,
@@ -42,14 +45,42 @@ struct Open {
     next: usize,
 }
 
+/// States of the first search, which finds out which messages can be dropped.
+const LEARNED_MAX: u64 = 200_000;
+/// Searches after which it is given up to find out.
+const PASSES_MAX: u32 = 50;
+
 /// Explores a world until it ends, a fault shows, `states_max` states were seen or `may_go_on` says no.
+///
+/// What is told is of the last search: the first that ended with all its guesses proven, if one did.
 #[must_use]
 pub fn explore<P: Protocol + Debug>(
     plan: &Plan,
     mut may_go_on: impl FnMut(&Exploration) -> bool,
 ) -> Exploration {
-    let mut found = Exploration::default();
     let mut rules = Rules::<P>::new(plan);
+    let first_max = plan.states_max.min(LEARNED_MAX);
+    let mut found = search(&mut rules, first_max, &mut may_go_on);
+    while !found.is_complete && found.fault.is_none() && found.passes < PASSES_MAX {
+        let passes = found.passes;
+        rules.dead = Dead::learn(&rules.table);
+        found = search(&mut rules, plan.states_max, &mut may_go_on);
+        found.passes = passes + 1;
+        if !found.is_complete {
+            break;
+        }
+        let dead = std::mem::take(&mut rules.dead);
+        found.is_complete = dead.is_proven(&mut rules.table);
+    }
+    found
+}
+
+fn search<P: Protocol + Debug>(
+    rules: &mut Rules<P>,
+    states_max: u64,
+    may_go_on: &mut impl FnMut(&Exploration) -> bool,
+) -> Exploration {
+    let mut found = Exploration { passes: 1, ..Exploration::default() };
     let mut seen: HashSet<u128, BuildHasherDefault<Mixed>> = HashSet::default();
     let mut scratch = Vec::new();
     let world = rules.first();
@@ -72,12 +103,12 @@ pub fn explore<P: Protocol + Debug>(
                 }
             }
             Err(what) => {
-                found.fault = Some(Fault { what, path: tell(&mut rules, &open) });
+                found.fault = Some(Fault { what, path: tell(rules, &open) });
                 break;
             }
         }
         (found.states, found.node_states) = (seen.len() as u64, rules.table.len() as u64);
-        if found.states >= plan.states_max || !may_go_on(&found) {
+        if found.states >= states_max || !may_go_on(&found) {
             break;
         }
     }

@@ -11,6 +11,7 @@ use hashbrown::HashMap;
 use protocols::Protocol;
 
 use super::clients::{Asked, Ended, Told, ended};
+use super::dead::known_effect;
 use super::node::{Envelope, Input, Node, Setting};
 
 /// Mixes what a key is made of: small numbers, or hashes.
@@ -49,12 +50,23 @@ pub(super) struct Step {
     pub ended: Vec<(u64, Ended)>,
 }
 
+impl Step {
+    /// It is more than nothing, from that state on.
+    pub(super) fn changes(&self, state: u32) -> bool {
+        self.next != state || !self.sends.is_empty() || !self.ended.is_empty()
+    }
+}
+
 /// How a state is reached, and what is to be known of it.
 struct Known {
     /// `None`: the beginning.
     from: Option<(u32, Input)>,
     node: usize,
     has_timers: bool,
+    /// States that follow by one step.
+    successors: Vec<u32>,
+    /// Messages that change something.
+    effective: Vec<u32>,
 }
 
 pub(super) struct Table<P: Protocol> {
@@ -108,6 +120,23 @@ impl<P: Protocol + Debug> Table<P> {
         self.known[state as usize].has_timers
     }
 
+    pub(super) fn successors(&self, state: u32) -> &[u32] {
+        &self.known[state as usize].successors
+    }
+
+    pub(super) fn effective(&self, state: u32) -> impl Iterator<Item = u32> + '_ {
+        self.known[state as usize].effective.iter().copied()
+    }
+
+    /// Messages that were met.
+    pub(super) fn messages(&self) -> u32 {
+        self.envelopes.len() as u32
+    }
+
+    pub(super) fn known_step(&self, state: u32, input: Input) -> Option<&Result<Step, String>> {
+        self.steps.get(&(state, input)).map(|&index| &self.computed[index as usize])
+    }
+
     pub(super) fn envelope(&self, number: u32) -> &Envelope {
         &self.envelopes[number as usize]
     }
@@ -142,7 +171,13 @@ impl<P: Protocol + Debug> Table<P> {
         let next = self.known.len() as u32;
         let number = *self.by_digest.entry(digest).or_insert(next);
         if number == next {
-            self.known.push(Known { from, node: index, has_timers: node.has_timers() });
+            self.known.push(Known {
+                from,
+                node: index,
+                has_timers: node.has_timers(),
+                successors: Vec::new(),
+                effective: Vec::new(),
+            });
         }
         number
     }
@@ -156,6 +191,7 @@ impl<P: Protocol + Debug> Table<P> {
             Some(&index) => index,
             None => {
                 let step = self.compute(state, input);
+                self.note(state, input, &step);
                 let index = self.computed.len() as u32;
                 self.computed.push(step);
                 self.steps.insert((state, input), index);
@@ -178,6 +214,54 @@ impl<P: Protocol + Debug> Table<P> {
             sends.push((self.number_envelope(envelope), to));
         }
         Ok(Step { next, sends, ended: said.ended })
+    }
+
+    fn note(&mut self, state: u32, input: Input, step: &Result<Step, String>) {
+        let known = &mut self.known[state as usize];
+        let changes = step.as_ref().map_or(true, |step| step.changes(state));
+        if let Input::Deliver(message) = input
+            && changes
+        {
+            known.effective.push(message);
+        }
+        if let Ok(step) = step
+            && step.next != state
+            && !known.successors.contains(&step.next)
+        {
+            known.successors.push(step.next);
+        }
+    }
+
+    /// Delivers messages for trial. What changes something is noted; false if any does.
+    pub(super) fn changes_nothing(
+        &mut self,
+        state: u32,
+        messages: impl Iterator<Item = u32>,
+    ) -> bool {
+        let mut is_nothing = true;
+        let mut node = None;
+        for message in messages {
+            if let Some(changes) = known_effect(self, state, message) {
+                is_nothing &= !changes;
+                continue;
+            }
+            let mut tried = node.take().unwrap_or_else(|| self.node_in(state));
+            let digest = tried.digest(&self.setting);
+            let envelope = Some(self.envelope(message).clone());
+            let said = tried.take(&self.setting, Input::Deliver(message), envelope);
+            let is_silent = said.is_ok_and(|said| said.sends.is_empty() && said.ended.is_empty());
+            if is_silent && tried.digest(&self.setting) == digest {
+                node = Some(tried);
+                let index = self.computed.len() as u32;
+                let nothing = Step { next: state, sends: Vec::new(), ended: Vec::new() };
+                self.computed.push(Ok(nothing));
+                self.steps.insert((state, Input::Deliver(message)), index);
+            } else {
+                self.known[state as usize].effective.push(message);
+                is_nothing = false;
+            }
+        }
+        is_nothing
     }
 
     fn arriving(&self, input: Input) -> Option<Envelope> {

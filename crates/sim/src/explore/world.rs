@@ -6,6 +6,7 @@ use protocols::Protocol;
 use types::{Key, NodeId, SessionId, Wire};
 
 use super::clients::{self, Ended, Planned, Told};
+use super::dead::Dead;
 use super::node::{Input, Setting, hash};
 use super::table::{self, Table};
 use super::{Budget, Plan};
@@ -43,6 +44,7 @@ pub(super) struct World {
 /// The rules of a plan, and the table of all that was computed.
 pub(super) struct Rules<P: Protocol> {
     pub table: Table<P>,
+    pub dead: Dead,
     planned: Vec<Planned>,
     clients: usize,
     budget: Budget,
@@ -68,7 +70,8 @@ impl<P: Protocol + Debug> Rules<P> {
             commands: planned.iter().map(|it| (session(it), encode(&it.input, 0))).collect(),
         };
         let clients = plan.clients.len();
-        Rules { table: Table::new(setting), planned, clients, budget: plan.budget }
+        let (table, dead) = (Table::new(setting), Dead::default());
+        Rules { table, dead, planned, clients, budget: plan.budget }
     }
 
     pub(super) fn first(&mut self) -> World {
@@ -171,8 +174,17 @@ impl<P: Protocol + Debug> Rules<P> {
                 self.tell_others(&mut next, node, Input::Back)?;
             }
         }
+        self.drop_dead(&mut next);
         next.bag.sort_unstable();
         Ok(Some(next))
+    }
+
+    fn drop_dead(&mut self, world: &mut World) {
+        let (table, dead, nodes) = (&self.table, &mut self.dead, &world.nodes);
+        world.bag.retain(|&message| {
+            let state = nodes[table.envelope(message).to];
+            !state.is_some_and(|state| dead.drops(state, message))
+        });
     }
 
     /// False where it changed nothing.
@@ -180,7 +192,7 @@ impl<P: Protocol + Debug> Rules<P> {
         let Some(state) = world.nodes[node] else { return Ok(false) };
         let step =
             self.table.step(state, input).map_err(|what| format!("n{}: {what}", node + 1))?;
-        let changes = step.next != state || !step.sends.is_empty() || !step.ended.is_empty();
+        let changes = step.changes(state);
         world.nodes[node] = Some(step.next);
         for &(message, to) in &step.sends {
             if world.nodes[to].is_some() {
