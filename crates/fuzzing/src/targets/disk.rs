@@ -36,16 +36,19 @@ fn config() -> Config {
     }
 }
 
+/// What each file holds, and what is finished and not fetched.
+type Contents = (Vec<Vec<u8>>, Vec<Done>);
+
 /// Four files in memory; requests are carried out at once.
 #[derive(Clone, Default)]
-struct Files(Arc<Mutex<(Vec<Vec<u8>>, Vec<Done>)>>);
+struct Files(Arc<Mutex<Contents>>);
 
 impl Files {
     fn of(files: Vec<Vec<u8>>) -> Files {
         Files(Arc::new(Mutex::new((files, Vec::new()))))
     }
 
-    fn lock(&self) -> MutexGuard<'_, (Vec<Vec<u8>>, Vec<Done>)> {
+    fn lock(&self) -> MutexGuard<'_, Contents> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

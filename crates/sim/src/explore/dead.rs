@@ -103,7 +103,7 @@ impl Dead {
 
     /// Tries all that was dropped in all states where it could have arrived. True when nothing was changed; else the
     /// table knows more than before.
-    pub(super) fn is_proven<P: Protocol + Debug>(mut self, table: &mut Table<P>) -> bool {
+    pub(super) fn proves_itself<P: Protocol + Debug>(mut self, table: &mut Table<P>) -> bool {
         self.dropped.resize(table.len(), Messages::default());
         let mut is_stable = false;
         while !is_stable {
@@ -115,11 +115,11 @@ impl Dead {
                 }
             }
         }
-        let mut is_proven = true;
+        let mut proves_itself = true;
         for (state, messages) in self.dropped.iter().enumerate() {
-            is_proven &= table.changes_nothing(state as u32, messages.all());
+            proves_itself &= table.changes_nothing(state as u32, messages.all());
         }
-        is_proven
+        proves_itself
     }
 }
 

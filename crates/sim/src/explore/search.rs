@@ -70,7 +70,7 @@ pub fn explore<P: Protocol + Debug>(
             break;
         }
         let dead = std::mem::take(&mut rules.dead);
-        found.is_complete = dead.is_proven(&mut rules.table);
+        found.is_complete = dead.proves_itself(&mut rules.table);
     }
     found
 }
