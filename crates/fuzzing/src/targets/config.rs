@@ -18,7 +18,7 @@ const WORDS_MAX: usize = 30;
 
 fn run(data: &[u8]) {
     let mut input = Input::new(data);
-    let is_file = input.u8() % 2 == 0;
+    let is_file = input.u8().is_multiple_of(2);
     let text = String::from_utf8_lossy(input.rest());
     let error = if is_file { file(&text) } else { arguments(&text) };
     if let Some(error) = error {
