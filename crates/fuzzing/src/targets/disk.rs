@@ -36,26 +36,29 @@ fn config() -> Config {
     }
 }
 
-/// What each file holds, and what is finished and not fetched.
-type Contents = (Vec<Vec<u8>>, Vec<Done>);
-
 /// Four files in memory; requests are carried out at once.
 #[derive(Clone, Default)]
-struct Files(Arc<Mutex<Contents>>);
+struct Files(Arc<Mutex<Content>>);
+
+#[derive(Default)]
+struct Content {
+    files: Vec<Vec<u8>>,
+    done: Vec<Done>,
+}
 
 impl Files {
     fn of(files: Vec<Vec<u8>>) -> Files {
-        Files(Arc::new(Mutex::new((files, Vec::new()))))
+        Files(Arc::new(Mutex::new(Content { files, done: Vec::new() })))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Contents> {
+    fn lock(&self) -> MutexGuard<'_, Content> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Medium for Files {
     fn submit(&mut self, io: Io) {
-        let (files, done) = &mut *self.lock();
+        let Content { files, done } = &mut *self.lock();
         let id = io.id();
         let result = match io {
             Io::Read { file, offset, len, .. } => {
@@ -81,7 +84,7 @@ impl Medium for Files {
     }
 
     fn poll(&mut self, done: &mut Vec<Done>) {
-        done.append(&mut self.lock().1);
+        done.append(&mut self.lock().done);
     }
 
     fn wait(&mut self, done: &mut Vec<Done>) {
@@ -211,7 +214,7 @@ fn lived() -> &'static Lived {
                 open.keeper.rest();
             }
         }
-        let files = files.lock().0.clone();
+        let files = files.lock().files.clone();
         Lived { files, history }
     })
 }
@@ -222,9 +225,9 @@ fn run(data: &[u8]) {
     let damage = image::damage(&mut files, &mut Input::new(data));
     let files = Files::of(files);
     // Its report is checked by what it does not do: panic, or write.
-    let before = (damage == Damage::Noise).then(|| files.lock().0.clone());
+    let before = (damage == Damage::Noise).then(|| files.lock().files.clone());
     drop(verify(&mut files.clone(), &mut |_| ()));
-    assert!(before.is_none_or(|before| before == files.lock().0), "the check wrote something");
+    assert!(before.is_none_or(|before| before == files.lock().files), "the check wrote something");
     let Some(mut open) = open(&files) else { return };
     for place in lived.history.keys() {
         let Some(load) = open.load(place) else { return };
