@@ -55,6 +55,7 @@ A deadline that has passed (`EXPIREAT`, `EXAT`) ends a key when a quorum of cloc
 `ONCE session seq command key …` is answered like the command, and a repeat of the line like the first one, by any node, for `once-window` (ten minutes by default); `-ALREADYDONE` where that reply was over 1024 bytes.
 A session is a name of 1 to 64 bytes that no other client uses; on one key it sends one command at a time, the next with a higher `seq`, and a lower `seq` is an error.
 Errors are remembered like any reply, and so is what a `GET` answered.
+What is compared is the session and the number, not the command: another command under a number that was used does not run and is answered with the first one's reply.
 A key remembers 64 sessions; until a window is over further ones get `-TRYAGAIN`.
 After `-UNKNOWN`, `-CLUSTERDOWN` or a lost connection the same line may be sent again; that it had no effect is certain only when every transmission of it was answered so.
 Options are checked before the key is looked at: a wrong time in a `GETEX` of a missing key is an error, where Redis answers null.
