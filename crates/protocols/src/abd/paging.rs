@@ -30,6 +30,8 @@ pub struct Walk {
     pages: BTreeMap<NodeId, (Vec<Entry>, Option<u64>)>,
     /// Registers of this page that are not adopted yet; set once the page is complete.
     pub adopting: Option<usize>,
+    /// The same when this was last looked at.
+    pub left_before: usize,
     /// When all that was adopted so far is durable.
     pub adopted_after: Ticket,
     /// Where the complete page ends.
@@ -55,6 +57,7 @@ impl Walk {
             answered: Tally::default(),
             pages: BTreeMap::new(),
             adopting: None,
+            left_before: usize::MAX,
             adopted_after: Ticket::DURABLE,
             next_hash: None,
         }

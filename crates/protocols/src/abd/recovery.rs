@@ -227,12 +227,18 @@ impl Abd {
         self.due.insert((walk.resend_at.min(walk.deadline), id));
         match walk.adopting {
             None => ask_pages(cx, id, walk),
-            // What waits for storage is dropped when another shard's loss is raised, messages to oneself too.
+            // What waits for storage is dropped when another shard's loss is raised, messages to oneself too: this
+            // one is said again, and a page of which nothing was adopted for a while is fetched again.
             Some(0) => {
                 let adopted = Message::Adopted { op: id, from_hash: walk.from_hash };
                 cx.fx.send(cx.view.me, adopted, walk.adopted_after);
             }
-            Some(_) => {}
+            Some(left) if left == walk.left_before => {
+                let again = Walk::new(walk.purpose, walk.from_hash, walk.limit, walk.deadline);
+                self.remove_walk(id);
+                self.walk(cx, again);
+            }
+            Some(left) => walk.left_before = left,
         }
     }
 }
