@@ -64,7 +64,7 @@ pub enum Chore {
     },
     /// Hold the linearizability checker against Porcupine.
     Porcupine(porcupine::Arguments),
-    /// Build in release mode and explore small worlds to their end: [PROTOCOL [STATES_MAX]].
+    /// Build in release mode and explore small worlds to their end: [PROTOCOL [STATES_MAX [SECONDS_MAX [WORLD]]]].
     Explore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
