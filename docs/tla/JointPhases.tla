@@ -87,9 +87,13 @@ ChosenPasts == {Past(b) : b \in {c \in Ballots : Chosen(c)}}
 Open(o) == {b \in Ballots : b \notin dead /\ use[b] # None /\ use[b].op = o /\ proposals[b] # None}
 IsAskedOf(o, n) == home[o] = None \/ home[o] = <<n>>
 
+(* Ballots begin in their order: one that begins after a higher one of another   *)
+(* node could as well have begun before, for nothing of the higher has reached it. *)
+IsNext(b) == use[b] = None /\ (IF b = 1 THEN TRUE ELSE use[b - 1] # None)
+
 (* P0 promises the ballot to itself and proposes on what it holds. *)
 BeginJoint(n, b, o) ==
-    /\ use[b] = None
+    /\ IsNext(b)
     /\ memory[n] # None
     /\ Of(b) > memory[n].promised
     /\ IsAskedOf(o, n)
@@ -124,7 +128,9 @@ DifferFrom(n, b) ==
     /\ \/ memory[n].promised < Of(b) /\ memory[n].accepted # use[b].base
        \/ memory[n].promised >= Of(b)
     /\ LET refused == memory[n].promised > Of(b)
-       IN  /\ differing' = differing \union
+       IN  \* Nobody makes anything of a refusal.
+           /\ ~refused \/ Mutation = "refusal-is-as-good"
+           /\ differing' = differing \union
                   {[from |-> n, ballot |-> b, losses |-> known[n], refused |-> refused]}
            /\ memory' = [memory EXCEPT ![n].promised =
                   IF Mutation = "differs-without-promise" THEN @ ELSE Max(@, Of(b))]
@@ -158,7 +164,7 @@ TakeBack(b) ==
                    answers, home>>
 
 BeginPlain(n, b, o) ==
-    /\ use[b] = None
+    /\ IsNext(b)
     /\ IsAskedOf(o, n)
     /\ home' = [home EXCEPT ![o] = <<n>>]
     /\ use' = [use EXCEPT ![b] = [kind |-> "plain", node |-> n, op |-> o, base |-> 0, loss |-> 0]]

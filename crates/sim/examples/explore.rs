@@ -54,8 +54,12 @@ fn show<P: Protocol + Debug>(named: &Named, seconds_max: f64) {
         return;
     }
     let begun = Instant::now();
-    let in_time = || begun.elapsed().as_secs_f64() < seconds_max;
-    let found = explore::<P>(&named.plan, |found| found.steps % 65_536 != 0 || in_time());
+    // The clock is looked at now and then; once the time is over it stays so.
+    let mut is_over = false;
+    let found = explore::<P>(&named.plan, |found| {
+        is_over |= found.steps % 65_536 == 0 && begun.elapsed().as_secs_f64() >= seconds_max;
+        !is_over
+    });
     let end = match (&found.fault, found.is_complete) {
         (Some(_), _) => "FAULT",
         (None, true) => "complete",

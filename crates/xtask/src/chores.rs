@@ -57,7 +57,7 @@ pub enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
-    /// Build in release mode and explore small worlds to their end: [PROTOCOL [STATES_MAX]].
+    /// Build in release mode and explore small worlds to their end: [PROTOCOL [STATES_MAX [SECONDS_MAX [WORLD]]]].
     Explore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,

@@ -45,7 +45,8 @@ struct Open {
     next: usize,
 }
 
-/// States of the first search, which finds out which messages can be dropped.
+/// States of the first search, which begins to find out which messages can be dropped. One that did not end is
+/// followed by one of twice as many.
 const LEARNED_MAX: u64 = 200_000;
 /// Searches after which it is given up to find out.
 const PASSES_MAX: u32 = 50;
@@ -59,20 +60,24 @@ pub fn explore<P: Protocol + Debug>(
     mut may_go_on: impl FnMut(&Exploration) -> bool,
 ) -> Exploration {
     let mut rules = Rules::<P>::new(plan);
-    let first_max = plan.states_max.min(LEARNED_MAX);
-    let mut found = search(&mut rules, first_max, &mut may_go_on);
-    while !found.is_complete && found.fault.is_none() && found.passes < PASSES_MAX {
-        let passes = found.passes;
-        rules.dead = Dead::learn(&rules.table);
-        found = search(&mut rules, plan.states_max, &mut may_go_on);
-        found.passes = passes + 1;
-        if !found.is_complete {
-            break;
-        }
+    let mut limit = LEARNED_MAX.min(plan.states_max);
+    let mut passes = 0;
+    loop {
+        let mut found = search(&mut rules, limit, &mut may_go_on);
+        passes += 1;
+        found.passes = passes;
         let dead = std::mem::take(&mut rules.dead);
-        found.is_complete = dead.proves_itself(&mut rules.table);
+        if found.is_complete {
+            found.is_complete = dead.proves_itself(&mut rules.table);
+        } else if found.states >= limit {
+            limit = (2 * limit).min(plan.states_max);
+        }
+        let is_over = found.states >= plan.states_max || !may_go_on(&found);
+        if found.is_complete || found.fault.is_some() || is_over || passes == PASSES_MAX {
+            return found;
+        }
+        rules.dead = Dead::learn(&rules.table);
     }
-    found
 }
 
 fn search<P: Protocol + Debug>(
@@ -80,7 +85,7 @@ fn search<P: Protocol + Debug>(
     states_max: u64,
     may_go_on: &mut impl FnMut(&Exploration) -> bool,
 ) -> Exploration {
-    let mut found = Exploration { passes: 1, ..Exploration::default() };
+    let mut found = Exploration::default();
     let mut seen: HashSet<u128, BuildHasherDefault<Mixed>> = HashSet::default();
     let mut scratch = Vec::new();
     let world = rules.first();

@@ -1,0 +1,54 @@
+//! Which deliberate mistakes show in small worlds: each is set while a protocol's worlds are explored, the small ones
+//! first, until one shows it.
+//!
+//! `cargo run --release -p sim --features mutations --example explore_mutants -- [PROTOCOL [STATES_MAX]]`
+
+use std::fmt::Debug;
+
+use protocols::Protocol;
+use protocols::abd::Abd;
+use protocols::hermes::Hermes;
+use protocols::mutation::{self, Mutation};
+use protocols::rmwpaxos::RmwPaxos;
+use protocols::zab::Zab;
+use sim::explore::{Exploration, explore, is_livable, worlds};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let wanted = arguments.first().map_or("rmwpaxos", String::as_str);
+    let states_max = arguments.get(1).map_or(100_000, |text| text.parse().expect("a number"));
+    println!("| mistake | world | states until it shows | steps of the path | what shows |");
+    println!("|---|---|---|---|---|");
+    let mut silent = Vec::new();
+    for &mistake in Mutation::ALL {
+        mutation::set(Some(mistake));
+        let shows = match wanted {
+            "abd" => show::<Abd>(mistake, states_max),
+            "hermes" => show::<Hermes>(mistake, states_max),
+            "zab" => show::<Zab>(mistake, states_max),
+            _ => show::<RmwPaxos>(mistake, states_max),
+        };
+        if !shows {
+            silent.push(mistake.name());
+        }
+    }
+    println!("\nNot shown: {}", silent.join(", "));
+}
+
+fn show<P: Protocol + Debug>(mistake: Mutation, states_max: u64) -> bool {
+    for named in worlds(states_max).iter().filter(|named| is_livable::<P>(named)) {
+        let (name, world) = (mistake.name(), named.name);
+        // An assertion may notice it before the explorer does.
+        let Ok(Exploration { states, fault, .. }) =
+            std::panic::catch_unwind(|| explore::<P>(&named.plan, |_| true))
+        else {
+            println!("| `{name}` | {world} | | | an assertion |");
+            return true;
+        };
+        let Some(fault) = fault else { continue };
+        let what = fault.what.lines().next().unwrap_or_default();
+        println!("| `{name}` | {world} | {states} | {} | {what} |", fault.path.len());
+        return true;
+    }
+    false
+}
