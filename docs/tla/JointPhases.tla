@@ -130,7 +130,7 @@ DifferFrom(n, b) ==
     /\ LET refused == memory[n].promised > Of(b)
        IN  \* Nobody makes anything of a refusal.
            /\ ~refused \/ Mutation = "refusal-is-as-good"
-           /\ differing' = differing \union
+           /\ differing' = IF b \in proven \union dead THEN differing ELSE differing \union
                   {[from |-> n, ballot |-> b, losses |-> known[n], refused |-> refused]}
            /\ memory' = [memory EXCEPT ![n].promised =
                   IF Mutation = "differs-without-promise" THEN @ ELSE Max(@, Of(b))]
@@ -144,8 +144,8 @@ Prove(b) ==
                           /\ m.losses[m.from] >= known[use[b].node][m.from]
        \/ Mutation = "first-accepted-by-proposer"
     /\ proven' = proven \union {b}
-    /\ UNCHANGED <<memory, known, use, asked, dead, promises, proposals, acks, differing,
-                   answers, home>>
+    /\ differing' = {m \in differing : m.ballot # b}
+    /\ UNCHANGED <<memory, known, use, asked, dead, promises, proposals, acks, answers, home>>
 
 (* All whom it asked hold something else, and have forgotten nothing since. *)
 TakeBack(b) ==
@@ -160,8 +160,8 @@ TakeBack(b) ==
        IN  IF Mutation = "dead-by-one" THEN \E c \in others : isOut(c)
            ELSE \A c \in others : isOut(c)
     /\ dead' = dead \union {b}
-    /\ UNCHANGED <<memory, known, use, asked, proven, promises, proposals, acks, differing,
-                   answers, home>>
+    /\ differing' = {m \in differing : m.ballot # b}
+    /\ UNCHANGED <<memory, known, use, asked, proven, promises, proposals, acks, answers, home>>
 
 BeginPlain(n, b, o) ==
     /\ IsNext(b)
@@ -174,7 +174,8 @@ Promise(n, b) ==
     /\ use[b] # None /\ use[b].kind = "plain"
     /\ memory[n] # None
     /\ Of(b) > memory[n].promised
-    /\ promises' = promises \union
+    \* Nobody asks for promises once there is a proposal.
+    /\ promises' = IF proposals[b] # None THEN promises ELSE promises \union
            {[from |-> n, ballot |-> b, accepted |-> memory[n].accepted, losses |-> known[n]]}
     /\ memory' = [memory EXCEPT ![n].promised = Of(b)]
     /\ UNCHANGED <<known, use, asked, proven, dead, proposals, acks, differing, answers, home>>
@@ -191,7 +192,8 @@ Propose(b) ==
               isCarried == Open(o) # {} /\ Has(past, o)
           IN proposals' = [proposals EXCEPT ![b] =
                  [past |-> IF isCarried THEN past ELSE Append(past, o)]]
-    /\ UNCHANGED <<memory, known, use, asked, proven, dead, promises, acks, differing, answers, home>>
+    /\ promises' = {m \in promises : m.ballot # b}
+    /\ UNCHANGED <<memory, known, use, asked, proven, dead, acks, differing, answers, home>>
 
 Accept(n, b) ==
     /\ proposals[b] # None
@@ -233,8 +235,11 @@ Recover(n) ==
               /\ memory' = [memory EXCEPT ![n] =
                      [promised |-> IF accepted = 0 THEN Above(promised) ELSE promised,
                       accepted |-> accepted]]
-    /\ UNCHANGED <<known, use, asked, proven, dead, promises, proposals, acks, differing,
-                   answers, home>>
+       \* What the answers tell of losses is learned.
+       /\ known' = [known EXCEPT ![n] =
+              [m \in Nodes |-> MaxOf({known[n][m]} \union {x.losses[m] : x \in Q})]]
+    /\ answers' = {x \in answers : x.to # n}
+    /\ UNCHANGED <<use, asked, proven, dead, promises, proposals, acks, differing, home>>
 
 Next ==
     \/ \E n \in Nodes, b \in Ballots, o \in Ops : BeginJoint(n, b, o) \/ BeginPlain(n, b, o)

@@ -98,12 +98,17 @@ Adopt(n) ==
 Promise(n, b) ==
     /\ \E e \in 0..step :
        /\ epochs[b] \in {None, <<e>>}
+       \* Which of two ballots is called the first says nothing where epochs differ.
+       /\ \A c \in Numbers : epochs[c] # None =>
+              (c < b => epochs[c][1] <= e) /\ (b < c => e <= epochs[c][1])
        /\ n \in Members(e)
        /\ Obeys(n, e)
        /\ Of(e, b) > memory[n].promised
        /\ epochs' = [epochs EXCEPT ![b] = <<e>>]
        /\ memory' = [memory EXCEPT ![n] = [Adopted(n, e) EXCEPT !.promised = Of(e, b)]]
-    /\ promises' = promises \union {<<n, b, memory[n].accepted>>}
+    \* Nobody asks for promises once there is a proposal.
+    /\ promises' = IF proposals[b] # None THEN promises
+                   ELSE promises \union {<<n, b, memory[n].accepted>>}
     /\ UNCHANGED <<step, proposals, acks, listed, shown>>
 
 Propose(b) ==
@@ -117,7 +122,8 @@ Propose(b) ==
                  /\ epochs[b] = <<1>>
                  /\ proposals' = [proposals EXCEPT ![b] = [past |-> Past(base)]]
               \/ proposals' = [proposals EXCEPT ![b] = [past |-> Append(Past(base), b)]]
-    /\ UNCHANGED <<step, memory, epochs, promises, acks, listed, shown>>
+    /\ promises' = {m \in promises : m[2] # b}
+    /\ UNCHANGED <<step, memory, epochs, acks, listed, shown>>
 
 Accept(n, b) ==
     /\ proposals[b] # None
@@ -156,7 +162,8 @@ MayEnd ==
 Switch ==
     /\ \/ step = 0 /\ step' = (IF Mutation = "no-joint" THEN 2 ELSE 1)
        \/ step = 1 /\ MayEnd /\ step' = 2
-    /\ UNCHANGED <<memory, epochs, promises, proposals, acks, listed, shown>>
+    /\ listed' = [n \in Nodes |-> None]
+    /\ UNCHANGED <<memory, epochs, promises, proposals, acks, shown>>
 
 (* A quorum of one epoch holds the same round, or nothing. *)
 MayRead(b) == \E e \in 0..step : \E Q \in SUBSET Members(e) :

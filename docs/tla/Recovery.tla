@@ -83,7 +83,8 @@ ChosenPasts == {Past(b) : b \in {c \in Ballots : Chosen(c)}}
 Promise(n, b) ==
     /\ memory[n] # None
     /\ Of(b) > memory[n].promised
-    /\ promises' = promises \union
+    \* Nobody asks for promises once there is a proposal.
+    /\ promises' = IF proposals[b] # None THEN promises ELSE promises \union
            {[from |-> n, ballot |-> b, accepted |-> memory[n].accepted, losses |-> known[n]]}
     /\ memory' = [memory EXCEPT ![n].promised = Of(b)]
     /\ UNCHANGED <<known, proposals, acks, answers, recoverer, shown>>
@@ -100,7 +101,8 @@ Propose(b) ==
                  /\ proposals' = [proposals EXCEPT ![b] = [past |-> Past(base)]]
               \/ /\ recoverer[b] = None
                  /\ proposals' = [proposals EXCEPT ![b] = [past |-> Append(Past(base), b)]]
-    /\ UNCHANGED <<memory, known, promises, acks, answers, recoverer, shown>>
+    /\ promises' = {m \in promises : m.ballot # b}
+    /\ UNCHANGED <<memory, known, acks, answers, recoverer, shown>>
 
 Accept(n, b) ==
     /\ proposals[b] # None
@@ -146,6 +148,10 @@ Learn(n, Q) == known' = [known EXCEPT ![n] =
     IF Mutation = "recovers-without-learning" THEN @
     ELSE [m \in Nodes |-> MaxOf({known[n][m]} \union {x.losses[m] : x \in Q})]]
 
+(* Nobody asks for answers to a recovery that has ended. *)
+Forget(n) == answers' = IF Mutation = "answer-to-an-earlier-start" THEN answers
+                        ELSE {x \in answers : x.to # n}
+
 (* A majority of the others say the same, or that there is nothing. *)
 Recover(n) ==
     /\ memory[n] = None
@@ -157,12 +163,14 @@ Recover(n) ==
               [promised |-> IF Reported(Q) = 0 THEN Above(Promised(Q)) ELSE Promised(Q),
                accepted |-> Reported(Q)]]
        /\ Learn(n, Q)
-    /\ UNCHANGED <<promises, proposals, acks, answers, recoverer, shown>>
+    /\ Forget(n)
+    /\ UNCHANGED <<promises, proposals, acks, recoverer, shown>>
 
 (* They differ: a ballot of its own, that nobody has used, decides. *)
 BeginSlow(n, b) ==
     /\ memory[n] = None
     /\ recoverer[b] = None
+    /\ proposals[b] = None
     /\ \A m \in promises : m.ballot # b
     /\ \E Q \in SUBSET AnswersTo(n) :
        /\ IsQuorum(Q, Needed)
@@ -177,7 +185,8 @@ EndSlow(n, b) ==
     /\ recoverer[b] = [node |-> n, loss |-> known[n][n]]
     /\ \E Q \in SUBSET {m \in acks : m.ballot = b /\ m.from # n} : IsQuorum(Q, Needed)
     /\ memory' = [memory EXCEPT ![n] = [promised |-> Of(b), accepted |-> b]]
-    /\ UNCHANGED <<known, promises, proposals, acks, answers, recoverer, shown>>
+    /\ Forget(n)
+    /\ UNCHANGED <<known, promises, proposals, acks, recoverer, shown>>
 
 (* A majority holds the same round. One read of many stands for all. *)
 Read ==
