@@ -6,6 +6,7 @@
 pub mod assertions;
 pub mod checksum;
 pub mod decimal;
+mod mutation;
 pub mod prng;
 pub mod time;
 

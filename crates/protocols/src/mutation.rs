@@ -3,33 +3,7 @@
 //! Each is one rule of the specification left out. They exist only under `cfg(test)` and the feature
 //! `mutations`; elsewhere [`is`] is a constant `false` and the mistake is not compiled.
 
-macro_rules! mutations {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// A rule that can be left out.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub enum Mutation {
-            $($(#[$doc])* $variant,)*
-        }
-
-        impl Mutation {
-            /// All of them.
-            pub const ALL: &[Mutation] = &[$(Mutation::$variant,)*];
-
-            /// The name on the command line and in tables.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self { $(Mutation::$variant => $name,)* }
-            }
-
-            #[must_use]
-            pub fn by_name(name: &str) -> Option<Mutation> {
-                Mutation::ALL.iter().copied().find(|mutation| mutation.name() == name)
-            }
-        }
-    };
-}
-
-mutations! {
+base::mutations! {
     /// A read decides by equal values instead of equal rounds.
     EqualValues = "equal-values",
     /// Ballots do not name the incarnation that minted them.
@@ -159,39 +133,3 @@ mutations! {
     /// A local read does not wait for its session's own writes.
     ReadPastOwnWrites = "read-past-own-writes",
 }
-
-#[cfg(any(test, feature = "mutations"))]
-mod switch {
-    use std::cell::Cell;
-
-    use super::Mutation;
-
-    thread_local! {
-        static ACTIVE: Cell<Option<Mutation>> = const { Cell::new(None) };
-    }
-
-    /// Switches one mutation on for this thread, or all off.
-    pub fn set(mutation: Option<Mutation>) {
-        ACTIVE.set(mutation);
-    }
-
-    /// True while this rule is left out.
-    #[must_use]
-    pub fn is(mutation: Mutation) -> bool {
-        ACTIVE.get() == Some(mutation)
-    }
-}
-
-#[cfg(not(any(test, feature = "mutations")))]
-mod switch {
-    use super::Mutation;
-
-    /// Mutations are not compiled in: always false.
-    #[must_use]
-    #[inline(always)]
-    pub fn is(_mutation: Mutation) -> bool {
-        false
-    }
-}
-
-pub use switch::*;

@@ -1,7 +1,8 @@
-//! Replies as clients see them: decoding RESP2 and RESP3. For tests and benchmarks; servers only encode.
+//! Replies as clients see them: decoding RESP2 and RESP3. For tests and benchmarks; servers encode as they go.
 
 use base::decimal::parse_i64;
 
+use crate::encode;
 use crate::scan::{self, Scanner};
 
 /// One reply.
@@ -26,6 +27,36 @@ pub enum Reply {
         text: Vec<u8>,
     },
     BigNumber(Vec<u8>),
+}
+
+impl Reply {
+    /// Appends the reply as RESP3.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let all_of = |out: &mut Vec<u8>, header: fn(&mut Vec<u8>, usize), all: &[Reply]| {
+            header(out, all.len());
+            all.iter().for_each(|reply| reply.encode(out));
+        };
+        match self {
+            Reply::Simple(text) => encode::simple(out, text),
+            Reply::Error(text) => encode::error(out, text),
+            Reply::Integer(value) => encode::integer(out, *value),
+            Reply::Bulk(bytes) => encode::bulk(out, bytes),
+            Reply::Null => encode::null(out),
+            Reply::Double(value) => encode::double(out, *value),
+            Reply::Boolean(value) => encode::boolean(out, *value),
+            Reply::Verbatim { format, text } => encode::verbatim(out, *format, text),
+            Reply::BigNumber(digits) => encode::big_number(out, digits),
+            Reply::Array(all) => all_of(out, encode::array, all),
+            Reply::Set(all) => all_of(out, encode::set, all),
+            Reply::Push(all) => all_of(out, encode::push, all),
+            Reply::Map(pairs) => {
+                encode::map(out, pairs.len());
+                for reply in pairs.iter().flat_map(|(key, value)| [key, value]) {
+                    reply.encode(out);
+                }
+            }
+        }
+    }
 }
 
 /// The peer does not speak RESP, or beyond the limits.

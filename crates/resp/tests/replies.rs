@@ -3,37 +3,6 @@
 use proptest::prelude::*;
 use resp::{Reply, ReplyError, ReplyParser, Scanner, encode, translate_to_resp2};
 
-fn put(out: &mut Vec<u8>, reply: &Reply) {
-    match reply {
-        Reply::Simple(text) => encode::simple(out, text),
-        Reply::Error(text) => encode::error(out, text),
-        Reply::Integer(value) => encode::integer(out, *value),
-        Reply::Bulk(bytes) => encode::bulk(out, bytes),
-        Reply::Null => encode::null(out),
-        Reply::Double(value) => encode::double(out, *value),
-        Reply::Boolean(value) => encode::boolean(out, *value),
-        Reply::Verbatim { format, text } => encode::verbatim(out, *format, text),
-        Reply::BigNumber(digits) => encode::big_number(out, digits),
-        Reply::Array(all) => put_all(out, encode::array, all),
-        Reply::Set(all) => put_all(out, encode::set, all),
-        Reply::Push(all) => put_all(out, encode::push, all),
-        Reply::Map(pairs) => {
-            encode::map(out, pairs.len());
-            for (key, value) in pairs {
-                put(out, key);
-                put(out, value);
-            }
-        }
-    }
-}
-
-fn put_all(out: &mut Vec<u8>, header: fn(&mut Vec<u8>, usize), all: &[Reply]) {
-    header(out, all.len());
-    for reply in all {
-        put(out, reply);
-    }
-}
-
 /// What a RESP2 client sees of a reply.
 fn as_resp2(reply: Reply) -> Reply {
     match reply {
@@ -107,14 +76,14 @@ proptest! {
     #[test]
     fn a_reply_comes_back(reply in replies()) {
         let mut out = Vec::new();
-        put(&mut out, &reply);
+        reply.encode(&mut out);
         prop_assert_eq!(Reply::from_bytes(&out), Ok(reply));
     }
 
     #[test]
     fn a_reply_in_pieces_comes_back_once(reply in replies(), piece in 1..9_usize) {
         let mut out = Vec::new();
-        put(&mut out, &reply);
+        reply.encode(&mut out);
         let mut parser = ReplyParser::default();
         for end in (piece..out.len()).step_by(piece) {
             prop_assert_eq!(parser.next(&out[..end]), Ok(None));
@@ -128,7 +97,7 @@ proptest! {
     #[test]
     fn the_older_form_means_the_same(reply in replies()) {
         let (mut resp3, mut resp2) = (Vec::new(), Vec::new());
-        put(&mut resp3, &reply);
+        reply.encode(&mut resp3);
         translate_to_resp2(&resp3, &mut resp2);
         prop_assert_eq!(Reply::from_bytes(&resp2), Ok(as_resp2(reply)));
     }

@@ -66,7 +66,7 @@ fn check_scanner(bytes: &[u8], replies: &[Reply], error: Option<ReplyError>, lef
 
 fn check(reply: &Reply) {
     let mut resp3 = Vec::new();
-    put(&mut resp3, reply);
+    reply.encode(&mut resp3);
     let again = Reply::from_bytes(&resp3).expect("what is encoded can be read");
     // In words: not-a-number differs from itself.
     assert_eq!(format!("{again:?}"), format!("{:?}", on_one_line(reply.clone())));
@@ -117,35 +117,6 @@ fn as_resp2(reply: Reply) -> Reply {
     }
 }
 
-fn put(out: &mut Vec<u8>, reply: &Reply) {
-    match reply {
-        Reply::Simple(text) => encode::simple(out, text),
-        Reply::Error(text) => encode::error(out, text),
-        Reply::Integer(value) => encode::integer(out, *value),
-        Reply::Bulk(bytes) => encode::bulk(out, bytes),
-        Reply::Null => encode::null(out),
-        Reply::Double(value) => encode::double(out, *value),
-        Reply::Boolean(value) => encode::boolean(out, *value),
-        Reply::Verbatim { format, text } => encode::verbatim(out, *format, text),
-        Reply::BigNumber(digits) => encode::big_number(out, digits),
-        Reply::Array(all) => put_all(out, encode::array, all),
-        Reply::Set(all) => put_all(out, encode::set, all),
-        Reply::Push(all) => put_all(out, encode::push, all),
-        Reply::Map(pairs) => {
-            encode::map(out, pairs.len());
-            for (key, value) in pairs {
-                put(out, key);
-                put(out, value);
-            }
-        }
-    }
-}
-
-fn put_all(out: &mut Vec<u8>, header: fn(&mut Vec<u8>, usize), all: &[Reply]) {
-    header(out, all.len());
-    all.iter().for_each(|reply| put(out, reply));
-}
-
 fn seeds() -> Vec<Vec<u8>> {
     let leaves = || {
         vec![
@@ -168,7 +139,7 @@ fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for (index, reply) in all.iter().enumerate() {
         let mut seed = (2 + index as u64).to_le_bytes().to_vec();
-        put(&mut seed, reply);
+        reply.encode(&mut seed);
         seeds.push(seed);
     }
     let other: &[&[u8]] = &[
