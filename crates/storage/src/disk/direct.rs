@@ -20,6 +20,9 @@ use super::stripe::SECTOR;
 /// What addresses in memory must be a multiple of, on any device.
 const ALIGNMENT: usize = 4096;
 
+/// Bytes that are handed over together: whoever writes a stripe meanwhile does not wait for more.
+const PART_LEN_MAX: usize = 128 << 10;
+
 /// How long a write of an ended process may take; a device that is silent for longer is of no use.
 const OWN_MAX: Duration = Duration::from_secs(30);
 /// How often to look whether it has ended.
@@ -63,10 +66,10 @@ impl DirectFile {
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 
-    /// True for whole sectors of the ring in the place of sectors.
-    pub(super) fn takes(&self, writes: &[Write]) -> bool {
+    /// True for whole sectors of this file in the place of sectors.
+    pub(super) fn takes(&self, file: File, writes: &[Write]) -> bool {
         writes.iter().all(|write| {
-            write.file == File::Ring
+            write.file == file
                 && write.bytes.len().is_multiple_of(SECTOR)
                 && write.offset.is_multiple_of(SECTOR as u64)
         })
@@ -75,9 +78,12 @@ impl DirectFile {
     /// Writes, and returns when it is durable. After an error nothing is known.
     pub(super) fn write(&self, bytes: &[u8], offset: u64) -> IoResult<()> {
         let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = buffer.room(bytes.len());
-        room.copy_from_slice(bytes);
-        self.write_aligned(room, offset)
+        for (part, at) in bytes.chunks(PART_LEN_MAX).zip((offset..).step_by(PART_LEN_MAX)) {
+            let room = buffer.room(part.len());
+            room.copy_from_slice(part);
+            self.write_aligned(room, at)?;
+        }
+        Ok(())
     }
 
     /// The same for bytes that lie in an [`AlignedBuffer`].

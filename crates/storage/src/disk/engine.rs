@@ -3,7 +3,7 @@
 //! It has no clock, thread or file. Requests of workers and completions of the device go in; requests to the device
 //! and completions for workers come out, when [`Engine::step`] is called. Where to start reading: `engine/commit.rs`
 //! (a batch becomes durable), `engine/lookup.rs` (a record is found), `engine/write_back.rs` (entries go home),
-//! `engine/loss.rs` (damage becomes forgetting), `engine/open.rs`.
+//! `engine/sweep.rs` (which of them, and when), `engine/loss.rs` (damage becomes forgetting), `engine/open.rs`.
 
 mod commit;
 mod listing;
@@ -11,9 +11,10 @@ mod lookup;
 mod loss;
 mod open;
 mod rebuild;
+mod sweep;
 mod write_back;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -67,12 +68,12 @@ pub struct Engine {
     next_listing: u64,
 
     write_back: write_back::WriteBack,
-    batch: u64,              // the newest write-back
-    floor: u64,              // pages of older write-backs are void
-    used: u64,               // bytes that records take in pages
-    leftover: BTreeSet<u64>, // first hashes of buckets that the next write-backs take
-    marked: u64,             // newest stripe whose marks stand in the superblock
-    held_until: u64,         // nothing is written back before the ring's head is here
+    batch: u64, // the newest write-back
+    floor: u64, // pages of older write-backs are void
+    used: u64,  // bytes that records take in pages
+    sweep: sweep::Sweep,
+    marked: u64,     // newest stripe whose marks stand in the superblock
+    held_until: u64, // nothing is written back before the ring's head is here
     is_resting: bool,
 
     flags: Flags,                // forgotten shards as workers see them

@@ -1,5 +1,5 @@
 //! The four files of a store in a directory, read and written where they are: `pread`, `pwrite`, `fdatasync`. Stripes
-//! go past the page cache ([`direct`](super::direct)) where the file system lets them.
+//! and the spare's images go past the page cache ([`direct`](super::direct)) where the file system lets them.
 
 use std::fs::{File as OsFile, OpenOptions};
 use std::io::{ErrorKind, IoSliceMut, Result as IoResult};
@@ -25,6 +25,7 @@ const RUN_LEN_MIN: usize = 128 << 10;
 pub struct FileMedium {
     files: [OsFile; 4],          // by `File as usize`
     stripes: Option<DirectFile>, // the ring once more
+    images: Option<DirectFile>,  // the spare once more
     done: Vec<Done>,
 }
 
@@ -52,6 +53,7 @@ impl FileMedium {
         if let Some(stripes) = &medium.stripes {
             stripes.own().map_err(|error| format!("{}: {error}", path.display()))?;
         }
+        medium.images = DirectFile::open(&dir.join(File::Spare.name()));
         medium.drop_cache();
         Ok(medium)
     }
@@ -90,7 +92,7 @@ impl FileMedium {
         };
         let files =
             [open(File::Ring)?, open(File::Slots)?, open(File::Extents)?, open(File::Spare)?];
-        Ok(FileMedium { files, stripes: None, done: Vec::new() })
+        Ok(FileMedium { files, stripes: None, images: None, done: Vec::new() })
     }
 
     /// Carries out a request and waits for it.
@@ -104,17 +106,19 @@ impl FileMedium {
         Done { id, result }
     }
 
-    /// Where stripes go past the page cache, nothing of the ring is left in it for their writes to make durable: what
-    /// creates a ring and what starts a store flush all files, and from then on only stripes and blanks are written.
+    /// Where a file is written past the page cache, nothing of it is left there for a write to make durable: what creates
+    /// a store and what starts it flush all files, and from then on stripes, blanks and images are all that is written.
     fn store(&self, writes: &[Write], flush: Files) -> Result<(), String> {
-        if let Some(stripes) = &self.stripes
-            && flush == Files::of(File::Ring)
-            && stripes.takes(writes)
-        {
-            return writes.iter().try_for_each(|write| {
-                let result = stripes.write(&write.bytes, write.offset);
-                if result.is_ok() { Ok(()) } else { Err(explain(File::Ring, "write", &result)) }
-            });
+        for (file, direct) in [(File::Ring, &self.stripes), (File::Spare, &self.images)] {
+            if let Some(direct) = direct
+                && flush == Files::of(file)
+                && direct.takes(file, writes)
+            {
+                return writes.iter().try_for_each(|write| {
+                    let result = direct.write(&write.bytes, write.offset);
+                    if result.is_ok() { Ok(()) } else { Err(explain(file, "write", &result)) }
+                });
+            }
         }
         writes.iter().try_for_each(|write| self.write(write))?;
         flush.iter().try_for_each(|file| self.flush(file))

@@ -59,10 +59,8 @@ impl Pending {
 pub(super) struct Stripe {
     pub(super) number: u64,
     pub(super) position: Option<u64>, // once it is being written
-    /// Hashes of its entries, for write-back.
+    /// Hashes of its entries, until write-back has noted their buckets.
     pub(super) hashes: Vec<u64>,
-    /// How many of `hashes` write-back has looked at.
-    pub(super) seen: usize,
     /// Entries that are the newest durable ones of their place and have not gone home.
     pub(super) live: u32,
     pub(super) has_marks: bool,
@@ -185,7 +183,6 @@ impl Ring {
             number: self.next,
             position,
             hashes: Vec::new(),
-            seen: 0,
             live: 0,
             has_marks: false,
             pending,
@@ -242,11 +239,5 @@ impl Ring {
     pub(super) fn has_marks_beyond(&self, marked: u64) -> bool {
         let durable = self.stripes.iter().take_while(|stripe| stripe.number <= self.durable);
         durable.into_iter().any(|stripe| stripe.has_marks && stripe.number > marked)
-    }
-
-    /// Durable stripes, oldest first.
-    pub(super) fn durable_mut(&mut self) -> impl Iterator<Item = &mut Stripe> {
-        let durable = self.durable;
-        self.stripes.iter_mut().take_while(move |stripe| stripe.number <= durable)
     }
 }

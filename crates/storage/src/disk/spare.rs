@@ -44,7 +44,8 @@ pub(super) fn writes(bytes: &Bytes, count: usize) -> Vec<Write> {
     vec![part(start..bytes.len()), part(0..start)]
 }
 
-/// The spare's bytes for these images, and the writes that put them in place, which share its memory.
+/// The spare's bytes for these images, and the writes that put them in place, which share its memory. What lies side by
+/// side is one write; the last image has one of its own.
 pub(super) fn assemble<'a>(
     binding: u64,
     batch: u64,
@@ -70,14 +71,23 @@ pub(super) fn assemble<'a>(
     let sum = checksum(binding, &bytes[8..HEAD_LEN + count * ROW_LEN]);
     put_u64(&mut bytes, 0, sum);
     let bytes = Bytes::from(bytes);
-    let writes = places
-        .into_iter()
-        .enumerate()
-        .map(|(i, PagePlace { file, offset })| {
-            let at = start + i * PAGE;
-            Write { file, offset, bytes: bytes.slice(at..at + PAGE) }
-        })
-        .collect();
+    let write = |run: Range<usize>| {
+        let PagePlace { file, offset } = places[run.start];
+        Write { file, offset, bytes: bytes.slice(start + run.start * PAGE..start + run.end * PAGE) }
+    };
+    let last = count.saturating_sub(1);
+    let (mut writes, mut begun) = (Vec::new(), 0);
+    for at in 1..=last {
+        let (before, here) = (places[at - 1], places[at]);
+        let goes_on = here.file == before.file && here.offset == before.offset + PAGE as u64;
+        if at == last || !goes_on {
+            writes.push(write(begun..at));
+            begun = at;
+        }
+    }
+    if count > 0 {
+        writes.push(write(last..count));
+    }
     (bytes, writes)
 }
 
@@ -187,6 +197,28 @@ mod tests {
         let parts: Vec<_> =
             super::writes(&bytes, 1).into_iter().map(|w| (w.offset, w.bytes)).collect();
         assert_eq!(parts, [(4096, bytes.slice(PAGE..)), (0, bytes.slice(..PAGE))]);
+    }
+
+    #[test]
+    fn images_that_lie_side_by_side_go_home_together_but_for_the_last() {
+        let image = [7; PAGE];
+        let places = [
+            (File::Slots, 0),
+            (File::Slots, 2),
+            (File::Slots, 3),
+            (File::Extents, 4),
+            (File::Extents, 5),
+        ];
+        let places = places.map(|(file, page)| PagePlace { file, offset: page * PAGE as u64 });
+        let (_, writes) = assemble(3, 5, places.into_iter().map(|place| (place, &image[..])));
+        let wrote = writes.iter().map(|w| (w.file, w.offset / PAGE as u64, w.bytes.len() / PAGE));
+        let wanted = [
+            (File::Slots, 0, 1),
+            (File::Slots, 2, 2),
+            (File::Extents, 4, 1),
+            (File::Extents, 5, 1),
+        ];
+        assert!(wrote.eq(wanted));
     }
 
     const GOLDEN: u64 = 0x26c9_8df1_270d_fc5e;

@@ -14,6 +14,9 @@ use crate::disk::page::{Bucket, PAGE, PageHead, PagePlace, overflow_place};
 use crate::mutation::{self, Mutation};
 use crate::{Completion, Load, Place};
 
+/// Pages that are read together.
+const RUN_MAX: usize = 32;
+
 /// Somebody wants a record.
 #[derive(Debug)]
 pub(super) struct Ask {
@@ -54,6 +57,10 @@ pub(super) enum Reading {
         bucket: u64,
         place: PagePlace,
         image: Option<Bytes>,
+    },
+    /// Primary pages of buckets that follow each other.
+    Run {
+        first: u64,
     },
     Content {
         ask: Ask,
@@ -175,6 +182,31 @@ impl Engine {
         }
     }
 
+    /// Reads the buckets that write-back wants, in order; those that lie side by side together.
+    pub(super) fn wait_for_all(&mut self, buckets: &[u64]) {
+        let mut rest = buckets;
+        while let [first, ..] = *rest {
+            let goes_on = |(at, &bucket): (usize, &u64)| bucket == first + at as u64;
+            let is_new = |bucket: &u64| !self.loading.contains_key(bucket);
+            let len = rest.iter().take(RUN_MAX).enumerate();
+            let len =
+                len.take_while(|&(at, bucket)| goes_on((at, bucket)) && is_new(bucket)).count();
+            if len < 2 {
+                self.wait_for(first, Waiter::WriteBack);
+                rest = &rest[1..];
+                continue;
+            }
+            for &bucket in &rest[..len] {
+                self.loading.entry(bucket).or_default().waiters.push(Waiter::WriteBack);
+            }
+            let id = self.take_io_id();
+            let PagePlace { file, offset } = primary_place(first);
+            self.ios.push(Io::Read { id, file, offset, len: len * PAGE });
+            self.reads.insert(id, Reading::Run { first });
+            rest = &rest[len..];
+        }
+    }
+
     fn read_page(&mut self, bucket: u64, place: PagePlace) {
         let id = self.take_io_id();
         self.ios.push(Io::Read { id, file: place.file, offset: place.offset, len: PAGE });
@@ -193,6 +225,12 @@ impl Engine {
         match reading {
             Reading::Page { bucket, place, image } => {
                 self.page_read(bucket, place, image.unwrap_or(bytes));
+            }
+            Reading::Run { first } => {
+                for (bucket, start) in (first..).zip((0..bytes.len()).step_by(PAGE)) {
+                    let page = bytes.slice(start..start + PAGE);
+                    self.page_read(bucket, primary_place(bucket), page);
+                }
             }
             Reading::Content { mut ask, reference } => {
                 ask.content = Some((reference, bytes));

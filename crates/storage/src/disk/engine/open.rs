@@ -2,7 +2,7 @@
 //!
 //! What this reads and writes is bounded by the lengths of ring and spare, whatever the number of keys.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -10,6 +10,7 @@ use types::key::SHARDS;
 use types::limits::DATABASES;
 use types::{Database, Shard};
 
+use super::sweep::Sweep;
 use super::write_back::WriteBack;
 use super::{Engine, primary_place};
 use crate::disk::cache::{ByNumber, Cache};
@@ -401,7 +402,7 @@ impl Engine {
             batch: superblock.batch + 1,
             floor: superblock.floor,
             used: superblock.used,
-            leftover: BTreeSet::new(),
+            sweep: Sweep::default(),
             marked: 0,
             held_until: 0,
             is_resting: false,
@@ -442,6 +443,7 @@ impl Engine {
             accounts.hashes = found.said.hashes;
         }
         self.ring.head = recovered.head;
+        self.sweep = Sweep::new(self.ring.head);
         let staged = std::mem::take(&mut recovered.staged);
         let has_references = staged.has_references();
         self.index.fold(staged, std::mem::take(&mut recovered.payloads), first);

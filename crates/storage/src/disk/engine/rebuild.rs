@@ -32,7 +32,7 @@ impl Engine {
             // A page is at least half full, so this bounds the images that the write-back may still need.
             let images = work.pages + self.extents.dirty() + bytes / (PAGE_ROOM / 2);
             if images as u64 + 8 > self.spare {
-                self.leftover.insert(first);
+                self.sweep.mark(number);
                 break;
             }
             let entry = slot.entry();
@@ -46,9 +46,9 @@ impl Engine {
         if how.split {
             let (low, high) = self.directory.grow();
             let middle = self.directory.interval(high).0;
-            // What the ring still holds of it lies behind what write-back looks at: both halves must be found again.
-            if self.leftover.contains(&first) {
-                self.leftover.insert(middle);
+            // What the ring still holds of it may be of either half.
+            if self.sweep.has(low) {
+                self.sweep.mark(high);
             }
             let (left, right): (Vec<_>, Vec<_>) = entries.iter().partition(|e| e.hash < middle);
             self.pack(low, &left, &mut free, work);

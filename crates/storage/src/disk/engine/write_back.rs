@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 
-use super::lookup::Waiter;
 use super::{Engine, primary_place};
 use crate::disk::extents::{GROUP_UNITS, map_place, units_for};
 use crate::disk::index::{At, Slot};
@@ -78,8 +77,6 @@ enum Target {
     Merge,
 }
 
-/// Write-backs that are planned together.
-const PLANNED_AT_ONCE: usize = 8;
 /// Parts that a build of as many buckets as possible is cut into: between two of them a stripe may go to the ring.
 const BUILD_PARTS: u64 = 32;
 
@@ -176,13 +173,13 @@ impl Engine {
     fn wants_write_back(&self) -> bool {
         let used = self.ring.used();
         self.is_much(used)
+            || self.is_behind()
             || (self.is_resting && used > 0)
             || self.repairs.values().any(|&stripe| stripe <= self.ring.durable)
     }
 
-    /// True for a backlog that is to go home. The later it does, the more entries each page takes; what is left above
-    /// is for those that come in meanwhile.
-    fn is_much(&self, sectors: u64) -> bool {
+    /// True for a backlog that is to go home whatever its pace was.
+    pub(super) fn is_much(&self, sectors: u64) -> bool {
         sectors * 8 > self.ring.sectors * 5
     }
 
@@ -209,74 +206,15 @@ impl Engine {
         let targets: Vec<u64> = gather.targets.iter().copied().collect();
         gather.missing = targets.len();
         self.write_back = WriteBack::Gather(gather);
-        for bucket in targets {
-            if self.cache.touch(bucket).is_some() {
-                self.target_known(bucket);
-            } else {
-                self.wait_for(bucket, Waiter::WriteBack);
-            }
-        }
-    }
-
-    /// Damaged buckets that may be rewritten, and what is planned.
-    ///
-    /// The plan goes through the slots in order, so that homes which lie side by side are written together: on most
-    /// devices a long write costs little more than that of one page.
-    fn choose(&mut self) -> BTreeSet<u64> {
-        let max = self.targets_max();
-        let durable = self.ring.durable;
-        let ready = self.repairs.iter().filter(|&(_, &stripe)| stripe <= durable);
-        let mut targets: BTreeSet<u64> = ready.map(|(&bucket, _)| bucket).take(max).collect();
-        let mut planned = self.planned();
-        let backlog = self.ring.head - self.ring.next_tail();
-        if planned.is_empty() && (self.is_resting || self.is_much(backlog)) {
-            self.plan();
-            planned = self.planned();
-        }
-        for (bucket, hash) in planned {
-            if targets.len() >= max {
-                break;
-            }
-            self.leftover.remove(&hash);
-            targets.insert(bucket);
-        }
-        targets
+        let (known, unknown): (Vec<u64>, Vec<u64>) =
+            targets.into_iter().partition(|&bucket| self.cache.touch(bucket).is_some());
+        self.wait_for_all(&unknown);
+        known.into_iter().for_each(|bucket| self.target_known(bucket));
     }
 
     /// Most buckets that one write-back takes.
-    fn targets_max(&self) -> usize {
-        (self.spare / 2) as usize
-    }
-
-    /// Buckets of the plan that may be rewritten, in order, each with the hash that stands for it.
-    fn planned(&self) -> Vec<(u64, u64)> {
-        let bucket = |&hash: &u64| (self.directory.bucket_of(hash), hash);
-        let mut planned: Vec<(u64, u64)> = self.leftover.iter().map(bucket).collect();
-        planned.retain(|&(bucket, _)| !self.awaits_mark(bucket));
-        planned.sort_unstable();
-        planned
-    }
-
-    /// Plans the buckets with entries in the oldest stripes, enough of them for several write-backs.
-    fn plan(&mut self) {
-        let max = self.targets_max() * PLANNED_AT_ONCE;
-        let mut dead = Vec::new();
-        for stripe in self.ring.durable_mut() {
-            while self.leftover.len() < max && stripe.seen < stripe.hashes.len() {
-                let hash = stripe.hashes[stripe.seen];
-                stripe.seen += 1;
-                self.index.unfold(hash, hash, |stripe| dead.push(stripe));
-                if self.index.has_in(hash, stripe.number) {
-                    let bucket = self.directory.bucket_of(hash);
-                    self.leftover.insert(self.directory.interval(bucket).0);
-                }
-            }
-            if self.leftover.len() >= max {
-                break;
-            }
-        }
-        dead.into_iter().for_each(|stripe| self.ring.discharge(stripe));
-        self.ring.trim(self.marked);
+    pub(super) fn targets_max(&self) -> usize {
+        (self.spare / 4) as usize
     }
 
     /// How many buckets to add so that pages are as full as they should be.
@@ -376,7 +314,7 @@ impl Engine {
         let need = work.pages + self.extents.dirty() + 2 * old + 4;
         if self.awaits_mark(bucket) || need as u64 > self.spare || (!how.merge && !how.split) {
             if how.merge {
-                self.leftover.insert(self.directory.interval(bucket).0);
+                self.sweep.mark(bucket);
             }
             self.cache.unpin(bucket);
             return;
@@ -386,22 +324,27 @@ impl Engine {
 
     /// Sends the images of everything that has changed to the spare.
     fn send_images(&mut self, work: Work) {
-        let mut owned: Vec<(PagePlace, Vec<u8>)> = Vec::new();
+        let mut maps: Vec<(PagePlace, Vec<u8>)> = Vec::new();
         for group in self.extents.take_dirty() {
             let map = self.extents.map(group).expect("a map that was changed is known");
-            owned.push((map_place(group), map.write(group, self.batch, self.binding)));
+            maps.push((map_place(group), map.write(group, self.batch, self.binding)));
         }
         let superblock = self.superblock(work.tail);
-        for copy in 0..COPIES {
+        let superblocks = [0, 1].map(|copy| {
             let place = PagePlace { file: File::Slots, offset: copy * PAGE as u64 };
-            owned.push((place, superblock.write(copy)));
-        }
+            (place, superblock.write(copy))
+        });
         let pages = work.buckets.iter().flat_map(|&number| {
             let bucket = self.cache.peek(number).expect("a rewritten bucket is pinned");
             bucket.images(primary_place(number))
         });
-        let images: Vec<(PagePlace, &[u8])> =
-            pages.chain(owned.iter().map(|(place, page)| (*place, &page[..]))).collect();
+        fn whole((place, page): &(PagePlace, Vec<u8>)) -> (PagePlace, &[u8]) {
+            (*place, page)
+        }
+        let mut images: Vec<(PagePlace, &[u8])> = pages.chain(maps.iter().map(whole)).collect();
+        // Neighbours go home together; the superblock's second copy comes last.
+        images.sort_unstable_by_key(|&(place, _)| place);
+        images.extend(superblocks.iter().map(whole));
         if images.len() as u64 > self.spare {
             let count = images.len();
             return self.fail(&format!("a write-back of {count} pages exceeds the spare"));

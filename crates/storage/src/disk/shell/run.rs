@@ -9,6 +9,7 @@ use super::uring::Uring;
 use crate::Completion;
 use crate::disk::engine::Engine;
 use crate::disk::io::{File, Files, Io, Write};
+use crate::disk::page::PAGE;
 use crate::disk::request::Request;
 
 /// How long nothing is changed in a store before it writes everything back.
@@ -121,9 +122,11 @@ impl Run {
         let file = shared.medium.stripes().filter(|_| self.uring.is_some());
         for io in self.engine.take_ios() {
             match (io, file) {
+                // Many pages are for a write-back, which waits for nobody but itself.
+                (io @ Io::Read { file: File::Slots, len, .. }, _) if len > PAGE => stores.push(io),
                 (io @ Io::Read { .. }, _) => self.reads.push_back(io),
                 (Io::Store { id, writes, flush }, Some(file))
-                    if flush == Files::of(File::Ring) && file.takes(&writes) =>
+                    if flush == Files::of(File::Ring) && file.takes(File::Ring, &writes) =>
                 {
                     self.stripe = Some((id, writes));
                 }

@@ -1,0 +1,367 @@
+//! What the `disk` medium makes of a disk, beside plain loops over the same disk in the same run.
+//!
+//! `cargo bench -p storage --bench ring -- [VALUE_BYTES] [DIR] [ring|uniform|zipf]`. A turn changes 64 distinct registers of a million and
+//! is durable with one flush. *append*: their bytes one after the other into a file that has its length, past the page
+//! cache. *in place*: each at a place of its own. *ring*: the store, as long as nothing has to go home. *uniform* and
+//! *zipf*: the store over ten times what its ring holds, write-back included. Rounds alternate; the medians count.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base::Prng;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fs::OFlags;
+use storage::disk::{Config, DiskStore, Keeper, Pump, create_at, open_at};
+use storage::{Completion, Place, Store};
+use types::{Database, Key, Ticket};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const KEYS: u64 = 1_000_000;
+const TURN: u64 = 64;
+const SECTOR: usize = 512;
+const APPEND_LEN: u64 = 256 << 20;
+const ROUND: Duration = Duration::from_millis(1_500);
+const ROUNDS: usize = 3;
+/// What the store writes at a stretch, in ring lengths.
+const RINGS: u64 = 10;
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    let value_len = args.first().map_or(32, |len| len.parse().expect("bytes of a value"));
+    let dir = args.get(1).map_or_else(std::env::temp_dir, PathBuf::from);
+    let dir = dir.join(format!("palimpsest-ring-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("the directory can be made");
+    run(&dir, value_len, args.get(2).map(String::as_str));
+    std::fs::remove_dir_all(&dir).expect("it is there");
+}
+
+fn run(dir: &Path, value_len: usize, only: Option<&str>) {
+    let mut append = Append::new(&dir.join("append"), value_len);
+    let mut in_place = InPlace::new(&dir.join("in-place"), value_len);
+    let mut store = Loaded::new(&dir.join("store"), value_len);
+    println!(
+        "{KEYS} registers of {value_len} bytes, {TURN} of them per turn; thousand writes per second"
+    );
+    let zipf = Zipf::new(0.99);
+    if only.is_none_or(|only| only == "ring") {
+        store.settle();
+        compare(
+            "ring",
+            ("append", 0.8),
+            || append.run(),
+            || {
+                let rate = store.inside_the_ring();
+                store.settle();
+                rate
+            },
+        );
+    }
+    if only.is_none_or(|only| only == "uniform") {
+        compare("uniform", ("in place", 2.0), || in_place.run(), || store.sustained(&Uniform));
+    }
+    if only.is_none_or(|only| only == "zipf") {
+        compare("zipf 0.99", ("append", 1.0), || append.run(), || store.sustained(&zipf));
+    }
+}
+
+/// Alternates two loops and prints the medians.
+fn compare(
+    name: &str,
+    (raw_name, wanted): (&str, f64),
+    mut raw: impl FnMut() -> f64,
+    mut store: impl FnMut() -> Turns,
+) {
+    let (mut written, mut cpu) = (0, Duration::ZERO);
+    let round = |_| {
+        let raw = raw();
+        let turns = store();
+        written += turns.written;
+        cpu += turns.cpu;
+        (raw, turns.written as f64 / turns.time.as_secs_f64())
+    };
+    let (raws, stores): (Vec<f64>, Vec<f64>) = (0..ROUNDS).map(round).unzip();
+    println!("{raws:.0?} {stores:.0?}");
+    let (raw, store) = (median(raws), median(stores));
+    let ratio = store / raw;
+    println!("{raw_name:>10} {:8.1}", raw / 1e3);
+    let cpu = cpu.as_nanos() as f64 / written as f64;
+    println!(
+        "{name:>10} {:8.1} = {ratio:.2} of {raw_name} (wanted: {wanted}); {cpu:.0} ns of CPU time each",
+        store / 1e3
+    );
+}
+
+fn median(mut rates: Vec<f64>) -> f64 {
+    rates.sort_by(f64::total_cmp);
+    rates[rates.len() / 2]
+}
+
+/// Registers written per second by turns for a while.
+fn per_second(mut turn: impl FnMut()) -> f64 {
+    let begun = Instant::now();
+    let mut written = 0;
+    while begun.elapsed() < ROUND {
+        turn();
+        written += TURN;
+    }
+    written as f64 / begun.elapsed().as_secs_f64()
+}
+
+/// Memory that begins where a device wants it to.
+struct Aligned(Vec<u8>, usize);
+
+impl Aligned {
+    fn new(len: usize) -> Aligned {
+        let bytes = vec![7; len + 4096];
+        let start = bytes.as_ptr().align_offset(4096);
+        Aligned(bytes, start)
+    }
+
+    fn bytes(&mut self, len: usize) -> &mut [u8] {
+        &mut self.0[self.1..self.1 + len]
+    }
+}
+
+fn preallocate(path: &Path, len: u64, flags: OFlags) -> File {
+    let file = File::create(path).expect("the directory is writable");
+    let zeros = vec![0; 1 << 20];
+    (0..len.div_ceil(1 << 20)).for_each(|part| {
+        file.write_all_at(&zeros, part << 20).expect("there is room");
+    });
+    file.sync_all().expect("the disk takes it");
+    let flags = flags.bits().cast_signed();
+    let options = OpenOptions::new().read(true).write(true).custom_flags(flags).to_owned();
+    options.open(path).expect("the file system goes past its cache")
+}
+
+struct Append {
+    file: File,
+    turn: Aligned,
+    len: usize,
+    at: u64,
+}
+
+impl Append {
+    fn new(path: &Path, value_len: usize) -> Append {
+        let len = (TURN as usize * (KEY_LEN + value_len)).next_multiple_of(SECTOR);
+        let file = preallocate(path, APPEND_LEN, OFlags::DIRECT | OFlags::DSYNC);
+        Append { file, turn: Aligned::new(len), len, at: 0 }
+    }
+
+    fn run(&mut self) -> f64 {
+        per_second(|| {
+            let bytes = self.turn.bytes(self.len);
+            self.file.write_all_at(bytes, self.at).expect("the disk takes it");
+            self.at = (self.at + self.len as u64) % (APPEND_LEN - self.len as u64);
+            self.at -= self.at % SECTOR as u64;
+        })
+    }
+}
+
+struct InPlace {
+    file: File,
+    register: Vec<u8>,
+    prng: Prng,
+}
+
+impl InPlace {
+    fn new(path: &Path, value_len: usize) -> InPlace {
+        let len = (KEY_LEN + value_len).next_multiple_of(SECTOR);
+        let file = preallocate(path, KEYS * len as u64, OFlags::empty());
+        InPlace { file, register: vec![7; len], prng: Prng::new(1) }
+    }
+
+    fn run(&mut self) -> f64 {
+        per_second(|| {
+            for _ in 0..TURN {
+                let at = self.prng.below(KEYS) * self.register.len() as u64;
+                self.file.write_all_at(&self.register, at).expect("the disk takes it");
+            }
+            self.file.sync_data().expect("the disk takes it");
+        })
+    }
+}
+
+const KEY_LEN: usize = 16;
+
+trait Choice {
+    fn draw(&self, prng: &mut Prng) -> u64;
+}
+
+struct Uniform;
+
+impl Choice for Uniform {
+    fn draw(&self, prng: &mut Prng) -> u64 {
+        prng.below(KEYS)
+    }
+}
+
+/// The share of the first so many keys, by key; keys are hashed, so neighbours in rank are none on the disk.
+struct Zipf(Vec<f64>);
+
+impl Zipf {
+    fn new(skew: f64) -> Zipf {
+        let mut sum = 0.0;
+        let shares = (1..=KEYS).map(|rank| {
+            sum += (rank as f64).powf(-skew);
+            sum
+        });
+        Zipf(shares.collect())
+    }
+}
+
+impl Choice for Zipf {
+    fn draw(&self, prng: &mut Prng) -> u64 {
+        let all = self.0[self.0.len() - 1];
+        let wanted = prng.below(1 << 53) as f64 / (1_u64 << 53) as f64 * all;
+        self.0.partition_point(|&share| share < wanted) as u64
+    }
+}
+
+struct Loaded {
+    store: DiskStore,
+    pump: Pump,
+    bell: Arc<OwnedFd>,
+    _keeper: Keeper,
+    value: Vec<u8>,
+    prng: Prng,
+    stored: Ticket,
+    ring_turns: u64, // that fill the ring
+}
+
+impl Loaded {
+    fn new(dir: &Path, value_len: usize) -> Loaded {
+        std::fs::create_dir_all(dir).expect("the directory can be made");
+        let config = Config::default();
+        create_at(dir, 1, &config).expect("the directory is empty");
+        let flags = EventfdFlags::NONBLOCK;
+        let bell = Arc::new(eventfd(0, flags).expect("the system has event counters"));
+        let rung = Arc::clone(&bell);
+        let waker = move || {
+            let _ = rustix::io::write(&*rung, &1_u64.to_ne_bytes());
+        };
+        let (keeper, mut stores) =
+            open_at(dir, 1, &config, vec![Box::new(waker)]).expect("it was just made");
+        let pump = keeper.attend();
+        let entry_len = (24 + KEY_LEN + value_len) as u64;
+        let ring_turns = config.ring_bytes / (TURN * entry_len);
+        let store = stores.remove(0);
+        let mut loaded = Loaded {
+            store,
+            pump,
+            bell,
+            _keeper: keeper,
+            value: vec![7; value_len],
+            prng: Prng::new(2),
+            stored: Ticket::DURABLE,
+            ring_turns,
+        };
+        for first in (0..KEYS).step_by(1024) {
+            loaded.turn(first..(first + 1024).min(KEYS), 4);
+        }
+        loaded
+    }
+
+    /// Submits a turn, then waits until no more than `open` of them are not durable.
+    fn turn(&mut self, keys: impl Iterator<Item = u64>, open: u64) {
+        while self.store.is_full() {
+            self.wait();
+        }
+        self.value[0] = self.value[0].wrapping_add(1);
+        for key in keys {
+            let place = Place::Cell(Database(0), Key::new(format!("key:{key:012}").as_bytes()));
+            self.store.put(&place, &self.value);
+        }
+        let ticket = self.store.ticket();
+        self.store.submit();
+        self.pump.advance();
+        while self.stored.0 + open < ticket.0 {
+            self.wait();
+        }
+    }
+
+    fn wait(&mut self) {
+        let moment = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+        let fd = self.pump.fd().expect("the system has io_uring");
+        let mut fds = [PollFd::new(&fd, PollFlags::IN), PollFd::new(&*self.bell, PollFlags::IN)];
+        poll(&mut fds, Some(&moment)).expect("it can be waited for");
+        let _ = rustix::io::read(&*self.bell, &mut [0; 8]);
+        self.pump.notice();
+        self.pump.advance();
+        let mut completions = Vec::new();
+        self.store.poll(&mut completions);
+        for completion in completions {
+            match completion {
+                Completion::Stored(ticket) => self.stored = ticket,
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+    }
+
+    /// Until all is at home: nothing is written any more.
+    fn settle(&mut self) {
+        let (mut written, mut since) = (0, Instant::now());
+        while since.elapsed() < Duration::from_millis(500) {
+            self.wait();
+            let now = bytes_written();
+            if now != written {
+                (written, since) = (now, Instant::now());
+            }
+        }
+    }
+
+    /// The keys of a turn, all of them different.
+    fn draw(&mut self, choice: &impl Choice) -> Vec<u64> {
+        let mut keys = Vec::with_capacity(TURN as usize);
+        while keys.len() < TURN as usize {
+            let key = choice.draw(&mut self.prng);
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        keys
+    }
+
+    /// Turns, `open` of which are under way while the next one is made.
+    fn turns(&mut self, count: u64, choice: &impl Choice, open: u64) -> Turns {
+        let turns: Vec<Vec<u64>> = (0..count).map(|_| self.draw(choice)).collect();
+        let (begun, used) = (Instant::now(), cpu_time());
+        for keys in turns {
+            self.turn(keys.into_iter(), open);
+        }
+        Turns { written: count * TURN, time: begun.elapsed(), cpu: cpu_time() - used }
+    }
+
+    fn inside_the_ring(&mut self) -> Turns {
+        self.turns(self.ring_turns * 2 / 5, &Uniform, 1)
+    }
+
+    fn sustained(&mut self, choice: &impl Choice) -> Turns {
+        self.turns(self.ring_turns * RINGS, choice, 4)
+    }
+}
+
+struct Turns {
+    written: u64,
+    time: Duration,
+    cpu: Duration,
+}
+
+/// Of all threads.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// What this process has had the system write.
+fn bytes_written() -> u64 {
+    let io = std::fs::read_to_string("/proc/self/io").expect("the system counts");
+    let line = io.lines().find_map(|line| line.strip_prefix("wchar: "));
+    line.and_then(|count| count.parse().ok()).expect("it counts what is written")
+}

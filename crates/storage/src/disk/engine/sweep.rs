@@ -1,0 +1,172 @@
+//! Which buckets go home next: a hand goes round the slots in their order, at the pace at which the ring fills.
+//!
+//! Homes that lie side by side are read and written together, which costs a device and a system little more than one of
+//! them. And a lap brings every entry home before the ring needs its place, with whatever came to its bucket since the
+//! lap before: the longer a lap, the fewer pages are written, so it takes as much of the ring as it can.
+
+use std::collections::BTreeSet;
+
+use super::Engine;
+
+/// A lap of the hand takes half of the ring: what was committed meanwhile and what comes home late needs the rest.
+fn lap_sectors(ring: u64) -> u64 {
+    ring / 2
+}
+
+/// The hand moves in so many steps per lap: buckets that are written together share their flushes.
+const STEPS: u64 = 8;
+
+/// The hand, and the buckets that it stops at.
+#[derive(Debug, Default)]
+pub(super) struct Sweep {
+    /// A bit for each bucket for which the ring may hold something durable.
+    dirty: Vec<u64>,
+    /// Newest stripe whose entries are in `dirty`.
+    seen: u64,
+    /// The bucket that is looked at next.
+    hand: u64,
+    /// Where the ring's head was when the lap began.
+    begun: u64,
+}
+
+impl Sweep {
+    /// For a ring whose head is here.
+    pub(super) fn new(head: u64) -> Sweep {
+        Sweep { begun: head, ..Sweep::default() }
+    }
+
+    pub(super) fn mark(&mut self, bucket: u64) {
+        let word = (bucket / 64) as usize;
+        if word >= self.dirty.len() {
+            self.dirty.resize(word + 1, 0);
+        }
+        self.dirty[word] |= 1 << (bucket % 64);
+    }
+
+    pub(super) fn has(&self, bucket: u64) -> bool {
+        let word = self.dirty.get((bucket / 64) as usize);
+        word.is_some_and(|word| word >> (bucket % 64) & 1 == 1)
+    }
+
+    fn clear(&mut self, bucket: u64) {
+        if let Some(word) = self.dirty.get_mut((bucket / 64) as usize) {
+            *word &= !(1 << (bucket % 64));
+        }
+    }
+
+    /// Moves the hand behind the next bucket that is marked, which it returns; behind `end` where there is none before.
+    fn advance(&mut self, end: u64) -> Option<u64> {
+        let (first, from) = ((self.hand / 64) as usize, self.hand);
+        self.hand = end;
+        for (at, &word) in self.dirty.iter().enumerate().skip(first) {
+            let start = at as u64 * 64;
+            if start >= end {
+                return None;
+            }
+            let ahead = if start < from { word >> (from - start) << (from - start) } else { word };
+            if ahead != 0 {
+                let bucket = start + u64::from(ahead.trailing_zeros());
+                self.hand = end.min(bucket + 1);
+                return (bucket < end).then_some(bucket);
+            }
+        }
+        None
+    }
+}
+
+impl Engine {
+    /// Where the hand should be.
+    fn hand_due(&self) -> u64 {
+        let (passed, lap) = (self.ring.head - self.sweep.begun, lap_sectors(self.ring.sectors));
+        let buckets = u128::from(self.directory.buckets());
+        (buckets * u128::from(passed.min(lap)) / u128::from(lap)) as u64
+    }
+
+    /// True if the hand is to make a step.
+    pub(super) fn is_behind(&self) -> bool {
+        let step = (self.directory.buckets() / STEPS).max(1);
+        self.hand_due() >= self.sweep.hand + step
+    }
+
+    /// Damaged buckets that may be rewritten, and those that the hand meets: as far as it is due, or all round where the
+    /// ring is to become empty.
+    pub(super) fn choose(&mut self) -> BTreeSet<u64> {
+        let max = self.targets_max();
+        let durable = self.ring.durable;
+        let ready = self.repairs.iter().filter(|&(_, &stripe)| stripe <= durable);
+        let mut targets: BTreeSet<u64> = ready.map(|(&bucket, _)| bucket).take(max).collect();
+        self.mark_durable();
+        let buckets = self.directory.buckets();
+        let backlog = self.ring.head - self.ring.next_tail();
+        let goes_round = self.is_resting || self.is_much(backlog);
+        let way = match goes_round {
+            true => buckets,
+            false => self.hand_due().saturating_sub(self.sweep.hand),
+        };
+        let mut left = way;
+        while left > 0 && targets.len() < max {
+            let from = self.sweep.hand;
+            let met = self.sweep.advance(buckets.min(from + left));
+            left -= self.sweep.hand - from;
+            if self.sweep.hand == buckets {
+                self.begin_lap();
+            }
+            if let Some(bucket) = met.filter(|&bucket| !self.awaits_mark(bucket)) {
+                self.sweep.clear(bucket);
+                if self.has_durable(bucket) {
+                    targets.insert(bucket);
+                }
+            }
+        }
+        targets
+    }
+
+    fn begin_lap(&mut self) {
+        let due = self.sweep.begun + lap_sectors(self.ring.sectors);
+        self.sweep.hand = 0;
+        self.sweep.begun = due.min(self.ring.head);
+    }
+
+    /// Marks the buckets of stripes that have become durable.
+    fn mark_durable(&mut self) {
+        for number in self.sweep.seen + 1..=self.ring.durable {
+            let Some(stripe) = self.ring.stripe(number) else { continue };
+            for hash in std::mem::take(&mut stripe.hashes) {
+                self.sweep.mark(self.directory.bucket_of(hash));
+            }
+        }
+        self.sweep.seen = self.ring.durable;
+    }
+
+    /// True if the ring holds something for a bucket that may go home.
+    fn has_durable(&mut self, bucket: u64) -> bool {
+        let (first, last) = self.directory.interval(bucket);
+        self.unfold(first, last);
+        let durable = self.ring.durable;
+        self.index.range(first, last).any(|(_, slot)| slot.durable(durable).is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hand_stops_at_each_marked_bucket_once() {
+        let mut sweep = Sweep::new(7);
+        let marked = [0, 1, 63, 64, 200, 4_095];
+        marked.into_iter().for_each(|bucket| sweep.mark(bucket));
+        let met: Vec<u64> = std::iter::from_fn(|| sweep.advance(5_000)).collect();
+        assert_eq!(met, marked);
+        assert_eq!((sweep.hand, sweep.advance(5_000)), (5_000, None));
+        sweep.hand = 0;
+        sweep.clear(63);
+        assert!(sweep.has(1) && !sweep.has(63) && !sweep.has(70_000));
+        assert_eq!([sweep.advance(1), sweep.advance(1)], [Some(0), None]);
+        assert_eq!(
+            [sweep.advance(64), sweep.advance(64), sweep.advance(65)],
+            [Some(1), None, Some(64)]
+        );
+        assert_eq!((sweep.advance(200), sweep.hand), (None, 200));
+    }
+}
