@@ -1,5 +1,6 @@
 //! The disk medium: against a plain map, against damage, and with its threads on real files.
 
+mod crash;
 mod model;
 mod rot;
 mod shell;
