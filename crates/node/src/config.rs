@@ -10,6 +10,8 @@ use base::Millis;
 use types::limits::{DATABASES, MEMBERS_MAX};
 use types::{Database, NodeId};
 
+pub use storage::disk::Config as DiskConfig;
+
 /// Worker threads of a node at most.
 pub const WORKERS_MAX: usize = 64;
 
@@ -35,6 +37,8 @@ pub struct NodeConfig {
     pub request_timeout: Millis,
     /// Registers kept in memory over all workers; the rest are read from the store when touched.
     pub cells_max: usize,
+    /// The shape of a disk store.
+    pub disk: DiskConfig,
     /// Client connections at most.
     pub clients_max: usize,
 }
@@ -94,6 +98,7 @@ impl NodeConfig {
                 return bad(format!("database {} is configured twice", one.database.0));
             }
         }
+        self.disk.check().map_err(|error| BadConfig(error.to_string()))?;
         check_members(&self.members, self.id)
     }
 

@@ -4,7 +4,9 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use base::Millis;
-use node::config::{DatabaseConfig, Durability, NodeConfig, PEER_PORT_OFFSET, parse_members};
+use node::config::{
+    DatabaseConfig, DiskConfig, Durability, NodeConfig, PEER_PORT_OFFSET, parse_members,
+};
 use serde::Deserialize;
 use types::limits::{DATABASES, ONCE_WINDOW_DEFAULT, VALUE_LEN_DEFAULT};
 use types::{Database, NodeId};
@@ -20,8 +22,16 @@ const REQUEST_TIMEOUT_MAX: u64 = 600_000;
 const ONCE_WINDOW_MIN: u64 = 10_000;
 const ONCE_WINDOW_TIMEOUTS_MIN: u64 = 4;
 const ONCE_WINDOW_MAX: u64 = 86_400_000;
-/// Registers kept in memory; some 300 bytes each with a small value.
-const CELLS_MAX_DEFAULT: usize = 1_000_000;
+/// `cache-size`, in bytes.
+const CACHE_SIZE_DEFAULT: usize = 384 << 20;
+const CACHE_SIZE_MIN: usize = 12 << 20;
+/// The part of it that keeps pages of a disk store.
+const PAGES_PART: usize = 12;
+/// What a register with a small value takes of the rest.
+const CELL_LEN: usize = 352;
+/// `ring-size`, in bytes.
+const RING_SIZE_MIN: u64 = 1 << 20;
+const RING_SIZE_MAX: u64 = 4 << 30;
 const CLIENTS_MAX_DEFAULT: usize = 10_000;
 /// `max-value-size` at most: what a frame between nodes can carry.
 const VALUE_LEN_LIMIT: usize = 16 << 20;
@@ -90,6 +100,12 @@ struct RawConfig {
     /// Bytes of one key's value at most [default: 1048576]
     #[arg(long, value_name = "BYTES", env = "PALIMPSEST_MAX_VALUE_SIZE")]
     max_value_size: Option<usize>,
+    /// Bytes for registers and pages that storage has as well [default: 402653184]
+    #[arg(long, value_name = "BYTES", env = "PALIMPSEST_CACHE_SIZE")]
+    cache_size: Option<usize>,
+    /// Bytes of a new disk store's staging ring [default: 16777216]
+    #[arg(long, value_name = "BYTES", env = "PALIMPSEST_RING_SIZE")]
+    ring_size: Option<u64>,
     /// How long a command under ONCE is remembered [default: 600000]
     #[arg(long, value_name = "MS", env = "PALIMPSEST_ONCE_WINDOW")]
     once_window: Option<u64>,
@@ -192,6 +208,8 @@ impl RawConfig {
             workers: self.workers.or(below.workers),
             request_timeout: self.request_timeout.or(below.request_timeout),
             max_value_size: self.max_value_size.or(below.max_value_size),
+            cache_size: self.cache_size.or(below.cache_size),
+            ring_size: self.ring_size.or(below.ring_size),
             once_window: self.once_window.or(below.once_window),
             database: below.database,
             insecure: None,
@@ -230,6 +248,12 @@ impl RawConfig {
             return Err(Failure::usage(text));
         }
         let once_window = once_window(self.once_window, request_timeout)?;
+        let cache_size = self.cache_size.unwrap_or(CACHE_SIZE_DEFAULT);
+        if cache_size < CACHE_SIZE_MIN {
+            let text =
+                format!("--cache-size must be {CACHE_SIZE_MIN} bytes or more, not {cache_size}");
+            return Err(Failure::usage(text));
+        }
         let secret_of = |flag: &str, path: Option<&Path>| {
             path.map(|path| {
                 read_secret(path).map_err(|why| Failure::usage(format!("{flag} {why}")))
@@ -252,11 +276,25 @@ impl RawConfig {
             databases: databases(&self.database, protocol, durability)?,
             workers: self.workers.unwrap_or_else(cores),
             request_timeout: Millis(request_timeout),
-            cells_max: CELLS_MAX_DEFAULT,
+            cells_max: (cache_size - cache_size / PAGES_PART) / CELL_LEN,
+            disk: disk(self.ring_size, cache_size / PAGES_PART)?,
             clients_max: CLIENTS_MAX_DEFAULT,
         };
         Ok(Config { node, admin_listen, password, max_value_size, once_window })
     }
+}
+
+/// The shape of a disk store with a ring of so many bytes.
+fn disk(ring_size: Option<u64>, cache_bytes: usize) -> Result<DiskConfig, Failure> {
+    let usual = DiskConfig::default();
+    let ring_bytes = ring_size.unwrap_or(usual.ring_bytes);
+    if !(RING_SIZE_MIN..=RING_SIZE_MAX).contains(&ring_bytes) || !ring_bytes.is_multiple_of(4096) {
+        let text = format!(
+            "--ring-size must be {RING_SIZE_MIN} to {RING_SIZE_MAX} bytes in whole pages of 4096, not {ring_bytes}"
+        );
+        return Err(Failure::usage(text));
+    }
+    Ok(DiskConfig { ring_bytes, cache_bytes, ..usual })
 }
 
 /// A line that is repeated as long as a request may take must find what it did.
@@ -459,6 +497,25 @@ mod tests {
         }
         assert_eq!(window(Some(5_000), Some(19_999)), None, "below four request timeouts");
         assert_eq!(window(Some(REQUEST_TIMEOUT_MAX), None), Some(4 * REQUEST_TIMEOUT_MAX));
+    }
+
+    #[test]
+    fn sizes_of_cache_and_ring_have_bounds() {
+        let sized = |cache_size, ring_size| RawConfig { cache_size, ring_size, ..raw(1) }.resolve();
+        let usual = sized(None, None).expect("it is complete").node;
+        assert_eq!(usual.disk, DiskConfig::default());
+        assert!(usual.cells_max >= 1_000_000);
+        let small = sized(Some(CACHE_SIZE_MIN), Some(64 << 20)).expect("both are allowed").node;
+        assert_eq!((small.disk.cache_bytes, small.disk.ring_bytes), (1 << 20, 64 << 20));
+        assert!(small.cells_max * CELL_LEN <= CACHE_SIZE_MIN);
+        for (cache, ring) in [
+            (Some(CACHE_SIZE_MIN - 1), None),
+            (None, Some(RING_SIZE_MIN - 4096)),
+            (None, Some(RING_SIZE_MAX + 4096)),
+            (None, Some(RING_SIZE_MIN + 512)),
+        ] {
+            assert!(matches!(sized(cache, ring), Err(Failure::Usage(_))), "{cache:?} {ring:?}");
+        }
     }
 
     #[test]

@@ -290,6 +290,7 @@ impl SimFacts {
                 workers: 1,
                 request_timeout: Millis(1_500),
                 cells_max: 1_000,
+                disk: node::config::DiskConfig::default(),
                 clients_max: 100,
             }),
         }

@@ -141,6 +141,7 @@ fn start_cluster(
         workers: 2,
         request_timeout: Millis(10_000),
         cells_max: 100_000,
+        disk: node::config::DiskConfig::default(),
         clients_max: 1_000,
     };
     let front = || {

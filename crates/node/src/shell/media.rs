@@ -125,7 +125,7 @@ impl Media {
         wakers: &[Arc<Mailbox<Mail>>],
     ) -> Result<Stores, MediaError> {
         let dir = &config.data_dir;
-        let shape = disk::Config::default();
+        let shape = config.disk;
         let other = |error: OpenError| MediaError::Other(format!("{}: {error}", dir.display()));
         if start != Start::Again {
             disk::create_at(dir, binding, &shape).map_err(other)?;

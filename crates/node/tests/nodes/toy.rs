@@ -159,6 +159,7 @@ pub fn config(scratch: &Scratch, id: u16, peers: &[String], durability: Durabili
         workers: 2,
         request_timeout: Millis(1_500),
         cells_max: 100_000,
+        disk: node::config::DiskConfig::default(),
         clients_max: 100,
     }
 }

@@ -48,6 +48,7 @@ impl FakeNode {
             workers: 1,
             request_timeout: Millis(1_500),
             cells_max: 1_000,
+            disk: node::config::DiskConfig::default(),
             clients_max: 100,
         };
         FakeNode { config: Arc::new(config) }

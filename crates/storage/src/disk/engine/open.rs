@@ -66,7 +66,11 @@ impl Default for Config {
 }
 
 impl Config {
-    fn check(&self) -> Result<(), OpenError> {
+    /// Says whether a store can have this shape.
+    ///
+    /// # Errors
+    /// [`OpenError::Config`] where a size is out of range.
+    pub fn check(&self) -> Result<(), OpenError> {
         let is_good = (64 << 10..=4 << 30).contains(&self.ring_bytes)
             && self.ring_bytes.is_multiple_of(SECTOR as u64)
             && (32..=spare::IMAGES_MAX).contains(&self.spare_pages)
