@@ -1,7 +1,7 @@
 //! What was acknowledged before a cut, and whether what was read after it is one of the states that allows.
 //!
-//! A client has one operation under way at a time, so of each key the newest acknowledged operation is known, and
-//! of what may have begun after it a bound: the client says ahead how far it will go. After a cut a key may hold
+//! There is one operation under way per key at most, so the newest acknowledged one of each is known, and of what may
+//! have begun after it a bound: a client says ahead how far it will go. After a cut a key may hold
 //! that newest one or one that was begun after it; whatever was read counts as acknowledged from then on.
 
 use crate::operation::{self, CLIENTS, Change, KEYS};

@@ -30,7 +30,7 @@ pub enum Said {
     Reserved { client: usize, number: u64 },
     /// An operation was acknowledged.
     Acked { client: usize, number: u64 },
-    /// An operation failed, or its outcome is unknown; the client has ended.
+    /// An operation failed, or its outcome is unknown.
     Unknown { client: usize, number: u64 },
     /// All nodes ended as they should when they were asked to.
     Stopped,

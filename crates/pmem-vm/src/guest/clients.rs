@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use bench::client::{Client, Value};
+use bench::workload::write_command;
 
 use super::line::{HELD_BACK_MAX, Line};
 use crate::operation::{self, CLIENTS, Change, KEYS, PER_BOOT};
@@ -15,6 +16,10 @@ const REPLY_MAX: Duration = Duration::from_secs(40);
 
 /// A client says this many operations ahead how far it will go.
 const AHEAD: u64 = 512;
+
+/// Operations that a client has under way at once, each on another key, so that a turn holds several registers.
+const TOGETHER: u64 = 16;
+const _: () = assert!(TOGETHER <= KEYS && AHEAD.is_multiple_of(TOGETHER));
 
 // What is said ahead has arrived before it is needed: the acknowledgements in between push it through the line.
 const SHORTEST: usize = "acked 0 0\n".len();
@@ -68,15 +73,13 @@ pub fn write(boot: u64, nodes: &[SocketAddr], line: &Line) -> Result<()> {
         for (client, mut connection) in connections.into_iter().enumerate() {
             scope.spawn(move || {
                 let first = boot * PER_BOOT;
-                for number in first..first + PER_BOOT {
-                    if (number - first) % AHEAD == 0 && number > first {
-                        line.say(&Said::Reserved { client, number: number + 2 * AHEAD - 1 });
+                for begin in (first..first + PER_BOOT).step_by(TOGETHER as usize) {
+                    if (begin - first) % AHEAD == 0 && begin > first {
+                        line.say(&Said::Reserved { client, number: begin + 2 * AHEAD - 1 });
                     }
-                    if !is_acknowledged(&mut connection, client, number) {
-                        line.say(&Said::Unknown { client, number });
+                    if !write_some(&mut connection, client, begin, line) {
                         return;
                     }
-                    line.say(&Said::Acked { client, number });
                 }
             });
         }
@@ -84,17 +87,28 @@ pub fn write(boot: u64, nodes: &[SocketAddr], line: &Line) -> Result<()> {
     bail!("all clients have ended")
 }
 
-fn is_acknowledged(connection: &mut Client, client: usize, number: u64) -> bool {
-    let key = operation::key(client, number % KEYS);
-    let reply = match operation::change(client, number) {
-        Change::Set(value) => connection.ask(&[b"SET", key.as_bytes(), &value]),
-        Change::Delete => connection.ask(&[b"DEL", key.as_bytes()]),
-    };
-    match reply {
-        Ok(Value::Simple(_) | Value::Integer(_)) => true,
-        other => {
-            eprintln!("client {client}, operation {number}: {other:?}");
-            false
+/// Sends operations on as many keys at once and says what became of each; false when one failed.
+fn write_some(connection: &mut Client, client: usize, begin: u64, line: &Line) -> bool {
+    let numbers = begin..begin + TOGETHER;
+    let mut bytes = Vec::new();
+    for number in numbers.clone() {
+        let key = operation::key(client, number % KEYS);
+        match operation::change(client, number) {
+            Change::Set(value) => write_command(&mut bytes, &[b"SET", key.as_bytes(), &value]),
+            Change::Delete => write_command(&mut bytes, &[b"DEL", key.as_bytes()]),
         }
     }
+    let mut has_failed = connection.send_raw(&bytes).is_err();
+    for number in numbers {
+        let reply = if has_failed { None } else { Some(connection.receive()) };
+        if let Some(Ok(Value::Simple(_) | Value::Integer(_))) = reply {
+            line.say(&Said::Acked { client, number });
+            continue;
+        }
+        eprintln!("client {client}, operation {number}: {reply:?}");
+        // After a broken connection the other outcomes are not known either.
+        has_failed |= !matches!(reply, Some(Ok(_)));
+        line.say(&Said::Unknown { client, number });
+    }
+    !has_failed
 }

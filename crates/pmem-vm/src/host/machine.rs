@@ -81,7 +81,7 @@ impl Machine {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--", "qemu-system-x86_64"]);
         command.args(["-nodefaults", "-no-reboot", "-display", "none", "-nic", "none"]);
-        command.args(["-accel", "tcg,thread=multi", "-cpu", parts.cpu, "-smp", "1"]);
+        command.args(["-accel", "tcg,thread=multi", "-cpu", parts.cpu, "-smp", "2"]);
         command.args(["-M", "q35,nvdimm=on", "-m", "768M,slots=2,maxmem=4G"]);
         let memory =
             format!("memory-backend-file,id=m1,share={share},mem-path={nvdimm},size={NVDIMM_LEN}");
