@@ -2,7 +2,10 @@
 //!
 //! There is one operation under way per key at most, so the newest acknowledged one of each is known, and of what may
 //! have begun after it a bound: a client says ahead how far it will go. After a cut a key may hold
-//! that newest one or one that was begun after it; whatever was read counts as acknowledged from then on.
+//! that newest one or one that was begun after it; whatever was read counts as acknowledged from then on. A deletion that found nothing changed nothing: it is a read,
+//! and a write that was under way at a cut may still take effect after it.
+
+use std::ops::Range;
 
 use crate::operation::{self, CLIENTS, Change, KEYS};
 use crate::said::Said;
@@ -53,6 +56,11 @@ impl Ledger {
                 self.acked += 1;
                 self.client(client)?.ack(number)
             }
+            Said::Missed { client, number } => {
+                self.acked += 1;
+                let read = self.client(client)?.read(client, number % KEYS, (None, number));
+                read.map_err(|what| format!("{}: {what}", operation::key(client, number % KEYS)))
+            }
             Said::Unknown { client, number } => {
                 self.unknown += 1;
                 self.client(client)?.is_unsure[(number % KEYS) as usize] = true;
@@ -60,7 +68,7 @@ impl Ledger {
             }
             Said::Holds { client, key, number } if key < KEYS => {
                 self.read += 1;
-                let holds = self.client(client)?.read(client, key, number);
+                let holds = self.client(client)?.read(client, key, (number, u64::MAX));
                 holds.map_err(|what| format!("{}: {what}", operation::key(client, key)))
             }
             Said::Holds { key, .. } => Err(format!("there is no key {key}")),
@@ -96,7 +104,13 @@ impl ClientLedger {
         self.spans.iter().any(|&(first, last)| (first..=last).contains(&number))
     }
 
-    fn read(&mut self, client: usize, key: u64, found: Option<u64>) -> Result<(), String> {
+    /// What an operation found that comes before `before` on its key.
+    fn read(
+        &mut self,
+        client: usize,
+        key: u64,
+        (found, before): (Option<u64>, u64),
+    ) -> Result<(), String> {
         let newest = self.newest[key as usize];
         let counts = match found {
             Some(number) if number % KEYS != key || !self.has_begun(number) => {
@@ -105,7 +119,7 @@ impl ClientLedger {
             Some(number) => Some(number),
             None => match newest {
                 None => None,
-                Some(newest) => self.deletion_from(client, newest),
+                Some(newest) => self.deletion_in(client, newest..before),
             },
         };
         if !self.is_unsure[key as usize] && counts < newest {
@@ -120,11 +134,12 @@ impl ClientLedger {
         Ok(())
     }
 
-    /// The first operation on the key of `from`, itself or a later one that has begun, which deletes it.
-    fn deletion_from(&self, client: usize, from: u64) -> Option<u64> {
-        let later = self.spans.iter().flat_map(|&(first, last)| first.max(from)..=last);
+    /// The first of these operations that has begun, is on the key of the first one, and deletes it.
+    fn deletion_in(&self, client: usize, range: Range<u64>) -> Option<u64> {
+        let begun = |&(first, last): &Span| first.max(range.start)..(last + 1).min(range.end);
+        let later = self.spans.iter().flat_map(begun);
         later
-            .filter(|number| number % KEYS == from % KEYS)
+            .filter(|number| number % KEYS == range.start % KEYS)
             .find(|&number| operation::change(client, number) == Change::Delete)
     }
 }
@@ -196,6 +211,16 @@ mod tests {
         let (first, second) = two(|first, second| !first && !second);
         let mut ledger = ledger(&[reserved(2 * KEYS), acked(first), holds(first, Some(second))]);
         assert!(ledger.note(&holds(first, Some(first))).is_err());
+    }
+
+    #[test]
+    fn a_deletion_that_found_nothing_is_no_bar_to_a_write_under_way_before_it() {
+        let (first, second) = two(|first, second| !first && second);
+        let missed = Said::Missed { client: CLIENT, number: second };
+        let mut under_way = ledger(&[reserved(2 * KEYS), missed.clone()]);
+        assert_eq!(under_way.note(&holds(first, Some(first))), Ok(()));
+        let mut acknowledged = ledger(&[reserved(2 * KEYS), acked(first)]);
+        assert!(acknowledged.note(&missed).is_err(), "there was something to delete");
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub enum Said {
     Reserved { client: usize, number: u64 },
     /// An operation was acknowledged.
     Acked { client: usize, number: u64 },
+    /// A deletion was acknowledged that found nothing to delete.
+    Missed { client: usize, number: u64 },
     /// An operation failed, or its outcome is unknown.
     Unknown { client: usize, number: u64 },
     /// All nodes ended as they should when they were asked to.
@@ -55,6 +57,7 @@ impl fmt::Display for Said {
             Said::ReadAll => write!(f, "read-all"),
             Said::Reserved { client, number } => write!(f, "reserved {client} {number}"),
             Said::Acked { client, number } => write!(f, "acked {client} {number}"),
+            Said::Missed { client, number } => write!(f, "missed {client} {number}"),
             Said::Unknown { client, number } => write!(f, "unknown {client} {number}"),
             Said::Stopped => write!(f, "stopped"),
             Said::Wrong(what) => write!(f, "wrong {}", what.replace(['\n', '\r'], " | ")),
@@ -110,6 +113,7 @@ fn parse_numbers(word: &str, words: &mut SplitWhitespace<'_>) -> Option<Said> {
         "read-all" => Said::ReadAll,
         "reserved" => Said::Reserved { client: next(words)?, number: next(words)? },
         "acked" => Said::Acked { client: next(words)?, number: next(words)? },
+        "missed" => Said::Missed { client: next(words)?, number: next(words)? },
         "unknown" => Said::Unknown { client: next(words)?, number: next(words)? },
         "stopped" => Said::Stopped,
         _ => return None,
@@ -135,6 +139,7 @@ mod tests {
             Said::ReadAll,
             Said::Reserved { client: 8, number: 9 },
             Said::Acked { client: 10, number: 11 },
+            Said::Missed { client: 14, number: 15 },
             Said::Unknown { client: 12, number: 13 },
             Said::Stopped,
             Said::Wrong("this and that".into()),

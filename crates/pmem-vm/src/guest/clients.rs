@@ -101,9 +101,16 @@ fn write_some(connection: &mut Client, client: usize, begin: u64, line: &Line) -
     let mut has_failed = connection.send_raw(&bytes).is_err();
     for number in numbers {
         let reply = if has_failed { None } else { Some(connection.receive()) };
-        if let Some(Ok(Value::Simple(_) | Value::Integer(_))) = reply {
-            line.say(&Said::Acked { client, number });
-            continue;
+        match reply {
+            Some(Ok(Value::Simple(_) | Value::Integer(1))) => {
+                line.say(&Said::Acked { client, number });
+                continue;
+            }
+            Some(Ok(Value::Integer(0))) => {
+                line.say(&Said::Missed { client, number });
+                continue;
+            }
+            _ => {}
         }
         eprintln!("client {client}, operation {number}: {reply:?}");
         // After a broken connection the other outcomes are not known either.

@@ -147,7 +147,7 @@ impl Follow {
             }
             Said::Ready { .. } => self.booted.ready = Some(now - self.start),
             Said::Holds { .. } => self.booted.read += 1,
-            Said::Acked { .. } => {
+            Said::Acked { .. } | Said::Missed { .. } => {
                 self.booted.acked += 1;
                 if self.last_acks.len() == LAST_ACKS_MAX {
                     self.last_acks.drain(..LAST_ACKS_MAX / 2);

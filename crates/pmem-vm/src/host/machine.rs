@@ -38,8 +38,9 @@ pub struct Parts<'a> {
     pub cpu: &'a str,
     /// Arguments of the guest's part of this program.
     pub parameters: &'a str,
-    /// A folder for what it says.
+    /// A folder for what it says, and how those files' names end.
     pub dir: &'a Path,
+    pub name: &'a str,
 }
 
 /// A guest that runs.
@@ -70,8 +71,8 @@ impl Machine {
     /// # Errors
     /// When qemu cannot be started.
     pub fn start(parts: &Parts) -> Result<Machine> {
-        let console = parts.dir.join("console");
-        let said = parts.dir.join("said");
+        let console = parts.dir.join(format!("console-{}", parts.name));
+        let said = parts.dir.join(format!("said-{}", parts.name));
         for file in [&console, &said] {
             fs::write(file, "").with_context(|| file.display().to_string())?;
         }

@@ -1,6 +1,7 @@
 //! All boots of a run: cuts for each CPU on an image of its own, then an image that must lose everything.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use bench::process::ScratchDir;
 
 use super::boot::{Booted, Cut, boot};
 use super::machine::{Parts, Share, make_nvdimm};
+use super::tool::run as run_tool;
 use super::{Arguments, initramfs, kernel};
 use crate::ledger::Ledger;
 use crate::operation::{CLIENTS, KEYS};
@@ -86,7 +88,7 @@ pub fn run(arguments: &Arguments, stop: &AtomicBool) -> Result<bool> {
 impl Run<'_> {
     /// Cuts the power of one image's guests, and looks at the end once more.
     fn image(&mut self, cpu: &str, cuts: u64) -> Result<Total> {
-        let nvdimm = self.dir.join("nvdimm");
+        let nvdimm = self.dir.join(format!("nvdimm-{cpu}"));
         make_nvdimm(&nvdimm)?;
         let (mut ledger, mut total) = (Ledger::default(), Total::default());
         for number in 0..=cuts {
@@ -140,6 +142,8 @@ impl Run<'_> {
         let media = if number == 0 && share == Share::On { " --media" } else { "" };
         let writes = if cut == Cut::AtTheEnd { "" } else { " --writes" };
         let parameters = format!("--boot {number}{media}{writes}");
+        let image = if share == Share::On { "kept" } else { "control" };
+        let name = format!("{cpu}-{image}-{number}");
         let parts = Parts {
             kernel: &self.kernel.image,
             initramfs: &self.initramfs,
@@ -148,6 +152,7 @@ impl Run<'_> {
             cpu,
             parameters: &parameters,
             dir: self.dir,
+            name: &name,
         };
         let booted = boot(&parts, cut, ledger, self.stop)
             .with_context(|| format!("boot {number} of -cpu {cpu}"))?;
@@ -220,18 +225,15 @@ fn tell(cpu: &str, total: &Total) -> bool {
     total.findings_count == 0
 }
 
-/// The NVDIMM is copied as it was found: sparse, and only what was written.
+/// Keeps what all guests said, and the NVDIMMs, of which only what was written takes room.
 fn keep(scratch: &Path, dir: &Path) -> Result<()> {
     let kept = dir.join("kept");
-    std::fs::create_dir_all(&kept).with_context(|| kept.display().to_string())?;
-    for name in ["console", "said", "nvdimm"] {
-        let (from, to) = (scratch.join(name), kept.join(name));
-        if from.exists() {
-            let mut command = std::process::Command::new("cp");
-            super::tool::run(command.arg("--sparse=always").arg(from).arg(to))?;
-        }
+    if kept.exists() {
+        std::fs::remove_dir_all(&kept).context("what an earlier run kept")?;
     }
-    println!("what the guest said and its NVDIMM are in {}", kept.display());
+    let mut command = Command::new("cp");
+    run_tool(command.args(["-r", "--sparse=always"]).arg(scratch).arg(&kept))?;
+    println!("what the guests said and the NVDIMMs are in {}", kept.display());
     Ok(())
 }
 
