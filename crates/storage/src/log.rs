@@ -42,7 +42,7 @@ pub trait Device {
     ///
     /// # Errors
     /// What the system says.
-    fn len(&mut self) -> Result<u64, String>;
+    fn size(&mut self) -> Result<u64, String>;
 
     /// Fills `into` from `offset` on.
     ///

@@ -74,7 +74,7 @@ pub fn write(boot: u64, nodes: &[SocketAddr], line: &Line) -> Result<()> {
             scope.spawn(move || {
                 let first = boot * PER_BOOT;
                 for begin in (first..first + PER_BOOT).step_by(TOGETHER as usize) {
-                    if (begin - first) % AHEAD == 0 && begin > first {
+                    if begin > first && (begin - first).is_multiple_of(AHEAD) {
                         line.say(&Said::Reserved { client, number: begin + 2 * AHEAD - 1 });
                     }
                     if !write_some(&mut connection, client, begin, line) {

@@ -15,7 +15,7 @@ use crate::said::Said;
 
 const NODES: u16 = 3;
 /// Emulation is slow.
-const READY_MAX: Duration = Duration::from_secs(120);
+const READY_MAX: Duration = Duration::from_secs(300);
 const STOP_MAX: Duration = Duration::from_secs(30);
 /// Milliseconds: no request may give up because the machine is slow.
 const REQUEST_TIMEOUT: &str = "20000";

@@ -69,10 +69,10 @@ mod tests {
         assert!(
             text[folder.len()..].contains(
                 "00000006\
-                      00000000bin/a\0hello\0\0\0070701"
+                      00000000bin/a\0hello\0\0\x00070701"
             ),
             "{text:?}"
         );
-        assert!(text.ends_with("TRAILER!!!\0\0\0\0") && text.len() % 4 == 0, "{text:?}");
+        assert!(text.ends_with("TRAILER!!!\0\0\0\0") && text.len().is_multiple_of(4), "{text:?}");
     }
 }

@@ -10,7 +10,7 @@ use crate::ledger::Ledger;
 use crate::said::Said;
 
 /// How long a boot may take until its cut.
-const BOOT_MAX: Duration = Duration::from_secs(300);
+const BOOT_MAX: Duration = Duration::from_secs(600);
 const SLICE: Duration = Duration::from_millis(2);
 /// Findings that a boot lists.
 const FINDINGS_MAX: usize = 10;
@@ -35,7 +35,7 @@ pub struct Booted {
     pub flush: Option<String>,
     pub acked: u64,
     pub read: u64,
-    /// Acknowledgements in the last tenth of a second before the cut: it was in the middle of writes.
+    /// Acknowledgements in the last second before the cut.
     pub acked_just_before: u64,
     /// Checks of the medium that passed.
     pub passed: u64,
@@ -93,7 +93,7 @@ pub fn boot(parts: &Parts, cut: Cut, ledger: &mut Ledger, stop: &AtomicBool) -> 
     let cut_at = Instant::now();
     // What it said before is as true as ever.
     follow.listen(cut, ledger)?;
-    let just_before = |at: &&Instant| cut_at.duration_since(**at) < Duration::from_millis(100);
+    let just_before = |at: &&Instant| cut_at.duration_since(**at) < Duration::from_secs(1);
     follow.booted.acked_just_before = follow.last_acks.iter().filter(just_before).count() as u64;
     if !was_cut {
         let tail = follow.machine.console_tail();

@@ -23,6 +23,9 @@ const WRITING_MS_MAX: u64 = 4_000;
 /// From the first byte that nodes write to well after they serve.
 const STARTING_MS_MAX: u64 = 2_500;
 
+/// How the folders of runs begin; the number of the process follows.
+const SCRATCH: &str = "palimpsest-pmem-vm";
+
 /// A run's standing parts.
 struct Run<'a> {
     kernel: kernel::Kernel,
@@ -57,7 +60,8 @@ pub fn run(arguments: &Arguments, stop: &AtomicBool) -> Result<bool> {
     let kernel = kernel::obtain(&arguments.dir.join("kernel"))?;
     let own = std::env::current_exe().context("this program's own path")?;
     let binary = arguments.binary.clone().unwrap_or_else(|| own.with_file_name("palimpsest"));
-    let scratch = ScratchDir::new(&std::env::temp_dir(), "palimpsest-pmem-vm")?;
+    remove_leftovers()?;
+    let scratch = ScratchDir::new(&std::env::temp_dir(), SCRATCH)?;
     let initramfs = scratch.path().join("initramfs");
     let programs: [(&str, &Path); 3] =
         [("palimpsest", &binary), ("pmem-vm", &own), ("storage-tests", &arguments.storage_tests)];
@@ -160,7 +164,7 @@ impl Run<'_> {
             booted.ready.map_or("not yet".to_string(), |r| format!("{:.1} s", r.as_secs_f64()));
         println!(
             "  boot {number}: {}, served after {ready}, {} keys read, {} writes acknowledged, {} of them in \
-             the last 100 ms; {cut:?}",
+             the last second; {cut:?}",
             booted.flush.as_deref().unwrap_or("?"),
             booted.read,
             booted.acked,
@@ -225,6 +229,26 @@ fn tell(cpu: &str, total: &Total) -> bool {
     total.findings_count == 0
 }
 
+/// Removes what runs left that were killed. Their guests ended with them.
+fn remove_leftovers() -> Result<()> {
+    let folder = std::env::temp_dir();
+    for entry in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+        let entry = entry.with_context(|| folder.display().to_string())?;
+        let name = entry.file_name();
+        let Some(pid) = owner(&name.to_string_lossy()) else { continue };
+        if !Path::new("/proc").join(pid.to_string()).exists() {
+            std::fs::remove_dir_all(entry.path()).context("what an earlier run left")?;
+        }
+    }
+    Ok(())
+}
+
+/// The process that made a folder of this name.
+fn owner(name: &str) -> Option<u32> {
+    let (pid, _) = name.strip_prefix(SCRATCH)?.strip_prefix('-')?.split_once('-')?;
+    pid.parse().ok()
+}
+
 /// Keeps what all guests said, and the NVDIMMs, of which only what was written takes room.
 fn keep(scratch: &Path, dir: &Path) -> Result<()> {
     let kept = dir.join("kept");
@@ -240,4 +264,17 @@ fn keep(scratch: &Path, dir: &Path) -> Result<()> {
 fn fresh_seed() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(1, |now| now.as_nanos() as u64 % 1_000_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_folders_of_runs_have_an_owner() {
+        assert_eq!(owner("palimpsest-pmem-vm-12-0"), Some(12));
+        for name in ["palimpsest-pmem-12-0", "palimpsest-pmem-vm-", "palimpsest-pmem-vm-x-0"] {
+            assert_eq!(owner(name), None, "{name}");
+        }
+    }
 }

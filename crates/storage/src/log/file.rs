@@ -71,7 +71,7 @@ impl FileDevice {
 }
 
 impl Device for FileDevice {
-    fn len(&mut self) -> Result<u64, String> {
+    fn size(&mut self) -> Result<u64, String> {
         self.file.metadata().map(|metadata| metadata.len()).map_err(|error| error.to_string())
     }
 

@@ -67,7 +67,7 @@ fn one(offset: u64, bytes: Vec<u8>) -> Store {
 pub(super) fn superblock<D: Device>(device: &mut D) -> Result<(Superblock, Vec<u64>), OpenError> {
     let mut found = Vec::new();
     let mut unknown = None;
-    let len = device.len().map_err(OpenError::Io)?;
+    let len = device.size().map_err(OpenError::Io)?;
     for copy in 0..COPIES {
         let mut bytes = vec![0; SECTOR];
         if Superblock::offset(copy) + SECTOR as u64 <= len {

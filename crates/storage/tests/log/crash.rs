@@ -9,8 +9,9 @@ use storage::log::{Log, Store, verify};
 
 use crate::support::*;
 
-/// Subsets that are tried one by one; of larger sets so many are drawn.
+/// As many subsets are tried one by one; of sets that have more, some are drawn.
 const SUBSETS_MAX: u64 = 64;
+const SUBSETS_DRAWN: u64 = 12;
 
 /// A store, and what the log was before and is after it.
 struct Step {
@@ -68,7 +69,7 @@ fn subsets(count: usize, prng: &mut Prng) -> Vec<Vec<bool>> {
         let ppm = *prng.pick(&[20_000, 300_000, 700_000, 980_000]);
         (0..count).map(|_| prng.chance_ppm(ppm)).collect()
     };
-    let mut sets: Vec<Vec<bool>> = (2..SUBSETS_MAX).map(drawn).collect();
+    let mut sets: Vec<Vec<bool>> = (0..SUBSETS_DRAWN).map(drawn).collect();
     sets.extend([vec![false; count], vec![true; count]]);
     sets
 }
@@ -145,7 +146,7 @@ fn every_crash_of_small_histories_leaves_the_log_before_or_after() {
 
 #[test]
 fn crashes_of_large_histories_leave_the_log_before_or_after() {
-    for seed in 0..3 {
+    for seed in 0..2 {
         try_all(1_000 + seed, 1_024, 60);
     }
 }

@@ -52,7 +52,7 @@ impl Memory {
 }
 
 impl Device for &mut Memory {
-    fn len(&mut self) -> Result<u64, String> {
+    fn size(&mut self) -> Result<u64, String> {
         Ok(self.bytes.len() as u64)
     }
 
@@ -75,8 +75,8 @@ impl Device for &mut Memory {
 }
 
 impl Device for Memory {
-    fn len(&mut self) -> Result<u64, String> {
-        Device::len(&mut &mut *self)
+    fn size(&mut self) -> Result<u64, String> {
+        Device::size(&mut &mut *self)
     }
 
     fn read(&mut self, offset: u64, into: &mut [u8]) -> Result<(), String> {
