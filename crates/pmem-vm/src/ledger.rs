@@ -61,7 +61,7 @@ impl Ledger {
                 let read = self.client(client)?.read(client, number % KEYS, (None, number));
                 read.map_err(|what| format!("{}: {what}", operation::key(client, number % KEYS)))
             }
-            Said::Unknown { client, number } => {
+            Said::Unknown { client, number, .. } => {
                 self.unknown += 1;
                 self.client(client)?.is_unsure[(number % KEYS) as usize] = true;
                 Ok(())
@@ -236,7 +236,8 @@ mod tests {
     #[test]
     fn a_key_with_an_unknown_outcome_may_change_late() {
         let (first, second) = two(|first, second| !first && !second);
-        let unknown = Said::Unknown { client: CLIENT, number: second };
+        let reply = "an error".to_string();
+        let unknown = Said::Unknown { client: CLIENT, number: second, reply };
         let mut ledger = ledger(&[reserved(2 * KEYS), acked(first), unknown]);
         assert_eq!(ledger.note(&holds(first, Some(second))), Ok(()));
         assert_eq!(ledger.note(&holds(first, Some(first))), Ok(()));

@@ -33,7 +33,7 @@ pub enum Said {
     /// A deletion was acknowledged that found nothing to delete.
     Missed { client: usize, number: u64 },
     /// An operation failed, or its outcome is unknown.
-    Unknown { client: usize, number: u64 },
+    Unknown { client: usize, number: u64, reply: String },
     /// All nodes ended as they should when they were asked to.
     Stopped,
     /// Something that must not be.
@@ -58,11 +58,17 @@ impl fmt::Display for Said {
             Said::Reserved { client, number } => write!(f, "reserved {client} {number}"),
             Said::Acked { client, number } => write!(f, "acked {client} {number}"),
             Said::Missed { client, number } => write!(f, "missed {client} {number}"),
-            Said::Unknown { client, number } => write!(f, "unknown {client} {number}"),
+            Said::Unknown { client, number, reply } => {
+                write!(f, "unknown {client} {number} {}", one_line(reply))
+            }
             Said::Stopped => write!(f, "stopped"),
-            Said::Wrong(what) => write!(f, "wrong {}", what.replace(['\n', '\r'], " | ")),
+            Said::Wrong(what) => write!(f, "wrong {}", one_line(what)),
         }
     }
+}
+
+fn one_line(text: &str) -> String {
+    text.replace(['\n', '\r'], " | ")
 }
 
 /// A line that is none of these.
@@ -85,6 +91,11 @@ fn parse(line: &str) -> Option<Said> {
         "flush" => return Some(Said::Flush(text()?)),
         "passed" => return Some(Said::Passed(text()?)),
         "wrong" => return Some(Said::Wrong(text()?)),
+        "unknown" => {
+            let mut parts = rest.splitn(3, ' ');
+            let (client, number) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+            return Some(Said::Unknown { client, number, reply: parts.next()?.to_string() });
+        }
         _ => {}
     }
     let mut words = rest.split_whitespace();
@@ -114,7 +125,6 @@ fn parse_numbers(word: &str, words: &mut SplitWhitespace<'_>) -> Option<Said> {
         "reserved" => Said::Reserved { client: next(words)?, number: next(words)? },
         "acked" => Said::Acked { client: next(words)?, number: next(words)? },
         "missed" => Said::Missed { client: next(words)?, number: next(words)? },
-        "unknown" => Said::Unknown { client: next(words)?, number: next(words)? },
         "stopped" => Said::Stopped,
         _ => return None,
     })
@@ -140,7 +150,7 @@ mod tests {
             Said::Reserved { client: 8, number: 9 },
             Said::Acked { client: 10, number: 11 },
             Said::Missed { client: 14, number: 15 },
-            Said::Unknown { client: 12, number: 13 },
+            Said::Unknown { client: 12, number: 13, reply: "an error".into() },
             Said::Stopped,
             Said::Wrong("this and that".into()),
         ];

@@ -112,10 +112,9 @@ fn write_some(connection: &mut Client, client: usize, begin: u64, line: &Line) -
             }
             _ => {}
         }
-        eprintln!("client {client}, operation {number}: {reply:?}");
         // After a broken connection the other outcomes are not known either.
         has_failed |= !matches!(reply, Some(Ok(_)));
-        line.say(&Said::Unknown { client, number });
+        line.say(&Said::Unknown { client, number, reply: format!("{reply:?}") });
     }
     !has_failed
 }

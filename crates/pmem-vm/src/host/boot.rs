@@ -159,11 +159,10 @@ impl Follow {
             }
             Said::Stopped => self.cut_at = Some(now),
             Said::Wrong(what) => self.booted.find(what),
-            Said::Unknown { .. }
-            | Said::Whole { .. }
-            | Said::Empty { .. }
-            | Said::ReadAll
-            | Said::Reserved { .. } => {}
+            Said::Unknown { client, number, reply } => {
+                println!("  no outcome: client {client}, operation {number}: {reply}");
+            }
+            Said::Whole { .. } | Said::Empty { .. } | Said::ReadAll | Said::Reserved { .. } => {}
         }
     }
 }
