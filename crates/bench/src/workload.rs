@@ -120,7 +120,7 @@ pub(crate) fn write_wait(out: &mut Vec<u8>, replicas: u32, milliseconds: u32) {
 }
 
 /// Appends a whole command from its words.
-pub(crate) fn write_command(out: &mut Vec<u8>, words: &[&[u8]]) {
+pub fn write_command(out: &mut Vec<u8>, words: &[&[u8]]) {
     out.push(b'*');
     out.extend_from_slice(itoa::Buffer::new().format(words.len()).as_bytes());
     out.extend_from_slice(b"\r\n");

@@ -13,9 +13,9 @@
 
 mod ahead;
 mod arena;
-mod bytes_at;
+pub(crate) mod bytes_at;
 mod cache;
-mod direct;
+pub(crate) mod direct;
 mod directory;
 mod engine;
 mod entry;
@@ -32,7 +32,7 @@ mod ring;
 mod shell;
 mod spare;
 mod staged;
-mod stripe;
+pub(crate) mod stripe;
 mod superblock;
 mod verify;
 

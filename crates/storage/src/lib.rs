@@ -3,6 +3,7 @@
 pub mod data_dir;
 pub mod disk;
 pub mod identity;
+pub mod log;
 pub mod mutation;
 pub mod pmem;
 pub mod probe;

@@ -4,12 +4,11 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::{porcupine, root};
+use crate::{porcupine, root, target};
 
 /// Builds, then becomes the attacker, so that signals reach it and its exit code is the chore's.
 ///
@@ -37,12 +36,6 @@ pub fn attack(mut cargo: Command, arguments: &[OsString]) -> Result<()> {
     }
     command.args(arguments).current_dir(root());
     Err(command.exec()).context("the attacker did not start (it needs root, or sudo)")
-}
-
-/// Where cargo builds.
-fn target() -> PathBuf {
-    let folder = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
-    root().join(folder)
 }
 
 fn is_root() -> bool {

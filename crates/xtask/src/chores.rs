@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 
 use crate::metadata::{self, Scope};
-use crate::{chaos, edges, fuzz, licences, porcupine, root, tidy, tla};
+use crate::{chaos, edges, fuzz, licences, pmem_vm, porcupine, root, tidy, tla};
 
 /// How much the short simulation of `test` does: one line per protocol that must hold.
 const SIMULATIONS: &[Simulation] = &[
@@ -57,6 +57,11 @@ pub enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Build in release mode and cut the power of guests with emulated persistent memory.
+    PmemVm {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Build in release mode and explore small worlds to their end: [PROTOCOL [STATES_MAX [SECONDS_MAX [WORLD]]]].
     Explore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -93,6 +98,7 @@ pub fn run(chore: Chore) -> Result<()> {
         Chore::Run { arguments } => product("dev", &[], &arguments),
         Chore::Bench { arguments } => product("bench", &["--features", "etcd"], &arguments),
         Chore::Chaos { arguments } => chaos::attack(cargo_command(), &arguments),
+        Chore::PmemVm { arguments } => pmem_vm::cut_power(cargo_command, &arguments),
         Chore::Explore { arguments } => explore(&arguments),
         Chore::Sim { arguments } => product("sim", &[], &arguments),
         Chore::Porcupine(arguments) => porcupine::compare(cargo_command(), &arguments),

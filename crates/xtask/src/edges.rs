@@ -14,6 +14,7 @@ const NEIGHBOURS: &[(&str, &str, &str)] = &[
     ("palimpsest", "sim", "`palimpsest sim` runs the simulator"),
     ("palimpsest", "bench", "`palimpsest bench` runs the measurements"),
     ("chaos", "bench", "its client and its processes are what chaos needs too"),
+    ("pmem-vm", "bench", "as for chaos"),
 ];
 
 /// Where a crate stands: 0 is the lowest floor.

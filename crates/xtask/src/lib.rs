@@ -9,6 +9,7 @@ pub mod edges;
 pub mod fuzz;
 pub mod licences;
 pub mod metadata;
+pub mod pmem_vm;
 pub mod porcupine;
 pub mod source;
 pub mod tidy;
@@ -20,4 +21,10 @@ use std::path::{Path, PathBuf};
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).expect("crates/xtask lies two folders below the root").to_path_buf()
+}
+
+/// Where cargo builds.
+pub fn target() -> PathBuf {
+    let folder = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
+    root().join(folder)
 }

@@ -22,7 +22,7 @@
 //! reads its own writes.
 //!
 //! Departures: the member of the lowest id leads epoch 1 for ever, since discovery and synchronisation are not
-//! here: a leader that stops stops all writes. Histories are in memory, as no log medium exists: **volatile only**;
+//! here: a leader that stops stops all writes. Histories are in memory and not in the log medium: **volatile only**;
 //! a durable database is refused, and a node that forgot anything stops. One worker per node, since the order is
 //! over all keys; more are refused. Links may lose, repeat and reorder: what comes ahead of a gap waits in the
 //! history, and timers send the rest again. A time to live is refused.

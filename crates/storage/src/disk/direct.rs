@@ -29,14 +29,14 @@ const OWN_MAX: Duration = Duration::from_secs(30);
 const OWN_EVERY: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
-pub(super) struct DirectFile {
+pub(crate) struct DirectFile {
     file: OsFile,
     buffer: Mutex<AlignedBuffer>,
 }
 
 impl DirectFile {
     /// `None` where the file system or the device cannot write single sectors this way.
-    pub(super) fn open(path: &Path) -> Option<DirectFile> {
+    pub(crate) fn open(path: &Path) -> Option<DirectFile> {
         let flags = (OFlags::DIRECT | OFlags::DSYNC).bits().cast_signed();
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).ok()?;
         let mut buffer = AlignedBuffer::default();
@@ -50,7 +50,7 @@ impl DirectFile {
     ///
     /// # Errors
     /// What the system says, also when the write of another process does not end.
-    pub(super) fn own(&self) -> IoResult<()> {
+    pub(crate) fn own(&self) -> IoResult<()> {
         let end = Instant::now() + OWN_MAX;
         loop {
             match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
@@ -76,7 +76,7 @@ impl DirectFile {
     }
 
     /// Writes, and returns when it is durable. After an error nothing is known.
-    pub(super) fn write(&self, bytes: &[u8], offset: u64) -> IoResult<()> {
+    pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> IoResult<()> {
         let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         for (part, at) in bytes.chunks(PART_LEN_MAX).zip((offset..).step_by(PART_LEN_MAX)) {
             let room = buffer.room(part.len());

@@ -10,13 +10,13 @@ use base::checksum::checksum;
 use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use crate::mutation::{self, Mutation};
 
-pub(super) const SECTOR: usize = 512;
+pub(crate) const SECTOR: usize = 512;
 /// Bytes of a sector that carry a stripe's payload; the rest is its trailer.
-pub(super) const PAYLOAD: usize = 488;
+pub(crate) const PAYLOAD: usize = 488;
 /// Bytes at the start of a stripe's payload that say what follows.
-pub(super) const STRIPE_HEAD_LEN: usize = 16;
+pub(crate) const STRIPE_HEAD_LEN: usize = 16;
 /// Fewest sectors of a stripe: data and parity.
-pub(super) const STRIPE_SECTORS_MIN: u64 = 2;
+pub(crate) const STRIPE_SECTORS_MIN: u64 = 2;
 
 const POSITION: usize = 488;
 const INDEX: usize = 496;
@@ -34,47 +34,47 @@ fn split_count(count: usize) -> (usize, usize) {
 }
 
 /// Sectors of a stripe of so many that carry payload.
-pub(super) fn data_sectors(count: u64) -> u64 {
+pub(crate) fn data_sectors(count: u64) -> u64 {
     split_count(count as usize).0 as u64
 }
 
 /// Sectors that a payload of this length takes, parity included.
-pub(super) fn sectors_for(payload_len: usize) -> u64 {
+pub(crate) fn sectors_for(payload_len: usize) -> u64 {
     let data = payload_len.div_ceil(PAYLOAD).max(1);
     (data + data.div_ceil(PARITY_SPAN)) as u64
 }
 
 /// The longest payload, its head included, that fits this many sectors.
-pub(super) fn payload_max(sectors: u64) -> usize {
+pub(crate) fn payload_max(sectors: u64) -> usize {
     split_count(sectors as usize).0 * PAYLOAD
 }
 
 /// Builds a stripe while its entries come in.
 #[derive(Debug)]
-pub(super) struct StripeWriter {
+pub(crate) struct StripeWriter {
     sectors: Vec<u8>,
     payload_len: usize,
     entries: u32,
 }
 
 impl StripeWriter {
-    pub(super) fn new() -> StripeWriter {
+    pub(crate) fn new() -> StripeWriter {
         let mut writer = StripeWriter { sectors: Vec::new(), payload_len: 0, entries: 0 };
         writer.append(&[0; STRIPE_HEAD_LEN]);
         writer
     }
 
     /// Bytes of payload so far, the stripe's head included.
-    pub(super) fn payload_len(&self) -> usize {
+    pub(crate) fn payload_len(&self) -> usize {
         self.payload_len
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.entries == 0
     }
 
     /// Adds one encoded entry.
-    pub(super) fn push(&mut self, entry: &[u8]) {
+    pub(crate) fn push(&mut self, entry: &[u8]) {
         self.entries += 1;
         self.append(entry);
     }
@@ -94,7 +94,7 @@ impl StripeWriter {
     }
 
     /// The stripe's sectors for this position.
-    pub(super) fn finish(mut self, binding: u64, position: u64) -> Vec<u8> {
+    pub(crate) fn finish(mut self, binding: u64, position: u64) -> Vec<u8> {
         let payload_len = self.payload_len as u32;
         put_u32(&mut self.sectors, 0, MAGIC);
         put_u16(&mut self.sectors, 4, FORMAT);
@@ -132,7 +132,7 @@ fn seal(sector: &mut [u8], binding: u64, position: u64, index: u16, count: u16) 
 }
 
 /// A sector that belongs to no stripe, as the first lap finds it.
-pub(super) fn blank(binding: u64, position: u64) -> [u8; SECTOR] {
+pub(crate) fn blank(binding: u64, position: u64) -> [u8; SECTOR] {
     let mut sector = [0; SECTOR];
     seal(&mut sector, binding, position, 0, 0);
     sector
@@ -140,7 +140,7 @@ pub(super) fn blank(binding: u64, position: u64) -> [u8; SECTOR] {
 
 /// What a sector says of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Seen {
+pub(crate) enum Seen {
     /// Written for this position, as sector `index` of a stripe of `count`.
     Current { index: u64, count: u64 },
     /// Whole, and from an earlier lap: nothing has been written here since.
@@ -150,7 +150,7 @@ pub(super) enum Seen {
 }
 
 /// Looks at the sector found where `position` belongs in a ring of `ring` sectors.
-pub(super) fn see(sector: &[u8], binding: u64, position: u64, ring: u64) -> Seen {
+pub(crate) fn see(sector: &[u8], binding: u64, position: u64, ring: u64) -> Seen {
     let is_whole = u64_at(sector, CHECKSUM) == checksum(binding, &sector[..CHECKSUM]);
     if !is_whole && !mutation::is(Mutation::SectorUnchecked) {
         return Seen::Bad;
@@ -168,7 +168,7 @@ pub(super) fn see(sector: &[u8], binding: u64, position: u64, ring: u64) -> Seen
 
 /// The payload of a stripe whose sectors are at hand, in a row; `is_good` says which are whole. `None` where parity
 /// cannot help.
-pub(super) fn payload(sectors: &mut [u8], is_good: &[bool]) -> Option<Vec<u8>> {
+pub(crate) fn payload(sectors: &mut [u8], is_good: &[bool]) -> Option<Vec<u8>> {
     let (data, parity) = split_count(is_good.len());
     for class in 0..parity {
         let members: Vec<usize> = (class..data).step_by(parity).chain([data + class]).collect();
@@ -191,7 +191,7 @@ pub(super) fn payload(sectors: &mut [u8], is_good: &[bool]) -> Option<Vec<u8>> {
 }
 
 /// The entries of a payload and how many they are; `None` where its head is not one.
-pub(super) fn entries(payload: &[u8]) -> Option<(&[u8], u32)> {
+pub(crate) fn entries(payload: &[u8]) -> Option<(&[u8], u32)> {
     let head = payload.get(..STRIPE_HEAD_LEN)?;
     if u32_at(head, 0) != MAGIC || u16_at(head, 4) != FORMAT {
         return None;

@@ -1,0 +1,16 @@
+//! Programs of the host, run to their end.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+/// Runs a program; what it printed.
+///
+/// # Errors
+/// When it cannot be started or fails; with what it said.
+pub fn run(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("{command:?} cannot be started"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}: {}", output.status, said.trim());
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,7 @@
+//! The log medium: against a plain list, through every crash of small histories, against damage, on a real file.
+
+mod crash;
+mod damage;
+mod file;
+mod model;
+mod support;
