@@ -1,13 +1,15 @@
 //! What the `disk` medium makes of a disk, beside plain loops over the same disk in the same run.
 //!
-//! `cargo bench -p storage --bench ring -- [VALUE_BYTES] [DIR] [ring|uniform|zipf]`. A turn changes 64 distinct registers of a million and
-//! is durable with one flush. *append*: their bytes one after the other into a file that has its length, past the page
-//! cache. *in place*: each at a place of its own. *ring*: the store, as long as nothing has to go home. *uniform* and
-//! *zipf*: the store over ten times what its ring holds, write-back included. Rounds alternate; the medians count.
+//! `cargo bench -p storage --bench ring -- [VALUE_BYTES] [DIR] [ring|uniform|zipf|soak] [RING_MIB]`. A turn changes 64
+//! distinct registers of a million and is durable with one flush. *append*: their bytes one after the other into a file
+//! that has its length, past the page cache. *in place*: each at a place of its own, and a flush. *ring*: the store, as
+//! long as nothing has to go home. *uniform* and *zipf*: the store over ten times what its ring holds, write-back
+//! included, four turns under way. Rounds alternate; the medians count. *soak*, only when it is asked for: the disk's
+//! use over a hundred million overwrites whose lengths differ.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,17 +39,23 @@ fn main() {
     let dir = args.get(1).map_or_else(std::env::temp_dir, PathBuf::from);
     let dir = dir.join(format!("palimpsest-ring-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("the directory can be made");
-    run(&dir, value_len, args.get(2).map(String::as_str));
+    let ring_bytes = args.get(3).map_or(Config::default().ring_bytes, |mib| {
+        mib.parse::<u64>().expect("length of the ring in MiB") << 20
+    });
+    run(&dir, value_len, args.get(2).map(String::as_str), ring_bytes);
     std::fs::remove_dir_all(&dir).expect("it is there");
 }
 
-fn run(dir: &Path, value_len: usize, only: Option<&str>) {
+fn run(dir: &Path, value_len: usize, only: Option<&str>, ring_bytes: u64) {
     let mut append = Append::new(&dir.join("append"), value_len);
     let mut in_place = InPlace::new(&dir.join("in-place"), value_len);
-    let mut store = Loaded::new(&dir.join("store"), value_len);
+    let mut store = Loaded::new(&dir.join("store"), value_len, ring_bytes);
     println!(
         "{KEYS} registers of {value_len} bytes, {TURN} of them per turn; thousand writes per second"
     );
+    if only == Some("soak") {
+        return store.soak(&dir.join("store"));
+    }
     let zipf = Zipf::new(0.99);
     if only.is_none_or(|only| only == "ring") {
         store.settle();
@@ -236,9 +244,9 @@ struct Loaded {
 }
 
 impl Loaded {
-    fn new(dir: &Path, value_len: usize) -> Loaded {
+    fn new(dir: &Path, value_len: usize, ring_bytes: u64) -> Loaded {
         std::fs::create_dir_all(dir).expect("the directory can be made");
-        let config = Config::default();
+        let config = Config { ring_bytes, ..Config::default() };
         create_at(dir, 1, &config).expect("the directory is empty");
         let flags = EventfdFlags::NONBLOCK;
         let bell = Arc::new(eventfd(0, flags).expect("the system has event counters"));
@@ -345,6 +353,25 @@ impl Loaded {
     fn sustained(&mut self, choice: &impl Choice) -> Turns {
         self.turns(self.ring_turns * RINGS, choice, 4)
     }
+
+    /// Overwrites with values of any length up to the given one.
+    fn soak(&mut self, dir: &Path) {
+        let (len_max, mut used) = (self.value.len() as u64, Vec::new());
+        for part in 0..=10 {
+            self.settle();
+            used.push(allocated(dir));
+            println!("{:>4} million overwrites: {} MiB", part * 10, used[part] >> 20);
+            for _ in 0..if part < 10 { 10_000_000 / TURN } else { 0 } {
+                self.value.resize(self.prng.between(1, len_max) as usize, 7);
+                let keys = self.draw(&Uniform);
+                self.turn(keys.into_iter(), 4);
+            }
+        }
+        println!(
+            "at the end {:.3} of what it was at ten million",
+            used[10] as f64 / used[1] as f64
+        );
+    }
 }
 
 struct Turns {
@@ -357,6 +384,15 @@ struct Turns {
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Bytes of the disk that the files of a directory take.
+fn allocated(dir: &Path) -> u64 {
+    let files = std::fs::read_dir(dir).expect("it is there");
+    let blocks = |file: std::io::Result<std::fs::DirEntry>| {
+        file.and_then(|file| file.metadata()).expect("it is there").blocks()
+    };
+    files.map(blocks).sum::<u64>() * 512
 }
 
 /// What this process has had the system write.
