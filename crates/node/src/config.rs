@@ -10,6 +10,8 @@ use base::Millis;
 use types::limits::{DATABASES, MEMBERS_MAX};
 use types::{Database, NodeId};
 
+pub use crate::worker::ScrubConfig;
+
 /// Worker threads of a node at most.
 pub const WORKERS_MAX: usize = 64;
 
@@ -37,6 +39,8 @@ pub struct NodeConfig {
     pub cells_max: usize,
     /// Client connections at most.
     pub clients_max: usize,
+    /// How what is stored is verified in the background.
+    pub scrub: ScrubConfig,
 }
 
 /// One database (`SELECT index`).

@@ -376,6 +376,12 @@ impl<R> Cells<R> {
         }
     }
 
+    /// What is held of the register counts no more, neither here nor in storage.
+    pub fn lose(&mut self, key: &Key) {
+        self.set(key, None, true);
+        self.persist(key);
+    }
+
     pub fn set_forgotten(&mut self, shard: Shard, forgotten: bool) {
         self.forgotten[usize::from(shard.0)] = forgotten;
         for entry in &self.shards[usize::from(shard.0)] {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
-use storage::{Completion, Load, Place, Store};
+use storage::{Completion, Load, Place, ScrubScope, Share, Store};
 use types::{Database, Key, Shard, Ticket};
 
 use crate::medium::Medium;
@@ -223,7 +223,7 @@ impl Watched {
                 book.on_answer(place, from, load);
             }
             Completion::Forgotten { database, shard } => book.hear_forgotten(*database, *shard),
-            Completion::Scanned { .. } | Completion::Failed(_) => {}
+            Completion::Scanned { .. } | Completion::Scrubbed(_) | Completion::Failed(_) => {}
         }
     }
 }
@@ -291,6 +291,14 @@ impl Store for Watched {
 
     fn is_full(&self) -> bool {
         self.store.is_full()
+    }
+
+    fn scrub_scope(&self) -> ScrubScope {
+        self.store.scrub_scope()
+    }
+
+    fn scrub(&mut self, share: Share, bytes: u64) {
+        self.store.scrub(share, bytes);
     }
 }
 

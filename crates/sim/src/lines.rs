@@ -291,6 +291,7 @@ impl SimFacts {
                 request_timeout: Millis(1_500),
                 cells_max: 1_000,
                 clients_max: 100,
+                scrub: node::config::ScrubConfig::OFF,
             }),
         }
     }

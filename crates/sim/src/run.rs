@@ -262,6 +262,7 @@ impl Run {
             seed: rng.next_u64(),
             request_timeout: profile.request_timeout,
             cells_max: profile.cells_max,
+            scrub: profile.scrub,
             update: match profile.speech {
                 Speech::Direct => Arc::new(SimUpdate),
                 Speech::Resp => Arc::new(Interpreter::default()),

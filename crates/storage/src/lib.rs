@@ -9,4 +9,4 @@ pub mod probe;
 pub mod store;
 pub mod volatile;
 
-pub use store::{Completion, Load, Place, Store};
+pub use store::{Completion, Load, Place, ScrubScope, Scrubbed, Share, Store};

@@ -142,6 +142,7 @@ fn start_cluster(
         request_timeout: Millis(10_000),
         cells_max: 100_000,
         clients_max: 1_000,
+        scrub: node::config::ScrubConfig::DEFAULT,
     };
     let front = || {
         let version = env!("CARGO_PKG_VERSION");

@@ -207,6 +207,19 @@ impl<P: Protocol> EngineOf<P> {
         }
     }
 
+    /// What storage holds of a register is whole and too old. It goes, and its shard is forgotten, as if it had been found
+    /// damaged.
+    pub(crate) fn disown(&mut self, shared: &mut Shared, key: &Key) {
+        sometimes!("a register is disowned");
+        let state = &mut shared.stores[self.store];
+        if self.keeps_records {
+            state.store.set_forgotten(self.database, key.shard(), true);
+            state.has_changes = true;
+        }
+        self.cells.lose(key);
+        self.discover_forgotten(shared, key.shard());
+    }
+
     pub(crate) fn discover_forgotten(&mut self, shared: &mut Shared, shard: Shard) {
         // What was recovered may be lost again: storage must not be told that the shard is known.
         self.clearing.retain(|it| it.shard != shard);

@@ -160,6 +160,7 @@ pub fn config(scratch: &Scratch, id: u16, peers: &[String], durability: Durabili
         request_timeout: Millis(1_500),
         cells_max: 100_000,
         clients_max: 100,
+        scrub: node::config::ScrubConfig::OFF,
     }
 }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use base::Nanos;
-use types::{Key, NodeId, Round, Shard, Wire};
+use types::{Key, NodeId, Round, Shard, Ticket, Wire};
 
 use super::message::{Due, Message};
 use super::operation::{Active, Operation, Source};
@@ -208,9 +208,10 @@ impl RmwPaxos {
             folds: Box::new(fold(&question.own)),
         };
         let awaited = question.awaited & others_up(cx.view);
+        let after = gate(cx, walk.shard, &question.own);
         for (index, member) in cx.view.members().iter().enumerate() {
             if awaited & 1 << index != 0 {
-                cx.fx.send_now(member.node, message.clone());
+                cx.fx.send(member.node, message.clone(), after);
             }
         }
     }
@@ -241,16 +242,19 @@ impl RmwPaxos {
         let until = nearer(asked_until, scanned.next_hash);
         let is_whole = until == asked_until;
         let (held, lost) = held_of(scanned, until);
+        let after = gate(cx, shard, &held);
         let own = fold(&held);
         let differs = |bucket: usize| !is_whole || own[bucket] != folds[bucket];
         let buckets = (0..BUCKETS).filter(|&it| differs(it)).fold(0, |set, it| set | 1_u16 << it);
         let entries = held.into_iter().filter(|it| buckets & 1 << bucket(&it.key) != 0).collect();
         if let Some(member) = cx.view.index(to) {
             let is_equal = buckets == 0 && lost.is_empty();
-            self.ranges.on_agreement(member, shard, (from_hash, until), is_equal);
+            if self.ranges.on_agreement(member, shard, (from_hash, until), is_equal) {
+                self.patrol_found_equal(cx, shard, 1 << member);
+            }
         }
         recover_all(cx, lost);
-        cx.fx.send_now(to, Message::Compared { shard, id, until, buckets, entries });
+        cx.fx.send(to, Message::Compared { shard, id, until, buckets, entries }, after);
     }
 
     pub(super) fn on_compared(
@@ -342,6 +346,9 @@ impl RmwPaxos {
         if is_left_over && !mutation::is(Mutation::RepairRemoved) {
             return self.collect_found(cx, &key, round.ballot().node(), &state);
         }
+        if let Some(member) = cx.view.index(to).filter(|&it| self.ranges.was_held_by(key.shard(), it)) {
+            return self.tell_older(cx, key, (member, to), round);
+        }
         self.counters.repairs += 1;
         if insist {
             base::sometimes!("what a member refuses for its promise is proposed anew");
@@ -352,6 +359,12 @@ impl RmwPaxos {
         base::sometimes!("a comparison of ranges repairs a member");
         cx.fx.send_now(to, Message::Repair { key, round, state });
     }
+}
+
+/// What is said of registers waits until it is durable: whoever hears it counts on it.
+fn gate(cx: &Cx<'_>, shard: Shard, held: &[Held]) -> Ticket {
+    let tickets = held.iter().map(|it| cx.cells.ticket(&it.key));
+    tickets.max().unwrap_or(Ticket::DURABLE).max(cx.metas.ticket(shard))
 }
 
 /// Damaged records are recovered when they are touched.

@@ -5,7 +5,7 @@ mod parts;
 
 use std::sync::Arc;
 
-use types::{Ballot, Key, NodeId, Reader, Round, Shard, Wire};
+use types::{Ballot, Key, Loss, NodeId, Reader, Round, Shard, Wire};
 
 use super::acceptor::Payload;
 use super::comparison::{Folds, Held};
@@ -69,6 +69,8 @@ pub enum Message {
     Compared { shard: Shard, id: u64, until: Option<u64>, buckets: u16, entries: Vec<Held> },
     /// The sender holds `have` and knows of a higher round here. `insist`: a `Repair` does not help.
     Want { key: Key, have: Round, insist: bool },
+    /// The receiver durably held `round`, before it lost anything beyond `loss`, and seems to hold less.
+    Older { key: Key, round: Round, loss: Loss },
     /// To oneself: makes the register resident and does what is due for it.
     Touch { key: Key, due: Due },
 }
@@ -109,6 +111,7 @@ impl Message {
             | Message::Remove { key, .. }
             | Message::Chosen { key, .. }
             | Message::Want { key, .. }
+            | Message::Older { key, .. }
             | Message::Forward { key, .. }
             | Message::Forwarded { key, .. }
             | Message::Recover { key, .. }

@@ -12,7 +12,7 @@ use std::fmt;
 use base::Nanos;
 use types::key::SHARDS;
 use types::limits::MEMBERS_MAX;
-use types::{Key, NodeId, Shard};
+use types::{Key, Loss, NodeId, Shard};
 
 use super::comparison::Step;
 use super::owed::{Members, others_up};
@@ -20,6 +20,7 @@ use super::{Cx, Register, RmwPaxos, collector};
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
 use crate::protocol::ScannedCell;
+use crate::view::View;
 
 pub(super) const COMPARE: TimerId = TimerId(6);
 
@@ -48,6 +49,9 @@ struct Unsure {
     with: Members,
     /// Of those that walk this shard from their side: everything was equal so far, and nothing was accepted since.
     agreeing: Members,
+    /// Members that, when they were last asked, durably held what this node holds; nothing was accepted here since, and
+    /// they have not lost anything that is known of.
+    held_by: Members,
     since: Nanos,
     written_at: Nanos,
     /// Not before.
@@ -62,6 +66,8 @@ pub(super) struct Ranges {
     shards: Box<[Unsure; SHARDS]>,
     /// How far each member, walking from its side, has been answered without a gap: links may lose a question.
     answered: [Option<(Shard, u64)>; MEMBERS_MAX],
+    /// Of each member, as far as `held_by` knows of it.
+    losses: [Loss; MEMBERS_MAX],
     pub(super) walk: Option<Walk>,
     /// Where the search for the next shard begins.
     next: u8,
@@ -100,6 +106,7 @@ impl Default for Ranges {
         Ranges {
             shards: Box::new([Unsure::default(); SHARDS]),
             answered: [None; MEMBERS_MAX],
+            losses: [Loss(0); MEMBERS_MAX],
             walk: None,
             next: 0,
             armed: None,
@@ -145,21 +152,22 @@ impl Ranges {
             unsure.since = cx.now;
         }
         unsure.with = Members::MAX;
-        (unsure.agreeing, unsure.differed, unsure.failures) = (0, 0, 0);
+        (unsure.agreeing, unsure.held_by, unsure.differed, unsure.failures) = (0, 0, 0, 0);
         unsure.written_at = cx.now;
         if self.armed.is_none() && self.walk.is_none() {
             self.arm(cx, cx.now + QUIET);
         }
     }
 
-    /// A member compares its shard with this one, and has come to `until`. Only ranges without a gap make a shard.
+    /// A member compares its shard with this one, and has come to `until`. Only ranges without a gap make a shard. True
+    /// when all of it was equal.
     pub(super) fn on_agreement(
         &mut self,
         member: usize,
         shard: Shard,
         (from_hash, until): (u64, Option<u64>),
         is_equal: bool,
-    ) {
+    ) -> bool {
         let is_first = from_hash == shard.first_hash();
         let joins = |(of, end): (Shard, u64)| of == shard && from_hash <= end;
         let is_joined = is_first || self.answered[member].is_some_and(joins);
@@ -174,12 +182,40 @@ impl Ranges {
         if until.is_none() && unsure.agreeing & 1 << member != 0 {
             base::sometimes!("a member that was asked learns that it is equal");
             unsure.with &= !(1 << member);
+            unsure.held_by |= 1 << member;
+            return true;
+        }
+        false
+    }
+
+    /// True if the member durably held what is held here of this shard, so that it cannot rightly hold less now.
+    pub(super) fn was_held_by(&self, shard: Shard, member: usize) -> bool {
+        self.shards[usize::from(shard.0)].held_by & 1 << member != 0
+    }
+
+    /// What a member holds of a shard is not known any more.
+    pub(super) fn doubt_holder(&mut self, shard: Shard, member: usize) {
+        self.of(shard).held_by &= !(1 << member);
+    }
+
+    /// What members hold of a shard that is forgotten here says nothing of what will be recovered.
+    pub(super) fn doubt_holders(&mut self, shard: Shard) {
+        self.of(shard).held_by = 0;
+    }
+
+    /// A member that has lost something may rightly hold less of any shard.
+    pub(super) fn note_losses(&mut self, view: &View) {
+        for (index, member) in view.members().iter().enumerate() {
+            if member.loss > self.losses[index] {
+                self.losses[index] = member.loss;
+                self.shards.iter_mut().for_each(|unsure| unsure.held_by &= !(1 << index));
+            }
         }
     }
 }
 
 impl RmwPaxos {
-    fn own_shards(&self) -> impl Iterator<Item = Shard> + '_ {
+    pub(super) fn own_shards(&self) -> impl Iterator<Item = Shard> + '_ {
         (0..=u8::MAX).map(Shard).filter(|&shard| self.env.owns(shard))
     }
 
@@ -190,6 +226,8 @@ impl RmwPaxos {
             let me = own_place(cx);
             let shards: Vec<Shard> = self.own_shards().collect();
             shards.into_iter().for_each(|shard| self.doubt(cx, shard, me));
+            self.ranges.note_losses(cx.view);
+            self.start_patrol(cx);
         }
     }
 
@@ -276,7 +314,8 @@ impl RmwPaxos {
         match until {
             Some(from_hash) => {
                 walk.from_hash = from_hash;
-                let after_full = next_pace(cx.now) + Nanos(PAUSE.0 * (FULL_STEP_PACES - 1));
+                let paces = if self.patrol.is_behind() { 1 } else { FULL_STEP_PACES };
+                let after_full = next_pace(cx.now) + Nanos(PAUSE.0 * (paces - 1));
                 let until = if walk.differs { cx.now + PAUSE_SHORT } else { after_full };
                 walk.step = Step::Pausing { until };
                 self.ranges.arm(cx, until);
@@ -297,6 +336,7 @@ impl RmwPaxos {
         let is_still = unsure.written_at < walk.started;
         if is_still {
             unsure.with &= !walk.equal;
+            unsure.held_by |= walk.equal;
             unsure.differed = if walk.differs { unsure.differed.saturating_add(1) } else { 0 };
         }
         if walk.equal == walk.with {
@@ -311,6 +351,9 @@ impl RmwPaxos {
         // Bits of no member only say that something was written.
         if unsure.with & all(cx) == 0 {
             unsure.with = 0;
+        }
+        if is_still {
+            self.patrol_found_equal(cx, walk.shard, walk.equal);
         }
     }
 

@@ -514,7 +514,9 @@ impl RmwPaxos {
 
     /// A loss grew somewhere. Held answers are counted against the view whenever a decision is made, so there is
     /// nothing to correct; what is missing now is asked for by the next resend.
-    pub(super) fn on_view_changed(&mut self, _cx: &mut Cx<'_>) {}
+    pub(super) fn on_view_changed(&mut self, cx: &mut Cx<'_>) {
+        self.ranges.note_losses(cx.view);
+    }
 }
 
 fn ask_others(cx: &mut Cx<'_>, key: &Key, id: u64) {

@@ -49,6 +49,7 @@ impl FakeNode {
             request_timeout: Millis(1_500),
             cells_max: 1_000,
             clients_max: 100,
+            scrub: node::config::ScrubConfig::OFF,
         };
         FakeNode { config: Arc::new(config) }
     }

@@ -11,6 +11,7 @@ mod lookup;
 mod loss;
 mod open;
 mod rebuild;
+mod scrub;
 mod write_back;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,6 +79,7 @@ pub struct Engine {
     flags: Flags,                // forgotten shards as workers see them
     flags_durable: Flags,        // as the durable stripes have them
     losses: Vec<u32>,            // completions sent, by database and shard
+    scrub: scrub::Scrub,
     repairs: BTreeMap<u64, u64>, // damaged buckets, and the stripe whose marks must be durable before their pages are rewritten
 }
 
@@ -98,6 +100,7 @@ impl Engine {
             }
             Request::Load(place) => self.load(worker, place),
             Request::Scan(scan) => self.list(worker, scan),
+            Request::Scrub { bytes } => self.ask_scrub(worker, bytes),
         }
     }
 
@@ -134,6 +137,7 @@ impl Engine {
         self.step_listings();
         self.step_write_back();
         self.step_commit();
+        self.step_scrub();
         if self.is_held() && self.waits_for_write_back() {
             self.held_until = 0;
             self.step_write_back();

@@ -2,5 +2,6 @@
 
 mod model;
 mod rot;
+mod scrub;
 mod shell;
 mod support;

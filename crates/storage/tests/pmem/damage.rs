@@ -21,7 +21,7 @@ fn shard_of(place: &Place) -> types::Shard {
 }
 
 /// A medium after some turns, with removed, moved and absent places in it.
-fn lived_in(seed: u64) -> (Modelled, Vec<Place>, Model) {
+pub fn lived_in(seed: u64) -> (Modelled, Vec<Place>, Model) {
     let mut prng = Prng::new(seed);
     let (memory, pmem) = format();
     let places = places(24);
@@ -35,7 +35,7 @@ fn lived_in(seed: u64) -> (Modelled, Vec<Place>, Model) {
 }
 
 /// Opens a damaged medium and asks for everything: newest or lost, and who lost something says so.
-fn check_damaged(image: &Modelled, places: &[Place], model: &Model) {
+pub fn check_damaged(image: &Modelled, places: &[Place], model: &Model) {
     for worker in 0..2 {
         let mut store = open(image).store(worker);
         let mut lost = Vec::new();
@@ -59,7 +59,7 @@ fn check_damaged(image: &Modelled, places: &[Place], model: &Model) {
 }
 
 /// Offsets of the words that hold something.
-fn used_words(memory: &Modelled) -> Vec<u64> {
+pub fn used_words(memory: &Modelled) -> Vec<u64> {
     let len = storage::pmem::memory::Memory::len(memory);
     let is_used = |at: &u64| storage::pmem::memory::Memory::load(memory, *at) != 0;
     (0..len).step_by(8).filter(is_used).collect()
@@ -231,7 +231,7 @@ mod mistakes {
     }
 }
 
-fn position_of(memory: &Modelled, bytes: &[u8]) -> u64 {
+pub fn position_of(memory: &Modelled, bytes: &[u8]) -> u64 {
     let len = storage::pmem::memory::Memory::len(memory);
     let is_here = |at: &u64| (0..).zip(bytes).all(|(i, &byte)| memory.byte(at + i) == byte);
     (SMALL.segments_at()..len - bytes.len() as u64).find(is_here).expect("it was written")

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use types::wire::put_varint;
-use types::{Ballot, Key, Malformed, Reader, Round, Shard, Wire};
+use types::{Ballot, Key, Loss, Malformed, Reader, Round, Shard, Wire};
 
 use super::super::acceptor::Payload;
 use super::super::comparison::{BUCKETS, Held};
@@ -36,6 +36,7 @@ pub(super) mod kind {
     pub const WANT: u8 = 21;
     pub const PREPARE_ACCEPT: u8 = 22;
     pub const PREPARE_ACCEPT_DELTA: u8 = 23;
+    pub const OLDER: u8 = 24;
 }
 
 impl Wire for Message {
@@ -172,6 +173,11 @@ impl Wire for Message {
                 have.encode(out);
                 out.push(u8::from(*insist));
             }
+            Message::Older { key, round, loss } => {
+                head(kind::OLDER, key);
+                round.encode(out);
+                put_varint(out, u64::from(loss.0));
+            }
             Message::Touch { .. } => unreachable!("a touch never leaves its node"),
         }
     }
@@ -238,6 +244,11 @@ impl Wire for Message {
             kind::REMOVE => Message::Remove { key, round: proposal(reader)? },
             kind::WANT => {
                 Message::Want { key, have: Round::decode(reader)?, insist: flag(reader)? }
+            }
+            kind::OLDER => {
+                let round = proposal(reader)?;
+                let loss = u32::try_from(reader.varint()?).map_err(|_| Malformed)?;
+                Message::Older { key, round, loss: Loss(loss) }
             }
             kind::CHOSEN => Message::Chosen { key, round: proposal(reader)? },
             kind::FORWARD => Message::Forward { key, forward: Forward::decode(reader)? },
