@@ -246,6 +246,17 @@ impl World {
         &self.nodes[node].medium
     }
 
+    /// Nothing that the node's medium answers is held against it any more.
+    pub fn excuse_medium(&self, node: usize) {
+        self.nodes[node].ledger.excuse();
+    }
+
+    /// How often a node has lost something.
+    #[must_use]
+    pub fn loss(&self, node: usize) -> Loss {
+        self.nodes[node].loss
+    }
+
     /// What a node's clocks show: time since some moment, and the time of day.
     #[must_use]
     pub fn times(&self, node: usize) -> (Nanos, Millis) {

@@ -6,7 +6,9 @@ pub mod identity;
 pub mod mutation;
 pub mod pmem;
 pub mod probe;
+pub mod progress;
 pub mod store;
 pub mod volatile;
 
+pub use progress::{Note, Progress};
 pub use store::{Completion, Load, Place, ScrubScope, Scrubbed, Share, Store};

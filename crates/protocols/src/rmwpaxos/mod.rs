@@ -241,6 +241,7 @@ impl Protocol for RmwPaxos {
             Event::Scanned(scanned) => self.on_scanned(cx, scanned),
             Event::Forgotten { shard } => {
                 self.ranges.doubt_holders(shard);
+                recovery::note_loss(cx, shard);
                 self.on_forgotten(cx, shard);
             }
             Event::Turn => self.on_turn(cx),
@@ -518,12 +519,14 @@ impl RmwPaxos {
             Message::Want { key, have, insist } => {
                 self.deliver_late(cx, key, from.node, have, insist);
             }
-            Message::Older { key, round, loss } => self.on_older(cx, from, &key, round, loss),
-            Message::Compare { shard, id, range, folds } => {
-                self.on_compare(cx, from, shard, id, range, *folds);
+            Message::Older { key, round, floor, loss } => {
+                self.on_older(cx, from, &key, older::Past { round, floor, loss });
             }
-            Message::Compared { id, until, buckets, entries, .. } => {
-                self.on_compared(cx, from, id, until, (buckets, entries));
+            Message::Compare { shard, id, range, floor, folds } => {
+                self.on_compare(cx, from, shard, id, (range, floor), *folds);
+            }
+            Message::Compared { id, until, floor, buckets, entries, .. } => {
+                self.on_compared(cx, from, id, (until, floor), (buckets, entries));
             }
             Message::Listed { shard, id, listing } => self.on_listed(cx, from, shard, id, listing),
             Message::Touch { key, due } => self.on_due(cx, key, due),

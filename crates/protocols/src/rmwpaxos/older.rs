@@ -1,58 +1,95 @@
 //! A member holds less than it durably held: its medium has gone back, and nobody else can tell [spec 9.7].
 //!
-//! An acceptor's round never falls and a removal leaves a floor, so a comparison that finds a member below what it held
-//! equally before, with no loss raised since, has found a whole but older record (or a fault of ours). It may have
+//! An acceptor's round never falls, and what it does not hold any more is forbidden by a floor. So a comparison that finds
+//! a member below what it held before, or with what it had removed, and that has forgotten nothing of the shard since,
+//! has found a whole but older record (or a fault of ours). It may have
 //! answered for that older record meanwhile, which is beyond help. From now on it must not: what else it accepted or
 //! promised after that record is unknown, so the register and the fields of its shard count as lost, the loss is raised,
 //! and a majority of others gives them back.
 //!
 //! What differs otherwise may as well be an accept that never arrived, and is repaired in silence.
 
-use types::{Key, Loss, NodeId, Round};
+use types::{Ballot, Key, Loss, NodeId, Round};
 
 use super::message::Message;
 use super::{Cx, RmwPaxos, serve};
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
 
+/// What a member held of a register.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Past {
+    /// [`Round::NONE`]: nothing.
+    pub(super) round: Round,
+    /// Where it held nothing: that was so for every round up to this one's ballot.
+    pub(super) floor: Ballot,
+    /// What it had lost by then.
+    pub(super) loss: Loss,
+}
+
+impl Past {
+    /// An acceptor that held this, and has lost nothing since, cannot hold that.
+    fn forbids(&self, held: Round, floor: Ballot) -> bool {
+        if self.round.is_none() {
+            return !held.is_none() && held.ballot() <= self.floor;
+        }
+        let is_removed = held.is_none() && floor >= self.round.ballot();
+        held < self.round && !is_removed
+    }
+}
+
 impl RmwPaxos {
-    /// The member durably held this round of the key. It is told once; if it disagrees, it is repaired like others.
+    /// A member durably held this. It is told once; if it disagrees, it is repaired like others.
     pub(super) fn tell_older(
         &mut self,
         cx: &mut Cx<'_>,
         key: Key,
         (member, node): (usize, NodeId),
-        round: Round,
+        past: Past,
     ) {
+        let Past { round, floor, loss } = past;
         self.ranges.doubt_holder(key.shard(), member);
-        let loss = cx.view.members()[member].loss;
         self.doubt(cx, key.shard(), 1 << member);
-        cx.fx.send_now(node, Message::Older { key, round, loss });
+        cx.fx.send_now(node, Message::Older { key, round, floor, loss });
     }
 
-    /// Another member remembers that this one held `round`, before it lost anything beyond `loss`.
-    pub(super) fn on_older(
+    /// A member holds a round of what is not held here: true if it had removed it too, and has been told so.
+    pub(super) fn tell_removed(
         &mut self,
         cx: &mut Cx<'_>,
-        from: Peer,
+        node: NodeId,
         key: &Key,
-        round: Round,
-        loss: Loss,
-    ) {
-        let is_current = cx.view.member(cx.view.me).is_some_and(|me| me.loss == loss);
-        if !is_current || serve::is_lost(cx, key) {
+        theirs: Round,
+    ) -> bool {
+        let Some(member) = cx.view.index(node) else { return false };
+        let removed = self.ranges.was_removed_with(key.shard(), member, theirs);
+        let Some((loss, floor)) = removed else { return false };
+        let past = Past { round: Round::NONE, floor, loss };
+        self.tell_older(cx, key.clone(), (member, node), past);
+        true
+    }
+
+    /// Another member remembers what this one held. That counts for nothing where something of the shard was forgotten
+    /// since.
+    pub(super) fn on_older(&mut self, cx: &mut Cx<'_>, from: Peer, key: &Key, past: Past) {
+        let meta = cx.metas.get(key.shard());
+        let (lost_at, floor) = (meta.lost_at, meta.floor_ballot);
+        if lost_at > past.loss || serve::is_lost(cx, key) || mutation::is(Mutation::OlderIsLag) {
             return;
         }
         let held = serve::held(cx, key).map_or(Round::NONE, |register| register.accepted);
-        let is_removed = held.is_none() && cx.metas.get(key.shard()).floor_ballot >= round.ballot();
-        if held >= round || is_removed || mutation::is(Mutation::OlderIsLag) {
+        if !past.forbids(held, floor) {
             return;
         }
         base::sometimes!("a register is older than it was");
         self.counters.older += 1;
+        let then = match past.round.is_none() {
+            true => "it was removed".to_owned(),
+            false => format!("{:?} was", past.round),
+        };
         cx.fx.remark(format!(
-            "shard {}: the register with hash {:016x} is older than it was: {held:?} is stored, node {} knows that \
-             {round:?} was; it is forgotten and recovered from the others. The medium has taken back a write",
+            "shard {}: the register with hash {:016x} is older than it was: {held:?} is stored, and node {} knows that \
+             {then}; it is forgotten and recovered from the others. The medium has taken back a write",
             key.shard().0,
             key.hash(),
             from.node,

@@ -12,7 +12,7 @@ use std::fmt;
 use base::Nanos;
 use types::key::SHARDS;
 use types::limits::MEMBERS_MAX;
-use types::{Key, Loss, NodeId, Shard};
+use types::{Ballot, Key, Loss, NodeId, Round, Shard};
 
 use super::comparison::Step;
 use super::owed::{Members, others_up};
@@ -20,7 +20,6 @@ use super::{Cx, Register, RmwPaxos, collector};
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
 use crate::protocol::ScannedCell;
-use crate::view::View;
 
 pub(super) const COMPARE: TimerId = TimerId(6);
 
@@ -49,9 +48,12 @@ struct Unsure {
     with: Members,
     /// Of those that walk this shard from their side: everything was equal so far, and nothing was accepted since.
     agreeing: Members,
-    /// Members that, when they were last asked, durably held what this node holds; nothing was accepted here since, and
-    /// they have not lost anything that is known of.
+    /// Members that, when they were last asked, durably held what this node holds; nothing was accepted here since.
     held_by: Members,
+    /// What each of those had lost by then, at most.
+    held_with: [Loss; MEMBERS_MAX],
+    /// What none of those held was at or below this at any of them.
+    held_floor: Ballot,
     since: Nanos,
     written_at: Nanos,
     /// Not before.
@@ -66,8 +68,8 @@ pub(super) struct Ranges {
     shards: Box<[Unsure; SHARDS]>,
     /// How far each member, walking from its side, has been answered without a gap: links may lose a question.
     answered: [Option<(Shard, u64)>; MEMBERS_MAX],
-    /// Of each member, as far as `held_by` knows of it.
-    losses: [Loss; MEMBERS_MAX],
+    /// The loss and the floor with which each began that.
+    asked_with: [(Loss, Ballot); MEMBERS_MAX],
     pub(super) walk: Option<Walk>,
     /// Where the search for the next shard begins.
     next: u8,
@@ -98,6 +100,12 @@ pub(super) struct Walk {
     /// Late accepts did not help.
     pub(super) insist: bool,
     differs: bool,
+    /// Of those equal: one holds a tombstone that the other has removed.
+    left_over: Members,
+    /// The lowest floor that any member had.
+    pub(super) floor: Ballot,
+    /// What members had lost when it began, at most.
+    losses: [Loss; MEMBERS_MAX],
     started: Nanos,
 }
 
@@ -106,7 +114,7 @@ impl Default for Ranges {
         Ranges {
             shards: Box::new([Unsure::default(); SHARDS]),
             answered: [None; MEMBERS_MAX],
-            losses: [Loss(0); MEMBERS_MAX],
+            asked_with: [(Loss(0), Ballot::ZERO); MEMBERS_MAX],
             walk: None,
             next: 0,
             armed: None,
@@ -122,9 +130,23 @@ impl Walk {
         self.differs = true;
     }
 
+    /// A member holds a tombstone that was removed here, or the other way round.
+    pub(super) fn note_left_over(&mut self, member: usize) {
+        self.left_over |= 1 << member;
+    }
+
     /// What is held here, or by a member, cannot be told.
     pub(super) fn note_doubt(&mut self, members: Members) {
         self.equal &= !members;
+    }
+}
+
+impl Unsure {
+    fn note_held(&mut self, member: usize, (loss, floor): (Loss, Ballot)) {
+        let is_first = self.held_by == 0;
+        self.held_by |= 1 << member;
+        self.held_with[member] = loss;
+        self.held_floor = if is_first { floor } else { self.held_floor.min(floor) };
     }
 }
 
@@ -163,7 +185,7 @@ impl Ranges {
     /// when all of it was equal.
     pub(super) fn on_agreement(
         &mut self,
-        member: usize,
+        (member, loss, floor): (usize, Loss, Ballot),
         shard: Shard,
         (from_hash, until): (u64, Option<u64>),
         is_equal: bool,
@@ -172,6 +194,10 @@ impl Ranges {
         let joins = |(of, end): (Shard, u64)| of == shard && from_hash <= end;
         let is_joined = is_first || self.answered[member].is_some_and(joins);
         self.answered[member] = until.filter(|_| is_joined).map(|until| (shard, until));
+        if is_first {
+            self.asked_with[member] = (loss, floor);
+        }
+        let asked_with = self.asked_with[member];
         let unsure = self.of(shard);
         if is_first {
             unsure.agreeing |= 1 << member;
@@ -182,15 +208,30 @@ impl Ranges {
         if until.is_none() && unsure.agreeing & 1 << member != 0 {
             base::sometimes!("a member that was asked learns that it is equal");
             unsure.with &= !(1 << member);
-            unsure.held_by |= 1 << member;
+            unsure.note_held(member, asked_with);
             return true;
         }
         false
     }
 
-    /// True if the member durably held what is held here of this shard, so that it cannot rightly hold less now.
-    pub(super) fn was_held_by(&self, shard: Shard, member: usize) -> bool {
-        self.shards[usize::from(shard.0)].held_by & 1 << member != 0
+    /// If the member durably held what is held here of this shard, the loss with which it did: unless it has lost some of
+    /// the shard since, it cannot rightly hold less now.
+    pub(super) fn was_held_with(&self, shard: Shard, member: usize) -> Option<Loss> {
+        let unsure = &self.shards[usize::from(shard.0)];
+        (unsure.held_by & 1 << member != 0).then_some(unsure.held_with[member])
+    }
+
+    /// The same for what is not held here, and a round that the member holds now: with its floor, which forbids it that
+    /// round.
+    pub(super) fn was_removed_with(
+        &self,
+        shard: Shard,
+        member: usize,
+        round: Round,
+    ) -> Option<(Loss, Ballot)> {
+        let floor = self.shards[usize::from(shard.0)].held_floor;
+        let loss = self.was_held_with(shard, member)?;
+        (round.ballot() <= floor).then_some((loss, floor))
     }
 
     /// What a member holds of a shard is not known any more.
@@ -201,16 +242,6 @@ impl Ranges {
     /// What members hold of a shard that is forgotten here says nothing of what will be recovered.
     pub(super) fn doubt_holders(&mut self, shard: Shard) {
         self.of(shard).held_by = 0;
-    }
-
-    /// A member that has lost something may rightly hold less of any shard.
-    pub(super) fn note_losses(&mut self, view: &View) {
-        for (index, member) in view.members().iter().enumerate() {
-            if member.loss > self.losses[index] {
-                self.losses[index] = member.loss;
-                self.shards.iter_mut().for_each(|unsure| unsure.held_by &= !(1 << index));
-            }
-        }
     }
 }
 
@@ -226,7 +257,6 @@ impl RmwPaxos {
             let me = own_place(cx);
             let shards: Vec<Shard> = self.own_shards().collect();
             shards.into_iter().for_each(|shard| self.doubt(cx, shard, me));
-            self.ranges.note_losses(cx.view);
             self.start_patrol(cx);
         }
     }
@@ -299,6 +329,9 @@ impl RmwPaxos {
                 step: Step::Pausing { until: cx.now },
                 insist,
                 differs: false,
+                left_over: 0,
+                floor: Ballot::ceiling(cx.view.epoch, Ballot::NUMBER_MAX),
+                losses: losses(cx),
                 started: cx.now,
             });
             return;
@@ -336,7 +369,10 @@ impl RmwPaxos {
         let is_still = unsure.written_at < walk.started;
         if is_still {
             unsure.with &= !walk.equal;
-            unsure.held_by |= walk.equal;
+            let exact = walk.equal & !walk.left_over;
+            for member in (0..MEMBERS_MAX).filter(|member| exact & 1 << member != 0) {
+                unsure.note_held(member, (walk.losses[member], walk.floor));
+            }
             unsure.differed = if walk.differs { unsure.differed.saturating_add(1) } else { 0 };
         }
         if walk.equal == walk.with {
@@ -375,6 +411,13 @@ fn next_pace(now: Nanos) -> Nanos {
     Nanos((now.0 / PAUSE.0 + 1) * PAUSE.0)
 }
 
+fn losses(cx: &Cx<'_>) -> [Loss; MEMBERS_MAX] {
+    let mut losses = [Loss(0); MEMBERS_MAX];
+    let members = cx.view.members().iter();
+    losses.iter_mut().zip(members).for_each(|(loss, member)| *loss = member.loss);
+    losses
+}
+
 fn all(cx: &Cx<'_>) -> Members {
     (1 << cx.view.members().len()) - 1
 }
@@ -408,7 +451,7 @@ mod tests {
         let first = SHARD.first_hash();
         for &(from, until) in parts {
             let range = (first + from, until.map(|until| first + until));
-            ranges.on_agreement(MEMBER, SHARD, range, true);
+            ranges.on_agreement((MEMBER, Loss(1), Ballot::ZERO), SHARD, range, true);
         }
         ranges.of(SHARD).with == 0
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::Nanos;
 use types::limits::MEMBERS_MAX;
-use types::{Ballot, Key, Round, Shard};
+use types::{Ballot, Key, Loss, Round, Shard};
 
 use super::listing::Listings;
 use super::message::{Due, Listing, Message, Report};
@@ -223,6 +223,7 @@ impl RmwPaxos {
         self.recovery.keys.remove(key);
         self.counters.recovered_keys += 1;
         cx.metas.get_mut(key.shard()).saw(register.promised);
+        note_loss(cx, key.shard());
         cx.cells.put(key, register);
         cx.cells.persist(key);
         cx.cells.unpin(key);
@@ -514,8 +515,15 @@ impl RmwPaxos {
 
     /// A loss grew somewhere. Held answers are counted against the view whenever a decision is made, so there is
     /// nothing to correct; what is missing now is asked for by the next resend.
-    pub(super) fn on_view_changed(&mut self, cx: &mut Cx<'_>) {
-        self.ranges.note_losses(cx.view);
+    pub(super) fn on_view_changed(&mut self, _cx: &mut Cx<'_>) {}
+}
+
+/// What was held of the shard with a lower loss says nothing of what is held from now on.
+pub(super) fn note_loss(cx: &mut Cx<'_>, shard: Shard) {
+    let loss = cx.view.member(cx.view.me).map_or(Loss(0), |me| me.loss);
+    if cx.metas.get(shard).lost_at < loss {
+        cx.metas.get_mut(shard).lost_at = loss;
+        cx.metas.persist(shard);
     }
 }
 

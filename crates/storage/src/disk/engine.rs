@@ -177,7 +177,11 @@ impl Engine {
     #[must_use]
     pub fn is_dirty(&self) -> bool {
         self.failure.is_none()
-            && (self.ring.used() > 0 || self.ring.waiting_len() > 0 || self.write_back.is_redone())
+            && (self.ring.used() > 0
+                || self.ring.waiting_len() > 0
+                || self.write_back.is_redone()
+                || self.scrub.is_torn
+                || !self.repairs.is_empty())
     }
 
     /// True while something that was submitted is not durable.
