@@ -33,9 +33,9 @@ use types::{
 use crate::engine::{Engine, EngineParts, PARKED_MAX};
 use crate::registry::{PROTOCOLS, Registration};
 use loss::LossHold;
+use outbox::Outbox;
 pub use scrub::ScrubConfig;
 use scrub::Scrubber;
-use outbox::Outbox;
 use shared::{Counters, Shared, StoreState};
 use timers::Timers;
 

@@ -56,6 +56,8 @@ pub struct Effects<M> {
     /// Registers of which more was held than is: what is stored must not count any more, neither it nor its shard's
     /// fields, and the loss is to be raised. [`Event::Forgotten`](crate::Event::Forgotten) follows.
     pub disowned: Vec<Key>,
+    /// Shards whose fields say that they were forgotten while storage does not know of it: they are forgotten.
+    pub forgotten: Vec<Shard>,
     /// For the operator.
     pub remarks: Vec<String>,
     /// Peers that did not answer in time.
@@ -75,6 +77,7 @@ impl<M> Default for Effects<M> {
             appends: Vec::new(),
             recovered: Vec::new(),
             disowned: Vec::new(),
+            forgotten: Vec::new(),
             remarks: Vec::new(),
             suspects: Vec::new(),
             violation: None,
@@ -128,6 +131,10 @@ impl<M> Effects<M> {
 
     pub fn disown(&mut self, key: Key) {
         self.disowned.push(key);
+    }
+
+    pub fn forget(&mut self, shard: Shard) {
+        self.forgotten.push(shard);
     }
 
     pub fn remark(&mut self, text: String) {

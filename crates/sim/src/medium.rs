@@ -224,6 +224,16 @@ impl Medium {
         }
     }
 
+    /// True if an offline check finds nothing, and nothing is forgotten.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        match self {
+            Medium::Model(model) => !model.has_forgotten_anything(),
+            Medium::Disk(disk) => disk.is_whole(),
+            Medium::Pmem(pmem) => pmem.is_whole(),
+        }
+    }
+
     /// Remembers what is stored now.
     pub fn remember(&self) {
         match self {

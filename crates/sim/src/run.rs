@@ -175,9 +175,8 @@ fn draw(config: &SimConfig, rng: &mut Prng) -> Profile {
     let properties = registration.properties;
     let lives_with = |fault: &Fault| !properties.needs_config || fault.leaves_members();
     // What strikes find must be theirs.
-    let leaves_media = |fault: &Fault| {
-        config.media_strikes == 0 || !matches!(fault, Fault::Rot | Fault::RollBack)
-    };
+    let leaves_media =
+        |fault: &Fault| config.media_strikes == 0 || !matches!(fault, Fault::Rot | Fault::RollBack);
     let given = Given {
         nodes: config.nodes,
         ops: config.ops,

@@ -140,7 +140,9 @@ impl Board {
     pub(crate) fn remark(&self, text: &str) {
         match self.remarks.fetch_add(1, Ordering::Relaxed) {
             0..REMARKS_MAX => super::say(self.id(), text),
-            REMARKS_MAX => super::say(self.id(), "what else is found damaged is only counted: see INFO"),
+            REMARKS_MAX => {
+                super::say(self.id(), "what else is found damaged is only counted: see INFO")
+            }
             _ => {}
         }
     }

@@ -80,7 +80,10 @@ impl<P: Protocol> EngineOf<P> {
             ));
         }
         for key in std::mem::take(&mut self.fx.disowned) {
-            self.disown(shared, &key);
+            self.disown(shared, key.shard(), Some(&key));
+        }
+        for shard in std::mem::take(&mut self.fx.forgotten) {
+            self.disown(shared, shard, None);
         }
         for text in self.fx.remarks.drain(..) {
             shared.remark(format!("database {}: {text}", self.database.0));
@@ -132,6 +135,7 @@ fn has_rare_effects<M>(fx: &Effects<M>) -> bool {
         || !fx.recovered.is_empty()
         || !fx.suspects.is_empty()
         || !fx.disowned.is_empty()
+        || !fx.forgotten.is_empty()
         || !fx.remarks.is_empty()
         || !fx.appends.is_empty()
         || fx.violation.is_some()

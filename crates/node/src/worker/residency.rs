@@ -207,17 +207,19 @@ impl<P: Protocol> EngineOf<P> {
         }
     }
 
-    /// What storage holds of a register is whole and too old. It goes, and its shard is forgotten, as if it had been found
-    /// damaged.
-    pub(crate) fn disown(&mut self, shared: &mut Shared, key: &Key) {
-        sometimes!("a register is disowned");
+    /// What storage holds of a shard is whole and too old. It is forgotten, as if it had been found damaged, and with it the
+    /// register that showed it.
+    pub(crate) fn disown(&mut self, shared: &mut Shared, shard: Shard, key: Option<&Key>) {
+        sometimes!("a shard is disowned");
         let state = &mut shared.stores[self.store];
         if self.keeps_records {
-            state.store.set_forgotten(self.database, key.shard(), true);
+            state.store.set_forgotten(self.database, shard, true);
             state.has_changes = true;
         }
-        self.cells.lose(key);
-        self.discover_forgotten(shared, key.shard());
+        if let Some(key) = key {
+            self.cells.lose(key);
+        }
+        self.discover_forgotten(shared, shard);
     }
 
     pub(crate) fn discover_forgotten(&mut self, shared: &mut Shared, shard: Shard) {

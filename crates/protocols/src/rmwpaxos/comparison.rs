@@ -235,12 +235,16 @@ impl RmwPaxos {
             return;
         }
         let scan = self.next_id();
-        self.answering.insert(scan, Answering { to: from.node, loss: from.loss, id, shard, range, floor, folds });
+        self.answering.insert(
+            scan,
+            Answering { to: from.node, loss: from.loss, id, shard, range, floor, folds },
+        );
         cx.fx.scan(Scan { id: scan, from_hash: range.0, limit: ANSWER_MAX });
     }
 
     fn answer_range(&mut self, cx: &mut Cx<'_>, answering: Answering, scanned: Scanned<Register>) {
-        let Answering { to, loss, id, shard, range: (from_hash, asked_until), floor, folds } = answering;
+        let Answering { to, loss, id, shard, range: (from_hash, asked_until), floor, folds } =
+            answering;
         if cx.cells.is_forgotten(shard) || cx.metas.get(shard).void {
             return;
         }
@@ -254,7 +258,8 @@ impl RmwPaxos {
         let entries = held.into_iter().filter(|it| buckets & 1 << bucket(&it.key) != 0).collect();
         if let Some(member) = cx.view.index(to) {
             let is_equal = buckets == 0 && lost.is_empty();
-            if self.ranges.on_agreement((member, loss, floor), shard, (from_hash, until), is_equal) {
+            if self.ranges.on_agreement((member, loss, floor), shard, (from_hash, until), is_equal)
+            {
                 self.patrol_found_equal(cx, shard, 1 << member);
             }
         }

@@ -253,6 +253,9 @@ impl Protocol for RmwPaxos {
         if self.env.durable {
             cx.metas.get_mut(shard).restarted(epoch);
         }
+        if cx.metas.get(shard).void && !cx.cells.is_forgotten(shard) {
+            self.find_void(cx, shard);
+        }
     }
 
     fn on_meta_lost(&mut self, cx: &mut Cx<'_>, shard: Shard) {

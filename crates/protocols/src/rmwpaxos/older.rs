@@ -9,7 +9,7 @@
 //!
 //! What differs otherwise may as well be an accept that never arrived, and is repaired in silence.
 
-use types::{Ballot, Key, Loss, NodeId, Round};
+use types::{Ballot, Key, Loss, NodeId, Round, Shard};
 
 use super::message::Message;
 use super::{Cx, RmwPaxos, serve};
@@ -67,6 +67,18 @@ impl RmwPaxos {
         let past = Past { round: Round::NONE, floor, loss };
         self.tell_older(cx, key.clone(), (member, node), past);
         true
+    }
+
+    /// The fields of a shard wait to be recovered, and storage knows the shard as recovered: they are from before.
+    pub(super) fn find_void(&mut self, cx: &mut Cx<'_>, shard: Shard) {
+        base::sometimes!("the fields of a shard are older than they were");
+        self.counters.older += 1;
+        cx.fx.remark(format!(
+            "shard {}: what is stored of it as a whole is older than it was; it is forgotten and recovered from the \
+             others. The medium has taken back a write",
+            shard.0
+        ));
+        cx.fx.forget(shard);
     }
 
     /// Another member remembers what this one held. That counts for nothing where something of the shard was forgotten

@@ -233,7 +233,14 @@ impl Wire for ShardMeta {
             return Err(Malformed);
         }
         let lost_at = if reader.is_empty() { Loss(0) } else { lost_at(reader)? };
-        Ok(ShardMeta { floor_ballot, floor_version, ceiling, void, lost_at, ..ShardMeta::default() })
+        Ok(ShardMeta {
+            floor_ballot,
+            floor_version,
+            ceiling,
+            void,
+            lost_at,
+            ..ShardMeta::default()
+        })
     }
 }
 

@@ -493,7 +493,9 @@ impl State {
     /// The answer to a request all of whose writes are seen.
     fn end(&mut self, io: &Io) -> Done {
         let result = match io {
-            Io::Read { file, offset, len, .. } | Io::Verify { file, offset, len, .. } => Ok(self.read(*file, *offset as usize, *len)),
+            Io::Read { file, offset, len, .. } | Io::Verify { file, offset, len, .. } => {
+                Ok(self.read(*file, *offset as usize, *len))
+            }
             Io::Store { writes, .. } if self.takes_too_much(writes) => {
                 self.has_failed = true;
                 Err("no space left on device".to_owned())

@@ -157,6 +157,12 @@ impl DiskMedium {
         self.lock().device.roll_back()
     }
 
+    /// True if an offline check finds nothing, and nothing is forgotten.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        !self.is_recovering() && is_good(&self.lock().device)
+    }
+
     /// Remembers what is durable.
     pub fn remember(&self) {
         let mut state = self.lock();

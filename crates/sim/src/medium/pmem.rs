@@ -8,13 +8,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use base::Prng;
-use storage::{Load, Place, Store};
 use storage::pmem::layout::Geometry;
 use storage::pmem::memory::Memory;
 use storage::pmem::modelled::{Modelled, Moment, Persistent};
 use storage::pmem::verify::verify_memory;
-use storage::pmem::{Pmem, PmemError};
+use storage::pmem::{Pmem, PmemError, Report};
 use storage::volatile::Beginning;
+use storage::{Load, Place, Store};
 use types::Database;
 
 use super::NotOpened;
@@ -158,6 +158,18 @@ impl PmemMedium {
             }
         }
         false
+    }
+
+    /// True if an offline check finds nothing, and nothing is forgotten.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        let state = self.lock();
+        let report = state
+            .memory
+            .as_ref()
+            .map(|memory| verify_memory(memory.clone(), Path::new("modelled")));
+        let is_good = |report: Report| report.faults_count == 0 && report.forgotten.is_empty();
+        report.is_some_and(|report| report.is_ok_and(is_good))
     }
 
     /// Remembers what is there.

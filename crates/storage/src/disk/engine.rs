@@ -76,9 +76,9 @@ pub struct Engine {
     held_until: u64,         // nothing is written back before the ring's head is here
     is_resting: bool,
 
-    flags: Flags,                // forgotten shards as workers see them
-    flags_durable: Flags,        // as the durable stripes have them
-    losses: Vec<u32>,            // completions sent, by database and shard
+    flags: Flags,         // forgotten shards as workers see them
+    flags_durable: Flags, // as the durable stripes have them
+    losses: Vec<u32>,     // completions sent, by database and shard
     scrub: scrub::Scrub,
     repairs: BTreeMap<u64, u64>, // damaged buckets, and the stripe whose marks must be durable before their pages are rewritten
 }

@@ -125,7 +125,8 @@ pub fn damage(disk: &SimDisk, prng: &mut Prng) -> String {
     // damage: the store is refused as foreign then.
     let elsewhere = prng.below(len) as usize / SECTOR * SECTOR;
     let is_superblock = file == File::Slots && sector < 8192;
-    let foreign = if how == 5 && !is_superblock { foreign(fill % 4).bytes(file) } else { Vec::new() };
+    let foreign =
+        if how == 5 && !is_superblock { foreign(fill % 4).bytes(file) } else { Vec::new() };
     disk.rot(file, |bytes| match how {
         0 => bytes[at] ^= 1 << (fill % 8),
         1 => bytes[at] = bytes[at].wrapping_add(fill as u8 | 1),
@@ -148,8 +149,7 @@ fn foreign(seed: u64) -> SimDisk {
     storage::disk::create(&mut disk.clone(), BINDING + 1, &config()).expect("the disk is empty");
     let opened = LocalKeeper::open(disk.clone(), BINDING + 1, WORKERS, &config());
     let (keeper, stores) = opened.expect("it was made");
-    let mut world =
-        World { disk, keeper, stores, heard: vec![Vec::new(); WORKERS], scrubs: 0 };
+    let mut world = World { disk, keeper, stores, heard: vec![Vec::new(); WORKERS], scrubs: 0 };
     change(&mut world, &mut Prng::new(seed), &mut Model::new(), 200);
     world.settle();
     world.disk.copy()

@@ -1,11 +1,11 @@
 //! What nobody asks for is verified all the same, and found damaged where it is.
 
 use base::Prng;
+use std::path::Path;
 use storage::pmem::PmemStore;
 use storage::pmem::modelled::Modelled;
 use storage::pmem::verify::verify_memory;
 use storage::{Completion, Load, Place, Scrubbed, Share, Store};
-use std::path::Path;
 
 use crate::damage::{lived_in, position_of, used_words};
 use crate::support::*;
@@ -57,7 +57,9 @@ fn run(seed: u64) -> bool {
     assert_eq!(faults(&image), 0, "seed {seed}: it is not cleared away");
     for place in &places {
         match load(&mut store, place).0 {
-            Load::Found(record) => assert_eq!(Some(&record[..]), model.get(place).map(|it| &it[..])),
+            Load::Found(record) => {
+                assert_eq!(Some(&record[..]), model.get(place).map(|it| &it[..]))
+            }
             Load::Absent => assert!(!model.contains_key(place)),
             Load::Lost => assert!(forgotten > 0),
             Load::Pending => panic!("a load ends"),

@@ -120,7 +120,12 @@ impl Engine {
             }
             Some(Part::Content(identity, reference)) => {
                 let (offset, len) = (reference.unit * UNIT, reference.content_len());
-                self.scrub_from(File::Extents, offset, len, ScrubRead::Content(identity, reference));
+                self.scrub_from(
+                    File::Extents,
+                    offset,
+                    len,
+                    ScrubRead::Content(identity, reference),
+                );
             }
             None => self.scrub_next(),
         }

@@ -45,8 +45,11 @@ impl<M: Memory> PmemStore<M> {
             let shard = Shard((self.scrub.shard % SHARDS) as u8);
             let database = Database((self.scrub.shard / SHARDS) as u8);
             let is_own = usize::from(shard.0) % share.workers == share.worker;
-            let next =
-                if is_own { self.scrub_part(ShardId { database, shard }, bytes, &mut done) } else { None };
+            let next = if is_own {
+                self.scrub_part(ShardId { database, shard }, bytes, &mut done)
+            } else {
+                None
+            };
             self.scrub.from_hash = next;
             self.scrub.shard += usize::from(next.is_none());
         }
@@ -114,9 +117,9 @@ impl<M: Memory> PmemStore<M> {
     fn scrub_slot(&mut self, id: ShardId, entry: &Entry, done: &mut Scrubbed) {
         let buffers = &mut self.scratch.buffers;
         let found = self.shared.read_live(entry.slot, id, Kind::Cell, buffers);
-        let is_whole = found.as_ref().is_some_and(|(_, reading, content)| {
-            hash(reading.key(content, buffers)) == entry.hash
-        });
+        let is_whole = found
+            .as_ref()
+            .is_some_and(|(_, reading, content)| hash(reading.key(content, buffers)) == entry.hash);
         done.bytes += found.map_or(PAGE, |(home, _, _)| home.class.slot_len());
         if is_whole {
             done.registers += 1;
