@@ -4,8 +4,8 @@
 //! a member below what it held before, or with what it had removed, and that has forgotten nothing of the shard since,
 //! has found a whole but older record (or a fault of ours). It may have
 //! answered for that older record meanwhile, which is beyond help. From now on it must not: what else it accepted or
-//! promised after that record is unknown, so the register and the fields of its shard count as lost, the loss is raised,
-//! and a majority of others gives them back.
+//! promised after that record is unknown, and so it is of its neighbours. So the shard counts as lost with all that is
+//! stored of it, the loss is raised, and a majority of others gives it back.
 //!
 //! What differs otherwise may as well be an accept that never arrived, and is repaired in silence.
 
@@ -78,6 +78,7 @@ impl RmwPaxos {
              others. The medium has taken back a write",
             shard.0
         ));
+        disbelieve(cx, shard);
         cx.fx.forget(shard);
     }
 
@@ -106,8 +107,14 @@ impl RmwPaxos {
             key.hash(),
             from.node,
         ));
-        cx.metas.get_mut(key.shard()).void = true;
-        cx.metas.persist(key.shard());
+        disbelieve(cx, key.shard());
         cx.fx.disown(key.clone());
     }
+}
+
+/// Neither the fields of the shard nor the registers that are stored count until the others have given them back.
+fn disbelieve(cx: &mut Cx<'_>, shard: Shard) {
+    let meta = cx.metas.get_mut(shard);
+    (meta.void, meta.disbelieved) = (true, true);
+    cx.metas.persist(shard);
 }

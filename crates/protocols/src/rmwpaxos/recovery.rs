@@ -425,6 +425,13 @@ impl RmwPaxos {
 
     /// The register is resident: recovered already, or begin.
     pub(super) fn on_recover_due(&mut self, cx: &mut Cx<'_>, key: &Key) {
+        let is_pending = |it: &ShardRecovery| it.pending.contains(key);
+        let is_wanted = self.recovery.shards.get(&key.shard()).is_some_and(is_pending);
+        let is_disbelieved = cx.metas.get(key.shard()).disbelieved && is_wanted;
+        if is_disbelieved && matches!(cx.cells.get(key), Cell::Present(_)) {
+            base::sometimes!("a register that may have gone back is recovered");
+            cx.cells.lose(key);
+        }
         self.recover_if_lost(cx, key);
         if !matches!(cx.cells.get(key), Cell::Lost) {
             self.on_key_recovered(cx, key);
@@ -471,7 +478,7 @@ impl RmwPaxos {
         if meta.void {
             // Whatever completed phase 1 with this node's promise was seen by one of the others that answered.
             base::sometimes!("lost shard fields are recovered");
-            meta.void = false;
+            (meta.void, meta.disbelieved) = (false, false);
             meta.ceiling = meta.ceiling.max(recovery.number);
             meta.restart_floor =
                 meta.restart_floor.max(Ballot::ceiling(cx.view.epoch, recovery.number));

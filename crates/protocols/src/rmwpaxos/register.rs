@@ -185,6 +185,8 @@ pub struct ShardMeta {
     /// These fields were lost: until they are recovered no register of the shard takes part, for nobody knows any
     /// more what was promised above the ones that are whole.
     pub void: bool,
+    /// With `void`: the registers that are stored are not believed either, for they may be older than they were.
+    pub disbelieved: bool,
     /// The loss with which something of this shard was forgotten last: what was held before says nothing.
     pub lost_at: Loss,
 
@@ -214,7 +216,7 @@ impl Wire for ShardMeta {
         self.floor_ballot.encode(out);
         put_varint(out, self.floor_version);
         put_varint(out, self.ceiling);
-        out.push(u8::from(self.void));
+        out.push(u8::from(self.void) << u8::from(self.disbelieved));
         if self.lost_at > Loss(0) {
             put_varint(out, u64::from(self.lost_at.0));
         }
@@ -224,23 +226,18 @@ impl Wire for ShardMeta {
         let floor_ballot = Ballot::decode(reader)?;
         let floor_version = reader.varint()?;
         let ceiling = reader.varint()?;
-        let void = match reader.u8()? {
-            0 => false,
-            1 => true,
+        let (void, disbelieved) = match reader.u8()? {
+            0 => (false, false),
+            1 => (true, false),
+            2 => (true, true),
             _ => return Err(Malformed),
         };
         if ceiling > Ballot::NUMBER_MAX {
             return Err(Malformed);
         }
         let lost_at = if reader.is_empty() { Loss(0) } else { lost_at(reader)? };
-        Ok(ShardMeta {
-            floor_ballot,
-            floor_version,
-            ceiling,
-            void,
-            lost_at,
-            ..ShardMeta::default()
-        })
+        let fields = ShardMeta { floor_ballot, floor_version, ceiling, ..ShardMeta::default() };
+        Ok(ShardMeta { void, disbelieved, lost_at, ..fields })
     }
 }
 

@@ -69,7 +69,8 @@ impl Run {
 
     fn damage(&mut self, node: usize) -> Result<(), Wrong> {
         let medium = self.world.medium(node).clone();
-        if !medium.damage_homes() {
+        // A map of the disk that went back contradicts its pages; what that costs is noticed when it costs something.
+        if !medium.is_whole() || !medium.damage_homes() {
             return Ok(());
         }
         self.world.note(|| format!("strike: n{} is damaged", node + 1));
@@ -104,7 +105,8 @@ impl Run {
         for (place, (before, after)) in places.iter().zip(before.iter().zip(&after)) {
             let Place::Cell(_, key) = place else { continue };
             let said = self.world.remarks[said..].iter();
-            let names = format!("{:016x}", key.hash());
+            // The first register of a shard that shows it speaks for the others.
+            let names = format!("shard {}:", key.shard().0);
             let mut said = said.filter(|(_, said)| said.contains(&names));
             let is_said = said.any(|(by, said)| *by == node && said.contains("older"));
             if is_older(before, after) && !is_damaged && !is_said {
