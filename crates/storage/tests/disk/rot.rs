@@ -1,6 +1,7 @@
 //! Rot is not age: whatever byte of whatever file is damaged, a load finds the newest record, or says that it is lost.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use crate::support::{BINDING, SECTOR, SimDisk, World, seeds, small_config};
 use base::Prng;
@@ -143,16 +144,22 @@ pub fn damage(disk: &SimDisk, prng: &mut Prng) -> String {
     format!("{file:?} at {at}, manner {how}")
 }
 
-/// The disk of another node, with some of everything.
-fn foreign(seed: u64) -> SimDisk {
-    let disk = SimDisk::new(seed, 0);
-    storage::disk::create(&mut disk.clone(), BINDING + 1, &config()).expect("the disk is empty");
-    let opened = LocalKeeper::open(disk.clone(), BINDING + 1, WORKERS, &config());
-    let (keeper, stores) = opened.expect("it was made");
-    let mut world = World { disk, keeper, stores, heard: vec![Vec::new(); WORKERS], scrubs: 0 };
-    change(&mut world, &mut Prng::new(seed), &mut Model::new(), 200);
-    world.settle();
-    world.disk.copy()
+/// The files of another node, with some of everything.
+fn foreign(file: File) -> &'static [u8] {
+    static FILES: OnceLock<[Vec<u8>; 4]> = OnceLock::new();
+    let files = FILES.get_or_init(|| {
+        let disk = SimDisk::new(0, 0);
+        let made = storage::disk::create(&mut disk.clone(), BINDING + 1, &config());
+        made.expect("the disk is empty");
+        let opened = LocalKeeper::open(disk.clone(), BINDING + 1, WORKERS, &config());
+        let (keeper, stores) = opened.expect("it was made");
+        let heard = vec![Vec::new(); WORKERS];
+        let mut world = World { disk, keeper, stores, heard, scrubs: 0 };
+        change(&mut world, &mut Prng::new(0), &mut Model::new(), 200);
+        world.settle();
+        File::ALL.map(|file| world.disk.bytes(file))
+    });
+    &files[file as usize]
 }
 
 /// The node recovers: it writes everything again and declares the shards known.

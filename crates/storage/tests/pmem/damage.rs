@@ -316,3 +316,30 @@ fn a_file_of_another_directory_is_refused_and_one_superblock_is_enough() {
     let damaged = Pmem::from_memory(memory, BINDING, Path::new("modelled"));
     assert!(matches!(damaged, Err(PmemError::Damaged(_))));
 }
+
+/// A shard whose pointers lead to one leaf thousands of times, and that leaf is damaged: it is met once.
+#[test]
+fn a_damaged_leaf_is_named_once_and_costs_no_time() {
+    let (memory, pmem) = format();
+    let mut store = pmem.store(0);
+    let keys = keys_of(types::Shard(9), 40);
+    for key in &keys {
+        store.put(&Place::Cell(DATABASE, key.clone()), b"a record");
+    }
+    store.submit();
+    let slots = verify_memory(memory.stopped(), Path::new("modelled")).expect("it is ours");
+    assert_eq!((slots.registers, slots.faults_count), (40, 0));
+    // One entry: the others of its leaf are still looked at.
+    let hash = keys[7].hash().to_le_bytes();
+    let entry = position_of(&memory, &hash);
+    let damaged = memory.stopped();
+    damaged.flip(entry + 8, 1);
+    let report = verify_memory(damaged, Path::new("modelled")).expect("it is ours");
+    assert_eq!(report.registers, 39);
+    assert!(matches!(report.faults[..], [Fault::Directory { at, .. }] if at == entry));
+    // The whole leaf, by its head.
+    let damaged = memory.stopped();
+    damaged.flip(entry / 4096 * 4096, 1);
+    let report = verify_memory(damaged, Path::new("modelled")).expect("it is ours");
+    assert_eq!(report.faults_count, 1, "{:?}", report.faults);
+}
