@@ -126,8 +126,7 @@ pub fn damage(disk: &SimDisk, prng: &mut Prng) -> String {
     // damage: the store is refused as foreign then.
     let elsewhere = prng.below(len) as usize / SECTOR * SECTOR;
     let is_superblock = file == File::Slots && sector < 8192;
-    let foreign =
-        if how == 5 && !is_superblock { foreign(fill % 4).bytes(file) } else { Vec::new() };
+    let foreign = if how == 5 && !is_superblock { foreign(file) } else { &[] };
     disk.rot(file, |bytes| match how {
         0 => bytes[at] ^= 1 << (fill % 8),
         1 => bytes[at] = bytes[at].wrapping_add(fill as u8 | 1),
