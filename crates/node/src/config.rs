@@ -10,6 +10,7 @@ use base::Millis;
 use types::limits::{DATABASES, MEMBERS_MAX};
 use types::{Database, NodeId};
 
+pub use crate::worker::ScrubConfig;
 pub use storage::disk::Config as DiskConfig;
 
 /// Worker threads of a node at most.
@@ -41,6 +42,8 @@ pub struct NodeConfig {
     pub disk: DiskConfig,
     /// Client connections at most.
     pub clients_max: usize,
+    /// How what is stored is verified in the background.
+    pub scrub: ScrubConfig,
 }
 
 /// One database (`SELECT index`).

@@ -11,6 +11,7 @@ pub(crate) mod parking;
 pub(crate) mod release;
 pub(crate) mod residency;
 pub(crate) mod scans;
+mod scrub;
 pub(crate) mod shared;
 mod stats;
 pub(crate) mod timers;
@@ -33,6 +34,8 @@ use crate::engine::{Engine, EngineParts, PARKED_MAX};
 use crate::registry::{PROTOCOLS, Registration};
 use loss::LossHold;
 use outbox::Outbox;
+pub use scrub::ScrubConfig;
+use scrub::Scrubber;
 use shared::{Counters, Shared, StoreState};
 use timers::Timers;
 
@@ -62,6 +65,7 @@ pub struct WorkerConfig {
     pub request_timeout: Nanos,
     /// Resident registers before eviction, over all databases whose store keeps records.
     pub cells_max: usize,
+    pub scrub: ScrubConfig,
     /// Flushed uptime at process start, see [`protocols::Context::uptime`].
     pub uptime_base: Millis,
 }
@@ -115,6 +119,8 @@ pub struct Outputs {
     pub raise_loss: bool,
     /// Peers that did not answer in time.
     pub suspects: Vec<NodeId>,
+    /// For the operator: what the medium did that it should not.
+    pub remarks: Vec<String>,
     /// Storage failed or an invariant is broken: stop the node and send nothing of this turn.
     pub failed: Option<String>,
 }
@@ -130,6 +136,7 @@ pub struct Worker {
     cells_max: usize,
     /// Next engine and shard that the evicting hand looks at.
     hand: (usize, u8),
+    scrubber: Scrubber,
     completions: Vec<Completion>,
     misrouted: Vec<(usize, NodeId, Bytes)>,
     /// Peers for whom too much was held back: their links count as reset.
@@ -176,6 +183,7 @@ impl Worker {
             config.workers
         );
         let shared = shared(&config, stores, update, now);
+        let scrubber = Scrubber::new(&config, &shared, now);
         let mut worker = Worker {
             shared,
             engines: Vec::new(),
@@ -184,6 +192,7 @@ impl Worker {
             uptime_base: config.uptime_base,
             cells_max: config.cells_max,
             hand: (0, config.index as u8),
+            scrubber,
             completions: Vec::new(),
             misrouted: Vec::new(),
             resets: Vec::new(),
@@ -219,6 +228,7 @@ impl Worker {
                 me: config.me,
                 incarnation: config.incarnation,
                 request_timeout: config.request_timeout,
+                compare_every: config.scrub.compare_every,
                 worker: config.index,
                 workers: config.workers,
                 durable: spec.durable,
@@ -236,7 +246,10 @@ impl Worker {
         let is_due = !self.resets.is_empty()
             || self.shared.hold.asks()
             || self.engines.iter().any(|engine| engine.has_work() || engine.has_dirty());
-        if is_due { Some(self.shared.now) } else { self.shared.timers.next() }
+        if is_due {
+            return Some(self.shared.now);
+        }
+        [self.shared.timers.next(), self.scrubber.next()].into_iter().flatten().min()
     }
 
     /// Checks the local invariants of every protocol and of the worker itself.
@@ -293,6 +306,7 @@ impl Worker {
     /// Adds this worker's counters and gauges.
     pub fn stats(&self, stats: &mut Stats) {
         stats::add(&self.shared, &self.engines, stats);
+        self.scrubber.stats(stats);
     }
 
     fn engine_of(&self, database: Database) -> Option<usize> {
@@ -325,6 +339,7 @@ fn shared(
         replies: Vec::new(),
         lease_reads: Vec::new(),
         suspects: Vec::new(),
+        remarks: Vec::new(),
         hold: LossHold::default(),
         scans: Vec::new(),
         scan_next: 1,

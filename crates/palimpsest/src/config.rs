@@ -3,9 +3,10 @@
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
-use base::Millis;
+use base::{Millis, Nanos};
 use node::config::{
-    DatabaseConfig, DiskConfig, Durability, NodeConfig, PEER_PORT_OFFSET, parse_members,
+    DatabaseConfig, DiskConfig, Durability, NodeConfig, PEER_PORT_OFFSET, ScrubConfig,
+    parse_members,
 };
 use serde::Deserialize;
 use types::limits::{DATABASES, ONCE_WINDOW_DEFAULT, VALUE_LEN_DEFAULT};
@@ -32,6 +33,11 @@ const CELL_LEN: usize = 352;
 /// `ring-size`, in bytes.
 const RING_SIZE_MIN: u64 = 1 << 20;
 const RING_SIZE_MAX: u64 = 4 << 30;
+/// `scrub-rate`: bytes per second, at most.
+const SCRUB_RATE_MAX: u64 = 1 << 40;
+/// `compare-every`, in milliseconds: a minute to thirty days.
+const COMPARE_EVERY_MIN: u64 = 60_000;
+const COMPARE_EVERY_MAX: u64 = 30 * 86_400_000;
 const CLIENTS_MAX_DEFAULT: usize = 10_000;
 /// `max-value-size` at most: what a frame between nodes can carry.
 const VALUE_LEN_LIMIT: usize = 16 << 20;
@@ -109,6 +115,12 @@ struct RawConfig {
     /// How long a command under ONCE is remembered [default: 600000]
     #[arg(long, value_name = "MS", env = "PALIMPSEST_ONCE_WINDOW")]
     once_window: Option<u64>,
+    /// Bytes of each medium verified in the background per second; 0: none [default: 1048576]
+    #[arg(long, value_name = "BYTES", env = "PALIMPSEST_SCRUB_RATE")]
+    scrub_rate: Option<u64>,
+    /// Within this time everything is compared with the other replicas; 0: after writes only [default: 86400000]
+    #[arg(long, value_name = "MS", env = "PALIMPSEST_COMPARE_EVERY")]
+    compare_every: Option<u64>,
     /// Databases with a protocol or durability of their own; in the file only.
     #[arg(skip)]
     #[serde(default)]
@@ -211,6 +223,8 @@ impl RawConfig {
             cache_size: self.cache_size.or(below.cache_size),
             ring_size: self.ring_size.or(below.ring_size),
             once_window: self.once_window.or(below.once_window),
+            scrub_rate: self.scrub_rate.or(below.scrub_rate),
+            compare_every: self.compare_every.or(below.compare_every),
             database: below.database,
             insecure: None,
         }
@@ -279,6 +293,7 @@ impl RawConfig {
             cells_max: (cache_size - cache_size / PAGES_PART) / CELL_LEN,
             disk: disk(self.ring_size, cache_size / PAGES_PART)?,
             clients_max: CLIENTS_MAX_DEFAULT,
+            scrub: scrub(self.scrub_rate, self.compare_every)?,
         };
         Ok(Config { node, admin_listen, password, max_value_size, once_window })
     }
@@ -295,6 +310,24 @@ fn disk(ring_size: Option<u64>, cache_bytes: usize) -> Result<DiskConfig, Failur
         return Err(Failure::usage(text));
     }
     Ok(DiskConfig { ring_bytes, cache_bytes, ..usual })
+}
+
+/// How fast media are verified, and how often replicas are compared.
+fn scrub(rate: Option<u64>, compare_every: Option<u64>) -> Result<ScrubConfig, Failure> {
+    let default = ScrubConfig::DEFAULT;
+    let bytes_per_second = rate.unwrap_or(default.bytes_per_second);
+    if bytes_per_second > SCRUB_RATE_MAX {
+        let text = format!("--scrub-rate must be 0 to {SCRUB_RATE_MAX}, not {bytes_per_second}");
+        return Err(Failure::usage(text));
+    }
+    let millis = compare_every.unwrap_or(default.compare_every.as_millis());
+    if millis != 0 && !(COMPARE_EVERY_MIN..=COMPARE_EVERY_MAX).contains(&millis) {
+        let text = format!(
+            "--compare-every must be 0, or {COMPARE_EVERY_MIN} to {COMPARE_EVERY_MAX} ms, not {millis}"
+        );
+        return Err(Failure::usage(text));
+    }
+    Ok(ScrubConfig { bytes_per_second, compare_every: Nanos::from_millis(millis), ..default })
 }
 
 /// A line that is repeated as long as a request may take must find what it did.

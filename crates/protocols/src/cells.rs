@@ -221,6 +221,12 @@ impl<R> Cells<R> {
         self.persist(key)
     }
 
+    /// What is held of the register counts no more, neither here nor in storage: it is lost. Its shard must be forgotten.
+    pub fn lose(&mut self, key: &Key) {
+        self.set(key, None, true);
+        self.persist(key);
+    }
+
     fn set(&mut self, key: &Key, record: Option<R>, lost: bool) {
         match self.slot_mut(key) {
             Some(slot) => (slot.record, slot.lost) = (record, lost),

@@ -53,6 +53,13 @@ pub struct Effects<M> {
     pub appends: Vec<Vec<u8>>,
     /// Shards that are recovered: absence means absence again.
     pub recovered: Vec<Shard>,
+    /// Registers of which more was held than is: what is stored must not count any more, neither it nor its shard's
+    /// fields, and the loss is to be raised. [`Event::Forgotten`](crate::Event::Forgotten) follows.
+    pub disowned: Vec<Key>,
+    /// Shards whose fields say that they were forgotten while storage does not know of it: they are forgotten.
+    pub forgotten: Vec<Shard>,
+    /// For the operator.
+    pub remarks: Vec<String>,
     /// Peers that did not answer in time.
     pub suspects: Vec<NodeId>,
     pub violation: Option<Violation>,
@@ -69,6 +76,9 @@ impl<M> Default for Effects<M> {
             emits: Vec::new(),
             appends: Vec::new(),
             recovered: Vec::new(),
+            disowned: Vec::new(),
+            forgotten: Vec::new(),
+            remarks: Vec::new(),
             suspects: Vec::new(),
             violation: None,
         }
@@ -117,6 +127,18 @@ impl<M> Effects<M> {
 
     pub fn recovered(&mut self, shard: Shard) {
         self.recovered.push(shard);
+    }
+
+    pub fn disown(&mut self, key: Key) {
+        self.disowned.push(key);
+    }
+
+    pub fn forget(&mut self, shard: Shard) {
+        self.forgotten.push(shard);
+    }
+
+    pub fn remark(&mut self, text: String) {
+        self.remarks.push(text);
     }
 
     pub fn suspect(&mut self, node: NodeId) {

@@ -102,6 +102,10 @@ base::mutations! {
     HintOfAnEarlierRound = "hint-of-an-earlier-round",
     /// Replicas never compare what they hold.
     NoComparison = "no-comparison",
+    /// Shards in which nothing was written are never compared.
+    NoPatrol = "no-patrol",
+    /// A register that is older than it was counts as one that missed an accept.
+    OlderIsLag = "older-is-lag",
     /// A late accept is taken whatever the floor of an absent register says.
     RepairBelowFloor = "repair-below-floor",
     /// A tombstone is delivered to a replica that has removed it.

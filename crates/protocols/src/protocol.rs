@@ -4,6 +4,7 @@
 //! register and the shard fields that the event names resident, and a register that the protocol has pinned
 //! stays so. It reads no clock and draws no randomness but those in its [`Context`].
 
+use std::collections::btree_map::Entry;
 use std::fmt::Debug;
 
 use base::{Millis, Nanos, Prng};
@@ -115,6 +116,9 @@ pub struct Env {
     pub incarnation: Incarnation,
     /// How long a request may look for a quorum.
     pub request_timeout: Nanos,
+    /// Within this time everything is compared with the other replicas though nothing was written, where the protocol
+    /// can; zero: never.
+    pub compare_every: Nanos,
     /// True where changes outlive the process; promises then need a durable ceiling.
     pub durable: bool,
     /// This instance owns the shards with `shard % workers == worker`.
@@ -221,7 +225,10 @@ pub struct Context<'a, P: Protocol> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub String);
 
-/// Counters and gauges by name, summed over workers.
+/// What the names of moments end with.
+pub const MOMENT: &str = "_unix";
+
+/// Counters and gauges by name, summed over workers; of moments, whose names end with [`MOMENT`], the earliest counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     pub values: std::collections::BTreeMap<&'static str, u64>,
@@ -229,6 +236,12 @@ pub struct Stats {
 
 impl Stats {
     pub fn add(&mut self, name: &'static str, value: u64) {
-        *self.values.entry(name).or_default() += value;
+        match self.values.entry(name) {
+            Entry::Vacant(entry) => drop(entry.insert(value)),
+            Entry::Occupied(mut entry) if name.ends_with(MOMENT) => {
+                entry.insert(value.min(*entry.get()));
+            }
+            Entry::Occupied(mut entry) => *entry.get_mut() += value,
+        }
     }
 }

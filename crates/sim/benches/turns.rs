@@ -48,6 +48,7 @@ impl Cluster {
                 seed: u64::from(me.0),
                 request_timeout: Nanos::from_secs(10),
                 cells_max: usize::MAX,
+                scrub: node::worker::ScrubConfig::OFF,
                 uptime_base: Millis(0),
             };
             let database = DatabaseSpec {

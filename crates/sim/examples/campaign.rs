@@ -34,6 +34,9 @@ fn main() {
     if let Ok(mix) = std::env::var("WORKLOAD") {
         config.mix = Some(sim::Mix::by_name(&mix).expect("a workload"));
     }
+    if let Ok(strikes) = std::env::var("MEDIA_STRIKES") {
+        config.media_strikes = strikes.parse().expect("a number");
+    }
     validate(&config).expect("a configuration that exists");
     let threads = std::env::var("THREADS").map_or(1, |text| text.parse().expect("a number"));
     let failures_max = std::env::var("FAILURES").map_or(1, |text| text.parse().expect("a number"));

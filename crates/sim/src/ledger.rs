@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
-use storage::{Completion, Load, Place, Store};
+use storage::{Completion, Load, Place, ScrubScope, Share, Store};
 use types::{Database, Key, Shard, Ticket};
 
 use crate::medium::Medium;
@@ -96,6 +96,7 @@ struct Book {
     /// Shards that a worker heard to be forgotten and was not told of a higher loss since.
     unrevealed: BTreeSet<(Database, Shard)>,
     complaint: Option<String>,
+    is_excused: bool,
 }
 
 impl Book {
@@ -112,7 +113,9 @@ impl Book {
     }
 
     fn complain(&mut self, what: String) {
-        self.complaint.get_or_insert(what);
+        if !self.is_excused {
+            self.complaint.get_or_insert(what);
+        }
     }
 
     fn hear_forgotten(&mut self, database: Database, shard: Shard) {
@@ -144,6 +147,11 @@ pub struct Ledger(Arc<Mutex<Book>>);
 impl Ledger {
     fn lock(&self) -> MutexGuard<'_, Book> {
         self.0.lock().expect("nobody panics while holding a ledger")
+    }
+
+    /// From now on nothing is held against the store: it has been made to tell what is not true.
+    pub fn excuse(&self) {
+        self.lock().is_excused = true;
     }
 
     /// The process has ended.
@@ -223,7 +231,7 @@ impl Watched {
                 book.on_answer(place, from, load);
             }
             Completion::Forgotten { database, shard } => book.hear_forgotten(*database, *shard),
-            Completion::Scanned { .. } | Completion::Failed(_) => {}
+            Completion::Scanned { .. } | Completion::Scrubbed(_) | Completion::Failed(_) => {}
         }
     }
 }
@@ -291,6 +299,14 @@ impl Store for Watched {
 
     fn is_full(&self) -> bool {
         self.store.is_full()
+    }
+
+    fn scrub_scope(&self) -> ScrubScope {
+        self.store.scrub_scope()
+    }
+
+    fn scrub(&mut self, share: Share, bytes: u64) {
+        self.store.scrub(share, bytes);
     }
 }
 

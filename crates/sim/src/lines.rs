@@ -292,6 +292,7 @@ impl SimFacts {
                 cells_max: 1_000,
                 disk: node::config::DiskConfig::default(),
                 clients_max: 100,
+                scrub: node::config::ScrubConfig::OFF,
             }),
         }
     }

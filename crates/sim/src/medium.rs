@@ -8,7 +8,7 @@ pub mod disk;
 pub mod pmem;
 
 use base::Prng;
-use storage::{Place, Store};
+use storage::{Load, Place, Store};
 use types::{Database, Ticket};
 
 use self::disk::DiskMedium;
@@ -211,6 +211,56 @@ impl Medium {
         match self {
             Medium::Disk(disk) => may(&ANY_PLACE) && disk.roll_back(),
             Medium::Model(_) | Medium::Pmem(_) => false,
+        }
+    }
+
+    /// Damages something that a scrub verifies; see [`Medium::damage`]. The model has no scrub.
+    #[must_use]
+    pub fn damage_homes(&self) -> bool {
+        match self {
+            Medium::Model(_) => false,
+            Medium::Disk(disk) => disk.damage_homes(),
+            Medium::Pmem(pmem) => pmem.damage(),
+        }
+    }
+
+    /// True if an offline check finds nothing, and nothing is forgotten.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        match self {
+            Medium::Model(model) => !model.has_forgotten_anything(),
+            Medium::Disk(disk) => disk.is_whole(),
+            Medium::Pmem(pmem) => pmem.is_whole(),
+        }
+    }
+
+    /// Remembers what is stored now.
+    pub fn remember(&self) {
+        match self {
+            Medium::Model(_) => {}
+            Medium::Disk(disk) => disk.remember(),
+            Medium::Pmem(pmem) => pmem.remember(),
+        }
+    }
+
+    /// Makes some of the medium what it was when it was remembered, whole sectors or lines of it, while no process uses
+    /// it. False where that changes nothing.
+    #[must_use]
+    pub fn bring_back(&self) -> bool {
+        match self {
+            Medium::Model(_) => false,
+            Medium::Disk(disk) => disk.bring_back(),
+            Medium::Pmem(pmem) => pmem.bring_back(),
+        }
+    }
+
+    /// What a process that starts now would find there; it changes nothing.
+    #[must_use]
+    pub fn look(&self, places: &[Place]) -> Vec<Load> {
+        match self {
+            Medium::Model(_) => vec![Load::Absent; places.len()],
+            Medium::Disk(disk) => disk.look(places),
+            Medium::Pmem(pmem) => pmem.look(places),
         }
     }
 

@@ -12,6 +12,8 @@ use crate::workload::mix::Mix;
 
 /// Seeds between two first seeds.
 const APART: u64 = 1_000_000;
+/// Strikes at media, where a mistake shows by them alone.
+const STRIKES: u64 = 4;
 /// Operations of a run under a protocol of the laboratory.
 const FEW_OPS: u64 = 100;
 
@@ -112,7 +114,8 @@ pub fn every() -> Vec<(SimConfig, &'static str)> {
             true => MediumKind::Pmem,
             false => MediumKind::Disk,
         };
-        (SimConfig { medium: Some(medium), ..config_of("rmwpaxos") }, name)
+        let media_strikes = if name.contains("scrub") { STRIKES } else { 0 };
+        (SimConfig { medium: Some(medium), media_strikes, ..config_of("rmwpaxos") }, name)
     });
     of_protocols.chain(of_media).collect()
 }
@@ -130,7 +133,8 @@ fn config_of(protocol: &str) -> SimConfig {
 /// Some mistakes need clients of one kind.
 fn config_of_mistake(protocol: &str, mutation: Mutation) -> SimConfig {
     let mix = mutation.name().starts_with("once-").then_some(Mix::Retries);
-    SimConfig { mix, ..config_of(protocol) }
+    let strikes = matches!(mutation, Mutation::NoPatrol | Mutation::OlderIsLag);
+    SimConfig { mix, media_strikes: if strikes { STRIKES } else { 0 }, ..config_of(protocol) }
 }
 
 fn protocols_of(mutation: Mutation) -> &'static [&'static str] {

@@ -3,7 +3,8 @@
 //! Swarm testing [Groce et al., ISSTA 2012]: a run has some of the faults only, and one theme whose faults come
 //! often. All at once and evenly would hide many bugs behind each other.
 
-use base::{Millis, Prng};
+use base::{Millis, Nanos, Prng};
+use node::worker::ScrubConfig;
 
 use crate::clock::{Clock, NOMINAL_PPM};
 use crate::faults::{Fault, FaultSet};
@@ -120,6 +121,8 @@ pub struct Profile {
     pub majority_rate_ppm: u64,
     pub request_timeout: u64,
     pub cells_max: usize,
+    /// How nodes verify what they store; by their own clocks.
+    pub scrub: ScrubConfig,
     pub turn_max: u64,
     pub flush_min: u64,
     pub flush_max: u64,
@@ -221,6 +224,7 @@ impl Profile {
             } else {
                 CELLS_MANY
             },
+            scrub: ScrubConfig::OFF,
             turn_max: *rng.pick(&[2_000, 20_000, 200_000]),
             flush_min,
             flush_max,
@@ -240,6 +244,7 @@ impl Profile {
             fault_len_max,
         };
         profile.draw_repeats(apart, given, length);
+        profile.scrub = draw_scrub(apart);
         profile
     }
 
@@ -267,6 +272,17 @@ impl Profile {
 }
 
 impl Profile {
+    /// Media are what the run is about: everything is verified every minute. It is compared no oftener than that nodes
+    /// are at rest between two shards.
+    pub fn scrub_soon(&mut self) {
+        self.agree_on_rates();
+        self.scrub = ScrubConfig {
+            bytes_per_second: 16 << 20,
+            pass_min: Nanos::from_secs(60),
+            compare_every: Nanos::from_secs(256 * 40),
+        };
+    }
+
     /// All clocks run as they should.
     pub fn agree_on_rates(&mut self) {
         let clocks = self.clocks.iter();
@@ -304,6 +320,12 @@ fn draw_shape(rng: &mut Prng) -> storage::disk::Config {
         cache_bytes: *rng.pick(&[0, 16 << 10, 1 << 20]),
         fill_percent: *rng.pick(&[20, 60, 90]),
     }
+}
+
+/// Passes follow each other much sooner than in life, but not so soon that a run does little else.
+fn draw_scrub(rng: &mut Prng) -> ScrubConfig {
+    let bytes_per_second = *rng.pick(&[0, 1 << 20, 16 << 20]);
+    ScrubConfig { bytes_per_second, pass_min: Nanos::from_secs(5), compare_every: Nanos::ZERO }
 }
 
 fn draw_links(rng: &mut Prng, faults: FaultSet, theme: Theme) -> Links {

@@ -6,6 +6,7 @@
 mod config;
 mod healing;
 mod rest;
+mod strikes;
 
 use std::any::Any;
 use std::fmt;
@@ -173,10 +174,13 @@ fn draw(config: &SimConfig, rng: &mut Prng) -> Profile {
     let registration = registry::find_anywhere(&config.protocol).expect("a protocol that exists");
     let properties = registration.properties;
     let lives_with = |fault: &Fault| !properties.needs_config || fault.leaves_members();
+    // What strikes find must be theirs.
+    let leaves_media =
+        |fault: &Fault| config.media_strikes == 0 || !matches!(fault, Fault::Rot | Fault::RollBack);
     let given = Given {
         nodes: config.nodes,
         ops: config.ops,
-        faults: config.faults.iter().filter(lives_with).collect(),
+        faults: config.faults.iter().filter(lives_with).filter(leaves_media).collect(),
         read_modify_write: properties.read_modify_write,
         // Those that do not are in the laboratory, or cannot do what depends on the state.
         expires: registry::find(registration.name).is_some(),
@@ -184,12 +188,15 @@ fn draw(config: &SimConfig, rng: &mut Prng) -> Profile {
         total_order: properties.total_order,
         // A total order needs a log to be durable, and no medium for one exists.
         durability: config.durability.or(properties.total_order.then_some(Durability::Volatile)),
-        medium: config.medium,
+        medium: config.medium.or_else(|| strikes::medium_for(config)),
         speech: config.speech,
         mix: config.mix,
     };
     let mut profile = Profile::draw(rng, &given);
     config.cuts.apply(&mut profile);
+    if config.media_strikes > 0 {
+        profile.scrub_soon();
+    }
     profile
 }
 
@@ -235,6 +242,9 @@ struct Run {
     ops_left: u64,
     fault_wake: u64,
     undecided: u64,
+    strikes: u64,
+    /// Operations left when media are remembered.
+    remember_at: u64,
 }
 
 impl Run {
@@ -262,6 +272,7 @@ impl Run {
             seed: rng.next_u64(),
             request_timeout: profile.request_timeout,
             cells_max: profile.cells_max,
+            scrub: profile.scrub,
             update: match profile.speech {
                 Speech::Direct => Arc::new(SimUpdate),
                 Speech::Resp => Arc::new(Interpreter::default()),
@@ -298,6 +309,8 @@ impl Run {
             ops_left: config.cuts.ops.unwrap_or(config.ops),
             fault_wake: 0,
             undecided: 0,
+            strikes: config.media_strikes,
+            remember_at: config.ops / 2,
         }
     }
 
@@ -309,6 +322,11 @@ impl Run {
         self.plan_faults();
         self.act_of_faults()?;
         self.injector.stop(&mut self.world);
+        if self.strikes > 0 {
+            self.act_of_strikes()?;
+        } else if let Some((node, said)) = self.says_older() {
+            return Err(format!("n{} takes back nothing, yet: {said}", node + 1).into());
+        }
         self.act_of_healing()?;
         let in_order = self.clients.check_session_order();
         in_order.map_err(|(key, what)| Wrong::of_key(key, what))?;
@@ -419,6 +437,9 @@ impl Run {
         }
         if self.clients.issue(&mut self.world, client) {
             self.ops_left -= 1;
+            if self.strikes > 0 && self.ops_left == self.remember_at {
+                self.remember_media();
+            }
             // Pipelined clients go on without waiting.
             if self.profile.pipeline > 1 {
                 self.plan_client(client);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use checker::model::kv::{Bytes as Value, KvInput, KvOutput};
 use node::frame_payload;
+use node::worker::ScrubConfig;
 use protocols::Protocol;
 use storage::Place;
 use types::{Key, Wire};
@@ -75,6 +76,7 @@ impl<P: Protocol> Scenario<P> {
             seed: 1,
             request_timeout: 1_500_000_000,
             cells_max: 10_000,
+            scrub: ScrubConfig::OFF,
             update: Arc::new(SimUpdate),
             links: Links { is_connected: false, ..Links::default() },
             turn_max: 1,

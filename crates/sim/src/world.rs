@@ -16,7 +16,7 @@ use base::{Millis, Nanos, Prng};
 use bytes::Bytes;
 use node::frame_payload;
 use node::registry;
-use node::worker::{DatabaseSpec, Input, Outputs, Worker, WorkerConfig};
+use node::worker::{DatabaseSpec, Input, Outputs, ScrubConfig, Worker, WorkerConfig};
 use protocols::Stats;
 use storage::Store;
 use types::{Command, Database, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Tag, Update};
@@ -51,6 +51,7 @@ pub struct WorldConfig {
     pub request_timeout: u64,
     /// Resident registers per worker.
     pub cells_max: usize,
+    pub scrub: ScrubConfig,
     pub update: Arc<dyn Update>,
     pub links: Links,
     /// How long a turn takes.
@@ -163,6 +164,8 @@ pub struct World {
     work: Vec<Work>,
     awake: Vec<usize>,
     pub replies: Vec<Reply>,
+    /// What nodes told their operators, with who did.
+    pub remarks: Vec<(usize, String)>,
     /// What went wrong, once something did. The run is over then.
     pub failure: Option<String>,
     pub watchers: Vec<Box<dyn Watcher>>,
@@ -212,6 +215,7 @@ impl World {
             work: Vec::new(),
             awake: Vec::new(),
             replies: Vec::new(),
+            remarks: Vec::new(),
             failure: None,
             watchers: Vec::new(),
             trace: None,
@@ -240,6 +244,17 @@ impl World {
     #[must_use]
     pub fn medium(&self, node: usize) -> &Medium {
         &self.nodes[node].medium
+    }
+
+    /// Nothing that the node's medium answers is held against it any more.
+    pub fn excuse_medium(&self, node: usize) {
+        self.nodes[node].ledger.excuse();
+    }
+
+    /// How often a node has lost something.
+    #[must_use]
+    pub fn loss(&self, node: usize) -> Loss {
+        self.nodes[node].loss
     }
 
     /// What a node's clocks show: time since some moment, and the time of day.

@@ -43,4 +43,4 @@ pub use io::{Done, File, Files, Io, Medium, Write};
 pub use local::{LocalKeeper, LocalLink, LocalStore};
 pub use request::{Batch, Request, ScanRequest};
 pub use shell::{DiskStore, Keeper, Pump, ShellLink, Waker, create_at, open_at};
-pub use verify::{BAD_NAMED_MAX, Bad, Progress, Report, verify, verify_at};
+pub use verify::{BAD_NAMED_MAX, Bad, Report, verify, verify_at};

@@ -7,7 +7,9 @@ pub mod log;
 pub mod mutation;
 pub mod pmem;
 pub mod probe;
+pub mod progress;
 pub mod store;
 pub mod volatile;
 
-pub use store::{Completion, Load, Place, Store};
+pub use progress::{Note, Progress};
+pub use store::{Completion, Load, Place, ScrubScope, Scrubbed, Share, Store};

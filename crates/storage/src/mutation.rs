@@ -20,8 +20,12 @@ base::mutations! {
     RecordUnchecked = "disk-record-unchecked",
     /// Disk: what is missing from a forgotten shard is absent.
     LostIsAbsent = "disk-lost-is-absent",
+    /// Disk: a scrub reads and does not verify.
+    DiskScrubBlind = "disk-scrub-blind",
     /// Pmem: records are not written back from the cache.
     SlotUnwritten = "pmem-slot-unwritten",
     /// Pmem: a shard is forgotten without waiting until that is persistent.
     ForgottenUnfenced = "pmem-forgotten-unfenced",
+    /// Pmem: a scrub reads and does not verify.
+    PmemScrubBlind = "pmem-scrub-blind",
 }

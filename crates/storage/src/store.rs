@@ -44,8 +44,41 @@ pub enum Completion {
     /// Records of this shard were found damaged and are forgotten: absence proves nothing there any more.
     /// The node must raise its loss durably before it says anything about a register of it.
     Forgotten { database: Database, shard: Shard },
+    /// The answer to [`Store::scrub`].
+    Scrubbed(Scrubbed),
     /// The medium failed and is poisoned: nothing after the last `Stored` may ever be believed. The node stops.
     Failed(String),
+}
+
+/// What [`Store::scrub`] looks at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ScrubScope {
+    /// There is no medium.
+    Nothing,
+    /// The shards of the worker that asks.
+    Shards,
+    /// The whole medium, for all workers: the first of them asks.
+    Medium,
+}
+
+/// What a step of a scrub did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Scrubbed {
+    /// Read and verified.
+    pub bytes: u64,
+    /// Registers among them.
+    pub registers: u64,
+    /// Places found damaged since the last answer, by a scrub or by somebody who asked for a record.
+    pub damaged: u64,
+    /// Everything has been looked at; the next step begins anew.
+    pub has_ended: bool,
+}
+
+/// One worker of a node: it owns the shards with `shard % workers == worker`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    pub worker: usize,
+    pub workers: usize,
 }
 
 /// Storage for the shards of one worker.
@@ -84,4 +117,13 @@ pub trait Store: Send {
     fn is_full(&self) -> bool {
         false
     }
+
+    fn scrub_scope(&self) -> ScrubScope {
+        ScrubScope::Nothing
+    }
+
+    /// Verifies about `bytes` of what is stored, on from where the step before ended. Answered by a
+    /// [`Completion::Scrubbed`], before which it must not be called again; damage is told as where a load meets it.
+    /// Writes nothing where everything is whole. `share` is the worker that this handle belongs to.
+    fn scrub(&mut self, _share: Share, _bytes: u64) {}
 }

@@ -143,6 +143,7 @@ fn start_cluster(
         cells_max: 100_000,
         disk: node::config::DiskConfig::default(),
         clients_max: 1_000,
+        scrub: node::config::ScrubConfig::DEFAULT,
     };
     let front = || {
         let version = env!("CARGO_PKG_VERSION");

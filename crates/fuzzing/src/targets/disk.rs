@@ -61,7 +61,7 @@ impl Medium for Files {
         let Content { files, done } = &mut *self.lock();
         let id = io.id();
         let result = match io {
-            Io::Read { file, offset, len, .. } => {
+            Io::Read { file, offset, len, .. } | Io::Verify { file, offset, len, .. } => {
                 let content = &files[file as usize];
                 let start = content.len().min(offset as usize);
                 let there = &content[start..content.len().min(start + len)];

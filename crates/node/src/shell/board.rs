@@ -22,6 +22,9 @@ use crate::status::{Facts, MemberStatus, NodeStatus, Phase};
 /// How long a stop waits for what is in flight.
 pub(crate) const STOP_MAX: Duration = Duration::from_secs(5);
 
+/// Lines about damage in the life of a process.
+const REMARKS_MAX: usize = 1_000;
+
 /// Counters whose value above zero means that some state is forgotten and not recovered yet.
 const RECOVERING: [&str; 4] =
     ["worker_loss_held", "recovering_shards", "shards_recovering", "recovering_keys"];
@@ -44,6 +47,8 @@ pub(crate) struct Board {
     stopping: AtomicBool,
     /// Worker threads that have nothing in flight any more.
     drained: AtomicUsize,
+    /// Said of the medium so far.
+    remarks: AtomicUsize,
     failed: AtomicBool,
     failure: Mutex<Option<String>>,
     changed: (Mutex<()>, Condvar),
@@ -90,6 +95,7 @@ impl Board {
             stats,
             stopping: AtomicBool::new(false),
             drained: AtomicUsize::new(0),
+            remarks: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
             failure: Mutex::new(None),
             changed: (Mutex::new(()), Condvar::new()),
@@ -128,6 +134,17 @@ impl Board {
 
     pub(crate) fn set_stats(&self, worker: usize, stats: Stats) {
         *lock(&self.stats[worker]) = stats;
+    }
+
+    /// Tells the operator, as long as there is not far too much to tell.
+    pub(crate) fn remark(&self, text: &str) {
+        match self.remarks.fetch_add(1, Ordering::Relaxed) {
+            0..REMARKS_MAX => super::say(self.id(), text),
+            REMARKS_MAX => {
+                super::say(self.id(), "what else is found damaged is only counted: see INFO")
+            }
+            _ => {}
+        }
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -385,6 +385,7 @@ impl Control {
                 seed: self.rng.next_u64(),
                 request_timeout: Nanos::from_millis(config.request_timeout.0),
                 cells_max: config.cells_max / self.board.workers.len(),
+                scrub: config.scrub,
                 uptime_base: Millis(self.uptime_base.0 + self.board.clocks.now().as_millis()),
             };
             let now = self.board.clocks.now();

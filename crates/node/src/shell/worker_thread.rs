@@ -325,6 +325,7 @@ impl WorkerThread {
             let me = worker.view().member(worker.view().me).expect("a node is in its own view");
             self.board.control.send(ControlMail::RaiseLoss { worker: self.index, at: me.loss });
         }
+        self.outputs.remarks.drain(..).for_each(|text| self.board.remark(&text));
         self.outputs.suspects.clear();
         self.frames.append(&mut self.outputs.frames);
         for (to, from, bytes) in self.outputs.misrouted.drain(..) {

@@ -79,6 +79,15 @@ impl<P: Protocol> EngineOf<P> {
                 P::NAME
             ));
         }
+        for key in std::mem::take(&mut self.fx.disowned) {
+            self.disown(shared, key.shard(), Some(&key));
+        }
+        for shard in std::mem::take(&mut self.fx.forgotten) {
+            self.disown(shared, shard, None);
+        }
+        for text in self.fx.remarks.drain(..) {
+            shared.remark(format!("database {}: {text}", self.database.0));
+        }
         for shard in std::mem::take(&mut self.fx.recovered) {
             self.start_clearing(shared, shard);
         }
@@ -125,6 +134,9 @@ fn has_rare_effects<M>(fx: &Effects<M>) -> bool {
         || !fx.lease_reads.is_empty()
         || !fx.recovered.is_empty()
         || !fx.suspects.is_empty()
+        || !fx.disowned.is_empty()
+        || !fx.forgotten.is_empty()
+        || !fx.remarks.is_empty()
         || !fx.appends.is_empty()
         || fx.violation.is_some()
 }

@@ -207,6 +207,21 @@ impl<P: Protocol> EngineOf<P> {
         }
     }
 
+    /// What storage holds of a shard is whole and too old. It is forgotten, as if it had been found damaged, and with it the
+    /// register that showed it.
+    pub(crate) fn disown(&mut self, shared: &mut Shared, shard: Shard, key: Option<&Key>) {
+        sometimes!("a shard is disowned");
+        let state = &mut shared.stores[self.store];
+        if self.keeps_records {
+            state.store.set_forgotten(self.database, shard, true);
+            state.has_changes = true;
+        }
+        if let Some(key) = key {
+            self.cells.lose(key);
+        }
+        self.discover_forgotten(shared, shard);
+    }
+
     pub(crate) fn discover_forgotten(&mut self, shared: &mut Shared, shard: Shard) {
         // What was recovered may be lost again: storage must not be told that the shard is known.
         self.clearing.retain(|it| it.shard != shard);

@@ -47,6 +47,9 @@ impl StoreState {
     }
 }
 
+/// Remarks of one turn; what is more shows in the counters only.
+const REMARKS_MAX: usize = 16;
+
 /// Counts since the process started.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
@@ -68,6 +71,8 @@ pub(crate) struct Counters {
     pub(crate) cells_written: u64,
     pub(crate) sends_gated: u64,
     pub(crate) losses_raised: u64,
+    /// Shards that storage found damaged.
+    pub(crate) shards_damaged: u64,
 }
 
 pub(crate) struct Shared {
@@ -84,6 +89,7 @@ pub(crate) struct Shared {
     pub(crate) replies: Vec<(Tag, Outcome)>,
     pub(crate) lease_reads: Vec<(Tag, Outcome, Nanos)>,
     pub(crate) suspects: Vec<NodeId>,
+    pub(crate) remarks: Vec<String>,
     pub(crate) hold: LossHold,
     pub(crate) scans: Vec<ScanInFlight>,
     pub(crate) scan_next: u64,
@@ -112,6 +118,21 @@ impl Shared {
 
     pub(crate) fn fail(&mut self, text: String) {
         self.failed.get_or_insert(text);
+    }
+
+    pub(crate) fn note_damage(&mut self, database: types::Database, shard: Shard) {
+        self.counters.shards_damaged += 1;
+        self.remark(format!(
+            "database {} shard {}: stored records are damaged; they are forgotten and recovered from the others",
+            database.0, shard.0
+        ));
+    }
+
+    /// Tells the operator, unless there is too much to tell.
+    pub(crate) fn remark(&mut self, text: String) {
+        if self.remarks.len() < REMARKS_MAX {
+            self.remarks.push(text);
+        }
     }
 
     pub(crate) fn reply(&mut self, tag: Tag, outcome: Outcome) {

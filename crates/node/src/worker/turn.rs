@@ -40,6 +40,7 @@ impl Worker {
             }
         }
         self.fire_timers();
+        self.scrubber.step(&mut self.shared);
         self.settle();
         self.drop_absent();
         self.evict();
@@ -93,6 +94,7 @@ impl Worker {
                 if let Completion::Forgotten { database, shard } = *completion
                     && let Some(engine) = self.engine_of(database)
                 {
+                    self.shared.note_damage(database, shard);
                     self.engines[engine].on_forgotten(&mut self.shared, shard);
                 }
             }
@@ -132,6 +134,7 @@ impl Worker {
             }
             // Taken in ahead of the others.
             Completion::Forgotten { .. } => {}
+            Completion::Scrubbed(scrubbed) => self.scrubber.on_scrubbed(shared, store, scrubbed),
             Completion::Failed(text) => shared.fail(format!("storage failed: {text}")),
         }
     }
@@ -288,6 +291,7 @@ impl Worker {
         }
         out.misrouted.append(&mut self.misrouted);
         out.suspects.append(&mut shared.suspects);
+        out.remarks.append(&mut shared.remarks);
         out.raise_loss |= shared.hold.take_asks();
         if shared.hold.is_on() {
             self.resets = shared.outbox.drop_excess();

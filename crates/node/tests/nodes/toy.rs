@@ -161,6 +161,7 @@ pub fn config(scratch: &Scratch, id: u16, peers: &[String], durability: Durabili
         cells_max: 100_000,
         disk: node::config::DiskConfig::default(),
         clients_max: 100,
+        scrub: node::config::ScrubConfig::OFF,
     }
 }
 

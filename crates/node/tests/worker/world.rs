@@ -77,6 +77,7 @@ impl World {
             seed: 1,
             request_timeout: Nanos::from_secs(1),
             cells_max: shape.cells_max,
+            scrub: node::worker::ScrubConfig::OFF,
             uptime_base: Millis(1_000),
         };
         let volatile = Box::new(VolatileStore::new(shape.volatile));

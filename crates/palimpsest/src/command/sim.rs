@@ -50,6 +50,9 @@ pub(crate) struct Args {
     /// What clients do with every key, retries for one; drawn from each seed where it is not given
     #[arg(long)]
     workload: Option<String>,
+    /// So often a node's medium is struck once all is quiet: damaged, or partly as it was before
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    media_strikes: u64,
 }
 
 fn find_medium(name: &str) -> Result<MediumKind, Failure> {
@@ -92,6 +95,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let config = SimConfig {
         nodes: args.nodes,
         ops: args.ops,
+        media_strikes: args.media_strikes,
         faults,
         speech: args.clients.as_deref().map(find_speech).transpose()?,
         mix: args.workload.as_deref().map(find_mix).transpose()?,

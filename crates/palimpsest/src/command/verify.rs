@@ -12,6 +12,9 @@ pub(crate) struct Args {
     /// The data directory of a node that does not run
     #[arg(value_name = "DIR")]
     dir: PathBuf,
+    /// Say on stderr how far it is, also where that is no terminal
+    #[arg(long)]
+    progress: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -36,7 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             "node: one of the two copies of the identity is damaged; the next start repairs it"
         );
     }
-    faults += media::check(dir)?;
+    faults += media::check(dir, args.progress)?;
     match faults {
         0 => {
             println!("{}: node {}, everything is whole", dir.display(), node);
@@ -52,47 +55,46 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 mod media {
     use std::io::IsTerminal;
     use std::path::Path;
+    use std::time::{Duration, Instant};
 
-    use storage::disk::{OpenError, Progress};
+    use storage::disk::OpenError;
+    use storage::{Note, Progress};
 
     use crate::Failure;
 
+    /// Between two words on how far it is.
+    const TOLD_EVERY: Duration = Duration::from_millis(200);
+    /// The same where each is a line of its own.
+    const LINE_EVERY: Duration = Duration::from_secs(5);
+
     /// Checks every medium that has left something in `dir`; returns the number of faults, each already named.
-    pub(super) fn check(dir: &Path) -> Result<u64, Failure> {
-        Ok(check_pmem(dir)? + check_disk(dir)?)
+    pub(super) fn check(dir: &Path, has_asked: bool) -> Result<u64, Failure> {
+        Ok(check_pmem(dir, has_asked)? + check_disk(dir, has_asked)?)
     }
 
-    fn check_pmem(dir: &Path) -> Result<u64, Failure> {
+    fn check_pmem(dir: &Path, has_asked: bool) -> Result<u64, Failure> {
         if !dir.join(storage::pmem::FILE).exists() {
             return Ok(0);
         }
-        let report =
-            storage::pmem::verify(dir).map_err(|error| Failure::fault(error.to_string()))?;
+        let mut teller = Teller::new("pmem", "shards", has_asked);
+        let report = storage::pmem::verify(dir, &mut |note| teller.on_note(&note))
+            .map_err(|error| Failure::fault(error.to_string()))?;
+        teller.end();
         println!("pmem: {} registers, {} shard records", report.registers, report.metas);
-        for fault in &report.faults {
-            println!("pmem: {fault}");
+        if !report.forgotten.is_empty() {
+            println!("pmem: {} shards are marked as forgotten", report.forgotten.len());
         }
         Ok(report.faults_count)
     }
 
-    fn check_disk(dir: &Path) -> Result<u64, Failure> {
-        let shows = std::io::stderr().is_terminal();
-        let mut told = 0;
-        let mut progress = |Progress { done, total }: Progress| {
-            let percent = (done * 100).checked_div(total).unwrap_or(100);
-            if shows && percent != told {
-                told = percent;
-                eprint!("\r{percent} % of {total} buckets");
-            }
-        };
-        let report = match storage::disk::verify_at(dir, &mut progress) {
+    fn check_disk(dir: &Path, has_asked: bool) -> Result<u64, Failure> {
+        let mut teller = Teller::new("disk", "buckets", has_asked);
+        let report = match storage::disk::verify_at(dir, &mut |note| teller.on_note(&note)) {
             Err(OpenError::Missing) => return Ok(0),
             Err(error) => return Err(Failure::fault(error.to_string())),
             Ok(report) => report,
         };
-        if shows {
-            eprintln!();
-        }
+        teller.end();
         println!(
             "disk: {} records in {} buckets, {} of them large, {} more in the ring",
             report.records, report.buckets, report.large_records, report.staged_records
@@ -100,9 +102,51 @@ mod media {
         if report.forgotten_shards > 0 {
             println!("disk: {} shards are marked as forgotten", report.forgotten_shards);
         }
-        for bad in &report.bad {
-            println!("disk: {bad}");
-        }
         Ok(report.bad_count)
+    }
+
+    /// Names bad places on stdout as they are found, and says on stderr how far it is, now and then.
+    struct Teller {
+        medium: &'static str,
+        unit: &'static str,
+        shows: bool,
+        is_terminal: bool,
+        told_at: Instant,
+    }
+
+    impl Teller {
+        fn new(medium: &'static str, unit: &'static str, has_asked: bool) -> Teller {
+            let is_terminal = std::io::stderr().is_terminal();
+            let shows = is_terminal || has_asked;
+            Teller { medium, unit, shows, is_terminal, told_at: Instant::now() }
+        }
+
+        fn on_note<B: std::fmt::Display>(&mut self, note: &Note<'_, B>) {
+            match note {
+                Note::Bad(bad) => println!("{}: {bad}", self.medium),
+                Note::Progress(progress) => self.on_progress(*progress),
+            }
+        }
+
+        fn on_progress(&mut self, Progress { done, total }: Progress) {
+            let every = if self.is_terminal { TOLD_EVERY } else { LINE_EVERY };
+            let is_due = done == total || self.told_at.elapsed() >= every;
+            if !self.shows || !is_due {
+                return;
+            }
+            self.told_at = Instant::now();
+            let percent = (done * 100).checked_div(total).unwrap_or(100);
+            let text = format!("{}: {percent} % of {total} {}", self.medium, self.unit);
+            match self.is_terminal {
+                true => eprint!("\r{text}"),
+                false => eprintln!("{text}"),
+            }
+        }
+
+        fn end(&self) {
+            if self.shows && self.is_terminal {
+                eprintln!();
+            }
+        }
     }
 }

@@ -144,6 +144,37 @@ fn damage(dir: &Path) -> usize {
     flipped
 }
 
+/// Two of three nodes lose every value; the third cannot tell alone what was acknowledged.
+fn lose_a_majority(durability: &str) {
+    let mut nodes = Nodes::start(durability);
+    fill(&nodes);
+    for index in 0..nodes.len() {
+        assert_eq!(nodes.process(index).stop(crate::support::LIMIT), Some(0));
+    }
+    for index in [0, 1] {
+        assert!(damage(nodes.data_dir(index)) > 0, "nothing was found to damage");
+    }
+    for index in 0..nodes.len() {
+        nodes.cluster.start_node(index).expect("the program starts");
+    }
+    for (index, line) in
+        [(0, "GET key:1"), (1, "GET key:2"), (2, "GET key:3"), (2, "APPEND key:4 x")]
+    {
+        eventually("the node answers an error", || {
+            let reply = bench::client::ask_once(nodes.address(index), line, crate::support::LIMIT);
+            let is_error = matches!(reply, Some(Value::Error(_)));
+            assert!(reply.is_none() || is_error, "{line} is answered {reply:?}");
+            is_error
+        });
+    }
+}
+
+#[test]
+fn what_a_majority_has_lost_is_an_error_and_nothing_is_invented() {
+    lose_a_majority("disk");
+    lose_a_majority("pmem");
+}
+
 #[test]
 fn truncated_file_is_refused_or_repaired_and_never_believed() {
     let mut nodes = Nodes::start("disk");

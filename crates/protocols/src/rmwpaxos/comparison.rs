@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 
 use base::Nanos;
-use types::{Key, NodeId, Round, Shard, Wire};
+use types::{Ballot, Key, Loss, NodeId, Round, Shard, Ticket, Wire};
 
 use super::message::{Due, Message};
+use super::older::Past;
 use super::operation::{Active, Operation, Source};
 use super::owed::{Members, others_up};
 use super::ranges::own_place;
@@ -69,9 +70,12 @@ pub(super) struct Question {
 #[derive(Debug)]
 pub(super) struct Answering {
     to: NodeId,
+    /// What it had lost when it asked.
+    loss: Loss,
     id: u64,
     shard: Shard,
     range: (u64, Option<u64>),
+    floor: Ballot,
     folds: Folds,
 }
 
@@ -205,12 +209,14 @@ impl RmwPaxos {
             shard: walk.shard,
             id: question.id,
             range: question.range,
+            floor: cx.metas.get(walk.shard).floor_ballot,
             folds: Box::new(fold(&question.own)),
         };
         let awaited = question.awaited & others_up(cx.view);
+        let after = gate(cx, walk.shard, &question.own);
         for (index, member) in cx.view.members().iter().enumerate() {
             if awaited & 1 << index != 0 {
-                cx.fx.send_now(member.node, message.clone());
+                cx.fx.send(member.node, message.clone(), after);
             }
         }
     }
@@ -222,35 +228,44 @@ impl RmwPaxos {
         from: Peer,
         shard: Shard,
         id: u64,
-        range: (u64, Option<u64>),
+        (range, floor): ((u64, Option<u64>), Ballot),
         folds: Folds,
     ) {
         if cx.cells.is_forgotten(shard) || self.answering.len() >= ANSWERING_MAX {
             return;
         }
         let scan = self.next_id();
-        self.answering.insert(scan, Answering { to: from.node, id, shard, range, folds });
+        self.answering.insert(
+            scan,
+            Answering { to: from.node, loss: from.loss, id, shard, range, floor, folds },
+        );
         cx.fx.scan(Scan { id: scan, from_hash: range.0, limit: ANSWER_MAX });
     }
 
     fn answer_range(&mut self, cx: &mut Cx<'_>, answering: Answering, scanned: Scanned<Register>) {
-        let Answering { to, id, shard, range: (from_hash, asked_until), folds } = answering;
+        let Answering { to, loss, id, shard, range: (from_hash, asked_until), floor, folds } =
+            answering;
         if cx.cells.is_forgotten(shard) || cx.metas.get(shard).void {
             return;
         }
         let until = nearer(asked_until, scanned.next_hash);
         let is_whole = until == asked_until;
         let (held, lost) = held_of(scanned, until);
+        let after = gate(cx, shard, &held);
         let own = fold(&held);
         let differs = |bucket: usize| !is_whole || own[bucket] != folds[bucket];
         let buckets = (0..BUCKETS).filter(|&it| differs(it)).fold(0, |set, it| set | 1_u16 << it);
         let entries = held.into_iter().filter(|it| buckets & 1 << bucket(&it.key) != 0).collect();
         if let Some(member) = cx.view.index(to) {
             let is_equal = buckets == 0 && lost.is_empty();
-            self.ranges.on_agreement(member, shard, (from_hash, until), is_equal);
+            if self.ranges.on_agreement((member, loss, floor), shard, (from_hash, until), is_equal)
+            {
+                self.patrol_found_equal(cx, shard, 1 << member);
+            }
         }
         recover_all(cx, lost);
-        cx.fx.send_now(to, Message::Compared { shard, id, until, buckets, entries });
+        let floor = cx.metas.get(shard).floor_ballot;
+        cx.fx.send(to, Message::Compared { shard, id, until, floor, buckets, entries }, after);
     }
 
     pub(super) fn on_compared(
@@ -258,7 +273,7 @@ impl RmwPaxos {
         cx: &mut Cx<'_>,
         from: Peer,
         id: u64,
-        until: Option<u64>,
+        (until, floor): (Option<u64>, Ballot),
         (buckets, entries): (u16, Vec<Held>),
     ) {
         let Some(member) = cx.view.index(from.node) else { return };
@@ -268,6 +283,7 @@ impl RmwPaxos {
             return;
         }
         question.awaited &= !(1 << member);
+        walk.floor = walk.floor.min(floor);
         // The one that tells least far sets the pace: the rest is asked about again.
         question.until = nearer(question.until, until);
         let is_compared = |held: &&Held| buckets & 1 << bucket(&held.key) != 0;
@@ -307,12 +323,14 @@ impl RmwPaxos {
         let is_left_over = lower.is_none() && higher.as_ref().is_some_and(|it| it.is_tombstone);
         if !is_left_over || mutation::is(Mutation::RepairRemoved) {
             walk.note_difference(member);
+        } else {
+            walk.note_left_over(member);
         }
         self.counters.keys_different += 1;
         if mine > theirs {
             let due = Due::Deliver { to: node, lower, insist };
             cx.fx.send_now(self.env.me, Message::Touch { key, due });
-        } else {
+        } else if is_left_over || !mine.is_none() || !self.tell_removed(cx, node, &key, theirs) {
             cx.fx.send_now(node, Message::Want { key, have: mine, insist });
         }
     }
@@ -342,6 +360,12 @@ impl RmwPaxos {
         if is_left_over && !mutation::is(Mutation::RepairRemoved) {
             return self.collect_found(cx, &key, round.ballot().node(), &state);
         }
+        if let Some(member) = cx.view.index(to)
+            && let Some(loss) = self.ranges.was_held_with(key.shard(), member)
+        {
+            let past = Past { round, floor: Ballot::ZERO, loss };
+            return self.tell_older(cx, key, (member, to), past);
+        }
         self.counters.repairs += 1;
         if insist {
             base::sometimes!("what a member refuses for its promise is proposed anew");
@@ -352,6 +376,12 @@ impl RmwPaxos {
         base::sometimes!("a comparison of ranges repairs a member");
         cx.fx.send_now(to, Message::Repair { key, round, state });
     }
+}
+
+/// What is said of registers waits until it is durable: whoever hears it counts on it.
+fn gate(cx: &Cx<'_>, shard: Shard, held: &[Held]) -> Ticket {
+    let tickets = held.iter().map(|it| cx.cells.ticket(&it.key));
+    tickets.max().unwrap_or(Ticket::DURABLE).max(cx.metas.ticket(shard))
 }
 
 /// Damaged records are recovered when they are touched.

@@ -5,7 +5,7 @@ mod parts;
 
 use std::sync::Arc;
 
-use types::{Ballot, Key, NodeId, Reader, Round, Shard, Wire};
+use types::{Ballot, Key, Loss, NodeId, Reader, Round, Shard, Wire};
 
 use super::acceptor::Payload;
 use super::comparison::{Folds, Held};
@@ -63,12 +63,23 @@ pub enum Message {
     List { shard: Shard, id: u64, from_hash: u64, limit: u32 },
     /// Answers `List`, with the floors read no earlier than the listing. [corrections B11]
     Listed { shard: Shard, id: u64, listing: Listing },
-    /// Compares what is held of a range of hashes, its end excluded; without an end: to the end of the shard.
-    Compare { shard: Shard, id: u64, range: (u64, Option<u64>), folds: Box<Folds> },
+    /// Compares what is held of a range of hashes, its end excluded; without an end: to the end of the shard. `floor`: no
+    /// register that the sender does not hold may be at or below it.
+    Compare { shard: Shard, id: u64, range: (u64, Option<u64>), floor: Ballot, folds: Box<Folds> },
     /// Answers `Compare` for the range up to `until`: the buckets that differ, and what is held of them.
-    Compared { shard: Shard, id: u64, until: Option<u64>, buckets: u16, entries: Vec<Held> },
+    Compared {
+        shard: Shard,
+        id: u64,
+        until: Option<u64>,
+        floor: Ballot,
+        buckets: u16,
+        entries: Vec<Held>,
+    },
     /// The sender holds `have` and knows of a higher round here. `insist`: a `Repair` does not help.
     Want { key: Key, have: Round, insist: bool },
+    /// The receiver durably held `round` when its loss was `loss`, and seems to hold less now; or it held nothing, with
+    /// this floor, and seems to hold something below.
+    Older { key: Key, round: Round, floor: Ballot, loss: Loss },
     /// To oneself: makes the register resident and does what is due for it.
     Touch { key: Key, due: Due },
 }
@@ -109,6 +120,7 @@ impl Message {
             | Message::Remove { key, .. }
             | Message::Chosen { key, .. }
             | Message::Want { key, .. }
+            | Message::Older { key, .. }
             | Message::Forward { key, .. }
             | Message::Forwarded { key, .. }
             | Message::Recover { key, .. }

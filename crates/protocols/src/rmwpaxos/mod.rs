@@ -22,6 +22,7 @@
 //! | `Repair`, `Remove` | | a late accept; forgetting a collected tombstone |
 //! | `Chosen` | | a hint that a round is chosen, batched and late |
 //! | `Compare`, `Want` | `Compared`, `Repair` | what replicas hold of a range of keys, in the background |
+//! | `Older` | | the receiver held more than it does now: its medium has gone back |
 //! | `Forward` | `Forwarded` | commands for the owner of a contended key |
 //! | `Recover`, `List` | `Recovered`, `Listed` | what a replica without memory asks |
 //!
@@ -57,9 +58,11 @@ mod forwarder;
 mod joint;
 mod listing;
 mod message;
+mod older;
 mod once;
 mod operation;
 mod owed;
+mod patrol;
 mod proposer;
 mod ranges;
 mod reader;
@@ -132,6 +135,7 @@ pub struct RmwPaxos {
     lists: listing::Lists,
     owed: owed::Owed,
     ranges: ranges::Ranges,
+    patrol: patrol::Patrol,
     /// Comparisons of others, waiting for the scan of that number.
     answering: BTreeMap<u64, comparison::Answering>,
     sweep: sweep::Sweep,
@@ -168,6 +172,8 @@ struct Counters {
     /// Registers that walks have read.
     keys_compared: u64,
     keys_different: u64,
+    /// Registers of this node that another one knew to be older than they were.
+    older: u64,
     /// Tombstones met that another node left.
     found: u64,
     /// Proposals sent to a member as a delta, and those that one could not apply.
@@ -207,6 +213,7 @@ impl Protocol for RmwPaxos {
             lists: listing::Lists::default(),
             owed: owed::Owed::default(),
             ranges: ranges::Ranges::default(),
+            patrol: patrol::Patrol::default(),
             answering: BTreeMap::new(),
             sweep: sweep::Sweep::default(),
             counters: Counters::default(),
@@ -232,7 +239,11 @@ impl Protocol for RmwPaxos {
             Event::Timer(timer) => self.on_timer(cx, timer),
             Event::Stored { .. } => {}
             Event::Scanned(scanned) => self.on_scanned(cx, scanned),
-            Event::Forgotten { shard } => self.on_forgotten(cx, shard),
+            Event::Forgotten { shard } => {
+                self.ranges.doubt_holders(shard);
+                recovery::note_loss(cx, shard);
+                self.on_forgotten(cx, shard);
+            }
             Event::Turn => self.on_turn(cx),
         }
     }
@@ -241,6 +252,9 @@ impl Protocol for RmwPaxos {
         let epoch = cx.view.epoch;
         if self.env.durable {
             cx.metas.get_mut(shard).restarted(epoch);
+        }
+        if cx.metas.get(shard).void && !cx.cells.is_forgotten(shard) {
+            self.find_void(cx, shard);
         }
     }
 
@@ -296,6 +310,9 @@ impl Protocol for RmwPaxos {
         stats.add("rmw_shards_different", counters.shards_different);
         stats.add("rmw_keys_compared", counters.keys_compared);
         stats.add("rmw_keys_different", counters.keys_different);
+        stats.add("rmw_keys_older", counters.older);
+        stats.add("rmw_compare_passes", self.patrol.passes);
+        stats.add("rmw_compare_passed_unix", self.patrol.passed_at.0 / 1_000);
         stats.add("tombstones_found", counters.found);
         stats.add("rmw_deltas", counters.deltas);
         stats.add("rmw_needed_full", counters.needed_full);
@@ -505,11 +522,14 @@ impl RmwPaxos {
             Message::Want { key, have, insist } => {
                 self.deliver_late(cx, key, from.node, have, insist);
             }
-            Message::Compare { shard, id, range, folds } => {
-                self.on_compare(cx, from, shard, id, range, *folds);
+            Message::Older { key, round, floor, loss } => {
+                self.on_older(cx, from, &key, older::Past { round, floor, loss });
             }
-            Message::Compared { id, until, buckets, entries, .. } => {
-                self.on_compared(cx, from, id, until, (buckets, entries));
+            Message::Compare { shard, id, range, floor, folds } => {
+                self.on_compare(cx, from, shard, id, (range, floor), *folds);
+            }
+            Message::Compared { id, until, floor, buckets, entries, .. } => {
+                self.on_compared(cx, from, id, (until, floor), (buckets, entries));
             }
             Message::Listed { shard, id, listing } => self.on_listed(cx, from, shard, id, listing),
             Message::Touch { key, due } => self.on_due(cx, key, due),
@@ -524,6 +544,7 @@ impl RmwPaxos {
             sweep::BACK_OFF => self.on_back_off_timer(cx),
             recovery::RETRY => self.on_recovery_timer(cx),
             ranges::COMPARE => self.on_compare_timer(cx),
+            patrol::PATROL => self.on_patrol_timer(cx),
             owed::REMIND => self.on_remind_timer(cx),
             other => unreachable!("{other:?} was never set"),
         }

@@ -12,7 +12,7 @@ use std::fmt;
 use base::Nanos;
 use types::key::SHARDS;
 use types::limits::MEMBERS_MAX;
-use types::{Key, NodeId, Shard};
+use types::{Ballot, Key, Loss, NodeId, Round, Shard};
 
 use super::comparison::Step;
 use super::owed::{Members, others_up};
@@ -48,6 +48,12 @@ struct Unsure {
     with: Members,
     /// Of those that walk this shard from their side: everything was equal so far, and nothing was accepted since.
     agreeing: Members,
+    /// Members that, when they were last asked, durably held what this node holds; nothing was accepted here since.
+    held_by: Members,
+    /// What each of those had lost by then, at most.
+    held_with: [Loss; MEMBERS_MAX],
+    /// What none of those held was at or below this at any of them.
+    held_floor: Ballot,
     since: Nanos,
     written_at: Nanos,
     /// Not before.
@@ -62,6 +68,8 @@ pub(super) struct Ranges {
     shards: Box<[Unsure; SHARDS]>,
     /// How far each member, walking from its side, has been answered without a gap: links may lose a question.
     answered: [Option<(Shard, u64)>; MEMBERS_MAX],
+    /// The loss and the floor with which each began that.
+    asked_with: [(Loss, Ballot); MEMBERS_MAX],
     pub(super) walk: Option<Walk>,
     /// Where the search for the next shard begins.
     next: u8,
@@ -92,6 +100,12 @@ pub(super) struct Walk {
     /// Late accepts did not help.
     pub(super) insist: bool,
     differs: bool,
+    /// Of those equal: one holds a tombstone that the other has removed.
+    left_over: Members,
+    /// The lowest floor that any member had.
+    pub(super) floor: Ballot,
+    /// What members had lost when it began, at most.
+    losses: [Loss; MEMBERS_MAX],
     started: Nanos,
 }
 
@@ -100,6 +114,7 @@ impl Default for Ranges {
         Ranges {
             shards: Box::new([Unsure::default(); SHARDS]),
             answered: [None; MEMBERS_MAX],
+            asked_with: [(Loss(0), Ballot::ZERO); MEMBERS_MAX],
             walk: None,
             next: 0,
             armed: None,
@@ -115,9 +130,23 @@ impl Walk {
         self.differs = true;
     }
 
+    /// A member holds a tombstone that was removed here, or the other way round.
+    pub(super) fn note_left_over(&mut self, member: usize) {
+        self.left_over |= 1 << member;
+    }
+
     /// What is held here, or by a member, cannot be told.
     pub(super) fn note_doubt(&mut self, members: Members) {
         self.equal &= !members;
+    }
+}
+
+impl Unsure {
+    fn note_held(&mut self, member: usize, (loss, floor): (Loss, Ballot)) {
+        let is_first = self.held_by == 0;
+        self.held_by |= 1 << member;
+        self.held_with[member] = loss;
+        self.held_floor = if is_first { floor } else { self.held_floor.min(floor) };
     }
 }
 
@@ -145,25 +174,30 @@ impl Ranges {
             unsure.since = cx.now;
         }
         unsure.with = Members::MAX;
-        (unsure.agreeing, unsure.differed, unsure.failures) = (0, 0, 0);
+        (unsure.agreeing, unsure.held_by, unsure.differed, unsure.failures) = (0, 0, 0, 0);
         unsure.written_at = cx.now;
         if self.armed.is_none() && self.walk.is_none() {
             self.arm(cx, cx.now + QUIET);
         }
     }
 
-    /// A member compares its shard with this one, and has come to `until`. Only ranges without a gap make a shard.
+    /// A member compares its shard with this one, and has come to `until`. Only ranges without a gap make a shard. True
+    /// when all of it was equal.
     pub(super) fn on_agreement(
         &mut self,
-        member: usize,
+        (member, loss, floor): (usize, Loss, Ballot),
         shard: Shard,
         (from_hash, until): (u64, Option<u64>),
         is_equal: bool,
-    ) {
+    ) -> bool {
         let is_first = from_hash == shard.first_hash();
         let joins = |(of, end): (Shard, u64)| of == shard && from_hash <= end;
         let is_joined = is_first || self.answered[member].is_some_and(joins);
         self.answered[member] = until.filter(|_| is_joined).map(|until| (shard, until));
+        if is_first {
+            self.asked_with[member] = (loss, floor);
+        }
+        let asked_with = self.asked_with[member];
         let unsure = self.of(shard);
         if is_first {
             unsure.agreeing |= 1 << member;
@@ -174,12 +208,45 @@ impl Ranges {
         if until.is_none() && unsure.agreeing & 1 << member != 0 {
             base::sometimes!("a member that was asked learns that it is equal");
             unsure.with &= !(1 << member);
+            unsure.note_held(member, asked_with);
+            return true;
         }
+        false
+    }
+
+    /// If the member durably held what is held here of this shard, the loss with which it did: unless it has lost some of
+    /// the shard since, it cannot rightly hold less now.
+    pub(super) fn was_held_with(&self, shard: Shard, member: usize) -> Option<Loss> {
+        let unsure = &self.shards[usize::from(shard.0)];
+        (unsure.held_by & 1 << member != 0).then_some(unsure.held_with[member])
+    }
+
+    /// The same for what is not held here, and a round that the member holds now: with its floor, which forbids it that
+    /// round.
+    pub(super) fn was_removed_with(
+        &self,
+        shard: Shard,
+        member: usize,
+        round: Round,
+    ) -> Option<(Loss, Ballot)> {
+        let floor = self.shards[usize::from(shard.0)].held_floor;
+        let loss = self.was_held_with(shard, member)?;
+        (round.ballot() <= floor).then_some((loss, floor))
+    }
+
+    /// What a member holds of a shard is not known any more.
+    pub(super) fn doubt_holder(&mut self, shard: Shard, member: usize) {
+        self.of(shard).held_by &= !(1 << member);
+    }
+
+    /// What members hold of a shard that is forgotten here says nothing of what will be recovered.
+    pub(super) fn doubt_holders(&mut self, shard: Shard) {
+        self.of(shard).held_by = 0;
     }
 }
 
 impl RmwPaxos {
-    fn own_shards(&self) -> impl Iterator<Item = Shard> + '_ {
+    pub(super) fn own_shards(&self) -> impl Iterator<Item = Shard> + '_ {
         (0..=u8::MAX).map(Shard).filter(|&shard| self.env.owns(shard))
     }
 
@@ -190,6 +257,7 @@ impl RmwPaxos {
             let me = own_place(cx);
             let shards: Vec<Shard> = self.own_shards().collect();
             shards.into_iter().for_each(|shard| self.doubt(cx, shard, me));
+            self.start_patrol(cx);
         }
     }
 
@@ -261,6 +329,9 @@ impl RmwPaxos {
                 step: Step::Pausing { until: cx.now },
                 insist,
                 differs: false,
+                left_over: 0,
+                floor: Ballot::ceiling(cx.view.epoch, Ballot::NUMBER_MAX),
+                losses: losses(cx),
                 started: cx.now,
             });
             return;
@@ -276,7 +347,8 @@ impl RmwPaxos {
         match until {
             Some(from_hash) => {
                 walk.from_hash = from_hash;
-                let after_full = next_pace(cx.now) + Nanos(PAUSE.0 * (FULL_STEP_PACES - 1));
+                let paces = if self.patrol.is_behind() { 1 } else { FULL_STEP_PACES };
+                let after_full = next_pace(cx.now) + Nanos(PAUSE.0 * (paces - 1));
                 let until = if walk.differs { cx.now + PAUSE_SHORT } else { after_full };
                 walk.step = Step::Pausing { until };
                 self.ranges.arm(cx, until);
@@ -297,6 +369,10 @@ impl RmwPaxos {
         let is_still = unsure.written_at < walk.started;
         if is_still {
             unsure.with &= !walk.equal;
+            let exact = walk.equal & !walk.left_over;
+            for member in (0..MEMBERS_MAX).filter(|member| exact & 1 << member != 0) {
+                unsure.note_held(member, (walk.losses[member], walk.floor));
+            }
             unsure.differed = if walk.differs { unsure.differed.saturating_add(1) } else { 0 };
         }
         if walk.equal == walk.with {
@@ -311,6 +387,9 @@ impl RmwPaxos {
         // Bits of no member only say that something was written.
         if unsure.with & all(cx) == 0 {
             unsure.with = 0;
+        }
+        if is_still {
+            self.patrol_found_equal(cx, walk.shard, walk.equal);
         }
     }
 
@@ -330,6 +409,13 @@ impl RmwPaxos {
 /// The databases of a node walk on their own but in step: what one wake-up does for all costs less.
 fn next_pace(now: Nanos) -> Nanos {
     Nanos((now.0 / PAUSE.0 + 1) * PAUSE.0)
+}
+
+fn losses(cx: &Cx<'_>) -> [Loss; MEMBERS_MAX] {
+    let mut losses = [Loss(0); MEMBERS_MAX];
+    let members = cx.view.members().iter();
+    losses.iter_mut().zip(members).for_each(|(loss, member)| *loss = member.loss);
+    losses
 }
 
 fn all(cx: &Cx<'_>) -> Members {
@@ -365,7 +451,7 @@ mod tests {
         let first = SHARD.first_hash();
         for &(from, until) in parts {
             let range = (first + from, until.map(|until| first + until));
-            ranges.on_agreement(MEMBER, SHARD, range, true);
+            ranges.on_agreement((MEMBER, Loss(1), Ballot::ZERO), SHARD, range, true);
         }
         ranges.of(SHARD).with == 0
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::Nanos;
 use types::limits::MEMBERS_MAX;
-use types::{Ballot, Key, Round, Shard};
+use types::{Ballot, Key, Loss, Round, Shard};
 
 use super::listing::Listings;
 use super::message::{Due, Listing, Message, Report};
@@ -223,6 +223,7 @@ impl RmwPaxos {
         self.recovery.keys.remove(key);
         self.counters.recovered_keys += 1;
         cx.metas.get_mut(key.shard()).saw(register.promised);
+        note_loss(cx, key.shard());
         cx.cells.put(key, register);
         cx.cells.persist(key);
         cx.cells.unpin(key);
@@ -424,6 +425,13 @@ impl RmwPaxos {
 
     /// The register is resident: recovered already, or begin.
     pub(super) fn on_recover_due(&mut self, cx: &mut Cx<'_>, key: &Key) {
+        let is_pending = |it: &ShardRecovery| it.pending.contains(key);
+        let is_wanted = self.recovery.shards.get(&key.shard()).is_some_and(is_pending);
+        let is_disbelieved = cx.metas.get(key.shard()).disbelieved && is_wanted;
+        if is_disbelieved && matches!(cx.cells.get(key), Cell::Present(_)) {
+            base::sometimes!("a register that may have gone back is recovered");
+            cx.cells.lose(key);
+        }
         self.recover_if_lost(cx, key);
         if !matches!(cx.cells.get(key), Cell::Lost) {
             self.on_key_recovered(cx, key);
@@ -470,7 +478,7 @@ impl RmwPaxos {
         if meta.void {
             // Whatever completed phase 1 with this node's promise was seen by one of the others that answered.
             base::sometimes!("lost shard fields are recovered");
-            meta.void = false;
+            (meta.void, meta.disbelieved) = (false, false);
             meta.ceiling = meta.ceiling.max(recovery.number);
             meta.restart_floor =
                 meta.restart_floor.max(Ballot::ceiling(cx.view.epoch, recovery.number));
@@ -515,6 +523,15 @@ impl RmwPaxos {
     /// A loss grew somewhere. Held answers are counted against the view whenever a decision is made, so there is
     /// nothing to correct; what is missing now is asked for by the next resend.
     pub(super) fn on_view_changed(&mut self, _cx: &mut Cx<'_>) {}
+}
+
+/// What was held of the shard with a lower loss says nothing of what is held from now on.
+pub(super) fn note_loss(cx: &mut Cx<'_>, shard: Shard) {
+    let loss = cx.view.member(cx.view.me).map_or(Loss(0), |me| me.loss);
+    if cx.metas.get(shard).lost_at < loss {
+        cx.metas.get_mut(shard).lost_at = loss;
+        cx.metas.persist(shard);
+    }
 }
 
 fn ask_others(cx: &mut Cx<'_>, key: &Key, id: u64) {

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use base::{Millis, Nanos};
 use types::wire::put_varint;
-use types::{Ballot, Epoch, Malformed, NodeId, Reader, Round, TimeToLive, Wire};
+use types::{Ballot, Epoch, Loss, Malformed, NodeId, Reader, Round, TimeToLive, Wire};
 
 use super::state::{ExpiryId, State};
 use super::window::Starts;
@@ -185,6 +185,10 @@ pub struct ShardMeta {
     /// These fields were lost: until they are recovered no register of the shard takes part, for nobody knows any
     /// more what was promised above the ones that are whole.
     pub void: bool,
+    /// With `void`: the registers that are stored are not believed either, for they may be older than they were.
+    pub disbelieved: bool,
+    /// The loss with which something of this shard was forgotten last: what was held before says nothing.
+    pub lost_at: Loss,
 
     /// After a restart: every promise that could have been given before it.
     pub restart_floor: Ballot,
@@ -212,22 +216,36 @@ impl Wire for ShardMeta {
         self.floor_ballot.encode(out);
         put_varint(out, self.floor_version);
         put_varint(out, self.ceiling);
-        out.push(u8::from(self.void));
+        out.push(u8::from(self.void) << u8::from(self.disbelieved));
+        if self.lost_at > Loss(0) {
+            put_varint(out, u64::from(self.lost_at.0));
+        }
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<ShardMeta, Malformed> {
         let floor_ballot = Ballot::decode(reader)?;
         let floor_version = reader.varint()?;
         let ceiling = reader.varint()?;
-        let void = match reader.u8()? {
-            0 => false,
-            1 => true,
+        let (void, disbelieved) = match reader.u8()? {
+            0 => (false, false),
+            1 => (true, false),
+            2 => (true, true),
             _ => return Err(Malformed),
         };
         if ceiling > Ballot::NUMBER_MAX {
             return Err(Malformed);
         }
-        Ok(ShardMeta { floor_ballot, floor_version, ceiling, void, ..ShardMeta::default() })
+        let lost_at = if reader.is_empty() { Loss(0) } else { lost_at(reader)? };
+        let fields = ShardMeta { floor_ballot, floor_version, ceiling, ..ShardMeta::default() };
+        Ok(ShardMeta { void, disbelieved, lost_at, ..fields })
+    }
+}
+
+/// Left out where nothing was ever lost.
+fn lost_at(reader: &mut Reader<'_>) -> Result<Loss, Malformed> {
+    match u32::try_from(reader.varint()?) {
+        Ok(loss @ 1..) => Ok(Loss(loss)),
+        _ => Err(Malformed),
     }
 }
 

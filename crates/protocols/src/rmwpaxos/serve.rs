@@ -226,6 +226,10 @@ impl RmwPaxos {
         if self.recover_if_lost(cx, &key) {
             return;
         }
+        let is_removed = held(cx, &key).is_none_or(|it| it.accepted.is_none());
+        if is_removed && !state.is_tombstone() && self.tell_removed(cx, from.node, &key, round) {
+            return;
+        }
         if mutation::is(Mutation::RepairBelowFloor) && held(cx, &key).is_none() {
             cx.cells.put(&key, Register::promise_only(round.ballot()));
         }
@@ -281,6 +285,8 @@ impl RmwPaxos {
             cx.metas.persist(key.shard());
             cx.cells.remove(&key);
             self.counters.collected += 1;
+            // What others hold counts from here on with the floor that stands for it.
+            self.ranges.on_write(cx, key.shard());
         }
     }
 }

@@ -50,6 +50,7 @@ impl FakeNode {
             cells_max: 1_000,
             disk: node::config::DiskConfig::default(),
             clients_max: 100,
+            scrub: node::config::ScrubConfig::OFF,
         };
         FakeNode { config: Arc::new(config) }
     }

@@ -105,7 +105,8 @@ impl<P: Protocol + Debug> Node<P> {
             if P::PROPERTIES.total_order { (0, 1) } else { (usize::from(shard.0), 256) };
         let durable = setting.is_durable;
         let request_timeout = REQUEST_TIMEOUT;
-        let env = Env { me, incarnation, request_timeout, durable, worker, workers };
+        let compare_every = Nanos::ZERO;
+        let env = Env { me, incarnation, request_timeout, compare_every, durable, worker, workers };
         let mut view = View::new(Epoch(1), me, incarnation, loss, &setting.ids);
         setting.ids.iter().for_each(|&id| view.set_up(id, true));
         let mut cells = Cells::new(!durable);

@@ -224,13 +224,52 @@ impl Device {
         state.files = Default::default();
     }
 
+    /// What is durable now, to be brought back later.
+    #[must_use]
+    pub fn durable(&self) -> Vec<Vec<u8>> {
+        self.lock().files.iter().map(|content| content.durable.clone()).collect()
+    }
+
+    /// Brings back a sector, a page or a longer run of a file as it was; false where that changed nothing. Nothing may be
+    /// under way.
+    pub fn bring_back(&self, before: &[Vec<u8>]) -> bool {
+        let mut state = self.lock();
+        let State { files, rng, .. } = &mut *state;
+        let file = *rng.pick(&[File::Slots, File::Slots, File::Slots, File::Extents, File::Ring]);
+        let (content, before) = (&mut files[file as usize], &before[file as usize]);
+        let pages = before.len() / (SECTORS_OF_PAGE * SECTOR);
+        if pages == 0 {
+            return false;
+        }
+        let first = rng.below(pages as u64) as usize * SECTORS_OF_PAGE;
+        let (from, count) = match rng.below(4) {
+            0 => (first + rng.below(SECTORS_OF_PAGE as u64) as usize, 1),
+            1 | 2 => (first, SECTORS_OF_PAGE),
+            _ => (first, rng.between(2, 64) as usize * SECTORS_OF_PAGE),
+        };
+        let mut has_changed = false;
+        for sector in from..(from + count).min(before.len() / SECTOR) {
+            let old = &before[sector * SECTOR..(sector + 1) * SECTOR];
+            let old: Sector = old.try_into().expect("it is as long as a sector");
+            has_changed |= content.sector(sector) != old;
+            content.pending.remove(&sector);
+            content.make_durable(sector, &old);
+            content.show(sector, &old);
+        }
+        has_changed
+    }
+
     /// Damages a sector that is in use and not being written; false where none was found.
     pub fn rot(&self) -> bool {
+        self.rot_in(&[File::Slots, File::Slots, File::Ring, File::Extents, File::Spare])
+    }
+
+    /// The same in one of these files.
+    pub fn rot_in(&self, of: &[File]) -> bool {
         let mut state = self.lock();
         let State { files, rng, .. } = &mut *state;
         for _ in 0..16 {
-            let file =
-                *rng.pick(&[File::Slots, File::Slots, File::Ring, File::Extents, File::Spare]);
+            let file = *rng.pick(of);
             let content = &mut files[file as usize];
             let sectors = content.durable.len() / SECTOR;
             if sectors == 0 {
@@ -290,15 +329,25 @@ impl Device {
         !self.lock().files[file as usize].rotten.is_empty()
     }
 
-    /// A device that holds what a loss of power would leave for certain, but for one file, which is empty.
+    /// A device that holds what a loss of power would leave for certain, and does everything at once.
+    #[must_use]
+    pub fn durable_copy(&self) -> Device {
+        self.copy(None)
+    }
+
+    /// The same but for one file, which is empty.
     #[must_use]
     pub fn durable_copy_without(&self, file: File) -> Device {
+        self.copy(Some(file))
+    }
+
+    fn copy(&self, without: Option<File>) -> Device {
         let copy = Device::new(Prng::new(0));
         let state = self.lock();
         let mut copied = copy.lock();
         copied.is_instant = true;
         for (of, (to, from)) in copied.files.iter_mut().zip(&state.files).enumerate() {
-            if of == file as usize {
+            if without.is_some_and(|file| of == file as usize) {
                 continue;
             }
             to.durable.clone_from(&from.durable);
@@ -444,7 +493,9 @@ impl State {
     /// The answer to a request all of whose writes are seen.
     fn end(&mut self, io: &Io) -> Done {
         let result = match io {
-            Io::Read { file, offset, len, .. } => Ok(self.read(*file, *offset as usize, *len)),
+            Io::Read { file, offset, len, .. } | Io::Verify { file, offset, len, .. } => {
+                Ok(self.read(*file, *offset as usize, *len))
+            }
             Io::Store { writes, .. } if self.takes_too_much(writes) => {
                 self.has_failed = true;
                 Err("no space left on device".to_owned())

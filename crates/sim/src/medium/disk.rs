@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use base::Prng;
 use storage::disk::{self, Config, File, LocalKeeper, LocalStore, OpenError};
-use storage::{Completion, Store};
+use storage::{Completion, Load, Place, Store};
 use types::key::SHARDS;
 use types::{Database, Shard};
 
@@ -41,6 +41,8 @@ struct State {
     rest_planned: bool,
     begun: Vec<(u64, bool)>,
     power_fails: bool,
+    /// What was durable at some moment.
+    snapshot: Vec<Vec<u8>>,
     rng: Prng,
 }
 
@@ -74,6 +76,7 @@ impl DiskMedium {
             rest_planned: false,
             begun: Vec::new(),
             power_fails,
+            snapshot: Vec::new(),
             rng,
         })))
     }
@@ -152,6 +155,41 @@ impl DiskMedium {
     #[must_use]
     pub fn roll_back(&self) -> bool {
         self.lock().device.roll_back()
+    }
+
+    /// True if an offline check finds nothing, and nothing is forgotten.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        !self.is_recovering() && is_good(&self.lock().device)
+    }
+
+    /// Remembers what is durable.
+    pub fn remember(&self) {
+        let mut state = self.lock();
+        state.snapshot = state.device.durable();
+    }
+
+    /// Brings back some of what was remembered; false where that changes nothing. No process may be using it.
+    #[must_use]
+    pub fn bring_back(&self) -> bool {
+        let state = self.lock();
+        !state.snapshot.is_empty() && state.device.bring_back(&state.snapshot)
+    }
+
+    /// Damages what a scrub looks at; false where nothing was found.
+    #[must_use]
+    pub fn damage_homes(&self) -> bool {
+        self.lock().device.rot_in(&[File::Slots, File::Slots, File::Extents])
+    }
+
+    /// What a process that starts now would find; nothing of a store that does not open.
+    #[must_use]
+    pub fn look(&self, places: &[Place]) -> Vec<Load> {
+        let state = self.lock();
+        let copy = state.device.durable_copy();
+        let opened = LocalKeeper::open(copy, BINDING, 1, &state.shape);
+        let Ok((_keeper, mut stores)) = opened else { return vec![Load::Lost; places.len()] };
+        places.iter().map(|place| load(&mut stores[0], place)).collect()
     }
 
     /// Whether there is no room on the device.
@@ -269,6 +307,25 @@ impl State {
             into.push(Work::Rest { after: self.rest_after, asked: self.asked });
         }
     }
+}
+
+fn load(store: &mut LocalStore<Device>, place: &Place) -> Load {
+    let load = store.load(place);
+    let mut heard = Vec::new();
+    for _ in 0..MARKING_POLLS_MAX {
+        if load != Load::Pending {
+            break;
+        }
+        store.poll(&mut heard);
+        let answer = heard.drain(..).find_map(|completion| match completion {
+            Completion::Loaded { place: of, load } if of == *place => Some(load),
+            _ => None,
+        });
+        if let Some(load) = answer {
+            return load;
+        }
+    }
+    load
 }
 
 /// Durably marks every shard as forgotten, as a node does that starts without its memory.

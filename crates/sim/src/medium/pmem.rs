@@ -8,13 +8,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use base::Prng;
-use storage::Store;
 use storage::pmem::layout::Geometry;
 use storage::pmem::memory::Memory;
 use storage::pmem::modelled::{Modelled, Moment, Persistent};
 use storage::pmem::verify::verify_memory;
-use storage::pmem::{Pmem, PmemError};
+use storage::pmem::{Pmem, PmemError, Report};
 use storage::volatile::Beginning;
+use storage::{Load, Place, Store};
 use types::Database;
 
 use super::NotOpened;
@@ -48,6 +48,8 @@ struct State {
     rotten: Vec<(u64, u8)>,
     /// After this many events damage is looked for again; until then there is some.
     look_at: u64,
+    /// The memory as it was at some moment.
+    snapshot: Option<Modelled>,
     rng: Prng,
 }
 
@@ -68,6 +70,7 @@ impl PmemMedium {
             power_fails,
             rotten: Vec::new(),
             look_at: 0,
+            snapshot: None,
             rng,
         })))
     }
@@ -155,6 +158,65 @@ impl PmemMedium {
             }
         }
         false
+    }
+
+    /// True if an offline check finds nothing, and nothing is forgotten.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        let state = self.lock();
+        let report = state
+            .memory
+            .as_ref()
+            .map(|memory| verify_memory(memory.clone(), Path::new("modelled")));
+        let is_good = |report: Report| report.faults_count == 0 && report.forgotten.is_empty();
+        report.is_some_and(|report| report.is_ok_and(is_good))
+    }
+
+    /// Remembers what is there.
+    pub fn remember(&self) {
+        let mut state = self.lock();
+        state.snapshot = state.memory.as_ref().map(Modelled::stopped);
+    }
+
+    /// Brings back some lines, pages or more as they were; false where that changes nothing.
+    #[must_use]
+    pub fn bring_back(&self) -> bool {
+        let mut state = self.lock();
+        let (Some(memory), Some(before)) = (state.memory.clone(), state.snapshot.clone()) else {
+            return false;
+        };
+        let len = *state.rng.pick(&[64, 128, 256, 4096, 64 << 10]);
+        // Among what has changed, which is a small part.
+        let changed: Vec<u64> = (0..before.len().min(memory.len()))
+            .step_by(8)
+            .filter(|&at| memory.load(at) != before.load(at))
+            .collect();
+        if changed.is_empty() {
+            return false;
+        }
+        let from = *state.rng.pick(&changed) / len * len;
+        for at in from..(from + len).min(before.len()) {
+            memory.damage(at, |_| before.byte(at));
+        }
+        true
+    }
+
+    /// What a process that starts now would find; nothing of a medium that does not open.
+    #[must_use]
+    pub fn look(&self, places: &[Place]) -> Vec<Load> {
+        let state = self.lock();
+        let opened = state.memory.as_ref().and_then(|memory| {
+            Pmem::from_memory(memory.stopped(), BINDING, Path::new("modelled")).ok()
+        });
+        let Some(pmem) = opened else { return vec![Load::Lost; places.len()] };
+        let mut store = pmem.store(0);
+        places
+            .iter()
+            .map(|place| match store.load(place) {
+                Load::Pending => Load::Lost,
+                load => load,
+            })
+            .collect()
     }
 
     /// True while a shard is known to be forgotten.

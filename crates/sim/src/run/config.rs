@@ -24,6 +24,9 @@ pub struct SimConfig {
     pub cuts: Cuts,
     /// What clients do with every key; `None`: drawn from the seed.
     pub mix: Option<Mix>,
+    /// So often media are struck once all is quiet: a part of one is damaged, or as it was before. Zero: that is not what
+    /// the run is about.
+    pub media_strikes: u64,
 }
 
 impl SimConfig {
@@ -41,6 +44,7 @@ impl SimConfig {
             speech: None,
             cuts: Cuts::default(),
             mix: None,
+            media_strikes: 0,
         }
     }
 
@@ -60,7 +64,7 @@ impl SimConfig {
             }
             None => {
                 let flag = |(name, value): &(&str, String)| {
-                    format!(" --{} {value}", name.to_ascii_lowercase())
+                    format!(" --{} {value}", name.to_ascii_lowercase().replace('_', "-"))
                 };
                 let flags: String = choices.iter().map(flag).collect();
                 format!(
@@ -74,10 +78,12 @@ impl SimConfig {
     /// What is chosen instead of drawn.
     fn choices(&self) -> Vec<(&'static str, String)> {
         let cuts = Some(&self.cuts).filter(|cuts| **cuts != Cuts::default());
+        let strikes = Some(self.media_strikes).filter(|&it| it > 0);
         let choices = [
             ("MEDIUM", self.medium.map(|it| it.name().to_string())),
             ("CLIENTS", self.speech.map(|it| it.name().to_string())),
             ("WORKLOAD", self.mix.map(|it| it.name().to_string())),
+            ("MEDIA_STRIKES", strikes.map(|it| it.to_string())),
             ("CUT", cuts.map(ToString::to_string)),
         ];
         choices.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
@@ -143,6 +149,12 @@ fn validate_workload(config: &SimConfig) -> Result<(), Misuse> {
 
 /// A medium must promise what is asked for, and hold what the protocol needs.
 fn validate_medium(config: &SimConfig) -> Result<(), Misuse> {
+    if config.media_strikes > 0 && config.protocol != RmwPaxos::NAME {
+        return Err(Misuse(format!("{} does not compare replicas", config.protocol)));
+    }
+    if config.media_strikes > 0 && config.medium == Some(MediumKind::Model) {
+        return Err(Misuse("the model has nothing to strike: use disk or pmem".into()));
+    }
     let Some(promised) = config.medium.and_then(MediumKind::durability) else { return Ok(()) };
     let has_log = registry::find_anywhere(&config.protocol)
         .is_some_and(|registration| registration.properties.total_order);

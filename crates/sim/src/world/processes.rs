@@ -53,6 +53,7 @@ impl World {
                 seed: self.rng.next_u64(),
                 request_timeout: Nanos(config.request_timeout),
                 cells_max: config.cells_max,
+                scrub: config.scrub,
                 uptime_base: it.uptime,
             };
             let (medium, ledger) = (it.medium.clone(), it.ledger.clone());

@@ -92,6 +92,7 @@ impl World {
         if std::mem::take(&mut out.raise_loss) {
             self.plan_loss(node);
         }
+        self.remarks.extend(out.remarks.drain(..).map(|text| (node, text)));
         out.suspects.clear();
         spoke
     }

@@ -79,6 +79,11 @@ impl Cache {
         self.buckets.get(&number).map(|cached| &cached.bucket)
     }
 
+    /// True for a bucket that may not leave.
+    pub(super) fn is_pinned(&self, number: u64) -> bool {
+        self.buckets.get(&number).is_some_and(|cached| cached.pins > 0)
+    }
+
     /// Puts a bucket in, or in the place of its older version, and makes room if it must.
     pub(super) fn put(&mut self, number: u64, bucket: Bucket) {
         self.bytes += bucket.memory();

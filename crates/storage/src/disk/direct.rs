@@ -4,13 +4,14 @@
 //! of its time.
 
 use std::fs::{File as OsFile, OpenOptions};
-use std::io::Result as IoResult;
+use std::io::{ErrorKind, Result as IoResult};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 
@@ -98,6 +99,42 @@ impl DirectFile {
 
     pub(super) fn fd(&self) -> RawFd {
         self.file.as_raw_fd()
+    }
+}
+
+/// A file read past the page cache, which it leaves as it was.
+#[derive(Debug)]
+pub(super) struct BareFile(OsFile);
+
+impl BareFile {
+    /// `None` where the file system has no such way.
+    pub(super) fn open(path: &Path) -> Option<BareFile> {
+        let flags = OFlags::DIRECT.bits().cast_signed();
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+        Some(BareFile(file))
+    }
+
+    /// Bytes from `offset` on; zeros stand for what lies past the end. `None` if that did not work.
+    pub(super) fn read(&self, offset: u64, len: usize) -> Option<Bytes> {
+        let skipped = (offset % ALIGNMENT as u64) as usize;
+        let whole = (skipped + len).next_multiple_of(ALIGNMENT);
+        let mut buffer = AlignedBuffer::default();
+        let room = buffer.room(whole);
+        let mut filled = 0;
+        while filled < whole {
+            match self.0.read_at(&mut room[filled..], offset - skipped as u64 + filled as u64) {
+                Ok(0) => break,
+                // Only the end of a file cuts a read short, and nothing that is aligned comes after it.
+                Ok(more) => filled += more,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return None,
+            }
+            if !filled.is_multiple_of(ALIGNMENT) {
+                break;
+            }
+        }
+        room[filled..].fill(0);
+        Some(Bytes::copy_from_slice(&room[skipped..skipped + len]))
     }
 }
 

@@ -11,6 +11,7 @@ mod lookup;
 mod loss;
 mod open;
 mod rebuild;
+mod scrub;
 mod sweep;
 mod write_back;
 
@@ -76,9 +77,10 @@ pub struct Engine {
     held_until: u64, // nothing is written back before the ring's head is here
     is_resting: bool,
 
-    flags: Flags,                // forgotten shards as workers see them
-    flags_durable: Flags,        // as the durable stripes have them
-    losses: Vec<u32>,            // completions sent, by database and shard
+    flags: Flags,         // forgotten shards as workers see them
+    flags_durable: Flags, // as the durable stripes have them
+    losses: Vec<u32>,     // completions sent, by database and shard
+    scrub: scrub::Scrub,
     repairs: BTreeMap<u64, u64>, // damaged buckets, and the stripe whose marks must be durable before their pages are rewritten
 }
 
@@ -99,6 +101,7 @@ impl Engine {
             }
             Request::Load(place) => self.load(worker, place),
             Request::Scan(scan) => self.list(worker, scan),
+            Request::Scrub { bytes } => self.ask_scrub(worker, bytes),
         }
     }
 
@@ -135,6 +138,7 @@ impl Engine {
         self.step_listings();
         self.step_write_back();
         self.step_commit();
+        self.step_scrub();
         if self.is_held() && self.waits_for_write_back() {
             self.held_until = 0;
             self.step_write_back();
@@ -174,7 +178,11 @@ impl Engine {
     #[must_use]
     pub fn is_dirty(&self) -> bool {
         self.failure.is_none()
-            && (self.ring.used() > 0 || self.ring.waiting_len() > 0 || self.write_back.is_redone())
+            && (self.ring.used() > 0
+                || self.ring.waiting_len() > 0
+                || self.write_back.is_redone()
+                || self.scrub.is_torn
+                || !self.repairs.is_empty())
     }
 
     /// True while something that was submitted is not durable.

@@ -244,6 +244,20 @@ impl Extents {
         }
     }
 
+    /// A map was found damaged where it stands: it is written again if it is known, else its group is closed. False where
+    /// that is not news.
+    pub(super) fn renew(&mut self, number: u64) -> bool {
+        let group = &self.groups[number as usize];
+        let is_news = !group.is_dirty && !group.is_lost;
+        self.learn(number, None);
+        let group = &mut self.groups[number as usize];
+        if is_news && !group.is_lost {
+            group.is_dirty = true;
+            self.dirty.push(number);
+        }
+        is_news
+    }
+
     /// Groups whose map differs from the medium.
     pub(super) fn dirty(&self) -> usize {
         self.dirty.len()

@@ -12,7 +12,7 @@ use rustix::io::ReadWriteFlags;
 
 use super::ahead::Ahead;
 use super::arena::Arena;
-use super::direct::DirectFile;
+use super::direct::{BareFile, DirectFile};
 use super::io::{Done, File, Files, Io, Medium, Write};
 
 /// Reads of at least so many bytes get memory on large pages.
@@ -26,6 +26,7 @@ pub struct FileMedium {
     files: [OsFile; 4],          // by `File as usize`
     stripes: Option<DirectFile>, // the ring once more
     images: Option<DirectFile>,  // the spare once more
+    bare: [Option<BareFile>; 4], // past the page cache, for looking
     done: Vec<Done>,
 }
 
@@ -54,6 +55,7 @@ impl FileMedium {
             stripes.own().map_err(|error| format!("{}: {error}", path.display()))?;
         }
         medium.images = DirectFile::open(&dir.join(File::Spare.name()));
+        medium.bare = File::ALL.map(|file| BareFile::open(&dir.join(file.name())));
         medium.drop_cache();
         Ok(medium)
     }
@@ -92,7 +94,8 @@ impl FileMedium {
         };
         let files =
             [open(File::Ring)?, open(File::Slots)?, open(File::Extents)?, open(File::Spare)?];
-        Ok(FileMedium { files, stripes: None, images: None, done: Vec::new() })
+        let bare = [const { None }; 4];
+        Ok(FileMedium { files, stripes: None, images: None, bare, done: Vec::new() })
     }
 
     /// Carries out a request and waits for it.
@@ -101,6 +104,7 @@ impl FileMedium {
         let id = io.id();
         let result = match io {
             Io::Read { file, offset, len, .. } => self.read(*file, *offset, *len),
+            Io::Verify { file, offset, len, .. } => self.read_bare(*file, *offset, *len),
             Io::Store { writes, flush, .. } => self.store(writes, *flush).map(|()| Bytes::new()),
         };
         Done { id, result }
@@ -143,6 +147,22 @@ impl FileMedium {
         let mut bytes = vec![0; len];
         self.read_into(&mut bytes, file, offset)?;
         Ok(Bytes::from(bytes))
+    }
+
+    /// Reads what the device holds. Where the system has no way past its cache, it is asked to drop what it holds of it
+    /// first, and what it has read for this afterwards.
+    fn read_bare(&self, file: File, offset: u64, len: usize) -> Result<Bytes, String> {
+        if let Some(bytes) = self.bare[file as usize].as_ref().and_then(|it| it.read(offset, len)) {
+            return Ok(bytes);
+        }
+        let drop = || {
+            let len = std::num::NonZeroU64::new(len as u64);
+            let _ = rustix::fs::fadvise(&self.files[file as usize], offset, len, Advice::DontNeed);
+        };
+        drop();
+        let bytes = self.read(file, offset, len);
+        drop();
+        bytes
     }
 
     /// Fills memory that holds zeros.

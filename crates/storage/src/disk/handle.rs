@@ -16,7 +16,7 @@ use super::entry::{
 };
 use super::request::{Batch, Large, Request, ScanRequest, ShardMark};
 use crate::mutation::{self, Mutation};
-use crate::{Completion, Load, Place, Store};
+use crate::{Completion, Load, Place, ScrubScope, Share, Store};
 
 /// Loads of one worker that may be under way before its store calls itself full.
 const LOADS_MAX: usize = 16 * 1024;
@@ -400,6 +400,14 @@ impl<L: Link> Store for Handle<L> {
 
     fn keeps_records(&self) -> bool {
         true
+    }
+
+    fn scrub_scope(&self) -> ScrubScope {
+        ScrubScope::Medium
+    }
+
+    fn scrub(&mut self, _share: Share, bytes: u64) {
+        self.outgoing.push(Request::Scrub { bytes });
     }
 
     fn is_full(&self) -> bool {

@@ -77,6 +77,8 @@ pub struct Write {
 pub enum Io {
     /// Reads `len` bytes; what lies past the end of the file reads as zeros.
     Read { id: u64, file: File, offset: u64, len: usize },
+    /// As `Read`, but of what the device holds rather than what a cache does, where that can be had.
+    Verify { id: u64, file: File, offset: u64, len: usize },
     /// Makes all writes, in any order, then flushes the files of `flush`, then is done.
     Store { id: u64, writes: Vec<Write>, flush: Files },
 }
@@ -85,7 +87,7 @@ impl Io {
     #[must_use]
     pub fn id(&self) -> u64 {
         match self {
-            Io::Read { id, .. } | Io::Store { id, .. } => *id,
+            Io::Read { id, .. } | Io::Verify { id, .. } | Io::Store { id, .. } => *id,
         }
     }
 }

@@ -11,6 +11,10 @@ pub enum Request {
     Change(Batch),
     Load(Place),
     Scan(ScanRequest),
+    /// Verifies about so many bytes more.
+    Scrub {
+        bytes: u64,
+    },
 }
 
 /// Lists about `limit` records from `from_hash` to the end of its shard.

@@ -23,6 +23,7 @@ use super::recovery::Recovered;
 use super::spare;
 use super::stripe::{SECTOR, entries};
 use super::superblock::{COPIES, Superblock};
+use crate::{Note, Progress};
 
 /// Bad slots that a report names; further ones are only counted.
 pub const BAD_NAMED_MAX: usize = 1_000;
@@ -69,6 +70,8 @@ pub struct Report {
     pub bad_count: u64,
     /// The first [`BAD_NAMED_MAX`] of them.
     pub bad: Vec<Bad>,
+    /// Found and not told yet.
+    fresh: Vec<Bad>,
 }
 
 impl Report {
@@ -78,32 +81,25 @@ impl Report {
     }
 }
 
-/// How far a check has come, in buckets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Progress {
-    pub done: u64,
-    pub total: u64,
-}
+/// What a check says meanwhile; progress is in buckets.
+pub type Say<'s> = &'s mut dyn FnMut(Note<'_, Bad>);
 
 /// Checks the store of a directory, which must not be open.
 ///
 /// # Errors
 /// See [`OpenError`]: only where there is nothing to check, or the files cannot be read.
-pub fn verify_at(dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Report, OpenError> {
+pub fn verify_at(dir: &Path, say: Say<'_>) -> Result<Report, OpenError> {
     if !File::ALL.iter().any(|file| dir.join(file.name()).exists()) {
         return Err(OpenError::Missing);
     }
-    verify(&mut FileMedium::open_read_only(dir)?, progress)
+    verify(&mut FileMedium::open_read_only(dir)?, say)
 }
 
 /// Checks the store of a medium, which must not be open.
 ///
 /// # Errors
 /// See [`verify_at`].
-pub fn verify(
-    medium: &mut dyn Medium,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<Report, OpenError> {
+pub fn verify(medium: &mut dyn Medium, say: Say<'_>) -> Result<Report, OpenError> {
     let mut medium = Blocking::new(medium);
     let in_place = read_superblock(&mut medium)?;
     let mut overlay = BTreeMap::new();
@@ -119,20 +115,24 @@ pub fn verify(
     let superblock = check_superblocks(&mut medium, &overlay, &mut report)?;
     let mut check = Check { medium, overlay, superblock, report, used: BTreeMap::new() };
     check.ring()?;
+    check.report.tell(say);
     let buckets = check.superblock.directory.buckets();
     for bucket in 0..buckets {
         if bucket % PROGRESS_BUCKETS == 0 {
-            progress(Progress { done: bucket, total: buckets });
+            say(Note::Progress(Progress { done: bucket, total: buckets }));
         }
         check.bucket(bucket)?;
+        check.report.tell(say);
     }
     for group in 0..check.superblock.groups {
         check.map(group)?;
+        check.report.tell(say);
     }
     if let Some((&group, _)) = check.used.first_key_value() {
         check.report.add(map_place(group), None, "pages refer to a group that is not there");
     }
-    progress(Progress { done: buckets, total: buckets });
+    check.report.tell(say);
+    say(Note::Progress(Progress { done: buckets, total: buckets }));
     Ok(check.report)
 }
 
@@ -171,10 +171,17 @@ fn check_superblocks(
 impl Report {
     fn add(&mut self, place: PagePlace, bucket: Option<u64>, reason: impl Into<String>) {
         self.bad_count += 1;
+        let (file, offset) = (place.file, place.offset);
+        let bad = Bad { file, offset, bucket, reason: reason.into() };
         if self.bad.len() < BAD_NAMED_MAX {
-            let (file, offset) = (place.file, place.offset);
-            self.bad.push(Bad { file, offset, bucket, reason: reason.into() });
+            self.bad.push(bad.clone());
         }
+        self.fresh.push(bad);
+    }
+
+    /// Names what was found since the last call.
+    fn tell(&mut self, say: &mut dyn FnMut(Note<'_, Bad>)) {
+        self.fresh.drain(..).for_each(|bad| say(Note::Bad(&bad)));
     }
 }
 

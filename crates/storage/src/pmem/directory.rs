@@ -65,6 +65,16 @@ pub struct Damaged {
     pub entry: Option<u64>,
 }
 
+/// What is found of a leaf, and on the way to it.
+#[derive(Debug, Default)]
+pub struct Survey {
+    pub entries: Vec<Entry>,
+    /// Offsets of what is damaged: a word, an entry or a page.
+    pub bad: Vec<u64>,
+    /// Where the next leaf begins.
+    pub next: Option<u64>,
+}
+
 const BROKEN: Damaged = Damaged { entry: None };
 
 /// Why an entry could not be added.
@@ -244,6 +254,65 @@ impl<M: Memory> Shared<M> {
         }
         let has_next = positions.end < 1 << DEPTH_MAX;
         Ok(has_next.then(|| shard.shard.first_hash() + (positions.end << 40)))
+    }
+
+    /// As `list`, for an offline check: whatever is damaged is named, and what it hides is passed over, no more.
+    pub fn survey(&self, shard: ShardId, hash: u64) -> Survey {
+        let root_at = self.geometry.root_at(shard) + ROOT_DIRECTORY;
+        let mut found = Survey::default();
+        let (leaf, positions) = match self.root(shard) {
+            Err(_) => {
+                found.bad.push(root_at);
+                return found;
+            }
+            Ok(Root::Empty) => return found,
+            Ok(Root::Leaf(leaf)) => (Some(leaf), 0..1 << DEPTH_MAX),
+            Ok(Root::Pointers { at, bits }) => {
+                let index = index_of(hash, bits);
+                let pointer = self.pointer(at + 8 * index);
+                let end = match pointer {
+                    Err(_) => {
+                        found.bad.push(at + 8 * index);
+                        index + 1
+                    }
+                    Ok(_) => {
+                        let same = |&next: &u64| self.pointer(at + 8 * next) == pointer;
+                        (index + 1..1 << bits).take_while(same).last().unwrap_or(index) + 1
+                    }
+                };
+                let positions = index << (DEPTH_MAX - bits)..end << (DEPTH_MAX - bits);
+                (pointer.unwrap_or(None), positions)
+            }
+        };
+        let has_next = positions.end < 1 << DEPTH_MAX;
+        found.next = has_next.then(|| shard.shard.first_hash() + (positions.end << 40));
+        let Some(leaf) = leaf else { return found };
+        if self.check_leaf(leaf, shard, hash).is_err() {
+            found.bad.push(leaf);
+            return found;
+        }
+        self.survey_leaf(leaf, |hash| positions.contains(&position(hash)), &mut found);
+        found
+    }
+
+    fn survey_leaf(&self, leaf: u64, is_led_to: impl Fn(u64) -> bool, found: &mut Survey) {
+        let mut last = leaf;
+        for page in self.pages(leaf) {
+            let Ok(page) = page else {
+                found.bad.push(last + CHAIN_WORD);
+                return;
+            };
+            for at in entries(page) {
+                match self.entry_slot(at) {
+                    Err(_) => found.bad.push(at),
+                    Ok(Some(slot)) if is_led_to(self.memory.load(at)) => {
+                        found.entries.push(Entry { at, hash: self.memory.load(at), slot });
+                    }
+                    Ok(_) => {}
+                }
+            }
+            last = page;
+        }
     }
 
     /// Clears away whatever is damaged on the way to `hash`, and the entry that was found to lie. What lay

@@ -4,6 +4,7 @@
 //! and is then cleared away; the worker learns of it with the next poll, and only then of what is lost.
 
 mod scan;
+mod scrub;
 mod turn;
 
 use std::collections::BTreeSet;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use types::{Database, Key, Shard, Ticket};
 
+use self::scrub::Scrub;
 use self::turn::Write;
 use super::batch::{Batch, Changed};
 use super::directory::{Damaged, Entry, Match};
@@ -26,7 +28,7 @@ use super::slot::{Buffers, Content, Home, Kind, Reading, Version};
 use super::word::NONE;
 use super::{STATE_FORGOTTEN, STATE_KNOWN};
 use crate::mutation::{self, Mutation};
-use crate::store::{Completion, Load, Place, Store};
+use crate::store::{Completion, Load, Place, ScrubScope, Share, Store};
 
 /// Persistent memory for the shards of one worker.
 #[derive(Debug)]
@@ -46,6 +48,7 @@ pub struct PmemStore<M: Memory = Mapped> {
     lost: Vec<Place>,
     // Answers to scans since the last poll.
     scanned: Vec<Completion>,
+    scrub: Scrub,
     failure: Option<String>,
     has_told_failure: bool,
     scratch: Scratch,
@@ -95,6 +98,7 @@ impl<M: Memory> PmemStore<M> {
             damaged: BTreeSet::new(),
             lost: Vec::new(),
             scanned: Vec::new(),
+            scrub: Scrub::default(),
             failure: None,
             has_told_failure: false,
             scratch: Scratch::default(),
@@ -167,6 +171,7 @@ impl<M: Memory> PmemStore<M> {
             *forgotten = true;
         }
         self.damaged.insert(shard);
+        self.scrub.note_damage();
     }
 
     /// What the absence of a record means.
@@ -315,6 +320,17 @@ impl<M: Memory> Store for PmemStore<M> {
 
     fn keeps_records(&self) -> bool {
         true
+    }
+
+    fn scrub_scope(&self) -> ScrubScope {
+        ScrubScope::Shards
+    }
+
+    fn scrub(&mut self, share: Share, bytes: u64) {
+        if self.failure.is_none() {
+            let scrubbed = self.scrub_step(share, bytes);
+            self.scanned.push(Completion::Scrubbed(scrubbed));
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use super::slot::{Buffers, Kind};
 use super::superblock::{Copy, Superblock};
 use super::word::NONE;
 use super::{FILE, PmemError, STATE_FORGOTTEN, STATE_KNOWN, at, read_superblock};
+use crate::{Note, Progress};
 
 /// Faults that a report lists; further ones are only counted.
 pub const FAULTS_MAX: usize = 10_000;
@@ -34,15 +35,20 @@ pub struct Report {
     /// At most [`FAULTS_MAX`] of them.
     pub faults: Vec<Fault>,
     pub faults_count: u64,
+    // Found and not told yet.
+    fresh: Vec<Fault>,
 }
+
+/// What a check says meanwhile; progress is in shards.
+pub type Say<'s> = &'s mut dyn FnMut(Note<'_, Fault>);
 
 /// Something damaged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// One of the two copies of the superblock.
     Superblock { copy: u64 },
-    /// A part of a shard's directory, from this hash on.
-    Directory { database: Database, shard: Shard, hash: u64 },
+    /// A word, an entry or a page of a shard's directory at this offset of the file, met behind this hash.
+    Directory { database: Database, shard: Shard, hash: u64, at: u64 },
     /// The slot of a register, at this offset of the file.
     Register { database: Database, shard: Shard, hash: u64, slot: u64 },
     /// The record of a whole shard, or what leads to it.
@@ -55,9 +61,11 @@ impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Fault::Superblock { copy } => write!(f, "superblock {copy} is damaged"),
-            Fault::Directory { database, shard, hash } => {
-                write!(f, "database {database} shard {}: directory at hash {hash:016x}", shard.0)
-            }
+            Fault::Directory { database, shard, hash, at } => write!(
+                f,
+                "database {database} shard {}: directory at byte {at}, behind hash {hash:016x}",
+                shard.0
+            ),
             Fault::Register { database, shard, hash, slot } => write!(
                 f,
                 "database {database} shard {}: slot at byte {slot} of the register with hash {hash:016x}",
@@ -77,8 +85,14 @@ impl Report {
     fn add(&mut self, fault: Fault) {
         self.faults_count += 1;
         if self.faults.len() < FAULTS_MAX {
-            self.faults.push(fault);
+            self.faults.push(fault.clone());
         }
+        self.fresh.push(fault);
+    }
+
+    /// Names what was found since the last call.
+    fn tell(&mut self, say: &mut dyn FnMut(Note<'_, Fault>)) {
+        self.fresh.drain(..).for_each(|fault| say(Note::Bad(&fault)));
     }
 }
 
@@ -86,10 +100,10 @@ impl Report {
 ///
 /// # Errors
 /// Any [`PmemError`]: then there is nothing that could be checked.
-pub fn verify(dir: &Path) -> Result<Report, PmemError> {
+pub fn verify(dir: &Path, say: Say<'_>) -> Result<Report, PmemError> {
     let path = dir.join(FILE);
     let memory = File::open(&path).and_then(Mapped::read_only).map_err(at(&path))?;
-    verify_memory(memory, &path)
+    check(memory, &path, say)
 }
 
 /// Checks memory that holds a medium; `path` is for messages.
@@ -97,6 +111,10 @@ pub fn verify(dir: &Path) -> Result<Report, PmemError> {
 /// # Errors
 /// Any [`PmemError`] but `Io`.
 pub fn verify_memory<M: Memory>(memory: M, path: &Path) -> Result<Report, PmemError> {
+    check(memory, path, &mut |_| ())
+}
+
+fn check<M: Memory>(memory: M, path: &Path, say: Say<'_>) -> Result<Report, PmemError> {
     let superblock = read_superblock(&memory, path)?;
     let mut report = Report::default();
     for copy in (0..2).filter(|&copy| Superblock::read(&memory, copy) == Copy::Damaged) {
@@ -108,11 +126,17 @@ pub fn verify_memory<M: Memory>(memory: M, path: &Path) -> Result<Report, PmemEr
         let unfinished = check.shared.last_turn(worker).unfinished;
         check.excused.extend(unfinished.iter().map(|Target { slot, .. }| *slot));
     }
+    let total = u64::from(superblock.geometry.databases) * SHARDS as u64;
+    let mut done = 0;
     for database in (0..superblock.geometry.databases as u8).map(Database) {
         for shard in (0..SHARDS).map(|shard| Shard(shard as u8)) {
-            check.shard(ShardId { database, shard });
+            say(Note::Progress(Progress { done, total }));
+            check.shard(ShardId { database, shard }, say);
+            check.report.tell(say);
+            done += 1;
         }
     }
+    say(Note::Progress(Progress { done, total }));
     Ok(check.report)
 }
 
@@ -125,7 +149,7 @@ struct Check<M> {
 }
 
 impl<M: Memory> Check<M> {
-    fn shard(&mut self, id: ShardId) {
+    fn shard(&mut self, id: ShardId, say: Say<'_>) {
         let ShardId { database, shard } = id;
         let root = self.shared.geometry.root_at(id);
         match self.shared.word(root + ROOT_STATE) {
@@ -143,31 +167,20 @@ impl<M: Memory> Check<M> {
                 }
             }
         }
-        self.directory(id);
+        self.directory(id, say);
     }
 
-    fn directory(&mut self, id: ShardId) {
+    fn directory(&mut self, id: ShardId, say: Say<'_>) {
         let ShardId { database, shard } = id;
         let mut next = Some(shard.first_hash());
-        let mut was_damaged = false;
-        let mut entries = Vec::new();
         while let Some(hash) = next {
-            entries.clear();
-            match self.shared.list(id, hash, &mut entries) {
-                Ok(after) => {
-                    (next, was_damaged) = (after, false);
-                    entries.iter().for_each(|entry| self.register(id, entry));
-                }
-                Err(_) => {
-                    if !was_damaged {
-                        self.report.add(Fault::Directory { database, shard, hash });
-                    }
-                    was_damaged = true;
-                    // On to the next hash that another pointer can lead to.
-                    let after = (hash >> 40) + 1;
-                    next = (after >> 16 == u64::from(shard.0)).then_some(after << 40);
-                }
+            let found = self.shared.survey(id, hash);
+            for at in found.bad {
+                self.report.add(Fault::Directory { database, shard, hash, at });
             }
+            found.entries.iter().for_each(|entry| self.register(id, entry));
+            self.report.tell(say);
+            next = found.next;
         }
     }
 

@@ -3,5 +3,6 @@
 mod crash;
 mod model;
 mod rot;
+mod scrub;
 mod shell;
 mod support;

@@ -185,6 +185,7 @@ impl Run {
                     Completion::Forgotten { database, shard } => {
                         panic!("nothing was damaged, yet {shard:?} of {database:?} is forgotten");
                     }
+                    Completion::Scrubbed(scrubbed) => assert_eq!(scrubbed.damaged, 0),
                     Completion::Loaded { .. } | Completion::Scanned { .. } => {}
                 }
             }
@@ -230,6 +231,22 @@ impl Run {
         self.hear();
     }
 
+    /// Nothing is damaged, whatever is being written meanwhile.
+    fn scrub(&mut self) {
+        for _ in 0..self.prng.between(1, 4) {
+            let bytes = self.prng.between(1, 200_000);
+            self.world.ask_scrub(bytes);
+            while self.world.is_scrubbing() {
+                if self.prng.chance(0.5) {
+                    self.change();
+                }
+                self.world.settle();
+            }
+            self.hear();
+            self.world.scrubs = 0;
+        }
+    }
+
     fn step(&mut self) {
         match self.prng.below(100) {
             0..70 => {
@@ -243,7 +260,8 @@ impl Run {
                 self.check_load(&place);
             }
             80..95 => self.world.poll(),
-            95..97 => self.world.keeper.rest(),
+            95 => self.world.keeper.rest(),
+            96 => self.scrub(),
             97 => self.world.settle(),
             98 if self.prng.chance(0.2) => self.check_listing(),
             98 => {}

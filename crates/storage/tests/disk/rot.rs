@@ -1,6 +1,7 @@
 //! Rot is not age: whatever byte of whatever file is damaged, a load finds the newest record, or says that it is lost.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use crate::support::{BINDING, SECTOR, SimDisk, World, seeds, small_config};
 use base::Prng;
@@ -8,9 +9,9 @@ use storage::disk::{Config, File, LocalKeeper, OpenError, verify};
 use storage::{Completion, Load, Place, Store};
 use types::{Database, Key, Shard};
 
-const WORKERS: usize = 2;
+pub const WORKERS: usize = 2;
 
-type Model = BTreeMap<Place, Option<Vec<u8>>>;
+pub type Model = BTreeMap<Place, Option<Vec<u8>>>;
 
 fn place(prng: &mut Prng) -> Place {
     let database = Database(*prng.pick(&[0, 0, 3]));
@@ -25,12 +26,12 @@ fn place(prng: &mut Prng) -> Place {
     Place::Cell(database, Key::new(&bytes))
 }
 
-fn config() -> Config {
+pub fn config() -> Config {
     Config { ring_bytes: 256 << 10, ..small_config() }
 }
 
 /// Changes some places and waits until all of it is acknowledged.
-fn change(world: &mut World, prng: &mut Prng, model: &mut Model, changes: u64) {
+pub fn change(world: &mut World, prng: &mut Prng, model: &mut Model, changes: u64) {
     for _ in 0..changes {
         let place = place(prng);
         let owner = world.owner(&place);
@@ -87,7 +88,7 @@ fn is_forgotten(world: &World, place: &Place) -> bool {
 }
 
 /// Every place is the newest or lost; returns how many are lost.
-fn check(world: &mut World, model: &Model, what: &str) -> usize {
+pub fn check(world: &mut World, model: &Model, what: &str) -> usize {
     let mut lost = 0;
     for (place, newest) in model {
         let load = world.load(place);
@@ -110,7 +111,7 @@ fn check(world: &mut World, model: &Model, what: &str) -> usize {
 }
 
 /// Damages some bytes of a file; says what it did.
-fn damage(disk: &SimDisk, prng: &mut Prng) -> String {
+pub fn damage(disk: &SimDisk, prng: &mut Prng) -> String {
     let files: Vec<File> = File::ALL.into_iter().filter(|&file| disk.file_len(file) > 0).collect();
     let file = *prng.pick(&files);
     let len = disk.file_len(file) as u64;
@@ -119,12 +120,21 @@ fn damage(disk: &SimDisk, prng: &mut Prng) -> String {
     let at = prng.below(reach) as usize;
     let sector = at / SECTOR * SECTOR;
     let end = (sector + SECTOR).min(len as usize);
-    let how = prng.below(4);
+    let how = prng.below(6);
     let fill = prng.next_u64();
+    // From elsewhere in the file, and from the same place of another node's. Another node's superblock is not taken for
+    // damage: the store is refused as foreign then.
+    let elsewhere = prng.below(len) as usize / SECTOR * SECTOR;
+    let is_superblock = file == File::Slots && sector < 8192;
+    let foreign = if how == 5 && !is_superblock { foreign(file) } else { &[] };
     disk.rot(file, |bytes| match how {
         0 => bytes[at] ^= 1 << (fill % 8),
         1 => bytes[at] = bytes[at].wrapping_add(fill as u8 | 1),
         2 => bytes[sector..end].fill(0),
+        4 if elsewhere + (end - sector) <= bytes.len() => {
+            bytes.copy_within(elsewhere..elsewhere + (end - sector), sector);
+        }
+        5 if end <= foreign.len() => bytes[sector..end].copy_from_slice(&foreign[sector..end]),
         _ => {
             let mut garbage = Prng::new(fill);
             bytes[sector..end].fill_with(|| garbage.next_u64() as u8);
@@ -133,8 +143,26 @@ fn damage(disk: &SimDisk, prng: &mut Prng) -> String {
     format!("{file:?} at {at}, manner {how}")
 }
 
+/// The files of another node, with some of everything.
+fn foreign(file: File) -> &'static [u8] {
+    static FILES: OnceLock<[Vec<u8>; 4]> = OnceLock::new();
+    let files = FILES.get_or_init(|| {
+        let disk = SimDisk::new(0, 0);
+        let made = storage::disk::create(&mut disk.clone(), BINDING + 1, &config());
+        made.expect("the disk is empty");
+        let opened = LocalKeeper::open(disk.clone(), BINDING + 1, WORKERS, &config());
+        let (keeper, stores) = opened.expect("it was made");
+        let heard = vec![Vec::new(); WORKERS];
+        let mut world = World { disk, keeper, stores, heard, scrubs: 0 };
+        change(&mut world, &mut Prng::new(0), &mut Model::new(), 200);
+        world.settle();
+        File::ALL.map(|file| world.disk.bytes(file))
+    });
+    &files[file as usize]
+}
+
 /// The node recovers: it writes everything again and declares the shards known.
-fn recover(world: &mut World, model: &Model) {
+pub fn recover(world: &mut World, model: &Model) {
     for (place, newest) in model {
         let owner = world.owner(place);
         match newest {
@@ -245,7 +273,7 @@ mod mistakes {
 }
 
 /// A store with some of everything, and what it holds.
-fn sample(seed: u64, settled: bool) -> (SimDisk, Model) {
+pub fn sample(seed: u64, settled: bool) -> (SimDisk, Model) {
     let mut prng = Prng::new(seed);
     let mut world = World::create(SimDisk::new(seed, 0), WORKERS, &config());
     let mut model = Model::new();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use base::Prng;
 use bytes::Bytes;
 use storage::disk::{Config, Done, File, Files, Io, LocalKeeper, LocalStore, Medium};
-use storage::{Completion, Load, Place, Store};
+use storage::{Completion, Load, Place, Scrubbed, Share, Store};
 
 pub const SECTOR: usize = 512;
 pub const BINDING: u64 = 0x5eed_0001;
@@ -184,7 +184,7 @@ impl Inner {
     fn finish(&mut self, io: &Io) -> Done {
         let id = io.id();
         let result = match io {
-            Io::Read { file, offset, len, .. } => {
+            Io::Read { file, offset, len, .. } | Io::Verify { file, offset, len, .. } => {
                 let content = &self.files[*file as usize].visible;
                 let mut bytes = vec![0; *len];
                 let start = (*offset as usize).min(content.len());
@@ -263,6 +263,8 @@ pub struct World {
     pub keeper: LocalKeeper<SimDisk>,
     pub stores: Vec<LocalStore<SimDisk>>,
     pub heard: Vec<Vec<Completion>>,
+    /// Steps of the scrub asked for and not taken out of what was heard.
+    pub scrubs: usize,
 }
 
 impl World {
@@ -275,7 +277,7 @@ impl World {
     pub fn open(disk: SimDisk, workers: usize, config: &Config) -> World {
         let (keeper, stores) = LocalKeeper::open(disk.clone(), BINDING, workers, config)
             .expect("a store that was made opens");
-        World { disk, keeper, stores, heard: vec![Vec::new(); workers] }
+        World { disk, keeper, stores, heard: vec![Vec::new(); workers], scrubs: 0 }
     }
 
     /// Lets every worker poll once.
@@ -295,6 +297,42 @@ impl World {
             }
         }
         panic!("the store does not come to rest");
+    }
+
+    /// Asks for a step of the scrub.
+    pub fn ask_scrub(&mut self, bytes: u64) {
+        let share = Share { worker: 0, workers: self.stores.len() };
+        self.stores[0].scrub(share, bytes);
+        self.scrubs += 1;
+    }
+
+    /// True until the last step was answered.
+    pub fn is_scrubbing(&self) -> bool {
+        let is_it = |completion: &&Completion| matches!(completion, Completion::Scrubbed(_));
+        self.heard[0].iter().filter(is_it).count() < self.scrubs
+    }
+
+    /// Scrubs everything once, from the beginning; the sums of all steps.
+    pub fn scrub_all(&mut self, bytes: u64) -> Scrubbed {
+        let mut sum = Scrubbed::default();
+        while !sum.has_ended {
+            self.ask_scrub(bytes);
+            while self.is_scrubbing() {
+                self.settle();
+            }
+            self.heard[0].retain(|completion| match completion {
+                Completion::Scrubbed(step) => {
+                    sum.bytes += step.bytes;
+                    sum.registers += step.registers;
+                    sum.damaged += step.damaged;
+                    sum.has_ended |= step.has_ended;
+                    false
+                }
+                _ => true,
+            });
+            self.scrubs = 0;
+        }
+        sum
     }
 
     pub fn owner(&self, place: &Place) -> usize {

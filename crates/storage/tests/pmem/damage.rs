@@ -21,7 +21,7 @@ fn shard_of(place: &Place) -> types::Shard {
 }
 
 /// A medium after some turns, with removed, moved and absent places in it.
-fn lived_in(seed: u64) -> (Modelled, Vec<Place>, Model) {
+pub fn lived_in(seed: u64) -> (Modelled, Vec<Place>, Model) {
     let mut prng = Prng::new(seed);
     let (memory, pmem) = format();
     let places = places(24);
@@ -35,7 +35,7 @@ fn lived_in(seed: u64) -> (Modelled, Vec<Place>, Model) {
 }
 
 /// Opens a damaged medium and asks for everything: newest or lost, and who lost something says so.
-fn check_damaged(image: &Modelled, places: &[Place], model: &Model) {
+pub fn check_damaged(image: &Modelled, places: &[Place], model: &Model) {
     for worker in 0..2 {
         let mut store = open(image).store(worker);
         let mut lost = Vec::new();
@@ -59,7 +59,7 @@ fn check_damaged(image: &Modelled, places: &[Place], model: &Model) {
 }
 
 /// Offsets of the words that hold something.
-fn used_words(memory: &Modelled) -> Vec<u64> {
+pub fn used_words(memory: &Modelled) -> Vec<u64> {
     let len = storage::pmem::memory::Memory::len(memory);
     let is_used = |at: &u64| storage::pmem::memory::Memory::load(memory, *at) != 0;
     (0..len).step_by(8).filter(is_used).collect()
@@ -231,7 +231,7 @@ mod mistakes {
     }
 }
 
-fn position_of(memory: &Modelled, bytes: &[u8]) -> u64 {
+pub fn position_of(memory: &Modelled, bytes: &[u8]) -> u64 {
     let len = storage::pmem::memory::Memory::len(memory);
     let is_here = |at: &u64| (0..).zip(bytes).all(|(i, &byte)| memory.byte(at + i) == byte);
     (SMALL.segments_at()..len - bytes.len() as u64).find(is_here).expect("it was written")
@@ -315,4 +315,31 @@ fn a_file_of_another_directory_is_refused_and_one_superblock_is_enough() {
     memory.flip(4096 + 20, 1);
     let damaged = Pmem::from_memory(memory, BINDING, Path::new("modelled"));
     assert!(matches!(damaged, Err(PmemError::Damaged(_))));
+}
+
+/// A shard whose pointers lead to one leaf thousands of times, and that leaf is damaged: it is met once.
+#[test]
+fn a_damaged_leaf_is_named_once_and_costs_no_time() {
+    let (memory, pmem) = format();
+    let mut store = pmem.store(0);
+    let keys = keys_of(types::Shard(9), 40);
+    for key in &keys {
+        store.put(&Place::Cell(DATABASE, key.clone()), b"a record");
+    }
+    store.submit();
+    let slots = verify_memory(memory.stopped(), Path::new("modelled")).expect("it is ours");
+    assert_eq!((slots.registers, slots.faults_count), (40, 0));
+    // One entry: the others of its leaf are still looked at.
+    let hash = keys[7].hash().to_le_bytes();
+    let entry = position_of(&memory, &hash);
+    let damaged = memory.stopped();
+    damaged.flip(entry + 8, 1);
+    let report = verify_memory(damaged, Path::new("modelled")).expect("it is ours");
+    assert_eq!(report.registers, 39);
+    assert!(matches!(report.faults[..], [Fault::Directory { at, .. }] if at == entry));
+    // The whole leaf, by its head.
+    let damaged = memory.stopped();
+    damaged.flip(entry / 4096 * 4096, 1);
+    let report = verify_memory(damaged, Path::new("modelled")).expect("it is ours");
+    assert_eq!(report.faults_count, 1, "{:?}", report.faults);
 }

@@ -4,4 +4,5 @@ mod crash;
 mod damage;
 mod file;
 mod map;
+mod scrub;
 mod support;

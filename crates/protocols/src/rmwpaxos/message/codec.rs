@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use types::wire::put_varint;
-use types::{Ballot, Key, Malformed, Reader, Round, Shard, Wire};
+use types::{Ballot, Key, Loss, Malformed, Reader, Round, Shard, Wire};
 
 use super::super::acceptor::Payload;
 use super::super::comparison::{BUCKETS, Held};
@@ -36,6 +36,7 @@ pub(super) mod kind {
     pub const WANT: u8 = 21;
     pub const PREPARE_ACCEPT: u8 = 22;
     pub const PREPARE_ACCEPT_DELTA: u8 = 23;
+    pub const OLDER: u8 = 24;
 }
 
 impl Wire for Message {
@@ -148,17 +149,19 @@ impl Wire for Message {
                 put_varint(out, *id);
                 listing.encode(out);
             }
-            Message::Compare { shard, id, range, folds } => {
+            Message::Compare { shard, id, range, floor, folds } => {
                 out.extend_from_slice(&[kind::COMPARE, shard.0]);
                 put_varint(out, *id);
                 out.extend_from_slice(&range.0.to_le_bytes());
                 put_until(out, range.1);
+                floor.encode(out);
                 folds.iter().for_each(|fold| out.extend_from_slice(&fold.to_le_bytes()));
             }
-            Message::Compared { shard, id, until, buckets, entries } => {
+            Message::Compared { shard, id, until, floor, buckets, entries } => {
                 out.extend_from_slice(&[kind::COMPARED, shard.0]);
                 put_varint(out, *id);
                 put_until(out, *until);
+                floor.encode(out);
                 out.extend_from_slice(&buckets.to_le_bytes());
                 put_varint(out, entries.len() as u64);
                 for entry in entries {
@@ -171,6 +174,12 @@ impl Wire for Message {
                 head(kind::WANT, key);
                 have.encode(out);
                 out.push(u8::from(*insist));
+            }
+            Message::Older { key, round, floor, loss } => {
+                head(kind::OLDER, key);
+                round.encode(out);
+                floor.encode(out);
+                put_varint(out, u64::from(loss.0));
             }
             Message::Touch { .. } => unreachable!("a touch never leaves its node"),
         }
@@ -239,6 +248,11 @@ impl Wire for Message {
             kind::WANT => {
                 Message::Want { key, have: Round::decode(reader)?, insist: flag(reader)? }
             }
+            kind::OLDER => {
+                let (round, floor) = (Round::decode(reader)?, Ballot::decode(reader)?);
+                let loss = u32::try_from(reader.varint()?).map_err(|_| Malformed)?;
+                Message::Older { key, round, floor, loss: Loss(loss) }
+            }
             kind::CHOSEN => Message::Chosen { key, round: proposal(reader)? },
             kind::FORWARD => Message::Forward { key, forward: Forward::decode(reader)? },
             kind::FORWARDED => Message::Forwarded {
@@ -291,6 +305,7 @@ fn decode_comparison(kind: u8, reader: &mut Reader<'_>) -> Result<Message, Malfo
     let id = reader.varint()?;
     if kind == kind::COMPARED {
         let until = take_until(reader, shard)?;
+        let floor = Ballot::decode(reader)?;
         let buckets = reader.u16()?;
         let mut entries = Vec::new();
         for _ in 0..reader.varint()? {
@@ -302,16 +317,17 @@ fn decode_comparison(kind: u8, reader: &mut Reader<'_>) -> Result<Message, Malfo
             }
             entries.push(Held { key, accepted, is_tombstone });
         }
-        return Ok(Message::Compared { shard, id, until, buckets, entries });
+        return Ok(Message::Compared { shard, id, until, floor, buckets, entries });
     }
     let from_hash = reader.u64()?;
     let until = take_until(reader, shard)?;
     if (from_hash >> 56) as u8 != shard.0 || until.is_some_and(|until| until <= from_hash) {
         return Err(Malformed);
     }
+    let floor = Ballot::decode(reader)?;
     let mut folds = Box::new([0; BUCKETS]);
     for fold in folds.iter_mut() {
         *fold = reader.u64()?;
     }
-    Ok(Message::Compare { shard, id, range: (from_hash, until), folds })
+    Ok(Message::Compare { shard, id, range: (from_hash, until), floor, folds })
 }

@@ -55,9 +55,10 @@ impl Envelope {
             Message::Recovered { .. } => Kind::Recovered,
             Message::List { .. } => Kind::List,
             Message::Listed { .. } => Kind::Listed,
-            Message::Compare { .. } | Message::Compared { .. } | Message::Want { .. } => {
-                Kind::Compare
-            }
+            Message::Compare { .. }
+            | Message::Compared { .. }
+            | Message::Want { .. }
+            | Message::Older { .. } => Kind::Compare,
             Message::Repair { .. } => Kind::Repair,
             Message::Nack { .. } | Message::Touch { .. } => Kind::Other,
         }

@@ -163,6 +163,7 @@ impl World {
             me,
             incarnation,
             request_timeout: REQUEST_TIMEOUT,
+            compare_every: Nanos::ZERO,
             durable: self.durable,
             worker: usize::from(self.key.shard().0),
             workers: 256,

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use types::limits::{KEY_LEN_MAX, RECORD_LEN_MAX};
 use types::{Database, Key, Shard};
 
+use super::scrub::ScrubRead;
 use super::{Engine, primary_place};
 use crate::disk::entry::{Identity, Reference, content_checksum, fingerprint};
 use crate::disk::extents::{Map, UNIT, map_place};
@@ -30,6 +31,7 @@ pub(super) struct Ask {
 pub(super) enum Who {
     Worker { worker: usize, place: Place },
     Listing { listing: u64, item: usize },
+    Scrub,
 }
 
 /// Somebody waits for a bucket.
@@ -38,6 +40,7 @@ pub(super) enum Waiter {
     Ask(Ask),
     Listing,
     WriteBack,
+    Scrub { was_still: bool },
 }
 
 /// A bucket that is being read, page by page.
@@ -69,6 +72,7 @@ pub(super) enum Reading {
     Map {
         group: u64,
     },
+    Scrub(ScrubRead),
 }
 
 /// Where the newest record of a place was found.
@@ -136,7 +140,7 @@ impl Engine {
     }
 
     /// Key and record of an extent; `None` where they are not what the reference promises.
-    fn open_content(
+    pub(super) fn open_content(
         &self,
         identity: &Identity,
         reference: Reference,
@@ -170,6 +174,7 @@ impl Engine {
                 self.completions[worker].push(Completion::Loaded { place, load });
             }
             Who::Listing { listing, item } => self.list_item(listing, item, found),
+            Who::Scrub => self.scrub_answered(),
         }
     }
 
@@ -240,6 +245,7 @@ impl Engine {
                 self.extents.learn(group, Map::read(&bytes, group, self.binding));
                 self.map_known(group);
             }
+            Reading::Scrub(read) => self.scrub_read(read, bytes),
         }
     }
 
@@ -274,6 +280,7 @@ impl Engine {
         if !is_void {
             stripe = self.lose_records(bad).or(stripe);
         }
+        let is_lost = stripe.is_some();
         if let Some(stripe) = stripe {
             self.repair_after(number, stripe);
         }
@@ -282,6 +289,7 @@ impl Engine {
                 Waiter::Ask(ask) => self.resolve(ask),
                 Waiter::Listing => {}
                 Waiter::WriteBack => self.target_known(number),
+                Waiter::Scrub { was_still } => self.scrub_known(number, is_lost, was_still),
             }
         }
     }

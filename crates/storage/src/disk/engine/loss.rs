@@ -17,6 +17,7 @@ impl Engine {
     /// Forgets shards; returns the stripe that makes it durable. It is not the last one, for those before may wait for
     /// the room that the damaged bucket takes; so no word on the shards that did not know of this may come after it.
     pub(super) fn forget(&mut self, mark: Mark) -> u64 {
+        self.scrub.note_damage();
         self.announce(mark);
         self.set_flags(mark);
         self.ring.take_back(mark);

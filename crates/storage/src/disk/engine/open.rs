@@ -10,6 +10,7 @@ use types::key::SHARDS;
 use types::limits::DATABASES;
 use types::{Database, Shard};
 
+use super::scrub::Scrub;
 use super::sweep::Sweep;
 use super::write_back::WriteBack;
 use super::{Engine, primary_place};
@@ -413,6 +414,7 @@ impl Engine {
             flags: superblock.flags.clone(),
             flags_durable: superblock.flags.clone(),
             losses: vec![0; DATABASES * SHARDS],
+            scrub: Scrub::default(),
             repairs: BTreeMap::new(),
         }
     }

@@ -175,6 +175,7 @@ impl Engine {
         self.is_much(used)
             || self.is_behind()
             || (self.is_resting && used > 0)
+            || self.scrub.is_torn
             || self.repairs.values().any(|&stripe| stripe <= self.ring.durable)
     }
 
@@ -194,7 +195,7 @@ impl Engine {
         }
         let has_news =
             self.ring.next_tail() > self.ring.tail || self.ring.has_marks_beyond(self.marked);
-        if gather.targets.is_empty() && !has_news && !is_growing {
+        if gather.targets.is_empty() && !has_news && !is_growing && !self.scrub.is_torn {
             return;
         }
         if is_growing || !gather.targets.is_empty() {
@@ -329,6 +330,7 @@ impl Engine {
             let map = self.extents.map(group).expect("a map that was changed is known");
             maps.push((map_place(group), map.write(group, self.batch, self.binding)));
         }
+        self.scrub.is_torn = false;
         let superblock = self.superblock(work.tail);
         let superblocks = [0, 1].map(|copy| {
             let place = PagePlace { file: File::Slots, offset: copy * PAGE as u64 };

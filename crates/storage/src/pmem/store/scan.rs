@@ -39,7 +39,7 @@ impl<M: Memory> PmemStore<M> {
         (self.read_all(shard, entries), next)
     }
 
-    fn forget_way(&mut self, shard: ShardId, hash: u64, damage: Damaged) {
+    pub(super) fn forget_way(&mut self, shard: ShardId, hash: u64, damage: Damaged) {
         self.forget(shard, None, damage);
         self.shared.repair(shard, hash, damage.entry);
     }

@@ -1,0 +1,120 @@
+//! A member holds less than it durably held: its medium has gone back, and nobody else can tell [spec 9.7].
+//!
+//! An acceptor's round never falls, and what it does not hold any more is forbidden by a floor. So a comparison that finds
+//! a member below what it held before, or with what it had removed, and that has forgotten nothing of the shard since,
+//! has found a whole but older record (or a fault of ours). It may have
+//! answered for that older record meanwhile, which is beyond help. From now on it must not: what else it accepted or
+//! promised after that record is unknown, and so it is of its neighbours. So the shard counts as lost with all that is
+//! stored of it, the loss is raised, and a majority of others gives it back.
+//!
+//! What differs otherwise may as well be an accept that never arrived, and is repaired in silence.
+
+use types::{Ballot, Key, Loss, NodeId, Round, Shard};
+
+use super::message::Message;
+use super::{Cx, RmwPaxos, serve};
+use crate::mutation::{self, Mutation};
+use crate::protocol::Peer;
+
+/// What a member held of a register.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Past {
+    /// [`Round::NONE`]: nothing.
+    pub(super) round: Round,
+    /// Where it held nothing: that was so for every round up to this one's ballot.
+    pub(super) floor: Ballot,
+    /// What it had lost by then.
+    pub(super) loss: Loss,
+}
+
+impl Past {
+    /// An acceptor that held this, and has lost nothing since, cannot hold that.
+    fn forbids(&self, held: Round, floor: Ballot) -> bool {
+        if self.round.is_none() {
+            return !held.is_none() && held.ballot() <= self.floor;
+        }
+        let is_removed = held.is_none() && floor >= self.round.ballot();
+        held < self.round && !is_removed
+    }
+}
+
+impl RmwPaxos {
+    /// A member durably held this. It is told once; if it disagrees, it is repaired like others.
+    pub(super) fn tell_older(
+        &mut self,
+        cx: &mut Cx<'_>,
+        key: Key,
+        (member, node): (usize, NodeId),
+        past: Past,
+    ) {
+        let Past { round, floor, loss } = past;
+        self.ranges.doubt_holder(key.shard(), member);
+        self.doubt(cx, key.shard(), 1 << member);
+        cx.fx.send_now(node, Message::Older { key, round, floor, loss });
+    }
+
+    /// A member holds a round of what is not held here: true if it had removed it too, and has been told so.
+    pub(super) fn tell_removed(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: NodeId,
+        key: &Key,
+        theirs: Round,
+    ) -> bool {
+        let Some(member) = cx.view.index(node) else { return false };
+        let removed = self.ranges.was_removed_with(key.shard(), member, theirs);
+        let Some((loss, floor)) = removed else { return false };
+        let past = Past { round: Round::NONE, floor, loss };
+        self.tell_older(cx, key.clone(), (member, node), past);
+        true
+    }
+
+    /// The fields of a shard wait to be recovered, and storage knows the shard as recovered: they are from before.
+    pub(super) fn find_void(&mut self, cx: &mut Cx<'_>, shard: Shard) {
+        base::sometimes!("the fields of a shard are older than they were");
+        self.counters.older += 1;
+        cx.fx.remark(format!(
+            "shard {}: what is stored of it as a whole is older than it was; it is forgotten and recovered from the \
+             others. The medium has taken back a write",
+            shard.0
+        ));
+        disbelieve(cx, shard);
+        cx.fx.forget(shard);
+    }
+
+    /// Another member remembers what this one held. That counts for nothing where something of the shard was forgotten
+    /// since.
+    pub(super) fn on_older(&mut self, cx: &mut Cx<'_>, from: Peer, key: &Key, past: Past) {
+        let meta = cx.metas.get(key.shard());
+        let (lost_at, floor) = (meta.lost_at, meta.floor_ballot);
+        if lost_at > past.loss || serve::is_lost(cx, key) || mutation::is(Mutation::OlderIsLag) {
+            return;
+        }
+        let held = serve::held(cx, key).map_or(Round::NONE, |register| register.accepted);
+        if !past.forbids(held, floor) {
+            return;
+        }
+        base::sometimes!("a register is older than it was");
+        self.counters.older += 1;
+        let then = match past.round.is_none() {
+            true => "it was removed".to_owned(),
+            false => format!("{:?} was", past.round),
+        };
+        cx.fx.remark(format!(
+            "shard {}: the register with hash {:016x} is older than it was: {held:?} is stored, and node {} knows that \
+             {then}; it is forgotten and recovered from the others. The medium has taken back a write",
+            key.shard().0,
+            key.hash(),
+            from.node,
+        ));
+        disbelieve(cx, key.shard());
+        cx.fx.disown(key.clone());
+    }
+}
+
+/// Neither the fields of the shard nor the registers that are stored count until the others have given them back.
+fn disbelieve(cx: &mut Cx<'_>, shard: Shard) {
+    let meta = cx.metas.get_mut(shard);
+    (meta.void, meta.disbelieved) = (true, true);
+    cx.metas.persist(shard);
+}

@@ -1,0 +1,143 @@
+//! Strikes at media once all is quiet: damage that nobody asks for, and parts that are as they were before.
+//!
+//! When a medium is struck everybody holds the same. Damage must be found and repaired though no client does anything.
+//! A part that has gone back is found by comparison: a node whose stored register is older than it was must say so,
+//! where nothing else on it was found damaged, and in any case all replicas must come to agree on the newest, which
+//! [`healing`](super::healing) asks of every node, as part of the history that is checked.
+//!
+//! What is not checked, because nobody could promise it: what is answered between a strike while only a minority held
+//! the newest and its discovery.
+
+use protocols::rmwpaxos::Register;
+use storage::{Load, Place};
+use types::{Key, Wire};
+
+use super::*;
+use crate::world::DATABASE;
+
+/// Long enough for two passes of the scrub.
+const SCRUBBED_AFTER: u64 = 125_000 * MILLI;
+/// Long enough for two passes of the patrol.
+const PATROLLED_AFTER: u64 = 2 * 10_300_000 * MILLI;
+/// Long enough for a node that starts to compare all that it holds, one member being silent about some of it.
+const COMPARED_AFTER: u64 = 300_000 * MILLI;
+/// Tries to find something that a strike changes.
+const TRIES: usize = 32;
+
+/// One of the engines, where none is asked for.
+pub(super) fn medium_for(config: &SimConfig) -> Option<MediumKind> {
+    let kind = if config.seed.is_multiple_of(4) { MediumKind::Pmem } else { MediumKind::Disk };
+    (config.media_strikes > 0).then_some(kind)
+}
+
+impl Run {
+    pub(super) fn remember_media(&self) {
+        (0..self.world.node_count()).for_each(|node| self.world.medium(node).remember());
+    }
+
+    /// A node says that a register of its is older than it was.
+    pub(super) fn says_older(&self) -> Option<&(usize, String)> {
+        self.world.remarks.iter().find(|(_, said)| said.contains("older than it was"))
+    }
+
+    pub(super) fn act_of_strikes(&mut self) -> Result<(), Wrong> {
+        self.end_requests()?;
+        self.settle()?;
+        if let Some((node, said)) = self.says_older() {
+            return Err(format!("n{} takes back nothing, yet: {said}", node + 1).into());
+        }
+        self.let_patrol_pass()?;
+        for _ in 0..self.strikes {
+            let node = self.rng.below(self.world.node_count() as u64) as usize;
+            match self.rng.chance(0.4) {
+                true => self.damage(node)?,
+                false => self.take_back(node)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Every worker compares all its shards, though nothing is written.
+    fn let_patrol_pass(&mut self) -> Result<(), Wrong> {
+        self.run_for(PATROLLED_AFTER)?;
+        let passed = self.world.stats().values.get("rmw_compare_passed_unix").copied();
+        match passed {
+            Some(0) | None => Err("not everything is compared with the others".to_string().into()),
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn damage(&mut self, node: usize) -> Result<(), Wrong> {
+        let medium = self.world.medium(node).clone();
+        // A map of the disk that went back contradicts its pages; what that costs is noticed when it costs something.
+        if !medium.is_whole() || !medium.damage_homes() {
+            return Ok(());
+        }
+        self.world.note(|| format!("strike: n{} is damaged", node + 1));
+        self.run_for(SCRUBBED_AFTER)?;
+        self.settle()?;
+        match medium.is_whole() {
+            false => Err(format!("n{}: damage that nobody asks for is not found", node + 1).into()),
+            true => Ok(()),
+        }
+    }
+
+    fn take_back(&mut self, node: usize) -> Result<(), Wrong> {
+        let places: Vec<Place> = (0..self.profile.keys.len())
+            .map(|key| Place::Cell(DATABASE, Key::new(format!("k{key}").as_bytes())))
+            .collect();
+        self.world.crash(node, crate::store::Survival::Prefix);
+        self.after_faults(Done { crashed: vec![node] });
+        let medium = self.world.medium(node).clone();
+        let before = medium.look(&places);
+        let has_changed = (0..TRIES).any(|_| medium.bring_back());
+        let after = medium.look(&places);
+        self.world.note(|| format!("strike: n{} goes back: {has_changed}", node + 1));
+        self.world.excuse_medium(node);
+        // They remember what this node said, which its medium does not.
+        self.world.watchers.clear();
+        let said = self.world.remarks.len();
+        let loss = self.world.loss(node);
+        self.world.start(node);
+        self.run_for(COMPARED_AFTER)?;
+        self.settle()?;
+        let is_damaged = after.contains(&Load::Lost) || self.has_found_damage(node, said);
+        for (place, (before, after)) in places.iter().zip(before.iter().zip(&after)) {
+            let Place::Cell(_, key) = place else { continue };
+            let said = self.world.remarks[said..].iter();
+            // The first register of a shard that shows it speaks for the others.
+            let names = format!("shard {}:", key.shard().0);
+            let mut said = said.filter(|(_, said)| said.contains(&names));
+            let is_said = said.any(|(by, said)| *by == node && said.contains("older"));
+            if is_older(before, after) && !is_damaged && !is_said {
+                let what =
+                    format!("n{}: {key:?} is older than it was, and nobody says so", node + 1);
+                return Err(what.into());
+            }
+        }
+        let is_raised = self.world.loss(node) > loss;
+        match self.world.remarks.len() > said && !is_raised {
+            true => Err(format!("n{} says so and raises no loss", node + 1).into()),
+            false => Ok(()),
+        }
+    }
+
+    fn has_found_damage(&self, node: usize, said: usize) -> bool {
+        let mut said = self.world.remarks[said..].iter();
+        said.any(|(by, said)| *by == node && said.contains("are damaged"))
+    }
+}
+
+/// The accepted round has fallen, or the register is gone.
+fn is_older(before: &Load, after: &Load) -> bool {
+    let accepted = |load: &Load| match load {
+        Load::Found(record) => Register::from_bytes(record).ok().map(|it| it.accepted),
+        _ => None,
+    };
+    let is_tombstone = |load: &Load| match load {
+        Load::Found(record) => Register::from_bytes(record)
+            .is_ok_and(|it| it.state.as_ref().is_none_or(|state| state.is_tombstone())),
+        _ => true,
+    };
+    accepted(before) > accepted(after) && !is_tombstone(before)
+}

@@ -1,0 +1,48 @@
+//! Media that rot while nobody looks, or go back.
+
+use sim::{MediumKind, SimConfig, run};
+
+fn check(medium: MediumKind, seeds: impl IntoIterator<Item = u64>) {
+    for seed in seeds {
+        let medium = Some(medium);
+        let config =
+            SimConfig { medium, ops: 100, media_strikes: 4, ..SimConfig::new("rmwpaxos", seed) };
+        if let Err(failure) = run(&config) {
+            panic!("{}", sim::replay(&config, failure));
+        }
+    }
+}
+
+#[test]
+fn what_a_disk_takes_back_or_loses_is_found_though_nobody_asks() {
+    check(MediumKind::Disk, 0..30);
+}
+
+#[test]
+fn what_persistent_memory_takes_back_or_loses_is_found_though_nobody_asks() {
+    check(MediumKind::Pmem, 0..8);
+}
+
+#[test]
+fn a_deleted_key_does_not_come_back_from_a_medium_that_went_back() {
+    check(MediumKind::Disk, [34, 1114]);
+}
+
+#[cfg(feature = "mutations")]
+#[test]
+fn mistakes_of_the_scrub_and_of_the_patrol_show() {
+    let mistakes = ["no-patrol", "older-is-lag", "disk-scrub-blind"];
+    for mistake in mistakes {
+        let fails = |seed| {
+            let medium = Some(MediumKind::Disk);
+            let config = SimConfig {
+                medium,
+                ops: 100,
+                media_strikes: 4,
+                ..SimConfig::new("rmwpaxos", seed)
+            };
+            run(&SimConfig { mutation: Some(mistake.into()), ..config }).is_err()
+        };
+        assert!((0..40).any(fails), "{mistake}");
+    }
+}
