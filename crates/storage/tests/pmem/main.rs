@@ -5,3 +5,4 @@ mod damage;
 mod file;
 mod map;
 mod support;
+mod variants;
