@@ -28,9 +28,9 @@ impl<const HEADERS: u32> TwoStep<HEADERS> {
 impl<const HEADERS: u32> Variant for TwoStep<HEADERS> {
     const NAME: &'static str = match HEADERS {
         1 => "two-step",
-        2 => "two-step, 2 headers",
-        3 => "two-step, 3 headers",
-        _ => "two-step, 4 headers",
+        2 => "two headers",
+        3 => "three headers",
+        _ => "four headers",
     };
     const STEPS: usize = 2;
 
