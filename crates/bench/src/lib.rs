@@ -12,6 +12,7 @@ pub mod cluster;
 mod connection;
 pub mod failover;
 pub mod idle;
+pub mod media;
 pub mod peers;
 pub mod process;
 mod reply;
