@@ -68,6 +68,20 @@ impl<const FLUSHES: bool> Memory for Region<FLUSHES> {
     }
 
     #[inline]
+    fn put(&self, at: u64, bytes: &[u8]) {
+        if FLUSHES {
+            self.0.put(at, bytes);
+        } else {
+            self.0.write(at, bytes);
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, at: u64, len: u64) {
+        self.0.prefetch(at, len);
+    }
+
+    #[inline]
     fn fence(&self) {
         if FLUSHES {
             self.0.fence();

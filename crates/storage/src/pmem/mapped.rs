@@ -18,7 +18,7 @@ use rustix::fs::FallocateFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::memory::{Memory, word_of};
-use super::persist::CacheFlush;
+use super::persist::{self, CacheFlush, LINE};
 
 /// Bytes of address space reserved per file, and so the largest file: 1 TiB.
 pub const LEN_MAX: u64 = 1 << 40;
@@ -159,6 +159,65 @@ pub(super) fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// From this length on, going past the cache is faster than going through it and writing back.
+const STREAMED_MIN: usize = 256;
+
+/// Copies what can be copied in large pieces, a multiple of 16 bytes, and says how much that was.
+#[inline]
+fn copy(words: &[AtomicU64], bytes: &[u8]) -> usize {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        let len = bytes.len() & !15;
+        if len > 0 {
+            // SAFETY: `words` are as many bytes, mapped writable and aligned to 8; the contract of `Memory` says that
+            // one worker stores to a word at a time.
+            unsafe { persist::copy(words.as_ptr().cast_mut().cast(), bytes.as_ptr(), len) };
+        }
+        len
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    {
+        let _ = (words, bytes);
+        0
+    }
+}
+
+#[inline]
+fn store_words(words: &[AtomicU64], bytes: &[u8]) {
+    let chunks = bytes.chunks_exact(8);
+    let rest = chunks.remainder();
+    let mut words = words.iter();
+    for (chunk, word) in chunks.zip(&mut words) {
+        let bytes = chunk.try_into().expect("chunks of eight bytes");
+        word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+    }
+    if let Some(word) = words.next() {
+        word.store(word_of(rest), Ordering::Relaxed);
+    }
+}
+
+impl Mapped {
+    /// Stores whole lines past the cache, where that can be done, and says how many bytes that was.
+    #[inline]
+    fn stream(&self, at: u64, bytes: &[u8]) -> usize {
+        let words = self.words(at, (bytes.len() as u64).next_multiple_of(8));
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        {
+            let len = if at.is_multiple_of(LINE) { bytes.len() & !(LINE as usize - 1) } else { 0 };
+            if len > 0 {
+                // SAFETY: as for `copy`; `to` and `len` are whole lines, and callers of `put` fence.
+                unsafe { persist::stream(words.as_ptr().cast_mut().cast(), bytes.as_ptr(), len) };
+            }
+            len
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        {
+            let _ = words;
+            0
+        }
+    }
+}
+
 impl Drop for Mapped {
     fn drop(&mut self) {
         // SAFETY: the reservation and all that was mapped into it, which nothing refers to any more.
@@ -209,8 +268,26 @@ impl Memory for Mapped {
     fn write(&self, at: u64, bytes: &[u8]) {
         assert!(!self.is_read_only, "a file that is only looked at is never written");
         let words = self.words(at, (bytes.len() as u64).next_multiple_of(8));
-        for (chunk, word) in bytes.chunks(8).zip(words) {
-            word.store(word_of(chunk), Ordering::Relaxed);
+        let copied = copy(words, bytes);
+        store_words(&words[copied / 8..], &bytes[copied..]);
+    }
+
+    #[inline]
+    fn put(&self, at: u64, bytes: &[u8]) {
+        assert!(!self.is_read_only, "a file that is only looked at is never written");
+        let streamed = if bytes.len() < STREAMED_MIN { 0 } else { self.stream(at, bytes) };
+        if streamed < bytes.len() {
+            let (at, bytes) = (at + streamed as u64, &bytes[streamed..]);
+            self.write(at, bytes);
+            self.write_back(at, bytes.len() as u64);
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, at: u64, len: u64) {
+        if len < STREAMED_MIN as u64 {
+            let words = self.words(at, len.next_multiple_of(8));
+            self.flush.prefetch(words.as_ptr().cast(), len as usize);
         }
     }
 

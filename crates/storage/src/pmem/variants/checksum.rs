@@ -72,8 +72,7 @@ impl Variant for Checksum {
             let at = Checksum::version_at(slot, index);
             let mut void = [0; HEADER_LEN];
             seal(mix(at), &mut void);
-            memory.write(at, &void);
-            memory.write_back(at, HEADER_LEN as u64);
+            memory.put(at, &void);
         }
     }
 
@@ -81,13 +80,14 @@ impl Variant for Checksum {
     fn step<M: Memory>(memory: &M, slot: Slot, _: usize, write: Write<'_>, buffer: &mut Vec<u8>) {
         let at = Checksum::version_at(slot, write.sequence.index(2));
         let header = Header::of(&write, slot).word();
+        memory.prefetch(at, (HEADER_LEN + write.value.len()) as u64);
         buffer.clear();
         buffer.extend_from_slice(&[0; SUM_LEN]);
         buffer.extend_from_slice(&header.to_le_bytes());
         buffer.extend_from_slice(write.value);
         seal(mix(at), buffer);
-        memory.write(at, buffer);
-        memory.write_back(at, buffer.len() as u64);
+        buffer.resize(whole_lines(buffer.len()) as usize, 0);
+        memory.put(at, buffer);
     }
 
     fn read<M: Memory>(memory: &M, slot: Slot, value: &mut Vec<u8>) -> Found {

@@ -102,8 +102,8 @@ impl Variant for PopCount {
         buffer.extend_from_slice(&header.to_le_bytes());
         buffer.extend_from_slice(&count.to_le_bytes());
         buffer.extend_from_slice(write.value);
-        memory.write(at, buffer);
-        memory.write_back(at, buffer.len() as u64);
+        buffer.resize(whole_lines(buffer.len()) as usize, 0);
+        memory.put(at, buffer);
         // Two before this one: stale, and the next to be written.
         let stale = PopCount::version_at(slot, write.sequence.next().index(VERSIONS));
         let word = memory.load(stale);

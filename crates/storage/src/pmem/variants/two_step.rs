@@ -48,8 +48,7 @@ impl<const HEADERS: u32> Variant for TwoStep<HEADERS> {
         let header = Header::of(&write, slot);
         if step == 0 {
             let at = Self::value_at(slot, write.sequence.index(2));
-            memory.write(at, write.value);
-            memory.write_back(at, write.value.len() as u64);
+            memory.put(at, write.value);
         } else {
             let at = slot.at + write.sequence.index(HEADERS) * LINE;
             memory.store(at, header.word());
