@@ -17,6 +17,7 @@ use types::Database;
 
 use super::layout::{Class, HEADER_LEN, PAGE, PageKind, ShardId};
 use super::memory::Memory;
+use super::persist::LINE;
 use super::shared::Shared;
 use super::variants::{SUM_LEN, is_sealed, seal};
 use crate::mutation::{self, Mutation};
@@ -215,9 +216,11 @@ impl<M: Memory> Shared<M> {
         buffer.extend_from_slice(key);
         buffer.extend_from_slice(record);
         seal(self.seed(at), buffer);
-        self.memory.write(at, buffer);
-        if !mutation::is(Mutation::SlotUnwritten) {
-            self.memory.write_back(at, len as u64);
+        buffer.resize(len.next_multiple_of(LINE as usize), 0);
+        if mutation::is(Mutation::SlotUnwritten) {
+            self.memory.write(at, buffer);
+        } else {
+            self.memory.put(at, buffer);
         }
     }
 
