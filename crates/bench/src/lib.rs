@@ -1,7 +1,8 @@
 //! Load generators and measurements.
 //!
 //! [`resp`] loads any server that speaks RESP from one thread and says what its clients saw and what its
-//! processes cost. The other modules are plans made of it: peers, failover, restart, idling. Each starts what
+//! processes cost. The other modules are plans made of it: peers, failover, restart, idling; and [`media`] writes to
+//! storage without any server. Each starts what
 //! it measures on loopback and cleans up. Machines that share their cores with the load make throughput a
 //! poor measure, so the CPU time of the servers per operation stands beside it everywhere.
 //!

@@ -31,7 +31,7 @@ use storage::pmem::memory::Memory;
 use storage::pmem::variants::{Checksum, PopCount, TwoStep, Variant};
 
 use self::draws::{Draws, Spread};
-use self::in_memory::{InPlace, LOG_LEN, Log, Raw};
+use self::in_memory::{InPlace, Log, Raw};
 use self::on_disk::{Disk, GROUPS, OnDisk};
 use self::pattern::{Pace, Pattern, measure};
 use self::region::Region;
@@ -80,6 +80,8 @@ pub struct Config {
     /// Only patterns whose name or way contains one of these; all if there are none.
     pub patterns: Vec<String>,
     pub keys: u32,
+    /// Bytes after which logs begin again; 4 MiB at least. [LOGLESS 6.2: 500 MB]
+    pub log_len: u64,
     /// How long each row is measured, over all rounds.
     pub time: Duration,
     /// A memory file system.
@@ -97,6 +99,7 @@ impl Default for Config {
             sizes: (3..=13).map(|bits| 1 << bits).collect(),
             patterns: Vec::new(),
             keys: 100_000,
+            log_len: 500_000_000,
             time: Duration::from_millis(500),
             memory_dir: PathBuf::from("/dev/shm"),
             disk_dir: std::env::temp_dir(),
@@ -109,6 +112,7 @@ type Patterns = Vec<Box<dyn Pattern>>;
 
 const SIZE_MAX: usize = 1 << 20;
 const KEYS_MAX: u32 = 1 << 24;
+const LOG_LEN_MIN: u64 = 4 << 20;
 
 impl Config {
     fn check(&self) -> Result<()> {
@@ -118,6 +122,9 @@ impl Config {
         }
         if !(2..=KEYS_MAX).contains(&self.keys) {
             return usage(format!("{} keys: give 2 to {KEYS_MAX}", self.keys));
+        }
+        if self.log_len < LOG_LEN_MIN {
+            return usage(format!("a log of {} bytes: give {LOG_LEN_MIN}", self.log_len));
         }
         if self.sizes.is_empty() || self.media.is_empty() {
             return usage("no sizes or no media: nothing to measure".to_string());
@@ -170,18 +177,18 @@ fn run_in_memory(
     let longest = Draws::new(config.keys, size_max, SEED);
     let len = InPlace::<PopCount, Region<true>>::len(&longest)
         .max(InPlace::<TwoStep<4>, Region<true>>::len(&longest))
-        .max(LOG_LEN + size_max as u64);
+        .max(config.log_len);
     let mapped = region::create(&path, len).map_err(Error::io(path.display().to_string()))?;
     for &size in &config.sizes {
         let draws = Rc::new(Draws::new(config.keys, size, SEED));
         if config.has(Medium::Ram) {
             progress(&format!("memory, {size} bytes"));
-            let patterns = in_memory(&Region::<false>::new(&mapped), &draws);
+            let patterns = in_memory(&Region::<false>::new(&mapped), &draws, config.log_len);
             take(config, report, (Medium::Ram, size), patterns)?;
         }
         if config.has(Medium::Pmem) {
             progress(&format!("emulated persistent memory, {size} bytes"));
-            let (patterns, note) = on_pmem(&scratch, &mapped, &draws)?;
+            let (patterns, note) = on_pmem(&scratch, &mapped, &draws, config.log_len)?;
             report.note(note);
             take(config, report, (Medium::Pmem, size), patterns)?;
         }
@@ -189,7 +196,7 @@ fn run_in_memory(
     Ok(())
 }
 
-fn in_memory<M: Memory + Clone>(memory: &M, draws: &Rc<Draws>) -> Patterns {
+fn in_memory<M: Memory + Clone>(memory: &M, draws: &Rc<Draws>, log_len: u64) -> Patterns {
     let mut patterns: Patterns = Vec::new();
     for (has_checksum, how) in [(false, "raw"), (true, "raw, checksum")] {
         patterns.push(raw(memory, draws, has_checksum, (how, 1)));
@@ -199,7 +206,7 @@ fn in_memory<M: Memory + Clone>(memory: &M, draws: &Rc<Draws>) -> Patterns {
     both::<PopCount, M>(&memory, &draws, &mut patterns);
     both::<TwoStep<1>, M>(&memory, &draws, &mut patterns);
     both::<TwoStep<4>, M>(&memory, &draws, &mut patterns);
-    patterns.push(Box::new(Log { memory, draws, end: 64, done: 0 }));
+    patterns.push(Box::new(Log::new(memory, draws, log_len)));
     patterns
 }
 
@@ -228,10 +235,11 @@ fn on_pmem(
     scratch: &ScratchDir,
     mapped: &Arc<Mapped>,
     draws: &Rc<Draws>,
+    log_len: u64,
 ) -> Result<(Patterns, Option<String>)> {
     let memory = Region::<true>::new(mapped);
-    let mut patterns = in_memory(&memory, draws);
-    let note = match pmemlog::open(scratch.path(), draws) {
+    let mut patterns = in_memory(&memory, draws, log_len);
+    let note = match pmemlog::open(scratch.path(), draws, log_len) {
         Ok(log) => {
             patterns.push(Box::new(log));
             None

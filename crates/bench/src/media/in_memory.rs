@@ -82,14 +82,19 @@ impl<M: Memory> Pattern for Raw<M> {
 
 /// Append in two steps: the entry, then a header that says how long the log is. [LOGLESS 6.2]
 pub(super) struct Log<M> {
-    pub memory: M,
-    pub draws: Rc<Draws>,
-    pub end: u64,
-    pub done: u64,
+    memory: M,
+    draws: Rc<Draws>,
+    // Where it begins again.
+    len: u64,
+    end: u64,
+    done: u64,
 }
 
-/// The log begins again here. [LOGLESS 6.2]
-pub(super) const LOG_LEN: u64 = 500_000_000;
+impl<M: Memory> Log<M> {
+    pub(super) fn new(memory: M, draws: Rc<Draws>, len: u64) -> Log<M> {
+        Log { memory, draws, len, end: LINE, done: 0 }
+    }
+}
 
 impl<M: Memory> Pattern for Log<M> {
     fn name(&self) -> Name {
@@ -104,7 +109,7 @@ impl<M: Memory> Pattern for Log<M> {
     fn write(&mut self, units: u64) -> Result<()> {
         let entry_len = (self.draws.value_len as u64).next_multiple_of(8);
         for n in self.done..self.done + units {
-            if self.end + entry_len > LOG_LEN {
+            if self.end + entry_len > self.len {
                 self.end = LINE;
             }
             self.memory.write(self.end, self.draws.value(n));

@@ -10,7 +10,6 @@ use std::rc::Rc;
 
 use self::library::{Library, Pool};
 use super::draws::Draws;
-use super::in_memory::LOG_LEN;
 use super::pattern::{Name, Pattern};
 use crate::{Error, Result};
 
@@ -25,12 +24,16 @@ pub(super) struct PmemLog {
 }
 
 /// A pool in a directory, or why there is none.
-pub(super) fn open(dir: &Path, draws: &Rc<Draws>) -> std::result::Result<PmemLog, String> {
+pub(super) fn open(
+    dir: &Path,
+    draws: &Rc<Draws>,
+    len: u64,
+) -> std::result::Result<PmemLog, String> {
     if std::env::var(FORCE.0).is_ok_and(|value| value == FORCE.1) {
         let library = Rc::new(Library::load()?);
         let path: PathBuf = dir.join("pmemlog");
         let _ = std::fs::remove_file(&path);
-        let pool = Pool::create(library, &path, LOG_LEN)?;
+        let pool = Pool::create(library, &path, len)?;
         return Ok(PmemLog { pool, draws: Rc::clone(draws), done: 0 });
     }
     Err(format!("libpmemlog: only with {}={} in the environment", FORCE.0, FORCE.1))

@@ -77,11 +77,6 @@ impl<const FLUSHES: bool> Memory for Region<FLUSHES> {
     }
 
     #[inline]
-    fn prefetch(&self, at: u64, len: u64) {
-        self.0.prefetch(at, len);
-    }
-
-    #[inline]
     fn fence(&self) {
         if FLUSHES {
             self.0.fence();

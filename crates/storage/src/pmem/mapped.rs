@@ -159,9 +159,6 @@ pub(super) fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// From this length on, going past the cache is faster than going through it and writing back.
-const STREAMED_MIN: usize = 256;
-
 /// Copies what can be copied in large pieces, a multiple of 16 bytes, and says how much that was.
 #[inline]
 fn copy(words: &[AtomicU64], bytes: &[u8]) -> usize {
@@ -197,23 +194,25 @@ fn store_words(words: &[AtomicU64], bytes: &[u8]) {
 }
 
 impl Mapped {
-    /// Stores whole lines past the cache, where that can be done, and says how many bytes that was.
+    /// Stores whole lines past the cache; false, and nothing is done, where they are not whole or that cannot be done.
     #[inline]
-    fn stream(&self, at: u64, bytes: &[u8]) -> usize {
-        let words = self.words(at, (bytes.len() as u64).next_multiple_of(8));
+    fn stream(&self, at: u64, bytes: &[u8]) -> bool {
+        let len = bytes.len() as u64;
+        if len == 0 || !len.is_multiple_of(LINE) || !at.is_multiple_of(LINE) {
+            return false;
+        }
+        assert!(!self.is_read_only, "a file that is only looked at is never written");
+        let words = self.words(at, len);
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        {
-            let len = if at.is_multiple_of(LINE) { bytes.len() & !(LINE as usize - 1) } else { 0 };
-            if len > 0 {
-                // SAFETY: as for `copy`; `to` and `len` are whole lines, and callers of `put` fence.
-                unsafe { persist::stream(words.as_ptr().cast_mut().cast(), bytes.as_ptr(), len) };
-            }
-            len
+        // SAFETY: as for `copy`; these are whole lines, and callers of `put` fence.
+        unsafe {
+            persist::stream(words.as_ptr().cast_mut().cast(), bytes.as_ptr(), bytes.len());
+            true
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         {
             let _ = words;
-            0
+            false
         }
     }
 }
@@ -274,20 +273,9 @@ impl Memory for Mapped {
 
     #[inline]
     fn put(&self, at: u64, bytes: &[u8]) {
-        assert!(!self.is_read_only, "a file that is only looked at is never written");
-        let streamed = if bytes.len() < STREAMED_MIN { 0 } else { self.stream(at, bytes) };
-        if streamed < bytes.len() {
-            let (at, bytes) = (at + streamed as u64, &bytes[streamed..]);
+        if !self.stream(at, bytes) {
             self.write(at, bytes);
             self.write_back(at, bytes.len() as u64);
-        }
-    }
-
-    #[inline]
-    fn prefetch(&self, at: u64, len: u64) {
-        if len < STREAMED_MIN as u64 {
-            let words = self.words(at, len.next_multiple_of(8));
-            self.flush.prefetch(words.as_ptr().cast(), len as usize);
         }
     }
 

@@ -78,22 +78,6 @@ impl CacheFlush {
         let _ = line;
     }
 
-    /// Asks for the lines that `start..start + len` touches, to be written to soon. Changes nothing.
-    #[inline]
-    pub fn prefetch(self, start: *const u8, len: usize) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        for line in (0..len).step_by(LINE as usize) {
-            // SAFETY: a hint that accesses nothing; where the CPU does not know it, it does nothing. [Intel SDM,
-            // vol. 2: PREFETCHW; AMD APM, vol. 3]
-            unsafe {
-                let line = start.wrapping_add(line);
-                std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags));
-            }
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        let _ = (start, len);
-    }
-
     /// Everything written back before is persistent before anything stored after.
     #[inline]
     pub fn fence(self) {
@@ -132,7 +116,8 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     }
 }
 
-/// As [`copy`], past the cache: written back with the next fence, and not to be found in the cache afterwards.
+/// As [`copy`], past the cache: nothing is read first, the next fence makes it persistent, and the cache does not hold
+/// it afterwards. [Intel SDM, vol. 1, 10.4.6.2]
 ///
 /// # Safety
 /// As for [`copy`], and `to` is a multiple of 64 and `len` too; a fence comes before anything that refers to it.

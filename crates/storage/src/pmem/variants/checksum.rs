@@ -80,7 +80,6 @@ impl Variant for Checksum {
     fn step<M: Memory>(memory: &M, slot: Slot, _: usize, write: Write<'_>, buffer: &mut Vec<u8>) {
         let at = Checksum::version_at(slot, write.sequence.index(2));
         let header = Header::of(&write, slot).word();
-        memory.prefetch(at, (HEADER_LEN + write.value.len()) as u64);
         buffer.clear();
         buffer.extend_from_slice(&[0; SUM_LEN]);
         buffer.extend_from_slice(&header.to_le_bytes());
