@@ -21,7 +21,10 @@ const CHUNK: usize = 1 << 20;
 
 /// A file whose every byte has been written once, so that no write has to allocate.
 pub(super) struct Disk {
+    // Past the page cache, where that can be.
     file: File,
+    // Through it.
+    cached: File,
     /// Unit of places and lengths.
     pub block_len: usize,
     pub is_direct: bool,
@@ -50,11 +53,11 @@ impl Disk {
             let mut block = Aligned::new(BLOCK_LEN_MAX);
             for block_len in [512, BLOCK_LEN_MAX] {
                 if file.write_all_at(&block.bytes()[..block_len], 0).is_ok() {
-                    return Ok(Disk { file, block_len, is_direct: true, len });
+                    return Ok(Disk { file, cached: new, block_len, is_direct: true, len });
                 }
             }
         }
-        Ok(Disk { file: new, block_len: 512, is_direct: false, len })
+        Ok(Disk { file: new.try_clone()?, cached: new, block_len: 512, is_direct: false, len })
     }
 }
 
@@ -119,12 +122,16 @@ impl OnDisk {
         Ok(())
     }
 
+    /// Several go through the page cache, which hands them to the disk together when it is flushed: one after the
+    /// other past it each would wait for the one before.
     fn in_place(&mut self) -> io::Result<()> {
         let value_len = self.draws.value_len;
+        let disk = Rc::clone(&self.disk);
+        let file = if self.group == 1 { &disk.file } else { &disk.cached };
         for n in self.done..self.done + self.group {
             let at = self.place(n);
             self.buffer.bytes()[..value_len].copy_from_slice(self.draws.value(n));
-            self.disk.file.write_all_at(self.buffer.bytes(), at)?;
+            file.write_all_at(self.buffer.bytes(), at)?;
         }
         Ok(())
     }

@@ -136,7 +136,7 @@ fn value_label(value: f64) -> String {
     match value {
         value if value >= 10.0 || value == 0.0 => format!("{value:.0}"),
         value if value >= 1.0 => format!("{value:.1}").trim_end_matches(".0").to_string(),
-        value => format!("{value:.2}"),
+        value => format!("{value:.2}").trim_end_matches('0').to_string(),
     }
 }
 
