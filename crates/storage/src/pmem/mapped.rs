@@ -18,7 +18,7 @@ use rustix::fs::FallocateFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::memory::{Memory, word_of};
-use super::persist::{self, CacheFlush, LINE};
+use super::persist::{CacheFlush, LINE};
 
 /// Bytes of address space reserved per file, and so the largest file: 1 TiB.
 pub const LEN_MAX: u64 = 1 << 40;
@@ -168,7 +168,7 @@ fn copy(words: &[AtomicU64], bytes: &[u8]) -> usize {
         if len > 0 {
             // SAFETY: `words` are as many bytes, mapped writable and aligned to 8; the contract of `Memory` says that
             // one worker stores to a word at a time.
-            unsafe { persist::copy(words.as_ptr().cast_mut().cast(), bytes.as_ptr(), len) };
+            unsafe { super::persist::copy(words.as_ptr().cast_mut().cast(), bytes.as_ptr(), len) };
         }
         len
     }
@@ -206,7 +206,7 @@ impl Mapped {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: as for `copy`; these are whole lines, and callers of `put` fence.
         unsafe {
-            persist::stream(words.as_ptr().cast_mut().cast(), bytes.as_ptr(), bytes.len());
+            super::persist::stream(words.as_ptr().cast_mut().cast(), bytes.as_ptr(), bytes.len());
             true
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
