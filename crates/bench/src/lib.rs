@@ -1,9 +1,10 @@
 //! Load generators and measurements.
 //!
 //! [`resp`] loads any server that speaks RESP from one thread and says what its clients saw and what its
-//! processes cost. The other modules are plans made of it: peers, failover, restart, idling. Each starts what
-//! it measures on loopback and cleans up. Machines that share their cores with the load make throughput a
-//! poor measure, so the CPU time of the servers per operation stands beside it everywhere.
+//! processes cost. The other modules are plans made of it: peers, failover, restart, idling; [`media`] writes to
+//! storage without any server. Each starts what it measures on loopback and cleans up. Machines that share their
+//! cores with the load make throughput a poor measure, so the CPU time of the servers per operation stands beside
+//! it everywhere.
 //!
 //! Nothing here parses a command line: that is the binary's.
 
@@ -12,6 +13,7 @@ pub mod cluster;
 mod connection;
 pub mod failover;
 pub mod idle;
+pub mod media;
 pub mod peers;
 pub mod process;
 mod reply;

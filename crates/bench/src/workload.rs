@@ -152,7 +152,7 @@ fn write_key(out: &mut Vec<u8>, prefix: &[u8; 4], number: u64) {
 }
 
 /// Draws ranks with probability proportional to `1 / (rank + 1)^theta`. [ZIPF]
-struct Zipf {
+pub(crate) struct Zipf {
     count: f64,
     theta: f64,
     alpha: f64,
@@ -161,7 +161,7 @@ struct Zipf {
 }
 
 impl Zipf {
-    fn new(count: u64, theta: f64) -> Zipf {
+    pub(crate) fn new(count: u64, theta: f64) -> Zipf {
         assert!(theta > 0.0 && theta < 1.0, "theta {theta} is not between 0 and 1");
         let zeta = |n: u64| (1..=n).map(|i| (i as f64).powf(-theta)).sum::<f64>();
         let zeta_count = zeta(count);
@@ -170,7 +170,7 @@ impl Zipf {
     }
 
     /// The rank for a draw from `[0, 1)`.
-    fn rank(&self, draw: f64) -> u64 {
+    pub(crate) fn rank(&self, draw: f64) -> u64 {
         let scaled = draw * self.zeta;
         if scaled < 1.0 {
             return 0;
@@ -183,7 +183,7 @@ impl Zipf {
 }
 
 /// Spreads ranks over the key space, the same way every time (the finalizer of SplitMix64).
-fn scramble(rank: u64) -> u64 {
+pub(crate) fn scramble(rank: u64) -> u64 {
     let mut z = rank.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -12,6 +12,8 @@ use serde::Serialize;
 
 use crate::{Failure, config};
 
+mod media;
+
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Args {
@@ -34,6 +36,8 @@ enum Plan {
     Restart(RestartArgs),
     /// What idle nodes use
     Idle(ClusterArgs),
+    /// Values in place beside a log: in memory, on emulated persistent memory, on disk
+    Media(media::Args),
 }
 
 #[derive(clap::Args)]
@@ -155,6 +159,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             let cluster = cluster_config(plan, defaults.cluster.clone())?;
             print(args.json, idle::run(&idle::Config { cluster, ..defaults }).map_err(fault)?)
         }
+        Plan::Media(plan) => print(args.json, media::run(plan)?),
     }
 }
 

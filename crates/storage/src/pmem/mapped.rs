@@ -18,7 +18,7 @@ use rustix::fs::FallocateFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::memory::{Memory, word_of};
-use super::persist::CacheFlush;
+use super::persist::{CacheFlush, LINE};
 
 /// Bytes of address space reserved per file, and so the largest file: 1 TiB.
 pub const LEN_MAX: u64 = 1 << 40;
@@ -159,6 +159,64 @@ pub(super) fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Copies what can be copied in large pieces, a multiple of 16 bytes, and says how much that was.
+#[inline]
+fn copy(words: &[AtomicU64], bytes: &[u8]) -> usize {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        let len = bytes.len() & !15;
+        if len > 0 {
+            // SAFETY: `words` are as many bytes, mapped writable and aligned to 8; the contract of `Memory` says that
+            // one worker stores to a word at a time.
+            unsafe { super::persist::copy(words.as_ptr().cast_mut().cast(), bytes.as_ptr(), len) };
+        }
+        len
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    {
+        let _ = (words, bytes);
+        0
+    }
+}
+
+#[inline]
+fn store_words(words: &[AtomicU64], bytes: &[u8]) {
+    let chunks = bytes.chunks_exact(8);
+    let rest = chunks.remainder();
+    let mut words = words.iter();
+    for (chunk, word) in chunks.zip(&mut words) {
+        let bytes = chunk.try_into().expect("chunks of eight bytes");
+        word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+    }
+    if let Some(word) = words.next() {
+        word.store(word_of(rest), Ordering::Relaxed);
+    }
+}
+
+impl Mapped {
+    /// Stores whole lines past the cache; false, and nothing is done, where they are not whole or that cannot be done.
+    #[inline]
+    fn stream(&self, at: u64, bytes: &[u8]) -> bool {
+        let len = bytes.len() as u64;
+        if len == 0 || !len.is_multiple_of(LINE) || !at.is_multiple_of(LINE) {
+            return false;
+        }
+        assert!(!self.is_read_only, "a file that is only looked at is never written");
+        let words = self.words(at, len);
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: as for `copy`; these are whole lines, and callers of `put` fence.
+        unsafe {
+            super::persist::stream(words.as_ptr().cast_mut().cast(), bytes.as_ptr(), bytes.len());
+            true
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        {
+            let _ = words;
+            false
+        }
+    }
+}
+
 impl Drop for Mapped {
     fn drop(&mut self) {
         // SAFETY: the reservation and all that was mapped into it, which nothing refers to any more.
@@ -209,8 +267,15 @@ impl Memory for Mapped {
     fn write(&self, at: u64, bytes: &[u8]) {
         assert!(!self.is_read_only, "a file that is only looked at is never written");
         let words = self.words(at, (bytes.len() as u64).next_multiple_of(8));
-        for (chunk, word) in bytes.chunks(8).zip(words) {
-            word.store(word_of(chunk), Ordering::Relaxed);
+        let copied = copy(words, bytes);
+        store_words(&words[copied / 8..], &bytes[copied..]);
+    }
+
+    #[inline]
+    fn put(&self, at: u64, bytes: &[u8]) {
+        if !self.stream(at, bytes) {
+            self.write(at, bytes);
+            self.write_back(at, bytes.len() as u64);
         }
     }
 

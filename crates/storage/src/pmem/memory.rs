@@ -51,6 +51,13 @@ pub trait Memory: Send + Sync + 'static {
     /// Starts writing back the lines that `at..at + len` touches; a fence makes it certain.
     fn write_back(&self, at: u64, len: u64);
 
+    /// Stores `bytes` as `write` does and starts writing them back. Whole lines are fastest: nothing of what was there
+    /// has to be kept.
+    fn put(&self, at: u64, bytes: &[u8]) {
+        self.write(at, bytes);
+        self.write_back(at, bytes.len() as u64);
+    }
+
     /// Everything written back before is persistent before anything stored after.
     fn fence(&self);
 

@@ -67,6 +67,27 @@ impl Persistent {
         killed
     }
 
+    /// How many different states a crash may leave.
+    #[must_use]
+    pub fn state_count(&self) -> u64 {
+        self.lines.values().map(|states| states.len() as u64).product()
+    }
+
+    /// All of them: each line in each of its states, independently of the others.
+    pub fn states(&self) -> impl Iterator<Item = Modelled> {
+        (0..self.state_count()).map(|number| {
+            let mut rest = number;
+            let mut words = self.words.clone();
+            for (line, states) in &self.lines {
+                let choices = states.len() as u64;
+                words[line * LINE_WORDS..][..LINE_WORDS]
+                    .copy_from_slice(&states[(rest % choices) as usize]);
+                rest /= choices;
+            }
+            Modelled::from_words(words)
+        })
+    }
+
     /// Draws what a crash leaves: everything as old as possible, as new as possible, or any mixture.
     #[must_use]
     pub fn crash(&self, prng: &mut Prng) -> Modelled {
@@ -289,6 +310,10 @@ mod tests {
         memory.store(0, 2);
         memory.fence();
         assert_eq!(after_crashes(&memory), BTreeSet::from([(1, 0), (1, 1), (2, 0), (2, 1)]));
+        let persistent = memory.persistent();
+        let all: Vec<(u64, u64)> = persistent.states().map(|m| (m.load(0), m.load(64))).collect();
+        assert_eq!((all.len(), persistent.state_count()), (4, 4));
+        assert_eq!(all.into_iter().collect::<BTreeSet<_>>(), after_crashes(&memory));
         memory.write_back(0, 128);
         memory.fence();
         assert_eq!(after_crashes(&memory), BTreeSet::from([(2, 1)]));

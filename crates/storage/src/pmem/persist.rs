@@ -91,6 +91,65 @@ impl CacheFlush {
     }
 }
 
+/// Copies whole pieces of 16 bytes, in rising order, with stores that other threads see as stores of words.
+///
+/// # Safety
+/// `len` bytes at `from` are readable, as many at `to` are mapped and writable, `len` is a multiple of 16 and `to` is
+/// a multiple of 8. Nobody else stores there meanwhile.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
+pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: as the caller promises; SSE2 is part of the x86-64 baseline.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            "movups {piece}, [{from} + {at}]",
+            "movups [{to} + {at}], {piece}",
+            "add {at}, 16",
+            "jnz 2b",
+            piece = out(xmm_reg) _,
+            at = inout(reg) len.wrapping_neg() => _,
+            from = in(reg) from.wrapping_add(len),
+            to = in(reg) to.wrapping_add(len),
+            options(nostack),
+        );
+    }
+}
+
+/// As [`copy`], past the cache: nothing is read first, the next fence makes it persistent, and the cache does not hold
+/// it afterwards. [Intel SDM, vol. 1, 10.4.6.2]
+///
+/// # Safety
+/// As for [`copy`], and `to` is a multiple of 64 and `len` too; a fence comes before anything that refers to it.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
+pub unsafe fn stream(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: as the caller promises; SSE2 is part of the x86-64 baseline.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            "movups {one}, [{from} + {at}]",
+            "movups {two}, [{from} + {at} + 16]",
+            "movups {three}, [{from} + {at} + 32]",
+            "movups {four}, [{from} + {at} + 48]",
+            "movntps [{to} + {at}], {one}",
+            "movntps [{to} + {at} + 16], {two}",
+            "movntps [{to} + {at} + 32], {three}",
+            "movntps [{to} + {at} + 48], {four}",
+            "add {at}, 64",
+            "jnz 2b",
+            one = out(xmm_reg) _,
+            two = out(xmm_reg) _,
+            three = out(xmm_reg) _,
+            four = out(xmm_reg) _,
+            at = inout(reg) len.wrapping_neg() => _,
+            from = in(reg) from.wrapping_add(len),
+            to = in(reg) to.wrapping_add(len),
+            options(nostack),
+        );
+    }
+}
+
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod x86 {
     use std::arch::x86_64::{__cpuid, __cpuid_count, __get_cpuid_max};

@@ -1,4 +1,5 @@
-//! Slots: two versions side by side, written in turn, valid by checksum and sequence.
+//! Slots: two versions side by side, written in turn, valid by checksum and sequence; the checksum variant of
+//! `variants`, with what a register needs in its header.
 //!
 //! A version is a header of 24 bytes, the key and the record, in its own cache lines, checksummed with a seed
 //! that binds it to its place and its directory. The sequences of a slot's versions always differ by one, so
@@ -12,12 +13,13 @@
 //! 24..    key, record
 //! ```
 
-use base::checksum::checksum;
 use types::Database;
 
 use super::layout::{Class, HEADER_LEN, PAGE, PageKind, ShardId};
 use super::memory::Memory;
+use super::persist::LINE;
 use super::shared::Shared;
+use super::variants::{SUM_LEN, is_sealed, seal};
 use crate::mutation::{self, Mutation};
 
 /// What a version holds.
@@ -158,8 +160,7 @@ impl<M: Memory> Shared<M> {
             buffer.resize(len, 0);
         }
         self.memory.read(at, &mut buffer[..len]);
-        let (sum, rest) = buffer[..len].split_at(8);
-        if sum != checksum(self.seed(at), rest).to_le_bytes() {
+        if !is_sealed(self.seed(at), &buffer[..len]) {
             return Version::Bad;
         }
         let sequence = field(8);
@@ -207,18 +208,19 @@ impl<M: Memory> Shared<M> {
         let len = HEADER_LEN + key.len() + record.len();
         assert!(len as u64 <= home.class.capacity(), "{len} bytes into {:?}", home.class);
         buffer.clear();
-        buffer.extend_from_slice(&[0; 8]);
+        buffer.extend_from_slice(&[0; SUM_LEN]);
         buffer.extend_from_slice(&sequence.to_le_bytes());
         buffer.extend_from_slice(&(record.len() as u32).to_le_bytes());
         buffer.extend_from_slice(&(key.len() as u32).to_le_bytes());
         buffer.extend_from_slice(&[kind, home.shard.database.0, 0, 0]);
         buffer.extend_from_slice(key);
         buffer.extend_from_slice(record);
-        let sum = checksum(self.seed(at), &buffer[8..]);
-        buffer[..8].copy_from_slice(&sum.to_le_bytes());
-        self.memory.write(at, buffer);
-        if !mutation::is(Mutation::SlotUnwritten) {
-            self.memory.write_back(at, len as u64);
+        seal(self.seed(at), buffer);
+        buffer.resize(len.next_multiple_of(LINE as usize), 0);
+        if mutation::is(Mutation::SlotUnwritten) {
+            self.memory.write(at, buffer);
+        } else {
+            self.memory.put(at, buffer);
         }
     }
 

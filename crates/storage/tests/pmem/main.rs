@@ -6,3 +6,4 @@ mod file;
 mod map;
 mod scrub;
 mod support;
+mod variants;

@@ -1,0 +1,297 @@
+//! What in-place persistence costs beside a log, on three media: section 6.2 of LOGLESS, repeated.
+//!
+//! Patterns write values of one length again and again: appended to a log in two steps, one value in place, or
+//! 100,000 values in place that are drawn by Zipf 0.9; in each way that `storage::pmem::variants` has. Beside them
+//! run raw loops, which copy, write back and fence, the product's own store, and `libpmemlog` where it is installed.
+//! The patterns take turns in short slices, and ratios are of slices of one round, because machines are noisy.
+//! What was written is looked at after every slice.
+//!
+//! Persistent memory is emulated: a file on a memory file system, with the instructions that real one needs. What
+//! real one takes longer for is not emulated. Results go to a table, a CSV file and plots.
+
+mod bars;
+mod draws;
+mod in_memory;
+mod on_disk;
+mod pattern;
+mod plot;
+mod pmemlog;
+mod region;
+mod report;
+mod store;
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use storage::pmem::mapped::Mapped;
+use storage::pmem::memory::Memory;
+use storage::pmem::variants::{Checksum, PopCount, TwoStep, Variant};
+
+use self::draws::{Draws, Spread};
+use self::in_memory::{InPlace, Log, Raw};
+use self::on_disk::{Disk, GROUPS, OnDisk};
+use self::pattern::{Pace, Pattern, measure};
+use self::region::Region;
+use self::store::{Store, TURNS, Turns};
+use crate::process::ScratchDir;
+use crate::{Error, Result};
+
+pub use self::bars::Bar;
+pub use self::pattern::Name;
+pub use self::pmemlog::FORCE as PMEMLOG_FORCE;
+pub use self::report::{Report, Row};
+
+/// Rounds in which the patterns take turns.
+pub const ROUNDS: usize = 5;
+const SEED: u64 = 62;
+
+/// Where values are written.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Medium {
+    /// Memory, without flushes.
+    Ram,
+    /// Emulated persistent memory.
+    Pmem,
+    Disk,
+}
+
+impl Medium {
+    pub const ALL: [Medium; 3] = [Medium::Ram, Medium::Pmem, Medium::Disk];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Medium::Ram => "ram",
+            Medium::Pmem => "pmem",
+            Medium::Disk => "disk",
+        }
+    }
+}
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub media: Vec<Medium>,
+    /// Bytes of a value.
+    pub sizes: Vec<usize>,
+    /// Only patterns whose name or way contains one of these; all if there are none.
+    pub patterns: Vec<String>,
+    pub keys: u32,
+    /// Bytes after which logs begin again; 4 MiB at least. [LOGLESS 6.2: 500 MB]
+    pub log_len: u64,
+    /// How long each row is measured, over all rounds.
+    pub time: Duration,
+    /// A memory file system.
+    pub memory_dir: PathBuf,
+    /// A folder on the disk.
+    pub disk_dir: PathBuf,
+    /// Where the CSV file and the plots go; nowhere without it.
+    pub out: Option<PathBuf>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            media: Medium::ALL.to_vec(),
+            sizes: (3..=13).map(|bits| 1 << bits).collect(),
+            patterns: Vec::new(),
+            keys: 100_000,
+            log_len: 500_000_000,
+            time: Duration::from_millis(500),
+            memory_dir: PathBuf::from("/dev/shm"),
+            disk_dir: std::env::temp_dir(),
+            out: None,
+        }
+    }
+}
+
+type Patterns = Vec<Box<dyn Pattern>>;
+
+const SIZE_MAX: usize = 1 << 20;
+const KEYS_MAX: u32 = 1 << 24;
+const LOG_LEN_MIN: u64 = 4 << 20;
+
+impl Config {
+    fn check(&self) -> Result<()> {
+        let usage = |text: String| Err(Error::Usage(text));
+        if let Some(size) = self.sizes.iter().find(|size| !(1..=SIZE_MAX).contains(*size)) {
+            return usage(format!("a value of {size} bytes: give 1 to {SIZE_MAX}"));
+        }
+        if !(2..=KEYS_MAX).contains(&self.keys) {
+            return usage(format!("{} keys: give 2 to {KEYS_MAX}", self.keys));
+        }
+        if self.log_len < LOG_LEN_MIN {
+            return usage(format!("a log of {} bytes: give {LOG_LEN_MIN}", self.log_len));
+        }
+        if self.sizes.is_empty() || self.media.is_empty() {
+            return usage("no sizes or no media: nothing to measure".to_string());
+        }
+        Ok(())
+    }
+
+    fn wants(&self, pattern: &dyn Pattern) -> bool {
+        let Name { pattern, how } = pattern.name();
+        let matches = |wanted: &String| pattern.contains(wanted) || how.contains(wanted);
+        self.patterns.is_empty() || self.patterns.iter().any(matches)
+    }
+
+    fn has(&self, medium: Medium) -> bool {
+        self.media.contains(&medium)
+    }
+}
+
+/// Measures everything that the configuration names; `progress` is told what comes next.
+///
+/// # Errors
+/// When a file cannot be made or written, or something is not there that was written.
+pub fn run(config: &Config, mut progress: impl FnMut(&str)) -> Result<Report> {
+    config.check()?;
+    let mut report = Report::default();
+    if config.has(Medium::Ram) || config.has(Medium::Pmem) {
+        run_in_memory(config, &mut report, &mut progress)?;
+    }
+    if config.has(Medium::Disk) {
+        run_on_disk(config, &mut report, &mut progress)?;
+    }
+    report.bars = bars::of(&report.rows);
+    if let Some(out) = &config.out {
+        std::fs::create_dir_all(out).map_err(Error::io(out.display().to_string()))?;
+        report.write_csv(&out.join("media.csv"))?;
+        plot::draw_all(&report, out)?;
+    }
+    Ok(report)
+}
+
+fn run_in_memory(
+    config: &Config,
+    report: &mut Report,
+    progress: &mut impl FnMut(&str),
+) -> Result<()> {
+    let scratch = ScratchDir::new(&config.memory_dir, "media")?;
+    let path = scratch.path().join("region");
+    let size_max = config.sizes.iter().copied().max().expect("sizes were checked");
+    progress("making room in memory");
+    let longest = Draws::new(config.keys, size_max, SEED);
+    let len = InPlace::<PopCount, Region<true>>::len(&longest)
+        .max(InPlace::<TwoStep<4>, Region<true>>::len(&longest))
+        .max(config.log_len);
+    let mapped = region::create(&path, len).map_err(Error::io(path.display().to_string()))?;
+    for &size in &config.sizes {
+        let draws = Rc::new(Draws::new(config.keys, size, SEED));
+        if config.has(Medium::Ram) {
+            progress(&format!("memory, {size} bytes"));
+            let patterns = in_memory(&Region::<false>::new(&mapped), &draws, config.log_len);
+            take(config, report, (Medium::Ram, size), patterns)?;
+        }
+        if config.has(Medium::Pmem) {
+            progress(&format!("emulated persistent memory, {size} bytes"));
+            let (patterns, note) = on_pmem(&scratch, &mapped, &draws, config.log_len)?;
+            report.note(note);
+            take(config, report, (Medium::Pmem, size), patterns)?;
+        }
+    }
+    Ok(())
+}
+
+fn in_memory<M: Memory + Clone>(memory: &M, draws: &Rc<Draws>, log_len: u64) -> Patterns {
+    let mut patterns: Patterns = Vec::new();
+    for (has_checksum, how) in [(false, "raw"), (true, "raw, checksum")] {
+        patterns.push(raw(memory, draws, has_checksum, (how, 1)));
+    }
+    let (memory, draws) = (memory.clone(), Rc::clone(draws));
+    both::<Checksum, M>(&memory, &draws, &mut patterns);
+    both::<PopCount, M>(&memory, &draws, &mut patterns);
+    both::<TwoStep<1>, M>(&memory, &draws, &mut patterns);
+    both::<TwoStep<4>, M>(&memory, &draws, &mut patterns);
+    patterns.push(Box::new(Log::new(memory, draws, log_len)));
+    patterns
+}
+
+fn raw<M: Memory + Clone>(
+    memory: &M,
+    draws: &Rc<Draws>,
+    has_checksum: bool,
+    (how, unit): (&'static str, u64),
+) -> Box<dyn Pattern> {
+    let name = Name { pattern: "multi", how };
+    let (memory, draws) = (memory.clone(), Rc::clone(draws));
+    Box::new(Raw { memory, draws, has_checksum, name, unit, done: 0 })
+}
+
+fn both<V: Variant + 'static, M: Memory + Clone>(
+    memory: &M,
+    draws: &Rc<Draws>,
+    patterns: &mut Patterns,
+) {
+    for spread in [Spread::One, Spread::Zipf] {
+        patterns.push(Box::new(InPlace::<V, M>::new(memory, draws, spread)));
+    }
+}
+
+fn on_pmem(
+    scratch: &ScratchDir,
+    mapped: &Arc<Mapped>,
+    draws: &Rc<Draws>,
+    log_len: u64,
+) -> Result<(Patterns, Option<String>)> {
+    let memory = Region::<true>::new(mapped);
+    let mut patterns = in_memory(&memory, draws, log_len);
+    let note = match pmemlog::open(scratch.path(), draws, log_len) {
+        Ok(log) => {
+            patterns.push(Box::new(log));
+            None
+        }
+        Err(why) => Some(why),
+    };
+    patterns.push(raw(&memory, draws, true, ("raw, checksum, 64 per fence", 64)));
+    let dir = scratch.path().join("store");
+    let _ = std::fs::remove_dir_all(&dir);
+    let store = Rc::new(RefCell::new(Store::create(&dir, draws)?));
+    for turn in TURNS {
+        patterns.push(Box::new(Turns { store: Rc::clone(&store), turn }));
+    }
+    Ok((patterns, note))
+}
+
+fn run_on_disk(
+    config: &Config,
+    report: &mut Report,
+    progress: &mut impl FnMut(&str),
+) -> Result<()> {
+    let scratch = ScratchDir::new(&config.disk_dir, "media")?;
+    let size_max = config.sizes.iter().copied().max().expect("sizes were checked");
+    progress("making room on the disk");
+    let disk = Rc::new(Disk::create(&scratch.path().join("file"), config.keys, size_max)?);
+    let how = if disk.is_direct { "O_DIRECT" } else { "the page cache" };
+    report.note(Some(format!("disk: {how}, blocks of {} bytes", disk.block_len)));
+    for &size in &config.sizes {
+        let draws = Rc::new(Draws::new(config.keys, size, SEED));
+        progress(&format!("disk, {size} bytes"));
+        let mut patterns: Patterns = Vec::new();
+        for group in GROUPS {
+            for is_append in [true, false] {
+                patterns.push(Box::new(OnDisk::new(&disk, &draws, is_append, group)));
+            }
+        }
+        take(config, report, (Medium::Disk, size), patterns)?;
+    }
+    Ok(())
+}
+
+fn take(
+    config: &Config,
+    report: &mut Report,
+    (medium, value_bytes): (Medium, usize),
+    mut patterns: Patterns,
+) -> Result<()> {
+    patterns.retain(|pattern| config.wants(&**pattern));
+    let pace = Pace { slice: config.time / ROUNDS as u32, rounds: ROUNDS };
+    let measured = measure(&mut patterns, pace)?;
+    for (pattern, measured) in patterns.iter().zip(measured) {
+        report.rows.push(Row::of(medium, value_bytes, &**pattern, &measured));
+    }
+    Ok(())
+}

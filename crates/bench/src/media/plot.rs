@@ -1,0 +1,130 @@
+//! Plots of what was found, as SVG and as PNG: speed on the left, the slowest hundredth on the right, one legend.
+//!
+//! Text is drawn with a font of our own (`font`), so that a plot looks the same on a machine without any.
+
+mod figure;
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+use std::sync::Once;
+
+use plotters::prelude::{BitMapBackend, FontStyle, IntoDrawingArea as _, SVGBackend};
+use plotters::style::register_font;
+
+use self::figure::{Figure, HEIGHT, Line, WIDTH, draw};
+use super::Medium;
+use super::report::{Report, Row};
+use crate::{Error, Result};
+
+const FONT: &[u8] = include_bytes!("font/DejaVuSans-subset.ttf");
+
+/// Which rows make a line: pattern, how, writes per flush (0: any); and its name in the legend.
+type Kind = (&'static str, &'static str, u64, &'static str);
+
+const PATTERNS: &[Kind] = &[
+    ("multi", "raw, checksum", 0, "raw loop: checksum, copy, write back, fence"),
+    ("multi", "checksum", 0, "100,000 values in place, Zipf 0.9"),
+    ("single", "checksum", 0, "one value in place"),
+    ("log", "two-step", 0, "log, two steps"),
+    ("log", "libpmemlog", 0, "log, libpmemlog"),
+];
+
+const VARIANTS: &[Kind] = &[
+    ("multi", "raw, checksum", 0, "raw loop: checksum, copy, write back, fence"),
+    ("multi", "checksum", 0, "one flush, checksum"),
+    ("multi", "popcount", 0, "one flush, population count"),
+    ("multi", "two-step", 0, "value, then header"),
+    ("multi", "four headers", 0, "value, then one of four headers"),
+];
+
+const STORE: &[Kind] = &[
+    ("multi", "raw, checksum", 0, "raw loop, a fence each"),
+    ("multi", "raw, checksum, 64 per fence", 0, "raw loop, 64 per fence"),
+    ("multi", "store, turns of 1", 0, "the store, turns of 1"),
+    ("multi", "store, turns of 8", 0, "turns of 8"),
+    ("multi", "store, turns of 64", 0, "turns of 64"),
+];
+
+const DISK: &[Kind] = &[
+    ("append", "one write", 1, "append, 1 per flush"),
+    ("append", "one write", 8, "append, 8"),
+    ("append", "one write", 64, "append, 64"),
+    ("append", "one write", 512, "append, 512"),
+    ("multi", "a write each", 1, "in place, 1 per flush"),
+    ("multi", "a write each", 8, "in place, 8"),
+    ("multi", "a write each", 64, "in place, 64"),
+    ("multi", "a write each", 512, "in place, 512"),
+];
+
+const MEMORY: &str = "memory, no flushes";
+const PMEM: &str = "emulated persistent memory";
+
+/// Draws every figure that has something to show.
+pub(super) fn draw_all(report: &Report, dir: &Path) -> Result<()> {
+    let figures = [
+        ("ram-patterns", Medium::Ram, format!("In place and log: {MEMORY}"), PATTERNS),
+        ("ram-variants", Medium::Ram, format!("Ways to write a slot: {MEMORY}"), VARIANTS),
+        ("pmem-patterns", Medium::Pmem, format!("In place and log: {PMEM}"), PATTERNS),
+        ("pmem-variants", Medium::Pmem, format!("Ways to write a slot: {PMEM}"), VARIANTS),
+        ("pmem-store", Medium::Pmem, format!("The store: {PMEM}"), STORE),
+        ("disk", Medium::Disk, "In place and append: disk".to_string(), DISK),
+    ];
+    for (file, medium, title, kinds) in figures {
+        let lines = lines(report, medium, kinds);
+        if lines.iter().any(|line| line.speed.len() > 1) {
+            let (unit, time) =
+                if medium == Medium::Disk { ("thousand", "ms") } else { ("million", "µs") };
+            let figure = Figure { title, unit, time, lines };
+            write(&figure, &dir.join(file))?;
+        }
+    }
+    Ok(())
+}
+
+fn lines(report: &Report, medium: Medium, kinds: &[Kind]) -> Vec<Line> {
+    let is_disk = medium == Medium::Disk;
+    let (scale, time) = if is_disk { (1e3, 1e6) } else { (1e6, 1e3) };
+    let lines = kinds.iter().enumerate().map(|(index, &(pattern, how, group, label))| {
+        let is_it = |row: &&Row| {
+            (row.name.pattern, row.name.how) == (pattern, how) && [0, row.group].contains(&group)
+        };
+        let rows = || report.of(medium).filter(is_it);
+        let size = |row: &Row| row.value_bytes as f64;
+        Line {
+            label,
+            // On disk a colour is a number of writes per flush.
+            colour: if is_disk { index % 4 } else { index },
+            is_dashed: is_disk && pattern == "multi",
+            speed: rows().map(|row| (size(row), row.writes_per_second / scale)).collect(),
+            p99: rows().map(|row| (size(row), row.p99_ns as f64 / time)).collect(),
+        }
+    });
+    lines.filter(|line| !line.speed.is_empty()).collect()
+}
+
+fn write(figure: &Figure, path: &Path) -> Result<()> {
+    static REGISTERED: Once = Once::new();
+    REGISTERED.call_once(|| {
+        let registered = register_font("sans-serif", FontStyle::Normal, FONT);
+        assert!(registered.is_ok(), "the font is a part of this program");
+    });
+    let failed = |error: String| Error::Protocol(format!("{}: {error}", path.display()));
+    let svg = path.with_extension("svg");
+    let area = SVGBackend::new(&svg, (WIDTH, HEIGHT)).into_drawing_area();
+    draw(&area, figure).map_err(|error| failed(error.to_string()))?;
+    drop(area);
+    let mut pixels = vec![0; (WIDTH * HEIGHT * 3) as usize];
+    let area = BitMapBackend::with_buffer(&mut pixels, (WIDTH, HEIGHT)).into_drawing_area();
+    draw(&area, figure).map_err(|error| failed(error.to_string()))?;
+    drop(area);
+    write_png(&path.with_extension("png"), &pixels)
+}
+
+fn write_png(path: &Path, pixels: &[u8]) -> Result<()> {
+    let file = File::create(path).map_err(Error::io(path.display().to_string()))?;
+    let mut encoder = png::Encoder::new(BufWriter::new(file), WIDTH, HEIGHT);
+    encoder.set_color(png::ColorType::Rgb);
+    let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(pixels));
+    written.map_err(|error| Error::Protocol(format!("{}: {error}", path.display())))
+}

@@ -1,0 +1,73 @@
+//! Two flushes: the value first, and when it is persistent, a header of eight bytes that is stored whole.
+//!
+//! ```text
+//! HEADERS lines, each:  0..8  sequence, bytes of the value plus one
+//! two values on lines of their own, written in turn
+//! ```
+//! With one header every write flushes the same line, which persistent memory is slow at. With several the headers
+//! take turns, and the newest one counts. [PMIO 3, "dancing"] Nothing is checked: what the medium damages, or leaves
+//! out of what it was told to write, is read as if it were whole.
+
+use super::{Found, Header, Slot, Variant, Write, newest, whole_lines};
+use crate::pmem::memory::Memory;
+use crate::pmem::persist::LINE;
+
+/// A value, then one of so many headers: 1, 2, 3 or 4.
+#[derive(Clone, Copy, Debug)]
+pub struct TwoStep<const HEADERS: u32>;
+
+impl<const HEADERS: u32> TwoStep<HEADERS> {
+    // Numbers begin again after 3 · 2^30, and headers must take turns then, too.
+    const IS_SENSIBLE: () = assert!(matches!(HEADERS, 1..=4));
+
+    fn value_at(slot: Slot, index: u64) -> u64 {
+        slot.at + u64::from(HEADERS) * LINE + index * whole_lines(slot.capacity)
+    }
+}
+
+impl<const HEADERS: u32> Variant for TwoStep<HEADERS> {
+    const NAME: &'static str = match HEADERS {
+        1 => "two-step",
+        2 => "two headers",
+        3 => "three headers",
+        _ => "four headers",
+    };
+    const STEPS: usize = 2;
+
+    fn slot_len(capacity: usize) -> u64 {
+        const { Self::IS_SENSIBLE };
+        u64::from(HEADERS) * LINE + 2 * whole_lines(capacity)
+    }
+
+    fn clear<M: Memory>(memory: &M, slot: Slot) {
+        super::zero(memory, slot.at, u64::from(HEADERS) * LINE);
+    }
+
+    #[inline]
+    fn step<M: Memory>(memory: &M, slot: Slot, step: usize, write: Write<'_>, _: &mut Vec<u8>) {
+        let header = Header::of(&write, slot);
+        if step == 0 {
+            let at = Self::value_at(slot, write.sequence.index(2));
+            memory.put(at, write.value);
+        } else {
+            let at = slot.at + write.sequence.index(HEADERS) * LINE;
+            memory.store(at, header.word());
+            memory.write_back(at, 8);
+        }
+    }
+
+    fn read<M: Memory>(memory: &M, slot: Slot, value: &mut Vec<u8>) -> Found {
+        let words = (0..u64::from(HEADERS)).map(|index| memory.load(slot.at + index * LINE));
+        let written = words.clone().filter(|&word| word != 0);
+        let headers = written.clone().filter_map(|word| Header::from_word(word, slot));
+        if headers.clone().count() != written.count() {
+            return Found::Damaged;
+        }
+        let Some((_, header)) = newest(headers.map(|header| (0, header))) else {
+            return Found::Nothing;
+        };
+        let at = Self::value_at(slot, header.sequence.index(2));
+        super::read_value(memory, at, header.len, value);
+        Found::Value(header.sequence)
+    }
+}
