@@ -232,6 +232,10 @@ impl Choice for Zipf {
     }
 }
 
+fn place(key: u64) -> Place {
+    Place::Cell(Database(0), Key::new(format!("key:{key:012}").as_bytes()))
+}
+
 struct Loaded {
     store: DiskStore,
     pump: Pump,
@@ -271,20 +275,20 @@ impl Loaded {
             ring_turns,
         };
         for first in (0..KEYS).step_by(1024) {
-            loaded.turn(first..(first + 1024).min(KEYS), 4);
+            let places: Vec<Place> = (first..(first + 1024).min(KEYS)).map(place).collect();
+            loaded.turn(&places, 4);
         }
         loaded
     }
 
     /// Submits a turn, then waits until no more than `open` of them are not durable.
-    fn turn(&mut self, keys: impl Iterator<Item = u64>, open: u64) {
+    fn turn(&mut self, places: &[Place], open: u64) {
         while self.store.is_full() {
             self.wait();
         }
         self.value[0] = self.value[0].wrapping_add(1);
-        for key in keys {
-            let place = Place::Cell(Database(0), Key::new(format!("key:{key:012}").as_bytes()));
-            self.store.put(&place, &self.value);
+        for place in places {
+            self.store.put(place, &self.value);
         }
         let ticket = self.store.ticket();
         self.store.submit();
@@ -324,8 +328,8 @@ impl Loaded {
         }
     }
 
-    /// The keys of a turn, all of them different.
-    fn draw(&mut self, choice: &impl Choice) -> Vec<u64> {
+    /// The places of a turn, all of them different.
+    fn draw(&mut self, choice: &impl Choice) -> Vec<Place> {
         let mut keys = Vec::with_capacity(TURN as usize);
         while keys.len() < TURN as usize {
             let key = choice.draw(&mut self.prng);
@@ -333,21 +337,21 @@ impl Loaded {
                 keys.push(key);
             }
         }
-        keys
+        keys.into_iter().map(place).collect()
     }
 
     /// Turns, `open` of which are under way while the next one is made.
     fn turns(&mut self, count: u64, choice: &impl Choice, open: u64) -> Turns {
-        let turns: Vec<Vec<u64>> = (0..count).map(|_| self.draw(choice)).collect();
+        let turns: Vec<Vec<Place>> = (0..count).map(|_| self.draw(choice)).collect();
         let (begun, used) = (Instant::now(), cpu_time());
-        for keys in turns {
-            self.turn(keys.into_iter(), open);
+        for places in turns {
+            self.turn(&places, open);
         }
         Turns { written: count * TURN, time: begun.elapsed(), cpu: cpu_time() - used }
     }
 
     fn inside_the_ring(&mut self) -> Turns {
-        self.turns(self.ring_turns * 2 / 5, &Uniform, 1)
+        self.turns(self.ring_turns * 3 / 10, &Uniform, 1)
     }
 
     fn sustained(&mut self, choice: &impl Choice) -> Turns {
@@ -363,8 +367,8 @@ impl Loaded {
             println!("{:>4} million overwrites: {} MiB", part * 10, used[part] >> 20);
             for _ in 0..if part < 10 { 10_000_000 / TURN } else { 0 } {
                 self.value.resize(self.prng.between(1, len_max) as usize, 7);
-                let keys = self.draw(&Uniform);
-                self.turn(keys.into_iter(), 4);
+                let places = self.draw(&Uniform);
+                self.turn(&places, 4);
             }
         }
         println!(

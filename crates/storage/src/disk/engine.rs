@@ -96,7 +96,9 @@ impl Engine {
         }
         match request {
             Request::Change(batch) => {
-                self.is_resting = false;
+                if std::mem::take(&mut self.is_resting) {
+                    self.wait_for_burst();
+                }
                 self.accept(worker, batch);
             }
             Request::Load(place) => self.load(worker, place),
@@ -166,12 +168,14 @@ impl Engine {
         self.completions.len()
     }
 
-    /// True while workers should bring no new changes: the ring is nearly full, or too much waits for it.
+    /// True while workers should bring no new changes: the ring is nearly full or fills faster than it is emptied, or
+    /// too much waits for it.
     #[must_use]
     pub fn is_full(&self) -> bool {
         let waiting = (self.ring.waiting_len() / super::stripe::PAYLOAD) as u64;
         (self.ring.used() + waiting) * 16 > self.ring.sectors * 11
             || self.unwritten_len > UNWRITTEN_LEN_MAX
+            || self.is_far_behind()
     }
 
     /// True while there is something that [`Engine::rest`] would write back.

@@ -364,6 +364,7 @@ impl Engine {
             engine.forget_all(&mut medium, &opening)?;
         }
         engine.blank(&mut medium, &opening.not_blank)?;
+        engine.sweep = Sweep::new(engine.ring.sectors, engine.ring.head, engine.ring.used());
         engine.held_until = engine.ring.head + first_sectors(engine.ring.sectors);
         if let Some(Redone { images, tail, .. }) = opening.redone.take() {
             let tail = std::mem::replace(&mut engine.ring.tail, tail);
@@ -407,7 +408,7 @@ impl Engine {
             batch: superblock.batch + 1,
             floor: superblock.floor,
             used: superblock.used,
-            sweep: Sweep::default(),
+            sweep: Sweep::new(superblock.ring, superblock.tail, 0),
             marked: 0,
             held_until: 0,
             is_resting: false,
@@ -449,7 +450,6 @@ impl Engine {
             accounts.hashes = found.said.hashes;
         }
         self.ring.head = recovered.head;
-        self.sweep = Sweep::new(self.ring.head);
         let staged = std::mem::take(&mut recovered.staged);
         let has_references = staged.has_references();
         self.index.fold(staged, std::mem::take(&mut recovered.payloads), first);

@@ -8,13 +8,26 @@ use std::collections::BTreeSet;
 
 use super::Engine;
 
-/// A lap of the hand takes half of the ring: what was committed meanwhile and what comes home late needs the rest.
-fn lap_sectors(ring: u64) -> u64 {
-    ring / 2
+/// A lap of the hand takes five eighths of the ring; a store is full at eleven sixteenths.
+fn lap_len(ring: u64) -> u64 {
+    ring / 8 * 5
+}
+
+/// The first lap of a ring with so many sectors in use: the tail stays where it is until the hand has been everywhere, so
+/// there is only the room that later laps leave.
+fn first_lap_len(ring: u64, used: u64) -> u64 {
+    lap_len(ring).saturating_sub(used).clamp(ring / 32, lap_len(ring))
+}
+
+/// What an empty ring takes before the hand sets out: a burst costs its stripes and nothing else.
+fn burst_len(ring: u64) -> u64 {
+    ring / 16 * 7
 }
 
 /// The hand moves in so many steps per lap: buckets that are written together share their flushes.
-const STEPS: u64 = 8;
+const STEPS: u64 = 24;
+/// The part of a lap by which the hand may be late: more than a step, less than what is left of the ring.
+const SLACK: u64 = 12;
 
 /// The hand, and the buckets that it stops at.
 #[derive(Debug, Default)]
@@ -27,12 +40,19 @@ pub(super) struct Sweep {
     hand: u64,
     /// Where the ring's head was when the lap began.
     begun: u64,
+    /// Sectors of new stripes that the lap takes.
+    lap: u64,
+    /// Nothing that the ring held at the start has been looked at yet on this lap's way: the hand does not wait.
+    is_first: bool,
+    /// The ring was empty a while ago: the hand has not set out yet.
+    waits: bool,
 }
 
 impl Sweep {
-    /// For a ring whose head is here.
-    pub(super) fn new(head: u64) -> Sweep {
-        Sweep { begun: head, ..Sweep::default() }
+    /// For a ring of so many sectors whose head is here, with so many of them in use.
+    pub(super) fn new(ring: u64, head: u64, used: u64) -> Sweep {
+        let lap = first_lap_len(ring, used);
+        Sweep { begun: head, lap, is_first: used > 0, waits: used == 0, ..Sweep::default() }
     }
 
     pub(super) fn mark(&mut self, bucket: u64) {
@@ -77,15 +97,43 @@ impl Sweep {
 impl Engine {
     /// Where the hand should be.
     fn hand_due(&self) -> u64 {
-        let (passed, lap) = (self.ring.head - self.sweep.begun, lap_sectors(self.ring.sectors));
+        let (passed, lap) = (self.ring.head - self.sweep.begun, self.sweep.lap);
         let buckets = u128::from(self.directory.buckets());
         (buckets * u128::from(passed.min(lap)) / u128::from(lap)) as u64
     }
 
+    /// The store was at rest: the hand sets out when there is something to do.
+    pub(super) fn wait_for_burst(&mut self) {
+        if self.ring.used() == 0 {
+            self.sweep.waits = true;
+        }
+    }
+
+    /// Lets a hand that waits set out once the ring has taken a burst.
+    pub(super) fn end_burst(&mut self) {
+        let (ring, used) = (self.ring.sectors, self.ring.used());
+        if self.sweep.waits && used >= burst_len(ring) {
+            let Sweep { hand, begun, lap, waits, .. } = &mut self.sweep;
+            (*hand, *begun, *lap, *waits) = (0, self.ring.head, first_lap_len(ring, used), false);
+        }
+    }
+
     /// True if the hand is to make a step.
     pub(super) fn is_behind(&self) -> bool {
-        let step = (self.directory.buckets() / STEPS).max(1);
-        self.hand_due() >= self.sweep.hand + step
+        let buckets = self.directory.buckets();
+        let step = (buckets / STEPS).max(1);
+        if self.sweep.waits {
+            return false;
+        }
+        self.sweep.is_first || self.hand_due() >= (self.sweep.hand + step).min(buckets)
+    }
+
+    /// True if the hand is so far behind that what comes in has to wait for it: then the ring's head goes on as fast as
+    /// the hand does, in short steps, and no part of a lap is longer than another.
+    pub(super) fn is_far_behind(&self) -> bool {
+        let Sweep { hand, begun, lap, waits, .. } = self.sweep;
+        let came = u128::from(lap) * u128::from(hand) / u128::from(self.directory.buckets());
+        !waits && !self.is_held() && self.ring.head - begun > came as u64 + (lap / SLACK).max(1)
     }
 
     /// Damaged buckets that may be rewritten, and those that the hand meets: as far as it is due, or all round where the
@@ -98,7 +146,7 @@ impl Engine {
         self.mark_durable();
         let buckets = self.directory.buckets();
         let backlog = self.ring.head - self.ring.next_tail();
-        let goes_round = self.is_resting || self.is_much(backlog);
+        let goes_round = self.is_resting || self.sweep.is_first || self.is_much(backlog);
         let way = match goes_round {
             true => buckets,
             false => self.hand_due().saturating_sub(self.sweep.hand),
@@ -122,9 +170,10 @@ impl Engine {
     }
 
     fn begin_lap(&mut self) {
-        let due = self.sweep.begun + lap_sectors(self.ring.sectors);
         self.sweep.hand = 0;
-        self.sweep.begun = due.min(self.ring.head);
+        self.sweep.begun = (self.sweep.begun + self.sweep.lap).min(self.ring.head);
+        self.sweep.lap = lap_len(self.ring.sectors);
+        self.sweep.is_first = false;
     }
 
     /// Marks the buckets of stripes that have become durable.
@@ -153,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_hand_stops_at_each_marked_bucket_once() {
-        let mut sweep = Sweep::new(7);
+        let mut sweep = Sweep::new(1 << 10, 7, 0);
         let marked = [0, 1, 63, 64, 200, 4_095];
         marked.into_iter().for_each(|bucket| sweep.mark(bucket));
         let met: Vec<u64> = std::iter::from_fn(|| sweep.advance(5_000)).collect();

@@ -144,6 +144,7 @@ impl Engine {
             let writes = writes.collect();
             self.ios.push(Io::Store { id: self.next_io, writes, flush: HOMES });
         }
+        self.end_burst();
         if matches!(self.write_back, WriteBack::Idle) && self.wants_write_back() {
             self.gather();
         }
