@@ -17,10 +17,10 @@ use types::{Incarnation, Loss, NodeId};
 
 use crate::frame::{self, Kind};
 
-/// Protocol versions that this build speaks. They count what nodes and workers tell each other as well: version 2 says
-/// whether a node recovers, and carries both phases of a proposal in one message.
-pub const VERSION_MIN: u16 = 2;
-pub const VERSION_MAX: u16 = 2;
+/// Protocol versions that this build speaks. They count what nodes and workers tell each other as well: version 3
+/// compares what is durable, tells members what they held, and lets states remember commands.
+pub const VERSION_MIN: u16 = 3;
+pub const VERSION_MAX: u16 = 3;
 
 /// The channel that carries what nodes, not workers, tell each other.
 pub const CHANNEL_CONTROL: u16 = u16::MAX;

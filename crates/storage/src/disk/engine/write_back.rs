@@ -1,5 +1,5 @@
-//! Entries go home: write-backs take the oldest stripes' buckets, in order of their places, put everything the ring
-//! holds for them into their pages, and free the stripes.
+//! Entries go home: write-backs take the buckets that the hand meets ([`super::sweep`]), put everything the ring holds
+//! for them into their pages, and free the stripes.
 //!
 //! One write-back at a time, in steps: gather (bring the buckets and maps in), build (rewrite them in memory, a few at
 //! a time, so that commits go on between), spare (write images of all changed pages and flush), homes (write them in
