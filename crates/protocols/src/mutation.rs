@@ -106,6 +106,8 @@ base::mutations! {
     NoPatrol = "no-patrol",
     /// A register that is older than it was counts as one that missed an accept.
     OlderIsLag = "older-is-lag",
+    /// A member that says that a register was removed is believed though it is alone.
+    OneDenies = "one-denies",
     /// A late accept is taken whatever the floor of an absent register says.
     RepairBelowFloor = "repair-below-floor",
     /// A tombstone is delivered to a replica that has removed it.

@@ -19,10 +19,15 @@ use crate::mutation::{self, Mutation};
 const CEILING_STEP_MIN: u64 = 256;
 const CEILING_STEP_MAX: u64 = 1 << 20;
 
-/// What an acceptor has promised for a register: `eff` of the specification.
+/// What an acceptor has promised for a register: `eff` of the specification. A promise alone counts no less than the floor
+/// that stands for no register at all: so nothing that is not held is ever accepted at or below a floor that was told.
 #[must_use]
 pub fn effective_promise(register: Option<&Register>, meta: &ShardMeta, epoch: Epoch) -> Ballot {
-    let own = register.map_or(meta.floor_ballot, |register| register.promised);
+    let own = match register {
+        Some(register) if register.accepted.is_none() => register.promised.max(meta.floor_ballot),
+        Some(register) => register.promised,
+        None => meta.floor_ballot,
+    };
     let restart =
         if mutation::is(Mutation::VolatilePromises) { Ballot::ZERO } else { meta.restart_floor };
     own.max(restart).max(Ballot::new(epoch, 0, NodeId(0), types::Incarnation(0)))

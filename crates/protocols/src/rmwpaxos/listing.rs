@@ -147,7 +147,8 @@ impl RmwPaxos {
     }
 
     pub(super) fn on_scanned(&mut self, cx: &mut Cx<'_>, mut scanned: Scanned<Register>) {
-        if self.on_range_scanned(cx, &mut scanned) {
+        if self.on_range_scanned(cx, &mut scanned) || self.on_disbelieved_scanned(cx, &mut scanned)
+        {
             return;
         }
         let Some(serving) = self.lists.serving.remove(&scanned.id) else { return };

@@ -136,6 +136,7 @@ pub struct RmwPaxos {
     owed: owed::Owed,
     ranges: ranges::Ranges,
     patrol: patrol::Patrol,
+    denied: older::Denied,
     /// Comparisons of others, waiting for the scan of that number.
     answering: BTreeMap<u64, comparison::Answering>,
     sweep: sweep::Sweep,
@@ -214,6 +215,7 @@ impl Protocol for RmwPaxos {
             owed: owed::Owed::default(),
             ranges: ranges::Ranges::default(),
             patrol: patrol::Patrol::default(),
+            denied: older::Denied::default(),
             answering: BTreeMap::new(),
             sweep: sweep::Sweep::default(),
             counters: Counters::default(),

@@ -7,7 +7,13 @@
 //! promised after that record is unknown, and so it is of its neighbours. So the shard counts as lost with all that is
 //! stored of it, the loss is raised, and a majority of others gives it back.
 //!
+//! That it held more is true even if the medium of whoever says so has gone back too: that node holds less than it did
+//! itself. That it had removed something is not: whoever says so may have lost the register on its own medium. So a
+//! majority of others must say that.
+//!
 //! What differs otherwise may as well be an accept that never arrived, and is repaired in silence.
+
+use std::collections::BTreeMap;
 
 use types::{Ballot, Key, Loss, NodeId, Round, Shard};
 
@@ -15,6 +21,16 @@ use super::message::Message;
 use super::{Cx, RmwPaxos, serve};
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
+use crate::quorum::Tally;
+
+/// Registers of which others say that they were removed, at most.
+const DENIED_MAX: usize = 256;
+
+/// Registers of this node of which others say that they were removed here: the round held, and who says so.
+#[derive(Debug, Default)]
+pub(super) struct Denied {
+    keys: BTreeMap<Key, (Round, Tally)>,
+}
 
 /// What a member held of a register.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +107,7 @@ impl RmwPaxos {
             return;
         }
         let held = serve::held(cx, key).map_or(Round::NONE, |register| register.accepted);
-        if !past.forbids(held, floor) {
+        if !past.forbids(held, floor) || !self.is_agreed(cx, from, key, (held, &past)) {
             return;
         }
         base::sometimes!("a register is older than it was");
@@ -109,6 +125,44 @@ impl RmwPaxos {
         ));
         disbelieve(cx, key.shard());
         cx.fx.disown(key.clone());
+    }
+}
+
+impl RmwPaxos {
+    /// That something was removed a majority of others must say. They are asked for what they know: who has removed the
+    /// register too says so when it is delivered.
+    fn is_agreed(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        key: &Key,
+        (held, past): (Round, &Past),
+    ) -> bool {
+        if !past.round.is_none() || mutation::is(Mutation::OneDenies) {
+            return true;
+        }
+        let denied = &mut self.denied.keys;
+        if denied.len() >= DENIED_MAX && !denied.contains_key(key) {
+            denied.clear();
+        }
+        let entry = denied.entry(key.clone()).or_insert((held, Tally::default()));
+        if entry.0 != held {
+            *entry = (held, Tally::default());
+        }
+        let is_new = entry.1.add(cx.view, from.node, from.loss);
+        if entry.1.is_majority(cx.view) {
+            denied.remove(key);
+            return true;
+        }
+        let tally = entry.1;
+        let state = serve::held(cx, key).and_then(|register| register.state.clone());
+        let Some(state) = state.filter(|_| is_new) else { return false };
+        let others: Vec<NodeId> = cx.view.others().filter(|&it| !tally.has(cx.view, it)).collect();
+        for node in others {
+            let (key, state) = (key.clone(), state.clone());
+            cx.fx.send_now(node, Message::Repair { key, round: held, state });
+        }
+        false
     }
 }
 

@@ -68,7 +68,7 @@ pub(super) struct Ranges {
     shards: Box<[Unsure; SHARDS]>,
     /// How far each member, walking from its side, has been answered without a gap: links may lose a question.
     answered: [Option<(Shard, u64)>; MEMBERS_MAX],
-    /// The loss and the floor with which each began that.
+    /// The loss with which each began that, and the lowest floor since.
     asked_with: [(Loss, Ballot); MEMBERS_MAX],
     pub(super) walk: Option<Walk>,
     /// Where the search for the next shard begins.
@@ -193,10 +193,11 @@ impl Ranges {
         let is_first = from_hash == shard.first_hash();
         let joins = |(of, end): (Shard, u64)| of == shard && from_hash <= end;
         let is_joined = is_first || self.answered[member].is_some_and(joins);
+        // A question from before a loss may have been answered late: it says nothing of what is held since.
+        let is_joined = is_joined && (is_first || self.asked_with[member].0 == loss);
         self.answered[member] = until.filter(|_| is_joined).map(|until| (shard, until));
-        if is_first {
-            self.asked_with[member] = (loss, floor);
-        }
+        let lowest = if is_first { floor } else { floor.min(self.asked_with[member].1) };
+        self.asked_with[member] = (loss, lowest);
         let asked_with = self.asked_with[member];
         let unsure = self.of(shard);
         if is_first {
@@ -241,7 +242,11 @@ impl Ranges {
 
     /// What members hold of a shard that is forgotten here says nothing of what will be recovered.
     pub(super) fn doubt_holders(&mut self, shard: Shard) {
-        self.of(shard).held_by = 0;
+        let unsure = self.of(shard);
+        (unsure.held_by, unsure.agreeing) = (0, 0);
+        if let Some(walk) = self.walk.as_mut().filter(|walk| walk.shard == shard) {
+            walk.note_doubt(Members::MAX);
+        }
     }
 }
 
@@ -468,5 +473,43 @@ mod tests {
         assert!(!is_settled_by(&[(0, Some(5)), (9, None)]));
         assert!(!is_settled_by(&[(5, Some(9)), (9, None)]));
         assert!(!is_settled_by(&[(0, Some(5)), (6, Some(9)), (9, None)]));
+    }
+
+    fn ballot(number: u64) -> Ballot {
+        Ballot::ceiling(types::Epoch(1), number)
+    }
+
+    #[test]
+    fn what_is_held_is_held_with_one_loss_and_the_lowest_floor() {
+        let first = SHARD.first_hash();
+        let parts = [(first, Some(first + 5)), (first + 5, None)];
+        let agree = |losses: [u32; 2], floors: [u64; 2]| {
+            let mut ranges = Ranges::default();
+            for ((range, loss), floor) in parts.into_iter().zip(losses).zip(floors) {
+                let with = (MEMBER, Loss(loss), ballot(floor));
+                ranges.on_agreement(with, SHARD, range, true);
+            }
+            let removed = |number: u64| {
+                ranges.was_removed_with(SHARD, MEMBER, ballot(number).round(1)).is_some()
+            };
+            (ranges.was_held_with(SHARD, MEMBER), removed(7), removed(8))
+        };
+        assert_eq!(agree([2, 2], [9, 7]), (Some(Loss(2)), true, false));
+        assert_eq!(agree([2, 2], [7, 9]), (Some(Loss(2)), true, false));
+        assert_eq!(agree([2, 1], [9, 9]).0, None, "asked before the loss, answered late");
+        assert_eq!(agree([1, 2], [9, 9]).0, None);
+    }
+
+    #[test]
+    fn who_has_forgotten_counts_on_nobody() {
+        let mut ranges = Ranges::default();
+        ranges.on_agreement((MEMBER, Loss(1), ballot(1)), SHARD, (SHARD.first_hash(), None), true);
+        let first = (SHARD.first_hash(), Some(SHARD.first_hash() + 5));
+        ranges.on_agreement((MEMBER, Loss(1), ballot(1)), SHARD, first, true);
+        ranges.doubt_holders(SHARD);
+        assert_eq!(ranges.was_held_with(SHARD, MEMBER), None);
+        let rest = (SHARD.first_hash() + 5, None);
+        assert!(!ranges.on_agreement((MEMBER, Loss(1), ballot(1)), SHARD, rest, true));
+        assert_eq!(ranges.was_held_with(SHARD, MEMBER), None, "it has begun before");
     }
 }

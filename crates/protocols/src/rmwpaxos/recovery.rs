@@ -19,9 +19,9 @@ use super::sweep::resend_after;
 use super::window::Starts;
 use super::{Cx, RmwPaxos, acceptor, serve};
 use crate::cells::Cell;
-use crate::effects::TimerId;
+use crate::effects::{Scan, TimerId};
 use crate::mutation::{self, Mutation};
-use crate::protocol::Peer;
+use crate::protocol::{Peer, Scanned};
 use crate::quorum::Tally;
 
 pub(super) const RETRY: TimerId = TimerId(4);
@@ -80,6 +80,8 @@ struct ShardRecovery {
     pending: BTreeSet<Key>,
     /// The step's listing is complete; go on here when nothing is pending. `None` inside: the shard ends.
     next: Option<Option<u64>>,
+    /// Where nothing that is stored is believed: reads what is held here of the range that is listed.
+    own_scan: Option<u64>,
     retry_at: Nanos,
     retries: u32,
 }
@@ -224,6 +226,8 @@ impl RmwPaxos {
         self.counters.recovered_keys += 1;
         cx.metas.get_mut(key.shard()).saw(register.promised);
         note_loss(cx, key.shard());
+        // It may be a proposal of this node's that not all others have accepted.
+        self.ranges.doubt_holders(key.shard());
         cx.cells.put(key, register);
         cx.cells.persist(key);
         cx.cells.unpin(key);
@@ -385,6 +389,7 @@ impl RmwPaxos {
                 number: 0,
                 pending: BTreeSet::new(),
                 next: None,
+                own_scan: None,
                 retry_at: cx.now + resend_after(0),
                 retries: 0,
             };
@@ -402,6 +407,7 @@ impl RmwPaxos {
         id: u64,
         listing: Listing,
     ) {
+        let scan = self.next_id();
         let Some(recovery) = self.recovery.shards.get_mut(&shard) else { return };
         if recovery.id != id || recovery.next.is_some() || from.node == self.env.me {
             return;
@@ -417,6 +423,38 @@ impl RmwPaxos {
         }
         recovery.next = Some(recovery.listings.complete_below(cx.view));
         recovery.pending = recovery.listings.merged(cx.view).into_keys().collect();
+        if cx.metas.get(shard).disbelieved {
+            recovery.own_scan = Some(scan);
+            let from_hash = recovery.from_hash;
+            return cx.fx.scan(Scan { id: scan, from_hash, limit: LISTING_STEP as usize });
+        }
+        self.recover_pending(cx, shard);
+    }
+
+    /// True when the scan was for a recovery: what is held here and by none of the others is recovered, too, or what was
+    /// removed would come back.
+    pub(super) fn on_disbelieved_scanned(
+        &mut self,
+        cx: &mut Cx<'_>,
+        scanned: &mut Scanned<Register>,
+    ) -> bool {
+        let mut shards = self.recovery.shards.iter_mut();
+        let found = shards.find(|(_, recovery)| recovery.own_scan == Some(scanned.id));
+        let Some((&shard, recovery)) = found else { return false };
+        let listed_until = recovery.next.flatten();
+        let until = [listed_until, scanned.next_hash].into_iter().flatten().min();
+        let is_below = |key: &Key| until.is_none_or(|until| key.hash() < until);
+        let own = std::mem::take(&mut scanned.records).into_iter().map(|(key, _)| key);
+        recovery.own_scan = None;
+        recovery.next = Some(until);
+        recovery.pending.extend(own);
+        recovery.pending.retain(is_below);
+        self.recover_pending(cx, shard);
+        true
+    }
+
+    fn recover_pending(&mut self, cx: &mut Cx<'_>, shard: Shard) {
+        let Some(recovery) = self.recovery.shards.get(&shard) else { return };
         for key in recovery.pending.clone() {
             cx.fx.send_now(self.env.me, Message::Touch { key, due: Due::Recover });
         }
@@ -449,7 +487,7 @@ impl RmwPaxos {
     fn go_on_with_shard(&mut self, cx: &mut Cx<'_>, shard: Shard) {
         let id = self.next_id();
         let Some(recovery) = self.recovery.shards.get_mut(&shard) else { return };
-        if !recovery.pending.is_empty() {
+        if !recovery.pending.is_empty() || recovery.own_scan.is_some() {
             return;
         }
         match recovery.next {

@@ -343,6 +343,24 @@ mod tests {
     }
 
     #[test]
+    fn fields_of_a_shard_are_as_they_were_where_nothing_was_lost() {
+        for void in [false, true] {
+            let mut old = ballot(7).to_bytes();
+            put_varint(&mut old, 300);
+            put_varint(&mut old, 512);
+            old.push(u8::from(void));
+            let floor_ballot = ballot(7);
+            let fields =
+                ShardMeta { floor_ballot, floor_version: 300, ceiling: 512, ..Default::default() };
+            let fields = ShardMeta { void, ..fields };
+            assert_eq!(ShardMeta::from_bytes(&old), Ok(fields.clone()));
+            assert_eq!(fields.to_bytes(), old);
+            let lost = ShardMeta { void, disbelieved: void, lost_at: Loss(200), ..fields };
+            assert_eq!(ShardMeta::from_bytes(&lost.to_bytes()), Ok(lost));
+        }
+    }
+
+    #[test]
     fn a_deadline_goes_by_the_wall_clock() {
         let register = expiring(TimeToLive::At { unix: Millis(1_000) });
         assert_eq!(

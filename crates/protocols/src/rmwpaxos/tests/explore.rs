@@ -9,6 +9,7 @@ use super::strings::Ask;
 use super::world::{Ways, World};
 
 const OPERATIONS_MAX: u64 = 16;
+const LATE_SEEDS: u64 = 2_000;
 
 struct Rates {
     drop: f64,
@@ -111,6 +112,41 @@ fn play(seed: u64, members: u16, durable: bool, ways: Ways, once: f64) -> Result
         return Err("a last read that never ends".into());
     }
     world.verdict()
+}
+
+/// Several times everything is compared while messages from before are under way, and then they arrive. No medium goes back,
+/// so nobody may disbelieve itself.
+fn explore_late(seed: u64, members: u16, durable: bool) -> Result<(), String> {
+    let mut prng = Prng::new(seed);
+    let rates = Rates { once: 0.0, ..Rates::draw(&mut prng) };
+    let ways = Ways { by_message: seed.is_multiple_of(2), always_deltas: seed.is_multiple_of(5) };
+    let mut world = World::with(members, durable, seed, ways);
+    let late_part = prng.unit();
+    for _ in 0..4 {
+        let mut asked = 0;
+        for _ in 0..rates.steps / 4 {
+            if world.fault.is_none() {
+                act(&mut world, &mut prng, &rates, &mut asked);
+            }
+        }
+        let late = world.take(|_| prng.chance(late_part));
+        world.rest(Nanos::from_secs(30));
+        world.bag.extend(late);
+    }
+    if !world.settle() && world.fault.is_none() {
+        return Err("work that never ends".into());
+    }
+    world.verdict()
+}
+
+#[test]
+fn nobody_disbelieves_itself_for_what_comes_late() {
+    for seed in 0..LATE_SEEDS {
+        let (members, durable) = (if seed % 3 == 0 { 5 } else { 3 }, seed % 4 != 0);
+        if let Err(what) = explore_late(seed, members, durable) {
+            panic!("seed {seed}: {what}");
+        }
+    }
 }
 
 fn act(world: &mut World, prng: &mut Prng, rates: &Rates, asked: &mut u64) {

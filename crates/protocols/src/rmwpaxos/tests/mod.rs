@@ -11,6 +11,7 @@ mod explore;
 mod joint;
 mod memory;
 mod mutations;
+mod older;
 mod once;
 mod removal;
 mod repair;

@@ -1,7 +1,7 @@
 //! Every rule that can be left out is missed: by a random schedule within a stated budget, or by the one made for it.
 
 use super::explore::{explore, explore_deltas};
-use super::{contention, converge, deltas, joint, memory, once, removal, repair, schedules};
+use super::{contention, converge, deltas, joint, memory, older, once, removal, repair, schedules};
 use crate::mutation::{self, Mutation};
 
 /// What notices that a rule is left out.
@@ -55,6 +55,7 @@ fn catch(mutation: Mutation) -> Catch {
         Mutation::HintOfAnotherBallot => Catch::Schedule(repair::a_hint_of_another_ballot),
         Mutation::HintOfAnEarlierRound => Catch::Schedule(repair::a_hint_of_an_earlier_round),
         Mutation::NoComparison => Catch::Schedule(converge::a_write_missed),
+        Mutation::OneDenies => Catch::Schedule(older::one_that_lost_a_register),
         Mutation::RepairBelowFloor => Catch::Schedule(converge::a_late_accept_after_a_removal),
         Mutation::RepairRemoved => Catch::Schedule(converge::a_removal_that_one_missed),
         Mutation::DeltaAnyBase => Catch::Schedule(deltas::the_same_bytes_under_another_round),

@@ -99,7 +99,7 @@ impl World {
     }
 
     /// Takes what matches out of the bag.
-    pub(super) fn take(&mut self, matches: impl Fn(&Envelope) -> bool) -> Vec<Envelope> {
+    pub(super) fn take(&mut self, mut matches: impl FnMut(&Envelope) -> bool) -> Vec<Envelope> {
         self.bag.extract_if(.., |envelope| matches(envelope)).collect()
     }
 

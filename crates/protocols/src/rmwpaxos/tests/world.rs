@@ -69,6 +69,7 @@ pub(super) struct Node {
     /// How far this node's clocks run ahead of the others'.
     pub ahead: Millis,
     gated: Vec<Send<Message>>,
+    disowned: Vec<Key>,
     scanned: Vec<Scanned<Register>>,
     pub stored_cells: BTreeMap<Key, Vec<u8>>,
     stored_metas: BTreeMap<Shard, Vec<u8>>,
@@ -82,6 +83,8 @@ pub(super) struct World {
     pub nodes: Vec<Node>,
     pub bag: Vec<Envelope>,
     pub durable: bool,
+    /// A medium may go back. Otherwise nobody has a reason to disbelieve itself.
+    pub takes_back: bool,
     pub key: Key,
     /// Another key of the same shard: its removal raises floors that `key` lives with.
     pub neighbour: Key,
@@ -123,6 +126,7 @@ impl World {
             nodes: Vec::new(),
             bag: Vec::new(),
             durable,
+            takes_back: false,
             key,
             neighbour,
             outcomes: BTreeMap::new(),
@@ -186,6 +190,7 @@ impl World {
             timers: BTreeSet::new(),
             ahead: Millis(0),
             gated: Vec::new(),
+            disowned: Vec::new(),
             scanned: Vec::new(),
             stored_cells: BTreeMap::new(),
             stored_metas: BTreeMap::new(),
@@ -270,6 +275,17 @@ impl World {
             self.run(index, Event::Turn);
         }
         self.submit(index);
+        for key in std::mem::take(&mut self.nodes[index].disowned) {
+            self.disown(index, &key);
+        }
+    }
+
+    /// What is stored of the register's shard counts no more, nor does what was not said yet; the loss is raised.
+    fn disown(&mut self, index: usize, key: &Key) {
+        let node = &mut self.nodes[index];
+        node.gated.clear();
+        node.cells.lose(key);
+        self.forget(index, key.shard());
     }
 
     fn run(&mut self, index: usize, event: Event<RmwPaxos>) {
@@ -302,6 +318,10 @@ impl World {
         for (timer, at) in fx.timers {
             node.timers.insert((at, timer));
         }
+        if !fx.disowned.is_empty() && !self.takes_back {
+            self.fault.get_or_insert(format!("{index} disbelieves itself: {:?}", fx.remarks));
+        }
+        node.disowned.extend(fx.disowned);
         for shard in fx.recovered {
             node.cells.set_forgotten(shard, false);
         }
@@ -509,6 +529,10 @@ impl World {
     pub(super) fn forget_anew(&mut self, index: usize, key: &Key) {
         let shard = key.shard();
         self.nodes[index].cells.remove(key);
+        self.forget(index, shard);
+    }
+
+    fn forget(&mut self, index: usize, shard: Shard) {
         self.submit(index);
         let node = &mut self.nodes[index];
         let me = *node.view.member(node.view.me).expect("a node is a member of its own view");

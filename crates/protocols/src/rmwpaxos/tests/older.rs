@@ -1,0 +1,127 @@
+//! Schedules in which one medium goes back, or none, and nobody else may disbelieve itself for it. [spec 9.7]
+
+use base::Nanos;
+use types::{Key, Round};
+
+use super::steps::{Kind, claim};
+use super::strings::Ask;
+use super::world::{Ways, World};
+use crate::protocol::Event;
+
+const LONG: Nanos = Nanos::from_secs(240);
+
+fn disbelieving(world: &World) -> Vec<u64> {
+    world.nodes.iter().map(|node| node.protocol.counters.older).collect()
+}
+
+/// A neighbour in the same shard is written often, deleted and collected: floors lie far above what was accepted before.
+fn raise_floors(world: &mut World) -> Result<(), String> {
+    let neighbour = world.neighbour.clone();
+    for node in [1, 2, 1, 2] {
+        world.write_key(node, &neighbour, Ask::Append("n"));
+    }
+    world.write_key(2, &neighbour, Ask::Delete);
+    world.converge()?;
+    claim(world.nodes.iter().all(|node| node.register(&neighbour).is_none()), "it is collected")
+}
+
+/// Everybody compares what it holds with that node.
+fn compare_with(world: &mut World, index: usize) {
+    let node = world.nodes[index].view.me;
+    for other in (0..world.nodes.len()).filter(|&other| other != index) {
+        world.step(other, Event::PeerUp { node });
+        let other = world.nodes[other].view.me;
+        world.step(index, Event::PeerUp { node: other });
+    }
+}
+
+fn accepted(world: &World, node: usize, key: &Key) -> Round {
+    world.nodes[node].register(key).map_or(Round::NONE, |register| register.accepted)
+}
+
+/// The first node's medium takes back the insertion of a key while its process lives, under a floor that another key
+/// has raised. It alone is wrong.
+pub(super) fn one_that_lost_a_register() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    world.write(1, Ask::Append("a"));
+    raise_floors(&mut world)?;
+    let key = world.key.clone();
+    world.takes_back = true;
+    world.nodes[0].cells.remove(&key);
+    compare_with(&mut world, 0);
+    world.rest(LONG);
+    claim(disbelieving(&world)[1..] == [0, 0], "those who hold it believe themselves")?;
+    claim(accepted(&world, 0, &key) != Round::NONE, "it is given back")?;
+    world.finish_with("va")
+}
+
+#[test]
+fn who_lost_a_register_blames_nobody_else() -> Result<(), String> {
+    one_that_lost_a_register()
+}
+
+/// The second node's medium brings back what was deleted and collected.
+fn brought_back(keys: &[Key]) -> Result<World, String> {
+    // A node that has gone back would count its own promise first.
+    let ways = Ways { by_message: false, always_deltas: false };
+    let mut world = World::with(3, true, 1, ways);
+    for key in keys {
+        world.write_key(1, key, Ask::Append("a"));
+    }
+    let before: Vec<_> =
+        keys.iter().map(|key| world.nodes[1].register(key).cloned().expect("held")).collect();
+    for key in keys {
+        world.write_key(0, key, Ask::Delete);
+    }
+    world.converge()?;
+    world.takes_back = true;
+    for (key, register) in keys.iter().zip(before) {
+        world.nodes[1].cells.put(key, register);
+    }
+    compare_with(&mut world, 1);
+    world.rest(LONG);
+    claim(keys.iter().all(|key| accepted(&world, 1, key).is_none()), "nothing comes back")?;
+    claim(disbelieving(&world) == [0, 1, 0], "only it disbelieves itself")?;
+    Ok(world)
+}
+
+#[test]
+fn what_was_removed_and_comes_back_at_one_is_not_believed() -> Result<(), String> {
+    let mut world = brought_back(&[Key::new(b"key")])?;
+    world.finish_with("-")
+}
+
+#[test]
+fn nor_are_others_of_its_shard() -> Result<(), String> {
+    let keys = {
+        let world = World::new(3, true, 1);
+        [world.key.clone(), world.neighbour.clone()]
+    };
+    let mut world = brought_back(&keys)?;
+    for key in &keys {
+        let tag = world.ask(0, key, Ask::Get);
+        claim(world.settle(), "a read ends")?;
+        claim(world.reply(tag).unwrap_or_default() == b"-", "what was deleted stays so")?;
+    }
+    world.finish()
+}
+
+/// A member has promised a key and accepted nothing when a neighbour's floor rises above that promise. All compare equal,
+/// and then the accept arrives, which its own promise permits.
+#[test]
+fn what_was_promised_below_a_floor_is_not_taken_for_what_was_removed() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    world.append(1, "a");
+    world.prepared(&[1, 2]);
+    let late = world.take(|m| m.goes(Kind::Accept, 1, 2));
+    world.lose_all();
+    world.crash(1, 9);
+    world.flow(|_| true);
+    raise_floors(&mut world)?;
+    claim(!late.is_empty() && accepted(&world, 2, &world.key) == Round::NONE, "it is under way")?;
+    world.deliver_all(late);
+    world.flow(|_| true);
+    compare_with(&mut world, 0);
+    world.rest(LONG);
+    claim(disbelieving(&world) == [0, 0, 0], "nobody has lost anything")
+}
