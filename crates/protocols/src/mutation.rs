@@ -108,6 +108,8 @@ base::mutations! {
     OlderIsLag = "older-is-lag",
     /// A member that says that a register was removed is believed though it is alone.
     OneDenies = "one-denies",
+    /// Several members of a shard are told at once that they held more.
+    AllAreTold = "all-are-told",
     /// A late accept is taken whatever the floor of an absent register says.
     RepairBelowFloor = "repair-below-floor",
     /// A tombstone is delivered to a replica that has removed it.

@@ -156,7 +156,7 @@ fn protocols_of(mutation: Mutation) -> &'static [&'static str] {
         | Mutation::ReadInvalid
         | Mutation::ValidateAnyVersion => &["hermes"],
         // Media go back under nodes that have stopped: none of them still counts on what it held.
-        Mutation::OneDenies => &[],
+        Mutation::OneDenies | Mutation::AllAreTold => &[],
         Mutation::ApplyUncommitted | Mutation::ReadPastOwnWrites | Mutation::AckPastGap => &["zab"],
         _ => &["rmwpaxos"],
     }

@@ -362,6 +362,7 @@ impl RmwPaxos {
         }
         if let Some(member) = cx.view.index(to)
             && let Some(loss) = self.ranges.was_held_with(key.shard(), member)
+            && self.may_tell(cx, key.shard(), member)
         {
             let past = Past { round, floor: Ballot::ZERO, loss };
             return self.tell_older(cx, key, (member, to), past);

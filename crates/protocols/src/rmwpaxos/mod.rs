@@ -137,6 +137,7 @@ pub struct RmwPaxos {
     ranges: ranges::Ranges,
     patrol: patrol::Patrol,
     denied: older::Denied,
+    told: older::Told,
     /// Comparisons of others, waiting for the scan of that number.
     answering: BTreeMap<u64, comparison::Answering>,
     sweep: sweep::Sweep,
@@ -216,6 +217,7 @@ impl Protocol for RmwPaxos {
             ranges: ranges::Ranges::default(),
             patrol: patrol::Patrol::default(),
             denied: older::Denied::default(),
+            told: older::Told::default(),
             answering: BTreeMap::new(),
             sweep: sweep::Sweep::default(),
             counters: Counters::default(),

@@ -15,6 +15,7 @@
 
 use std::collections::BTreeMap;
 
+use base::Nanos;
 use types::{Ballot, Key, Loss, NodeId, Round, Shard};
 
 use super::message::Message;
@@ -26,11 +27,18 @@ use crate::quorum::Tally;
 /// Registers of which others say that they were removed, at most.
 const DENIED_MAX: usize = 256;
 
+/// For so long one member of a shard alone is told: it recovers meanwhile, and needs the others for that.
+const ONE_FOR: Nanos = Nanos::from_secs(300);
+
 /// Registers of this node of which others say that they were removed here: the round held, and who says so.
 #[derive(Debug, Default)]
 pub(super) struct Denied {
     keys: BTreeMap<Key, (Round, Tally)>,
 }
+
+/// Who was told last that it held more, of each shard, and until when no other is.
+#[derive(Debug, Default)]
+pub(super) struct Told(BTreeMap<Shard, (usize, Nanos)>);
 
 /// What a member held of a register.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +63,14 @@ impl Past {
 }
 
 impl RmwPaxos {
+    /// True if this member may be told that it held more of a shard. Two that disbelieve themselves wait for each other,
+    /// for ever: so whoever is second is repaired in silence.
+    pub(super) fn may_tell(&self, cx: &Cx<'_>, shard: Shard, member: usize) -> bool {
+        let told = self.told.0.get(&shard);
+        told.is_none_or(|&(first, until)| first == member || until <= cx.now)
+            || mutation::is(Mutation::AllAreTold)
+    }
+
     /// A member durably held this. It is told once; if it disagrees, it is repaired like others.
     pub(super) fn tell_older(
         &mut self,
@@ -64,6 +80,7 @@ impl RmwPaxos {
         past: Past,
     ) {
         let Past { round, floor, loss } = past;
+        self.told.0.insert(key.shard(), (member, cx.now + ONE_FOR));
         self.ranges.doubt_holder(key.shard(), member);
         self.doubt(cx, key.shard(), 1 << member);
         cx.fx.send_now(node, Message::Older { key, round, floor, loss });
@@ -79,7 +96,9 @@ impl RmwPaxos {
     ) -> bool {
         let Some(member) = cx.view.index(node) else { return false };
         let removed = self.ranges.was_removed_with(key.shard(), member, theirs);
-        let Some((loss, floor)) = removed else { return false };
+        let Some((loss, floor)) = removed.filter(|_| self.may_tell(cx, key.shard(), member)) else {
+            return false;
+        };
         let past = Past { round: Round::NONE, floor, loss };
         self.tell_older(cx, key.clone(), (member, node), past);
         true

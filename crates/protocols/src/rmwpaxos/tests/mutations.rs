@@ -56,6 +56,7 @@ fn catch(mutation: Mutation) -> Catch {
         Mutation::HintOfAnEarlierRound => Catch::Schedule(repair::a_hint_of_an_earlier_round),
         Mutation::NoComparison => Catch::Schedule(converge::a_write_missed),
         Mutation::OneDenies => Catch::Schedule(older::one_that_lost_a_register),
+        Mutation::AllAreTold => Catch::Schedule(older::two_that_went_back),
         Mutation::RepairBelowFloor => Catch::Schedule(converge::a_late_accept_after_a_removal),
         Mutation::RepairRemoved => Catch::Schedule(converge::a_removal_that_one_missed),
         Mutation::DeltaAnyBase => Catch::Schedule(deltas::the_same_bytes_under_another_round),

@@ -125,3 +125,38 @@ fn what_was_promised_below_a_floor_is_not_taken_for_what_was_removed() -> Result
     world.rest(LONG);
     claim(disbelieving(&world) == [0, 0, 0], "nobody has lost anything")
 }
+
+/// Two media of three go back, each in another key of one shard.
+pub(super) fn two_that_went_back() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    let keys = [world.key.clone(), world.neighbour.clone()];
+    for key in &keys {
+        world.write_key(0, key, Ask::Append("a"));
+    }
+    world.converge()?;
+    let older: Vec<_> = (1..3)
+        .map(|node| world.nodes[node].register(&keys[node - 1]).cloned().expect("held"))
+        .collect();
+    for key in &keys {
+        world.write_key(0, key, Ask::Append("b"));
+    }
+    world.converge()?;
+    world.takes_back = true;
+    for (node, register) in (1..3).zip(older) {
+        world.nodes[node].cells.put(&keys[node - 1], register);
+    }
+    compare_with(&mut world, 0);
+    world.rest(LONG);
+    claim(disbelieving(&world).iter().sum::<u64>() == 1, "one at a time disbelieves itself")?;
+    for key in &keys {
+        let tag = world.ask(0, key, Ask::Get);
+        claim(world.settle(), "a read ends")?;
+        claim(world.reply(tag).unwrap_or_default() == b"vab", "and finds what was written")?;
+    }
+    world.finish()
+}
+
+#[test]
+fn who_is_second_to_have_gone_back_is_repaired_in_silence() -> Result<(), String> {
+    two_that_went_back()
+}
