@@ -1,13 +1,13 @@
 //! Engines, what they have stored, and a bag of messages between them.
 
+mod verdict;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Millis, Nanos, Prng};
 use bytes::Bytes;
 use checker::history::{ClientId, History, OpId};
-use checker::linearizable::check;
-use checker::model::kv::{ExpiryTag, Kv, KvInput, KvOutput};
-use checker::verdict::{Limit, Verdict};
+use checker::model::kv::{ExpiryTag, KvInput, KvOutput};
 use types::{
     Epoch, Incarnation, Key, Loss, NodeId, Outcome, Round, SessionId, Shard, Tag, Ticket, Wire,
 };
@@ -436,19 +436,6 @@ impl World {
         }
     }
 
-    /// Had no effect: what every transmission says of itself.
-    fn complete_denied(&mut self) {
-        for ((key, _), repeated) in &mut self.repeated {
-            if repeated.told.is_none() && repeated.denied == repeated.sent {
-                // Not to be completed twice by a second verdict.
-                repeated.sent += 1;
-                self.clock += 1;
-                let history = self.histories.get_mut(key).expect("it was sent");
-                history.complete(repeated.op, checker::Outcome::Failed, self.clock);
-            }
-        }
-    }
-
     fn submit(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         let mut batch = Batch { ticket: node.open, cells: Vec::new(), metas: Vec::new() };
@@ -641,34 +628,6 @@ impl World {
             }
         }
         false
-    }
-
-    /// Nothing is under way: whoever asked a process that still lives was answered.
-    fn find_unanswered(&mut self) {
-        for (tag, (node, incarnation)) in &self.asked_at {
-            let view = &self.nodes[*node].view;
-            let lives = view.member(view.me).is_some_and(|me| me.incarnation == *incarnation);
-            if lives && !self.outcomes.contains_key(tag) {
-                self.fault.get_or_insert(format!("{tag:?} was never answered"));
-            }
-        }
-    }
-
-    /// What the histories say; the first fault otherwise.
-    pub(super) fn verdict(&mut self) -> Result<(), String> {
-        if let Some(fault) = &self.fault {
-            return Err(fault.clone());
-        }
-        self.complete_denied();
-        for (key, history) in &self.histories {
-            match check(&Kv, history, Limit { explored_max: 200_000 }) {
-                Verdict::Violation(violation) => return Err(format!("{key:?}: {violation}")),
-                // Many unknown outcomes make some histories too hard; they are counted, not believed.
-                Verdict::Undecided { .. } => self.undecided += 1,
-                Verdict::Holds { .. } => {}
-            }
-        }
-        Ok(())
     }
 
     pub(super) fn value_of(&self, tag: Tag) -> Option<&Outcome> {
