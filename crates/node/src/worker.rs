@@ -3,6 +3,7 @@
 //! Sans-IO: no thread, clock, socket or file. The server's shell and the simulator feed it [`Input`]s and carry out its
 //! [`Outputs`]. Start reading at [`Worker::turn`] in `worker/turn.rs`.
 
+mod eviction;
 pub(crate) mod gates;
 mod inbound;
 pub(crate) mod loss;
@@ -60,7 +61,7 @@ pub struct WorkerConfig {
     pub seed: u64,
     /// How long a request may look for a quorum.
     pub request_timeout: Nanos,
-    /// Resident registers before eviction, over all databases whose store keeps records.
+    /// Resident registers before eviction, over all databases.
     pub cells_max: usize,
     /// Flushed uptime at process start, see [`protocols::Context::uptime`].
     pub uptime_base: Millis,
@@ -130,6 +131,9 @@ pub struct Worker {
     cells_max: usize,
     /// Next engine and shard that the evicting hand looks at.
     hand: (usize, u8),
+    /// Next shard that the packing hand looks at, in all engines.
+    packing: u8,
+    packs_at: Nanos,
     completions: Vec<Completion>,
     misrouted: Vec<(usize, NodeId, Bytes)>,
     /// Peers for whom too much was held back: their links count as reset.
@@ -184,6 +188,8 @@ impl Worker {
             uptime_base: config.uptime_base,
             cells_max: config.cells_max,
             hand: (0, config.index as u8),
+            packing: config.index as u8,
+            packs_at: now,
             completions: Vec::new(),
             misrouted: Vec::new(),
             resets: Vec::new(),
@@ -214,7 +220,7 @@ impl Worker {
             index: self.engines.len(),
             database: spec.database,
             store: spec.store,
-            keeps_records: store.keeps_records,
+            outlives_process: store.outlives_process,
             env: Env {
                 me: config.me,
                 incarnation: config.incarnation,
@@ -236,7 +242,8 @@ impl Worker {
         let is_due = !self.resets.is_empty()
             || self.shared.hold.asks()
             || self.engines.iter().any(|engine| engine.has_work() || engine.has_dirty());
-        if is_due { Some(self.shared.now) } else { self.shared.timers.next() }
+        let timer = if is_due { Some(self.shared.now) } else { self.shared.timers.next() };
+        timer.into_iter().chain(self.next_packing()).min()
     }
 
     /// Checks the local invariants of every protocol and of the worker itself.

@@ -1,8 +1,8 @@
 //! Resident registers and shard fields: the part of a worker's storage that a step may touch.
 //!
 //! A register is changed here and marked with [`Cells::persist`]; the worker encodes every marked register once
-//! at the end of the turn, however often it changed. Where storage keeps no records (`volatile`) these cells are
-//! the only copy.
+//! at the end of the turn, however often it changed. Where records live no longer than the process (`volatile`) it
+//! is encoded only when it leaves these cells, and until then they have the only copy.
 //!
 //! That a register is absent is worth less memory than a register: such cells stay only as long as somebody needs them,
 //! and a few for those who ask again.
@@ -64,6 +64,15 @@ impl Entry {
     }
 }
 
+/// What becomes of a register that nobody uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Parting {
+    Stays,
+    /// It counts as changed, and goes once that is written.
+    IsWritten,
+    Goes,
+}
+
 /// Registers that the table of a shard keeps room for.
 const KEPT_CAPACITY: usize = 64;
 
@@ -82,7 +91,7 @@ pub struct Cells<R> {
     /// Cells that were absent and that nobody used when they came here, oldest first. Empty where cells are complete.
     absent: VecDeque<Index>,
     open_ticket: Ticket,
-    /// True where a key without a slot is known to be absent (or lost, in a forgotten shard).
+    /// True where there is no storage: a key without a slot is known to be absent (or lost, in a forgotten shard).
     complete: bool,
 }
 
@@ -91,7 +100,8 @@ fn hash_of(key: &Key) -> u64 {
 }
 
 impl<R> Cells<R> {
-    /// `complete`: storage keeps no records, so whatever has no slot does not exist.
+    /// `complete`: there is no storage behind these cells, so whatever has no slot does not exist. Such cells are
+    /// not evicted.
     #[must_use]
     pub fn new(complete: bool) -> Cells<R> {
         Cells {
@@ -445,34 +455,35 @@ impl<R> Cells<R> {
         (found.into_iter().map(|slot| (&slot.key, slot.cell())).collect(), complete)
     }
 
-    /// Drops up to `count` registers of `shard` that nobody uses and whose changes are durable; those touched
-    /// since the last call get another chance. `keep` may refuse a record that holds more than storage does.
+    /// Drops the registers of `shard` that nobody uses and whose changes are durable; those touched since the last
+    /// call get another chance. `part` has the last word: it is told what is in memory, and whether that is ahead of
+    /// storage.
     pub fn evict(
         &mut self,
         shard: Shard,
-        count: usize,
         durable: Ticket,
-        mut keep: impl FnMut(&R) -> bool,
+        mut part: impl FnMut(&Key, Option<&R>, bool) -> Parting,
     ) -> usize {
-        if self.complete {
-            return 0;
-        }
+        assert!(!self.complete, "there is nowhere to go");
         self.last.set(Index::NONE);
         let mut dropped = 0;
         let mut ahead = Vec::new();
         let slots = &mut self.slots;
         self.shards[usize::from(shard.0)].retain(|entry| {
             let slot = slots.at_mut(entry.index);
-            let held = slot.dirty || slot.pins > 0 || slot.ticket > durable || dropped == count;
+            let held = slot.dirty || slot.pins > 0 || slot.ticket > durable;
             let spared = std::mem::take(&mut slot.used);
-            if held || spared || slot.record.as_ref().is_some_and(&mut keep) {
+            if held || spared {
                 return true;
             }
-            if slot.ahead {
-                ahead.push(slot.key.clone());
-                return true;
+            match part(&slot.key, slot.record.as_ref(), slot.ahead) {
+                Parting::Stays => return true,
+                Parting::IsWritten => {
+                    ahead.push(slot.key.clone());
+                    return true;
+                }
+                Parting::Goes => slots.remove(entry.index),
             }
-            slots.remove(entry.index);
             dropped += 1;
             false
         });

@@ -95,7 +95,7 @@ impl<P: Protocol> EngineOf<P> {
         if self.parking.has_shard(shard) {
             return false;
         }
-        if !self.keeps_records {
+        if !self.outlives_process {
             self.fill_meta(shared, shard, P::Meta::default());
             return true;
         }
@@ -164,7 +164,14 @@ impl<P: Protocol> EngineOf<P> {
             Load::Absent | Load::Lost => None,
         };
         match record {
-            Some(record) => self.cells.fill(key, Some(record), false),
+            Some(record) => {
+                self.cells.fill(key, Some(record), false);
+                if !self.outlives_process {
+                    // Memory holds it once, and no older one can come back.
+                    let place = Place::Cell(self.database, key.clone());
+                    shared.stores[self.store].store.remove(&place);
+                }
+            }
             None if self.cells.is_forgotten(key.shard()) => self.cells.fill(key, None, true),
             None => {
                 self.withhold(shared, key);
@@ -240,7 +247,7 @@ impl<P: Protocol> EngineOf<P> {
     /// What is whole in memory may be damaged in storage. Nobody recovers it, so it is written before the shard may be
     /// called known: evicted later, it would be absent in silence.
     fn write_anew(&mut self, shard: Shard) {
-        if !self.keeps_records {
+        if !self.outlives_process {
             return;
         }
         self.cells.persist_shard(shard);
@@ -256,7 +263,7 @@ impl<P: Protocol> EngineOf<P> {
             return;
         }
         self.cells.set_forgotten(shard, false);
-        if self.keeps_records {
+        if self.outlives_process {
             self.clearing.push(Clearing { shard, step: ClearingStep::Changed });
         } else {
             shared.stores[self.store].store.set_forgotten(self.database, shard, false);
