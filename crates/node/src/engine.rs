@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use base::sometimes;
 use bytes::Bytes;
 use protocols::{
-    Cells, Context, Effects, Emit, Env, Event, Message, Metas, Parting, Peer, Protocol, Request,
-    Scan, Scanned, Stats, TimerId, Touches, Violation, WARMED,
+    Absence, Cells, Context, Effects, Emit, Env, Event, Message, Metas, Parting, Peer, Protocol,
+    Request, Scan, Scanned, Stats, TimerId, Touches, Violation, WARMED,
 };
 use smallvec::SmallVec;
 use storage::{Load, Place};
@@ -169,12 +169,14 @@ pub(crate) struct EngineOf<P: Protocol> {
 
 impl<P: Protocol> EngineOf<P> {
     pub(crate) fn open(parts: EngineParts) -> Box<dyn Engine> {
+        // What lives no longer than the process is in memory, and asked for at once.
+        let absence = if parts.outlives_process { Absence::Kept } else { Absence::Announced };
         Box::new(EngineOf::<P> {
             index: parts.index,
             database: parts.database,
             store: parts.store,
             protocol: P::open(parts.env),
-            cells: Cells::new(false),
+            cells: Cells::new(absence),
             metas: Metas::default(),
             fx: Effects::default(),
             rng: parts.rng,

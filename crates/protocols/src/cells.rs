@@ -64,6 +64,17 @@ impl Entry {
     }
 }
 
+/// How these cells know that a register is absent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Absence {
+    /// A cell says so, for a while: asking storage takes time.
+    Kept,
+    /// Whoever needs to know has just asked storage, see [`Cells::announce_absent`]: it answers at once.
+    Announced,
+    /// There is no storage: whatever has no cell does not exist.
+    Certain,
+}
+
 /// What becomes of a register that nobody uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parting {
@@ -88,11 +99,12 @@ pub struct Cells<R> {
     last: std::cell::Cell<Index>,
     forgotten: [bool; SHARDS],
     dirty: Vec<Index>,
-    /// Cells that were absent and that nobody used when they came here, oldest first. Empty where cells are complete.
+    /// Cells that were absent and that nobody used when they came here, oldest first. Empty where they are not kept.
     absent: VecDeque<Index>,
     open_ticket: Ticket,
-    /// True where there is no storage: a key without a slot is known to be absent (or lost, in a forgotten shard).
-    complete: bool,
+    absence: Absence,
+    /// The key that was announced last, unless it has a slot since.
+    announced: Option<Key>,
 }
 
 fn hash_of(key: &Key) -> u64 {
@@ -100,10 +112,8 @@ fn hash_of(key: &Key) -> u64 {
 }
 
 impl<R> Cells<R> {
-    /// `complete`: there is no storage behind these cells, so whatever has no slot does not exist. Such cells are
-    /// not evicted.
     #[must_use]
-    pub fn new(complete: bool) -> Cells<R> {
+    pub fn new(absence: Absence) -> Cells<R> {
         Cells {
             slots: Slots::new(),
             shards: (0..SHARDS).map(|_| HashTable::new()).collect(),
@@ -112,7 +122,8 @@ impl<R> Cells<R> {
             dirty: Vec::new(),
             absent: VecDeque::new(),
             open_ticket: Ticket::DURABLE,
-            complete,
+            absence,
+            announced: None,
         }
     }
 
@@ -141,6 +152,7 @@ impl<R> Cells<R> {
 
     fn add(&mut self, slot: Slot<R>) -> &mut Slot<R> {
         let key = slot.key.clone();
+        self.announced = None;
         let index = self.slots.add(slot);
         let slots = &self.slots;
         let hash_again = |entry: &Entry| hash_of(&slots.at(entry.index).key);
@@ -173,13 +185,17 @@ impl<R> Cells<R> {
         }
     }
 
-    /// Notes a cell that says nothing but that there is no register.
+    /// Notes a cell that says nothing but that there is no register, or drops it where such are not kept.
     fn note_absent(&mut self, index: Index) {
-        let complete = self.complete;
         let slot = self.slots.at_mut(index);
-        if !complete && !slot.noted && slot.is_idle_absence() {
+        if slot.noted || !slot.is_idle_absence() {
+            return;
+        }
+        if self.absence == Absence::Kept {
             slot.noted = true;
             self.absent.push_back(index);
+        } else {
+            self.remove_slot(index);
         }
     }
 
@@ -189,7 +205,7 @@ impl<R> Cells<R> {
     pub fn get(&self, key: &Key) -> Cell<'_, R> {
         match self.slot(key) {
             Some(slot) => slot.cell(),
-            None if !self.complete => panic!("{key:?} is not resident"),
+            None if !self.is_known_absent(key) => panic!("{key:?} is not resident"),
             None if self.forgotten[usize::from(key.shard().0)] => Cell::Lost,
             None => Cell::Absent,
         }
@@ -211,7 +227,7 @@ impl<R> Cells<R> {
             slot.lost &= slot.record.is_none();
             return result;
         }
-        assert!(self.complete, "{key:?} is not resident");
+        assert!(self.is_known_absent(key), "{key:?} is not resident");
         let mut record = None;
         let result = step(&mut record);
         if let Some(record) = record {
@@ -303,11 +319,7 @@ impl<R> Cells<R> {
         let index = self.find(key).expect("a pinned register is resident");
         let slot = self.slots.at_mut(index);
         slot.pins = slot.pins.checked_sub(1).expect("unpinned no oftener than pinned");
-        if self.complete && slot.pins == 0 && !slot.dirty && slot.record.is_none() {
-            self.remove_slot(index);
-        } else {
-            self.note_absent(index);
-        }
+        self.note_absent(index);
     }
 
     #[must_use]
@@ -344,19 +356,34 @@ impl<R> Cells<R> {
 impl<R> Cells<R> {
     #[must_use]
     pub fn is_resident(&self, key: &Key) -> bool {
-        self.complete || self.find(key).is_some()
+        self.find(key).is_some() || self.absence == Absence::Certain
+    }
+
+    /// Without a slot, and not because it was left in storage.
+    fn is_known_absent(&self, key: &Key) -> bool {
+        match self.absence {
+            Absence::Kept => false,
+            Absence::Announced => self.announced.as_ref() == Some(key),
+            Absence::Certain => true,
+        }
+    }
+
+    /// Storage was just asked for this register, which is not resident, and there is none. That holds until the next
+    /// one is announced.
+    pub fn announce_absent(&mut self, key: &Key) {
+        match self.absence {
+            Absence::Announced => self.announced = Some(key.clone()),
+            Absence::Kept | Absence::Certain => self.fill(key, None, false),
+        }
     }
 
     /// Notes a use of the register for the evicting hand; false when it is not resident.
     pub fn touch(&mut self, key: &Key) -> bool {
-        let complete = self.complete;
-        match self.slot_mut(key) {
-            Some(slot) => {
-                slot.used = true;
-                true
-            }
-            None => complete,
+        if let Some(slot) = self.slot_mut(key) {
+            slot.used = true;
+            return true;
         }
+        self.absence == Absence::Certain
     }
 
     /// Brings registers that are about to be asked for into the processor's caches, a few dozen at a time. `look`
@@ -411,11 +438,7 @@ impl<R> Cells<R> {
             let slot = self.slots.at_mut(index);
             slot.dirty = false;
             write(&slot.key, slot.record.as_ref());
-            if self.complete && slot.pins == 0 && slot.record.is_none() {
-                self.remove_slot(index);
-            } else {
-                self.note_absent(index);
-            }
+            self.note_absent(index);
         }
         self.dirty = dirty;
     }
@@ -464,7 +487,7 @@ impl<R> Cells<R> {
         durable: Ticket,
         mut part: impl FnMut(&Key, Option<&R>, bool) -> Parting,
     ) -> usize {
-        assert!(!self.complete, "there is nowhere to go");
+        assert!(self.absence != Absence::Certain, "there is nowhere to go");
         self.last.set(Index::NONE);
         let mut dropped = 0;
         let mut ahead = Vec::new();

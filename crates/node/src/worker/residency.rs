@@ -158,7 +158,7 @@ impl<P: Protocol> EngineOf<P> {
             Load::Pending => return false,
             Load::Found(bytes) => P::Record::from_bytes(&bytes).ok(),
             Load::Absent if !self.cells.is_forgotten(key.shard()) => {
-                self.cells.fill(key, None, false);
+                self.cells.announce_absent(key);
                 return true;
             }
             Load::Absent | Load::Lost => None,
