@@ -4,6 +4,7 @@
 //! fields never leave a worker's memory, so there are none here. It does not survive a restart and does not pretend
 //! to: a node that comes back builds it with [`Beginning::Forgotten`] and recovers from a quorum before it votes.
 
+mod packed;
 mod records;
 
 use bytes::Bytes;

@@ -1,47 +1,16 @@
-//! The records of one shard, each in one piece of memory with its key.
+//! The records of one shard.
 
 use std::hash::BuildHasher;
 
 use bytes::Bytes;
 use hashbrown::HashTable;
+use types::Key;
 use types::key::ByHash;
-use types::limits::KEY_LEN_MAX;
-use types::wire::put_blob;
-use types::{Key, Reader};
+
+use super::packed::Packed;
 
 /// Records that the table keeps room for.
 const KEPT_CAPACITY: usize = 64;
-
-/// A key behind its length, and its record: nothing else is kept of a register that nobody uses.
-#[derive(Debug)]
-struct Packed(Box<[u8]>);
-
-impl Packed {
-    fn new(key: &Key, record: &[u8]) -> Packed {
-        let key = key.bytes();
-        // Exact for nearly all: more would be moved once again.
-        let len_len = if key.len() < 128 { 1 } else { 3 };
-        let mut bytes = Vec::with_capacity(len_len + key.len() + record.len());
-        put_blob(&mut bytes, key);
-        bytes.extend_from_slice(record);
-        Packed(bytes.into_boxed_slice())
-    }
-
-    fn parts(&self) -> (&[u8], &[u8]) {
-        let mut reader = Reader::new(&self.0);
-        let key = reader.blob(KEY_LEN_MAX).expect("a packed record begins with its key");
-        (key, reader.rest())
-    }
-
-    fn key(&self) -> &[u8] {
-        self.parts().0
-    }
-
-    /// The position of its key in the hash space.
-    fn hash(&self) -> u64 {
-        base::checksum::hash(self.key())
-    }
-}
 
 /// Keys of one shard with their records.
 #[derive(Debug, Default)]
@@ -51,13 +20,13 @@ pub(super) struct Records {
 
 impl Records {
     pub(super) fn get(&self, key: &Key) -> Option<&[u8]> {
-        let is_it = |packed: &Packed| packed.key() == key.bytes();
+        let is_it = |packed: &Packed| packed.parts().0 == key.bytes();
         Some(self.table.find(place_of(key.hash()), is_it)?.parts().1)
     }
 
     pub(super) fn put(&mut self, key: &Key, record: &[u8]) {
-        let is_it = |packed: &Packed| packed.key() == key.bytes();
-        let packed = Packed::new(key, record);
+        let is_it = |packed: &Packed| packed.parts().0 == key.bytes();
+        let packed = Packed::new(key.bytes(), record);
         match self.table.find_mut(place_of(key.hash()), is_it) {
             Some(known) => *known = packed,
             None => drop(self.table.insert_unique(place_of(key.hash()), packed, place_again)),
@@ -65,7 +34,7 @@ impl Records {
     }
 
     pub(super) fn remove(&mut self, key: &Key) {
-        let is_it = |packed: &Packed| packed.key() == key.bytes();
+        let is_it = |packed: &Packed| packed.parts().0 == key.bytes();
         if let Ok(entry) = self.table.find_entry(place_of(key.hash()), is_it) {
             entry.remove();
             self.shrink();
@@ -82,7 +51,7 @@ impl Records {
 
     /// About `limit` records in key order from `from_hash` on, and where to go on. Never splits a hash.
     pub(super) fn list(&self, from_hash: u64, limit: usize) -> (Vec<(Key, Bytes)>, Option<u64>) {
-        let hashed = self.table.iter().map(|packed| (packed.hash(), packed));
+        let hashed = self.table.iter().map(|packed| (hash_of(packed), packed));
         let mut found: Vec<_> = hashed.filter(|(hash, _)| *hash >= from_hash).collect();
         let mut next_hash = None;
         if limit < found.len() {
@@ -104,12 +73,17 @@ impl Records {
     }
 }
 
+/// The position of its key in the hash space.
+fn hash_of(packed: &Packed) -> u64 {
+    base::checksum::hash(packed.parts().0)
+}
+
 fn place_of(hash: u64) -> u64 {
     ByHash.hash_one(hash)
 }
 
 fn place_again(packed: &Packed) -> u64 {
-    place_of(packed.hash())
+    place_of(hash_of(packed))
 }
 
 #[cfg(test)]
