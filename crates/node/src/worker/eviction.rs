@@ -85,7 +85,7 @@ impl Worker {
 
     /// When the packing hand looks at its next shard; `None`: there is nothing to look at.
     pub(super) fn next_packing(&self) -> Option<Nanos> {
-        let has_any = |engine: &Box<dyn Engine>| engine.packs() && engine.resident() > 0;
-        self.engines.iter().any(has_any).then_some(self.packs_at)
+        let mut packing = self.engines.iter().filter(|engine| engine.packs());
+        packing.any(|engine| engine.resident() > 0).then_some(self.packs_at)
     }
 }
