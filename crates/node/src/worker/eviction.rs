@@ -8,7 +8,6 @@ use types::Shard;
 use types::key::SHARDS;
 
 use super::Worker;
-use crate::engine::Engine;
 
 /// One of so many cells may say that there is no register, though nobody needs it: who asks again is answered without
 /// asking storage.
