@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use base::sometimes;
 use bytes::Bytes;
 use protocols::{
-    Cells, Context, Effects, Emit, Env, Event, Message, Metas, Peer, Protocol, Request, Scan,
-    Scanned, Stats, TimerId, Touches, Violation, WARMED,
+    Absence, Cells, Context, Effects, Emit, Env, Event, Message, Metas, Parting, Peer, Protocol,
+    Request, Scan, Scanned, Stats, TimerId, Touches, Violation, WARMED,
 };
 use smallvec::SmallVec;
 use storage::{Load, Place};
@@ -78,7 +78,10 @@ pub(crate) trait Engine: Send {
     /// Puts every changed register and shard field into the store's open batch, each once.
     fn flush(&mut self, shared: &mut Shared);
 
+    /// Registers in memory, known absent ones among them.
     fn resident(&self) -> usize;
+    /// Storage is memory too, and a register takes less of it there.
+    fn packs(&self) -> bool;
     /// Registers that somebody at work keeps in memory.
     fn pinned(&self) -> usize;
     fn evict(&mut self, shared: &mut Shared, shard: Shard) -> usize;
@@ -133,7 +136,7 @@ pub(crate) struct EngineParts {
     pub(crate) index: usize,
     pub(crate) database: Database,
     pub(crate) store: usize,
-    pub(crate) keeps_records: bool,
+    pub(crate) outlives_process: bool,
     pub(crate) env: Env,
     pub(crate) rng: base::Prng,
 }
@@ -148,7 +151,7 @@ pub(crate) struct EngineOf<P: Protocol> {
     pub(crate) metas: Metas<P::Meta>,
     pub(crate) fx: Effects<P::Message>,
     rng: base::Prng,
-    pub(crate) keeps_records: bool,
+    pub(crate) outlives_process: bool,
     /// What the engine sent to itself and may be delivered.
     pub(crate) inner: VecDeque<Work<P>>,
     pub(crate) parking: Parking<Work<P>>,
@@ -166,16 +169,18 @@ pub(crate) struct EngineOf<P: Protocol> {
 
 impl<P: Protocol> EngineOf<P> {
     pub(crate) fn open(parts: EngineParts) -> Box<dyn Engine> {
+        // What lives no longer than the process is in memory, and asked for at once.
+        let absence = if parts.outlives_process { Absence::Kept } else { Absence::Announced };
         Box::new(EngineOf::<P> {
             index: parts.index,
             database: parts.database,
             store: parts.store,
             protocol: P::open(parts.env),
-            cells: Cells::new(!parts.keeps_records),
+            cells: Cells::new(absence),
             metas: Metas::default(),
             fx: Effects::default(),
             rng: parts.rng,
-            keeps_records: parts.keeps_records,
+            outlives_process: parts.outlives_process,
             inner: VecDeque::new(),
             parking: Parking::default(),
             gates: Gates::default(),
@@ -239,12 +244,7 @@ impl<P: Protocol> EngineOf<P> {
     }
 
     fn run_scan(&mut self, shared: &mut Shared, scan: Scan) {
-        if self.keeps_records {
-            shared.start_scan(self.index, self.store, self.database, scan);
-        } else {
-            // Memory is the only copy.
-            self.deliver_scan(shared, scan, Vec::new(), None);
-        }
+        shared.start_scan(self.index, self.store, self.database, scan);
     }
 
     fn deliver_scan(
@@ -283,7 +283,7 @@ impl<P: Protocol> EngineOf<P> {
     fn write_metas(&mut self, shared: &mut Shared) {
         let state = &mut shared.stores[self.store];
         for shard in self.metas.take_dirty() {
-            if !self.keeps_records {
+            if !self.outlives_process {
                 continue;
             }
             shared.scratch.clear();
@@ -294,11 +294,15 @@ impl<P: Protocol> EngineOf<P> {
     }
 
     fn write_cells(&mut self, shared: &mut Shared) {
-        if !self.keeps_records {
-            self.cells.take_dirty(|_, _| {});
+        let state = &mut shared.stores[self.store];
+        if !self.outlives_process {
+            self.cells.take_dirty(|key, record| {
+                if record.is_none() {
+                    state.store.remove(&Place::Cell(self.database, key.clone()));
+                }
+            });
             return;
         }
-        let state = &mut shared.stores[self.store];
         let (scratch, counters) = (&mut shared.scratch, &mut shared.counters);
         let (parking, database) = (&mut self.parking, self.database);
         self.cells.take_dirty(|key, record| {
@@ -440,7 +444,11 @@ impl<P: Protocol> Engine for EngineOf<P> {
     }
 
     fn resident(&self) -> usize {
-        if self.keeps_records { self.cells.len() } else { 0 }
+        self.cells.len()
+    }
+
+    fn packs(&self) -> bool {
+        !self.outlives_process
     }
 
     fn pinned(&self) -> usize {
@@ -451,8 +459,18 @@ impl<P: Protocol> Engine for EngineOf<P> {
         if shared.is_scanned(self.index, shard) {
             return 0;
         }
-        let durable = shared.stores[self.store].durable;
-        self.cells.evict(shard, usize::MAX, durable, |record| !P::is_evictable(record))
+        let (state, scratch) = (&mut shared.stores[self.store], &mut shared.scratch);
+        self.cells.evict(shard, state.durable, |key, record, is_ahead| match record {
+            Some(record) if !P::is_evictable(record) => Parting::Stays,
+            Some(record) if !self.outlives_process => {
+                scratch.clear();
+                record.encode(scratch);
+                state.store.put(&Place::Cell(self.database, key.clone()), scratch);
+                Parting::Goes
+            }
+            _ if is_ahead => Parting::IsWritten,
+            _ => Parting::Goes,
+        })
     }
 
     fn drop_absent(&mut self, shared: &mut Shared, kept: usize) -> usize {

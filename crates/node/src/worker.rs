@@ -3,6 +3,7 @@
 //! Sans-IO: no thread, clock, socket or file. The server's shell and the simulator feed it [`Input`]s and carry out its
 //! [`Outputs`]. Start reading at [`Worker::turn`] in `worker/turn.rs`.
 
+mod eviction;
 pub(crate) mod gates;
 mod inbound;
 pub(crate) mod loss;
@@ -63,7 +64,7 @@ pub struct WorkerConfig {
     pub seed: u64,
     /// How long a request may look for a quorum.
     pub request_timeout: Nanos,
-    /// Resident registers before eviction, over all databases whose store keeps records.
+    /// Resident registers before eviction, over all databases.
     pub cells_max: usize,
     pub scrub: ScrubConfig,
     /// Flushed uptime at process start, see [`protocols::Context::uptime`].
@@ -137,6 +138,9 @@ pub struct Worker {
     /// Next engine and shard that the evicting hand looks at.
     hand: (usize, u8),
     scrubber: Scrubber,
+    /// Next shard that the packing hand looks at, in all engines.
+    packing: u8,
+    packs_at: Nanos,
     completions: Vec<Completion>,
     misrouted: Vec<(usize, NodeId, Bytes)>,
     /// Peers for whom too much was held back: their links count as reset.
@@ -193,6 +197,8 @@ impl Worker {
             cells_max: config.cells_max,
             hand: (0, config.index as u8),
             scrubber,
+            packing: config.index as u8,
+            packs_at: now,
             completions: Vec::new(),
             misrouted: Vec::new(),
             resets: Vec::new(),
@@ -223,7 +229,7 @@ impl Worker {
             index: self.engines.len(),
             database: spec.database,
             store: spec.store,
-            keeps_records: store.keeps_records,
+            outlives_process: store.outlives_process,
             env: Env {
                 me: config.me,
                 incarnation: config.incarnation,
@@ -249,7 +255,8 @@ impl Worker {
         if is_due {
             return Some(self.shared.now);
         }
-        [self.shared.timers.next(), self.scrubber.next()].into_iter().flatten().min()
+        let moments = [self.shared.timers.next(), self.scrubber.next(), self.next_packing()];
+        moments.into_iter().flatten().min()
     }
 
     /// Checks the local invariants of every protocol and of the worker itself.

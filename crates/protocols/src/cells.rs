@@ -1,8 +1,8 @@
 //! Resident registers and shard fields: the part of a worker's storage that a step may touch.
 //!
 //! A register is changed here and marked with [`Cells::persist`]; the worker encodes every marked register once
-//! at the end of the turn, however often it changed. Where storage keeps no records (`volatile`) these cells are
-//! the only copy.
+//! at the end of the turn, however often it changed. Where records live no longer than the process (`volatile`) it
+//! is encoded only when it leaves these cells, and until then they have the only copy.
 //!
 //! That a register is absent is worth less memory than a register: such cells stay only as long as somebody needs them,
 //! and a few for those who ask again.
@@ -64,6 +64,26 @@ impl Entry {
     }
 }
 
+/// How these cells know that a register is absent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Absence {
+    /// A cell says so, for a while: asking storage takes time.
+    Kept,
+    /// Whoever needs to know has just asked storage, see [`Cells::announce_absent`]: it answers at once.
+    Announced,
+    /// There is no storage: whatever has no cell does not exist.
+    Certain,
+}
+
+/// What becomes of a register that nobody uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Parting {
+    Stays,
+    /// It counts as changed, and goes once that is written.
+    IsWritten,
+    Goes,
+}
+
 /// Registers that the table of a shard keeps room for.
 const KEPT_CAPACITY: usize = 64;
 
@@ -79,11 +99,12 @@ pub struct Cells<R> {
     last: std::cell::Cell<Index>,
     forgotten: [bool; SHARDS],
     dirty: Vec<Index>,
-    /// Cells that were absent and that nobody used when they came here, oldest first. Empty where cells are complete.
+    /// Cells that were absent and that nobody used when they came here, oldest first. Empty where they are not kept.
     absent: VecDeque<Index>,
     open_ticket: Ticket,
-    /// True where a key without a slot is known to be absent (or lost, in a forgotten shard).
-    complete: bool,
+    absence: Absence,
+    /// The key that was announced last, unless it has a slot since.
+    announced: Option<Key>,
 }
 
 fn hash_of(key: &Key) -> u64 {
@@ -91,9 +112,8 @@ fn hash_of(key: &Key) -> u64 {
 }
 
 impl<R> Cells<R> {
-    /// `complete`: storage keeps no records, so whatever has no slot does not exist.
     #[must_use]
-    pub fn new(complete: bool) -> Cells<R> {
+    pub fn new(absence: Absence) -> Cells<R> {
         Cells {
             slots: Slots::new(),
             shards: (0..SHARDS).map(|_| HashTable::new()).collect(),
@@ -102,7 +122,8 @@ impl<R> Cells<R> {
             dirty: Vec::new(),
             absent: VecDeque::new(),
             open_ticket: Ticket::DURABLE,
-            complete,
+            absence,
+            announced: None,
         }
     }
 
@@ -131,6 +152,7 @@ impl<R> Cells<R> {
 
     fn add(&mut self, slot: Slot<R>) -> &mut Slot<R> {
         let key = slot.key.clone();
+        self.announced = None;
         let index = self.slots.add(slot);
         let slots = &self.slots;
         let hash_again = |entry: &Entry| hash_of(&slots.at(entry.index).key);
@@ -163,13 +185,17 @@ impl<R> Cells<R> {
         }
     }
 
-    /// Notes a cell that says nothing but that there is no register.
+    /// Notes a cell that says nothing but that there is no register, or drops it where such are not kept.
     fn note_absent(&mut self, index: Index) {
-        let complete = self.complete;
         let slot = self.slots.at_mut(index);
-        if !complete && !slot.noted && slot.is_idle_absence() {
+        if slot.noted || !slot.is_idle_absence() {
+            return;
+        }
+        if self.absence == Absence::Kept {
             slot.noted = true;
             self.absent.push_back(index);
+        } else {
+            self.remove_slot(index);
         }
     }
 
@@ -179,7 +205,7 @@ impl<R> Cells<R> {
     pub fn get(&self, key: &Key) -> Cell<'_, R> {
         match self.slot(key) {
             Some(slot) => slot.cell(),
-            None if !self.complete => panic!("{key:?} is not resident"),
+            None if !self.is_known_absent(key) => panic!("{key:?} is not resident"),
             None if self.forgotten[usize::from(key.shard().0)] => Cell::Lost,
             None => Cell::Absent,
         }
@@ -201,7 +227,7 @@ impl<R> Cells<R> {
             slot.lost &= slot.record.is_none();
             return result;
         }
-        assert!(self.complete, "{key:?} is not resident");
+        assert!(self.is_known_absent(key), "{key:?} is not resident");
         let mut record = None;
         let result = step(&mut record);
         if let Some(record) = record {
@@ -299,11 +325,7 @@ impl<R> Cells<R> {
         let index = self.find(key).expect("a pinned register is resident");
         let slot = self.slots.at_mut(index);
         slot.pins = slot.pins.checked_sub(1).expect("unpinned no oftener than pinned");
-        if self.complete && slot.pins == 0 && !slot.dirty && slot.record.is_none() {
-            self.remove_slot(index);
-        } else {
-            self.note_absent(index);
-        }
+        self.note_absent(index);
     }
 
     #[must_use]
@@ -340,19 +362,34 @@ impl<R> Cells<R> {
 impl<R> Cells<R> {
     #[must_use]
     pub fn is_resident(&self, key: &Key) -> bool {
-        self.complete || self.find(key).is_some()
+        self.find(key).is_some() || self.absence == Absence::Certain
+    }
+
+    /// Without a slot, and not because it was left in storage.
+    fn is_known_absent(&self, key: &Key) -> bool {
+        match self.absence {
+            Absence::Kept => false,
+            Absence::Announced => self.announced.as_ref() == Some(key),
+            Absence::Certain => true,
+        }
+    }
+
+    /// Storage was just asked for this register, which is not resident, and there is none. That holds until the next
+    /// one is announced.
+    pub fn announce_absent(&mut self, key: &Key) {
+        match self.absence {
+            Absence::Announced => self.announced = Some(key.clone()),
+            Absence::Kept | Absence::Certain => self.fill(key, None, false),
+        }
     }
 
     /// Notes a use of the register for the evicting hand; false when it is not resident.
     pub fn touch(&mut self, key: &Key) -> bool {
-        let complete = self.complete;
-        match self.slot_mut(key) {
-            Some(slot) => {
-                slot.used = true;
-                true
-            }
-            None => complete,
+        if let Some(slot) = self.slot_mut(key) {
+            slot.used = true;
+            return true;
         }
+        self.absence == Absence::Certain
     }
 
     /// Brings registers that are about to be asked for into the processor's caches, a few dozen at a time. `look`
@@ -407,11 +444,7 @@ impl<R> Cells<R> {
             let slot = self.slots.at_mut(index);
             slot.dirty = false;
             write(&slot.key, slot.record.as_ref());
-            if self.complete && slot.pins == 0 && slot.record.is_none() {
-                self.remove_slot(index);
-            } else {
-                self.note_absent(index);
-            }
+            self.note_absent(index);
         }
         self.dirty = dirty;
     }
@@ -451,34 +484,35 @@ impl<R> Cells<R> {
         (found.into_iter().map(|slot| (&slot.key, slot.cell())).collect(), complete)
     }
 
-    /// Drops up to `count` registers of `shard` that nobody uses and whose changes are durable; those touched
-    /// since the last call get another chance. `keep` may refuse a record that holds more than storage does.
+    /// Drops the registers of `shard` that nobody uses and whose changes are durable; those touched since the last
+    /// call get another chance. `part` has the last word: it is told what is in memory, and whether that is ahead of
+    /// storage.
     pub fn evict(
         &mut self,
         shard: Shard,
-        count: usize,
         durable: Ticket,
-        mut keep: impl FnMut(&R) -> bool,
+        mut part: impl FnMut(&Key, Option<&R>, bool) -> Parting,
     ) -> usize {
-        if self.complete {
-            return 0;
-        }
+        assert!(self.absence != Absence::Certain, "there is nowhere to go");
         self.last.set(Index::NONE);
         let mut dropped = 0;
         let mut ahead = Vec::new();
         let slots = &mut self.slots;
         self.shards[usize::from(shard.0)].retain(|entry| {
             let slot = slots.at_mut(entry.index);
-            let held = slot.dirty || slot.pins > 0 || slot.ticket > durable || dropped == count;
+            let held = slot.dirty || slot.pins > 0 || slot.ticket > durable;
             let spared = std::mem::take(&mut slot.used);
-            if held || spared || slot.record.as_ref().is_some_and(&mut keep) {
+            if held || spared {
                 return true;
             }
-            if slot.ahead {
-                ahead.push(slot.key.clone());
-                return true;
+            match part(&slot.key, slot.record.as_ref(), slot.ahead) {
+                Parting::Stays => return true,
+                Parting::IsWritten => {
+                    ahead.push(slot.key.clone());
+                    return true;
+                }
+                Parting::Goes => slots.remove(entry.index),
             }
-            slots.remove(entry.index);
             dropped += 1;
             false
         });

@@ -14,7 +14,7 @@ pub mod rmwpaxos;
 pub mod view;
 pub mod zab;
 
-pub use cells::{Cell, Cells, Metas, WARMED};
+pub use cells::{Absence, Cell, Cells, Metas, Parting, WARMED};
 pub use effects::{Effects, Emit, Scan, Send, TimerId};
 pub use protocol::{
     Consistency, Context, Env, Event, Message, Peer, Properties, Protocol, Request, Scanned,

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use sim::shrink::EVENTS_MAX;
 use sim::{
-    Campaign, Cuts, FaultSet, MediumKind, SimConfig, Speech, campaign, replay, shrink, validate,
+    Campaign, Cuts, Durability, FaultSet, MediumKind, SimConfig, Speech, campaign, replay, shrink,
+    validate,
 };
 
 fn main() {
@@ -24,6 +25,14 @@ fn main() {
     }
     if let Ok(medium) = std::env::var("MEDIUM") {
         config.medium = Some(MediumKind::by_name(&medium).expect("a medium"));
+    }
+    if let Ok(durability) = std::env::var("DURABILITY") {
+        config.durability = Some(match durability.as_str() {
+            "volatile" => Durability::Volatile,
+            "pmem" => Durability::Pmem,
+            "disk" => Durability::Disk,
+            _ => panic!("no durability is called {durability}"),
+        });
     }
     if let Ok(clients) = std::env::var("CLIENTS") {
         config.speech = Some(Speech::by_name(&clients).expect("direct or resp"));

@@ -209,10 +209,13 @@ impl Watched {
     }
 
     fn change(&mut self, place: &Place, record: Option<Bytes>) {
-        if self.store.keeps_records() {
-            let ticket = self.store.ticket();
-            self.ledger.lock().story(place).put(ticket, record);
-            self.changed.push((ticket, place.clone()));
+        let ticket = self.store.ticket();
+        let mut book = self.ledger.lock();
+        let story = book.story(place);
+        story.put(ticket, record);
+        match ticket {
+            Ticket::DURABLE => story.settle(ticket),
+            _ => self.changed.push((ticket, place.clone())),
         }
     }
 
@@ -293,8 +296,8 @@ impl Store for Watched {
         completions[known..].iter().for_each(|completion| self.hear(completion));
     }
 
-    fn keeps_records(&self) -> bool {
-        self.store.keeps_records()
+    fn outlives_process(&self) -> bool {
+        self.store.outlives_process()
     }
 
     fn is_full(&self) -> bool {

@@ -6,6 +6,7 @@
 pub mod device;
 pub mod disk;
 pub mod pmem;
+pub mod volatile;
 
 use base::Prng;
 use storage::{Load, Place, Store};
@@ -13,12 +14,14 @@ use types::{Database, Ticket};
 
 use self::disk::DiskMedium;
 use self::pmem::PmemMedium;
+use self::volatile::VolatileMedium;
 use crate::store::{self, Durability, Survival};
 
 /// Who keeps the records.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum MediumKind {
-    /// The model: what the interface of `storage` allows, and nothing else.
+    /// The model: what the interface of `storage` allows, and nothing else. Where nothing outlives the process, the
+    /// real store, which is as simple.
     Model,
     /// The disk engine over a simulated device.
     Disk,
@@ -117,6 +120,7 @@ pub enum Medium {
     Model(store::Medium),
     Disk(DiskMedium),
     Pmem(PmemMedium),
+    Volatile(VolatileMedium),
 }
 
 impl Medium {
@@ -124,6 +128,9 @@ impl Medium {
     pub fn new(config: &MediumConfig, database: Database, rng: Prng) -> Medium {
         let MediumConfig { durability, slow_read_ppm, shape, rest_after, power_fails, .. } = config;
         match config.kind {
+            MediumKind::Model if *durability == Durability::Volatile => {
+                Medium::Volatile(VolatileMedium::new(database))
+            }
             MediumKind::Model => {
                 Medium::Model(store::Medium::new(*durability, database, *slow_read_ppm, rng))
             }
@@ -145,6 +152,7 @@ impl Medium {
             }
             Medium::Disk(disk) => disk.open(workers),
             Medium::Pmem(pmem) => pmem.open(workers),
+            Medium::Volatile(volatile) => Ok(volatile.open(workers)),
         }
     }
 
@@ -157,7 +165,7 @@ impl Medium {
                 into.extend(work.has_reads.then_some(Work::Reads { worker }));
             }
             Medium::Disk(disk) => disk.take_work(into),
-            Medium::Pmem(_) => {}
+            Medium::Pmem(_) | Medium::Volatile(_) => {}
         }
     }
 
@@ -184,6 +192,7 @@ impl Medium {
             Medium::Model(model) => model.crash(survival),
             Medium::Disk(disk) => disk.crash(survival),
             Medium::Pmem(pmem) => pmem.crash(survival),
+            Medium::Volatile(volatile) => volatile.forget(),
         }
     }
 
@@ -193,6 +202,7 @@ impl Medium {
             Medium::Model(model) => model.wipe(),
             Medium::Disk(disk) => disk.wipe(),
             Medium::Pmem(pmem) => pmem.wipe(),
+            Medium::Volatile(volatile) => volatile.forget(),
         }
     }
 
@@ -203,6 +213,7 @@ impl Medium {
             Medium::Model(model) => model.damage(may),
             Medium::Disk(disk) => may(&ANY_PLACE) && disk.damage(),
             Medium::Pmem(pmem) => may(&ANY_PLACE) && pmem.damage(),
+            Medium::Volatile(_) => false,
         }
     }
 
@@ -210,7 +221,7 @@ impl Medium {
     pub fn roll_back(&self, mut may: impl FnMut(&Place) -> bool) -> bool {
         match self {
             Medium::Disk(disk) => may(&ANY_PLACE) && disk.roll_back(),
-            Medium::Model(_) | Medium::Pmem(_) => false,
+            Medium::Model(_) | Medium::Pmem(_) | Medium::Volatile(_) => false,
         }
     }
 
@@ -218,7 +229,7 @@ impl Medium {
     #[must_use]
     pub fn damage_homes(&self) -> bool {
         match self {
-            Medium::Model(_) => false,
+            Medium::Model(_) | Medium::Volatile(_) => false,
             Medium::Disk(disk) => disk.damage_homes(),
             Medium::Pmem(pmem) => pmem.damage(),
         }
@@ -231,13 +242,14 @@ impl Medium {
             Medium::Model(model) => !model.has_forgotten_anything(),
             Medium::Disk(disk) => disk.is_whole(),
             Medium::Pmem(pmem) => pmem.is_whole(),
+            Medium::Volatile(volatile) => !volatile.is_recovering(),
         }
     }
 
     /// Remembers what is stored now.
     pub fn remember(&self) {
         match self {
-            Medium::Model(_) => {}
+            Medium::Model(_) | Medium::Volatile(_) => {}
             Medium::Disk(disk) => disk.remember(),
             Medium::Pmem(pmem) => pmem.remember(),
         }
@@ -248,7 +260,7 @@ impl Medium {
     #[must_use]
     pub fn bring_back(&self) -> bool {
         match self {
-            Medium::Model(_) => false,
+            Medium::Model(_) | Medium::Volatile(_) => false,
             Medium::Disk(disk) => disk.bring_back(),
             Medium::Pmem(pmem) => pmem.bring_back(),
         }
@@ -258,7 +270,7 @@ impl Medium {
     #[must_use]
     pub fn look(&self, places: &[Place]) -> Vec<Load> {
         match self {
-            Medium::Model(_) => vec![Load::Absent; places.len()],
+            Medium::Model(_) | Medium::Volatile(_) => vec![Load::Absent; places.len()],
             Medium::Disk(disk) => disk.look(places),
             Medium::Pmem(pmem) => pmem.look(places),
         }
@@ -276,7 +288,7 @@ impl Medium {
         match self {
             Medium::Disk(disk) => disk.set_failing(fails),
             Medium::Pmem(pmem) if !fails => pmem.end_no_more(),
-            Medium::Model(_) | Medium::Pmem(_) => {}
+            Medium::Model(_) | Medium::Pmem(_) | Medium::Volatile(_) => {}
         }
     }
 
@@ -288,7 +300,7 @@ impl Medium {
                 pmem.end_within_a_turn();
                 true
             }
-            Medium::Model(_) | Medium::Disk(_) => false,
+            Medium::Model(_) | Medium::Disk(_) | Medium::Volatile(_) => false,
         }
     }
 
@@ -296,7 +308,7 @@ impl Medium {
     #[must_use]
     pub fn has_failed(&self) -> bool {
         match self {
-            Medium::Model(_) => false,
+            Medium::Model(_) | Medium::Volatile(_) => false,
             Medium::Disk(disk) => disk.has_failed(),
             Medium::Pmem(pmem) => pmem.has_ended(),
         }
@@ -306,7 +318,7 @@ impl Medium {
     #[must_use]
     pub fn complaint(&self) -> Option<String> {
         match self {
-            Medium::Model(_) | Medium::Pmem(_) => None,
+            Medium::Model(_) | Medium::Pmem(_) | Medium::Volatile(_) => None,
             Medium::Disk(disk) => disk.complaint(),
         }
     }
@@ -318,6 +330,7 @@ impl Medium {
             Medium::Model(model) => model.has_forgotten(place),
             Medium::Disk(disk) => disk.has_forgotten_anything(),
             Medium::Pmem(pmem) => pmem.has_forgotten_anything(),
+            Medium::Volatile(volatile) => volatile.is_recovering(),
         }
     }
 
@@ -328,6 +341,7 @@ impl Medium {
             Medium::Model(model) => model.is_recovering(),
             Medium::Disk(disk) => disk.is_recovering(),
             Medium::Pmem(pmem) => pmem.is_recovering(),
+            Medium::Volatile(volatile) => volatile.is_recovering(),
         }
     }
 
@@ -338,6 +352,7 @@ impl Medium {
             Medium::Model(model) => model.has_forgotten_anything(),
             Medium::Disk(disk) => disk.has_forgotten_anything(),
             Medium::Pmem(pmem) => pmem.has_forgotten_anything(),
+            Medium::Volatile(volatile) => volatile.is_recovering(),
         }
     }
 }

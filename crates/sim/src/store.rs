@@ -150,6 +150,7 @@ impl Medium {
         slow_read_ppm: u32,
         rng: Prng,
     ) -> Medium {
+        assert!(durability != Durability::Volatile, "whatever is modelled outlives the process");
         let state = State {
             durability,
             database,
@@ -173,10 +174,7 @@ impl Medium {
         let mut state = self.lock();
         state.handles = (0..workers).map(|_| Handle::new()).collect();
         state.forgotten = state.forgotten_durably.clone();
-        let keeps_records = state.durability != Durability::Volatile;
-        (0..workers)
-            .map(|worker| ModelStore { medium: self.clone(), worker, keeps_records })
-            .collect()
+        (0..workers).map(|worker| ModelStore { medium: self.clone(), worker }).collect()
     }
 
     /// Begins a flush if there is something to flush and none is under way.
@@ -212,15 +210,12 @@ impl Medium {
         }
     }
 
-    /// The process ends. Nothing of a `volatile` medium survives.
+    /// The process ends.
     pub fn crash(&self, survival: Survival) {
         let mut state = self.lock();
         let mut handles = std::mem::take(&mut state.handles);
         for handle in &mut handles {
             state.lose_unflushed(handle, survival);
-        }
-        if state.durability == Durability::Volatile {
-            state.forget_everything();
         }
     }
 
@@ -259,9 +254,6 @@ impl Medium {
     #[must_use]
     pub fn has_forgotten_anything(&self) -> bool {
         let state = self.lock();
-        if state.durability == Durability::Volatile {
-            return !state.forgotten.is_empty();
-        }
         !state.forgotten_durably.is_empty()
             || state.places().any(|place| matches!(state.slot(&place), Some(Slot::Damaged)))
     }

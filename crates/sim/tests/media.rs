@@ -1,6 +1,8 @@
 //! The real engines under the workers, and real sessions between clients and workers.
 
-use sim::{Campaign, CampaignReport, FaultSet, MediumKind, SimConfig, Speech, campaign, run};
+use sim::{
+    Campaign, CampaignReport, Durability, FaultSet, MediumKind, SimConfig, Speech, campaign, run,
+};
 
 /// Runs seeds; the first failure is printed with the line that replays it.
 fn check(config: SimConfig, seeds: u64) -> CampaignReport {
@@ -27,6 +29,24 @@ fn registers_are_linearizable_on_the_disk_engine() {
 fn registers_are_linearizable_on_the_pmem_engine() {
     check(config(MediumKind::Pmem), 20);
     check(SimConfig { protocol: "abd".into(), ..config(MediumKind::Pmem) }, 40);
+}
+
+/// Everything that can happen to it, and cells that hold a few registers at most.
+fn volatile() -> SimConfig {
+    let faults = "loss,delay,reorder,partition,reset,pause,crash,rolling-restart,amnesia,jump,eviction,workers";
+    SimConfig {
+        durability: Some(Durability::Volatile),
+        faults: FaultSet::parse(faults).expect("they exist"),
+        ..config(MediumKind::Model)
+    }
+}
+
+#[test]
+fn registers_are_linearizable_while_they_leave_memory_that_is_all_there_is() {
+    check(volatile(), 150);
+    check(SimConfig { nodes: 5, ..volatile() }, 40);
+    check(SimConfig { speech: Some(Speech::Resp), ..volatile() }, 60);
+    check(SimConfig { protocol: "abd".into(), ..volatile() }, 80);
 }
 
 #[test]

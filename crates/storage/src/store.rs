@@ -109,8 +109,9 @@ pub trait Store: Send {
     /// Appends what has completed since the last call.
     fn poll(&mut self, completions: &mut Vec<Completion>);
 
-    /// False where the worker's own cells are the only copy and must stay resident (`volatile`).
-    fn keeps_records(&self) -> bool;
+    /// False where records live no longer than the process (`volatile`): a register need only be put before it leaves
+    /// the worker's cells, and shard fields, which never leave them, are not kept.
+    fn outlives_process(&self) -> bool;
 
     /// True while the store cannot take more changes for now: the worker stops taking new requests, not messages
     /// that help others finish.

@@ -1,13 +1,18 @@
-//! The `volatile` medium: nothing is stored anywhere.
+//! The `volatile` medium: records in memory, as small as they can be, for as long as the process lives.
 //!
-//! The worker's own cells are the only copy of a register, so this store holds no records at all; it only
-//! knows which shards have been forgotten. It does not survive a restart and does not pretend to: a node that
-//! comes back builds it with [`Beginning::Forgotten`] and recovers from a quorum before it votes.
+//! It keeps the registers that a worker's cells have let go, and what is put and removed here is so at once. Shard
+//! fields never leave a worker's memory, so there are none here. It does not survive a restart and does not pretend
+//! to: a node that comes back builds it with [`Beginning::Forgotten`] and recovers from a quorum before it votes.
 
+mod packed;
+mod records;
+
+use bytes::Bytes;
 use types::key::SHARDS;
 use types::limits::DATABASES;
-use types::{Database, Key, Shard, Ticket};
+use types::{Database, Shard, Ticket};
 
+use self::records::Records;
 use crate::store::{Completion, Load, Place, Store};
 
 /// What a node without durable records may claim when it starts.
@@ -19,48 +24,79 @@ pub enum Beginning {
     Forgotten,
 }
 
-/// A [`Store`] that keeps no records.
+/// What is kept of a shard.
+#[derive(Debug)]
+struct Kept {
+    forgotten: bool,
+    records: Records,
+}
+
+/// A [`Store`] whose records live no longer than it does.
 #[derive(Debug)]
 pub struct VolatileStore {
-    forgotten: Box<[[bool; SHARDS]; DATABASES]>,
-    // Scans asked for since the last poll; each is answered by it.
-    scanned: Vec<u64>,
+    databases: Vec<Vec<Kept>>,
+    /// Answers to scans, taken by the next poll.
+    scanned: Vec<Completion>,
 }
 
 impl VolatileStore {
     #[must_use]
     pub fn new(beginning: Beginning) -> VolatileStore {
         let forgotten = beginning == Beginning::Forgotten;
-        VolatileStore { forgotten: Box::new([[forgotten; SHARDS]; DATABASES]), scanned: Vec::new() }
+        let shard = |_| Kept { forgotten, records: Records::default() };
+        let database = |_| (0..SHARDS).map(shard).collect();
+        VolatileStore { databases: (0..DATABASES).map(database).collect(), scanned: Vec::new() }
     }
 
-    fn unknown(&self, database: Database, shard: Shard) -> Load {
-        if self.is_forgotten(database, shard) { Load::Lost } else { Load::Absent }
+    fn shard(&self, database: Database, shard: Shard) -> &Kept {
+        &self.databases[usize::from(database.0)][usize::from(shard.0)]
+    }
+
+    fn shard_mut(&mut self, database: Database, shard: Shard) -> &mut Kept {
+        &mut self.databases[usize::from(database.0)][usize::from(shard.0)]
     }
 }
 
 impl Store for VolatileStore {
     fn load(&mut self, place: &Place) -> Load {
-        match place {
-            Place::Cell(database, key) => self.unknown(*database, Key::shard(key)),
-            Place::Meta(database, shard) => self.unknown(*database, *shard),
+        let (kept, record) = match place {
+            Place::Cell(database, key) => {
+                let kept = self.shard(*database, key.shard());
+                (kept, kept.records.get(key))
+            }
+            Place::Meta(database, shard) => (self.shard(*database, *shard), None),
+        };
+        match record {
+            Some(record) => Load::Found(Bytes::copy_from_slice(record)),
+            None if kept.forgotten => Load::Lost,
+            None => Load::Absent,
         }
     }
 
-    fn put(&mut self, _place: &Place, _record: &[u8]) {}
+    fn put(&mut self, place: &Place, record: &[u8]) {
+        if let Place::Cell(database, key) = place {
+            self.shard_mut(*database, key.shard()).records.put(key, record);
+        }
+    }
 
-    fn remove(&mut self, _place: &Place) {}
+    fn remove(&mut self, place: &Place) {
+        if let Place::Cell(database, key) = place {
+            self.shard_mut(*database, key.shard()).records.remove(key);
+        }
+    }
 
     fn set_forgotten(&mut self, database: Database, shard: Shard, forgotten: bool) {
-        self.forgotten[usize::from(database.0)][usize::from(shard.0)] = forgotten;
+        self.shard_mut(database, shard).forgotten = forgotten;
     }
 
     fn is_forgotten(&self, database: Database, shard: Shard) -> bool {
-        self.forgotten[usize::from(database.0)][usize::from(shard.0)]
+        self.shard(database, shard).forgotten
     }
 
-    fn scan(&mut self, id: u64, _database: Database, _from_hash: u64, _limit: usize) {
-        self.scanned.push(id);
+    fn scan(&mut self, id: u64, database: Database, from_hash: u64, limit: usize) {
+        let shard = Shard((from_hash >> 56) as u8);
+        let (records, next_hash) = self.shard(database, shard).records.list(from_hash, limit);
+        self.scanned.push(Completion::Scanned { id, records, next_hash });
     }
 
     fn ticket(&self) -> Ticket {
@@ -70,17 +106,18 @@ impl Store for VolatileStore {
     fn submit(&mut self) {}
 
     fn poll(&mut self, completions: &mut Vec<Completion>) {
-        let answer = |id| Completion::Scanned { id, records: Vec::new(), next_hash: None };
-        completions.extend(self.scanned.drain(..).map(answer));
+        completions.append(&mut self.scanned);
     }
 
-    fn keeps_records(&self) -> bool {
+    fn outlives_process(&self) -> bool {
         false
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use types::Key;
+
     use super::*;
 
     fn cell(key: &[u8]) -> Place {
@@ -88,19 +125,25 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_and_nothing_needs_waiting() {
+    fn what_is_put_is_there_at_once() {
         let mut store = VolatileStore::new(Beginning::New);
+        assert_eq!(store.load(&cell(b"a")), Load::Absent);
         store.put(&cell(b"a"), b"record");
         assert_eq!(store.ticket(), Ticket::DURABLE);
-        store.submit();
+        assert_eq!(store.load(&cell(b"a")), Load::Found(Bytes::from("record")));
+        assert_eq!(store.load(&Place::Cell(Database(4), Key::new(b"a"))), Load::Absent);
+        store.remove(&cell(b"a"));
         assert_eq!(store.load(&cell(b"a")), Load::Absent);
-        assert!(!store.keeps_records());
     }
 
     #[test]
     fn a_restarted_node_has_lost_every_shard_until_each_is_recovered() {
         let mut store = VolatileStore::new(Beginning::Forgotten);
         let key = Key::new(b"a");
+        assert_eq!(store.load(&cell(b"a")), Load::Lost);
+        store.put(&cell(b"a"), b"recovered");
+        assert_eq!(store.load(&cell(b"a")), Load::Found(Bytes::from("recovered")));
+        store.remove(&cell(b"a"));
         assert_eq!(store.load(&cell(b"a")), Load::Lost);
         store.set_forgotten(Database(3), key.shard(), false);
         assert_eq!(store.load(&cell(b"a")), Load::Absent);
@@ -109,13 +152,15 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_is_answered_once_and_empty() {
+    fn a_scan_is_answered_once() {
         let mut store = VolatileStore::new(Beginning::New);
-        store.scan(7, Database(0), 0, 10);
+        let key = Key::new(b"a");
+        store.put(&cell(b"a"), b"1");
+        store.scan(7, Database(3), key.shard().first_hash(), 10);
         let mut completions = Vec::new();
         store.poll(&mut completions);
         store.poll(&mut completions);
-        let empty = Completion::Scanned { id: 7, records: Vec::new(), next_hash: None };
-        assert_eq!(completions, [empty]);
+        let records = vec![(key, Bytes::from("1"))];
+        assert_eq!(completions, [Completion::Scanned { id: 7, records, next_hash: None }]);
     }
 }

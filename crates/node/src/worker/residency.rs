@@ -95,7 +95,7 @@ impl<P: Protocol> EngineOf<P> {
         if self.parking.has_shard(shard) {
             return false;
         }
-        if !self.keeps_records {
+        if !self.outlives_process {
             self.fill_meta(shared, shard, P::Meta::default());
             return true;
         }
@@ -158,13 +158,20 @@ impl<P: Protocol> EngineOf<P> {
             Load::Pending => return false,
             Load::Found(bytes) => P::Record::from_bytes(&bytes).ok(),
             Load::Absent if !self.cells.is_forgotten(key.shard()) => {
-                self.cells.fill(key, None, false);
+                self.cells.announce_absent(key);
                 return true;
             }
             Load::Absent | Load::Lost => None,
         };
         match record {
-            Some(record) => self.cells.fill(key, Some(record), false),
+            Some(record) => {
+                self.cells.fill(key, Some(record), false);
+                if !self.outlives_process {
+                    // Memory holds it once, and no older one can come back.
+                    let place = Place::Cell(self.database, key.clone());
+                    shared.stores[self.store].store.remove(&place);
+                }
+            }
             None if self.cells.is_forgotten(key.shard()) => self.cells.fill(key, None, true),
             None => {
                 self.withhold(shared, key);
@@ -212,7 +219,7 @@ impl<P: Protocol> EngineOf<P> {
     pub(crate) fn disown(&mut self, shared: &mut Shared, shard: Shard, key: Option<&Key>) {
         sometimes!("a shard is disowned");
         let state = &mut shared.stores[self.store];
-        if self.keeps_records {
+        if self.outlives_process {
             state.store.set_forgotten(self.database, shard, true);
             state.has_changes = true;
         }
@@ -255,7 +262,7 @@ impl<P: Protocol> EngineOf<P> {
     /// What is whole in memory may be damaged in storage. Nobody recovers it, so it is written before the shard may be
     /// called known: evicted later, it would be absent in silence.
     fn write_anew(&mut self, shard: Shard) {
-        if !self.keeps_records {
+        if !self.outlives_process {
             return;
         }
         self.cells.persist_shard(shard);
@@ -271,7 +278,7 @@ impl<P: Protocol> EngineOf<P> {
             return;
         }
         self.cells.set_forgotten(shard, false);
-        if self.keeps_records {
+        if self.outlives_process {
             self.clearing.push(Clearing { shard, step: ClearingStep::Changed });
         } else {
             shared.stores[self.store].store.set_forgotten(self.database, shard, false);

@@ -16,7 +16,7 @@ use crate::engine::shard_of;
 /// A store and what this worker knows of its progress.
 pub(crate) struct StoreState {
     pub(crate) store: Box<dyn Store>,
-    pub(crate) keeps_records: bool,
+    pub(crate) outlives_process: bool,
     /// What a change made now will carry.
     pub(crate) open: Ticket,
     /// True when the open batch holds a change.
@@ -29,11 +29,11 @@ pub(crate) struct StoreState {
 
 impl StoreState {
     pub(crate) fn new(store: Box<dyn Store>) -> StoreState {
-        let keeps_records = store.keeps_records();
+        let outlives_process = store.outlives_process();
         let open = store.ticket();
         StoreState {
             store,
-            keeps_records,
+            outlives_process,
             open,
             has_changes: false,
             submitted: Ticket::DURABLE,

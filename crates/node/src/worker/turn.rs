@@ -4,7 +4,7 @@ use base::{Millis, Nanos};
 use protocols::{Request, WARMED};
 use smallvec::SmallVec;
 use storage::{Completion, Place};
-use types::{Database, Key, Outcome, Shard, Tag};
+use types::{Database, Key, Outcome, Tag};
 
 use super::{Input, Outputs, Worker};
 use crate::engine::{Signal, shard_of};
@@ -17,13 +17,6 @@ const PASSES_MAX: usize = 16;
 
 /// Submissions of one turn, where storage is durable at once and lets engines go on.
 const ROUNDS_MAX: usize = 4;
-
-/// One of so many cells may say that there is no register, though nobody needs it: who asks again is answered without
-/// asking storage.
-const ABSENT_PART: usize = 256;
-
-/// Shards that the evicting hand looks at in one turn.
-const EVICTED_SHARDS_MAX: usize = 16;
 
 impl Worker {
     /// One pass. Empties `inputs` and appends to `out`.
@@ -44,6 +37,7 @@ impl Worker {
         self.settle();
         self.drop_absent();
         self.evict();
+        self.pack();
         self.hand_over(out);
     }
 
@@ -243,44 +237,6 @@ impl Worker {
         for engine in &mut self.engines {
             engine.set_open_ticket(self.shared.stores[engine.store()].open);
         }
-    }
-
-    /// Drops cells without a register beyond the few that are worth keeping.
-    fn drop_absent(&mut self) {
-        let kept = self.cells_max / ABSENT_PART;
-        for engine in &mut self.engines {
-            let dropped = engine.drop_absent(&mut self.shared, kept);
-            self.shared.counters.cells_evicted += dropped as u64;
-        }
-    }
-
-    /// Turns the hand over as many shards as it takes to get below the limit, or as one turn may spend.
-    fn evict(&mut self) {
-        let mut resident: usize = self.engines.iter().map(|engine| engine.resident()).sum();
-        for _ in 0..EVICTED_SHARDS_MAX {
-            if resident <= self.cells_max {
-                return;
-            }
-            let (engine, shard) = self.hand;
-            let dropped = self.engines[engine].evict(&mut self.shared, Shard(shard));
-            self.shared.counters.cells_evicted += dropped as u64;
-            resident -= dropped;
-            self.advance_hand();
-        }
-    }
-
-    /// To the next shard of this worker, and after the last one to the next engine that has anything to evict.
-    fn advance_hand(&mut self) {
-        let (engine, shard) = self.hand;
-        if let Ok(next) = u8::try_from(usize::from(shard) + self.shared.workers) {
-            self.hand = (engine, next);
-            return;
-        }
-        let count = self.engines.len();
-        let next = (1..=count)
-            .map(|step| (engine + step) % count)
-            .find(|&next| self.engines[next].resident() > 0);
-        self.hand = (next.unwrap_or(engine), self.shared.index as u8);
     }
 
     fn hand_over(&mut self, out: &mut Outputs) {

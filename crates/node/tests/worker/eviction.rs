@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use base::Nanos;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use types::{Key, Outcome, Shard};
+use types::{Database, Key, Outcome, Shard};
 
 use crate::store::Script;
 use crate::world::{DISK, Shape, VOLATILE, World, key, keys_in, replies};
@@ -37,12 +38,49 @@ fn registers_that_are_dirty_in_flight_or_pinned_stay() {
 }
 
 #[test]
-fn what_has_no_other_copy_is_never_evicted() {
+fn what_lives_no_longer_than_the_process_leaves_the_cells_and_comes_back() {
     let mut world = tiny();
     let a = key("a");
     world.replies(VOLATILE, &a, "local v");
     let_the_hand_pass(&mut world);
+    assert_eq!(world.stat("worker_cells_resident"), 0);
     assert_eq!(world.replies(VOLATILE, &a, "get"), [(2, "v".to_string())]);
+    world.replies(VOLATILE, &a, "del");
+    let_the_hand_pass(&mut world);
+    assert_eq!(world.replies(VOLATILE, &a, "get"), [(4, "-".to_string())], "no older one is left");
+}
+
+/// Turns of a minute in which nobody asks for anything, or for `key` again and again.
+fn pass_a_minute(world: &mut World, key: Option<&Key>) {
+    let end = world.now + Nanos::from_secs(61);
+    while let Some(next) = world.worker.next_timer().filter(|next| *next <= end) {
+        world.now = world.now.max(next);
+        if let Some(key) = key {
+            world.ask(VOLATILE, key, "get");
+        }
+        world.turn();
+    }
+}
+
+#[test]
+fn idle_registers_are_packed_within_a_minute_and_busy_ones_are_not() {
+    let mut world = World::alone();
+    let keys: Vec<Key> = (0..100).map(|number| key(&format!("k{number}"))).collect();
+    for key in &keys {
+        world.ask(VOLATILE, key, "local v");
+    }
+    world.ask(DISK, &keys[0], "local v");
+    world.turn();
+    world.script.complete_all();
+    pass_a_minute(&mut world, Some(&keys[7]));
+    assert_eq!(world.stat("worker_cells_resident"), 2, "the busy one, and one of a disk");
+    assert_eq!(world.stat("worker_cells_loaded"), 101, "the busy one never left");
+    pass_a_minute(&mut world, None);
+    assert_eq!(world.stat("worker_cells_resident"), 1, "one of a disk");
+    assert_eq!(world.worker.next_timer(), None, "an idle worker sleeps");
+    world.ask(VOLATILE, &keys[50], "get");
+    let out = world.turn();
+    assert!(matches!(&out.replies[..], [(_, Outcome::Reply(value))] if value == "v"));
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +106,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Runs the steps and checks every read against the write before it.
-fn check_reads(cells_max: usize, steps: &[Step]) {
+fn check_reads(database: Database, cells_max: usize, steps: &[Step]) {
     let shape = Shape { members: vec![crate::world::ME], cells_max, ..Shape::default() };
     let mut world = World::shaped(shape, Script::default());
     world.script.state().slow_cells = true;
@@ -80,17 +118,17 @@ fn check_reads(cells_max: usize, steps: &[Step]) {
     for step in steps {
         match *step {
             Step::Write(at, value) => {
-                let tag = world.ask(DISK, &keys[at], &format!("local {value}"));
+                let tag = world.ask(database, &keys[at], &format!("local {value}"));
                 model.insert(at, value.to_string());
                 expected.insert(tag.0, "ok".to_string());
             }
             Step::Remove(at) => {
-                let tag = world.ask(DISK, &keys[at], "del");
+                let tag = world.ask(database, &keys[at], "del");
                 model.remove(&at);
                 expected.insert(tag.0, "ok".to_string());
             }
             Step::Read(at) => {
-                let tag = world.ask(DISK, &keys[at], "get");
+                let tag = world.ask(database, &keys[at], "get");
                 let value = model.get(&at).cloned().unwrap_or_else(|| "-".to_string());
                 expected.insert(tag.0, value);
             }
@@ -113,14 +151,15 @@ fn check_reads(cells_max: usize, steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn reads_see_the_last_write_whatever_was_evicted(
         steps in steps(),
         cells_max in 0_usize..6,
+        database in prop_oneof![Just(DISK), Just(VOLATILE)],
     ) {
-        check_reads(cells_max, &steps);
+        check_reads(database, cells_max, &steps);
     }
 }
 

@@ -211,7 +211,7 @@ impl Store for FakeStore {
         completions.append(&mut self.0.state().completions);
     }
 
-    fn keeps_records(&self) -> bool {
+    fn outlives_process(&self) -> bool {
         true
     }
 

@@ -8,7 +8,7 @@ fn key(number: u32) -> Key {
 
 /// As a worker fills them: every key below `count` was looked for and is absent.
 fn absent(count: u32) -> Cells<u32> {
-    let mut cells = Cells::new(false);
+    let mut cells = Cells::new(Absence::Kept);
     (0..count).for_each(|number| cells.fill(&key(number), None, false));
     cells
 }
@@ -45,7 +45,7 @@ fn absent_cells_that_somebody_needs_stay() {
 
 #[test]
 fn a_removed_cell_stays_until_its_removal_is_durable() {
-    let mut cells = Cells::new(false);
+    let mut cells = Cells::new(Absence::Kept);
     cells.fill(&key(1), Some(1), false);
     cells.set_open_ticket(Ticket(7));
     assert_eq!(cells.remove(&key(1)), Ticket(7));
@@ -82,8 +82,8 @@ fn a_cell_that_is_present_again_is_not_dropped() {
 
 #[test]
 fn emptied_cells_give_their_memory_back_and_places_are_used_again() {
-    for complete in [false, true] {
-        let mut cells = Cells::new(complete);
+    for absence in [Absence::Kept, Absence::Announced, Absence::Certain] {
+        let mut cells = Cells::new(absence);
         for round in 0..3 {
             for number in 0..5_000 {
                 cells.put(&key(number), number + round);
@@ -103,4 +103,30 @@ fn emptied_cells_give_their_memory_back_and_places_are_used_again() {
             assert!(kept.is_some_and(|kept| kept <= 2 * KEPT_CAPACITY), "{kept:?}");
         }
     }
+}
+
+#[test]
+fn an_announced_absence_holds_for_one_key_until_it_has_a_register() {
+    let mut cells: Cells<u32> = Cells::new(Absence::Announced);
+    cells.announce_absent(&key(1));
+    assert!(matches!(cells.get(&key(1)), Cell::Absent));
+    assert!(cells.is_empty() && !cells.touch(&key(1)), "the next event asks again");
+    cells.with(&key(1), |record| *record = Some(7));
+    cells.persist(&key(1));
+    cells.take_dirty(|_, _| {});
+    for _ in 0..2 {
+        cells.evict(key(1).shard(), Ticket::DURABLE, |_, record, _| {
+            assert_eq!(record, Some(&7));
+            Parting::Goes
+        });
+    }
+    assert!(cells.is_empty() && cells.announced.is_none(), "storage holds it now");
+}
+
+#[test]
+#[should_panic(expected = "is not resident")]
+fn a_register_that_nobody_asked_storage_for_is_not_taken_for_absent() {
+    let mut cells: Cells<u32> = Cells::new(Absence::Announced);
+    cells.announce_absent(&key(1));
+    let _ = cells.get(&key(2));
 }

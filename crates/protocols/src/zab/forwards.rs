@@ -21,7 +21,7 @@ pub(super) struct Forwards {
     pub pending: BTreeMap<u64, Pending>,
     /// The last write of each session that is not applied yet.
     last_writes: BTreeMap<SessionId, u64>,
-    /// Reads by the write of their session that they wait for.
+    /// Reads by the write of their session that they wait for. Their registers are pinned.
     pub reads: BTreeMap<u64, Vec<(Request, Nanos)>>,
     pub reads_count: usize,
 }
@@ -85,13 +85,13 @@ impl Forwards {
     }
 
     /// Takes out writes and reads whose time is over.
-    pub fn expire(&mut self, now: Nanos) -> (Vec<Tag>, Vec<Tag>) {
+    pub fn expire(&mut self, now: Nanos) -> (Vec<Tag>, Vec<Request>) {
         let writes = self.pending.extract_if(.., |_, pending| pending.deadline <= now);
         let writes = writes.map(|(_, pending)| pending.tag).collect();
         let mut reads = Vec::new();
         for waiting in self.reads.values_mut() {
             let expired = waiting.extract_if(.., |(_, deadline)| *deadline <= now);
-            reads.extend(expired.map(|(read, _)| read.tag));
+            reads.extend(expired.map(|(read, _)| read));
         }
         self.reads.retain(|_, waiting| !waiting.is_empty());
         self.reads_count -= reads.len();

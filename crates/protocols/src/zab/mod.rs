@@ -37,8 +37,8 @@ pub mod message;
 use base::Nanos;
 use bytes::Bytes;
 use types::{
-    Access, Change, Clock, Command, ExpiryChange, Malformed, NodeId, Outcome, Reader, Tag,
-    TimeToLive, Wire,
+    Access, Change, Clock, Command, ExpiryChange, Malformed, NodeId, Outcome, Reader, TimeToLive,
+    Wire,
 };
 
 use forwards::Forwards;
@@ -198,6 +198,7 @@ impl Zab {
         }
         match self.forwards.last_write(request.session) {
             Some(write) if !mutation::is(Mutation::ReadPastOwnWrites) => {
+                cx.cells.pin(&request.key);
                 self.forwards.park(write, request, deadline);
             }
             _ => answer_read(cx, &request),
@@ -283,6 +284,7 @@ impl Zab {
             }
             for (read, _) in reads {
                 answer_read(cx, &read);
+                cx.cells.unpin(&read.key);
             }
         }
         if !self.is_leader {
@@ -320,7 +322,7 @@ fn held(cx: &Cx<'_>, key: &types::Key) -> Option<Bytes> {
     }
 }
 
-/// Answers from what is applied here. Without a store every register is resident.
+/// Answers from what is applied here.
 fn answer_read(cx: &mut Cx<'_>, read: &Request) {
     let Request { tag, key, command: Command { body, .. }, .. } = read;
     let held = held(cx, key);
@@ -357,15 +359,16 @@ impl Zab {
     }
 
     fn expire(&mut self, cx: &mut Cx<'_>) {
-        let (writes, reads): (Vec<Tag>, Vec<Tag>) = self.forwards.expire(cx.now);
+        let (writes, reads) = self.forwards.expire(cx.now);
         if !writes.is_empty() && !self.is_leader {
             cx.fx.suspect(leader_of(cx.view));
         }
         for tag in writes {
             cx.fx.reply(tag, Outcome::Unknown);
         }
-        for tag in reads {
-            cx.fx.reply(tag, Outcome::NoQuorum);
+        for read in reads {
+            cx.cells.unpin(&read.key);
+            cx.fx.reply(read.tag, Outcome::NoQuorum);
         }
     }
 }

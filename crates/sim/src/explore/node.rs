@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::{Debug, Write};
 
 use base::{Millis, Nanos, Prng, checksum};
-use protocols::cells::{Cell, Cells, Metas};
+use protocols::cells::{Absence, Cell, Cells, Metas};
 use protocols::effects::{Effects, Scan, TimerId};
 use protocols::view::View;
 use protocols::{Context, Env, Event, Peer, Protocol, Request, Scanned, ScannedCell};
@@ -109,7 +109,8 @@ impl<P: Protocol + Debug> Node<P> {
         let env = Env { me, incarnation, request_timeout, compare_every, durable, worker, workers };
         let mut view = View::new(Epoch(1), me, incarnation, loss, &setting.ids);
         setting.ids.iter().for_each(|&id| view.set_up(id, true));
-        let mut cells = Cells::new(!durable);
+        let absence = if durable { Absence::Kept } else { Absence::Certain };
+        let mut cells = Cells::new(absence);
         cells.set_open_ticket(Ticket::DURABLE);
         let mut metas = Metas::default();
         metas.set_open_ticket(Ticket::DURABLE);

@@ -7,7 +7,6 @@ use super::*;
 pub struct ModelStore {
     pub(super) medium: Medium,
     pub(super) worker: usize,
-    pub(super) keeps_records: bool,
 }
 
 impl ModelStore {
@@ -50,15 +49,11 @@ impl Store for ModelStore {
     }
 
     fn put(&mut self, place: &Place, record: &[u8]) {
-        if self.keeps_records {
-            self.change(Change::Put(place.clone(), Bytes::copy_from_slice(record)));
-        }
+        self.change(Change::Put(place.clone(), Bytes::copy_from_slice(record)));
     }
 
     fn remove(&mut self, place: &Place) {
-        if self.keeps_records {
-            self.change(Change::Remove(place.clone()));
-        }
+        self.change(Change::Remove(place.clone()));
     }
 
     fn set_forgotten(&mut self, database: Database, shard: Shard, forgotten: bool) {
@@ -69,9 +64,7 @@ impl Store for ModelStore {
             state.forgotten.set(database, shard, forgotten);
             forgotten
         };
-        if self.keeps_records {
-            self.change(Change::Forgotten(database, shard, forgotten));
-        }
+        self.change(Change::Forgotten(database, shard, forgotten));
     }
 
     fn is_forgotten(&self, database: Database, shard: Shard) -> bool {
@@ -93,10 +86,7 @@ impl Store for ModelStore {
     }
 
     fn ticket(&self) -> Ticket {
-        match self.keeps_records {
-            true => self.medium.lock().handles[self.worker].open_ticket,
-            false => Ticket::DURABLE,
-        }
+        self.medium.lock().handles[self.worker].open_ticket
     }
 
     fn submit(&mut self) {
@@ -119,7 +109,7 @@ impl Store for ModelStore {
         completions.append(&mut self.medium.lock().handles[self.worker].completions);
     }
 
-    fn keeps_records(&self) -> bool {
-        self.keeps_records
+    fn outlives_process(&self) -> bool {
+        true
     }
 }

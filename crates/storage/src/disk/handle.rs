@@ -398,7 +398,7 @@ impl<L: Link> Store for Handle<L> {
         }
     }
 
-    fn keeps_records(&self) -> bool {
+    fn outlives_process(&self) -> bool {
         true
     }
 

@@ -318,7 +318,7 @@ impl<M: Memory> Store for PmemStore<M> {
         }
     }
 
-    fn keeps_records(&self) -> bool {
+    fn outlives_process(&self) -> bool {
         true
     }
 

@@ -15,7 +15,7 @@ use types::{
 use super::super::once;
 use super::super::{Message, Payload, Register, RmwPaxos, ShardMeta, State};
 use super::strings::{Ask, Line, Strings};
-use crate::cells::{Cell, Cells, Metas};
+use crate::cells::{Absence, Cell, Cells, Metas};
 use crate::effects::{Effects, Send, TimerId};
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Context, Env, Event, Peer, Protocol, Request, Scanned, ScannedCell};
@@ -182,7 +182,7 @@ impl World {
                 always_deltas: self.always_deltas,
                 ..RmwPaxos::open(env)
             },
-            cells: Cells::new(true),
+            cells: Cells::new(Absence::Certain),
             metas,
             fx: Effects::default(),
             rng: Prng::new(seed ^ u64::from(me.0) << 32 ^ u64::from(incarnation.0)),

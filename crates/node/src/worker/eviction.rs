@@ -1,0 +1,90 @@
+//! Which registers leave memory: those that are absent soon, others once there are too many, and where storage is memory
+//! too, whatever nobody used for a while.
+//!
+//! A hand goes round the shards for each of the last two. What was used since one came by gets another chance.
+
+use base::Nanos;
+use types::Shard;
+use types::key::SHARDS;
+
+use super::Worker;
+
+/// One of so many cells may say that there is no register, though nobody needs it: who asks again is answered without
+/// asking storage.
+const ABSENT_PART: usize = 256;
+
+/// Shards that the evicting hand looks at in one turn.
+const EVICTED_SHARDS_MAX: usize = 16;
+
+/// Time in which the packing hand goes round: a register that was not used for so long leaves within as long again.
+/// Longer than a busy working set of a million registers needs to be used once.
+const PACKING_ROUND: Nanos = Nanos::from_secs(30);
+
+impl Worker {
+    /// Drops cells without a register beyond the few that are worth keeping.
+    pub(super) fn drop_absent(&mut self) {
+        let kept = self.cells_max / ABSENT_PART;
+        for engine in &mut self.engines {
+            let dropped = engine.drop_absent(&mut self.shared, kept);
+            self.shared.counters.cells_evicted += dropped as u64;
+        }
+    }
+
+    /// Turns the hand over as many shards as it takes to get below the limit, or as one turn may spend.
+    pub(super) fn evict(&mut self) {
+        let mut resident: usize = self.engines.iter().map(|engine| engine.resident()).sum();
+        for _ in 0..EVICTED_SHARDS_MAX {
+            if resident <= self.cells_max {
+                return;
+            }
+            let (engine, shard) = self.hand;
+            resident -= self.evict_at(engine, shard);
+            self.advance_hand();
+        }
+    }
+
+    fn evict_at(&mut self, engine: usize, shard: u8) -> usize {
+        let dropped = self.engines[engine].evict(&mut self.shared, Shard(shard));
+        self.shared.counters.cells_evicted += dropped as u64;
+        dropped
+    }
+
+    /// To the next shard of this worker, and after the last one to the next engine that has anything to evict.
+    fn advance_hand(&mut self) {
+        let (engine, shard) = self.hand;
+        if let Some(next) = self.shard_after(shard) {
+            self.hand = (engine, next);
+            return;
+        }
+        let count = self.engines.len();
+        let next = (1..=count)
+            .map(|step| (engine + step) % count)
+            .find(|&next| self.engines[next].resident() > 0);
+        self.hand = (next.unwrap_or(engine), self.shared.index as u8);
+    }
+
+    fn shard_after(&self, shard: u8) -> Option<u8> {
+        u8::try_from(usize::from(shard) + self.shared.workers).ok()
+    }
+
+    /// Lets the idle registers of the next shard go to where they take less memory.
+    pub(super) fn pack(&mut self) {
+        if self.next_packing().is_none_or(|at| self.shared.now < at) {
+            return;
+        }
+        for engine in 0..self.engines.len() {
+            if self.engines[engine].packs() {
+                self.evict_at(engine, self.packing);
+            }
+        }
+        self.packing = self.shard_after(self.packing).unwrap_or(self.shared.index as u8);
+        let shards = SHARDS.div_ceil(self.shared.workers) as u64;
+        self.packs_at = self.shared.now + Nanos(PACKING_ROUND.0 / shards);
+    }
+
+    /// When the packing hand looks at its next shard; `None`: there is nothing to look at.
+    pub(super) fn next_packing(&self) -> Option<Nanos> {
+        let mut packing = self.engines.iter().filter(|engine| engine.packs());
+        packing.any(|engine| engine.resident() > 0).then_some(self.packs_at)
+    }
+}
