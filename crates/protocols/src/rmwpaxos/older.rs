@@ -28,7 +28,7 @@ use crate::quorum::Tally;
 const DENIED_MAX: usize = 256;
 
 /// For so long one member of a shard alone is told: it recovers meanwhile, and needs the others for that.
-const ONE_FOR: Nanos = Nanos::from_secs(300);
+const ONE_FOR: Nanos = Nanos::from_secs(60);
 
 /// Registers of this node of which others say that they were removed here: the round held, and who says so.
 #[derive(Debug, Default)]
