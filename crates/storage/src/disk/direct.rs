@@ -67,13 +67,15 @@ impl DirectFile {
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 
-    /// True for whole sectors of this file in the place of sectors.
+    /// True for whole sectors of this file in the place of sectors. Not for no writes at all: who only flushes means what a
+    /// cache may hold.
     pub(super) fn takes(&self, file: File, writes: &[Write]) -> bool {
-        writes.iter().all(|write| {
+        let is_one = |write: &Write| {
             write.file == file
                 && write.bytes.len().is_multiple_of(SECTOR)
                 && write.offset.is_multiple_of(SECTOR as u64)
-        })
+        };
+        !writes.is_empty() && writes.iter().all(is_one)
     }
 
     /// Writes, and returns when it is durable. After an error nothing is known.

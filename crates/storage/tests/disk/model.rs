@@ -337,3 +337,22 @@ fn a_ring_that_only_waits_for_its_own_successors_gets_room() {
         }
     }
 }
+
+/// A store of two buckets, whose hand has few places to go, is emptied before anybody has to rest.
+#[test]
+fn a_store_of_few_buckets_takes_more_than_its_ring_without_a_rest() {
+    // A store that nobody asks anything of rests after as many polls.
+    const POLLS_MAX: u32 = 60;
+    let mut world = World::create(SimDisk::new(1, 0), 1, &small_config());
+    for number in 0..2_000_u64 {
+        let mut polls = 0;
+        while world.stores[0].is_full() {
+            polls += 1;
+            assert!(polls < POLLS_MAX, "full at record {number}, and nobody empties it");
+            world.poll();
+        }
+        let place = Place::Cell(Database(0), Key::new(&(number % 8).to_le_bytes()));
+        world.stores[0].put(&place, &[number as u8; 200]);
+        world.stores[0].submit();
+    }
+}

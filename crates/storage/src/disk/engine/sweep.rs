@@ -129,11 +129,13 @@ impl Engine {
     }
 
     /// True if the hand is so far behind that what comes in has to wait for it: then the ring's head goes on as fast as
-    /// the hand does, in short steps, and no part of a lap is longer than another.
+    /// the hand does, in short steps, and no part of a lap is longer than another. Never while nothing is to be done
+    /// about it: among few buckets a step is longer than the slack.
     pub(super) fn is_far_behind(&self) -> bool {
-        let Sweep { hand, begun, lap, waits, .. } = self.sweep;
+        let Sweep { hand, begun, lap, .. } = self.sweep;
         let came = u128::from(lap) * u128::from(hand) / u128::from(self.directory.buckets());
-        !waits && !self.is_held() && self.ring.head - begun > came as u64 + (lap / SLACK).max(1)
+        let is_late = self.ring.head - begun > came as u64 + lap / SLACK;
+        is_late && self.is_behind() && !self.is_held()
     }
 
     /// Damaged buckets that may be rewritten, and those that the hand meets: as far as it is due, or all round where the
