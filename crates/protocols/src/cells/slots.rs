@@ -14,12 +14,14 @@ impl Index {
     pub(super) const NONE: Index = Index(u32::MAX);
 }
 
-/// Begins with a cache line: most events then touch two of them.
+/// Begins with a cache line, in which lies what a search reads: most events then touch two of them.
 #[derive(Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(super) struct Slot<R> {
     pub(super) key: Key,
-    pub(super) record: Option<R>,
+    /// The ticket of the last change: what rests on this register waits for it.
+    pub(super) ticket: Ticket,
+    pub(super) pins: u16,
     /// Forgotten: there is no record, and that says nothing.
     pub(super) lost: bool,
     pub(super) dirty: bool,
@@ -29,23 +31,21 @@ pub(super) struct Slot<R> {
     pub(super) used: bool,
     /// Is among the cells that may be absent and idle.
     pub(super) noted: bool,
-    pub(super) pins: u16,
-    /// The ticket of the last change: what rests on this register waits for it.
-    pub(super) ticket: Ticket,
+    pub(super) record: Option<R>,
 }
 
 impl<R> Slot<R> {
     pub(super) fn new(key: Key, record: Option<R>, lost: bool) -> Slot<R> {
         Slot {
             key,
-            record,
+            ticket: Ticket::DURABLE,
+            pins: 0,
             lost,
             dirty: false,
             ahead: false,
             used: true,
             noted: false,
-            pins: 0,
-            ticket: Ticket::DURABLE,
+            record,
         }
     }
 }
