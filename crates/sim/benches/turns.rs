@@ -15,7 +15,7 @@ use storage::volatile::{Beginning, VolatileStore};
 use types::{Command, Database, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Tag};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const NODES: usize = 3;
 const KEYS: u64 = 100_000;

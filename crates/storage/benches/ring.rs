@@ -22,7 +22,7 @@ use storage::{Completion, Place, Store};
 use types::{Database, Key, Ticket};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const KEYS: u64 = 1_000_000;
 const TURN: u64 = 64;
