@@ -173,7 +173,7 @@ impl Engine {
     #[must_use]
     pub fn is_full(&self) -> bool {
         let waiting = (self.ring.waiting_len() / super::stripe::PAYLOAD) as u64;
-        (self.ring.used() + waiting) * 16 > self.ring.sectors * 11
+        self.ring.used() + waiting > self.sweep.full(self.ring.sectors)
             || self.unwritten_len > UNWRITTEN_LEN_MAX
             || self.is_far_behind()
     }

@@ -338,6 +338,40 @@ fn a_ring_that_only_waits_for_its_own_successors_gets_room() {
     }
 }
 
+/// The tail of a ring cannot move before the hand has been everywhere, which takes long where nothing is cached.
+#[test]
+fn a_store_that_ended_when_it_was_full_takes_writes_before_it_has_read_a_page() {
+    let config = Config { ring_bytes: 256 << 10, ..small_config() };
+    let mut world = World::create(SimDisk::new(1, 3), 1, &config);
+    fill(&mut world, 2_000);
+    // Each start but the first falls into the first lap of the one before.
+    for start in 1..=3 {
+        world = World::open(world.disk.crashed(start), 1, &config);
+        world.disk.withhold_pages();
+        assert!(!world.stores[0].is_full(), "start {start}");
+        fill(&mut world, 1);
+        (0..100).for_each(|_| world.poll());
+        let is_stored = |heard: &Completion| matches!(heard, Completion::Stored(_));
+        assert!(world.heard[0].iter().any(is_stored), "start {start}");
+        fill(&mut world, 200);
+    }
+}
+
+/// Writes as much as a store takes in so many polls.
+fn fill(world: &mut World, polls: u64) {
+    for _ in 0..polls {
+        if !world.stores[0].is_full() {
+            for _ in 0..8 {
+                let number = world.stores[0].ticket().0;
+                let place = Place::Cell(Database(0), Key::new(&number.to_le_bytes()));
+                world.stores[0].put(&place, &[7; 200]);
+                world.stores[0].submit();
+            }
+        }
+        world.poll();
+    }
+}
+
 /// A store of two buckets, whose hand has few places to go, is emptied before anybody has to rest.
 #[test]
 fn a_store_of_few_buckets_takes_more_than_its_ring_without_a_rest() {

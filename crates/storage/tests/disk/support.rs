@@ -51,6 +51,7 @@ struct Inner {
     delay_max: u64,
     stores: u64,
     flushes_left: Option<u64>,
+    withholds_pages: bool,
 }
 
 impl SimDisk {
@@ -63,6 +64,7 @@ impl SimDisk {
             delay_max,
             stores: 0,
             flushes_left: None,
+            withholds_pages: false,
         };
         SimDisk { inner: Arc::new(Mutex::new(inner)) }
     }
@@ -113,8 +115,15 @@ impl SimDisk {
             content.visible = content.durable.clone();
         }
         let (delay_max, prng) = (inner.delay_max, prng.fork());
-        let inner =
-            Inner { files, under_way: Vec::new(), prng, delay_max, stores: 0, flushes_left: None };
+        let inner = Inner {
+            files,
+            under_way: Vec::new(),
+            prng,
+            delay_max,
+            stores: 0,
+            flushes_left: None,
+            withholds_pages: false,
+        };
         SimDisk { inner: Arc::new(Mutex::new(inner)) }
     }
 
@@ -129,6 +138,7 @@ impl SimDisk {
             delay_max: inner.delay_max,
             stores: 0,
             flushes_left: None,
+            withholds_pages: false,
         };
         SimDisk { inner: Arc::new(Mutex::new(inner)) }
     }
@@ -152,6 +162,11 @@ impl SimDisk {
     /// Store requests taken so far.
     pub fn stores(&self) -> u64 {
         self.lock().stores
+    }
+
+    /// Pages are read no more: as a medium that is slow for ever.
+    pub fn withhold_pages(&self) {
+        self.lock().withholds_pages = true;
     }
 
     /// Lets so many more flushes succeed; the next one fails.
@@ -220,6 +235,12 @@ impl Inner {
     fn complete(&mut self, done: &mut Vec<Done>, at_once: bool) {
         let mut i = 0;
         while i < self.under_way.len() {
+            if self.withholds_pages
+                && matches!(self.under_way[i].io, Io::Read { file: File::Slots, .. })
+            {
+                i += 1;
+                continue;
+            }
             if self.under_way[i].delay > 0 && !at_once {
                 self.under_way[i].delay -= 1;
                 if self.under_way[i].delay == 0 && !self.under_way[i].written {

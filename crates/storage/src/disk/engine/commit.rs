@@ -174,9 +174,8 @@ impl Engine {
     fn write_stripe(&mut self) {
         let number = self.ring.durable + 1;
         let (used, ring, head) = (self.ring.used(), self.ring.sectors, self.ring.head);
-        // The last quarter is for the marks that a damaged bucket needs before it can go home.
         let is_awaited = self.repairs.values().any(|&stripe| stripe >= number);
-        let limit = if is_awaited { ring } else { ring - ring / 4 };
+        let limit = if is_awaited { ring } else { self.sweep.limit(ring) };
         let stripe = self.ring.stripe(number).expect("a closed stripe is in the ring");
         let pending = pending(stripe);
         let sectors = sectors_for(pending.payload_len());

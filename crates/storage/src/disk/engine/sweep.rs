@@ -13,10 +13,17 @@ fn lap_len(ring: u64) -> u64 {
     ring / 8 * 5
 }
 
-/// The first lap of a ring with so many sectors in use: the tail stays where it is until the hand has been everywhere, so
+/// The lap after a burst, with so many sectors in use: the tail stays where it is until the hand has been everywhere, so
 /// there is only the room that later laps leave.
-fn first_lap_len(ring: u64, used: u64) -> u64 {
+fn burst_lap_len(ring: u64, used: u64) -> u64 {
     lap_len(ring).saturating_sub(used).clamp(ring / 32, lap_len(ring))
+}
+
+/// What stripes may take on the first lap after a start, with so many sectors in use. That lap may have to read every
+/// page from a cold medium, so writers are given room that later laps leave alone; half of what there is, that a start
+/// in the middle of this lap finds some too.
+fn first_room(ring: u64, used: u64) -> u64 {
+    (ring / 16 * 15).saturating_sub(used) / 2
 }
 
 /// What an empty ring takes before the hand sets out: a burst costs its stripes and nothing else.
@@ -28,6 +35,14 @@ fn burst_len(ring: u64) -> u64 {
 const STEPS: u64 = 24;
 /// The part of a lap by which the hand may be late: more than a step, less than what is left of the ring.
 const SLACK: u64 = 12;
+
+/// What the first lap may take of the ring, in sectors in use.
+#[derive(Clone, Copy, Debug)]
+struct First {
+    /// Writers are asked to wait.
+    full: u64,
+    limit: u64,
+}
 
 /// The hand, and the buckets that it stops at.
 #[derive(Debug, Default)]
@@ -42,8 +57,8 @@ pub(super) struct Sweep {
     begun: u64,
     /// Sectors of new stripes that the lap takes.
     lap: u64,
-    /// Nothing that the ring held at the start has been looked at yet on this lap's way: the hand does not wait.
-    is_first: bool,
+    /// On the first lap, for which the hand does not wait.
+    first: Option<First>,
     /// The ring was empty a while ago: the hand has not set out yet.
     waits: bool,
 }
@@ -51,8 +66,11 @@ pub(super) struct Sweep {
 impl Sweep {
     /// For a ring of so many sectors whose head is here, with so many of them in use.
     pub(super) fn new(ring: u64, head: u64, used: u64) -> Sweep {
-        let lap = first_lap_len(ring, used);
-        Sweep { begun: head, lap, is_first: used > 0, waits: used == 0, ..Sweep::default() }
+        let room = first_room(ring, used);
+        // A pace is not kept to the letter: a quarter is left for that.
+        let lap = (room / 4 * 3).clamp(ring / 64, lap_len(ring));
+        let first = (used > 0).then_some(First { full: used + room / 4 * 3, limit: used + room });
+        Sweep { begun: head, lap, first, waits: used == 0, ..Sweep::default() }
     }
 
     pub(super) fn mark(&mut self, bucket: u64) {
@@ -72,6 +90,17 @@ impl Sweep {
         if let Some(word) = self.dirty.get_mut((bucket / 64) as usize) {
             *word &= !(1 << (bucket % 64));
         }
+    }
+
+    /// What stripes may take of a ring of so many sectors. The rest is for the marks that a damaged bucket needs before
+    /// it can go home.
+    pub(super) fn limit(&self, ring: u64) -> u64 {
+        (ring / 4 * 3).max(self.first.map_or(0, |first| first.limit))
+    }
+
+    /// From where on writers are asked to wait.
+    pub(super) fn full(&self, ring: u64) -> u64 {
+        (ring / 16 * 11).max(self.first.map_or(0, |first| first.full))
     }
 
     /// Moves the hand behind the next bucket that is marked, which it returns; behind `end` where there is none before.
@@ -114,7 +143,7 @@ impl Engine {
         let (ring, used) = (self.ring.sectors, self.ring.used());
         if self.sweep.waits && used >= burst_len(ring) {
             let Sweep { hand, begun, lap, waits, .. } = &mut self.sweep;
-            (*hand, *begun, *lap, *waits) = (0, self.ring.head, first_lap_len(ring, used), false);
+            (*hand, *begun, *lap, *waits) = (0, self.ring.head, burst_lap_len(ring, used), false);
         }
     }
 
@@ -125,7 +154,7 @@ impl Engine {
         if self.sweep.waits {
             return false;
         }
-        self.sweep.is_first || self.hand_due() >= (self.sweep.hand + step).min(buckets)
+        self.sweep.first.is_some() || self.hand_due() >= (self.sweep.hand + step).min(buckets)
     }
 
     /// True if the hand is so far behind that what comes in has to wait for it: then the ring's head goes on as fast as
@@ -148,7 +177,7 @@ impl Engine {
         self.mark_durable();
         let buckets = self.directory.buckets();
         let backlog = self.ring.head - self.ring.next_tail();
-        let goes_round = self.is_resting || self.sweep.is_first || self.is_much(backlog);
+        let goes_round = self.is_resting || self.sweep.first.is_some() || self.is_much(backlog);
         let way = match goes_round {
             true => buckets,
             false => self.hand_due().saturating_sub(self.sweep.hand),
@@ -175,7 +204,7 @@ impl Engine {
         self.sweep.hand = 0;
         self.sweep.begun = (self.sweep.begun + self.sweep.lap).min(self.ring.head);
         self.sweep.lap = lap_len(self.ring.sectors);
-        self.sweep.is_first = false;
+        self.sweep.first = None;
     }
 
     /// Marks the buckets of stripes that have become durable.
