@@ -19,7 +19,7 @@ use super::io::{File, Write};
 use super::stripe::SECTOR;
 
 /// What addresses in memory must be a multiple of, on any device.
-const ALIGNMENT: usize = 4096;
+pub(super) const ALIGNMENT: usize = 4096;
 
 /// Bytes that are handed over together: whoever writes a stripe meanwhile does not wait for more.
 const PART_LEN_MAX: usize = 128 << 10;

@@ -211,6 +211,11 @@ impl Engine {
         Ring::entries_len_max(self.ring.sectors)
     }
 
+    /// Longest stripe in bytes.
+    pub(super) fn stripe_len_max(&self) -> usize {
+        Ring::stripe_max(self.ring.sectors) as usize * super::stripe::SECTOR
+    }
+
     pub(super) fn binding(&self) -> u64 {
         self.binding
     }

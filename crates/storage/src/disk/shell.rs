@@ -243,7 +243,7 @@ impl Keeper {
     pub fn attend(&self) -> Pump {
         let mut run = self.shared.run.lock().unwrap_or_else(PoisonError::into_inner);
         if run.uring.is_none() && self.shared.medium.stripes().is_some() {
-            run.uring = Uring::new();
+            run.uring = Uring::new(run.engine.stripe_len_max());
         }
         let fd = run.uring.as_ref().map(Uring::fd);
         self.shared.is_attended.store(true, SeqCst);

@@ -30,7 +30,7 @@ pub(super) enum By {
 }
 
 pub(super) struct Run {
-    engine: Engine,
+    pub(super) engine: Engine,
     /// Writes the stripes, once somebody attends to its completions.
     pub(super) uring: Option<Uring>,
     /// The stripe that `uring` is to write next.
