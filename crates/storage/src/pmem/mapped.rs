@@ -15,7 +15,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::FallocateFlags;
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use super::memory::{Memory, word_of};
 use super::persist::{CacheFlush, LINE};
@@ -23,10 +23,16 @@ use super::persist::{CacheFlush, LINE};
 /// Bytes of address space reserved per file, and so the largest file: 1 TiB.
 pub const LEN_MAX: u64 = 1 << 40;
 
+/// A huge page.
+const HUGE: usize = 2 << 20;
+
 /// A mapped file.
 #[derive(Debug)]
 pub struct Mapped {
     file: File,
+    /// The address space, of [`LEN_MAX`] bytes and [`HUGE`] more.
+    reserved: NonNull<u8>,
+    /// In it, where the file begins.
     base: NonNull<u8>,
     // Mapped so far; everything below is readable, and writable unless `is_read_only`.
     len: AtomicU64,
@@ -78,9 +84,9 @@ impl Mapped {
     }
 
     fn with(file: File, is_read_only: bool) -> io::Result<Mapped> {
-        let len = file.metadata()?.len();
-        if len == 0 || len % 4096 != 0 || len > LEN_MAX {
-            let what = format!("a length of {len} bytes cannot be mapped");
+        let file_len = file.metadata()?.len();
+        if file_len == 0 || file_len % 4096 != 0 || file_len > LEN_MAX {
+            let what = format!("a length of {file_len} bytes cannot be mapped");
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         let flush = CacheFlush::detect();
@@ -91,14 +97,20 @@ impl Mapped {
         let base = unsafe {
             rustix::mm::mmap_anonymous(
                 ptr::null_mut(),
-                LEN_MAX as usize,
+                LEN_MAX as usize + HUGE,
                 ProtFlags::empty(),
                 flags,
             )?
         };
-        let base = NonNull::new(base.cast()).expect("mmap never returns null without MAP_FIXED");
-        let mapped = Mapped { file, base, len: AtomicU64::new(0), is_read_only, is_dax, flush };
-        mapped.map(0, len)?;
+        let reserved = NonNull::new(base.cast::<u8>());
+        let reserved = reserved.expect("mmap never returns null without MAP_FIXED");
+        // A huge page of the file can be one of the address space only where both begin alike.
+        let skipped = reserved.align_offset(HUGE);
+        // SAFETY: less than the `HUGE` bytes that were reserved beyond `LEN_MAX`.
+        let base = unsafe { reserved.add(skipped) };
+        let len = AtomicU64::new(0);
+        let mapped = Mapped { file, reserved, base, len, is_read_only, is_dax, flush };
+        mapped.map(0, file_len)?;
         Ok(mapped)
     }
 
@@ -124,6 +136,8 @@ impl Mapped {
             let at = self.base.as_ptr().add(from as usize).cast::<c_void>();
             let len = (to - from) as usize;
             rustix::mm::mmap(at, len, prot, kind | MapFlags::FIXED, self.file.as_fd(), from)?;
+            // DAX needs no advice, and a file system without such pages gives none.
+            let _ = rustix::mm::madvise(at, len, Advice::LinuxHugepage);
         }
         self.len.store(to, Ordering::Release);
         Ok(())
@@ -219,8 +233,9 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
+        let len = LEN_MAX as usize + HUGE;
         // SAFETY: the reservation and all that was mapped into it, which nothing refers to any more.
-        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), LEN_MAX as usize) };
+        let unmapped = unsafe { rustix::mm::munmap(self.reserved.as_ptr().cast(), len) };
         assert!(unmapped.is_ok(), "a reserved range can be unmapped");
     }
 }
