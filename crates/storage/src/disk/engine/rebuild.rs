@@ -1,5 +1,7 @@
 //! Merges what the ring holds for a bucket into its pages, and divides the bucket if it is to be split.
 
+use std::collections::BTreeSet;
+
 use super::write_back::{How, Work};
 use super::{Engine, primary_place};
 use crate::disk::entry::{Entry, Reference};
@@ -42,7 +44,7 @@ impl Engine {
         }
         let entries: Vec<Entry<'_>> = rows.into_iter().filter_map(|row| row.entry).collect();
         let mut free = old.overflow.clone();
-        self.drop_garbage(&old, work);
+        self.drop_garbage(&old, &index, (first, last), work);
         if how.split {
             let (low, high) = self.directory.grow();
             let middle = self.directory.interval(high).0;
@@ -86,9 +88,22 @@ impl Engine {
         self.cache.put(number, bucket);
     }
 
-    /// Frees the extents of records that were dropped, while there is room for their maps.
-    fn drop_garbage(&mut self, old: &Bucket, work: &mut Work) {
-        for &run in &old.garbage {
+    /// Frees the extents of records that were dropped, while there is room for their maps. A record that had gone home
+    /// may be in the ring as well after a crash, and then still counts.
+    fn drop_garbage(
+        &mut self,
+        old: &Bucket,
+        index: &Index,
+        (first, last): (u64, u64),
+        work: &mut Work,
+    ) {
+        if old.garbage.is_empty() {
+            return;
+        }
+        let versions = index.range(first, last).flat_map(|(_, slot)| slot.versions());
+        let counted: BTreeSet<u64> =
+            versions.filter_map(|slot| slot.entry().reference()).map(|it| it.unit).collect();
+        for &run in old.garbage.iter().filter(|(unit, _)| !counted.contains(unit)) {
             if (work.pages + self.extents.dirty()) as u64 * 4 < self.spare * 3 {
                 unhome(&mut self.extents, run, &mut work.freed);
             }
