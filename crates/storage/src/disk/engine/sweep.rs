@@ -68,8 +68,9 @@ impl Sweep {
     pub(super) fn new(ring: u64, head: u64, used: u64) -> Sweep {
         let room = first_room(ring, used);
         // A pace is not kept to the letter: a quarter is left for that.
-        let lap = (room / 4 * 3).clamp(ring / 64, lap_len(ring));
-        let first = (used > 0).then_some(First { full: used + room / 4 * 3, limit: used + room });
+        let pace = room / 4 * 3;
+        let lap = pace.clamp(ring / 64, lap_len(ring));
+        let first = (used > 0).then_some(First { full: used + pace, limit: used + room });
         Sweep { begun: head, lap, first, waits: used == 0, ..Sweep::default() }
     }
 
