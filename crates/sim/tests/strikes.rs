@@ -2,11 +2,11 @@
 
 use sim::{MediumKind, SimConfig, run};
 
-fn check(medium: MediumKind, seeds: impl IntoIterator<Item = u64>) {
+fn check(medium: MediumKind, ops: u64, seeds: impl IntoIterator<Item = u64>) {
     for seed in seeds {
         let medium = Some(medium);
         let config =
-            SimConfig { medium, ops: 100, media_strikes: 4, ..SimConfig::new("rmwpaxos", seed) };
+            SimConfig { medium, ops, media_strikes: 4, ..SimConfig::new("rmwpaxos", seed) };
         if let Err(failure) = run(&config) {
             panic!("{}", sim::replay(&config, failure));
         }
@@ -15,17 +15,18 @@ fn check(medium: MediumKind, seeds: impl IntoIterator<Item = u64>) {
 
 #[test]
 fn what_a_disk_takes_back_or_loses_is_found_though_nobody_asks() {
-    check(MediumKind::Disk, 0..30);
+    check(MediumKind::Disk, 100, 0..30);
 }
 
 #[test]
 fn what_persistent_memory_takes_back_or_loses_is_found_though_nobody_asks() {
-    check(MediumKind::Pmem, 0..8);
+    check(MediumKind::Pmem, 100, 0..8);
 }
 
 #[test]
 fn a_deleted_key_does_not_come_back_from_a_medium_that_went_back() {
-    check(MediumKind::Disk, [34, 1114]);
+    check(MediumKind::Disk, 100, [34, 1114]);
+    check(MediumKind::Disk, 200, [910_148]);
 }
 
 #[cfg(feature = "mutations")]

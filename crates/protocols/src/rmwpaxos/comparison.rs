@@ -283,7 +283,7 @@ impl RmwPaxos {
             return;
         }
         question.awaited &= !(1 << member);
-        walk.floor = walk.floor.min(floor);
+        walk.floors[member] = walk.floors[member].min(floor);
         // The one that tells least far sets the pace: the rest is asked about again.
         question.until = nearer(question.until, until);
         let is_compared = |held: &&Held| buckets & 1 << bucket(&held.key) != 0;

@@ -52,8 +52,8 @@ struct Unsure {
     held_by: Members,
     /// What each of those had lost by then, at most.
     held_with: [Loss; MEMBERS_MAX],
-    /// What none of those held was at or below this at any of them.
-    held_floor: Ballot,
+    /// The floor under which each of those held nothing else.
+    held_floors: [Ballot; MEMBERS_MAX],
     since: Nanos,
     written_at: Nanos,
     /// Not before.
@@ -102,8 +102,8 @@ pub(super) struct Walk {
     differs: bool,
     /// Of those equal: one holds a tombstone that the other has removed.
     left_over: Members,
-    /// The lowest floor that any member had.
-    pub(super) floor: Ballot,
+    /// The lowest floor that each member had.
+    pub(super) floors: [Ballot; MEMBERS_MAX],
     /// What members had lost when it began, at most.
     losses: [Loss; MEMBERS_MAX],
     started: Nanos,
@@ -143,10 +143,9 @@ impl Walk {
 
 impl Unsure {
     fn note_held(&mut self, member: usize, (loss, floor): (Loss, Ballot)) {
-        let is_first = self.held_by == 0;
         self.held_by |= 1 << member;
         self.held_with[member] = loss;
-        self.held_floor = if is_first { floor } else { self.held_floor.min(floor) };
+        self.held_floors[member] = floor;
     }
 }
 
@@ -230,7 +229,7 @@ impl Ranges {
         member: usize,
         round: Round,
     ) -> Option<(Loss, Ballot)> {
-        let floor = self.shards[usize::from(shard.0)].held_floor;
+        let floor = self.shards[usize::from(shard.0)].held_floors[member];
         let loss = self.was_held_with(shard, member)?;
         (round.ballot() <= floor).then_some((loss, floor))
     }
@@ -335,7 +334,7 @@ impl RmwPaxos {
                 insist,
                 differs: false,
                 left_over: 0,
-                floor: Ballot::ceiling(cx.view.epoch, Ballot::NUMBER_MAX),
+                floors: [Ballot::ceiling(cx.view.epoch, Ballot::NUMBER_MAX); MEMBERS_MAX],
                 losses: losses(cx),
                 started: cx.now,
             });
@@ -376,7 +375,7 @@ impl RmwPaxos {
             unsure.with &= !walk.equal;
             let exact = walk.equal & !walk.left_over;
             for member in (0..MEMBERS_MAX).filter(|member| exact & 1 << member != 0) {
-                unsure.note_held(member, (walk.losses[member], walk.floor));
+                unsure.note_held(member, (walk.losses[member], walk.floors[member]));
             }
             unsure.differed = if walk.differs { unsure.differed.saturating_add(1) } else { 0 };
         }
@@ -498,6 +497,19 @@ mod tests {
         assert_eq!(agree([2, 2], [7, 9]), (Some(Loss(2)), true, false));
         assert_eq!(agree([2, 1], [9, 9]).0, None, "asked before the loss, answered late");
         assert_eq!(agree([1, 2], [9, 9]).0, None);
+    }
+
+    #[test]
+    fn each_member_counts_with_the_floor_of_its_newest_agreement() {
+        const OTHER: usize = 2;
+        let all = (SHARD.first_hash(), None);
+        let round = ballot(7).round(1);
+        let mut ranges = Ranges::default();
+        ranges.on_agreement((MEMBER, Loss(1), ballot(1)), SHARD, all, true);
+        ranges.on_agreement((OTHER, Loss(1), ballot(1)), SHARD, all, true);
+        ranges.on_agreement((MEMBER, Loss(2), ballot(9)), SHARD, all, true);
+        assert_eq!(ranges.was_removed_with(SHARD, MEMBER, round), Some((Loss(2), ballot(9))));
+        assert_eq!(ranges.was_removed_with(SHARD, OTHER, round), None);
     }
 
     #[test]
