@@ -26,7 +26,8 @@ fn what_persistent_memory_takes_back_or_loses_is_found_though_nobody_asks() {
 #[test]
 fn a_deleted_key_does_not_come_back_from_a_medium_that_went_back() {
     check(MediumKind::Disk, 100, [34, 1114]);
-    check(MediumKind::Disk, 200, [910_148]);
+    check(MediumKind::Disk, 200, [910_148, 910_339]);
+    check(MediumKind::Pmem, 200, [910_312]);
 }
 
 #[cfg(feature = "mutations")]

@@ -257,6 +257,7 @@ impl RmwPaxos {
         let buckets = (0..BUCKETS).filter(|&it| differs(it)).fold(0, |set, it| set | 1_u16 << it);
         let entries = held.into_iter().filter(|it| buckets & 1 << bucket(&it.key) != 0).collect();
         if let Some(member) = cx.view.index(to) {
+            self.compare_floor(cx, shard, (member, to), floor);
             let is_equal = buckets == 0 && lost.is_empty();
             if self.ranges.on_agreement((member, loss, floor), shard, (from_hash, until), is_equal)
             {
@@ -284,6 +285,7 @@ impl RmwPaxos {
         }
         question.awaited &= !(1 << member);
         walk.floors[member] = walk.floors[member].min(floor);
+        let shard = walk.shard;
         // The one that tells least far sets the pace: the rest is asked about again.
         question.until = nearer(question.until, until);
         let is_compared = |held: &&Held| buckets & 1 << bucket(&held.key) != 0;
@@ -297,6 +299,7 @@ impl RmwPaxos {
             pair.1 = Some(held);
         }
         let (is_done, end) = (question.awaited == 0, question.until);
+        self.compare_floor(cx, shard, (member, from.node), floor);
         for (key, (here, there)) in pairs {
             self.settle_difference(cx, (member, from.node), key, here, there);
         }

@@ -80,6 +80,8 @@ pub enum Message {
     /// The receiver durably held `round` when its loss was `loss`, and seems to hold less now; or it held nothing, with
     /// this floor, and seems to hold something below.
     Older { key: Key, round: Round, floor: Ballot, loss: Loss },
+    /// The receiver durably had this floor when its loss was `loss`, and has named a lower one since.
+    OlderFloor { shard: Shard, floor: Ballot, loss: Loss },
     /// To oneself: makes the register resident and does what is due for it.
     Touch { key: Key, due: Due },
 }
@@ -129,7 +131,8 @@ impl Message {
             Message::List { .. }
             | Message::Listed { .. }
             | Message::Compare { .. }
-            | Message::Compared { .. } => None,
+            | Message::Compared { .. }
+            | Message::OlderFloor { .. } => None,
         }
     }
 }
@@ -140,14 +143,18 @@ impl ProtocolMessage for Message {
             Message::List { shard, .. }
             | Message::Listed { shard, .. }
             | Message::Compare { shard, .. }
-            | Message::Compared { shard, .. } => Touches::Shard(*shard),
+            | Message::Compared { shard, .. }
+            | Message::OlderFloor { shard, .. } => Touches::Shard(*shard),
             other => other.key().map_or(Touches::Nothing, Touches::Key),
         }
     }
 
     fn peek_key(bytes: &[u8]) -> Option<Key> {
         match bytes.split_first()? {
-            (&(kind::LIST | kind::LISTED | kind::COMPARE | kind::COMPARED), _) => None,
+            (
+                &kind::LIST | &kind::LISTED | &kind::COMPARE | &kind::COMPARED | &kind::OLDER_FLOOR,
+                _,
+            ) => None,
             (_, rest) => Key::decode(&mut Reader::new(rest)).ok(),
         }
     }

@@ -22,7 +22,7 @@
 //! | `Repair`, `Remove` | | a late accept; forgetting a collected tombstone |
 //! | `Chosen` | | a hint that a round is chosen, batched and late |
 //! | `Compare`, `Want` | `Compared`, `Repair` | what replicas hold of a range of keys, in the background |
-//! | `Older` | | the receiver held more than it does now: its medium has gone back |
+//! | `Older`, `OlderFloor` | | the receiver held more than it does now: its medium has gone back |
 //! | `Forward` | `Forwarded` | commands for the owner of a contended key |
 //! | `Recover`, `List` | `Recovered`, `Listed` | what a replica without memory asks |
 //!
@@ -528,6 +528,9 @@ impl RmwPaxos {
             }
             Message::Older { key, round, floor, loss } => {
                 self.on_older(cx, from, &key, older::Past { round, floor, loss });
+            }
+            Message::OlderFloor { shard, floor, loss } => {
+                self.on_older_floor(cx, shard, floor, loss);
             }
             Message::Compare { shard, id, range, floor, folds } => {
                 self.on_compare(cx, from, shard, id, (range, floor), *folds);

@@ -80,10 +80,28 @@ impl RmwPaxos {
         past: Past,
     ) {
         let Past { round, floor, loss } = past;
-        self.told.0.insert(key.shard(), (member, cx.now + ONE_FOR));
-        self.ranges.doubt_holder(key.shard(), member);
-        self.doubt(cx, key.shard(), 1 << member);
+        self.note_told(cx, key.shard(), member);
         cx.fx.send_now(node, Message::Older { key, round, floor, loss });
+    }
+
+    fn note_told(&mut self, cx: &mut Cx<'_>, shard: Shard, member: usize) {
+        self.told.0.insert(shard, (member, cx.now + ONE_FOR));
+        self.ranges.doubt_holder(shard, member);
+        self.doubt(cx, shard, 1 << member);
+    }
+
+    /// A member names its floor, which never falls either: where it does, the fields of the shard have gone back.
+    pub(super) fn compare_floor(
+        &mut self,
+        cx: &mut Cx<'_>,
+        shard: Shard,
+        (member, node): (usize, NodeId),
+        floor: Ballot,
+    ) {
+        let had = self.ranges.had_floor(shard, member).filter(|&(_, had)| floor < had);
+        let Some((loss, floor)) = had.filter(|_| self.may_tell(cx, shard, member)) else { return };
+        self.note_told(cx, shard, member);
+        cx.fx.send_now(node, Message::OlderFloor { shard, floor, loss });
     }
 
     /// A member holds a round of what is not held here: true if it had removed it too, and has been told so.
@@ -117,12 +135,28 @@ impl RmwPaxos {
         cx.fx.forget(shard);
     }
 
+    /// Another member remembers the floor that this one had: its fields of the shard are older than they were.
+    pub(super) fn on_older_floor(
+        &mut self,
+        cx: &mut Cx<'_>,
+        shard: Shard,
+        floor: Ballot,
+        loss: Loss,
+    ) {
+        let meta = cx.metas.get(shard);
+        let is_void = meta.lost_at > loss || meta.void || cx.cells.is_forgotten(shard);
+        if !is_void && meta.floor_ballot < floor && !mutation::is(Mutation::OlderIsLag) {
+            self.find_void(cx, shard);
+        }
+    }
+
     /// Another member remembers what this one held. That counts for nothing where something of the shard was forgotten
     /// since.
     pub(super) fn on_older(&mut self, cx: &mut Cx<'_>, from: Peer, key: &Key, past: Past) {
         let meta = cx.metas.get(key.shard());
         let (lost_at, floor) = (meta.lost_at, meta.floor_ballot);
-        if lost_at > past.loss || serve::is_lost(cx, key) || mutation::is(Mutation::OlderIsLag) {
+        let is_void = lost_at > past.loss && !past.round.is_none();
+        if is_void || serve::is_lost(cx, key) || mutation::is(Mutation::OlderIsLag) {
             return;
         }
         let held = serve::held(cx, key).map_or(Round::NONE, |register| register.accepted);

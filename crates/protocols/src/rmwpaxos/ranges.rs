@@ -229,9 +229,13 @@ impl Ranges {
         member: usize,
         round: Round,
     ) -> Option<(Loss, Ballot)> {
+        self.had_floor(shard, member).filter(|&(_, floor)| round.ballot() <= floor)
+    }
+
+    /// The floor that a member durably had, and the loss with which it did.
+    pub(super) fn had_floor(&self, shard: Shard, member: usize) -> Option<(Loss, Ballot)> {
         let floor = self.shards[usize::from(shard.0)].held_floors[member];
-        let loss = self.was_held_with(shard, member)?;
-        (round.ballot() <= floor).then_some((loss, floor))
+        Some((self.was_held_with(shard, member)?, floor))
     }
 
     /// What a member holds of a shard is not known any more.

@@ -178,6 +178,15 @@ impl Extents {
         self.groups.get(group as usize).is_none_or(|group| group.home.is_some())
     }
 
+    /// A page refers to this group: where the superblock does not count it, that is older than the page, and the map has
+    /// to be read.
+    pub(super) fn include(&mut self, group: u64) {
+        while group >= self.groups() {
+            base::sometimes!("a page refers to a group that the superblock does not count");
+            self.groups.push(Group::new(None));
+        }
+    }
+
     /// A group whose map has not been read.
     pub(super) fn unknown(&self) -> Option<u64> {
         let newest = self.groups.iter().rposition(|group| group.home.is_none())?;

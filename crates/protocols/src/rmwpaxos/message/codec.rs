@@ -37,6 +37,7 @@ pub(super) mod kind {
     pub const PREPARE_ACCEPT: u8 = 22;
     pub const PREPARE_ACCEPT_DELTA: u8 = 23;
     pub const OLDER: u8 = 24;
+    pub const OLDER_FLOOR: u8 = 25;
 }
 
 impl Wire for Message {
@@ -181,6 +182,11 @@ impl Wire for Message {
                 floor.encode(out);
                 put_varint(out, u64::from(loss.0));
             }
+            Message::OlderFloor { shard, floor, loss } => {
+                out.extend_from_slice(&[kind::OLDER_FLOOR, shard.0]);
+                floor.encode(out);
+                put_varint(out, u64::from(loss.0));
+            }
             Message::Touch { .. } => unreachable!("a touch never leaves its node"),
         }
     }
@@ -192,6 +198,10 @@ impl Wire for Message {
         }
         if kind == kind::COMPARE || kind == kind::COMPARED {
             return decode_comparison(kind, reader);
+        }
+        if kind == kind::OLDER_FLOOR {
+            let (shard, floor) = (Shard(reader.u8()?), Ballot::decode(reader)?);
+            return Ok(Message::OlderFloor { shard, floor, loss: decode_loss(reader)? });
         }
         let key = Key::decode(reader)?;
         Ok(match kind {
@@ -250,8 +260,7 @@ impl Wire for Message {
             }
             kind::OLDER => {
                 let (round, floor) = (Round::decode(reader)?, Ballot::decode(reader)?);
-                let loss = u32::try_from(reader.varint()?).map_err(|_| Malformed)?;
-                Message::Older { key, round, floor, loss: Loss(loss) }
+                Message::Older { key, round, floor, loss: decode_loss(reader)? }
             }
             kind::CHOSEN => Message::Chosen { key, round: proposal(reader)? },
             kind::FORWARD => Message::Forward { key, forward: Forward::decode(reader)? },
@@ -270,6 +279,10 @@ impl Wire for Message {
             _ => return Err(Malformed),
         })
     }
+}
+
+fn decode_loss(reader: &mut Reader<'_>) -> Result<Loss, Malformed> {
+    u32::try_from(reader.varint()?).map(Loss).map_err(|_| Malformed)
 }
 
 fn decode_listing(kind: u8, reader: &mut Reader<'_>) -> Result<Message, Malformed> {

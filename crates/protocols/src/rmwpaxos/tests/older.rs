@@ -106,6 +106,48 @@ fn nor_are_others_of_its_shard() -> Result<(), String> {
     world.finish()
 }
 
+/// The second node's medium brings back what was deleted and collected, and has lost something else of that shard.
+#[test]
+fn nor_is_it_where_something_of_the_shard_was_lost_since() -> Result<(), String> {
+    let ways = Ways { by_message: false, always_deltas: false };
+    let mut world = World::with(3, true, 1, ways);
+    let (key, neighbour) = (world.key.clone(), world.neighbour.clone());
+    for key in [&key, &neighbour] {
+        world.write_key(1, key, Ask::Append("a"));
+    }
+    let before = world.nodes[1].register(&key).cloned().expect("held");
+    world.write_key(0, &key, Ask::Delete);
+    world.converge()?;
+    world.takes_back = true;
+    world.nodes[1].cells.put(&key, before);
+    world.forget_anew(1, &neighbour);
+    compare_with(&mut world, 1);
+    world.rest(LONG);
+    claim(accepted(&world, 1, &key).is_none(), "it does not come back")?;
+    claim(disbelieving(&world) == [0, 1, 0], "only it disbelieves itself")?;
+    world.finish_with("-")
+}
+
+/// The second node's medium takes back the fields of a shard, and the floor with them.
+#[test]
+fn fields_that_went_back_are_not_believed() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    let shard = world.key.shard();
+    world.write(1, Ask::Append("a"));
+    let before = world.nodes[1].metas.get(shard).clone();
+    world.write(0, Ask::Delete);
+    world.converge()?;
+    let floor = world.nodes[1].metas.get(shard).floor_ballot;
+    claim(before.floor_ballot < floor, "the removal raised it")?;
+    world.takes_back = true;
+    *world.nodes[1].metas.get_mut(shard) = before;
+    compare_with(&mut world, 1);
+    world.rest(LONG);
+    claim(disbelieving(&world) == [0, 1, 0], "only it disbelieves itself")?;
+    claim(world.nodes[1].metas.get(shard).floor_ballot >= floor, "it has a floor again")?;
+    world.finish_with("-")
+}
+
 /// A member has promised a key and accepted nothing when a neighbour's floor rises above that promise. All compare equal,
 /// and then the accept arrives, which its own promise permits.
 #[test]

@@ -58,7 +58,8 @@ impl Envelope {
             Message::Compare { .. }
             | Message::Compared { .. }
             | Message::Want { .. }
-            | Message::Older { .. } => Kind::Compare,
+            | Message::Older { .. }
+            | Message::OlderFloor { .. } => Kind::Compare,
             Message::Repair { .. } => Kind::Repair,
             Message::Nack { .. } | Message::Touch { .. } => Kind::Other,
         }

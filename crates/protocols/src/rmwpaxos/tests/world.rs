@@ -61,7 +61,7 @@ struct Batch {
 pub(super) struct Node {
     pub protocol: RmwPaxos,
     pub cells: Cells<Register>,
-    metas: Metas<ShardMeta>,
+    pub metas: Metas<ShardMeta>,
     fx: Effects<Message>,
     rng: Prng,
     pub view: View,
@@ -69,7 +69,7 @@ pub(super) struct Node {
     /// How far this node's clocks run ahead of the others'.
     pub ahead: Millis,
     gated: Vec<Send<Message>>,
-    disowned: Vec<Key>,
+    disowned: Vec<(Shard, Option<Key>)>,
     scanned: Vec<Scanned<Register>>,
     pub stored_cells: BTreeMap<Key, Vec<u8>>,
     stored_metas: BTreeMap<Shard, Vec<u8>>,
@@ -275,17 +275,19 @@ impl World {
             self.run(index, Event::Turn);
         }
         self.submit(index);
-        for key in std::mem::take(&mut self.nodes[index].disowned) {
-            self.disown(index, &key);
+        for (shard, key) in std::mem::take(&mut self.nodes[index].disowned) {
+            self.disown(index, shard, key);
         }
     }
 
-    /// What is stored of the register's shard counts no more, nor does what was not said yet; the loss is raised.
-    fn disown(&mut self, index: usize, key: &Key) {
+    /// What is stored of the shard counts no more, nor does what was not said yet; the loss is raised.
+    fn disown(&mut self, index: usize, shard: Shard, key: Option<Key>) {
         let node = &mut self.nodes[index];
         node.gated.clear();
-        node.cells.lose(key);
-        self.forget(index, key.shard());
+        if let Some(key) = key {
+            node.cells.lose(&key);
+        }
+        self.forget(index, shard);
     }
 
     fn run(&mut self, index: usize, event: Event<RmwPaxos>) {
@@ -318,10 +320,13 @@ impl World {
         for (timer, at) in fx.timers {
             node.timers.insert((at, timer));
         }
-        if !fx.disowned.is_empty() && !self.takes_back {
+        let registers = fx.disowned.into_iter().map(|key| (key.shard(), Some(key)));
+        let shards = fx.forgotten.into_iter().map(|shard| (shard, None));
+        let disowned: Vec<_> = registers.chain(shards).collect();
+        if !disowned.is_empty() && !self.takes_back {
             self.fault.get_or_insert(format!("{index} disbelieves itself: {:?}", fx.remarks));
         }
-        node.disowned.extend(fx.disowned);
+        node.disowned.extend(disowned);
         for shard in fx.recovered {
             node.cells.set_forgotten(shard, false);
         }

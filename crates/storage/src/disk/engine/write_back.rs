@@ -252,6 +252,7 @@ impl Engine {
         gather.missing -= 1;
         let mut wanted = Vec::new();
         for group in groups {
+            self.extents.include(group);
             if !self.extents.is_known(group) && gather.maps.insert(group) {
                 gather.missing += 1;
                 wanted.push(group);
