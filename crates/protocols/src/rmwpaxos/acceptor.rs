@@ -36,8 +36,10 @@ pub fn effective_promise(register: Option<&Register>, meta: &ShardMeta, epoch: E
 /// May `ballot` be promised or accepted? Equality counts only against a register's own promise, never a floor.
 fn permits(register: Option<&Register>, meta: &ShardMeta, epoch: Epoch, ballot: Ballot) -> bool {
     let effective = effective_promise(register, meta, epoch);
-    ballot > effective
-        || (ballot == effective && register.is_some_and(|register| register.promised == ballot))
+    // Where nothing is held, a floor forbids what it equals: it may have risen after the promise.
+    let is_free = |register: &Register| !register.accepted.is_none() || ballot > meta.floor_ballot;
+    let is_own = |register: &Register| register.promised == ballot && is_free(register);
+    ballot > effective || (ballot == effective && register.is_some_and(is_own))
 }
 
 /// What `on_prepare` did.

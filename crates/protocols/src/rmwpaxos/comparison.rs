@@ -299,6 +299,7 @@ impl RmwPaxos {
             pair.1 = Some(held);
         }
         let (is_done, end) = (question.awaited == 0, question.until);
+        self.note_answer(shard, member, id);
         self.compare_floor(cx, shard, (member, from.node), floor);
         for (key, (here, there)) in pairs {
             self.settle_difference(cx, (member, from.node), key, here, there);

@@ -30,15 +30,31 @@ const DENIED_MAX: usize = 256;
 /// For so long one member of a shard alone is told: it recovers meanwhile, and needs the others for that.
 const ONE_FOR: Nanos = Nanos::from_secs(60);
 
-/// Registers of this node of which others say that they were removed here: the round held, and who says so.
+/// Registers of this node of which others say that they were removed here.
 #[derive(Debug, Default)]
 pub(super) struct Denied {
-    keys: BTreeMap<Key, (Round, Tally)>,
+    keys: BTreeMap<Key, Denial>,
 }
 
-/// Who was told last that it held more, of each shard, and until when no other is.
+#[derive(Clone, Copy, Debug)]
+struct Denial {
+    held: Round,
+    by: Tally,
+    since: Nanos,
+}
+
+/// Who was told last that it held more, of each shard.
 #[derive(Debug, Default)]
-pub(super) struct Told(BTreeMap<Shard, (usize, Nanos)>);
+pub(super) struct Told(BTreeMap<Shard, Telling>);
+
+#[derive(Clone, Copy, Debug)]
+struct Telling {
+    member: usize,
+    /// Until then no other is told.
+    until: Nanos,
+    /// Questions of a comparison with greater numbers were asked later.
+    asked: u64,
+}
 
 /// What a member held of a register.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +83,7 @@ impl RmwPaxos {
     /// for ever: so whoever is second is repaired in silence.
     pub(super) fn may_tell(&self, cx: &Cx<'_>, shard: Shard, member: usize) -> bool {
         let told = self.told.0.get(&shard);
-        told.is_none_or(|&(first, until)| first == member || until <= cx.now)
+        told.is_none_or(|told| told.member == member || told.until <= cx.now)
             || mutation::is(Mutation::AllAreTold)
     }
 
@@ -84,8 +100,17 @@ impl RmwPaxos {
         cx.fx.send_now(node, Message::Older { key, round, floor, loss });
     }
 
+    /// Who answers a question that was asked after it was told was told in vain: a shard that is recovered is silent.
+    pub(super) fn note_answer(&mut self, shard: Shard, member: usize, question: u64) {
+        let told = self.told.0.get(&shard);
+        if told.is_some_and(|told| told.member == member && question > told.asked) {
+            self.told.0.remove(&shard);
+        }
+    }
+
     fn note_told(&mut self, cx: &mut Cx<'_>, shard: Shard, member: usize) {
-        self.told.0.insert(shard, (member, cx.now + ONE_FOR));
+        let asked = self.next_id();
+        self.told.0.insert(shard, Telling { member, until: cx.now + ONE_FOR, asked });
         self.ranges.doubt_holder(shard, member);
         self.doubt(cx, shard, 1 << member);
     }
@@ -117,6 +142,13 @@ impl RmwPaxos {
         let Some((loss, floor)) = removed.filter(|_| self.may_tell(cx, key.shard(), member)) else {
             return false;
         };
+        // What it has lost since it has recovered from others, the floor too: above theirs it may accept again.
+        let has_lost = cx.view.member(node).is_some_and(|member| member.loss > loss);
+        let own = cx.metas.get(key.shard()).floor_ballot;
+        let floor = if has_lost { floor.min(own) } else { floor };
+        if theirs.ballot() > floor {
+            return false;
+        }
         let past = Past { round: Round::NONE, floor, loss };
         self.tell_older(cx, key.clone(), (member, node), past);
         true
@@ -198,16 +230,17 @@ impl RmwPaxos {
         if denied.len() >= DENIED_MAX && !denied.contains_key(key) {
             denied.clear();
         }
-        let entry = denied.entry(key.clone()).or_insert((held, Tally::default()));
-        if entry.0 != held {
-            *entry = (held, Tally::default());
+        let first = Denial { held, by: Tally::default(), since: cx.now };
+        let denial = denied.entry(key.clone()).or_insert(first);
+        if denial.held != held || denial.since + ONE_FOR <= cx.now {
+            *denial = first;
         }
-        let is_new = entry.1.add(cx.view, from.node, from.loss);
-        if entry.1.is_majority(cx.view) {
+        let is_new = denial.by.add(cx.view, from.node, from.loss);
+        if denial.by.is_majority(cx.view) {
             denied.remove(key);
             return true;
         }
-        let tally = entry.1;
+        let tally = denial.by;
         let state = serve::held(cx, key).and_then(|register| register.state.clone());
         let Some(state) = state.filter(|_| is_new) else { return false };
         let others: Vec<NodeId> = cx.view.others().filter(|&it| !tally.has(cx.view, it)).collect();

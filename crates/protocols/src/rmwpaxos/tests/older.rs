@@ -3,9 +3,10 @@
 use base::Nanos;
 use types::{Key, Round};
 
+use super::super::Message;
 use super::steps::{Kind, claim};
 use super::strings::Ask;
-use super::world::{Ways, World};
+use super::world::{Envelope, Ways, World};
 use crate::protocol::Event;
 
 const LONG: Nanos = Nanos::from_secs(240);
@@ -201,4 +202,248 @@ pub(super) fn two_that_went_back() -> Result<(), String> {
 #[test]
 fn who_is_second_to_have_gone_back_is_repaired_in_silence() -> Result<(), String> {
     two_that_went_back()
+}
+
+fn step_for(world: &mut World, span: Nanos, lost: impl Fn(&Envelope) -> bool) {
+    let end = world.now + span;
+    while world.now < end {
+        world.pass(Nanos::from_millis(50));
+        world.lose(&lost);
+        world.flow(|m| !lost(m));
+        world.lose(&lost);
+    }
+}
+
+/// Further keys of the shard.
+fn fillers(world: &World) -> Vec<Key> {
+    (0..)
+        .map(|n: u32| Key::new(format!("filler-{n}").as_bytes()))
+        .filter(|other| other.shard() == world.key.shard())
+        .take(20)
+        .collect()
+}
+
+/// The second node has promised more for a tombstone than the others have seen, when it is removed: all compare equal,
+/// and the second one's floor lies far above theirs.
+fn floor_far_above(world: &mut World) -> Result<(), String> {
+    let gone = world.neighbour.clone();
+    world.write_key(0, &gone, Ask::Append("g"));
+    world.write_key(0, &gone, Ask::Delete);
+    for _ in 0..2_000 {
+        world.flow(|m| !m.is(Kind::Remove));
+        if world.bag.iter().any(|m| m.goes(Kind::Remove, 0, 1)) {
+            break;
+        }
+        world.pass(Nanos::from_millis(10));
+    }
+    claim(world.bag.iter().any(|m| m.goes(Kind::Remove, 0, 1)), "it is to be removed")?;
+    for key in fillers(world) {
+        world.ask(1, &key, Ask::Append("f"));
+        world.lose(|m| !m.is(Kind::Remove));
+    }
+    world.ask(1, &gone, Ask::Append("h"));
+    world.flow(|m| m.goes(Kind::Prepare, 1, 1));
+    world.lose(|m| !m.is(Kind::Remove));
+    world.flow(|_| true);
+    step_for(world, Nanos::from_secs(30), |m| m.sender() == 1 && m.is(Kind::Prepare));
+    compare_with(world, 1);
+    claim(world.rest(LONG), "all is compared")?;
+    let shard = gone.shard();
+    let floor = |node: usize| world.nodes[node].metas.get(shard).floor_ballot;
+    claim(floor(1).number() > floor(0).number() + 15, "its floor is far above the first's")?;
+    claim(floor(1).number() > floor(2).number() + 15, "its floor is far above the third's")
+}
+
+/// Its fields of the shard are damaged, and recovered from the others.
+fn recovered_floor_is_lower(world: &mut World) -> Result<(), String> {
+    let shard = world.key.shard();
+    let before = world.nodes[1].metas.get(shard).floor_ballot;
+    world.crash_without_fields(1);
+    world.flow(|_| true);
+    claim(!world.nodes[1].is_recovering(), "it is recovered")?;
+    let meta = world.nodes[1].metas.get(shard);
+    claim(!meta.void && meta.floor_ballot < before, "its floor is lower now")
+}
+
+/// The third node's medium brings back what was deleted and collected, soon after the second one has recovered its shard
+/// from damage with a lower floor.
+#[test]
+fn who_recovered_a_lower_floor_does_not_hide_who_went_back() -> Result<(), String> {
+    let ways = Ways { by_message: false, always_deltas: false };
+    let mut world = World::with(3, true, 1, ways);
+    let key = world.key.clone();
+    world.write(1, Ask::Append("a"));
+    let before = world.nodes[2].register(&key).cloned().expect("held");
+    world.write(0, Ask::Delete);
+    world.converge()?;
+    floor_far_above(&mut world)?;
+    recovered_floor_is_lower(&mut world)?;
+    claim(world.rest(LONG), "all is compared")?;
+    claim(disbelieving(&world) == [0, 0, 0], "nobody has gone back so far")?;
+    world.takes_back = true;
+    world.nodes[2].cells.put(&key, before);
+    compare_with(&mut world, 2);
+    world.rest(LONG);
+    claim(accepted(&world, 0, &key).is_none(), "it does not come back at the first")?;
+    claim(accepted(&world, 2, &key).is_none(), "it does not come back")?;
+    claim(disbelieving(&world) == [0, 0, 1], "only it disbelieves itself")?;
+    world.finish_with("-")
+}
+
+/// The same after a question of the second node, with the floor that it had, has come late to the first. Nobody has lost
+/// anything.
+#[test]
+fn a_late_question_does_not_hide_who_went_back() -> Result<(), String> {
+    let ways = Ways { by_message: false, always_deltas: false };
+    let mut world = World::with(3, true, 1, ways);
+    let key = world.key.clone();
+    world.write(1, Ask::Append("a"));
+    let before = world.nodes[2].register(&key).cloned().expect("held");
+    compare_with(&mut world, 0);
+    let mut late = Vec::new();
+    for _ in 0..2_000 {
+        world.flow(|m| !matches!(m.message, Message::Compare { .. }) || m.sender() != 0);
+        late = world.take(|m| matches!(m.message, Message::Compare { .. }) && m.receiver() == 1);
+        if !late.is_empty() {
+            break;
+        }
+        world.pass(Nanos::from_millis(10));
+    }
+    claim(!late.is_empty(), "the second asks the first")?;
+    world.write(0, Ask::Delete);
+    world.rest(LONG);
+    claim(accepted(&world, 2, &key).is_none(), "it is collected")?;
+    world.deliver_all(late);
+    world.rest(Nanos::from_secs(20));
+    world.takes_back = true;
+    world.nodes[2].cells.put(&key, before);
+    compare_with(&mut world, 2);
+    world.rest(LONG);
+    claim(accepted(&world, 0, &key).is_none(), "it does not come back at the first")?;
+    claim(disbelieving(&world) == [0, 0, 1], "only it disbelieves itself")?;
+    world.finish_with("-")
+}
+
+/// Nobody's medium goes back. The second node has recovered its shard with a lower floor, and accepts a proposal of its own
+/// that reaches nobody else. Then the others' wishes for an older state of that key arrive, which were long on their way.
+#[test]
+fn what_is_accepted_above_a_recovered_floor_is_not_taken_for_removed() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    let key = world.key.clone();
+    world.append(1, "a");
+    world.prepared(&[0, 1, 2]);
+    world.flow(|m| m.goes(Kind::Accept, 1, 1));
+    world.lose_all();
+    world.crash(1, 9);
+    let mut late = Vec::new();
+    for _ in 0..6_000 {
+        world.flow(|m| !matches!(m.message, Message::Want { .. }));
+        late.extend(world.take(|m| matches!(m.message, Message::Want { .. })));
+        if late.iter().any(|m| m.goes(Kind::Compare, 0, 1))
+            && late.iter().any(|m| m.goes(Kind::Compare, 2, 1))
+        {
+            break;
+        }
+        if late.iter().any(|m| m.goes(Kind::Compare, 0, 1)) {
+            world.lose(|m| m.is(Kind::Repair));
+        }
+        world.pass(Nanos::from_millis(10));
+        world.lose(|m| m.is(Kind::Repair));
+    }
+    late.retain(|m| matches!(m.message, Message::Want { insist: false, .. }));
+    claim(late.len() == 2, "both want it")?;
+    world.converge()?;
+    world.write(0, Ask::Delete);
+    world.converge()?;
+    floor_far_above(&mut world)?;
+    recovered_floor_is_lower(&mut world)?;
+    world.append(1, "b");
+    world.prepared(&[0, 1, 2]);
+    world.flow(|m| m.goes(Kind::Accept, 1, 1));
+    world.lose_all();
+    claim(accepted(&world, 1, &key) != Round::NONE, "it has accepted")?;
+    world.crash(1, 9);
+    world.flow(|_| true);
+    claim(disbelieving(&world) == [0, 0, 0], "nobody so far")?;
+    world.deliver_all(late);
+    world.flow(|_| true);
+    world.rest(LONG);
+    claim(disbelieving(&world) == [0, 0, 0], "nobody's medium has gone back")?;
+    world.finish()
+}
+
+/// The second node has recovered its shard with a lower floor. It writes a key, which the third misses and is sent late.
+/// Long after, when all hold it, the first node's medium loses that key. It alone is wrong.
+#[test]
+fn an_old_denial_does_not_count_with_one_that_lost_a_register() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    let key = world.key.clone();
+    floor_far_above(&mut world)?;
+    recovered_floor_is_lower(&mut world)?;
+    world.append(1, "a");
+    world.flow(|m| m.among(&[0, 1]));
+    world.lose_all();
+    claim(accepted(&world, 0, &key) != Round::NONE, "the first has accepted")?;
+    claim(accepted(&world, 2, &key).is_none(), "the third has not")?;
+    world.calm();
+    world.start(1, Ask::Get);
+    world.flow(|m| m.among(&[1, 2]));
+    world.flow(|_| true);
+    claim(world.rest(LONG), "all is compared")?;
+    claim(accepted(&world, 2, &key) == accepted(&world, 1, &key), "all hold it")?;
+    claim(accepted(&world, 0, &key) == accepted(&world, 1, &key), "all hold it")?;
+    claim(disbelieving(&world) == [0, 0, 0], "nobody so far")?;
+    raise_floors(&mut world)?;
+    world.pass(Nanos::from_secs(600));
+    world.takes_back = true;
+    world.nodes[0].cells.remove(&key);
+    compare_with(&mut world, 0);
+    world.rest(LONG);
+    claim(!world.nodes.iter().any(|node| node.is_recovering()), "the shard is whole again")?;
+    claim(disbelieving(&world)[1..] == [0, 0], "those who hold it believe themselves")?;
+    world.finish_with("va")
+}
+
+/// A member has promised a key that is absent, and then gets exactly that promise as its floor, by recovering something
+/// else of the shard. All compare equal, and then the accept arrives. Nobody's medium has gone back.
+#[test]
+fn a_promise_equal_to_a_recovered_floor_permits_nothing() -> Result<(), String> {
+    let mut world = World::new(5, true, 1);
+    let (key, neighbour) = (world.key.clone(), world.neighbour.clone());
+    world.write_key(0, &neighbour, Ask::Append("n"));
+    world.write(0, Ask::Append("a"));
+    world.write(0, Ask::Delete);
+    for _ in 0..2_000 {
+        world.flow(|m| !m.is(Kind::Remove));
+        if world.bag.iter().any(|m| m.goes(Kind::Remove, 0, 1)) {
+            break;
+        }
+        world.pass(Nanos::from_millis(10));
+    }
+    let removes = world.take(|m| m.is(Kind::Remove));
+    claim(removes.len() == 5, "it is to be removed")?;
+    world.append(4, "b");
+    world.prepared(&[0, 2, 3, 4]);
+    let prepare = world.take(|m| m.goes(Kind::Prepare, 4, 1));
+    let accept = world.take(|m| m.goes(Kind::Accept, 4, 1));
+    claim(prepare.len() == 1 && accept.len() == 1, "it is proposed")?;
+    world.lose_all();
+    world.deliver_all(removes);
+    world.deliver_all(prepare);
+    world.flow(|m| !m.is(Kind::Promise));
+    world.lose_all();
+    world.forget_anew(1, &neighbour);
+    world.flow(|m| !m.is(Kind::Accept));
+    world.lose_all();
+    claim(!world.nodes[1].is_recovering(), "it is recovered")?;
+    let floor = world.nodes[1].metas.get(key.shard()).floor_ballot;
+    claim(world.held(1).is_some_and(|it| it.promised == floor && it.accepted.is_none()), "equal")?;
+    world.crash(4, 9);
+    claim(world.rest(LONG), "all is compared")?;
+    claim(accepted(&world, 1, &key).is_none(), "so far it is absent")?;
+    world.deliver_all(accept);
+    world.flow(|_| true);
+    compare_with(&mut world, 1);
+    world.rest(LONG);
+    world.finish()
 }

@@ -524,6 +524,17 @@ impl World {
         self.forget(index, shard);
     }
 
+    /// The process starts again and finds the fields of the shard damaged: it is forgotten, once the loss is raised.
+    pub(super) fn crash_without_fields(&mut self, index: usize) {
+        let shard = self.key.shard();
+        self.nodes[index].stored_metas.remove(&shard);
+        let kept = self.nodes[index].batches.len();
+        assert_eq!(kept, 0, "all was flushed");
+        self.crash(index, 0);
+        self.with_context(index, |protocol, cx| protocol.on_meta_lost(cx, shard));
+        self.forget(index, shard);
+    }
+
     fn forget(&mut self, index: usize, shard: Shard) {
         self.submit(index);
         let node = &mut self.nodes[index];
