@@ -6,6 +6,7 @@
 //! `engine/sweep.rs` (which of them, and when), `engine/loss.rs` (damage becomes forgetting), `engine/open.rs`.
 
 mod commit;
+mod homes;
 mod listing;
 mod lookup;
 mod loss;
@@ -68,7 +69,8 @@ pub struct Engine {
     listings: BTreeMap<u64, listing::Listing>,
     next_listing: u64,
 
-    write_back: write_back::WriteBack,
+    write_back: write_back::WriteBack, // the next one
+    writing: Option<homes::Writing>,
     batch: u64, // the newest write-back
     floor: u64, // pages of older write-backs are void
     used: u64,  // bytes that records take in pages
@@ -118,8 +120,8 @@ impl Engine {
         };
         if self.commit.as_ref().is_some_and(|commit| commit.io == Some(done.id)) {
             self.commit_done();
-        } else if self.write_back.io() == Some(done.id) {
-            self.write_back_done();
+        } else if self.is_write_back(done.id) {
+            self.write_back_done(done.id);
         } else if let Some(reading) = self.reads.remove(&done.id) {
             self.read_done(reading, bytes);
         }

@@ -178,6 +178,11 @@ impl Extents {
         self.groups.get(group as usize).is_none_or(|group| group.home.is_some())
     }
 
+    /// There is one more group, with this map.
+    pub(super) fn find(&mut self, map: Map) {
+        self.groups.push(Group::new(Some(map)));
+    }
+
     /// A page refers to this group: where the superblock does not count it, that is older than the page, and the map has
     /// to be read.
     pub(super) fn include(&mut self, group: u64) {

@@ -54,7 +54,7 @@ impl FileMedium {
         if let Some(stripes) = &medium.stripes {
             stripes.own().map_err(|error| format!("{}: {error}", path.display()))?;
         }
-        medium.images = DirectFile::open(&dir.join(File::Spare.name()));
+        medium.images = DirectFile::open_to_flush(&dir.join(File::Spare.name()));
         medium.bare = File::ALL.map(|file| BareFile::open(&dir.join(file.name())));
         medium.drop_cache();
         Ok(medium)
@@ -113,16 +113,28 @@ impl FileMedium {
     /// Where a file is written past the page cache, nothing of it is left there for a write to make durable: what creates
     /// a store and what starts it flush all files, and from then on stripes, blanks and images are all that is written.
     fn store(&self, writes: &[Write], flush: Files) -> Result<(), String> {
-        for (file, direct) in [(File::Ring, &self.stripes), (File::Spare, &self.images)] {
-            if let Some(direct) = direct
-                && flush == Files::of(file)
-                && direct.takes(file, writes)
-            {
-                return writes.iter().try_for_each(|write| {
+        let past = |direct: &DirectFile, file: File| {
+            let fits = flush == Files::of(file) && direct.takes(file, writes);
+            fits.then(|| {
+                writes.iter().try_for_each(|write| {
                     let result = direct.write(&write.bytes, write.offset);
                     if result.is_ok() { Ok(()) } else { Err(explain(file, "write", &result)) }
-                });
-            }
+                })
+            })
+        };
+        if let Some(written) = self.stripes.as_ref().and_then(|it| past(it, File::Ring)) {
+            return written;
+        }
+        if let Some(images) = &self.images
+            && let Some(written) = past(images, File::Spare)
+        {
+            written?;
+            let result = images.flush();
+            return if result.is_ok() {
+                Ok(())
+            } else {
+                Err(explain(File::Spare, "flush", &result))
+            };
         }
         writes.iter().try_for_each(|write| self.write(write))?;
         flush.iter().try_for_each(|file| self.flush(file))

@@ -404,6 +404,7 @@ impl Engine {
             listings: BTreeMap::new(),
             next_listing: 0,
             write_back: WriteBack::default(),
+            writing: None,
             // One is left out: pages of a write-back whose images were damaged may be about.
             batch: superblock.batch + 1,
             floor: superblock.floor,
@@ -425,14 +426,23 @@ impl Engine {
         medium: &mut Blocking<'_>,
         redone: Option<&Redone>,
     ) -> Result<(), String> {
-        for _ in 0..MAPS_AT_START {
-            let Some(group) = self.extents.unknown() else { break };
+        let binding = self.binding;
+        let mut read = |group: u64| {
             let place = map_place(group);
             let page = match redone.and_then(|redone| redone.image(place)) {
                 Some(image) => image.clone(),
                 None => medium.read(place.file, place.offset, PAGE)?,
             };
-            self.extents.learn(group, Map::read(&page, group, self.binding));
+            Ok::<_, String>(Map::read(&page, group, binding))
+        };
+        for _ in 0..MAPS_AT_START {
+            let Some(group) = self.extents.unknown() else { break };
+            self.extents.learn(group, read(group)?);
+        }
+        // A superblock that does not count a group which has a map is older than that.
+        while let Some(map) = read(self.extents.groups())? {
+            base::sometimes!("a superblock does not count a group that there is");
+            self.extents.find(map);
         }
         Ok(())
     }

@@ -181,7 +181,8 @@ impl Engine {
     }
 
     fn since(&self) -> Since {
-        let is_quiet = matches!(self.write_back, WriteBack::Idle | WriteBack::Gather(_));
+        let is_building = !matches!(self.write_back, WriteBack::Idle | WriteBack::Gather(_));
+        let is_quiet = !is_building && self.writing.is_none();
         Since { batch: self.batch, is_quiet }
     }
 

@@ -174,7 +174,8 @@ impl Engine {
         let max = self.targets_max();
         let durable = self.ring.durable;
         let ready = self.repairs.iter().filter(|&(_, &stripe)| stripe <= durable);
-        let mut targets: BTreeSet<u64> = ready.map(|(&bucket, _)| bucket).take(max).collect();
+        let ready = ready.map(|(&bucket, _)| bucket).filter(|&it| !self.is_being_written(it));
+        let mut targets: BTreeSet<u64> = ready.take(max).collect();
         self.mark_durable();
         let buckets = self.directory.buckets();
         let backlog = self.ring.head - self.ring.next_tail();
@@ -188,6 +189,10 @@ impl Engine {
             let from = self.sweep.hand;
             let met = self.sweep.advance(buckets.min(from + left));
             left -= self.sweep.hand - from;
+            if let Some(bucket) = met.filter(|&bucket| self.is_being_written(bucket)) {
+                self.sweep.hand = bucket;
+                break;
+            }
             if self.sweep.hand == buckets {
                 self.begin_lap();
             }

@@ -1,31 +1,29 @@
 //! Entries go home: write-backs take the buckets that the hand meets ([`super::sweep`]), put everything the ring holds
 //! for them into their pages, and free the stripes.
 //!
-//! One write-back at a time, in steps: gather (bring the buckets and maps in), build (rewrite them in memory, a few at
-//! a time, so that commits go on between), spare (write images of all changed pages and flush), homes (write them in
-//! place and flush), and the second copy of the superblock, which comes last so that no loss of power tears both. The superblock is among the images, with the tail as the
-//! *previous* write-back left it: so whatever happens to this one, the ring still holds all of it.
+//! In steps: gather (bring the buckets and maps in) and build (rewrite them in memory, a few at a time, so that commits
+//! go on between); then they are written ([`super::homes`]). While one write-back is written the next one is gathered and
+//! built, of other buckets.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 
-use super::{Engine, primary_place};
-use crate::disk::extents::{GROUP_UNITS, map_place, units_for};
+use super::Engine;
+use crate::disk::extents::GROUP_UNITS;
 use crate::disk::index::{At, Slot};
-use crate::disk::io::{File, Files, Io, Write};
-use crate::disk::page::{PAGE, PAGE_ROOM, PagePlace};
-use crate::disk::spare::{self, HOMES};
-use crate::disk::superblock::{COPIES, Superblock};
-use crate::mutation::{self, Mutation};
+use crate::disk::io::{File, Io, Write};
+use crate::disk::page::{PAGE_ROOM, PagePlace};
+use crate::disk::spare::HOMES;
+use crate::disk::superblock::COPIES;
 
-/// What write-back is doing.
+/// What becomes of the next write-back.
 #[derive(Debug, Default)]
 pub(super) enum WriteBack {
     #[default]
     Idle,
     /// The last process's, which a start found in the spare: it is put in place before anything overwrites its images,
-    /// as [`WriteBack::Homes`] is.
+    /// as every other.
     Redone {
         io: Option<u64>,
         /// By file and offset: what its pages hold, whatever the device says.
@@ -36,16 +34,8 @@ pub(super) enum WriteBack {
     },
     Gather(Gather),
     Build(Build),
-    Spare {
-        io: u64,
-        work: Work,
-        homes: Vec<Write>,
-    },
-    Homes {
-        io: u64,
-        work: Work,
-        last: Option<Write>,
-    },
+    /// Waits until the one before is in place.
+    Built(Work),
 }
 
 /// Buckets that are being brought in.
@@ -91,7 +81,6 @@ pub(super) struct How {
 /// What is done once the pages are in place.
 #[derive(Debug)]
 pub(super) struct Work {
-    pub(super) tail: u64,
     pub(super) marked: u64,
     pub(super) buckets: Vec<u64>,
     /// Entries that are home, and the stripe each was in.
@@ -104,7 +93,6 @@ pub(super) struct Work {
 impl WriteBack {
     pub(super) fn io(&self) -> Option<u64> {
         match self {
-            WriteBack::Spare { io, .. } | WriteBack::Homes { io, .. } => Some(*io),
             WriteBack::Redone { io, .. } => *io,
             _ => None,
         }
@@ -146,7 +134,12 @@ impl Engine {
         }
         self.end_burst();
         if matches!(self.write_back, WriteBack::Idle) && self.wants_write_back() {
-            self.gather();
+            // A store that rests is to end with nothing to write, not to write faster.
+            match self.writing.is_some() {
+                true if self.is_resting => {}
+                true => self.gather_ahead(),
+                false => self.gather(),
+            }
         }
         if matches!(&self.write_back, WriteBack::Gather(gather) if gather.missing == 0)
             && let WriteBack::Gather(gather) = std::mem::take(&mut self.write_back)
@@ -157,6 +150,12 @@ impl Engine {
             let count = build.rest.len().min((self.spare / 2 / BUILD_PARTS).max(1) as usize);
             let part: Vec<(u64, Target)> = build.rest.drain(..count).collect();
             self.build(part);
+        }
+        if self.writing.is_none()
+            && let WriteBack::Built(_) = &self.write_back
+            && let WriteBack::Built(work) = std::mem::take(&mut self.write_back)
+        {
+            self.send_images(work);
         }
     }
 
@@ -205,6 +204,32 @@ impl Engine {
         } else {
             gather.splits = 0;
         }
+        self.bring_in(gather);
+    }
+
+    /// The same while the one before is being written: of buckets that this does not hold.
+    fn gather_ahead(&mut self) {
+        let splits = self.splits_wanted();
+        let is_growing = splits >= self.spare / 16 && self.index.bytes() > 0;
+        let first = self.directory.split();
+        let free = (first..first + splits).take_while(|&bucket| !self.is_being_written(bucket));
+        let splits = free.count() as u64;
+        if is_growing && splits == 0 {
+            return;
+        }
+        let mut gather = Gather { splits, is_growing, ..Gather::default() };
+        if !is_growing {
+            gather.targets = self.choose();
+            if gather.targets.is_empty() {
+                return;
+            }
+        }
+        gather.targets.extend(first..first + splits);
+        base::sometimes!("a write-back begins while another is written");
+        self.bring_in(gather);
+    }
+
+    fn bring_in(&mut self, mut gather: Gather) {
         let targets: Vec<u64> = gather.targets.iter().copied().collect();
         gather.missing = targets.len();
         self.write_back = WriteBack::Gather(gather);
@@ -275,7 +300,6 @@ impl Engine {
     fn start_build(&mut self, gather: &Gather) {
         self.batch += 1;
         let work = Work {
-            tail: self.ring.next_tail(),
             marked: self.ring.durable,
             buckets: Vec::new(),
             home: Vec::new(),
@@ -306,7 +330,8 @@ impl Engine {
             self.rebuild_target(bucket, &mut work, how);
         }
         if rest.is_empty() {
-            return self.send_images(work);
+            self.write_back = WriteBack::Built(work);
+            return;
         }
         self.write_back = WriteBack::Build(Build { rest, work });
     }
@@ -323,118 +348,5 @@ impl Engine {
             return;
         }
         self.rebuild(bucket, work, how);
-    }
-
-    /// Sends the images of everything that has changed to the spare.
-    fn send_images(&mut self, work: Work) {
-        let mut maps: Vec<(PagePlace, Vec<u8>)> = Vec::new();
-        for group in self.extents.take_dirty() {
-            let map = self.extents.map(group).expect("a map that was changed is known");
-            maps.push((map_place(group), map.write(group, self.batch, self.binding)));
-        }
-        self.scrub.is_torn = false;
-        let superblock = self.superblock(work.tail);
-        let superblocks = [0, 1].map(|copy| {
-            let place = PagePlace { file: File::Slots, offset: copy * PAGE as u64 };
-            (place, superblock.write(copy))
-        });
-        let pages = work.buckets.iter().flat_map(|&number| {
-            let bucket = self.cache.peek(number).expect("a rewritten bucket is pinned");
-            bucket.images(primary_place(number))
-        });
-        fn whole((place, page): &(PagePlace, Vec<u8>)) -> (PagePlace, &[u8]) {
-            (*place, page)
-        }
-        let mut images: Vec<(PagePlace, &[u8])> = pages.chain(maps.iter().map(whole)).collect();
-        // Neighbours go home together; the superblock's second copy comes last.
-        images.sort_unstable_by_key(|&(place, _)| place);
-        images.extend(superblocks.iter().map(whole));
-        if images.len() as u64 > self.spare {
-            let count = images.len();
-            return self.fail(&format!("a write-back of {count} pages exceeds the spare"));
-        }
-        let count = images.len();
-        let (bytes, homes) = spare::assemble(self.binding, self.batch, images.into_iter());
-        let io = self.take_io_id();
-        let writes = spare::writes(&bytes, count);
-        let flush = match mutation::is(Mutation::SpareUnflushed) {
-            true => Files::default(),
-            false => Files::of(File::Spare),
-        };
-        self.ios.push(Io::Store { id: io, writes, flush });
-        self.write_back = WriteBack::Spare { io, work, homes };
-    }
-
-    /// The superblock that the newest write-back writes.
-    pub(super) fn superblock(&self, tail: u64) -> Superblock {
-        Superblock {
-            binding: self.binding,
-            batch: self.batch,
-            directory: self.directory,
-            ring: self.ring.sectors,
-            spare: self.spare,
-            tail,
-            floor: self.floor,
-            used: self.used,
-            groups: self.extents.groups(),
-            flags: self.flags_durable.clone(),
-        }
-    }
-
-    pub(super) fn write_back_done(&mut self) {
-        match std::mem::take(&mut self.write_back) {
-            WriteBack::Spare { work, mut homes, .. } => {
-                let last = homes.pop();
-                self.store_homes(work, homes, last);
-            }
-            WriteBack::Homes { work, last: Some(last), .. } => {
-                self.store_homes(work, vec![last], None);
-            }
-            WriteBack::Homes { work, last: None, .. } => self.homes_done(work),
-            WriteBack::Redone { images, last: Some(last), tail, .. } => {
-                let io = Some(self.take_io_id());
-                let id = self.next_io;
-                self.ios.push(Io::Store { id, writes: vec![last], flush: HOMES });
-                self.write_back = WriteBack::Redone { io, images, last: None, tail };
-            }
-            // What it moved may leave the ring.
-            WriteBack::Redone { last: None, tail, .. } => self.ring.tail = tail,
-            WriteBack::Idle | WriteBack::Gather(_) | WriteBack::Build(_) => {
-                unreachable!("only device requests complete")
-            }
-        }
-    }
-
-    fn store_homes(&mut self, work: Work, writes: Vec<Write>, last: Option<Write>) {
-        let io = self.take_io_id();
-        let flush = match mutation::is(Mutation::HomesUnflushed) {
-            true => Files::default(),
-            false => writes.iter().fold(Files::default(), |files, write| files.with(write.file)),
-        };
-        self.ios.push(Io::Store { id: io, writes, flush });
-        self.write_back = WriteBack::Homes { io, work, last };
-    }
-
-    /// The pages are in place: what they hold leaves the ring.
-    fn homes_done(&mut self, work: Work) {
-        for (at, stripe) in work.home {
-            let Some(slot) = self.index.remove(at, stripe) else { continue };
-            if let Some(reference) = slot.entry().reference() {
-                self.extents.release(reference.unit, units_for(reference.content_len()));
-            }
-            self.ring.discharge(stripe);
-        }
-        for (unit, count) in work.freed {
-            self.extents.release(unit, count);
-        }
-        for bucket in work.buckets {
-            self.cache.unpin(bucket);
-            if self.repairs.remove(&bucket).is_some() {
-                self.cache.unpin(bucket);
-            }
-        }
-        self.ring.tail = work.tail;
-        self.marked = work.marked;
-        self.ring.trim(self.marked);
     }
 }

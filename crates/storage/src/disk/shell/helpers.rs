@@ -1,5 +1,6 @@
 //! Threads for what may block: reads that are not in the page cache, large records, write-back, and stripes where the
-//! system cannot write them by itself. One of them also sees to it that a store comes to rest.
+//! system cannot write them by itself. One of them builds write-backs while another writes the one before, and sees to it
+//! that a store comes to rest.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -21,7 +22,9 @@ const TAKE_MAX: usize = 16;
 pub(super) struct Queues {
     pub(super) reads: Queue,
     pub(super) commits: Queue,
-    pub(super) stores: Queue,
+    /// Reads of homes for the helper that builds write-backs.
+    pub(super) gathers: Queue,
+    pub(super) homes: Queue,
     /// The engine has something to write back, or to go on with.
     is_reminded: AtomicBool,
 }
@@ -77,13 +80,13 @@ impl Queues {
     /// Makes the helper that writes back look at the engine.
     pub(super) fn remind(&self) {
         if !self.is_reminded.swap(true, SeqCst) {
-            self.stores.wake();
+            self.gathers.wake();
         }
     }
 
     /// Ends the helpers when they have nothing left to do.
     pub(super) fn stop(&self) {
-        for queue in [&self.reads, &self.commits, &self.stores] {
+        for queue in [&self.reads, &self.commits, &self.gathers, &self.homes] {
             queue.stops.store(true, SeqCst);
             queue.wake();
         }
@@ -100,7 +103,8 @@ pub(super) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, String>
     };
     let mut threads = vec![
         spawn("disk-commits", |shared| help(shared, &shared.queues.commits))?,
-        spawn("disk-writer", write_back)?,
+        spawn("disk-homes", |shared| help(shared, &shared.queues.homes))?,
+        spawn("disk-builder", build)?,
     ];
     for _ in 0..READERS {
         threads.push(spawn("disk-reader", |shared| help(shared, &shared.queues.reads))?);
@@ -116,9 +120,9 @@ fn help(shared: &Shared, queue: &Queue) {
     }
 }
 
-fn write_back(shared: &Shared) {
+fn build(shared: &Shared) {
     let mut look_again = None;
-    while let Some(ios) = shared.queues.stores.take(look_again, &shared.queues.is_reminded) {
+    while let Some(ios) = shared.queues.gathers.take(look_again, &shared.queues.is_reminded) {
         carry_out(shared, ios);
         let Ok(mut run) = shared.run.lock() else { return };
         let last_words = LastWords(shared);

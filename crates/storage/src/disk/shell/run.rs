@@ -118,12 +118,13 @@ impl Run {
 
     /// Passes requests on to those who carry them out; true if an answer is there already.
     fn dispatch(&mut self, shared: &Shared) -> bool {
-        let (mut stores, mut commits, mut slow) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut gathers, mut homes) = (Vec::new(), Vec::new());
+        let (mut commits, mut slow) = (Vec::new(), Vec::new());
         let file = shared.medium.stripes().filter(|_| self.uring.is_some());
         for io in self.engine.take_ios() {
             match (io, file) {
                 // Many pages are for a write-back, which waits for nobody but itself.
-                (io @ Io::Read { file: File::Slots, len, .. }, _) if len > PAGE => stores.push(io),
+                (io @ Io::Read { file: File::Slots, len, .. }, _) if len > PAGE => gathers.push(io),
                 (io @ Io::Read { .. }, _) => self.reads.push_back(io),
                 (io @ Io::Verify { .. }, _) => slow.push(io),
                 (Io::Store { id, writes, flush }, Some(file))
@@ -132,12 +133,13 @@ impl Run {
                     self.stripe = Some((id, writes));
                 }
                 (io @ Io::Store { flush, .. }, _) if is_commit(flush) => commits.push(io),
-                (io, _) => stores.push(io),
+                (io, _) => homes.push(io),
             }
         }
-        self.under_way += stores.len() + commits.len() + slow.len();
+        self.under_way += gathers.len() + homes.len() + commits.len() + slow.len();
         shared.queues.reads.push(slow);
-        shared.queues.stores.push(stores);
+        shared.queues.gathers.push(gathers);
+        shared.queues.homes.push(homes);
         shared.queues.commits.push(commits);
         self.read(shared)
     }
