@@ -102,6 +102,7 @@ struct Group {
     home: Option<Map>, // what pages refer to; None until read
     held: Option<Map>, // what only the ring or a write-back under way refers to
     is_dirty: bool,
+    is_new: bool,  // no page refers to it, and its map was never written
     is_lost: bool, // the map was damaged: nothing is allocated or freed here
     longest: u64,  // no free run is longer
     from: u64,     // where the next search starts
@@ -109,7 +110,16 @@ struct Group {
 
 impl Group {
     fn new(home: Option<Map>) -> Group {
-        Group { home, held: None, is_dirty: false, is_lost: false, longest: GROUP_UNITS, from: 0 }
+        let is_new = false;
+        Group {
+            home,
+            held: None,
+            is_dirty: false,
+            is_new,
+            is_lost: false,
+            longest: GROUP_UNITS,
+            from: 0,
+        }
     }
 
     fn word(&self, i: usize) -> u64 {
@@ -252,6 +262,7 @@ impl Extents {
             return;
         }
         map.set(unit % GROUP_UNITS, count, value);
+        group.is_new = false;
         if !group.is_dirty {
             group.is_dirty = true;
             self.dirty.push(number);
@@ -277,18 +288,28 @@ impl Extents {
         self.dirty.len()
     }
 
-    pub(super) fn take_dirty(&mut self) -> Vec<u64> {
-        for &group in &self.dirty {
-            self.groups[group as usize].is_dirty = false;
+    /// Groups whose map is to be written, and how many groups there are then: no more than `most`, if those that pages
+    /// refer to are fewer. Of what is left out nothing is at home: only the ring refers to it, and a start finds it there.
+    pub(super) fn take_dirty(&mut self, most: usize) -> (Vec<u64>, u64) {
+        self.dirty.sort_unstable();
+        let in_use = self.groups.iter().rposition(|group| !group.is_new).map_or(0, |last| last + 1);
+        let needed = self.dirty.partition_point(|&group| group < in_use as u64);
+        let count = self.dirty.len().min(most.max(needed));
+        let left = self.dirty.split_off(count);
+        let taken = std::mem::replace(&mut self.dirty, left);
+        for &group in &taken {
+            let group = &mut self.groups[group as usize];
+            (group.is_dirty, group.is_new) = (false, false);
         }
-        std::mem::take(&mut self.dirty)
+        (taken, self.dirty.first().copied().unwrap_or(self.groups()))
     }
 
     fn add_group(&mut self) {
         let number = self.groups();
         self.groups.push(Group::new(Some(Map::fresh())));
         // Its map must be on the medium before the superblock counts it.
-        self.groups[number as usize].is_dirty = true;
+        let group = &mut self.groups[number as usize];
+        (group.is_dirty, group.is_new) = (true, true);
         self.dirty.push(number);
     }
 }

@@ -1,7 +1,9 @@
 //! The disk medium: against a plain map, against damage, and with its threads on real files.
 
 mod crash;
+mod groups;
 mod model;
+mod overlap;
 mod rot;
 mod scrub;
 mod shell;

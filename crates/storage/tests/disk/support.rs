@@ -159,6 +159,13 @@ impl SimDisk {
         content.pending.clear();
     }
 
+    /// The same of one file, with what is pending and under way left to come.
+    pub fn rot_lasting(&self, file: File, change: impl Fn(&mut Vec<u8>)) {
+        let content = &mut self.lock().files[file as usize];
+        change(&mut content.visible);
+        change(&mut content.durable);
+    }
+
     /// Store requests taken so far.
     pub fn stores(&self) -> u64 {
         self.lock().stores

@@ -48,14 +48,17 @@ impl Engine {
     /// Sends the images of everything that has changed to the spare.
     pub(super) fn send_images(&mut self, mut work: Work) {
         let mut maps: Vec<(PagePlace, Vec<u8>)> = Vec::new();
-        for group in self.extents.take_dirty() {
+        // Groups may have been added while this waited.
+        let room = (self.spare as usize).saturating_sub(work.pages);
+        let (dirty, groups) = self.extents.take_dirty(room);
+        for group in dirty {
             let map = self.extents.map(group).expect("a map that was changed is known");
             maps.push((map_place(group), map.write(group, self.batch, self.binding)));
         }
         self.scrub.is_torn = false;
         work.buckets.sort_unstable();
         let tail = self.ring.next_tail();
-        let superblock = self.superblock(tail);
+        let superblock = Superblock { groups, ..self.superblock(tail) };
         let superblocks = [0, 1].map(|copy| {
             let place = PagePlace { file: File::Slots, offset: copy * PAGE as u64 };
             (place, superblock.write(copy))

@@ -57,7 +57,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            ring_bytes: 16 << 20,
+            ring_bytes: 48 << 20,
             spare_pages: 1024,
             initial_level: 8,
             cache_bytes: 32 << 20,
@@ -129,7 +129,9 @@ pub fn create(medium: &mut dyn Medium, binding: u64, config: &Config) -> Result<
         )?;
     }
     let zeros = Bytes::from(vec![0; spare::file_len(config.spare_pages) as usize]);
-    let mut writes = vec![Write { file: File::Spare, offset: 0, bytes: zeros }];
+    // No map either, whatever the file held before.
+    let no_map = Write { file: File::Extents, offset: 0, bytes: zeros.slice(..PAGE) };
+    let mut writes = vec![Write { file: File::Spare, offset: 0, bytes: zeros }, no_map];
     let directory = Directory::new(config.initial_level, 0).expect("the level was checked");
     for bucket in 0..directory.buckets() {
         let place = primary_place(bucket);

@@ -134,9 +134,7 @@ impl Engine {
         }
         self.end_burst();
         if matches!(self.write_back, WriteBack::Idle) && self.wants_write_back() {
-            // A store that rests is to end with nothing to write, not to write faster.
             match self.writing.is_some() {
-                true if self.is_resting => {}
                 true => self.gather_ahead(),
                 false => self.gather(),
             }
@@ -176,6 +174,7 @@ impl Engine {
             || self.is_behind()
             || (self.is_resting && used > 0)
             || self.scrub.is_torn
+            || self.has_many_maps()
             || self.repairs.values().any(|&stripe| stripe <= self.ring.durable)
     }
 
@@ -187,6 +186,9 @@ impl Engine {
     /// Chooses buckets and asks for those that are not in memory.
     fn gather(&mut self) {
         self.ring.trim(self.marked);
+        if self.has_many_maps() {
+            return self.bring_in(Gather::default());
+        }
         let splits = self.splits_wanted();
         let is_growing = splits >= self.spare / 16 && self.index.bytes() > 0;
         let mut gather = Gather { splits, is_growing, ..Gather::default() };
@@ -207,8 +209,16 @@ impl Engine {
         self.bring_in(gather);
     }
 
+    /// So many maps are to be written that they go first, with no bucket: else there might be no room for both.
+    fn has_many_maps(&self) -> bool {
+        self.extents.dirty() as u64 * 4 > self.spare
+    }
+
     /// The same while the one before is being written: of buckets that this does not hold.
     fn gather_ahead(&mut self) {
+        if self.has_many_maps() {
+            return;
+        }
         let splits = self.splits_wanted();
         let is_growing = splits >= self.spare / 16 && self.index.bytes() > 0;
         let first = self.directory.split();

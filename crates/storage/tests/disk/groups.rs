@@ -1,0 +1,155 @@
+//! Groups of extents that are new, or that a superblock does not count.
+
+use base::Prng;
+use storage::disk::{Config, File, LocalKeeper};
+use storage::{Completion, Place, Store};
+use types::{Database, Key};
+
+use crate::support::{BINDING, SimDisk, World, seeds, small_config};
+
+/// A medium that may keep pages from going home, and forgets large records.
+#[derive(Clone)]
+struct Gate {
+    disk: SimDisk,
+    held: std::sync::Arc<std::sync::Mutex<(bool, Vec<storage::disk::Io>)>>,
+}
+
+impl storage::disk::Medium for Gate {
+    fn submit(&mut self, io: storage::disk::Io) {
+        use storage::disk::Io;
+        let mut held = self.held.lock().expect("no panic holds it");
+        match io {
+            Io::Store { flush, .. } if held.0 && flush.contains(File::Slots) => held.1.push(io),
+            Io::Store { id, writes, flush } => {
+                let writes = writes.into_iter().filter(|write| write.bytes.len() < 4 << 20);
+                self.disk.submit(Io::Store { id, writes: writes.collect(), flush });
+            }
+            io => self.disk.submit(io),
+        }
+    }
+
+    fn poll(&mut self, done: &mut Vec<storage::disk::Done>) {
+        let mut held = self.held.lock().expect("no panic holds it");
+        if !held.0 {
+            held.1.drain(..).for_each(|io| self.disk.submit(io));
+        }
+        self.disk.poll(done);
+    }
+
+    fn wait(&mut self, done: &mut Vec<storage::disk::Done>) {
+        self.disk.wait(done);
+    }
+}
+
+/// Large records open new groups of extents while a write-back that was built waits for the one before: each group is one
+/// page more for the spare.
+#[test]
+fn groups_that_are_added_while_a_write_back_waits_find_room_in_the_spare() {
+    const VALUE: usize = 16 << 20; // two do not fit a group
+    let mut failures = Vec::new();
+    for seed in seeds(20) {
+        let mut prng = Prng::new(seed);
+        let config = Config {
+            ring_bytes: 1 << 20,
+            spare_pages: 32,
+            initial_level: prng.between(2, 5) as u32,
+            cache_bytes: 1 << 20,
+            fill_percent: *prng.pick(&[60, 90]),
+        };
+        let gate = Gate { disk: SimDisk::new(1, 0), held: std::sync::Arc::default() };
+        storage::disk::create(&mut gate.clone(), BINDING, &config).expect("it is empty");
+        let (keeper, mut stores) =
+            LocalKeeper::open(gate.clone(), BINDING, 1, &config).expect("it was made");
+        let mut heard = Vec::new();
+        let put = |stores: &mut Vec<storage::disk::LocalStore<Gate>>, number: u64, len: usize| {
+            let key = Key::new(&number.to_le_bytes());
+            stores[0].put(&Place::Cell(Database(0), key), &vec![7; len]);
+            stores[0].submit();
+        };
+        let (before, after) = (prng.between(100, 3_000), prng.between(200, 1_500));
+        let len = prng.between(100, 900) as usize;
+        for number in 0..before + after {
+            if number == before {
+                gate.held.lock().expect("no panic holds it").0 = true;
+            }
+            for _ in 0..20 {
+                if stores[0].is_full() {
+                    stores[0].poll(&mut heard);
+                }
+            }
+            if !stores[0].is_full() {
+                put(&mut stores, number, len);
+            }
+            stores[0].poll(&mut heard);
+        }
+        for number in 0..12 {
+            put(&mut stores, 1 << 32 | number, VALUE);
+            (0..4).for_each(|_| stores[0].poll(&mut heard));
+        }
+        gate.held.lock().expect("no panic holds it").0 = false;
+        (0..40).for_each(|_| stores[0].poll(&mut heard));
+        for completion in &heard {
+            if let Completion::Failed(reason) = completion {
+                failures.push((seed, reason.clone()));
+            }
+        }
+        drop(keeper);
+    }
+    assert!(failures.is_empty(), "{failures:?}");
+}
+
+/// A new store where an old one was has nothing of it.
+#[test]
+fn a_store_that_is_made_anew_owns_no_groups_of_the_one_before() {
+    let config = Config { ring_bytes: 1 << 20, ..small_config() };
+    let mut world = World::create(SimDisk::new(1, 0), 1, &config);
+    for number in 0..8_u64 {
+        world.stores[0]
+            .put(&Place::Cell(Database(0), Key::new(&number.to_le_bytes())), &[7; 900_000]);
+        world.stores[0].submit();
+        world.settle();
+    }
+    let disk = world.disk.copy();
+    disk.rot(File::Slots, |bytes| bytes.clear());
+    let mut world = World::create(disk, 1, &config);
+    world.stores[0].put(&Place::Cell(Database(0), Key::new(b"one")), &[1; 2_000]);
+    world.stores[0].submit();
+    world.settle();
+    let report =
+        storage::disk::verify(&mut world.disk.copy(), &mut |_| ()).expect("there is a store");
+    assert!(report.is_good(), "{:?}", report.bad);
+    assert_eq!(report.leaked_units, 0);
+}
+
+/// Large records may open more groups than a write-back has room for maps.
+#[test]
+fn more_new_groups_than_the_spare_has_room_for_go_home_by_and_by() {
+    // The same with the sizes of every store takes a minute.
+    let is_default = std::env::var_os("DISK_GROUPS").is_some();
+    let small = Config { ring_bytes: 1 << 20, spare_pages: 32, ..small_config() };
+    let (config, groups) = if is_default { (Config::default(), 1_100_u64) } else { (small, 40) };
+    let gate = Gate { disk: SimDisk::new(1, 0), held: std::sync::Arc::default() };
+    storage::disk::create(&mut gate.clone(), BINDING, &config).expect("it is empty");
+    let mut failures = Vec::new();
+    for start in 0..2 {
+        let (keeper, mut stores) =
+            LocalKeeper::open(gate.clone(), BINDING, 1, &config).expect("it was made");
+        let mut heard = Vec::new();
+        for number in 0..if start == 0 { groups } else { 0 } {
+            let key = Key::new(&number.to_le_bytes());
+            stores[0].put(&Place::Cell(Database(0), key), &vec![7; 16 << 20]);
+            stores[0].submit();
+            (0..4).for_each(|_| stores[0].poll(&mut heard));
+        }
+        for _ in 0..200 {
+            keeper.rest();
+            stores[0].poll(&mut heard);
+        }
+        for completion in &heard {
+            if let Completion::Failed(reason) = completion {
+                failures.push((start, reason.clone()));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{failures:?}");
+}
