@@ -109,7 +109,7 @@ struct RawConfig {
     /// Bytes for registers and pages that storage has as well [default: 402653184]
     #[arg(long, value_name = "BYTES", env = "PALIMPSEST_CACHE_SIZE")]
     cache_size: Option<usize>,
-    /// Bytes of a new disk store's staging ring [default: 50331648]
+    /// Bytes of a new disk store's staging ring [default: 67108864]
     #[arg(long, value_name = "BYTES", env = "PALIMPSEST_RING_SIZE")]
     ring_size: Option<u64>,
     /// How long a command under ONCE is remembered [default: 600000]

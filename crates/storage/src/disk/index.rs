@@ -249,6 +249,10 @@ impl Index {
         part.hashes.remove(at);
         let slot = part.slots.remove(at);
         self.bytes -= slot.raw.len();
+        if part.slots.is_empty() {
+            // A store at rest keeps no room for what a full ring held.
+            *part = Part::default();
+        }
         Some(slot)
     }
 

@@ -57,7 +57,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            ring_bytes: 48 << 20,
+            ring_bytes: 64 << 20,
             spare_pages: 1024,
             initial_level: 8,
             cache_bytes: 32 << 20,
