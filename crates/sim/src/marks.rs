@@ -5,6 +5,7 @@
 /// Every mark, and who can reach it: a protocol, a medium that must be asked for (`pmem` is rarely drawn), or strikes at
 /// media.
 pub const MARKS: &[(&str, &str)] = &[
+    ("disk", "disk: a write-back begins while another is written"),
     ("node", "a cell without a register leaves memory"),
     ("node", "a listing is overtaken by amnesia"),
     ("node", "a message becomes stale while it waits"),
@@ -44,11 +45,13 @@ pub const MARKS: &[(&str, &str)] = &[
     ("strikes", "a register is older than it was"),
     ("strikes", "a register that may have gone back is recovered"),
     ("strikes", "a shard is disowned"),
+    ("strikes", "disk: a page refers to a group that is not counted"),
     ("strikes", "disk: a scrub finds a damaged map"),
     ("strikes", "disk: a scrub finds a damaged superblock"),
     ("strikes", "disk: a scrub finds damage"),
     ("strikes", "disk: a scrub finds damage that a cache does not show"),
     ("strikes", "disk: a scrub finds damage under what is in memory"),
+    ("strikes", "disk: a superblock does not count a group"),
     ("strikes", "pmem: a scrub finds damage"),
     ("strikes", "the fields of a shard are older than they were"),
 ];

@@ -197,7 +197,7 @@ impl Extents {
     /// to be read.
     pub(super) fn include(&mut self, group: u64) {
         while group >= self.groups() {
-            base::sometimes!("a page refers to a group that the superblock does not count");
+            base::sometimes!("disk: a page refers to a group that is not counted");
             self.groups.push(Group::new(None));
         }
     }

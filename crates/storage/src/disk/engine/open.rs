@@ -443,7 +443,7 @@ impl Engine {
         }
         // A superblock that does not count a group which has a map is older than that.
         while let Some(map) = read(self.extents.groups())? {
-            base::sometimes!("a superblock does not count a group that there is");
+            base::sometimes!("disk: a superblock does not count a group");
             self.extents.find(map);
         }
         Ok(())

@@ -235,7 +235,7 @@ impl Engine {
             }
         }
         gather.targets.extend(first..first + splits);
-        base::sometimes!("a write-back begins while another is written");
+        base::sometimes!("disk: a write-back begins while another is written");
         self.bring_in(gather);
     }
 
