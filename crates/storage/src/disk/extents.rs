@@ -185,7 +185,7 @@ impl Extents {
     }
 
     pub(super) fn is_known(&self, group: u64) -> bool {
-        self.groups.get(group as usize).is_none_or(|group| group.home.is_some())
+        self.groups[group as usize].home.is_some()
     }
 
     /// There is one more group, with this map.

@@ -2,7 +2,7 @@
 //! and the spare's images go past the page cache ([`direct`](super::direct)) where the file system lets them.
 
 use std::fs::{File as OsFile, OpenOptions};
-use std::io::{ErrorKind, IoSliceMut, Result as IoResult};
+use std::io::{ErrorKind, IoSliceMut};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -117,8 +117,7 @@ impl FileMedium {
             let fits = flush == Files::of(file) && direct.takes(file, writes);
             fits.then(|| {
                 writes.iter().try_for_each(|write| {
-                    let result = direct.write(&write.bytes, write.offset);
-                    if result.is_ok() { Ok(()) } else { Err(explain(file, "write", &result)) }
+                    direct.write(&write.bytes, write.offset).map_err(explain(file, "write"))
                 })
             })
         };
@@ -129,12 +128,7 @@ impl FileMedium {
             && let Some(written) = past(images, File::Spare)
         {
             written?;
-            let result = images.flush();
-            return if result.is_ok() {
-                Ok(())
-            } else {
-                Err(explain(File::Spare, "flush", &result))
-            };
+            return images.flush().map_err(explain(File::Spare, "flush"));
         }
         writes.iter().try_for_each(|write| self.write(write))?;
         flush.iter().try_for_each(|file| self.flush(file))
@@ -186,26 +180,24 @@ impl FileMedium {
                 Ok(0) => break, // past the end: zeros
                 Ok(more) => filled += more,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(explain(file, "read", &Err(error))),
+                Err(error) => return Err(explain(file, "read")(error)),
             }
         }
         Ok(())
     }
 
     fn write(&self, write: &Write) -> Result<(), String> {
-        let result = self.files[write.file as usize].write_all_at(&write.bytes, write.offset);
-        if result.is_ok() { Ok(()) } else { Err(explain(write.file, "write", &result)) }
+        let file = &self.files[write.file as usize];
+        file.write_all_at(&write.bytes, write.offset).map_err(explain(write.file, "write"))
     }
 
     fn flush(&self, file: File) -> Result<(), String> {
-        let result = self.files[file as usize].sync_data();
-        if result.is_ok() { Ok(()) } else { Err(explain(file, "flush", &result)) }
+        self.files[file as usize].sync_data().map_err(explain(file, "flush"))
     }
 }
 
-fn explain(file: File, what: &str, result: &IoResult<()>) -> String {
-    let reason = result.as_ref().err().map_or_else(String::new, ToString::to_string);
-    format!("cannot {what} the file `{}`: {reason}", file.name())
+fn explain(file: File, what: &str) -> impl Fn(std::io::Error) -> String {
+    move |error| format!("cannot {what} the file `{}`: {error}", file.name())
 }
 
 impl Medium for FileMedium {

@@ -468,11 +468,7 @@ fn a_scrub_mends_what_is_in_memory_while_others_write() {
     let mut laps_of = Vec::new();
     for seed in 0..8 {
         let mut prng = Prng::new(seed);
-        let var = |name: &str, default: u64| {
-            std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-        };
-        let (delay, puts) = (var("PIPE_DELAY", 8), var("PIPE_PUTS", 4));
-        let mut world = World::create(SimDisk::new(seed, delay), 1, &config);
+        let mut world = World::create(SimDisk::new(seed, 8), 1, &config);
         let keys: Vec<Place> = (0..600_u64)
             .map(|number| Key::new(&number.to_le_bytes()))
             .map(|key| Place::Cell(Database(0), key))
@@ -505,7 +501,7 @@ fn a_scrub_mends_what_is_in_memory_while_others_write() {
                 world.ask_scrub(64 << 10);
             }
             if !world.stores[0].is_full() {
-                for _ in 0..puts {
+                for _ in 0..4 {
                     world.stores[0].put(prng.pick(&others), &[steps as u8; 100]);
                 }
                 world.stores[0].submit();

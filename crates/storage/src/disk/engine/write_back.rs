@@ -134,10 +134,7 @@ impl Engine {
         }
         self.end_burst();
         if matches!(self.write_back, WriteBack::Idle) && self.wants_write_back() {
-            match self.writing.is_some() {
-                true => self.gather_ahead(),
-                false => self.gather(),
-            }
+            self.gather();
         }
         if matches!(&self.write_back, WriteBack::Gather(gather) if gather.missing == 0)
             && let WriteBack::Gather(gather) = std::mem::take(&mut self.write_back)
@@ -183,28 +180,38 @@ impl Engine {
         sectors * 8 > self.ring.sectors * 5
     }
 
-    /// Chooses buckets and asks for those that are not in memory.
+    /// Chooses buckets and asks for those that are not in memory. While the one before is being written these are buckets
+    /// that it does not hold, and without any there is nothing to do.
     fn gather(&mut self) {
+        let is_ahead = self.writing.is_some();
         self.ring.trim(self.marked);
         if self.has_many_maps() {
-            return self.bring_in(Gather::default());
-        }
-        let splits = self.splits_wanted();
-        let is_growing = splits >= self.spare / 16 && self.index.bytes() > 0;
-        let mut gather = Gather { splits, is_growing, ..Gather::default() };
-        if !is_growing {
-            gather.targets = self.choose();
-        }
-        let has_news =
-            self.ring.next_tail() > self.ring.tail || self.ring.has_marks_beyond(self.marked);
-        if gather.targets.is_empty() && !has_news && !is_growing && !self.scrub.is_torn {
+            if !is_ahead {
+                self.bring_in(Gather::default());
+            }
             return;
         }
-        if is_growing || !gather.targets.is_empty() {
-            let first = self.directory.split();
+        let wanted = self.splits_wanted();
+        let is_growing = wanted >= self.spare / 16 && self.index.bytes() > 0;
+        let first = self.directory.split();
+        let free = (first..first + wanted).take_while(|&bucket| !self.is_being_written(bucket));
+        let splits = free.count() as u64;
+        let targets = if is_growing { BTreeSet::new() } else { self.choose() };
+        let mut gather = Gather { targets, splits, is_growing, ..Gather::default() };
+        let has_news = self.ring.next_tail() > self.ring.tail
+            || self.ring.has_marks_beyond(self.marked)
+            || self.scrub.is_torn;
+        let adds = is_growing && splits > 0;
+        if gather.targets.is_empty() && !adds && (is_ahead || !has_news) {
+            return;
+        }
+        if adds || !gather.targets.is_empty() {
             gather.targets.extend(first..first + splits);
         } else {
             gather.splits = 0;
+        }
+        if is_ahead {
+            base::sometimes!("disk: a write-back begins while another is written");
         }
         self.bring_in(gather);
     }
@@ -212,31 +219,6 @@ impl Engine {
     /// So many maps are to be written that they go first, with no bucket: else there might be no room for both.
     fn has_many_maps(&self) -> bool {
         self.extents.dirty() as u64 * 4 > self.spare
-    }
-
-    /// The same while the one before is being written: of buckets that this does not hold.
-    fn gather_ahead(&mut self) {
-        if self.has_many_maps() {
-            return;
-        }
-        let splits = self.splits_wanted();
-        let is_growing = splits >= self.spare / 16 && self.index.bytes() > 0;
-        let first = self.directory.split();
-        let free = (first..first + splits).take_while(|&bucket| !self.is_being_written(bucket));
-        let splits = free.count() as u64;
-        if is_growing && splits == 0 {
-            return;
-        }
-        let mut gather = Gather { splits, is_growing, ..Gather::default() };
-        if !is_growing {
-            gather.targets = self.choose();
-            if gather.targets.is_empty() {
-                return;
-            }
-        }
-        gather.targets.extend(first..first + splits);
-        base::sometimes!("disk: a write-back begins while another is written");
-        self.bring_in(gather);
     }
 
     fn bring_in(&mut self, mut gather: Gather) {
