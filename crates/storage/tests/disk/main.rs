@@ -2,6 +2,7 @@
 
 mod crash;
 mod groups;
+mod history;
 mod model;
 mod overlap;
 mod rot;
