@@ -6,7 +6,10 @@
 //! cut into parts by the top bits of the hash; a ring's entries make short parts, so that finding a place touches
 //! little memory and adding one moves little.
 
+use std::hint::black_box;
+
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use super::entry::{Entry, Identity, Reference};
 use super::staged::{Folded, Staged};
@@ -18,6 +21,9 @@ pub(super) type At = (u64, u32);
 const PART_BITS: u32 = 12;
 /// Parts of an index.
 pub(super) const PARTS: usize = 1 << PART_BITS;
+
+/// Places that are brought into the processor's caches together.
+pub(super) const WARMED: usize = 32;
 
 /// An entry of a place; the newest one has the older ones behind it.
 #[derive(Clone, Debug)]
@@ -184,6 +190,22 @@ impl Index {
                 }
             }
         }
+    }
+
+    /// Brings what an index has of these hashes into the processor's caches, at most [`WARMED`] at a time. Steps of
+    /// different places do not depend on one another, so that their misses overlap; those of one insertion after the
+    /// other would not.
+    pub(super) fn warm(&self, hashes: impl Iterator<Item = u64>) {
+        let places: SmallVec<[(u64, &Part); WARMED]> =
+            hashes.take(WARMED).map(|hash| (hash, &self.parts[part_of(hash)])).collect();
+        black_box(places.iter().filter(|(_, part)| part.hashes.is_empty()).count());
+        let places: SmallVec<[(&Part, usize); WARMED]> =
+            places.into_iter().map(|(hash, part)| (part, part.first(hash))).collect();
+        let slots = || places.iter().filter_map(|&(part, first)| part.slots.get(first));
+        black_box(slots().filter(|slot| slot.older.is_some()).count());
+        let bytes = slots().filter_map(|slot| slot.raw.first());
+        let older = slots().filter_map(|slot| slot.older.as_ref()).map(|older| older.stripe);
+        black_box(bytes.map(|&byte| u64::from(byte)).chain(older).fold(0, |all, one| all ^ one));
     }
 
     /// Puts an entry in front of an older one, which stays behind it until [`Index::settle`] unless it is of the same

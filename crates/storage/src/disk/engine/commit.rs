@@ -9,6 +9,7 @@ use crate::Completion;
 use crate::disk::bytes_at::put_u64;
 use crate::disk::entry::{Entry, HEAD_LEN, Mark, entry_checksum};
 use crate::disk::extents::{UNIT, units_for};
+use crate::disk::index::WARMED;
 use crate::disk::io::{File, Files, Io, Write};
 use crate::disk::request::{Batch, Large, ShardMark};
 use crate::disk::ring::{Ring, Stripe};
@@ -85,7 +86,13 @@ impl Engine {
         let number = stripe.number;
         let pending = stripe.pending.as_mut().expect("the collecting stripe is pending");
         let (mut at, mut dead) = (0, Vec::new());
+        let mut cold = 0;
         while let Some(entry) = Entry::read(&entries[at..]) {
+            if cold == 0 {
+                cold = WARMED;
+                self.index.warm(hashes(&entries[at..]));
+            }
+            cold -= 1;
             let raw = entries.slice(at..at + entry.len());
             at += raw.len();
             if entry.kind == crate::disk::entry::Kind::DEAD {
@@ -215,9 +222,12 @@ impl Engine {
         let stripe = self.ring.stripe(number).expect("a stripe under way is in the ring");
         let pending = stripe.pending.take().expect("it was not durable until now");
         self.ring.durable = number;
-        for superseded in pending.superseded {
-            if let Some(stripe) = self.index.settle(superseded, number) {
-                self.ring.discharge(stripe);
+        for superseded in pending.superseded.chunks(WARMED) {
+            self.index.warm(superseded.iter().map(|&(hash, _)| hash));
+            for &at in superseded {
+                if let Some(stripe) = self.index.settle(at, number) {
+                    self.ring.discharge(stripe);
+                }
             }
         }
         for (unit, count) in pending.released {
@@ -233,6 +243,15 @@ impl Engine {
         }
         self.ring.trim(self.marked);
     }
+}
+
+/// Of encoded entries.
+fn hashes(mut entries: &[u8]) -> impl Iterator<Item = u64> {
+    std::iter::from_fn(move || {
+        let entry = Entry::read(entries)?;
+        entries = &entries[entry.len()..];
+        Some(entry.hash)
+    })
 }
 
 fn pending(stripe: &mut Stripe) -> &mut crate::disk::ring::Pending {
