@@ -313,13 +313,16 @@ fn draw_medium(rng: &mut Prng, durability: Durability, theme: Theme) -> MediumKi
 
 /// A disk store so small that few operations fill its ring and its pages.
 fn draw_shape(rng: &mut Prng) -> storage::disk::Config {
-    storage::disk::Config {
+    let shape = storage::disk::Config {
         ring_bytes: *rng.pick(&[64 << 10, 64 << 10, 96 << 10, 256 << 10]),
         spare_pages: *rng.pick(&[32, 64]),
         initial_level: *rng.pick(&[1, 1, 2, 4]),
         cache_bytes: *rng.pick(&[0, 16 << 10, 1 << 20]),
         fill_percent: *rng.pick(&[20, 60, 90]),
-    }
+        first_fit: false,
+    };
+    // Without a draw of its own, so that seeds remain what they were.
+    storage::disk::Config { first_fit: shape.fill_percent != 60, ..shape }
 }
 
 /// Passes follow each other much sooner than in life, but not so soon that a run does little else.

@@ -33,6 +33,7 @@ fn config() -> Config {
         initial_level: 1,
         cache_bytes: 64 << 10,
         fill_percent: 60,
+        first_fit: true,
     }
 }
 

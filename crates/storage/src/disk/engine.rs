@@ -143,7 +143,7 @@ impl Engine {
         self.step_write_back();
         self.step_commit();
         self.step_scrub();
-        if self.is_held() && self.waits_for_write_back() {
+        if self.is_held() && (self.is_full() || self.waits_for_write_back()) {
             self.held_until = 0;
             self.step_write_back();
         }

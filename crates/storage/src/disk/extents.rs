@@ -105,7 +105,7 @@ struct Group {
     is_new: bool,  // no page refers to it, and its map was never written
     is_lost: bool, // the map was damaged: nothing is allocated or freed here
     longest: u64,  // no free run is longer
-    from: u64,     // where the next search starts
+    from: u64,     // where the next search starts, unless it always starts at the beginning
 }
 
 impl Group {
@@ -127,11 +127,12 @@ impl Group {
         of(&self.home) | of(&self.held)
     }
 
-    fn search(&mut self, count: u64) -> Option<u64> {
+    fn search(&mut self, count: u64, first_fit: bool) -> Option<u64> {
         if self.home.is_none() || self.is_lost || count > self.longest {
             return None;
         }
-        let found = self.free_run(self.from, count).or_else(|| self.free_run(0, count));
+        let from = if first_fit { 0 } else { self.from };
+        let found = self.free_run(from, count).or_else(|| self.free_run(0, count));
         match found {
             Some(first) => self.from = first + count,
             None => self.longest = count - 1,
@@ -167,12 +168,14 @@ impl Group {
 pub(super) struct Extents {
     groups: Vec<Group>,
     dirty: Vec<u64>,
+    first_fit: bool,
 }
 
 impl Extents {
     /// A file of so many groups, none of whose maps has been read.
-    pub(super) fn new(groups: u64) -> Extents {
-        Extents { groups: (0..groups).map(|_| Group::new(None)).collect(), dirty: Vec::new() }
+    pub(super) fn new(groups: u64, first_fit: bool) -> Extents {
+        let groups = (0..groups).map(|_| Group::new(None)).collect();
+        Extents { groups, dirty: Vec::new(), first_fit }
     }
 
     pub(super) fn groups(&self) -> u64 {
@@ -221,10 +224,10 @@ impl Extents {
     /// Finds a run of free units and holds it; adds a group where there is none.
     pub(super) fn allocate(&mut self, count: u64) -> u64 {
         assert!(count <= GROUP_UNITS - PAGE_UNITS, "{count} units exceed a group");
-        let found =
-            self.groups.iter_mut().enumerate().find_map(|(i, group)| {
-                group.search(count).map(|first| i as u64 * GROUP_UNITS + first)
-            });
+        let first_fit = self.first_fit;
+        let found = self.groups.iter_mut().enumerate().find_map(|(i, group)| {
+            group.search(count, first_fit).map(|first| i as u64 * GROUP_UNITS + first)
+        });
         let unit = found.unwrap_or_else(|| {
             self.add_group();
             (self.groups() - 1) * GROUP_UNITS + PAGE_UNITS
@@ -320,7 +323,12 @@ mod tests {
 
     #[test]
     fn runs_never_overlap_and_freed_space_is_used_again() {
-        let mut extents = Extents::new(0);
+        use_space(false);
+        use_space(true);
+    }
+
+    fn use_space(first_fit: bool) {
+        let mut extents = Extents::new(0, first_fit);
         let mut prng = base::Prng::new(4);
         let mut runs: Vec<(u64, u64)> = Vec::new();
         for _ in 0..3_000 {
@@ -351,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_damaged_map_closes_its_group() {
-        let mut extents = Extents::new(1);
+        let mut extents = Extents::new(1, false);
         assert_eq!(extents.unknown(), Some(0));
         extents.learn(0, None);
         extents.set_home(9, 1, false);

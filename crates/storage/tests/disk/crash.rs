@@ -22,6 +22,7 @@ const CONFIG: Config = Config {
     initial_level: 1,
     cache_bytes: 64 << 10,
     fill_percent: 60,
+    first_fit: true,
 };
 
 /// What was asked of the device, in order.

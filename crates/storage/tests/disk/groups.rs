@@ -55,6 +55,7 @@ fn groups_that_are_added_while_a_write_back_waits_find_room_in_the_spare() {
             initial_level: prng.between(2, 5) as u32,
             cache_bytes: 1 << 20,
             fill_percent: *prng.pick(&[60, 90]),
+            first_fit: seed % 2 == 1,
         };
         let gate = Gate { disk: SimDisk::new(1, 0), held: std::sync::Arc::default() };
         storage::disk::create(&mut gate.clone(), BINDING, &config).expect("it is empty");

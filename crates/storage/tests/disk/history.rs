@@ -37,6 +37,7 @@ impl Life {
                     initial_level: *prng.pick(&[1, 2, 3, 4, 5, 6]) as u32,
                     cache_bytes: *prng.pick(&[0, 16 << 10, 64 << 10, 1 << 20]),
                     fill_percent: *prng.pick(&[20, 60, 60, 90]),
+                    first_fit: false,
                 };
                 (delay, config)
             }
@@ -123,6 +124,7 @@ impl Run {
     fn new(seed: u64, life: Life) -> Run {
         let mut prng = Prng::new(seed);
         let (delay, config) = life.draw(&mut prng);
+        let config = Config { first_fit: seed % 2 == 1, ..config };
         let world = World::create(SimDisk::new(seed, delay), WORKERS, &config);
         let keys = *prng.pick(life.keys());
         let states = vec![vec![(Ticket::DURABLE, Model::new())]; WORKERS];

@@ -192,7 +192,8 @@ fn run(seed: u64) -> usize {
     println!("seed {seed}");
     let mut prng = Prng::new(seed);
     let delay = *prng.pick(&[0, 2, 9]);
-    let mut world = World::create(SimDisk::new(seed, delay), WORKERS, &config());
+    let config = Config { first_fit: seed % 2 == 1, ..config() };
+    let mut world = World::create(SimDisk::new(seed, delay), WORKERS, &config);
     let mut model = Model::new();
     for i in 0..40 {
         let place = Place::Cell(Database(0), Key::new(format!("never-{i}").as_bytes()));
@@ -209,7 +210,7 @@ fn run(seed: u64) -> usize {
         let disk = world.disk.crashed(prng.next_u64());
         let what = format!("life {life}, {}", damage(&disk, &mut prng));
         let report = verify(&mut disk.copy(), &mut |_| ());
-        world = World::open(disk, WORKERS, &config());
+        world = World::open(disk, WORKERS, &config);
         let now = check(&mut world, &model, &what);
         if now > 0 && is_known {
             assert!(
@@ -228,7 +229,7 @@ fn run(seed: u64) -> usize {
         if prng.chance(0.5) {
             // What was lost stays lost, with or without the power.
             let disk = world.disk.crashed(prng.next_u64());
-            world = World::open(disk, WORKERS, &config());
+            world = World::open(disk, WORKERS, &config);
             check(&mut world, &model, &format!("{what}, again"));
         }
         if prng.chance(0.5) {
@@ -239,7 +240,7 @@ fn run(seed: u64) -> usize {
     }
     recover(&mut world, &model);
     world.settle();
-    world = World::open(world.disk.copy(), WORKERS, &config());
+    world = World::open(world.disk.copy(), WORKERS, &config);
     assert_eq!(check(&mut world, &model, "at the end"), 0);
     lost
 }
@@ -408,6 +409,7 @@ fn buckets_that_are_divided_before_they_take_in_the_ring_take_it_in_later() {
         spare_pages: 32,
         cache_bytes: 0,
         fill_percent: 20,
+        first_fit: false,
         ..small_config()
     };
     for seed in seeds(300) {

@@ -19,6 +19,7 @@ pub fn small_config() -> Config {
         initial_level: 1,
         cache_bytes: 64 << 10,
         fill_percent: 60,
+        first_fit: false,
     }
 }
 

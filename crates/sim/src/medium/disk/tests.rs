@@ -15,6 +15,7 @@ fn medium(seed: u64) -> DiskMedium {
         initial_level: 1,
         cache_bytes: 0,
         fill_percent: 60,
+        first_fit: false,
     };
     DiskMedium::new(shape, DATABASE, 1, false, Prng::new(seed))
 }

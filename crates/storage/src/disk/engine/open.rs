@@ -52,6 +52,9 @@ pub struct Config {
     pub cache_bytes: usize,
     /// How full pages are before buckets are added, in per cent. 20 to 90.
     pub fill_percent: u64,
+    /// Large records go to the first free space instead of that behind the one before. It takes longer, and space that
+    /// was freed too soon is written over at once: for tests.
+    pub first_fit: bool,
 }
 
 impl Default for Config {
@@ -62,6 +65,7 @@ impl Default for Config {
             initial_level: 8,
             cache_bytes: 32 << 20,
             fill_percent: 60,
+            first_fit: false,
         }
     }
 }
@@ -366,12 +370,12 @@ impl Engine {
             engine.forget_all(&mut medium, &opening)?;
         }
         engine.blank(&mut medium, &opening.not_blank)?;
-        engine.sweep = Sweep::new(engine.ring.sectors, engine.ring.head, engine.ring.used());
-        engine.held_until = engine.ring.head + first_sectors(engine.ring.sectors);
         if let Some(Redone { images, tail, .. }) = opening.redone.take() {
             let tail = std::mem::replace(&mut engine.ring.tail, tail);
             engine.write_back = WriteBack::redo(images.whole, tail);
         }
+        engine.sweep = Sweep::new(engine.ring.sectors, engine.ring.head, engine.ring.used());
+        engine.held_until = engine.ring.head + first_sectors(engine.ring.sectors);
         for database in 0..DATABASES as u8 {
             for shard in 0..=u8::MAX {
                 if engine.flags.has(Database(database), Shard(shard)) {
@@ -398,7 +402,7 @@ impl Engine {
             commit: None,
             directory: superblock.directory,
             cache: Cache::new(config.cache_bytes),
-            extents: Extents::new(superblock.groups),
+            extents: Extents::new(superblock.groups, config.first_fit),
             unwritten: BTreeMap::new(),
             unwritten_len: 0,
             loading: HashMap::with_hasher(ByNumber),
