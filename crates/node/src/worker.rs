@@ -296,13 +296,19 @@ impl Worker {
     /// False: stop reading requests from clients for now. Frames of peers are always taken: they help others finish.
     #[must_use]
     pub fn takes_requests(&self) -> bool {
+        self.request_room() > 0
+    }
+
+    /// About how many requests to read from clients for now.
+    #[must_use]
+    pub fn request_room(&self) -> usize {
         let parked: usize = self.engines.iter().map(|engine| engine.parked()).sum();
-        self.shared.failed.is_none()
-            && !self.shared.hold.is_on()
-            && self.shared.in_progress < IN_PROGRESS_MAX
-            && parked < PARKED_MAX / 2
-            && (self.shared.in_progress < IN_PROGRESS_WHEN_FULL
-                || self.shared.stores.iter().all(|state| !state.store.is_full()))
+        if self.shared.failed.is_some() || self.shared.hold.is_on() || parked >= PARKED_MAX / 2 {
+            return 0;
+        }
+        let is_full = self.shared.stores.iter().any(|state| state.store.is_full());
+        let most = if is_full { IN_PROGRESS_WHEN_FULL } else { IN_PROGRESS_MAX };
+        most.saturating_sub(self.shared.in_progress)
     }
 
     /// Takes back a frame that was written, for its memory.

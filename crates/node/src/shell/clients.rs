@@ -92,6 +92,12 @@ pub(crate) struct Routes<'a> {
     pub(crate) mail: &'a mut [Vec<Mail>],
 }
 
+impl Routes<'_> {
+    fn len(&self) -> usize {
+        self.inputs.len() + self.mail.iter().map(Vec::len).sum::<usize>()
+    }
+}
+
 impl Clients {
     pub(crate) fn new(
         worker: usize,
@@ -167,14 +173,21 @@ impl Clients {
         list(&mut self.busy, slot, at);
     }
 
-    /// Feeds every session that has input and room, once.
-    pub(crate) fn read(&mut self, scratch: &mut [u8], routes: &mut Routes<'_>) {
+    /// Feeds every session that has input and room, once, until about `room` requests have come of it.
+    pub(crate) fn read(&mut self, scratch: &mut [u8], room: usize, routes: &mut Routes<'_>) {
+        let (before, mut count) = (routes.len(), 0);
         for index in 0..self.busy.len() {
+            if routes.len() - before >= room {
+                break;
+            }
+            count += 1;
             let at = self.busy[index];
             let Some(mut slot) = self.slots[at as usize].take() else { continue };
             self.read_slot(at, &mut slot, scratch, routes);
             self.slots[at as usize] = Some(slot);
         }
+        // Those that have waited come first.
+        self.busy.rotate_left(count);
     }
 
     fn read_slot(&mut self, at: u32, slot: &mut Slot, scratch: &mut [u8], routes: &mut Routes<'_>) {

@@ -172,8 +172,15 @@ impl WorkerThread {
     }
 
     fn takes_requests(&self) -> bool {
-        !self.board.is_stopping()
-            && self.worker.as_ref().is_none_or(|worker| worker.takes_requests())
+        self.request_room() > 0
+    }
+
+    fn request_room(&self) -> usize {
+        match &self.worker {
+            _ if self.board.is_stopping() => 0,
+            Some(worker) => worker.request_room(),
+            None => usize::MAX,
+        }
     }
 
     pub(crate) fn next_timer(&self) -> Option<Nanos> {
@@ -300,10 +307,9 @@ impl WorkerThread {
         let registry = self.poll.registry();
         self.is_left = self.peers.read(registry, self.now, &mut self.scratch, &mut self.inputs);
         self.peers.on_time(registry, self.now, &mut self.inputs);
-        if self.takes_requests() {
-            let mut routes = Routes { inputs: &mut self.inputs, mail: &mut self.mail_out };
-            self.clients.read(&mut self.scratch, &mut routes);
-        }
+        let room = self.request_room();
+        let mut routes = Routes { inputs: &mut self.inputs, mail: &mut self.mail_out };
+        self.clients.read(&mut self.scratch, room, &mut routes);
         let mut routes = Routes { inputs: &mut self.inputs, mail: &mut self.mail_out };
         self.clients.on_time(&mut routes);
     }

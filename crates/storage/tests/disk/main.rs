@@ -5,6 +5,7 @@ mod groups;
 mod history;
 mod model;
 mod overlap;
+mod pace;
 mod rot;
 mod scrub;
 mod shell;

@@ -182,6 +182,9 @@ impl Engine {
         let number = self.ring.durable + 1;
         let (used, ring, head) = (self.ring.used(), self.ring.sectors, self.ring.head);
         let is_awaited = self.repairs.values().any(|&stripe| stripe >= number);
+        if self.is_far_behind() && !is_awaited {
+            return;
+        }
         let limit = if is_awaited { ring } else { self.sweep.limit(ring) };
         let stripe = self.ring.stripe(number).expect("a closed stripe is in the ring");
         let pending = pending(stripe);

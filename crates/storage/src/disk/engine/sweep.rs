@@ -203,7 +203,16 @@ impl Engine {
                 }
             }
         }
+        self.catch_up();
         targets
+    }
+
+    /// A hand that went further than it was due goes on from there at the lap's pace. If it stood still until it is due,
+    /// what comes in meanwhile would have to wait for more than a lap.
+    fn catch_up(&mut self) {
+        let Sweep { hand, begun, lap, .. } = self.sweep;
+        let came = u128::from(lap) * u128::from(hand) / u128::from(self.directory.buckets());
+        self.sweep.begun = begun.min(self.ring.head - came as u64);
     }
 
     fn begin_lap(&mut self) {

@@ -315,8 +315,12 @@ impl Engine {
         };
         for (bucket, target) in part {
             let how = match target {
-                // Splits are in order: once one has to wait, the rest wait too.
-                Target::Source { merge } => How { split: self.directory.split() == bucket, merge },
+                Target::Source { merge } => How {
+                    // Splits are in order: once one has to wait, the rest wait too.
+                    split: self.directory.split() == bucket,
+                    // Else entries of the upper half would wait for the hand's next lap and then for it to come there.
+                    merge: merge || self.halves_have_room(bucket),
+                },
                 Target::Merge => How { split: false, merge: true },
             };
             self.rebuild_target(bucket, &mut work, how);
@@ -326,6 +330,18 @@ impl Engine {
             return;
         }
         self.write_back = WriteBack::Build(Build { rest, work });
+    }
+
+    /// True if both halves of a bucket, with what the ring holds for them, make little more than a page each.
+    fn halves_have_room(&self, bucket: u64) -> bool {
+        let (first, last) = self.directory.interval(bucket);
+        let homes = self.cache.peek(bucket).expect("a target is pinned").used() as usize;
+        let staged = self.index.range(first, last).map(|(_, slot)| slot.entry().len());
+        let mut sums = staged.scan(homes, |sum, len| {
+            *sum += len;
+            Some(*sum)
+        });
+        sums.all(|sum| sum <= 2 * PAGE_ROOM)
     }
 
     fn rebuild_target(&mut self, bucket: u64, work: &mut Work, how: How) {

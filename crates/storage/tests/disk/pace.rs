@@ -1,0 +1,102 @@
+//! How long writers wait at a time, where more is to go home than a ring holds and the device is what limits them.
+
+use base::Prng;
+use storage::disk::Config;
+use storage::{Completion, Place, Store};
+use types::{Database, Key};
+
+use crate::support::{SimDisk, World};
+
+const CONFIG: Config = Config {
+    ring_bytes: 1 << 20,
+    spare_pages: 64,
+    initial_level: 4,
+    cache_bytes: 64 << 20,
+    fill_percent: 60,
+    first_fit: false,
+};
+/// Polls that a request to the device takes at most.
+const DELAY: u64 = 20;
+const RECORDS: u64 = 150_000;
+
+/// Polls that pass, and the longest run of them without room, or without an answer.
+#[derive(Default, Debug)]
+struct Waits {
+    polls: u64,
+    longest: u64,
+    now: u64,
+}
+
+impl Waits {
+    fn poll(&mut self, waits: bool) {
+        self.polls += 1;
+        self.now = if waits { self.now + 1 } else { 0 };
+        self.longest = self.longest.max(self.now);
+    }
+}
+
+fn put(world: &mut World, number: u64) {
+    let place = Place::Cell(Database(0), Key::new(&number.to_le_bytes()));
+    world.stores[0].put(&place, &[number as u8; 40]);
+}
+
+/// Writes as fast as the store takes it; waits of those who heed that it is full.
+fn write(world: &mut World, records: u64, mut draw: impl FnMut(u64) -> u64) -> Waits {
+    let (mut number, mut waits) = (0, Waits::default());
+    while number < records {
+        let is_full = world.stores[0].is_full();
+        for _ in 0..if is_full { 0 } else { 16 } {
+            put(world, draw(number));
+            number += 1;
+        }
+        world.stores[0].submit();
+        world.poll();
+        waits.poll(is_full);
+    }
+    waits
+}
+
+#[test]
+fn a_store_that_grows_by_several_rings_takes_writes_all_the_time() {
+    for seed in 0..3 {
+        let mut world = World::create(SimDisk::new(seed, DELAY), 1, &CONFIG);
+        let waits = write(&mut world, RECORDS, |number| number);
+        assert!(waits.longest < waits.polls / 100, "seed {seed}: {waits:?}");
+    }
+}
+
+#[test]
+fn a_store_that_is_written_over_takes_writes_all_the_time() {
+    for seed in 0..3 {
+        let mut world = World::create(SimDisk::new(seed, DELAY), 1, &CONFIG);
+        let mut prng = Prng::new(seed);
+        let waits = write(&mut world, RECORDS, |_| prng.below(20_000));
+        assert!(waits.longest < waits.polls / 50, "seed {seed}: {waits:?}");
+    }
+}
+
+/// On the first lap after a start the tail stands still, and what other nodes propose comes whether the store is full or
+/// not: their writes are slowed, and none waits for the end of the lap.
+#[test]
+fn on_the_first_lap_after_a_start_commits_go_on_at_the_pace_of_the_hand() {
+    for seed in 0..3 {
+        let mut world = World::create(SimDisk::new(seed, DELAY), 1, &CONFIG);
+        let mut prng = Prng::new(seed);
+        write(&mut world, RECORDS, |number| number);
+        let config = Config { cache_bytes: 0, ..CONFIG };
+        world = World::open(world.disk.crashed(seed), 1, &config);
+        let (mut waits, mut under_way) = (Waits::default(), 0);
+        for _ in 0..20_000 {
+            if under_way < 300 {
+                (0..4).for_each(|_| put(&mut world, prng.below(RECORDS)));
+                world.stores[0].submit();
+                under_way += 4;
+            }
+            world.poll();
+            let stored = world.heard[0].drain(..).any(|it| matches!(it, Completion::Stored(_)));
+            under_way = if stored { 0 } else { under_way };
+            waits.poll(!stored);
+        }
+        assert!(waits.longest < waits.polls / 20, "seed {seed}: {waits:?}");
+    }
+}
