@@ -81,6 +81,15 @@ pub struct Share {
     pub workers: usize,
 }
 
+/// How far a medium is with what it has taken and not yet brought to its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Staging {
+    /// Bytes that are not free for what comes next.
+    pub used: u64,
+    /// Bytes that there are.
+    pub len: u64,
+}
+
 /// Storage for the shards of one worker.
 pub trait Store: Send {
     /// The newest record of a place, changes of the open batch included. `Pending` starts a read.
@@ -117,6 +126,11 @@ pub trait Store: Send {
     /// that help others finish.
     fn is_full(&self) -> bool {
         false
+    }
+
+    /// Of media that have such a thing, through one of their handles.
+    fn staging(&self) -> Option<Staging> {
+        None
     }
 
     fn scrub_scope(&self) -> ScrubScope {

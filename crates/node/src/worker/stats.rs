@@ -29,6 +29,13 @@ pub(super) fn add(shared: &Shared, engines: &[Box<dyn Engine>], stats: &mut Stat
     stats.add("worker_shards_damaged", counters.shards_damaged);
     stats.add("worker_loss_held", u64::from(shared.hold.is_on()));
     stats.add("worker_timers", shared.timers.len() as u64);
+    for state in &shared.stores {
+        stats.add("storage_full", u64::from(state.store.is_full()));
+        if let Some(staging) = state.store.staging() {
+            stats.add("storage_ring_bytes", staging.len);
+            stats.add("storage_ring_used_bytes", staging.used);
+        }
+    }
     for engine in engines {
         stats.add("worker_cells_resident", engine.resident() as u64);
         stats.add("worker_events_parked", engine.parked() as u64);

@@ -33,7 +33,7 @@ use super::page::{PAGE, PagePlace};
 use super::request::Request;
 use super::ring::Ring;
 use super::superblock::{COPIES, Flags};
-use crate::Completion;
+use crate::{Completion, Staging};
 
 pub(super) use commit::MARK_LEN;
 pub(super) use lookup::is_page_of;
@@ -178,6 +178,13 @@ impl Engine {
         self.ring.used() + waiting > self.sweep.full(self.ring.sectors)
             || self.unwritten_len > UNWRITTEN_LEN_MAX
             || self.is_far_behind()
+    }
+
+    /// Of the ring.
+    #[must_use]
+    pub fn staging(&self) -> Staging {
+        let bytes = |sectors: u64| sectors * super::stripe::SECTOR as u64;
+        Staging { used: bytes(self.ring.used()), len: bytes(self.ring.sectors) }
     }
 
     /// True while there is something that [`Engine::rest`] would write back.

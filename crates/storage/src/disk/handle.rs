@@ -16,7 +16,7 @@ use super::entry::{
 };
 use super::request::{Batch, Large, Request, ScanRequest, ShardMark};
 use crate::mutation::{self, Mutation};
-use crate::{Completion, Load, Place, ScrubScope, Share, Store};
+use crate::{Completion, Load, Place, ScrubScope, Share, Staging, Store};
 
 /// Loads of one worker that may be under way before its store calls itself full.
 const LOADS_MAX: usize = 16 * 1024;
@@ -31,6 +31,9 @@ pub trait Link: Send {
 
     /// True while the engine wants no new changes.
     fn is_full(&self) -> bool;
+
+    /// Of the ring; by the first of a store's links.
+    fn staging(&self) -> Option<Staging>;
 }
 
 /// What a handle needs to know of its store.
@@ -412,6 +415,10 @@ impl<L: Link> Store for Handle<L> {
 
     fn is_full(&self) -> bool {
         self.loads > LOADS_MAX || self.link.is_full()
+    }
+
+    fn staging(&self) -> Option<Staging> {
+        self.link.staging()
     }
 }
 

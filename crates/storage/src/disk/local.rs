@@ -10,7 +10,7 @@ use super::engine::{Config, Engine, OpenError};
 use super::handle::{Handle, Link, Terms};
 use super::io::{Done, Medium};
 use super::request::Request;
-use crate::Completion;
+use crate::{Completion, Staging};
 
 /// Polls in a row that found nothing to do before the engine is told to rest.
 const IDLE_POLLS: u32 = 64;
@@ -89,6 +89,10 @@ impl<M: Medium> Link for LocalLink<M> {
 
     fn is_full(&self) -> bool {
         lock(&self.shared).engine.is_full()
+    }
+
+    fn staging(&self) -> Option<Staging> {
+        (self.worker == 0).then(|| lock(&self.shared).engine.staging())
     }
 }
 

@@ -12,7 +12,10 @@ mod uring;
 
 use std::os::fd::{BorrowedFd, RawFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -22,7 +25,7 @@ use super::files::FileMedium;
 use super::handle::{Handle, Link, Terms};
 use super::io::{Done, File};
 use super::request::Request;
-use crate::Completion;
+use crate::{Completion, Staging};
 use combine::{EngineLock, Inbox, Left};
 use helpers::Queues;
 use run::{By, Run};
@@ -50,6 +53,10 @@ struct Shared {
     run: EngineLock<Run>,
     mailboxes: Vec<Mailbox>,
     is_full: AtomicBool,
+    /// As it was when the store was opened.
+    staging: Staging,
+    /// Bytes of the ring in use.
+    staged: AtomicU64,
     medium: FileMedium,
     queues: Queues,
     done: Inbox<Done>,
@@ -149,6 +156,12 @@ impl Link for ShellLink {
     fn is_full(&self) -> bool {
         self.shared.is_full.load(SeqCst)
     }
+
+    fn staging(&self) -> Option<Staging> {
+        // A reader that is late by some commits is told what was true then.
+        let staged = || Staging { used: self.shared.staged.load(Relaxed), ..self.shared.staging };
+        (self.worker == 0).then(staged)
+    }
 }
 
 /// Moves an open store on, for threads that turn its workers.
@@ -213,6 +226,7 @@ pub fn open_at(
     let medium = FileMedium::open(dir)?;
     let engine = Engine::open(&mut medium.reading(), binding, wakers.len(), config)?;
     let terms = Terms::of(&engine);
+    let staging = engine.staging();
     let mailboxes = wakers.into_iter().map(|waker| Mailbox {
         requests: Inbox::default(),
         completions: Inbox::default(),
@@ -222,6 +236,8 @@ pub fn open_at(
         run: EngineLock::new(Run::new(engine)),
         mailboxes: mailboxes.collect(),
         is_full: AtomicBool::new(false),
+        staging,
+        staged: AtomicU64::new(staging.used),
         medium,
         queues: Queues::default(),
         done: Inbox::default(),

@@ -62,6 +62,10 @@ fn a_store_that_grows_by_several_rings_takes_writes_all_the_time() {
         let mut world = World::create(SimDisk::new(seed, DELAY), 1, &CONFIG);
         let waits = write(&mut world, RECORDS, |number| number);
         assert!(waits.longest < waits.polls / 100, "seed {seed}: {waits:?}");
+        let used = |world: &World| world.stores[0].staging().map(|staging| staging.used);
+        assert!(used(&world).is_some_and(|bytes| bytes > CONFIG.ring_bytes / 2));
+        world.settle();
+        assert_eq!(used(&world), Some(0));
     }
 }
 

@@ -1,7 +1,7 @@
 //! The engine with its devices: what a thread does that has taken it.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
 use super::Shared;
@@ -171,6 +171,7 @@ impl Run {
     }
 
     fn deliver(&mut self, shared: &Shared) {
+        shared.staged.store(self.engine.staging().used, Relaxed);
         let is_full = self.engine.is_full();
         if shared.is_full.swap(is_full, SeqCst) && !is_full {
             // Workers that had nothing else to do have left their clients waiting for this.
