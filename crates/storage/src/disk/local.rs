@@ -27,11 +27,14 @@ struct Shared<M> {
     medium: M,
     under_way: usize,
     idle_polls: u32,
+    /// See [`LocalKeeper::is_still`].
+    is_still: bool,
     done: Vec<Done>,
 }
 
 impl<M: Medium> Shared<M> {
     fn drive(&mut self) {
+        self.is_still = false;
         for _ in 0..ROUNDS_MAX {
             self.engine.step();
             let mut is_idle = !self.engine.is_building();
@@ -47,6 +50,7 @@ impl<M: Medium> Shared<M> {
                 is_idle = false;
             }
             if is_idle {
+                self.is_still = self.under_way == 0;
                 return;
             }
             self.idle_polls = 0;
@@ -115,7 +119,8 @@ impl<M: Medium> LocalKeeper<M> {
     ) -> Result<(LocalKeeper<M>, Vec<LocalStore<M>>), OpenError> {
         let engine = Engine::open(&mut medium, binding, workers, config)?;
         let terms = Terms::of(&engine);
-        let shared = Shared { engine, medium, under_way: 0, idle_polls: 0, done: Vec::new() };
+        let done = Vec::new();
+        let shared = Shared { engine, medium, under_way: 0, idle_polls: 0, is_still: false, done };
         let shared = Arc::new(Mutex::new(shared));
         let stores = (0..workers)
             .map(|worker| {
@@ -159,6 +164,18 @@ impl<M: Medium> LocalKeeper<M> {
     #[must_use]
     pub fn has_forgotten(&self, database: Database) -> bool {
         lock(&self.shared).engine.has_forgotten(database)
+    }
+
+    /// True if the last drive left nothing to do before the next request, or a rest.
+    #[must_use]
+    pub fn is_still(&self) -> bool {
+        lock(&self.shared).is_still
+    }
+
+    /// True while something that was submitted is not durable.
+    #[must_use]
+    pub fn is_committing(&self) -> bool {
+        lock(&self.shared).engine.is_committing()
     }
 
     /// Requests that the medium has not answered.

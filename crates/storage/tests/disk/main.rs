@@ -3,6 +3,7 @@
 mod crash;
 mod groups;
 mod history;
+mod liveness;
 mod model;
 mod overlap;
 mod pace;
