@@ -16,7 +16,7 @@ fn a_store_whose_write_backs_overlap_is_a_map() {
 }
 
 fn rot_run(seed: u64) -> usize {
-    use crate::rot::{change, check, damage, recover};
+    use crate::rot::{change, check, damage, end, go_on};
     println!("rot seed {seed}");
     let mut prng = Prng::new(seed);
     let delay = *prng.pick(&[9, 40, 120]);
@@ -56,20 +56,9 @@ fn rot_run(seed: u64) -> usize {
         let changes = *prng.pick(&[0, 100, 500]);
         change(&mut world, &mut prng, &mut model, changes);
         lost += check(&mut world, &model, &format!("{what}, later"));
-        if prng.chance(0.5) {
-            let disk = world.disk.crashed(prng.next_u64());
-            world = World::open(disk, WORKERS, &config);
-            check(&mut world, &model, &format!("{what}, again"));
-        }
-        if prng.chance(0.5) {
-            recover(&mut world, &model);
-            assert_eq!(check(&mut world, &model, "recovered"), 0, "{what}");
-        }
+        go_on(&mut world, &mut prng, &model, &config, &what);
     }
-    recover(&mut world, &model);
-    world.settle();
-    world = World::open(world.disk.copy(), WORKERS, &config);
-    assert_eq!(check(&mut world, &model, "at the end"), 0);
+    end(world, &model, &config);
     lost
 }
 

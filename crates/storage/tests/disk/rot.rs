@@ -188,6 +188,36 @@ pub fn recover(world: &mut World, model: &Model) {
     }
 }
 
+/// Maybe loses power, and maybe recovers; true if it did the latter.
+pub fn go_on(
+    world: &mut World,
+    prng: &mut Prng,
+    model: &Model,
+    config: &Config,
+    what: &str,
+) -> bool {
+    if prng.chance(0.5) {
+        // What was lost stays lost, with or without the power.
+        let disk = world.disk.crashed(prng.next_u64());
+        *world = World::open(disk, WORKERS, config);
+        check(world, model, &format!("{what}, again"));
+    }
+    let recovers = prng.chance(0.5);
+    if recovers {
+        recover(world, model);
+        assert_eq!(check(world, model, "recovered"), 0, "{what}");
+    }
+    recovers
+}
+
+/// Recovers everything, for good.
+pub fn end(mut world: World, model: &Model, config: &Config) {
+    recover(&mut world, model);
+    world.settle();
+    world = World::open(world.disk.copy(), WORKERS, config);
+    assert_eq!(check(&mut world, model, "at the end"), 0);
+}
+
 fn run(seed: u64) -> usize {
     println!("seed {seed}");
     let mut prng = Prng::new(seed);
@@ -226,22 +256,9 @@ fn run(seed: u64) -> usize {
         );
         is_known &= now == 0;
         lost += now;
-        if prng.chance(0.5) {
-            // What was lost stays lost, with or without the power.
-            let disk = world.disk.crashed(prng.next_u64());
-            world = World::open(disk, WORKERS, &config);
-            check(&mut world, &model, &format!("{what}, again"));
-        }
-        if prng.chance(0.5) {
-            recover(&mut world, &model);
-            assert_eq!(check(&mut world, &model, "recovered"), 0, "{what}");
-            is_known = true;
-        }
+        is_known |= go_on(&mut world, &mut prng, &model, &config, &what);
     }
-    recover(&mut world, &model);
-    world.settle();
-    world = World::open(world.disk.copy(), WORKERS, &config);
-    assert_eq!(check(&mut world, &model, "at the end"), 0);
+    end(world, &model, &config);
     lost
 }
 

@@ -132,6 +132,12 @@ impl Engine {
         (buckets * u128::from(passed.min(lap)) / u128::from(lap)) as u64
     }
 
+    /// Sectors of the lap for which the hand is where it should be.
+    fn hand_came(&self) -> u64 {
+        let Sweep { hand, lap, .. } = self.sweep;
+        (u128::from(lap) * u128::from(hand) / u128::from(self.directory.buckets())) as u64
+    }
+
     /// The store was at rest: the hand sets out when there is something to do.
     pub(super) fn wait_for_burst(&mut self) {
         if self.ring.used() == 0 {
@@ -162,9 +168,8 @@ impl Engine {
     /// the hand does, in short steps, and no part of a lap is longer than another. Never while nothing is to be done
     /// about it: among few buckets a step is longer than the slack.
     pub(super) fn is_far_behind(&self) -> bool {
-        let Sweep { hand, begun, lap, .. } = self.sweep;
-        let came = u128::from(lap) * u128::from(hand) / u128::from(self.directory.buckets());
-        let is_late = self.ring.head - begun > came as u64 + lap / SLACK;
+        let Sweep { begun, lap, .. } = self.sweep;
+        let is_late = self.ring.head - begun > self.hand_came() + lap / SLACK;
         is_late && self.is_behind() && !self.is_held()
     }
 
@@ -210,9 +215,7 @@ impl Engine {
     /// A hand that went further than it was due goes on from there at the lap's pace. If it stood still until it is due,
     /// what comes in meanwhile would have to wait for more than a lap.
     fn catch_up(&mut self) {
-        let Sweep { hand, begun, lap, .. } = self.sweep;
-        let came = u128::from(lap) * u128::from(hand) / u128::from(self.directory.buckets());
-        self.sweep.begun = begun.min(self.ring.head - came as u64);
+        self.sweep.begun = self.sweep.begun.min(self.ring.head - self.hand_came());
     }
 
     fn begin_lap(&mut self) {
