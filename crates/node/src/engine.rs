@@ -346,9 +346,13 @@ impl<P: Protocol> Engine for EngineOf<P> {
         let keys = raw.iter().filter_map(|raw| P::Message::peek_key(raw.bytes));
         let keys: SmallVec<[Key; WARMED]> = keys.collect();
         self.cells.warm(keys.iter(), P::look);
+        let is_overrun = shared.stores[self.store].store.is_overrun();
         let mut malformed = 0;
         for raw in raw {
             match decode::<P>(raw) {
+                Ok(message) if is_overrun && message.is_write() => {
+                    shared.counters.messages_shed += 1;
+                }
                 Ok(message) => self.on_message(shared, from, message),
                 Err(Malformed) => malformed += 1,
             }

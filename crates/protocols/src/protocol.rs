@@ -96,6 +96,10 @@ pub trait Message: Wire + Debug + Send {
     /// What must be resident before this message is handled.
     fn touches(&self) -> Touches<'_>;
 
+    /// True where it has the receiver store what it says. A node whose medium cannot keep up takes no such message in:
+    /// to its sender it is lost.
+    fn is_write(&self) -> bool;
+
     /// The key that the message with these bytes names, if that is quickly told. A hint.
     fn peek_key(_bytes: &[u8]) -> Option<Key> {
         None

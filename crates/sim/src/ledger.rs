@@ -304,6 +304,10 @@ impl Store for Watched {
         self.store.is_full()
     }
 
+    fn is_overrun(&self) -> bool {
+        self.store.is_overrun()
+    }
+
     fn scrub_scope(&self) -> ScrubScope {
         self.store.scrub_scope()
     }

@@ -128,6 +128,12 @@ pub trait Store: Send {
         false
     }
 
+    /// True while so much waits for the medium that nobody may add to it: the worker does not take in what other nodes
+    /// have it store either. They do without it, as with a message that was lost.
+    fn is_overrun(&self) -> bool {
+        false
+    }
+
     /// Of media that have such a thing, through one of their handles.
     fn staging(&self) -> Option<Staging> {
         None

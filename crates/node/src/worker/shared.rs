@@ -63,6 +63,8 @@ pub(crate) struct Counters {
     pub(crate) frames_stale: u64,
     pub(crate) messages_malformed: u64,
     pub(crate) messages_misrouted: u64,
+    /// Writes of peers that came while the medium could not keep up.
+    pub(crate) messages_shed: u64,
     pub(crate) messages_undeliverable: u64,
     pub(crate) events_refused: u64,
     pub(crate) cells_loaded: u64,

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use node::{Input, frame_payload};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use storage::Place;
 use types::{Epoch, Incarnation, Loss, NodeId, Shard, Wire};
 
 use crate::toy::Say;
@@ -110,6 +111,24 @@ fn a_message_under_another_shard_or_database_is_refused() {
     world.turn();
     assert_eq!(world.stat("worker_messages_malformed"), 3);
     assert_eq!(world.script.state().writes, []);
+}
+
+#[test]
+fn a_worker_whose_store_is_overrun_takes_answers_and_no_writes_of_peers() {
+    let mut world = World::new();
+    let put = || Say::Put { key: key("a"), value: Bytes::new(), op: 1 };
+    world.script.state().overrun = true;
+    world.frame(Sender::default(), &[put(), wide(0), put()]);
+    world.ask(DISK, &key("b"), "set v");
+    world.turn();
+    assert_eq!((world.stat("toy_wide"), world.stat("worker_messages_shed")), (1, 2));
+    let [a, b] = ["a", "b"].map(|text| Place::Cell(DISK, key(text)));
+    assert_eq!(world.script.state().writes.last(), Some(&b), "its own clients are another matter");
+    world.script.state().overrun = false;
+    world.frame(Sender::default(), &[put()]);
+    world.turn();
+    assert_eq!(world.stat("worker_messages_shed"), 2);
+    assert_eq!(world.script.state().writes, [b, a]);
 }
 
 #[test]

@@ -31,6 +31,7 @@ pub struct State {
     /// Batches are durable when submitted.
     pub at_once: bool,
     pub full: bool,
+    pub overrun: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -217,5 +218,9 @@ impl Store for FakeStore {
 
     fn is_full(&self) -> bool {
         self.0.state().full
+    }
+
+    fn is_overrun(&self) -> bool {
+        self.0.state().overrun
     }
 }

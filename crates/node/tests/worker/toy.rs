@@ -77,6 +77,10 @@ impl Wire for Say {
 }
 
 impl Message for Say {
+    fn is_write(&self) -> bool {
+        matches!(self, Say::Put { .. })
+    }
+
     fn touches(&self) -> Touches<'_> {
         match self {
             Say::Put { key, .. } => Touches::Key(key),

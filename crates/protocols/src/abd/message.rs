@@ -94,6 +94,10 @@ pub enum Message {
 }
 
 impl protocol::Message for Message {
+    fn is_write(&self) -> bool {
+        matches!(self, Message::Store { .. })
+    }
+
     fn touches(&self) -> Touches<'_> {
         match self {
             Message::Query { key, .. }

@@ -30,6 +30,10 @@ impl Message {
 }
 
 impl protocol::Message for Message {
+    fn is_write(&self) -> bool {
+        matches!(self, Message::Invalidate { .. })
+    }
+
     fn touches(&self) -> Touches<'_> {
         Touches::Key(self.key())
     }

@@ -138,6 +138,19 @@ impl Message {
 }
 
 impl ProtocolMessage for Message {
+    fn is_write(&self) -> bool {
+        matches!(
+            self,
+            Message::Prepare { .. }
+                | Message::Accept { .. }
+                | Message::AcceptDelta { .. }
+                | Message::PrepareAccept { .. }
+                | Message::Repair { .. }
+                | Message::Remove { .. }
+                | Message::Forward { .. }
+        )
+    }
+
     fn touches(&self) -> Touches<'_> {
         match self {
             Message::List { shard, .. }

@@ -39,6 +39,10 @@ pub enum Message {
 }
 
 impl protocol::Message for Message {
+    fn is_write(&self) -> bool {
+        matches!(self, Message::Write { .. } | Message::Propose { .. })
+    }
+
     fn touches(&self) -> Touches<'_> {
         Touches::Nothing
     }

@@ -180,6 +180,14 @@ impl Engine {
             || self.is_far_behind()
     }
 
+    /// True while so much waits that nothing may be added, whoever asks for it: where other nodes are faster than this
+    /// one's disk, they would fill its memory.
+    #[must_use]
+    pub fn is_overrun(&self) -> bool {
+        let ring_len = self.ring.sectors as usize * super::stripe::SECTOR;
+        self.ring.waiting_len() > ring_len || self.unwritten_len > 2 * UNWRITTEN_LEN_MAX
+    }
+
     /// Of the ring.
     #[must_use]
     pub fn staging(&self) -> Staging {

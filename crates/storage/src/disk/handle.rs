@@ -32,6 +32,9 @@ pub trait Link: Send {
     /// True while the engine wants no new changes.
     fn is_full(&self) -> bool;
 
+    /// True while what waits for the medium must not grow.
+    fn is_overrun(&self) -> bool;
+
     /// Of the ring; by the first of a store's links.
     fn staging(&self) -> Option<Staging>;
 }
@@ -415,6 +418,10 @@ impl<L: Link> Store for Handle<L> {
 
     fn is_full(&self) -> bool {
         self.loads > LOADS_MAX || self.link.is_full()
+    }
+
+    fn is_overrun(&self) -> bool {
+        self.link.is_overrun()
     }
 
     fn staging(&self) -> Option<Staging> {

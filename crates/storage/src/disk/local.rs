@@ -95,6 +95,10 @@ impl<M: Medium> Link for LocalLink<M> {
         lock(&self.shared).engine.is_full()
     }
 
+    fn is_overrun(&self) -> bool {
+        lock(&self.shared).engine.is_overrun()
+    }
+
     fn staging(&self) -> Option<Staging> {
         (self.worker == 0).then(|| lock(&self.shared).engine.staging())
     }

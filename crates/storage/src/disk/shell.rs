@@ -53,6 +53,7 @@ struct Shared {
     run: EngineLock<Run>,
     mailboxes: Vec<Mailbox>,
     is_full: AtomicBool,
+    is_overrun: AtomicBool,
     /// As it was when the store was opened.
     staging: Staging,
     /// Bytes of the ring in use.
@@ -157,6 +158,10 @@ impl Link for ShellLink {
         self.shared.is_full.load(SeqCst)
     }
 
+    fn is_overrun(&self) -> bool {
+        self.shared.is_overrun.load(Relaxed)
+    }
+
     fn staging(&self) -> Option<Staging> {
         // A reader that is late by some commits is told what was true then.
         let staged = || Staging { used: self.shared.staged.load(Relaxed), ..self.shared.staging };
@@ -236,6 +241,7 @@ pub fn open_at(
         run: EngineLock::new(Run::new(engine)),
         mailboxes: mailboxes.collect(),
         is_full: AtomicBool::new(false),
+        is_overrun: AtomicBool::new(false),
         staging,
         staged: AtomicU64::new(staging.used),
         medium,

@@ -104,3 +104,22 @@ fn on_the_first_lap_after_a_start_commits_go_on_at_the_pace_of_the_hand() {
         assert!(waits.longest < waits.polls / 20, "seed {seed}: {waits:?}");
     }
 }
+
+/// Peers of a node heed its full ring no more than their own clients do. What they bring may wait for the device only as
+/// long as memory for it is bounded.
+#[test]
+fn a_store_that_cannot_keep_up_is_overrun_until_it_has_caught_up() {
+    let mut world = World::create(SimDisk::new(1, DELAY), 1, &CONFIG);
+    let (mut brought, mut number) = (0, 0);
+    while !world.stores[0].is_overrun() {
+        assert!(brought < 4 * CONFIG.ring_bytes, "{brought} bytes wait");
+        for _ in 0..16 {
+            put(&mut world, number);
+            (brought, number) = (brought + 72, number + 1);
+        }
+        world.stores[0].submit();
+    }
+    assert!(brought > CONFIG.ring_bytes && world.stores[0].is_full());
+    world.settle();
+    assert!(!world.stores[0].is_overrun() && !world.stores[0].is_full());
+}
