@@ -11,7 +11,7 @@
 use std::net::SocketAddr;
 
 use base::{Millis, Nanos};
-use types::{Command, Database, Key, Outcome, SessionId};
+use types::{Access, Command, Database, Key, Outcome, SessionId};
 
 use crate::status::Facts;
 
@@ -50,8 +50,8 @@ pub trait Session: Send {
     /// Takes whole requests off the front of `input` and returns how many bytes it took.
     ///
     /// What was not taken is shown again: with more behind it when more arrives, or as it is once
-    /// [`SessionContext::has_room`] is true again, and [`Session::is_full`] false, after it was otherwise. So a
-    /// session takes all it can while there is room, and returns early when there is none.
+    /// [`SessionContext::has_room`] is true again, and [`Session::is_full`] false, after it was otherwise, or a write
+    /// that it holds may begin. So a session takes all it can while there is room, and returns early when there is none.
     fn on_bytes(&mut self, input: &[u8], cx: &mut SessionContext<'_>) -> usize;
 
     /// A request that this session made has ended. Each token comes back exactly once.
@@ -89,6 +89,13 @@ pub enum Wanted {
     List { database: Database, from_hash: u64, limit: usize },
 }
 
+impl Wanted {
+    /// It may have to be stored.
+    pub(crate) fn is_write(&self) -> bool {
+        matches!(self, Wanted::Run { command, .. } if command.access != Access::Read)
+    }
+}
+
 /// What a session's step may read and say.
 pub struct SessionContext<'a> {
     /// Bytes for the client; appended to, written once at the end of the turn.
@@ -101,6 +108,9 @@ pub struct SessionContext<'a> {
     pub node: &'a dyn Facts,
     asks: &'a mut Vec<Ask>,
     outstanding: usize,
+    /// Writes that may still be asked for.
+    writes_left: usize,
+    is_write_held: bool,
     wake_at: Option<Nanos>,
 }
 
@@ -114,12 +124,30 @@ impl<'a> SessionContext<'a> {
         (now, unix): (Nanos, Millis),
         node: &'a dyn Facts,
     ) -> SessionContext<'a> {
-        SessionContext { out, now, unix, node, asks, outstanding, wake_at: None }
+        SessionContext {
+            out,
+            now,
+            unix,
+            node,
+            asks,
+            outstanding,
+            writes_left: usize::MAX,
+            is_write_held: false,
+            wake_at: None,
+        }
+    }
+
+    /// The same, and after so many writes [`SessionContext::takes_writes`] is false.
+    #[must_use]
+    pub fn with_writes_left(self, writes_left: usize) -> SessionContext<'a> {
+        SessionContext { writes_left, ..self }
     }
 
     /// Runs `command` on `key`; [`Session::on_outcome`] brings the end of it.
     pub fn run(&mut self, token: Token, database: Database, key: Key, command: Command) {
-        self.asks.push(Ask { token, what: Wanted::Run { database, key, command } });
+        let what = Wanted::Run { database, key, command };
+        self.writes_left = self.writes_left.saturating_sub(usize::from(what.is_write()));
+        self.asks.push(Ask { token, what });
     }
 
     /// Lists keys of the shard that `from_hash` lies in, from there on.
@@ -138,6 +166,23 @@ impl<'a> SessionContext<'a> {
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.outstanding() < OUTSTANDING_MAX && self.out.len() < OUT_LEN_MAX
+    }
+
+    /// False while the node's storage cannot keep up: then a request that writes must not begin.
+    #[must_use]
+    pub fn takes_writes(&self) -> bool {
+        self.writes_left > 0
+    }
+
+    /// What is shown next begins with a request that must not begin yet. It is shown again in its turn.
+    pub fn hold_write(&mut self) {
+        self.is_write_held = true;
+    }
+
+    /// The shell's side of [`SessionContext::hold_write`].
+    #[must_use]
+    pub fn is_write_held(&self) -> bool {
+        self.is_write_held
     }
 
     /// Asks for [`Session::on_timer`] at `at` or a little later. Timers are not cancelled; the earliest asked for

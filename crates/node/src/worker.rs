@@ -43,9 +43,9 @@ use timers::Timers;
 /// Requests without an outcome before a worker asks for no more.
 const IN_PROGRESS_MAX: usize = 1 << 16;
 
-/// The same while a store is full. Not zero: what other nodes propose keeps a store full as well, and they do not stop
-/// for this node's clients.
-const IN_PROGRESS_WHEN_FULL: usize = 32;
+/// Writes of clients without an outcome before a worker whose store is full asks for no more. Not zero: what other nodes
+/// propose keeps a store full as well, and they do not stop for this node's clients.
+const WRITES_WHEN_FULL: usize = 32;
 
 /// The epoch of every membership until reconfiguration counts it up.
 const EPOCH: Epoch = Epoch(1);
@@ -306,9 +306,21 @@ impl Worker {
         if self.shared.failed.is_some() || self.shared.hold.is_on() || parked >= PARKED_MAX / 2 {
             return 0;
         }
+        IN_PROGRESS_MAX.saturating_sub(self.shared.in_progress)
+    }
+
+    /// False: hold back clients' writes for now. For a driver that does not count them itself.
+    #[must_use]
+    pub fn takes_writes(&self) -> bool {
+        self.shared.in_progress < self.writes_max()
+    }
+
+    /// How many writes of clients may be without an outcome for now. A store that cannot keep up slows those who write,
+    /// not those who read.
+    #[must_use]
+    pub fn writes_max(&self) -> usize {
         let is_full = self.shared.stores.iter().any(|state| state.store.is_full());
-        let most = if is_full { IN_PROGRESS_WHEN_FULL } else { IN_PROGRESS_MAX };
-        most.saturating_sub(self.shared.in_progress)
+        if is_full { WRITES_WHEN_FULL } else { usize::MAX }
     }
 
     /// Takes back a frame that was written, for its memory.

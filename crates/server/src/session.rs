@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use base::Nanos;
 use bytes::Bytes;
+use commands::spec::Flag;
 use commands::{CommandSpec, ErrorReply, Execution, Plan, SessionVerb};
 use node::front::{self, Client, SessionContext, Token};
 use resp::{Limits, Parser, Progress, encode};
@@ -341,6 +342,10 @@ impl Session {
         if self.shared.pause.holds(spec, cx.now) {
             self.hold = Hold::Pause;
             self.arm(cx.now + pause::LOOK_AGAIN, cx);
+            return true;
+        }
+        if spec.has(Flag::Write) && !cx.takes_writes() {
+            cx.hold_write();
             return true;
         }
         false

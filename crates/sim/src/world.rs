@@ -19,7 +19,9 @@ use node::registry;
 use node::worker::{DatabaseSpec, Input, Outputs, ScrubConfig, Worker, WorkerConfig};
 use protocols::Stats;
 use storage::Store;
-use types::{Command, Database, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Tag, Update};
+use types::{
+    Access, Command, Database, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Tag, Update,
+};
 
 use self::agenda::Agenda;
 use crate::clock::Clock;
@@ -332,7 +334,8 @@ impl World {
         let Some(process) = &mut self.nodes[node].process else { return false };
         let worker = usize::from(key.shard().0) % process.seats.len();
         let seat = &mut process.seats[worker];
-        if !seat.worker.takes_requests() {
+        let is_write = command.access != Access::Read;
+        if !seat.worker.takes_requests() || (is_write && !seat.worker.takes_writes()) {
             return false;
         }
         seat.inbox.push(Input::Request {

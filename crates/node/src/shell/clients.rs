@@ -2,10 +2,11 @@
 //!
 //! Bounds: a session stops being fed when it has too many requests under way or too many unread replies
 //! (`front.rs`), or when it says that it is full; what it leaves untaken is at most `INPUT_LEN_MAX`; a turn reads at most
-//! one buffer per client.
+//! one buffer per client. Where storage cannot keep up, a session whose next request is a write waits for its turn, and
+//! those that read go on.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -49,6 +50,8 @@ struct Slot {
     at_end: bool,
     /// The session stopped taking input for want of room.
     stalled: bool,
+    /// Its next request is a write that must wait: it is in the queue of those.
+    held: bool,
     /// The socket takes no more for now.
     blocked: bool,
     /// Is in the list of those with something to do in this turn.
@@ -61,6 +64,7 @@ struct Pending {
     slot: u32,
     id: SessionId,
     token: front::Token,
+    is_write: bool,
     /// Counted up with every use of this place, so that a tag names one request only.
     turn: u32,
 }
@@ -76,6 +80,11 @@ pub(crate) struct Clients {
     free: Vec<u32>,
     /// Slots with something to read or write in this turn.
     busy: Vec<u32>,
+    /// Sessions that wait to write, the first that came first.
+    held: VecDeque<(u32, SessionId)>,
+    /// Writes that may be under way before others are held.
+    pub(crate) writes_max: usize,
+    writes: usize, // under way
     pending: Vec<Pending>,
     pending_free: Vec<u32>,
     timers: BinaryHeap<Reverse<(Nanos, u32, SessionId)>>,
@@ -114,6 +123,9 @@ impl Clients {
             slots: Vec::new(),
             free: Vec::new(),
             busy: Vec::new(),
+            held: VecDeque::new(),
+            writes_max: usize::MAX,
+            writes: 0,
             pending: Vec::new(),
             pending_free: Vec::new(),
             timers: BinaryHeap::new(),
@@ -145,6 +157,7 @@ impl Clients {
             closing: false,
             at_end: false,
             stalled: false,
+            held: false,
             blocked: false,
             listed: true,
         });
@@ -175,6 +188,7 @@ impl Clients {
 
     /// Feeds every session that has input and room, once, until about `room` requests have come of it.
     pub(crate) fn read(&mut self, scratch: &mut [u8], room: usize, routes: &mut Routes<'_>) {
+        self.let_write(routes);
         let (before, mut count) = (routes.len(), 0);
         for index in 0..self.busy.len() {
             if routes.len() - before >= room {
@@ -190,8 +204,24 @@ impl Clients {
         self.busy.rotate_left(count);
     }
 
+    /// Shows their input again to those who wait to write, while there is room for it.
+    fn let_write(&mut self, routes: &mut Routes<'_>) {
+        for _ in 0..self.held.len() {
+            if self.writes >= self.writes_max {
+                return;
+            }
+            let Some((at, id)) = self.held.pop_front() else { return };
+            let is_same = |slot: &mut Box<Slot>| slot.id == id;
+            if let Some(mut slot) = self.slots[at as usize].take_if(is_same) {
+                slot.held = false;
+                self.feed(at, &mut slot, &[], routes);
+                self.slots[at as usize] = Some(slot);
+            }
+        }
+    }
+
     fn read_slot(&mut self, at: u32, slot: &mut Slot, scratch: &mut [u8], routes: &mut Routes<'_>) {
-        if slot.stalled && slot.has_room() {
+        if slot.can_go_on() {
             self.feed(at, slot, &[], routes);
         }
         if !slot.wants_input() {
@@ -236,12 +266,16 @@ impl Clients {
             return input.len();
         }
         let mut taken = 0;
-        let stalled = self.step(at, slot, routes, |session, cx| {
+        let (stalled, held) = self.step(at, slot, routes, |session, cx| {
             taken = session.on_bytes(input, cx);
-            !cx.has_room() || session.is_full()
+            (!cx.has_room() || session.is_full(), cx.is_write_held())
         });
         assert!(taken <= input.len(), "a session took {taken} bytes of {}", input.len());
         slot.stalled = stalled && taken < input.len();
+        if held && !slot.held {
+            slot.held = true;
+            self.held.push_back((at, slot.id));
+        }
         taken
     }
 
@@ -256,7 +290,8 @@ impl Clients {
         let mut asks = std::mem::take(&mut self.asks);
         let times = (self.now, self.unix);
         let mut cx =
-            SessionContext::new(&mut slot.out, &mut asks, slot.outstanding, times, &*self.board);
+            SessionContext::new(&mut slot.out, &mut asks, slot.outstanding, times, &*self.board)
+                .with_writes_left(self.writes_max.saturating_sub(self.writes));
         let result = with(&mut *slot.session, &mut cx);
         if let Some(wake) = cx.wanted_wake() {
             self.timers.push(Reverse((wake, at, slot.id)));
@@ -271,7 +306,9 @@ impl Clients {
     }
 
     fn route(&mut self, slot: u32, id: SessionId, ask: Ask, routes: &mut Routes<'_>) {
-        let tag = self.tag(slot, id, ask.token);
+        let is_write = ask.what.is_write();
+        self.writes += usize::from(is_write);
+        let tag = self.tag(Pending { slot, id, token: ask.token, is_write, turn: 0 });
         let (shard, input) = match ask.what {
             Wanted::Run { database, key, command } => {
                 let shard = key.shard().0;
@@ -290,14 +327,14 @@ impl Clients {
     }
 
     /// `worker u8, use of the place u24, place u32`.
-    fn tag(&mut self, slot: u32, id: SessionId, token: front::Token) -> Tag {
+    fn tag(&mut self, new: Pending) -> Tag {
         let place = self.pending_free.pop().unwrap_or_else(|| {
-            self.pending.push(Pending { slot, id, token, turn: 0 });
+            self.pending.push(new);
             self.pending.len() as u32 - 1
         });
         let pending = &mut self.pending[place as usize];
         let turn = (pending.turn + 1) & 0x00ff_ffff;
-        *pending = Pending { slot, id, token, turn };
+        *pending = Pending { turn, ..new };
         Tag((self.worker as u64) << 56 | u64::from(turn) << 32 | u64::from(place))
     }
 
@@ -317,6 +354,7 @@ impl Clients {
         // The next user of this place counts from here; until then no tag has this turn.
         self.pending[place as usize].turn = (pending.turn + 1) & 0x00ff_ffff;
         self.pending_free.push(place);
+        self.writes -= usize::from(pending.is_write);
         let is_same = |slot: &mut Box<Slot>| slot.id == pending.id;
         let Some(mut slot) = self.slots[pending.slot as usize].take_if(is_same) else { return };
         slot.outstanding = slot.outstanding.saturating_sub(1);
@@ -349,8 +387,7 @@ impl Clients {
     pub(crate) fn resume(&mut self, routes: &mut Routes<'_>) {
         for index in 0..self.busy.len() {
             let at = self.busy[index];
-            let is_ready =
-                |slot: &mut Box<Slot>| slot.stalled && !slot.input.is_empty() && slot.has_room();
+            let is_ready = |slot: &mut Box<Slot>| slot.can_go_on() && !slot.input.is_empty();
             if let Some(mut slot) = self.slots[at as usize].take_if(is_ready) {
                 self.feed(at, &mut slot, &[], routes);
                 self.slots[at as usize] = Some(slot);
@@ -360,7 +397,7 @@ impl Clients {
 
     /// True when some session could take more right now.
     pub(crate) fn has_work(&self) -> bool {
-        !self.busy.is_empty()
+        !self.busy.is_empty() || (!self.held.is_empty() && self.writes < self.writes_max)
     }
 
     /// Writes what is queued, once per client, and ends those that are done.
@@ -375,7 +412,7 @@ impl Clients {
                 self.free_slot(at);
                 return false;
             }
-            slot.listed = slot.wants_input() || (slot.stalled && slot.has_room());
+            slot.listed = slot.wants_input() || slot.can_go_on();
             let listed = slot.listed;
             self.slots[at as usize] = Some(slot);
             listed
@@ -425,7 +462,12 @@ impl Slot {
     }
 
     fn wants_input(&self) -> bool {
-        self.readable && !self.at_end && !self.stalled && self.has_room()
+        self.readable && !self.at_end && !self.stalled && !self.held && self.has_room()
+    }
+
+    /// It can take more of the input that it has left.
+    fn can_go_on(&self) -> bool {
+        self.stalled && !self.held && self.has_room()
     }
 
     fn is_over(&self) -> bool {

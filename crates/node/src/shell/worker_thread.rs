@@ -196,6 +196,7 @@ impl WorkerThread {
     pub(crate) fn pass(&mut self) -> Result<(), String> {
         self.now = self.board.clocks.now();
         (self.clients.now, self.clients.unix) = (self.now, self.board.clocks.unix());
+        self.clients.writes_max = self.worker.as_ref().map_or(usize::MAX, |it| it.writes_max());
         if std::mem::take(&mut self.fired) {
             self.take_events()?;
         }

@@ -95,6 +95,22 @@ fn a_pause_of_writes_holds_writes_until_it_ends() {
 }
 
 #[test]
+fn writes_wait_while_storage_cannot_keep_up_and_reads_do_not() {
+    let mut world = World::new(None);
+    let (mut one, mut other) = (world.connect(), world.connect());
+    world.writes_max = 2;
+    let lines = b"SET a 1\r\nINCR a\r\nONCE me 1 INCR a\r\nGET a\r\n";
+    world.send(&mut one, lines);
+    assert_eq!(one.asks.len(), 2, "the third write waits, and what is behind it");
+    world.writes_max = 0;
+    assert_eq!(world.ask(&mut other, "GET b"), "$-1\r\n");
+    assert_eq!(world.say(&mut other, b"PING\r\nDEL b c\r\nPING\r\n"), "+PONG\r\n");
+    world.writes_max = usize::MAX;
+    assert_eq!(world.say(&mut other, b""), ":0\r\n+PONG\r\n");
+    assert_eq!(world.say(&mut one, b""), "+OK\r\n:2\r\n:3\r\n$1\r\n3\r\n");
+}
+
+#[test]
 fn wait_answers_at_once_what_a_majority_means_and_later_for_more() {
     let mut world = World::new(None);
     let mut client = world.connect();

@@ -95,6 +95,8 @@ pub struct World {
     pub fate: Fate,
     pub prng: Prng,
     pub now: Nanos,
+    /// Writes that a session may have under way before it is to hold others.
+    pub writes_max: usize,
     ids: u64,
 }
 
@@ -102,7 +104,7 @@ pub struct World {
 pub struct Connection {
     session: Box<dyn Session>,
     untaken: Vec<u8>,
-    asks: Vec<Ask>,
+    pub asks: Vec<Ask>,
     pub said: Vec<u8>,
     wakes: Vec<Nanos>,
 }
@@ -124,6 +126,7 @@ impl World {
             fate: |_, _| None,
             prng: Prng::new(7),
             now: Nanos::from_secs(1),
+            writes_max: usize::MAX,
             ids: 0,
         }
     }
@@ -150,7 +153,8 @@ impl World {
         let times = (self.now, Millis(self.now.as_millis()));
         let outstanding = connection.asks.len();
         let mut cx =
-            SessionContext::new(&mut connection.said, &mut asks, outstanding, times, &self.node);
+            SessionContext::new(&mut connection.said, &mut asks, outstanding, times, &self.node)
+                .with_writes_left(self.writes_max.saturating_sub(outstanding));
         with(&mut *connection.session, &mut cx);
         connection.wakes.extend(cx.wanted_wake());
         connection.asks.extend(asks);
