@@ -123,3 +123,33 @@ fn a_store_that_cannot_keep_up_is_overrun_until_it_has_caught_up() {
     world.settle();
     assert!(!world.stores[0].is_overrun() && !world.stores[0].is_full());
 }
+
+/// Buckets are divided in the order of their numbers, and the upper half of each goes behind all others. What the ring
+/// holds for it must not wait there for half a lap more: the ring has no room for that, and commits would stand still.
+#[test]
+fn a_store_that_grows_does_not_let_its_ring_fill_to_the_end() {
+    for (seed, len) in [(3, 350), (4, 300), (5, 350), (6, 350)] {
+        let mut world = World::create(SimDisk::new(seed, DELAY), 1, &CONFIG);
+        let (mut prng, mut at_limit) = (Prng::new(seed), 0);
+        let keys = (16 << 20) / len as u64;
+        let (mut written, mut under_way, mut waits) = (0, 0, Waits::default());
+        while written < keys {
+            for _ in 0..if under_way < 200 { 4 } else { 0 } {
+                let place = Place::Cell(Database(0), Key::new(&prng.below(keys).to_le_bytes()));
+                world.stores[0].put(&place, &vec![1; len]);
+                (written, under_way) = (written + 1, under_way + 1);
+            }
+            world.stores[0].submit();
+            world.poll();
+            let stored = world.heard[0].drain(..).any(|it| matches!(it, Completion::Stored(_)));
+            under_way = if stored { 0 } else { under_way };
+            waits.poll(!stored);
+            let staging = world.stores[0].staging().expect("a ring");
+            at_limit += u64::from(staging.used * 100 > staging.len * 74);
+        }
+        assert!(
+            at_limit < waits.polls / 1000,
+            "{len} bytes: {at_limit} polls at the limit, {waits:?}"
+        );
+    }
+}

@@ -67,6 +67,10 @@ enum Target {
     Merge,
 }
 
+/// Bytes of a bucket and of what the ring holds for it up to which it takes that in when it is divided, also where there
+/// are far too few buckets.
+const HALVES_LEN_MAX: usize = 8 * PAGE_ROOM;
+
 /// Parts that a build of as many buckets as possible is cut into: between two of them a stripe may go to the ring.
 const BUILD_PARTS: u64 = 32;
 
@@ -337,7 +341,7 @@ impl Engine {
         self.write_back = WriteBack::Build(Build { rest, work });
     }
 
-    /// True if both halves of a bucket, with what the ring holds for them, make little more than a page each.
+    /// True unless both halves of a bucket, with what the ring holds for them, would make long chains.
     fn halves_have_room(&self, bucket: u64) -> bool {
         let (first, last) = self.directory.interval(bucket);
         let homes = self.cache.peek(bucket).expect("a target is pinned").used() as usize;
@@ -346,7 +350,7 @@ impl Engine {
             *sum += len;
             Some(*sum)
         });
-        sums.all(|sum| sum <= 2 * PAGE_ROOM)
+        sums.all(|sum| sum <= HALVES_LEN_MAX)
     }
 
     fn rebuild_target(&mut self, bucket: u64, work: &mut Work, how: How) {
