@@ -43,6 +43,9 @@ use timers::Timers;
 /// Requests without an outcome before a worker asks for no more.
 const IN_PROGRESS_MAX: usize = 1 << 16;
 
+/// The same while a store has many loads to do.
+const IN_PROGRESS_WHILE_LOADING: usize = 32;
+
 /// Writes of clients without an outcome before a worker whose store is full asks for no more. Not zero: what other nodes
 /// propose keeps a store full as well, and they do not stop for this node's clients.
 const WRITES_WHEN_FULL: usize = 32;
@@ -306,7 +309,9 @@ impl Worker {
         if self.shared.failed.is_some() || self.shared.hold.is_on() || parked >= PARKED_MAX / 2 {
             return 0;
         }
-        IN_PROGRESS_MAX.saturating_sub(self.shared.in_progress)
+        let is_loading = self.shared.stores.iter().any(|state| state.store.has_many_loads());
+        let most = if is_loading { IN_PROGRESS_WHILE_LOADING } else { IN_PROGRESS_MAX };
+        most.saturating_sub(self.shared.in_progress)
     }
 
     /// False: hold back clients' writes for now. For a driver that does not count them itself.

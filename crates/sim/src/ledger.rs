@@ -304,6 +304,10 @@ impl Store for Watched {
         self.store.is_full()
     }
 
+    fn has_many_loads(&self) -> bool {
+        self.store.has_many_loads()
+    }
+
     fn is_overrun(&self) -> bool {
         self.store.is_overrun()
     }

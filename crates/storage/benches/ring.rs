@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use base::Prng;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::OFlags;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use storage::disk::{Config, DiskStore, Keeper, Pump, create_at, open_at};
 use storage::{Completion, Place, Store};
 use types::{Database, Key, Ticket};
@@ -59,6 +60,8 @@ fn run(dir: &Path, value_len: usize, only: Option<&str>, ring_bytes: u64) {
     let zipf = Zipf::new(0.99);
     if only.is_none_or(|only| only == "ring") {
         store.settle();
+        // Which processor a thread is woken on decides more than what it does: both loops stay on one.
+        let everywhere = stay_here();
         compare(
             "ring",
             ("append", 0.8),
@@ -69,6 +72,7 @@ fn run(dir: &Path, value_len: usize, only: Option<&str>, ring_bytes: u64) {
                 rate
             },
         );
+        sched_setaffinity(None, &everywhere).expect("the thread was there before");
     }
     if only.is_none_or(|only| only == "uniform") {
         compare("uniform", ("in place", 2.0), || in_place.run(), || store.sustained(&Uniform));
@@ -103,6 +107,15 @@ fn compare(
         "{name:>10} {:8.1} = {ratio:.2} of {raw_name} (wanted: {wanted}); {cpu:.0} ns of CPU time each",
         store / 1e3
     );
+}
+
+/// Keeps this thread on the processor where it is. Where it could be before.
+fn stay_here() -> CpuSet {
+    let everywhere = sched_getaffinity(None).expect("the system tells");
+    let mut here = CpuSet::new();
+    here.set(sched_getcpu());
+    sched_setaffinity(None, &here).expect("the thread is there");
+    everywhere
 }
 
 fn median(mut rates: Vec<f64>) -> f64 {

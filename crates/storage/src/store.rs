@@ -128,6 +128,11 @@ pub trait Store: Send {
         false
     }
 
+    /// True while so many loads are under way that nothing should be asked for that may need another.
+    fn has_many_loads(&self) -> bool {
+        false
+    }
+
     /// True while so much waits for the medium that nobody may add to it: the worker does not take in what other nodes
     /// have it store either. They do without it, as with a message that was lost.
     fn is_overrun(&self) -> bool {

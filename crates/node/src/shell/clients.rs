@@ -85,6 +85,8 @@ pub(crate) struct Clients {
     /// Writes that may be under way before others are held.
     pub(crate) writes_max: usize,
     writes: usize, // under way
+    /// Those who wait are having their turns.
+    lets_write: bool,
     pending: Vec<Pending>,
     pending_free: Vec<u32>,
     timers: BinaryHeap<Reverse<(Nanos, u32, SessionId)>>,
@@ -126,6 +128,7 @@ impl Clients {
             held: VecDeque::new(),
             writes_max: usize::MAX,
             writes: 0,
+            lets_write: false,
             pending: Vec::new(),
             pending_free: Vec::new(),
             timers: BinaryHeap::new(),
@@ -188,8 +191,8 @@ impl Clients {
 
     /// Feeds every session that has input and room, once, until about `room` requests have come of it.
     pub(crate) fn read(&mut self, scratch: &mut [u8], room: usize, routes: &mut Routes<'_>) {
-        self.let_write(routes);
         let (before, mut count) = (routes.len(), 0);
+        self.let_write(room, routes);
         for index in 0..self.busy.len() {
             if routes.len() - before >= room {
                 break;
@@ -205,18 +208,29 @@ impl Clients {
     }
 
     /// Shows their input again to those who wait to write, while there is room for it.
-    fn let_write(&mut self, routes: &mut Routes<'_>) {
+    fn let_write(&mut self, room: usize, routes: &mut Routes<'_>) {
+        let before = routes.len();
+        self.lets_write = true;
         for _ in 0..self.held.len() {
-            if self.writes >= self.writes_max {
-                return;
+            if self.writes >= self.writes_max || routes.len() - before >= room {
+                break;
             }
-            let Some((at, id)) = self.held.pop_front() else { return };
+            let Some((at, id)) = self.held.pop_front() else { break };
             let is_same = |slot: &mut Box<Slot>| slot.id == id;
             if let Some(mut slot) = self.slots[at as usize].take_if(is_same) {
                 slot.held = false;
                 self.feed(at, &mut slot, &[], routes);
                 self.slots[at as usize] = Some(slot);
             }
+        }
+        self.lets_write = false;
+    }
+
+    /// Writes that a session may ask for: none while others wait for theirs, unless it is its turn.
+    fn writes_left(&self) -> usize {
+        match self.held.is_empty() || self.lets_write {
+            true => self.writes_max.saturating_sub(self.writes),
+            false => 0,
         }
     }
 
@@ -291,7 +305,7 @@ impl Clients {
         let times = (self.now, self.unix);
         let mut cx =
             SessionContext::new(&mut slot.out, &mut asks, slot.outstanding, times, &*self.board)
-                .with_writes_left(self.writes_max.saturating_sub(self.writes));
+                .with_writes_left(self.writes_left());
         let result = with(&mut *slot.session, &mut cx);
         if let Some(wake) = cx.wanted_wake() {
             self.timers.push(Reverse((wake, at, slot.id)));
@@ -497,24 +511,4 @@ impl Slot {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_unread_stays_and_what_was_written_gives_its_memory_back() {
-        let said: Vec<u8> = (0..1_u32 << 18).flat_map(u32::to_le_bytes).collect();
-        let (mut out, mut written, mut read) = (said.clone(), 0, Vec::new());
-        let capacity = out.capacity();
-        while !out.is_empty() {
-            let end = out.len().min(written + 5_000);
-            read.extend_from_slice(&out[written..end]);
-            written = end;
-            forget_written(&mut out, &mut written);
-            assert!(out.capacity() <= capacity);
-            assert!(out.capacity() <= KEPT_CAPACITY.max(4 * 2 * (said.len() - read.len())));
-        }
-        assert!(read == said, "a byte is missing or out of order");
-        assert_eq!(written, 0);
-        assert!(out.capacity() <= KEPT_CAPACITY);
-    }
-}
+mod tests;

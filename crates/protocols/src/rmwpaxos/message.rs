@@ -147,7 +147,7 @@ impl ProtocolMessage for Message {
                 | Message::PrepareAccept { .. }
                 | Message::Repair { .. }
                 | Message::Remove { .. }
-                | Message::Forward { .. }
+                | Message::Recovered { .. }
         )
     }
 

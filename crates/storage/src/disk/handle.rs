@@ -18,7 +18,7 @@ use super::request::{Batch, Large, Request, ScanRequest, ShardMark};
 use crate::mutation::{self, Mutation};
 use crate::{Completion, Load, Place, ScrubScope, Share, Staging, Store};
 
-/// Loads of one worker that may be under way before its store calls itself full.
+/// Loads of one worker that may be under way before there are too many.
 const LOADS_MAX: usize = 16 * 1024;
 
 /// How requests reach the engine and completions come back.
@@ -417,7 +417,11 @@ impl<L: Link> Store for Handle<L> {
     }
 
     fn is_full(&self) -> bool {
-        self.loads > LOADS_MAX || self.link.is_full()
+        self.link.is_full()
+    }
+
+    fn has_many_loads(&self) -> bool {
+        self.loads > LOADS_MAX
     }
 
     fn is_overrun(&self) -> bool {

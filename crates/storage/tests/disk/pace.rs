@@ -110,12 +110,13 @@ fn on_the_first_lap_after_a_start_commits_go_on_at_the_pace_of_the_hand() {
 #[test]
 fn a_store_that_cannot_keep_up_is_overrun_until_it_has_caught_up() {
     let mut world = World::create(SimDisk::new(1, DELAY), 1, &CONFIG);
-    let (mut brought, mut number) = (0, 0);
+    let (mut brought, mut number) = (0_u64, 0);
     while !world.stores[0].is_overrun() {
-        assert!(brought < 4 * CONFIG.ring_bytes, "{brought} bytes wait");
-        for _ in 0..16 {
-            put(&mut world, number);
-            (brought, number) = (brought + 72, number + 1);
+        assert!(brought < 64 << 20, "{brought} bytes wait");
+        for _ in 0..64 {
+            let place = Place::Cell(Database(0), Key::new(&(number % 1000_u64).to_le_bytes()));
+            world.stores[0].put(&place, &[1; 800]);
+            (brought, number) = (brought + 832, number + 1);
         }
         world.stores[0].submit();
     }
