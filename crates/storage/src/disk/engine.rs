@@ -43,9 +43,8 @@ pub(super) use open::{complete_batch, find_ring, read_superblock};
 /// Bytes of large records that may wait for the medium before the store calls itself full.
 const UNWRITTEN_LEN_MAX: usize = 64 << 20;
 
-/// Bytes that may wait for the shortest ring, whatever other nodes bring: more than clients of three nodes have under way
-/// at a time.
-const WAITING_LEN_MIN: usize = 16 << 20;
+/// Bytes that may wait for the ring, whatever other nodes bring. Whatever its length: they wait in memory.
+const WAITING_LEN_MAX: usize = 64 << 20;
 
 /// Everything a store knows while it is open.
 #[derive(Debug)]
@@ -188,9 +187,7 @@ impl Engine {
     /// one's disk, they would fill its memory.
     #[must_use]
     pub fn is_overrun(&self) -> bool {
-        let ring_len = self.ring.sectors as usize * super::stripe::SECTOR;
-        self.ring.waiting_len() > ring_len.max(WAITING_LEN_MIN)
-            || self.unwritten_len > 4 * UNWRITTEN_LEN_MAX
+        self.ring.waiting_len() > WAITING_LEN_MAX || self.unwritten_len > 4 * UNWRITTEN_LEN_MAX
     }
 
     /// Of the ring.

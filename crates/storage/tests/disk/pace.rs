@@ -112,7 +112,7 @@ fn a_store_that_cannot_keep_up_is_overrun_until_it_has_caught_up() {
     let mut world = World::create(SimDisk::new(1, DELAY), 1, &CONFIG);
     let (mut brought, mut number) = (0_u64, 0);
     while !world.stores[0].is_overrun() {
-        assert!(brought < 64 << 20, "{brought} bytes wait");
+        assert!(brought < 128 << 20, "{brought} bytes wait");
         for _ in 0..64 {
             let place = Place::Cell(Database(0), Key::new(&(number % 1000_u64).to_le_bytes()));
             world.stores[0].put(&place, &[1; 800]);

@@ -200,6 +200,11 @@ impl Engine {
             }
             if self.sweep.hand == buckets {
                 self.begin_lap();
+                if !goes_round {
+                    // It may begin late: commits wait for it then, and where the rest of the lap before held nothing,
+                    // nothing is under way that brings anybody here again.
+                    left = self.hand_due();
+                }
             }
             if let Some(bucket) = met.filter(|&bucket| !self.awaits_mark(bucket)) {
                 self.sweep.clear(bucket);

@@ -139,11 +139,6 @@ impl Engine {
         self.end_burst();
         if matches!(self.write_back, WriteBack::Idle) && self.wants_write_back() {
             self.gather();
-            if matches!(self.write_back, WriteBack::Idle) && self.is_far_behind() {
-                // The rest of a lap held nothing, and the next one is late as it begins: commits wait for it, and there
-                // may be nothing under way that brings anybody here again.
-                self.gather();
-            }
         }
         if matches!(&self.write_back, WriteBack::Gather(gather) if gather.missing == 0)
             && let WriteBack::Gather(gather) = std::mem::take(&mut self.write_back)
