@@ -14,6 +14,7 @@ mod open;
 mod rebuild;
 mod scrub;
 mod sweep;
+mod unread;
 mod write_back;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use types::limits::DATABASES;
 use types::{Database, Shard};
 
 use super::cache::{ByNumber, Cache};
+use super::digest::Shelf;
 use super::directory::Directory;
 use super::extents::Extents;
 use super::index::Index;
@@ -39,6 +41,8 @@ pub(super) use commit::MARK_LEN;
 pub(super) use lookup::is_page_of;
 pub use open::{Config, OpenError, create};
 pub(super) use open::{complete_batch, find_ring, read_superblock};
+use unread::Unread;
+pub(super) use unread::UnreadRing;
 
 /// Bytes of large records that may wait for the medium before the store calls itself full.
 const UNWRITTEN_LEN_MAX: usize = 64 << 20;
@@ -59,6 +63,7 @@ pub struct Engine {
     failure: Option<String>,
 
     ring: Ring,
+    shelf: Shelf,
     index: Index,
     commit: Option<commit::Commit>,
 
@@ -81,6 +86,8 @@ pub struct Engine {
     marked: u64,     // newest stripe whose marks stand in the superblock
     held_until: u64, // nothing is written back before the ring's head is here
     is_resting: bool,
+    unread: Option<Unread>,
+    lost_ring: Option<u64>, // the stripe whose marks say so, until it is durable
 
     flags: Flags,         // forgotten shards as workers see them
     flags_durable: Flags, // as the durable stripes have them
@@ -99,6 +106,7 @@ impl Engine {
         if self.failure.is_some() {
             return;
         }
+        let Some(request) = self.hold(worker, request) else { return };
         match request {
             Request::Change(batch) => {
                 if std::mem::take(&mut self.is_resting) {
@@ -177,7 +185,7 @@ impl Engine {
     /// too much waits for it.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        let waiting = (self.ring.waiting_len() / super::stripe::PAYLOAD) as u64;
+        let waiting = (self.waiting_len() / super::stripe::PAYLOAD) as u64;
         self.ring.used() + waiting > self.sweep.full(self.ring.sectors)
             || self.unwritten_len > UNWRITTEN_LEN_MAX
             || self.is_far_behind()
@@ -187,7 +195,12 @@ impl Engine {
     /// one's disk, they would fill its memory.
     #[must_use]
     pub fn is_overrun(&self) -> bool {
-        self.ring.waiting_len() > WAITING_LEN_MAX || self.unwritten_len > 4 * UNWRITTEN_LEN_MAX
+        self.waiting_len() > WAITING_LEN_MAX || self.unwritten_len > 4 * UNWRITTEN_LEN_MAX
+    }
+
+    /// Bytes that were submitted and are in no stripe yet that is being written.
+    fn waiting_len(&self) -> usize {
+        self.ring.waiting_len() + self.unread.as_ref().map_or(0, Unread::len)
     }
 
     /// Of the ring.
@@ -211,7 +224,10 @@ impl Engine {
     /// True while something that was submitted is not durable.
     #[must_use]
     pub fn is_committing(&self) -> bool {
-        self.failure.is_none() && (self.commit.is_some() || self.ring.waiting_len() > 0)
+        self.failure.is_none()
+            && (self.commit.is_some()
+                || self.ring.waiting_len() > 0
+                || self.unread.as_ref().is_some_and(Unread::has_changes))
     }
 
     #[must_use]
@@ -247,6 +263,7 @@ impl Engine {
 
     fn fail(&mut self, reason: &str) {
         self.failure = Some(reason.to_owned());
+        self.unread = None;
         self.ios.clear();
         for completions in &mut self.completions {
             completions.push(Completion::Failed(reason.to_owned()));

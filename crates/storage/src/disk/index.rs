@@ -57,6 +57,23 @@ impl Slot {
         std::iter::successors(Some(self), |slot| slot.older.as_deref())
     }
 
+    /// Puts what it replaces behind the oldest of them, whose stripe it returns.
+    ///
+    /// # Panics
+    /// If that refers to an extent: nobody would give it back.
+    fn put_under(&mut self, old: Slot) -> u64 {
+        assert!(
+            old.entry().reference().is_none(),
+            "what refers to an extent is not replaced unseen"
+        );
+        let mut oldest = self;
+        while oldest.older.is_some() {
+            oldest = oldest.older.as_mut().expect("it was there just now");
+        }
+        oldest.older = Some(Box::new(old));
+        oldest.stripe
+    }
+
     /// The newest entry that is durable when the stripes up to this one are.
     pub(super) fn durable(&self, stripe: u64) -> Option<&Slot> {
         self.versions().find(|slot| slot.stripe <= stripe)
@@ -91,6 +108,22 @@ impl Part {
         self.hashes.push(hash);
         self.slots.push(new);
         None
+    }
+
+    /// Takes out the entry of a place.
+    fn take(&mut self, hash: u64, place: &Slot) -> Option<Slot> {
+        let at =
+            self.same(hash).find(|&i| self.slots[i].entry().has_identity_of(&place.entry()))?;
+        self.hashes.remove(at);
+        Some(self.slots.remove(at))
+    }
+
+    /// Adds a place where its tie belongs among those of its hash.
+    fn put(&mut self, hash: u64, slot: Slot) {
+        let lower = self.same(hash).take_while(|&i| self.slots[i].tie < slot.tie).count();
+        let at = self.first(hash) + lower;
+        self.hashes.insert(at, hash);
+        self.slots.insert(at, slot);
     }
 
     /// The places of one hash, by where they stand.
@@ -153,43 +186,88 @@ impl Index {
     /// stripe.
     ///
     /// # Panics
-    /// If the index has entries.
+    /// If the index has entries of hashes that were found.
     pub(super) fn fold(&mut self, staged: Staged, payloads: Bytes, first: u64) {
-        assert_eq!(self.bytes, 0, "only an empty index takes what a start finds");
-        self.bytes = staged.bytes();
+        self.bytes += staged.bytes();
         self.folded = Folded::new(staged, payloads, first);
     }
 
     /// Brings in what was folded of the parts that an interval of hashes touches, both ends included: as if the entries
     /// were inserted and settled one by one, oldest first. `superseded` is told the stripe of each entry that was
     /// replaced.
+    ///
+    /// # Panics
+    /// If a part was used before.
     pub(super) fn unfold(&mut self, first: u64, last: u64, mut superseded: impl FnMut(u64)) {
         for number in part_of(first)..=part_of(last) {
-            let Some(folded) = &mut self.folded else { return };
-            let mut entries = folded.take(number);
-            if folded.is_empty() {
-                self.folded = None;
+            if self.folded.is_none() {
+                return;
             }
-            if entries.is_empty() {
-                continue;
-            }
-            // Stable: entries of one hash stay in the order of their stripes.
-            entries.sort_by_key(|&(hash, ..)| hash);
-            let part = &mut self.parts[number];
-            assert!(part.hashes.is_empty(), "part {number} was used before it was unfolded");
-            let mut start = 0; // where the places of this hash begin
-            for (hash, stripe, raw) in entries {
-                if part.hashes.last() != Some(&hash) {
-                    start = part.hashes.len();
-                }
-                let has_reference = Entry::read(&raw).is_some_and(|e| e.kind.is_in_extent());
-                let slot = Slot { raw, stripe, tie: 0, has_reference, older: None };
-                if let Some(old) = part.append(start, hash, slot) {
-                    self.bytes -= old.raw.len();
-                    superseded(old.stripe);
-                }
+            let found = self.take_folded(number, &mut superseded);
+            if !found.hashes.is_empty() {
+                let part = &mut self.parts[number];
+                assert!(part.hashes.is_empty(), "part {number} was used before it was unfolded");
+                *part = found;
             }
         }
+    }
+
+    /// Brings in what was folded of all parts that have been used already, under what they have. `superseded` is told the
+    /// stripe of each entry that nothing needs any more, `replaced` each place whose newest entry that could stand for it
+    /// is in this stripe, which is later than `durable`.
+    pub(super) fn unfold_used(
+        &mut self,
+        durable: u64,
+        mut superseded: impl FnMut(u64),
+        mut replaced: impl FnMut(u64, At),
+    ) {
+        for number in 0..PARTS {
+            if self.parts[number].hashes.is_empty() {
+                continue;
+            }
+            let mut found = self.take_folded(number, &mut superseded);
+            let newer = std::mem::take(&mut self.parts[number]);
+            // Those of the newer ones are known outside.
+            let tie = newer.slots.iter().map(|slot| slot.tie + 1).max().unwrap_or(0);
+            found.slots.iter_mut().for_each(|slot| slot.tie += tie);
+            for (hash, mut slot) in newer.hashes.into_iter().zip(newer.slots) {
+                if let Some(old) = found.take(hash, &slot) {
+                    self.bytes -= old.raw.len();
+                    if slot.durable(durable).is_some() {
+                        superseded(old.stripe);
+                    } else {
+                        replaced(slot.put_under(old), (hash, slot.tie));
+                    }
+                }
+                found.put(hash, slot);
+            }
+            self.parts[number] = found;
+        }
+    }
+
+    /// The entries that were folded of a part, those of one place as its newest.
+    fn take_folded(&mut self, number: usize, superseded: &mut impl FnMut(u64)) -> Part {
+        let mut part = Part::default();
+        let Some(folded) = &mut self.folded else { return part };
+        let mut entries = folded.take(number);
+        if folded.is_empty() {
+            self.folded = None;
+        }
+        // Stable: entries of one hash stay in the order of their stripes.
+        entries.sort_by_key(|&(hash, ..)| hash);
+        let mut start = 0; // where the places of this hash begin
+        for (hash, stripe, raw) in entries {
+            if part.hashes.last() != Some(&hash) {
+                start = part.hashes.len();
+            }
+            let has_reference = Entry::read(&raw).is_some_and(|e| e.kind.is_in_extent());
+            let slot = Slot { raw, stripe, tie: 0, has_reference, older: None };
+            if let Some(old) = part.append(start, hash, slot) {
+                self.bytes -= old.raw.len();
+                superseded(old.stripe);
+            }
+        }
+        part
     }
 
     /// Brings what an index has of these hashes into the processor's caches, at most [`WARMED`] at a time. Steps of
@@ -363,6 +441,88 @@ mod tests {
         dead.sort_unstable();
         wanted.sort_unstable();
         assert_eq!(dead, wanted);
+    }
+
+    /// Entries of few hashes, in several parts, with several keys each.
+    fn draw(prng: &mut base::Prng) -> Bytes {
+        let hash = prng.below(6) << 58 | prng.below(2);
+        raw(hash, &[b'a' + prng.below(3) as u8], &[prng.below(9) as u8])
+    }
+
+    /// What an index has of each place, by its bytes: the stripes of all versions.
+    fn versions(index: &Index) -> std::collections::BTreeMap<(u64, Vec<u8>), Vec<(u64, Bytes)>> {
+        let slots = index.range(0, u64::MAX);
+        let place = |slot: &Slot| (slot.entry().hash, slot.entry().key().to_vec());
+        let all = |slot: &Slot| slot.versions().map(|v| (v.stripe, v.raw.clone())).collect();
+        slots.map(|(_, slot)| (place(slot), all(slot))).collect()
+    }
+
+    #[test]
+    fn what_is_found_goes_under_what_came_before_it_was() {
+        for seed in 0..200 {
+            let mut prng = base::Prng::new(seed);
+            let (mut staged, mut payloads) = (Staged::default(), Vec::new());
+            let (mut wanted, mut index) = (Index::default(), Index::default());
+            let (mut dead, mut wanted_dead) = (Vec::new(), Vec::new());
+            for found in 0..4 {
+                for _ in 0..prng.below(12) {
+                    let entry = draw(&mut prng);
+                    staged.push(&Entry::read(&entry).expect("whole"), payloads.len(), found);
+                    payloads.extend_from_slice(&entry);
+                    let stripe = 4 + found as u64;
+                    if let Some(old) = wanted.insert(entry, stripe) {
+                        wanted.settle(old.at, stripe);
+                        wanted_dead.push(old.stripe);
+                    }
+                }
+            }
+            // Of four later stripes two are durable before the others have been found.
+            let (mut awaited, mut wanted_awaited) = (Vec::new(), Vec::new());
+            for stripe in 8..12 {
+                for _ in 0..prng.below(8) {
+                    let entry = draw(&mut prng);
+                    let into = |awaited: &mut Vec<_>, dead: &mut Vec<_>, old: Option<Replaced>| {
+                        match old {
+                            Some(old) if old.stripe == stripe => dead.push(stripe),
+                            Some(old) => awaited.push((stripe, old.at)),
+                            None => {}
+                        }
+                    };
+                    let old = wanted.insert(entry.clone(), stripe);
+                    into(&mut wanted_awaited, &mut wanted_dead, old);
+                    into(&mut awaited, &mut dead, index.insert(entry, stripe));
+                }
+            }
+            let settle = |index: &mut Index,
+                          awaited: &mut Vec<(u64, At)>,
+                          dead: &mut Vec<u64>,
+                          to| {
+                let (due, rest) = awaited.iter().partition(|&&(stripe, _)| stripe <= to);
+                *awaited = rest;
+                let due: Vec<(u64, At)> = due;
+                dead.extend(due.into_iter().filter_map(|(stripe, at)| index.settle(at, stripe)));
+            };
+            settle(&mut wanted, &mut wanted_awaited, &mut wanted_dead, 9);
+            settle(&mut index, &mut awaited, &mut dead, 9);
+            index.fold(staged, payloads.into(), 4);
+            index.unfold_used(
+                9,
+                |stripe| dead.push(stripe),
+                |stripe, at| awaited.push((stripe, at)),
+            );
+            let mut rest = Vec::new();
+            index.unfold(0, u64::MAX, |stripe| rest.push(stripe));
+            dead.append(&mut rest);
+            assert_eq!(versions(&index), versions(&wanted), "seed {seed}");
+            assert_eq!(index.bytes(), wanted.bytes(), "seed {seed}");
+            awaited.sort_unstable();
+            settle(&mut wanted, &mut wanted_awaited, &mut wanted_dead, 12);
+            settle(&mut index, &mut awaited, &mut dead, 12);
+            assert_eq!(versions(&index), versions(&wanted), "seed {seed}, all durable");
+            dead.sort_unstable();
+            wanted_dead.sort_unstable();
+            assert_eq!(dead, wanted_dead, "seed {seed}");
+        }
     }
 
     #[test]

@@ -6,16 +6,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use types::Database;
 
-use super::engine::{Config, Engine, OpenError};
+use super::engine::{Config, Engine, OpenError, UnreadRing};
 use super::handle::{Handle, Link, Terms};
-use super::io::{Done, Medium};
+use super::io::{Done, File, Io, Medium};
 use super::request::Request;
+use super::stripe::SECTOR;
 use crate::{Completion, Staging};
 
 /// Polls in a row that found nothing to do before the engine is told to rest.
 const IDLE_POLLS: u32 = 64;
 /// Rounds of one drive: a medium that completes at once lets the engine go on at once, but not for ever.
 const ROUNDS_MAX: usize = 64;
+/// The request that reads the ring after a start; the engine counts its own up from zero.
+const RING_READ: u64 = u64::MAX;
 
 /// A worker's store without threads.
 pub type LocalStore<M> = Handle<LocalLink<M>>;
@@ -30,6 +33,8 @@ struct Shared<M> {
     /// See [`LocalKeeper::is_still`].
     is_still: bool,
     done: Vec<Done>,
+    /// What is read of the ring while the store serves.
+    unread: Option<UnreadRing>,
 }
 
 impl<M: Medium> Shared<M> {
@@ -46,7 +51,13 @@ impl<M: Medium> Shared<M> {
             self.medium.poll(&mut self.done);
             self.under_way = self.under_way.saturating_sub(self.done.len());
             for done in self.done.drain(..) {
-                self.engine.done(done);
+                match self.unread.take_if(|_| done.id == RING_READ) {
+                    Some(ring) => {
+                        let read = done.result.and_then(|content| ring.find(&content));
+                        self.engine.take_ring(read);
+                    }
+                    None => self.engine.done(done),
+                }
                 is_idle = false;
             }
             if is_idle {
@@ -123,8 +134,20 @@ impl<M: Medium> LocalKeeper<M> {
     ) -> Result<(LocalKeeper<M>, Vec<LocalStore<M>>), OpenError> {
         let engine = Engine::open(&mut medium, binding, workers, config)?;
         let terms = Terms::of(&engine);
-        let done = Vec::new();
-        let shared = Shared { engine, medium, under_way: 0, idle_polls: 0, is_still: false, done };
+        let unread = engine.unread();
+        if let Some(UnreadRing { extent, .. }) = unread {
+            let len = extent.ring as usize * SECTOR;
+            medium.submit(Io::Read { id: RING_READ, file: File::Ring, offset: 0, len });
+        }
+        let shared = Shared {
+            engine,
+            medium,
+            under_way: usize::from(unread.is_some()),
+            idle_polls: 0,
+            is_still: false,
+            done: Vec::new(),
+            unread,
+        };
         let shared = Arc::new(Mutex::new(shared));
         let stores = (0..workers)
             .map(|worker| {

@@ -183,6 +183,7 @@ impl Bucket {
             .entries()
             .filter_map(|entry| entry.reference())
             .map(|reference| (reference.unit, units_for(reference.content_len())))
+            .chain(self.garbage.iter().copied())
             .collect();
         Bucket { overflow: self.overflow, garbage, ..Bucket::default() }
     }

@@ -21,8 +21,8 @@ use super::arena::Arena;
 use super::staged::{Said, Staged};
 use super::stripe::{PAYLOAD, SECTOR, STRIPE_SECTORS_MIN, Seen, data_sectors, payload, see};
 
-/// Sectors that are read at once.
-const CHUNK: u64 = 1024;
+/// Sectors that are read at once where all of a ring is.
+pub(super) const CHUNK: u64 = 1024;
 
 /// A stripe that was found whole.
 #[derive(Debug)]
@@ -57,6 +57,7 @@ pub(super) struct RingImage<'a> {
     binding: u64,
     ring: u64,
     stripe_max: u64,
+    chunk: u64,
     read: &'a mut ReadSectors<'a>,
     chunks: Vec<Option<Bytes>>,
 }
@@ -90,20 +91,34 @@ impl Placed {
 }
 
 impl<'a> RingImage<'a> {
-    /// `ring` and `stripe_max` in sectors.
+    /// `ring`, `stripe_max` and `chunk`, which is read at once, in sectors.
     pub(super) fn new(
         binding: u64,
         ring: u64,
         stripe_max: u64,
+        chunk: u64,
         read: &'a mut ReadSectors<'a>,
     ) -> RingImage<'a> {
-        let chunks = vec![None; ring.div_ceil(CHUNK) as usize];
-        RingImage { binding, ring, stripe_max, read, chunks }
+        let chunks = vec![None; ring.div_ceil(chunk) as usize];
+        RingImage { binding, ring, stripe_max, chunk, read, chunks }
     }
 
-    /// Walks the stripes from `tail` on.
-    pub(super) fn walk(&mut self, tail: u64) -> Result<Recovered, String> {
-        let end = tail + self.ring;
+    /// Walks the stripes from `tail` on, which end somewhere before `end`.
+    pub(super) fn walk(&mut self, tail: u64, end: u64) -> Result<Recovered, String> {
+        self.walk_on(tail, end, false)
+    }
+
+    /// Walks the stripes from `tail` on, which are known to go on until `head`.
+    pub(super) fn walk_all(&mut self, tail: u64, head: u64) -> Result<Recovered, String> {
+        let mut recovered = self.walk_on(tail, head, true)?;
+        // What is behind has been written since, by whoever knows that the ring goes on there.
+        recovered.unfinished.clear();
+        recovered.damaged |= recovered.head != head;
+        recovered.head = head;
+        Ok(recovered)
+    }
+
+    fn walk_on(&mut self, tail: u64, end: u64, is_known: bool) -> Result<Recovered, String> {
         let mut recovered = Recovered { head: tail, ..Recovered::default() };
         let mut stripes: Vec<(Placed, Said)> = Vec::new();
         // Sectors are looked at in order and none twice: their payloads have room.
@@ -113,6 +128,7 @@ impl<'a> RingImage<'a> {
                 Some(placed) => At::Whole(placed),
                 None => self.stripe_at(recovered.head, end, &mut arena)?,
             };
+            let at = if is_known && matches!(at, At::End) { At::Damaged } else { at };
             match at {
                 At::Whole(placed) => {
                     self.let_go(recovered.head, placed.sectors);
@@ -192,8 +208,8 @@ impl<'a> RingImage<'a> {
     /// Forgets what has been read of the chunks that this stripe ends.
     fn let_go(&mut self, position: u64, sectors: u64) {
         for at in position..position + sectors {
-            if at % self.ring % CHUNK == CHUNK - 1 {
-                self.chunks[(at % self.ring / CHUNK) as usize] = None;
+            if at % self.ring % self.chunk == self.chunk - 1 {
+                self.chunks[(at % self.ring / self.chunk) as usize] = None;
             }
         }
     }
@@ -285,23 +301,23 @@ impl<'a> RingImage<'a> {
         Ok((next, head))
     }
 
-    fn look(&mut self, position: u64) -> Result<Seen, String> {
+    pub(super) fn look(&mut self, position: u64) -> Result<Seen, String> {
         let (binding, ring) = (self.binding, self.ring);
         Ok(see(self.sector(position)?, binding, position, ring))
     }
 
     fn sector(&mut self, position: u64) -> Result<&[u8], String> {
         let place = position % self.ring;
-        let number = place / CHUNK;
+        let (number, len) = (place / self.chunk, self.chunk);
         let chunk = &mut self.chunks[number as usize];
         let bytes = match chunk {
             Some(bytes) => bytes,
             None => {
-                let count = CHUNK.min(self.ring - number * CHUNK);
-                chunk.insert((self.read)(number * CHUNK, count)?)
+                let count = len.min(self.ring - number * len);
+                chunk.insert((self.read)(number * len, count)?)
             }
         };
-        let at = (place % CHUNK) as usize * SECTOR;
+        let at = (place % len) as usize * SECTOR;
         Ok(&bytes[at..at + SECTOR])
     }
 }
@@ -359,7 +375,9 @@ mod tests {
             let mut read = |first: u64, count: u64| {
                 Ok(Bytes::from(self.sectors[first as usize..(first + count) as usize].concat()))
             };
-            RingImage::new(1, RING, 16, &mut read).walk(tail).expect("reads succeed")
+            RingImage::new(1, RING, 16, CHUNK, &mut read)
+                .walk(tail, tail + RING)
+                .expect("reads succeed")
         }
     }
 

@@ -7,10 +7,13 @@ use std::collections::VecDeque;
 
 use types::Ticket;
 
+use super::digest::Digest;
 use super::engine::MARK_LEN;
 use super::entry::Mark;
 use super::index::At;
 use super::io::Write;
+use super::metas::Metas;
+use super::staged::Said;
 use super::stripe::{StripeWriter, payload_max};
 
 /// Marks of losses that every stripe keeps room for.
@@ -24,6 +27,7 @@ pub(super) struct Pending {
     pub(super) tickets: Vec<(usize, Ticket)>,
     /// Places whose older entries, in other stripes, nothing needs once this one is durable.
     pub(super) superseded: Vec<At>,
+    pub(super) metas: Metas,
     /// What it says of shards; follows its entries when it is written.
     pub(super) marks: Vec<Mark>,
     /// Large records that must be on the medium before the stripe that refers to them.
@@ -38,6 +42,7 @@ impl Pending {
             writer: StripeWriter::new(),
             tickets: Vec::new(),
             superseded: Vec::new(),
+            metas: Metas::default(),
             marks: Vec::new(),
             writes: Vec::new(),
             released: Vec::new(),
@@ -69,6 +74,18 @@ pub(super) struct Stripe {
 }
 
 impl Stripe {
+    fn new(number: u64) -> Stripe {
+        Stripe {
+            number,
+            position: None,
+            hashes: Vec::new(),
+            live: 0,
+            has_marks: false,
+            pending: None,
+            is_closed: false,
+        }
+    }
+
     /// Says something of shards with the stripe, which is pending.
     pub(super) fn add_mark(&mut self, mark: Mark) {
         self.has_marks = true;
@@ -89,11 +106,24 @@ pub(super) struct Ring {
     pub(super) durable: u64,
     stripes: VecDeque<Stripe>, // consecutive numbers
     next: u64,
+    /// Of the stripes since the last digest that was written.
+    pub(super) digest: Digest,
 }
+
+/// Number of the first stripe of a process: those that it finds go before it.
+const FIRST: u64 = 1 << 32;
 
 impl Ring {
     pub(super) fn new(sectors: u64, tail: u64) -> Ring {
-        Ring { sectors, head: tail, tail, durable: 0, stripes: VecDeque::new(), next: 1 }
+        Ring {
+            sectors,
+            head: tail,
+            tail,
+            durable: FIRST - 1,
+            stripes: VecDeque::new(),
+            next: FIRST,
+            digest: Digest::begin(tail),
+        }
     }
 
     /// Longest stripe of a ring of so many sectors.
@@ -171,24 +201,34 @@ impl Ring {
         }
     }
 
-    /// Adds a stripe that was found on the medium.
-    pub(super) fn found(&mut self, position: u64) -> u64 {
+    /// Puts the stripes that the process before has written in front of all others; returns the number of the first.
+    pub(super) fn put_before(&mut self, found: Vec<(u64, Said)>) -> u64 {
+        let mut number = self.first();
+        for (position, said) in found.into_iter().rev() {
+            number -= 1;
+            let live = said.hashes.len() as u32;
+            let has_marks = !said.marks.is_empty();
+            let stripe = Stripe { hashes: said.hashes, live, has_marks, ..Stripe::new(number) };
+            self.stripes.push_front(Stripe { position: Some(position), ..stripe });
+        }
+        number
+    }
+
+    /// Adds a stripe that has just been made durable.
+    pub(super) fn put_behind(&mut self, position: u64) -> u64 {
         self.push(None, Some(position));
         self.durable = self.next - 1;
         self.durable
     }
 
     fn push(&mut self, pending: Option<Box<Pending>>, position: Option<u64>) {
-        self.stripes.push_back(Stripe {
-            number: self.next,
-            position,
-            hashes: Vec::new(),
-            live: 0,
-            has_marks: false,
-            pending,
-            is_closed: false,
-        });
+        self.stripes.push_back(Stripe { position, pending, ..Stripe::new(self.next) });
         self.next += 1;
+    }
+
+    /// Number of the oldest stripe.
+    pub(super) fn first(&self) -> u64 {
+        self.stripes.front().map_or(self.next, |stripe| stripe.number)
     }
 
     /// The stripe of this number, if it is still in the ring.

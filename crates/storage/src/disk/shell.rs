@@ -20,10 +20,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::engine::{self, Config, Engine, OpenError};
+use super::engine::{self, Config, Engine, OpenError, UnreadRing};
 use super::files::FileMedium;
 use super::handle::{Handle, Link, Terms};
 use super::io::{Done, File};
+use super::recovery::Recovered;
 use super::request::Request;
 use crate::{Completion, Staging};
 use combine::{EngineLock, Inbox, Left};
@@ -61,6 +62,8 @@ struct Shared {
     medium: FileMedium,
     queues: Queues,
     done: Inbox<Done>,
+    /// What a start left to be read of the ring.
+    ring: Inbox<Result<Recovered, String>>,
     /// The ring of the system may have completed a commit.
     has_committed: AtomicBool,
     /// A stripe waits for a driver.
@@ -106,8 +109,17 @@ impl Shared {
 
     fn has_news(&self) -> bool {
         self.done.has_items()
+            || self.ring.has_items()
             || self.has_committed.load(SeqCst)
             || self.mailboxes.iter().any(|mailbox| mailbox.requests.has_items())
+    }
+
+    /// Reads what a start left of the ring, while the store serves.
+    fn read_ring(&self, unread: UnreadRing) {
+        let _last_words = LastWords(self);
+        let read = unread.read(&mut self.medium.reading());
+        self.ring.put(&mut vec![read]);
+        self.advance(By::Helper);
     }
 
     fn deliver(&self, worker: usize, completions: &mut Vec<Completion>) {
@@ -231,7 +243,7 @@ pub fn open_at(
     let medium = FileMedium::open(dir)?;
     let engine = Engine::open(&mut medium.reading(), binding, wakers.len(), config)?;
     let terms = Terms::of(&engine);
-    let staging = engine.staging();
+    let (staging, unread) = (engine.staging(), engine.unread());
     let mailboxes = wakers.into_iter().map(|waker| Mailbox {
         requests: Inbox::default(),
         completions: Inbox::default(),
@@ -247,13 +259,14 @@ pub fn open_at(
         medium,
         queues: Queues::default(),
         done: Inbox::default(),
+        ring: Inbox::default(),
         has_committed: AtomicBool::new(false),
         has_stripe: AtomicBool::new(false),
         is_attended: AtomicBool::new(false),
     });
     let link = |worker| ShellLink { worker, shared: Arc::clone(&shared) };
     let stores = (0..shared.mailboxes.len()).map(|w| Handle::new(link(w), terms.clone())).collect();
-    let threads = helpers::start(&shared)?;
+    let threads = helpers::start(&shared, unread)?;
     shared.advance(By::Driver);
     Ok((Keeper { shared, threads }, stores))
 }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::entry::{Entry, Mark};
 use super::index::{PARTS, part_of};
+use super::metas::Metas;
 use super::stripe::{STRIPE_HEAD_LEN, entries};
 
 const NONE: u32 = u32::MAX;
@@ -37,6 +38,14 @@ pub(super) struct Said {
     /// Hashes of its entries.
     pub(super) hashes: Vec<u64>,
     pub(super) marks: Vec<Mark>,
+    pub(super) metas: Metas,
+}
+
+impl Said {
+    /// True if it says something of forgotten shards.
+    pub(super) fn has_marks(&self) -> bool {
+        self.marks.iter().any(|mark| *mark != Mark::NOTHING)
+    }
 }
 
 impl Default for Staged {
@@ -67,6 +76,7 @@ impl Staged {
                 Some(mark) => said.marks.push(mark),
                 None => {
                     said.hashes.push(entry.hash);
+                    said.metas.add(&bytes[at..]);
                     self.push(&entry, start + STRIPE_HEAD_LEN + at, found);
                 }
             }

@@ -7,10 +7,12 @@ use types::Ticket;
 use super::Engine;
 use crate::Completion;
 use crate::disk::bytes_at::put_u64;
+use crate::disk::digest::Digest;
 use crate::disk::entry::{Entry, HEAD_LEN, Mark, entry_checksum};
 use crate::disk::extents::{UNIT, units_for};
 use crate::disk::index::WARMED;
 use crate::disk::io::{File, Files, Io, Write};
+use crate::disk::metas::Metas;
 use crate::disk::request::{Batch, Large, ShardMark};
 use crate::disk::ring::{Ring, Stripe};
 use crate::disk::stripe::{SECTOR, StripeWriter, sectors_for};
@@ -99,6 +101,7 @@ impl Engine {
                 continue;
             }
             pending.writer.push(&raw);
+            pending.metas.add(&raw);
             stripe.hashes.push(entry.hash);
             stripe.live += 1;
             self.index.unfold(entry.hash, entry.hash, |stripe| dead.push(stripe));
@@ -181,7 +184,7 @@ impl Engine {
     fn write_stripe(&mut self) {
         let number = self.ring.durable + 1;
         let (used, ring, head) = (self.ring.used(), self.ring.sectors, self.ring.head);
-        let is_awaited = self.repairs.values().any(|&stripe| stripe >= number);
+        let is_awaited = self.awaited_marks().any(|stripe| stripe >= number);
         if self.is_far_behind() && !is_awaited {
             return;
         }
@@ -211,6 +214,31 @@ impl Engine {
         self.commit = Some(Commit { io: Some(id), step: Step::Ring, units: Vec::new() });
     }
 
+    /// Stripes with marks that something waits for.
+    fn awaited_marks(&self) -> impl Iterator<Item = u64> {
+        self.repairs.values().copied().chain(self.lost_ring)
+    }
+
+    /// Lets go of stripes that nothing needs, but not before all of them are known.
+    pub(super) fn trim(&mut self) {
+        if self.unread.is_none() {
+            self.ring.trim(self.marked);
+        }
+    }
+
+    /// Adds a durable stripe to the digest, and writes that when it is long enough. Nobody waits for it.
+    pub(super) fn digest(&mut self, hashes: &[u64], metas: &Metas, has_marks: bool, end: u64) {
+        self.ring.digest.add(hashes, metas, has_marks, end);
+        if self.shelf.takes(&self.ring.digest) {
+            let digest = std::mem::replace(&mut self.ring.digest, Digest::begin(end));
+            if let Some((offset, bytes)) = self.shelf.write(self.binding, &digest) {
+                let id = self.take_io_id();
+                let writes = vec![Write { file: File::Spare, offset, bytes: bytes.into() }];
+                self.ios.push(Io::Store { id, writes, flush: Files::default() });
+            }
+        }
+    }
+
     pub(super) fn commit_done(&mut self) {
         let commit = self.commit.take().expect("its completion has come");
         if commit.step == Step::Extents {
@@ -224,7 +252,11 @@ impl Engine {
         let number = self.ring.durable + 1;
         let stripe = self.ring.stripe(number).expect("a stripe under way is in the ring");
         let pending = stripe.pending.take().expect("it was not durable until now");
+        let hashes = std::mem::take(&mut stripe.hashes);
         self.ring.durable = number;
+        let has_marks = pending.marks.iter().any(|mark| *mark != Mark::NOTHING);
+        self.digest(&hashes, &pending.metas, has_marks, self.ring.head);
+        self.ring.stripe(number).expect("it is in the ring until now").hashes = hashes;
         for superseded in pending.superseded.chunks(WARMED) {
             self.index.warm(superseded.iter().map(|&(hash, _)| hash));
             for &at in superseded {
@@ -244,7 +276,10 @@ impl Engine {
         for (worker, ticket) in pending.tickets {
             self.completions[worker].push(Completion::Stored(ticket));
         }
-        self.ring.trim(self.marked);
+        if self.lost_ring.is_some_and(|stripe| stripe <= number) {
+            self.lost_ring = None;
+        }
+        self.trim();
     }
 }
 

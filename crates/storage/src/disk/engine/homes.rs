@@ -168,6 +168,6 @@ impl Engine {
         }
         self.ring.tail = tail;
         self.marked = work.marked;
-        self.ring.trim(self.marked);
+        self.trim();
     }
 }

@@ -93,9 +93,12 @@ impl Engine {
         self.unfold(ask.identity.hash, ask.identity.hash);
         let entry = match self.index.find(&ask.identity) {
             Some(entry) => Some(entry),
-            None => match self.cache.touch(bucket) {
-                Some(bucket) => bucket.entries().find(|entry| ask.identity.matches(entry)),
-                None => return self.wait_for(bucket, Waiter::Ask(ask)),
+            None => match self.unread.as_ref().and_then(|unread| unread.known(&ask.identity)) {
+                Some(entry) => Some(entry),
+                None => match self.cache.touch(bucket) {
+                    Some(bucket) => bucket.entries().find(|entry| ask.identity.matches(entry)),
+                    None => return self.wait_for(bucket, Waiter::Ask(ask)),
+                },
             },
         };
         let found = match entry {

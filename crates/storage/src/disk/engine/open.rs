@@ -2,6 +2,7 @@
 //!
 //! What this reads and writes is bounded by the lengths of ring and spare, whatever the number of keys.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -12,17 +13,21 @@ use types::{Database, Shard};
 
 use super::scrub::Scrub;
 use super::sweep::Sweep;
+use super::unread::Unread;
 use super::write_back::WriteBack;
 use super::{Engine, primary_place};
 use crate::disk::cache::{ByNumber, Cache};
+use crate::disk::digest::{Digest, Shelf};
 use crate::disk::directory::Directory;
 use crate::disk::engine::commit::ring_writes;
 use crate::disk::entry::Mark;
 use crate::disk::extents::{Extents, Map, map_place, units_for};
 use crate::disk::index::Index;
 use crate::disk::io::{Blocking, File, Files, Medium, Write};
+use crate::disk::metas::Metas;
+use crate::disk::outline::{Extent, Outline};
 use crate::disk::page::{PAGE, Packer, PagePlace};
-use crate::disk::recovery::{Recovered, RingImage};
+use crate::disk::recovery::{CHUNK, Found, Recovered};
 use crate::disk::ring::Ring;
 use crate::disk::spare::{self, Images};
 use crate::disk::stripe::{SECTOR, StripeWriter, blank};
@@ -132,8 +137,9 @@ pub fn create(medium: &mut dyn Medium, binding: u64, config: &Config) -> Result<
             Files::default(),
         )?;
     }
-    let zeros = Bytes::from(vec![0; spare::file_len(config.spare_pages) as usize]);
-    // No map either, whatever the file held before.
+    // Neither images nor digests nor a map, whatever the file held before.
+    let shelf = shelf(ring, config.spare_pages);
+    let zeros = Bytes::from(vec![0; shelf.start() as usize + shelf.len()]);
     let no_map = Write { file: File::Extents, offset: 0, bytes: zeros.slice(..PAGE) };
     let mut writes = vec![Write { file: File::Spare, offset: 0, bytes: zeros }, no_map];
     let directory = Directory::new(config.initial_level, 0).expect("the level was checked");
@@ -252,6 +258,8 @@ impl Redone {
 pub(in crate::disk) struct Opening {
     pub(in crate::disk) superblock: Superblock,
     pub(in crate::disk) recovered: Recovered,
+    /// Of the ring, where it has not been read.
+    outline: Option<Outline>,
     /// Positions of the ring's free part that must be made blank after damage.
     not_blank: Vec<u64>,
     redone: Option<Redone>,
@@ -300,6 +308,14 @@ impl Opening {
             }
         }
         let superblock = superblock?;
+        if let Some(outline) = outline(medium, &superblock)? {
+            if redone.is_none() {
+                mend_superblock(medium, &superblock)?;
+            }
+            let not_blank = outline.unfinished.clone();
+            let (recovered, outline) = (Recovered::default(), Some(outline));
+            return Ok(Opening { superblock, recovered, outline, not_blank, redone });
+        }
         let FoundRing { recovered, mut bad } = find_ring(medium, &superblock, false)?;
         if recovered.damaged
             && let Some(Redone { images, .. }) = redone.take()
@@ -313,8 +329,35 @@ impl Opening {
         if !recovered.damaged {
             bad.clone_from(&recovered.unfinished);
         }
-        Ok(Opening { superblock, recovered, not_blank: bad, redone })
+        Ok(Opening { superblock, recovered, outline: None, not_blank: bad, redone })
     }
+}
+
+/// What can be known of the ring without reading it.
+fn outline(medium: &mut Blocking<'_>, superblock: &Superblock) -> Result<Option<Outline>, String> {
+    let (extent, shelf) = (extent(superblock), shelf(superblock.ring, superblock.spare));
+    let medium = RefCell::new(medium);
+    let digests = shelf.runs(extent.tail, extent.stripe_max).map(|run| {
+        let (offset, len) = shelf.place(run);
+        let content = medium.borrow_mut().read(File::Spare, offset, len)?;
+        Ok(shelf.read(extent.binding, run.0, &content))
+    });
+    let mut read = |first: u64, count: u64| reading(&mut medium.borrow_mut())(first, count);
+    extent.outline(digests, &mut read)
+}
+
+/// Reads of the ring, in sectors.
+pub(super) fn reading(medium: &mut Blocking<'_>) -> impl FnMut(u64, u64) -> Result<Bytes, String> {
+    |first, count| medium.read(File::Ring, first * SECTOR as u64, count as usize * SECTOR)
+}
+
+fn shelf(ring: u64, images: u64) -> Shelf {
+    Shelf::new(ring, spare::file_len(images))
+}
+
+fn extent(superblock: &Superblock) -> Extent {
+    let Superblock { binding, ring, tail, .. } = *superblock;
+    Extent { binding, ring, stripe_max: Ring::stripe_max(ring), tail }
 }
 
 /// What the ring held, and which of its sectors are bad.
@@ -330,13 +373,12 @@ pub(in crate::disk) fn find_ring(
     superblock: &Superblock,
     all: bool,
 ) -> Result<FoundRing, String> {
-    let Superblock { binding, ring, tail, .. } = *superblock;
-    let mut read = |first: u64, count: u64| {
-        medium.read(File::Ring, first * SECTOR as u64, count as usize * SECTOR)
-    };
-    let mut image = RingImage::new(binding, ring, Ring::stripe_max(ring), &mut read);
-    let recovered = image.walk(tail)?;
-    let (head, end) = (recovered.head, tail + ring);
+    let mut read = reading(medium);
+    let extent = extent(superblock);
+    let (tail, end) = (extent.tail, extent.end());
+    let mut image = extent.image(CHUNK, &mut read);
+    let recovered = image.walk(tail, end)?;
+    let head = recovered.head;
     let bad = match (all, recovered.damaged) {
         (true, _) => image.unusable(tail, end, end)?,
         (false, true) => image.unusable(head, head, end)?,
@@ -365,7 +407,15 @@ impl Engine {
         let mut opening = Opening::find(&mut medium, Some(binding), true)?;
         let mut engine = Engine::new(&opening, workers, config);
         engine.read_maps(&mut medium, opening.redone.as_ref())?;
-        engine.replay(&mut opening.recovered);
+        match opening.outline.take() {
+            Some(outline) => engine.outline(outline, &opening.superblock),
+            None => {
+                let Recovered { head, stripes, .. } = &opening.recovered;
+                engine.ring.head = *head;
+                engine.digest_found(stripes);
+                engine.replay(&mut opening.recovered);
+            }
+        }
         if opening.recovered.damaged {
             engine.forget_all(&mut medium, &opening)?;
         }
@@ -386,6 +436,23 @@ impl Engine {
         Ok(engine)
     }
 
+    /// Serves what the ring has nothing of; the rest waits until it has been read.
+    fn outline(&mut self, outline: Outline, superblock: &Superblock) {
+        self.ring.head = outline.head;
+        self.digest_found(&outline.last);
+        self.unread = Some(Unread::new(extent(superblock), outline, self.completions.len()));
+    }
+
+    /// Goes on with digests behind the last of those that were found, or begins again.
+    fn digest_found(&mut self, stripes: &[Found]) {
+        let head = self.ring.head;
+        self.ring.digest = Digest::begin(stripes.first().map_or(head, |found| found.position));
+        let ends = stripes.iter().skip(1).map(|found| found.position).chain([head]);
+        for (Found { said, .. }, end) in stripes.iter().zip(ends) {
+            self.digest(&said.hashes, &said.metas, said.has_marks(), end);
+        }
+    }
+
     fn new(opening: &Opening, workers: usize, config: &Config) -> Engine {
         let superblock = &opening.superblock;
         Engine {
@@ -398,6 +465,7 @@ impl Engine {
             next_io: 1 << 32,
             failure: None,
             ring: Ring::new(superblock.ring, superblock.tail),
+            shelf: shelf(superblock.ring, superblock.spare),
             index: Index::default(),
             commit: None,
             directory: superblock.directory,
@@ -419,6 +487,8 @@ impl Engine {
             marked: 0,
             held_until: 0,
             is_resting: false,
+            unread: None,
+            lost_ring: None,
             flags: superblock.flags.clone(),
             flags_durable: superblock.flags.clone(),
             losses: vec![0; DATABASES * SHARDS],
@@ -454,25 +524,21 @@ impl Engine {
     }
 
     /// Takes what the ring holds; it goes into the index when it is first touched.
-    fn replay(&mut self, recovered: &mut Recovered) {
-        let first = self.ring.durable + 1;
-        for found in std::mem::take(&mut recovered.stripes) {
-            let number = self.ring.found(found.position);
-            for mark in found.said.marks {
-                self.replay_mark(mark, number);
-            }
-            let accounts = self.ring.stripe(number).expect("it has just been added");
-            accounts.live = found.said.hashes.len() as u32;
-            accounts.hashes = found.said.hashes;
+    pub(super) fn replay(&mut self, recovered: &mut Recovered) {
+        let stripes = std::mem::take(&mut recovered.stripes);
+        for mark in stripes.iter().flat_map(|found| &found.said.marks) {
+            self.replay_mark(*mark);
         }
-        self.ring.head = recovered.head;
+        let stripes = stripes.into_iter().map(|found| (found.position, found.said)).collect();
+        let first = self.ring.put_before(stripes);
         let staged = std::mem::take(&mut recovered.staged);
         let has_references = staged.has_references();
         self.index.fold(staged, std::mem::take(&mut recovered.payloads), first);
+        self.unfold_used();
         if recovered.damaged || has_references {
             self.unfold(0, u64::MAX);
         }
-        self.ring.trim(0);
+        self.trim();
         if has_references {
             for (unit, count) in self.staged_runs() {
                 self.extents.hold(unit, count);
@@ -480,12 +546,11 @@ impl Engine {
         }
     }
 
-    fn replay_mark(&mut self, mark: Mark, number: u64) {
+    fn replay_mark(&mut self, mark: Mark) {
         for (database, shard) in mark.shards() {
             self.flags.set(database, shard, mark.forgotten);
             self.flags_durable.set(database, shard, mark.forgotten);
         }
-        self.ring.stripe(number).expect("it has just been added").has_marks = true;
     }
 
     fn staged_runs(&self) -> Vec<(u64, u64)> {
@@ -519,9 +584,11 @@ impl Engine {
             ));
         }
         medium.store(ring_writes(bytes, head, self.ring.sectors), Files::of(File::Ring))?;
-        let number = self.ring.found(head);
+        let number = self.ring.put_behind(head);
         self.ring.head = head + sectors;
-        self.replay_mark(Mark::FORGET_ALL, number);
+        self.ring.stripe(number).expect("it has just been added").has_marks = true;
+        self.digest(&[], &Metas::default(), true, self.ring.head);
+        self.replay_mark(Mark::FORGET_ALL);
         self.batch = opening.superblock.batch + 2;
         self.floor = self.batch;
         self.used = 0;

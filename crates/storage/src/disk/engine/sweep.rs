@@ -232,7 +232,8 @@ impl Engine {
 
     /// Marks the buckets of stripes that have become durable.
     fn mark_durable(&mut self) {
-        for number in self.sweep.seen + 1..=self.ring.durable {
+        let first = self.ring.first().max(self.sweep.seen + 1);
+        for number in first..=self.ring.durable {
             let Some(stripe) = self.ring.stripe(number) else { continue };
             for hash in std::mem::take(&mut stripe.hashes) {
                 self.sweep.mark(self.directory.bucket_of(hash));

@@ -158,9 +158,10 @@ impl Engine {
         }
     }
 
-    /// True shortly after a start, while the device is for those who ask.
+    /// True shortly after a start, while the device is for those who ask, until the ring has been read, and where it was
+    /// damaged until that is known for good.
     pub(super) fn is_held(&self) -> bool {
-        self.ring.head < self.held_until
+        self.ring.head < self.held_until || self.unread.is_some() || self.lost_ring.is_some()
     }
 
     /// True while a write-back can go on without anything from outside.

@@ -10,10 +10,13 @@ use std::time::Duration;
 
 use super::run::By;
 use super::{LastWords, Shared, lock};
+use crate::disk::engine::UnreadRing;
 use crate::disk::io::{Done, Io};
 
 /// Threads that read.
 const READERS: usize = 2;
+/// How long a start leaves the ring unread where nobody waits for it: first the device is for those who ask.
+const RING_AFTER: Duration = Duration::from_millis(100);
 /// Requests that a helper takes at once.
 const TAKE_MAX: usize = 16;
 
@@ -25,8 +28,48 @@ pub(super) struct Queues {
     /// Reads of homes for the helper that builds write-backs.
     pub(super) gathers: Queue,
     pub(super) homes: Queue,
+    /// For the helper that reads what a start left of the ring.
+    pub(super) ring: Call,
     /// The engine has something to write back, or to go on with.
     is_reminded: AtomicBool,
+}
+
+/// What a helper waits for once.
+#[derive(Default)]
+pub(super) struct Call {
+    state: Mutex<Called>,
+    has_news: Condvar,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Called {
+    #[default]
+    No,
+    Yes,
+    /// There is nobody left to serve.
+    Stop,
+}
+
+impl Call {
+    pub(super) fn make(&self) {
+        self.set(Called::Yes);
+    }
+
+    fn set(&self, to: Called) {
+        let mut state = lock(&self.state);
+        if *state == Called::No {
+            *state = to;
+            drop(state);
+            self.has_news.notify_all();
+        }
+    }
+
+    /// Waits for the call, no longer than `most`; false where there is to be none.
+    fn wait(&self, most: Duration) -> bool {
+        let state = lock(&self.state);
+        let waited = self.has_news.wait_timeout_while(state, most, |state| *state == Called::No);
+        *waited.unwrap_or_else(PoisonError::into_inner).0 != Called::Stop
+    }
 }
 
 /// Requests for helper threads; bounded by the loads and listings of the workers.
@@ -86,6 +129,7 @@ impl Queues {
 
     /// Ends the helpers when they have nothing left to do.
     pub(super) fn stop(&self) {
+        self.ring.set(Called::Stop);
         for queue in [&self.reads, &self.commits, &self.gathers, &self.homes] {
             queue.stops.store(true, SeqCst);
             queue.wake();
@@ -94,20 +138,34 @@ impl Queues {
 }
 
 /// Starts all helpers of a store.
-pub(super) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, String> {
-    let spawn = |name: &str, help: fn(&Shared)| {
+pub(super) fn start(
+    shared: &Arc<Shared>,
+    unread: Option<UnreadRing>,
+) -> Result<Vec<JoinHandle<()>>, String> {
+    fn spawn(
+        shared: &Arc<Shared>,
+        name: &str,
+        help: impl FnOnce(&Shared) + Send + 'static,
+    ) -> Result<JoinHandle<()>, String> {
         let shared = Arc::clone(shared);
         let thread = std::thread::Builder::new().name(name.to_owned());
         let thread = thread.spawn(move || help(&shared));
         thread.map_err(|error| format!("cannot start a thread: {error}"))
-    };
+    }
     let mut threads = vec![
-        spawn("disk-commits", |shared| help(shared, &shared.queues.commits))?,
-        spawn("disk-homes", |shared| help(shared, &shared.queues.homes))?,
-        spawn("disk-builder", build)?,
+        spawn(shared, "disk-commits", |shared| help(shared, &shared.queues.commits))?,
+        spawn(shared, "disk-homes", |shared| help(shared, &shared.queues.homes))?,
+        spawn(shared, "disk-builder", build)?,
     ];
     for _ in 0..READERS {
-        threads.push(spawn("disk-reader", |shared| help(shared, &shared.queues.reads))?);
+        threads.push(spawn(shared, "disk-reader", |shared| help(shared, &shared.queues.reads))?);
+    }
+    if let Some(unread) = unread {
+        threads.push(spawn(shared, "disk-ring", move |shared| {
+            if shared.queues.ring.wait(RING_AFTER) {
+                shared.read_ring(unread);
+            }
+        })?);
     }
     Ok(threads)
 }

@@ -74,6 +74,9 @@ impl Run {
                 break;
             }
         }
+        if self.engine.wants_ring() {
+            shared.queues.ring.make();
+        }
         if has_moved {
             shared.queues.remind();
         }
@@ -106,6 +109,10 @@ impl Run {
             self.engine.done(done);
             has_moved = true;
         }
+        for ring in shared.ring.take().unwrap_or_default() {
+            self.engine.take_ring(ring);
+            has_moved = true;
+        }
         shared.has_committed.store(false, SeqCst);
         if let (Some(uring), Some(stripes)) = (&mut self.uring, shared.medium.stripes())
             && let Some(done) = uring.reap(stripes)
@@ -132,7 +139,9 @@ impl Run {
                 {
                     self.stripe = Some((id, writes));
                 }
-                (io @ Io::Store { flush, .. }, _) if is_commit(flush) => commits.push(io),
+                (io @ Io::Store { flush, .. }, _) if is_commit(flush) || is_digest(flush) => {
+                    commits.push(io);
+                }
                 (io, _) => homes.push(io),
             }
         }
@@ -226,6 +235,11 @@ impl Run {
 /// True for the requests that a commit waits for.
 fn is_commit(flush: Files) -> bool {
     flush == Files::of(File::Ring) || flush == Files::of(File::Extents)
+}
+
+/// True for a digest, which is not to wait behind a write-back: the next start would have to read what it speaks of.
+fn is_digest(flush: Files) -> bool {
+    flush == Files::default()
 }
 
 #[cfg(test)]

@@ -1,0 +1,248 @@
+//! A start that serves before the ring has been read: what the ring may have entries of waits, everything else does not.
+//!
+//! Nothing goes home in the meantime, so the tail of the ring stays where it was and nothing is written over what is to be
+//! read. No extent is given away either, for the ring may refer to one that no map knows of.
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+
+use super::Engine;
+use super::open::reading;
+use crate::disk::cache::ByNumber;
+use crate::disk::digest::Filter;
+use crate::disk::entry::{Entry, Identity, Kind, Mark};
+use crate::disk::io::{Blocking, Medium};
+use crate::disk::outline::{Extent, Outline};
+use crate::disk::recovery::{Found, Recovered};
+use crate::disk::request::{Batch, Request};
+use crate::disk::stripe::{SECTOR, entries};
+
+/// The stripes that have not been read, and who waits for them.
+#[derive(Debug)]
+pub(super) struct Unread {
+    pub(super) ring: UnreadRing,
+    filter: Filter,
+    known: Known,
+    waiting: Vec<(usize, Request)>, // by worker
+    /// Workers whose changes wait: what comes from them later comes after those.
+    held: Vec<bool>,
+    /// Bytes of changes that wait.
+    len: usize,
+    /// Something waits that somebody asked for.
+    is_wanted: bool,
+}
+
+/// What is to be read, and handed to [`Engine::take_ring`].
+#[derive(Clone, Copy, Debug)]
+pub(in crate::disk) struct UnreadRing {
+    pub(in crate::disk) extent: Extent,
+    /// Where the stripes end that the last process wrote.
+    pub(in crate::disk) head: u64,
+}
+
+impl UnreadRing {
+    /// Reads it through the medium of the store, or another with the same files.
+    pub(in crate::disk) fn read(&self, medium: &mut dyn Medium) -> Result<Recovered, String> {
+        let mut medium = Blocking::new(medium);
+        self.extent.read(self.head, &mut reading(&mut medium))
+    }
+
+    /// Finds it in the content of the whole file.
+    pub(in crate::disk) fn find(&self, ring: &Bytes) -> Result<Recovered, String> {
+        let mut read = |first: u64, count: u64| {
+            let start = first as usize * SECTOR;
+            Ok(ring.slice(start..start + count as usize * SECTOR))
+        };
+        self.extent.read(self.head, &mut read)
+    }
+}
+
+/// Entries of the ring that are the newest of their places.
+#[derive(Debug, Default)]
+struct Known {
+    entries: HashMap<u64, Vec<Bytes>, ByNumber>, // by hash
+    has_all_metas: bool,
+}
+
+impl Known {
+    /// The metas that digests have, and the last stripes: who comes back asks for what was last.
+    fn of(outline: &Outline) -> Known {
+        let mut known = Known { has_all_metas: !outline.metas.are_partial, ..Known::default() };
+        if known.has_all_metas {
+            outline.metas.entries().for_each(|raw| known.add(raw.clone()));
+        }
+        for Found { payload, .. } in &outline.last {
+            let (bytes, _) = entries(payload).expect("the walk checked the stripe");
+            let mut rest = payload.slice_ref(bytes);
+            while let Some(len) = Entry::read(&rest).map(|entry| entry.len()) {
+                known.add(rest.split_to(len));
+            }
+        }
+        known
+    }
+
+    fn add(&mut self, raw: Bytes) {
+        let Some(new) = Entry::read(&raw).filter(|entry| entry.mark().is_none()) else { return };
+        let places = self.entries.entry(new.hash).or_default();
+        places.retain(|old| Entry::read(old).is_some_and(|old| !old.has_identity_of(&new)));
+        places.push(raw);
+    }
+
+    /// Not where it refers to an extent.
+    fn find(&self, is_it: impl Fn(&Entry<'_>) -> bool, hash: u64) -> Option<Entry<'_>> {
+        let places = self.entries.get(&hash)?.iter();
+        let mut places = places.filter_map(|raw| Entry::read(raw));
+        places.find(|entry| is_it(entry)).filter(|entry| !entry.kind.is_in_extent())
+    }
+}
+
+impl Unread {
+    pub(super) fn new(extent: Extent, outline: Outline, workers: usize) -> Unread {
+        Unread {
+            ring: UnreadRing { extent, head: outline.head },
+            known: Known::of(&outline),
+            filter: outline.filter,
+            waiting: Vec::new(),
+            held: vec![false; workers],
+            len: 0,
+            is_wanted: false,
+        }
+    }
+
+    /// Bytes of changes that wait.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn has_changes(&self) -> bool {
+        self.held.contains(&true)
+    }
+
+    /// The newest that the ring has of a place, where that is known.
+    pub(super) fn known(&self, identity: &Identity) -> Option<Entry<'_>> {
+        self.known.find(|entry| identity.matches(entry), identity.hash)
+    }
+
+    fn has_to_wait(&self, binding: u64, worker: usize, request: &Request) -> bool {
+        let concerns = match request {
+            Request::Load(place) => {
+                let identity = Identity::of(binding, place);
+                self.is_open(identity.hash, identity.kind, |entry| identity.matches(entry))
+            }
+            Request::Change(batch) => self.concerns(batch),
+            Request::Scan(_) | Request::Scrub { .. } => true,
+        };
+        concerns || self.held[worker]
+    }
+
+    fn concerns(&self, batch: &Batch) -> bool {
+        let mut rest = &batch.entries[..];
+        let entries = std::iter::from_fn(|| {
+            let entry = Entry::read(rest)?;
+            rest = &rest[entry.len()..];
+            Some(entry)
+        });
+        !batch.large.is_empty()
+            || !batch.marks.is_empty()
+            || entries
+                .filter(|it| it.kind != Kind::DEAD)
+                .any(|new| self.is_open(new.hash, new.kind, |entry| new.has_identity_of(entry)))
+    }
+
+    /// True unless it is known what the ring has of a place, or that it has nothing.
+    fn is_open(&self, hash: u64, kind: Kind, is_it: impl Fn(&Entry<'_>) -> bool) -> bool {
+        self.filter.may_have(hash)
+            && !(kind.class() == Kind::META && self.known.has_all_metas)
+            && self.known.find(is_it, hash).is_none()
+    }
+
+    fn hold(&mut self, worker: usize, request: Request) {
+        self.is_wanted |= !matches!(request, Request::Scrub { .. });
+        if let Request::Change(batch) = &request {
+            self.held[worker] = true;
+            self.len += batch.entries.len();
+            self.len += batch.large.iter().map(|large| large.content.len()).sum::<usize>();
+        }
+        self.waiting.push((worker, request));
+    }
+}
+
+impl Engine {
+    /// The part of the ring that a start has left to be read.
+    pub(in crate::disk) fn unread(&self) -> Option<UnreadRing> {
+        self.unread.as_ref().map(|unread| unread.ring)
+    }
+
+    /// True once somebody waits for the ring.
+    pub(in crate::disk) fn wants_ring(&self) -> bool {
+        self.unread.as_ref().is_some_and(|unread| unread.is_wanted)
+    }
+
+    /// Keeps a request that has to wait for the ring; gives back any other.
+    pub(super) fn hold(&mut self, worker: usize, request: Request) -> Option<Request> {
+        if let Some(unread) = &mut self.unread
+            && unread.has_to_wait(self.binding, worker, &request)
+        {
+            unread.hold(worker, request);
+            return None;
+        }
+        Some(request)
+    }
+
+    /// Takes what the ring held, and goes on with what waited for it.
+    pub(in crate::disk) fn take_ring(&mut self, read: Result<Recovered, String>) {
+        let Some(unread) = self.unread.take() else { return };
+        let mut recovered = match read {
+            Ok(recovered) => recovered,
+            Err(reason) => return self.fail(&reason),
+        };
+        if unread.waiting.iter().any(|(_, request)| !matches!(request, Request::Scrub { .. })) {
+            base::sometimes!("disk: a request waits until the ring has been read");
+        }
+        let hashes = recovered.stripes.iter().flat_map(|found| &found.said.hashes);
+        if !hashes.into_iter().all(|&hash| unread.filter.may_have(hash)) {
+            return self.fail("the ring has entries that its digests do not name");
+        }
+        // Digests spoke of no marks: what says otherwise is not what they spoke of.
+        let has_marks = recovered.stripes.iter().any(|found| found.said.has_marks());
+        recovered.damaged |= has_marks;
+        self.replay(&mut recovered);
+        if recovered.damaged {
+            self.lose_ring();
+        }
+        for (worker, request) in unread.waiting {
+            self.request(worker, request);
+        }
+    }
+
+    /// Brings what a start has found under what came before it was found.
+    pub(super) fn unfold_used(&mut self) {
+        let ring = &mut self.ring;
+        let (mut superseded, mut replaced) = (Vec::new(), Vec::new());
+        self.index.unfold_used(
+            ring.durable,
+            |stripe| superseded.push(stripe),
+            |stripe, at| replaced.push((stripe, at)),
+        );
+        superseded.into_iter().for_each(|stripe| ring.discharge(stripe));
+        for (stripe, at) in replaced {
+            base::sometimes!("disk: an entry of the ring is found under one that is not durable");
+            let stripe = ring.stripe(stripe).expect("a stripe that is not durable is in the ring");
+            let pending = stripe.pending.as_mut().expect("it is not durable");
+            pending.superseded.push(at);
+        }
+    }
+
+    /// The ring lost records that nobody can name: all shards are forgotten and all pages are void. What the ring holds
+    /// behind the damage is newer than what was lost, and stays. Until the superblock moves the tail past the damage,
+    /// which waits for the mark, every start finds it again.
+    fn lose_ring(&mut self) {
+        base::sometimes!("disk: a ring that is read while the store serves is damaged");
+        // Nothing has been written back since the start.
+        self.batch += 1;
+        self.floor = self.batch;
+        self.used = 0;
+        self.cache.void();
+        self.lost_ring = Some(self.forget(Mark::FORGET_ALL));
+    }
+}

@@ -1,0 +1,107 @@
+//! What a start learns of a ring without reading all of it: where it ends, and of which hashes it may have entries.
+//!
+//! Digests ([`super::digest`]) cover the ring from its tail up to some position; from there on its stripes are read and
+//! judged as all are ([`super::recovery`]). Where anything is not as nearly always, there is no outline, and the ring is
+//! read before the store serves.
+
+use super::digest::{Digest, Filter};
+use super::metas::Metas;
+use super::recovery::{CHUNK, Found, ReadSectors, Recovered, RingImage};
+use super::stripe::Seen;
+
+/// Runs of digests in a row that say nothing new: there are short ones.
+const IDLE_MAX: u32 = 2;
+/// Sectors that are read to look at one.
+const PROBE: u64 = 8;
+/// Sectors that are read at once of the last stripes.
+const PART: u64 = 512;
+/// Where digests cover no more than so many of the longest stripes, all is read at once.
+const STRIPES_MIN: u64 = 4;
+
+/// Where a ring is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    pub(super) binding: u64,
+    /// Its sectors.
+    pub(super) ring: u64,
+    /// Sectors of its longest stripe.
+    pub(super) stripe_max: u64,
+    /// Position of the oldest stripe that is needed.
+    pub(super) tail: u64,
+}
+
+/// What is known of a ring.
+#[derive(Debug)]
+pub(super) struct Outline {
+    /// Where the next stripe goes.
+    pub(super) head: u64,
+    /// See [`Recovered::unfinished`].
+    pub(super) unfinished: Vec<u64>,
+    /// Of the entries between tail and head.
+    pub(super) filter: Filter,
+    /// Among them.
+    pub(super) metas: Metas,
+    /// The stripes that no digest speaks of.
+    pub(super) last: Vec<Found>,
+}
+
+impl Extent {
+    pub(super) fn image<'a>(&self, part: u64, read: &'a mut ReadSectors<'a>) -> RingImage<'a> {
+        RingImage::new(self.binding, self.ring, self.stripe_max, part, read)
+    }
+
+    /// Reads the ring up to a head that is known.
+    pub(super) fn read(&self, head: u64, read: &mut ReadSectors<'_>) -> Result<Recovered, String> {
+        self.image(CHUNK, read).walk_all(self.tail, head)
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.tail + self.ring
+    }
+
+    /// `None` where all of the ring has to be read first. Digests are read in the order of their positions, some at a
+    /// time, as long as they are asked for.
+    pub(super) fn outline(
+        &self,
+        digests: impl Iterator<Item = Result<Vec<Digest>, String>>,
+        read: &mut ReadSectors<'_>,
+    ) -> Result<Option<Outline>, String> {
+        let least = self.tail + STRIPES_MIN * self.stripe_max;
+        if !matches!(self.image(PROBE, read).look(least)?, Seen::Current { .. }) {
+            return Ok(None);
+        }
+        let (mut filter, mut metas) = (Filter::new(), Metas::default());
+        let (mut covered, mut idle) = (self.tail, 0);
+        for digests in digests {
+            let before = covered;
+            for digest in digests?.into_iter().filter(|digest| digest.end <= self.end()) {
+                if digest.first > covered || digest.end <= covered {
+                    continue;
+                }
+                if digest.has_marks {
+                    return Ok(None);
+                }
+                filter.add(&digest);
+                metas.add_all(&digest.metas);
+                covered = digest.end;
+            }
+            idle = if covered == before { idle + 1 } else { 0 };
+            if idle == IDLE_MAX {
+                break;
+            }
+        }
+        if covered <= least {
+            return Ok(None);
+        }
+        let found = self.image(PART, read).walk(covered, self.end())?;
+        if found.damaged || found.stripes.iter().any(|found| found.said.has_marks()) {
+            return Ok(None);
+        }
+        let Recovered { stripes: last, head, unfinished, .. } = found;
+        for Found { said, .. } in &last {
+            said.hashes.iter().for_each(|&hash| filter.add_hash(hash));
+            metas.add_all(&said.metas);
+        }
+        Ok(Some(Outline { head, unfinished, filter, metas, last }))
+    }
+}
