@@ -181,6 +181,12 @@ impl<M: Medium> LocalKeeper<M> {
         lock(&self.shared).engine.is_dirty()
     }
 
+    /// True after a start until the ring has been read.
+    #[must_use]
+    pub fn has_unread_ring(&self) -> bool {
+        lock(&self.shared).engine.unread().is_some()
+    }
+
     /// True while a worker has completions to poll.
     #[must_use]
     pub fn has_completions(&self, worker: usize) -> bool {

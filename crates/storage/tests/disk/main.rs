@@ -11,3 +11,4 @@ mod rot;
 mod scrub;
 mod shell;
 mod support;
+mod unread;

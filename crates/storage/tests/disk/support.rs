@@ -52,7 +52,7 @@ struct Inner {
     delay_max: u64,
     stores: u64,
     flushes_left: Option<u64>,
-    withholds_pages: bool,
+    withheld: Option<File>,
 }
 
 impl SimDisk {
@@ -65,7 +65,7 @@ impl SimDisk {
             delay_max,
             stores: 0,
             flushes_left: None,
-            withholds_pages: false,
+            withheld: None,
         };
         SimDisk { inner: Arc::new(Mutex::new(inner)) }
     }
@@ -123,7 +123,7 @@ impl SimDisk {
             delay_max,
             stores: 0,
             flushes_left: None,
-            withholds_pages: false,
+            withheld: None,
         };
         SimDisk { inner: Arc::new(Mutex::new(inner)) }
     }
@@ -139,7 +139,7 @@ impl SimDisk {
             delay_max: inner.delay_max,
             stores: 0,
             flushes_left: None,
-            withholds_pages: false,
+            withheld: None,
         };
         SimDisk { inner: Arc::new(Mutex::new(inner)) }
     }
@@ -172,9 +172,19 @@ impl SimDisk {
         self.lock().stores
     }
 
-    /// Pages are read no more: as a medium that is slow for ever.
-    pub fn withhold_pages(&self) {
-        self.lock().withholds_pages = true;
+    /// A file is read no more: as a medium that is slow for ever.
+    pub fn withhold(&self, file: File) {
+        self.lock().withheld = Some(file);
+    }
+
+    /// Ends that.
+    pub fn release(&self) {
+        self.lock().withheld = None;
+    }
+
+    /// Requests take up to so many polls from here on.
+    pub fn set_delay(&self, max: u64) {
+        self.lock().delay_max = max;
     }
 
     /// Lets so many more flushes succeed; the next one fails.
@@ -243,8 +253,8 @@ impl Inner {
     fn complete(&mut self, done: &mut Vec<Done>, at_once: bool) {
         let mut i = 0;
         while i < self.under_way.len() {
-            if self.withholds_pages
-                && matches!(self.under_way[i].io, Io::Read { file: File::Slots, .. })
+            if let Io::Read { file, .. } = self.under_way[i].io
+                && self.withheld == Some(file)
             {
                 i += 1;
                 continue;

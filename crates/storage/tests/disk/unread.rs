@@ -1,0 +1,216 @@
+//! A start that serves before it has read the ring.
+
+use base::Prng;
+use storage::disk::{Config, File};
+use storage::{Completion, Load, Place, Store};
+use types::{Database, Key, Shard};
+
+use crate::support::{SECTOR, SimDisk, World, small_config};
+
+const WORKERS: usize = 2;
+
+fn config() -> Config {
+    Config { ring_bytes: 1 << 20, spare_pages: 256, initial_level: 6, ..small_config() }
+}
+
+fn place(number: u32) -> Place {
+    Place::Cell(Database(0), Key::new(format!("key-{number}").as_bytes()))
+}
+
+fn meta() -> Place {
+    Place::Meta(Database(0), Shard(7))
+}
+
+fn put(world: &mut World, place: &Place, record: &[u8]) {
+    let owner = world.owner(place);
+    world.stores[owner].put(place, record);
+    world.stores[owner].submit();
+    await_commits(world);
+}
+
+fn await_commits(world: &mut World) {
+    for _ in 0..10_000 {
+        world.poll();
+        if !world.keeper.is_committing() {
+            return;
+        }
+    }
+    panic!("what was submitted does not become durable");
+}
+
+/// What a load says within many polls.
+fn load(world: &mut World, place: &Place) -> Load {
+    let owner = world.owner(place);
+    let load = world.stores[owner].load(place);
+    if load != Load::Pending {
+        return load;
+    }
+    for _ in 0..200 {
+        let from = world.heard[owner].len();
+        world.poll();
+        for completion in &world.heard[owner][from..] {
+            if let Completion::Loaded { place: of, load } = completion
+                && of == place
+            {
+                return load.clone();
+            }
+        }
+    }
+    Load::Pending
+}
+
+fn found(text: &'static [u8]) -> Load {
+    Load::Found(text.into())
+}
+
+/// Registers 0 to 99 are at home; 100 to 499 are in the ring, a meta before them, and 99 is newer there than at home.
+fn filled() -> SimDisk {
+    let mut world = World::create(SimDisk::new(1, 0), WORKERS, &config());
+    for number in 0..100 {
+        put(&mut world, &place(number), b"home");
+    }
+    world.settle();
+    put(&mut world, &place(99), b"newer");
+    put(&mut world, &meta(), b"meta");
+    for number in 100..500 {
+        put(&mut world, &place(number), &[b'r'; 100]);
+    }
+    world.disk.copy()
+}
+
+/// Opens the store with its ring withheld.
+fn open_unread(disk: SimDisk) -> World {
+    let world = World::open(disk, WORKERS, &config());
+    world.disk.withhold(File::Ring);
+    assert!(world.keeper.has_unread_ring(), "it was read before the store was open");
+    world
+}
+
+fn release(world: &mut World) {
+    world.disk.release();
+    for _ in 0..100 {
+        world.poll();
+    }
+    assert!(!world.keeper.has_unread_ring());
+}
+
+#[test]
+fn what_the_ring_does_not_have_is_served_before_it_is_read() {
+    let mut world = open_unread(filled());
+    // The digest of the tail names some that went before it.
+    for number in 0..60 {
+        assert_eq!(load(&mut world, &place(number)), found(b"home"));
+    }
+    assert_eq!(load(&mut world, &place(1_000)), Load::Absent);
+    assert_eq!(load(&mut world, &place(99)), Load::Pending, "the ring has something newer");
+    assert_eq!(load(&mut world, &place(499)), Load::Found([b'r'; 100][..].into()), "the last one");
+    put(&mut world, &place(1_000), b"new");
+    assert_eq!(load(&mut world, &place(1_000)), found(b"new"));
+    release(&mut world);
+    assert_eq!(load(&mut world, &place(99)), found(b"newer"));
+    assert_eq!(load(&mut world, &place(200)), Load::Found([b'r'; 100][..].into()));
+    world.settle();
+    assert_eq!(load(&mut world, &place(99)), found(b"newer"));
+}
+
+#[test]
+fn a_meta_and_what_was_written_last_may_be_overwritten_before_the_ring_is_read() {
+    for crashes in [false, true] {
+        let mut world = open_unread(filled());
+        assert_eq!(load(&mut world, &meta()), found(b"meta"));
+        put(&mut world, &meta(), b"later");
+        put(&mut world, &place(499), b"later");
+        assert_eq!(load(&mut world, &meta()), found(b"later"));
+        if crashes {
+            world = open_unread(world.disk.copy());
+            assert_eq!(load(&mut world, &meta()), found(b"later"));
+        }
+        // Not durable yet when the ring comes.
+        let owner = world.owner(&meta());
+        world.stores[owner].put(&meta(), b"latest");
+        world.disk.set_delay(50);
+        world.stores[owner].submit();
+        world.disk.set_delay(0);
+        release(&mut world);
+        world.settle();
+        for place in [meta(), place(499)] {
+            let wanted = if place == meta() { b"latest" } else { &b"later"[..] };
+            assert_eq!(load(&mut world, &place), Load::Found(wanted.into()));
+        }
+        let mut world = World::open(world.disk.crashed(7), WORKERS, &config());
+        assert_eq!(load(&mut world, &meta()), found(b"latest"));
+        assert_eq!(load(&mut world, &place(99)), found(b"newer"));
+    }
+}
+
+#[test]
+fn changes_of_what_the_ring_may_have_wait_and_keep_their_order() {
+    let mut world = open_unread(filled());
+    let owner = world.owner(&place(99));
+    let other = (2_000..).map(place).find(|place| world.owner(place) == owner).expect("one");
+    let ticket = world.stores[owner].ticket();
+    for (place, record) in
+        [(place(99), &b"one"[..]), (other.clone(), b"two"), (place(99), b"three")]
+    {
+        world.stores[owner].put(&place, record);
+        world.stores[owner].submit();
+    }
+    for _ in 0..100 {
+        world.poll();
+    }
+    let is_stored = |completion: &Completion| matches!(completion, Completion::Stored(_));
+    assert!(!world.heard[owner].iter().any(is_stored), "later changes do not overtake");
+    assert_eq!(load(&mut world, &other), Load::Pending, "nor what asks for them");
+    release(&mut world);
+    await_commits(&mut world);
+    let newest = world.heard[owner].iter().rev().find(|completion| is_stored(completion));
+    assert_eq!(newest, Some(&Completion::Stored(types::Ticket(ticket.0 + 2))));
+    assert_eq!(load(&mut world, &place(99)), found(b"three"));
+    assert_eq!(load(&mut world, &other), found(b"two"));
+}
+
+#[test]
+fn damage_that_is_found_late_forgets_all_but_what_came_after_it() {
+    let mut prng = Prng::new(4);
+    for settles in [false, true] {
+        let disk = filled();
+        // Sectors of one stripe somewhere in the middle, too many for its parity.
+        let at = 200 * SECTOR;
+        disk.rot(File::Ring, |ring| ring[at..at + 4 * SECTOR].fill(0xee));
+        let mut world = open_unread(disk);
+        assert_eq!(load(&mut world, &place(3)), found(b"home"));
+        put(&mut world, &place(1_000), b"new");
+        release(&mut world);
+        let forgotten = |worker: &Vec<Completion>| {
+            let is_it = |it: &&Completion| matches!(it, Completion::Forgotten { .. });
+            worker.iter().filter(is_it).count()
+        };
+        assert_eq!(world.heard.iter().map(forgotten).sum::<usize>(), 16 * 256, "all shards");
+        if settles {
+            world.settle();
+        }
+        await_commits(&mut world);
+        for _ in 0..2 {
+            assert_eq!(load(&mut world, &place(1_000)), found(b"new"), "it came behind the damage");
+            assert_eq!(load(&mut world, &place(499)), Load::Found([b'r'; 100][..].into()));
+            for number in [3, 99, 2_000] {
+                assert_eq!(load(&mut world, &place(number)), Load::Lost);
+            }
+            world = World::open(world.disk.crashed(prng.next_u64()), WORKERS, &config());
+        }
+    }
+}
+
+#[test]
+fn a_store_may_stop_or_fail_before_its_ring_is_read() {
+    let mut world = open_unread(filled());
+    world.disk.fail_after(0);
+    let owner = world.owner(&place(1_000));
+    world.stores[owner].put(&place(1_000), b"new");
+    world.stores[owner].submit();
+    world.poll();
+    assert!(world.heard[owner].iter().any(|it| matches!(it, Completion::Failed(_))));
+    world.disk.release();
+    world.poll();
+    assert_eq!(load(&mut world, &place(99)), Load::Pending, "a store that failed says nothing");
+}
