@@ -29,6 +29,7 @@ mod local;
 mod metas;
 mod outline;
 mod page;
+mod part;
 mod recovery;
 mod request;
 mod ring;

@@ -155,6 +155,12 @@ impl Digest {
         self.end = end;
     }
 
+    /// True if it names a hash, or one with the same top bits.
+    pub(super) fn names(&self, hash: u64) -> bool {
+        let top = top_of(hash).to_le_bytes();
+        self.tops.chunks_exact(TOP_LEN).any(|of| of == &top[..TOP_LEN])
+    }
+
     /// Bytes without metas.
     fn len(&self) -> usize {
         HEAD_LEN + self.tops.len()

@@ -17,6 +17,8 @@ use crate::{Completion, Staging};
 const IDLE_POLLS: u32 = 64;
 /// Rounds of one drive: a medium that completes at once lets the engine go on at once, but not for ever.
 const ROUNDS_MAX: usize = 64;
+/// Drives after which a ring that nobody waits for is read.
+const RING_DRIVES: u32 = 32;
 /// The request that reads the ring after a start; the engine counts its own up from zero.
 const RING_READ: u64 = u64::MAX;
 
@@ -33,13 +35,14 @@ struct Shared<M> {
     /// See [`LocalKeeper::is_still`].
     is_still: bool,
     done: Vec<Done>,
-    /// What is read of the ring while the store serves.
-    unread: Option<UnreadRing>,
+    /// What a start has left to be read of the ring, and after how many drives that is done uncalled.
+    unread: Option<(UnreadRing, u32)>,
 }
 
 impl<M: Medium> Shared<M> {
     fn drive(&mut self) {
         self.is_still = false;
+        self.read_ring();
         for _ in 0..ROUNDS_MAX {
             self.engine.step();
             let mut is_idle = !self.engine.is_building();
@@ -52,7 +55,7 @@ impl<M: Medium> Shared<M> {
             self.under_way = self.under_way.saturating_sub(self.done.len());
             for done in self.done.drain(..) {
                 match self.unread.take_if(|_| done.id == RING_READ) {
-                    Some(ring) => {
+                    Some((ring, _)) => {
                         let read = done.result.and_then(|content| ring.find(&content));
                         self.engine.take_ring(read);
                     }
@@ -61,10 +64,25 @@ impl<M: Medium> Shared<M> {
                 is_idle = false;
             }
             if is_idle {
-                self.is_still = self.under_way == 0;
+                self.is_still = self.under_way == 0 && self.unread.is_none();
                 return;
             }
             self.idle_polls = 0;
+        }
+    }
+}
+
+impl<M: Medium> Shared<M> {
+    /// Reads the ring once somebody waits for it, or a while after the start.
+    fn read_ring(&mut self) {
+        let Some((UnreadRing { extent, .. }, left)) = &mut self.unread else { return };
+        if *left > 0 {
+            *left = if self.engine.wants_ring() { 0 } else { *left - 1 };
+            if *left == 0 {
+                let len = extent.ring as usize * SECTOR;
+                self.medium.submit(Io::Read { id: RING_READ, file: File::Ring, offset: 0, len });
+                self.under_way += 1;
+            }
         }
     }
 }
@@ -134,15 +152,11 @@ impl<M: Medium> LocalKeeper<M> {
     ) -> Result<(LocalKeeper<M>, Vec<LocalStore<M>>), OpenError> {
         let engine = Engine::open(&mut medium, binding, workers, config)?;
         let terms = Terms::of(&engine);
-        let unread = engine.unread();
-        if let Some(UnreadRing { extent, .. }) = unread {
-            let len = extent.ring as usize * SECTOR;
-            medium.submit(Io::Read { id: RING_READ, file: File::Ring, offset: 0, len });
-        }
+        let unread = engine.unread().map(|ring| (ring, RING_DRIVES));
         let shared = Shared {
             engine,
             medium,
-            under_way: usize::from(unread.is_some()),
+            under_way: 0,
             idle_polls: 0,
             is_still: false,
             done: Vec::new(),

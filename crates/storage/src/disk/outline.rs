@@ -15,8 +15,8 @@ const IDLE_MAX: u32 = 2;
 const PROBE: u64 = 8;
 /// Sectors that are read at once of the last stripes.
 const PART: u64 = 512;
-/// Where digests cover no more than so many of the longest stripes, all is read at once.
-const STRIPES_MIN: u64 = 4;
+/// Where digests cover no more than this part of a ring, all is read at once.
+const LEAST: u64 = 64;
 
 /// Where a ring is.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +41,8 @@ pub(super) struct Outline {
     pub(super) filter: Filter,
     /// Among them.
     pub(super) metas: Metas,
+    /// What speaks of all but the last stripes, in order.
+    pub(super) digests: Vec<Digest>,
     /// The stripes that no digest speaks of.
     pub(super) last: Vec<Found>,
 }
@@ -66,12 +68,13 @@ impl Extent {
         digests: impl Iterator<Item = Result<Vec<Digest>, String>>,
         read: &mut ReadSectors<'_>,
     ) -> Result<Option<Outline>, String> {
-        let least = self.tail + STRIPES_MIN * self.stripe_max;
+        let least = self.tail + self.ring / LEAST;
         if !matches!(self.image(PROBE, read).look(least)?, Seen::Current { .. }) {
             return Ok(None);
         }
         let (mut filter, mut metas) = (Filter::new(), Metas::default());
         let (mut covered, mut idle) = (self.tail, 0);
+        let mut speaking = Vec::new();
         for digests in digests {
             let before = covered;
             for digest in digests?.into_iter().filter(|digest| digest.end <= self.end()) {
@@ -84,6 +87,7 @@ impl Extent {
                 filter.add(&digest);
                 metas.add_all(&digest.metas);
                 covered = digest.end;
+                speaking.push(digest);
             }
             idle = if covered == before { idle + 1 } else { 0 };
             if idle == IDLE_MAX {
@@ -102,6 +106,7 @@ impl Extent {
             said.hashes.iter().for_each(|&hash| filter.add_hash(hash));
             metas.add_all(&said.metas);
         }
-        Ok(Some(Outline { head, unfinished, filter, metas, last }))
+        let digests = speaking;
+        Ok(Some(Outline { head, unfinished, filter, metas, digests, last }))
     }
 }

@@ -1,7 +1,7 @@
 //! The disk store against a plain map: random changes, delays, losses of power at any moment, restarts.
 
 use crate::history::{Life, Model, run};
-use crate::support::{SimDisk, World, seeds, small_config};
+use crate::support::{SimDisk, Withheld, World, seeds, small_config};
 use base::Prng;
 use storage::disk::{Config, File};
 use storage::{Completion, Load, Place, Store};
@@ -57,7 +57,7 @@ fn a_store_that_ended_when_it_was_full_takes_writes_before_it_has_read_a_page() 
     // Each start but the first falls into the first lap of the one before.
     for start in 1..=3 {
         world = World::open(world.disk.crashed(start), 1, &config);
-        world.disk.withhold(File::Slots);
+        world.disk.withhold(Withheld::Reads(File::Slots));
         assert!(!world.stores[0].is_full(), "start {start}");
         fill(&mut world, 1);
         (0..100).for_each(|_| world.poll());

@@ -33,6 +33,24 @@ struct Content {
     pending: BTreeMap<usize, Vec<Vec<u8>>>,
 }
 
+/// What a device does not answer.
+#[derive(Clone, Copy)]
+pub enum Withheld {
+    /// Reads of a file, but no verification.
+    Reads(File),
+    Both(File),
+}
+
+impl Withheld {
+    fn is(self, io: &Io) -> bool {
+        match (self, io) {
+            (Withheld::Reads(of) | Withheld::Both(of), Io::Read { file, .. }) => of == *file,
+            (Withheld::Both(of), Io::Verify { file, .. }) => of == *file,
+            _ => false,
+        }
+    }
+}
+
 struct UnderWay {
     io: Io,
     delay: u64,
@@ -52,7 +70,7 @@ struct Inner {
     delay_max: u64,
     stores: u64,
     flushes_left: Option<u64>,
-    withheld: Option<File>,
+    withheld: Option<Withheld>,
 }
 
 impl SimDisk {
@@ -172,9 +190,9 @@ impl SimDisk {
         self.lock().stores
     }
 
-    /// A file is read no more: as a medium that is slow for ever.
-    pub fn withhold(&self, file: File) {
-        self.lock().withheld = Some(file);
+    /// Some of a file is read no more: as a medium that is slow for ever.
+    pub fn withhold(&self, what: Withheld) {
+        self.lock().withheld = Some(what);
     }
 
     /// Ends that.
@@ -253,9 +271,7 @@ impl Inner {
     fn complete(&mut self, done: &mut Vec<Done>, at_once: bool) {
         let mut i = 0;
         while i < self.under_way.len() {
-            if let Io::Read { file, .. } = self.under_way[i].io
-                && self.withheld == Some(file)
-            {
+            if self.withheld.is_some_and(|withheld| withheld.is(&self.under_way[i].io)) {
                 i += 1;
                 continue;
             }

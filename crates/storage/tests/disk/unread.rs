@@ -5,7 +5,7 @@ use storage::disk::{Config, File};
 use storage::{Completion, Load, Place, Store};
 use types::{Database, Key, Shard};
 
-use crate::support::{SECTOR, SimDisk, World, small_config};
+use crate::support::{SECTOR, SimDisk, Withheld, World, small_config};
 
 const WORKERS: usize = 2;
 
@@ -78,12 +78,17 @@ fn filled() -> SimDisk {
     world.disk.copy()
 }
 
-/// Opens the store with its ring withheld.
-fn open_unread(disk: SimDisk) -> World {
+/// Opens the store with this withheld.
+fn open_without(withheld: Withheld, disk: SimDisk) -> World {
     let world = World::open(disk, WORKERS, &config());
-    world.disk.withhold(File::Ring);
+    world.disk.withhold(withheld);
     assert!(world.keeper.has_unread_ring(), "it was read before the store was open");
     world
+}
+
+/// Opens the store with its ring withheld.
+fn open_unread(disk: SimDisk) -> World {
+    open_without(Withheld::Both(File::Ring), disk)
 }
 
 fn release(world: &mut World) {
@@ -111,6 +116,44 @@ fn what_the_ring_does_not_have_is_served_before_it_is_read() {
     assert_eq!(load(&mut world, &place(200)), Load::Found([b'r'; 100][..].into()));
     world.settle();
     assert_eq!(load(&mut world, &place(99)), found(b"newer"));
+}
+
+#[test]
+fn a_record_of_the_ring_is_found_by_its_digest_before_the_ring_is_read() {
+    let mut world = open_without(Withheld::Reads(File::Ring), filled());
+    assert_eq!(load(&mut world, &place(99)), found(b"newer"));
+    for number in [100, 163, 164, 300, 450] {
+        assert_eq!(load(&mut world, &place(number)), Load::Found([b'r'; 100][..].into()));
+    }
+    put(&mut world, &place(99), b"newest");
+    put(&mut world, &place(300), b"newest");
+    assert_eq!(load(&mut world, &place(99)), found(b"newest"));
+    assert!(world.keeper.has_unread_ring());
+    let mut after = World::open(world.disk.copy(), WORKERS, &config());
+    release(&mut world);
+    world.settle();
+    for world in [&mut world, &mut after] {
+        for number in [99, 300] {
+            assert_eq!(load(world, &place(number)), found(b"newest"));
+        }
+        assert_eq!(load(world, &place(450)), Load::Found([b'r'; 100][..].into()));
+    }
+}
+
+#[test]
+fn a_record_in_a_damaged_part_of_the_ring_waits_for_all_of_it() {
+    let disk = filled();
+    // Where the first stripes behind those that went home are; parity restores it.
+    let at = 230 * SECTOR + 30;
+    disk.rot(File::Ring, |ring| ring[at] ^= 1);
+    let mut world = open_without(Withheld::Reads(File::Ring), disk);
+    let waits = |number: &u32| load(&mut world, &place(*number)) == Load::Pending;
+    let waiting: Vec<u32> = (100..450).step_by(10).filter(waits).collect();
+    assert!((1..20).contains(&waiting.len()), "{waiting:?}");
+    release(&mut world);
+    for number in (100..450).step_by(10) {
+        assert_eq!(load(&mut world, &place(number)), Load::Found([b'r'; 100][..].into()));
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use types::limits::{KEY_LEN_MAX, RECORD_LEN_MAX};
 use types::{Database, Key, Shard};
 
 use super::scrub::ScrubRead;
+use super::unread::Seek;
 use super::{Engine, primary_place};
 use crate::disk::entry::{Identity, Reference, content_checksum, fingerprint};
 use crate::disk::extents::{Map, UNIT, map_place};
@@ -71,6 +72,10 @@ pub(super) enum Reading {
     },
     Map {
         group: u64,
+    },
+    Part {
+        seek: Seek,
+        part: (u64, u64),
     },
     Scrub(ScrubRead),
 }
@@ -248,6 +253,7 @@ impl Engine {
                 self.extents.learn(group, Map::read(&bytes, group, self.binding));
                 self.map_known(group);
             }
+            Reading::Part { seek, part } => self.part_read(seek, part, &bytes),
             Reading::Scrub(read) => self.scrub_read(read, bytes),
         }
     }

@@ -438,6 +438,7 @@ impl Engine {
 
     /// Serves what the ring has nothing of; the rest waits until it has been read.
     fn outline(&mut self, outline: Outline, superblock: &Superblock) {
+        base::sometimes!("disk: a store serves before its ring has been read");
         self.ring.head = outline.head;
         self.digest_found(&outline.last);
         self.unread = Some(Unread::new(extent(superblock), outline, self.completions.len()));

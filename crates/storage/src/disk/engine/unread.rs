@@ -7,15 +7,21 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 
 use super::Engine;
+use super::lookup::Reading;
 use super::open::reading;
+use crate::Place;
 use crate::disk::cache::ByNumber;
-use crate::disk::digest::Filter;
+use crate::disk::digest::{Digest, Filter};
 use crate::disk::entry::{Entry, Identity, Kind, Mark};
-use crate::disk::io::{Blocking, Medium};
+use crate::disk::io::{Blocking, File, Io, Medium};
 use crate::disk::outline::{Extent, Outline};
+use crate::disk::part;
 use crate::disk::recovery::{Found, Recovered};
 use crate::disk::request::{Batch, Request};
 use crate::disk::stripe::{SECTOR, entries};
+
+/// Loads at a time for which a start reads parts of the ring: more than so many are as well off with all of it.
+const SEEKS_MAX: usize = 32;
 
 /// The stripes that have not been read, and who waits for them.
 #[derive(Debug)]
@@ -23,6 +29,9 @@ pub(super) struct Unread {
     pub(super) ring: UnreadRing,
     filter: Filter,
     known: Known,
+    digests: Vec<Digest>,
+    /// Loads for which parts of the ring are being read.
+    seeks: usize,
     waiting: Vec<(usize, Request)>, // by worker
     /// Workers whose changes wait: what comes from them later comes after those.
     held: Vec<bool>,
@@ -55,6 +64,15 @@ impl UnreadRing {
         };
         self.extent.read(self.head, &mut read)
     }
+}
+
+/// A load that looks for its place in the parts of the ring whose digests name it.
+#[derive(Debug)]
+pub(super) struct Seek {
+    worker: usize,
+    place: Place,
+    /// First position and the one behind the last; the newest part comes last.
+    parts: Vec<(u64, u64)>,
 }
 
 /// Entries of the ring that are the newest of their places.
@@ -102,6 +120,8 @@ impl Unread {
             ring: UnreadRing { extent, head: outline.head },
             known: Known::of(&outline),
             filter: outline.filter,
+            digests: outline.digests,
+            seeks: 0,
             waiting: Vec::new(),
             held: vec![false; workers],
             len: 0,
@@ -156,6 +176,19 @@ impl Unread {
             && self.known.find(is_it, hash).is_none()
     }
 
+    /// How to look for a place without reading all of the ring.
+    fn seek(&self, binding: u64, worker: usize, request: &Request) -> Option<Seek> {
+        let Request::Load(place) = request else { return None };
+        if self.seeks >= SEEKS_MAX || self.held[worker] {
+            return None;
+        }
+        let hash = Identity::of(binding, place).hash;
+        let named = self.digests.iter().filter(|digest| digest.names(hash));
+        let tail = self.ring.extent.tail;
+        let parts = named.map(|digest| (digest.first.max(tail), digest.end)).collect();
+        Some(Seek { worker, place: place.clone(), parts })
+    }
+
     fn hold(&mut self, worker: usize, request: Request) {
         self.is_wanted |= !matches!(request, Request::Scrub { .. });
         if let Request::Change(batch) = &request {
@@ -183,10 +216,50 @@ impl Engine {
         if let Some(unread) = &mut self.unread
             && unread.has_to_wait(self.binding, worker, &request)
         {
-            unread.hold(worker, request);
+            match unread.seek(self.binding, worker, &request) {
+                Some(seek) => self.seek(seek),
+                None => unread.hold(worker, request),
+            }
             return None;
         }
         Some(request)
+    }
+
+    /// Reads the newest part of the ring where the place of a load may be; without one it waits for the whole ring.
+    fn seek(&mut self, mut seek: Seek) {
+        let Some(unread) = &mut self.unread else { return self.load(seek.worker, seek.place) };
+        let ring = unread.ring.extent.ring;
+        match seek.parts.pop() {
+            Some(part @ (first, end)) if first % ring + (end - first) <= ring => {
+                unread.seeks += 1;
+                let id = self.take_io_id();
+                let (offset, len) = (first % ring * SECTOR as u64, (end - first) as usize * SECTOR);
+                self.ios.push(Io::Verify { id, file: File::Ring, offset, len });
+                self.reads.insert(id, Reading::Part { seek, part });
+            }
+            _ => unread.hold(seek.worker, Request::Load(seek.place)),
+        }
+    }
+
+    /// A part of the ring has been read for a load.
+    pub(super) fn part_read(&mut self, mut seek: Seek, part: (u64, u64), content: &Bytes) {
+        let Some(unread) = &mut self.unread else { return self.load(seek.worker, seek.place) };
+        unread.seeks -= 1;
+        let identity = Identity::of(self.binding, &seek.place);
+        match part::newest(&unread.ring.extent, part, content, &identity) {
+            Some(Some(raw)) => {
+                base::sometimes!("disk: a record is read from a ring that has not been");
+                unread.known.add(raw);
+                // Where it refers to an extent that does not help.
+                seek.parts.clear();
+                if unread.known(&identity).is_some() {
+                    return self.request(seek.worker, Request::Load(seek.place));
+                }
+            }
+            Some(None) => {}
+            None => seek.parts.clear(),
+        }
+        self.seek(seek);
     }
 
     /// Takes what the ring held, and goes on with what waited for it.
@@ -237,7 +310,6 @@ impl Engine {
     /// behind the damage is newer than what was lost, and stays. Until the superblock moves the tail past the damage,
     /// which waits for the mark, every start finds it again.
     fn lose_ring(&mut self) {
-        base::sometimes!("disk: a ring that is read while the store serves is damaged");
         // Nothing has been written back since the start.
         self.batch += 1;
         self.floor = self.batch;
