@@ -141,6 +141,17 @@ fn a_record_of_the_ring_is_found_by_its_digest_before_the_ring_is_read() {
 }
 
 #[test]
+fn a_large_record_that_was_written_last_is_not_overlooked_for_an_older_small_one() {
+    let mut world = World::open(filled(), WORKERS, &config());
+    let large = vec![b'l'; 5_000];
+    put(&mut world, &place(99), &large);
+    let mut world = open_without(Withheld::Reads(File::Ring), world.disk.copy());
+    assert_eq!(load(&mut world, &place(99)), Load::Pending);
+    release(&mut world);
+    assert_eq!(load(&mut world, &place(99)), Load::Found(large.into()));
+}
+
+#[test]
 fn a_record_in_a_damaged_part_of_the_ring_waits_for_all_of_it() {
     let disk = filled();
     // Where the first stripes behind those that went home are; parity restores it.

@@ -106,11 +106,15 @@ impl Known {
         places.push(raw);
     }
 
-    /// Not where it refers to an extent.
     fn find(&self, is_it: impl Fn(&Entry<'_>) -> bool, hash: u64) -> Option<Entry<'_>> {
         let places = self.entries.get(&hash)?.iter();
         let mut places = places.filter_map(|raw| Entry::read(raw));
-        places.find(|entry| is_it(entry)).filter(|entry| !entry.kind.is_in_extent())
+        places.find(|entry| is_it(entry))
+    }
+
+    /// The same, but nothing that refers to an extent: that is not all there is to know.
+    fn find_whole(&self, is_it: impl Fn(&Entry<'_>) -> bool, hash: u64) -> Option<Entry<'_>> {
+        self.find(is_it, hash).filter(|entry| !entry.kind.is_in_extent())
     }
 }
 
@@ -140,7 +144,7 @@ impl Unread {
 
     /// The newest that the ring has of a place, where that is known.
     pub(super) fn known(&self, identity: &Identity) -> Option<Entry<'_>> {
-        self.known.find(|entry| identity.matches(entry), identity.hash)
+        self.known.find_whole(|entry| identity.matches(entry), identity.hash)
     }
 
     fn has_to_wait(&self, binding: u64, worker: usize, request: &Request) -> bool {
@@ -173,7 +177,7 @@ impl Unread {
     fn is_open(&self, hash: u64, kind: Kind, is_it: impl Fn(&Entry<'_>) -> bool) -> bool {
         self.filter.may_have(hash)
             && !(kind.class() == Kind::META && self.known.has_all_metas)
-            && self.known.find(is_it, hash).is_none()
+            && self.known.find_whole(is_it, hash).is_none()
     }
 
     /// How to look for a place without reading all of the ring.
@@ -182,7 +186,12 @@ impl Unread {
         if self.seeks >= SEEKS_MAX || self.held[worker] {
             return None;
         }
-        let hash = Identity::of(binding, place).hash;
+        let identity = Identity::of(binding, place);
+        let hash = identity.hash;
+        if self.known.find(|entry| identity.matches(entry), hash).is_some() {
+            // What digests name of it is older.
+            return None;
+        }
         let named = self.digests.iter().filter(|digest| digest.names(hash));
         let tail = self.ring.extent.tail;
         let parts = named.map(|digest| (digest.first.max(tail), digest.end)).collect();
