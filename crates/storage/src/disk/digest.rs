@@ -3,8 +3,9 @@
 //! So a start can know what the ring may hold without reading all of it, and answer for everything else. Whenever enough
 //! stripes have become durable, their hashes, shortened to their top bits, go to a slot of the spare behind its images.
 //! Nobody waits for that and nothing depends on it: where a digest is missing or damaged, that part of the ring and all
-//! behind it is read before the store serves. A digest says nothing that could become wrong, for a stripe that was
-//! durable is never written again at the same position.
+//! behind it is read before the store serves. A digest says nothing that could become wrong: what was durable is not
+//! written again at the same position, unless the ring was damaged; then the floor of pages rises, and digests under
+//! another floor are void.
 
 use base::checksum::checksum;
 
@@ -55,6 +56,11 @@ impl Shelf {
         self.slots as usize * self.slot_len
     }
 
+    /// What the checksums of digests are bound to, beside their slots.
+    pub(super) fn seed(binding: u64, floor: u64) -> u64 {
+        binding ^ floor.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
+
     fn slot_of(&self, position: u64) -> u64 {
         position / self.segment % self.slots
     }
@@ -85,7 +91,7 @@ impl Shelf {
     }
 
     /// Where a digest goes, and its bytes; `None` where it has no room.
-    pub(super) fn write(&self, binding: u64, digest: &Digest) -> Option<(u64, Vec<u8>)> {
+    pub(super) fn write(&self, seed: u64, digest: &Digest) -> Option<(u64, Vec<u8>)> {
         if digest.len() > self.slot_len {
             return None;
         }
@@ -107,16 +113,16 @@ impl Shelf {
             digest.metas.append_to(&mut bytes);
         }
         bytes.resize(len.next_multiple_of(SECTOR), 0);
-        let sum = checksum(binding ^ slot, &bytes[8..len]);
+        let sum = checksum(seed ^ slot, &bytes[8..len]);
         put_u64(&mut bytes, 0, sum);
         Some((self.start + slot * self.slot_len as u64, bytes))
     }
 
     /// The whole digests in the content of slots, the first of which is this one, by position.
-    pub(super) fn read(&self, binding: u64, first: u64, content: &[u8]) -> Vec<Digest> {
+    pub(super) fn read(&self, seed: u64, first: u64, content: &[u8]) -> Vec<Digest> {
         let slots = (first..).zip(content.chunks_exact(self.slot_len));
         let mut digests: Vec<Digest> =
-            slots.filter_map(|(slot, bytes)| Digest::read(binding ^ slot, bytes)).collect();
+            slots.filter_map(|(slot, bytes)| Digest::read(seed ^ slot, bytes)).collect();
         digests.sort_unstable_by_key(|digest| digest.first);
         digests
     }

@@ -17,7 +17,7 @@ mod sweep;
 mod unread;
 mod write_back;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -64,6 +64,7 @@ pub struct Engine {
 
     ring: Ring,
     shelf: Shelf,
+    digests: BTreeSet<u64>, // by io
     index: Index,
     commit: Option<commit::Commit>,
 
@@ -123,6 +124,10 @@ impl Engine {
     /// Takes a completion of the device. A failure poisons the store for good.
     pub fn done(&mut self, done: Done) {
         if self.failure.is_some() {
+            return;
+        }
+        if self.digests.remove(&done.id) {
+            // Nothing depends on it: there may have been no room for a longer file.
             return;
         }
         let bytes = match done.result {

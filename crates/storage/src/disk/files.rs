@@ -114,7 +114,8 @@ impl FileMedium {
     /// a store and what starts it flush all files, and from then on stripes, blanks and images are all that is written.
     fn store(&self, writes: &[Write], flush: Files) -> Result<(), String> {
         let past = |direct: &DirectFile, file: File| {
-            let fits = flush == Files::of(file) && direct.takes(file, writes);
+            let is_its = flush == Files::of(file) || flush == Files::default();
+            let fits = is_its && direct.takes(file, writes);
             fits.then(|| {
                 writes.iter().try_for_each(|write| {
                     direct.write(&write.bytes, write.offset).map_err(explain(file, "write"))
@@ -128,6 +129,9 @@ impl FileMedium {
             && let Some(written) = past(images, File::Spare)
         {
             written?;
+            if flush == Files::default() {
+                return Ok(());
+            }
             return images.flush().map_err(explain(File::Spare, "flush"));
         }
         writes.iter().try_for_each(|write| self.write(write))?;

@@ -97,7 +97,13 @@ impl Extent {
         if covered <= least {
             return Ok(None);
         }
-        let found = self.image(PART, read).walk(covered, self.end())?;
+        let mut image = self.image(PART, read);
+        // A digest of a ring that went on differently would not end where a stripe does.
+        match image.look(covered - 1)? {
+            Seen::Current { index, count } if index + 1 == count => {}
+            _ => return Ok(None),
+        }
+        let found = image.walk(covered, self.end())?;
         if found.damaged || found.stripes.iter().any(|found| found.said.has_marks()) {
             return Ok(None);
         }

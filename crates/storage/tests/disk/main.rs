@@ -4,6 +4,7 @@ mod crash;
 mod groups;
 mod history;
 mod liveness;
+mod lost_ring;
 mod model;
 mod overlap;
 mod pace;

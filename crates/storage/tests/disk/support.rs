@@ -39,6 +39,8 @@ pub enum Withheld {
     /// Reads of a file, but no verification.
     Reads(File),
     Both(File),
+    /// Writes that are flushed.
+    Stores(File),
 }
 
 impl Withheld {
@@ -46,6 +48,7 @@ impl Withheld {
         match (self, io) {
             (Withheld::Reads(of) | Withheld::Both(of), Io::Read { file, .. }) => of == *file,
             (Withheld::Both(of), Io::Verify { file, .. }) => of == *file,
+            (Withheld::Stores(of), Io::Store { flush, .. }) => flush.contains(of),
             _ => false,
         }
     }

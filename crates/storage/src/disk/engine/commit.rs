@@ -7,7 +7,7 @@ use types::Ticket;
 use super::Engine;
 use crate::Completion;
 use crate::disk::bytes_at::put_u64;
-use crate::disk::digest::Digest;
+use crate::disk::digest::{Digest, Shelf};
 use crate::disk::entry::{Entry, HEAD_LEN, Mark, entry_checksum};
 use crate::disk::extents::{UNIT, units_for};
 use crate::disk::index::WARMED;
@@ -188,7 +188,12 @@ impl Engine {
         if self.is_far_behind() && !is_awaited {
             return;
         }
-        let limit = if is_awaited { ring } else { self.sweep.limit(ring) };
+        let limit = match is_awaited {
+            // Nothing goes home before the ring has been read, so the last of it is not given away.
+            true if self.unread.is_some() => self.sweep.limit(ring).max(ring / 16 * 13),
+            true => ring,
+            false => self.sweep.limit(ring),
+        };
         let stripe = self.ring.stripe(number).expect("a closed stripe is in the ring");
         let pending = pending(stripe);
         let sectors = sectors_for(pending.payload_len());
@@ -231,8 +236,10 @@ impl Engine {
         self.ring.digest.add(hashes, metas, has_marks, end);
         if self.shelf.takes(&self.ring.digest) {
             let digest = std::mem::replace(&mut self.ring.digest, Digest::begin(end));
-            if let Some((offset, bytes)) = self.shelf.write(self.binding, &digest) {
+            let seed = Shelf::seed(self.binding, self.floor);
+            if let Some((offset, bytes)) = self.shelf.write(seed, &digest) {
                 let id = self.take_io_id();
+                self.digests.insert(id);
                 let writes = vec![Write { file: File::Spare, offset, bytes: bytes.into() }];
                 self.ios.push(Io::Store { id, writes, flush: Files::default() });
             }

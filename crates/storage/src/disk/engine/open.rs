@@ -3,7 +3,7 @@
 //! What this reads and writes is bounded by the lengths of ring and spare, whatever the number of keys.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -308,7 +308,7 @@ impl Opening {
             }
         }
         let superblock = superblock?;
-        if let Some(outline) = outline(medium, &superblock)? {
+        if redo && let Some(outline) = outline(medium, &superblock)? {
             if redone.is_none() {
                 mend_superblock(medium, &superblock)?;
             }
@@ -336,11 +336,12 @@ impl Opening {
 /// What can be known of the ring without reading it.
 fn outline(medium: &mut Blocking<'_>, superblock: &Superblock) -> Result<Option<Outline>, String> {
     let (extent, shelf) = (extent(superblock), shelf(superblock.ring, superblock.spare));
+    let seed = Shelf::seed(superblock.binding, superblock.floor);
     let medium = RefCell::new(medium);
     let digests = shelf.runs(extent.tail, extent.stripe_max).map(|run| {
         let (offset, len) = shelf.place(run);
         let content = medium.borrow_mut().read(File::Spare, offset, len)?;
-        Ok(shelf.read(extent.binding, run.0, &content))
+        Ok(shelf.read(seed, run.0, &content))
     });
     let mut read = |first: u64, count: u64| reading(&mut medium.borrow_mut())(first, count);
     extent.outline(digests, &mut read)
@@ -467,6 +468,7 @@ impl Engine {
             failure: None,
             ring: Ring::new(superblock.ring, superblock.tail),
             shelf: shelf(superblock.ring, superblock.spare),
+            digests: BTreeSet::new(),
             index: Index::default(),
             commit: None,
             directory: superblock.directory,

@@ -159,9 +159,11 @@ impl Engine {
     }
 
     /// True shortly after a start, while the device is for those who ask, until the ring has been read, and where it was
-    /// damaged until that is known for good.
+    /// damaged until that is known for good; only the last process's write-back may be what somebody waits for then.
     pub(super) fn is_held(&self) -> bool {
-        self.ring.head < self.held_until || self.unread.is_some() || self.lost_ring.is_some()
+        self.ring.head < self.held_until
+            || self.unread.is_some()
+            || (self.lost_ring.is_some() && !self.write_back.is_redone())
     }
 
     /// True while a write-back can go on without anything from outside.

@@ -139,9 +139,8 @@ impl Run {
                 {
                     self.stripe = Some((id, writes));
                 }
-                (io @ Io::Store { flush, .. }, _) if is_commit(flush) || is_digest(flush) => {
-                    commits.push(io);
-                }
+                (io @ Io::Store { flush, .. }, _) if is_commit(flush) => commits.push(io),
+                (io @ Io::Store { flush, .. }, _) if is_digest(flush) => slow.push(io),
                 (io, _) => homes.push(io),
             }
         }
@@ -237,7 +236,8 @@ fn is_commit(flush: Files) -> bool {
     flush == Files::of(File::Ring) || flush == Files::of(File::Extents)
 }
 
-/// True for a digest, which is not to wait behind a write-back: the next start would have to read what it speaks of.
+/// True for a digest, which neither waits behind a write-back, for the next start would have to read what it speaks of,
+/// nor lets a commit wait.
 fn is_digest(flush: Files) -> bool {
     flush == Files::default()
 }
