@@ -161,6 +161,7 @@ impl Engine {
         self.step_scrub();
         if self.is_held() && (self.is_full() || self.waits_for_write_back()) {
             self.held_until = 0;
+            self.want_ring();
             self.step_write_back();
         }
         self.cache.shrink();

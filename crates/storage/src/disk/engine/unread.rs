@@ -215,6 +215,13 @@ impl Engine {
         self.unread.as_ref().map(|unread| unread.ring)
     }
 
+    /// Something cannot go on before the ring has been read.
+    pub(super) fn want_ring(&mut self) {
+        if let Some(unread) = &mut self.unread {
+            unread.is_wanted = true;
+        }
+    }
+
     /// True once somebody waits for the ring.
     pub(in crate::disk) fn wants_ring(&self) -> bool {
         self.unread.as_ref().is_some_and(|unread| unread.is_wanted)
