@@ -5,6 +5,7 @@
 /// Every mark, and who can reach it: a protocol, a medium that must be asked for (`pmem` is rarely drawn), or strikes at
 /// media.
 pub const MARKS: &[(&str, &str)] = &[
+    ("disk", "disk: a digest seems to name what the ring does not have"),
     ("disk", "disk: a record is read from a ring that has not been"),
     ("disk", "disk: a request waits until the ring has been read"),
     ("disk", "disk: a store serves before its ring has been read"),

@@ -16,7 +16,7 @@ const PROBE: u64 = 8;
 /// Sectors that are read at once of the last stripes.
 const PART: u64 = 512;
 /// Where digests cover no more than this part of a ring, all is read at once.
-const LEAST: u64 = 64;
+const LEAST: u64 = 16;
 
 /// Where a ring is.
 #[derive(Clone, Copy, Debug)]

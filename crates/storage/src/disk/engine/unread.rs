@@ -73,12 +73,16 @@ pub(super) struct Seek {
     place: Place,
     /// First position and the one behind the last; the newest part comes last.
     parts: Vec<(u64, u64)>,
+    /// All that was read has been whole, and had nothing of it.
+    is_absent: bool,
 }
 
 /// Entries of the ring that are the newest of their places.
 #[derive(Debug, Default)]
 struct Known {
     entries: HashMap<u64, Vec<Bytes>, ByNumber>, // by hash
+    /// Places that digests only seemed to name.
+    absent: HashMap<u64, Vec<Identity>, ByNumber>, // by hash
     has_all_metas: bool,
 }
 
@@ -104,6 +108,14 @@ impl Known {
         let places = self.entries.entry(new.hash).or_default();
         places.retain(|old| Entry::read(old).is_some_and(|old| !old.has_identity_of(&new)));
         places.push(raw);
+    }
+
+    fn add_absent(&mut self, identity: Identity) {
+        self.absent.entry(identity.hash).or_default().push(identity);
+    }
+
+    fn is_absent(&self, is_it: impl Fn(&Identity) -> bool, hash: u64) -> bool {
+        self.absent.get(&hash).is_some_and(|absent| absent.iter().any(is_it))
     }
 
     fn find(&self, is_it: impl Fn(&Entry<'_>) -> bool, hash: u64) -> Option<Entry<'_>> {
@@ -152,6 +164,7 @@ impl Unread {
             Request::Load(place) => {
                 let identity = Identity::of(binding, place);
                 self.is_open(identity.hash, identity.kind, |entry| identity.matches(entry))
+                    && !self.known.is_absent(|absent| *absent == identity, identity.hash)
             }
             Request::Change(batch) => self.concerns(batch),
             Request::Scan(_) | Request::Scrub { .. } => true,
@@ -168,9 +181,10 @@ impl Unread {
         });
         !batch.large.is_empty()
             || !batch.marks.is_empty()
-            || entries
-                .filter(|it| it.kind != Kind::DEAD)
-                .any(|new| self.is_open(new.hash, new.kind, |entry| new.has_identity_of(entry)))
+            || entries.filter(|it| it.kind != Kind::DEAD).any(|new| {
+                self.is_open(new.hash, new.kind, |entry| new.has_identity_of(entry))
+                    && !self.known.is_absent(|absent| absent.matches(&new), new.hash)
+            })
     }
 
     /// True unless it is known what the ring has of a place, or that it has nothing.
@@ -195,7 +209,7 @@ impl Unread {
         let named = self.digests.iter().filter(|digest| digest.names(hash));
         let tail = self.ring.extent.tail;
         let parts = named.map(|digest| (digest.first.max(tail), digest.end)).collect();
-        Some(Seek { worker, place: place.clone(), parts })
+        Some(Seek { worker, place: place.clone(), parts, is_absent: true })
     }
 
     fn hold(&mut self, worker: usize, request: Request) {
@@ -253,6 +267,11 @@ impl Engine {
                 self.ios.push(Io::Verify { id, file: File::Ring, offset, len });
                 self.reads.insert(id, Reading::Part { seek, part });
             }
+            None if seek.is_absent => {
+                base::sometimes!("disk: a digest seems to name what the ring does not have");
+                unread.known.add_absent(Identity::of(self.binding, &seek.place));
+                self.request(seek.worker, Request::Load(seek.place));
+            }
             _ => unread.hold(seek.worker, Request::Load(seek.place)),
         }
     }
@@ -267,13 +286,13 @@ impl Engine {
                 base::sometimes!("disk: a record is read from a ring that has not been");
                 unread.known.add(raw);
                 // Where it refers to an extent that does not help.
-                seek.parts.clear();
+                (seek.parts, seek.is_absent) = (Vec::new(), false);
                 if unread.known(&identity).is_some() {
                     return self.request(seek.worker, Request::Load(seek.place));
                 }
             }
             Some(None) => {}
-            None => seek.parts.clear(),
+            None => (seek.parts, seek.is_absent) = (Vec::new(), false),
         }
         self.seek(seek);
     }
