@@ -6,6 +6,7 @@
 //! `engine/sweep.rs` (which of them, and when), `engine/loss.rs` (damage becomes forgetting), `engine/open.rs`.
 
 mod commit;
+mod config;
 mod homes;
 mod listing;
 mod lookup;
@@ -38,8 +39,9 @@ use super::superblock::{COPIES, Flags};
 use crate::{Completion, Staging};
 
 pub(super) use commit::MARK_LEN;
+pub use config::{Config, OpenError};
 pub(super) use lookup::is_page_of;
-pub use open::{Config, OpenError, create};
+pub use open::create;
 pub(super) use open::{complete_batch, find_ring, read_superblock};
 use unread::Unread;
 pub(super) use unread::UnreadRing;
