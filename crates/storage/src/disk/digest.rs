@@ -38,11 +38,12 @@ pub(super) struct Shelf {
 }
 
 impl Shelf {
-    /// For a ring of so many sectors; slots begin at `start`.
-    pub(super) fn new(ring: u64, start: u64) -> Shelf {
-        let segment = (ring / 16).clamp(8, 1024);
-        // Where entries have a hundred bytes, as nearly always and more, there is room for all.
-        let slot_len = (segment as usize * SECTOR / 32).next_multiple_of(PAGE);
+    /// For a ring of so many sectors, the longest stripe of which has `stripe_max`; slots begin at `start`.
+    pub(super) fn new(ring: u64, stripe_max: u64, start: u64) -> Shelf {
+        let segment = stripe_max;
+        // A digest speaks of less than a segment and one stripe: there is room for all entries of 128 bytes and more.
+        let sectors = (segment + stripe_max) as usize;
+        let slot_len = (sectors * SECTOR / 128 * TOP_LEN).next_multiple_of(PAGE);
         // Two digests that are needed at the same time begin less than a ring apart.
         Shelf { start, slots: ring.div_ceil(segment) + 1, slot_len, segment }
     }
@@ -236,7 +237,7 @@ mod tests {
     use super::*;
 
     fn shelf() -> Shelf {
-        Shelf::new(1024, 1 << 16)
+        Shelf::new(1024, 64, 1 << 16)
     }
 
     fn digest(first: u64, hashes: &[u64]) -> Digest {
@@ -266,7 +267,7 @@ mod tests {
     #[test]
     fn digests_of_one_ring_do_not_share_slots() {
         for sectors in [128, 131_072, 100_001, 8 << 20] {
-            let shelf = Shelf::new(sectors, 0);
+            let shelf = Shelf::new(sectors, (sectors / 16).clamp(8, 2048), 0);
             let needed = (0..).map(|i| Digest::begin(7 * sectors + i * shelf.segment));
             let needed = needed.take_while(|digest| digest.first <= 8 * sectors);
             let mut slots: Vec<u64> = needed.map(|digest| shelf.slot_of(digest.first)).collect();

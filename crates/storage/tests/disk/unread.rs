@@ -286,3 +286,17 @@ fn a_store_may_stop_or_fail_before_its_ring_is_read() {
     world.poll();
     assert_eq!(load(&mut world, &place(99)), Load::Pending, "a store that failed says nothing");
 }
+
+#[cfg(feature = "mutations")]
+#[test]
+fn a_digest_that_does_not_name_all_shows() {
+    use storage::mutation::{Mutation, set};
+    set(Some(Mutation::DigestShort));
+    let disk = filled();
+    set(None);
+    let mut world = open_unread(disk);
+    world.disk.release();
+    (0..100).for_each(|_| world.poll());
+    let failed = |it: &Completion| matches!(it, Completion::Failed(why) if why.contains("digests"));
+    assert!(world.heard[0].iter().any(failed));
+}

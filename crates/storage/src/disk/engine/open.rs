@@ -283,7 +283,7 @@ pub(super) fn reading(medium: &mut Blocking<'_>) -> impl FnMut(u64, u64) -> Resu
 }
 
 fn shelf(ring: u64, images: u64) -> Shelf {
-    Shelf::new(ring, spare::file_len(images))
+    Shelf::new(ring, Ring::stripe_max(ring), spare::file_len(images))
 }
 
 fn extent(superblock: &Superblock) -> Extent {
