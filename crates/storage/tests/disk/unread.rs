@@ -288,15 +288,23 @@ fn a_store_may_stop_or_fail_before_its_ring_is_read() {
 }
 
 #[cfg(feature = "mutations")]
-#[test]
-fn a_digest_that_does_not_name_all_shows() {
+mod mistakes {
     use storage::mutation::{Mutation, set};
-    set(Some(Mutation::DigestShort));
-    let disk = filled();
-    set(None);
-    let mut world = open_unread(disk);
-    world.disk.release();
-    (0..100).for_each(|_| world.poll());
-    let failed = |it: &Completion| matches!(it, Completion::Failed(why) if why.contains("digests"));
-    assert!(world.heard[0].iter().any(failed));
+
+    use super::*;
+
+    #[test]
+    fn a_digest_that_does_not_name_all_shows() {
+        set(Some(Mutation::DigestShort));
+        let disk = filled();
+        set(None);
+        let mut world = open_unread(disk);
+        world.disk.release();
+        (0..100).for_each(|_| world.poll());
+        let is_it = |it: &Completion| match it {
+            Completion::Failed(reason) => reason.contains("digests"),
+            _ => false,
+        };
+        assert!(world.heard[0].iter().any(is_it));
+    }
 }
