@@ -1,5 +1,6 @@
 //! What operators touch: `dev`, `status`, `version`, the password, the admin port.
 
+use std::net::TcpListener;
 use std::process::Command;
 
 use bench::client::{Client, Value};
@@ -40,8 +41,15 @@ fn three_ports_in_a_row() -> u16 {
     for _ in 0..1_000 {
         let ports: Vec<u16> =
             free_addresses(3).expect("free ports").iter().map(|a| a.port()).collect();
-        if ports[1] == ports[0] + 1 && ports[2] == ports[0] + 2 {
-            return ports[0];
+        let first = ports[0];
+        // The admin ports are where nobody asked for them.
+        let is_free = |port: u16| {
+            port.checked_add(1_000)
+                .is_some_and(|admin| TcpListener::bind(("127.0.0.1", admin)).is_ok())
+        };
+        let is_row = ports[1] == ports[0] + 1 && ports[2] == ports[0] + 2;
+        if is_row && ports.into_iter().all(is_free) {
+            return first;
         }
     }
     panic!("no three free ports in a row");
