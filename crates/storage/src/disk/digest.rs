@@ -33,7 +33,7 @@ pub(super) struct Shelf {
     start: u64,
     slots: u64,
     slot_len: usize,
-    /// Sectors of the ring that a digest speaks of, at least.
+    /// Sectors of the ring that a digest speaks of, at least: as many as the longest stripe has.
     segment: u64,
 }
 
@@ -41,11 +41,17 @@ impl Shelf {
     /// For a ring of so many sectors, the longest stripe of which has `stripe_max`; slots begin at `start`.
     pub(super) fn new(ring: u64, stripe_max: u64, start: u64) -> Shelf {
         let segment = stripe_max;
-        // A digest speaks of less than a segment and one stripe: there is room for all entries of 128 bytes and more.
-        let sectors = (segment + stripe_max) as usize;
-        let slot_len = (sectors * SECTOR / 128 * TOP_LEN).next_multiple_of(PAGE);
         // Two digests that are needed at the same time begin less than a ring apart.
-        Shelf { start, slots: ring.div_ceil(segment) + 1, slot_len, segment }
+        let mut shelf = Shelf { start, slots: ring.div_ceil(segment) + 1, slot_len: 0, segment };
+        // There is room for all entries of 128 bytes and more.
+        let hashes = shelf.longest() as usize * SECTOR / 128;
+        shelf.slot_len = (hashes * TOP_LEN).next_multiple_of(PAGE);
+        shelf
+    }
+
+    /// Sectors that a digest speaks of, at most: less than a segment and one more stripe.
+    fn longest(&self) -> u64 {
+        2 * self.segment
     }
 
     pub(super) fn start(&self) -> u64 {
@@ -66,13 +72,11 @@ impl Shelf {
         position / self.segment % self.slots
     }
 
-    /// The runs of slots, as first and count, that have the digests of a ring from `tail` on, in their order; the longest
-    /// stripe has so many sectors.
-    pub(super) fn runs(&self, tail: u64, stripe_max: u64) -> impl Iterator<Item = (u64, u64)> {
+    /// The runs of slots, as first and count, that have the digests of a ring from `tail` on, in their order.
+    pub(super) fn runs(&self, tail: u64) -> impl Iterator<Item = (u64, u64)> {
         let slots = self.slots;
         // The digest of the tail may begin before it.
-        let (mut at, mut left) =
-            (self.slot_of(tail.saturating_sub(self.segment + stripe_max)), slots);
+        let (mut at, mut left) = (self.slot_of(tail.saturating_sub(self.longest())), slots);
         std::iter::from_fn(move || {
             let count = RUN.min(left).min(slots - at);
             let run = (at, count);
@@ -155,8 +159,9 @@ impl Digest {
             true => hashes.len() / 2,
             false => hashes.len(),
         };
-        let tops = hashes[..count].iter().map(|&hash| top_of(hash).to_le_bytes());
-        self.tops.extend(tops.flat_map(|top| top.into_iter().take(TOP_LEN)));
+        for &hash in &hashes[..count] {
+            self.tops.extend_from_slice(&top_of(hash).to_le_bytes()[..TOP_LEN]);
+        }
         self.metas.add_all(metas);
         self.has_marks |= has_marks;
         self.end = end;

@@ -104,6 +104,16 @@ impl<'a> Entry<'a> {
         entry.is_well_formed().then_some(entry)
     }
 
+    /// The entries in a row from the start of `bytes` on, each as it stands there and decoded.
+    pub(super) fn all(mut bytes: &'a [u8]) -> impl Iterator<Item = (&'a [u8], Entry<'a>)> {
+        std::iter::from_fn(move || {
+            let entry = Entry::read(bytes)?;
+            let (raw, rest) = bytes.split_at(entry.len());
+            bytes = rest;
+            Some((raw, entry))
+        })
+    }
+
     /// The head as batches and the ring hold it.
     pub(super) fn head(&self) -> [u8; HEAD_LEN] {
         let mut head = [0; HEAD_LEN];
@@ -305,6 +315,10 @@ impl Mark {
 
     pub(super) fn of(database: Database, shard: Shard, forgotten: bool) -> Mark {
         Mark { forgotten, databases: 1 << database.0, first: shard.0, last: shard.0 }
+    }
+
+    pub(super) fn says_something(&self) -> bool {
+        self.databases != 0
     }
 
     /// True if both speak of some shard.

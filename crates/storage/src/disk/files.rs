@@ -111,7 +111,7 @@ impl FileMedium {
     }
 
     /// Where a file is written past the page cache, nothing of it is left there for a write to make durable: what creates
-    /// a store and what starts it flush all files, and from then on stripes, blanks and images are all that is written.
+    /// a store and what starts it flush all files, and from then on stripes, blanks, images and digests are all that is written.
     fn store(&self, writes: &[Write], flush: Files) -> Result<(), String> {
         let past = |direct: &DirectFile, file: File| {
             let is_its = flush == Files::of(file) || flush == Files::default();

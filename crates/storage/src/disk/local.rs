@@ -70,9 +70,7 @@ impl<M: Medium> Shared<M> {
             self.idle_polls = 0;
         }
     }
-}
 
-impl<M: Medium> Shared<M> {
     /// Reads the ring once somebody waits for it, or a while after the start.
     fn read_ring(&mut self) {
         let Some((UnreadRing { extent, .. }, left)) = &mut self.unread else { return };

@@ -17,14 +17,14 @@ pub(super) struct Metas {
 }
 
 impl Metas {
-    /// Adds an encoded entry that is newer than all before, if it is a meta.
-    pub(super) fn add(&mut self, raw: &[u8]) {
-        let Some(entry) = Entry::read(raw).filter(|entry| entry.kind.class() == Kind::META) else {
-            return;
-        };
-        self.are_partial |= entry.kind.is_in_extent();
-        let raw = Bytes::copy_from_slice(&raw[..entry.len()]);
-        self.entries.insert((entry.hash, entry.database), raw);
+    /// Adds an entry that is newer than all before, if it is a meta.
+    pub(super) fn add(&mut self, entry: &Entry<'_>) {
+        if entry.kind.class() == Kind::META {
+            self.are_partial |= entry.kind.is_in_extent();
+            let mut raw = Vec::with_capacity(entry.len());
+            entry.append_to(&mut raw);
+            self.entries.insert((entry.hash, entry.database), raw.into());
+        }
     }
 
     /// Adds those of later stripes.
@@ -47,13 +47,14 @@ impl Metas {
         self.entries.values().for_each(|raw| out.extend_from_slice(raw));
     }
 
-    pub(super) fn read(mut bytes: &[u8]) -> Metas {
+    pub(super) fn read(bytes: &[u8]) -> Metas {
         let mut metas = Metas::default();
-        while let Some(entry) = Entry::read(bytes) {
-            metas.add(bytes);
-            bytes = &bytes[entry.len()..];
+        let mut read = 0;
+        for (raw, entry) in Entry::all(bytes) {
+            metas.add(&entry);
+            read += raw.len();
         }
-        metas.are_partial |= !bytes.is_empty();
+        metas.are_partial |= read < bytes.len();
         metas
     }
 }
@@ -65,34 +66,29 @@ mod tests {
     use super::super::entry::meta_hash;
     use super::*;
 
-    fn raw(kind: Kind, hash: u64, record: &[u8]) -> Vec<u8> {
-        let mut out = Vec::new();
+    fn entry(kind: Kind, hash: u64, record: &[u8]) -> Entry<'_> {
         Entry { hash, checksum: 0, kind, database: 2, key_len: 0, body: record }
-            .append_to(&mut out);
-        out
     }
 
     #[test]
     fn the_newest_of_each_shard_is_kept_and_comes_back() {
         let hash = meta_hash(Database(2), Shard(9));
         let mut metas = Metas::default();
-        metas.add(&raw(Kind::META, hash, b"old"));
-        metas.add(&raw(Kind::CELL, hash, b"no meta"));
-        metas.add(&raw(Kind::META, hash + 1, b"of another"));
+        metas.add(&entry(Kind::META, hash, b"old"));
+        metas.add(&entry(Kind::CELL, hash, b"no meta"));
+        metas.add(&entry(Kind::META, hash + 1, b"of another"));
         let mut later = Metas::default();
-        later.add(&raw(Kind::META, hash, b"new"));
+        later.add(&entry(Kind::META, hash, b"new"));
         metas.add_all(&later);
         let mut bytes = Vec::new();
         metas.append_to(&mut bytes);
         assert_eq!(bytes.len(), metas.len());
         assert_eq!(Metas::read(&bytes), metas);
-        let raws: Vec<&[u8]> = metas.entries().map(|raw| &raw[..]).collect();
-        assert_eq!(
-            raws,
-            [&raw(Kind::META, hash, b"new")[..], &raw(Kind::META, hash + 1, b"of another")]
-        );
+        let entries: Vec<Entry<'_>> = metas.entries().filter_map(|raw| Entry::read(raw)).collect();
+        let newest = [(hash, &b"new"[..]), (hash + 1, b"of another")];
+        assert_eq!(entries, newest.map(|(hash, record)| entry(Kind::META, hash, record)));
         assert!(!metas.are_partial && Metas::read(&bytes[1..]).are_partial);
-        metas.add(&raw(Kind::META.in_extent(), hash, &[0; 24]));
+        metas.add(&entry(Kind::META.in_extent(), hash, &[0; 24]));
         assert!(metas.are_partial, "what it refers to is not here");
     }
 }

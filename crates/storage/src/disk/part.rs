@@ -33,16 +33,12 @@ pub(super) fn newest(
                 payload.extend_from_slice(&sector[..PAYLOAD]);
             }
         }
-        let (mut rest, _) = entries(&payload)?;
-        while let Some(entry) = Entry::read(rest) {
-            let (raw, behind) = rest.split_at(entry.len());
-            if identity.matches(&entry) {
-                if !entry.is_whole(binding) {
-                    return None;
-                }
-                newest = Some(Bytes::copy_from_slice(raw));
+        let (entries, _) = entries(&payload)?;
+        for (raw, entry) in Entry::all(entries).filter(|(_, entry)| identity.matches(entry)) {
+            if !entry.is_whole(binding) {
+                return None;
             }
-            rest = behind;
+            newest = Some(Bytes::copy_from_slice(raw));
         }
         at += count;
     }

@@ -233,8 +233,7 @@ impl Ring {
 
     /// The stripe of this number, if it is still in the ring.
     pub(super) fn stripe(&mut self, number: u64) -> Option<&mut Stripe> {
-        let front = self.stripes.front()?.number;
-        self.stripes.get_mut(number.checked_sub(front)? as usize)
+        find(&mut self.stripes, number)
     }
 
     /// The next stripe to write, if it has entries; takes no more of them.
@@ -243,6 +242,17 @@ impl Ring {
         let has_entries = stripe.pending.as_ref().is_some_and(|pending| !pending.is_empty());
         stripe.is_closed |= has_entries;
         has_entries.then_some(stripe)
+    }
+
+    /// The stripe under way is durable: gives away what depended on that.
+    pub(super) fn settle_next(&mut self) -> Box<Pending> {
+        self.durable += 1;
+        let stripe = find(&mut self.stripes, self.durable);
+        let stripe = stripe.expect("a stripe under way is in the ring");
+        let pending = stripe.pending.take().expect("it was not durable until now");
+        let has_marks = pending.marks.iter().any(Mark::says_something);
+        self.digest.add(&stripe.hashes, &pending.metas, has_marks, self.head);
+        pending
     }
 
     /// Bytes of payload that wait to be written.
@@ -280,4 +290,9 @@ impl Ring {
         let durable = self.stripes.iter().take_while(|stripe| stripe.number <= self.durable);
         durable.into_iter().any(|stripe| stripe.has_marks && stripe.number > marked)
     }
+}
+
+fn find(stripes: &mut VecDeque<Stripe>, number: u64) -> Option<&mut Stripe> {
+    let front = stripes.front()?.number;
+    stripes.get_mut(number.checked_sub(front)? as usize)
 }

@@ -44,7 +44,7 @@ pub(super) struct Said {
 impl Said {
     /// True if it says something of forgotten shards.
     pub(super) fn has_marks(&self) -> bool {
-        self.marks.iter().any(|mark| *mark != Mark::NOTHING)
+        self.marks.iter().any(Mark::says_something)
     }
 }
 
@@ -68,7 +68,7 @@ impl Staged {
         let mut said = Said::default();
         said.hashes.reserve_exact(count.min(bytes.len() as u32) as usize);
         let (mut at, mut seen) = (0, 0);
-        while let Some(entry) = Entry::read(&bytes[at..]) {
+        for (raw, entry) in Entry::all(bytes) {
             if !entry.is_whole(binding) {
                 return None;
             }
@@ -76,11 +76,11 @@ impl Staged {
                 Some(mark) => said.marks.push(mark),
                 None => {
                     said.hashes.push(entry.hash);
-                    said.metas.add(&bytes[at..]);
+                    said.metas.add(&entry);
                     self.push(&entry, start + STRIPE_HEAD_LEN + at, found);
                 }
             }
-            at += entry.len();
+            at += raw.len();
             seen += 1;
         }
         (at == bytes.len() && seen == count).then_some(said)

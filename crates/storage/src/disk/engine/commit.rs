@@ -8,11 +8,10 @@ use super::Engine;
 use crate::Completion;
 use crate::disk::bytes_at::put_u64;
 use crate::disk::digest::{Digest, Shelf};
-use crate::disk::entry::{Entry, HEAD_LEN, Mark, entry_checksum};
+use crate::disk::entry::{Entry, HEAD_LEN, Kind, Mark, entry_checksum};
 use crate::disk::extents::{UNIT, units_for};
 use crate::disk::index::WARMED;
 use crate::disk::io::{File, Files, Io, Write};
-use crate::disk::metas::Metas;
 use crate::disk::request::{Batch, Large, ShardMark};
 use crate::disk::ring::{Ring, Stripe};
 use crate::disk::stripe::{SECTOR, StripeWriter, sectors_for};
@@ -89,19 +88,19 @@ impl Engine {
         let pending = stripe.pending.as_mut().expect("the collecting stripe is pending");
         let (mut at, mut dead) = (0, Vec::new());
         let mut cold = 0;
-        while let Some(entry) = Entry::read(&entries[at..]) {
+        for (raw, entry) in Entry::all(entries) {
             if cold == 0 {
                 cold = WARMED;
-                self.index.warm(hashes(&entries[at..]));
+                self.index.warm(Entry::all(&entries[at..]).map(|(_, entry)| entry.hash));
             }
             cold -= 1;
-            let raw = entries.slice(at..at + entry.len());
+            let raw = entries.slice(at..at + raw.len());
             at += raw.len();
-            if entry.kind == crate::disk::entry::Kind::DEAD {
+            if entry.kind == Kind::DEAD {
                 continue;
             }
             pending.writer.push(&raw);
-            pending.metas.add(&raw);
+            pending.metas.add(&entry);
             stripe.hashes.push(entry.hash);
             stripe.live += 1;
             self.index.unfold(entry.hash, entry.hash, |stripe| dead.push(stripe));
@@ -231,11 +230,11 @@ impl Engine {
         }
     }
 
-    /// Adds a durable stripe to the digest, and writes that when it is long enough. Nobody waits for it.
-    pub(super) fn digest(&mut self, hashes: &[u64], metas: &Metas, has_marks: bool, end: u64) {
-        self.ring.digest.add(hashes, metas, has_marks, end);
+    /// Writes the digest of the last stripes when it is long enough. Nobody waits for it.
+    pub(super) fn write_digest(&mut self) {
         if self.shelf.takes(&self.ring.digest) {
-            let digest = std::mem::replace(&mut self.ring.digest, Digest::begin(end));
+            let next = Digest::begin(self.ring.digest.end);
+            let digest = std::mem::replace(&mut self.ring.digest, next);
             let seed = Shelf::seed(self.binding, self.floor);
             if let Some((offset, bytes)) = self.shelf.write(seed, &digest) {
                 let id = self.take_io_id();
@@ -256,14 +255,9 @@ impl Engine {
             self.commit = Some(Commit { io: None, step: Step::Ring, units: Vec::new() });
             return;
         }
-        let number = self.ring.durable + 1;
-        let stripe = self.ring.stripe(number).expect("a stripe under way is in the ring");
-        let pending = stripe.pending.take().expect("it was not durable until now");
-        let hashes = std::mem::take(&mut stripe.hashes);
-        self.ring.durable = number;
-        let has_marks = pending.marks.iter().any(|mark| *mark != Mark::NOTHING);
-        self.digest(&hashes, &pending.metas, has_marks, self.ring.head);
-        self.ring.stripe(number).expect("it is in the ring until now").hashes = hashes;
+        let pending = self.ring.settle_next();
+        let number = self.ring.durable;
+        self.write_digest();
         for superseded in pending.superseded.chunks(WARMED) {
             self.index.warm(superseded.iter().map(|&(hash, _)| hash));
             for &at in superseded {
@@ -288,15 +282,6 @@ impl Engine {
         }
         self.trim();
     }
-}
-
-/// Of encoded entries.
-fn hashes(mut entries: &[u8]) -> impl Iterator<Item = u64> {
-    std::iter::from_fn(move || {
-        let entry = Entry::read(entries)?;
-        entries = &entries[entry.len()..];
-        Some(entry.hash)
-    })
 }
 
 fn pending(stripe: &mut Stripe) -> &mut crate::disk::ring::Pending {

@@ -268,7 +268,7 @@ fn outline(medium: &mut Blocking<'_>, superblock: &Superblock) -> Result<Option<
     let (extent, shelf) = (extent(superblock), shelf(superblock.ring, superblock.spare));
     let seed = Shelf::seed(superblock.binding, superblock.floor);
     let medium = RefCell::new(medium);
-    let digests = shelf.runs(extent.tail, extent.stripe_max).map(|run| {
+    let digests = shelf.runs(extent.tail).map(|run| {
         let (offset, len) = shelf.place(run);
         let content = medium.borrow_mut().read(File::Spare, offset, len)?;
         Ok(shelf.read(seed, run.0, &content))
@@ -381,7 +381,8 @@ impl Engine {
         self.ring.digest = Digest::begin(stripes.first().map_or(head, |found| found.position));
         let ends = stripes.iter().skip(1).map(|found| found.position).chain([head]);
         for (Found { said, .. }, end) in stripes.iter().zip(ends) {
-            self.digest(&said.hashes, &said.metas, said.has_marks(), end);
+            self.ring.digest.add(&said.hashes, &said.metas, said.has_marks(), end);
+            self.write_digest();
         }
     }
 
@@ -520,7 +521,8 @@ impl Engine {
         let number = self.ring.put_behind(head);
         self.ring.head = head + sectors;
         self.ring.stripe(number).expect("it has just been added").has_marks = true;
-        self.digest(&[], &Metas::default(), true, self.ring.head);
+        self.ring.digest.add(&[], &Metas::default(), true, self.ring.head);
+        self.write_digest();
         self.replay_mark(Mark::FORGET_ALL);
         self.batch = opening.superblock.batch + 2;
         self.floor = self.batch;

@@ -95,10 +95,7 @@ impl Known {
         }
         for Found { payload, .. } in &outline.last {
             let (bytes, _) = entries(payload).expect("the walk checked the stripe");
-            let mut rest = payload.slice_ref(bytes);
-            while let Some(len) = Entry::read(&rest).map(|entry| entry.len()) {
-                known.add(rest.split_to(len));
-            }
+            Entry::all(bytes).for_each(|(raw, _)| known.add(payload.slice_ref(raw)));
         }
         known
     }
@@ -114,19 +111,19 @@ impl Known {
         self.absent.entry(identity.hash).or_default().push(identity);
     }
 
-    fn is_absent(&self, is_it: impl Fn(&Identity) -> bool, hash: u64) -> bool {
-        self.absent.get(&hash).is_some_and(|absent| absent.iter().any(is_it))
+    fn is_absent(&self, identity: &Identity) -> bool {
+        self.absent.get(&identity.hash).is_some_and(|absent| absent.contains(identity))
     }
 
-    fn find(&self, is_it: impl Fn(&Entry<'_>) -> bool, hash: u64) -> Option<Entry<'_>> {
-        let places = self.entries.get(&hash)?.iter();
+    fn find(&self, identity: &Identity) -> Option<Entry<'_>> {
+        let places = self.entries.get(&identity.hash)?.iter();
         let mut places = places.filter_map(|raw| Entry::read(raw));
-        places.find(|entry| is_it(entry))
+        places.find(|entry| identity.matches(entry))
     }
 
     /// The same, but nothing that refers to an extent: that is not all there is to know.
-    fn find_whole(&self, is_it: impl Fn(&Entry<'_>) -> bool, hash: u64) -> Option<Entry<'_>> {
-        self.find(is_it, hash).filter(|entry| !entry.kind.is_in_extent())
+    fn find_whole(&self, identity: &Identity) -> Option<Entry<'_>> {
+        self.find(identity).filter(|entry| !entry.kind.is_in_extent())
     }
 }
 
@@ -156,15 +153,14 @@ impl Unread {
 
     /// The newest that the ring has of a place, where that is known.
     pub(super) fn known(&self, identity: &Identity) -> Option<Entry<'_>> {
-        self.known.find_whole(|entry| identity.matches(entry), identity.hash)
+        self.known.find_whole(identity)
     }
 
     fn has_to_wait(&self, binding: u64, worker: usize, request: &Request) -> bool {
         let concerns = match request {
             Request::Load(place) => {
                 let identity = Identity::of(binding, place);
-                self.is_open(identity.hash, identity.kind, |entry| identity.matches(entry))
-                    && !self.known.is_absent(|absent| *absent == identity, identity.hash)
+                self.is_open(identity.hash, || identity)
             }
             Request::Change(batch) => self.concerns(batch),
             Request::Scan(_) | Request::Scrub { .. } => true,
@@ -173,25 +169,20 @@ impl Unread {
     }
 
     fn concerns(&self, batch: &Batch) -> bool {
-        let mut rest = &batch.entries[..];
-        let entries = std::iter::from_fn(|| {
-            let entry = Entry::read(rest)?;
-            rest = &rest[entry.len()..];
-            Some(entry)
-        });
+        let mut new = Entry::all(&batch.entries).filter(|(_, entry)| entry.kind != Kind::DEAD);
         !batch.large.is_empty()
             || !batch.marks.is_empty()
-            || entries.filter(|it| it.kind != Kind::DEAD).any(|new| {
-                self.is_open(new.hash, new.kind, |entry| new.has_identity_of(entry))
-                    && !self.known.is_absent(|absent| absent.matches(&new), new.hash)
-            })
+            || new.any(|(_, entry)| self.is_open(entry.hash, || entry.identity()))
     }
 
     /// True unless it is known what the ring has of a place, or that it has nothing.
-    fn is_open(&self, hash: u64, kind: Kind, is_it: impl Fn(&Entry<'_>) -> bool) -> bool {
-        self.filter.may_have(hash)
-            && !(kind.class() == Kind::META && self.known.has_all_metas)
-            && self.known.find_whole(is_it, hash).is_none()
+    fn is_open(&self, hash: u64, identity: impl FnOnce() -> Identity) -> bool {
+        self.filter.may_have(hash) && {
+            let identity = identity();
+            !(identity.kind.class() == Kind::META && self.known.has_all_metas)
+                && self.known.find_whole(&identity).is_none()
+                && !self.known.is_absent(&identity)
+        }
     }
 
     /// How to look for a place without reading all of the ring.
@@ -201,12 +192,11 @@ impl Unread {
             return None;
         }
         let identity = Identity::of(binding, place);
-        let hash = identity.hash;
-        if self.known.find(|entry| identity.matches(entry), hash).is_some() {
+        if self.known.find(&identity).is_some() {
             // What digests name of it is older.
             return None;
         }
-        let named = self.digests.iter().filter(|digest| digest.names(hash));
+        let named = self.digests.iter().filter(|digest| digest.names(identity.hash));
         let tail = self.ring.extent.tail;
         let parts = named.map(|digest| (digest.first.max(tail), digest.end)).collect();
         Some(Seek { worker, place: place.clone(), parts, is_absent: true })
