@@ -21,6 +21,9 @@ use crate::{Completion, Load, Place, ScrubScope, Share, Staging, Store};
 /// Loads of one worker that may be under way before there are too many.
 const LOADS_MAX: usize = 16 * 1024;
 
+/// Bytes of memory that a handle keeps for its next batch.
+const KEPT_MAX: usize = 64 * 1024;
+
 /// How requests reach the engine and completions come back.
 pub trait Link: Send {
     /// Hands requests over in order, leaving `requests` empty.
@@ -276,8 +279,14 @@ impl OpenBatch {
     /// The batch as requests: one, or several where it exceeds a stripe. Then what must be durable first goes first:
     /// marks of forgotten shards, metas, puts, removals, and marks of recovered shards.
     fn take(&mut self, len_max: usize, ticket: Ticket) -> Vec<Batch> {
+        // As long as an entry of it is in the ring, all of a batch is in memory: it gets no more than it needs, and the
+        // next one is collected where this one was.
+        let entries = self.entries.to_vec();
+        self.entries.clear();
+        self.entries.shrink_to(KEPT_MAX);
         self.places.clear();
-        let OpenBatch { entries, large, marks, .. } = std::mem::take(self);
+        self.places.shrink_to(KEPT_MAX / HEAD_LEN, |_| 0);
+        let (large, marks) = (std::mem::take(&mut self.large), std::mem::take(&mut self.marks));
         let whole = Batch { entries, large, marks, ticket: Some(ticket) };
         if whole.len() <= len_max {
             return vec![whole];
