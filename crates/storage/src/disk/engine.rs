@@ -84,7 +84,11 @@ pub struct Engine {
     writing: Option<homes::Writing>,
     batch: u64, // the newest write-back
     floor: u64, // pages of older write-backs are void
-    used: u64,  // bytes that records take in pages
+    /// As a superblock that is in place has it.
+    floor_in_place: u64,
+    /// A superblock of this process is in place.
+    is_numbered: bool,
+    used: u64, // bytes that records take in pages
     sweep: sweep::Sweep,
     marked: u64,     // newest stripe whose marks stand in the superblock
     held_until: u64, // nothing is written back before the ring's head is here

@@ -11,6 +11,7 @@ mod run;
 mod uring;
 
 use std::os::fd::{BorrowedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
@@ -116,8 +117,10 @@ impl Shared {
 
     /// Reads what a start left of the ring, while the store serves.
     fn read_ring(&self, unread: UnreadRing) {
-        let _last_words = LastWords(self);
-        let read = unread.read(&mut self.medium.reading());
+        let read = || unread.read(&mut self.medium.reading());
+        // A reader that panics holds nothing: who waits for the ring is to hear of it.
+        let read = catch_unwind(AssertUnwindSafe(read))
+            .unwrap_or_else(|_| Err("the thread that reads the ring has panicked".to_owned()));
         self.ring.put(&mut vec![read]);
         self.advance(By::Helper);
     }

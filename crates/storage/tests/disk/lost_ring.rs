@@ -4,7 +4,7 @@ use storage::disk::{Config, File};
 use storage::{Completion, Load, Place, Store};
 use types::{Database, Key, Shard, Ticket};
 
-use crate::support::{SECTOR, SimDisk, Withheld, World, small_config};
+use crate::support::{SECTOR, SimDisk, Withheld, World, seeds, small_config};
 
 fn config() -> Config {
     Config { ring_bytes: 256 << 10, ..small_config() }
@@ -108,6 +108,94 @@ fn digests_of_a_ring_that_was_lost_say_nothing_of_the_next_one() {
         assert_eq!(answers.filter(|&load| *load == wanted).count(), 8, "variant {variant}");
     }
     assert!(opened > 0, "all of them read their rings first");
+}
+
+/// What the ring holds of this record is damaged beyond repair, its stripe having one sector of data.
+fn rot_stripe(disk: &SimDisk, record: &[u8]) {
+    let ring = disk.bytes(File::Ring);
+    let at = ring.windows(record.len()).position(|bytes| bytes == record).expect("it is there");
+    let start = at / SECTOR * SECTOR;
+    disk.rot(File::Ring, |bytes| bytes[start..start + 2 * SECTOR].fill(0x55));
+}
+
+#[test]
+fn digests_of_a_loss_that_no_superblock_speaks_of_say_nothing_of_the_next_one() {
+    let mut opened = 0;
+    for variant in 0..300_u64 {
+        // A loss is found late, and the process ends before anything goes home.
+        let disk = filled(60);
+        let head = World::open(disk.copy(), 1, &config()).stores[0].staging().expect("of all");
+        rot_stripe(&disk, &[1; 200]);
+        let mut world = World::open(disk, 1, &config());
+        world.disk.withhold(Withheld::Reads(File::Slots));
+        (0..60).for_each(|_| world.poll());
+        assert!(!world.keeper.has_unread_ring());
+        for number in 0..115 {
+            submit(&mut world, &cell(number + (1 << 49)), &[2; 300]);
+            (0..3).for_each(|_| world.poll());
+        }
+        // Then what it has written is lost, so that the head goes back.
+        let disk = world.disk.copy();
+        disk.rot(File::Ring, |bytes| bytes[head.used as usize..].fill(0));
+        let mut world = World::open(disk, 1, &config());
+        know_all(&mut world);
+        let places: Vec<Place> = (0..8).map(|number| cell((1 << 50) + number)).collect();
+        places.iter().for_each(|place| put(&mut world, place, b"old"));
+        for number in 0..variant % 20 {
+            put(&mut world, &cell((1 << 51) + number), &[2; 300]);
+        }
+        world.settle();
+        for number in 0..variant / 10 * 3 + 20 {
+            put(&mut world, &cell((1 << 52) + number), &[3; 300]);
+        }
+        places.iter().for_each(|place| put(&mut world, place, b"new"));
+        let Some(mut world) = open_unread(world.disk.copy()) else { continue };
+        opened += 1;
+        world.disk.withhold(Withheld::Reads(File::Ring));
+        for place in &places {
+            assert_eq!(world.load(place), Load::Found(b"new"[..].into()), "variant {variant}");
+        }
+        world.disk.release();
+        (0..50).for_each(|_| world.poll());
+        let failed = world.heard[0].iter().find(|heard| matches!(heard, Completion::Failed(_)));
+        assert_eq!(failed, None, "variant {variant}");
+    }
+    assert!(opened > 50, "only {opened}");
+}
+
+#[test]
+fn pages_of_a_write_back_that_did_not_end_are_void_after_a_loss() {
+    let place = cell(1 << 50);
+    for (restarts, ends) in [(false, 0), (false, 1), (true, 0), (true, 1), (true, 2)] {
+        for seed in seeds(20) {
+            let mut world = World::create(SimDisk::new(1, 0), 1, &config());
+            if restarts {
+                put(&mut world, &place, b"zero");
+                world.settle();
+                world = World::open(world.disk.copy(), 1, &config());
+            }
+            for number in 0..ends {
+                put(&mut world, &cell(number), b"goes home");
+                world.settle();
+            }
+            put(&mut world, &place, b"one");
+            (0..10).for_each(|number| put(&mut world, &cell(number), &[1; 300]));
+            // Images are durable; some of the pages are written.
+            world.disk.withhold(Withheld::Stores(File::Slots));
+            for _ in 0..50 {
+                world.keeper.rest();
+                world.poll();
+            }
+            put(&mut world, &place, &[2; 300]);
+            (0..3).for_each(|number| put(&mut world, &cell(number + 1_000), &[1; 300]));
+            let disk = world.disk.crashed(seed);
+            disk.rot(File::Spare, |bytes| bytes[..SECTOR].fill(0x55));
+            rot_stripe(&disk, &[2; 300]);
+            let mut world = World::open(disk, 1, &config());
+            (0..60).for_each(|_| world.poll());
+            assert_eq!(world.load(&place), Load::Lost, "{restarts} {ends} {seed}");
+        }
+    }
 }
 
 #[test]

@@ -13,3 +13,4 @@ mod scrub;
 mod shell;
 mod support;
 mod unread;
+mod unread_lives;

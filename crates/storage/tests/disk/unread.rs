@@ -242,6 +242,25 @@ fn changes_of_what_the_ring_may_have_wait_and_keep_their_order() {
 }
 
 #[test]
+fn a_load_that_is_looked_for_does_not_wait_behind_a_later_change() {
+    let mut world = open_without(Withheld::Both(File::Ring), filled());
+    let asked = place(300);
+    let owner = world.owner(&asked);
+    assert_eq!(world.stores[owner].load(&asked), Load::Pending);
+    world.poll();
+    let later = (150..).map(place).find(|place| world.owner(place) == owner).expect("one of them");
+    world.stores[owner].put(&later, b"later");
+    world.stores[owner].submit();
+    world.poll();
+    world.disk.withhold(Withheld::Reads(File::Ring));
+    (0..100).for_each(|_| world.poll());
+    let is_it =
+        |heard: &Completion| matches!(heard, Completion::Loaded { place, .. } if *place == asked);
+    assert!(world.heard[owner].iter().any(is_it));
+    assert!(world.keeper.has_unread_ring() && world.keeper.is_committing(), "the change waits");
+}
+
+#[test]
 fn damage_that_is_found_late_forgets_all_but_what_came_after_it() {
     let mut prng = Prng::new(4);
     for settles in [false, true] {

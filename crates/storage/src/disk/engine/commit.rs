@@ -235,6 +235,10 @@ impl Engine {
         if self.shelf.takes(&self.ring.digest) {
             let next = Digest::begin(self.ring.digest.end);
             let digest = std::mem::replace(&mut self.ring.digest, next);
+            if self.floor_in_place != self.floor {
+                // A later start may choose this floor again, after the stripes have been lost.
+                return;
+            }
             let seed = Shelf::seed(self.binding, self.floor);
             if let Some((offset, bytes)) = self.shelf.write(seed, &digest) {
                 let id = self.take_io_id();

@@ -50,6 +50,7 @@ impl Engine {
         let mut maps: Vec<(PagePlace, Vec<u8>)> = Vec::new();
         // Groups may have been added while this waited.
         let room = (self.spare as usize).saturating_sub(work.pages);
+        let room = if self.is_numbered { room } else { 0 };
         let (dirty, groups) = self.extents.take_dirty(room);
         for group in dirty {
             let map = self.extents.map(group).expect("a map that was changed is known");
@@ -123,7 +124,8 @@ impl Engine {
 
     /// A step of putting the last process's write-back in place is done.
     fn redone(&mut self) {
-        let WriteBack::Redone { images, last, tail, .. } = std::mem::take(&mut self.write_back)
+        let WriteBack::Redone { images, last, tail, floor, .. } =
+            std::mem::take(&mut self.write_back)
         else {
             unreachable!("nothing else waits for the device");
         };
@@ -131,10 +133,14 @@ impl Engine {
             Some(last) => {
                 let id = self.take_io_id();
                 self.ios.push(Io::Store { id, writes: vec![last], flush: HOMES });
-                self.write_back = WriteBack::Redone { io: Some(id), images, last: None, tail };
+                self.write_back =
+                    WriteBack::Redone { io: Some(id), images, last: None, tail, floor };
             }
-            // What it moved may leave the ring.
-            None => self.ring.tail = tail,
+            None => {
+                // What it moved may leave the ring.
+                self.ring.tail = tail;
+                self.floor_in_place = floor;
+            }
         }
     }
 
@@ -167,6 +173,8 @@ impl Engine {
             }
         }
         self.ring.tail = tail;
+        self.floor_in_place = self.floor;
+        self.is_numbered = true;
         self.marked = work.marked;
         self.trim();
     }

@@ -159,6 +159,8 @@ struct Redone {
     superblock: Superblock,
     /// Where the ring begins until the write-back is in place: what it moved is not to leave the ring before.
     tail: u64,
+    /// That of the superblock in place.
+    floor: u64,
 }
 
 impl Redone {
@@ -169,7 +171,7 @@ impl Redone {
         let superblock = image.and_then(|image| Superblock::read(&image.bytes, COPIES - 1).ok());
         match (superblock, last) {
             (Some(superblock), Some(last)) if superblock.batch == images.batch => {
-                Ok(Redone { images, superblock, tail: last.tail })
+                Ok(Redone { images, superblock, tail: last.tail, floor: last.floor })
             }
             _ => Err(images),
         }
@@ -353,7 +355,8 @@ impl Engine {
         engine.blank(&mut medium, &opening.not_blank)?;
         if let Some(Redone { images, tail, .. }) = opening.redone.take() {
             let tail = std::mem::replace(&mut engine.ring.tail, tail);
-            engine.write_back = WriteBack::redo(images.whole, tail);
+            let floor = opening.superblock.floor;
+            engine.write_back = WriteBack::redo(images.whole, tail, floor);
         }
         engine.sweep = Sweep::new(engine.ring.sectors, engine.ring.head, engine.ring.used());
         engine.held_until = engine.ring.head + first_sectors(engine.ring.sectors);
@@ -387,7 +390,8 @@ impl Engine {
     }
 
     fn new(opening: &Opening, workers: usize, config: &Config) -> Engine {
-        let superblock = &opening.superblock;
+        let Opening { superblock, redone, .. } = opening;
+        let redone = redone.as_ref();
         Engine {
             binding: superblock.binding,
             fill_percent: config.fill_percent,
@@ -413,9 +417,12 @@ impl Engine {
             next_listing: 0,
             write_back: WriteBack::default(),
             writing: None,
-            // One is left out: pages of a write-back whose images were damaged may be about.
+            // One is left out: pages of a write-back whose images were damaged may be about. They are of no other, for
+            // the superblock of the one before was in place when they were written.
             batch: superblock.batch + 1,
             floor: superblock.floor,
+            floor_in_place: redone.map_or(superblock.floor, |redone| redone.floor),
+            is_numbered: false,
             used: superblock.used,
             sweep: Sweep::new(superblock.ring, superblock.tail, 0),
             marked: 0,
@@ -529,6 +536,7 @@ impl Engine {
         self.used = 0;
         let flags = std::mem::replace(&mut self.flags_durable, opening.superblock.flags.clone());
         write_superblock(medium, &self.superblock(tail))?;
+        self.floor_in_place = self.floor;
         self.flags_durable = flags;
         self.ring.tail = tail;
         Ok(())

@@ -260,7 +260,7 @@ impl Engine {
             None if seek.is_absent => {
                 base::sometimes!("disk: a digest seems to name what the ring does not have");
                 unread.known.add_absent(Identity::of(self.binding, &seek.place));
-                self.request(seek.worker, Request::Load(seek.place));
+                self.load(seek.worker, seek.place);
             }
             _ => unread.hold(seek.worker, Request::Load(seek.place)),
         }
@@ -278,7 +278,7 @@ impl Engine {
                 // Where it refers to an extent that does not help.
                 (seek.parts, seek.is_absent) = (Vec::new(), false);
                 if unread.known(&identity).is_some() {
-                    return self.request(seek.worker, Request::Load(seek.place));
+                    return self.load(seek.worker, seek.place);
                 }
             }
             Some(None) => {}
@@ -299,7 +299,7 @@ impl Engine {
         }
         let hashes = recovered.stripes.iter().flat_map(|found| &found.said.hashes);
         if !hashes.into_iter().all(|&hash| unread.filter.may_have(hash)) {
-            return self.fail("the ring has entries that its digests do not name");
+            return self.fail("the ring has entries that its digests do not name: reset the node");
         }
         // Digests spoke of no marks: what says otherwise is not what they spoke of.
         let has_marks = recovered.stripes.iter().any(|found| found.said.has_marks());

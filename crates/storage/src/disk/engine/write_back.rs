@@ -31,6 +31,8 @@ pub(super) enum WriteBack {
         last: Option<Write>,
         /// Where the ring begins once it is in place.
         tail: u64,
+        /// Of its superblock.
+        floor: u64,
     },
     Gather(Gather),
     Build(Build),
@@ -103,10 +105,10 @@ impl WriteBack {
     }
 
     /// The write-back of these images, the last of which is written after the others were flushed.
-    pub(super) fn redo(mut images: Vec<Write>, tail: u64) -> WriteBack {
+    pub(super) fn redo(mut images: Vec<Write>, tail: u64, floor: u64) -> WriteBack {
         let last = images.pop();
         let images = images.into_iter().map(|image| ((image.file, image.offset), image.bytes));
-        WriteBack::Redone { io: None, images: images.collect(), last, tail }
+        WriteBack::Redone { io: None, images: images.collect(), last, tail, floor }
     }
 
     /// True while the last process's write-back may not be in place.
@@ -192,6 +194,14 @@ impl Engine {
     fn gather(&mut self) {
         let is_ahead = self.writing.is_some();
         self.ring.trim(self.marked);
+        if !self.is_numbered {
+            // A process that does not get beyond its first write-back leaves no page with a number that the next one
+            // takes for its own.
+            if !is_ahead {
+                self.bring_in(Gather::default());
+            }
+            return;
+        }
         if self.has_many_maps() {
             if !is_ahead {
                 self.bring_in(Gather::default());
