@@ -48,9 +48,11 @@ impl Engine {
     /// Sends the images of everything that has changed to the spare.
     pub(super) fn send_images(&mut self, mut work: Work) {
         let mut maps: Vec<(PagePlace, Vec<u8>)> = Vec::new();
-        // Groups may have been added while this waited.
-        let room = (self.spare as usize).saturating_sub(work.pages);
-        let room = if self.is_numbered { room } else { 0 };
+        // Groups may have been added while this waited. The first write-back is of superblocks alone.
+        let room = match self.is_numbered {
+            true => (self.spare as usize).saturating_sub(work.pages),
+            false => 0,
+        };
         let (dirty, groups) = self.extents.take_dirty(room);
         for group in dirty {
             let map = self.extents.map(group).expect("a map that was changed is known");
