@@ -26,6 +26,14 @@ impl Engine {
         stripe.number
     }
 
+    /// Nothing that stands in a page counts any more. To be called before the process has written anything back.
+    pub(super) fn void_pages(&mut self) {
+        assert!(!self.is_numbered, "pages of this process are not void");
+        self.batch += 1;
+        self.floor = self.batch;
+        self.used = 0;
+    }
+
     /// Tells workers that shards of theirs are forgotten.
     pub(super) fn announce(&mut self, mark: Mark) {
         for (database, shard) in mark.shards() {

@@ -417,9 +417,9 @@ impl Engine {
             next_listing: 0,
             write_back: WriteBack::default(),
             writing: None,
-            // One is left out: pages of a write-back whose images were damaged may be about. They are of no other, for
-            // the superblock of the one before was in place when they were written.
-            batch: superblock.batch + 1,
+            // Pages of a write-back whose images were damaged may be about: of the next number, for the superblock of the
+            // one before was in place when they were written; in stores of older versions of the one after that.
+            batch: superblock.batch + 2,
             floor: superblock.floor,
             floor_in_place: redone.map_or(superblock.floor, |redone| redone.floor),
             is_numbered: false,
@@ -531,9 +531,7 @@ impl Engine {
         self.ring.digest.add(&[], &Metas::default(), true, self.ring.head);
         self.write_digest();
         self.replay_mark(Mark::FORGET_ALL);
-        self.batch = opening.superblock.batch + 2;
-        self.floor = self.batch;
-        self.used = 0;
+        self.void_pages();
         let flags = std::mem::replace(&mut self.flags_durable, opening.superblock.flags.clone());
         write_superblock(medium, &self.superblock(tail))?;
         self.floor_in_place = self.floor;

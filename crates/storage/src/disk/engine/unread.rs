@@ -335,10 +335,7 @@ impl Engine {
     /// behind the damage is newer than what was lost, and stays. Until the superblock moves the tail past the damage,
     /// which waits for the mark, every start finds it again.
     fn lose_ring(&mut self) {
-        // Nothing has been written back since the start.
-        self.batch += 1;
-        self.floor = self.batch;
-        self.used = 0;
+        self.void_pages();
         self.cache.void();
         self.lost_ring = Some(self.forget(Mark::FORGET_ALL));
     }
