@@ -239,6 +239,7 @@ impl Filter {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ring::Ring;
     use super::*;
 
     fn shelf() -> Shelf {
@@ -272,7 +273,7 @@ mod tests {
     #[test]
     fn digests_of_one_ring_do_not_share_slots() {
         for sectors in [128, 131_072, 100_001, 8 << 20] {
-            let shelf = Shelf::new(sectors, (sectors / 16).clamp(8, 2048), 0);
+            let shelf = Shelf::new(sectors, Ring::stripe_max(sectors), 0);
             let needed = (0..).map(|i| Digest::begin(7 * sectors + i * shelf.segment));
             let needed = needed.take_while(|digest| digest.first <= 8 * sectors);
             let mut slots: Vec<u64> = needed.map(|digest| shelf.slot_of(digest.first)).collect();
