@@ -36,8 +36,9 @@ pub struct NodeConfig {
     pub workers: usize,
     /// How long a request may look for a quorum.
     pub request_timeout: Millis,
-    /// Registers kept in memory over all workers; the rest are read from the store when touched.
-    pub cells_max: usize,
+    /// Bytes of memory for registers, over all workers, and for what a medium holds of them until it has brought them to
+    /// their places; the rest are read from the store when touched.
+    pub cells_memory: usize,
     /// The shape of a disk store.
     pub disk: DiskConfig,
     /// Client connections at most.

@@ -27,6 +27,13 @@ use crate::worker::shared::Shared;
 /// Events that may wait for storage in one engine; more are refused.
 pub(crate) const PARKED_MAX: usize = 1 << 17;
 
+/// Bytes of memory that a resident register takes besides its record.
+pub const CELL_LEN: usize = 280;
+
+/// Bytes that a record counts for which is never encoded while it is resident: those of a small value. Where it goes is
+/// memory too.
+const UNENCODED_LEN: usize = 72;
+
 /// Absent cells looked at in one turn: more than one turn makes, or many would pile up.
 const ABSENT_LOOKS_MAX: usize = 1 << 12;
 
@@ -80,6 +87,8 @@ pub(crate) trait Engine: Send {
 
     /// Registers in memory, known absent ones among them.
     fn resident(&self) -> usize;
+    /// Bytes of memory that they take, about.
+    fn memory(&self) -> usize;
     /// Storage is memory too, and a register takes less of it there.
     fn packs(&self) -> bool;
     /// Registers that somebody at work keeps in memory.
@@ -300,6 +309,7 @@ impl<P: Protocol> EngineOf<P> {
                 if record.is_none() {
                     state.store.remove(&Place::Cell(self.database, key.clone()));
                 }
+                UNENCODED_LEN
             });
             return;
         }
@@ -307,9 +317,9 @@ impl<P: Protocol> EngineOf<P> {
         let (parking, database) = (&mut self.parking, self.database);
         self.cells.take_dirty(|key, record| {
             let place = Place::Cell(database, key.clone());
+            scratch.clear();
             match record {
                 Some(record) => {
-                    scratch.clear();
                     record.encode(scratch);
                     state.store.put(&place, scratch);
                 }
@@ -318,6 +328,7 @@ impl<P: Protocol> EngineOf<P> {
             state.has_changes = true;
             counters.cells_written += 1;
             parking.supersede(key);
+            scratch.len()
         });
     }
 }
@@ -449,6 +460,10 @@ impl<P: Protocol> Engine for EngineOf<P> {
 
     fn resident(&self) -> usize {
         self.cells.len()
+    }
+
+    fn memory(&self) -> usize {
+        self.cells.len() * CELL_LEN + self.cells.bytes()
     }
 
     fn packs(&self) -> bool {

@@ -15,5 +15,6 @@ mod shell;
 pub mod status;
 pub mod worker;
 
+pub use engine::CELL_LEN;
 pub use registry::Registration;
 pub use worker::{DatabaseSpec, Input, Outputs, UnknownProtocol, Worker, WorkerConfig};

@@ -67,8 +67,8 @@ pub struct WorkerConfig {
     pub seed: u64,
     /// How long a request may look for a quorum.
     pub request_timeout: Nanos,
-    /// Resident registers before eviction, over all databases.
-    pub cells_max: usize,
+    /// Bytes of memory for resident registers before eviction, over all databases, and for what stores hold in memory.
+    pub cells_memory: usize,
     pub scrub: ScrubConfig,
     /// Flushed uptime at process start, see [`protocols::Context::uptime`].
     pub uptime_base: Millis,
@@ -137,7 +137,7 @@ pub struct Worker {
     by_database: [Option<u8>; DATABASES],
     started: Nanos,
     uptime_base: Millis,
-    cells_max: usize,
+    cells_memory: usize,
     /// Next engine and shard that the evicting hand looks at.
     hand: (usize, u8),
     scrubber: Scrubber,
@@ -197,7 +197,7 @@ impl Worker {
             by_database: [None; DATABASES],
             started: now,
             uptime_base: config.uptime_base,
-            cells_max: config.cells_max,
+            cells_memory: config.cells_memory,
             hand: (0, config.index as u8),
             scrubber,
             packing: config.index as u8,

@@ -28,8 +28,6 @@ const CACHE_SIZE_DEFAULT: usize = 384 << 20;
 const CACHE_SIZE_MIN: usize = 12 << 20;
 /// The part of it that keeps pages of a disk store.
 const PAGES_PART: usize = 12;
-/// What a register with a small value takes of the rest.
-const CELL_LEN: usize = 352;
 /// `ring-size`, in bytes.
 const RING_SIZE_MIN: u64 = 1 << 20;
 const RING_SIZE_MAX: u64 = 4 << 30;
@@ -290,7 +288,7 @@ impl RawConfig {
             databases: databases(&self.database, protocol, durability)?,
             workers: self.workers.unwrap_or_else(cores),
             request_timeout: Millis(request_timeout),
-            cells_max: (cache_size - cache_size / PAGES_PART) / CELL_LEN,
+            cells_memory: cache_size - cache_size / PAGES_PART,
             disk: disk(self.ring_size, cache_size / PAGES_PART)?,
             clients_max: CLIENTS_MAX_DEFAULT,
             scrub: scrub(self.scrub_rate, self.compare_every)?,
@@ -474,6 +472,8 @@ fn is_loopback(address: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use node::CELL_LEN;
+
     use super::*;
 
     fn raw(id: u16) -> RawConfig {
@@ -537,10 +537,10 @@ mod tests {
         let sized = |cache_size, ring_size| RawConfig { cache_size, ring_size, ..raw(1) }.resolve();
         let usual = sized(None, None).expect("it is complete").node;
         assert_eq!(usual.disk, DiskConfig::default());
-        assert!(usual.cells_max >= 1_000_000);
+        assert!(usual.cells_memory / CELL_LEN >= 1_000_000, "a working set of a million fits");
         let small = sized(Some(CACHE_SIZE_MIN), Some(64 << 20)).expect("both are allowed").node;
         assert_eq!((small.disk.cache_bytes, small.disk.ring_bytes), (1 << 20, 64 << 20));
-        assert!(small.cells_max * CELL_LEN <= CACHE_SIZE_MIN);
+        assert!(small.cells_memory + small.disk.cache_bytes <= CACHE_SIZE_MIN);
         for (cache, ring) in [
             (Some(CACHE_SIZE_MIN - 1), None),
             (None, Some(RING_SIZE_MIN - 4096)),

@@ -344,6 +344,12 @@ impl<R> Cells<R> {
         self.len() == 0
     }
 
+    /// Bytes of their records, as storage has them.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.slots.bytes()
+    }
+
     /// Registers that are pinned. Looks at all of them.
     #[must_use]
     pub fn pinned(&self) -> usize {
@@ -419,6 +425,13 @@ impl<R> Cells<R> {
         }
     }
 
+    /// Notes that the record of a resident register takes so many bytes in storage.
+    pub fn weigh(&mut self, key: &Key, bytes: usize) {
+        if let Some(index) = self.find(key) {
+            self.slots.weigh(index, bytes);
+        }
+    }
+
     pub fn set_forgotten(&mut self, shard: Shard, forgotten: bool) {
         self.forgotten[usize::from(shard.0)] = forgotten;
         for entry in &self.shards[usize::from(shard.0)] {
@@ -437,13 +450,15 @@ impl<R> Cells<R> {
         !self.dirty.is_empty()
     }
 
-    /// Takes the changed registers, each once; `None` means removed.
-    pub fn take_dirty(&mut self, mut write: impl FnMut(&Key, Option<&R>)) {
+    /// Takes the changed registers, each once; `None` means removed. `write` returns how many bytes the record takes in
+    /// storage.
+    pub fn take_dirty(&mut self, mut write: impl FnMut(&Key, Option<&R>) -> usize) {
         let mut dirty = std::mem::take(&mut self.dirty);
         for index in dirty.drain(..) {
             let slot = self.slots.at_mut(index);
             slot.dirty = false;
-            write(&slot.key, slot.record.as_ref());
+            let bytes = write(&slot.key, slot.record.as_ref());
+            self.slots.weigh(index, bytes);
             self.note_absent(index);
         }
         self.dirty = dirty;

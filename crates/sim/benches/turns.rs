@@ -47,7 +47,7 @@ impl Cluster {
                 members: members.clone(),
                 seed: u64::from(me.0),
                 request_timeout: Nanos::from_secs(10),
-                cells_max: usize::MAX,
+                cells_memory: usize::MAX,
                 scrub: node::worker::ScrubConfig::OFF,
                 uptime_base: Millis(0),
             };

@@ -312,6 +312,10 @@ impl Store for Watched {
         self.store.is_overrun()
     }
 
+    fn memory(&self) -> usize {
+        self.store.memory()
+    }
+
     fn scrub_scope(&self) -> ScrubScope {
         self.store.scrub_scope()
     }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use base::{Millis, Nanos, Prng};
 use bytes::Bytes;
+use node::CELL_LEN;
 use node::frame_payload;
 use node::registry;
 use node::worker::{DatabaseSpec, Input, Outputs, ScrubConfig, Worker, WorkerConfig};

@@ -139,6 +139,12 @@ pub trait Store: Send {
         false
     }
 
+    /// Bytes of memory that the store takes for what the medium has taken and not yet brought to its place: this worker's
+    /// part of them. What is there is found without reading.
+    fn memory(&self) -> usize {
+        0
+    }
+
     /// Of media that have such a thing, through one of their handles.
     fn staging(&self) -> Option<Staging> {
         None

@@ -1,4 +1,5 @@
-//! A load on etcd over gRPC: `KV.Put` and `KV.Range`, one outstanding call per client.
+//! A load on etcd over gRPC: `KV.Put` and `KV.Range`. A client has as many calls outstanding as one of ours has commands
+//! in flight.
 //!
 //! HTTP/2 comes from `h2`; the two messages are so small that they are written by hand. Clients share a few
 //! connections, spread over the nodes, as etcd's own client library and benchmark do. All runs on one thread.
@@ -51,7 +52,7 @@ impl Tally {
     }
 }
 
-/// Runs `config`'s load: SET as Put, GET as a linearizable Range. Pipelining and WAIT do not exist there.
+/// Runs `config`'s load: SET as Put, GET as a linearizable Range. WAIT does not exist there.
 pub(super) fn measure(config: &Config) -> Result<Report> {
     let Stop::After(window) = config.stop else {
         return Err(Error::Usage("a load on etcd ends by time".to_string()));
@@ -73,7 +74,8 @@ async fn run(config: &Config, window: Duration) -> Result<Report> {
         preload(config, &senders).await?;
     }
     let tally = Rc::new(RefCell::new(Tally::new(Instant::now())));
-    let clients: Vec<_> = (0..config.connections)
+    let calls = config.connections * config.pipeline as usize;
+    let clients: Vec<_> = (0..calls)
         .map(|index| {
             let sender = senders[index % senders.len()].clone();
             let client = Caller::new(config, sender, index as u64);

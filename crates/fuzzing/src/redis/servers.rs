@@ -140,7 +140,7 @@ fn start_cluster(
         databases: (0..types::limits::DATABASES).map(database).collect(),
         workers: 2,
         request_timeout: Millis(10_000),
-        cells_max: 100_000,
+        cells_memory: 64 << 20,
         disk: node::config::DiskConfig::default(),
         clients_max: 1_000,
         scrub: node::config::ScrubConfig::DEFAULT,

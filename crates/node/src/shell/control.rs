@@ -384,7 +384,7 @@ impl Control {
                 members: durable.members.iter().map(|member| member.node).collect(),
                 seed: self.rng.next_u64(),
                 request_timeout: Nanos::from_millis(config.request_timeout.0),
-                cells_max: config.cells_max / self.board.workers.len(),
+                cells_memory: config.cells_memory / self.board.workers.len(),
                 scrub: config.scrub,
                 uptime_base: Millis(self.uptime_base.0 + self.board.clocks.now().as_millis()),
             };

@@ -8,13 +8,20 @@ use types::Shard;
 use types::key::SHARDS;
 
 use super::Worker;
+use crate::engine::CELL_LEN;
 
 /// One of so many cells may say that there is no register, though nobody needs it: who asks again is answered without
 /// asking storage.
 const ABSENT_PART: usize = 256;
 
-/// Shards that the evicting hand looks at in one turn.
-const EVICTED_SHARDS_MAX: usize = 16;
+/// Shards that the evicting hand looks at in one turn, at most, unless they have few registers.
+const EVICTED_SHARDS: usize = 16;
+
+/// Registers that it may look at in any case: large ones are few, and come in as fast as small ones.
+const EVICTED_CELLS: usize = 4096;
+
+/// One of so many bytes is for registers, however much stores hold.
+const KEPT_PART: usize = 8;
 
 /// Time in which the packing hand goes round: a register that was not used for so long leaves within as long again.
 /// Longer than a busy working set of a million registers needs to be used once.
@@ -23,7 +30,7 @@ const PACKING_ROUND: Nanos = Nanos::from_secs(30);
 impl Worker {
     /// Drops cells without a register beyond the few that are worth keeping.
     pub(super) fn drop_absent(&mut self) {
-        let kept = self.cells_max / ABSENT_PART;
+        let kept = self.cells_memory / CELL_LEN / ABSENT_PART;
         for engine in &mut self.engines {
             let dropped = engine.drop_absent(&mut self.shared, kept);
             self.shared.counters.cells_evicted += dropped as u64;
@@ -32,21 +39,35 @@ impl Worker {
 
     /// Turns the hand over as many shards as it takes to get below the limit, or as one turn may spend.
     pub(super) fn evict(&mut self) {
-        let mut resident: usize = self.engines.iter().map(|engine| engine.resident()).sum();
-        for _ in 0..EVICTED_SHARDS_MAX {
-            if resident <= self.cells_max {
+        let memory_max = self.memory_max();
+        if self.memory() <= memory_max {
+            return;
+        }
+        let resident: usize = self.engines.iter().map(|engine| engine.resident()).sum();
+        let shards = EVICTED_CELLS * SHARDS / resident.max(1);
+        for _ in 0..shards.clamp(EVICTED_SHARDS, 2 * SHARDS) {
+            let (engine, shard) = self.hand;
+            self.evict_at(engine, shard);
+            self.advance_hand();
+            if self.memory() <= memory_max {
                 return;
             }
-            let (engine, shard) = self.hand;
-            resident -= self.evict_at(engine, shard);
-            self.advance_hand();
         }
     }
 
-    fn evict_at(&mut self, engine: usize, shard: u8) -> usize {
+    /// Bytes of memory that registers may take: what stores hold is in memory as well, and comes off.
+    fn memory_max(&self) -> usize {
+        let held: usize = self.shared.stores.iter().map(|state| state.store.memory()).sum();
+        self.cells_memory.saturating_sub(held).max(self.cells_memory / KEPT_PART)
+    }
+
+    fn memory(&self) -> usize {
+        self.engines.iter().map(|engine| engine.memory()).sum()
+    }
+
+    fn evict_at(&mut self, engine: usize, shard: u8) {
         let dropped = self.engines[engine].evict(&mut self.shared, Shard(shard));
         self.shared.counters.cells_evicted += dropped as u64;
-        dropped
     }
 
     /// To the next shard of this worker, and after the last one to the next engine that has anything to evict.

@@ -154,9 +154,13 @@ impl<P: Protocol> EngineOf<P> {
     }
 
     fn take_cell(&mut self, shared: &mut Shared, key: &Key, load: Load) -> bool {
+        let mut len = 0;
         let record = match load {
             Load::Pending => return false,
-            Load::Found(bytes) => P::Record::from_bytes(&bytes).ok(),
+            Load::Found(bytes) => {
+                len = bytes.len();
+                P::Record::from_bytes(&bytes).ok()
+            }
             Load::Absent if !self.cells.is_forgotten(key.shard()) => {
                 self.cells.announce_absent(key);
                 return true;
@@ -166,6 +170,7 @@ impl<P: Protocol> EngineOf<P> {
         match record {
             Some(record) => {
                 self.cells.fill(key, Some(record), false);
+                self.cells.weigh(key, len);
                 if !self.outlives_process {
                     // Memory holds it once, and no older one can come back.
                     let place = Place::Cell(self.database, key.clone());

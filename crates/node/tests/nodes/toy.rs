@@ -158,7 +158,7 @@ pub fn config(scratch: &Scratch, id: u16, peers: &[String], durability: Durabili
         databases: vec![DatabaseConfig { database: Database(0), protocol: "rmwpaxos", durability }],
         workers: 2,
         request_timeout: Millis(1_500),
-        cells_max: 100_000,
+        cells_memory: 64 << 20,
         disk: node::config::DiskConfig::default(),
         clients_max: 100,
         scrub: node::config::ScrubConfig::OFF,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use base::Nanos;
+use node::CELL_LEN;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use types::{Database, Key, Outcome, Shard};
@@ -178,6 +179,40 @@ fn memory_stays_near_its_limit() {
     let_the_hand_pass(&mut world);
     assert!(world.stat("worker_cells_resident") <= 100);
     assert_eq!(world.replies(DISK, &key("key 0"), "get"), [(1_001, "v".to_string())]);
+}
+
+/// Registers that stay in memory of a hundred, each with a value of so many bytes.
+fn resident_of_a_hundred(value_len: usize, cells_max: usize, held: usize) -> u64 {
+    let shape = Shape { members: vec![crate::world::ME], cells_max, ..Shape::default() };
+    let mut world = World::shaped(shape, Script::default());
+    world.script.state().at_once = true;
+    world.script.state().memory = held;
+    let value = "v".repeat(value_len);
+    for n in 0..100 {
+        world.ask(DISK, &key(&format!("key {n}")), &format!("local {value}"));
+        world.turn();
+    }
+    let_the_hand_pass(&mut world);
+    let resident = world.stat("worker_cells_resident");
+    assert_eq!(world.replies(DISK, &key("key 0"), "get"), [(101, value)]);
+    resident
+}
+
+#[test]
+fn registers_count_by_what_they_take() {
+    assert_eq!(resident_of_a_hundred(1, 200, 0), 100);
+    let large = resident_of_a_hundred(10 * CELL_LEN, 200, 0);
+    assert!((10..20).contains(&large), "{large}");
+    let larger = resident_of_a_hundred(100 * CELL_LEN, 200, 0);
+    assert!((1..=1).contains(&larger), "{larger}");
+}
+
+#[test]
+fn memory_that_a_store_takes_comes_off() {
+    let half = resident_of_a_hundred(1, 80, 40 * CELL_LEN);
+    assert!((30..40).contains(&half), "{half}");
+    let least = resident_of_a_hundred(1, 80, usize::MAX / 2);
+    assert!((5..10).contains(&least), "an eighth is always theirs: {least}");
 }
 
 #[test]

@@ -32,6 +32,7 @@ pub struct State {
     pub at_once: bool,
     pub full: bool,
     pub overrun: bool,
+    pub memory: usize,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -206,6 +207,10 @@ impl Store for FakeStore {
         if state.at_once {
             state.complete_one();
         }
+    }
+
+    fn memory(&self) -> usize {
+        self.0.state().memory
     }
 
     fn poll(&mut self, completions: &mut Vec<Completion>) {

@@ -76,7 +76,7 @@ impl World {
             members: shape.members,
             seed: 1,
             request_timeout: Nanos::from_secs(1),
-            cells_max: shape.cells_max,
+            cells_memory: shape.cells_max * node::CELL_LEN,
             scrub: node::worker::ScrubConfig::OFF,
             uptime_base: Millis(1_000),
         };

@@ -31,6 +31,8 @@ pub(super) struct Slot<R> {
     pub(super) used: bool,
     /// Is among the cells that may be absent and idle.
     pub(super) noted: bool,
+    /// Of the record, as it was last encoded.
+    bytes: u32,
     pub(super) record: Option<R>,
 }
 
@@ -45,6 +47,7 @@ impl<R> Slot<R> {
             ahead: false,
             used: true,
             noted: false,
+            bytes: 0,
             record,
         }
     }
@@ -58,6 +61,7 @@ pub(super) struct Slots<R> {
     /// Pieces that may have room, each at most once.
     open: Vec<u32>,
     len: usize,
+    bytes: usize,
 }
 
 /// What is free in a piece, besides its end.
@@ -70,12 +74,24 @@ struct Room {
 
 impl<R> Slots<R> {
     pub(super) fn new() -> Slots<R> {
-        Slots { pieces: Vec::new(), rooms: Vec::new(), open: Vec::new(), len: 0 }
+        Slots { pieces: Vec::new(), rooms: Vec::new(), open: Vec::new(), len: 0, bytes: 0 }
     }
 
     /// Registers in memory.
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Of their records, as they were last encoded.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Notes how long the record is when it is encoded.
+    pub(super) fn weigh(&mut self, index: Index, bytes: usize) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let before = std::mem::replace(&mut self.at_mut(index).bytes, bytes);
+        self.bytes = self.bytes - before as usize + bytes as usize;
     }
 
     /// Registers that there is memory for.
@@ -135,6 +151,7 @@ impl<R> Slots<R> {
 
     /// Frees the place; nothing may name it any more.
     pub(super) fn remove(&mut self, index: Index) {
+        self.weigh(index, 0);
         let slot = self.at_mut(index);
         (slot.record, slot.noted) = (None, false);
         self.len -= 1;

@@ -47,7 +47,7 @@ impl FakeNode {
             databases: (0..4).map(database).collect(),
             workers: 1,
             request_timeout: Millis(1_500),
-            cells_max: 1_000,
+            cells_memory: 1 << 20,
             disk: node::config::DiskConfig::default(),
             clients_max: 100,
             scrub: node::config::ScrubConfig::OFF,

@@ -319,6 +319,7 @@ impl<P: Protocol + Debug> Node<P> {
             if setting.is_durable {
                 stored.record = record.map(Wire::to_bytes);
             }
+            0
         });
     }
 

@@ -52,7 +52,7 @@ impl World {
                 members: members.clone(),
                 seed: self.rng.next_u64(),
                 request_timeout: Nanos(config.request_timeout),
-                cells_max: config.cells_max,
+                cells_memory: config.cells_max * CELL_LEN,
                 scrub: config.scrub,
                 uptime_base: it.uptime,
             };

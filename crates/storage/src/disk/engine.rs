@@ -222,6 +222,16 @@ impl Engine {
         Staging { used: bytes(self.ring.used()), len: bytes(self.ring.sectors) }
     }
 
+    /// Bytes of memory that is taken by what has not come to its place.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        // A batch stays in memory as long as one of its entries is needed, so the ring's length is what counts.
+        self.staging().used as usize
+            + self.waiting_len()
+            + self.unwritten_len
+            + self.index.overhead()
+    }
+
     /// True while there is something that [`Engine::rest`] would write back.
     #[must_use]
     pub fn is_dirty(&self) -> bool {

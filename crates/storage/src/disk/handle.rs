@@ -40,6 +40,8 @@ pub trait Link: Send {
 
     /// Of the ring; by the first of a store's links.
     fn staging(&self) -> Option<Staging>;
+    /// See [`crate::Store::memory`].
+    fn memory(&self) -> usize;
 }
 
 /// What a handle needs to know of its store.
@@ -439,6 +441,10 @@ impl<L: Link> Store for Handle<L> {
 
     fn staging(&self) -> Option<Staging> {
         self.link.staging()
+    }
+
+    fn memory(&self) -> usize {
+        self.link.memory()
     }
 }
 

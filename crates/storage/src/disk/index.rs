@@ -22,6 +22,9 @@ const PART_BITS: u32 = 12;
 /// Parts of an index.
 pub(super) const PARTS: usize = 1 << PART_BITS;
 
+/// Bytes of memory that a place takes besides its entries; its part grows by doubling.
+const PLACE_LEN: usize = (size_of::<Slot>() + size_of::<u64>()) * 3 / 2;
+
 /// Places that are brought into the processor's caches together.
 pub(super) const WARMED: usize = 32;
 
@@ -137,13 +140,15 @@ impl Part {
 #[derive(Debug)]
 pub(super) struct Index {
     parts: Vec<Part>,
+    len: usize,
     bytes: usize,
     folded: Option<Folded>,
 }
 
 impl Default for Index {
     fn default() -> Index {
-        Index { parts: (0..PARTS).map(|_| Part::default()).collect(), bytes: 0, folded: None }
+        let parts = (0..PARTS).map(|_| Part::default()).collect();
+        Index { parts, len: 0, bytes: 0, folded: None }
     }
 }
 
@@ -155,7 +160,7 @@ pub(super) fn part_of(hash: u64) -> usize {
 impl Index {
     /// An index without room for anything: what stands in for one that is being used elsewhere.
     pub(super) fn nothing() -> Index {
-        Index { parts: Vec::new(), bytes: 0, folded: None }
+        Index { parts: Vec::new(), len: 0, bytes: 0, folded: None }
     }
 
     /// # Panics
@@ -173,6 +178,11 @@ impl Index {
     /// Bytes of the entries; of those that [`Index::fold`] brought, also of the replaced ones.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Bytes of memory that it takes besides those of entries, about.
+    pub(super) fn overhead(&self) -> usize {
+        self.len * PLACE_LEN
     }
 
     pub(super) fn find(&self, identity: &Identity) -> Option<Entry<'_>> {
@@ -233,6 +243,7 @@ impl Index {
             for (hash, mut slot) in newer.hashes.into_iter().zip(newer.slots) {
                 if let Some(old) = found.take(hash, &slot) {
                     self.bytes -= old.raw.len();
+                    self.len -= 1;
                     if slot.durable(durable).is_some() {
                         superseded(old.stripe);
                     } else {
@@ -267,6 +278,7 @@ impl Index {
                 superseded(old.stripe);
             }
         }
+        self.len += part.hashes.len();
         part
     }
 
@@ -315,6 +327,7 @@ impl Index {
         }
         part.hashes.insert(at, hash);
         part.slots.insert(at, Slot { raw, stripe, tie, has_reference, older: None });
+        self.len += 1;
         None
     }
 
@@ -349,6 +362,7 @@ impl Index {
         part.hashes.remove(at);
         let slot = part.slots.remove(at);
         self.bytes -= slot.raw.len();
+        self.len -= 1;
         if part.slots.is_empty() {
             // A store at rest keeps no room for what a full ring held.
             *part = Part::default();
@@ -437,7 +451,7 @@ mod tests {
             slots.map(|(at, slot)| (at, slot.stripe, slot.raw.clone())).collect::<Vec<_>>()
         };
         assert_eq!(all(&unfolded), all(&index));
-        assert_eq!(unfolded.bytes(), index.bytes());
+        assert_eq!((unfolded.bytes(), unfolded.len), (index.bytes(), index.len));
         dead.sort_unstable();
         wanted.sort_unstable();
         assert_eq!(dead, wanted);
@@ -515,7 +529,7 @@ mod tests {
             index.unfold(0, u64::MAX, |stripe| rest.push(stripe));
             dead.append(&mut rest);
             assert_eq!(versions(&index), versions(&wanted), "seed {seed}");
-            assert_eq!(index.bytes(), wanted.bytes(), "seed {seed}");
+            assert_eq!((index.bytes(), index.len), (wanted.bytes(), wanted.len), "seed {seed}");
             awaited.sort_unstable();
             settle(&mut wanted, &mut wanted_awaited, &mut wanted_dead, 12);
             settle(&mut index, &mut awaited, &mut dead, 12);
@@ -543,6 +557,6 @@ mod tests {
         assert!(index.remove((5, 0), 2).is_none());
         assert_eq!(index.settle((5, 0), 3), None);
         assert!(index.remove((5, 0), 3).is_some() && index.range(0, 9).next().is_none());
-        assert_eq!(index.bytes(), 0);
+        assert_eq!((index.bytes(), index.len), (0, 0));
     }
 }

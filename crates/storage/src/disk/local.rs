@@ -129,6 +129,11 @@ impl<M: Medium> Link for LocalLink<M> {
     fn staging(&self) -> Option<Staging> {
         (self.worker == 0).then(|| lock(&self.shared).engine.staging())
     }
+
+    fn memory(&self) -> usize {
+        let shared = lock(&self.shared);
+        shared.engine.memory() / shared.engine.workers()
+    }
 }
 
 /// What all workers of a local store share: for tests and tools that look behind it.

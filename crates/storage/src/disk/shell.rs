@@ -14,7 +14,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{
-    AtomicBool, AtomicU64,
+    AtomicBool, AtomicU64, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -60,6 +60,8 @@ struct Shared {
     staging: Staging,
     /// Bytes of the ring in use.
     staged: AtomicU64,
+    /// Bytes of memory that the engine takes for what is not at its place.
+    memory: AtomicUsize,
     medium: FileMedium,
     queues: Queues,
     done: Inbox<Done>,
@@ -182,6 +184,10 @@ impl Link for ShellLink {
         let staged = || Staging { used: self.shared.staged.load(Relaxed), ..self.shared.staging };
         (self.worker == 0).then(staged)
     }
+
+    fn memory(&self) -> usize {
+        self.shared.memory.load(Relaxed) / self.shared.mailboxes.len()
+    }
 }
 
 /// Moves an open store on, for threads that turn its workers.
@@ -246,7 +252,7 @@ pub fn open_at(
     let medium = FileMedium::open(dir)?;
     let engine = Engine::open(&mut medium.reading(), binding, wakers.len(), config)?;
     let terms = Terms::of(&engine);
-    let (staging, unread) = (engine.staging(), engine.unread());
+    let (staging, memory, unread) = (engine.staging(), engine.memory(), engine.unread());
     let mailboxes = wakers.into_iter().map(|waker| Mailbox {
         requests: Inbox::default(),
         completions: Inbox::default(),
@@ -259,6 +265,7 @@ pub fn open_at(
         is_overrun: AtomicBool::new(false),
         staging,
         staged: AtomicU64::new(staging.used),
+        memory: AtomicUsize::new(memory),
         medium,
         queues: Queues::default(),
         done: Inbox::default(),

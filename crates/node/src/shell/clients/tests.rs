@@ -110,7 +110,7 @@ fn board(poll: &Poll) -> Board {
         databases: vec![database],
         workers: 1,
         request_timeout: Millis(1_000),
-        cells_max: 1_000,
+        cells_memory: 1 << 20,
         disk: DiskConfig::default(),
         clients_max: 1_000,
         scrub: ScrubConfig::OFF,

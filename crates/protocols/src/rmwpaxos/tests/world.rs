@@ -449,6 +449,7 @@ impl World {
         }
         node.cells.take_dirty(|key, register| {
             batch.cells.push((key.clone(), register.map(|register| register.to_bytes())));
+            0
         });
         if !self.durable || (batch.cells.is_empty() && batch.metas.is_empty()) {
             return;

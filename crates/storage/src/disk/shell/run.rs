@@ -180,6 +180,7 @@ impl Run {
 
     fn deliver(&mut self, shared: &Shared) {
         shared.staged.store(self.engine.staging().used, Relaxed);
+        shared.memory.store(self.engine.memory(), Relaxed);
         shared.is_overrun.store(self.engine.is_overrun(), Relaxed);
         let is_full = self.engine.is_full();
         if shared.is_full.swap(is_full, SeqCst) && !is_full {
