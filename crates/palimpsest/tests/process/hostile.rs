@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use base::Prng;
 use bench::client::{Client, Value};
+use bench::cluster::Config;
 
-use crate::support::{LIMIT, Nodes};
+use crate::support::{LIMIT, Nodes, config, eventually};
 
 /// Sends bytes and reads until the other side closes or falls silent.
 fn throw(address: SocketAddr, bytes: &[u8]) {
@@ -111,6 +112,28 @@ fn value_at_the_limit_is_kept_and_one_beyond_it_is_refused() {
         Value::Integer(large.len() as i64)
     );
     assert_eq!(nodes.client(2).ask(&[b"GET", b"large"]).expect("an answer"), Value::Bulk(large));
+}
+
+#[test]
+fn large_values_take_no_more_memory_than_the_cache_may() {
+    let arguments = vec!["--cache-size".to_string(), (12 << 20).to_string()];
+    let mut nodes =
+        Nodes::prepare_with(Config { durability: "disk".into(), arguments, ..config() });
+    nodes.start_all();
+    let (count, value) = (4_000, vec![b'v'; 64 * 1024]);
+    let mut client = nodes.client(0);
+    for number in 0..count {
+        let key = format!("large:{number}");
+        let reply = client.ask(&[b"SET", key.as_bytes(), &value]).expect("an answer");
+        assert_eq!(reply, Value::ok());
+    }
+    let megabytes = (count * value.len() / 1_048_576) as u64;
+    for index in 0..nodes.len() {
+        let pid = nodes.process(index).pid();
+        eventually("what was written leaves memory", || resident_megabytes(pid) < megabytes / 2);
+        let reply = nodes.client(index).ask(&[b"GET", b"large:0"]).expect("an answer");
+        assert_eq!(reply, Value::Bulk(value.clone()));
+    }
 }
 
 #[test]
