@@ -22,6 +22,8 @@ use crate::disk::stripe::{SECTOR, entries};
 
 /// Loads at a time for which a start reads parts of the ring: more than so many are as well off with all of it.
 const SEEKS_MAX: usize = 32;
+/// Loads in all for which it does: what they find is remembered until the ring has been read.
+const SOUGHT_MAX: usize = 1 << 15;
 
 /// The stripes that have not been read, and who waits for them.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub(super) struct Unread {
     digests: Vec<Digest>,
     /// Loads for which parts of the ring are being read.
     seeks: usize,
+    /// Loads for which they were, or are.
+    sought: usize,
     waiting: Vec<(usize, Request)>, // by worker
     /// Workers whose changes wait: what comes from them later comes after those.
     held: Vec<bool>,
@@ -135,6 +139,7 @@ impl Unread {
             filter: outline.filter,
             digests: outline.digests,
             seeks: 0,
+            sought: 0,
             waiting: Vec::new(),
             held: vec![false; workers],
             len: 0,
@@ -188,7 +193,7 @@ impl Unread {
     /// How to look for a place without reading all of the ring.
     fn seek(&self, binding: u64, worker: usize, request: &Request) -> Option<Seek> {
         let Request::Load(place) = request else { return None };
-        if self.seeks >= SEEKS_MAX || self.held[worker] {
+        if self.seeks >= SEEKS_MAX || self.sought >= SOUGHT_MAX || self.held[worker] {
             return None;
         }
         let identity = Identity::of(binding, place);
@@ -237,7 +242,10 @@ impl Engine {
             && unread.has_to_wait(self.binding, worker, &request)
         {
             match unread.seek(self.binding, worker, &request) {
-                Some(seek) => self.seek(seek),
+                Some(seek) => {
+                    unread.sought += 1;
+                    self.seek(seek);
+                }
                 None => unread.hold(worker, request),
             }
             return None;
