@@ -18,7 +18,7 @@ use types::{Access, Database, Key, Malformed, NodeId, Outcome, Shard, Tag, Ticke
 
 use crate::frame_payload::RawMessage;
 use crate::worker::gates::Gates;
-use crate::worker::parking::Parking;
+use crate::worker::parking::{Parked, Parking};
 use crate::worker::release::Gated;
 use crate::worker::residency::Clearing;
 use crate::worker::scans;
@@ -27,12 +27,16 @@ use crate::worker::shared::Shared;
 /// Events that may wait for storage in one engine; more are refused.
 pub(crate) const PARKED_MAX: usize = 1 << 17;
 
+/// Bytes of peers' messages that may wait for storage in one engine; then those that bring states are not taken in. They are
+/// as messages that were lost.
+const PARKED_LEN_MAX: usize = 64 << 20;
+
 /// Bytes of memory that a resident register takes besides its record.
 pub const CELL_LEN: usize = 280;
 
 /// Bytes that a record counts for which is never encoded while it is resident: those of a small value. Where it goes is
 /// memory too.
-const UNENCODED_LEN: usize = 72;
+pub(crate) const UNENCODED_LEN: usize = 72;
 
 /// Absent cells looked at in one turn: more than one turn makes, or many would pile up.
 const ABSENT_LOOKS_MAX: usize = 1 << 12;
@@ -105,8 +109,17 @@ pub(crate) trait Engine: Send {
 /// An event that may have to wait for its register or shard.
 pub(crate) enum Work<P: Protocol> {
     Request(Request),
-    List { tag: Tag, from_hash: u64, limit: usize },
-    Peer { from: Peer, message: P::Message },
+    List {
+        tag: Tag,
+        from_hash: u64,
+        limit: usize,
+    },
+    /// `len`: bytes of the message as it came; 0 for one of this node's own.
+    Peer {
+        from: Peer,
+        message: P::Message,
+        len: u32,
+    },
     Emit(Emit),
     Scan(Scan),
     Forgotten(Shard),
@@ -121,6 +134,15 @@ impl<P: Protocol> Work<P> {
             Work::Emit(emit) => Touches::Key(&emit.key),
             Work::Scan(scan) => Touches::Shard(shard_of(scan.from_hash)),
             Work::Forgotten(shard) => Touches::Shard(*shard),
+        }
+    }
+}
+
+impl<P: Protocol> Parked for Work<P> {
+    fn len(&self) -> usize {
+        match self {
+            Work::Peer { len, .. } => *len as usize,
+            _ => 0, // a client's commands count where they come in
         }
     }
 }
@@ -238,7 +260,7 @@ impl<P: Protocol> EngineOf<P> {
                 shared.counters.frames_stale += 1;
                 return;
             }
-            Work::Peer { from, message } => Event::Peer { from, message },
+            Work::Peer { from, message, .. } => Event::Peer { from, message },
             Work::Emit(emit) => {
                 self.with_context(shared, |protocol, cx| protocol.on_emit(cx, emit));
                 return;
@@ -271,15 +293,20 @@ impl<P: Protocol> EngineOf<P> {
         self.step(shared, Event::Scanned(Scanned { id: scan.id, records, next_hash }));
     }
 
-    fn on_message(&mut self, shared: &mut Shared, from: Peer, message: P::Message) {
+    fn on_message(&mut self, shared: &mut Shared, from: Peer, message: P::Message, len: u32) {
         if self.parking.len() >= PARKED_MAX {
             shared.counters.events_refused += 1;
         } else if self.is_ready(message.touches()) {
             // The common case skips a move of the message through the queue's type.
             self.step(shared, Event::Peer { from, message });
         } else {
-            self.admit(shared, Work::Peer { from, message });
+            self.admit(shared, Work::Peer { from, message, len });
         }
+    }
+
+    /// What waits for reads takes so much memory that nobody may add a state to it.
+    fn parks_much(&self) -> bool {
+        self.parking.bytes() > PARKED_LEN_MAX
     }
 
     fn run_inner(&mut self, shared: &mut Shared) {
@@ -361,10 +388,10 @@ impl<P: Protocol> Engine for EngineOf<P> {
         let mut malformed = 0;
         for raw in raw {
             match decode::<P>(raw) {
-                Ok(message) if is_overrun && message.is_write() => {
+                Ok(message) if (is_overrun || self.parks_much()) && message.is_write() => {
                     shared.counters.messages_shed += 1;
                 }
-                Ok(message) => self.on_message(shared, from, message),
+                Ok(message) => self.on_message(shared, from, message, raw.bytes.len() as u32),
                 Err(Malformed) => malformed += 1,
             }
         }

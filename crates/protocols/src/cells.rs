@@ -344,7 +344,7 @@ impl<R> Cells<R> {
         self.len() == 0
     }
 
-    /// Bytes of their records, as storage has them.
+    /// Bytes of their records, as storage has them, and of long keys.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.slots.bytes()

@@ -90,6 +90,9 @@ pub struct Staging {
     pub len: u64,
 }
 
+/// Bytes of records after which a listing of a medium outside memory ends, whatever its limit.
+pub(crate) const LISTED_LEN_MAX: usize = 4 << 20;
+
 /// Storage for the shards of one worker.
 pub trait Store: Send {
     /// The newest record of a place, changes of the open batch included. `Pending` starts a read.
@@ -106,7 +109,8 @@ pub trait Store: Send {
 
     fn is_forgotten(&self, database: Database, shard: Shard) -> bool;
 
-    /// Lists about `limit` records of the shard that `from_hash` lies in, from there on. Never splits a hash.
+    /// Lists about `limit` records of the shard that `from_hash` lies in, from there on, fewer where they are large. Never
+    /// splits a hash.
     fn scan(&mut self, id: u64, database: Database, from_hash: u64, limit: usize);
 
     /// The ticket that a change made now will carry; `Ticket::DURABLE` where changes need no waiting.

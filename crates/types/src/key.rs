@@ -57,6 +57,15 @@ impl Key {
         }
     }
 
+    /// Bytes of memory that it takes outside of itself, with its clones.
+    #[must_use]
+    pub fn shared_len(&self) -> usize {
+        match &self.repr {
+            Repr::Inline { .. } => 0,
+            Repr::Shared(bytes) => bytes.len(),
+        }
+    }
+
     /// Stable 64-bit hash: the key's place in the hash space. Its top byte is the shard.
     #[must_use]
     pub fn hash(&self) -> u64 {

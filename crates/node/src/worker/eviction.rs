@@ -20,6 +20,9 @@ const EVICTED_SHARDS: usize = 16;
 /// Registers that it may look at in any case: large ones are few, and come in as fast as small ones.
 const EVICTED_CELLS: usize = 4096;
 
+/// How many times the part of registers that has to go it looks at: many of them have another chance.
+const EVICTED_PARTS: usize = 4;
+
 /// One of so many bytes is for registers, however much stores hold.
 const KEPT_PART: usize = 8;
 
@@ -39,13 +42,11 @@ impl Worker {
 
     /// Turns the hand over as many shards as it takes to get below the limit, or as one turn may spend.
     pub(super) fn evict(&mut self) {
-        let memory_max = self.memory_max();
-        if self.memory() <= memory_max {
+        let (memory, memory_max) = (self.memory(), self.memory_max());
+        if memory <= memory_max {
             return;
         }
-        let resident: usize = self.engines.iter().map(|engine| engine.resident()).sum();
-        let shards = EVICTED_CELLS * SHARDS / resident.max(1);
-        for _ in 0..shards.clamp(EVICTED_SHARDS, 2 * SHARDS) {
+        for _ in 0..self.evicted_shards(memory, memory - memory_max) {
             let (engine, shard) = self.hand;
             self.evict_at(engine, shard);
             self.advance_hand();
@@ -53,6 +54,18 @@ impl Worker {
                 return;
             }
         }
+    }
+
+    /// Shards to look at in this turn: more where they hold few registers, and where much has to go. Never a register
+    /// twice: it would not have its other chance.
+    fn evicted_shards(&self, memory: usize, excess: usize) -> usize {
+        let resident = self.engines.iter().map(|engine| engine.resident()).filter(|&it| it > 0);
+        let (engines, cells) =
+            resident.fold((0, 0), |(engines, cells), it| (engines + 1, cells + it));
+        let lap = SHARDS.div_ceil(self.shared.workers) * engines;
+        let for_cells = EVICTED_CELLS * lap / cells.max(1);
+        let for_excess = EVICTED_PARTS * excess / (memory / lap.max(1)).max(1);
+        EVICTED_SHARDS.max(for_cells).max(for_excess).min(lap)
     }
 
     /// Bytes of memory that registers may take: what stores hold is in memory as well, and comes off.

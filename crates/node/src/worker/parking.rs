@@ -10,6 +10,12 @@ use hashbrown::hash_map::Entry;
 use types::key::ByHash;
 use types::{Key, Shard};
 
+/// What waits takes memory.
+pub(crate) trait Parked {
+    /// Bytes of what a peer has sent.
+    fn len(&self) -> usize;
+}
+
 #[derive(Debug)]
 struct Waiting<T> {
     queue: VecDeque<T>,
@@ -22,18 +28,24 @@ pub(crate) struct Parking<T> {
     keys: HashMap<Key, Waiting<T>, ByHash>,
     shards: BTreeMap<Shard, VecDeque<T>>,
     len: usize,
+    bytes: usize,
 }
 
 impl<T> Default for Parking<T> {
     fn default() -> Parking<T> {
-        Parking { keys: HashMap::with_hasher(ByHash), shards: BTreeMap::new(), len: 0 }
+        Parking { keys: HashMap::with_hasher(ByHash), shards: BTreeMap::new(), len: 0, bytes: 0 }
     }
 }
 
-impl<T> Parking<T> {
+impl<T: Parked> Parking<T> {
     /// Events waiting.
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Bytes of what peers have sent among them.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -49,7 +61,7 @@ impl<T> Parking<T> {
     }
 
     pub(crate) fn park_key(&mut self, key: Key, item: T) {
-        self.len += 1;
+        self.count(&item);
         match self.keys.entry(key) {
             Entry::Occupied(mut entry) => entry.get_mut().queue.push_back(item),
             Entry::Vacant(entry) => {
@@ -59,7 +71,7 @@ impl<T> Parking<T> {
     }
 
     pub(crate) fn park_shard(&mut self, shard: Shard, item: T) {
-        self.len += 1;
+        self.count(&item);
         self.shards.entry(shard).or_default().push_back(item);
     }
 
@@ -79,20 +91,36 @@ impl<T> Parking<T> {
 
     pub(crate) fn take_key(&mut self, key: &Key) -> VecDeque<T> {
         let queue = self.keys.remove(key).map(|waiting| waiting.queue).unwrap_or_default();
-        self.len -= queue.len();
+        self.discount(&queue);
         queue
     }
 
     pub(crate) fn take_shard(&mut self, shard: Shard) -> VecDeque<T> {
         let queue = self.shards.remove(&shard).unwrap_or_default();
-        self.len -= queue.len();
+        self.discount(&queue);
         queue
+    }
+
+    fn count(&mut self, item: &T) {
+        self.len += 1;
+        self.bytes += item.len();
+    }
+
+    fn discount(&mut self, queue: &VecDeque<T>) {
+        self.len -= queue.len();
+        self.bytes -= queue.iter().map(Parked::len).sum::<usize>();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Parked for usize {
+        fn len(&self) -> usize {
+            *self
+        }
+    }
 
     #[test]
     fn queues_keep_their_order_and_leave_together() {
@@ -102,14 +130,15 @@ mod tests {
         parking.park_key(b.clone(), 2);
         parking.park_key(a.clone(), 3);
         parking.park_shard(Shard(0), 4);
-        assert_eq!(parking.len(), 4);
+        assert_eq!((parking.len(), parking.bytes()), (4, 10));
         assert!(parking.has_key(&a) && parking.has_shard(Shard(0)) && !parking.has_shard(Shard(1)));
         assert_eq!(parking.take_key(&a), [1, 3]);
+        assert_eq!((parking.len(), parking.bytes()), (2, 6));
         assert!(!parking.has_key(&a));
         assert_eq!(parking.take_shard(Shard(0)), [4]);
         assert_eq!(parking.take_key(&b), [2]);
         assert!(parking.is_empty());
-        assert_eq!(parking.len(), 0);
+        assert_eq!((parking.len(), parking.bytes()), (0, 0));
     }
 
     #[test]
@@ -117,7 +146,7 @@ mod tests {
         let key = Key::new(b"a");
         let mut parking = Parking::default();
         parking.supersede(&key);
-        parking.park_key(key.clone(), ());
+        parking.park_key(key.clone(), 0);
         assert!(!parking.take_superseded(&key));
         parking.supersede(&key);
         assert!(parking.take_superseded(&key));

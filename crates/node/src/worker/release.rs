@@ -98,7 +98,7 @@ impl<P: Protocol> EngineOf<P> {
     fn leave(&mut self, shared: &mut Shared, to: NodeId, message: P::Message) {
         if to == shared.view.me {
             shared.counters.messages_looped += 1;
-            self.inner.push_back(Work::Peer { from: shared.me(), message });
+            self.inner.push_back(Work::Peer { from: shared.me(), message, len: 0 });
             return;
         }
         let shard = match message.touches() {

@@ -9,7 +9,7 @@ use storage::{Load, Place};
 use types::{Key, Shard, Ticket, Wire};
 
 use super::shared::Shared;
-use crate::engine::{EngineOf, Work};
+use crate::engine::{EngineOf, UNENCODED_LEN, Work};
 
 /// What an event waits for.
 enum Missing {
@@ -170,7 +170,7 @@ impl<P: Protocol> EngineOf<P> {
         match record {
             Some(record) => {
                 self.cells.fill(key, Some(record), false);
-                self.cells.weigh(key, len);
+                self.cells.weigh(key, if self.outlives_process { len } else { UNENCODED_LEN });
                 if !self.outlives_process {
                     // Memory holds it once, and no older one can come back.
                     let place = Place::Cell(self.database, key.clone());

@@ -216,6 +216,94 @@ fn memory_that_a_store_takes_comes_off() {
 }
 
 #[test]
+fn long_keys_count_and_go_with_their_registers() {
+    let shape = Shape { members: vec![crate::world::ME], cells_max: 200, ..Shape::default() };
+    let mut world = World::shaped(shape, Script::default());
+    world.script.state().at_once = true;
+    for n in 0..100 {
+        let long = format!("{n}{}", "k".repeat(100 * CELL_LEN));
+        world.ask(DISK, &key(&long), if n % 2 == 0 { "local v" } else { "get" });
+        world.turn();
+    }
+    let_the_hand_pass(&mut world);
+    let kept = (world.stat("worker_cells_resident"), world.stat("worker_cells_bytes"));
+    assert!(kept.0 <= 1 && kept.1 <= 200 * CELL_LEN as u64, "{kept:?}");
+}
+
+#[test]
+fn a_large_register_in_use_drives_out_no_others_that_are() {
+    let shape = Shape { members: vec![crate::world::ME], cells_max: 1_000, ..Shape::default() };
+    let mut world = World::shaped(shape, Script::default());
+    world.script.state().at_once = true;
+    let small: Vec<Key> = (0..100).map(|n| key(&format!("small {n}"))).collect();
+    let large = key("large");
+    world.ask(DISK, &large, &format!("local {}", "v".repeat(1_100 * CELL_LEN)));
+    small.iter().for_each(|key| drop(world.ask(DISK, key, "local v")));
+    let_the_hand_pass(&mut world);
+    let before = world.stat("worker_cells_loaded");
+    for _ in 0..100 {
+        for key in small.iter().chain([&large]) {
+            world.ask(DISK, key, "get");
+        }
+        world.turn();
+    }
+    let loaded = world.stat("worker_cells_loaded") - before;
+    assert!(loaded <= 250, "{loaded} of 10,100 reads found no register");
+}
+
+#[test]
+fn memory_stays_near_its_limit_while_many_are_in_use() {
+    const LIMIT: usize = 8 << 20;
+    let cells_max = LIMIT / CELL_LEN;
+    let shape = Shape { members: vec![crate::world::ME], cells_max, ..Shape::default() };
+    let mut world = World::shaped(shape, Script::default());
+    world.script.state().at_once = true;
+    let small: Vec<Key> = (0..24_000).map(|n| key(&format!("small {n}"))).collect();
+    for keys in small.chunks(1_000) {
+        keys.iter().for_each(|key| drop(world.ask(DISK, key, "local v")));
+        world.turn();
+    }
+    let_the_hand_pass(&mut world);
+    let value = "v".repeat(64 << 10);
+    let mut peak = 0;
+    for turn in 0..100 {
+        for n in 0..20 {
+            world.ask(DISK, &key(&format!("large {turn} {n}")), &format!("local {value}"));
+        }
+        for n in 0..3_000 {
+            world.ask(DISK, &small[(turn * 3_000 + n) % small.len()], "get");
+        }
+        world.turn();
+        peak = peak.max(world.stat("worker_cells_bytes"));
+        world.script.state().durable.retain(|_, record| record.len() < 1_000);
+    }
+    assert!(peak < LIMIT as u64 * 3 / 2, "{peak} bytes");
+}
+
+#[test]
+fn what_lives_no_longer_than_the_process_weighs_the_same_written_and_read() {
+    let shape = Shape { members: vec![crate::world::ME], cells_max: 1_000, ..Shape::default() };
+    let mut world = World::shaped(shape, Script::default());
+    let keys: Vec<Key> = (0..100).map(|n| key(&format!("key {n}"))).collect();
+    let value = "v".repeat(100 * CELL_LEN);
+    for key in &keys {
+        world.ask(VOLATILE, key, &format!("local {value}"));
+    }
+    let_the_hand_pass(&mut world);
+    let written = world.stat("worker_cells_bytes");
+    pass_a_minute(&mut world, None);
+    assert_eq!(world.stat("worker_cells_bytes"), 0);
+    for key in &keys {
+        world.ask(VOLATILE, key, "get");
+    }
+    let_the_hand_pass(&mut world);
+    assert_eq!(
+        (world.stat("worker_cells_bytes"), world.stat("worker_cells_resident")),
+        (written, 100)
+    );
+}
+
+#[test]
 fn the_hand_reaches_every_shard_of_one_worker_among_many() {
     let members = vec![crate::world::ME];
     let shape = Shape { members, cells_max: 0, workers: 100, ..Shape::default() };

@@ -132,6 +132,25 @@ fn a_worker_whose_store_is_overrun_takes_answers_and_no_writes_of_peers() {
 }
 
 #[test]
+fn a_worker_with_much_that_waits_for_reads_takes_no_more_writes_of_peers() {
+    let mut world = World::new();
+    world.script.state().slow_cells = true;
+    let value = Bytes::from(vec![b'v'; 1 << 20]);
+    for n in 0..100 {
+        let put = Say::Put { key: key(&format!("key {n}")), value: value.clone(), op: 1 };
+        world.frame(Sender::default(), &[put]);
+        world.turn();
+    }
+    let shed = world.stat("worker_messages_shed");
+    assert!((30..40).contains(&shed), "{shed} of a hundred of 1 MiB");
+    world.script.finish_loads();
+    world.turn();
+    world.frame(Sender::default(), &[Say::Put { key: key("key 99"), value, op: 1 }]);
+    world.turn();
+    assert_eq!(world.stat("worker_messages_shed"), shed);
+}
+
+#[test]
 fn messages_around_a_malformed_one_are_taken() {
     let mut world = World::new();
     let mut bytes = frame(Sender::default(), &[wide(0)]).to_vec();

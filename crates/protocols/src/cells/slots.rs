@@ -1,6 +1,9 @@
 //! Where registers lie in memory: pieces of a fixed size, so that growing moves nothing. A piece that has become empty
 //! gives its memory back.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use types::{Key, Ticket};
 
 /// Slots of one piece.
@@ -58,8 +61,8 @@ pub(super) struct Slots<R> {
     pieces: Vec<Vec<Slot<R>>>,
     /// Per piece.
     rooms: Vec<Room>,
-    /// Pieces that may have room, each at most once.
-    open: Vec<u32>,
+    /// Pieces that may have room, each at most once; the first is filled first, so that the last ones become empty.
+    open: BinaryHeap<Reverse<u32>>,
     len: usize,
     bytes: usize,
 }
@@ -74,7 +77,7 @@ struct Room {
 
 impl<R> Slots<R> {
     pub(super) fn new() -> Slots<R> {
-        Slots { pieces: Vec::new(), rooms: Vec::new(), open: Vec::new(), len: 0, bytes: 0 }
+        Slots { pieces: Vec::new(), rooms: Vec::new(), open: BinaryHeap::new(), len: 0, bytes: 0 }
     }
 
     /// Registers in memory.
@@ -82,7 +85,7 @@ impl<R> Slots<R> {
         self.len
     }
 
-    /// Of their records, as they were last encoded.
+    /// Of their records, as they were last encoded, and of keys that do not fit a slot.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -118,6 +121,7 @@ impl<R> Slots<R> {
 
     pub(super) fn add(&mut self, slot: Slot<R>) -> Index {
         let at = self.open_piece();
+        self.bytes += slot.key.shared_len();
         let (piece, room) = (&mut self.pieces[at], &mut self.rooms[at]);
         let place = if let Some(place) = room.free.pop() {
             piece[usize::from(place)] = slot;
@@ -135,8 +139,8 @@ impl<R> Slots<R> {
 
     /// A piece with room.
     fn open_piece(&mut self) -> usize {
-        while let Some(&last) = self.open.last() {
-            let at = last as usize;
+        while let Some(&Reverse(first)) = self.open.peek() {
+            let at = first as usize;
             if self.pieces[at].len() < PIECE || !self.rooms[at].free.is_empty() {
                 return at;
             }
@@ -145,7 +149,7 @@ impl<R> Slots<R> {
         }
         self.pieces.push(Vec::new());
         self.rooms.push(Room { free: Vec::new(), is_open: true });
-        self.open.push(self.pieces.len() as u32 - 1);
+        self.open.push(Reverse(self.pieces.len() as u32 - 1));
         self.pieces.len() - 1
     }
 
@@ -154,7 +158,11 @@ impl<R> Slots<R> {
         self.weigh(index, 0);
         let slot = self.at_mut(index);
         (slot.record, slot.noted) = (None, false);
-        self.len -= 1;
+        let key_len = slot.key.shared_len();
+        if key_len > 0 {
+            slot.key = Key::new(b"");
+        }
+        (self.len, self.bytes) = (self.len - 1, self.bytes - key_len);
         let at = index.0 as usize / PIECE;
         let (piece, room) = (&mut self.pieces[at], &mut self.rooms[at]);
         room.free.push((index.0 as usize % PIECE) as u16);
@@ -163,7 +171,7 @@ impl<R> Slots<R> {
         }
         if !room.is_open {
             room.is_open = true;
-            self.open.push(at as u32);
+            self.open.push(Reverse(at as u32));
         }
     }
 }

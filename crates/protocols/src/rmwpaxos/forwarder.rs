@@ -32,6 +32,8 @@ const RECONNECT_WITHIN: Nanos = Nanos::from_millis(25);
 const ANSWER_WITHIN: Nanos = Nanos::from_millis(700);
 /// How long a node that failed to answer is not forwarded to.
 const AVOID_FOR: Nanos = Nanos::from_secs(1);
+/// Bytes of commands, and of what they may answer, that go to an owner together; a frame takes many times as much.
+const FORWARD_LEN_MAX: usize = 4 << 20;
 /// Forwards of one origin and shard that an owner remembers.
 const REMEMBERED_MAX: usize = 4096;
 /// Forwards in a row from one node, with none of its own between, after which an owner offers the key.
@@ -88,7 +90,7 @@ impl RmwPaxos {
         self.forwarder.next_sequence += 1;
         let sequence = self.forwarder.next_sequence;
         self.forwarder.outstanding.insert((active.key.shard(), sequence), owner);
-        let count = active.queue.len().min(FORWARD_COMMANDS_MAX);
+        let count = together(cx, active);
         active.forward = Some(OutstandingForward {
             to: owner,
             incarnation,
@@ -313,6 +315,22 @@ impl Origin {
             self.entries = self.entries.split_off(&acked_below);
         }
     }
+}
+
+/// How many commands of a queue go to the owner together: as many that neither their bodies nor their replies, none of which
+/// is longer than the state it sees, exceed what one message should be. At least one.
+fn together(cx: &Cx<'_>, active: &Active) -> usize {
+    let state = serve::held(cx, &active.key).and_then(|register| register.state.as_ref());
+    let mut state_len = state.map_or(0, |state| state.bytes().len());
+    let mut len = 0;
+    let fits = |operation: &&Operation| {
+        let body = operation.command.body.len();
+        state_len += body;
+        len += body + state_len;
+        len <= FORWARD_LEN_MAX
+    };
+    let fitting = active.queue.iter().take(FORWARD_COMMANDS_MAX).take_while(fits).count();
+    fitting.max(1)
 }
 
 /// Counts forwards in a row from one node; after enough of them it should own the key itself.

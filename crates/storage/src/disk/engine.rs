@@ -49,6 +49,9 @@ pub(super) use unread::UnreadRing;
 /// Bytes of large records that may wait for the medium before the store calls itself full.
 const UNWRITTEN_LEN_MAX: usize = 64 << 20;
 
+/// Bytes of a batch that are in memory for each byte of it that is needed, at most, as a rule.
+const BATCH_PARTS: usize = 16;
+
 /// Bytes that may wait for the ring, whatever other nodes bring. Whatever its length: they wait in memory.
 const WAITING_LEN_MAX: usize = 64 << 20;
 
@@ -225,11 +228,10 @@ impl Engine {
     /// Bytes of memory that is taken by what has not come to its place.
     #[must_use]
     pub fn memory(&self) -> usize {
-        // A batch stays in memory as long as one of its entries is needed, so the ring's length is what counts.
-        self.staging().used as usize
-            + self.waiting_len()
-            + self.unwritten_len
-            + self.index.overhead()
+        // A batch stays in memory as long as one of its entries is needed.
+        let batches = (self.staging().used as usize).min(BATCH_PARTS * self.index.bytes());
+        // What waits is in its batch and in the stripe that is collected.
+        batches + 2 * self.waiting_len() + self.unwritten_len + self.index.overhead()
     }
 
     /// True while there is something that [`Engine::rest`] would write back.

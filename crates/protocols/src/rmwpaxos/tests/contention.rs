@@ -2,7 +2,7 @@
 //! [spec 11, S46, S47, S49; corrections F1, F6 to F8, F10, B1, B2]
 
 use base::{Millis, Nanos};
-use types::{Key, Outcome, Tag};
+use types::{Key, Outcome, Tag, Wire};
 
 use super::super::Message;
 use super::steps::{Kind, claim};
@@ -47,6 +47,29 @@ fn a_second_copy_of_a_forward_does_nothing() -> Result<(), String> {
     world.flow(|_| true);
     world.deliver_all(copy.into_iter().collect());
     world.finish_with("vabc")
+}
+
+/// What is forwarded together, and what comes back for it, fits a frame many times.
+#[test]
+fn large_commands_are_forwarded_a_few_at_a_time() -> Result<(), String> {
+    let mut world = volatile();
+    forwarded(&mut world);
+    let large: &'static str = "x".repeat(300 << 10).leak();
+    let tags: Vec<Tag> = (0..25).map(|_| world.append(0, large)).collect();
+    let mut longest = 0;
+    while tags.iter().any(|&tag| world.is_open(tag)) {
+        while !world.bag.is_empty() {
+            let envelope = world.bag.remove(0);
+            if envelope.is(Kind::Forward) || envelope.is(Kind::Forwarded) {
+                longest = longest.max(envelope.message.to_bytes().len());
+            }
+            world.deliver(envelope);
+        }
+        world.pass(Nanos::from_millis(5));
+    }
+    claim(longest > 1 << 19, "several went together")?;
+    claim(longest < 5 << 20, "not all of them")?;
+    claim(tags.iter().all(|&tag| world.value_of(tag).is_some()), "all were answered")
 }
 
 /// F7: a forward arrives at a later start of its owner.

@@ -8,6 +8,7 @@ use super::lookup::{Ask, Waiter, Who};
 use crate::Completion;
 use crate::disk::entry::{Entry, Identity, Kind};
 use crate::disk::request::ScanRequest;
+use crate::store::LISTED_LEN_MAX;
 
 /// A listing under way.
 #[derive(Debug)]
@@ -18,6 +19,7 @@ pub(super) struct Listing {
     from: Option<u64>, // `None` once the shard is done
     limit: usize,
     records: Vec<(Key, Bytes)>,
+    len: usize, // bytes of the records
     items_missing: usize,
     items: Vec<Option<(Key, Bytes)>>,
     is_asking: bool,
@@ -35,6 +37,7 @@ impl Engine {
                 from: Some(scan.from_hash),
                 limit: scan.limit.max(1),
                 records: Vec::new(),
+                len: 0,
                 items_missing: 0,
                 items: Vec::new(),
                 is_asking: false,
@@ -55,8 +58,12 @@ impl Engine {
         if listing.items_missing > 0 || listing.is_asking {
             return false;
         }
-        listing.records.extend(listing.items.drain(..).flatten());
-        let is_done = listing.from.is_none() || listing.records.len() >= listing.limit;
+        for (key, record) in listing.items.drain(..).flatten() {
+            listing.len += record.len();
+            listing.records.push((key, record));
+        }
+        let is_full = listing.records.len() >= listing.limit || listing.len >= LISTED_LEN_MAX;
+        let is_done = listing.from.is_none() || is_full;
         let Some(from) = listing.from.filter(|_| !is_done) else {
             let mut listing = self.listings.remove(&number).expect("it was there just now");
             // Long keys were read in any order.
@@ -81,10 +88,18 @@ impl Engine {
         let listing = &self.listings[&number];
         let (database, shard_last) = (listing.database, from | u64::MAX >> 8);
         let last = self.directory.interval(bucket).1.min(shard_last);
-        let room = listing.limit - listing.records.len();
+        let (room, room_len) =
+            (listing.limit - listing.records.len(), LISTED_LEN_MAX - listing.len);
         self.unfold(from, last);
-        let mut identities = self.identities(database, bucket, from, last);
-        identities.sort_by_key(|identity| identity.hash);
+        let mut records = self.records(database, bucket, from, last);
+        records.sort_by_key(|(identity, _)| identity.hash);
+        let mut len = 0;
+        let fits = |(_, record_len): &&(Identity, usize)| {
+            len += record_len;
+            len <= room_len
+        };
+        let room = records.iter().take(room).take_while(fits).count();
+        let mut identities: Vec<Identity> = records.into_iter().map(|(it, _)| it).collect();
         let mut next = (last < shard_last).then(|| last + 1);
         if let Some(cut) = identities.get(room).map(|identity| identity.hash) {
             // A hash is never divided: all of this one come with this listing, or none.
@@ -111,26 +126,36 @@ impl Engine {
         }
     }
 
-    /// The cells of a database in part of a bucket, those in the ring included.
-    fn identities(&self, database: Database, bucket: u64, from: u64, last: u64) -> Vec<Identity> {
+    /// The cells of a database in part of a bucket, those in the ring included, and how long their records are.
+    fn records(
+        &self,
+        database: Database,
+        bucket: u64,
+        from: u64,
+        last: u64,
+    ) -> Vec<(Identity, usize)> {
         let is_asked = |entry: &Entry<'_>| {
             entry.database == database.0
                 && entry.kind.class() == Kind::CELL
                 && (from..=last).contains(&entry.hash)
         };
+        let record_of = |entry: &Entry<'_>| {
+            let len = entry.reference().map_or(entry.len(), |it| it.record_len as usize);
+            (entry.identity(), len)
+        };
         let staged = self.index.range(from, last).map(|(_, slot)| slot.entry());
-        let mut identities: Vec<Identity> = staged
+        let mut records: Vec<(Identity, usize)> = staged
             .filter(|entry| is_asked(entry) && !entry.kind.is_remove())
-            .map(|entry| entry.identity())
+            .map(|entry| record_of(&entry))
             .collect();
         let homes = self.cache.peek(bucket).expect("it was in memory just now");
         for entry in homes.entries().filter(is_asked) {
-            let identity = entry.identity();
-            if self.index.find(&identity).is_none() {
-                identities.push(identity);
+            let record = record_of(&entry);
+            if self.index.find(&record.0).is_none() {
+                records.push(record);
             }
         }
-        identities
+        records
     }
 
     pub(super) fn list_item(&mut self, number: u64, item: usize, found: Option<(Key, Bytes)>) {

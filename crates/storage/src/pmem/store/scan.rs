@@ -8,6 +8,7 @@ use crate::pmem::directory::Entry;
 use crate::pmem::layout::ShardId;
 use crate::pmem::memory::Memory;
 use crate::pmem::slot::Kind;
+use crate::store::LISTED_LEN_MAX;
 
 impl<M: Memory> PmemStore<M> {
     /// The records from `from_hash` on, in key order, and where to go on.
@@ -36,7 +37,8 @@ impl<M: Memory> PmemStore<M> {
             entries.retain(|entry| cut.is_none_or(|cut| entry.hash < cut));
             next = cut.filter(|cut| cut >> 56 == u64::from(shard.shard.0));
         }
-        (self.read_all(shard, entries), next)
+        let (records, cut) = self.read_all(shard, entries);
+        (records, cut.or(next))
     }
 
     pub(super) fn forget_way(&mut self, shard: ShardId, hash: u64, damage: Damaged) {
@@ -44,9 +46,19 @@ impl<M: Memory> PmemStore<M> {
         self.shared.repair(shard, hash, damage.entry);
     }
 
-    fn read_all(&mut self, shard: ShardId, entries: Vec<Entry>) -> Vec<(Key, Bytes)> {
+    /// The records of entries in hash order, and where to go on if they were too long for one listing.
+    fn read_all(
+        &mut self,
+        shard: ShardId,
+        entries: Vec<Entry>,
+    ) -> (Vec<(Key, Bytes)>, Option<u64>) {
         let mut records = Vec::with_capacity(entries.len());
+        let (mut len, mut last) = (0, None);
         for entry in entries {
+            if len >= LISTED_LEN_MAX && last != Some(entry.hash) {
+                return (records, Some(entry.hash));
+            }
+            last = Some(entry.hash);
             let buffers = &mut self.scratch.buffers;
             let found = self.shared.read_live(entry.slot, shard, Kind::Cell, buffers);
             let whole = found.and_then(|(_, reading, content)| {
@@ -55,11 +67,14 @@ impl<M: Memory> PmemStore<M> {
                 (key.hash() == entry.hash).then_some((key, record))
             });
             match whole {
-                Some(record) => records.push(record),
+                Some(record) => {
+                    len += record.1.len();
+                    records.push(record);
+                }
                 None => self.forget_way(shard, entry.hash, Damaged { entry: Some(entry.at) }),
             }
         }
-        records
+        (records, None)
     }
 
     /// Lays the open batch's changes of some hashes over records that were listed.
