@@ -90,7 +90,7 @@ pub struct Staging {
     pub len: u64,
 }
 
-/// Bytes of records after which a listing of a medium outside memory ends, whatever its limit.
+/// Bytes of keys and records after which a listing of a medium outside memory ends, whatever its limit.
 pub(crate) const LISTED_LEN_MAX: usize = 4 << 20;
 
 /// Storage for the shards of one worker.

@@ -8,6 +8,9 @@ use bytes::Bytes;
 use protocols::{Cell, Scan, ScannedCell};
 use types::{Key, Wire};
 
+/// Bytes of keys and records after which a step of a listing ends: what is said of them goes into one message.
+const MERGED_LEN_MAX: usize = 4 << 20;
+
 /// A scan that storage has not answered yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScanInFlight {
@@ -21,8 +24,8 @@ pub(crate) struct ScanInFlight {
 /// Merges two sources, both in key order, both starting at `from_hash` and complete up to `until` (`None`: the end of
 /// the shard).
 ///
-/// The result never reaches beyond that, never splits a hash, and holds about `limit` registers. The position returned
-/// is where to go on.
+/// The result never reaches beyond that, never splits a hash, and holds about `limit` registers, or some
+/// [`MERGED_LEN_MAX`] bytes of them. The position returned is where to go on.
 pub(crate) fn merge<R: Wire>(
     scan: Scan,
     stored: Vec<(Key, Bytes)>,
@@ -35,6 +38,7 @@ pub(crate) fn merge<R: Wire>(
     let mut stored = stored.into_iter().filter(|(key, _)| in_range(key)).peekable();
     let mut resident = resident.into_iter().filter(|(key, _)| in_range(key)).peekable();
     let mut merged: Vec<(Key, ScannedCell<R>)> = Vec::new();
+    let mut merged_len = 0;
     loop {
         let takes_resident = match (stored.peek(), resident.peek()) {
             (None, None) => return (merged, until),
@@ -51,28 +55,31 @@ pub(crate) fn merge<R: Wire>(
         } else {
             stored.next().map(from_storage)
         };
-        let Some((key, cell)) = next else { continue };
-        if merged.len() >= limit && merged.last().is_some_and(|(last, _)| last.hash() < key.hash())
-        {
+        let Some((key, cell, len)) = next else { continue };
+        let is_full = merged.len() >= limit || merged_len >= MERGED_LEN_MAX;
+        if is_full && merged.last().is_some_and(|(last, _)| last.hash() < key.hash()) {
             return (merged, Some(key.hash()));
         }
+        merged_len += key.bytes().len() + len;
         merged.push((key, cell));
     }
 }
 
-/// A copy by way of the record's bytes: what they leave out is not for others.
-fn from_memory<R: Wire>(key: &Key, cell: &Cell<'_, R>) -> Option<(Key, ScannedCell<R>)> {
-    let scanned = match cell {
-        Cell::Present(record) => ScannedCell::Present(
-            R::from_bytes(&record.to_bytes()).expect("a record can be read from its own bytes"),
-        ),
-        Cell::Lost => ScannedCell::Lost,
+/// A copy by way of the record's bytes, of which there are so many: what they leave out is not for others.
+fn from_memory<R: Wire>(key: &Key, cell: &Cell<'_, R>) -> Option<(Key, ScannedCell<R>, usize)> {
+    let (scanned, len) = match cell {
+        Cell::Present(record) => {
+            let bytes = record.to_bytes();
+            let copy = R::from_bytes(&bytes).expect("a record can be read from its own bytes");
+            (ScannedCell::Present(copy), bytes.len())
+        }
+        Cell::Lost => (ScannedCell::Lost, 0),
         Cell::Absent => return None,
     };
-    Some((key.clone(), scanned))
+    Some((key.clone(), scanned, len))
 }
 
-fn from_storage<R: Wire>((key, bytes): (Key, Bytes)) -> (Key, ScannedCell<R>) {
+fn from_storage<R: Wire>((key, bytes): (Key, Bytes)) -> (Key, ScannedCell<R>, usize) {
     let scanned = R::from_bytes(&bytes).map_or(ScannedCell::Lost, ScannedCell::Present);
-    (key, scanned)
+    (key, scanned, bytes.len())
 }

@@ -166,3 +166,26 @@ fn nothing_is_listed_beyond_what_storage_has_looked_at() {
     assert_eq!(list_all(&mut world, DISK, 1), keys);
     assert_eq!(list_all(&mut world, DISK, 2), keys);
 }
+
+#[test]
+fn a_step_over_large_registers_ends_early() {
+    let mut world = World::alone();
+    let mut keys = keys_in(SHARD, 12);
+    keys.sort();
+    let value = "v".repeat(1 << 20);
+    for key in &keys {
+        world.ask(DISK, key, &format!("local {value}"));
+        world.turn();
+    }
+    world.script.complete_all();
+    world.turn();
+    world.list(DISK, SHARD.first_hash(), 100);
+    world.turn();
+    world.script.finish_scans();
+    let out = world.turn();
+    let Outcome::Listed { keys: listed, next_hash } = &out.replies[0].1 else {
+        panic!("a listing, not {:?}", out.replies)
+    };
+    assert_eq!((listed.len(), *next_hash), (4, Some(keys[4].hash())), "4 MiB at a time");
+    assert_eq!(list_all(&mut world, DISK, 100), keys);
+}

@@ -6,7 +6,7 @@ use types::{Database, Key};
 use super::Engine;
 use super::lookup::{Ask, Waiter, Who};
 use crate::Completion;
-use crate::disk::entry::{Entry, Identity, Kind};
+use crate::disk::entry::{Entry, Identity, Kind, Reference};
 use crate::disk::request::ScanRequest;
 use crate::store::LISTED_LEN_MAX;
 
@@ -19,7 +19,7 @@ pub(super) struct Listing {
     from: Option<u64>, // `None` once the shard is done
     limit: usize,
     records: Vec<(Key, Bytes)>,
-    len: usize, // bytes of the records
+    len: usize, // bytes of them
     items_missing: usize,
     items: Vec<Option<(Key, Bytes)>>,
     is_asking: bool,
@@ -59,7 +59,7 @@ impl Engine {
             return false;
         }
         for (key, record) in listing.items.drain(..).flatten() {
-            listing.len += record.len();
+            listing.len += key.bytes().len() + record.len();
             listing.records.push((key, record));
         }
         let is_full = listing.records.len() >= listing.limit || listing.len >= LISTED_LEN_MAX;
@@ -140,7 +140,8 @@ impl Engine {
                 && (from..=last).contains(&entry.hash)
         };
         let record_of = |entry: &Entry<'_>| {
-            let len = entry.reference().map_or(entry.len(), |it| it.record_len as usize);
+            let large = |it: Reference| it.key_len as usize + it.record_len as usize;
+            let len = entry.reference().map_or(entry.len(), large);
             (entry.identity(), len)
         };
         let staged = self.index.range(from, last).map(|(_, slot)| slot.entry());

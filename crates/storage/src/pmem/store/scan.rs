@@ -68,7 +68,7 @@ impl<M: Memory> PmemStore<M> {
             });
             match whole {
                 Some(record) => {
-                    len += record.1.len();
+                    len += record.0.bytes().len() + record.1.len();
                     records.push(record);
                 }
                 None => self.forget_way(shard, entry.hash, Damaged { entry: Some(entry.at) }),
