@@ -34,6 +34,11 @@ const ANSWER_WITHIN: Nanos = Nanos::from_millis(700);
 const AVOID_FOR: Nanos = Nanos::from_secs(1);
 /// Bytes of commands, and of what they may answer, that go to an owner together; a frame takes many times as much.
 const FORWARD_LEN_MAX: usize = 4 << 20;
+/// Bytes of replies that go back together; half of what a frame takes. What its origin knew of the key when it forwarded may
+/// be little.
+const REPLIES_LEN_MAX: usize = 32 << 20;
+/// Replies of more bytes are acknowledged at once instead of by the next forward.
+const REMEMBERED_LEN_MAX: usize = 16 << 10;
 /// Forwards of one origin and shard that an owner remembers.
 const REMEMBERED_MAX: usize = 4096;
 /// Forwards in a row from one node, with none of its own between, after which an owner offers the key.
@@ -60,13 +65,28 @@ struct Origin {
 
 #[derive(Debug)]
 enum Entry {
-    Running { key: Key, outcomes: Vec<Option<Outcome>>, left: usize, take_over: bool },
-    Done { outcomes: Vec<Outcome>, take_over: bool },
+    Running {
+        key: Key,
+        outcomes: Vec<Option<Outcome>>,
+        left: usize,
+        replies_len: usize,
+        take_over: bool,
+    },
+    Done {
+        outcomes: Vec<Outcome>,
+        take_over: bool,
+    },
 }
 
 impl Forwarder {
     pub(super) fn starting_at(next_sequence: u64) -> Forwarder {
         Forwarder { next_sequence, ..Forwarder::default() }
+    }
+
+    /// Forwards of others that this node remembers.
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        self.memory.values().map(|origin| origin.entries.len()).sum()
     }
 }
 
@@ -126,13 +146,6 @@ impl RmwPaxos {
 
     pub(super) fn send_forward(&mut self, cx: &mut Cx<'_>, active: &Active) {
         let Some(outstanding) = &active.forward else { return };
-        let shard = active.key.shard();
-        let acked_below = self
-            .forwarder
-            .outstanding
-            .range((shard, 0)..=(shard, u64::MAX))
-            .next()
-            .map_or(outstanding.sequence, |((_, sequence), _)| *sequence);
         let commands = outstanding
             .operations
             .iter()
@@ -141,10 +154,17 @@ impl RmwPaxos {
         let forward = Forward {
             target: outstanding.incarnation,
             sequence: outstanding.sequence,
-            acked_below,
+            acked_below: self.acked_below(active.key.shard()),
             commands,
         };
         cx.fx.send_now(outstanding.to, Message::Forward { key: active.key.clone(), forward });
+    }
+
+    /// Forwards of ours below are over: nothing of them will be sent again.
+    fn acked_below(&self, shard: Shard) -> u64 {
+        let mut outstanding = self.forwarder.outstanding.range((shard, 0)..=(shard, u64::MAX));
+        let first = outstanding.next().map(|((_, sequence), _)| *sequence);
+        first.unwrap_or(self.forwarder.next_sequence + 1)
     }
 
     /// The owner's side: runs each forward once.
@@ -155,8 +175,8 @@ impl RmwPaxos {
             let verdict = Verdict::WrongIncarnation;
             return cx.fx.send_now(from.node, Message::Forwarded { key, sequence, verdict });
         }
-        self.recover_if_lost(cx, &key);
-        let take_over = offers_take_over(cx, &key, from.node);
+        let is_acknowledgement = forward.commands.is_empty();
+        let take_over = !is_acknowledgement && offers_take_over(cx, &key, from.node);
         let origin = self.forwarder.memory.entry((from.node, key.shard())).or_default();
         if from.incarnation < origin.incarnation {
             return;
@@ -165,6 +185,9 @@ impl RmwPaxos {
             *origin = Origin { incarnation: from.incarnation, ..Origin::default() };
         }
         origin.forget_below(forward.acked_below);
+        if is_acknowledgement {
+            return;
+        }
         if mutation::is(Mutation::ForgetForwarded) {
             origin.entries.retain(|_, entry| matches!(entry, Entry::Running { .. }));
         } else if sequence < origin.low {
@@ -176,14 +199,14 @@ impl RmwPaxos {
                 let verdict = Verdict::Done { outcomes: outcomes.clone(), take_over: *take_over };
                 return cx.fx.send_now(from.node, Message::Forwarded { key, sequence, verdict });
             }
-            None if origin.entries.len() >= REMEMBERED_MAX || forward.commands.is_empty() => return,
+            None if origin.entries.len() >= REMEMBERED_MAX => return,
             None => {}
         }
         let left = forward.commands.len();
         let outcomes = vec![None; left];
-        origin
-            .entries
-            .insert(sequence, Entry::Running { key: key.clone(), outcomes, left, take_over });
+        let entry = Entry::Running { key: key.clone(), outcomes, left, replies_len: 0, take_over };
+        origin.entries.insert(sequence, entry);
+        self.recover_if_lost(cx, &key);
         let deadline = cx.now + self.env.request_timeout;
         for (index, (session, command)) in forward.commands.into_iter().enumerate() {
             let forward = ForwardKey {
@@ -214,7 +237,14 @@ impl RmwPaxos {
             return;
         }
         let Some(entry) = origin.entries.get_mut(&forward.sequence) else { return };
-        let Entry::Running { key, outcomes, left, take_over } = entry else { return };
+        let Entry::Running { key, outcomes, left, replies_len, take_over } = entry else { return };
+        let outcome = match outcome {
+            Outcome::Reply(reply) if *replies_len + reply.len() > REPLIES_LEN_MAX => {
+                Outcome::Unknown
+            }
+            outcome => outcome,
+        };
+        *replies_len += reply_len(&outcome);
         if outcomes[index].replace(outcome).is_none() {
             *left -= 1;
         }
@@ -251,9 +281,16 @@ impl RmwPaxos {
         match verdict {
             Verdict::Done { outcomes, take_over } => {
                 let Some(forward) = self.end_forward(&mut active) else { return };
+                if outcomes.iter().map(reply_len).sum::<usize>() > REMEMBERED_LEN_MAX {
+                    self.acknowledge(cx, key, &forward);
+                }
                 let mut outcomes = outcomes.into_iter();
                 for operation in forward.operations {
-                    let outcome = outcomes.next().unwrap_or(Outcome::Unknown);
+                    let outcome = match outcomes.next().unwrap_or(Outcome::Unknown) {
+                        // A read has no effect.
+                        Outcome::Unknown if operation.is_read() => Outcome::NoQuorum,
+                        outcome => outcome,
+                    };
                     self.answer(cx, &operation, outcome);
                 }
                 if let (true, Some(register)) = (take_over, cx.cells.get_mut(key)) {
@@ -263,6 +300,17 @@ impl RmwPaxos {
             Verdict::WrongIncarnation => self.give_up_forward(cx, &mut active),
         }
         self.put_active(active);
+    }
+
+    /// A forward without commands: the owner need not remember what it answered.
+    fn acknowledge(&mut self, cx: &mut Cx<'_>, key: &Key, ended: &OutstandingForward) {
+        let forward = Forward {
+            target: ended.incarnation,
+            sequence: ended.sequence,
+            acked_below: self.acked_below(key.shard()),
+            commands: Vec::new(),
+        };
+        cx.fx.send_now(ended.to, Message::Forward { key: key.clone(), forward });
     }
 
     fn end_forward(&mut self, active: &mut Active) -> Option<OutstandingForward> {
@@ -317,8 +365,15 @@ impl Origin {
     }
 }
 
-/// How many commands of a queue go to the owner together: as many that neither their bodies nor their replies, none of which
-/// is longer than the state it sees, exceed what one message should be. At least one.
+fn reply_len(outcome: &Outcome) -> usize {
+    match outcome {
+        Outcome::Reply(reply) => reply.len(),
+        _ => 0,
+    }
+}
+
+/// How many commands of a queue go to the owner together: as many that neither their bodies nor their replies, of which
+/// hardly one is longer than the state it sees, exceed what one message should be. At least one.
 fn together(cx: &Cx<'_>, active: &Active) -> usize {
     let state = serve::held(cx, &active.key).and_then(|register| register.state.as_ref());
     let mut state_len = state.map_or(0, |state| state.bytes().len());

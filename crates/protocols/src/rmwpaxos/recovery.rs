@@ -4,14 +4,16 @@
 //! One register is recovered when it is touched; a whole shard by listing what the others hold. The question
 //! itself tells the others of the loss, which voids what this node acknowledged before.
 
+mod shards;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::Nanos;
 use types::limits::MEMBERS_MAX;
 use types::{Ballot, Key, Loss, Round, Shard};
 
-use super::listing::Listings;
-use super::message::{Due, Listing, Message, Report};
+use self::shards::{Lengths, ShardRecovery};
+use super::message::{Message, Report};
 use super::operation::Reports;
 use super::register::{Register, Started};
 use super::state::State;
@@ -19,9 +21,9 @@ use super::sweep::resend_after;
 use super::window::Starts;
 use super::{Cx, RmwPaxos, acceptor, serve};
 use crate::cells::Cell;
-use crate::effects::{Scan, TimerId};
+use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
-use crate::protocol::{Peer, Scanned};
+use crate::protocol::Peer;
 use crate::quorum::Tally;
 
 pub(super) const RETRY: TimerId = TimerId(4);
@@ -29,14 +31,13 @@ pub(super) const RETRY: TimerId = TimerId(4);
 const RETRY_EVERY: Nanos = Nanos::from_millis(20);
 /// Registers under recovery at a time; those beyond are begun when they are touched again.
 const KEYS_MAX: usize = 16_384;
-const SHARDS_AT_ONCE: usize = 8;
-const LISTING_STEP: u32 = 512;
 
 #[derive(Default, Debug)]
 pub(super) struct Recovery {
     keys: BTreeMap<Key, KeyRecovery>,
     shards: BTreeMap<Shard, ShardRecovery>,
     waiting_shards: BTreeSet<Shard>,
+    lengths: Lengths,
     armed: bool,
     /// For the mutation that mints without the generator.
     own_number: u64,
@@ -65,25 +66,6 @@ struct Slow {
 struct Floors {
     ballot: Ballot,
     version: u64,
-}
-
-#[derive(Debug)]
-struct ShardRecovery {
-    id: u64,
-    from_hash: u64,
-    listings: Listings,
-    floor_ballot: Ballot,
-    floor_version: u64,
-    /// Highest ballot number that any of the others has seen in the shard.
-    number: u64,
-    /// Listed here and not known to be recovered.
-    pending: BTreeSet<Key>,
-    /// The step's listing is complete; go on here when nothing is pending. `None` inside: the shard ends.
-    next: Option<Option<u64>>,
-    /// Where nothing that is stored is believed: reads what is held here of the range that is listed.
-    own_scan: Option<u64>,
-    retry_at: Nanos,
-    retries: u32,
 }
 
 impl Recovery {
@@ -222,6 +204,7 @@ impl RmwPaxos {
             return;
         }
         base::sometimes!("a forgotten register is recovered");
+        self.recovery.lengths.add(register.state.as_ref().map_or(0, |it| it.bytes().len()));
         self.recovery.keys.remove(key);
         self.counters.recovered_keys += 1;
         cx.metas.get_mut(key.shard()).saw(register.promised);
@@ -265,7 +248,7 @@ impl RmwPaxos {
             proposed: None,
             accepted: Tally::default(),
         });
-        recovery.retry_at = cx.now + resend_after(1);
+        recovery.retry_at = cx.now + resend_after(recovery.retries + 1);
         let others: Vec<_> = cx.view.others().collect();
         for node in others {
             let message = Message::Prepare { key: key.clone(), ballot, have: Round::NONE };
@@ -350,10 +333,24 @@ impl RmwPaxos {
         self.slow_of(key, tried.ballot()).is_some()
     }
 
-    fn restart_recovery(&mut self, cx: &mut Cx<'_>, key: &Key) {
+    /// Nothing was decided for a while. Answers may be on their way, and long: those who have not answered are asked the same
+    /// again.
+    fn retry_recovery(&mut self, cx: &mut Cx<'_>, key: &Key) {
         if self.drop_overtaken(cx, key) {
             return;
         }
+        let Some(recovery) = self.recovery.keys.get_mut(key) else { return };
+        if recovery.slow.is_some() || recovery.reports.tally.is_majority(cx.view) {
+            return self.restart_recovery(cx, key);
+        }
+        recovery.retries += 1;
+        recovery.retry_at = cx.now + resend_after(recovery.retries);
+        for node in cx.view.others().filter(|&node| !recovery.reports.tally.has(cx.view, node)) {
+            cx.fx.send_now(node, Message::Recover { key: key.clone(), id: recovery.id });
+        }
+    }
+
+    fn restart_recovery(&mut self, cx: &mut Cx<'_>, key: &Key) {
         let id = self.next_id();
         let Some(recovery) = self.recovery.keys.get_mut(key) else { return };
         recovery.id = id;
@@ -363,169 +360,6 @@ impl RmwPaxos {
         recovery.retries += 1;
         recovery.retry_at = cx.now + resend_after(recovery.retries);
         ask_others(cx, key, id);
-    }
-
-    /// A shard was found forgotten: list what the others hold of it. From the start where a recovery is under way:
-    /// registers that it found whole may be among what is forgotten now.
-    pub(super) fn on_forgotten(&mut self, cx: &mut Cx<'_>, shard: Shard) {
-        if !mutation::is(Mutation::NoRecovery) {
-            if self.recovery.shards.remove(&shard).is_some() {
-                base::sometimes!("a shard is forgotten again while it is recovered");
-            }
-            self.recovery.waiting_shards.insert(shard);
-            self.start_shards(cx);
-        }
-    }
-
-    fn start_shards(&mut self, cx: &mut Cx<'_>) {
-        while self.recovery.shards.len() < SHARDS_AT_ONCE {
-            let Some(shard) = self.recovery.waiting_shards.pop_first() else { break };
-            let recovery = ShardRecovery {
-                id: self.next_id(),
-                from_hash: shard.first_hash(),
-                listings: Listings::default(),
-                floor_ballot: Ballot::ZERO,
-                floor_version: 0,
-                number: 0,
-                pending: BTreeSet::new(),
-                next: None,
-                own_scan: None,
-                retry_at: cx.now + resend_after(0),
-                retries: 0,
-            };
-            ask_listing(cx, shard, &recovery);
-            self.recovery.shards.insert(shard, recovery);
-        }
-        self.arm_recovery(cx);
-    }
-
-    pub(super) fn on_shard_listed(
-        &mut self,
-        cx: &mut Cx<'_>,
-        from: Peer,
-        shard: Shard,
-        id: u64,
-        listing: Listing,
-    ) {
-        let scan = self.next_id();
-        let Some(recovery) = self.recovery.shards.get_mut(&shard) else { return };
-        if recovery.id != id || recovery.next.is_some() || from.node == self.env.me {
-            return;
-        }
-        recovery.listings.add(cx.view, from, listing);
-        if !recovery.listings.tally.is_majority(cx.view) {
-            return;
-        }
-        for listing in recovery.listings.counted(cx.view) {
-            recovery.floor_ballot = recovery.floor_ballot.max(listing.floor_ballot);
-            recovery.floor_version = recovery.floor_version.max(listing.floor_version);
-            recovery.number = recovery.number.max(listing.number);
-        }
-        recovery.next = Some(recovery.listings.complete_below(cx.view));
-        recovery.pending = recovery.listings.merged(cx.view).into_keys().collect();
-        if cx.metas.get(shard).disbelieved {
-            recovery.own_scan = Some(scan);
-            let from_hash = recovery.from_hash;
-            return cx.fx.scan(Scan { id: scan, from_hash, limit: LISTING_STEP as usize });
-        }
-        self.recover_pending(cx, shard);
-    }
-
-    /// True when the scan was for a recovery: what is held here and by none of the others is recovered, too, or what was
-    /// removed would come back.
-    pub(super) fn on_disbelieved_scanned(
-        &mut self,
-        cx: &mut Cx<'_>,
-        scanned: &mut Scanned<Register>,
-    ) -> bool {
-        let mut shards = self.recovery.shards.iter_mut();
-        let found = shards.find(|(_, recovery)| recovery.own_scan == Some(scanned.id));
-        let Some((&shard, recovery)) = found else { return false };
-        let listed_until = recovery.next.flatten();
-        let until = [listed_until, scanned.next_hash].into_iter().flatten().min();
-        let is_below = |key: &Key| until.is_none_or(|until| key.hash() < until);
-        let own = std::mem::take(&mut scanned.records).into_iter().map(|(key, _)| key);
-        recovery.own_scan = None;
-        recovery.next = Some(until);
-        recovery.pending.extend(own);
-        recovery.pending.retain(is_below);
-        self.recover_pending(cx, shard);
-        true
-    }
-
-    fn recover_pending(&mut self, cx: &mut Cx<'_>, shard: Shard) {
-        let Some(recovery) = self.recovery.shards.get(&shard) else { return };
-        for key in recovery.pending.clone() {
-            cx.fx.send_now(self.env.me, Message::Touch { key, due: Due::Recover });
-        }
-        self.go_on_with_shard(cx, shard);
-    }
-
-    /// The register is resident: recovered already, or begin.
-    pub(super) fn on_recover_due(&mut self, cx: &mut Cx<'_>, key: &Key) {
-        let is_pending = |it: &ShardRecovery| it.pending.contains(key);
-        let is_wanted = self.recovery.shards.get(&key.shard()).is_some_and(is_pending);
-        let is_disbelieved = cx.metas.get(key.shard()).disbelieved && is_wanted;
-        if is_disbelieved && matches!(cx.cells.get(key), Cell::Present(_)) {
-            base::sometimes!("a register that may have gone back is recovered");
-            cx.cells.lose(key);
-        }
-        self.recover_if_lost(cx, key);
-        if !matches!(cx.cells.get(key), Cell::Lost) {
-            self.on_key_recovered(cx, key);
-        }
-    }
-
-    fn on_key_recovered(&mut self, cx: &mut Cx<'_>, key: &Key) {
-        let shard = key.shard();
-        let Some(recovery) = self.recovery.shards.get_mut(&shard) else { return };
-        if recovery.pending.remove(key) {
-            self.go_on_with_shard(cx, shard);
-        }
-    }
-
-    fn go_on_with_shard(&mut self, cx: &mut Cx<'_>, shard: Shard) {
-        let id = self.next_id();
-        let Some(recovery) = self.recovery.shards.get_mut(&shard) else { return };
-        if !recovery.pending.is_empty() || recovery.own_scan.is_some() {
-            return;
-        }
-        match recovery.next {
-            None => {}
-            Some(Some(next_hash)) => {
-                recovery.id = id;
-                recovery.from_hash = next_hash;
-                recovery.next = None;
-                recovery.listings = Listings::default();
-                recovery.retries = 0;
-                recovery.retry_at = cx.now + resend_after(0);
-                ask_listing(cx, shard, recovery);
-            }
-            Some(None) => self.end_shard(cx, shard),
-        }
-    }
-
-    /// Every register that the others hold is recovered; the floors stand for the rest.
-    fn end_shard(&mut self, cx: &mut Cx<'_>, shard: Shard) {
-        let Some(recovery) = self.recovery.shards.remove(&shard) else { return };
-        base::sometimes!("a forgotten shard is recovered");
-        let meta = cx.metas.get_mut(shard);
-        meta.floor_ballot = meta.floor_ballot.max(recovery.floor_ballot);
-        meta.floor_version = meta.floor_version.max(recovery.floor_version);
-        meta.saw(recovery.floor_ballot);
-        if meta.void {
-            // Whatever completed phase 1 with this node's promise was seen by one of the others that answered.
-            base::sometimes!("lost shard fields are recovered");
-            (meta.void, meta.disbelieved) = (false, false);
-            meta.ceiling = meta.ceiling.max(recovery.number);
-            meta.restart_floor =
-                meta.restart_floor.max(Ballot::ceiling(cx.view.epoch, recovery.number));
-            meta.number = meta.number.max(recovery.number);
-        }
-        cx.metas.persist(shard);
-        cx.fx.recovered(shard);
-        self.doubt(cx, shard, super::owed::Members::MAX);
-        self.start_shards(cx);
     }
 
     pub(super) fn on_recovery_timer(&mut self, cx: &mut Cx<'_>) {
@@ -540,21 +374,9 @@ impl RmwPaxos {
             .map(|(key, _)| key.clone())
             .collect();
         for key in keys {
-            self.restart_recovery(cx, &key);
+            self.retry_recovery(cx, &key);
         }
-        for (&shard, recovery) in &mut self.recovery.shards {
-            if !due(recovery.retry_at) {
-                continue;
-            }
-            recovery.retries += 1;
-            recovery.retry_at = now + resend_after(recovery.retries);
-            if recovery.next.is_none() {
-                ask_listing(cx, shard, recovery);
-            }
-            for key in recovery.pending.clone() {
-                cx.fx.send_now(self.env.me, Message::Touch { key, due: Due::Recover });
-            }
-        }
+        self.retry_shards(cx);
         self.arm_recovery(cx);
     }
 
@@ -576,13 +398,5 @@ fn ask_others(cx: &mut Cx<'_>, key: &Key, id: u64) {
     let others: Vec<_> = cx.view.others().collect();
     for node in others {
         cx.fx.send_now(node, Message::Recover { key: key.clone(), id });
-    }
-}
-
-fn ask_listing(cx: &mut Cx<'_>, shard: Shard, recovery: &ShardRecovery) {
-    let others: Vec<_> = cx.view.others().collect();
-    for node in others {
-        let (id, from_hash) = (recovery.id, recovery.from_hash);
-        cx.fx.send_now(node, Message::List { shard, id, from_hash, limit: LISTING_STEP });
     }
 }

@@ -5,6 +5,7 @@ use base::{Millis, Nanos};
 use types::{Key, Outcome, Tag, Wire};
 
 use super::super::Message;
+use super::super::message::Verdict;
 use super::steps::{Kind, claim};
 use super::strings::Ask;
 use super::world::{Envelope, World};
@@ -70,6 +71,36 @@ fn large_commands_are_forwarded_a_few_at_a_time() -> Result<(), String> {
     claim(longest > 1 << 19, "several went together")?;
     claim(longest < 5 << 20, "not all of them")?;
     claim(tags.iter().all(|&tag| world.value_of(tag).is_some()), "all were answered")
+}
+
+/// Replies may be longer than the origin could know. What a frame does not take is answered as unknown, and the owner forgets
+/// long replies as soon as they have arrived.
+#[test]
+fn an_owner_answers_no_more_than_a_frame_takes() -> Result<(), String> {
+    let mut world = volatile();
+    forwarded(&mut world);
+    let mut sent = world.take(|m| m.is(Kind::Forward));
+    let large: &'static str = "x".repeat(1 << 20).leak();
+    world.append(1, large);
+    world.flow(|_| true);
+    let Message::Forward { forward, .. } = &mut sent[0].message else { unreachable!("taken so") };
+    let session = forward.commands[0].0;
+    forward.commands.extend((0..80).map(|_| (session, Ask::Get.command())));
+    world.deliver_all(sent);
+    world.flow(|m| !m.is(Kind::Forwarded));
+    let answers = world.take(|m| m.is(Kind::Forwarded));
+    let Message::Forwarded { verdict: Verdict::Done { outcomes, .. }, .. } = &answers[0].message
+    else {
+        return Err("it is answered".to_owned());
+    };
+    let replies = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Reply(_))).count();
+    claim(outcomes.len() == 81, "each command is answered")?;
+    claim((20..40).contains(&replies), &format!("half a frame of replies, and here {replies}"))?;
+    let remembered = |world: &World| world.nodes[1].protocol.forwarder.remembered();
+    claim(remembered(&world) == 1, "the answer may be lost")?;
+    world.deliver_all(answers);
+    world.flow(|_| true);
+    claim(remembered(&world) == 0, "it was not")
 }
 
 /// F7: a forward arrives at a later start of its owner.

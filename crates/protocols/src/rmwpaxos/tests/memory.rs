@@ -1,7 +1,7 @@
 //! Schedules of lost memory. [spec 11, S27 to S30, S45]
 
 use base::Nanos;
-use types::Outcome;
+use types::{Key, Outcome, Wire};
 
 use super::super::Message;
 use super::steps::{Kind, claim};
@@ -215,6 +215,91 @@ fn a_shard_forgotten_while_it_is_recovered_is_recovered_from_the_start() -> Resu
     world.flow(|_| true);
     claim(world.reply(read) == Some(b"vn"), "the neighbour is read")?;
     world.finish_with("va")
+}
+
+/// Keys of the world's shard.
+fn keys_of_shard(world: &World, count: usize) -> Vec<Key> {
+    (0..)
+        .map(|n: u32| Key::new(format!("register-{n}").as_bytes()))
+        .filter(|key| key.shard() == world.key.shard())
+        .take(count)
+        .collect()
+}
+
+/// The most answers to a recovery, and bytes of them, that are under way at a time until it ends.
+fn most_under_way(world: &mut World) -> (usize, usize) {
+    let mut most = (0, 0);
+    while world.nodes[0].is_recovering() {
+        let answers = || world.bag.iter().filter(|m| m.is(Kind::Recovered));
+        let len = answers().map(|m| m.message.to_bytes().len()).sum();
+        most = (most.0.max(answers().count()), most.1.max(len));
+        // Questions first, so that as many answers as may be are under way.
+        let next = world.bag.iter().position(|m| !m.is(Kind::Recovered)).unwrap_or(0);
+        let envelope = world.bag.remove(next);
+        world.deliver(envelope);
+    }
+    most
+}
+
+/// What is under way to a recovery has a bound in bytes, and short registers are not waited for one by one.
+#[test]
+fn a_shard_is_recovered_with_as_much_under_way_as_a_link_takes() -> Result<(), String> {
+    let mut world = volatile();
+    let large: &'static str = "x".repeat(1 << 20).leak();
+    for key in keys_of_shard(&world, 40) {
+        world.write_key(1, &key, Ask::Append(large));
+    }
+    world.crash(0, 0);
+    let (_, len) = most_under_way(&mut world);
+    claim(len > 4 << 20, "several large ones go together")?;
+    claim(len < 20 << 20, &format!("each of two has at most 8 MiB under way, and here {len}"))?;
+
+    let mut world = volatile();
+    for key in keys_of_shard(&world, 400) {
+        world.write_key(1, &key, Ask::Append("n"));
+    }
+    world.crash(0, 0);
+    let (count, _) = most_under_way(&mut world);
+    claim(count > 300, &format!("most short ones go together, and here {count}"))?;
+    world.finish()
+}
+
+/// An answer is long, or the way is: it counts whenever it comes.
+#[test]
+fn an_answer_to_a_recovery_may_take_long() -> Result<(), String> {
+    let mut world = volatile();
+    world.write(1, Ask::Append("a"));
+    world.crash(0, 0);
+    world.lose_all();
+    world.start(0, Ask::Get);
+    world.flow(|m| m.is(Kind::Recover));
+    let answers = world.take(|m| m.is(Kind::Recovered));
+    for _ in 0..20 {
+        world.pass(Nanos::from_millis(50));
+        world.lose_all();
+    }
+    world.deliver_all(answers);
+    claim(world.held(0).is_some_and(|register| register.chosen), "it is recovered")?;
+    world.finish_with("va")
+}
+
+/// The others disagree and nobody else writes: the proposal that decides needs four ways of a tenth of a second.
+#[test]
+fn a_recovery_over_a_long_way_ends() -> Result<(), String> {
+    let mut world = World::new(5, false, 1);
+    world.append(4, "a");
+    world.prepared(&[2, 3, 4]);
+    world.flow(|m| m.goes(Kind::Accept, 4, 3));
+    world.lose_all();
+    world.crash(4, 0);
+    world.crash(0, 0);
+    for _ in 0..60 {
+        let under_way = world.take(|_| true);
+        world.pass(Nanos::from_millis(100));
+        world.deliver_all(under_way);
+    }
+    claim(world.nodes[0].protocol.recovery.keys_len() == 0, "it is recovered")?;
+    world.finish()
 }
 
 /// A node that is cut off does not pile up reads that nobody waits for.

@@ -1,0 +1,270 @@
+//! Recovery of a whole shard: lists what the others hold of it, in steps, and recovers each register that is listed.
+
+use std::collections::BTreeSet;
+
+use base::Nanos;
+use types::{Ballot, Key, Shard};
+
+use super::super::listing::Listings;
+use super::super::message::{Due, Listing, Message};
+use super::super::owed::Members;
+use super::super::register::Register;
+use super::super::sweep::resend_after;
+use super::super::{Cx, RmwPaxos};
+use crate::cells::Cell;
+use crate::effects::Scan;
+use crate::mutation::{self, Mutation};
+use crate::protocol::{Peer, Scanned};
+
+const SHARDS_AT_ONCE: usize = 8;
+const LISTING_STEP: u32 = 512;
+/// Bytes of states that may be on their way here from each of the others, by the lengths of those before: an eighth of what a
+/// link may hold.
+const ASKED_LEN_MAX: usize = 8 << 20;
+/// Registers that may be asked for, however short they are.
+const ASKED_MAX: usize = SHARDS_AT_ONCE * LISTING_STEP as usize;
+
+#[derive(Debug)]
+pub(super) struct ShardRecovery {
+    id: u64,
+    from_hash: u64,
+    listings: Listings,
+    floor_ballot: Ballot,
+    floor_version: u64,
+    /// Highest ballot number that any of the others has seen in the shard.
+    number: u64,
+    /// Listed and not begun.
+    pending: BTreeSet<Key>,
+    /// Begun and not known to be recovered.
+    begun: BTreeSet<Key>,
+    /// The step's listing is complete; go on here when nothing is pending. `None` inside: the shard ends.
+    next: Option<Option<u64>>,
+    /// Where nothing that is stored is believed: reads what is held here of the range that is listed.
+    own_scan: Option<u64>,
+    retry_at: Nanos,
+    retries: u32,
+}
+
+/// The mean length of the last states that were recovered. Keys come in the order of their hashes, so those before tell of
+/// those to come.
+#[derive(Debug)]
+pub(super) struct Lengths {
+    mean: usize,
+}
+
+impl Default for Lengths {
+    fn default() -> Lengths {
+        Lengths { mean: ASKED_LEN_MAX }
+    }
+}
+
+impl Lengths {
+    pub(super) fn add(&mut self, len: usize) {
+        self.mean = (self.mean * 15 + len) / 16;
+    }
+
+    /// Registers that may be asked for at a time.
+    fn window(&self) -> usize {
+        (ASKED_LEN_MAX / self.mean.max(1)).clamp(1, ASKED_MAX)
+    }
+}
+
+impl RmwPaxos {
+    /// A shard was found forgotten: list what the others hold of it. From the start where a recovery is under way:
+    /// registers that it found whole may be among what is forgotten now.
+    pub(in super::super) fn on_forgotten(&mut self, cx: &mut Cx<'_>, shard: Shard) {
+        if !mutation::is(Mutation::NoRecovery) {
+            if self.recovery.shards.remove(&shard).is_some() {
+                base::sometimes!("a shard is forgotten again while it is recovered");
+            }
+            self.recovery.waiting_shards.insert(shard);
+            self.start_shards(cx);
+        }
+    }
+
+    fn start_shards(&mut self, cx: &mut Cx<'_>) {
+        while self.recovery.shards.len() < SHARDS_AT_ONCE {
+            let Some(shard) = self.recovery.waiting_shards.pop_first() else { break };
+            let recovery = ShardRecovery {
+                id: self.next_id(),
+                from_hash: shard.first_hash(),
+                listings: Listings::default(),
+                floor_ballot: Ballot::ZERO,
+                floor_version: 0,
+                number: 0,
+                pending: BTreeSet::new(),
+                begun: BTreeSet::new(),
+                next: None,
+                own_scan: None,
+                retry_at: cx.now + resend_after(0),
+                retries: 0,
+            };
+            ask_listing(cx, shard, &recovery);
+            self.recovery.shards.insert(shard, recovery);
+        }
+        self.arm_recovery(cx);
+    }
+
+    pub(in super::super) fn on_shard_listed(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        shard: Shard,
+        id: u64,
+        listing: Listing,
+    ) {
+        let scan = self.next_id();
+        let Some(recovery) = self.recovery.shards.get_mut(&shard) else { return };
+        if recovery.id != id || recovery.next.is_some() || from.node == self.env.me {
+            return;
+        }
+        recovery.listings.add(cx.view, from, listing);
+        if !recovery.listings.tally.is_majority(cx.view) {
+            return;
+        }
+        for listing in recovery.listings.counted(cx.view) {
+            recovery.floor_ballot = recovery.floor_ballot.max(listing.floor_ballot);
+            recovery.floor_version = recovery.floor_version.max(listing.floor_version);
+            recovery.number = recovery.number.max(listing.number);
+        }
+        recovery.next = Some(recovery.listings.complete_below(cx.view));
+        recovery.pending = recovery.listings.merged(cx.view).into_keys().collect();
+        if cx.metas.get(shard).disbelieved {
+            recovery.own_scan = Some(scan);
+            let from_hash = recovery.from_hash;
+            return cx.fx.scan(Scan { id: scan, from_hash, limit: LISTING_STEP as usize });
+        }
+        self.go_on_with_shard(cx, shard);
+    }
+
+    /// True when the scan was for a recovery: what is held here and by none of the others is recovered, too, or what was
+    /// removed would come back.
+    pub(in super::super) fn on_disbelieved_scanned(
+        &mut self,
+        cx: &mut Cx<'_>,
+        scanned: &mut Scanned<Register>,
+    ) -> bool {
+        let mut shards = self.recovery.shards.iter_mut();
+        let found = shards.find(|(_, recovery)| recovery.own_scan == Some(scanned.id));
+        let Some((&shard, recovery)) = found else { return false };
+        let listed_until = recovery.next.flatten();
+        let until = [listed_until, scanned.next_hash].into_iter().flatten().min();
+        let is_below = |key: &Key| until.is_none_or(|until| key.hash() < until);
+        let own = std::mem::take(&mut scanned.records).into_iter().map(|(key, _)| key);
+        recovery.own_scan = None;
+        recovery.next = Some(until);
+        recovery.pending.extend(own);
+        recovery.pending.retain(is_below);
+        self.go_on_with_shard(cx, shard);
+        true
+    }
+
+    /// Begins with as many of the listed registers, of any shard, as the window takes.
+    fn begin_listed(&mut self, cx: &mut Cx<'_>) {
+        let shards = &mut self.recovery.shards;
+        let begun: usize = shards.values().map(|recovery| recovery.begun.len()).sum();
+        let mut left = self.recovery.lengths.window().saturating_sub(begun);
+        for recovery in shards.values_mut().filter(|recovery| recovery.own_scan.is_none()) {
+            while left > 0 {
+                let Some(key) = recovery.pending.pop_first() else { break };
+                recovery.begun.insert(key.clone());
+                cx.fx.send_now(self.env.me, Message::Touch { key, due: Due::Recover });
+                left -= 1;
+            }
+        }
+    }
+
+    /// Lists on, or ends, where nothing that was listed is left.
+    fn go_on_with_shard(&mut self, cx: &mut Cx<'_>, shard: Shard) {
+        self.begin_listed(cx);
+        let id = self.next_id();
+        let Some(recovery) = self.recovery.shards.get_mut(&shard) else { return };
+        let is_left = !recovery.pending.is_empty() || !recovery.begun.is_empty();
+        if is_left || recovery.own_scan.is_some() {
+            return;
+        }
+        match recovery.next {
+            None => {}
+            Some(Some(next_hash)) => {
+                recovery.id = id;
+                recovery.from_hash = next_hash;
+                recovery.next = None;
+                recovery.listings = Listings::default();
+                recovery.retries = 0;
+                recovery.retry_at = cx.now + resend_after(0);
+                ask_listing(cx, shard, recovery);
+            }
+            Some(None) => self.end_shard(cx, shard),
+        }
+    }
+
+    /// The register is resident: recovered already, or begin.
+    pub(in super::super) fn on_recover_due(&mut self, cx: &mut Cx<'_>, key: &Key) {
+        let is_pending = |it: &ShardRecovery| it.pending.contains(key) || it.begun.contains(key);
+        let is_wanted = self.recovery.shards.get(&key.shard()).is_some_and(is_pending);
+        let is_disbelieved = cx.metas.get(key.shard()).disbelieved && is_wanted;
+        if is_disbelieved && matches!(cx.cells.get(key), Cell::Present(_)) {
+            base::sometimes!("a register that may have gone back is recovered");
+            cx.cells.lose(key);
+        }
+        self.recover_if_lost(cx, key);
+        if !matches!(cx.cells.get(key), Cell::Lost) {
+            self.on_key_recovered(cx, key);
+        }
+    }
+
+    pub(super) fn on_key_recovered(&mut self, cx: &mut Cx<'_>, key: &Key) {
+        let shard = key.shard();
+        let Some(recovery) = self.recovery.shards.get_mut(&shard) else { return };
+        if recovery.begun.remove(key) || recovery.pending.remove(key) {
+            self.go_on_with_shard(cx, shard);
+        }
+    }
+
+    /// Every register that the others hold is recovered; the floors stand for the rest.
+    fn end_shard(&mut self, cx: &mut Cx<'_>, shard: Shard) {
+        let Some(recovery) = self.recovery.shards.remove(&shard) else { return };
+        base::sometimes!("a forgotten shard is recovered");
+        let meta = cx.metas.get_mut(shard);
+        meta.floor_ballot = meta.floor_ballot.max(recovery.floor_ballot);
+        meta.floor_version = meta.floor_version.max(recovery.floor_version);
+        meta.saw(recovery.floor_ballot);
+        if meta.void {
+            // Whatever completed phase 1 with this node's promise was seen by one of the others that answered.
+            base::sometimes!("lost shard fields are recovered");
+            (meta.void, meta.disbelieved) = (false, false);
+            meta.ceiling = meta.ceiling.max(recovery.number);
+            meta.restart_floor =
+                meta.restart_floor.max(Ballot::ceiling(cx.view.epoch, recovery.number));
+            meta.number = meta.number.max(recovery.number);
+        }
+        cx.metas.persist(shard);
+        cx.fx.recovered(shard);
+        self.doubt(cx, shard, Members::MAX);
+        self.start_shards(cx);
+    }
+
+    pub(super) fn retry_shards(&mut self, cx: &mut Cx<'_>) {
+        for (&shard, recovery) in &mut self.recovery.shards {
+            if recovery.retry_at > cx.now {
+                continue;
+            }
+            recovery.retries += 1;
+            recovery.retry_at = cx.now + resend_after(recovery.retries);
+            if recovery.next.is_none() {
+                ask_listing(cx, shard, recovery);
+            }
+            for key in recovery.begun.clone() {
+                cx.fx.send_now(self.env.me, Message::Touch { key, due: Due::Recover });
+            }
+        }
+    }
+}
+
+fn ask_listing(cx: &mut Cx<'_>, shard: Shard, recovery: &ShardRecovery) {
+    let others: Vec<_> = cx.view.others().collect();
+    for node in others {
+        let (id, from_hash) = (recovery.id, recovery.from_hash);
+        cx.fx.send_now(node, Message::List { shard, id, from_hash, limit: LISTING_STEP });
+    }
+}
