@@ -43,6 +43,9 @@ fn main() {
     if let Ok(mix) = std::env::var("WORKLOAD") {
         config.mix = Some(sim::Mix::by_name(&mix).expect("a workload"));
     }
+    if let Ok(distance) = std::env::var("DISTANCE") {
+        config.distance = Some(distance.parse().expect("milliseconds"));
+    }
     if let Ok(strikes) = std::env::var("MEDIA_STRIKES") {
         config.media_strikes = strikes.parse().expect("a number");
     }

@@ -10,6 +10,8 @@ use base::Prng;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Links {
     pub is_connected: bool,
+    /// What every frame takes on top of its delay.
+    pub distance: u64,
     pub delay_min: u64,
     pub delay_max: u64,
     /// Frames that take up to `tail_max` instead.
@@ -28,6 +30,7 @@ impl Default for Links {
     fn default() -> Links {
         Links {
             is_connected: true,
+            distance: 0,
             delay_min: 50_000,
             delay_max: 100_000,
             tail_ppm: 0,
@@ -96,7 +99,8 @@ impl Network {
 
     /// Replaces how frames travel; what is under way stays as it was drawn.
     pub fn set_profile(&mut self, profile: Links) {
-        self.profile = Links { is_connected: self.profile.is_connected, ..profile };
+        let Links { is_connected, distance, .. } = self.profile;
+        self.profile = Links { is_connected, distance, ..profile };
     }
 
     /// The number of the connection that a frame sent now belongs to.
@@ -199,7 +203,7 @@ impl Network {
         if window > 0 && !self.profile.is_connected {
             // Later frames of a window come sooner after its end.
             let end = (now / window + 1) * window;
-            return end + (end - now) + self.profile.delay_min;
+            return end + (end - now) + self.profile.distance + self.profile.delay_min;
         }
         if self.profile.is_connected || !self.profile.reorders {
             let link = self.link(from, to);
@@ -210,12 +214,12 @@ impl Network {
     }
 
     fn delay(&mut self, from: usize, to: usize) -> u64 {
-        let Links { delay_min, delay_max, tail_ppm, tail_max, .. } = self.profile;
+        let Links { distance, delay_min, delay_max, tail_ppm, tail_max, .. } = self.profile;
         let slowness = self.slowness[from].max(self.slowness[to]);
         if tail_ppm > 0 && self.rng.chance_ppm(tail_ppm) {
-            return self.rng.between(delay_min, tail_max.max(delay_min));
+            return distance + self.rng.between(delay_min, tail_max.max(delay_min));
         }
-        self.rng.between(delay_min, delay_max) * slowness
+        distance + self.rng.between(delay_min, delay_max) * slowness
     }
 }
 

@@ -19,6 +19,8 @@ const MILLI: u64 = 1_000_000;
 const MEDIA_CHANCE: f64 = 0.08;
 /// How often there is a lock, and how often a bank.
 const SCRIPT_CHANCE: f64 = 0.1;
+/// A request far away has time for so many ways.
+const WAYS_MAX: u64 = 24;
 /// Resident registers where none has to leave.
 pub const CELLS_MANY: usize = 10_000;
 
@@ -169,6 +171,8 @@ pub struct Given {
     pub speech: Option<Speech>,
     /// The mix of all keys; `None`: drawn.
     pub mix: Option<Mix>,
+    /// How long frames take at least; `None`: drawn.
+    pub distance: Option<u64>,
 }
 
 impl Profile {
@@ -187,13 +191,17 @@ impl Profile {
         let of_medium = given.medium.and_then(MediumKind::durability);
         let durability =
             (of_medium.or(given.durability)).unwrap_or_else(|| draw_durability(rng, faults));
-        let links = draw_links(rng, faults, theme);
+        let mut links = draw_links(rng, faults, theme);
+        links.distance = given.distance.unwrap_or_default();
         let (clocks, majority_rate_ppm) = draw_clocks(rng, given.nodes, faults);
         let clients = rng.between(2, 8) as usize;
         let pipeline = *rng.pick(&[1, 1, 2, 6]);
         let think_max = *rng.pick(&[1, MILLI / 2, 3 * MILLI]);
         let (flush_min, flush_max) = *rng.pick(&[(20_000, 60_000), (MILLI / 2, 2 * MILLI)]);
-        let latency = think_max / 2 + 3 * (links.delay_min + links.delay_max) / 2 + flush_max;
+        let latency = think_max / 2
+            + 3 * (links.delay_min + links.delay_max) / 2
+            + 3 * links.distance
+            + flush_max;
         let length = (given.ops / (clients * pipeline) as u64 + 1) * latency;
         let fault_len_max = (length / rng.between(2, 10)).max(2 * MILLI);
         let apart = &mut Prng::new(rng.clone().next_u64());
@@ -218,7 +226,8 @@ impl Profile {
             links,
             clocks,
             majority_rate_ppm,
-            request_timeout: *rng.pick(&[20, 100, 1_500]) * MILLI,
+            request_timeout: *rng.pick(&[20, 100, 1_500]) * MILLI
+                + WAYS_MAX * given.distance.unwrap_or_default(),
             cells_max: if faults.has(Fault::Eviction) {
                 rng.between(1, 8) as usize
             } else {

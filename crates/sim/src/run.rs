@@ -41,9 +41,11 @@ use crate::world::{Counts, Happened, Wake, World, WorldConfig};
 const MILLI: u64 = 1_000_000;
 /// Faults stop after this long even if operations are left.
 const FAULTS_MAX: u64 = 20_000 * MILLI;
+/// No clock is slower than real time by this factor.
+const SLOWEST: u64 = 4;
 /// After healing, everything outstanding ends within the request timeout and this.
 const SLACK: u64 = 2_000 * MILLI;
-/// After that, everything is idle and recovered within this.
+/// After that, everything is idle and recovered within this, and lines under `ONCE` are forgotten.
 const IDLE_MAX: u64 = 240_000 * MILLI;
 /// Reads of one key through one node after healing, at most.
 const FINAL_TRIES: usize = 20;
@@ -191,6 +193,7 @@ fn draw(config: &SimConfig, rng: &mut Prng) -> Profile {
         medium: config.medium.or_else(|| strikes::medium_for(config)),
         speech: config.speech,
         mix: config.mix,
+        distance: config.distance.map(|it| it * MILLI),
     };
     let mut profile = Profile::draw(rng, &given);
     config.cuts.apply(&mut profile);

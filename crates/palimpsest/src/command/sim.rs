@@ -53,6 +53,9 @@ pub(crate) struct Args {
     /// So often a node's medium is struck once all is quiet: damaged, or partly as it was before
     #[arg(long, value_name = "N", default_value_t = 0)]
     media_strikes: u64,
+    /// Milliseconds that frames take at least, as between regions; in one place where it is not given
+    #[arg(long, value_name = "MS")]
+    distance: Option<u64>,
 }
 
 fn find_medium(name: &str) -> Result<MediumKind, Failure> {
@@ -96,6 +99,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         nodes: args.nodes,
         ops: args.ops,
         media_strikes: args.media_strikes,
+        distance: args.distance,
         faults,
         speech: args.clients.as_deref().map(find_speech).transpose()?,
         mix: args.workload.as_deref().map(find_mix).transpose()?,

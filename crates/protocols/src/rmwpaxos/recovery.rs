@@ -29,6 +29,8 @@ use crate::quorum::Tally;
 pub(super) const RETRY: TimerId = TimerId(4);
 
 const RETRY_EVERY: Nanos = Nanos::from_millis(20);
+const DECIDED_WITHIN_MIN: Nanos = Nanos::from_millis(80);
+const DECIDED_WITHIN_MAX: Nanos = Nanos::from_secs(10);
 /// Registers under recovery at a time; those beyond are begun when they are touched again.
 const KEYS_MAX: usize = 16_384;
 
@@ -248,7 +250,7 @@ impl RmwPaxos {
             proposed: None,
             accepted: Tally::default(),
         });
-        recovery.retry_at = cx.now + resend_after(recovery.retries + 1);
+        recovery.retry_at = cx.now + decided_within(recovery.retries);
         let others: Vec<_> = cx.view.others().collect();
         for node in others {
             let message = Message::Prepare { key: key.clone(), ballot, have: Round::NONE };
@@ -383,6 +385,11 @@ impl RmwPaxos {
     /// A loss grew somewhere. Held answers are counted against the view whenever a decision is made, so there is
     /// nothing to correct; what is missing now is asked for by the next resend.
     pub(super) fn on_view_changed(&mut self, _cx: &mut Cx<'_>) {}
+}
+
+/// How long a proposal of a recovery may take. Beginning anew voids it, so what is far away is waited for longer each time.
+fn decided_within(retries: u32) -> Nanos {
+    Nanos(DECIDED_WITHIN_MIN.0 << retries.min(8)).min(DECIDED_WITHIN_MAX)
 }
 
 /// What was held of the shard with a lower loss says nothing of what is held from now on.

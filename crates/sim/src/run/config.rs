@@ -27,6 +27,8 @@ pub struct SimConfig {
     /// So often media are struck once all is quiet: a part of one is damaged, or as it was before. Zero: that is not what
     /// the run is about.
     pub media_strikes: u64,
+    /// Milliseconds that frames take at least, as between regions; `None`: drawn from the seed, as in one place.
+    pub distance: Option<u64>,
 }
 
 impl SimConfig {
@@ -45,6 +47,7 @@ impl SimConfig {
             cuts: Cuts::default(),
             mix: None,
             media_strikes: 0,
+            distance: None,
         }
     }
 
@@ -84,6 +87,7 @@ impl SimConfig {
             ("CLIENTS", self.speech.map(|it| it.name().to_string())),
             ("WORKLOAD", self.mix.map(|it| it.name().to_string())),
             ("MEDIA_STRIKES", strikes.map(|it| it.to_string())),
+            ("DISTANCE", self.distance.map(|it| it.to_string())),
             ("CUT", cuts.map(ToString::to_string)),
         ];
         choices.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()

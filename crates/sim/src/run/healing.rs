@@ -27,13 +27,18 @@ impl Run {
     /// Clients ask for nothing more, and what they have asked for is answered.
     pub(super) fn end_requests(&mut self) -> Result<(), Wrong> {
         self.ops_left = 0;
-        let bound = self.world.now() + self.profile.request_timeout + SLACK;
+        let bound = self.answered_by();
         self.run_until(bound, |run| run.clients.outstanding == 0)?;
         if let Some(op) = self.clients.oldest_outstanding() {
             let what = format!("{:?} was never answered by n{}", op.input, op.node + 1);
             return Err(Wrong::of_key(op.key, what));
         }
         Ok(())
+    }
+
+    /// When nodes have answered, or given up, whatever is asked now.
+    fn answered_by(&self) -> u64 {
+        self.world.now() + self.profile.request_timeout * SLOWEST + SLACK
     }
 
     fn expires(&self) -> bool {
@@ -50,7 +55,8 @@ impl Run {
     }
 
     pub(super) fn settle(&mut self) -> Result<(), Wrong> {
-        self.run_until(self.world.now() + IDLE_MAX, |run| {
+        let lines_last = self.profile.habits.window.0 * MILLI * SLOWEST;
+        self.run_until(self.world.now() + IDLE_MAX + lines_last, |run| {
             run.world.is_idle() && run.world.is_connected()
         })?;
         match self.world.busy() {
@@ -92,7 +98,7 @@ impl Run {
         for _ in 0..FINAL_TRIES {
             let id = self.clients.ops.len();
             if self.clients.ask_node(&mut self.world, node, key, KvInput::Get) {
-                let bound = self.world.now() + self.profile.request_timeout + SLACK;
+                let bound = self.answered_by();
                 self.run_until(bound, |run| run.clients.outstanding == 0)?;
                 match &self.clients.ops[id].ended {
                     Some((_, Ended::Returned(value))) => return Ok(value.clone()),

@@ -24,6 +24,8 @@ impl Run {
         if self.protocol != RmwPaxos::NAME {
             return Ok(());
         }
+        // What was said last may still be answered.
+        self.run_for(4 * self.profile.links.distance)?;
         let before = self.world.counts.frames;
         self.run_for(IDLE_MAX)?;
         match self.world.counts.frames - before {

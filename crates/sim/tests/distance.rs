@@ -1,0 +1,24 @@
+//! Nodes that are far from each other.
+
+use sim::{SimConfig, run};
+
+fn check(protocol: &str, distance: u64, seeds: impl IntoIterator<Item = u64>) {
+    for seed in seeds {
+        let config = SimConfig { distance: Some(distance), ..SimConfig::new(protocol, seed) };
+        if let Err(failure) = run(&config) {
+            panic!("{}", sim::replay(&config, failure));
+        }
+    }
+}
+
+#[test]
+fn registers_live_with_regions_between_their_replicas() {
+    check("rmwpaxos", 20, 0..40);
+    check("rmwpaxos", 150, 0..40);
+    check("abd", 100, 0..20);
+}
+
+#[test]
+fn a_recovery_whose_proposal_takes_long_ends() {
+    check("rmwpaxos", 150, [333, 1290, 1331]);
+}
