@@ -5,7 +5,6 @@ use types::Outcome;
 use super::draft::{self, Draft};
 use super::operation::{Active, InFlight, Operation, Place, Source};
 use super::state::State;
-use super::sweep::RESEND_FIRST;
 use super::{BATCH_MAX, Cx, RmwPaxos, expiry, once, serve};
 use crate::mutation::{self, Mutation};
 
@@ -91,7 +90,7 @@ impl RmwPaxos {
         });
         if active.in_flight.len() == 1 {
             active.resends = 0;
-            active.resend_at = cx.now + RESEND_FIRST;
+            active.resend_at = cx.now + self.round_trip.resend_after(0);
         }
         self.counters.proposals += 1;
     }

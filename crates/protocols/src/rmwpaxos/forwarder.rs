@@ -14,7 +14,6 @@ use types::{Incarnation, Key, NodeId, Outcome, SessionId, Shard};
 
 use super::message::{FORWARD_COMMANDS_MAX, Forward, Message, Verdict};
 use super::operation::{Active, ForwardKey, Operation, OutstandingForward, Phase, Source};
-use super::sweep::RESEND_FIRST;
 use super::{Cx, RmwPaxos, reader, serve};
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
@@ -117,7 +116,7 @@ impl RmwPaxos {
             sequence,
             operations: active.queue.drain(..count).collect(),
             sent: cx.now,
-            resend_at: cx.now + RESEND_FIRST,
+            resend_at: cx.now + self.round_trip.resend_after(0),
             resends: 0,
         });
         active.phase = Phase::Forwarding;
@@ -141,7 +140,7 @@ impl RmwPaxos {
     }
 
     pub(super) fn contended_for(&self) -> Nanos {
-        Nanos((self.round_trip.0 * 2).clamp(CONTENDED_FOR_MIN.0, CONTENDED_FOR_MAX.0))
+        self.round_trip.times(2).clamp(CONTENDED_FOR_MIN, CONTENDED_FOR_MAX)
     }
 
     pub(super) fn send_forward(&mut self, cx: &mut Cx<'_>, active: &Active) {
@@ -344,13 +343,13 @@ impl RmwPaxos {
             .member(forward.to)
             .is_some_and(|member| member.up && member.incarnation == forward.incarnation);
         let patience =
-            if is_up { ANSWER_WITHIN.max(Nanos(self.round_trip.0 * 8)) } else { RECONNECT_WITHIN };
+            if is_up { ANSWER_WITHIN.max(self.round_trip.times(8)) } else { RECONNECT_WITHIN };
         if waited > patience {
             return self.give_up_forward(cx, active);
         }
         if cx.now >= forward.resend_at {
             forward.resends += 1;
-            forward.resend_at = cx.now + super::sweep::resend_after(forward.resends);
+            forward.resend_at = cx.now + self.round_trip.resend_after(forward.resends);
             self.send_forward(cx, active);
         }
     }

@@ -10,7 +10,6 @@ use types::{Key, NodeId, Outcome, Round, Shard, Tag, Ticket};
 
 use super::message::{Entry, LISTING_KEYS_MAX, Listing, Message};
 use super::register::Countdown;
-use super::sweep::{RESEND_FIRST, resend_after};
 use super::{Cx, Register, RmwPaxos};
 use crate::effects::Scan;
 use crate::protocol::{Peer, Scanned, ScannedCell};
@@ -118,7 +117,7 @@ impl RmwPaxos {
             limit: limit.clamp(1, LISTING_KEYS_MAX),
             listings: Listings::default(),
             deadline: cx.now + self.env.request_timeout,
-            resend_at: cx.now + RESEND_FIRST,
+            resend_at: cx.now + self.round_trip.resend_after(0),
             resends: 0,
         };
         for node in cx.view.all() {
@@ -208,7 +207,7 @@ impl RmwPaxos {
                 ended.push(id);
             } else if cx.now >= round.resend_at {
                 round.resends += 1;
-                round.resend_at = cx.now + resend_after(round.resends);
+                round.resend_at = cx.now + self.round_trip.resend_after(round.resends);
                 for node in cx.view.all() {
                     if !round.listings.tally.has(cx.view, node) {
                         ask(cx, round, id, node);

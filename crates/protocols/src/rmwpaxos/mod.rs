@@ -68,6 +68,7 @@ mod ranges;
 mod reader;
 mod recovery;
 mod register;
+mod round_trip;
 mod serve;
 mod state;
 mod sweep;
@@ -78,7 +79,7 @@ mod window;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use base::{Millis, Nanos};
+use base::Millis;
 use types::{Ballot, Key, Outcome, Shard, Tag};
 
 use crate::cells::{Cell, Cells};
@@ -126,7 +127,7 @@ pub struct RmwPaxos {
     /// Counts events: orders what happens within one turn.
     step: operation::Place,
     /// Smoothed time from a proposal to its choice.
-    round_trip: Nanos,
+    round_trip: round_trip::RoundTrip,
     next_id: u64,
     forwarder: forwarder::Forwarder,
     recovery: recovery::Recovery,
@@ -206,7 +207,7 @@ impl Protocol for RmwPaxos {
             actives: actives::Actives::default(),
             touched: Vec::new(),
             step: operation::Place(0),
-            round_trip: Nanos::from_micros(300),
+            round_trip: round_trip::RoundTrip::default(),
             next_id: first_id,
             forwarder: forwarder::Forwarder::starting_at(first_id),
             recovery: recovery::Recovery::default(),
@@ -470,11 +471,6 @@ impl RmwPaxos {
 
     fn reply(&mut self, cx: &mut Cx<'_>, tag: Tag, outcome: Outcome) {
         cx.fx.reply(tag, outcome);
-    }
-
-    fn observe_round_trip(&mut self, sample: Nanos) {
-        let smoothed = (self.round_trip.0 * 7 + sample.0) / 8;
-        self.round_trip = Nanos(smoothed.clamp(50_000, 2_000_000_000));
     }
 
     fn moment(cx: &Cx<'_>) -> acceptor::Moment {

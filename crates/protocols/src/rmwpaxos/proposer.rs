@@ -11,7 +11,6 @@ use super::once::EntryId;
 use super::operation::{Active, InFlight, Operation, Phase, Place, Reports, Source};
 use super::register::Countdown;
 use super::state::ExpiryId;
-use super::sweep::RESEND_FIRST;
 use super::{Cx, DEPTH, RmwPaxos, abreast, expiry, joint, serve, window};
 use crate::cells::Cell;
 use crate::mutation::{self, Mutation};
@@ -105,7 +104,7 @@ impl RmwPaxos {
         active.have = serve::held(cx, &active.key)
             .and_then(|register| register.state.clone().map(|state| (register.accepted, state)));
         active.resends = 0;
-        active.resend_at = cx.now + RESEND_FIRST;
+        active.resend_at = cx.now + self.round_trip.resend_after(0);
         active.ask_rest_at = Nanos::ZERO;
         if self.takes_short_ways() {
             self.ask_some(cx, active);
@@ -277,8 +276,8 @@ impl RmwPaxos {
             let Some(chosen) = active.in_flight.pop_front() else { break };
             active.chosen_k = chosen.k;
             active.losses /= 2;
-            self.observe_round_trip(cx.now.since(chosen.sent));
-            active.resend_at = cx.now + RESEND_FIRST;
+            self.round_trip.observe(cx.now.since(chosen.sent));
+            active.resend_at = cx.now + self.round_trip.resend_after(0);
             active.resends = 0;
             let round = active.ballot.round(chosen.k);
             if let Some(register) = cx.cells.get_mut(&active.key) {
@@ -367,7 +366,7 @@ impl RmwPaxos {
         self.counters.conflicts += 1;
         abandon_proposals(active);
         active.losses = (active.losses + 1).min(16);
-        let spread = self.round_trip.0 * u64::from(1_u32 << active.losses.min(5));
+        let spread = self.round_trip.times(1 << active.losses.min(5)).0;
         let until = cx.now + Nanos(cx.rng.below(spread.max(1)));
         active.phase = Phase::BackingOff { until };
         active.resend_at = Nanos::MAX;

@@ -14,7 +14,6 @@ use super::once::EntryId;
 use super::operation::{Active, Operation, Phase, Purpose, ReadRound, Reports, Source};
 use super::proposer::{fate, reply_of};
 use super::state::State;
-use super::sweep::RESEND_FIRST;
 use super::{Cx, RmwPaxos, expiry, serve, window};
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
@@ -59,7 +58,7 @@ impl RmwPaxos {
             reports: Reports::default(),
             polls: 1,
             patient_until: cx.now + self.patience(),
-            resend_at: cx.now + RESEND_FIRST,
+            resend_at: cx.now + self.round_trip.resend_after(0),
             resends: 0,
         };
         ask_all(cx, &active.key, &round);
@@ -68,7 +67,7 @@ impl RmwPaxos {
 
     /// How long those who did not answer yet are worth waiting for: twice as long as proposals take.
     pub(super) fn patience(&self) -> Nanos {
-        Nanos((self.round_trip.0 * 2).clamp(PATIENCE_MIN.0, PATIENCE_MAX.0))
+        self.round_trip.times(2).clamp(PATIENCE_MIN, PATIENCE_MAX)
     }
 
     /// A quorum read that somebody else's proposals kept from deciding, once more.
@@ -76,7 +75,7 @@ impl RmwPaxos {
         round.id = self.next_id();
         round.polls += 1;
         round.reports = Reports::default();
-        round.resend_at = cx.now + RESEND_FIRST;
+        round.resend_at = cx.now + self.round_trip.resend_after(0);
         ask_all(cx, key, &round);
         round
     }
@@ -458,7 +457,7 @@ impl RmwPaxos {
             return;
         };
         round.resends += 1;
-        round.resend_at = cx.now + super::sweep::resend_after(round.resends);
+        round.resend_at = cx.now + self.round_trip.resend_after(round.resends);
         let Some(round) = &active.read else { return };
         for node in cx.view.all() {
             if !round.reports.tally.has(cx.view, node) {

@@ -17,7 +17,6 @@ use super::message::{Message, Report};
 use super::operation::Reports;
 use super::register::{Register, Started};
 use super::state::State;
-use super::sweep::resend_after;
 use super::window::Starts;
 use super::{Cx, RmwPaxos, acceptor, serve};
 use crate::cells::Cell;
@@ -101,7 +100,7 @@ impl RmwPaxos {
                 reports: Reports::default(),
                 promised: [Ballot::ZERO; MEMBERS_MAX],
                 slow: None,
-                retry_at: cx.now + resend_after(0),
+                retry_at: cx.now + self.round_trip.resend_after(0),
                 retries: 0,
             };
             self.recovery.keys.insert(key.clone(), recovery);
@@ -346,7 +345,7 @@ impl RmwPaxos {
             return self.restart_recovery(cx, key);
         }
         recovery.retries += 1;
-        recovery.retry_at = cx.now + resend_after(recovery.retries);
+        recovery.retry_at = cx.now + self.round_trip.resend_after(recovery.retries);
         for node in cx.view.others().filter(|&node| !recovery.reports.tally.has(cx.view, node)) {
             cx.fx.send_now(node, Message::Recover { key: key.clone(), id: recovery.id });
         }
@@ -360,7 +359,7 @@ impl RmwPaxos {
         recovery.reports = Reports::default();
         recovery.promised = [Ballot::ZERO; MEMBERS_MAX];
         recovery.retries += 1;
-        recovery.retry_at = cx.now + resend_after(recovery.retries);
+        recovery.retry_at = cx.now + self.round_trip.resend_after(recovery.retries);
         ask_others(cx, key, id);
     }
 

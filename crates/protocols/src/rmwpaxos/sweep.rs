@@ -16,15 +16,8 @@ pub(super) const SWEEP: TimerId = TimerId(0);
 pub(super) const BACK_OFF: TimerId = TimerId(3);
 
 const SWEEP_EVERY: Nanos = Nanos::from_millis(10);
-/// First resend of anything; links are reliable while they stand, so it is rarely needed.
-pub(super) const RESEND_FIRST: Nanos = Nanos::from_millis(40);
-const RESEND_MAX: Nanos = Nanos::from_millis(640);
 /// Work that nobody waits for is given up after as many resends.
 const UNWANTED_RESENDS_MAX: u32 = 8;
-
-pub(super) fn resend_after(resends: u32) -> Nanos {
-    Nanos(RESEND_FIRST.0 << resends.min(4)).min(RESEND_MAX)
-}
 
 #[derive(Default, Debug)]
 pub(super) struct Sweep {
@@ -177,7 +170,7 @@ impl RmwPaxos {
             return;
         }
         active.resends += 1;
-        active.resend_at = cx.now + resend_after(active.resends);
+        active.resend_at = cx.now + self.round_trip.resend_after(active.resends);
         if self.is_void(cx, active) {
             return self.give_up_joint(active);
         }

@@ -9,7 +9,6 @@ use super::super::listing::Listings;
 use super::super::message::{Due, Listing, Message};
 use super::super::owed::Members;
 use super::super::register::Register;
-use super::super::sweep::resend_after;
 use super::super::{Cx, RmwPaxos};
 use crate::cells::Cell;
 use crate::effects::Scan;
@@ -96,7 +95,7 @@ impl RmwPaxos {
                 begun: BTreeSet::new(),
                 next: None,
                 own_scan: None,
-                retry_at: cx.now + resend_after(0),
+                retry_at: cx.now + self.round_trip.resend_after(0),
                 retries: 0,
             };
             ask_listing(cx, shard, &recovery);
@@ -191,7 +190,7 @@ impl RmwPaxos {
                 recovery.next = None;
                 recovery.listings = Listings::default();
                 recovery.retries = 0;
-                recovery.retry_at = cx.now + resend_after(0);
+                recovery.retry_at = cx.now + self.round_trip.resend_after(0);
                 ask_listing(cx, shard, recovery);
             }
             Some(None) => self.end_shard(cx, shard),
@@ -250,7 +249,7 @@ impl RmwPaxos {
                 continue;
             }
             recovery.retries += 1;
-            recovery.retry_at = cx.now + resend_after(recovery.retries);
+            recovery.retry_at = cx.now + self.round_trip.resend_after(recovery.retries);
             if recovery.next.is_none() {
                 ask_listing(cx, shard, recovery);
             }
