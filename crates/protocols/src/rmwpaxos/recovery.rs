@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::Nanos;
 use types::limits::MEMBERS_MAX;
-use types::{Ballot, Key, Loss, Round, Shard};
+use types::{Ballot, Key, Loss, NodeId, Round, Shard};
 
 use self::shards::{Lengths, ShardRecovery};
 use super::message::{Message, Report};
@@ -28,8 +28,10 @@ use crate::quorum::Tally;
 pub(super) const RETRY: TimerId = TimerId(4);
 
 const RETRY_EVERY: Nanos = Nanos::from_millis(20);
-const DECIDED_WITHIN_MIN: Nanos = Nanos::from_millis(80);
-const DECIDED_WITHIN_MAX: Nanos = Nanos::from_secs(10);
+/// Who has not answered is asked again after the first of these, then after twice as long each time. Links are reliable
+/// while they stand, and an answer may be long.
+const PATIENCE_MIN: Nanos = Nanos::from_millis(40);
+const PATIENCE_MAX: Nanos = Nanos::from_secs(10);
 /// Registers under recovery at a time; those beyond are begun when they are touched again.
 const KEYS_MAX: usize = 16_384;
 
@@ -100,7 +102,7 @@ impl RmwPaxos {
                 reports: Reports::default(),
                 promised: [Ballot::ZERO; MEMBERS_MAX],
                 slow: None,
-                retry_at: cx.now + self.round_trip.resend_after(0),
+                retry_at: cx.now + patience(0),
                 retries: 0,
             };
             self.recovery.keys.insert(key.clone(), recovery);
@@ -249,7 +251,8 @@ impl RmwPaxos {
             proposed: None,
             accepted: Tally::default(),
         });
-        recovery.retry_at = cx.now + decided_within(recovery.retries);
+        // Two round trips; beginning anew voids it.
+        recovery.retry_at = cx.now + patience(recovery.retries + 1);
         let others: Vec<_> = cx.view.others().collect();
         for node in others {
             let message = Message::Prepare { key: key.clone(), ballot, have: Round::NONE };
@@ -334,8 +337,7 @@ impl RmwPaxos {
         self.slow_of(key, tried.ballot()).is_some()
     }
 
-    /// Nothing was decided for a while. Answers may be on their way, and long: those who have not answered are asked the same
-    /// again.
+    /// Nothing was decided for a while. Answers may be on their way: those who have not answered are asked the same again.
     fn retry_recovery(&mut self, cx: &mut Cx<'_>, key: &Key) {
         if self.drop_overtaken(cx, key) {
             return;
@@ -345,7 +347,7 @@ impl RmwPaxos {
             return self.restart_recovery(cx, key);
         }
         recovery.retries += 1;
-        recovery.retry_at = cx.now + self.round_trip.resend_after(recovery.retries);
+        recovery.retry_at = cx.now + patience(recovery.retries);
         for node in cx.view.others().filter(|&node| !recovery.reports.tally.has(cx.view, node)) {
             cx.fx.send_now(node, Message::Recover { key: key.clone(), id: recovery.id });
         }
@@ -359,8 +361,18 @@ impl RmwPaxos {
         recovery.reports = Reports::default();
         recovery.promised = [Ballot::ZERO; MEMBERS_MAX];
         recovery.retries += 1;
-        recovery.retry_at = cx.now + self.round_trip.resend_after(recovery.retries);
+        recovery.retry_at = cx.now + patience(recovery.retries);
         ask_others(cx, key, id);
+    }
+
+    /// What a node was asked is lost with its connection.
+    pub(super) fn ask_returned(&mut self, cx: &mut Cx<'_>, node: NodeId) {
+        let is_missing =
+            |it: &KeyRecovery| it.slow.is_none() && !it.reports.tally.has(cx.view, node);
+        for (key, recovery) in self.recovery.keys.iter().filter(|(_, it)| is_missing(it)) {
+            cx.fx.send_now(node, Message::Recover { key: key.clone(), id: recovery.id });
+        }
+        self.ask_returned_for_shards(cx, node);
     }
 
     pub(super) fn on_recovery_timer(&mut self, cx: &mut Cx<'_>) {
@@ -386,9 +398,8 @@ impl RmwPaxos {
     pub(super) fn on_view_changed(&mut self, _cx: &mut Cx<'_>) {}
 }
 
-/// How long a proposal of a recovery may take. Beginning anew voids it, so what is far away is waited for longer each time.
-fn decided_within(retries: u32) -> Nanos {
-    Nanos(DECIDED_WITHIN_MIN.0 << retries.min(8)).min(DECIDED_WITHIN_MAX)
+fn patience(retries: u32) -> Nanos {
+    Nanos(PATIENCE_MIN.0 << retries.min(8)).min(PATIENCE_MAX)
 }
 
 /// What was held of the shard with a lower loss says nothing of what is held from now on.

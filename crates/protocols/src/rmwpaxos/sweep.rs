@@ -227,6 +227,7 @@ impl RmwPaxos {
     pub(super) fn on_peer_up(&mut self, cx: &mut Cx<'_>, node: NodeId) {
         self.owe_returned(cx, node);
         self.doubt_member(cx, node);
+        self.ask_returned(cx, node);
         for key in self.actives.keys_of(|_| true) {
             let mut active = self.take_active(cx, &key);
             self.resend_to(cx, &mut active, node);

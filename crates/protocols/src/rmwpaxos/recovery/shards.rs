@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use base::Nanos;
-use types::{Ballot, Key, Shard};
+use types::{Ballot, Key, NodeId, Shard};
 
 use super::super::listing::Listings;
 use super::super::message::{Due, Listing, Message};
@@ -17,9 +17,13 @@ use crate::protocol::{Peer, Scanned};
 
 const SHARDS_AT_ONCE: usize = 8;
 const LISTING_STEP: u32 = 512;
+/// A shard that has come no further for so long waits for what may never be, and others do not wait for it.
+const STANDS_STILL_AFTER: Nanos = Nanos::from_secs(3);
 /// Bytes of states that may be on their way here from each of the others, by the lengths of those before: an eighth of what a
 /// link may hold.
 const ASKED_LEN_MAX: usize = 8 << 20;
+/// What the first are taken for.
+const STATE_LEN_FIRST: usize = 1 << 20;
 /// Registers that may be asked for, however short they are.
 const ASKED_MAX: usize = SHARDS_AT_ONCE * LISTING_STEP as usize;
 
@@ -36,12 +40,31 @@ pub(super) struct ShardRecovery {
     pending: BTreeSet<Key>,
     /// Begun and not known to be recovered.
     begun: BTreeSet<Key>,
+    /// Begun in vain: a majority has lost them, as it seems. The shard cannot end before they are recovered, but nothing else
+    /// waits for them.
+    stuck: BTreeSet<Key>,
     /// The step's listing is complete; go on here when nothing is pending. `None` inside: the shard ends.
     next: Option<Option<u64>>,
     /// Where nothing that is stored is believed: reads what is held here of the range that is listed.
     own_scan: Option<u64>,
+    progressed_at: Nanos,
     retry_at: Nanos,
     retries: u32,
+}
+
+impl ShardRecovery {
+    fn wants(&self, key: &Key) -> bool {
+        self.pending.contains(key) || self.begun.contains(key) || self.stuck.contains(key)
+    }
+
+    /// True when it was wanted.
+    fn remove(&mut self, key: &Key) -> bool {
+        self.begun.remove(key) || self.pending.remove(key) || self.stuck.remove(key)
+    }
+
+    fn stands_still(&self, now: Nanos) -> bool {
+        now.since(self.progressed_at) >= STANDS_STILL_AFTER
+    }
 }
 
 /// The mean length of the last states that were recovered. Keys come in the order of their hashes, so those before tell of
@@ -53,7 +76,7 @@ pub(super) struct Lengths {
 
 impl Default for Lengths {
     fn default() -> Lengths {
-        Lengths { mean: ASKED_LEN_MAX }
+        Lengths { mean: STATE_LEN_FIRST }
     }
 }
 
@@ -82,7 +105,9 @@ impl RmwPaxos {
     }
 
     fn start_shards(&mut self, cx: &mut Cx<'_>) {
-        while self.recovery.shards.len() < SHARDS_AT_ONCE {
+        let goes_on = |it: &&ShardRecovery| !it.stands_still(cx.now);
+        let going_on = self.recovery.shards.values().filter(goes_on).count();
+        for _ in going_on..SHARDS_AT_ONCE {
             let Some(shard) = self.recovery.waiting_shards.pop_first() else { break };
             let recovery = ShardRecovery {
                 id: self.next_id(),
@@ -93,8 +118,10 @@ impl RmwPaxos {
                 number: 0,
                 pending: BTreeSet::new(),
                 begun: BTreeSet::new(),
+                stuck: BTreeSet::new(),
                 next: None,
                 own_scan: None,
+                progressed_at: cx.now,
                 retry_at: cx.now + self.round_trip.resend_after(0),
                 retries: 0,
             };
@@ -126,6 +153,7 @@ impl RmwPaxos {
             recovery.floor_version = recovery.floor_version.max(listing.floor_version);
             recovery.number = recovery.number.max(listing.number);
         }
+        recovery.progressed_at = cx.now;
         recovery.next = Some(recovery.listings.complete_below(cx.view));
         recovery.pending = recovery.listings.merged(cx.view).into_keys().collect();
         if cx.metas.get(shard).disbelieved {
@@ -185,6 +213,7 @@ impl RmwPaxos {
         match recovery.next {
             None => {}
             Some(Some(next_hash)) => {
+                recovery.progressed_at = cx.now;
                 recovery.id = id;
                 recovery.from_hash = next_hash;
                 recovery.next = None;
@@ -193,14 +222,15 @@ impl RmwPaxos {
                 recovery.retry_at = cx.now + self.round_trip.resend_after(0);
                 ask_listing(cx, shard, recovery);
             }
-            Some(None) => self.end_shard(cx, shard),
+            Some(None) if recovery.stuck.is_empty() => self.end_shard(cx, shard),
+            Some(None) => {}
         }
     }
 
     /// The register is resident: recovered already, or begin.
     pub(in super::super) fn on_recover_due(&mut self, cx: &mut Cx<'_>, key: &Key) {
-        let is_pending = |it: &ShardRecovery| it.pending.contains(key) || it.begun.contains(key);
-        let is_wanted = self.recovery.shards.get(&key.shard()).is_some_and(is_pending);
+        let recovery = self.recovery.shards.get(&key.shard());
+        let is_wanted = recovery.is_some_and(|recovery| recovery.wants(key));
         let is_disbelieved = cx.metas.get(key.shard()).disbelieved && is_wanted;
         if is_disbelieved && matches!(cx.cells.get(key), Cell::Present(_)) {
             base::sometimes!("a register that may have gone back is recovered");
@@ -215,7 +245,8 @@ impl RmwPaxos {
     pub(super) fn on_key_recovered(&mut self, cx: &mut Cx<'_>, key: &Key) {
         let shard = key.shard();
         let Some(recovery) = self.recovery.shards.get_mut(&shard) else { return };
-        if recovery.begun.remove(key) || recovery.pending.remove(key) {
+        if recovery.remove(key) {
+            recovery.progressed_at = cx.now;
             self.go_on_with_shard(cx, shard);
         }
     }
@@ -253,17 +284,49 @@ impl RmwPaxos {
             if recovery.next.is_none() {
                 ask_listing(cx, shard, recovery);
             }
-            for key in recovery.begun.clone() {
+            for key in recovery.begun.iter().chain(&recovery.stuck).cloned() {
                 cx.fx.send_now(self.env.me, Message::Touch { key, due: Due::Recover });
             }
+        }
+        self.pass_by_what_stands_still(cx);
+    }
+
+    /// What nobody answers though a majority is there may be lost for good: the shard goes on with the rest.
+    fn pass_by_what_stands_still(&mut self, cx: &mut Cx<'_>) {
+        let up = cx.view.others().filter(|&node| cx.view.member(node).is_some_and(|it| it.up));
+        if up.count() < cx.view.majority() {
+            return;
+        }
+        let still = self.recovery.shards.iter_mut().filter(|(_, it)| it.stands_still(cx.now));
+        let mut passed = Vec::new();
+        for (&shard, recovery) in still.filter(|(_, it)| !it.begun.is_empty()) {
+            recovery.stuck.append(&mut recovery.begun);
+            recovery.progressed_at = cx.now;
+            passed.push(shard);
+        }
+        for shard in passed {
+            self.go_on_with_shard(cx, shard);
+        }
+        self.begin_listed(cx);
+        self.start_shards(cx);
+    }
+
+    pub(super) fn ask_returned_for_shards(&mut self, cx: &mut Cx<'_>, node: NodeId) {
+        let is_missing =
+            |it: &ShardRecovery| it.next.is_none() && !it.listings.tally.has(cx.view, node);
+        for (&shard, recovery) in self.recovery.shards.iter().filter(|(_, it)| is_missing(it)) {
+            ask_listing_of(cx, node, shard, recovery);
         }
     }
 }
 
 fn ask_listing(cx: &mut Cx<'_>, shard: Shard, recovery: &ShardRecovery) {
-    let others: Vec<_> = cx.view.others().collect();
-    for node in others {
-        let (id, from_hash) = (recovery.id, recovery.from_hash);
-        cx.fx.send_now(node, Message::List { shard, id, from_hash, limit: LISTING_STEP });
+    for node in cx.view.others() {
+        ask_listing_of(cx, node, shard, recovery);
     }
+}
+
+fn ask_listing_of(cx: &mut Cx<'_>, node: NodeId, shard: Shard, recovery: &ShardRecovery) {
+    let (id, from_hash) = (recovery.id, recovery.from_hash);
+    cx.fx.send_now(node, Message::List { shard, id, from_hash, limit: LISTING_STEP });
 }

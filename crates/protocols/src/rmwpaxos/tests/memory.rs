@@ -6,7 +6,7 @@ use types::{Key, Outcome, Wire};
 use super::super::Message;
 use super::steps::{Kind, claim};
 use super::strings::Ask;
-use super::world::World;
+use super::world::{Envelope, World};
 
 fn volatile() -> World {
     World::new(3, false, 1)
@@ -75,7 +75,7 @@ fn recovering_members_say_nothing_and_end() -> Result<(), String> {
     world.crash(1, 0);
     world.append(2, "b");
     world.flow(|m| m.among(&[0, 1, 2]) && !m.goes(Kind::Accept, 2, 2));
-    let told = |m: &super::world::Envelope| {
+    let told = |m: &Envelope| {
         m.sender() < 2
             && [Kind::Promise, Kind::Accepted, Kind::State, Kind::Recovered, Kind::Listed]
                 .contains(&m.kind())
@@ -262,6 +262,39 @@ fn a_shard_is_recovered_with_as_much_under_way_as_a_link_takes() -> Result<(), S
     let (count, _) = most_under_way(&mut world);
     claim(count > 300, &format!("most short ones go together, and here {count}"))?;
     world.finish()
+}
+
+/// Another has lost some of the registers, too, and is silent about those: all others are recovered.
+#[test]
+fn what_a_majority_has_lost_holds_up_no_other_register() -> Result<(), String> {
+    let mut world = volatile();
+    let large: &'static str = "x".repeat(1 << 20).leak();
+    let mut keys = keys_of_shard(&world, 40);
+    for key in &keys {
+        world.write_key(1, key, Ask::Append(large));
+    }
+    keys.sort();
+    let (lost, others) = keys.split_at(20);
+    let is_silent = |m: &Envelope| match &m.message {
+        Message::Recovered { key, .. } => m.sender() == 1 && lost.contains(key),
+        _ => false,
+    };
+    world.crash(0, 0);
+    for _ in 0..400 {
+        world.flow(|m| !is_silent(m));
+        world.lose(is_silent);
+        world.pass(Nanos::from_millis(50));
+    }
+    let held = |key: &&Key| world.nodes[0].register(key).is_some();
+    claim(others.iter().filter(held).count() == 20, "the others are recovered")?;
+    claim(lost.iter().filter(held).count() == 0, "what is lost is not")?;
+    claim(world.nodes[0].cells.is_forgotten(world.key.shard()), "and so its shard is not")?;
+    for _ in 0..400 {
+        world.flow(|_| true);
+        world.pass(Nanos::from_millis(50));
+    }
+    claim(!world.nodes[0].is_recovering(), "it is once it can be")?;
+    claim(!world.nodes[0].cells.is_forgotten(world.key.shard()), "with its shard")
 }
 
 /// An answer is long, or the way is: it counts whenever it comes.
