@@ -3,8 +3,11 @@
 
 use std::fs::{File as OsFile, OpenOptions};
 use std::io::{ErrorKind, IoSliceMut};
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rustix::fs::Advice;
@@ -19,6 +22,13 @@ use super::io::{Done, File, Files, Io, Medium, Write};
 const LARGE_LEN_MIN: usize = 2 << 20;
 /// Reads of the ring of at least so many bytes are a run of them: a start reads it from one end to the other.
 const RUN_LEN_MIN: usize = 128 << 10;
+/// Bytes of a file whose cache is dropped at once: a millisecond or two where all of it is there.
+const DROPPED_LEN: u64 = 8 << 20;
+/// No page of any system is longer.
+const PAGE_LEN_MAX: u64 = 64 << 10;
+
+/// The files that grow with what is stored.
+const GROWING: [File; 2] = [File::Slots, File::Extents];
 
 /// An open store directory. Requests are carried out by whoever calls [`FileMedium::execute`], and at once.
 #[derive(Debug)]
@@ -27,6 +37,8 @@ pub struct FileMedium {
     stripes: Option<DirectFile>, // the ring once more
     images: Option<DirectFile>,  // the spare once more
     bare: [Option<BareFile>; 4], // past the page cache, for looking
+    /// The page cache holds nothing of the file but what this process has put there. Until then it is read past the cache.
+    is_cache_ours: [AtomicBool; 4],
     done: Vec<Done>,
 }
 
@@ -56,7 +68,13 @@ impl FileMedium {
         }
         medium.images = DirectFile::open_to_flush(&dir.join(File::Spare.name()));
         medium.bare = File::ALL.map(|file| BareFile::open(&dir.join(file.name())));
-        medium.drop_cache();
+        for file in File::ALL {
+            let has_time = medium.bare[file as usize].is_some() && GROWING.contains(&file);
+            medium.is_cache_ours[file as usize] = AtomicBool::new(!has_time);
+            if !has_time {
+                medium.drop_cache(file, 0, None);
+            }
+        }
         Ok(medium)
     }
 
@@ -72,11 +90,36 @@ impl FileMedium {
 
     /// Makes the system forget what it takes for clean. After a flush that failed its cache may hold, as clean, what
     /// the device never got; a node that starts again must find what is there.
-    fn drop_cache(&self) {
-        for file in &self.files {
-            // Advice: where the system has none to take, the cache stays.
-            let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
+    fn drop_cache(&self, file: File, offset: u64, len: Option<NonZeroU64>) {
+        // Advice: where the system has none to take, the cache stays.
+        let _ = rustix::fs::fadvise(&self.files[file as usize], offset, len, Advice::DontNeed);
+    }
+
+    /// Drops whole pages, as no others can be dropped.
+    fn drop_around(&self, file: File, offset: u64, len: usize) {
+        let start = offset / PAGE_LEN_MAX * PAGE_LEN_MAX;
+        let end = (offset + len as u64).next_multiple_of(PAGE_LEN_MAX);
+        self.drop_cache(file, start, NonZeroU64::new(end - start));
+    }
+
+    /// Drops what the process before has left in the cache of the files that grow with the store, half of the time: it
+    /// takes as long as there is much of it, up to half a second for 2 GB. `rest` waits that long, and says whether to go on.
+    pub(super) fn drop_rest(&self, rest: impl Fn(Duration) -> bool) {
+        for file in GROWING.into_iter().filter(|&file| !self.is_cache_ours(file)) {
+            let Ok(about) = self.files[file as usize].metadata() else { return };
+            for offset in (0..about.len()).step_by(DROPPED_LEN as usize) {
+                let started = Instant::now();
+                self.drop_cache(file, offset, NonZeroU64::new(DROPPED_LEN));
+                if !rest(started.elapsed()) {
+                    return;
+                }
+            }
+            self.is_cache_ours[file as usize].store(true, SeqCst);
         }
+    }
+
+    fn is_cache_ours(&self, file: File) -> bool {
+        self.is_cache_ours[file as usize].load(SeqCst)
     }
 
     /// Opens the files of a directory for looking only.
@@ -94,8 +137,14 @@ impl FileMedium {
         };
         let files =
             [open(File::Ring)?, open(File::Slots)?, open(File::Extents)?, open(File::Spare)?];
-        let bare = [const { None }; 4];
-        Ok(FileMedium { files, stripes: None, images: None, bare, done: Vec::new() })
+        Ok(FileMedium {
+            files,
+            stripes: None,
+            images: None,
+            bare: [const { None }; 4],
+            is_cache_ours: [const { AtomicBool::new(true) }; 4],
+            done: Vec::new(),
+        })
     }
 
     /// Carries out a request and waits for it.
@@ -103,7 +152,10 @@ impl FileMedium {
     pub fn execute(&self, io: &Io) -> Done {
         let id = io.id();
         let result = match io {
-            Io::Read { file, offset, len, .. } => self.read(*file, *offset, *len),
+            Io::Read { file, offset, len, .. } if self.is_cache_ours(*file) => {
+                self.read(*file, *offset, *len)
+            }
+            Io::Read { file, offset, len, .. } => self.read_bare(*file, *offset, *len),
             Io::Verify { file, offset, len, .. } => self.read_bare(*file, *offset, *len),
             Io::Store { writes, flush, .. } => self.store(writes, *flush).map(|()| Bytes::new()),
         };
@@ -141,6 +193,9 @@ impl FileMedium {
     /// Carries out a read if that needs no waiting for the device.
     pub(super) fn execute_cached(&self, io: &Io) -> Option<Done> {
         let Io::Read { id, file, offset, len } = io else { return None };
+        if !self.is_cache_ours(*file) {
+            return None;
+        }
         let mut bytes = vec![0; *len];
         let mut parts = [IoSliceMut::new(&mut bytes)];
         let file = &self.files[*file as usize];
@@ -165,13 +220,9 @@ impl FileMedium {
         if let Some(bytes) = self.bare[file as usize].as_ref().and_then(|it| it.read(offset, len)) {
             return Ok(bytes);
         }
-        let drop = || {
-            let len = std::num::NonZeroU64::new(len as u64);
-            let _ = rustix::fs::fadvise(&self.files[file as usize], offset, len, Advice::DontNeed);
-        };
-        drop();
+        self.drop_around(file, offset, len);
         let bytes = self.read(file, offset, len);
-        drop();
+        self.drop_around(file, offset, len);
         bytes
     }
 
@@ -191,6 +242,10 @@ impl FileMedium {
     }
 
     fn write(&self, write: &Write) -> Result<(), String> {
+        if !self.is_cache_ours(write.file) {
+            // A page that is written in part takes the rest from the cache.
+            self.drop_around(write.file, write.offset, write.bytes.len());
+        }
         let file = &self.files[write.file as usize];
         file.write_all_at(&write.bytes, write.offset).map_err(explain(write.file, "write"))
     }
@@ -255,5 +310,42 @@ impl Medium for Reading<'_> {
 
     fn wait(&mut self, done: &mut Vec<Done>) {
         done.append(&mut self.done);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(medium: &FileMedium, offset: u64, bytes: &'static [u8]) {
+        let write = Write { file: File::Slots, offset, bytes: Bytes::from_static(bytes) };
+        let store = Io::Store { id: 1, writes: vec![write], flush: Files::default() };
+        assert_eq!(medium.execute(&store).result, Ok(Bytes::new()));
+    }
+
+    fn read(offset: u64, len: usize) -> Io {
+        Io::Read { id: 2, file: File::Slots, offset, len }
+    }
+
+    #[test]
+    fn what_another_process_left_in_the_cache_is_read_past_it_until_it_is_dropped() {
+        let dir = std::env::temp_dir().join(format!("palimpsest-cache-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let before = FileMedium::create(&dir).expect("files");
+        write(&before, 0, &[7; 40_000]);
+        let medium = FileMedium::open(&dir).expect("the same files");
+        let has_way = medium.bare[File::Slots as usize].is_some();
+        assert_eq!(medium.is_cache_ours(File::Slots), !has_way);
+        assert!(!has_way || medium.execute_cached(&read(0, 4096)).is_none(), "it may be wrong");
+        write(&medium, 5_000, &[8; 1_000]);
+        let expected = [[7; 1_000], [8; 1_000], [7; 1_000]].concat();
+        assert_eq!(medium.execute(&read(4_000, 3_000)).result, Ok(expected.clone().into()));
+        medium.drop_rest(|_| false);
+        assert_eq!(medium.is_cache_ours(File::Slots), !has_way, "it was told to stop");
+        medium.drop_rest(|_| true);
+        assert!(medium.is_cache_ours(File::Slots) && medium.is_cache_ours(File::Extents));
+        assert_eq!(medium.execute(&read(4_000, 3_000)).result, Ok(expected.into()));
+        assert!(medium.execute_cached(&read(4_096, 4_096)).is_some(), "it has just been read");
+        std::fs::remove_dir_all(&dir).expect("only these files are in it");
     }
 }

@@ -17,6 +17,8 @@ use crate::disk::io::{Done, Io};
 const READERS: usize = 2;
 /// How long a start leaves the ring unread where nobody waits for it: first the device is for those who ask.
 const RING_AFTER: Duration = Duration::from_millis(100);
+/// How long it leaves the page cache as the process before has left it.
+const CACHE_AFTER: Duration = Duration::from_millis(500);
 /// Requests that a helper takes at once.
 const TAKE_MAX: usize = 16;
 
@@ -30,6 +32,8 @@ pub(super) struct Queues {
     pub(super) homes: Queue,
     /// For the helper that reads what a start left of the ring.
     pub(super) ring: Call,
+    /// For the helper that drops what the process before has left in the page cache.
+    cache: Call,
     /// The engine has something to write back, or to go on with.
     is_reminded: AtomicBool,
 }
@@ -130,6 +134,7 @@ impl Queues {
     /// Ends the helpers when they have nothing left to do.
     pub(super) fn stop(&self) {
         self.ring.set(Called::Stop);
+        self.cache.set(Called::Stop);
         for queue in [&self.reads, &self.commits, &self.gathers, &self.homes] {
             queue.stops.store(true, SeqCst);
             queue.wake();
@@ -160,6 +165,11 @@ pub(super) fn start(
     for _ in 0..READERS {
         threads.push(spawn(shared, "disk-reader", |shared| help(shared, &shared.queues.reads))?);
     }
+    threads.push(spawn(shared, "disk-cache", |shared| {
+        if shared.queues.cache.wait(CACHE_AFTER) {
+            shared.medium.drop_rest(|pause| shared.queues.cache.wait(pause));
+        }
+    })?);
     if let Some(unread) = unread {
         threads.push(spawn(shared, "disk-ring", move |shared| {
             if shared.queues.ring.wait(RING_AFTER) {
