@@ -171,7 +171,7 @@ pub struct Given {
     pub speech: Option<Speech>,
     /// The mix of all keys; `None`: drawn.
     pub mix: Option<Mix>,
-    /// How long frames take at least; `None`: drawn.
+    /// What every frame takes on top of its delay; `None`: nothing.
     pub distance: Option<u64>,
 }
 

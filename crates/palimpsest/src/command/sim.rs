@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// So often a node's medium is struck once all is quiet: damaged, or partly as it was before
     #[arg(long, value_name = "N", default_value_t = 0)]
     media_strikes: u64,
-    /// Milliseconds that frames take at least, as between regions; in one place where it is not given
+    /// Milliseconds that every message takes on top of its delay, as between regions
     #[arg(long, value_name = "MS")]
     distance: Option<u64>,
 }

@@ -36,7 +36,7 @@ const FORWARD_LEN_MAX: usize = 4 << 20;
 /// Bytes of replies that go back together; half of what a frame takes. What its origin knew of the key when it forwarded may
 /// be little.
 const REPLIES_LEN_MAX: usize = 32 << 20;
-/// Replies of more bytes are acknowledged at once instead of by the next forward.
+/// Of replies of more bytes only that they were given is remembered. Asked again where a connection ended, they are unknown.
 const REMEMBERED_LEN_MAX: usize = 16 << 10;
 /// Forwards of one origin and shard that an owner remembers.
 const REMEMBERED_MAX: usize = 4096;
@@ -82,10 +82,15 @@ impl Forwarder {
         Forwarder { next_sequence, ..Forwarder::default() }
     }
 
-    /// Forwards of others that this node remembers.
+    /// Bytes of replies to others that this node remembers.
     #[cfg(test)]
-    pub(super) fn remembered(&self) -> usize {
-        self.memory.values().map(|origin| origin.entries.len()).sum()
+    pub(super) fn remembered_len(&self) -> usize {
+        let entries = self.memory.values().flat_map(|origin| origin.entries.values());
+        let len_of = |entry: &Entry| match entry {
+            Entry::Running { outcomes, .. } => outcomes.iter().flatten().map(reply_len).sum(),
+            Entry::Done { outcomes, .. } => outcomes.iter().map(reply_len).sum::<usize>(),
+        };
+        entries.map(len_of).sum()
     }
 }
 
@@ -145,6 +150,13 @@ impl RmwPaxos {
 
     pub(super) fn send_forward(&mut self, cx: &mut Cx<'_>, active: &Active) {
         let Some(outstanding) = &active.forward else { return };
+        let shard = active.key.shard();
+        let acked_below = self
+            .forwarder
+            .outstanding
+            .range((shard, 0)..=(shard, u64::MAX))
+            .next()
+            .map_or(outstanding.sequence, |((_, sequence), _)| *sequence);
         let commands = outstanding
             .operations
             .iter()
@@ -153,17 +165,10 @@ impl RmwPaxos {
         let forward = Forward {
             target: outstanding.incarnation,
             sequence: outstanding.sequence,
-            acked_below: self.acked_below(active.key.shard()),
+            acked_below,
             commands,
         };
         cx.fx.send_now(outstanding.to, Message::Forward { key: active.key.clone(), forward });
-    }
-
-    /// Forwards of ours below are over: nothing of them will be sent again.
-    fn acked_below(&self, shard: Shard) -> u64 {
-        let mut outstanding = self.forwarder.outstanding.range((shard, 0)..=(shard, u64::MAX));
-        let first = outstanding.next().map(|((_, sequence), _)| *sequence);
-        first.unwrap_or(self.forwarder.next_sequence + 1)
     }
 
     /// The owner's side: runs each forward once.
@@ -174,8 +179,8 @@ impl RmwPaxos {
             let verdict = Verdict::WrongIncarnation;
             return cx.fx.send_now(from.node, Message::Forwarded { key, sequence, verdict });
         }
-        let is_acknowledgement = forward.commands.is_empty();
-        let take_over = !is_acknowledgement && offers_take_over(cx, &key, from.node);
+        self.recover_if_lost(cx, &key);
+        let take_over = offers_take_over(cx, &key, from.node);
         let origin = self.forwarder.memory.entry((from.node, key.shard())).or_default();
         if from.incarnation < origin.incarnation {
             return;
@@ -184,9 +189,6 @@ impl RmwPaxos {
             *origin = Origin { incarnation: from.incarnation, ..Origin::default() };
         }
         origin.forget_below(forward.acked_below);
-        if is_acknowledgement {
-            return;
-        }
         if mutation::is(Mutation::ForgetForwarded) {
             origin.entries.retain(|_, entry| matches!(entry, Entry::Running { .. }));
         } else if sequence < origin.low {
@@ -198,14 +200,13 @@ impl RmwPaxos {
                 let verdict = Verdict::Done { outcomes: outcomes.clone(), take_over: *take_over };
                 return cx.fx.send_now(from.node, Message::Forwarded { key, sequence, verdict });
             }
-            None if origin.entries.len() >= REMEMBERED_MAX => return,
+            None if origin.entries.len() >= REMEMBERED_MAX || forward.commands.is_empty() => return,
             None => {}
         }
         let left = forward.commands.len();
         let outcomes = vec![None; left];
         let entry = Entry::Running { key: key.clone(), outcomes, left, replies_len: 0, take_over };
         origin.entries.insert(sequence, entry);
-        self.recover_if_lost(cx, &key);
         let deadline = cx.now + self.env.request_timeout;
         for (index, (session, command)) in forward.commands.into_iter().enumerate() {
             let forward = ForwardKey {
@@ -252,7 +253,11 @@ impl RmwPaxos {
         }
         let (key, take_over) = (key.clone(), *take_over);
         let outcomes: Vec<Outcome> = outcomes.drain(..).flatten().collect();
-        *entry = Entry::Done { outcomes: outcomes.clone(), take_over };
+        let remembered = match *replies_len > REMEMBERED_LEN_MAX {
+            true => vec![Outcome::Unknown; outcomes.len()],
+            false => outcomes.clone(),
+        };
+        *entry = Entry::Done { outcomes: remembered, take_over };
         let verdict = Verdict::Done { outcomes, take_over };
         let message = Message::Forwarded { key, sequence: forward.sequence, verdict };
         cx.fx.send_now(forward.origin, message);
@@ -280,9 +285,6 @@ impl RmwPaxos {
         match verdict {
             Verdict::Done { outcomes, take_over } => {
                 let Some(forward) = self.end_forward(&mut active) else { return };
-                if outcomes.iter().map(reply_len).sum::<usize>() > REMEMBERED_LEN_MAX {
-                    self.acknowledge(cx, key, &forward);
-                }
                 let mut outcomes = outcomes.into_iter();
                 for operation in forward.operations {
                     let outcome = match outcomes.next().unwrap_or(Outcome::Unknown) {
@@ -299,17 +301,6 @@ impl RmwPaxos {
             Verdict::WrongIncarnation => self.give_up_forward(cx, &mut active),
         }
         self.put_active(active);
-    }
-
-    /// A forward without commands: the owner need not remember what it answered.
-    fn acknowledge(&mut self, cx: &mut Cx<'_>, key: &Key, ended: &OutstandingForward) {
-        let forward = Forward {
-            target: ended.incarnation,
-            sequence: ended.sequence,
-            acked_below: self.acked_below(key.shard()),
-            commands: Vec::new(),
-        };
-        cx.fx.send_now(ended.to, Message::Forward { key: key.clone(), forward });
     }
 
     fn end_forward(&mut self, active: &mut Active) -> Option<OutstandingForward> {

@@ -28,9 +28,8 @@ use crate::quorum::Tally;
 pub(super) const RETRY: TimerId = TimerId(4);
 
 const RETRY_EVERY: Nanos = Nanos::from_millis(20);
-/// Who has not answered is asked again after the first of these, then after twice as long each time. Links are reliable
-/// while they stand, and an answer may be long.
-const PATIENCE_MIN: Nanos = Nanos::from_millis(40);
+/// Who has not answered is asked again after twice as long each time, up to this. Links are reliable while they stand, and
+/// an answer may be long.
 const PATIENCE_MAX: Nanos = Nanos::from_secs(10);
 /// Registers under recovery at a time; those beyond are begun when they are touched again.
 const KEYS_MAX: usize = 16_384;
@@ -41,6 +40,7 @@ pub(super) struct Recovery {
     shards: BTreeMap<Shard, ShardRecovery>,
     waiting_shards: BTreeSet<Shard>,
     lengths: Lengths,
+    takes: Takes,
     armed: bool,
     /// For the mutation that mints without the generator.
     own_number: u64,
@@ -52,8 +52,11 @@ struct KeyRecovery {
     reports: Reports,
     promised: [Ballot; MEMBERS_MAX],
     slow: Option<Slow>,
+    begun_at: Nanos,
     retry_at: Nanos,
     retries: u32,
+    /// Proposals of ours that decided nothing.
+    proposals: u32,
 }
 
 /// The others disagree: a proposal of ours decides, counting only them. [spec 8.4, step 4]
@@ -69,6 +72,33 @@ struct Slow {
 struct Floors {
     ballot: Ballot,
     version: u64,
+}
+
+/// Smoothed time that a register takes: the way, the queue before it, and its length.
+#[derive(Clone, Copy, Debug)]
+struct Takes(Nanos);
+
+impl Default for Takes {
+    /// As from the other side of the world.
+    fn default() -> Takes {
+        Takes(Nanos::from_millis(250))
+    }
+}
+
+impl Takes {
+    fn observe(&mut self, sample: Nanos) {
+        self.0 = Nanos((self.0.0 * 7 + sample.min(PATIENCE_MAX).0) / 8);
+    }
+}
+
+impl KeyRecovery {
+    /// Nothing that was answered so far counts.
+    fn begin_anew(&mut self, id: u64) {
+        self.id = id;
+        self.slow = None;
+        self.reports = Reports::default();
+        self.promised = [Ballot::ZERO; MEMBERS_MAX];
+    }
 }
 
 impl Recovery {
@@ -102,8 +132,10 @@ impl RmwPaxos {
                 reports: Reports::default(),
                 promised: [Ballot::ZERO; MEMBERS_MAX],
                 slow: None,
-                retry_at: cx.now + patience(0),
+                begun_at: cx.now,
+                retry_at: cx.now + self.asked_again_after(0),
                 retries: 0,
+                proposals: 0,
             };
             self.recovery.keys.insert(key.clone(), recovery);
             ask_others(cx, key, id);
@@ -146,7 +178,7 @@ impl RmwPaxos {
         }
         recovery.reports.add(cx.view, from.node, from.loss, report);
         if let Some(index) = cx.view.index(from.node) {
-            recovery.promised[index] = promised;
+            recovery.promised[index] = recovery.promised[index].max(promised);
         }
         // A majority of the others, this node not counted.
         if recovery.reports.tally.is_majority(cx.view) {
@@ -208,7 +240,9 @@ impl RmwPaxos {
         }
         base::sometimes!("a forgotten register is recovered");
         self.recovery.lengths.add(register.state.as_ref().map_or(0, |it| it.bytes().len()));
-        self.recovery.keys.remove(key);
+        if let Some(ended) = self.recovery.keys.remove(key) {
+            self.recovery.takes.observe(cx.now.since(ended.begun_at));
+        }
         self.counters.recovered_keys += 1;
         cx.metas.get_mut(key.shard()).saw(register.promised);
         note_loss(cx, key.shard());
@@ -244,6 +278,8 @@ impl RmwPaxos {
             let Some(ballot) = self.mint(cx, key) else { return };
             ballot
         };
+        let Some(recovery) = self.recovery.keys.get(key) else { return };
+        let patience = self.asked_again_after(recovery.proposals + 1);
         let Some(recovery) = self.recovery.keys.get_mut(key) else { return };
         recovery.slow = Some(Slow {
             ballot,
@@ -251,8 +287,9 @@ impl RmwPaxos {
             proposed: None,
             accepted: Tally::default(),
         });
-        // Two round trips; beginning anew voids it.
-        recovery.retry_at = cx.now + patience(recovery.retries + 1);
+        // Two round trips, and beginning anew voids it: those after it have longer.
+        recovery.retry_at = cx.now + patience;
+        recovery.proposals += 1;
         let others: Vec<_> = cx.view.others().collect();
         for node in others {
             let message = Message::Prepare { key: key.clone(), ballot, have: Round::NONE };
@@ -329,12 +366,16 @@ impl RmwPaxos {
     }
 
     /// True when the refusal was for a recovery.
-    pub(super) fn on_slow_nack(&mut self, _cx: &mut Cx<'_>, key: &Key, tried: Round) -> bool {
-        if self.recovery.keys.is_empty() {
+    pub(super) fn on_slow_nack(&mut self, cx: &mut Cx<'_>, key: &Key, tried: Round) -> bool {
+        if self.recovery.keys.is_empty() || self.slow_of(key, tried.ballot()).is_none() {
             return false;
         }
-        // The retry asks anew: whoever was in the way has decided meanwhile, most likely.
-        self.slow_of(key, tried.ballot()).is_some()
+        // The retry asks anew: whoever was in the way has decided by then, most likely.
+        let soon = cx.now + self.round_trip.resend_after(1);
+        if let Some(recovery) = self.recovery.keys.get_mut(key) {
+            recovery.retry_at = recovery.retry_at.min(soon);
+        }
+        true
     }
 
     /// Nothing was decided for a while. Answers may be on their way: those who have not answered are asked the same again.
@@ -342,27 +383,46 @@ impl RmwPaxos {
         if self.drop_overtaken(cx, key) {
             return;
         }
-        let Some(recovery) = self.recovery.keys.get_mut(key) else { return };
+        let Some(recovery) = self.recovery.keys.get(key) else { return };
         if recovery.slow.is_some() || recovery.reports.tally.is_majority(cx.view) {
             return self.restart_recovery(cx, key);
         }
+        let patience = self.asked_again_after(recovery.retries + 1);
+        let Some(recovery) = self.recovery.keys.get_mut(key) else { return };
         recovery.retries += 1;
-        recovery.retry_at = cx.now + patience(recovery.retries);
+        recovery.retry_at = cx.now + patience;
         for node in cx.view.others().filter(|&node| !recovery.reports.tally.has(cx.view, node)) {
             cx.fx.send_now(node, Message::Recover { key: key.clone(), id: recovery.id });
         }
     }
 
     fn restart_recovery(&mut self, cx: &mut Cx<'_>, key: &Key) {
-        let id = self.next_id();
+        let (id, patience) = (self.next_id(), self.asked_again_after(0));
         let Some(recovery) = self.recovery.keys.get_mut(key) else { return };
-        recovery.id = id;
-        recovery.slow = None;
-        recovery.reports = Reports::default();
-        recovery.promised = [Ballot::ZERO; MEMBERS_MAX];
+        recovery.begin_anew(id);
         recovery.retries += 1;
-        recovery.retry_at = cx.now + patience(recovery.retries);
+        recovery.retry_at = cx.now + patience;
         ask_others(cx, key, id);
+    }
+
+    /// Registers of the shard take part from now on, or may have since they were asked for: answers from before say nothing
+    /// of what they promise and accept, and may forget once more.
+    fn void_answers(&mut self, now: Nanos, shard: Shard) {
+        let patience = self.asked_again_after(0);
+        let mut next_id = self.next_id;
+        let of_shard = self.recovery.keys.iter_mut().filter(|(key, _)| key.shard() == shard);
+        for (_, recovery) in of_shard {
+            next_id += 1;
+            recovery.begin_anew(next_id);
+            recovery.retry_at = now + patience;
+        }
+        self.next_id = next_id;
+    }
+
+    /// When those who have not answered are asked again: not while the answer is likely to be under way.
+    fn asked_again_after(&self, retries: u32) -> Nanos {
+        let first = self.round_trip.resend_after(0).max(Nanos(self.recovery.takes.0.0 * 2));
+        Nanos(first.0 << retries.min(8)).min(PATIENCE_MAX)
     }
 
     /// What a node was asked is lost with its connection.
@@ -396,10 +456,6 @@ impl RmwPaxos {
     /// A loss grew somewhere. Held answers are counted against the view whenever a decision is made, so there is
     /// nothing to correct; what is missing now is asked for by the next resend.
     pub(super) fn on_view_changed(&mut self, _cx: &mut Cx<'_>) {}
-}
-
-fn patience(retries: u32) -> Nanos {
-    Nanos(PATIENCE_MIN.0 << retries.min(8)).min(PATIENCE_MAX)
 }
 
 /// What was held of the shard with a lower loss says nothing of what is held from now on.

@@ -27,7 +27,7 @@ pub struct SimConfig {
     /// So often media are struck once all is quiet: a part of one is damaged, or as it was before. Zero: that is not what
     /// the run is about.
     pub media_strikes: u64,
-    /// Milliseconds that frames take at least, as between regions; `None`: drawn from the seed, as in one place.
+    /// Milliseconds that every frame takes on top of its delay, as between regions; `None`: none, as in one place.
     pub distance: Option<u64>,
 }
 

@@ -14,6 +14,7 @@ use crate::cells::Cell;
 use crate::effects::Scan;
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Peer, Scanned};
+use crate::view::View;
 
 const SHARDS_AT_ONCE: usize = 8;
 const LISTING_STEP: u32 = 512;
@@ -62,6 +63,11 @@ impl ShardRecovery {
         self.begun.remove(key) || self.pending.remove(key) || self.stuck.remove(key)
     }
 
+    /// The node has not listed its part of the step.
+    fn lacks(&self, view: &View, node: NodeId) -> bool {
+        self.next.is_none() && !self.listings.tally.has(view, node)
+    }
+
     fn stands_still(&self, now: Nanos) -> bool {
         now.since(self.progressed_at) >= STANDS_STILL_AFTER
     }
@@ -82,7 +88,7 @@ impl Default for Lengths {
 
 impl Lengths {
     pub(super) fn add(&mut self, len: usize) {
-        self.mean = (self.mean * 15 + len) / 16;
+        self.mean = (self.mean * 63 + len) / 64;
     }
 
     /// Registers that may be asked for at a time.
@@ -96,10 +102,13 @@ impl RmwPaxos {
     /// registers that it found whole may be among what is forgotten now.
     pub(in super::super) fn on_forgotten(&mut self, cx: &mut Cx<'_>, shard: Shard) {
         if !mutation::is(Mutation::NoRecovery) {
-            if self.recovery.shards.remove(&shard).is_some() {
+            let is_recovered = self.recovery.shards.remove(&shard).is_none();
+            if !is_recovered {
                 base::sometimes!("a shard is forgotten again while it is recovered");
             }
-            self.recovery.waiting_shards.insert(shard);
+            if self.recovery.waiting_shards.insert(shard) && is_recovered {
+                self.void_answers(cx.now, shard);
+            }
             self.start_shards(cx);
         }
     }
@@ -235,6 +244,9 @@ impl RmwPaxos {
         if is_disbelieved && matches!(cx.cells.get(key), Cell::Present(_)) {
             base::sometimes!("a register that may have gone back is recovered");
             cx.cells.lose(key);
+            if self.recovery.keys.remove(key).is_some() {
+                cx.cells.unpin(key);
+            }
         }
         self.recover_if_lost(cx, key);
         if !matches!(cx.cells.get(key), Cell::Lost) {
@@ -269,6 +281,7 @@ impl RmwPaxos {
             meta.number = meta.number.max(recovery.number);
         }
         cx.metas.persist(shard);
+        self.void_answers(cx.now, shard);
         cx.fx.recovered(shard);
         self.doubt(cx, shard, Members::MAX);
         self.start_shards(cx);
@@ -281,8 +294,8 @@ impl RmwPaxos {
             }
             recovery.retries += 1;
             recovery.retry_at = cx.now + self.round_trip.resend_after(recovery.retries);
-            if recovery.next.is_none() {
-                ask_listing(cx, shard, recovery);
+            for node in cx.view.others().filter(|&node| recovery.lacks(cx.view, node)) {
+                ask_listing_of(cx, node, shard, recovery);
             }
             for key in recovery.begun.iter().chain(&recovery.stuck).cloned() {
                 cx.fx.send_now(self.env.me, Message::Touch { key, due: Due::Recover });
@@ -312,8 +325,7 @@ impl RmwPaxos {
     }
 
     pub(super) fn ask_returned_for_shards(&mut self, cx: &mut Cx<'_>, node: NodeId) {
-        let is_missing =
-            |it: &ShardRecovery| it.next.is_none() && !it.listings.tally.has(cx.view, node);
+        let is_missing = |it: &ShardRecovery| it.lacks(cx.view, node);
         for (&shard, recovery) in self.recovery.shards.iter().filter(|(_, it)| is_missing(it)) {
             ask_listing_of(cx, node, shard, recovery);
         }

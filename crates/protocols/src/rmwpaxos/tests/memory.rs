@@ -217,6 +217,35 @@ fn a_shard_forgotten_while_it_is_recovered_is_recovered_from_the_start() -> Resu
     world.finish_with("va")
 }
 
+/// A register is asked for, its shard is recovered first, and it is lost once more while the answers are still on their way.
+#[test]
+fn answers_from_before_a_register_took_part_again_count_for_nothing() -> Result<(), String> {
+    let mut world = volatile();
+    world.crash(0, 0);
+    let listing = world.take(|m| m.is(Kind::List));
+    world.start(0, Ask::Get);
+    world.flow(|m| m.is(Kind::Recover));
+    let late = world.take(|m| m.is(Kind::Recovered));
+    claim(late.len() == 2, "the register's own answers are late")?;
+    world.lose_all();
+    world.deliver_all(listing);
+    world.flow(|m| m.is(Kind::Listed));
+    claim(!world.nodes[0].cells.is_forgotten(world.key.shard()), "the shard is recovered")?;
+    let tag = world.append(1, "a");
+    world.flow(|m| m.among(&[0, 1]));
+    claim(world.reply(tag) == Some(b":1"), "A1 and A2 accepted it")?;
+    world.lose_all();
+    world.calm();
+    let key = world.key.clone();
+    world.forget_anew(0, &key);
+    world.lose_all();
+    world.deliver_all(late);
+    world.lose_all();
+    world.start(2, Ask::Get);
+    world.flow(|m| m.among(&[0, 2]) && (m.is(Kind::Read) || m.is(Kind::State)));
+    world.finish_with("va")
+}
+
 /// Keys of the world's shard.
 fn keys_of_shard(world: &World, count: usize) -> Vec<Key> {
     (0..)
