@@ -322,8 +322,9 @@ impl Protocol for RmwPaxos {
         stats.add("rmw_deltas", counters.deltas);
         stats.add("rmw_needed_full", counters.needed_full);
         stats.add("recovered_keys", counters.recovered_keys);
-        stats.add("recovering_keys", self.recovery.keys_len() as u64);
-        stats.add("recovering_shards", self.recovery.shards_len() as u64);
+        stats.add("recovering_keys", self.recovery.keys_going_on() as u64);
+        stats.add("recovering_shards", self.recovery.shards_going_on() as u64);
+        stats.add("recovering_in_vain", self.recovery.in_vain() as u64);
         stats.add("tombstones", self.collector.tombstones() as u64);
         stats.add("keys_remembering", self.collector.remembering() as u64);
         stats.add("tombstones_collected", counters.collected);

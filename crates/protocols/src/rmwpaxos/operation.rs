@@ -188,6 +188,7 @@ pub struct ReadRound {
     pub polls: u32,
     /// Until then a majority that disagrees waits for the others that are up: one of them may be paused.
     pub patient_until: Nanos,
+    pub sent: Nanos,
     pub resend_at: Nanos,
     pub resends: u32,
 }

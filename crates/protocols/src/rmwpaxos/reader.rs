@@ -58,6 +58,7 @@ impl RmwPaxos {
             reports: Reports::default(),
             polls: 1,
             patient_until: cx.now + self.patience(),
+            sent: cx.now,
             resend_at: cx.now + self.round_trip.resend_after(0),
             resends: 0,
         };
@@ -75,6 +76,7 @@ impl RmwPaxos {
         round.id = self.next_id();
         round.polls += 1;
         round.reports = Reports::default();
+        round.sent = cx.now;
         round.resend_at = cx.now + self.round_trip.resend_after(0);
         ask_all(cx, key, &round);
         round
@@ -98,6 +100,10 @@ impl RmwPaxos {
                 report.state = known_state(cx, key, &round.reports, report.accepted);
             }
             round.reports.add(cx.view, from.node, from.loss, report);
+            if round.resends > 0 && from.node != self.env.me {
+                // Who only reads learns from this that others are far away.
+                self.round_trip.observe(cx.now.since(round.sent));
+            }
             self.settle_read(cx, &mut active, round);
         }
         self.put_active(active);

@@ -33,6 +33,8 @@ const RETRY_EVERY: Nanos = Nanos::from_millis(20);
 const PATIENCE_MAX: Nanos = Nanos::from_secs(10);
 /// Registers under recovery at a time; those beyond are begun when they are touched again.
 const KEYS_MAX: usize = 16_384;
+/// Shards of 256 whose loss by a majority does not keep a node from being ready.
+const SHARDS_IN_VAIN_MAX: usize = 32;
 
 #[derive(Default, Debug)]
 pub(super) struct Recovery {
@@ -53,6 +55,8 @@ struct KeyRecovery {
     promised: [Ballot; MEMBERS_MAX],
     slow: Option<Slow>,
     begun_at: Nanos,
+    /// Though a majority of others is there.
+    is_in_vain: bool,
     retry_at: Nanos,
     retries: u32,
     /// Proposals of ours that decided nothing.
@@ -106,8 +110,25 @@ impl Recovery {
         self.keys.is_empty() && self.shards_len() == 0
     }
 
+    #[cfg(test)]
     pub(super) fn keys_len(&self) -> usize {
         self.keys.len()
+    }
+
+    pub(super) fn keys_going_on(&self) -> usize {
+        self.keys.values().filter(|it| !it.is_in_vain).count()
+    }
+
+    /// All of them where so many are recovered in vain that there is little to serve without them.
+    pub(super) fn shards_going_on(&self) -> usize {
+        let in_vain = self.shards.values().filter(|it| it.is_in_vain).count();
+        if in_vain > SHARDS_IN_VAIN_MAX { self.shards_len() } else { self.shards_len() - in_vain }
+    }
+
+    /// Registers and shards that a majority has lost, as it seems.
+    pub(super) fn in_vain(&self) -> usize {
+        let keys = self.keys.values().filter(|it| it.is_in_vain).count();
+        keys + self.shards.values().filter(|it| it.is_in_vain).count()
     }
 
     pub(super) fn shards_len(&self) -> usize {
@@ -133,6 +154,7 @@ impl RmwPaxos {
                 promised: [Ballot::ZERO; MEMBERS_MAX],
                 slow: None,
                 begun_at: cx.now,
+                is_in_vain: false,
                 retry_at: cx.now + self.asked_again_after(0),
                 retries: 0,
                 proposals: 0,
@@ -391,6 +413,8 @@ impl RmwPaxos {
         let Some(recovery) = self.recovery.keys.get_mut(key) else { return };
         recovery.retries += 1;
         recovery.retry_at = cx.now + patience;
+        recovery.is_in_vain = cx.now.since(recovery.begun_at) >= shards::STANDS_STILL_AFTER
+            && shards::majority_is_up(cx.view);
         for node in cx.view.others().filter(|&node| !recovery.reports.tally.has(cx.view, node)) {
             cx.fx.send_now(node, Message::Recover { key: key.clone(), id: recovery.id });
         }

@@ -12,6 +12,7 @@ const GAUGES: &[&str] = &[
     "active_keys",
     "recovering_keys",
     "recovering_shards",
+    "recovering_in_vain",
     "tombstones",
     "keys_remembering",
 ];

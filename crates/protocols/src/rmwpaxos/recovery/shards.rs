@@ -19,7 +19,7 @@ use crate::view::View;
 const SHARDS_AT_ONCE: usize = 8;
 const LISTING_STEP: u32 = 512;
 /// A shard that has come no further for so long waits for what may never be, and others do not wait for it.
-const STANDS_STILL_AFTER: Nanos = Nanos::from_secs(3);
+pub(super) const STANDS_STILL_AFTER: Nanos = Nanos::from_secs(3);
 /// Bytes of states that may be on their way here from each of the others, by the lengths of those before: an eighth of what a
 /// link may hold.
 const ASKED_LEN_MAX: usize = 8 << 20;
@@ -49,6 +49,8 @@ pub(super) struct ShardRecovery {
     /// Where nothing that is stored is believed: reads what is held here of the range that is listed.
     own_scan: Option<u64>,
     progressed_at: Nanos,
+    /// It stands still though a majority of others is there.
+    pub(super) is_in_vain: bool,
     retry_at: Nanos,
     retries: u32,
 }
@@ -131,6 +133,7 @@ impl RmwPaxos {
                 next: None,
                 own_scan: None,
                 progressed_at: cx.now,
+                is_in_vain: false,
                 retry_at: cx.now + self.round_trip.resend_after(0),
                 retries: 0,
             };
@@ -259,6 +262,7 @@ impl RmwPaxos {
         let Some(recovery) = self.recovery.shards.get_mut(&shard) else { return };
         if recovery.remove(key) {
             recovery.progressed_at = cx.now;
+            recovery.is_in_vain = false;
             self.go_on_with_shard(cx, shard);
         }
     }
@@ -306,8 +310,14 @@ impl RmwPaxos {
 
     /// What nobody answers though a majority is there may be lost for good: the shard goes on with the rest.
     fn pass_by_what_stands_still(&mut self, cx: &mut Cx<'_>) {
-        let up = cx.view.others().filter(|&node| cx.view.member(node).is_some_and(|it| it.up));
-        if up.count() < cx.view.majority() {
+        let is_enough_up = majority_is_up(cx.view);
+        for recovery in self.recovery.shards.values_mut() {
+            let is_passed_by = recovery.pending.is_empty() && recovery.begun.is_empty();
+            let stands_still = recovery.stands_still(cx.now) && is_passed_by;
+            recovery.is_in_vain =
+                is_enough_up && (stands_still || recovery.is_in_vain && is_passed_by);
+        }
+        if !is_enough_up {
             return;
         }
         let still = self.recovery.shards.iter_mut().filter(|(_, it)| it.stands_still(cx.now));
@@ -330,6 +340,12 @@ impl RmwPaxos {
             ask_listing_of(cx, node, shard, recovery);
         }
     }
+}
+
+/// Enough others are there to recover from.
+pub(super) fn majority_is_up(view: &View) -> bool {
+    let is_up = |node: &NodeId| view.member(*node).is_some_and(|member| member.up);
+    view.others().filter(is_up).count() >= view.majority()
 }
 
 fn ask_listing(cx: &mut Cx<'_>, shard: Shard, recovery: &ShardRecovery) {

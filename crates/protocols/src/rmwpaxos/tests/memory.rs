@@ -317,6 +317,9 @@ fn what_a_majority_has_lost_holds_up_no_other_register() -> Result<(), String> {
     let held = |key: &&Key| world.nodes[0].register(key).is_some();
     claim(others.iter().filter(held).count() == 20, "the others are recovered")?;
     claim(lost.iter().filter(held).count() == 0, "what is lost is not")?;
+    let recovery = &world.nodes[0].protocol.recovery;
+    let going_on = (recovery.keys_going_on(), recovery.shards_going_on());
+    claim(going_on == (0, 0) && recovery.in_vain() == 21, "and nothing goes on")?;
     claim(world.nodes[0].cells.is_forgotten(world.key.shard()), "and so its shard is not")?;
     for _ in 0..400 {
         world.flow(|_| true);
