@@ -90,6 +90,8 @@ pub(crate) struct Control {
     serial: u64,
     complained: BTreeMap<Option<NodeId>, Nanos>,
     refused: u64,
+    /// Refusals as a former self since the last link.
+    stale: u32,
     malformed: u64,
     uptime_base: Millis,
     uptime_due: Nanos,
@@ -131,6 +133,7 @@ impl Control {
             serial: 0,
             complained: BTreeMap::new(),
             refused: 0,
+            stale: 0,
             malformed: 0,
             uptime_base,
             uptime_due: UPTIME_EVERY,

@@ -14,6 +14,11 @@ use crate::formation::{Input as Told, Standing, Status};
 use crate::shell::mailbox::{Mail, NewLink};
 use crate::shell::say;
 
+/// Refusals as a former self, with no link between, after which that is what this node is.
+const STALE_MAX: u32 = 8;
+const STALE: &str = "it refused this node: it knows a later state of it. This data directory is older than what the node has \
+                     been since, perhaps a copy; 'palimpsest reset' has the node begin anew";
+
 /// A connection in the control thread's care.
 pub(super) struct Conn {
     pub(super) pipe: Box<dyn Pipe>,
@@ -187,6 +192,7 @@ impl Control {
         let _ = self.poll.registry().deregister(&mut conn.pipe);
         self.serial += 1;
         let (peer, channel, serial) = (hello.node, conn.channel, self.serial);
+        self.stale = 0;
         self.up.insert((peer, channel), serial);
         self.dialler.succeeded(peer, channel);
         let Conn { pipe, mut connection, .. } = conn;
@@ -264,8 +270,17 @@ impl Control {
     pub(super) fn count(&mut self, peer: Option<NodeId>, why: Option<Reset>, now: Nanos) {
         let Some(why) = why else { return };
         match why {
+            Reset::RefusedByPeer(Refusal::Stale) => {
+                // Where this node's loss has just been raised that is over with the next connection.
+                self.stale += 1;
+                if self.stale < STALE_MAX {
+                    return;
+                }
+                self.refused += 1;
+                return self.complain(peer, STALE, now);
+            }
             Reset::Refused(Refusal::Early | Refusal::Stale)
-            | Reset::RefusedByPeer(Refusal::Early | Refusal::Stale) => return,
+            | Reset::RefusedByPeer(Refusal::Early) => return,
             Reset::Refused(_) | Reset::RefusedByPeer(_) => self.refused += 1,
             Reset::Frame(_) => self.malformed += 1,
             Reset::Deadline | Reset::Silent | Reset::Full | Reset::TooLong(_) => {}
