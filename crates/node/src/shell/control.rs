@@ -90,7 +90,7 @@ pub(crate) struct Control {
     serial: u64,
     complained: BTreeMap<Option<NodeId>, Nanos>,
     refused: u64,
-    /// Refusals as a former self since the last link.
+    /// Refusals as a former self since a peer last said anything.
     stale: u32,
     malformed: u64,
     uptime_base: Millis,

@@ -248,6 +248,32 @@ fn directory_of_another_cluster_is_refused_and_left_alone() {
     assert_all_there(&second, 0);
 }
 
+#[test]
+fn older_copy_of_a_directory_is_not_let_in_and_says_so() {
+    let mut nodes = Nodes::start("disk");
+    fill(&nodes);
+    assert_eq!(nodes.process(2).stop(crate::support::LIMIT), Some(0));
+    let (dir, kept) = (nodes.data_dir(2).to_owned(), nodes.cluster.dir().with_extension("kept"));
+    copy_dir(&dir, &kept);
+    // The copy begins as the node did the first time, and the others know of a second.
+    for _ in 0..2 {
+        nodes.restart(2);
+        assert_eq!(nodes.process(2).stop(crate::support::LIMIT), Some(0));
+    }
+    fs::remove_dir_all(&dir).expect("the directory is there");
+    fs::rename(&kept, &dir).expect("the copy is there");
+    nodes.cluster.start_node(2).expect("the program starts");
+    eventually("the node says what is wrong", || {
+        nodes.log(2).contains("data directory is older than what the node has been")
+    });
+    nodes.kill(2);
+    let dir = dir.display().to_string();
+    let (code, said) = exit_of(&["reset", "--yes", "--id", "3", "--data-dir", &dir]);
+    assert_eq!(code, Some(0), "{said}");
+    nodes.restart(2);
+    assert_all_there(&nodes, 2);
+}
+
 fn copy_dir(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a folder can be made");
     for entry in fs::read_dir(from).expect("the directory is there").flatten() {

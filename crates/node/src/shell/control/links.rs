@@ -14,7 +14,7 @@ use crate::formation::{Input as Told, Standing, Status};
 use crate::shell::mailbox::{Mail, NewLink};
 use crate::shell::say;
 
-/// Refusals as a former self, with no link between, after which that is what this node is.
+/// Refusals as a former self, with no word of a peer between, after which that is what this node is.
 const STALE_MAX: u32 = 8;
 const STALE: &str = "it refused this node: it knows a later state of it. This data directory is older than what the node has \
                      been since, perhaps a copy; 'palimpsest reset' has the node begin anew";
@@ -192,7 +192,6 @@ impl Control {
         let _ = self.poll.registry().deregister(&mut conn.pipe);
         self.serial += 1;
         let (peer, channel, serial) = (hello.node, conn.channel, self.serial);
-        self.stale = 0;
         self.up.insert((peer, channel), serial);
         self.dialler.succeeded(peer, channel);
         let Conn { pipe, mut connection, .. } = conn;
@@ -219,7 +218,10 @@ impl Control {
     pub(super) fn on_payload(&mut self, at: usize, bytes: &[u8]) -> Result<(), String> {
         let Some(peer) = self.conns[at].as_ref().and_then(|conn| conn.peer) else { return Ok(()) };
         match Status::from_bytes(bytes) {
-            Ok(status) => self.tell(Told::Told { peer, status })?,
+            Ok(status) => {
+                self.stale = 0;
+                self.tell(Told::Told { peer, status })?;
+            }
             Err(_) => return self.refuse(at, Refusal::Malformed),
         }
         self.want_links(peer);

@@ -49,7 +49,7 @@ pub(super) struct ShardRecovery {
     /// Where nothing that is stored is believed: reads what is held here of the range that is listed.
     own_scan: Option<u64>,
     progressed_at: Nanos,
-    /// It stands still though a majority of others is there.
+    /// It waits for nothing but what a majority, which is there, has lost, as it seems.
     pub(super) is_in_vain: bool,
     retry_at: Nanos,
     retries: u32,
@@ -116,8 +116,7 @@ impl RmwPaxos {
     }
 
     fn start_shards(&mut self, cx: &mut Cx<'_>) {
-        let goes_on = |it: &&ShardRecovery| !it.stands_still(cx.now);
-        let going_on = self.recovery.shards.values().filter(goes_on).count();
+        let going_on = self.recovery.shards.values().filter(|it| !it.is_in_vain).count();
         for _ in going_on..SHARDS_AT_ONCE {
             let Some(shard) = self.recovery.waiting_shards.pop_first() else { break };
             let recovery = ShardRecovery {
@@ -262,7 +261,6 @@ impl RmwPaxos {
         let Some(recovery) = self.recovery.shards.get_mut(&shard) else { return };
         if recovery.remove(key) {
             recovery.progressed_at = cx.now;
-            recovery.is_in_vain = false;
             self.go_on_with_shard(cx, shard);
         }
     }
@@ -312,10 +310,8 @@ impl RmwPaxos {
     fn pass_by_what_stands_still(&mut self, cx: &mut Cx<'_>) {
         let is_enough_up = majority_is_up(cx.view);
         for recovery in self.recovery.shards.values_mut() {
-            let is_passed_by = recovery.pending.is_empty() && recovery.begun.is_empty();
-            let stands_still = recovery.stands_still(cx.now) && is_passed_by;
-            recovery.is_in_vain =
-                is_enough_up && (stands_still || recovery.is_in_vain && is_passed_by);
+            let has_more = !recovery.pending.is_empty() || !recovery.begun.is_empty();
+            recovery.is_in_vain = is_enough_up && !has_more && recovery.stands_still(cx.now);
         }
         if !is_enough_up {
             return;

@@ -157,10 +157,8 @@ fn an_answer_to_an_earlier_start_counts_for_nothing() -> Result<(), String> {
     an_answer_to_an_earlier_start()
 }
 
-/// A register's own recovery ends after its shard's: what it accepted in between stays.
-#[test]
-fn a_late_recovery_overwrites_nothing() -> Result<(), String> {
-    let mut world = volatile();
+/// A1 asks for a register, its shard is recovered first, and A1 and A2 accept a write. Returns the answers, which are late.
+fn overtaken_by_its_shard(world: &mut World) -> Result<Vec<Envelope>, String> {
     world.crash(0, 0);
     let listing = world.take(|m| m.is(Kind::List));
     world.start(0, Ask::Get);
@@ -176,6 +174,14 @@ fn a_late_recovery_overwrites_nothing() -> Result<(), String> {
     claim(world.reply(tag) == Some(b":1"), "A1 and A2 accepted it")?;
     world.lose_all();
     world.calm();
+    Ok(late)
+}
+
+/// A register's own recovery ends after its shard's: what it accepted in between stays.
+#[test]
+fn a_late_recovery_overwrites_nothing() -> Result<(), String> {
+    let mut world = volatile();
+    let late = overtaken_by_its_shard(&mut world)?;
     world.deliver_all(late);
     claim(world.held(0).is_some_and(|register| register.state.is_some()), "A1 still holds it")?;
     world.finish_with("va")
@@ -221,21 +227,7 @@ fn a_shard_forgotten_while_it_is_recovered_is_recovered_from_the_start() -> Resu
 #[test]
 fn answers_from_before_a_register_took_part_again_count_for_nothing() -> Result<(), String> {
     let mut world = volatile();
-    world.crash(0, 0);
-    let listing = world.take(|m| m.is(Kind::List));
-    world.start(0, Ask::Get);
-    world.flow(|m| m.is(Kind::Recover));
-    let late = world.take(|m| m.is(Kind::Recovered));
-    claim(late.len() == 2, "the register's own answers are late")?;
-    world.lose_all();
-    world.deliver_all(listing);
-    world.flow(|m| m.is(Kind::Listed));
-    claim(!world.nodes[0].cells.is_forgotten(world.key.shard()), "the shard is recovered")?;
-    let tag = world.append(1, "a");
-    world.flow(|m| m.among(&[0, 1]));
-    claim(world.reply(tag) == Some(b":1"), "A1 and A2 accepted it")?;
-    world.lose_all();
-    world.calm();
+    let late = overtaken_by_its_shard(&mut world)?;
     let key = world.key.clone();
     world.forget_anew(0, &key);
     world.lose_all();
