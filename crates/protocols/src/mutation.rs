@@ -30,6 +30,10 @@ base::mutations! {
     NoVersionFloor = "no-version-floor",
     /// An absent register is reported as a tombstone accepted at the floor.
     AbsentAsTombstone = "absent-as-tombstone",
+    /// Phase 1 and reads go by what one member holds, without hearing the rest, where another may have removed it.
+    OneHolderWins = "one-holder-wins",
+    /// What a member is known not to have held counts all the same.
+    DenialIgnored = "denial-ignored",
     /// Promises are neither durable nor under a ceiling.
     VolatilePromises = "volatile-promises",
     /// A register that was forgotten takes part as if it were absent.

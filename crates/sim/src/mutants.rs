@@ -133,7 +133,8 @@ fn config_of(protocol: &str) -> SimConfig {
 /// Some mistakes need clients of one kind.
 fn config_of_mistake(protocol: &str, mutation: Mutation) -> SimConfig {
     let mix = mutation.name().starts_with("once-").then_some(Mix::Retries);
-    let strikes = matches!(mutation, Mutation::NoPatrol | Mutation::OlderIsLag);
+    let strikes =
+        matches!(mutation, Mutation::NoPatrol | Mutation::OlderIsLag | Mutation::OneHolderWins);
     SimConfig { mix, media_strikes: if strikes { STRIKES } else { 0 }, ..config_of(protocol) }
 }
 

@@ -19,8 +19,8 @@ use crate::frame::{self, Kind};
 
 /// Protocol versions that this build speaks. They count what nodes and workers tell each other as well: version 3
 /// compares what is durable, tells members what they held, and lets states remember commands.
-pub const VERSION_MIN: u16 = 3;
-pub const VERSION_MAX: u16 = 3;
+pub const VERSION_MIN: u16 = 4;
+pub const VERSION_MAX: u16 = 4;
 
 /// The channel that carries what nodes, not workers, tell each other.
 pub const CHANNEL_CONTROL: u16 = u16::MAX;

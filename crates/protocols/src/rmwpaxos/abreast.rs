@@ -9,7 +9,8 @@ use types::{Key, NodeId, Round};
 
 use super::delta::Delta;
 use super::message::Message;
-use super::operation::{Active, Phase, Reports};
+use super::operation::{Active, Phase};
+use super::reports::Reports;
 use super::state::State;
 use super::{Cx, RmwPaxos, proposer, serve};
 use crate::mutation::{self, Mutation};

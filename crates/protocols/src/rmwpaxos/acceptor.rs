@@ -232,6 +232,7 @@ pub fn report(
         floor_version: meta.floor_version,
         countdown: register.map_or(Countdown::None, |register| register.countdown(uptime, unix)),
         windows_over: register.map_or(0, |register| register.windows_over(uptime)),
+        denies: false,
     }
 }
 

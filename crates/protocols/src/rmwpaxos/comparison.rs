@@ -13,7 +13,7 @@ use super::message::{Due, Message};
 use super::older::Past;
 use super::operation::{Active, Operation, Source};
 use super::owed::{Members, others_up};
-use super::ranges::own_place;
+use super::ranges::{PAUSE_SHORT, Ranges, Walk, own_place};
 use super::{Cx, Register, RmwPaxos, serve};
 use crate::effects::Scan;
 use crate::mutation::{self, Mutation};
@@ -49,7 +49,7 @@ pub type Folds = [u64; BUCKETS];
 #[derive(Debug)]
 pub(super) enum Step {
     Pausing { until: Nanos },
-    Scanning { scan: u64 },
+    Scanning { scan: u64, began: Nanos },
     Asking(Question),
 }
 
@@ -58,6 +58,8 @@ pub(super) enum Step {
 pub(super) struct Question {
     id: u64,
     own: Vec<Held>,
+    /// It stands for what is not among them.
+    floor: Ballot,
     range: (u64, Option<u64>),
     /// As far as all who have answered go.
     until: Option<u64>,
@@ -77,6 +79,7 @@ pub(super) struct Answering {
     range: (u64, Option<u64>),
     floor: Ballot,
     folds: Folds,
+    began: Nanos,
 }
 
 fn bucket(key: &Key) -> usize {
@@ -128,7 +131,7 @@ impl RmwPaxos {
                 self.arm_comparison(cx, until);
             }
             Step::Pausing { .. } => {
-                walk.step = Step::Scanning { scan };
+                walk.step = Step::Scanning { scan, began: cx.now };
                 cx.fx.scan(Scan { id: scan, from_hash: walk.from_hash, limit: STEP });
             }
             Step::Scanning { .. } => {}
@@ -160,11 +163,14 @@ impl RmwPaxos {
         cx: &mut Cx<'_>,
         scanned: &mut Scanned<Register>,
     ) -> bool {
-        let is_own = |step: &Step| matches!(step, Step::Scanning { scan } if *scan == scanned.id);
-        if self.ranges.walk.as_ref().is_some_and(|walk| is_own(&walk.step)) {
+        let began = self.ranges.walk.as_ref().and_then(|walk| match walk.step {
+            Step::Scanning { scan, began } if scan == scanned.id => Some(began),
+            _ => None,
+        });
+        if let Some(began) = began {
             let records = std::mem::take(&mut scanned.records);
             let (id, next_hash) = (scanned.id, scanned.next_hash);
-            self.ask_range(cx, Scanned { id, records, next_hash });
+            self.ask_range(cx, Scanned { id, records, next_hash }, began);
             return true;
         }
         let Some(answering) = self.answering.remove(&scanned.id) else { return false };
@@ -175,7 +181,10 @@ impl RmwPaxos {
     }
 
     /// This node's part of the range is read: asks the others.
-    fn ask_range(&mut self, cx: &mut Cx<'_>, scanned: Scanned<Register>) {
+    fn ask_range(&mut self, cx: &mut Cx<'_>, scanned: Scanned<Register>, began: Nanos) {
+        if self.reads_anew(cx, began) {
+            return;
+        }
         let (id, until) = (scanned.id, scanned.next_hash);
         for (key, cell) in &scanned.records {
             self.note_found(cx, key, cell);
@@ -192,13 +201,31 @@ impl RmwPaxos {
         self.counters.keys_compared += own.len() as u64;
         let deadline = cx.now + ANSWER_WITHIN;
         let range = (walk.from_hash, until);
-        walk.step = Step::Asking(Question { id, own, range, until, awaited, deadline, resends: 0 });
+        let floor = cx.metas.get(shard).floor_ballot;
+        let question = Question { id, own, floor, range, until, awaited, deadline, resends: 0 };
+        walk.step = Step::Asking(question);
         recover_all(cx, lost);
         if awaited == 0 {
             return self.end_step(cx, until);
         }
         self.ask_awaited(cx);
         self.arm_comparison(cx, deadline);
+    }
+
+    /// The floor has risen since the scan began: it may cover what was accepted behind the scan, and would deny that it is
+    /// there. True when the step begins anew.
+    fn reads_anew(&mut self, cx: &mut Cx<'_>, began: Nanos) -> bool {
+        let until = cx.now + PAUSE_SHORT;
+        let risen = |ranges: &Ranges, walk: &Walk| ranges.has_risen_since(walk.shard, began);
+        if !self.ranges.walk.as_ref().is_some_and(|walk| risen(&self.ranges, walk)) {
+            return false;
+        }
+        base::sometimes!("a floor rises while a range is read");
+        if let Some(walk) = &mut self.ranges.walk {
+            walk.step = Step::Pausing { until };
+        }
+        self.arm_comparison(cx, until);
+        true
     }
 
     /// Asks those who have not answered this step's question.
@@ -209,7 +236,7 @@ impl RmwPaxos {
             shard: walk.shard,
             id: question.id,
             range: question.range,
-            floor: cx.metas.get(walk.shard).floor_ballot,
+            floor: question.floor,
             folds: Box::new(fold(&question.own)),
         };
         let awaited = question.awaited & others_up(cx.view);
@@ -237,15 +264,25 @@ impl RmwPaxos {
         let scan = self.next_id();
         self.answering.insert(
             scan,
-            Answering { to: from.node, loss: from.loss, id, shard, range, floor, folds },
+            Answering {
+                to: from.node,
+                loss: from.loss,
+                id,
+                shard,
+                range,
+                floor,
+                folds,
+                began: cx.now,
+            },
         );
         cx.fx.scan(Scan { id: scan, from_hash: range.0, limit: ANSWER_MAX });
     }
 
     fn answer_range(&mut self, cx: &mut Cx<'_>, answering: Answering, scanned: Scanned<Register>) {
-        let Answering { to, loss, id, shard, range: (from_hash, asked_until), floor, folds } =
-            answering;
-        if cx.cells.is_forgotten(shard) || cx.metas.get(shard).void {
+        let Answering { to, loss, id, shard, range: (from_hash, asked_until), .. } = answering;
+        let Answering { floor, folds, began, .. } = answering;
+        let is_stale = self.ranges.has_risen_since(shard, began);
+        if is_stale || cx.cells.is_forgotten(shard) || cx.metas.get(shard).void {
             return;
         }
         let until = nearer(asked_until, scanned.next_hash);

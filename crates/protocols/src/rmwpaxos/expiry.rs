@@ -9,10 +9,11 @@ use base::{Millis, Nanos};
 use types::{Key, TimeToLive};
 
 use super::message::{Due, Message};
-use super::operation::{Active, Operation, Purpose, ReadRound, Reports, Source};
+use super::operation::{Active, Operation, Purpose, ReadRound, Source};
 use super::register::Countdown;
+use super::reports::Reports;
 use super::state::{ExpiryId, State};
-use super::{Cx, RmwPaxos, proposer, reader, window};
+use super::{Cx, RmwPaxos, proposer, window};
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
 use crate::view::View;
@@ -125,7 +126,7 @@ impl RmwPaxos {
                 active.vote_again_at = cx.now + VOTE_PAUSE;
             }
             _ if !active.droppable.is_empty() => {}
-            _ if has_ages && reader::awaits_more(cx, &round) => active.read = Some(round),
+            _ if has_ages && self.awaits_until(cx, &round).is_some() => active.read = Some(round),
             _ => active.vote_again_at = cx.now + VOTE_PAUSE,
         }
     }

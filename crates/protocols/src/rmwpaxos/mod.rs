@@ -45,6 +45,7 @@
 //! notifications. Start reading at [`proposer`].
 
 mod abreast;
+mod absence;
 mod acceptor;
 mod actives;
 mod ancestry;
@@ -68,6 +69,7 @@ mod ranges;
 mod reader;
 mod recovery;
 mod register;
+mod reports;
 mod round_trip;
 mod serve;
 mod state;

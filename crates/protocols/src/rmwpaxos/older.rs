@@ -69,7 +69,7 @@ pub(super) struct Past {
 
 impl Past {
     /// An acceptor that held this, and has lost nothing since, cannot hold that.
-    fn forbids(&self, held: Round, floor: Ballot) -> bool {
+    pub(super) fn forbids(&self, held: Round, floor: Ballot) -> bool {
         if self.round.is_none() {
             return !held.is_none() && held.ballot() <= self.floor;
         }
@@ -85,6 +85,11 @@ impl RmwPaxos {
         let told = self.told.0.get(&shard);
         told.is_none_or(|told| told.member == member || told.until <= cx.now)
             || mutation::is(Mutation::AllAreTold)
+    }
+
+    /// Nobody was told of this shard lately.
+    pub(super) fn is_to_be_told(&self, cx: &Cx<'_>, shard: Shard) -> bool {
+        self.told.0.get(&shard).is_none_or(|told| told.until <= cx.now)
     }
 
     /// A member durably held this. It is told once; if it disagrees, it is repaired like others.

@@ -11,8 +11,8 @@ use types::{
 
 use super::ancestry::Attempt;
 use super::joint::Unproven;
-use super::message::Report;
 use super::once::EntryId;
+use super::reports::Reports;
 use super::state::{ExpiryId, State};
 use crate::quorum::Tally;
 
@@ -193,53 +193,6 @@ pub struct ReadRound {
     pub resends: u32,
 }
 
-/// The newest report of each member.
-#[derive(Clone, Debug, Default)]
-pub struct Reports {
-    pub tally: Tally,
-    /// As long as the last member that has answered.
-    by_member: Vec<Option<Report>>,
-}
-
-impl Reports {
-    pub fn clear(&mut self) {
-        self.tally = Tally::default();
-        self.by_member.clear();
-    }
-
-    pub fn add(&mut self, view: &crate::View, from: NodeId, loss: Loss, report: Report) {
-        let Some(index) = view.index(from) else { return };
-        // A report from before a loss must not take the place of a later one and count as if it were later.
-        if self.tally.add(view, from, loss) || self.tally.is_from(index, loss) {
-            if self.by_member.len() <= index {
-                self.by_member.resize(index + 1, None);
-            }
-            self.by_member[index] = Some(report);
-        }
-    }
-
-    /// Reports that count now.
-    pub fn counted<'a>(
-        &'a self,
-        view: &'a crate::View,
-    ) -> impl Iterator<Item = (NodeId, &'a Report)> + 'a {
-        view.members().iter().zip(&self.by_member).filter_map(move |(member, report)| {
-            let report = report.as_ref()?;
-            self.tally.has(view, member.node).then_some((member.node, report))
-        })
-    }
-
-    /// The state of `round`, from whoever sent it.
-    #[must_use]
-    pub fn state_of(&self, round: Round) -> Option<State> {
-        self.by_member
-            .iter()
-            .flatten()
-            .find(|report| report.accepted == round && report.state.is_some())
-            .and_then(|report| report.state.clone())
-    }
-}
-
 /// A forward that was not answered yet.
 #[derive(Debug)]
 pub struct OutstandingForward {
@@ -300,6 +253,9 @@ pub struct Active {
     pub prepared_at: Place,
     /// Until then only as many members as phase 1 needs were asked; `ZERO`: all were.
     pub ask_rest_at: Nanos,
+    /// Until then phase 1, though won, waits for all who are up, for one may have removed what another holds; `ZERO`: it need
+    /// not.
+    pub contested_until: Nanos,
     /// Estimated rest of the base's time to live when phase 1 or a vote ended.
     pub rest: Option<Millis>,
     /// No vote on an expiry before this.
@@ -345,6 +301,7 @@ impl Active {
             promises: Reports::default(),
             prepared_at: Place(0),
             ask_rest_at: Nanos::ZERO,
+            contested_until: Nanos::ZERO,
             rest: None,
             vote_again_at: Nanos::ZERO,
             droppable: Vec::new(),
@@ -370,7 +327,8 @@ impl Active {
         (self.unproven, self.differed) = (None, false);
         self.acks = [(0, Loss(0)); MEMBERS_MAX];
         (self.refused, self.refused_at) = (Tally::default(), Nanos::ZERO);
-        (self.prepared_at, self.ask_rest_at) = (Place(0), Nanos::ZERO);
+        self.prepared_at = Place(0);
+        (self.ask_rest_at, self.contested_until) = (Nanos::ZERO, Nanos::ZERO);
         (self.rest, self.vote_again_at) = (None, Nanos::ZERO);
         self.droppable.clear();
         self.losses = 0;
@@ -442,6 +400,7 @@ mod tests {
         active.acks = [(6, Loss(7)); MEMBERS_MAX];
         (active.rest, active.vote_again_at) = (Some(Millis(8)), Nanos(9));
         (active.refused_at, active.ask_rest_at) = (Nanos(10), Nanos(11));
+        active.contested_until = Nanos(12);
         (active.losses, active.resend_at, active.resends, active.touched) = (1, Nanos(2), 3, true);
         active.start_over(Key::new(b"next"));
         assert_eq!(format!("{active:?}"), format!("{:?}", Active::new(Key::new(b"next"))));

@@ -8,8 +8,9 @@ use types::{Ballot, Key, Loss, NodeId, Outcome, Round};
 use super::ancestry::{Ancestry, ancestry};
 use super::message::{Message, Report};
 use super::once::EntryId;
-use super::operation::{Active, InFlight, Operation, Phase, Place, Reports, Source};
+use super::operation::{Active, InFlight, Operation, Phase, Place, Source};
 use super::register::Countdown;
+use super::reports::Reports;
 use super::state::ExpiryId;
 use super::{Cx, DEPTH, RmwPaxos, abreast, expiry, joint, serve, window};
 use crate::cells::Cell;
@@ -106,6 +107,7 @@ impl RmwPaxos {
         active.resends = 0;
         active.resend_at = cx.now + self.round_trip.resend_after(0);
         active.ask_rest_at = Nanos::ZERO;
+        active.contested_until = Nanos::ZERO;
         if self.takes_short_ways() {
             self.ask_some(cx, active);
         } else {
@@ -148,7 +150,9 @@ impl RmwPaxos {
         }
         let Some(mut active) = self.actives.take(key) else { return };
         if active.phase == Phase::Preparing && active.ballot == ballot {
+            let accepted = report.accepted;
             count_promise(cx, &mut active, (from.node, from.loss), report);
+            self.dispute_impossible(cx, from.node, key, accepted, &mut active.promises);
             self.try_win(cx, &mut active);
         }
         self.put_active(active);
@@ -156,7 +160,10 @@ impl RmwPaxos {
 
     /// P2: a majority promised. Adopts the highest report and finds out what became of earlier attempts.
     pub(super) fn try_win(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
-        if active.phase != Phase::Preparing || !active.promises.tally.is_majority(cx.view) {
+        if active.phase != Phase::Preparing
+            || !active.promises.is_majority(cx.view)
+            || self.awaits_others(cx, active)
+        {
             return;
         }
         let base = read_base(cx, &active.promises);
@@ -171,6 +178,7 @@ impl RmwPaxos {
             return;
         }
         active.ask_rest_at = Nanos::ZERO;
+        active.contested_until = Nanos::ZERO;
         active.differed = false;
         active.tip_version = tip.as_ref().map_or(base.version_floor, |state| state.version());
         active.tip = tip;
@@ -532,7 +540,11 @@ pub(super) fn count_promise(
 
 fn read_base(cx: &Cx<'_>, promises: &Reports) -> Base {
     let counted = || promises.counted(cx.view).map(|(_, report)| report);
-    let round = counted().map(|report| report.accepted).max().unwrap_or(Round::NONE);
+    let highest = counted().map(|report| report.accepted).max().unwrap_or(Round::NONE);
+    let absent = counted().filter(|report| report.accepted.is_none()).count();
+    // A majority that holds nothing has promised: what one alone holds is not chosen, and never will be.
+    let is_removed = absent >= cx.view.majority() && promises.is_contested(cx.view);
+    let round = if is_removed { Round::NONE } else { highest };
     let equal = counted().filter(|report| report.accepted == round).count();
     let state = promises.state_of(round);
     let id = state.as_ref().and_then(|state| state.expiry_id());

@@ -32,7 +32,7 @@ pub(super) const PAUSE: Nanos = Nanos::from_millis(200);
 /// Pauses after a step that found as many registers as a step looks at.
 const FULL_STEP_PACES: u64 = 3;
 /// After a step that found a difference.
-const PAUSE_SHORT: Nanos = Nanos::from_millis(2);
+pub(super) const PAUSE_SHORT: Nanos = Nanos::from_millis(2);
 const RETRY_MIN: Nanos = Nanos::from_secs(1);
 const RETRY_MAX: Nanos = Nanos::from_secs(60);
 /// Walks that find the same shard different, nothing having been written between, before the late accept that did not
@@ -50,12 +50,16 @@ struct Unsure {
     agreeing: Members,
     /// Members that, when they were last asked, durably held what this node holds; nothing was accepted here since.
     held_by: Members,
+    /// Members that were found equal so, and nothing was removed here since.
+    equal_once: Members,
     /// What each of those had lost by then, at most.
     held_with: [Loss; MEMBERS_MAX],
     /// The floor under which each of those held nothing else.
     held_floors: [Ballot; MEMBERS_MAX],
     since: Nanos,
     written_at: Nanos,
+    /// The floor has risen here.
+    raised_at: Option<Nanos>,
     /// Not before.
     try_at: Nanos,
     /// Walks in a row that left something to do.
@@ -74,7 +78,8 @@ pub(super) struct Ranges {
     /// Where the search for the next shard begins.
     next: u8,
     armed: Option<Nanos>,
-    has_started: bool,
+    /// The first event of the process.
+    pub(super) started: Option<Nanos>,
 }
 
 /// Of the shards, those of which there is something to say.
@@ -84,7 +89,7 @@ impl fmt::Debug for Ranges {
         let unsure = shards.filter(|(_, unsure)| **unsure != Unsure::default());
         f.debug_map().entries(unsure).finish()?;
         write!(f, "{:?} {:?} ", self.answered, self.walk)?;
-        write!(f, "{} {:?} {}", self.next, self.armed, self.has_started)
+        write!(f, "{} {:?} {:?}", self.next, self.armed, self.started)
     }
 }
 
@@ -118,7 +123,7 @@ impl Default for Ranges {
             walk: None,
             next: 0,
             armed: None,
-            has_started: false,
+            started: None,
         }
     }
 }
@@ -144,6 +149,7 @@ impl Walk {
 impl Unsure {
     fn note_held(&mut self, member: usize, (loss, floor): (Loss, Ballot)) {
         self.held_by |= 1 << member;
+        self.equal_once |= 1 << member;
         self.held_with[member] = loss;
         self.held_floors[member] = floor;
     }
@@ -152,7 +158,7 @@ impl Unsure {
 impl Ranges {
     /// Nothing is to be compared with anybody who is up. Before its first event a process knows nothing of that.
     pub(super) fn is_quiet(&self) -> bool {
-        self.has_started && self.walk.is_none() && self.armed.is_none()
+        self.started.is_some() && self.walk.is_none() && self.armed.is_none()
     }
 
     fn of(&mut self, shard: Shard) -> &mut Unsure {
@@ -178,6 +184,22 @@ impl Ranges {
         if self.armed.is_none() && self.walk.is_none() {
             self.arm(cx, cx.now + QUIET);
         }
+    }
+
+    /// Something was removed here. Others may hold its tombstone yet, and something newer on top of it.
+    pub(super) fn on_removal(&mut self, cx: &mut Cx<'_>, shard: Shard) {
+        self.on_write(cx, shard);
+        self.of(shard).equal_once = 0;
+        self.on_raised(cx, shard);
+    }
+
+    /// The floor has risen here.
+    pub(super) fn on_raised(&mut self, cx: &Cx<'_>, shard: Shard) {
+        self.of(shard).raised_at = Some(cx.now);
+    }
+
+    pub(super) fn has_risen_since(&self, shard: Shard, since: Nanos) -> bool {
+        self.shards[usize::from(shard.0)].raised_at.is_some_and(|at| at >= since)
     }
 
     /// A member compares its shard with this one, and has come to `until`. Only ranges without a gap make a shard. True
@@ -232,6 +254,13 @@ impl Ranges {
         self.had_floor(shard, member).filter(|&(_, floor)| round.ballot() <= floor)
     }
 
+    /// What is not held here now, a member did not hold either when it had this floor, and this loss.
+    pub(super) fn was_equal_under(&self, shard: Shard, member: usize) -> Option<(Loss, Ballot)> {
+        let unsure = &self.shards[usize::from(shard.0)];
+        (unsure.equal_once & 1 << member != 0)
+            .then(|| (unsure.held_with[member], unsure.held_floors[member]))
+    }
+
     /// The floor that a member durably had, and the loss with which it did.
     pub(super) fn had_floor(&self, shard: Shard, member: usize) -> Option<(Loss, Ballot)> {
         let floor = self.shards[usize::from(shard.0)].held_floors[member];
@@ -246,7 +275,7 @@ impl Ranges {
     /// What members hold of a shard that is forgotten here says nothing of what will be recovered.
     pub(super) fn doubt_holders(&mut self, shard: Shard) {
         let unsure = self.of(shard);
-        (unsure.held_by, unsure.agreeing) = (0, 0);
+        (unsure.held_by, unsure.equal_once, unsure.agreeing) = (0, 0, 0);
         if let Some(walk) = self.walk.as_mut().filter(|walk| walk.shard == shard) {
             walk.note_doubt(Members::MAX);
         }
@@ -254,14 +283,22 @@ impl Ranges {
 }
 
 impl RmwPaxos {
+    /// The shard is to be compared with these members, as far as it is not already.
+    pub(super) fn doubt_once(&mut self, cx: &mut Cx<'_>, shard: Shard, with: Members) {
+        let with = with & !self.ranges.of(shard).with;
+        if with != 0 {
+            self.doubt(cx, shard, with);
+        }
+    }
+
     pub(super) fn own_shards(&self) -> impl Iterator<Item = Shard> + '_ {
         (0..=u8::MAX).map(Shard).filter(|&shard| self.env.owns(shard))
     }
 
     /// The first event of a process: what an earlier one left to do is not known.
     pub(super) fn start_comparing(&mut self, cx: &mut Cx<'_>) {
-        if !self.ranges.has_started {
-            self.ranges.has_started = true;
+        if self.ranges.started.is_none() {
+            self.ranges.started = Some(cx.now);
             let me = own_place(cx);
             let shards: Vec<Shard> = self.own_shards().collect();
             shards.into_iter().for_each(|shard| self.doubt(cx, shard, me));

@@ -11,8 +11,9 @@ use super::ancestry::Ancestry;
 use super::draft::Draft;
 use super::message::{Message, Report};
 use super::once::EntryId;
-use super::operation::{Active, Operation, Phase, Purpose, ReadRound, Reports, Source};
+use super::operation::{Active, Operation, Phase, Purpose, ReadRound, Source};
 use super::proposer::{fate, reply_of};
+use super::reports::Reports;
 use super::state::State;
 use super::{Cx, RmwPaxos, expiry, serve, window};
 use crate::mutation::{self, Mutation};
@@ -99,7 +100,9 @@ impl RmwPaxos {
             if report.state.is_none() && !report.accepted.is_none() {
                 report.state = known_state(cx, key, &round.reports, report.accepted);
             }
+            let accepted = report.accepted;
             round.reports.add(cx.view, from.node, from.loss, report);
+            self.dispute_impossible(cx, from.node, key, accepted, &mut round.reports);
             if round.resends > 0 && from.node != self.env.me {
                 // Who only reads learns from this that others are far away.
                 self.round_trip.observe(cx.now.since(round.sent));
@@ -111,7 +114,7 @@ impl RmwPaxos {
 
     /// Looks whether the reports decide; if not, waits, polls again or has it decided.
     pub(super) fn settle_read(&mut self, cx: &mut Cx<'_>, active: &mut Active, round: ReadRound) {
-        if !round.reports.tally.is_majority(cx.view) {
+        if !round.reports.is_majority(cx.view) {
             active.read = Some(round);
             return;
         }
@@ -127,10 +130,10 @@ impl RmwPaxos {
     }
 
     fn on_undecided(&mut self, cx: &mut Cx<'_>, active: &mut Active, round: ReadRound) {
-        if awaits_more(cx, &round) {
-            self.sweep.back_off(cx, round.patient_until, active.key.clone());
+        if let Some(until) = self.awaits_until(cx, &round) {
+            self.sweep.back_off(cx, until, active.key.clone());
             active.read = Some(round);
-        } else if round.polls < POLLS_MAX {
+        } else if round.polls < POLLS_MAX && !round.reports.is_contested(cx.view) {
             active.read = Some(self.poll_again(cx, &active.key.clone(), round));
         } else {
             self.have_decided(active, round);
@@ -156,8 +159,12 @@ impl RmwPaxos {
         chosen: Round,
         state: Option<State>,
     ) {
-        if let Some(state) = &state {
-            self.repair(cx, &active.key, &round.reports, chosen, state);
+        match &state {
+            Some(state) => self.repair(cx, &active.key, &round.reports, chosen, state),
+            None if round.reports.is_contested(cx.view) => {
+                self.doubt_contested(cx, &active.key, &round.reports);
+            }
+            None => {}
         }
         if round.purpose == Purpose::Resolve {
             return self.resolve_on_chosen(cx, active, chosen, state.as_ref());
@@ -309,13 +316,6 @@ impl RmwPaxos {
     }
 }
 
-/// True while reports of members that are up may still come.
-pub(super) fn awaits_more(cx: &Cx<'_>, round: &ReadRound) -> bool {
-    let is_missing =
-        |member: &crate::view::Member| member.up && !round.reports.tally.has(cx.view, member.node);
-    cx.now < round.patient_until && cx.view.members().iter().any(is_missing)
-}
-
 /// What became of attempts is being asked: whoever prepared now would only disturb.
 pub(super) fn is_resolving(active: &Active) -> bool {
     active.read.as_ref().is_some_and(|round| round.purpose == Purpose::Resolve)
@@ -450,7 +450,7 @@ impl RmwPaxos {
     /// A majority has disagreed for long enough.
     pub(super) fn settle_late_read(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         let is_late = |round: &mut ReadRound| {
-            cx.now >= round.patient_until && round.reports.tally.is_majority(cx.view)
+            cx.now >= round.patient_until && round.reports.is_majority(cx.view)
         };
         if let Some(round) = active.read.take_if(is_late) {
             self.settle_read(cx, active, round);
@@ -464,6 +464,12 @@ impl RmwPaxos {
         };
         round.resends += 1;
         round.resend_at = cx.now + self.round_trip.resend_after(round.resends);
+        let is_disputed = |round: &mut ReadRound| round.reports.has_disputes();
+        if let Some(round) = active.read.take_if(is_disputed) {
+            // What was denied may have been removed since it was reported.
+            active.read = Some(self.poll_again(cx, &active.key, round));
+            return;
+        }
         let Some(round) = &active.read else { return };
         for node in cx.view.all() {
             if !round.reports.tally.has(cx.view, node) {

@@ -14,8 +14,8 @@ use types::{Ballot, Key, Loss, NodeId, Round, Shard};
 
 use self::shards::{Lengths, ShardRecovery};
 use super::message::{Message, Report};
-use super::operation::Reports;
 use super::register::{Register, Started};
+use super::reports::Reports;
 use super::state::State;
 use super::window::Starts;
 use super::{Cx, RmwPaxos, acceptor, serve};
@@ -247,6 +247,7 @@ impl RmwPaxos {
             meta.floor_ballot = meta.floor_ballot.max(floors.ballot);
             meta.saw(floors.ballot);
             cx.metas.persist(key.shard());
+            self.ranges.on_raised(cx, key.shard());
         }
         // Strictly above what was reported: it may be a floor, and a floor refuses its own ballot too, late proposals
         // before a removed tombstone among them. A ceiling is nobody's ballot.

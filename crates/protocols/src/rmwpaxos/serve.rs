@@ -59,7 +59,7 @@ impl RmwPaxos {
         if self.recover_if_lost(cx, &key) {
             return;
         }
-        let report = report_of(cx, &key, have);
+        let report = self.report_to(cx, from.node, &key, have);
         let after = gate(cx, &key);
         cx.fx.send(from.node, Message::State { key, id, report }, after);
     }
@@ -80,7 +80,7 @@ impl RmwPaxos {
         match self.promise(cx, &key, ballot) {
             Err(promised) => nack(cx, from.node, key, ballot.round(0), promised, false),
             Ok(after) => {
-                let report = report_of(cx, &key, have);
+                let report = self.report_to(cx, from.node, &key, have);
                 cx.fx.send(from.node, Message::Promise { key, ballot, report }, after);
             }
         }
@@ -286,7 +286,7 @@ impl RmwPaxos {
             cx.cells.remove(&key);
             self.counters.collected += 1;
             // What others hold counts from here on with the floor that stands for it.
-            self.ranges.on_write(cx, key.shard());
+            self.ranges.on_removal(cx, key.shard());
         }
     }
 }

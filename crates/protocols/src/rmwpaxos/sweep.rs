@@ -48,6 +48,7 @@ impl RmwPaxos {
             is_due(active, cx.now)
                 || active.is_refused_for(patience, cx.now)
                 || active.asks_rest_now(cx.now)
+                || active.contested_until > Nanos::ZERO
                 || active.unproven.as_ref().is_some_and(|unproven| unproven.is_overdue(cx.now))
         };
         for key in self.actives.keys_of(is_due) {
@@ -83,6 +84,9 @@ impl RmwPaxos {
         self.settle_late_read(cx, active);
         if active.phase == Phase::Preparing && active.asks_rest_now(cx.now) {
             proposer::ask_rest(cx, active);
+        }
+        if active.phase == Phase::Preparing && active.contested_until > Nanos::ZERO {
+            self.try_win(cx, active);
         }
         if active.unproven.as_ref().is_some_and(|unproven| unproven.is_overdue(cx.now)) {
             self.give_up_joint(active);

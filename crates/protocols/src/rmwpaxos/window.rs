@@ -11,8 +11,9 @@ use types::wire::put_varint;
 use types::{Malformed, Reader};
 
 use super::once::{self, EntryId};
-use super::operation::{Active, Operation, Reports, Source};
+use super::operation::{Active, Operation, Source};
 use super::register::Register;
+use super::reports::Reports;
 use super::state::State;
 use super::{Cx, expiry, serve};
 use crate::mutation::{self, Mutation};
@@ -244,6 +245,7 @@ mod tests {
             floor_version: 0,
             countdown: Countdown::None,
             windows_over,
+            denies: false,
         }
     }
 

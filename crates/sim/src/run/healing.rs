@@ -94,7 +94,7 @@ impl Run {
         Err(Wrong::of_key(key, what))
     }
 
-    fn read_finally(&mut self, key: usize, node: usize) -> Result<KvOutput, Wrong> {
+    pub(super) fn read_finally(&mut self, key: usize, node: usize) -> Result<KvOutput, Wrong> {
         for _ in 0..FINAL_TRIES {
             let id = self.clients.ops.len();
             if self.clients.ask_node(&mut self.world, node, key, KvInput::Get) {

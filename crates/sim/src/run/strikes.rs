@@ -5,12 +5,15 @@
 //! where nothing else on it was found damaged, and in any case all replicas must come to agree on the newest, which
 //! [`healing`](super::healing) asks of every node, as part of the history that is checked.
 //!
+//! As all held the newest, and the others are there, nobody may see what has gone back: every key is read through every
+//! node at once.
+//!
 //! What is not checked, because nobody could promise it: what is answered between a strike while only a minority held
 //! the newest and its discovery.
 
 use protocols::rmwpaxos::Register;
 use storage::{Load, Place};
-use types::{Key, Wire};
+use types::{Key, Round, Wire};
 
 use super::*;
 use crate::world::DATABASE;
@@ -98,18 +101,31 @@ impl Run {
         self.world.watchers.clear();
         let said = self.world.remarks.len();
         let loss = self.world.loss(node);
+        // Who starts anew has forgotten what it found equal: what has gone back is made good, and not called so.
+        let is_remembered = self.rng.chance(0.7);
+        if !is_remembered {
+            self.restart_others(node);
+        }
         self.world.start(node);
+        self.see_nothing_of_it()?;
         self.run_for(COMPARED_AFTER)?;
         self.settle()?;
         let is_damaged = after.contains(&Load::Lost) || self.has_found_damage(node, said);
-        for (place, (before, after)) in places.iter().zip(before.iter().zip(&after)) {
+        let other = (node + 1) % self.world.node_count();
+        let now = self.world.medium(other).look(&places);
+        let of_each = before.iter().zip(&after).zip(&now);
+        for (place, ((before, after), now)) in places.iter().zip(of_each) {
             let Place::Cell(_, key) = place else { continue };
+            // What has been written over since, its expiry say, is what it should be.
+            if accepted(before) != accepted(now) {
+                continue;
+            }
             let said = self.world.remarks[said..].iter();
             // The first register of a shard that shows it speaks for the others.
             let names = format!("shard {}:", key.shard().0);
             let mut said = said.filter(|(_, said)| said.contains(&names));
             let is_said = said.any(|(by, said)| *by == node && said.contains("older"));
-            if is_older(before, after) && !is_damaged && !is_said {
+            if is_older(before, after) && is_remembered && !is_damaged && !is_said {
                 let what =
                     format!("n{}: {key:?} is older than it was, and nobody says so", node + 1);
                 return Err(what.into());
@@ -122,18 +138,39 @@ impl Run {
         }
     }
 
+    fn restart_others(&mut self, node: usize) {
+        for other in (0..self.world.node_count()).filter(|&other| other != node) {
+            self.world.crash(other, crate::store::Survival::Prefix);
+            self.after_faults(Done { crashed: vec![other] });
+            self.world.start(other);
+        }
+    }
+
+    /// All others are there and hold the newest: nobody reads what has gone back, though nothing has been compared yet.
+    fn see_nothing_of_it(&mut self) -> Result<(), Wrong> {
+        for key in 0..self.profile.keys.len() {
+            for node in 0..self.world.node_count() {
+                self.read_finally(key, node)?;
+            }
+        }
+        Ok(())
+    }
+
     fn has_found_damage(&self, node: usize, said: usize) -> bool {
         let mut said = self.world.remarks[said..].iter();
         said.any(|(by, said)| *by == node && said.contains("are damaged"))
     }
 }
 
-/// The accepted round has fallen, or the register is gone.
-fn is_older(before: &Load, after: &Load) -> bool {
-    let accepted = |load: &Load| match load {
+fn accepted(load: &Load) -> Option<Round> {
+    match load {
         Load::Found(record) => Register::from_bytes(record).ok().map(|it| it.accepted),
         _ => None,
-    };
+    }
+}
+
+/// The accepted round has fallen, or the register is gone.
+fn is_older(before: &Load, after: &Load) -> bool {
     let is_tombstone = |load: &Load| match load {
         Load::Found(record) => Register::from_bytes(record)
             .is_ok_and(|it| it.state.as_ref().is_none_or(|state| state.is_tombstone())),

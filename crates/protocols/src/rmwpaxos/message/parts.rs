@@ -26,6 +26,8 @@ pub struct Report {
     pub countdown: Countdown,
     /// The vote on the windows of the commands that the accepted state remembers, by their places in its table.
     pub windows_over: u64,
+    /// Absent, and what the asker says it holds cannot rightly be there.
+    pub denies: bool,
 }
 
 /// Commands on their way to an owner. [corrections F6, F7]
@@ -90,7 +92,8 @@ const REPORT_RUNNING: u8 = 4;
 const REPORT_OVER: u8 = 8;
 const REPORT_FLOORS: u8 = 16;
 const REPORT_WINDOWS: u8 = 32;
-const REPORT_FLAGS: u8 = 63;
+const REPORT_DENIES: u8 = 64;
+const REPORT_FLAGS: u8 = 127;
 
 /// Floors matter only where nothing is accepted, and are left out elsewhere.
 impl Wire for Report {
@@ -111,6 +114,9 @@ impl Wire for Report {
         }
         if self.windows_over != 0 {
             flags |= REPORT_WINDOWS;
+        }
+        if self.denies {
+            flags |= REPORT_DENIES;
         }
         out.push(flags);
         if self.accepted.is_none() {
@@ -153,8 +159,20 @@ impl Wire for Report {
         if state.is_some() && accepted.is_none() {
             return Err(Malformed);
         }
-        let chosen = flags & REPORT_CHOSEN != 0;
-        Ok(Report { accepted, state, chosen, floor_ballot, floor_version, countdown, windows_over })
+        let (chosen, denies) = (flags & REPORT_CHOSEN != 0, flags & REPORT_DENIES != 0);
+        if denies && !accepted.is_none() {
+            return Err(Malformed);
+        }
+        Ok(Report {
+            accepted,
+            state,
+            chosen,
+            floor_ballot,
+            floor_version,
+            countdown,
+            windows_over,
+            denies,
+        })
     }
 }
 
@@ -319,6 +337,7 @@ mod tests {
                 floor_version: 3,
                 countdown: Countdown::Running(Millis(5)),
                 windows_over,
+                denies: windows_over == 0,
             };
             assert_eq!(Report::from_bytes(&report.to_bytes()), Ok(report));
         }

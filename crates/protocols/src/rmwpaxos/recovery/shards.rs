@@ -283,6 +283,7 @@ impl RmwPaxos {
             meta.number = meta.number.max(recovery.number);
         }
         cx.metas.persist(shard);
+        self.ranges.on_raised(cx, shard);
         self.void_answers(cx.now, shard);
         cx.fx.recovered(shard);
         self.doubt(cx, shard, Members::MAX);

@@ -4,6 +4,7 @@
 //! `joint` play the adversarial ones by hand; `mutations` leaves out every rule of the specification in turn and wants it noticed. Whole nodes over
 //! real storage are the simulator's part.
 
+mod absence;
 mod contention;
 mod converge;
 mod deltas;

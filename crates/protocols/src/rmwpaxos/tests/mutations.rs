@@ -1,7 +1,9 @@
 //! Every rule that can be left out is missed: by a random schedule within a stated budget, or by the one made for it.
 
 use super::explore::{explore, explore_deltas};
-use super::{contention, converge, deltas, joint, memory, older, once, removal, repair, schedules};
+use super::{
+    absence, contention, converge, deltas, joint, memory, older, once, removal, repair, schedules,
+};
 use crate::mutation::{self, Mutation};
 
 /// What notices that a rule is left out.
@@ -32,6 +34,8 @@ fn catch(mutation: Mutation) -> Catch {
         Mutation::NoBallotFloor => Catch::Schedule(removal::late_accepts_after_a_removal),
         Mutation::NoVersionFloor => Catch::Schedule(removal::an_attempt_removed_with_its_register),
         Mutation::AbsentAsTombstone => Catch::Schedule(removal::a_floor_of_another_key),
+        Mutation::OneHolderWins => Catch::Schedule(absence::one_that_brings_back),
+        Mutation::DenialIgnored => Catch::Schedule(absence::one_that_brings_back_while_one_is_away),
         Mutation::VolatilePromises => Catch::Schedule(schedules::power_loss_after_a_promise),
         Mutation::NoRecovery => Catch::Seeds(100),
         Mutation::NoCrashVector => Catch::Schedule(memory::an_acknowledgement_from_before_a_loss),

@@ -1,5 +1,6 @@
 //! Engines, what they have stored, and a bag of messages between them.
 
+mod denials;
 mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -105,6 +106,8 @@ pub(super) struct World {
     by_message: bool,
     /// Every proposal on a base with a value is sent as a delta.
     always_deltas: bool,
+    /// The message that is being delivered says of its sender what is so now.
+    holds_what_it_says: bool,
     /// The first thing that went wrong.
     pub fault: Option<String>,
 }
@@ -141,6 +144,7 @@ impl World {
             undecided: 0,
             by_message: ways.by_message,
             always_deltas: ways.always_deltas,
+            holds_what_it_says: false,
             fault: None,
         };
         let ids: Vec<NodeId> = (1..=members).map(NodeId).collect();
@@ -320,6 +324,8 @@ impl World {
         for (timer, at) in fx.timers {
             node.timers.insert((at, timer));
         }
+        self.find_false_denial(index, &fx.sends);
+        let node = &mut self.nodes[index];
         let registers = fx.disowned.into_iter().map(|key| (key.shard(), Some(key)));
         let shards = fx.forgotten.into_iter().map(|shard| (shard, None));
         let disowned: Vec<_> = registers.chain(shards).collect();
@@ -568,6 +574,7 @@ impl World {
 
     /// Delivers a message as a worker would: crash vectors first, then what is not void.
     pub(super) fn deliver(&mut self, envelope: Envelope) {
+        self.holds_what_it_says = self.is_held_as_said(&envelope);
         let Envelope { from, to, losses, message } = envelope;
         let index = self.index(to);
         let view = &mut self.nodes[index].view;
@@ -590,6 +597,7 @@ impl World {
         if !is_void && !is_dead {
             self.step(index, Event::Peer { from, message });
         }
+        self.holds_what_it_says = false;
     }
 
     /// Lets time pass and fires what is due.

@@ -1,0 +1,157 @@
+//! Schedules in which what was deleted comes back at one member, and nobody may see it. [spec 9.5, 9.7]
+
+use base::Nanos;
+use types::{Outcome, Round, Wire};
+
+use super::super::Register;
+use super::steps::{Kind, claim};
+use super::strings::Ask;
+use super::world::{Envelope, Ways, World};
+
+const MOMENT: Nanos = Nanos::from_millis(100);
+const LONG: Nanos = Nanos::from_secs(30);
+
+/// Who counts its own promise and report first, as servers do.
+fn world() -> World {
+    World::with(3, true, 1, Ways { by_message: false, always_deltas: false })
+}
+
+/// Written, deleted, collected, and found equal by all. Then the second node's medium brings it back.
+fn brought_back() -> Result<World, String> {
+    let mut world = world();
+    world.write(1, Ask::Append("a"));
+    let before = world.held(1).expect("held").to_bytes();
+    world.write(0, Ask::Delete);
+    world.converge()?;
+    claim((0..3).all(|node| world.held(node).is_none()), "it is collected")?;
+    world.takes_back = true;
+    let key = world.key.clone();
+    let before = Register::from_bytes(&before).map_err(|it| format!("{it:?}"))?;
+    world.nodes[1].cells.put(&key, before);
+    Ok(world)
+}
+
+/// The same, and nobody remembers what the others held.
+fn brought_back_at_a_start() -> Result<World, String> {
+    let mut world = brought_back()?;
+    let (key, before) = (world.key.clone(), world.held(1).cloned().expect("held"));
+    (0..3).for_each(|node| world.crash(node, 9));
+    world.nodes[1].cells.put(&key, before);
+    Ok(world)
+}
+
+fn on_the_way(m: &Envelope) -> bool {
+    [Kind::Read, Kind::State, Kind::Prepare, Kind::Accept].iter().any(|&kind| m.is(kind))
+}
+
+/// Nobody remembers anything. One of those who removed it answers late, though it is up.
+pub(super) fn one_that_brings_back() -> Result<(), String> {
+    for reader in [1, 2] {
+        let mut world = brought_back_at_a_start()?;
+        let read = world.ask(reader, &world.key.clone(), Ask::Get);
+        world.flow(|m| m.among(&[1, 2]));
+        world.pass(MOMENT);
+        world.flow(|m| m.among(&[1, 2]));
+        claim(world.is_open(read), "one of two may be wrong")?;
+        world.flow(|_| true);
+        claim(world.reply(read) == Some(b"-"), "the third has removed it, too")?;
+        world.finish_with("-")?;
+    }
+    for writer in [1, 2] {
+        let mut world = brought_back_at_a_start()?;
+        let write = world.append(writer, "b");
+        world.flow(|m| m.among(&[1, 2]));
+        world.pass(MOMENT);
+        world.flow(|m| m.among(&[1, 2]));
+        claim(world.is_open(write), "one of two may be wrong")?;
+        world.flow(|_| true);
+        world.pass(MOMENT);
+        world.flow(|_| true);
+        // What the second proposed on what it holds, before it knew better, leaves its fate open.
+        claim(world.value_of(write) != Some(&Outcome::NoQuorum), "all are there")?;
+        let is_unknown = world.value_of(write) == Some(&Outcome::Unknown);
+        claim(!is_unknown || writer == 1, "the third proposes nothing of the kind")?;
+        world.finish_with(if is_unknown { "-" } else { "vb" })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn what_one_brings_back_waits_for_the_third() -> Result<(), String> {
+    one_that_brings_back()
+}
+
+/// A member that is up and says nothing is not waited for without end: it may be this key's second holder that is silent.
+#[test]
+fn a_third_that_stays_silent_is_not_waited_for_long() -> Result<(), String> {
+    let mut world = world();
+    world.append(1, "a");
+    world.flow(|m| m.among(&[0, 1]));
+    world.lose_all();
+    let neighbour = world.neighbour.clone();
+    world.write_key(0, &neighbour, Ask::Append("n"));
+    world.write_key(0, &neighbour, Ask::Delete);
+    world.crash(2, 9);
+    let read = world.start(2, Ask::Get);
+    for _ in 0..50 {
+        world.lose(|m| !m.among(&[1, 2]) && on_the_way(m));
+        world.flow(|m| m.among(&[1, 2]));
+        world.pass(MOMENT);
+    }
+    claim(world.reply(read) == Some(b"va"), "it was missed, not removed")?;
+    world.finish_with("va")
+}
+
+/// The others remember that the second held nothing. One of them is away.
+pub(super) fn one_that_brings_back_while_one_is_away() -> Result<(), String> {
+    for asked in [1, 2] {
+        for ask in [Ask::Get, Ask::Append("b")] {
+            let mut world = brought_back()?;
+            for node in [1, 2] {
+                world.sees(node, 0, false);
+            }
+            let tag = world.start(asked, ask);
+            let end = world.now + LONG;
+            while world.now < end {
+                world.lose(|m| !m.among(&[1, 2]));
+                world.flow(|m| m.among(&[1, 2]));
+                world.pass(MOMENT);
+            }
+            claim(world.value_of(tag) == Some(&Outcome::NoQuorum), "one of two is wrong")?;
+            let held = world.held(2).map_or(Round::NONE, |register| register.accepted);
+            claim(held.is_none(), "it does not spread")?;
+            for node in [1, 2] {
+                world.sees(node, 0, true);
+            }
+            world.finish_with("-")?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_another_remembers_to_be_removed_does_not_count() -> Result<(), String> {
+    one_that_brings_back_while_one_is_away()
+}
+
+/// The first node's medium loses a register while its process lives. It denies what the others hold, who confirm each
+/// other.
+#[test]
+fn who_lost_a_register_denies_in_vain() -> Result<(), String> {
+    for asked in [0, 1, 2] {
+        let mut world = world();
+        world.write(1, Ask::Append("a"));
+        let neighbour = world.neighbour.clone();
+        world.write_key(1, &neighbour, Ask::Append("n"));
+        world.write_key(2, &neighbour, Ask::Delete);
+        world.converge()?;
+        let key = world.key.clone();
+        world.takes_back = true;
+        world.nodes[0].cells.remove(&key);
+        let read = world.start(asked, Ask::Get);
+        world.flow(|_| true);
+        claim(world.reply(read) == Some(b"va"), "two hold it")?;
+        world.finish_with("va")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,31 @@
+//! Nobody denies what another holds, unless a medium has gone back. [spec 9.7]
+
+use super::super::super::Message;
+use super::{Envelope, World};
+use crate::effects::Send;
+
+impl World {
+    /// The message asks for a register and says what its sender holds of it, which is so now, and alive.
+    pub(super) fn is_held_as_said(&self, envelope: &Envelope) -> bool {
+        let (Message::Read { key, have, .. } | Message::Prepare { key, have, .. }) =
+            &envelope.message
+        else {
+            return false;
+        };
+        let Some(register) = self.nodes[self.index(envelope.from.node)].register(key) else {
+            return false;
+        };
+        let is_alive = register.state.as_ref().is_some_and(|state| !state.is_tombstone());
+        is_alive && register.accepted == *have
+    }
+
+    pub(super) fn find_false_denial(&mut self, index: usize, sends: &[Send<Message>]) {
+        let denies = |send: &Send<Message>| match &send.message {
+            Message::State { report, .. } | Message::Promise { report, .. } => report.denies,
+            _ => false,
+        };
+        if self.holds_what_it_says && !self.takes_back && sends.iter().any(denies) {
+            self.fault.get_or_insert(format!("{index} denies what another rightly holds"));
+        }
+    }
+}
