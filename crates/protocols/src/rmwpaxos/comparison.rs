@@ -295,7 +295,9 @@ impl RmwPaxos {
         let entries = held.into_iter().filter(|it| buckets & 1 << bucket(&it.key) != 0).collect();
         if let Some(member) = cx.view.index(to) {
             self.compare_floor(cx, shard, (member, to), floor);
-            let is_equal = buckets == 0 && lost.is_empty();
+            // What was accepted behind the scan is nothing that the asker was found to hold.
+            let is_still = !self.ranges.was_written_since(shard, began);
+            let is_equal = buckets == 0 && lost.is_empty() && is_still;
             if self.ranges.on_agreement((member, loss, floor), shard, (from_hash, until), is_equal)
             {
                 self.patrol_found_equal(cx, shard, 1 << member);

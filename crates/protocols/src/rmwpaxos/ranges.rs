@@ -198,6 +198,10 @@ impl Ranges {
         self.of(shard).raised_at = Some(cx.now);
     }
 
+    pub(super) fn was_written_since(&self, shard: Shard, since: Nanos) -> bool {
+        self.shards[usize::from(shard.0)].written_at >= since
+    }
+
     pub(super) fn has_risen_since(&self, shard: Shard, since: Nanos) -> bool {
         self.shards[usize::from(shard.0)].raised_at.is_some_and(|at| at >= since)
     }

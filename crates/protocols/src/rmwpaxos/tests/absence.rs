@@ -3,10 +3,11 @@
 use base::Nanos;
 use types::{Outcome, Round, Wire};
 
-use super::super::Register;
+use super::super::{Message, Register};
 use super::steps::{Kind, claim};
 use super::strings::Ask;
 use super::world::{Envelope, Ways, World};
+use crate::protocol::Event;
 
 const MOMENT: Nanos = Nanos::from_millis(100);
 const LONG: Nanos = Nanos::from_secs(30);
@@ -154,4 +155,71 @@ fn who_lost_a_register_denies_in_vain() -> Result<(), String> {
         world.finish_with("va")?;
     }
     Ok(())
+}
+
+/// The second node reads the shard for a comparison with the first.
+fn while_the_second_reads(
+    world: &mut World,
+    meanwhile: impl FnOnce(&mut World) -> Result<(), String>,
+) -> Result<(), String> {
+    let compares = |m: &Envelope| matches!(m.message, Message::Compare { .. }) && m.sender() == 0;
+    while !world.bag.iter().any(|m| compares(m) && m.receiver() == 1) {
+        world.pass_at(0, Nanos::from_millis(200));
+        world.lose(|m| !compares(m));
+    }
+    world.nodes[1].scans_wait = true;
+    world.flow(|m| m.is(Kind::Compare));
+    meanwhile(world)?;
+    world.nodes[1].scans_wait = false;
+    world.step(1, Event::Turn);
+    world.flow(|m| m.is(Kind::Compare));
+    Ok(())
+}
+
+/// While the second node reads the shard for a comparison with the first, it accepts a key that the first misses.
+#[test]
+fn what_is_accepted_behind_a_scan_was_not_found_elsewhere() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    let neighbour = world.neighbour.clone();
+    world.write_key(0, &neighbour, Ask::Append("n"));
+    while_the_second_reads(&mut world, |world| {
+        world.append(1, "a");
+        world.flow(|m| m.among(&[1, 2]));
+        world.lose_all();
+        Ok(())
+    })?;
+    world.start(0, Ask::Get);
+    world.flow(|m| m.among(&[0, 1]));
+    world.rest(LONG);
+    world.finish_with("va")
+}
+
+/// While the second node reads the shard for a comparison with the first, it accepts a key that the first misses, and
+/// removes another, for which it has promised more. The floor that stands for that covers the key.
+#[test]
+fn what_is_accepted_behind_a_scan_is_not_denied() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    let (key, neighbour) = (world.key.clone(), world.neighbour.clone());
+    world.write_key(0, &neighbour, Ask::Append("n"));
+    world.write_key(0, &neighbour, Ask::Delete);
+    world.pass_at(0, Nanos::from_millis(1_100));
+    world.flow(|m| !m.is(Kind::Remove));
+    let removals = world.take(|m| m.is(Kind::Remove));
+    claim(removals.len() == 3, "all hold the tombstone, and are to remove it")?;
+    while_the_second_reads(&mut world, |world| {
+        world.append(1, "a");
+        world.flow(|m| m.among(&[1, 2]));
+        world.lose_all();
+        world.ask(2, &neighbour, Ask::Append("m"));
+        world.flow(|m| m.goes(Kind::Prepare, 2, 1));
+        world.lose_all();
+        world.deliver_all(removals.into_iter().filter(|m| m.receiver() == 1).collect());
+        let held = world.held(1).map_or(Round::NONE, |register| register.accepted);
+        let floor = world.nodes[1].metas.get(key.shard()).floor_ballot;
+        claim(!held.is_none() && floor >= held.ballot(), "its floor covers what it holds")?;
+        Ok(())
+    })?;
+    world.start(1, Ask::Get);
+    world.flow(|m| m.among(&[0, 1]));
+    world.finish_with("va")
 }

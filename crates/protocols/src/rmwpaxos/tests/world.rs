@@ -72,6 +72,8 @@ pub(super) struct Node {
     gated: Vec<Send<Message>>,
     disowned: Vec<(Shard, Option<Key>)>,
     scanned: Vec<Scanned<Register>>,
+    /// Storage takes its time to answer scans.
+    pub scans_wait: bool,
     pub stored_cells: BTreeMap<Key, Vec<u8>>,
     stored_metas: BTreeMap<Shard, Vec<u8>>,
     batches: Vec<Batch>,
@@ -196,6 +198,7 @@ impl World {
             gated: Vec::new(),
             disowned: Vec::new(),
             scanned: Vec::new(),
+            scans_wait: false,
             stored_cells: BTreeMap::new(),
             stored_metas: BTreeMap::new(),
             batches: Vec::new(),
@@ -274,7 +277,9 @@ impl World {
     pub(super) fn step(&mut self, index: usize, event: Event<RmwPaxos>) {
         self.run(index, event);
         self.run(index, Event::Turn);
-        while let Some(scanned) = self.nodes[index].scanned.pop() {
+        while !self.nodes[index].scans_wait
+            && let Some(scanned) = self.nodes[index].scanned.pop()
+        {
             self.run(index, Event::Scanned(scanned));
             self.run(index, Event::Turn);
         }
