@@ -2,6 +2,7 @@
 //!
 //! A key that is there for the whole listing is listed; one that comes or goes meanwhile may be either.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use base::Nanos;
@@ -53,6 +54,15 @@ pub(super) struct Listings {
     by_member: [Option<Listing>; MEMBERS_MAX],
 }
 
+/// A key that is listed.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Found {
+    accepted: Round,
+    pub(super) live: bool,
+    /// Bytes of its state.
+    pub(super) state_len: usize,
+}
+
 impl Listings {
     pub(super) fn add(&mut self, view: &View, from: Peer, listing: Listing) {
         let Some(index) = view.index(from.node) else { return };
@@ -72,20 +82,22 @@ impl Listings {
         self.counted(view).filter_map(|listing| listing.next_hash).min()
     }
 
-    /// All keys listed below that position, each with its highest report.
-    pub(super) fn merged(&self, view: &View) -> BTreeMap<Key, (Round, bool)> {
+    /// What is listed below that position: of each key what its highest report says.
+    pub(super) fn merged(&self, view: &View) -> BTreeMap<Key, Found> {
         let end = self.complete_below(view);
-        let mut merged: BTreeMap<Key, (Round, bool)> = BTreeMap::new();
+        let mut merged: BTreeMap<Key, Found> = BTreeMap::new();
         for entry in self.counted(view).flat_map(|listing| &listing.entries) {
             if end.is_some_and(|end| entry.key.hash() >= end) {
                 continue;
             }
-            let found = merged.entry(entry.key.clone()).or_insert((entry.accepted, entry.live));
-            if entry.accepted > found.0 {
-                *found = (entry.accepted, entry.live);
-            } else if entry.accepted == found.0 {
+            let Entry { accepted, live, state_len, .. } = *entry;
+            let state_len = state_len as usize;
+            let found = merged.entry(entry.key.clone()).or_default();
+            match accepted.cmp(&found.accepted) {
+                Ordering::Greater => *found = Found { accepted, live, state_len },
                 // One replica's countdown may be over before the others'.
-                found.1 |= entry.live;
+                Ordering::Equal => found.live |= live,
+                Ordering::Less => {}
             }
         }
         merged
@@ -193,7 +205,7 @@ impl RmwPaxos {
             .listings
             .merged(cx.view)
             .into_iter()
-            .filter_map(|(key, (_, live))| live.then_some(key))
+            .filter_map(|(key, found)| found.live.then_some(key))
             .collect();
         let next_hash = round.listings.complete_below(cx.view);
         self.reply(cx, round.tag, Outcome::Listed { keys, next_hash });
@@ -234,9 +246,10 @@ fn entry_of(cx: &Cx<'_>, key: Key, cell: ScannedCell<Register>) -> Entry {
         ScannedCell::Present(register) => Entry {
             key,
             accepted: register.accepted,
+            state_len: register.state.as_ref().map_or(0, |state| state.bytes().len() as u32),
             live: register.state.as_ref().is_some_and(|state| !state.is_tombstone())
                 && register.countdown(cx.uptime, cx.unix) != Countdown::Over,
         },
-        ScannedCell::Lost => Entry { key, accepted: Round::NONE, live: false },
+        ScannedCell::Lost => Entry { key, accepted: Round::NONE, live: false, state_len: 0 },
     }
 }

@@ -12,7 +12,7 @@ use base::Nanos;
 use types::limits::MEMBERS_MAX;
 use types::{Ballot, Key, Loss, NodeId, Round, Shard};
 
-use self::shards::{Lengths, ShardRecovery};
+use self::shards::ShardRecovery;
 use super::message::{Message, Report};
 use super::register::{Register, Started};
 use super::reports::Reports;
@@ -41,7 +41,6 @@ pub(super) struct Recovery {
     keys: BTreeMap<Key, KeyRecovery>,
     shards: BTreeMap<Shard, ShardRecovery>,
     waiting_shards: BTreeSet<Shard>,
-    lengths: Lengths,
     takes: Takes,
     armed: bool,
     /// For the mutation that mints without the generator.
@@ -262,7 +261,6 @@ impl RmwPaxos {
             return;
         }
         base::sometimes!("a forgotten register is recovered");
-        self.recovery.lengths.add(register.state.as_ref().map_or(0, |it| it.bytes().len()));
         if let Some(ended) = self.recovery.keys.remove(key) {
             self.recovery.takes.observe(cx.now.since(ended.begun_at));
         }

@@ -70,6 +70,8 @@ pub struct Entry {
     pub accepted: Round,
     /// It holds a value whose time, as far as this acceptor knows, is not over.
     pub live: bool,
+    /// Bytes of its state.
+    pub state_len: u32,
 }
 
 /// A round that carries a proposal: `k` starts at 1.
@@ -276,6 +278,7 @@ impl Wire for Listing {
             entry.key.encode(out);
             entry.accepted.encode(out);
             out.push(u8::from(entry.live));
+            put_varint(out, u64::from(entry.state_len));
         }
     }
 
@@ -294,6 +297,7 @@ impl Wire for Listing {
                 key: Key::decode(reader)?,
                 accepted: Round::decode(reader)?,
                 live: flag(reader)?,
+                state_len: u32::try_from(reader.varint()?).map_err(|_| Malformed)?,
             });
         }
         Ok(Listing { entries, next_hash, floor_ballot, floor_version, number })

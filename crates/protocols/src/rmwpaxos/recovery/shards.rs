@@ -1,6 +1,6 @@
 //! Recovery of a whole shard: lists what the others hold of it, in steps, and recovers each register that is listed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::Nanos;
 use types::{Ballot, Key, NodeId, Shard};
@@ -20,11 +20,8 @@ const SHARDS_AT_ONCE: usize = 8;
 const LISTING_STEP: u32 = 512;
 /// A shard that has come no further for so long waits for what may never be, and others do not wait for it.
 pub(super) const STANDS_STILL_AFTER: Nanos = Nanos::from_secs(3);
-/// Bytes of states that may be on their way here from each of the others, by the lengths of those before: an eighth of what a
-/// link may hold.
+/// Bytes of states that may be on their way here from each of the others: an eighth of what a link may hold.
 const ASKED_LEN_MAX: usize = 8 << 20;
-/// What the first are taken for.
-const STATE_LEN_FIRST: usize = 1 << 20;
 /// Registers that may be asked for, however short they are.
 const ASKED_MAX: usize = SHARDS_AT_ONCE * LISTING_STEP as usize;
 
@@ -37,10 +34,12 @@ pub(super) struct ShardRecovery {
     floor_version: u64,
     /// Highest ballot number that any of the others has seen in the shard.
     number: u64,
-    /// Listed and not begun.
-    pending: BTreeSet<Key>,
+    /// Listed and not begun, with the lengths of their states.
+    pending: BTreeMap<Key, usize>,
     /// Begun and not known to be recovered.
-    begun: BTreeSet<Key>,
+    begun: BTreeMap<Key, usize>,
+    /// Sum of their lengths.
+    begun_len: usize,
     /// Begun in vain: a majority has lost them, as it seems. The shard cannot end before they are recovered, but nothing else
     /// waits for them.
     stuck: BTreeSet<Key>,
@@ -57,12 +56,31 @@ pub(super) struct ShardRecovery {
 
 impl ShardRecovery {
     fn wants(&self, key: &Key) -> bool {
-        self.pending.contains(key) || self.begun.contains(key) || self.stuck.contains(key)
+        self.pending.contains_key(key) || self.begun.contains_key(key) || self.stuck.contains(key)
     }
 
     /// True when it was wanted.
     fn remove(&mut self, key: &Key) -> bool {
-        self.begun.remove(key) || self.pending.remove(key) || self.stuck.remove(key)
+        if let Some(len) = self.begun.remove(key) {
+            self.begun_len -= len;
+            return true;
+        }
+        self.pending.remove(key).is_some() || self.stuck.remove(key)
+    }
+
+    /// The next of those that are listed, if that many bytes are enough for it.
+    fn begin_next(&mut self, left: usize) -> Option<(Key, usize)> {
+        let first = self.pending.first_entry().filter(|first| *first.get() <= left)?;
+        let (key, len) = first.remove_entry();
+        self.begun_len += len;
+        self.begun.insert(key.clone(), len);
+        Some((key, len))
+    }
+
+    /// Nothing else waits any more for those that were begun.
+    fn pass_by_begun(&mut self) {
+        self.begun_len = 0;
+        self.stuck.extend(std::mem::take(&mut self.begun).into_keys());
     }
 
     /// The node has not listed its part of the step.
@@ -72,30 +90,6 @@ impl ShardRecovery {
 
     fn stands_still(&self, now: Nanos) -> bool {
         now.since(self.progressed_at) >= STANDS_STILL_AFTER
-    }
-}
-
-/// The mean length of the last states that were recovered. Keys come in the order of their hashes, so those before tell of
-/// those to come.
-#[derive(Debug)]
-pub(super) struct Lengths {
-    mean: usize,
-}
-
-impl Default for Lengths {
-    fn default() -> Lengths {
-        Lengths { mean: STATE_LEN_FIRST }
-    }
-}
-
-impl Lengths {
-    pub(super) fn add(&mut self, len: usize) {
-        self.mean = (self.mean * 63 + len) / 64;
-    }
-
-    /// Registers that may be asked for at a time.
-    fn window(&self) -> usize {
-        (ASKED_LEN_MAX / self.mean.max(1)).clamp(1, ASKED_MAX)
     }
 }
 
@@ -126,8 +120,9 @@ impl RmwPaxos {
                 floor_ballot: Ballot::ZERO,
                 floor_version: 0,
                 number: 0,
-                pending: BTreeSet::new(),
-                begun: BTreeSet::new(),
+                pending: BTreeMap::new(),
+                begun: BTreeMap::new(),
+                begun_len: 0,
                 stuck: BTreeSet::new(),
                 next: None,
                 own_scan: None,
@@ -166,7 +161,8 @@ impl RmwPaxos {
         }
         recovery.progressed_at = cx.now;
         recovery.next = Some(recovery.listings.complete_below(cx.view));
-        recovery.pending = recovery.listings.merged(cx.view).into_keys().collect();
+        let merged = recovery.listings.merged(cx.view).into_iter();
+        recovery.pending = merged.map(|(key, found)| (key, found.state_len)).collect();
         if cx.metas.get(shard).disbelieved {
             recovery.own_scan = Some(scan);
             let from_hash = recovery.from_hash;
@@ -191,23 +187,30 @@ impl RmwPaxos {
         let own = std::mem::take(&mut scanned.records).into_iter().map(|(key, _)| key);
         recovery.own_scan = None;
         recovery.next = Some(until);
-        recovery.pending.extend(own);
-        recovery.pending.retain(is_below);
+        for key in own {
+            recovery.pending.entry(key).or_default();
+        }
+        recovery.pending.retain(|key, _| is_below(key));
         self.go_on_with_shard(cx, shard);
         true
     }
 
-    /// Begins with as many of the listed registers, of any shard, as the window takes.
+    /// Begins with as many of the listed registers, of any shard, as may be under way together; one always may.
     fn begin_listed(&mut self, cx: &mut Cx<'_>) {
         let shards = &mut self.recovery.shards;
         let begun: usize = shards.values().map(|recovery| recovery.begun.len()).sum();
-        let mut left = self.recovery.lengths.window().saturating_sub(begun);
+        let begun_len: usize = shards.values().map(|recovery| recovery.begun_len).sum();
+        let mut left = ASKED_MAX.saturating_sub(begun);
+        let mut left_len = ASKED_LEN_MAX.saturating_sub(begun_len);
+        if begun == 0 {
+            left_len = usize::MAX;
+        }
         for recovery in shards.values_mut().filter(|recovery| recovery.own_scan.is_none()) {
             while left > 0 {
-                let Some(key) = recovery.pending.pop_first() else { break };
-                recovery.begun.insert(key.clone());
+                let Some((key, len)) = recovery.begin_next(left_len) else { break };
                 cx.fx.send_now(self.env.me, Message::Touch { key, due: Due::Recover });
                 left -= 1;
+                left_len = left_len.min(ASKED_LEN_MAX).saturating_sub(len);
             }
         }
     }
@@ -300,7 +303,7 @@ impl RmwPaxos {
             for node in cx.view.others().filter(|&node| recovery.lacks(cx.view, node)) {
                 ask_listing_of(cx, node, shard, recovery);
             }
-            for key in recovery.begun.iter().chain(&recovery.stuck).cloned() {
+            for key in recovery.begun.keys().chain(&recovery.stuck).cloned() {
                 cx.fx.send_now(self.env.me, Message::Touch { key, due: Due::Recover });
             }
         }
@@ -320,7 +323,7 @@ impl RmwPaxos {
         let still = self.recovery.shards.iter_mut().filter(|(_, it)| it.stands_still(cx.now));
         let mut passed = Vec::new();
         for (&shard, recovery) in still.filter(|(_, it)| !it.begun.is_empty()) {
-            recovery.stuck.append(&mut recovery.begun);
+            recovery.pass_by_begun();
             recovery.progressed_at = cx.now;
             passed.push(shard);
         }

@@ -282,7 +282,18 @@ fn a_shard_is_recovered_with_as_much_under_way_as_a_link_takes() -> Result<(), S
     world.crash(0, 0);
     let (count, _) = most_under_way(&mut world);
     claim(count > 300, &format!("most short ones go together, and here {count}"))?;
-    world.finish()
+    world.finish()?;
+
+    let mut world = volatile();
+    let mut keys = keys_of_shard(&world, 400);
+    keys.sort();
+    for (at, key) in keys.iter().enumerate() {
+        world.write_key(1, key, Ask::Append(if at < 360 { "n" } else { large }));
+    }
+    world.crash(0, 0);
+    let (count, len) = most_under_way(&mut world);
+    claim(count > 300, "short ones go together, whatever comes after them")?;
+    claim(len < 20 << 20, &format!("no more of the large ones than alone, and here {len}"))
 }
 
 /// Another has lost some of the registers, too, and is silent about those: all others are recovered.
