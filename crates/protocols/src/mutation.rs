@@ -34,6 +34,8 @@ base::mutations! {
     OneHolderWins = "one-holder-wins",
     /// What a member is known not to have held counts all the same.
     DenialIgnored = "denial-ignored",
+    /// Members that hold the same keep different floors.
+    FloorsStay = "floors-stay",
     /// Promises are neither durable nor under a ceiling.
     VolatilePromises = "volatile-promises",
     /// A register that was forgotten takes part as if it were absent.

@@ -19,6 +19,7 @@ mod mistakes {
         "hint-of-another-ballot",
         "hint-of-an-earlier-round",
         "denial-ignored",
+        "floors-stay",
         "repair-removed",
         "repair-below-floor",
         "low-exclusion",

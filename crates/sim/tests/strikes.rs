@@ -3,10 +3,18 @@
 use sim::{MediumKind, SimConfig, run};
 
 fn check(medium: MediumKind, ops: u64, seeds: impl IntoIterator<Item = u64>) {
+    check_struck(4, medium, ops, seeds);
+}
+
+fn check_struck(
+    media_strikes: u64,
+    medium: MediumKind,
+    ops: u64,
+    seeds: impl IntoIterator<Item = u64>,
+) {
     for seed in seeds {
         let medium = Some(medium);
-        let config =
-            SimConfig { medium, ops, media_strikes: 4, ..SimConfig::new("rmwpaxos", seed) };
+        let config = SimConfig { medium, ops, media_strikes, ..SimConfig::new("rmwpaxos", seed) };
         if let Err(failure) = run(&config) {
             panic!("{}", sim::replay(&config, failure));
         }
@@ -28,6 +36,11 @@ fn a_deleted_key_does_not_come_back_from_a_medium_that_went_back() {
     check(MediumKind::Disk, 100, [34, 1114]);
     check(MediumKind::Disk, 200, [910_148, 910_339]);
     check(MediumKind::Pmem, 200, [910_312]);
+}
+
+#[test]
+fn nor_from_two_that_went_back_one_after_the_other() {
+    check_struck(8, MediumKind::Disk, 120, [501_271, 502_452, 503_099]);
 }
 
 #[cfg(feature = "mutations")]

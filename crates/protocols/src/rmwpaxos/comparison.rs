@@ -301,6 +301,10 @@ impl RmwPaxos {
             if self.ranges.on_agreement((member, loss, floor), shard, (from_hash, until), is_equal)
             {
                 self.patrol_found_equal(cx, shard, 1 << member);
+                if cx.metas.get(shard).floor_ballot < floor {
+                    // It rises when this node asks: who remembers that it was higher says so first.
+                    self.doubt(cx, shard, 1 << member);
+                }
             }
         }
         recover_all(cx, lost);

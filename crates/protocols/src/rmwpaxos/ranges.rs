@@ -416,11 +416,13 @@ impl RmwPaxos {
         self.counters.shards_different += u64::from(walk.differs);
         let unsure = self.ranges.of(walk.shard);
         let is_still = unsure.written_at < walk.started;
+        let mut highest = Ballot::ZERO;
         if is_still {
             unsure.with &= !walk.equal;
-            let exact = walk.equal & !walk.left_over;
+            let exact = walk.equal & !walk.left_over & !own_place(cx);
             for member in (0..MEMBERS_MAX).filter(|member| exact & 1 << member != 0) {
                 unsure.note_held(member, (walk.losses[member], walk.floors[member]));
+                highest = highest.max(walk.floors[member]);
             }
             unsure.differed = if walk.differs { unsure.differed.saturating_add(1) } else { 0 };
         }
@@ -440,6 +442,23 @@ impl RmwPaxos {
         if is_still {
             self.patrol_found_equal(cx, walk.shard, walk.equal);
         }
+        self.raise_floor(cx, walk.shard, highest);
+    }
+
+    /// Who holds the same has a higher floor. What is absent here is refused as it is there: a floor that a medium took back,
+    /// unnoticed, rises again.
+    fn raise_floor(&mut self, cx: &mut Cx<'_>, shard: Shard, floor: Ballot) {
+        let is_void = cx.cells.is_forgotten(shard) || cx.metas.get(shard).void;
+        let is_low = cx.metas.get(shard).floor_ballot < floor;
+        if is_void || !is_low || mutation::is(Mutation::FloorsStay) {
+            return;
+        }
+        base::sometimes!("a floor rises to that of a member that holds the same");
+        let meta = cx.metas.get_mut(shard);
+        meta.floor_ballot = floor;
+        meta.saw(floor);
+        cx.metas.persist(shard);
+        self.ranges.on_raised(cx, shard);
     }
 
     /// What should not stay was met: whoever left it may have given it up.

@@ -82,6 +82,17 @@ impl Recovered {
         stripes.clear();
         self.staged = Staged::default();
     }
+
+    /// What is whole behind damage may fill a ring of this length, so that not even a stripe of so many sectors fits that tells
+    /// what was lost. Then it gives way, as lost as the rest.
+    pub(super) fn make_room_for(&mut self, sectors: u64, ring: u64) {
+        let tail = self.stripes.first().map_or(self.head, |found| found.position);
+        if self.head + sectors > tail + ring {
+            self.stripes.clear();
+            self.staged = Staged::default();
+            self.payloads = Bytes::new();
+        }
+    }
 }
 
 impl Placed {
@@ -404,6 +415,22 @@ mod tests {
         assert!(recovered.damaged);
         assert_eq!((positions(&recovered), recovered.head), (rest, world.head));
         assert_eq!(recovered.staged.bytes(), 2 * 1900, "nothing in front of the damage counts");
+    }
+
+    #[test]
+    fn what_fills_the_ring_behind_damage_gives_way_to_the_word_that_it_is_damaged() {
+        let mut world = World::new();
+        let all: Vec<u64> = (0..12).map(|i| world.append(i)).collect();
+        world.rot(all[0]);
+        world.rot(all[0] + 1);
+        let room = all[1] + RING - world.head;
+        for (sectors, kept) in [(room, 11), (room + 1, 0)] {
+            let mut recovered = world.walk(all[0]);
+            assert!(recovered.damaged);
+            recovered.make_room_for(sectors, RING);
+            assert_eq!((positions(&recovered).len(), recovered.head), (kept, world.head));
+            assert_eq!(recovered.staged.bytes() > 0, kept > 0);
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::super::Message;
 use super::steps::{Kind, claim};
 use super::strings::Ask;
 use super::world::{Envelope, Ways, World};
+use crate::mutation::{self, Mutation};
 use crate::protocol::Event;
 
 const LONG: Nanos = Nanos::from_secs(240);
@@ -149,6 +150,28 @@ fn fields_that_went_back_are_not_believed() -> Result<(), String> {
     world.finish_with("-")
 }
 
+/// The same, and nobody remembers that it had the floor: it rises all the same once all are found equal.
+pub(super) fn a_floor_that_went_back() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    let shard = world.key.shard();
+    world.write(1, Ask::Append("a"));
+    let before = world.nodes[1].metas.get(shard).clone();
+    world.write(0, Ask::Delete);
+    world.converge()?;
+    let floor = world.nodes[0].metas.get(shard).floor_ballot;
+    (0..3).for_each(|node| world.crash(node, 9));
+    world.nodes[1].metas.get_mut(shard).floor_ballot = before.floor_ballot;
+    claim(world.rest(LONG), "all is compared")?;
+    claim(disbelieving(&world) == [0, 0, 0], "nobody knows of it")?;
+    claim(world.nodes[1].metas.get(shard).floor_ballot >= floor, "it is as high as before")?;
+    world.finish_with("-")
+}
+
+#[test]
+fn a_floor_that_went_back_unnoticed_rises_again() -> Result<(), String> {
+    a_floor_that_went_back()
+}
+
 /// A member has promised a key and accepted nothing when a neighbour's floor rises above that promise. All compare equal,
 /// and then the accept arrives, which its own promise permits.
 #[test]
@@ -224,8 +247,9 @@ fn fillers(world: &World) -> Vec<Key> {
 }
 
 /// The second node has promised more for a tombstone than the others have seen, when it is removed: all compare equal,
-/// and the second one's floor lies far above theirs.
+/// and the second one's floor lies far above theirs: among five, those who have raised theirs with it may not be asked.
 fn floor_far_above(world: &mut World) -> Result<(), String> {
+    mutation::set(Some(Mutation::FloorsStay));
     let gone = world.neighbour.clone();
     world.write_key(0, &gone, Ask::Append("g"));
     world.write_key(0, &gone, Ask::Delete);
@@ -248,6 +272,7 @@ fn floor_far_above(world: &mut World) -> Result<(), String> {
     step_for(world, Nanos::from_secs(30), |m| m.sender() == 1 && m.is(Kind::Prepare));
     compare_with(world, 1);
     claim(world.rest(LONG), "all is compared")?;
+    mutation::set(None);
     let shard = gone.shard();
     let floor = |node: usize| world.nodes[node].metas.get(shard).floor_ballot;
     claim(floor(1).number() > floor(0).number() + 15, "its floor is far above the first's")?;

@@ -265,6 +265,15 @@ impl Opening {
     }
 }
 
+/// The stripe that says that all shards are forgotten.
+fn mark_of_all(binding: u64, head: u64) -> Bytes {
+    let mut raw = Vec::new();
+    Mark::FORGET_ALL.append_to(binding, &mut raw);
+    let mut writer = StripeWriter::new();
+    writer.push(&raw);
+    Bytes::from(writer.finish(binding, head))
+}
+
 /// What can be known of the ring without reading it.
 fn outline(medium: &mut Blocking<'_>, superblock: &Superblock) -> Result<Option<Outline>, String> {
     let (extent, shelf) = (extent(superblock), shelf(superblock.ring, superblock.spare));
@@ -338,6 +347,11 @@ impl Engine {
         config.check()?;
         let mut medium = Blocking::new(medium);
         let mut opening = Opening::find(&mut medium, Some(binding), true)?;
+        if opening.recovered.damaged {
+            let mark = mark_of_all(binding, opening.recovered.head);
+            let (sectors, ring) = ((mark.len() / SECTOR) as u64, opening.superblock.ring);
+            opening.recovered.make_room_for(sectors, ring);
+        }
         let mut engine = Engine::new(&opening, workers, config);
         engine.read_maps(&mut medium, opening.redone.as_ref())?;
         match opening.outline.take() {
@@ -511,19 +525,11 @@ impl Engine {
         medium: &mut Blocking<'_>,
         opening: &Opening,
     ) -> Result<(), OpenError> {
-        let mut raw = Vec::new();
-        Mark::FORGET_ALL.append_to(self.binding, &mut raw);
-        let mut writer = StripeWriter::new();
-        writer.push(&raw);
         let head = self.ring.head;
-        let bytes = Bytes::from(writer.finish(self.binding, head));
+        let bytes = mark_of_all(self.binding, head);
         let sectors = (bytes.len() / SECTOR) as u64;
         let tail = self.ring.next_tail();
-        if head + sectors > tail + self.ring.sectors {
-            return Err(OpenError::Io(
-                "the damaged ring has no room left: reset the node".to_owned(),
-            ));
-        }
+        assert!(head + sectors <= tail + self.ring.sectors, "there is room for the mark");
         medium.store(ring_writes(bytes, head, self.ring.sectors), Files::of(File::Ring))?;
         let number = self.ring.put_behind(head);
         self.ring.head = head + sectors;
