@@ -34,6 +34,8 @@ base::mutations! {
     OneHolderWins = "one-holder-wins",
     /// What a member is known not to have held counts all the same.
     DenialIgnored = "denial-ignored",
+    /// Who is known to have held what another reports counts all the same where it holds nothing.
+    WitnessIgnored = "witness-ignored",
     /// Members that hold the same keep different floors.
     FloorsStay = "floors-stay",
     /// Promises are neither durable nor under a ceiling.

@@ -20,6 +20,7 @@ mod mistakes {
         "hint-of-an-earlier-round",
         "denial-ignored",
         "floors-stay",
+        "witness-ignored",
         "repair-removed",
         "repair-below-floor",
         "low-exclusion",

@@ -41,6 +41,7 @@ fn a_deleted_key_does_not_come_back_from_a_medium_that_went_back() {
 #[test]
 fn nor_from_two_that_went_back_one_after_the_other() {
     check_struck(8, MediumKind::Disk, 120, [501_271, 502_452, 503_099]);
+    check(MediumKind::Disk, 250, [711_538, 750_899]);
 }
 
 #[cfg(feature = "mutations")]

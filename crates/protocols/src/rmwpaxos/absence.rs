@@ -17,6 +17,7 @@ use types::{Ballot, Key, NodeId, Round};
 use super::message::Report;
 use super::older::Past;
 use super::operation::{Active, ReadRound};
+use super::owed::Members;
 use super::reports::Reports;
 use super::{Cx, Register, RmwPaxos, collector, proposer, serve};
 use crate::mutation::{self, Mutation};
@@ -63,6 +64,35 @@ impl RmwPaxos {
         is_impossible.then_some((member, past))
     }
 
+    /// A member says that it holds this, which is not held here, nor can it be there: it says so once more, and hears no more
+    /// than that.
+    pub(super) fn denies(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: NodeId,
+        key: &Key,
+        theirs: Round,
+    ) -> bool {
+        let denied = self.past_of(cx, node, key, theirs).filter(|(_, past)| past.round.is_none());
+        let Some((member, past)) = denied.filter(|_| !mutation::is(Mutation::DenialIgnored)) else {
+            return false;
+        };
+        if self.may_tell(cx, key.shard(), member) {
+            self.tell_older(cx, key.clone(), (member, node), past);
+        }
+        true
+    }
+
+    /// Members that durably held what is held here of a register. If they hold nothing now they have lost it.
+    fn witnessed(&self, cx: &Cx<'_>, key: &Key) -> Members {
+        let held_with = |(index, member): (usize, &Member)| {
+            let loss = self.ranges.was_held_with(key.shard(), index)?;
+            (member.node != cx.view.me && member.loss <= loss).then_some(1 << index)
+        };
+        let members = cx.view.members().iter().enumerate();
+        members.filter_map(held_with).fold(0, |set, bit| set | bit)
+    }
+
     fn tell_past(&mut self, cx: &mut Cx<'_>, key: &Key, to: (usize, NodeId), past: Past) {
         if self.is_to_be_told(cx, key.shard()) {
             self.tell_older(cx, key.clone(), to, past);
@@ -78,6 +108,9 @@ impl RmwPaxos {
         have: Round,
     ) -> Report {
         let mut report = serve::report_of(cx, key, have);
+        if !report.accepted.is_none() && report.accepted != have {
+            report.witnessed = self.witnessed(cx, key);
+        }
         if let Some((member, past)) = self.past_of(cx, node, key, have) {
             if past.round.is_none() {
                 base::sometimes!("a member denies what another holds");

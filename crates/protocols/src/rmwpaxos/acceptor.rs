@@ -233,6 +233,7 @@ pub fn report(
         countdown: register.map_or(Countdown::None, |register| register.countdown(uptime, unix)),
         windows_over: register.map_or(0, |register| register.windows_over(uptime)),
         denies: false,
+        witnessed: 0,
     }
 }
 

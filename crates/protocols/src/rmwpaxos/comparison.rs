@@ -13,7 +13,7 @@ use super::message::{Due, Message};
 use super::older::Past;
 use super::operation::{Active, Operation, Source};
 use super::owed::{Members, others_up};
-use super::ranges::{PAUSE_SHORT, Ranges, Walk, own_place};
+use super::ranges::own_place;
 use super::{Cx, Register, RmwPaxos, serve};
 use crate::effects::Scan;
 use crate::mutation::{self, Mutation};
@@ -182,17 +182,20 @@ impl RmwPaxos {
 
     /// This node's part of the range is read: asks the others.
     fn ask_range(&mut self, cx: &mut Cx<'_>, scanned: Scanned<Register>, began: Nanos) {
-        if self.reads_anew(cx, began) {
-            return;
-        }
         let (id, until) = (scanned.id, scanned.next_hash);
         for (key, cell) in &scanned.records {
             self.note_found(cx, key, cell);
         }
         let (own, lost) = held_of(scanned, until);
+        let Some(shard) = self.ranges.walk.as_ref().map(|walk| walk.shard) else { return };
+        // Who does not know what it holds does not say that it holds the same. A floor that has risen meanwhile may cover what
+        // was accepted behind the scan, and would deny that it is there.
+        let is_known = lost.is_empty()
+            && !self.ranges.has_risen_since(shard, began)
+            && !cx.cells.is_forgotten(shard)
+            && !cx.metas.get(shard).void;
         let Some(walk) = &mut self.ranges.walk else { return };
-        let shard = walk.shard;
-        if !lost.is_empty() || cx.cells.is_forgotten(shard) || cx.metas.get(shard).void {
+        if !is_known {
             walk.note_doubt(Members::MAX);
         }
         let awaited = walk.with & others_up(cx.view);
@@ -205,27 +208,11 @@ impl RmwPaxos {
         let question = Question { id, own, floor, range, until, awaited, deadline, resends: 0 };
         walk.step = Step::Asking(question);
         recover_all(cx, lost);
-        if awaited == 0 {
+        if awaited == 0 || !is_known {
             return self.end_step(cx, until);
         }
         self.ask_awaited(cx);
         self.arm_comparison(cx, deadline);
-    }
-
-    /// The floor has risen since the scan began: it may cover what was accepted behind the scan, and would deny that it is
-    /// there. True when the step begins anew.
-    fn reads_anew(&mut self, cx: &mut Cx<'_>, began: Nanos) -> bool {
-        let until = cx.now + PAUSE_SHORT;
-        let risen = |ranges: &Ranges, walk: &Walk| ranges.has_risen_since(walk.shard, began);
-        if !self.ranges.walk.as_ref().is_some_and(|walk| risen(&self.ranges, walk)) {
-            return false;
-        }
-        base::sometimes!("a floor rises while a range is read");
-        if let Some(walk) = &mut self.ranges.walk {
-            walk.step = Step::Pausing { until };
-        }
-        self.arm_comparison(cx, until);
-        true
     }
 
     /// Asks those who have not answered this step's question.
@@ -282,12 +269,14 @@ impl RmwPaxos {
         let Answering { to, loss, id, shard, range: (from_hash, asked_until), .. } = answering;
         let Answering { floor, folds, began, .. } = answering;
         let is_stale = self.ranges.has_risen_since(shard, began);
-        if is_stale || cx.cells.is_forgotten(shard) || cx.metas.get(shard).void {
-            return;
-        }
         let until = nearer(asked_until, scanned.next_hash);
         let is_whole = until == asked_until;
         let (held, lost) = held_of(scanned, until);
+        let is_lost = !lost.is_empty();
+        recover_all(cx, lost);
+        if is_stale || is_lost || cx.cells.is_forgotten(shard) || cx.metas.get(shard).void {
+            return;
+        }
         let after = gate(cx, shard, &held);
         let own = fold(&held);
         let differs = |bucket: usize| !is_whole || own[bucket] != folds[bucket];
@@ -297,7 +286,7 @@ impl RmwPaxos {
             self.compare_floor(cx, shard, (member, to), floor);
             // What was accepted behind the scan is nothing that the asker was found to hold.
             let is_still = !self.ranges.was_written_since(shard, began);
-            let is_equal = buckets == 0 && lost.is_empty() && is_still;
+            let is_equal = buckets == 0 && is_still;
             if self.ranges.on_agreement((member, loss, floor), shard, (from_hash, until), is_equal)
             {
                 self.patrol_found_equal(cx, shard, 1 << member);
@@ -307,7 +296,6 @@ impl RmwPaxos {
                 }
             }
         }
-        recover_all(cx, lost);
         let floor = cx.metas.get(shard).floor_ballot;
         cx.fx.send(to, Message::Compared { shard, id, until, floor, buckets, entries }, after);
     }

@@ -543,7 +543,8 @@ fn read_base(cx: &Cx<'_>, promises: &Reports) -> Base {
     let highest = counted().map(|report| report.accepted).max().unwrap_or(Round::NONE);
     let absent = counted().filter(|report| report.accepted.is_none()).count();
     // A majority that holds nothing has promised: what one alone holds is not chosen, and never will be.
-    let is_removed = absent >= cx.view.majority() && promises.is_contested(cx.view);
+    let is_removed =
+        absent >= cx.view.majority() + promises.lost(cx.view) && promises.is_contested(cx.view);
     let round = if is_removed { Round::NONE } else { highest };
     let equal = counted().filter(|report| report.accepted == round).count();
     let state = promises.state_of(round);

@@ -32,7 +32,7 @@ pub(super) const PAUSE: Nanos = Nanos::from_millis(200);
 /// Pauses after a step that found as many registers as a step looks at.
 const FULL_STEP_PACES: u64 = 3;
 /// After a step that found a difference.
-pub(super) const PAUSE_SHORT: Nanos = Nanos::from_millis(2);
+const PAUSE_SHORT: Nanos = Nanos::from_millis(2);
 const RETRY_MIN: Nanos = Nanos::from_secs(1);
 const RETRY_MAX: Nanos = Nanos::from_secs(60);
 /// Walks that find the same shard different, nothing having been written between, before the late accept that did not

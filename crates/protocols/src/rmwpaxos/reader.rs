@@ -396,7 +396,8 @@ fn decide(cx: &Cx<'_>, reports: &Reports) -> Decision {
     let counted: Vec<&Report> = reports.counted(cx.view).map(|(_, report)| report).collect();
     for report in &counted {
         let equal = counted.iter().filter(|other| is_equal(reports, report, other)).count();
-        if equal >= majority {
+        let lost = if report.accepted.is_none() { reports.lost(cx.view) } else { 0 };
+        if equal >= majority + lost {
             return Decision::Chosen(report.accepted, reports.state_of(report.accepted));
         }
     }
@@ -464,7 +465,9 @@ impl RmwPaxos {
         };
         round.resends += 1;
         round.resend_at = cx.now + self.round_trip.resend_after(round.resends);
-        let is_disputed = |round: &mut ReadRound| round.reports.has_disputes();
+        let is_disputed = |round: &mut ReadRound| {
+            round.reports.has_disputes() && !round.reports.is_majority(cx.view)
+        };
         if let Some(round) = active.read.take_if(is_disputed) {
             // What was denied may have been removed since it was reported.
             active.read = Some(self.poll_again(cx, &active.key, round));

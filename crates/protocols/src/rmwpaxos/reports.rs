@@ -65,6 +65,16 @@ impl Reports {
         })
     }
 
+    /// Members that hold nothing, and durably held what another reports, as that one knows: they have lost it.
+    pub(super) fn lost(&self, view: &View) -> usize {
+        let witnessed = self.counted(view).fold(0, |set, (_, report)| set | report.witnessed);
+        if witnessed == 0 || mutation::is(Mutation::WitnessIgnored) {
+            return 0;
+        }
+        let given = self.given(view).filter(|(index, _)| witnessed & 1 << index != 0);
+        given.filter(|(_, report)| report.accepted.is_none() && !report.denies).count()
+    }
+
     #[must_use]
     pub fn is_majority(&self, view: &View) -> bool {
         self.tally.is_majority(view)

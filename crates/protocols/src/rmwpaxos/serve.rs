@@ -122,7 +122,7 @@ impl RmwPaxos {
                 nack(cx, me, active.key.clone(), active.ballot.round(0), promised, false);
             }
             Ok(after) => {
-                let report = report_of(cx, &active.key, Round::NONE);
+                let report = self.report_to(cx, me, &active.key, Round::NONE);
                 match cx.view.member(me) {
                     Some(&member) if after == Ticket::DURABLE => {
                         proposer::count_promise(cx, active, (me, member.loss), report);
@@ -224,6 +224,9 @@ impl RmwPaxos {
         state: State,
     ) {
         if self.recover_if_lost(cx, &key) {
+            return;
+        }
+        if self.denies(cx, from.node, &key, round) {
             return;
         }
         let is_removed = held(cx, &key).is_none_or(|it| it.accepted.is_none());

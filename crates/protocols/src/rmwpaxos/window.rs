@@ -246,6 +246,7 @@ mod tests {
             countdown: Countdown::None,
             windows_over,
             denies: false,
+            witnessed: 0,
         }
     }
 

@@ -132,7 +132,8 @@ impl Run {
             }
         }
         let is_raised = self.world.loss(node) > loss;
-        match self.world.remarks.len() > said && !is_raised {
+        let says_anything = self.world.remarks[said..].iter().any(|(by, _)| *by == node);
+        match says_anything && !is_raised {
             true => Err(format!("n{} says so and raises no loss", node + 1).into()),
             false => Ok(()),
         }

@@ -28,6 +28,8 @@ pub struct Report {
     pub windows_over: u64,
     /// Absent, and what the asker says it holds cannot rightly be there.
     pub denies: bool,
+    /// Members, by their places, that durably held the accepted round.
+    pub witnessed: u16,
 }
 
 /// Commands on their way to an owner. [corrections F6, F7]
@@ -95,7 +97,7 @@ const REPORT_OVER: u8 = 8;
 const REPORT_FLOORS: u8 = 16;
 const REPORT_WINDOWS: u8 = 32;
 const REPORT_DENIES: u8 = 64;
-const REPORT_FLAGS: u8 = 127;
+const REPORT_WITNESSED: u8 = 128;
 
 /// Floors matter only where nothing is accepted, and are left out elsewhere.
 impl Wire for Report {
@@ -120,6 +122,9 @@ impl Wire for Report {
         if self.denies {
             flags |= REPORT_DENIES;
         }
+        if self.witnessed != 0 {
+            flags |= REPORT_WITNESSED;
+        }
         out.push(flags);
         if self.accepted.is_none() {
             self.floor_ballot.encode(out);
@@ -133,6 +138,9 @@ impl Wire for Report {
         if self.windows_over != 0 {
             put_varint(out, self.windows_over);
         }
+        if self.witnessed != 0 {
+            put_varint(out, u64::from(self.witnessed));
+        }
         if let Some(state) = &self.state {
             state.encode(out);
         }
@@ -140,9 +148,6 @@ impl Wire for Report {
 
     fn decode(reader: &mut Reader<'_>) -> Result<Report, Malformed> {
         let flags = reader.u8()?;
-        if flags & !REPORT_FLAGS != 0 {
-            return Err(Malformed);
-        }
         let (mut accepted, mut floor_ballot, mut floor_version) = (Round::NONE, Ballot::ZERO, 0);
         if flags & REPORT_FLOORS != 0 {
             floor_ballot = Ballot::decode(reader)?;
@@ -157,6 +162,8 @@ impl Wire for Report {
             _ => return Err(Malformed),
         };
         let windows_over = if flags & REPORT_WINDOWS != 0 { reader.varint()? } else { 0 };
+        let witnessed = if flags & REPORT_WITNESSED != 0 { reader.varint()? } else { 0 };
+        let witnessed = u16::try_from(witnessed).map_err(|_| Malformed)?;
         let state = if flags & REPORT_HAS_STATE != 0 { Some(State::decode(reader)?) } else { None };
         if state.is_some() && accepted.is_none() {
             return Err(Malformed);
@@ -174,6 +181,7 @@ impl Wire for Report {
             countdown,
             windows_over,
             denies,
+            witnessed,
         })
     }
 }
@@ -342,6 +350,7 @@ mod tests {
                 countdown: Countdown::Running(Millis(5)),
                 windows_over,
                 denies: windows_over == 0,
+                witnessed: windows_over as u16 & 7,
             };
             assert_eq!(Report::from_bytes(&report.to_bytes()), Ok(report));
         }

@@ -28,7 +28,7 @@ fn raise_floors(world: &mut World) -> Result<(), String> {
 }
 
 /// Everybody compares what it holds with that node.
-fn compare_with(world: &mut World, index: usize) {
+pub(super) fn compare_with(world: &mut World, index: usize) {
     let node = world.nodes[index].view.me;
     for other in (0..world.nodes.len()).filter(|&other| other != index) {
         world.step(other, Event::PeerUp { node });
