@@ -25,8 +25,8 @@ use crate::view::Member;
 
 /// Members that are up are waited for: longer than it takes to find out that one is not.
 const CONTESTED_FOR: Nanos = Nanos::from_secs(1);
-/// Who has just started does not know yet who is up.
-const STARTED_FOR: Nanos = Nanos::from_secs(2);
+/// Who has just started does not know yet who is up, and a link that has just ended may be back at once.
+const UNSURE_FOR: Nanos = Nanos::from_secs(2);
 
 impl RmwPaxos {
     /// What a member is known to have held, which forbids what it holds now, as it says.
@@ -173,7 +173,9 @@ impl RmwPaxos {
     }
 
     fn may_speak(&self, cx: &Cx<'_>, member: &Member) -> bool {
-        member.up || self.ranges.started.is_none_or(|started| cx.now < started + STARTED_FOR)
+        let is_recent = |at: Nanos| cx.now < at + UNSURE_FOR;
+        let left_at = cx.view.index(member.node).and_then(|index| self.left_at[index]);
+        member.up || self.ranges.started.is_none_or(is_recent) || left_at.is_some_and(is_recent)
     }
 
     /// A read has found that nothing is held, or never was, by a majority, and something by one: they are compared soon.

@@ -81,7 +81,8 @@ mod window;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use base::Millis;
+use base::{Millis, Nanos};
+use types::limits::MEMBERS_MAX;
 use types::{Ballot, Key, Outcome, Shard, Tag};
 
 use crate::cells::{Cell, Cells};
@@ -141,6 +142,8 @@ pub struct RmwPaxos {
     patrol: patrol::Patrol,
     denied: older::Denied,
     told: older::Told,
+    /// When the link to each member ended last.
+    left_at: [Option<Nanos>; MEMBERS_MAX],
     /// Comparisons of others, waiting for the scan of that number.
     answering: BTreeMap<u64, comparison::Answering>,
     sweep: sweep::Sweep,
@@ -221,6 +224,7 @@ impl Protocol for RmwPaxos {
             patrol: patrol::Patrol::default(),
             denied: older::Denied::default(),
             told: older::Told::default(),
+            left_at: [None; MEMBERS_MAX],
             answering: BTreeMap::new(),
             sweep: sweep::Sweep::default(),
             counters: Counters::default(),

@@ -249,7 +249,10 @@ impl RmwPaxos {
     }
 
     /// Decisions that waited for this peer go on without it.
-    pub(super) fn on_peer_reset(&mut self, cx: &mut Cx<'_>, _node: NodeId) {
+    pub(super) fn on_peer_reset(&mut self, cx: &mut Cx<'_>, node: NodeId) {
+        if let Some(index) = cx.view.index(node) {
+            self.left_at[index] = Some(cx.now);
+        }
         for key in self.actives.keys_of(|active| active.read.is_some()) {
             let mut active = self.take_active(cx, &key);
             if let Some(round) = active.read.take() {
