@@ -10,6 +10,8 @@
 //!   knows that the other cannot rightly hold what that floor covers. It says so when it is asked by that other, and
 //!   sees it when it asks. One of the two media has taken something back then, and which one only a third can tell: what
 //!   is disputed counts once another holds the same.
+//! - Who holds it witnesses who durably held the same, as it found: if such a member holds nothing now, it has lost the
+//!   register, and its absence counts for nothing.
 
 use base::Nanos;
 use types::{Ballot, Key, NodeId, Round};

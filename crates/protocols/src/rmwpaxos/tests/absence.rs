@@ -84,6 +84,42 @@ fn what_one_brings_back_waits_for_the_third() -> Result<(), String> {
     one_that_brings_back()
 }
 
+/// Processes are not new any more, and the third's link ends for a moment. It is waited for as if it were up.
+#[test]
+fn who_has_just_lost_its_link_is_waited_for() -> Result<(), String> {
+    for ask in [Ask::Get, Ask::Append("b")] {
+        let mut world = brought_back_at_a_start()?;
+        (0..3).for_each(|node| world.step(node, Event::Turn));
+        let end = world.now + LONG;
+        while world.now < end {
+            world.pass(MOMENT);
+            world.lose_all();
+        }
+        for node in [1, 2] {
+            world.sees(node, 0, false);
+        }
+        let tag = world.start(2, ask.clone());
+        for _ in 0..5 {
+            world.lose(|m| m.is(Kind::Compare));
+            world.flow(|m| m.among(&[1, 2]));
+            world.pass(MOMENT);
+        }
+        claim(world.is_open(tag), "one of two may be wrong")?;
+        for node in [1, 2] {
+            world.sees(node, 0, true);
+        }
+        world.flow(|m| !m.is(Kind::Compare));
+        for _ in 0..5 {
+            world.pass(MOMENT);
+            world.flow(|m| !m.is(Kind::Compare));
+        }
+        let is_read = matches!(ask, Ask::Get);
+        claim(!is_read || world.reply(tag) == Some(b"-"), "the third has removed it, too")?;
+        world.finish_with(if is_read { "-" } else { "vb" })?;
+    }
+    Ok(())
+}
+
 /// A member that is up and says nothing is not waited for without end: it may be this key's second holder that is silent.
 #[test]
 fn a_third_that_stays_silent_is_not_waited_for_long() -> Result<(), String> {

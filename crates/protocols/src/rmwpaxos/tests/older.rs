@@ -1,9 +1,10 @@
 //! Schedules in which one medium goes back, or none, and nobody else may disbelieve itself for it. [spec 9.7]
 
 use base::Nanos;
-use types::{Key, Round};
+use types::{Ballot, Key, Round};
 
 use super::super::Message;
+use super::super::register::ShardMeta;
 use super::steps::{Kind, claim};
 use super::strings::Ask;
 use super::world::{Envelope, Ways, World};
@@ -130,9 +131,8 @@ fn nor_is_it_where_something_of_the_shard_was_lost_since() -> Result<(), String>
     world.finish_with("-")
 }
 
-/// The second node's medium takes back the fields of a shard, and the floor with them.
-#[test]
-fn fields_that_went_back_are_not_believed() -> Result<(), String> {
+/// Something was removed, which raised the floor of its shard: that floor, and what the second node's fields were before.
+fn with_a_raised_floor() -> Result<(World, Ballot, ShardMeta), String> {
     let mut world = World::new(3, true, 1);
     let shard = world.key.shard();
     world.write(1, Ask::Append("a"));
@@ -141,6 +141,14 @@ fn fields_that_went_back_are_not_believed() -> Result<(), String> {
     world.converge()?;
     let floor = world.nodes[1].metas.get(shard).floor_ballot;
     claim(before.floor_ballot < floor, "the removal raised it")?;
+    Ok((world, floor, before))
+}
+
+/// The second node's medium takes back the fields of a shard, and the floor with them.
+#[test]
+fn fields_that_went_back_are_not_believed() -> Result<(), String> {
+    let (mut world, floor, before) = with_a_raised_floor()?;
+    let shard = world.key.shard();
     world.takes_back = true;
     *world.nodes[1].metas.get_mut(shard) = before;
     compare_with(&mut world, 1);
@@ -152,13 +160,8 @@ fn fields_that_went_back_are_not_believed() -> Result<(), String> {
 
 /// The same, and nobody remembers that it had the floor: it rises all the same once all are found equal.
 pub(super) fn a_floor_that_went_back() -> Result<(), String> {
-    let mut world = World::new(3, true, 1);
+    let (mut world, floor, before) = with_a_raised_floor()?;
     let shard = world.key.shard();
-    world.write(1, Ask::Append("a"));
-    let before = world.nodes[1].metas.get(shard).clone();
-    world.write(0, Ask::Delete);
-    world.converge()?;
-    let floor = world.nodes[0].metas.get(shard).floor_ballot;
     (0..3).for_each(|node| world.crash(node, 9));
     world.nodes[1].metas.get_mut(shard).floor_ballot = before.floor_ballot;
     claim(world.rest(LONG), "all is compared")?;
