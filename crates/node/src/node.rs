@@ -27,7 +27,7 @@ use crate::shell::control::{self, Control, Parts};
 use crate::shell::driver::Driver;
 use crate::shell::media::{Media, MediaError, Start};
 use crate::shell::worker_thread::{self, WorkerThread};
-use crate::shell::{Clocks, Mail, Mailbox, record};
+use crate::shell::{self, Clocks, Mail, Mailbox, record};
 use crate::status::{Facts, NodeStatus, Phase};
 
 /// Why a node did not start. One line that says what to do; the process ends with exit code 2.
@@ -264,6 +264,12 @@ fn open_identity(config: &NodeConfig, dir: &mut DataDir) -> Result<Formation, St
     let durability = record::durability(config);
     let was_formed = before.is_some_and(|durable| matches!(durable.standing, Standing::Formed(_)));
     let raises = durability == storage::identity::Durability::Volatile;
+    if dir.is_damaged() {
+        shell::say(
+            config.id,
+            "node: a copy of the identity is damaged, or was being written; its twin stands in for it",
+        );
+    }
     dir.start(durability)?;
     if was_formed && config.has_volatile() && !raises {
         dir.raise_loss()?;

@@ -234,7 +234,10 @@ impl Watched {
                 book.on_answer(place, from, load);
             }
             Completion::Forgotten { database, shard } => book.hear_forgotten(*database, *shard),
-            Completion::Scanned { .. } | Completion::Scrubbed(_) | Completion::Failed(_) => {}
+            Completion::Scanned { .. }
+            | Completion::Remark(_)
+            | Completion::Scrubbed(_)
+            | Completion::Failed(_) => {}
         }
     }
 }

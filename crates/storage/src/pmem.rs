@@ -86,6 +86,8 @@ pub enum PmemError {
 pub struct Pmem<M: Memory = Mapped> {
     shared: Arc<Shared<M>>,
     was_created: bool,
+    /// Copies of the superblock that were found damaged.
+    mended: Vec<u64>,
 }
 
 impl Pmem<Mapped> {
@@ -125,14 +127,14 @@ impl<M: Memory> Pmem<M> {
         // What the process before stored may still be in a cache: what is said on the strength of it must outlive
         // the next loss of power.
         memory.settle().map_err(at(path))?;
-        for copy in (0..2).filter(|&copy| Superblock::read(&memory, copy) == Copy::Damaged) {
-            superblock.write(&memory, copy);
-        }
+        let is_damaged = |&copy: &u64| Superblock::read(&memory, copy) == Copy::Damaged;
+        let mended: Vec<u64> = (0..2).filter(is_damaged).collect();
+        mended.iter().for_each(|&copy| superblock.write(&memory, copy));
         let shared = Shared::new(memory, superblock.geometry, binding);
         for worker in 0..superblock.geometry.workers {
             recover(&shared, worker);
         }
-        Ok(Pmem { shared: Arc::new(shared), was_created: false })
+        Ok(Pmem { shared: Arc::new(shared), was_created: false, mended })
     }
 
     /// Makes memory hold an empty medium.
@@ -165,7 +167,7 @@ impl<M: Memory> Pmem<M> {
         (0..2).for_each(|copy| superblock.write(&shared.memory, copy));
         shared.memory.write_back(0, geometry.segments_at());
         shared.memory.fence();
-        Ok(Pmem { shared: Arc::new(shared), was_created: true })
+        Ok(Pmem { shared: Arc::new(shared), was_created: true, mended: Vec::new() })
     }
 
     /// True where there was no file: everything a node knew before is gone.
@@ -192,7 +194,11 @@ impl<M: Memory> Pmem<M> {
     /// If the worker has one already, or there are more workers than the file has intents for (64).
     #[must_use]
     pub fn store(&self, worker: u32) -> PmemStore<M> {
-        PmemStore::new(Arc::clone(&self.shared), worker)
+        let mut store = PmemStore::new(Arc::clone(&self.shared), worker);
+        if worker == 0 {
+            self.mended.iter().for_each(|&copy| store.remark_superblock(copy));
+        }
+        store
     }
 }
 

@@ -44,6 +44,8 @@ pub enum Completion {
     /// Records of this shard were found damaged and are forgotten: absence proves nothing there any more.
     /// The node must raise its loss durably before it says anything about a register of it.
     Forgotten { database: Database, shard: Shard },
+    /// Damage that costs no record: where, and what of it, for whoever runs the node.
+    Remark(String),
     /// The answer to [`Store::scrub`].
     Scrubbed(Scrubbed),
     /// The medium failed and is poisoned: nothing after the last `Stored` may ever be believed. The node stops.

@@ -75,6 +75,8 @@ pub(crate) struct Counters {
     pub(crate) losses_raised: u64,
     /// Shards that storage found damaged.
     pub(crate) shards_damaged: u64,
+    /// Damage that cost no register.
+    pub(crate) damage_covered: u64,
 }
 
 pub(crate) struct Shared {

@@ -28,6 +28,7 @@ pub(super) fn add(shared: &Shared, engines: &[Box<dyn Engine>], stats: &mut Stat
     stats.add("worker_cells_written", counters.cells_written);
     stats.add("worker_losses_raised", counters.losses_raised);
     stats.add("worker_shards_damaged", counters.shards_damaged);
+    stats.add("worker_damage_covered", counters.damage_covered);
     stats.add("worker_loss_held", u64::from(shared.hold.is_on()));
     stats.add("worker_timers", shared.timers.len() as u64);
     for state in &shared.stores {

@@ -128,6 +128,10 @@ impl Worker {
             }
             // Taken in ahead of the others.
             Completion::Forgotten { .. } => {}
+            Completion::Remark(text) => {
+                shared.counters.damage_covered += 1;
+                shared.remark(text);
+            }
             Completion::Scrubbed(scrubbed) => self.scrubber.on_scrubbed(shared, store, scrubbed),
             Completion::Failed(text) => shared.fail(format!("storage failed: {text}")),
         }

@@ -39,7 +39,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             "node: one of the two copies of the identity is damaged; the next start repairs it"
         );
     }
-    faults += media::check(dir, args.progress)?;
+    if let Some(identity) = held.identity() {
+        faults += media::check(dir, identity, args.progress)?;
+    }
     match faults {
         0 => {
             println!("{}: node {}, everything is whole", dir.display(), node);
@@ -58,6 +60,7 @@ mod media {
     use std::time::{Duration, Instant};
 
     use storage::disk::OpenError;
+    use storage::identity::{Durability, Identity, Standing};
     use storage::{Note, Progress};
 
     use crate::Failure;
@@ -68,17 +71,28 @@ mod media {
     const LINE_EVERY: Duration = Duration::from_secs(5);
 
     /// Checks every medium that has left something in `dir`; returns the number of faults, each already named.
-    pub(super) fn check(dir: &Path, has_asked: bool) -> Result<u64, Failure> {
-        Ok(check_pmem(dir, has_asked)? + check_disk(dir, has_asked)?)
+    pub(super) fn check(dir: &Path, identity: &Identity, has_asked: bool) -> Result<u64, Failure> {
+        Ok(check_pmem(dir, identity, has_asked)? + check_disk(dir, identity, has_asked)?)
     }
 
-    fn check_pmem(dir: &Path, has_asked: bool) -> Result<u64, Failure> {
+    /// There is nothing of a medium: as it should be, unless the node kept its registers there.
+    fn missing(identity: &Identity, durability: Durability, medium: &str) -> u64 {
+        let is_expected =
+            identity.durability == durability && identity.standing == Standing::Formed;
+        if is_expected {
+            println!("{medium}: there is no store");
+        }
+        u64::from(is_expected)
+    }
+
+    fn check_pmem(dir: &Path, identity: &Identity, has_asked: bool) -> Result<u64, Failure> {
         if !dir.join(storage::pmem::FILE).exists() {
-            return Ok(0);
+            return Ok(missing(identity, Durability::Pmem, "pmem"));
         }
         let mut teller = Teller::new("pmem", "shards", has_asked);
-        let report = storage::pmem::verify(dir, &mut |note| teller.on_note(&note))
-            .map_err(|error| Failure::fault(error.to_string()))?;
+        let report =
+            storage::pmem::verify(dir, identity.binding, &mut |note| teller.on_note(&note))
+                .map_err(|error| Failure::fault(error.to_string()))?;
         teller.end();
         println!("pmem: {} registers, {} shard records", report.registers, report.metas);
         if !report.forgotten.is_empty() {
@@ -87,11 +101,12 @@ mod media {
         Ok(report.faults_count)
     }
 
-    fn check_disk(dir: &Path, has_asked: bool) -> Result<u64, Failure> {
+    fn check_disk(dir: &Path, identity: &Identity, has_asked: bool) -> Result<u64, Failure> {
         let mut teller = Teller::new("disk", "buckets", has_asked);
-        let report = match storage::disk::verify_at(dir, &mut |note| teller.on_note(&note)) {
-            Err(OpenError::Missing) => return Ok(0),
-            Err(error) => return Err(Failure::fault(error.to_string())),
+        let mut say = |note: Note<'_, storage::disk::Bad>| teller.on_note(&note);
+        let report = match storage::disk::verify_at(dir, identity.binding, &mut say) {
+            Err(OpenError::Missing) => return Ok(missing(identity, Durability::Disk, "disk")),
+            Err(error) => return Err(Failure::fault(format!("{}: {error}", dir.display()))),
             Ok(report) => report,
         };
         teller.end();

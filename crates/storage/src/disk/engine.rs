@@ -14,6 +14,7 @@ mod loss;
 mod open;
 mod rebuild;
 mod scrub;
+mod superblocks;
 mod sweep;
 mod unread;
 mod write_back;
@@ -42,7 +43,8 @@ pub(super) use commit::MARK_LEN;
 pub use config::{Config, OpenError};
 pub(super) use lookup::is_page_of;
 pub use open::create;
-pub(super) use open::{complete_batch, find_ring, read_superblock};
+pub(super) use open::find_ring;
+pub(super) use superblocks::Superblocks;
 use unread::Unread;
 pub(super) use unread::UnreadRing;
 

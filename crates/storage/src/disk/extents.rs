@@ -191,6 +191,11 @@ impl Extents {
         self.groups[group as usize].home.is_some()
     }
 
+    /// The map was damaged where it stands, and nobody knew it.
+    pub(super) fn is_lost(&self, group: u64) -> bool {
+        self.groups[group as usize].is_lost
+    }
+
     /// There is one more group, with this map.
     pub(super) fn find(&mut self, map: Map) {
         self.groups.push(Group::new(Some(map)));

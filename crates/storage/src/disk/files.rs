@@ -133,7 +133,13 @@ impl FileMedium {
     fn with(dir: &Path, options: &OpenOptions) -> Result<FileMedium, String> {
         let open = |file: File| {
             let path = dir.join(file.name());
-            options.open(&path).map_err(|error| format!("{}: {error}", path.display()))
+            options.open(&path).map_err(|error| match error.kind() {
+                ErrorKind::NotFound => format!(
+                    "{} is missing: put it back, or reset the node, so that it recovers from the others",
+                    path.display()
+                ),
+                _ => format!("{}: {error}", path.display()),
+            })
         };
         let files =
             [open(File::Ring)?, open(File::Slots)?, open(File::Extents)?, open(File::Spare)?];

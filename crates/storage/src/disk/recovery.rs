@@ -47,6 +47,8 @@ pub(super) struct Recovered {
     pub(super) damaged: bool,
     /// Sectors ahead of the head that an unfinished stripe left; they must be blanked before the head passes them.
     pub(super) unfinished: Vec<u64>,
+    /// Sectors that are damaged and whose content parity gave back.
+    pub(super) restored: Vec<u64>,
 }
 
 /// Reads a run of sectors of the ring file, given the first one and how many.
@@ -137,7 +139,7 @@ impl<'a> RingImage<'a> {
         while recovered.head < end {
             let at = match self.intact_at(recovered.head, end, &mut arena)? {
                 Some(placed) => At::Whole(placed),
-                None => self.stripe_at(recovered.head, end, &mut arena)?,
+                None => self.stripe_at(recovered.head, end, &mut arena, &mut recovered.restored)?,
             };
             let at = if is_known && matches!(at, At::End) { At::Damaged } else { at };
             match at {
@@ -225,7 +227,14 @@ impl<'a> RingImage<'a> {
         }
     }
 
-    fn stripe_at(&mut self, position: u64, end: u64, arena: &mut Arena) -> Result<At, String> {
+    /// The stripe that starts here, as far as parity gives it back.
+    fn stripe_at(
+        &mut self,
+        position: u64,
+        end: u64,
+        arena: &mut Arena,
+        restored: &mut Vec<u64>,
+    ) -> Result<At, String> {
         let Some(count) = self.count_at(position)? else {
             return self.end_or_damage(position, end);
         };
@@ -248,6 +257,8 @@ impl<'a> RingImage<'a> {
             }
         }
         let Some(payload) = payload(&mut sectors, &is_good) else { return Ok(At::Damaged) };
+        let bad = (position..).zip(&is_good).filter(|(_, is_good)| !**is_good);
+        restored.extend(bad.map(|(at, _)| at));
         let start = arena.len();
         arena.push(&payload);
         Ok(At::Whole(Placed { position, sectors: count, payload: start..arena.len() }))

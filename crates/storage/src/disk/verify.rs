@@ -10,9 +10,7 @@ use types::limits::{DATABASES, KEY_LEN_MAX, RECORD_LEN_MAX};
 use types::{Database, Shard};
 
 use super::directory::Directory;
-use super::engine::{
-    OpenError, complete_batch, find_ring, is_page_of, primary_place, read_superblock,
-};
+use super::engine::{OpenError, Superblocks, find_ring, is_page_of, primary_place};
 use super::entry::{Entry, Reference, content_checksum};
 use super::extents::{GROUP_UNITS, Map, PAGE_UNITS, UNIT, map_place, units_for};
 use super::files::FileMedium;
@@ -84,15 +82,15 @@ impl Report {
 /// What a check says meanwhile; progress is in buckets.
 pub type Say<'s> = &'s mut dyn FnMut(Note<'_, Bad>);
 
-/// Checks the store of a directory, which must not be open.
+/// Checks the store of a directory, which must not be open and belong to what `binding` names.
 ///
 /// # Errors
 /// See [`OpenError`]: only where there is nothing to check, or the files cannot be read.
-pub fn verify_at(dir: &Path, say: Say<'_>) -> Result<Report, OpenError> {
+pub fn verify_at(dir: &Path, binding: u64, say: Say<'_>) -> Result<Report, OpenError> {
     if !File::ALL.iter().any(|file| dir.join(file.name()).exists()) {
         return Err(OpenError::Missing);
     }
-    verify(&mut FileMedium::open_read_only(dir)?, say)
+    check(&mut FileMedium::open_read_only(dir)?, Some(binding), say)
 }
 
 /// Checks the store of a medium, which must not be open.
@@ -100,10 +98,18 @@ pub fn verify_at(dir: &Path, say: Say<'_>) -> Result<Report, OpenError> {
 /// # Errors
 /// See [`verify_at`].
 pub fn verify(medium: &mut dyn Medium, say: Say<'_>) -> Result<Report, OpenError> {
+    check(medium, None, say)
+}
+
+fn check(medium: &mut dyn Medium, binding: Option<u64>, say: Say<'_>) -> Result<Report, OpenError> {
     let mut medium = Blocking::new(medium);
-    let in_place = read_superblock(&mut medium)?;
+    let copies = Superblocks::read(&mut medium)?;
+    let in_place = copies.newest()?;
+    if binding.is_some_and(|binding| binding != in_place.binding) {
+        return Err(OpenError::Foreign);
+    }
     let mut overlay = BTreeMap::new();
-    let complete = complete_batch(&mut medium)?;
+    let complete = copies.last().map(|superblock| superblock.batch);
     if let Some(images) = spare::read(&mut medium, in_place.binding, complete)?
         && images.may_be_in_place(&mut medium, in_place.binding, Some(in_place.batch))?
     {

@@ -100,9 +100,12 @@ impl Report {
 ///
 /// # Errors
 /// Any [`PmemError`]: then there is nothing that could be checked.
-pub fn verify(dir: &Path, say: Say<'_>) -> Result<Report, PmemError> {
+pub fn verify(dir: &Path, binding: u64, say: Say<'_>) -> Result<Report, PmemError> {
     let path = dir.join(FILE);
     let memory = File::open(&path).and_then(Mapped::read_only).map_err(at(&path))?;
+    if read_superblock(&memory, &path)?.binding != binding {
+        return Err(PmemError::Foreign(path));
+    }
     check(memory, &path, say)
 }
 

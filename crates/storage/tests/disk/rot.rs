@@ -474,6 +474,40 @@ fn a_check_names_each_bad_slot() {
     }
 }
 
+/// Damage that costs no record is told all the same.
+#[test]
+fn a_start_names_what_a_twin_or_parity_makes_good() {
+    let (disk, model) = sample(7, true);
+    // The images of the last write-back would mend what it wrote.
+    disk.rot(File::Spare, |bytes| bytes[3] ^= 1);
+    let is_in_use = |sector: &usize| {
+        let disk = disk.copy();
+        disk.rot(File::Ring, |bytes| bytes[sector * SECTOR] ^= 1);
+        let report = verify(&mut disk.copy(), &mut |_| ()).expect("there is a store");
+        report.bad.iter().any(|bad| bad.reason.contains("parity restores it"))
+    };
+    let in_use = (0..disk.file_len(File::Ring) / SECTOR).find(is_in_use).expect("it has stripes");
+    let sector = in_use * SECTOR;
+    for (file, offset, wanted) in [
+        (File::Slots, 200, "slots at 0: a superblock is damaged"),
+        (File::Slots, 4096 + 200, "slots at 4096: a superblock is damaged"),
+        (File::Ring, sector, &format!("ring at {sector}: damaged sectors from here on: 1;")),
+        (File::Extents, 70, "extents at 0: the map of a group is damaged"),
+    ] {
+        let disk = disk.copy();
+        disk.rot(file, |bytes| bytes[offset] ^= 1);
+        let mut world = World::open(disk, WORKERS, &config());
+        assert_eq!(check(&mut world, &model, wanted), 0);
+        world.settle();
+        let said = world.heard.iter().flatten().filter_map(|completion| match completion {
+            Completion::Remark(text) => Some(text.as_str()),
+            _ => None,
+        });
+        let said: Vec<&str> = said.collect();
+        assert!(said.len() == 1 && said[0].starts_with(wanted), "{wanted}: {said:?}");
+    }
+}
+
 #[test]
 fn images_that_rot_while_pages_are_written_are_noticed() {
     let mut lost = 0;

@@ -51,6 +51,11 @@ fn has_forgotten(world: &World) -> bool {
     world.heard.iter().flatten().any(is_it)
 }
 
+fn has_remark(world: &World) -> bool {
+    let is_it = |completion: &Completion| matches!(completion, Completion::Remark(_));
+    world.heard.iter().flatten().any(is_it)
+}
+
 /// True if the damage was found.
 fn run(seed: u64) -> bool {
     println!("seed {seed}");
@@ -67,6 +72,8 @@ fn run(seed: u64) -> bool {
     let scrubbed = world.scrub_all(STEP);
     assert!(known.is_empty() || scrubbed.damaged > 0, "{what}: {known:?} is not found");
     assert!(!known.is_empty() || scrubbed.damaged == 0, "{what}: damage is invented");
+    let is_told = has_forgotten(&world) || has_remark(&world);
+    assert_eq!(is_told, !known.is_empty(), "{what}: {known:?} is told");
     world.settle();
     let left = faults(&world.disk);
     let is_harmless = |fault: &String| fault.contains("its free space is lost");

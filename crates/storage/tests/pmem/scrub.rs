@@ -26,6 +26,9 @@ fn scrub_all(store: &mut PmemStore<Modelled>, bytes: u64) -> (Scrubbed, usize) {
                     sum.has_ended |= step.has_ended;
                 }
                 Completion::Forgotten { .. } => forgotten += 1,
+                Completion::Remark(text) => {
+                    assert!(text.contains("at 4096: a superblock"), "{text}")
+                }
                 other => panic!("{other:?}"),
             }
         }

@@ -52,7 +52,9 @@ impl Config {
 /// Why a store could not be created or opened. Nothing has been changed, except by `Io`.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("the store belongs to another node or cluster")]
+    #[error(
+        "the store was made for another data directory: put back the files that belong here, or reset the node"
+    )]
     Foreign,
     #[error("there is no store")]
     Missing,

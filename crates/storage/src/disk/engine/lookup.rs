@@ -250,7 +250,7 @@ impl Engine {
                 self.resolve(ask);
             }
             Reading::Map { group } => {
-                self.extents.learn(group, Map::read(&bytes, group, self.binding));
+                self.learn_map(group, Map::read(&bytes, group, self.binding));
                 self.map_known(group);
             }
             Reading::Part { seek, part } => self.part_read(seek, part, &bytes),

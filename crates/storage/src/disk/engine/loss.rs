@@ -11,9 +11,49 @@ use types::{Database, Shard};
 use super::{Engine, shard_index};
 use crate::Completion;
 use crate::disk::entry::{Entry, Identity, Mark, entry_checksum};
-use crate::disk::page::BadRecord;
+use crate::disk::extents::{Map, map_place};
+use crate::disk::io::File;
+use crate::disk::page::{BadRecord, PagePlace};
+use crate::disk::stripe::SECTOR;
+
+/// A crash may leave that, too.
+pub(super) const SUPERBLOCK_UNUSABLE: &str =
+    "a superblock is damaged, or was being written; its twin stands in for it";
 
 impl Engine {
+    /// Damage that costs no record.
+    pub(super) fn remark(&mut self, place: PagePlace, what: &str) {
+        let (file, offset) = (place.file.name(), place.offset);
+        self.completions[0].push(Completion::Remark(format!("{file} at {offset}: {what}")));
+    }
+
+    /// Takes the map of a group that was read, if it is whole.
+    pub(super) fn learn_map(&mut self, group: u64, map: Option<Map>) {
+        let is_damaged = map.is_none();
+        self.extents.learn(group, map);
+        if is_damaged {
+            self.remark_map(group);
+        }
+    }
+
+    pub(super) fn remark_map(&mut self, group: u64) {
+        let what = match self.extents.is_lost(group) {
+            true => "the map of a group is damaged; nothing new comes there",
+            false => "the map of a group is damaged; memory has it",
+        };
+        self.remark(map_place(group), what);
+    }
+
+    /// Sectors of the ring, by their positions.
+    pub(super) fn remark_restored(&mut self, positions: &[u64]) {
+        let Some(&first) = positions.first() else { return };
+        base::sometimes!("disk: a start finds sectors that parity restores");
+        let offset = first % self.ring.sectors * SECTOR as u64;
+        let count = positions.len();
+        let what = format!("damaged sectors from here on: {count}; parity restores them");
+        self.remark(PagePlace { file: File::Ring, offset }, &what);
+    }
+
     /// Forgets shards; returns the stripe that makes it durable. It is not the last one, for those before may wait for
     /// the room that the damaged bucket takes; so no word on the shards that did not know of this may come after it.
     pub(super) fn forget(&mut self, mark: Mark) -> u64 {

@@ -12,7 +12,9 @@ use types::limits::DATABASES;
 use types::{Database, Shard};
 
 use super::config::{Config, OpenError};
+use super::loss::SUPERBLOCK_UNUSABLE;
 use super::scrub::Scrub;
+use super::superblocks::{Superblocks, write_superblocks};
 use super::sweep::Sweep;
 use super::unread::Unread;
 use super::write_back::WriteBack;
@@ -32,7 +34,7 @@ use crate::disk::recovery::{CHUNK, Found, Recovered};
 use crate::disk::ring::Ring;
 use crate::disk::spare::{self, Images};
 use crate::disk::stripe::{SECTOR, StripeWriter, blank};
-use crate::disk::superblock::{COPIES, Flags, Superblock, Unusable};
+use crate::disk::superblock::{COPIES, Flags, Superblock};
 
 /// Sectors written at once while a ring is made.
 const BLANK_SECTORS: u64 = 2048;
@@ -52,9 +54,8 @@ fn first_sectors(ring: u64) -> u64 {
 pub fn create(medium: &mut dyn Medium, binding: u64, config: &Config) -> Result<(), OpenError> {
     config.check()?;
     let mut medium = Blocking::new(medium);
-    match read_superblock(&mut medium) {
+    match Superblocks::read(&mut medium)?.newest() {
         Err(OpenError::Missing) => {}
-        Err(OpenError::Io(reason)) => return Err(OpenError::Io(reason)),
         Ok(_) | Err(_) => return Err(OpenError::Exists),
     }
     let ring = config.ring_bytes / SECTOR as u64;
@@ -96,61 +97,7 @@ pub fn create(medium: &mut dyn Medium, binding: u64, config: &Config) -> Result<
         groups: 0,
         flags: Flags::none(),
     };
-    Ok(write_superblock(&mut medium, &superblock)?)
-}
-
-/// Writes one copy after the other, so that a torn write never costs both.
-fn write_superblock(medium: &mut Blocking<'_>, superblock: &Superblock) -> Result<(), String> {
-    for copy in 0..COPIES {
-        let bytes = superblock.write(copy).into();
-        let write = Write { file: File::Slots, offset: copy * PAGE as u64, bytes };
-        medium.store(vec![write], Files::of(File::Slots))?;
-    }
-    Ok(())
-}
-
-/// Rewrites a copy that differs, so that damage to one never waits for damage to the other.
-fn mend_superblock(medium: &mut Blocking<'_>, superblock: &Superblock) -> Result<(), String> {
-    for copy in 0..COPIES {
-        let (offset, wanted) = (copy * PAGE as u64, superblock.write(copy));
-        if medium.read(File::Slots, offset, PAGE)?[..] != wanted[..] {
-            let write = Write { file: File::Slots, offset, bytes: wanted.into() };
-            medium.store(vec![write], Files::of(File::Slots))?;
-        }
-    }
-    Ok(())
-}
-
-/// The newer of the superblock's copies.
-pub(in crate::disk) fn read_superblock(medium: &mut Blocking<'_>) -> Result<Superblock, OpenError> {
-    let pages = medium.read(File::Slots, 0, COPIES as usize * PAGE)?;
-    let mut best: Option<Superblock> = None;
-    let mut trouble = OpenError::Missing;
-    for (copy, page) in pages.chunks_exact(PAGE).enumerate() {
-        match Superblock::read(page, copy as u64) {
-            Ok(found) if best.as_ref().is_none_or(|best| best.batch < found.batch) => {
-                best = Some(found)
-            }
-            Ok(_) | Err(Unusable::Zero) => {}
-            Err(Unusable::Format(format)) => trouble = OpenError::Format(format),
-            Err(Unusable::Damaged) if trouble == OpenError::Missing => trouble = OpenError::Damaged,
-            Err(Unusable::Damaged) => {}
-        }
-    }
-    best.ok_or(trouble)
-}
-
-/// The newest write-back that is known to be in place: the last copy of the superblock is written after all else of
-/// it was flushed.
-pub(in crate::disk) fn complete_batch(medium: &mut Blocking<'_>) -> Result<Option<u64>, String> {
-    Ok(last_superblock(medium)?.map(|superblock| superblock.batch))
-}
-
-/// The copy of the superblock that is written last, if it is whole.
-fn last_superblock(medium: &mut Blocking<'_>) -> Result<Option<Superblock>, String> {
-    let last = COPIES - 1;
-    let page = medium.read(File::Slots, last * PAGE as u64, PAGE)?;
-    Ok(Superblock::read(&page, last).ok())
+    Ok(write_superblocks(&mut medium, &superblock)?)
 }
 
 /// A write-back that a start finds in the spare, all of it, and does not put in place before it serves.
@@ -189,6 +136,8 @@ impl Redone {
 /// What was found before the engine exists.
 pub(in crate::disk) struct Opening {
     pub(in crate::disk) superblock: Superblock,
+    /// Bytes from the start of the slots file where copies of it stood that were of no use.
+    unusable: Vec<u64>,
     pub(in crate::disk) recovered: Recovered,
     /// Of the ring, where it has not been read.
     outline: Option<Outline>,
@@ -212,14 +161,15 @@ impl Opening {
             // it must outlive the next loss of power.
             medium.store(Vec::new(), Files::ALL)?;
         }
-        let mut superblock = read_superblock(medium);
+        let mut copies = Superblocks::read(medium)?;
+        let unusable: Vec<u64> = copies.unusable().collect();
+        let mut superblock = copies.newest();
         let found = superblock.as_ref().ok().map(|superblock| superblock.binding);
         if found.is_some() && binding.is_some() && found != binding {
             return Err(OpenError::Foreign);
         }
         let known = superblock.as_ref().ok().map(|superblock| superblock.batch);
-        let last = last_superblock(medium)?;
-        let complete = last.as_ref().map(|superblock| superblock.batch);
+        let complete = copies.last().map(|superblock| superblock.batch);
         let mut redone = None;
         if redo
             && superblock != Err(OpenError::Missing)
@@ -227,7 +177,7 @@ impl Opening {
             && let Some(images) = spare::read(medium, binding, complete)?
             && images.may_be_in_place(medium, binding, known)?
         {
-            match Redone::of(images, last.as_ref()) {
+            match Redone::of(images, copies.last()) {
                 Ok(found) => {
                     superblock = Ok(found.superblock.clone());
                     redone = Some(found);
@@ -235,18 +185,19 @@ impl Opening {
                 Err(images) => {
                     // A loss of power may have torn one copy while the other was damaged: the images have both.
                     spare::redo(medium, &images)?;
-                    superblock = read_superblock(medium);
+                    copies = Superblocks::read(medium)?;
+                    superblock = copies.newest();
                 }
             }
         }
         let superblock = superblock?;
         if redo && let Some(outline) = outline(medium, &superblock)? {
             if redone.is_none() {
-                mend_superblock(medium, &superblock)?;
+                copies.mend(medium, &superblock)?;
             }
             let not_blank = outline.unfinished.clone();
             let (recovered, outline) = (Recovered::default(), Some(outline));
-            return Ok(Opening { superblock, recovered, outline, not_blank, redone });
+            return Ok(Opening { superblock, unusable, recovered, outline, not_blank, redone });
         }
         let FoundRing { recovered, mut bad } = find_ring(medium, &superblock, false)?;
         if recovered.damaged
@@ -254,14 +205,16 @@ impl Opening {
         {
             // What comes now replaces both superblocks.
             spare::redo(medium, &images)?;
+            copies = Superblocks::read(medium)?;
         }
         if redo && redone.is_none() {
-            mend_superblock(medium, &superblock)?;
+            copies.mend(medium, &superblock)?;
         }
         if !recovered.damaged {
             bad.clone_from(&recovered.unfinished);
         }
-        Ok(Opening { superblock, recovered, outline: None, not_blank: bad, redone })
+        let not_blank = bad;
+        Ok(Opening { superblock, unusable, recovered, outline: None, not_blank, redone })
     }
 }
 
@@ -353,6 +306,10 @@ impl Engine {
             opening.recovered.make_room_for(sectors, ring);
         }
         let mut engine = Engine::new(&opening, workers, config);
+        for &offset in &opening.unusable {
+            base::sometimes!("disk: a start finds a superblock that is of no use");
+            engine.remark(PagePlace { file: File::Slots, offset }, SUPERBLOCK_UNUSABLE);
+        }
         engine.read_maps(&mut medium, opening.redone.as_ref())?;
         match opening.outline.take() {
             Some(outline) => engine.outline(outline, &opening.superblock),
@@ -468,7 +425,8 @@ impl Engine {
         };
         for _ in 0..MAPS_AT_START {
             let Some(group) = self.extents.unknown() else { break };
-            self.extents.learn(group, read(group)?);
+            let map = read(group)?;
+            self.learn_map(group, map);
         }
         // A superblock that does not count a group which has a map is older than that.
         while let Some(map) = read(self.extents.groups())? {
@@ -488,6 +446,7 @@ impl Engine {
         let first = self.ring.put_before(stripes);
         let staged = std::mem::take(&mut recovered.staged);
         let has_references = staged.has_references();
+        self.remark_restored(&recovered.restored);
         self.index.fold(staged, std::mem::take(&mut recovered.payloads), first);
         self.unfold_used();
         if recovered.damaged || has_references {
@@ -539,7 +498,7 @@ impl Engine {
         self.replay_mark(Mark::FORGET_ALL);
         self.void_pages();
         let flags = std::mem::replace(&mut self.flags_durable, opening.superblock.flags.clone());
-        write_superblock(medium, &self.superblock(tail))?;
+        write_superblocks(medium, &self.superblock(tail))?;
         self.floor_in_place = self.floor;
         self.flags_durable = flags;
         self.ring.tail = tail;

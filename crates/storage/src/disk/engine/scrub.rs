@@ -11,13 +11,15 @@ use bytes::Bytes;
 use types::limits::{KEY_LEN_MAX, RECORD_LEN_MAX};
 
 use super::lookup::{Ask, Reading, Waiter, Who, is_page_of};
+use super::loss::SUPERBLOCK_UNUSABLE;
+use super::superblocks::Superblocks;
 use super::write_back::WriteBack;
 use super::{Engine, primary_place};
 use crate::disk::entry::{Identity, Kind, Reference};
 use crate::disk::extents::{Map, UNIT, map_place};
 use crate::disk::io::{File, Io};
-use crate::disk::page::{Bucket, PAGE, PageHead, overflow_place};
-use crate::disk::superblock::{COPIES, Superblock};
+use crate::disk::page::{Bucket, PAGE, PageHead, PagePlace, overflow_place};
+use crate::disk::superblock::COPIES;
 use crate::mutation::{self, Mutation};
 use crate::{Completion, Scrubbed};
 
@@ -213,15 +215,14 @@ impl Engine {
     }
 
     fn scrub_superblocks(&mut self, since: Since, bytes: &[u8]) {
-        let is_bad = |copy: u64| {
-            let page = &bytes[copy as usize * PAGE..][..PAGE];
-            Superblock::read(page, copy).is_err()
-        };
-        let bad = (0..COPIES).filter(|&copy| is_bad(copy)).count();
-        if bad > 0 && self.is_still(since) {
+        if !self.is_still(since) {
+            return;
+        }
+        for offset in Superblocks::of(bytes).unusable() {
             base::sometimes!("disk: a scrub finds a damaged superblock");
-            self.scrub.damaged += bad as u64;
+            self.scrub.damaged += 1;
             self.scrub.is_torn = true;
+            self.remark(PagePlace { file: File::Slots, offset }, SUPERBLOCK_UNUSABLE);
         }
     }
 
@@ -291,8 +292,7 @@ impl Engine {
         }
         if self.is_still(since) {
             base::sometimes!("disk: a scrub finds damage under what is in memory");
-            self.scrub.damaged += 1;
-            self.repair_after(bucket, 0);
+            self.mend_bucket(bucket);
         }
     }
 
@@ -303,9 +303,15 @@ impl Engine {
             base::sometimes!("disk: a scrub finds damage");
         } else if was_still {
             base::sometimes!("disk: a scrub finds damage that a cache does not show");
-            self.scrub.damaged += 1;
-            self.repair_after(bucket, 0);
+            self.mend_bucket(bucket);
         }
+    }
+
+    /// What memory has of a bucket is written again.
+    fn mend_bucket(&mut self, bucket: u64) {
+        self.scrub.damaged += 1;
+        self.remark(primary_place(bucket), "a bucket is damaged; memory has all of it");
+        self.repair_after(bucket, 0);
     }
 
     fn scrub_content(&mut self, identity: Identity, reference: Reference, content: Bytes) {
@@ -330,6 +336,7 @@ impl Engine {
             base::sometimes!("disk: a scrub finds a damaged map");
             self.scrub.damaged += 1;
             self.scrub.is_torn = true;
+            self.remark_map(group);
         }
     }
 }

@@ -3,6 +3,8 @@
 //! What is damaged is dealt with as where a load meets it. Between two steps only a position is kept: what moved in the
 //! meantime is looked at in the next pass. Free slots hold nothing and are not looked at.
 
+use std::sync::Arc;
+
 use base::checksum::hash;
 use types::key::SHARDS;
 use types::{Database, Shard};
@@ -14,8 +16,8 @@ use crate::pmem::layout::{PAGE, ROOT_STATE, ShardId};
 use crate::pmem::memory::Memory;
 use crate::pmem::slot::Kind;
 use crate::pmem::superblock::{Copy, Superblock};
-use crate::pmem::{STATE_FORGOTTEN, STATE_KNOWN};
-use crate::store::{Scrubbed, Share};
+use crate::pmem::{FILE, STATE_FORGOTTEN, STATE_KNOWN};
+use crate::store::{Completion, Scrubbed, Share};
 
 /// What looking at a shard's root counts for.
 const ROOT_BYTES: u64 = 64;
@@ -131,7 +133,8 @@ impl<M: Memory> PmemStore<M> {
 
     /// A copy that is damaged is written again: its twin says the same.
     fn scrub_superblocks(&mut self, done: &mut Scrubbed) {
-        let memory = &self.shared.memory;
+        let shared = Arc::clone(&self.shared);
+        let memory = &shared.memory;
         let copies = [0, 1].map(|copy| Superblock::read(memory, copy));
         done.bytes += 2 * PAGE;
         let whole = copies.iter().find_map(|copy| match copy {
@@ -143,7 +146,14 @@ impl<M: Memory> PmemStore<M> {
             superblock.write(memory, copy);
             memory.fence();
             self.scrub.damaged += 1;
+            self.remark_superblock(copy);
         }
+    }
+
+    pub(in crate::pmem) fn remark_superblock(&mut self, copy: u64) {
+        let at = copy * PAGE;
+        let text = format!("{FILE} at {at}: a superblock is damaged; its twin stands in for it");
+        self.scanned.push(Completion::Remark(text));
     }
 
     fn is_blind(&self) -> bool {
