@@ -162,6 +162,6 @@ pub trait Store: Send {
 
     /// Verifies about `bytes` of what is stored, on from where the step before ended. Answered by a
     /// [`Completion::Scrubbed`], before which it must not be called again; damage is told as where a load meets it.
-    /// Writes nothing where everything is whole. `share` is the worker that this handle belongs to.
+    /// Writes nothing where everything is whole and no space is found that is not used any more. `share` is the worker that this handle belongs to.
     fn scrub(&mut self, _share: Share, _bytes: u64) {}
 }

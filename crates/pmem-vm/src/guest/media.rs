@@ -79,7 +79,7 @@ fn read(dir: &Path) -> Result<()> {
         ensure!(found == expected, "key {key}: {found:?}");
     }
     drop((store, pmem));
-    let report = verify(dir, &mut |_| ()).context("verify")?;
+    let report = verify(dir, BINDING, &mut |_| ()).context("verify")?;
     ensure!(report.registers == KEYS && report.faults_count == 0, "verify: {report:?}");
     Ok(())
 }

@@ -35,7 +35,7 @@ use super::index::Index;
 use super::io::{Done, File, Io};
 use super::page::{PAGE, PagePlace};
 use super::request::Request;
-use super::ring::Ring;
+use super::ring::{Marked, Ring};
 use super::superblock::{COPIES, Flags};
 use crate::{Completion, Staging};
 
@@ -82,20 +82,22 @@ pub struct Engine {
     unwritten_len: usize,            // their bytes
     loading: HashMap<u64, lookup::Loading, ByNumber>, // by bucket
     reads: HashMap<u64, lookup::Reading, ByNumber>, // by io
+    maps: BTreeSet<u64>,             // groups whose maps are being read
     listings: BTreeMap<u64, listing::Listing>,
     next_listing: u64,
 
     write_back: write_back::WriteBack, // the next one
     writing: Option<homes::Writing>,
-    batch: u64, // the newest write-back
-    floor: u64, // pages of older write-backs are void
+    fruitless: Option<u64>, // newest durable stripe when the last write-back could bring nothing home
+    batch: u64,             // the newest write-back
+    floor: u64,             // pages of older write-backs are void
     /// As a superblock that is in place has it.
     floor_in_place: u64,
     /// A superblock of this process is in place.
     is_numbered: bool,
     used: u64, // bytes that records take in pages
     sweep: sweep::Sweep,
-    marked: u64,     // newest stripe whose marks stand in the superblock
+    marked: Marked,  // whose marks stand in the superblock
     held_until: u64, // nothing is written back before the ring's head is here
     is_resting: bool,
     unread: Option<Unread>,
@@ -167,6 +169,7 @@ impl Engine {
             return;
         }
         self.step_listings();
+        self.step_maps();
         self.step_write_back();
         self.step_commit();
         self.step_scrub();

@@ -169,13 +169,15 @@ pub(super) struct Extents {
     groups: Vec<Group>,
     dirty: Vec<u64>,
     first_fit: bool,
+    /// Units for which no group whose map is known had room, while others were unknown.
+    sought: Option<u64>,
 }
 
 impl Extents {
     /// A file of so many groups, none of whose maps has been read.
     pub(super) fn new(groups: u64, first_fit: bool) -> Extents {
         let groups = (0..groups).map(|_| Group::new(None)).collect();
-        Extents { groups, dirty: Vec::new(), first_fit }
+        Extents { groups, dirty: Vec::new(), first_fit, sought: None }
     }
 
     pub(super) fn groups(&self) -> u64 {
@@ -210,10 +212,16 @@ impl Extents {
         }
     }
 
-    /// A group whose map has not been read.
-    pub(super) fn unknown(&self) -> Option<u64> {
-        let newest = self.groups.iter().rposition(|group| group.home.is_none())?;
-        Some(newest as u64)
+    /// Groups whose map has not been read, the newest first.
+    pub(super) fn unknown(&self) -> impl Iterator<Item = u64> + '_ {
+        let groups = self.groups.iter().enumerate().rev();
+        groups.filter(|(_, group)| group.home.is_none()).map(|(number, _)| number as u64)
+    }
+
+    /// True if there may be room in a group whose map has not been read, and was none in others.
+    pub(super) fn seeks_room(&mut self) -> bool {
+        self.sought = self.sought.filter(|_| self.groups.iter().any(|group| group.home.is_none()));
+        self.sought.is_some()
     }
 
     /// Takes a map that was read; a damaged one closes its group.
@@ -223,6 +231,7 @@ impl Extents {
             known.is_lost = map.is_none();
             known.home = Some(map.unwrap_or_else(Map::full));
             known.longest = GROUP_UNITS;
+            self.sought = self.sought.filter(|&count| known.search(count, true).is_none());
         }
     }
 
@@ -234,6 +243,7 @@ impl Extents {
             group.search(count, first_fit).map(|first| i as u64 * GROUP_UNITS + first)
         });
         let unit = found.unwrap_or_else(|| {
+            self.sought = Some(count);
             self.add_group();
             (self.groups() - 1) * GROUP_UNITS + PAGE_UNITS
         });
@@ -365,7 +375,7 @@ mod tests {
     #[test]
     fn a_damaged_map_closes_its_group() {
         let mut extents = Extents::new(1, false);
-        assert_eq!(extents.unknown(), Some(0));
+        assert_eq!(extents.unknown().next(), Some(0));
         extents.learn(0, None);
         extents.set_home(9, 1, false);
         assert_eq!(extents.allocate(1) / GROUP_UNITS, 1);

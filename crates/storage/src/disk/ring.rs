@@ -93,6 +93,21 @@ impl Stripe {
     }
 }
 
+/// A stripe of nothing but losses, which was written ahead of stripes that wait for room. It has no entries, and no number
+/// among the others.
+#[derive(Clone, Copy, Debug)]
+struct Aside {
+    count: u64,
+    position: u64,
+}
+
+/// How far the marks of stripes stand in a superblock.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Marked {
+    stripe: u64,
+    asides: u64,
+}
+
 /// The ring's stripes, oldest first.
 #[derive(Debug)]
 pub(super) struct Ring {
@@ -106,6 +121,9 @@ pub(super) struct Ring {
     pub(super) durable: u64,
     stripes: VecDeque<Stripe>, // consecutive numbers
     next: u64,
+    asides: VecDeque<Aside>,
+    asides_begun: u64,
+    asides_durable: u64,
     /// Of the stripes since the last digest that was written.
     pub(super) digest: Digest,
 }
@@ -122,6 +140,9 @@ impl Ring {
             durable: FIRST - 1,
             stripes: VecDeque::new(),
             next: FIRST,
+            asides: VecDeque::new(),
+            asides_begun: 0,
+            asides_durable: 0,
             digest: Digest::begin(tail),
         }
     }
@@ -148,7 +169,9 @@ impl Ring {
 
     /// Position of the oldest stripe that is still in use.
     pub(super) fn next_tail(&self) -> u64 {
-        self.stripes.front().and_then(|stripe| stripe.position).unwrap_or(self.head)
+        let stripe = self.stripes.front().and_then(|stripe| stripe.position);
+        let aside = self.asides.front().map(|aside| aside.position);
+        [stripe, aside].into_iter().flatten().min().unwrap_or(self.head)
     }
 
     /// Makes sure that the collecting stripe has room for `len` bytes of entries: what is added next stays together.
@@ -187,6 +210,44 @@ impl Ring {
                 self.collecting()
             }
         }
+    }
+
+    /// Takes losses out of stripes that are not being written, as many as have room in `len` bytes, for a stripe of their
+    /// own that goes first. Also says whether these are all. What somebody said before that a shard is known stays before.
+    pub(super) fn take_losses(&mut self, len: usize) -> (Vec<Mark>, bool) {
+        let (mut losses, mut known, mut are_all) = (Vec::new(), Vec::new(), true);
+        let pending = self.stripes.iter_mut().filter(|stripe| stripe.position.is_none());
+        let marks =
+            pending.filter_map(|stripe| stripe.pending.as_mut()).flat_map(|it| &mut it.marks);
+        for mark in marks.filter(|mark| mark.says_something()) {
+            if !mark.forgotten {
+                known.push(*mark);
+            } else if !known.iter().any(|known| mark.meets(known)) {
+                are_all &= (losses.len() + 1) * MARK_LEN <= len;
+                if are_all {
+                    losses.push(std::mem::replace(mark, Mark::NOTHING));
+                }
+            }
+        }
+        (losses, are_all)
+    }
+
+    /// A stripe of losses is being written, of so many sectors.
+    pub(super) fn begin_aside(&mut self, sectors: u64) {
+        self.asides_begun += 1;
+        self.asides.push_back(Aside { count: self.asides_begun, position: self.head });
+        self.head += sectors;
+    }
+
+    /// That stripe is durable.
+    pub(super) fn settle_aside(&mut self) {
+        self.asides_durable = self.asides_begun;
+        self.digest.add(&[], &Metas::default(), true, self.head);
+    }
+
+    /// What a superblock made now says of marks.
+    pub(super) fn marked(&self) -> Marked {
+        Marked { stripe: self.durable, asides: self.asides_durable }
     }
 
     /// Takes back what stripes that are not being written say of these shards being known.
@@ -271,13 +332,15 @@ impl Ring {
         stripe.live -= 1;
     }
 
-    /// Lets go of the oldest stripes that nothing needs; `marked` is the newest stripe whose marks stand in the
-    /// superblock.
-    pub(super) fn trim(&mut self, marked: u64) {
+    /// Lets go of the oldest stripes that nothing needs; `marked` says whose marks stand in the superblock.
+    pub(super) fn trim(&mut self, marked: Marked) {
+        while self.asides.front().is_some_and(|aside| aside.count <= marked.asides) {
+            self.asides.pop_front();
+        }
         while let Some(stripe) = self.stripes.front() {
             let is_needed = stripe.number > self.durable
                 || stripe.live > 0
-                || (stripe.has_marks && stripe.number > marked);
+                || (stripe.has_marks && stripe.number > marked.stripe);
             if is_needed {
                 return;
             }
@@ -286,9 +349,10 @@ impl Ring {
     }
 
     /// True if a durable stripe says something of forgotten shards that the superblock does not say yet.
-    pub(super) fn has_marks_beyond(&self, marked: u64) -> bool {
-        let durable = self.stripes.iter().take_while(|stripe| stripe.number <= self.durable);
-        durable.into_iter().any(|stripe| stripe.has_marks && stripe.number > marked)
+    pub(super) fn has_marks_beyond(&self, marked: Marked) -> bool {
+        let mut durable = self.stripes.iter().take_while(|stripe| stripe.number <= self.durable);
+        durable.any(|stripe| stripe.has_marks && stripe.number > marked.stripe)
+            || self.asides_durable > marked.asides
     }
 }
 

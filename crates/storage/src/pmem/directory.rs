@@ -341,9 +341,27 @@ impl<M: Memory> Shared<M> {
         match self.leaf_of(shard, hash) {
             Ok(Some(leaf)) => self.repair_leaf(leaf),
             Ok(None) => {}
-            Err(_) => self.put_word(way, NONE),
+            Err(_) => {
+                self.drop_leaf(shard, hash);
+                self.put_word(way, NONE);
+            }
         }
         self.memory.fence();
+    }
+
+    /// What leads to the leaf of `hash`, which is not the right one, leads nowhere any more: for this hash, and for all
+    /// others for which it is not the right one either.
+    fn drop_leaf(&self, shard: ShardId, hash: u64) {
+        let Ok(Root::Pointers { at, bits }) = self.root(shard) else { return };
+        let Ok(Some(leaf)) = self.pointer(at + 8 * index_of(hash, bits)) else { return };
+        for index in 0..1 << bits {
+            let first = shard.shard.first_hash() + (index << (DEPTH_MAX - bits) << 40);
+            let word = at + 8 * index;
+            if self.pointer(word) == Ok(Some(leaf)) && self.check_leaf(leaf, shard, first).is_err()
+            {
+                self.put_word(word, NONE);
+            }
+        }
     }
 
     fn repair_leaf(&self, leaf: u64) {

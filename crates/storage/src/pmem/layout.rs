@@ -61,6 +61,8 @@ pub enum PageKind {
     Slab(Class),
     Leaf,
     Pointers,
+    /// Nothing: it may be given out again.
+    Free,
 }
 
 /// A size of slots.
@@ -234,8 +236,16 @@ impl Class {
 
 const KIND_LEAF: u64 = 0x80;
 const KIND_POINTERS: u64 = 0x81;
+const KIND_FREE: u64 = 0x82;
 
 impl PageUse {
+    /// Of a page that never belonged to a shard.
+    pub const FREE: PageUse = PageUse {
+        kind: PageKind::Free,
+        shard: ShardId { database: Database(0), shard: Shard(0) },
+        index: 0,
+    };
+
     /// The payload of a page word.
     #[must_use]
     pub fn payload(&self) -> u64 {
@@ -243,6 +253,7 @@ impl PageUse {
             PageKind::Slab(class) => u64::from(class.0),
             PageKind::Leaf => KIND_LEAF,
             PageKind::Pointers => KIND_POINTERS,
+            PageKind::Free => KIND_FREE,
         };
         assert!(self.index < 1 << 16, "a run of more than {} pages", self.index);
         kind | self.shard.index() << 8 | self.index << 24
@@ -254,6 +265,7 @@ impl PageUse {
         let kind = match payload & 0xff {
             KIND_LEAF => PageKind::Leaf,
             KIND_POINTERS => PageKind::Pointers,
+            KIND_FREE => PageKind::Free,
             class if class < CLASSES as u64 => PageKind::Slab(Class(class as u8)),
             _ => return None,
         };
@@ -286,7 +298,7 @@ mod tests {
     fn page_words_come_back() {
         let shard = ShardId { database: Database(15), shard: Shard(255) };
         let class = Class::holding(70_000).expect("it fits");
-        for kind in [PageKind::Leaf, PageKind::Pointers, PageKind::Slab(class)] {
+        for kind in [PageKind::Leaf, PageKind::Pointers, PageKind::Free, PageKind::Slab(class)] {
             let word = PageUse { kind, shard, index: 16_000 };
             assert_eq!(PageUse::from_payload(word.payload()), Some(word));
         }

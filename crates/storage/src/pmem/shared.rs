@@ -11,8 +11,10 @@ use super::layout::{BUMP_AT, GRANULE, GRANULE_BITS, Geometry, PAGE, PageKind, Pa
 use super::memory::Memory;
 use super::word::{self, mix};
 
-// Rests of segments that are remembered for smaller runs; further ones stay unused until the next start.
+// Free runs that are remembered, rests of segments among them. Others are found again by looking at page words.
 const HOLES_MAX: usize = 64;
+// Page words that are looked at before the file grows instead.
+const PAGES_LOOKED_AT: u64 = 4096;
 
 /// The opened medium.
 #[derive(Debug)]
@@ -32,13 +34,18 @@ struct Allocator {
     bump: u64,
     // Free runs below it: offset and pages.
     holes: Vec<(u64, u64)>,
+    // From where on page words are looked at for free pages, and up to where: the end, or where it began.
+    looking: Option<(u64, u64)>,
+    // There may be free pages that are not remembered.
+    has_more: bool,
 }
 
 impl<M: Memory> Shared<M> {
     /// Takes over memory whose superblock has been read.
     pub fn new(memory: M, geometry: Geometry, binding: u64) -> Shared<M> {
         let taken = (0..geometry.workers).map(|_| AtomicBool::new(false)).collect();
-        let allocator = Mutex::new(Allocator { bump: 0, holes: Vec::new() });
+        let allocator = Allocator { bump: 0, holes: Vec::new(), looking: None, has_more: true };
+        let allocator = Mutex::new(allocator);
         let shared = Shared { memory, geometry, binding, allocator, taken };
         // A damaged word cannot hide pages that are in use: everything that exists counts as given out.
         let end = shared.memory.len().max(geometry.segments_at());
@@ -116,23 +123,45 @@ impl<M: Memory> Shared<M> {
     /// # Errors
     /// When the file cannot grow, or a segment cannot hold so many pages.
     pub fn allocate(&self, kind: PageKind, shard: ShardId, pages: u64) -> io::Result<u64> {
-        let run = self.take_pages(pages)?;
-        for index in 0..pages {
-            let payload = PageUse { kind, shard, index }.payload();
-            self.put_word(self.geometry.page_word_at(run + index * PAGE), payload);
-        }
-        Ok(run)
-    }
-
-    fn take_pages(&self, pages: u64) -> io::Result<u64> {
         let header_len = self.geometry.segment_header_len();
         if pages * PAGE > self.geometry.segment_len - header_len {
             return Err(io::Error::other("a record is larger than a segment"));
         }
         let mut allocator = self.lock();
-        if let Some(run) = allocator.take_hole(pages) {
-            return Ok(run);
+        let run = match allocator.take_hole(pages) {
+            Some(run) => run,
+            None => {
+                self.look_for_holes(&mut allocator);
+                match allocator.take_hole(pages) {
+                    Some(run) => run,
+                    None => self.take_new(&mut allocator, pages)?,
+                }
+            }
+        };
+        // Under the lock: whoever looks for free pages must not find these.
+        self.put_page_words(run, pages, |index| PageUse { kind, shard, index });
+        Ok(run)
+    }
+
+    /// Gives back a run of pages that nothing leads to any more, durably.
+    pub fn free(&self, shard: ShardId, run: u64, pages: u64) {
+        let mut allocator = self.lock();
+        self.put_page_words(run, pages, |_| PageUse { kind: PageKind::Free, shard, index: 0 });
+        // Else a crash might bring back what the words say now, after somebody else was given these pages.
+        self.memory.fence();
+        allocator.put_hole(run, pages);
+    }
+
+    fn put_page_words(&self, run: u64, pages: u64, page_use: impl Fn(u64) -> PageUse) {
+        for index in 0..pages {
+            let word = self.geometry.page_word_at(run + index * PAGE);
+            self.put_word(word, page_use(index).payload());
         }
+    }
+
+    /// Behind everything that was ever given out.
+    fn take_new(&self, allocator: &mut Allocator, pages: u64) -> io::Result<u64> {
+        let header_len = self.geometry.segment_header_len();
         let mut run = allocator.bump;
         let segment = self.geometry.segment_of(run);
         let mut segment_end = segment + self.geometry.segment_len;
@@ -149,9 +178,47 @@ impl<M: Memory> Shared<M> {
         allocator.bump = run + pages * PAGE;
         // Written back here, fenced by the worker before it links the run.
         self.put_word(BUMP_AT, allocator.bump / GRANULE);
-        allocator.holes.extend(rest.filter(|&(_, pages)| pages > 0));
-        allocator.holes.truncate(HOLES_MAX);
+        if let Some((run, pages)) = rest.filter(|&(_, pages)| pages > 0) {
+            self.put_page_words(run, pages, |_| PageUse::FREE);
+            allocator.put_hole(run, pages);
+        }
         Ok(run)
+    }
+
+    /// Looks at some page words for free pages that are not remembered.
+    fn look_for_holes(&self, allocator: &mut Allocator) {
+        if allocator.looking.is_none() && std::mem::take(&mut allocator.has_more) {
+            allocator.looking = Some((self.geometry.segments_at(), allocator.bump));
+        }
+        let Some((mut at, end)) = allocator.looking.take() else { return };
+        let mut found: Option<(u64, u64)> = None;
+        for _ in 0..PAGES_LOOKED_AT {
+            if at >= end {
+                break;
+            }
+            let segment = self.geometry.segment_of(at);
+            if at == segment {
+                at += self.geometry.segment_header_len();
+                continue;
+            }
+            let is_free = self.page_use(at).is_some_and(|page| page.kind == PageKind::Free)
+                && !allocator.has_hole(at);
+            match &mut found {
+                Some((run, pages)) if is_free && *run + *pages * PAGE == at => *pages += 1,
+                _ if is_free => {
+                    found.replace((at, 1)).into_iter().for_each(|(run, pages)| {
+                        allocator.put_hole(run, pages);
+                    });
+                }
+                _ => {}
+            }
+            at += PAGE;
+        }
+        if let Some((run, pages)) = found {
+            base::sometimes!("pmem: free pages are found again");
+            allocator.put_hole(run, pages);
+        }
+        allocator.looking = (at < end).then_some((at, end));
     }
 
     /// Reserves a worker's intents.
@@ -170,6 +237,30 @@ impl<M: Memory> Shared<M> {
 }
 
 impl Allocator {
+    /// Remembers a free run, with those beside it as one. Where there are too many the shortest is forgotten.
+    fn put_hole(&mut self, run: u64, pages: u64) {
+        let (mut run, mut pages) = (run, pages);
+        self.holes.retain(|&(other, count)| {
+            let is_beside = other + count * PAGE == run || run + pages * PAGE == other;
+            if is_beside {
+                run = run.min(other);
+                pages += count;
+            }
+            !is_beside
+        });
+        self.holes.push((run, pages));
+        if self.holes.len() > HOLES_MAX
+            && let Some(shortest) = (0..self.holes.len()).min_by_key(|&index| self.holes[index].1)
+        {
+            self.holes.swap_remove(shortest);
+            self.has_more = true;
+        }
+    }
+
+    fn has_hole(&self, at: u64) -> bool {
+        self.holes.iter().any(|&(run, pages)| (run..run + pages * PAGE).contains(&at))
+    }
+
     fn take_hole(&mut self, pages: u64) -> Option<u64> {
         let index = self.holes.iter().position(|&(_, free)| free >= pages)?;
         let (run, free) = self.holes[index];

@@ -3,14 +3,17 @@
 //! A slot is in use where the directory leads to it, and only there; so no list of free slots has to survive a
 //! crash, and none can be wrong. A worker keeps the free slots that it knows of, per shard and class, and
 //! learns of others by walking the shard's slabs, a few at a time, when it needs one.
+//!
+//! A run whose slots are all free leaves its slab, and its pages go to whoever needs some next. A few such runs are kept for
+//! a while: lengths that change to and fro would take and give back pages each time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 
 use base::checksum::hash;
 
 use super::directory::Match;
-use super::layout::{Class, GRANULE, PAGE, PageKind, ROOT_META, ShardId};
+use super::layout::{Class, GRANULE, PAGE, PageKind, PageUse, ROOT_META, ShardId};
 use super::memory::Memory;
 use super::shared::{Shared, offset_of};
 use super::slot::{Buffers, Home, Kind, Reading};
@@ -20,6 +23,10 @@ use super::word::NONE;
 const FREE_MAX: usize = 1024;
 // Runs looked at before a new one is taken instead.
 const WALK_RUNS_MAX: usize = 4;
+// Runs of a slab. More than that is a cycle made by damage.
+const CHAIN_MAX: usize = 1 << 26;
+// Pages of empty runs that a worker keeps.
+const EMPTY_PAGES_MAX: u64 = 512;
 
 /// The free slots that one worker knows of.
 #[derive(Debug, Default)]
@@ -27,11 +34,16 @@ pub struct Slabs {
     classes: BTreeMap<(ShardId, Class), Free>,
     // Slots given out since the last settlement: the directory does not lead to them yet.
     given: BTreeSet<u64>,
+    // Runs that had no slot in use when they were put here, the oldest first, and their pages.
+    empty: VecDeque<(ShardId, Class, u64)>,
+    empty_pages: u64,
 }
 
 #[derive(Debug)]
 struct Free {
     slots: Vec<u64>,
+    // How many of those are in each run.
+    per_run: BTreeMap<u64, u64>,
     walk: Walk,
     // A free slot was not remembered since the walk began.
     has_more: bool,
@@ -46,17 +58,42 @@ enum Walk {
 
 impl Default for Free {
     fn default() -> Free {
-        Free { slots: Vec::new(), walk: Walk::FromStart, has_more: false }
+        let per_run = BTreeMap::new();
+        Free { slots: Vec::new(), per_run, walk: Walk::FromStart, has_more: false }
     }
 }
 
 impl Free {
-    fn remember(&mut self, slot: u64) {
-        if self.slots.len() < FREE_MAX {
-            self.slots.push(slot);
-        } else {
+    /// The slots of `run` that are known to be free now.
+    fn remember(&mut self, slot: u64, run: u64) -> u64 {
+        if self.slots.len() >= FREE_MAX {
             self.has_more = true;
+            return 0;
         }
+        self.slots.push(slot);
+        let count = self.per_run.entry(run).or_default();
+        *count += 1;
+        *count
+    }
+
+    fn pop<M: Memory>(&mut self, shared: &Shared<M>) -> Option<u64> {
+        let slot = self.slots.pop()?;
+        if let Some(run) = shared.run_of(slot)
+            && let Some(count) = self.per_run.get_mut(&run)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.per_run.remove(&run);
+            }
+        }
+        Some(slot)
+    }
+
+    /// Nothing of a run is to be given out any more.
+    fn forget_run(&mut self, run: u64, class: Class) {
+        let end = run + class.run_pages() * PAGE;
+        self.slots.retain(|slot| !(run..end).contains(slot));
+        self.per_run.remove(&run);
     }
 }
 
@@ -74,7 +111,7 @@ impl Slabs {
     ) -> io::Result<(Home, (usize, u32))> {
         let free = self.classes.entry((shard, class)).or_default();
         loop {
-            while let Some(at) = free.slots.pop() {
+            while let Some(at) = free.pop(shared) {
                 let home = Home { at, class, shard };
                 // A damaged slot is left alone until the register that it belongs to is looked up.
                 let Some(reading) = shared.read_slot(home, buffers) else { continue };
@@ -91,8 +128,87 @@ impl Slabs {
     }
 
     /// Takes back a slot that the directory durably no longer leads to.
-    pub fn give_back(&mut self, home: Home) {
-        self.classes.entry((home.shard, home.class)).or_default().remember(home.at);
+    pub fn give_back<M: Memory>(&mut self, shared: &Shared<M>, home: Home) {
+        let Home { at, class, shard } = home;
+        let Some(run) = shared.run_of(at) else { return };
+        let count = self.classes.entry((shard, class)).or_default().remember(at, run);
+        let empty = (shard, class, run);
+        if count == class.slots_per_run() && !self.empty.contains(&empty) {
+            self.empty.push_back(empty);
+            self.empty_pages += class.run_pages();
+        }
+    }
+
+    /// Takes back a slot that was given out and nothing leads to.
+    pub fn take_back<M: Memory>(&mut self, shared: &Shared<M>, home: Home) {
+        self.given.remove(&home.at);
+        self.give_back(shared, home);
+    }
+
+    /// Gives back the pages of runs that have been empty for longest, while there are more than a few.
+    pub fn give_back_runs<M: Memory>(&mut self, shared: &Shared<M>, buffers: &mut Buffers) {
+        while self.empty_pages > EMPTY_PAGES_MAX {
+            let Some((shard, class, run)) = self.empty.pop_front() else { return };
+            self.empty_pages -= class.run_pages();
+            self.free_run(shared, (shard, class), run, buffers);
+        }
+    }
+
+    /// Looks at a run of a slab, the first one or the one behind `last`, and gives back its pages where none of its slots is
+    /// in use. Returns the run that the next look begins behind; `None` at the end of the slab.
+    pub fn look_at_run<M: Memory>(
+        &mut self,
+        shared: &Shared<M>,
+        (shard, class): (ShardId, Class),
+        last: Option<u64>,
+        buffers: &mut Buffers,
+    ) -> Option<u64> {
+        let next = match last {
+            Some(last) => shared.geometry.next_word_at(last),
+            None => shared.geometry.chain_at(shard, class),
+        };
+        let run = shared.run_named_at(next, shard, class)?;
+        match self.free_run(shared, (shard, class), run, buffers) {
+            // What was behind it is behind the last one now.
+            true => last.or_else(|| shared.run_named_at(next, shard, class)),
+            false => Some(run),
+        }
+    }
+
+    /// Gives back the pages of a run, if none of its slots is in use.
+    fn free_run<M: Memory>(
+        &mut self,
+        shared: &Shared<M>,
+        (shard, class): (ShardId, Class),
+        run: u64,
+        buffers: &mut Buffers,
+    ) -> bool {
+        let is_its =
+            shared.page_use(run) == Some(PageUse { kind: PageKind::Slab(class), shard, index: 0 });
+        let end = run + class.run_pages() * PAGE;
+        if !is_its || self.given.range(run..end).next().is_some() {
+            return false;
+        }
+        if !slots_of(run, class).all(|at| shared.is_free(Home { at, class, shard }, buffers)) {
+            return false;
+        }
+        let Some(before) = shared.run_before(run, shard, class) else { return false };
+        base::sometimes!("pmem: the pages of an empty run are given back");
+        let known = self.classes.entry((shard, class)).or_default();
+        known.forget_run(run, class);
+        if known.walk == Walk::At(run) {
+            known.walk = before.map_or(Walk::FromStart, Walk::At);
+        }
+        let before = match before {
+            Some(before) => shared.geometry.next_word_at(before),
+            None => shared.geometry.chain_at(shard, class),
+        };
+        let next = shared.geometry.next_word_at(run);
+        let next = shared.run_named_at(next, shard, class).map_or(NONE, |next| next / GRANULE);
+        shared.put_word(before, next);
+        shared.memory.fence();
+        shared.free(shard, run, class.run_pages());
+        true
     }
 
     /// Says that the directory leads to every slot that was given out.
@@ -125,8 +241,8 @@ impl Free {
             };
             self.walk = Walk::At(run);
             for at in shared.free_slots(run, shard, class, buffers) {
-                if !given.contains(&at) {
-                    self.remember(at);
+                if !given.contains(&at) && !self.slots.contains(&at) {
+                    self.remember(at, run);
                 }
             }
             if !self.slots.is_empty() {
@@ -155,6 +271,7 @@ impl Free {
         // Rising addresses are used first.
         let mut slots: Vec<u64> = slots_of(run, class).collect();
         slots.reverse();
+        self.per_run.insert(run, slots.len() as u64);
         self.slots.extend(slots);
         Ok(())
     }
@@ -172,6 +289,24 @@ impl<M: Memory> Shared<M> {
         let page = self.page_use(run)?;
         let is_right = page.kind == PageKind::Slab(class) && page.shard == shard && page.index == 0;
         (is_right && self.contains(run, class.run_pages() * PAGE)).then_some(run)
+    }
+
+    /// Where the run of a slot begins.
+    fn run_of(&self, slot: u64) -> Option<u64> {
+        let page = self.page_use(slot)?;
+        (slot - slot % PAGE).checked_sub(page.index * PAGE)
+    }
+
+    /// The run of a slab in front of this one, `Some(None)` for the first; `None` where damage hides it.
+    fn run_before(&self, run: u64, shard: ShardId, class: Class) -> Option<Option<u64>> {
+        let (mut word, mut before) = (self.geometry.chain_at(shard, class), None);
+        for _ in 0..CHAIN_MAX {
+            match self.run_named_at(word, shard, class)? {
+                named if named == run => return Some(before),
+                named => (word, before) = (self.geometry.next_word_at(named), Some(named)),
+            }
+        }
+        None
     }
 
     fn free_slots(

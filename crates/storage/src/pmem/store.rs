@@ -42,6 +42,8 @@ pub struct PmemStore<M: Memory = Mapped> {
     // Of the open batch; the one before is durable.
     ticket: u64,
     has_stored: bool,
+    // Times that something was forgotten for damage.
+    damages: u64,
     // Shards found damaged since the last poll.
     damaged: BTreeSet<ShardId>,
     // Places asked for that are lost with them.
@@ -95,6 +97,7 @@ impl<M: Memory> PmemStore<M> {
             recent,
             ticket: 1,
             has_stored: false,
+            damages: 0,
             damaged: BTreeSet::new(),
             lost: Vec::new(),
             scanned: Vec::new(),
@@ -154,6 +157,7 @@ impl<M: Memory> PmemStore<M> {
     /// Makes a shard durably forgotten and clears the damage on the way to a place.
     fn forget(&mut self, shard: ShardId, place: Option<&Changed>, damage: Damaged) {
         base::sometimes!("pmem: damage makes a shard forgotten");
+        self.damages += 1;
         self.recent.forget_all();
         let root = self.shared.geometry.root_at(shard);
         self.shared.put_word(root + ROOT_STATE, STATE_FORGOTTEN);

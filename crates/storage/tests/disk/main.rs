@@ -9,6 +9,7 @@ mod lost_ring;
 mod model;
 mod overlap;
 mod pace;
+mod room;
 mod rot;
 mod scrub;
 mod shell;

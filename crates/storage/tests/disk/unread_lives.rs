@@ -161,6 +161,7 @@ impl Lives {
                         self.answer(&place, &load);
                         self.answers += usize::from(is_unread);
                     }
+                    Completion::Remark(text) => assert!(text.contains("parity"), "{text}"),
                     other => panic!("{other:?}"),
                 }
             }

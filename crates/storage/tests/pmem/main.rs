@@ -5,5 +5,7 @@ mod damage;
 mod file;
 mod map;
 mod scrub;
+mod space;
 mod support;
+mod turns;
 mod variants;

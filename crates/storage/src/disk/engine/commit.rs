@@ -14,7 +14,9 @@ use crate::disk::index::WARMED;
 use crate::disk::io::{File, Files, Io, Write};
 use crate::disk::request::{Batch, Large, ShardMark};
 use crate::disk::ring::{Ring, Stripe};
-use crate::disk::stripe::{SECTOR, StripeWriter, sectors_for};
+use crate::disk::stripe::{
+    SECTOR, STRIPE_HEAD_LEN, STRIPE_SECTORS_MIN, StripeWriter, payload_max, sectors_for,
+};
 use crate::mutation::{self, Mutation};
 
 /// The stripe that is under way; always the one after the newest durable stripe.
@@ -22,15 +24,33 @@ use crate::mutation::{self, Mutation};
 pub(super) struct Commit {
     pub(super) io: Option<u64>, // `None` while it waits for room in the ring
     step: Step,
-    units: Vec<u64>, // large records that it brings to the medium
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 enum Step {
-    /// Large records go to their extents.
-    Extents,
+    /// Large records, which begin at these units, go to their extents.
+    Extents(Vec<u64>),
     /// The stripe goes to the ring.
     Ring,
+    /// It waits for room, and losses go to the ring without it.
+    Losses(Losses),
+}
+
+/// Losses for which something waits, in a stripe of their own.
+#[derive(Debug)]
+struct Losses {
+    marks: Vec<Mark>,
+    /// The damaged buckets of which these are all.
+    buckets: Vec<u64>,
+    /// The same of a lost ring.
+    has_ring: bool,
+}
+
+impl Commit {
+    /// Waits for room in the ring.
+    fn waiting() -> Commit {
+        Commit { io: None, step: Step::Ring }
+    }
 }
 
 /// Bytes of a mark as an entry.
@@ -161,10 +181,10 @@ impl Engine {
                     false => Files::of(File::Extents),
                 };
                 self.ios.push(Io::Store { id, writes, flush });
-                self.commit = Some(Commit { io: Some(id), step: Step::Extents, units });
+                self.commit = Some(Commit { io: Some(id), step: Step::Extents(units) });
                 return;
             }
-            self.commit = Some(Commit { io: None, step: Step::Ring, units: Vec::new() });
+            self.commit = Some(Commit::waiting());
         }
         if self.commit.as_ref().is_some_and(|commit| commit.io.is_none()) {
             self.write_stripe();
@@ -187,16 +207,14 @@ impl Engine {
         if self.is_far_behind() && !is_awaited {
             return;
         }
-        let limit = match is_awaited {
-            // Nothing goes home before the ring has been read, so the last of it is not given away.
-            true if self.unread.is_some() => self.sweep.limit(ring).max(ring / 16 * 13),
-            true => ring,
-            false => self.sweep.limit(ring),
-        };
+        let limit = self.sweep.limit(ring);
         let stripe = self.ring.stripe(number).expect("a closed stripe is in the ring");
         let pending = pending(stripe);
         let sectors = sectors_for(pending.payload_len());
         if used + sectors > limit {
+            if is_awaited {
+                self.write_losses();
+            }
             return;
         }
         let mut writer = std::mem::replace(&mut pending.writer, StripeWriter::new());
@@ -215,7 +233,66 @@ impl Engine {
             false => Files::of(File::Ring),
         };
         self.ios.push(Io::Store { id, writes, flush });
-        self.commit = Some(Commit { io: Some(id), step: Step::Ring, units: Vec::new() });
+        self.commit = Some(Commit { io: Some(id), step: Step::Ring });
+    }
+
+    /// The next stripe finds no room until a damaged bucket has gone home, which waits for the mark of its loss. What is
+    /// left of the ring is for such marks, and for no entries.
+    fn write_losses(&mut self) {
+        let (used, ring, head) = (self.ring.used(), self.ring.sectors, self.ring.head);
+        let limit = match self.unread {
+            // Nothing goes home before the ring has been read, so the last of it is not given away.
+            Some(_) => self.sweep.limit(ring).max(ring / 16 * 13),
+            None => ring,
+        };
+        let room = limit.saturating_sub(used).min(Ring::stripe_max(ring));
+        if room < STRIPE_SECTORS_MIN {
+            return;
+        }
+        let (marks, are_all) = self.ring.take_losses(payload_max(room) - STRIPE_HEAD_LEN);
+        if marks.is_empty() {
+            return;
+        }
+        base::sometimes!("disk: losses are told ahead of entries that wait for room");
+        let mut writer = StripeWriter::new();
+        for mark in &marks {
+            let mut raw = Vec::with_capacity(MARK_LEN);
+            mark.append_to(self.binding, &mut raw);
+            writer.push(&raw);
+        }
+        let bytes = Bytes::from(writer.finish(self.binding, head));
+        self.ring.begin_aside((bytes.len() / SECTOR) as u64);
+        let durable = self.ring.durable;
+        let waiting = self.repairs.iter().filter(|&(_, &stripe)| are_all && stripe > durable);
+        let buckets = waiting.map(|(&bucket, _)| bucket).collect();
+        let losses = Losses { marks, buckets, has_ring: are_all && self.lost_ring.is_some() };
+        let id = self.take_io_id();
+        let (writes, flush) = (ring_writes(bytes, head, ring), Files::of(File::Ring));
+        self.ios.push(Io::Store { id, writes, flush });
+        self.commit = Some(Commit { io: Some(id), step: Step::Losses(losses) });
+    }
+
+    fn losses_done(&mut self, losses: Losses) {
+        self.ring.settle_aside();
+        self.write_digest();
+        self.set_flags_durable(&losses.marks);
+        for bucket in losses.buckets {
+            if let Some(stripe) = self.repairs.get_mut(&bucket) {
+                *stripe = 0;
+            }
+        }
+        if losses.has_ring {
+            self.lost_ring = None;
+        }
+        self.commit = Some(Commit::waiting());
+    }
+
+    fn set_flags_durable(&mut self, marks: &[Mark]) {
+        for mark in marks {
+            for (database, shard) in mark.shards() {
+                self.flags_durable.set(database, shard, mark.forgotten);
+            }
+        }
     }
 
     /// Stripes with marks that something waits for.
@@ -251,14 +328,20 @@ impl Engine {
 
     pub(super) fn commit_done(&mut self) {
         let commit = self.commit.take().expect("its completion has come");
-        if commit.step == Step::Extents {
-            for unit in &commit.units {
-                let content = self.unwritten.remove(unit).expect("it was unwritten until now");
-                self.unwritten_len -= content.len();
+        match commit.step {
+            Step::Extents(units) => {
+                for unit in &units {
+                    let content = self.unwritten.remove(unit).expect("it was unwritten until now");
+                    self.unwritten_len -= content.len();
+                }
+                self.commit = Some(Commit::waiting());
             }
-            self.commit = Some(Commit { io: None, step: Step::Ring, units: Vec::new() });
-            return;
+            Step::Losses(losses) => self.losses_done(losses),
+            Step::Ring => self.stripe_done(),
         }
+    }
+
+    fn stripe_done(&mut self) {
         let pending = self.ring.settle_next();
         let number = self.ring.durable;
         self.write_digest();
@@ -273,11 +356,7 @@ impl Engine {
         for (unit, count) in pending.released {
             self.extents.release(unit, count);
         }
-        for mark in pending.marks {
-            for (database, shard) in mark.shards() {
-                self.flags_durable.set(database, shard, mark.forgotten);
-            }
-        }
+        self.set_flags_durable(&pending.marks);
         for (worker, ticket) in pending.tickets {
             self.completions[worker].push(Completion::Stored(ticket));
         }

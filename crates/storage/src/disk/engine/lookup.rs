@@ -19,6 +19,9 @@ use crate::{Completion, Load, Place};
 /// Pages that are read together.
 const RUN_MAX: usize = 32;
 
+/// Maps that are read together.
+const MAPS_AT_ONCE: usize = 8;
+
 /// Somebody wants a record.
 #[derive(Debug)]
 pub(super) struct Ask {
@@ -227,7 +230,22 @@ impl Engine {
         self.reads.insert(id, Reading::Page { bucket, place, image });
     }
 
+    /// Looks for room in groups that a start has left alone: when those that are known have none, or nothing else is to be
+    /// done.
+    pub(super) fn step_maps(&mut self) {
+        let may_read = self.unread.is_none() && !self.write_back.is_redone();
+        let is_time = self.extents.seeks_room() || self.is_resting;
+        if may_read && is_time && self.maps.is_empty() && self.extents.unknown().next().is_some() {
+            base::sometimes!("disk: room is looked for in groups that a start left alone");
+            let groups: Vec<u64> = self.extents.unknown().take(MAPS_AT_ONCE).collect();
+            groups.into_iter().for_each(|group| self.read_map(group));
+        }
+    }
+
     pub(super) fn read_map(&mut self, group: u64) {
+        if !self.maps.insert(group) {
+            return;
+        }
         let id = self.take_io_id();
         let place = map_place(group);
         self.ios.push(Io::Read { id, file: place.file, offset: place.offset, len: PAGE });
@@ -250,6 +268,7 @@ impl Engine {
                 self.resolve(ask);
             }
             Reading::Map { group } => {
+                self.maps.remove(&group);
                 self.learn_map(group, Map::read(&bytes, group, self.binding));
                 self.map_known(group);
             }

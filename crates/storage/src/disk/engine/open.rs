@@ -31,7 +31,7 @@ use crate::disk::metas::Metas;
 use crate::disk::outline::{Extent, Outline};
 use crate::disk::page::{PAGE, Packer, PagePlace};
 use crate::disk::recovery::{CHUNK, Found, Recovered};
-use crate::disk::ring::Ring;
+use crate::disk::ring::{Marked, Ring};
 use crate::disk::spare::{self, Images};
 use crate::disk::stripe::{SECTOR, StripeWriter, blank};
 use crate::disk::superblock::{COPIES, Flags, Superblock};
@@ -39,7 +39,7 @@ use crate::disk::superblock::{COPIES, Flags, Superblock};
 /// Sectors written at once while a ring is made.
 const BLANK_SECTORS: u64 = 2048;
 /// Maps read when a store opens, so that large records find room at once.
-const MAPS_AT_START: u64 = 4;
+const MAPS_AT_START: u64 = 16;
 
 /// Sectors that a store commits after it was opened before it writes back: what is asked first does not wait behind
 /// what the process before left over.
@@ -384,10 +384,12 @@ impl Engine {
             unwritten_len: 0,
             loading: HashMap::with_hasher(ByNumber),
             reads: HashMap::with_hasher(ByNumber),
+            maps: BTreeSet::new(),
             listings: BTreeMap::new(),
             next_listing: 0,
             write_back: WriteBack::default(),
             writing: None,
+            fruitless: None,
             // Pages of a write-back whose images were damaged may be about: of the next number, for the superblock of the
             // one before was in place when they were written; in stores of older versions of the one after that.
             batch: superblock.batch + 2,
@@ -396,7 +398,7 @@ impl Engine {
             is_numbered: false,
             used: superblock.used,
             sweep: Sweep::new(superblock.ring, superblock.tail, 0),
-            marked: 0,
+            marked: Marked::default(),
             held_until: 0,
             is_resting: false,
             unread: None,
@@ -424,7 +426,7 @@ impl Engine {
             Ok::<_, String>(Map::read(&page, group, binding))
         };
         for _ in 0..MAPS_AT_START {
-            let Some(group) = self.extents.unknown() else { break };
+            let Some(group) = self.extents.unknown().next() else { break };
             let map = read(group)?;
             self.learn_map(group, map);
         }

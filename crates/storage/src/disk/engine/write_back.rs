@@ -14,6 +14,7 @@ use crate::disk::extents::GROUP_UNITS;
 use crate::disk::index::{At, Slot};
 use crate::disk::io::{File, Io, Write};
 use crate::disk::page::{PAGE_ROOM, PagePlace};
+use crate::disk::ring::Marked;
 use crate::disk::spare::HOMES;
 use crate::disk::superblock::COPIES;
 
@@ -87,7 +88,7 @@ pub(super) struct How {
 /// What is done once the pages are in place.
 #[derive(Debug)]
 pub(super) struct Work {
-    pub(super) marked: u64,
+    pub(super) marked: Marked,
     pub(super) buckets: Vec<u64>,
     /// Entries that are home, and the stripe each was in.
     pub(super) home: Vec<(At, u64)>,
@@ -176,9 +177,10 @@ impl Engine {
 
     fn wants_write_back(&self) -> bool {
         let used = self.ring.used();
+        let is_fruitless = self.fruitless == Some(self.ring.durable);
         self.is_much(used)
             || self.is_behind()
-            || (self.is_resting && used > 0)
+            || (self.is_resting && used > 0 && !is_fruitless)
             || self.scrub.is_torn
             || self.has_many_maps()
             || self.repairs.values().any(|&stripe| stripe <= self.ring.durable)
@@ -309,7 +311,7 @@ impl Engine {
     fn start_build(&mut self, gather: &Gather) {
         self.batch += 1;
         let work = Work {
-            marked: self.ring.durable,
+            marked: self.ring.marked(),
             buckets: Vec::new(),
             home: Vec::new(),
             freed: Vec::new(),
@@ -330,6 +332,7 @@ impl Engine {
         else {
             unreachable!("only a build has parts");
         };
+        let has_tried = !part.is_empty();
         for (bucket, target) in part {
             let how = match target {
                 Target::Source { merge } => How {
@@ -343,6 +346,9 @@ impl Engine {
             self.rebuild_target(bucket, &mut work, how);
         }
         if rest.is_empty() {
+            // Buckets that are too long for the spare stay where they are, and there is nothing else.
+            let is_fruitless = has_tried && work.buckets.is_empty();
+            self.fruitless = is_fruitless.then_some(self.ring.durable);
             self.write_back = WriteBack::Built(work);
             return;
         }

@@ -1,5 +1,6 @@
 //! The scrub: everything that leads to a worker's registers, and both versions of each, verified again and again.
 //!
+//! Slabs are looked at for runs that have become empty, whose pages are given back.
 //! What is damaged is dealt with as where a load meets it. Between two steps only a position is kept: what moved in the
 //! meantime is looked at in the next pass. Free slots hold nothing and are not looked at.
 
@@ -12,7 +13,7 @@ use types::{Database, Shard};
 use super::{Changed, Damaged, PmemStore};
 use crate::mutation::{self, Mutation};
 use crate::pmem::directory::Entry;
-use crate::pmem::layout::{PAGE, ROOT_STATE, ShardId};
+use crate::pmem::layout::{Class, PAGE, ROOT_STATE, ShardId};
 use crate::pmem::memory::Memory;
 use crate::pmem::slot::Kind;
 use crate::pmem::superblock::{Copy, Superblock};
@@ -29,6 +30,8 @@ pub(super) struct Scrub {
     shard: usize,
     // Where to go on in it; its beginning where there is nothing.
     from_hash: Option<u64>,
+    // Its registers are done: where to go on in its slabs.
+    slab: Option<(Class, Option<u64>)>,
     // Since the last answer.
     damaged: u64,
 }
@@ -46,14 +49,10 @@ impl<M: Memory> PmemStore<M> {
         while done.bytes < bytes && self.scrub.shard < shards {
             let shard = Shard((self.scrub.shard % SHARDS) as u8);
             let database = Database((self.scrub.shard / SHARDS) as u8);
+            let id = ShardId { database, shard };
             let is_own = usize::from(shard.0) % share.workers == share.worker;
-            let next = if is_own {
-                self.scrub_part(ShardId { database, shard }, bytes, &mut done)
-            } else {
-                None
-            };
-            self.scrub.from_hash = next;
-            self.scrub.shard += usize::from(next.is_none());
+            let is_done = !is_own || self.scrub_shard(id, bytes, &mut done);
+            self.scrub.shard += usize::from(is_done);
         }
         if self.scrub.shard == shards {
             if share.worker == 0 {
@@ -64,6 +63,29 @@ impl<M: Memory> PmemStore<M> {
         }
         done.damaged = std::mem::take(&mut self.scrub.damaged);
         done
+    }
+
+    /// Goes on with a shard; true when all of it has been looked at.
+    fn scrub_shard(&mut self, id: ShardId, bytes: u64, done: &mut Scrubbed) -> bool {
+        match self.scrub.slab {
+            None => {
+                self.scrub.from_hash = self.scrub_part(id, bytes, done);
+                if self.scrub.from_hash.is_none() {
+                    self.scrub.slab = Class::all().next().map(|class| (class, None));
+                }
+                false
+            }
+            Some((class, last)) => {
+                let buffers = &mut self.scratch.buffers;
+                let run = self.slabs.look_at_run(&self.shared, (id, class), last, buffers);
+                done.bytes += if run.is_some() { ROOT_BYTES } else { 0 };
+                self.scrub.slab = match run {
+                    Some(run) => Some((class, Some(run))),
+                    None => Class::all().find(|next| *next > class).map(|next| (next, None)),
+                };
+                self.scrub.slab.is_none()
+            }
+        }
     }
 
     /// Verifies one leaf of a shard, or a part of it; where to go on, if anywhere.

@@ -6,9 +6,11 @@
 
 use std::io;
 
-use super::{Changed, Damaged, PmemStore, Scratch};
+use types::Key;
+
+use super::{Changed, Damaged, Located, PmemStore, Scratch};
 use crate::pmem::batch::Batch;
-use crate::pmem::directory::{InsertError, Match};
+use crate::pmem::directory::{Entry, InsertError, Match};
 use crate::pmem::intent::Target;
 use crate::pmem::layout::{
     Class, GRANULE, HEADER_LEN, INTENT_SLOTS_MAX, ROOT_META, ROOT_STATE, ShardId,
@@ -21,6 +23,9 @@ use crate::pmem::{STATE_FORGOTTEN, STATE_KNOWN};
 
 /// A state that would fit into a class this many times smaller moves there.
 const SHRINK_FACTOR: u64 = 4;
+
+/// Damage that is mended one after the other before a medium is given up that does not stay as it is written.
+const MENDED_MAX: usize = 1_000;
 
 /// One version to be written.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +66,8 @@ impl<M: Memory> PmemStore<M> {
         self.scratch.writes = writes;
         written?;
         self.slabs.settle();
-        self.remove_all(batch);
+        self.remove_all(batch)?;
+        self.slabs.give_back_runs(&self.shared, &mut self.scratch.buffers);
         // Only now, when what was recovered is durable, and only where no damage was found meanwhile.
         for (&shard, _) in self.batch.forgets.iter().filter(|(_, forgotten)| !**forgotten) {
             let state = self.shared.geometry.root_at(shard) + ROOT_STATE;
@@ -76,20 +82,14 @@ impl<M: Memory> PmemStore<M> {
     /// Makes some of the batch's writes durable.
     fn write(&mut self, batch: &Batch, changes: &[usize]) -> io::Result<()> {
         let mut plan = std::mem::take(&mut self.scratch.plan);
-        plan.clear();
-        for &change in changes {
-            let write = self.plan(batch, change)?;
-            plan.push(write);
-        }
+        self.plan_all(batch, changes, &mut plan)?;
         self.write_versions(batch, &plan);
-        for write in &plan {
-            self.link(batch.place(write.change), write)?;
-        }
+        self.link_all(batch, &plan)?;
         self.shared.finish_turn(self.worker, self.turn);
         self.shared.memory.fence();
         for write in &plan {
             if let Link::Moved(old) = write.link {
-                self.slabs.give_back(old);
+                self.slabs.give_back(&self.shared, old);
             }
             if let Changed::Cell(_, key) = batch.place(write.change) {
                 let (newest, sequence) = write.version;
@@ -98,6 +98,32 @@ impl<M: Memory> PmemStore<M> {
         }
         self.scratch.plan = plan;
         Ok(())
+    }
+
+    /// Decides where changes are written. Damage that one of them meets may be mended at the cost of what leads to
+    /// another: then all are looked up once more.
+    fn plan_all(
+        &mut self,
+        batch: &Batch,
+        changes: &[usize],
+        plan: &mut Vec<Write>,
+    ) -> io::Result<()> {
+        for _ in 0..MENDED_MAX {
+            plan.clear();
+            let damages = self.damages;
+            for &change in changes {
+                let write = self.plan(batch, change)?;
+                plan.push(write);
+            }
+            if self.damages == damages {
+                return Ok(());
+            }
+            base::sometimes!("pmem: places are looked up again after damage");
+            for write in plan.iter().filter(|write| !matches!(write.link, Link::Kept)) {
+                self.slabs.take_back(&self.shared, write.home);
+            }
+        }
+        Err(damaged_again())
     }
 
     /// Decides where a change is written.
@@ -161,6 +187,57 @@ impl<M: Memory> PmemStore<M> {
         self.shared.memory.fence();
     }
 
+    /// Lets the directory and the roots lead to slots that are durable. Damage that is met at one of them may be mended
+    /// at the cost of what leads to another, so then each is looked for.
+    fn link_all(&mut self, batch: &Batch, plan: &[Write]) -> io::Result<()> {
+        let mut damages = self.damages;
+        for write in plan {
+            self.link(batch.place(write.change), write)?;
+        }
+        for _ in 0..MENDED_MAX {
+            if self.damages == damages {
+                return Ok(());
+            }
+            base::sometimes!("pmem: links are looked for after damage");
+            damages = self.damages;
+            for write in plan {
+                if let Changed::Cell(shard, key) = batch.place(write.change) {
+                    let slot = write.home.at;
+                    if self.entry_of(*shard, key, slot)?.is_none() {
+                        self.insert(*shard, key, slot)?;
+                    }
+                }
+            }
+        }
+        Err(damaged_again())
+    }
+
+    /// What leads to a slot of a register; damage on the way is mended.
+    fn entry_of(&mut self, shard: ShardId, key: &Key, slot: u64) -> io::Result<Option<Entry>> {
+        let is_it = |other| if other == slot { Match::Yes } else { Match::No };
+        for _ in 0..MENDED_MAX {
+            match self.shared.search(shard, key.hash(), is_it) {
+                Ok(found) => return Ok(found),
+                Err(damage) => self.forget(shard, Some(&Changed::Cell(shard, key.clone())), damage),
+            }
+        }
+        Err(damaged_again())
+    }
+
+    fn insert(&mut self, shard: ShardId, key: &Key, slot: u64) -> io::Result<()> {
+        for _ in 0..MENDED_MAX {
+            match self.shared.insert(self.worker, shard, key.hash(), slot) {
+                Ok(()) => return Ok(()),
+                Err(InsertError::Io(error)) => return Err(error),
+                Err(InsertError::Damaged) => {
+                    let place = Changed::Cell(shard, key.clone());
+                    self.forget(shard, Some(&place), Damaged { entry: None });
+                }
+            }
+        }
+        Err(damaged_again())
+    }
+
     /// Lets the directory or the root lead to a slot that is durable.
     fn link(&mut self, place: &Changed, write: &Write) -> io::Result<()> {
         let slot = write.home.at;
@@ -173,54 +250,51 @@ impl<M: Memory> PmemStore<M> {
             }
             (Changed::Cell(shard, key), _) => (*shard, key),
         };
-        if let Link::Moved(old) = write.link {
-            let is_it = |slot| if slot == old.at { Match::Yes } else { Match::No };
-            match self.shared.search(shard, key.hash(), is_it) {
-                Ok(Some(entry)) => {
-                    self.shared.redirect(&entry, slot);
-                    return Ok(());
-                }
-                Ok(None) => {}
-                Err(damage) => self.forget(shard, Some(place), damage),
-            }
+        if let Link::Moved(old) = write.link
+            && let Some(entry) = self.entry_of(shard, key, old.at)?
+        {
+            self.shared.redirect(&entry, slot);
+            return Ok(());
         }
-        for _ in 0..2 {
-            match self.shared.insert(self.worker, shard, key.hash(), slot) {
-                Ok(()) => return Ok(()),
-                Err(InsertError::Io(error)) => return Err(error),
-                Err(InsertError::Damaged) => {
-                    self.forget(shard, Some(place), Damaged { entry: None });
-                }
-            }
-        }
-        Err(io::Error::other("the directory was damaged again while it was mended"))
+        self.insert(shard, key, slot)
     }
 
-    fn remove_all(&mut self, batch: &Batch) {
+    fn remove_all(&mut self, batch: &Batch) -> io::Result<()> {
         let mut freed = Vec::new();
         for change in batch.removals() {
             let place = batch.place(change);
             if let Changed::Cell(_, key) = place {
                 self.recent.forget(key);
             }
-            match self.locate(place) {
-                Ok(None) => continue,
-                Ok(Some(located)) => {
-                    match located.entry {
-                        Some(entry) => self.shared.clear(entry.at),
-                        None => {
-                            let root = self.shared.geometry.root_at(place.shard());
-                            self.shared.put_word(root + ROOT_META, NONE);
-                        }
-                    }
-                    freed.push(located.home);
+            let Some(located) = self.locate_mended(place)? else { continue };
+            match located.entry {
+                Some(entry) => self.shared.clear(entry.at),
+                None => {
+                    let root = self.shared.geometry.root_at(place.shard());
+                    self.shared.put_word(root + ROOT_META, NONE);
                 }
-                Err(damage) => self.forget(place.shard(), Some(place), damage),
             }
+            freed.push(located.home);
         }
         if !freed.is_empty() {
             self.shared.memory.fence();
         }
-        freed.into_iter().for_each(|home| self.slabs.give_back(home));
+        freed.into_iter().for_each(|home| self.slabs.give_back(&self.shared, home));
+        Ok(())
     }
+
+    /// Where a place is; damage on the way is mended.
+    fn locate_mended(&mut self, place: &Changed) -> io::Result<Option<Located>> {
+        for _ in 0..MENDED_MAX {
+            match self.locate(place) {
+                Ok(located) => return Ok(located),
+                Err(damage) => self.forget(place.shard(), Some(place), damage),
+            }
+        }
+        Err(damaged_again())
+    }
+}
+
+fn damaged_again() -> io::Error {
+    io::Error::other("the directory was damaged again and again while it was mended")
 }
