@@ -12,9 +12,10 @@ use super::memory::Memory;
 use super::word::{self, mix};
 
 // Free runs that are remembered, rests of segments among them. Others are found again by looking at page words.
-const HOLES_MAX: usize = 64;
-// Page words that are looked at before the file grows instead.
+const HOLES_MAX: usize = 1024;
+// Page words that are looked at before new pages are taken, and before the file grows: some milliseconds.
 const PAGES_LOOKED_AT: u64 = 4096;
+const PAGES_LOOKED_AT_TO_GROW: u64 = 1 << 20;
 
 /// The opened medium.
 #[derive(Debug)]
@@ -128,15 +129,9 @@ impl<M: Memory> Shared<M> {
             return Err(io::Error::other("a record is larger than a segment"));
         }
         let mut allocator = self.lock();
-        let run = match allocator.take_hole(pages) {
+        let run = match self.take_free(&mut allocator, pages) {
             Some(run) => run,
-            None => {
-                self.look_for_holes(&mut allocator);
-                match allocator.take_hole(pages) {
-                    Some(run) => run,
-                    None => self.take_new(&mut allocator, pages)?,
-                }
-            }
+            None => self.take_new(&mut allocator, pages)?,
         };
         // Under the lock: whoever looks for free pages must not find these.
         self.put_page_words(run, pages, |index| PageUse { kind, shard, index });
@@ -157,6 +152,18 @@ impl<M: Memory> Shared<M> {
             let word = self.geometry.page_word_at(run + index * PAGE);
             self.put_word(word, page_use(index).payload());
         }
+    }
+
+    /// Pages that were given out before and are free.
+    fn take_free(&self, allocator: &mut Allocator, pages: u64) -> Option<u64> {
+        if let Some(run) = allocator.take_hole(pages) {
+            return Some(run);
+        }
+        let segment_end = self.geometry.segment_of(allocator.bump) + self.geometry.segment_len;
+        let has_room = allocator.bump + pages * PAGE <= segment_end.min(self.memory.len());
+        let count = if has_room { PAGES_LOOKED_AT } else { PAGES_LOOKED_AT_TO_GROW };
+        self.look_for_holes(allocator, count);
+        allocator.take_hole(pages)
     }
 
     /// Behind everything that was ever given out.
@@ -186,13 +193,13 @@ impl<M: Memory> Shared<M> {
     }
 
     /// Looks at some page words for free pages that are not remembered.
-    fn look_for_holes(&self, allocator: &mut Allocator) {
+    fn look_for_holes(&self, allocator: &mut Allocator, count: u64) {
         if allocator.looking.is_none() && std::mem::take(&mut allocator.has_more) {
             allocator.looking = Some((self.geometry.segments_at(), allocator.bump));
         }
         let Some((mut at, end)) = allocator.looking.take() else { return };
         let mut found: Option<(u64, u64)> = None;
-        for _ in 0..PAGES_LOOKED_AT {
+        for _ in 0..count {
             if at >= end {
                 break;
             }
@@ -261,8 +268,10 @@ impl Allocator {
         self.holes.iter().any(|&(run, pages)| (run..run + pages * PAGE).contains(&at))
     }
 
+    /// Of the shortest that is long enough.
     fn take_hole(&mut self, pages: u64) -> Option<u64> {
-        let index = self.holes.iter().position(|&(_, free)| free >= pages)?;
+        let fits = (0..self.holes.len()).filter(|&index| self.holes[index].1 >= pages);
+        let index = fits.min_by_key(|&index| self.holes[index].1)?;
         let (run, free) = self.holes[index];
         if free == pages {
             self.holes.swap_remove(index);
