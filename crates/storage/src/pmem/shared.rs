@@ -222,7 +222,6 @@ impl<M: Memory> Shared<M> {
             at += PAGE;
         }
         if let Some((run, pages)) = found {
-            base::sometimes!("pmem: free pages are found again");
             allocator.put_hole(run, pages);
         }
         allocator.looking = (at < end).then_some((at, end));

@@ -85,11 +85,11 @@ impl Life {
 
 #[test]
 fn a_file_does_not_grow_with_what_is_overwritten() {
-    for seed in 0..4 {
+    for seed in 0..2 {
         let mut life = Life::new(seed);
-        life.change(3_000);
+        life.change(2_000);
         let before = life.memory.len();
-        life.change(12_000);
+        life.change(6_000);
         life.check();
         let after = life.memory.len();
         assert!(after * 4 <= before * 5, "seed {seed}: {before} and {after} bytes");
@@ -98,15 +98,15 @@ fn a_file_does_not_grow_with_what_is_overwritten() {
 
 #[test]
 fn nor_with_restarts_where_a_scrub_finds_what_is_empty() {
-    for seed in 0..4 {
+    for seed in 0..2 {
         let mut life = Life::new(seed);
-        life.change(3_000);
+        life.change(2_000);
         let mut before = 0;
         for round in 0..20 {
             if round == 10 {
                 before = life.memory.len();
             }
-            life.change(1_000);
+            life.change(300);
             life.restart(1 - round % 2);
             life.check();
             life.scrub();
@@ -143,7 +143,7 @@ fn deleted_records_make_room_for_others() {
 /// Kills and losses of power while pages change hands: every record is as before the turn or as after it.
 #[test]
 fn pages_that_change_hands_lose_nothing_in_a_crash() {
-    for seed in 0..12 {
+    for seed in 0..6 {
         println!("seed {seed}");
         let mut life = Life::new(seed);
         life.change(300);

@@ -253,7 +253,6 @@ impl Engine {
         if marks.is_empty() {
             return;
         }
-        base::sometimes!("disk: losses are told ahead of entries that wait for room");
         let mut writer = StripeWriter::new();
         for mark in &marks {
             let mut raw = Vec::with_capacity(MARK_LEN);

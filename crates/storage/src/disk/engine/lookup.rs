@@ -236,7 +236,6 @@ impl Engine {
         let may_read = self.unread.is_none() && !self.write_back.is_redone();
         let is_time = self.extents.seeks_room() || self.is_resting;
         if may_read && is_time && self.maps.is_empty() && self.extents.unknown().next().is_some() {
-            base::sometimes!("disk: room is looked for in groups that a start left alone");
             let groups: Vec<u64> = self.extents.unknown().take(MAPS_AT_ONCE).collect();
             groups.into_iter().for_each(|group| self.read_map(group));
         }

@@ -118,7 +118,6 @@ impl<M: Memory> PmemStore<M> {
             if self.damages == damages {
                 return Ok(());
             }
-            base::sometimes!("pmem: places are looked up again after damage");
             for write in plan.iter().filter(|write| !matches!(write.link, Link::Kept)) {
                 self.slabs.take_back(&self.shared, write.home);
             }
@@ -198,7 +197,6 @@ impl<M: Memory> PmemStore<M> {
             if self.damages == damages {
                 return Ok(());
             }
-            base::sometimes!("pmem: links are looked for after damage");
             damages = self.damages;
             for write in plan {
                 if let Changed::Cell(shard, key) = batch.place(write.change) {
