@@ -81,8 +81,20 @@ impl DataDir {
     /// # Errors
     /// Any [`DataDirError`]; all but `Io` tell the operator what to do.
     pub fn open(path: &Path, node: NodeId) -> Result<DataDir, DataDirError> {
+        DataDir::open_for(path, node, true)
+    }
+
+    /// The same for looking only, also where the file system can only be read.
+    ///
+    /// # Errors
+    /// As [`DataDir::open`].
+    pub fn look(path: &Path, node: NodeId) -> Result<DataDir, DataDirError> {
+        DataDir::open_for(path, node, false)
+    }
+
+    fn open_for(path: &Path, node: NodeId, writes: bool) -> Result<DataDir, DataDirError> {
         let directory = lock(path)?;
-        let identity = read(path)?;
+        let identity = read(path, writes)?;
         if let Some(saved) = &identity {
             check_node(path, saved, node)?;
             if saved.identity.standing == Standing::Wiping {
@@ -267,7 +279,7 @@ impl Saved {
 /// # Errors
 /// `Damaged`, `UnknownFormat`, `NotOurs`, `Io`.
 pub fn owner(path: &Path) -> Result<Option<NodeId>, DataDirError> {
-    Ok(read(path)?.map(|saved| saved.identity.node))
+    Ok(read(path, false)?.map(|saved| saved.identity.node))
 }
 
 /// Wipes what node `node` knows, for an operator who says so: every file beside `node` is removed, the loss is
@@ -281,7 +293,7 @@ pub fn owner(path: &Path) -> Result<Option<NodeId>, DataDirError> {
 pub fn reset(path: &Path, node: NodeId, now_unix: Millis) -> Result<(), DataDirError> {
     let directory = lock(path)?;
     let exhausted = || DataDirError::Exhausted(node);
-    let (saved, lost) = match read(path) {
+    let (saved, lost) = match read(path, true) {
         Ok(None) => return Ok(()),
         Ok(Some(saved)) => {
             check_node(path, &saved, node)?;
@@ -351,8 +363,8 @@ fn sync_parent(path: &Path) -> Result<(), DataDirError> {
     File::open(parent).and_then(|parent| parent.sync_all()).map_err(at(parent))
 }
 
-fn read(path: &Path) -> Result<Option<Saved>, DataDirError> {
-    let file = match OpenOptions::new().read(true).write(true).open(path.join(FILE)) {
+fn read(path: &Path, writes: bool) -> Result<Option<Saved>, DataDirError> {
+    let file = match OpenOptions::new().read(true).write(writes).open(path.join(FILE)) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             check_unused(path)?;

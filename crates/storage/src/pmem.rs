@@ -76,7 +76,7 @@ pub enum PmemError {
     )]
     Damaged(PathBuf),
     #[error(
-        "{0} is shorter than it was made: run `palimpsest reset --yes`, then let the node rejoin"
+        "{0} does not have the length that it was made with: run `palimpsest reset --yes`, then let the node rejoin"
     )]
     CutShort(PathBuf),
 }
@@ -103,7 +103,7 @@ impl Pmem<Mapped> {
             create(dir, binding, beginning).map_err(at(&path))?;
         }
         let file = OpenOptions::new().read(true).write(true).open(&path).map_err(at(&path))?;
-        let memory = Mapped::new(file).map_err(at(&path))?;
+        let memory = Mapped::new(file).map_err(|error| not_mapped(&path, error))?;
         Ok(Pmem { was_created, ..Pmem::from_memory(memory, binding, &path)? })
     }
 
@@ -268,6 +268,14 @@ fn undo<M: Memory>(shared: &Shared<M>, target: Target, buffers: &mut Buffers) {
     let other = shared.read_version(home, 1 - target.index, buffers);
     if let Version::Holding { sequence, .. } | Version::Void { sequence } = other {
         shared.write_void(home, target.index, sequence.wrapping_sub(1), buffers);
+    }
+}
+
+/// A length that nothing of ours has is told as one that was cut off.
+fn not_mapped(path: &Path, error: io::Error) -> PmemError {
+    match error.kind() {
+        io::ErrorKind::InvalidData => PmemError::CutShort(path.to_owned()),
+        _ => at(path)(error),
     }
 }
 

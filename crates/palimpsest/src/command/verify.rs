@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return Ok(());
     };
     // Holding the directory keeps its node from starting meanwhile.
-    let held = DataDir::open(dir, node).map_err(|error| Failure::usage(error.to_string()))?;
+    let held = DataDir::look(dir, node).map_err(|error| Failure::usage(error.to_string()))?;
     let mut faults = 0;
     if held.is_damaged() {
         faults += 1;

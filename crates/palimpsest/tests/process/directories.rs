@@ -124,6 +124,31 @@ fn damaged_directory_is_found_by_verify_and_repaired_from_the_others() {
     assert_all_there(&nodes, 2);
 }
 
+/// Files of the store, without the identity.
+fn store_files(dir: &Path) -> Vec<PathBuf> {
+    contents(dir).into_keys().filter(|path| !path.ends_with("node")).collect()
+}
+
+#[test]
+fn verify_says_that_a_store_is_gone_or_belongs_elsewhere() {
+    let mut nodes = Nodes::start("disk");
+    fill(&nodes);
+    for node in [1, 2] {
+        assert_eq!(nodes.process(node).stop(crate::support::LIMIT), Some(0));
+    }
+    let (here, there) = (nodes.data_dir(2), nodes.data_dir(1));
+    store_files(here).iter().for_each(|path| fs::remove_file(path).expect("it is there"));
+    let (code, said) = exit_of(&["verify", &here.display().to_string()]);
+    assert_eq!(code, Some(1), "a formed node without a store: {said}");
+    for path in store_files(there) {
+        let name = path.file_name().expect("it has a name");
+        fs::copy(&path, here.join(name)).expect("it can be copied");
+    }
+    let (code, said) = exit_of(&["verify", &here.display().to_string()]);
+    assert_eq!(code, Some(1), "another node's store: {said}");
+    assert!(said.contains("another data directory"), "{said}");
+}
+
 /// Flips one byte of every stored value it finds; how many.
 fn damage(dir: &Path) -> usize {
     let mut flipped = 0;

@@ -132,8 +132,10 @@ impl Run {
             }
         }
         let is_raised = self.world.loss(node) > loss;
-        let says_anything = self.world.remarks[said..].iter().any(|(by, _)| *by == node);
-        match says_anything && !is_raised {
+        // Damage that a twin makes good costs nothing.
+        let forgets = |(by, said): &(usize, String)| *by == node && said.contains("forgotten");
+        let has_forgotten = self.world.remarks[said..].iter().any(forgets);
+        match has_forgotten && !is_raised {
             true => Err(format!("n{} says so and raises no loss", node + 1).into()),
             false => Ok(()),
         }

@@ -16,7 +16,7 @@ use super::shared::{Shared, offset_of};
 use super::slot::{Buffers, Kind};
 use super::superblock::{Copy, Superblock};
 use super::word::NONE;
-use super::{FILE, PmemError, STATE_FORGOTTEN, STATE_KNOWN, at, read_superblock};
+use super::{FILE, PmemError, STATE_FORGOTTEN, STATE_KNOWN, not_mapped, read_superblock};
 use crate::{Note, Progress};
 
 /// Faults that a report lists; further ones are only counted.
@@ -102,7 +102,8 @@ impl Report {
 /// Any [`PmemError`]: then there is nothing that could be checked.
 pub fn verify(dir: &Path, binding: u64, say: Say<'_>) -> Result<Report, PmemError> {
     let path = dir.join(FILE);
-    let memory = File::open(&path).and_then(Mapped::read_only).map_err(at(&path))?;
+    let memory = File::open(&path).and_then(Mapped::read_only);
+    let memory = memory.map_err(|error| not_mapped(&path, error))?;
     if read_superblock(&memory, &path)?.binding != binding {
         return Err(PmemError::Foreign(path));
     }
