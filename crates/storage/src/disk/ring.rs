@@ -212,6 +212,13 @@ impl Ring {
         }
     }
 
+    /// True if the stripe under way says of some of these shards that they are known.
+    pub(super) fn is_saying_known(&self, lost: Mark) -> bool {
+        let under_way = self.stripes.iter().filter(|stripe| stripe.position.is_some());
+        let marks = under_way.filter_map(|stripe| stripe.pending.as_ref()).flat_map(|it| &it.marks);
+        marks.into_iter().any(|mark| !mark.forgotten && mark.meets(&lost))
+    }
+
     /// Takes losses out of stripes that are not being written, as many as have room in `len` bytes, for a stripe of their
     /// own that goes first. Also says whether these are all. What somebody said before that a shard is known stays before.
     pub(super) fn take_losses(&mut self, len: usize) -> (Vec<Mark>, bool) {

@@ -114,8 +114,8 @@ impl Slabs {
             while let Some(at) = free.pop(shared) {
                 let home = Home { at, class, shard };
                 // A damaged slot is left alone until the register that it belongs to is looked up.
-                let Some(reading) = shared.read_slot(home, buffers) else { continue };
-                if shared.is_unused(home, &reading, buffers) && self.given.insert(at) {
+                let Some(reading) = shared.read_free(home, buffers) else { continue };
+                if self.given.insert(at) {
                     let version = (1 - reading.newest, reading.sequence.wrapping_add(1));
                     return Ok((home, version));
                 }
@@ -321,8 +321,15 @@ impl<M: Memory> Shared<M> {
     }
 
     fn is_free(&self, home: Home, buffers: &mut Buffers) -> bool {
-        let reading = self.read_slot(home, buffers);
-        reading.is_some_and(|reading| self.is_unused(home, &reading, buffers))
+        self.read_free(home, buffers).is_some()
+    }
+
+    /// What is in a slot that nothing leads to. Where the page does not say that such a slot is there, nobody would find
+    /// what was put into it.
+    fn read_free(&self, home: Home, buffers: &mut Buffers) -> Option<Reading> {
+        self.home(home.at).filter(|it| *it == home)?;
+        let reading = self.read_slot(home, buffers)?;
+        self.is_unused(home, &reading, buffers).then_some(reading)
     }
 
     /// True where the directory does not lead to the slot, surely.

@@ -141,6 +141,22 @@ fn losses_find_room_after_kills() {
     }
 }
 
+/// Every life meets the same damage and ends before anything has gone home.
+#[test]
+fn starts_that_meet_the_same_damage_do_not_fill_the_ring_with_it() {
+    for (rotten, count, kills) in [(1, 0, 64), (1, 5, 16), (3, 200, 8), (12, 0, 16)] {
+        let mut full = Full::new(rotten);
+        for seed in 0..kills {
+            full.fill(count, 28);
+            full.meet(rotten);
+            full.kill(seed);
+        }
+        full.fill(200, 28);
+        full.meet(rotten);
+        assert!(full.is_written(), "{rotten} buckets, {count} writes a life, {kills} kills");
+    }
+}
+
 /// A loss that was told ahead of what waits is known after a kill, whatever was said of the shard before.
 #[test]
 fn a_loss_that_was_told_ahead_outlives_the_process() {
@@ -201,6 +217,80 @@ fn space_is_found_again_after_a_restart() {
     assert!(lives[3] <= one_life[3] + 64, "{one_life:?} {lives:?}");
 }
 
+fn rest(world: &mut World, polls: usize) {
+    for _ in 0..polls {
+        world.keeper.rest();
+        world.poll();
+    }
+}
+
+fn writes_at_rest(world: &mut World) -> u64 {
+    rest(world, 500);
+    let before = world.disk.stores();
+    rest(world, 200);
+    world.disk.stores() - before
+}
+
+/// A bucket that nearly fills the spare, of records of all lengths.
+#[test]
+fn a_store_at_rest_writes_nothing_though_a_bucket_just_fits() {
+    for (spare_pages, len) in [(32, 412), (32, 60), (48, 100), (64, 0), (64, 164)] {
+        let config =
+            Config { ring_bytes: 512 << 10, spare_pages, initial_level: 7, ..small_config() };
+        let mut world = World::create(SimDisk::new(1, 0), 1, &config);
+        let (each, most) = (32 + len, (spare_pages as usize + 4) * 4032 / 2);
+        let places = (0..).map(cell).filter(|place| top(place) == 5).take(most / each);
+        for (number, place) in places.enumerate() {
+            world.stores[0].put(&place, &vec![1; len]);
+            if number % 20 != 0 && number * each * 4 < most * 3 {
+                continue;
+            }
+            world.stores[0].submit();
+            rest(&mut world, 40);
+            if world.stores[0].is_full() {
+                // What waits for room keeps the hand going.
+                break;
+            }
+            let before = world.disk.stores();
+            rest(&mut world, 10);
+            if world.disk.stores() > before {
+                assert_eq!(writes_at_rest(&mut world), 0, "{number} records of {len} bytes");
+            }
+        }
+    }
+}
+
+/// The same with a bucket that fits no more, and is damaged.
+#[test]
+fn a_store_at_rest_writes_nothing_though_damage_cannot_be_mended() {
+    let config = Config {
+        ring_bytes: 256 << 10,
+        spare_pages: 32,
+        initial_level: 7,
+        cache_bytes: 0,
+        ..small_config()
+    };
+    let mut world = World::create(SimDisk::new(1, 0), 1, &config);
+    let places: Vec<Place> = (0..).map(cell).filter(|place| top(place) == 5).take(44).collect();
+    for place in &places {
+        world.stores[0].put(place, &vec![1; 990]);
+        world.stores[0].submit();
+        rest(&mut world, 20);
+    }
+    rest(&mut world, 2_000);
+    let mut world = World::open(world.disk.copy(), 1, &config);
+    rest(&mut world, 2_000);
+    let end = (2 + bucket(&places[0]) as usize + 1) * PAGE;
+    for round in 0..3 {
+        world.disk.rot(File::Slots, |bytes| bytes[end - 1] ^= 0xff);
+        places.iter().for_each(|place| _ = world.load(place));
+        assert_eq!(writes_at_rest(&mut world), 0, "round {round}");
+        let mut again = World::open(world.disk.crashed(1), 1, &config);
+        places.iter().for_each(|place| _ = again.load(place));
+        assert_eq!(writes_at_rest(&mut again), 0, "round {round}, after a restart");
+    }
+}
+
 /// A bucket whose records are too long for the spare stays in the ring.
 #[test]
 fn a_store_at_rest_writes_nothing_though_a_bucket_cannot_go_home() {
@@ -208,12 +298,6 @@ fn a_store_at_rest_writes_nothing_though_a_bucket_cannot_go_home() {
         Config { ring_bytes: 256 << 10, spare_pages: 32, initial_level: 7, ..small_config() };
     for (len, keys, stays) in [(300, 30, false), (990, 44, true), (990, 60, true)] {
         let mut world = World::create(SimDisk::new(1, 0), 1, &config);
-        let rest = |world: &mut World, polls: usize| {
-            for _ in 0..polls {
-                world.keeper.rest();
-                world.poll();
-            }
-        };
         for place in (0..).map(cell).filter(|place| top(place) == 5).take(keys) {
             world.stores[0].put(&place, &vec![1; len]);
             world.stores[0].submit();

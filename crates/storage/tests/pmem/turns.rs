@@ -249,3 +249,26 @@ fn nothing_is_lost_in_silence_where_turns_meet_damage() {
         }
     }
 }
+
+/// The word that says what a page is for, in the middle of a run of slots.
+#[test]
+fn slots_of_a_page_whose_word_rots_are_not_given_out_again() {
+    let (memory, pmem) = format();
+    let keys = keys_of(SHARD, 128);
+    let places: Vec<Place> = keys.iter().map(place_of).collect();
+    let records: Vec<(&Place, &[u8])> = places.iter().map(|it| (it, &b"a record"[..])).collect();
+    put_all(&mut pmem.store(0), &records);
+    let slot_of = |key: &Key| {
+        let entry = entry_of(&memory, key).expect("it has an entry");
+        (memory.load(entry + 8) & ((1 << 48) - 1)) * 64
+    };
+    let run = keys.iter().map(slot_of).min().expect("there are some") / PAGE * PAGE;
+    memory.flip(SMALL.page_word_at(run + PAGE) + 2, 1);
+    for life in 0..3 {
+        let mut store = open(&memory).store(life % 2);
+        let lost = places.iter().filter(|place| load(&mut store, place).0 == Load::Lost).count();
+        assert_eq!(lost > 0, life == 0, "{lost} in life {life}");
+        poll(&mut store);
+        recover(&mut store, &records);
+    }
+}

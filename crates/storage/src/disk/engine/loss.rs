@@ -54,16 +54,26 @@ impl Engine {
         self.remark(PagePlace { file: File::Ring, offset }, &what);
     }
 
-    /// Forgets shards; returns the stripe that makes it durable. It is not the last one, for those before may wait for
+    /// Forgets shards; returns the stripe that makes it durable, 0 where it is. It is not the last one, for those before may wait for
     /// the room that the damaged bucket takes; so no word on the shards that did not know of this may come after it.
     pub(super) fn forget(&mut self, mark: Mark) -> u64 {
         self.scrub.note_damage();
         self.announce(mark);
         self.set_flags(mark);
         self.ring.take_back(mark);
+        if self.is_durably_forgotten(mark) {
+            // Starts that meet the same damage again and again would fill the ring with what it says already.
+            return 0;
+        }
         let stripe = self.ring.first_open();
         stripe.add_mark(mark);
         stripe.number
+    }
+
+    /// True where a start would find these shards forgotten, now and when the stripe under way is durable.
+    fn is_durably_forgotten(&self, mark: Mark) -> bool {
+        let is_forgotten = |(database, shard)| self.flags_durable.has(database, shard);
+        !self.ring.is_saying_known(mark) && mark.shards().all(is_forgotten)
     }
 
     /// Nothing that stands in a page counts any more. To be called before the process has written anything back.
@@ -124,6 +134,7 @@ impl Engine {
     /// Keeps what is whole of a damaged bucket in memory until its pages are rewritten, which may not happen
     /// before this stripe is durable.
     pub(super) fn repair_after(&mut self, bucket: u64, stripe: u64) {
+        self.fruitless = None;
         if self.repairs.insert(bucket, stripe).is_none() {
             self.cache.pin(bucket);
         }

@@ -45,6 +45,7 @@ impl Engine {
         let entries: Vec<Entry<'_>> = rows.into_iter().filter_map(|row| row.entry).collect();
         let mut free = old.overflow.clone();
         self.drop_garbage(&old, &index, (first, last), work);
+        work.has_split |= how.split;
         if how.split {
             let (low, high) = self.directory.grow();
             let middle = self.directory.interval(high).0;

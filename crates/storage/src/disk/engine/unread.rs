@@ -345,6 +345,7 @@ impl Engine {
     fn lose_ring(&mut self) {
         self.void_pages();
         self.cache.void();
-        self.lost_ring = Some(self.forget(Mark::FORGET_ALL));
+        let stripe = self.forget(Mark::FORGET_ALL);
+        self.lost_ring = (stripe > self.ring.durable).then_some(stripe);
     }
 }

@@ -95,6 +95,13 @@ pub(super) struct Work {
     /// Units that no page refers to any more.
     pub(super) freed: Vec<(u64, u64)>,
     pub(super) pages: usize,
+    pub(super) has_split: bool,
+}
+
+impl Work {
+    fn brings_something(&self) -> bool {
+        !self.home.is_empty() || self.has_split
+    }
 }
 
 impl WriteBack {
@@ -177,13 +184,14 @@ impl Engine {
 
     fn wants_write_back(&self) -> bool {
         let used = self.ring.used();
-        let is_fruitless = self.fruitless == Some(self.ring.durable);
-        self.is_much(used)
-            || self.is_behind()
-            || (self.is_resting && used > 0 && !is_fruitless)
+        let is_fruitful = self.fruitless != Some(self.ring.durable);
+        // Whoever waits for room waits for other buckets, too, which the hand has yet to come to.
+        let may_try = is_fruitful || !self.is_resting || self.is_committing();
+        (may_try && (self.is_much(used) || self.is_behind()))
+            || (self.is_resting && used > 0 && is_fruitful)
             || self.scrub.is_torn
             || self.has_many_maps()
-            || self.repairs.values().any(|&stripe| stripe <= self.ring.durable)
+            || (is_fruitful && self.repairs.values().any(|&stripe| stripe <= self.ring.durable))
     }
 
     /// True for a backlog that is to go home whatever its pace was.
@@ -316,6 +324,7 @@ impl Engine {
             home: Vec::new(),
             freed: Vec::new(),
             pages: COPIES as usize,
+            has_split: false,
         };
         let first = self.directory.split();
         let sources = first..first + gather.splits;
@@ -346,8 +355,9 @@ impl Engine {
             self.rebuild_target(bucket, &mut work, how);
         }
         if rest.is_empty() {
-            // Buckets that are too long for the spare stay where they are, and there is nothing else.
-            let is_fruitless = has_tried && work.buckets.is_empty();
+            // Buckets that are too long for the spare stay as they are, and there is nothing else.
+            let is_mended = work.buckets.iter().any(|bucket| self.repairs.contains_key(bucket));
+            let is_fruitless = has_tried && !is_mended && !work.brings_something();
             self.fruitless = is_fruitless.then_some(self.ring.durable);
             self.write_back = WriteBack::Built(work);
             return;
