@@ -178,6 +178,17 @@ impl RmwPaxos {
         if self.is_void(cx, active) {
             return self.give_up_joint(active);
         }
+        if active.phase == Phase::Preparing
+            && active.promises.has_disputes()
+            && !active.promises.is_majority(cx.view)
+        {
+            // What was denied may be held by others by now, and who has promised once says nothing more of it.
+            let resends = active.resends;
+            self.prepare(cx, active);
+            active.resends = resends;
+            active.resend_at = cx.now + self.round_trip.resend_after(resends);
+            return;
+        }
         match active.phase {
             Phase::Preparing | Phase::Owner => {
                 let nodes: Vec<NodeId> = cx.view.all().collect();

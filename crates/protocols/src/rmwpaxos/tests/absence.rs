@@ -399,3 +399,46 @@ fn a_denial_that_is_refuted_holds_up_nobody() -> Result<(), String> {
     }
     claim(world.reply(read) == Some(b"va"), "two hold it, and others are not waited for long")
 }
+
+/// The first node's medium loses the key, and it denies what the others hold: one the owner's next proposal, which has yet to
+/// arrive elsewhere, one the proposal before, so that neither confirms the other. Its phase 1 goes on all the same.
+#[test]
+fn a_phase_one_that_meets_only_what_it_denies_asks_again() -> Result<(), String> {
+    let mut world = world();
+    let (key, neighbour) = (world.key.clone(), world.neighbour.clone());
+    world.write(1, Ask::Append("a"));
+    world.write_key(1, &neighbour, Ask::Append("n"));
+    world.write_key(2, &neighbour, Ask::Delete);
+    world.converge()?;
+    let floor = world.nodes[1].metas.get(key.shard()).floor_ballot;
+    let covered = world.held(1).is_some_and(|held| held.accepted.ballot() <= floor);
+    claim(covered, "all hold it, and a floor covers it")?;
+    world.takes_back = true;
+    world.nodes[0].cells.remove(&key);
+    world.append(1, "b");
+    let mut late = world.take(|_| true);
+    let first = world.append(0, "c");
+    for _ in 0..10 {
+        let is_late = |m: &Envelope| {
+            m.sender() == 1 && m.receiver() != 1 && (m.is(Kind::Accept) || m.is(Kind::Delta))
+        };
+        world.flow(|m| !is_late(m));
+        late.extend(world.take(is_late));
+        world.pass(Nanos::from_millis(5));
+    }
+    world.deliver_all(late);
+    let mut asked = vec![first];
+    for second in 0..40 {
+        for _ in 0..100 {
+            world.flow(|_| true);
+            world.pass(Nanos::from_millis(10));
+        }
+        if second % 5 == 4 {
+            asked.push(world.append(0, "c"));
+            world.append(1, "d");
+        }
+    }
+    // Somebody waits all the time, so nothing is given up and begun anew for that.
+    let served = asked[1..4].iter().all(|&tag| world.reply(tag).is_some());
+    claim(served, "the first node serves the key")
+}
