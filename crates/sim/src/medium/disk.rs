@@ -143,6 +143,8 @@ impl DiskMedium {
         let mut state = self.lock();
         state.device.wipe();
         (state.is_made, state.is_wiped, state.had_forgotten) = (false, true, true);
+        // A new store has a binding of its own: what is left of the old one is nothing to it.
+        state.snapshot.clear();
     }
 
     /// Damages a sector; false where none was found.

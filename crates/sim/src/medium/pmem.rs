@@ -140,6 +140,8 @@ impl PmemMedium {
         state.memory = None;
         state.is_wiped = true;
         state.rotten.clear();
+        // A new store has a binding of its own: what is left of the old one is nothing to it.
+        state.snapshot = None;
     }
 
     /// Damages a byte near others that are in use; false where none was found.
