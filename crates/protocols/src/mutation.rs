@@ -36,6 +36,8 @@ base::mutations! {
     DenialIgnored = "denial-ignored",
     /// Who is known to have held what another reports counts all the same where it holds nothing.
     WitnessIgnored = "witness-ignored",
+    /// One member's word that others held what it reports counts however many hold nothing.
+    WitnessAlone = "witness-alone",
     /// Members that hold the same keep different floors.
     FloorsStay = "floors-stay",
     /// Promises are neither durable nor under a ceiling.

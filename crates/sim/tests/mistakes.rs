@@ -21,6 +21,7 @@ mod mistakes {
         "denial-ignored",
         "floors-stay",
         "witness-ignored",
+        "witness-alone",
         "repair-removed",
         "repair-below-floor",
         "low-exclusion",

@@ -11,7 +11,8 @@
 //!   sees it when it asks. One of the two media has taken something back then, and which one only a third can tell: what
 //!   is disputed counts once another holds the same.
 //! - Who holds it witnesses who durably held the same, as it found: if such a member holds nothing now, it has lost the
-//!   register, and its absence counts for nothing.
+//!   register, and its absence counts for nothing. If that would be more members than hold it, its own medium has gone back
+//!   under its process, which remembers what others held when it held less.
 
 use base::Nanos;
 use types::{Ballot, Key, NodeId, Round};
@@ -87,9 +88,12 @@ impl RmwPaxos {
 
     /// Members that durably held what is held here of a register. If they hold nothing now they have lost it.
     fn witnessed(&self, cx: &Cx<'_>, key: &Key) -> Members {
+        let shard = key.shard();
         let held_with = |(index, member): (usize, &Member)| {
-            let loss = self.ranges.was_held_with(key.shard(), index)?;
-            (member.node != cx.view.me && member.loss <= loss).then_some(1 << index)
+            let loss = self.ranges.was_held_with(shard, index);
+            let was_held = loss.is_some_and(|loss| member.loss <= loss);
+            let is_other = member.node != cx.view.me;
+            (is_other && (was_held || self.ranges.was_told(shard, index))).then_some(1 << index)
         };
         let members = cx.view.members().iter().enumerate();
         members.filter_map(held_with).fold(0, |set, bit| set | bit)

@@ -116,7 +116,7 @@ impl RmwPaxos {
     fn note_told(&mut self, cx: &mut Cx<'_>, shard: Shard, member: usize) {
         let asked = self.next_id();
         self.told.0.insert(shard, Telling { member, until: cx.now + ONE_FOR, asked });
-        self.ranges.doubt_holder(shard, member);
+        self.ranges.note_told(shard, member);
         self.doubt(cx, shard, 1 << member);
     }
 

@@ -50,6 +50,8 @@ struct Unsure {
     agreeing: Members,
     /// Members that, when they were last asked, durably held what this node holds; nothing was accepted here since.
     held_by: Members,
+    /// Members of those that were told that they held more than they said since, and nothing was accepted here since.
+    told: Members,
     /// Members that were found equal so, and nothing was removed here since.
     equal_once: Members,
     /// What each of those had lost by then, at most.
@@ -149,6 +151,7 @@ impl Walk {
 impl Unsure {
     fn note_held(&mut self, member: usize, (loss, floor): (Loss, Ballot)) {
         self.held_by |= 1 << member;
+        self.told &= !(1 << member);
         self.equal_once |= 1 << member;
         self.held_with[member] = loss;
         self.held_floors[member] = floor;
@@ -179,7 +182,8 @@ impl Ranges {
             unsure.since = cx.now;
         }
         unsure.with = Members::MAX;
-        (unsure.agreeing, unsure.held_by, unsure.differed, unsure.failures) = (0, 0, 0, 0);
+        (unsure.agreeing, unsure.held_by, unsure.told) = (0, 0, 0);
+        (unsure.differed, unsure.failures) = (0, 0);
         unsure.written_at = cx.now;
         if self.armed.is_none() && self.walk.is_none() {
             self.arm(cx, cx.now + QUIET);
@@ -271,15 +275,22 @@ impl Ranges {
         Some((self.was_held_with(shard, member)?, floor))
     }
 
-    /// What a member holds of a shard is not known any more.
-    pub(super) fn doubt_holder(&mut self, shard: Shard, member: usize) {
-        self.of(shard).held_by &= !(1 << member);
+    /// A member is told that it held more: what it holds now is not known any more.
+    pub(super) fn note_told(&mut self, shard: Shard, member: usize) {
+        let unsure = self.of(shard);
+        unsure.told |= unsure.held_by & 1 << member;
+        unsure.held_by &= !(1 << member);
+    }
+
+    /// The member was told that it durably held what is held here of this shard.
+    pub(super) fn was_told(&self, shard: Shard, member: usize) -> bool {
+        self.shards[usize::from(shard.0)].told & 1 << member != 0
     }
 
     /// What members hold of a shard that is forgotten here says nothing of what will be recovered.
     pub(super) fn doubt_holders(&mut self, shard: Shard) {
         let unsure = self.of(shard);
-        (unsure.held_by, unsure.equal_once, unsure.agreeing) = (0, 0, 0);
+        (unsure.held_by, unsure.told, unsure.equal_once, unsure.agreeing) = (0, 0, 0, 0);
         if let Some(walk) = self.walk.as_mut().filter(|walk| walk.shard == shard) {
             walk.note_doubt(Members::MAX);
         }

@@ -65,14 +65,20 @@ impl Reports {
         })
     }
 
-    /// Members that hold nothing, and durably held what another reports, as that one knows: they have lost it.
+    /// Members that hold nothing, and durably held what another reports, as that one knows: they have lost it. Unless
+    /// these are more than those who hold something: then one medium that has gone back is likelier than several.
     pub(super) fn lost(&self, view: &View) -> usize {
         let witnessed = self.counted(view).fold(0, |set, (_, report)| set | report.witnessed);
         if witnessed == 0 || mutation::is(Mutation::WitnessIgnored) {
             return 0;
         }
         let given = self.given(view).filter(|(index, _)| witnessed & 1 << index != 0);
-        given.filter(|(_, report)| report.accepted.is_none() && !report.denies).count()
+        let lost = given.filter(|(_, report)| report.accepted.is_none() && !report.denies).count();
+        let holding = self.counted(view).filter(|(_, report)| !report.accepted.is_none()).count();
+        match lost > holding && !mutation::is(Mutation::WitnessAlone) {
+            true => 0,
+            false => lost,
+        }
     }
 
     #[must_use]

@@ -21,12 +21,16 @@ fn world() -> World {
 
 /// Written, deleted, collected, and found equal by all. Then the second node's medium brings it back.
 fn brought_back() -> Result<World, String> {
-    let mut world = world();
+    brought_back_among(3)
+}
+
+fn brought_back_among(members: u16) -> Result<World, String> {
+    let mut world = World::with(members, true, 1, Ways { by_message: false, always_deltas: false });
     world.write(1, Ask::Append("a"));
     let before = world.held(1).expect("held").to_bytes();
     world.write(0, Ask::Delete);
     world.converge()?;
-    claim((0..3).all(|node| world.held(node).is_none()), "it is collected")?;
+    claim((0..usize::from(members)).all(|node| world.held(node).is_none()), "it is collected")?;
     world.takes_back = true;
     let key = world.key.clone();
     let before = Register::from_bytes(&before).map_err(|it| format!("{it:?}"))?;
@@ -41,6 +45,35 @@ fn brought_back_at_a_start() -> Result<World, String> {
     (0..3).for_each(|node| world.crash(node, 9));
     world.nodes[1].cells.put(&key, before);
     Ok(world)
+}
+
+/// The second node remembers that the others held what it held, which at that time was nothing of this key; the third, or
+/// all others, have started since and remember nothing.
+pub(super) fn one_that_calls_the_others_forgetful() -> Result<(), String> {
+    for (members, started) in [(3, 2..3), (5, 2..3), (3, 0..1), (3, 0..3), (5, 0..5)] {
+        for (asked, ask) in
+            [0, 1, 2].into_iter().flat_map(|it| [(it, Ask::Get), (it, Ask::Append("b"))])
+        {
+            let mut world = brought_back_among(members)?;
+            started.clone().filter(|&node| node != 1).for_each(|node| world.crash(node, 9));
+            let is_read = matches!(ask, Ask::Get);
+            let tag = world.start(asked, ask);
+            for _ in 0..30 {
+                world.flow(|_| true);
+                world.pass(Nanos::from_millis(1));
+            }
+            claim(!is_read || world.reply(tag) == Some(b"-"), "it was removed")?;
+            let is_unknown = world.value_of(tag) == Some(&Outcome::Unknown);
+            claim(!is_unknown || asked == 1, "only what is proposed on it has an open fate")?;
+            world.finish_with(if is_read || is_unknown { "-" } else { "vb" })?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn one_does_not_outvote_those_it_calls_forgetful() -> Result<(), String> {
+    one_that_calls_the_others_forgetful()
 }
 
 fn on_the_way(m: &Envelope) -> bool {

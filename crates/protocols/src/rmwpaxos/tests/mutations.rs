@@ -36,6 +36,7 @@ fn catch(mutation: Mutation) -> Catch {
         Mutation::AbsentAsTombstone => Catch::Schedule(removal::a_floor_of_another_key),
         Mutation::OneHolderWins => Catch::Schedule(absence::one_that_brings_back),
         Mutation::WitnessIgnored => Catch::Schedule(absence::one_that_lost_what_the_last_missed),
+        Mutation::WitnessAlone => Catch::Schedule(absence::one_that_calls_the_others_forgetful),
         Mutation::FloorsStay => Catch::Schedule(older::a_floor_that_went_back),
         Mutation::DenialIgnored => Catch::Schedule(absence::one_that_brings_back_while_one_is_away),
         Mutation::VolatilePromises => Catch::Schedule(schedules::power_loss_after_a_promise),
