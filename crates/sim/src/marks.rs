@@ -58,6 +58,8 @@ pub const MARKS: &[(&str, &str)] = &[
     ("strikes", "disk: a start finds a superblock that is of no use"),
     ("strikes", "disk: a start finds sectors that parity restores"),
     ("strikes", "disk: a scrub finds a damaged map"),
+    ("strikes", "disk: a map calls units free that are in use"),
+    ("strikes", "disk: units of damaged content are left to a survey"),
     ("strikes", "disk: a scrub finds a damaged superblock"),
     ("strikes", "disk: a scrub finds damage"),
     ("strikes", "disk: a scrub finds damage that a cache does not show"),

@@ -38,6 +38,7 @@ mod spare;
 mod staged;
 pub(crate) mod stripe;
 mod superblock;
+mod survey;
 mod verify;
 
 pub use engine::{Config, Engine, OpenError, create};

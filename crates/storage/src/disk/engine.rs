@@ -15,6 +15,7 @@ mod open;
 mod rebuild;
 mod scrub;
 mod superblocks;
+mod survey;
 mod sweep;
 mod unread;
 mod write_back;
@@ -89,8 +90,10 @@ pub struct Engine {
     write_back: write_back::WriteBack, // the next one
     writing: Option<homes::Writing>,
     fruitless: Option<u64>, // newest durable stripe when the last write-back could bring nothing home
+    met_repair: bool,       // since the write-back under way was gathered
     batch: u64,             // the newest write-back
-    floor: u64,             // pages of older write-backs are void
+    batch_in_place: u64,
+    floor: u64, // pages of older write-backs are void
     /// As a superblock that is in place has it.
     floor_in_place: u64,
     /// A superblock of this process is in place.

@@ -5,11 +5,14 @@
 //! again at a start. So after a crash every unit is either referred to or free. Maps are read when needed: records go
 //! to groups whose map is at hand, and a damaged map only costs the space of its group.
 
+use std::collections::BTreeSet;
+
 use base::checksum::checksum;
 
 use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use super::io::File;
 use super::page::{PAGE, PagePlace};
+use super::survey::Survey;
 
 /// Bytes of a unit.
 pub(super) const UNIT: u64 = 1024;
@@ -38,7 +41,7 @@ pub(super) fn map_place(group: u64) -> PagePlace {
 pub(super) struct Map(Box<[u64; WORDS]>);
 
 impl Map {
-    fn empty() -> Map {
+    pub(super) fn empty() -> Map {
         Map(Box::new([0; WORDS]))
     }
 
@@ -49,8 +52,26 @@ impl Map {
         map
     }
 
-    fn full() -> Map {
+    pub(super) fn full() -> Map {
         Map(Box::new([u64::MAX; WORDS]))
+    }
+
+    fn combine(&self, other: &Map, of: impl Fn(u64, u64) -> u64) -> Map {
+        Map(Box::new(std::array::from_fn(|i| of(self.0[i], other.0[i]))))
+    }
+
+    /// The units of either.
+    pub(super) fn with(&self, other: &Map) -> Map {
+        self.combine(other, |a, b| a | b)
+    }
+
+    /// The units of both.
+    pub(super) fn within(&self, other: &Map) -> Map {
+        self.combine(other, |a, b| a & b)
+    }
+
+    pub(super) fn without(&self, other: &Map) -> Map {
+        self.combine(other, |a, b| a & !b)
     }
 
     pub(super) fn has(&self, unit: u64) -> bool {
@@ -171,13 +192,27 @@ pub(super) struct Extents {
     first_fit: bool,
     /// Units for which no group whose map is known had room, while others were unknown.
     sought: Option<u64>,
+    survey: Option<Survey>,
+    /// Where the next survey begins.
+    survey_from: u64,
+    /// First units of damaged content that pages refer to. What damaged it may be what stands there now: these units are
+    /// given back by a survey, not with the record.
+    doubtful: BTreeSet<u64>,
 }
 
 impl Extents {
     /// A file of so many groups, none of whose maps has been read.
     pub(super) fn new(groups: u64, first_fit: bool) -> Extents {
         let groups = (0..groups).map(|_| Group::new(None)).collect();
-        Extents { groups, dirty: Vec::new(), first_fit, sought: None }
+        Extents {
+            groups,
+            dirty: Vec::new(),
+            first_fit,
+            sought: None,
+            survey: None,
+            survey_from: 0,
+            doubtful: BTreeSet::new(),
+        }
     }
 
     pub(super) fn groups(&self) -> u64 {
@@ -273,6 +308,9 @@ impl Extents {
     /// # Panics
     /// If the map has not been read: a write-back reads the maps that it needs first.
     pub(super) fn set_home(&mut self, unit: u64, count: u64, value: bool) {
+        if let Some(survey) = &mut self.survey {
+            survey.note_change((unit, count), value);
+        }
         let number = unit / GROUP_UNITS;
         let group = &mut self.groups[number as usize];
         let map = group.home.as_mut().expect("a write-back has read the maps that it changes");
@@ -299,6 +337,51 @@ impl Extents {
             self.dirty.push(number);
         }
         is_news
+    }
+
+    /// Begins a survey while this is the newest write-back, if none is under way.
+    pub(super) fn begin_survey(&mut self, newest: u64) {
+        let first = if self.survey_from < self.groups() { self.survey_from } else { 0 };
+        self.survey.get_or_insert_with(|| Survey::new(first, newest));
+    }
+
+    /// The survey that is under way.
+    pub(super) fn survey(&mut self) -> Option<&mut Survey> {
+        self.survey.as_mut()
+    }
+
+    /// All maps were judged by a survey that has looked at all pages.
+    pub(super) fn end_survey(&mut self) {
+        if let Some(survey) = self.survey.take_if(|survey| survey.is_looking) {
+            self.survey_from = survey.end();
+        }
+    }
+
+    /// Puts a map right by the survey, given what stands on the medium if that is whole. `None` where it was right, else
+    /// whether it called units free that are in use.
+    pub(super) fn correct(&mut self, number: u64, on_medium: Option<Map>) -> Option<bool> {
+        let group = &self.groups[number as usize];
+        let map = group.home.as_ref().or(on_medium.as_ref())?;
+        let verdict = self.survey.as_ref()?.judge(number, map)?;
+        let group = &mut self.groups[number as usize];
+        group.home = Some(verdict.map);
+        group.is_lost = false;
+        (group.longest, group.from) = (GROUP_UNITS, 0);
+        if !group.is_dirty {
+            group.is_dirty = true;
+            self.dirty.push(number);
+        }
+        Some(verdict.has_lacked)
+    }
+
+    /// The content of a record that refers to these units is damaged.
+    pub(super) fn doubt(&mut self, unit: u64) {
+        self.doubtful.insert(unit);
+    }
+
+    /// True, once, for units of damaged content, which no page refers to any more.
+    pub(super) fn was_doubtful(&mut self, unit: u64) -> bool {
+        self.doubtful.remove(&unit)
     }
 
     /// Groups whose map differs from the medium.

@@ -23,8 +23,6 @@ use super::word::NONE;
 const FREE_MAX: usize = 1024;
 // Runs looked at before a new one is taken instead.
 const WALK_RUNS_MAX: usize = 4;
-// Runs of a slab. More than that is a cycle made by damage.
-const CHAIN_MAX: usize = 1 << 26;
 // Pages of empty runs that a worker keeps.
 const EMPTY_PAGES_MAX: u64 = 512;
 
@@ -94,6 +92,29 @@ impl Free {
         let end = run + class.run_pages() * PAGE;
         self.slots.retain(|slot| !(run..end).contains(slot));
         self.per_run.remove(&run);
+    }
+}
+
+/// Finds out that a chain of runs comes back to where it was, which damage can bring about (R. P. Brent, "An improved Monte
+/// Carlo factorization algorithm", 1980, section 2: the cycle is met again at the latest after three times its length).
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Lap {
+    mark: Option<u64>,
+    passed: u64,
+    most: u64,
+}
+
+impl Lap {
+    /// True if this run has been passed before.
+    pub fn passes_again(&mut self, run: u64) -> bool {
+        if self.mark == Some(run) {
+            return true;
+        }
+        self.passed += 1;
+        if self.passed > self.most {
+            *self = Lap { mark: Some(run), passed: 0, most: self.most * 2 + 1 };
+        }
+        false
     }
 }
 
@@ -300,13 +321,14 @@ impl<M: Memory> Shared<M> {
     /// The run of a slab in front of this one, `Some(None)` for the first; `None` where damage hides it.
     fn run_before(&self, run: u64, shard: ShardId, class: Class) -> Option<Option<u64>> {
         let (mut word, mut before) = (self.geometry.chain_at(shard, class), None);
-        for _ in 0..CHAIN_MAX {
+        let mut lap = Lap::default();
+        loop {
             match self.run_named_at(word, shard, class)? {
                 named if named == run => return Some(before),
+                named if lap.passes_again(named) => return None,
                 named => (word, before) = (self.geometry.next_word_at(named), Some(named)),
             }
         }
-        None
     }
 
     fn free_slots(

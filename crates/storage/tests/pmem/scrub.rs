@@ -3,9 +3,12 @@
 use base::Prng;
 use std::path::Path;
 use storage::pmem::PmemStore;
+use storage::pmem::memory::Memory;
 use storage::pmem::modelled::Modelled;
 use storage::pmem::verify::verify_memory;
 use storage::{Completion, Load, Place, Scrubbed, Share, Store};
+
+use types::Shard;
 
 use crate::damage::{lived_in, position_of, used_words};
 use crate::support::*;
@@ -48,7 +51,7 @@ fn run(seed: u64) -> bool {
     let mut store = open(&image).store(0);
     let word = *prng.pick(&used_words(&memory));
     let roots = [3, 200].map(|shard| {
-        let shard = types::Shard(shard);
+        let shard = Shard(shard);
         SMALL.root_at(storage::pmem::layout::ShardId { database: DATABASE, shard })
     });
     let at = if word < SMALL.segments_at() { *prng.pick(&roots) + prng.below(3) * 8 } else { word };
@@ -141,4 +144,41 @@ fn a_scrub_that_does_not_verify_shows() {
     let shows = (0..300).any(|seed| std::panic::catch_unwind(|| run(seed)).is_err());
     set(None);
     assert!(shows);
+}
+
+fn ends(store: &mut PmemStore<Modelled>) -> bool {
+    (0..3).any(|_| {
+        store.scrub(Share { worker: 0, workers: 1 }, 1 << 20);
+        poll(store).iter().any(|it| matches!(it, Completion::Scrubbed(step) if step.has_ended))
+    })
+}
+
+/// A run that was given back is the first of its slab again: a line of words from before makes the chain a cycle.
+#[test]
+fn a_scrub_ends_whatever_line_comes_back() {
+    let (memory, pmem) = format();
+    let places: Vec<Place> =
+        keys_of(Shard(6), 3).into_iter().map(|key| Place::Cell(DATABASE, key)).collect();
+    let mut store = pmem.store(0);
+    let put = |store: &mut PmemStore<Modelled>, at: usize| {
+        store.put(&places[at], &[at as u8; 20_000]);
+        store.submit();
+        poll(store);
+    };
+    put(&mut store, 0);
+    put(&mut store, 1);
+    let before = memory.stopped();
+    store.remove(&places[0]);
+    store.submit();
+    poll(&mut store);
+    assert!(ends(&mut store), "nothing is damaged");
+    put(&mut store, 2);
+    for line in (0..before.len().min(memory.len())).step_by(64) {
+        if (line..line + 64).all(|at| before.byte(at) == memory.byte(at)) {
+            continue;
+        }
+        let image = memory.stopped();
+        (line..line + 64).for_each(|at| image.damage(at, |_| before.byte(at)));
+        assert!(ends(&mut open(&image).store(0)), "line {line:x}");
+    }
 }

@@ -275,7 +275,7 @@ impl Engine {
         self.ring.settle_aside();
         self.write_digest();
         self.set_flags_durable(&losses.marks);
-        self.fruitless = None;
+        self.note_repair();
         for bucket in losses.buckets {
             if let Some(stripe) = self.repairs.get_mut(&bucket) {
                 *stripe = 0;

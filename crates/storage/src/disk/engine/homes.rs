@@ -176,6 +176,7 @@ impl Engine {
         }
         self.ring.tail = tail;
         self.floor_in_place = self.floor;
+        self.batch_in_place = work.batch;
         self.is_numbered = true;
         self.marked = work.marked;
         self.trim();

@@ -128,7 +128,7 @@ impl Engine {
 
     fn resolve_extent(&mut self, mut ask: Ask, reference: Reference) {
         if reference.content_len() > RECORD_LEN_MAX + KEY_LEN_MAX {
-            self.lose_record(&ask.identity);
+            self.lose_record(&ask.identity, reference);
             return self.answer(ask, None);
         }
         let unwritten =
@@ -137,7 +137,7 @@ impl Engine {
             Some((of, content)) if of == reference => {
                 let found = self.open_content(&ask.identity, reference, &content);
                 if found.is_none() {
-                    self.lose_record(&ask.identity);
+                    self.lose_record(&ask.identity, reference);
                 }
                 self.answer(ask, found);
             }
@@ -305,7 +305,7 @@ impl Engine {
         self.cache.put(number, bucket);
         let mut stripe = is_damaged.then(|| self.lose_bucket(number));
         if !is_void {
-            stripe = self.lose_records(bad).or(stripe);
+            stripe = stripe.max(self.lose_records(bad));
         }
         let is_lost = stripe.is_some();
         if let Some(stripe) = stripe {

@@ -10,7 +10,7 @@ use types::{Database, Shard};
 
 use super::{Engine, shard_index};
 use crate::Completion;
-use crate::disk::entry::{Entry, Identity, Mark, entry_checksum};
+use crate::disk::entry::{Entry, Identity, Mark, Reference, entry_checksum};
 use crate::disk::extents::{Map, map_place};
 use crate::disk::io::File;
 use crate::disk::page::{BadRecord, PagePlace};
@@ -38,7 +38,9 @@ impl Engine {
 
     pub(super) fn remark_map(&mut self, group: u64) {
         let what = match self.extents.is_lost(group) {
-            true => "the map of a group is damaged; nothing new comes there",
+            true => {
+                "the map of a group is damaged; nothing new comes there until a scrub has made another"
+            }
             false => "the map of a group is damaged; memory has it",
         };
         self.remark(map_place(group), what);
@@ -80,7 +82,7 @@ impl Engine {
     pub(super) fn void_pages(&mut self) {
         assert!(!self.is_numbered, "pages of this process are not void");
         self.batch += 1;
-        self.floor = self.batch;
+        (self.floor, self.batch_in_place) = (self.batch, self.batch);
         self.used = 0;
     }
 
@@ -108,18 +110,20 @@ impl Engine {
         })
     }
 
-    /// Records of a bucket are damaged, each of a known shard; returns the stripe that says so.
+    /// Records of a bucket are damaged, each of a known shard; returns the stripe that says the last of it.
     pub(super) fn lose_records(&mut self, bad: Vec<BadRecord>) -> Option<u64> {
         let shards: BTreeSet<(u8, u8)> = bad.iter().map(|bad| (bad.database, bad.shard)).collect();
         let mut stripe = None;
         for (database, shard) in shards {
-            stripe = Some(self.forget(Mark::of(Database(database), Shard(shard), true)));
+            let said_by = self.forget(Mark::of(Database(database), Shard(shard), true));
+            stripe = stripe.max(Some(said_by));
         }
         stripe
     }
 
     /// A record's extent is damaged: it is forgotten, and removed so that nobody finds its old reference.
-    pub(super) fn lose_record(&mut self, identity: &Identity) {
+    pub(super) fn lose_record(&mut self, identity: &Identity, reference: Reference) {
+        self.extents.doubt(reference.unit);
         let mark = Mark::of(Database(identity.database), Shard(identity.shard()), true);
         let kind = identity.kind.removing();
         let (hash, database, body) = (identity.hash, identity.database, &identity.key[..]);
@@ -134,10 +138,17 @@ impl Engine {
     /// Keeps what is whole of a damaged bucket in memory until its pages are rewritten, which may not happen
     /// before this stripe is durable.
     pub(super) fn repair_after(&mut self, bucket: u64, stripe: u64) {
-        self.fruitless = None;
-        if self.repairs.insert(bucket, stripe).is_none() {
+        self.note_repair();
+        let known = self.repairs.get(&bucket).copied();
+        if known.is_none() {
             self.cache.pin(bucket);
         }
+        self.repairs.insert(bucket, stripe.max(known.unwrap_or(0)));
+    }
+
+    /// A repair is to be done, or has become possible.
+    pub(super) fn note_repair(&mut self) {
+        (self.fruitless, self.met_repair) = (None, true);
     }
 
     /// True if the pages of a bucket must not be rewritten yet.

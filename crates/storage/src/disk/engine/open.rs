@@ -390,9 +390,11 @@ impl Engine {
             write_back: WriteBack::default(),
             writing: None,
             fruitless: None,
+            met_repair: false,
             // Pages of a write-back whose images were damaged may be about: of the next number, for the superblock of the
             // one before was in place when they were written; in stores of older versions of the one after that.
             batch: superblock.batch + 2,
+            batch_in_place: superblock.batch + 2,
             floor: superblock.floor,
             floor_in_place: redone.map_or(superblock.floor, |redone| redone.floor),
             is_numbered: false,

@@ -150,6 +150,10 @@ fn run(reference: Reference) -> (u64, u64) {
 
 /// Notes that pages no longer refer to these units; they are used again once the write-back is in place.
 fn unhome(extents: &mut Extents, (unit, count): (u64, u64), freed: &mut Vec<(u64, u64)>) {
+    if extents.was_doubtful(unit) {
+        base::sometimes!("disk: units of damaged content are left to a survey");
+        return;
+    }
     extents.set_home(unit, count, false);
     extents.hold(unit, count);
     freed.push((unit, count));

@@ -4,6 +4,9 @@
 //! rewritten while it was read: what is in the cache is written anew, everything else is read once more as any load
 //! reads it, and is forgotten there if it is damaged. The ring and the spare are not looked at: what they hold is in
 //! memory too, and goes home soon.
+//!
+//! Pages that are looked at tell a survey ([`crate::disk::survey`]) which units they refer to, and the maps, which come
+//! last, are held against that.
 
 use std::collections::VecDeque;
 
@@ -16,7 +19,7 @@ use super::superblocks::Superblocks;
 use super::write_back::WriteBack;
 use super::{Engine, primary_place};
 use crate::disk::entry::{Identity, Kind, Reference};
-use crate::disk::extents::{Map, UNIT, map_place};
+use crate::disk::extents::{Map, PAGE_UNITS, UNIT, map_place};
 use crate::disk::io::{File, Io};
 use crate::disk::page::{Bucket, PAGE, PageHead, PagePlace, overflow_place};
 use crate::disk::superblock::COPIES;
@@ -137,11 +140,15 @@ impl Engine {
         let since = self.since();
         match self.scrub.next {
             Next::Superblocks => {
+                self.begin_survey();
                 self.scrub.next = Next::Buckets(0);
                 let len = COPIES as usize * PAGE;
                 self.scrub_from(File::Slots, 0, len, ScrubRead::Superblocks(since));
             }
             Next::Buckets(first) if first < self.directory.buckets() => {
+                if first == 0 {
+                    self.look_at_pages();
+                }
                 let count = PAGES_AT_ONCE.min(self.directory.buckets() - first);
                 self.scrub.next = Next::Buckets(first + count);
                 let offset = primary_place(first).offset;
@@ -159,6 +166,7 @@ impl Engine {
             }
             Next::Map(_) => {
                 self.scrub.next = Next::Superblocks;
+                self.extents.end_survey();
                 self.answer_scrub(true);
             }
         }
@@ -229,7 +237,7 @@ impl Engine {
     fn scrub_primary(&mut self, bucket: u64, since: Since, page: Bytes) {
         // It is about to be rewritten, or is being.
         if self.cache.is_pinned(bucket) {
-            return;
+            return self.survey_known(bucket);
         }
         let level = self.directory.local_level(bucket);
         let head = PageHead::read(&page, primary_place(bucket), self.binding)
@@ -249,13 +257,14 @@ impl Engine {
     fn scrub_overflow(&mut self, mut chain: Chain, page: Bytes) {
         let Chain { bucket, first, since, .. } = chain;
         if self.cache.is_pinned(bucket) {
-            return;
+            return self.survey_known(bucket);
         }
         let level = self.directory.local_level(bucket);
         let head = PageHead::read(&page, overflow_place(chain.next), self.binding)
             .ok()
             .filter(|head| is_page_of(head, bucket, level, chain.pages.len(), Some(first)));
         let Some(head) = head else { return self.suspect(bucket, since) };
+        self.survey_run((chain.next, PAGE_UNITS));
         chain.pages.push(page);
         if head.next == 0 {
             return self.scrub_records(bucket, since, first, chain.pages);
@@ -265,10 +274,11 @@ impl Engine {
     }
 
     fn scrub_records(&mut self, bucket: u64, since: Since, first: PageHead, pages: Vec<Bytes>) {
+        let (whole, bad) = Bucket::check(pages, Vec::new(), self.binding);
+        self.survey_records(&whole);
         if first.batch < self.floor {
             return;
         }
-        let (whole, bad) = Bucket::check(pages, Vec::new(), self.binding);
         if !bad.is_empty() {
             return self.suspect(bucket, since);
         }
@@ -290,6 +300,7 @@ impl Engine {
             self.scrub.waiting += 1;
             return self.wait_for(bucket, Waiter::Scrub { was_still: self.is_still(since) });
         }
+        self.survey_known(bucket);
         if self.is_still(since) {
             base::sometimes!("disk: a scrub finds damage under what is in memory");
             self.mend_bucket(bucket);
@@ -299,8 +310,10 @@ impl Engine {
     /// A second look: the bucket is in memory now, and forgotten as far as it was damaged.
     pub(super) fn scrub_known(&mut self, bucket: u64, is_lost: bool, was_still: bool) {
         self.scrub.waiting -= 1;
+        self.survey_known(bucket);
         if is_lost {
             base::sometimes!("disk: a scrub finds damage");
+            self.survey_in_part();
         } else if was_still {
             base::sometimes!("disk: a scrub finds damage that a cache does not show");
             self.mend_bucket(bucket);
@@ -331,12 +344,13 @@ impl Engine {
 
     /// A damaged map that is known is written again; one that is not closes its group.
     fn scrub_map(&mut self, group: u64, since: Since, page: &[u8]) {
-        let is_bad = Map::read(page, group, self.binding).is_none();
-        if is_bad && self.is_still(since) && self.extents.renew(group) {
+        let map = Map::read(page, group, self.binding);
+        if map.is_none() && self.is_still(since) && self.extents.renew(group) {
             base::sometimes!("disk: a scrub finds a damaged map");
             self.scrub.damaged += 1;
             self.scrub.is_torn = true;
             self.remark_map(group);
         }
+        self.judge_map(group, map);
     }
 }

@@ -88,6 +88,8 @@ pub(super) struct How {
 /// What is done once the pages are in place.
 #[derive(Debug)]
 pub(super) struct Work {
+    /// Its number.
+    pub(super) batch: u64,
     pub(super) marked: Marked,
     pub(super) buckets: Vec<u64>,
     /// Entries that are home, and the stripe each was in.
@@ -249,6 +251,7 @@ impl Engine {
     }
 
     fn bring_in(&mut self, mut gather: Gather) {
+        self.met_repair = false;
         let targets: Vec<u64> = gather.targets.iter().copied().collect();
         gather.missing = targets.len();
         self.write_back = WriteBack::Gather(gather);
@@ -319,6 +322,7 @@ impl Engine {
     fn start_build(&mut self, gather: &Gather) {
         self.batch += 1;
         let work = Work {
+            batch: self.batch,
             marked: self.ring.marked(),
             buckets: Vec::new(),
             home: Vec::new(),
@@ -357,7 +361,9 @@ impl Engine {
         if rest.is_empty() {
             // Buckets that are too long for the spare stay as they are, and there is nothing else.
             let is_mended = work.buckets.iter().any(|bucket| self.repairs.contains_key(bucket));
-            let is_fruitless = has_tried && !is_mended && !work.brings_something();
+            // A repair that came up meanwhile has not been tried.
+            let is_tried = has_tried && !self.met_repair;
+            let is_fruitless = is_tried && !is_mended && !work.brings_something();
             self.fruitless = is_fruitless.then_some(self.ring.durable);
             self.write_back = WriteBack::Built(work);
             return;

@@ -15,6 +15,7 @@ use crate::mutation::{self, Mutation};
 use crate::pmem::directory::Entry;
 use crate::pmem::layout::{Class, PAGE, ROOT_STATE, ShardId};
 use crate::pmem::memory::Memory;
+use crate::pmem::slab::Lap;
 use crate::pmem::slot::Kind;
 use crate::pmem::superblock::{Copy, Superblock};
 use crate::pmem::{FILE, STATE_FORGOTTEN, STATE_KNOWN};
@@ -32,6 +33,8 @@ pub(super) struct Scrub {
     from_hash: Option<u64>,
     // Its registers are done: where to go on in its slabs.
     slab: Option<(Class, Option<u64>)>,
+    // In that slab.
+    lap: Lap,
     // Since the last answer.
     damaged: u64,
 }
@@ -78,10 +81,16 @@ impl<M: Memory> PmemStore<M> {
             Some((class, last)) => {
                 let buffers = &mut self.scratch.buffers;
                 let run = self.slabs.look_at_run(&self.shared, (id, class), last, buffers);
-                done.bytes += if run.is_some() { ROOT_BYTES } else { 0 };
-                self.scrub.slab = match run {
+                done.bytes += if run.is_some() { PAGE } else { 0 };
+                // Where a run was given back, the one in front of it comes again.
+                let other = run.filter(|&run| Some(run) != last);
+                let is_again = other.is_some_and(|run| self.scrub.lap.passes_again(run));
+                self.scrub.slab = match run.filter(|_| !is_again) {
                     Some(run) => Some((class, Some(run))),
-                    None => Class::all().find(|next| *next > class).map(|next| (next, None)),
+                    None => {
+                        self.scrub.lap = Lap::default();
+                        Class::all().find(|next| *next > class).map(|next| (next, None))
+                    }
                 };
                 self.scrub.slab.is_none()
             }
