@@ -5,6 +5,7 @@
 //! keeps what readers saw. A flush that fails says nothing about what it was to flush, and the cache forgets that it
 //! was ever dirty. Rot changes sectors behind everybody's back.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -372,6 +373,21 @@ fn damage(bytes: &mut Sector, rng: &mut Prng) {
     }
 }
 
+/// What a request changes; what is discarded becomes zeros.
+fn writes(io: &Io) -> Cow<'_, [Write]> {
+    match io {
+        Io::Store { writes, .. } => Cow::Borrowed(writes),
+        Io::Discard { file, runs, .. } => {
+            let zeros = |&(offset, len): &(u64, u64)| {
+                let bytes = Bytes::from(vec![0; len as usize]);
+                Write { file: *file, offset, bytes }
+            };
+            runs.iter().map(zeros).collect()
+        }
+        Io::Read { .. } | Io::Verify { .. } => Cow::Owned(Vec::new()),
+    }
+}
+
 fn write_at(content: &mut Vec<u8>, sector: usize, bytes: &Sector) {
     let (start, end) = (sector * SECTOR, (sector + 1) * SECTOR);
     if content.len() < end {
@@ -452,13 +468,14 @@ impl State {
 
     /// Takes the sectors of a store: each is seen by readers at once or when it is finished.
     fn write(&mut self, io: &Io) -> Vec<Late> {
-        let Io::Store { id, writes, .. } = io else { return Vec::new() };
+        let id = &io.id();
+        let writes = writes(io);
         let late_ppm = match self.is_instant {
             true => 0,
             false => *self.rng.pick(&[0, 500_000, 1_000_000]),
         };
         let mut late = Vec::new();
-        for write in writes {
+        for write in writes.iter() {
             let file = write.file;
             if !(write.offset as usize).is_multiple_of(SECTOR) {
                 self.complaint =
@@ -501,6 +518,7 @@ impl State {
                 Err("no space left on device".to_owned())
             }
             Io::Store { flush, .. } => self.flush(*flush).map(|()| Bytes::new()),
+            Io::Discard { .. } => Ok(Bytes::new()),
         };
         Done { id: io.id(), result }
     }
@@ -560,7 +578,7 @@ impl Medium for Device {
     fn submit(&mut self, io: Io) {
         let mut state = self.lock();
         if !state.is_instant {
-            state.begun.push((io.id(), matches!(io, Io::Store { .. })));
+            state.begun.push((io.id(), matches!(io, Io::Store { .. } | Io::Discard { .. })));
             let late = state.write(&io);
             state.under_way.push(UnderWay { io, late });
             return;

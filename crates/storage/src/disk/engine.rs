@@ -15,6 +15,7 @@ mod open;
 mod rebuild;
 mod scrub;
 mod superblocks;
+mod surplus;
 mod survey;
 mod sweep;
 mod unread;
@@ -110,6 +111,7 @@ pub struct Engine {
     flags_durable: Flags, // as the durable stripes have them
     losses: Vec<u32>,     // completions sent, by database and shard
     scrub: scrub::Scrub,
+    surplus: surplus::Surplus,
     repairs: BTreeMap<u64, u64>, // damaged buckets, and the stripe whose marks must be durable before their pages are rewritten
 }
 
@@ -156,6 +158,8 @@ impl Engine {
             self.write_back_done(done.id);
         } else if let Some(reading) = self.reads.remove(&done.id) {
             self.read_done(reading, bytes);
+        } else {
+            self.given(done.id);
         }
     }
 
@@ -176,6 +180,7 @@ impl Engine {
         self.step_write_back();
         self.step_commit();
         self.step_scrub();
+        self.step_surplus();
         if self.is_held() && (self.is_full() || self.waits_for_write_back()) {
             self.held_until = 0;
             self.want_ring();

@@ -5,26 +5,23 @@
 //! again at a start. So after a crash every unit is either referred to or free. Maps are read when needed: records go
 //! to groups whose map is at hand, and a damaged map only costs the space of its group.
 
+mod map;
+mod surplus;
+
 use std::collections::BTreeSet;
 
-use base::checksum::checksum;
-
-use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use super::io::File;
 use super::page::{PAGE, PagePlace};
 use super::survey::Survey;
+
+pub(super) use map::Map;
 
 /// Bytes of a unit.
 pub(super) const UNIT: u64 = 1024;
 /// Units of a page.
 pub(super) const PAGE_UNITS: u64 = PAGE as u64 / UNIT;
 /// Units of a group, its map included: as many as the map has bits.
-pub(super) const GROUP_UNITS: u64 = (PAGE as u64 - MAP_HEAD_LEN as u64) * 8;
-
-const MAP_HEAD_LEN: usize = 64;
-const WORDS: usize = (GROUP_UNITS / 64) as usize;
-const MAGIC: u32 = u32::from_le_bytes(*b"PMAP");
-const FORMAT: u16 = 1;
+pub(super) const GROUP_UNITS: u64 = (PAGE as u64 - map::HEAD_LEN as u64) * 8;
 
 /// Units for so many bytes.
 pub(super) fn units_for(len: usize) -> u64 {
@@ -36,97 +33,17 @@ pub(super) fn map_place(group: u64) -> PagePlace {
     PagePlace { file: File::Extents, offset: group * GROUP_UNITS * UNIT }
 }
 
-/// One bit for each unit of a group.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Map(Box<[u64; WORDS]>);
-
-impl Map {
-    pub(super) fn empty() -> Map {
-        Map(Box::new([0; WORDS]))
-    }
-
-    /// A map of a group that has just been added: the map itself is in use.
-    pub(super) fn fresh() -> Map {
-        let mut map = Map::empty();
-        map.set(0, PAGE_UNITS, true);
-        map
-    }
-
-    pub(super) fn full() -> Map {
-        Map(Box::new([u64::MAX; WORDS]))
-    }
-
-    fn combine(&self, other: &Map, of: impl Fn(u64, u64) -> u64) -> Map {
-        Map(Box::new(std::array::from_fn(|i| of(self.0[i], other.0[i]))))
-    }
-
-    /// The units of either.
-    pub(super) fn with(&self, other: &Map) -> Map {
-        self.combine(other, |a, b| a | b)
-    }
-
-    /// The units of both.
-    pub(super) fn within(&self, other: &Map) -> Map {
-        self.combine(other, |a, b| a & b)
-    }
-
-    pub(super) fn without(&self, other: &Map) -> Map {
-        self.combine(other, |a, b| a & !b)
-    }
-
-    pub(super) fn has(&self, unit: u64) -> bool {
-        self.0[(unit / 64) as usize] & 1 << (unit % 64) != 0
-    }
-
-    pub(super) fn set(&mut self, first: u64, count: u64, value: bool) {
-        for unit in first..first + count {
-            let bit = 1 << (unit % 64);
-            let word = &mut self.0[(unit / 64) as usize];
-            if value {
-                *word |= bit;
-            } else {
-                *word &= !bit;
-            }
-        }
-    }
-
-    pub(super) fn write(&self, group: u64, batch: u64, binding: u64) -> Vec<u8> {
-        let mut page = vec![0; PAGE];
-        put_u32(&mut page, 8, MAGIC);
-        put_u16(&mut page, 12, FORMAT);
-        put_u64(&mut page, 16, group);
-        put_u64(&mut page, 24, batch);
-        for (word, bytes) in self.0.iter().zip(page[MAP_HEAD_LEN..].chunks_exact_mut(8)) {
-            bytes.copy_from_slice(&word.to_le_bytes());
-        }
-        let sum = checksum(map_place(group).seed(binding), &page[8..]);
-        put_u64(&mut page, 0, sum);
-        page
-    }
-
-    /// `None` where the page is not the whole map of this group.
-    pub(super) fn read(page: &[u8], group: u64, binding: u64) -> Option<Map> {
-        let is_whole = u32_at(page, 8) == MAGIC
-            && u16_at(page, 12) == FORMAT
-            && u64_at(page, 16) == group
-            && u64_at(page, 0) == checksum(map_place(group).seed(binding), &page[8..]);
-        let mut map = Map::empty();
-        for (word, bytes) in map.0.iter_mut().zip(page[MAP_HEAD_LEN..].chunks_exact(8)) {
-            *word = u64_at(bytes, 0);
-        }
-        is_whole.then_some(map)
-    }
-}
-
 #[derive(Debug)]
 struct Group {
     home: Option<Map>, // what pages refer to; None until read
     held: Option<Map>, // what only the ring or a write-back under way refers to
     is_dirty: bool,
-    is_new: bool,  // no page refers to it, and its map was never written
-    is_lost: bool, // the map was damaged: nothing is allocated or freed here
-    longest: u64,  // no free run is longer
-    from: u64,     // where the next search starts, unless it always starts at the beginning
+    is_new: bool,       // no page refers to it, and its map was never written
+    is_lost: bool,      // the map was damaged: nothing is allocated or freed here
+    longest: u64,       // no free run is longer
+    from: u64,          // where the next search starts, unless it always starts at the beginning
+    is_sure: bool,      // nothing is in use that its maps call free
+    given: Option<Map>, // what the file system has taken back
 }
 
 impl Group {
@@ -140,11 +57,13 @@ impl Group {
             is_lost: false,
             longest: GROUP_UNITS,
             from: 0,
+            is_sure: false,
+            given: None,
         }
     }
 
     fn word(&self, i: usize) -> u64 {
-        let of = |map: &Option<Map>| map.as_ref().map_or(0, |map| map.0[i]);
+        let of = |map: &Option<Map>| map.as_ref().map_or(0, |map| map.word(i));
         of(&self.home) | of(&self.held)
     }
 
@@ -198,6 +117,8 @@ pub(super) struct Extents {
     /// First units of damaged content that pages refer to. What damaged it may be what stands there now: these units are
     /// given back by a survey, not with the record.
     doubtful: BTreeSet<u64>,
+    /// Groups in which something became free since they were last looked at.
+    roomier: BTreeSet<u64>,
 }
 
 impl Extents {
@@ -212,6 +133,7 @@ impl Extents {
             survey: None,
             survey_from: 0,
             doubtful: BTreeSet::new(),
+            roomier: BTreeSet::new(),
         }
     }
 
@@ -280,7 +202,9 @@ impl Extents {
         let unit = found.unwrap_or_else(|| {
             self.sought = Some(count);
             self.add_group();
-            (self.groups() - 1) * GROUP_UNITS + PAGE_UNITS
+            let number = self.groups() - 1;
+            self.groups[number as usize].is_sure = true;
+            number * GROUP_UNITS + PAGE_UNITS
         });
         self.hold(unit, count);
         unit
@@ -293,14 +217,19 @@ impl Extents {
         }
         let group = &mut self.groups[(unit / GROUP_UNITS) as usize];
         group.held.get_or_insert_with(Map::empty).set(unit % GROUP_UNITS, count, true);
+        if let Some(given) = &mut group.given {
+            given.set(unit % GROUP_UNITS, count, false);
+        }
     }
 
     pub(super) fn release(&mut self, unit: u64, count: u64) {
-        let group = &mut self.groups[(unit / GROUP_UNITS) as usize];
+        let number = unit / GROUP_UNITS;
+        let group = &mut self.groups[number as usize];
         if let Some(held) = &mut group.held {
             held.set(unit % GROUP_UNITS, count, false);
         }
         group.longest = GROUP_UNITS;
+        self.note_free(number);
     }
 
     /// Notes in the map that pages refer to these units, or no longer do.
@@ -360,9 +289,13 @@ impl Extents {
     /// Puts a map right by the survey, given what stands on the medium if that is whole. `None` where it was right, else
     /// whether it called units free that are in use.
     pub(super) fn correct(&mut self, number: u64, on_medium: Option<Map>) -> Option<bool> {
-        let group = &self.groups[number as usize];
+        let survey = self.survey.as_ref()?;
+        let group = &mut self.groups[number as usize];
         let map = group.home.as_ref().or(on_medium.as_ref())?;
-        let verdict = self.survey.as_ref()?.judge(number, map)?;
+        let verdict = survey.judge(number, map);
+        group.is_sure |= survey.knows_all_of(number);
+        self.note_free(number);
+        let verdict = verdict?;
         let group = &mut self.groups[number as usize];
         group.home = Some(verdict.map);
         group.is_lost = false;
@@ -445,17 +378,6 @@ mod tests {
     }
 
     #[test]
-    fn a_map_comes_back_and_a_damaged_one_does_not() {
-        let mut map = Map::fresh();
-        map.set(100, 70, true);
-        let mut page = map.write(3, 8, 5);
-        assert_eq!(Map::read(&page, 3, 5), Some(map));
-        assert_eq!(Map::read(&page, 2, 5), None);
-        page[4095] ^= 1;
-        assert_eq!(Map::read(&page, 3, 5), None);
-    }
-
-    #[test]
     fn a_damaged_map_closes_its_group() {
         let mut extents = Extents::new(1, false);
         assert_eq!(extents.unknown().next(), Some(0));
@@ -463,14 +385,4 @@ mod tests {
         extents.set_home(9, 1, false);
         assert_eq!(extents.allocate(1) / GROUP_UNITS, 1);
     }
-
-    #[test]
-    fn the_bytes_of_a_map_are_these() {
-        let page = Map::fresh().write(1, 2, 3);
-        assert_eq!(&page[8..32], b"PMAP\x01\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0");
-        assert_eq!(page[64..66], [0x0f, 0]);
-        assert_eq!(base::checksum::hash(&page), GOLDEN);
-    }
-
-    const GOLDEN: u64 = 0xecfd_53bc_bc17_de5e;
 }

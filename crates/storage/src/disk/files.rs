@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use rustix::fs::Advice;
+use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::ReadWriteFlags;
 
 use super::ahead::Ahead;
@@ -164,6 +164,10 @@ impl FileMedium {
             Io::Read { file, offset, len, .. } => self.read_bare(*file, *offset, *len),
             Io::Verify { file, offset, len, .. } => self.read_bare(*file, *offset, *len),
             Io::Store { writes, flush, .. } => self.store(writes, *flush).map(|()| Bytes::new()),
+            Io::Discard { file, runs, .. } => {
+                self.discard(*file, runs);
+                Ok(Bytes::new())
+            }
         };
         Done { id, result }
     }
@@ -254,6 +258,16 @@ impl FileMedium {
         }
         let file = &self.files[write.file as usize];
         file.write_all_at(&write.bytes, write.offset).map_err(explain(write.file, "write"))
+    }
+
+    /// Gives blocks back to the file system, where it takes them.
+    fn discard(&self, file: File, runs: &[(u64, u64)]) {
+        for &(offset, len) in runs {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            if rustix::fs::fallocate(&self.files[file as usize], flags, offset, len).is_err() {
+                return; // then they stay, until something is written there
+            }
+        }
     }
 
     fn flush(&self, file: File) -> Result<(), String> {

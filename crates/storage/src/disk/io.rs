@@ -81,13 +81,19 @@ pub enum Io {
     Verify { id: u64, file: File, offset: u64, len: usize },
     /// Makes all writes, in any order, then flushes the files of `flush`, then is done.
     Store { id: u64, writes: Vec<Write>, flush: Files },
+    /// What stands in these runs, offset and length, is of no use any more: until they are written again they read as
+    /// before or as zeros. Runs of whole pages.
+    Discard { id: u64, file: File, runs: Vec<(u64, u64)> },
 }
 
 impl Io {
     #[must_use]
     pub fn id(&self) -> u64 {
         match self {
-            Io::Read { id, .. } | Io::Verify { id, .. } | Io::Store { id, .. } => *id,
+            Io::Read { id, .. }
+            | Io::Verify { id, .. }
+            | Io::Store { id, .. }
+            | Io::Discard { id, .. } => *id,
         }
     }
 }

@@ -10,7 +10,7 @@ use storage::disk::{
 use storage::{Completion, Load, Place, Store};
 use types::{Database, Key, Shard};
 
-use crate::support::{BINDING, SECTOR, SimDisk, World};
+use crate::support::{BINDING, SECTOR, SimDisk, World, writes};
 
 /// More states than this of one moment are sampled.
 const STATES_MAX: usize = 1 << 12;
@@ -52,17 +52,17 @@ impl Recorder {
 
 impl Medium for Recorder {
     fn submit(&mut self, io: Io) {
-        if let Io::Store { writes, flush, .. } = &io {
-            for write in writes {
-                let first = write.offset as usize / SECTOR;
-                for (at, bytes) in write.bytes.chunks(SECTOR).enumerate() {
-                    let (sector, bytes) = (first + at, bytes.to_vec());
-                    self.note(Step::Write { file: write.file, sector, bytes });
-                }
+        for write in writes(&io) {
+            let first = write.offset as usize / SECTOR;
+            for (at, bytes) in write.bytes.chunks(SECTOR).enumerate() {
+                let (sector, bytes) = (first + at, bytes.to_vec());
+                self.note(Step::Write { file: write.file, sector, bytes });
             }
-            if *flush != Files::default() {
-                self.note(Step::Flush(*flush));
-            }
+        }
+        if let Io::Store { flush, .. } = &io
+            && *flush != Files::default()
+        {
+            self.note(Step::Flush(*flush));
         }
         self.disk.submit(io);
     }

@@ -15,6 +15,7 @@ mod rot;
 mod scrub;
 mod shell;
 mod support;
+mod surplus;
 mod survey;
 mod unread;
 mod unread_lives;

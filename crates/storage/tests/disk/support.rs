@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use base::Prng;
 use bytes::Bytes;
-use storage::disk::{Config, Done, File, Files, Io, LocalKeeper, LocalStore, Medium};
+use storage::disk::{Config, Done, File, Files, Io, LocalKeeper, LocalStore, Medium, Write};
 use storage::{Completion, Load, Place, Scrubbed, Share, Store};
 
 pub const SECTOR: usize = 512;
@@ -116,10 +116,8 @@ impl SimDisk {
         }
         // Writes that had not even reached the cache may be there as well.
         for under_way in &inner.under_way {
-            if let Io::Store { writes, .. } = &under_way.io
-                && !under_way.written
-            {
-                for write in writes {
+            if !under_way.written {
+                for write in writes(&under_way.io).iter() {
                     for (i, sector) in write.bytes.chunks(SECTOR).enumerate() {
                         if prng.chance_ppm(keep_ppm) {
                             let content = &mut files[write.file as usize];
@@ -214,6 +212,21 @@ impl SimDisk {
     }
 }
 
+/// What a request changes; what is discarded becomes zeros.
+pub fn writes(io: &Io) -> Vec<Write> {
+    match io {
+        Io::Store { writes, .. } => writes.clone(),
+        Io::Discard { file, runs, .. } => {
+            let zeros = |&(offset, len): &(u64, u64)| {
+                let bytes = Bytes::from(vec![0; len as usize]);
+                Write { file: *file, offset, bytes }
+            };
+            runs.iter().map(zeros).collect()
+        }
+        Io::Read { .. } | Io::Verify { .. } => Vec::new(),
+    }
+}
+
 fn write_at(content: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     if content.len() < offset + bytes.len() {
         content.resize(offset + bytes.len(), 0);
@@ -223,8 +236,7 @@ fn write_at(content: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
 
 impl Inner {
     fn apply(&mut self, io: &Io) {
-        let Io::Store { writes, .. } = io else { return };
-        for write in writes {
+        for write in writes(io).iter() {
             assert_eq!(write.offset as usize % SECTOR, 0, "writes begin with a sector");
             let content = &mut self.files[write.file as usize];
             write_at(&mut content.visible, write.offset as usize, &write.bytes);
@@ -247,6 +259,7 @@ impl Inner {
                 Ok(Bytes::from(bytes))
             }
             Io::Store { flush, .. } => self.flush(*flush).map(|()| Bytes::new()),
+            Io::Discard { .. } => Ok(Bytes::new()),
         };
         Done { id, result }
     }

@@ -179,6 +179,7 @@ impl Engine {
         self.batch_in_place = work.batch;
         self.is_numbered = true;
         self.marked = work.marked;
+        self.surplus.call();
         self.trim();
     }
 }

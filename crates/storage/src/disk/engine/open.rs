@@ -15,6 +15,7 @@ use super::config::{Config, OpenError};
 use super::loss::SUPERBLOCK_UNUSABLE;
 use super::scrub::Scrub;
 use super::superblocks::{Superblocks, write_superblocks};
+use super::surplus::Surplus;
 use super::sweep::Sweep;
 use super::unread::Unread;
 use super::write_back::WriteBack;
@@ -409,6 +410,7 @@ impl Engine {
             flags_durable: superblock.flags.clone(),
             losses: vec![0; DATABASES * SHARDS],
             scrub: Scrub::default(),
+            surplus: Surplus::default(),
             repairs: BTreeMap::new(),
         }
     }

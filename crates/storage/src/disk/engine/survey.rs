@@ -61,6 +61,7 @@ impl Engine {
 
     /// All pages were looked at: the map of a group is put right, of which this stands on the medium if it is whole.
     pub(super) fn judge_map(&mut self, group: u64, on_medium: Option<Map>) {
+        self.surplus.call();
         let Some(has_lacked) = self.extents.correct(group, on_medium) else { return };
         self.scrub.is_torn = true;
         if has_lacked {
