@@ -80,6 +80,10 @@ impl Medium for Files {
                 }
                 Bytes::new()
             }
+            Io::Cut { file, len, .. } => {
+                files[file as usize].truncate(len as usize);
+                Bytes::new()
+            }
             Io::Discard { file, runs, .. } => {
                 for (offset, len) in runs {
                     let content = &mut files[file as usize];

@@ -373,21 +373,6 @@ fn damage(bytes: &mut Sector, rng: &mut Prng) {
     }
 }
 
-/// What a request changes; what is discarded becomes zeros.
-fn writes(io: &Io) -> Cow<'_, [Write]> {
-    match io {
-        Io::Store { writes, .. } => Cow::Borrowed(writes),
-        Io::Discard { file, runs, .. } => {
-            let zeros = |&(offset, len): &(u64, u64)| {
-                let bytes = Bytes::from(vec![0; len as usize]);
-                Write { file: *file, offset, bytes }
-            };
-            runs.iter().map(zeros).collect()
-        }
-        Io::Read { .. } | Io::Verify { .. } => Cow::Owned(Vec::new()),
-    }
-}
-
 fn write_at(content: &mut Vec<u8>, sector: usize, bytes: &Sector) {
     let (start, end) = (sector * SECTOR, (sector + 1) * SECTOR);
     if content.len() < end {
@@ -466,10 +451,30 @@ impl State {
         self.under_way.iter().any(|it| it.io.id() == io)
     }
 
+    /// What a request changes; what is discarded or cut off becomes zeros.
+    fn writes<'io>(&self, io: &'io Io) -> Cow<'io, [Write]> {
+        let zeros = |file: File, offset: u64, len: u64| Write {
+            file,
+            offset,
+            bytes: Bytes::from(vec![0; len as usize]),
+        };
+        match io {
+            Io::Store { writes, .. } => Cow::Borrowed(writes),
+            Io::Discard { file, runs, .. } => {
+                runs.iter().map(|&(offset, len)| zeros(*file, offset, len)).collect()
+            }
+            Io::Cut { file, len, .. } => {
+                let end = self.files[*file as usize].visible.len() as u64;
+                Cow::Owned(vec![zeros(*file, *len, end.saturating_sub(*len))])
+            }
+            Io::Read { .. } | Io::Verify { .. } => Cow::Owned(Vec::new()),
+        }
+    }
+
     /// Takes the sectors of a store: each is seen by readers at once or when it is finished.
     fn write(&mut self, io: &Io) -> Vec<Late> {
         let id = &io.id();
-        let writes = writes(io);
+        let writes = self.writes(io);
         let late_ppm = match self.is_instant {
             true => 0,
             false => *self.rng.pick(&[0, 500_000, 1_000_000]),
@@ -519,6 +524,7 @@ impl State {
             }
             Io::Store { flush, .. } => self.flush(*flush).map(|()| Bytes::new()),
             Io::Discard { .. } => Ok(Bytes::new()),
+            Io::Cut { file, .. } => self.flush(Files::of(*file)).map(|()| Bytes::new()),
         };
         Done { id: io.id(), result }
     }
@@ -578,7 +584,7 @@ impl Medium for Device {
     fn submit(&mut self, io: Io) {
         let mut state = self.lock();
         if !state.is_instant {
-            state.begun.push((io.id(), matches!(io, Io::Store { .. } | Io::Discard { .. })));
+            state.begun.push((io.id(), !matches!(io, Io::Read { .. } | Io::Verify { .. })));
             let late = state.write(&io);
             state.under_way.push(UnderWay { io, late });
             return;

@@ -63,6 +63,34 @@ impl Directory {
         halves
     }
 
+    /// The bucket that would take both halves of an interval, and the one that would be gone, if the last bucket went: the
+    /// pair of the last bucket where `before` is 0, else that of one before it. `None` behind the last pair of a round, within which no bucket
+    /// takes another twice.
+    pub(super) fn halves(&self, before: u64) -> Option<(u64, u64)> {
+        let (level, split) = self.round();
+        let low = split.checked_sub(1 + before).filter(|_| level > 0)?;
+        Some((low, (1 << level) + low))
+    }
+
+    /// Takes the last split back; returns its halves.
+    ///
+    /// # Panics
+    /// If there are no more than two buckets.
+    pub(super) fn shrink(&mut self) -> (u64, u64) {
+        let halves = self.halves(0).expect("there are more than two buckets");
+        (self.level, self.split) = (self.round().0, halves.0);
+        halves
+    }
+
+    /// Level and splits of the last round in which a bucket was split.
+    fn round(&self) -> (u32, u64) {
+        match (self.split, self.level) {
+            (0, 1) => (0, 0),
+            (0, level) => (level - 1, 1 << (level - 1)),
+            (split, level) => (level, split),
+        }
+    }
+
     /// Splits left before the level changes; within them no bucket is split twice.
     pub(super) fn splits_of_round(&self) -> u64 {
         if self.level == LEVEL_MAX { 0 } else { (1 << self.level) - self.split }
@@ -87,6 +115,24 @@ mod tests {
             }
             assert_eq!(next, 0, "the last interval ends with the hash space");
             directory.grow();
+        }
+    }
+
+    #[test]
+    fn a_directory_shrinks_the_way_it_grew() {
+        let mut directory = Directory::new(1, 0).expect("a level of one is allowed");
+        assert_eq!(directory.halves(0), None, "there are two buckets at least");
+        let mut grown = Vec::new();
+        for _ in 0..200 {
+            grown.push((directory, directory.clone().grow()));
+            directory.grow();
+        }
+        while let Some((before, halves)) = grown.pop() {
+            let next = grown.last().map(|(_, halves)| *halves);
+            let is_same_round = directory.halves(1).is_some();
+            assert!(!is_same_round || directory.halves(1) == next);
+            assert_eq!(directory.shrink(), halves);
+            assert_eq!(directory, before);
         }
     }
 

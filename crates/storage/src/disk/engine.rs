@@ -8,6 +8,7 @@
 mod commit;
 mod config;
 mod homes;
+mod joins;
 mod listing;
 mod lookup;
 mod loss;
@@ -78,6 +79,8 @@ pub struct Engine {
     commit: Option<commit::Commit>,
 
     directory: Directory,
+    buckets_min: u64, // no fewer
+    slots: joins::Slots,
     cache: Cache,
     extents: Extents,
     unwritten: BTreeMap<u64, Bytes>, // by unit: large records that are not on the medium yet
@@ -158,7 +161,7 @@ impl Engine {
             self.write_back_done(done.id);
         } else if let Some(reading) = self.reads.remove(&done.id) {
             self.read_done(reading, bytes);
-        } else {
+        } else if !self.is_cut(done.id) {
             self.given(done.id);
         }
     }
@@ -254,6 +257,7 @@ impl Engine {
             && (self.ring.used() > 0
                 || self.ring.waiting_len() > 0
                 || self.write_back.is_redone()
+                || self.wants_fewer_buckets()
                 || self.scrub.is_torn
                 || !self.repairs.is_empty())
     }

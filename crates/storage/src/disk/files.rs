@@ -168,6 +168,7 @@ impl FileMedium {
                 self.discard(*file, runs);
                 Ok(Bytes::new())
             }
+            Io::Cut { file, len, .. } => self.cut(*file, *len).map(|()| Bytes::new()),
         };
         Done { id, result }
     }
@@ -268,6 +269,16 @@ impl FileMedium {
                 return; // then they stay, until something is written there
             }
         }
+    }
+
+    fn cut(&self, file: File, len: u64) -> Result<(), String> {
+        let opened = &self.files[file as usize];
+        let found = opened.metadata().map_err(explain(file, "look at"))?.len();
+        if found <= len {
+            return Ok(()); // what an earlier process cut off was flushed when this one opened the file
+        }
+        opened.set_len(len).map_err(explain(file, "shorten"))?;
+        self.flush(file)
     }
 
     fn flush(&self, file: File) -> Result<(), String> {

@@ -84,6 +84,8 @@ pub enum Io {
     /// What stands in these runs, offset and length, is of no use any more: until they are written again they read as
     /// before or as zeros. Runs of whole pages.
     Discard { id: u64, file: File, runs: Vec<(u64, u64)> },
+    /// Ends a file here if it is longer, and then flushes it: what stood behind reads as zeros for good.
+    Cut { id: u64, file: File, len: u64 },
 }
 
 impl Io {
@@ -93,7 +95,8 @@ impl Io {
             Io::Read { id, .. }
             | Io::Verify { id, .. }
             | Io::Store { id, .. }
-            | Io::Discard { id, .. } => *id,
+            | Io::Discard { id, .. }
+            | Io::Cut { id, .. } => *id,
         }
     }
 }

@@ -59,10 +59,15 @@ impl Medium for Recorder {
                 self.note(Step::Write { file: write.file, sector, bytes });
             }
         }
-        if let Io::Store { flush, .. } = &io
-            && *flush != Files::default()
-        {
-            self.note(Step::Flush(*flush));
+        match io {
+            Io::Store { flush, .. } if flush != Files::default() => self.note(Step::Flush(flush)),
+            Io::Cut { file, len, .. } => {
+                for sector in len as usize / SECTOR..self.disk.file_len(file) / SECTOR {
+                    self.note(Step::Write { file, sector, bytes: vec![0; SECTOR] });
+                }
+                self.note(Step::Flush(Files::of(file)));
+            }
+            _ => {}
         }
         self.disk.submit(io);
     }

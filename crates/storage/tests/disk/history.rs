@@ -19,6 +19,8 @@ pub enum Life {
     /// The next write-back is nearly always built while one is written: many buckets, a small spare, a slow medium, hardly
     /// any rest, and a look at what a loss of power would leave at many moments.
     Busy,
+    /// Most records come and most of them go again: buckets become more and fewer.
+    Tidal,
 }
 
 impl Life {
@@ -41,6 +43,18 @@ impl Life {
                 };
                 (delay, config)
             }
+            Life::Tidal => {
+                let delay = *prng.pick(&[0, 2, 12, 40]);
+                let config = Config {
+                    ring_bytes: 256 << 10,
+                    spare_pages: *prng.pick(&[32, 64, 128]),
+                    initial_level: *prng.pick(&[1, 1, 2, 4]) as u32,
+                    cache_bytes: *prng.pick(&[0, 64 << 10]),
+                    fill_percent: *prng.pick(&[20, 60, 90]),
+                    first_fit: false,
+                };
+                (delay, config)
+            }
         }
     }
 
@@ -48,6 +62,7 @@ impl Life {
         match self {
             Life::Mixed => &[5, 60, 400, 2_000],
             Life::Busy => &[5, 60, 200, 400, 1_000],
+            Life::Tidal => &[300, 1_000, 2_000],
         }
     }
 
@@ -57,6 +72,7 @@ impl Life {
         let of = match self {
             Life::Mixed => [700, 100, 10, 10, 10, 2, 0, 0, 10],
             Life::Busy => [700, 40, 3, 7, 2, 1, 20, 1, 5],
+            Life::Tidal => [600, 40, 60, 7, 20, 3, 20, 1, 10],
         };
         let steps = [Change, Load, Rest, Scrub, Settle, List, Look, Fail, Crash];
         std::array::from_fn(|at| (steps[at], of[at]))
@@ -92,6 +108,8 @@ struct Run {
     heeds_full: bool,
     config: Config,
     has_failed: [bool; WORKERS],
+    /// How often a change removes something.
+    removals: f64,
 }
 
 pub const WORKERS: usize = 2;
@@ -142,6 +160,7 @@ impl Run {
             heeds_full,
             config,
             has_failed: [false; WORKERS],
+            removals: 0.2,
         }
     }
 
@@ -149,10 +168,14 @@ impl Run {
         let mut models: Vec<Model> =
             self.states.iter().map(|states| states.last().expect("one").1.clone()).collect();
         let largest = *self.prng.pick(if self.is_small { &[1, 3, 3] } else { &[1, 3, 30] });
+        let largest = if matches!(self.life, Life::Tidal) { 60 } else { largest };
+        if matches!(self.life, Life::Tidal) && self.prng.chance(0.03) {
+            self.removals = *self.prng.pick(&[0.0, 0.1, 0.9, 1.0]);
+        }
         for _ in 0..self.prng.between(1, largest) {
             let place = place(&mut self.prng, self.keys, self.long_keys);
             let owner = self.world.owner(&place);
-            if self.prng.chance(0.2) {
+            if self.prng.chance(self.removals) {
                 self.world.stores[owner].remove(&place);
                 models[owner].remove(&place);
             } else {

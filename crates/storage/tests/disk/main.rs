@@ -3,6 +3,7 @@
 mod crash;
 mod groups;
 mod history;
+mod joins;
 mod listing;
 mod liveness;
 mod lost_ring;

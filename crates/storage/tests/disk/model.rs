@@ -21,6 +21,13 @@ fn many_short_lives_lose_nothing() {
     }
 }
 
+#[test]
+fn buckets_become_more_and_fewer_whatever_happens_to_the_power() {
+    for seed in seeds(40) {
+        run(seed + 2_000_000, 400, Life::Tidal);
+    }
+}
+
 /// Every entry of a full ring may be replaced by one that waits for room: then the older one has to go home.
 #[test]
 fn a_ring_that_only_waits_for_its_own_successors_gets_room() {

@@ -60,6 +60,14 @@ struct UnderWay {
     written: bool,
 }
 
+impl Content {
+    fn cut(&mut self, len: u64) {
+        self.visible.truncate(len as usize);
+        self.durable.truncate(len as usize);
+        self.pending.retain(|&sector, _| sector * SECTOR < len as usize);
+    }
+}
+
 /// The device: shared, so that a test can look at it behind a store's back.
 #[derive(Clone)]
 pub struct SimDisk {
@@ -116,6 +124,11 @@ impl SimDisk {
         }
         // Writes that had not even reached the cache may be there as well.
         for under_way in &inner.under_way {
+            if let Io::Cut { file, len, .. } = under_way.io
+                && prng.chance_ppm(keep_ppm)
+            {
+                files[file as usize].cut(len);
+            }
             if !under_way.written {
                 for write in writes(&under_way.io).iter() {
                     for (i, sector) in write.bytes.chunks(SECTOR).enumerate() {
@@ -223,7 +236,7 @@ pub fn writes(io: &Io) -> Vec<Write> {
             };
             runs.iter().map(zeros).collect()
         }
-        Io::Read { .. } | Io::Verify { .. } => Vec::new(),
+        Io::Read { .. } | Io::Verify { .. } | Io::Cut { .. } => Vec::new(),
     }
 }
 
@@ -260,6 +273,11 @@ impl Inner {
             }
             Io::Store { flush, .. } => self.flush(*flush).map(|()| Bytes::new()),
             Io::Discard { .. } => Ok(Bytes::new()),
+            Io::Cut { file, len, .. } => {
+                let flushed = self.flush(Files::of(*file)).map(|()| Bytes::new());
+                self.files[*file as usize].cut(*len);
+                flushed
+            }
         };
         Done { id, result }
     }

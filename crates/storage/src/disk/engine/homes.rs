@@ -60,6 +60,7 @@ impl Engine {
         }
         self.scrub.is_torn = false;
         work.buckets.sort_unstable();
+        work.bucket_count = self.directory.buckets();
         let tail = self.ring.next_tail();
         let superblock = Superblock { groups, ..self.superblock(tail) };
         let superblocks = [0, 1].map(|copy| {
@@ -180,6 +181,7 @@ impl Engine {
         self.is_numbered = true;
         self.marked = work.marked;
         self.surplus.call();
+        self.cut_slots(work.bucket_count);
         self.trim();
     }
 }

@@ -12,6 +12,7 @@ use types::limits::DATABASES;
 use types::{Database, Shard};
 
 use super::config::{Config, OpenError};
+use super::joins::Slots;
 use super::loss::SUPERBLOCK_UNUSABLE;
 use super::scrub::Scrub;
 use super::superblocks::{Superblocks, write_superblocks};
@@ -411,6 +412,8 @@ impl Engine {
             losses: vec![0; DATABASES * SHARDS],
             scrub: Scrub::default(),
             surplus: Surplus::default(),
+            buckets_min: 1 << config.initial_level,
+            slots: Slots::unknown(),
             repairs: BTreeMap::new(),
         }
     }

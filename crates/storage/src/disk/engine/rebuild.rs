@@ -1,8 +1,9 @@
-//! Merges what the ring holds for a bucket into its pages, and divides the bucket if it is to be split.
+//! Merges what the ring holds for a bucket into its pages, and divides the bucket if it is to be split, or joins it with the
+//! last one.
 
 use std::collections::BTreeSet;
 
-use super::write_back::{How, Work};
+use super::write_back::{How, Shape, Work};
 use super::{Engine, primary_place};
 use crate::disk::entry::{Entry, Reference};
 use crate::disk::extents::{Extents, PAGE_UNITS, units_for};
@@ -17,14 +18,16 @@ struct Row<'a> {
 
 impl Engine {
     pub(super) fn rebuild(&mut self, number: u64, work: &mut Work, how: How) {
+        let olds = self.take_old(number, how.shape);
         let (first, last) = self.directory.interval(number);
         self.unfold(first, last);
-        let old = self.cache.take(number);
         // Out of the engine while its entries are merged, because the rest of the engine changes with them.
         let index = std::mem::replace(&mut self.index, Index::nothing());
-        self.used = self.used.saturating_sub(old.used());
+        let used = olds.iter().map(Bucket::used).sum();
+        self.used = self.used.saturating_sub(used);
+        let olds_entries = olds.iter().flat_map(Bucket::entries);
         let mut rows: Vec<Row<'_>> =
-            old.entries().map(|entry| Row { hash: entry.hash, entry: Some(entry) }).collect();
+            olds_entries.map(|entry| Row { hash: entry.hash, entry: Some(entry) }).collect();
         rows.sort_by_key(|row| row.hash);
         let known = rows.len();
         let mut bytes: usize =
@@ -43,11 +46,14 @@ impl Engine {
             work.home.push((at, slot.stripe));
         }
         let entries: Vec<Entry<'_>> = rows.into_iter().filter_map(|row| row.entry).collect();
-        let mut free = old.overflow.clone();
-        self.drop_garbage(&old, &index, (first, last), work);
-        work.has_split |= how.split;
-        if how.split {
+        let mut free: Vec<u64> = olds.iter().flat_map(|old| &old.overflow).copied().collect();
+        for old in &olds {
+            self.drop_garbage(old, &index, (first, last), work);
+        }
+        work.has_reshaped |= how.shape != Shape::Same;
+        if how.shape == Shape::Split {
             let (low, high) = self.directory.grow();
+            self.note_split(high);
             let middle = self.directory.interval(high).0;
             // What the ring still holds of it may be of either half.
             if self.sweep.has(low) {
@@ -64,6 +70,19 @@ impl Engine {
             unhome(&mut self.extents, (unit, PAGE_UNITS), &mut work.freed);
         }
         self.index = index;
+    }
+
+    /// Takes a bucket out to be rewritten, and the one that it is joined with, which is gone.
+    fn take_old(&mut self, number: u64, shape: Shape) -> Vec<Bucket> {
+        let Shape::Joined(high) = shape else { return vec![self.cache.take(number)] };
+        // The survey may have looked at the one already, and will not come to the other.
+        [number, high].into_iter().for_each(|bucket| self.survey_known(bucket));
+        let halves = self.directory.shrink();
+        assert_eq!(halves, (number, high), "the last bucket goes first");
+        self.sweep.join(number, high);
+        let olds = vec![self.cache.take(number), self.cache.take(high)];
+        self.cache.unpin(high);
+        olds
     }
 
     /// Packs the records of a bucket into pages; overflow pages go where old ones were, as far as there were any.

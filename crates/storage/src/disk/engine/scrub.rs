@@ -235,6 +235,9 @@ impl Engine {
     }
 
     fn scrub_primary(&mut self, bucket: u64, since: Since, page: Bytes) {
+        if bucket >= self.directory.buckets() {
+            return; // its records are in another one now, and were told of
+        }
         // It is about to be rewritten, or is being.
         if self.cache.is_pinned(bucket) {
             return self.survey_known(bucket);
@@ -256,6 +259,9 @@ impl Engine {
 
     fn scrub_overflow(&mut self, mut chain: Chain, page: Bytes) {
         let Chain { bucket, first, since, .. } = chain;
+        if bucket >= self.directory.buckets() {
+            return;
+        }
         if self.cache.is_pinned(bucket) {
             return self.survey_known(bucket);
         }

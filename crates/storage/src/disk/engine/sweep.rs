@@ -93,6 +93,15 @@ impl Sweep {
         }
     }
 
+    /// The last bucket is gone, into this one.
+    pub(super) fn join(&mut self, low: u64, high: u64) {
+        if self.has(high) {
+            self.mark(low);
+            self.clear(high);
+        }
+        self.hand = self.hand.min(high);
+    }
+
     /// What stripes may take of a ring of so many sectors. The rest is for the marks that a damaged bucket needs before
     /// it can go home.
     pub(super) fn limit(&self, ring: u64) -> u64 {

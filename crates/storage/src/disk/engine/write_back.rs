@@ -46,6 +46,8 @@ pub(super) enum WriteBack {
 pub(super) struct Gather {
     targets: BTreeSet<u64>,
     splits: u64,
+    /// Buckets that are to take in another one, and those.
+    joins: Vec<(u64, u64)>,
     /// There are far too few buckets: this write-back only adds some, so that entries do not go home into long
     /// chains that the next ones would divide again.
     is_growing: bool,
@@ -66,6 +68,8 @@ pub(super) struct Build {
 enum Target {
     /// It is to be split, if it is still its turn.
     Source { merge: bool },
+    /// It is to take in this one, if it is still the last.
+    Join(u64),
     /// It takes in what the ring holds for it.
     Merge,
 }
@@ -80,9 +84,18 @@ const BUILD_PARTS: u64 = 32;
 /// What becomes of a bucket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct How {
-    pub(super) split: bool,
+    pub(super) shape: Shape,
     /// Takes in what the ring holds for it.
     pub(super) merge: bool,
+}
+
+/// What a bucket is afterwards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Shape {
+    Same,
+    Split,
+    /// It has taken in the last bucket, which is this one.
+    Joined(u64),
 }
 
 /// What is done once the pages are in place.
@@ -97,12 +110,15 @@ pub(super) struct Work {
     /// Units that no page refers to any more.
     pub(super) freed: Vec<(u64, u64)>,
     pub(super) pages: usize,
-    pub(super) has_split: bool,
+    /// There are more buckets now, or fewer.
+    pub(super) has_reshaped: bool,
+    /// How many its superblock counts.
+    pub(super) bucket_count: u64,
 }
 
 impl Work {
     fn brings_something(&self) -> bool {
-        !self.home.is_empty() || self.has_split
+        !self.home.is_empty() || self.has_reshaped
     }
 }
 
@@ -190,10 +206,15 @@ impl Engine {
         // Whoever waits for room waits for other buckets, too, which the hand has yet to come to.
         let may_try = is_fruitful || !self.is_resting || self.is_committing();
         (may_try && (self.is_much(used) || self.is_behind()))
-            || (self.is_resting && used > 0 && is_fruitful)
+            || (self.is_resting && is_fruitful && (used > 0 || self.joins_wanted() > 0))
             || self.scrub.is_torn
             || self.has_many_maps()
             || (is_fruitful && self.repairs.values().any(|&stripe| stripe <= self.ring.durable))
+    }
+
+    /// True if buckets will be joined at rest.
+    pub(super) fn wants_fewer_buckets(&self) -> bool {
+        self.fruitless != Some(self.ring.durable) && self.joins_wanted() > 0
     }
 
     /// True for a backlog that is to go home whatever its pace was.
@@ -226,11 +247,14 @@ impl Engine {
         let free = (first..first + wanted).take_while(|&bucket| !self.is_being_written(bucket));
         let splits = free.count() as u64;
         let targets = if is_growing { BTreeSet::new() } else { self.choose() };
-        let mut gather = Gather { targets, splits, is_growing, ..Gather::default() };
+        let joins = self.choose_joins();
+        let mut gather = Gather { targets, splits, joins, is_growing, ..Gather::default() };
         let has_news = self.ring.next_tail() > self.ring.tail
             || self.ring.has_marks_beyond(self.marked)
             || self.scrub.is_torn;
         let adds = is_growing && splits > 0;
+        let joined = gather.joins.iter().flat_map(|&(low, high)| [low, high]);
+        gather.targets.extend(joined);
         if gather.targets.is_empty() && !adds && (is_ahead || !has_news) {
             return;
         }
@@ -270,9 +294,8 @@ impl Engine {
     fn splits_wanted(&self) -> u64 {
         // Half of what the ring holds replaces something, half is new: a guess that errs by a ring at most.
         let expected = self.used + self.index.bytes() as u64 / 2;
-        let buckets = expected * 100 / (self.fill_percent * PAGE_ROOM as u64);
-        let wanted = buckets.saturating_sub(self.directory.buckets());
-        let has_to_wait = self.awaits_mark(self.directory.split());
+        let wanted = self.buckets_for(expected).saturating_sub(self.directory.buckets());
+        let has_to_wait = self.awaits_mark(self.directory.split()) || !self.may_split();
         let most = if has_to_wait { 0 } else { self.spare * 3 / 8 };
         wanted.min(most).min(self.directory.splits_of_round())
     }
@@ -328,13 +351,18 @@ impl Engine {
             home: Vec::new(),
             freed: Vec::new(),
             pages: COPIES as usize,
-            has_split: false,
+            has_reshaped: false,
+            bucket_count: 0,
         };
         let first = self.directory.split();
         let sources = first..first + gather.splits;
         let source = Target::Source { merge: !gather.is_growing };
-        let others = gather.targets.iter().copied().filter(|bucket| !sources.contains(bucket));
+        let joined: BTreeSet<u64> =
+            gather.joins.iter().flat_map(|&(low, high)| [low, high]).collect();
+        let is_other = |bucket: &u64| !sources.contains(bucket) && !joined.contains(bucket);
+        let others = gather.targets.iter().copied().filter(is_other);
         let rest = sources.clone().map(|bucket| (bucket, source));
+        let rest = rest.chain(gather.joins.iter().map(|&(low, high)| (low, Target::Join(high))));
         let rest = rest.chain(others.map(|bucket| (bucket, Target::Merge))).collect();
         self.write_back = WriteBack::Build(Build { rest, work });
     }
@@ -350,11 +378,23 @@ impl Engine {
             let how = match target {
                 Target::Source { merge } => How {
                     // Splits are in order: once one has to wait, the rest wait too.
-                    split: self.directory.split() == bucket,
+                    shape: if self.directory.split() == bucket {
+                        Shape::Split
+                    } else {
+                        Shape::Same
+                    },
                     // Else entries of the upper half would wait for the hand's next lap and then for it to come there.
                     merge: merge || self.halves_have_room(bucket),
                 },
-                Target::Merge => How { split: false, merge: true },
+                // So are joins.
+                Target::Join(high) if self.directory.halves(0) == Some((bucket, high)) => {
+                    How { shape: Shape::Joined(high), merge: true }
+                }
+                Target::Join(high) => {
+                    self.rebuild_target(high, &mut work, How { shape: Shape::Same, merge: true });
+                    How { shape: Shape::Same, merge: true }
+                }
+                Target::Merge => How { shape: Shape::Same, merge: true },
             };
             self.rebuild_target(bucket, &mut work, how);
         }
@@ -384,14 +424,21 @@ impl Engine {
     }
 
     fn rebuild_target(&mut self, bucket: u64, work: &mut Work, how: How) {
-        let old = self.cache.peek(bucket).expect("a target is pinned").pages();
+        let other = if let Shape::Joined(high) = how.shape { Some(high) } else { None };
+        let both = || [Some(bucket), other].into_iter().flatten();
+        let pages = |bucket| self.cache.peek(bucket).expect("a target is pinned").pages();
+        let old: usize = both().map(pages).sum();
         // Two halves, each with a page that the division leaves partly empty.
         let need = work.pages + self.extents.dirty() + 2 * old + 4;
-        if self.awaits_mark(bucket) || need as u64 > self.spare || (!how.merge && !how.split) {
-            if how.merge {
-                self.sweep.mark(bucket);
+        let has_to_wait = both().any(|bucket| self.awaits_mark(bucket));
+        let changes = how.merge || how.shape != Shape::Same;
+        if has_to_wait || need as u64 > self.spare || !changes {
+            for bucket in both() {
+                if how.merge {
+                    self.sweep.mark(bucket);
+                }
+                self.cache.unpin(bucket);
             }
-            self.cache.unpin(bucket);
             return;
         }
         self.rebuild(bucket, work, how);
