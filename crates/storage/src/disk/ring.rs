@@ -229,11 +229,13 @@ impl Ring {
         for mark in marks.filter(|mark| mark.says_something()) {
             if !mark.forgotten {
                 known.push(*mark);
-            } else if !known.iter().any(|known| mark.meets(known)) {
-                are_all &= (losses.len() + 1) * MARK_LEN <= len;
-                if are_all {
-                    losses.push(std::mem::replace(mark, Mark::NOTHING));
-                }
+                continue;
+            }
+            let has_room = (losses.len() + 1) * MARK_LEN <= len;
+            if has_room && !known.iter().any(|known| mark.meets(known)) {
+                losses.push(std::mem::replace(mark, Mark::NOTHING));
+            } else {
+                are_all = false;
             }
         }
         (losses, are_all)
@@ -366,4 +368,35 @@ impl Ring {
 fn find(stripes: &mut VecDeque<Stripe>, number: u64) -> Option<&mut Stripe> {
     let front = stripes.front()?.number;
     stripes.get_mut(number.checked_sub(front)? as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use types::{Database, Shard};
+
+    use super::*;
+
+    #[test]
+    fn a_loss_that_stays_behind_what_was_said_before_is_not_told_of_ahead() {
+        let mark = |shard, forgotten| Mark::of(Database(0), Shard(shard), forgotten);
+        let mut ring = Ring::new(1_024, 1_024);
+        ring.reserve(8 * MARK_LEN);
+        for said in [mark(1, true), mark(2, false), mark(2, true), mark(3, true)] {
+            ring.collecting().add_mark(said);
+        }
+        assert_eq!(ring.take_losses(8 * MARK_LEN), (vec![mark(1, true), mark(3, true)], false));
+        assert_eq!(ring.take_losses(8 * MARK_LEN), (vec![], false));
+        ring.take_back(mark(2, true));
+        assert_eq!(ring.take_losses(8 * MARK_LEN), (vec![mark(2, true)], true));
+    }
+
+    #[test]
+    fn losses_that_find_no_room_wait() {
+        let mark = |shard| Mark::of(Database(0), Shard(shard), true);
+        let mut ring = Ring::new(1_024, 1_024);
+        ring.reserve(8 * MARK_LEN);
+        (0..3).for_each(|shard| ring.collecting().add_mark(mark(shard)));
+        assert_eq!(ring.take_losses(2 * MARK_LEN), (vec![mark(0), mark(1)], false));
+        assert_eq!(ring.take_losses(2 * MARK_LEN), (vec![mark(2)], true));
+    }
 }
