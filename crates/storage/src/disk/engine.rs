@@ -181,6 +181,7 @@ impl Engine {
         self.step_listings();
         self.step_maps();
         self.step_write_back();
+        self.step_cut();
         self.step_commit();
         self.step_scrub();
         self.step_surplus();

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use super::io::File;
 use super::page::{PAGE, PagePlace};
-use super::survey::Survey;
+use super::survey::{Survey, Verdict};
 
 pub(super) use map::Map;
 
@@ -32,6 +32,13 @@ pub(super) fn units_for(len: usize) -> u64 {
 pub(super) fn map_place(group: u64) -> PagePlace {
     PagePlace { file: File::Extents, offset: group * GROUP_UNITS * UNIT }
 }
+
+/// First unit of damaged content, and its checksum as the reference has it. What damaged it may be what stands there now:
+/// so its units are given back by a survey, not with the record.
+pub(super) type Doubt = (u64, u64);
+
+/// The same of a page, which its reference has no checksum of.
+pub(super) const PAGE_DOUBTED: u64 = 0;
 
 #[derive(Debug)]
 struct Group {
@@ -114,9 +121,10 @@ pub(super) struct Extents {
     survey: Option<Survey>,
     /// Where the next survey begins.
     survey_from: u64,
-    /// First units of damaged content that pages refer to. What damaged it may be what stands there now: these units are
-    /// given back by a survey, not with the record.
-    doubtful: BTreeSet<u64>,
+    /// Damaged content that pages refer to.
+    doubtful: BTreeSet<Doubt>,
+    /// What surveys have found that nobody refers to, until their maps are in place.
+    cleared: Vec<(u64, u64)>,
     /// Groups in which something became free since they were last looked at.
     roomier: BTreeSet<u64>,
 }
@@ -133,6 +141,7 @@ impl Extents {
             survey: None,
             survey_from: 0,
             doubtful: BTreeSet::new(),
+            cleared: Vec::new(),
             roomier: BTreeSet::new(),
         }
     }
@@ -281,7 +290,9 @@ impl Extents {
 
     /// All maps were judged by a survey that has looked at all pages.
     pub(super) fn end_survey(&mut self) {
-        if let Some(survey) = self.survey.take_if(|survey| survey.is_looking) {
+        if let Some(survey) = self.survey.take_if(|survey| survey.is_looking)
+            && !survey.is_partial
+        {
             self.survey_from = survey.end();
         }
     }
@@ -289,32 +300,49 @@ impl Extents {
     /// Puts a map right by the survey, given what stands on the medium if that is whole. `None` where it was right, else
     /// whether it called units free that are in use.
     pub(super) fn correct(&mut self, number: u64, on_medium: Option<Map>) -> Option<bool> {
+        if self.survey.as_ref()?.judges(number) && on_medium.is_some() {
+            self.learn(number, on_medium);
+        }
         let survey = self.survey.as_ref()?;
         let group = &mut self.groups[number as usize];
-        let map = group.home.as_ref().or(on_medium.as_ref())?;
+        let map = group.home.as_ref()?;
         let verdict = survey.judge(number, map);
         group.is_sure |= survey.knows_all_of(number);
-        self.note_free(number);
-        let verdict = verdict?;
-        let group = &mut self.groups[number as usize];
-        group.home = Some(verdict.map);
+        let Some(Verdict { map: right, has_lacked }) = verdict else {
+            self.note_free(number);
+            return None;
+        };
+        let cleared = map.without(&right).runs();
+        group.home = Some(right);
         group.is_lost = false;
+        group.is_new &= !has_lacked;
         (group.longest, group.from) = (GROUP_UNITS, 0);
         if !group.is_dirty {
             group.is_dirty = true;
             self.dirty.push(number);
         }
-        Some(verdict.has_lacked)
+        // Until this map is in place, an older one may be, and pages that refer to what it clears.
+        for (first, count) in cleared {
+            let unit = number * GROUP_UNITS + first;
+            self.hold(unit, count);
+            self.cleared.push((unit, count));
+        }
+        Some(has_lacked)
     }
 
-    /// The content of a record that refers to these units is damaged.
-    pub(super) fn doubt(&mut self, unit: u64) {
-        self.doubtful.insert(unit);
+    /// What is referred to here is damaged.
+    pub(super) fn doubt(&mut self, doubt: Doubt) {
+        self.doubtful.insert(doubt);
     }
 
-    /// True, once, for units of damaged content, which no page refers to any more.
-    pub(super) fn was_doubtful(&mut self, unit: u64) -> bool {
-        self.doubtful.remove(&unit)
+    /// True, once, for damaged content, which no page refers to any more.
+    pub(super) fn was_doubtful(&mut self, doubt: Doubt) -> bool {
+        self.doubtful.remove(&doubt)
+    }
+
+    /// Takes what is free once the maps that are written now are in place.
+    pub(super) fn take_cleared(&mut self) -> Vec<(u64, u64)> {
+        std::mem::take(&mut self.cleared)
     }
 
     /// Groups whose map differs from the medium.

@@ -91,14 +91,19 @@ impl Survey {
         }
     }
 
+    /// True for its groups once all pages were looked at.
+    pub(super) fn judges(&self, group: u64) -> bool {
+        self.is_looking && (self.first..self.end()).contains(&group)
+    }
+
     /// True once all pages were looked at for what they refer to in this group.
     pub(super) fn knows_all_of(&self, group: u64) -> bool {
-        self.is_looking && !self.is_partial && (self.first..self.end()).contains(&group)
+        self.judges(group) && !self.is_partial
     }
 
     /// Judges the map of a group once all pages were looked at; `None` where it is right, or nothing is known of it.
     pub(super) fn judge(&self, group: u64, map: &Map) -> Option<Verdict> {
-        if !self.is_looking || !(self.first..self.end()).contains(&group) {
+        if !self.judges(group) {
             return None;
         }
         let (fresh, empty) = (Map::fresh(), Map::empty());

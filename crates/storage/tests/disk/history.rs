@@ -144,6 +144,7 @@ impl Run {
         let (delay, config) = life.draw(&mut prng);
         let config = Config { first_fit: seed % 2 == 1, ..config };
         let world = World::create(SimDisk::new(seed, delay), WORKERS, &config);
+        world.disk.read_early(seed.is_multiple_of(3));
         let keys = *prng.pick(life.keys());
         let states = vec![vec![(Ticket::DURABLE, Model::new())]; WORKERS];
         let long_keys = prng.chance(0.3);

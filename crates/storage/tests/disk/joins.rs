@@ -1,10 +1,11 @@
 //! A store that holds less than it did becomes smaller.
 
+use base::Prng;
 use storage::disk::{Config, File, verify};
 use storage::{Load, Place, Store};
-use types::{Database, Key};
+use types::{Database, Key, Shard};
 
-use crate::support::{SimDisk, World, small_config};
+use crate::support::{SimDisk, World, seeds, small_config};
 
 const PAGE: usize = 4096;
 const RECORDS: u64 = 4_000;
@@ -131,4 +132,90 @@ fn a_survey_hears_of_what_buckets_take_with_them() {
     check(&mut world, |number| number < 100, &large);
     change(&mut world, 100..200, Some(&large));
     check(&mut world, |number| number < 200, &large);
+}
+
+/// The join itself finds the damage, and nothing has to be waited for.
+#[test]
+fn what_a_damaged_bucket_has_left_is_mended_before_it_is_joined() {
+    for seed in seeds(20) {
+        join_damaged(seed, true, seed % 10);
+    }
+}
+
+/// The join itself finds the damage, and what is lost is marked before all of its buckets have come in.
+#[test]
+fn a_mark_in_time_lets_no_damaged_bucket_be_joined() {
+    for seed in seeds(40) {
+        join_damaged(seed, false, [2, 4, 9, 40][seed as usize / 7 % 4]);
+    }
+}
+
+fn join_damaged(seed: u64, is_forgotten: bool, delay: u64) {
+    println!("seed {seed}");
+    let config = Config { fill_percent: 20, ..config() };
+    let mut world = World::create(SimDisk::new(seed, 0), 1, &config);
+    change(&mut world, 0..1_000, Some(&[7; 100]));
+    for shard in (0..=255).filter(|_| is_forgotten) {
+        world.stores[0].set_forgotten(Database(0), Shard(shard), true);
+        world.stores[0].submit();
+        world.poll();
+    }
+    world.settle();
+    let disk = world.disk.copy();
+    let buckets = disk.file_len(File::Slots) as u64 / PAGE as u64 - 2;
+    let place = disk.file_len(File::Slots) - PAGE;
+    disk.rot(File::Slots, |bytes| bytes[place + 30] ^= 1);
+    disk.rot(File::Spare, |bytes| bytes[3] ^= 1);
+    disk.set_delay(delay);
+    let mut world = World::open(disk, 1, &Config { fill_percent: 90, ..config });
+    let mask = buckets.next_power_of_two() - 1;
+    let hash = |number: u64| Key::new(&number.to_le_bytes()).hash().reverse_bits();
+    let is_of_last = |number: &u64| hash(*number) & mask == buckets - 1;
+    let numbers: Vec<u64> = (1_000..).filter(is_of_last).take(5).collect();
+    for &number in &numbers {
+        world.stores[0].put(&cell(number), &[250; 100]);
+    }
+    world.stores[0].submit();
+    let mut prng = Prng::new(seed);
+    for _ in 0..prng.below(40 + 4 * delay) {
+        if prng.chance(0.02) {
+            world.keeper.rest();
+        }
+        world.poll();
+    }
+    let mut newest = vec![250; numbers.len()];
+    for version in 0..prng.between(1, 12) as u8 {
+        let at = usize::from(version) % numbers.len();
+        newest[at] = version;
+        world.stores[0].put(&cell(numbers[at]), &[version; 100]);
+        world.stores[0].submit();
+        world.poll();
+    }
+    (0..300).for_each(|_| world.poll());
+    let check = |world: &mut World| {
+        for (&number, &version) in numbers.iter().zip(&newest) {
+            assert_eq!(world.load(&cell(number)), Load::Found(vec![version; 100].into()));
+        }
+    };
+    check(&mut world);
+    world.settle();
+    check(&mut world);
+    assert!(world.disk.file_len(File::Slots) / 2 < place, "most are joined by then");
+    check(&mut World::open(world.disk.copy(), 1, &config));
+}
+
+/// What comes to be too long while the file is being cut is cut afterwards.
+#[test]
+fn a_cut_that_takes_long_is_followed_by_another() {
+    for seed in seeds(100) {
+        let config = Config { fill_percent: 20, ..config() };
+        let mut world = World::create(SimDisk::new(seed, 0), 1, &config);
+        change(&mut world, 0..1_000, Some(&[7; 100]));
+        let disk = world.disk.copy();
+        disk.set_delay(40);
+        let mut world = World::open(disk, 1, &Config { fill_percent: 90, ..config });
+        world.settle();
+        let report = verify(&mut world.disk.copy(), &mut |_| ()).expect("there is a store");
+        assert_eq!(pages(&world) as u64, report.buckets + 2, "seed {seed}");
+    }
 }

@@ -1,6 +1,7 @@
 //! The disk medium: against a plain map, against damage, and with its threads on real files.
 
 mod crash;
+mod doubt;
 mod groups;
 mod history;
 mod joins;
@@ -13,6 +14,7 @@ mod overlap;
 mod pace;
 mod room;
 mod rot;
+mod rot_tides;
 mod scrub;
 mod shell;
 mod support;

@@ -56,13 +56,13 @@ pub fn change(world: &mut World, prng: &mut Prng, model: &mut Model, changes: u6
     await_stored(world);
 }
 
-fn submit(world: &mut World) {
+pub fn submit(world: &mut World) {
     for store in &mut world.stores {
         store.submit();
     }
 }
 
-fn await_stored(world: &mut World) {
+pub fn await_stored(world: &mut World) {
     for worker in 0..WORKERS {
         let wanted = world.stores[worker].ticket().0 - 1;
         let mut stored = wanted == 0;

@@ -58,6 +58,8 @@ struct UnderWay {
     io: Io,
     delay: u64,
     written: bool,
+    /// What a read found when it was submitted.
+    early: Option<Done>,
 }
 
 impl Content {
@@ -82,6 +84,7 @@ struct Inner {
     stores: u64,
     flushes_left: Option<u64>,
     withheld: Option<Withheld>,
+    reads_early: bool,
 }
 
 impl SimDisk {
@@ -95,12 +98,18 @@ impl SimDisk {
             stores: 0,
             flushes_left: None,
             withheld: None,
+            reads_early: false,
         };
         SimDisk { inner: Arc::new(Mutex::new(inner)) }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a verification is of what the device has when it is asked for, however late the answer comes.
+    pub fn read_early(&self, is_early: bool) {
+        self.lock().reads_early = is_early;
     }
 
     /// What the device may hold after power is lost now: every sector that was not flushed is old or new.
@@ -156,6 +165,7 @@ impl SimDisk {
             stores: 0,
             flushes_left: None,
             withheld: None,
+            reads_early: inner.reads_early,
         };
         SimDisk { inner: Arc::new(Mutex::new(inner)) }
     }
@@ -172,6 +182,7 @@ impl SimDisk {
             stores: 0,
             flushes_left: None,
             withheld: None,
+            reads_early: inner.reads_early,
         };
         SimDisk { inner: Arc::new(Mutex::new(inner)) }
     }
@@ -319,7 +330,11 @@ impl Inner {
                 i += 1;
                 continue;
             }
-            let UnderWay { io, written, .. } = self.under_way.remove(i);
+            let UnderWay { io, written, early, .. } = self.under_way.remove(i);
+            if let Some(early) = early {
+                done.push(early);
+                continue;
+            }
             if !written {
                 self.apply(&io);
             }
@@ -334,7 +349,9 @@ impl Medium for SimDisk {
         let delay_max = inner.delay_max;
         let delay = if delay_max == 0 { 0 } else { inner.prng.between(0, delay_max) };
         inner.stores += u64::from(matches!(io, Io::Store { .. }));
-        inner.under_way.push(UnderWay { io, delay, written: false });
+        let is_early = inner.reads_early && matches!(io, Io::Verify { .. });
+        let early = is_early.then(|| inner.finish(&io));
+        inner.under_way.push(UnderWay { io, delay, written: false, early });
     }
 
     fn poll(&mut self, done: &mut Vec<Done>) {

@@ -6,10 +6,12 @@ use storage::{Completion, Load, Place, Store};
 use types::{Database, Key};
 
 use crate::rot::{Model, WORKERS, change, check, recover};
-use crate::support::{SimDisk, World, seeds, small_config};
+use crate::support::{BINDING, SimDisk, Withheld, World, seeds, small_config};
 
 const STEP: u64 = 64 << 10;
 const PAGE: usize = 4096;
+/// Bytes of a group.
+const GROUP: usize = 32_256 << 10;
 
 fn config() -> Config {
     Config { ring_bytes: 256 << 10, first_fit: true, ..small_config() }
@@ -117,6 +119,72 @@ fn records_that_took_the_place_of_others_come_to_rest() {
     assert!(report.is_good() && report.leaked_units == 0, "{report:?}");
 }
 
+/// A whole map of a group in which everything is in use.
+fn full_map(group: u64) -> Vec<u8> {
+    let mut page = vec![0xff; PAGE];
+    page[..64].fill(0);
+    page[8..14].copy_from_slice(b"PMAP\x01\0");
+    page[16..24].copy_from_slice(&group.to_le_bytes());
+    let place = (group * GROUP as u64) << 3 | File::Extents as u64;
+    let seed = BINDING ^ place.wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    let sum = base::checksum::checksum(seed, &page[8..]);
+    page[..8].copy_from_slice(&sum.to_le_bytes());
+    page
+}
+
+/// A survey corrects many maps while a write-back stands still that takes nearly all of the spare.
+#[test]
+fn maps_that_are_corrected_find_room_in_the_spare() {
+    const GROUPS: usize = 12;
+    let config = Config {
+        spare_pages: 32,
+        initial_level: 5,
+        cache_bytes: 1 << 20,
+        fill_percent: 20,
+        ..config()
+    };
+    let mut world = World::create(SimDisk::new(1, 0), 1, &config);
+    world.settle();
+    world.disk.rot(File::Extents, |bytes| {
+        for group in 0..GROUPS {
+            bytes.resize(group * GROUP, 0);
+            bytes.extend(full_map(group as u64));
+        }
+    });
+    let mut world = World::open(world.disk.clone(), 1, &config);
+    world.settle();
+    put(&mut world, [0], 0);
+    let scrub = |world: &mut World, pages: usize| {
+        world.ask_scrub((pages * PAGE) as u64);
+        (0..1_000).for_each(|_| world.poll());
+        assert!(!world.is_scrubbing());
+    };
+    for pages in [2, 16, 16] {
+        scrub(&mut world, pages);
+    }
+    world.disk.set_delay(2);
+    world.disk.withhold(Withheld::Stores(File::Spare));
+    for number in 0..1_200 {
+        if world.stores[0].is_full() {
+            break;
+        }
+        world.stores[0].put(&cell(number), &[7; 300]);
+        if number % 40 == 0 {
+            world.stores[0].submit();
+            world.poll();
+        }
+    }
+    (0..1_000).for_each(|_| world.poll());
+    scrub(&mut world, 64);
+    world.disk.release();
+    (0..10).for_each(|_| _ = world.scrub_all(STEP));
+    world.settle();
+    let failed = world.heard[0].iter().find(|it| matches!(it, Completion::Failed(_)));
+    assert_eq!(failed, None);
+    let report = report(&world);
+    assert!(report.is_good() && report.leaked_units == 0, "{report:?}");
+}
+
 /// Passes of the scrub take as long as many write-backs, power fails, and maps go back or are damaged.
 fn run(seed: u64) -> u64 {
     println!("seed {seed}");
@@ -129,6 +197,7 @@ fn run(seed: u64) -> u64 {
     };
     let delay = *prng.pick(&[0, 9, 40]);
     let mut world = World::create(SimDisk::new(seed, delay), WORKERS, &config);
+    world.disk.read_early(seed.is_multiple_of(3));
     let (mut model, mut before, mut found) = (Model::new(), None, 0);
     for life in 0..4 {
         for _ in 0..prng.between(5, 40) {

@@ -45,6 +45,11 @@ impl Engine {
             .is_some_and(|writing| writing.work.buckets.binary_search(&bucket).is_ok())
     }
 
+    /// How many buckets the superblock counts that is being written.
+    pub(super) fn buckets_written(&self) -> Option<u64> {
+        self.writing.as_ref().map(|writing| writing.work.bucket_count)
+    }
+
     /// Sends the images of everything that has changed to the spare.
     pub(super) fn send_images(&mut self, mut work: Work) {
         let mut maps: Vec<(PagePlace, Vec<u8>)> = Vec::new();
@@ -54,6 +59,7 @@ impl Engine {
             false => 0,
         };
         let (dirty, groups) = self.extents.take_dirty(room);
+        work.freed.extend(self.extents.take_cleared());
         for group in dirty {
             let map = self.extents.map(group).expect("a map that was changed is known");
             maps.push((map_place(group), map.write(group, self.batch, self.binding)));
@@ -181,7 +187,7 @@ impl Engine {
         self.is_numbered = true;
         self.marked = work.marked;
         self.surplus.call();
-        self.cut_slots(work.bucket_count);
+        self.note_counted(work.bucket_count);
         self.trim();
     }
 }

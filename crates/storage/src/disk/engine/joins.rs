@@ -15,6 +15,8 @@ const TOO_MANY: u64 = 2;
 pub(super) struct Slots {
     /// Nothing stands at the place of this bucket, nor behind it.
     end: u64,
+    /// How many buckets the superblock in place counts, as far as this process knows.
+    counted: u64,
     /// The request that is to make it so, and from which bucket on.
     cut: Option<(u64, u64)>,
 }
@@ -22,7 +24,7 @@ pub(super) struct Slots {
 impl Slots {
     /// Of a store that has just been opened: a process before may have ended between a join and its cut.
     pub(super) fn unknown() -> Slots {
-        Slots { end: u64::MAX, cut: None }
+        Slots { end: u64::MAX, counted: u64::MAX, cut: None }
     }
 }
 
@@ -59,10 +61,15 @@ impl Engine {
         self.slots.end = high + 1;
     }
 
-    /// A superblock that counts so many buckets is in place: what stands behind them goes, and behind those that the next
-    /// write-back has added already.
-    pub(super) fn cut_slots(&mut self, buckets: u64) {
-        let end = buckets.max(self.directory.buckets());
+    /// A superblock that counts so many buckets is in place.
+    pub(super) fn note_counted(&mut self, buckets: u64) {
+        self.slots.counted = buckets;
+    }
+
+    /// What stands behind the buckets that the superblock in place counts goes, but for those that were added since.
+    pub(super) fn step_cut(&mut self) {
+        let written = self.buckets_written().unwrap_or(0);
+        let end = self.slots.counted.max(written).max(self.directory.buckets());
         if self.slots.end > end && self.slots.cut.is_none() {
             let id = self.take_io_id();
             self.ios.push(Io::Cut { id, file: File::Slots, len: primary_place(end).offset });

@@ -10,7 +10,7 @@ use super::scrub::ScrubRead;
 use super::unread::Seek;
 use super::{Engine, primary_place};
 use crate::disk::entry::{Identity, Reference, content_checksum, fingerprint};
-use crate::disk::extents::{Map, UNIT, map_place};
+use crate::disk::extents::{Map, PAGE_DOUBTED, UNIT, map_place};
 use crate::disk::io::{File, Io};
 use crate::disk::page::{Bucket, PAGE, PageHead, PagePlace, overflow_place};
 use crate::mutation::{self, Mutation};
@@ -298,6 +298,9 @@ impl Engine {
     fn bucket_read(&mut self, number: u64, is_damaged: bool) {
         let loading = self.loading.remove(&number).expect("its pages were asked for");
         let is_void = loading.first.is_some_and(|head| head.batch < self.floor);
+        if let Some(&unit) = loading.overflow.last().filter(|_| is_damaged) {
+            self.extents.doubt((unit, PAGE_DOUBTED));
+        }
         let (mut bucket, bad) = Bucket::check(loading.pages, loading.overflow, self.binding);
         if is_void {
             bucket = bucket.void();

@@ -123,7 +123,7 @@ impl Engine {
 
     /// A record's extent is damaged: it is forgotten, and removed so that nobody finds its old reference.
     pub(super) fn lose_record(&mut self, identity: &Identity, reference: Reference) {
-        self.extents.doubt(reference.unit);
+        self.extents.doubt((reference.unit, reference.checksum));
         let mark = Mark::of(Database(identity.database), Shard(identity.shard()), true);
         let kind = identity.kind.removing();
         let (hash, database, body) = (identity.hash, identity.database, &identity.key[..]);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::write_back::{How, Shape, Work};
 use super::{Engine, primary_place};
 use crate::disk::entry::{Entry, Reference};
-use crate::disk::extents::{Extents, PAGE_UNITS, units_for};
+use crate::disk::extents::{Extents, PAGE_DOUBTED, PAGE_UNITS, units_for};
 use crate::disk::index::Index;
 use crate::disk::page::{Bucket, PAGE_ROOM, Packer};
 
@@ -47,6 +47,8 @@ impl Engine {
         }
         let entries: Vec<Entry<'_>> = rows.into_iter().filter_map(|row| row.entry).collect();
         let mut free: Vec<u64> = olds.iter().flat_map(|old| &old.overflow).copied().collect();
+        // A damaged page may be so because something else stands there now.
+        free.retain(|&unit| !self.extents.was_doubtful((unit, PAGE_DOUBTED)));
         for old in &olds {
             self.drop_garbage(old, &index, (first, last), work);
         }
@@ -74,9 +76,11 @@ impl Engine {
 
     /// Takes a bucket out to be rewritten, and the one that it is joined with, which is gone.
     fn take_old(&mut self, number: u64, shape: Shape) -> Vec<Bucket> {
+        assert!(number < self.directory.buckets(), "bucket {number} is gone");
         let Shape::Joined(high) = shape else { return vec![self.cache.take(number)] };
-        // The survey may have looked at the one already, and will not come to the other.
-        [number, high].into_iter().for_each(|bucket| self.survey_known(bucket));
+        assert!(!self.repairs.contains_key(&high), "bucket {high} is to be repaired");
+        // The survey may have looked at the other one already, and will not come to this one.
+        self.survey_bucket(high);
         let halves = self.directory.shrink();
         assert_eq!(halves, (number, high), "the last bucket goes first");
         self.sweep.join(number, high);
@@ -148,7 +152,11 @@ fn merge<'a>(
     // After a crash an entry may go home twice: then its extent stays where it is.
     if old_reference.map(run) != reference.map(run) {
         if let Some(old) = old_reference {
-            unhome(extents, run(old), freed);
+            if extents.was_doubtful((old.unit, old.checksum)) {
+                base::sometimes!("disk: units of damaged content are left to a survey");
+            } else {
+                unhome(extents, run(old), freed);
+            }
         }
         if let Some(new) = reference {
             let (unit, count) = run(new);
@@ -169,10 +177,6 @@ fn run(reference: Reference) -> (u64, u64) {
 
 /// Notes that pages no longer refer to these units; they are used again once the write-back is in place.
 fn unhome(extents: &mut Extents, (unit, count): (u64, u64), freed: &mut Vec<(u64, u64)>) {
-    if extents.was_doubtful(unit) {
-        base::sometimes!("disk: units of damaged content are left to a survey");
-        return;
-    }
     extents.set_home(unit, count, false);
     extents.hold(unit, count);
     freed.push((unit, count));

@@ -166,6 +166,7 @@ impl Engine {
             }
             Next::Map(_) => {
                 self.scrub.next = Next::Superblocks;
+                self.scrub.is_torn |= self.extents.dirty() > 0;
                 self.extents.end_survey();
                 self.answer_scrub(true);
             }
@@ -282,11 +283,11 @@ impl Engine {
     fn scrub_records(&mut self, bucket: u64, since: Since, first: PageHead, pages: Vec<Bytes>) {
         let (whole, bad) = Bucket::check(pages, Vec::new(), self.binding);
         self.survey_records(&whole);
-        if first.batch < self.floor {
-            return;
-        }
         if !bad.is_empty() {
             return self.suspect(bucket, since);
+        }
+        if first.batch < self.floor {
+            return;
         }
         let cells = whole.entries().filter(|entry| entry.kind.class() == Kind::CELL).count();
         if let Some(asked) = &mut self.scrub.asked {
@@ -350,6 +351,10 @@ impl Engine {
 
     /// A damaged map that is known is written again; one that is not closes its group.
     fn scrub_map(&mut self, group: u64, since: Since, page: &[u8]) {
+        // A write-back that is being built has reckoned with no more maps.
+        if self.images_built() + self.extents.dirty() as u64 >= self.spare {
+            return; // the next pass comes to it
+        }
         let map = Map::read(page, group, self.binding);
         if map.is_none() && self.is_still(since) && self.extents.renew(group) {
             base::sometimes!("disk: a scrub finds a damaged map");

@@ -1,7 +1,7 @@
 //! The scrub's survey of what pages refer to; see [`crate::disk::survey`].
 
 use super::Engine;
-use crate::disk::extents::{Map, PAGE_UNITS, map_place, units_for};
+use crate::disk::extents::{GROUP_UNITS, Map, PAGE_UNITS, map_place, units_for};
 use crate::disk::page::Bucket;
 
 impl Engine {
@@ -20,54 +20,80 @@ impl Engine {
         }
     }
 
-    /// A page refers to these units.
+    /// True while what a page says counts: not in a pass whose pages may be older than a write-back that said nothing.
+    fn is_looking(&mut self) -> bool {
+        self.extents.survey().is_some_and(|survey| survey.is_looking)
+    }
+
+    /// A page that was looked at refers to these units.
     pub(super) fn survey_run(&mut self, run: (u64, u64)) {
-        if let Some(survey) = self.extents.survey() {
-            survey.note_used(run);
+        if self.is_looking() {
+            self.note_used([run]);
         }
     }
 
     /// Some of what pages refer to is not known.
     pub(super) fn survey_in_part(&mut self) {
         if let Some(survey) = self.extents.survey() {
-            survey.is_partial = true;
+            survey.is_partial |= survey.is_looking;
         }
     }
 
-    /// Takes what records of a bucket refer to.
+    /// Takes what records of a bucket refer to that was looked at.
     pub(super) fn survey_records(&mut self, bucket: &Bucket) {
-        let Some(survey) = self.extents.survey().filter(|_| bucket.has_references()) else {
-            return;
-        };
-        for reference in bucket.entries().filter_map(|entry| entry.reference()) {
-            survey.note_used((reference.unit, units_for(reference.content_len())));
+        if self.is_looking() {
+            self.note_used(records(bucket));
         }
     }
 
     /// Takes what a bucket refers to that was looked at, from memory.
     pub(super) fn survey_known(&mut self, number: u64) {
-        let Some(survey) = self.extents.survey() else { return };
-        let Some(bucket) = self.cache.peek(number) else {
-            survey.is_partial = true;
+        if !self.cache.has(number) {
+            return self.survey_in_part();
+        }
+        if self.is_looking() {
+            self.survey_bucket(number);
+        }
+    }
+
+    /// Takes what a bucket in memory refers to, whether pages count already or will later.
+    pub(super) fn survey_bucket(&mut self, number: u64) {
+        if self.extents.survey().is_none() {
             return;
-        };
+        }
+        let bucket = self.cache.peek(number).expect("it is in memory");
         let overflow = bucket.overflow.iter().map(|&unit| (unit, PAGE_UNITS));
-        let runs = overflow.chain(bucket.garbage.iter().copied());
-        runs.for_each(|run| survey.note_used(run));
-        let references = bucket.entries().filter_map(|entry| entry.reference());
-        let runs = references.map(|it| (it.unit, units_for(it.content_len())));
-        runs.for_each(|run| survey.note_used(run));
+        let runs: Vec<_> = overflow.chain(bucket.garbage.iter().copied()).collect();
+        let runs: Vec<_> = runs.into_iter().chain(records(bucket)).collect();
+        self.note_used(runs);
+    }
+
+    fn note_used(&mut self, runs: impl IntoIterator<Item = (u64, u64)>) {
+        for run in runs {
+            // A superblock that does not count it is older than the page.
+            self.extents.include(run.0 / GROUP_UNITS);
+            if let Some(survey) = self.extents.survey() {
+                survey.note_used(run);
+            }
+        }
     }
 
     /// All pages were looked at: the map of a group is put right, of which this stands on the medium if it is whole.
     pub(super) fn judge_map(&mut self, group: u64, on_medium: Option<Map>) {
         self.surplus.call();
-        let Some(has_lacked) = self.extents.correct(group, on_medium) else { return };
-        self.scrub.is_torn = true;
-        if has_lacked {
+        if self.extents.correct(group, on_medium) == Some(true) {
             base::sometimes!("disk: a map calls units free that are in use");
             self.scrub.note_damage();
             self.remark(map_place(group), "the map of a group called units free that are in use");
         }
     }
+}
+
+/// What records of a bucket refer to.
+fn records(bucket: &Bucket) -> Vec<(u64, u64)> {
+    if !bucket.has_references() {
+        return Vec::new();
+    }
+    let references = bucket.entries().filter_map(|entry| entry.reference());
+    references.map(|it| (it.unit, units_for(it.content_len()))).collect()
 }

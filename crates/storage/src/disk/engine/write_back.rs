@@ -285,6 +285,14 @@ impl Engine {
         known.into_iter().for_each(|bucket| self.target_known(bucket));
     }
 
+    /// Images of the next write-back so far, but for maps.
+    pub(super) fn images_built(&self) -> u64 {
+        match &self.write_back {
+            WriteBack::Build(Build { work, .. }) | WriteBack::Built(work) => work.pages as u64,
+            _ => COPIES,
+        }
+    }
+
     /// Most buckets that one write-back takes.
     pub(super) fn targets_max(&self) -> usize {
         (self.spare / 4) as usize
@@ -386,8 +394,11 @@ impl Engine {
                     // Else entries of the upper half would wait for the hand's next lap and then for it to come there.
                     merge: merge || self.halves_have_room(bucket),
                 },
-                // So are joins.
-                Target::Join(high) if self.directory.halves(0) == Some((bucket, high)) => {
+                // So are joins. What is to be repaired would still be afterwards, and nothing of it there.
+                Target::Join(high)
+                    if self.directory.halves(0) == Some((bucket, high))
+                        && !self.repairs.contains_key(&high) =>
+                {
                     How { shape: Shape::Joined(high), merge: true }
                 }
                 Target::Join(high) => {

@@ -70,6 +70,19 @@ impl Map {
         }
     }
 
+    /// Runs of its units.
+    pub(super) fn runs(&self) -> Vec<(u64, u64)> {
+        let (mut runs, mut unit) = (Vec::new(), 0);
+        while unit < GROUP_UNITS {
+            let count = (unit..GROUP_UNITS).take_while(|&unit| self.has(unit)).count() as u64;
+            if count > 0 {
+                runs.push((unit, count));
+            }
+            unit += count.max(1);
+        }
+        runs
+    }
+
     pub(in crate::disk) fn write(&self, group: u64, batch: u64, binding: u64) -> Vec<u8> {
         let mut page = vec![0; PAGE];
         put_u32(&mut page, 8, MAGIC);
