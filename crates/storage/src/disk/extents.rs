@@ -312,7 +312,9 @@ impl Extents {
             self.note_free(number);
             return None;
         };
-        let cleared = map.without(&right).runs();
+        // Whoever holds some of it already gives that back.
+        let held = group.held.clone().unwrap_or_else(Map::empty);
+        let cleared = map.without(&right).without(&held).runs();
         group.home = Some(right);
         group.is_lost = false;
         group.is_new &= !has_lacked;

@@ -251,3 +251,37 @@ fn surveys_while_everything_changes_take_nothing_that_is_in_use() {
     let found: u64 = seeds(60).map(run).sum();
     assert!(found > 0);
 }
+
+/// What only the ring refers to stays its own, whatever an older map said of it.
+#[test]
+fn a_map_that_is_corrected_gives_nothing_away_that_the_ring_refers_to() {
+    let config = Config { ring_bytes: 1 << 20, initial_level: 7, ..config() };
+    let mut world = World::create(SimDisk::new(1, 0), 1, &config);
+    put(&mut world, 0..100, 0);
+    let before = map(&world);
+    (0..100).for_each(|number| world.stores[0].remove(&cell(number)));
+    world.stores[0].submit();
+    world.settle();
+    let submit = |world: &mut World, number: u64| {
+        world.stores[0].put(&cell(number), &record(number, 0));
+        world.stores[0].submit();
+        world.poll();
+    };
+    (100..200).for_each(|number| submit(&mut world, number));
+    let disk = world.disk.copy();
+    disk.rot(File::Spare, |bytes| bytes[3] ^= 1);
+    disk.rot(File::Extents, |bytes| bytes[..PAGE].copy_from_slice(&before));
+    disk.set_delay(20);
+    let mut world = World::open(disk, 1, &config);
+    for number in 200..300 {
+        if !world.is_scrubbing() {
+            world.ask_scrub(8 * STEP);
+        }
+        (0..10).for_each(|_| world.poll());
+        submit(&mut world, number);
+    }
+    world.settle();
+    for number in 100..300 {
+        assert_eq!(world.load(&cell(number)), Load::Found(record(number, 0).into()), "{number}");
+    }
+}
