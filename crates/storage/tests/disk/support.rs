@@ -220,6 +220,16 @@ impl SimDisk {
         self.lock().withheld = Some(what);
     }
 
+    /// Reads under way find what the device has now, however late their answers come.
+    pub fn read_now(&self) {
+        let mut inner = self.lock();
+        let mut under_way = std::mem::take(&mut inner.under_way);
+        for reading in under_way.iter_mut().filter(|it| matches!(it.io, Io::Read { .. })) {
+            reading.early = Some(inner.finish(&reading.io));
+        }
+        inner.under_way = under_way;
+    }
+
     /// Ends that.
     pub fn release(&self) {
         self.lock().withheld = None;

@@ -86,7 +86,9 @@ impl Engine {
 
     /// Gives a large record its extent and completes the reference that stands for it in the batch.
     fn place_large(&mut self, entries: &mut [u8], large: Large) {
-        let unit = self.extents.allocate(units_for(large.content.len()));
+        let count = units_for(large.content.len());
+        let unit = self.extents.allocate(count);
+        self.note_placed(unit, count);
         let entry =
             Entry::read(&entries[large.at..]).expect("a worker's handle builds whole entries");
         let (hash, database, kind, key_len) =

@@ -10,7 +10,7 @@ use super::scrub::ScrubRead;
 use super::unread::Seek;
 use super::{Engine, primary_place};
 use crate::disk::entry::{Identity, Reference, content_checksum, fingerprint};
-use crate::disk::extents::{Map, PAGE_DOUBTED, UNIT, map_place};
+use crate::disk::extents::{Map, PAGE_DOUBTED, UNIT, map_place, units_for};
 use crate::disk::io::{File, Io};
 use crate::disk::page::{Bucket, PAGE, PageHead, PagePlace, overflow_place};
 use crate::mutation::{self, Mutation};
@@ -72,6 +72,8 @@ pub(super) enum Reading {
     Content {
         ask: Ask,
         reference: Reference,
+        /// Something was given these units since, which may be the same record.
+        is_stale: bool,
     },
     Map {
         group: u64,
@@ -145,7 +147,8 @@ impl Engine {
                 let id = self.take_io_id();
                 let (offset, len) = (reference.unit * UNIT, reference.content_len());
                 self.ios.push(Io::Read { id, file: File::Extents, offset, len });
-                self.reads.insert(id, Reading::Content { ask, reference });
+                let is_stale = false;
+                self.reads.insert(id, Reading::Content { ask, reference, is_stale });
             }
         }
     }
@@ -262,8 +265,8 @@ impl Engine {
                     self.page_read(bucket, primary_place(bucket), page);
                 }
             }
-            Reading::Content { mut ask, reference } => {
-                ask.content = Some((reference, bytes));
+            Reading::Content { mut ask, reference, is_stale } => {
+                ask.content = (!is_stale).then_some((reference, bytes));
                 self.resolve(ask);
             }
             Reading::Map { group } => {
@@ -273,6 +276,18 @@ impl Engine {
             }
             Reading::Part { seek, part } => self.part_read(seek, part, &bytes),
             Reading::Scrub(read) => self.scrub_read(read, bytes),
+        }
+    }
+
+    /// What is being read of these units may be what stood there before.
+    pub(super) fn note_placed(&mut self, unit: u64, count: u64) {
+        for reading in self.reads.values_mut() {
+            if let Reading::Content { reference, is_stale, .. }
+            | Reading::Scrub(ScrubRead::Content { reference, is_stale, .. }) = reading
+            {
+                let end = reference.unit + units_for(reference.content_len());
+                *is_stale |= reference.unit < unit + count && unit < end;
+            }
         }
     }
 

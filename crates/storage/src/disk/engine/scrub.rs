@@ -90,7 +90,7 @@ pub(super) enum ScrubRead {
     Superblocks(Since),
     Buckets { first: u64, since: Since },
     Chain(Chain),
-    Content(Identity, Reference),
+    Content { identity: Identity, reference: Reference, is_stale: bool },
     Map { group: u64, since: Since },
 }
 
@@ -129,7 +129,7 @@ impl Engine {
                     File::Extents,
                     offset,
                     len,
-                    ScrubRead::Content(identity, reference),
+                    ScrubRead::Content { identity, reference, is_stale: false },
                 );
             }
             None => self.scrub_next(),
@@ -216,8 +216,9 @@ impl Engine {
                 }
             }
             ScrubRead::Chain(chain) => self.scrub_overflow(chain, bytes),
-            ScrubRead::Content(identity, reference) => {
-                self.scrub_content(identity, reference, bytes);
+            ScrubRead::Content { identity, reference, is_stale } => {
+                let content = (!is_stale).then_some(bytes);
+                self.scrub_content(identity, reference, content);
             }
             ScrubRead::Map { group, since } => self.scrub_map(group, since, &bytes),
         }
@@ -334,13 +335,14 @@ impl Engine {
         self.repair_after(bucket, 0);
     }
 
-    fn scrub_content(&mut self, identity: Identity, reference: Reference, content: Bytes) {
-        if self.open_content(&identity, reference, &content).is_some() {
+    fn scrub_content(&mut self, identity: Identity, reference: Reference, content: Option<Bytes>) {
+        let opened = content.as_ref().and_then(|it| self.open_content(&identity, reference, it));
+        if opened.is_some() {
             return;
         }
         // It counts only if the record still refers to it.
         self.scrub.waiting += 1;
-        let content = Some((reference, content));
+        let content = content.map(|content| (reference, content));
         self.resolve(Ask { who: Who::Scrub, identity, content });
     }
 
@@ -353,7 +355,7 @@ impl Engine {
     fn scrub_map(&mut self, group: u64, since: Since, page: &[u8]) {
         // A write-back that is being built has reckoned with no more maps.
         if self.images_built() + self.extents.dirty() as u64 >= self.spare {
-            return; // the next pass comes to it
+            return; // a later pass comes to it
         }
         let map = Map::read(page, group, self.binding);
         if map.is_none() && self.is_still(since) && self.extents.renew(group) {

@@ -412,8 +412,8 @@ impl Engine {
         if rest.is_empty() {
             // Buckets that are too long for the spare stay as they are, and there is nothing else.
             let is_mended = work.buckets.iter().any(|bucket| self.repairs.contains_key(bucket));
-            // A repair that came up meanwhile has not been tried.
-            let is_tried = has_tried && !self.met_repair;
+            // A repair that came up meanwhile has not been tried, nor what found no room beside maps, which go now.
+            let is_tried = has_tried && !self.met_repair && self.extents.dirty() == 0;
             let is_fruitless = is_tried && !is_mended && !work.brings_something();
             self.fruitless = is_fruitless.then_some(self.ring.durable);
             self.write_back = WriteBack::Built(work);

@@ -3,6 +3,8 @@
 //! Only where the map is known to be right, because this process made it or a survey has seen all that it should say: an
 //! older map costs what is written over by and by, and would cost all that it calls free here.
 
+use std::collections::BTreeSet;
+
 use super::map::WORDS;
 use super::{Extents, GROUP_UNITS, Group, Map, PAGE_UNITS};
 
@@ -51,8 +53,13 @@ impl Extents {
     pub(in crate::disk) fn give(&mut self) -> Vec<(u64, u64)> {
         while let Some(number) = self.roomier.pop_last() {
             let (before, rest) = self.groups.split_at(number as usize);
-            if !rest[0].is_roomy() || !before.iter().any(Group::is_roomy) {
+            if !rest[0].is_roomy() {
                 continue;
+            }
+            if !before.iter().any(Group::is_roomy) {
+                // It may not be the first one later. Those before it have no room.
+                self.roomier = BTreeSet::from([number]);
+                break;
             }
             let runs = rest[0].surplus();
             let start = number * GROUP_UNITS;
@@ -114,6 +121,23 @@ mod tests {
         assert_eq!(extents.allocate(25 * RUN), last, "it is used again");
         extents.release(last, 25 * RUN);
         assert_eq!(extents.give(), given, "some of it was used since");
+    }
+
+    #[test]
+    fn what_is_freed_from_the_end_is_given_in_the_end() {
+        let (mut extents, runs) = full(3);
+        let mut given = 0;
+        for group in (0..4).rev() {
+            for &unit in runs.iter().filter(|&unit| unit / GROUP_UNITS == group) {
+                extents.release(unit, RUN);
+            }
+            for _ in 0..4 {
+                let runs = extents.give();
+                given += runs.iter().map(|&(_, count)| count).sum::<u64>();
+                extents.end_giving(&runs);
+            }
+        }
+        assert_eq!(given, 3 * (GROUP_UNITS - PAGE_UNITS), "all but the first group");
     }
 
     #[test]
