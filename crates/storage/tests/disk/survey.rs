@@ -177,7 +177,8 @@ fn maps_that_are_corrected_find_room_in_the_spare() {
     (0..1_000).for_each(|_| world.poll());
     scrub(&mut world, 64);
     world.disk.release();
-    (0..10).for_each(|_| _ = world.scrub_all(STEP));
+    world.settle();
+    world.scrub_all(STEP);
     world.settle();
     let failed = world.heard[0].iter().find(|it| matches!(it, Completion::Failed(_)));
     assert_eq!(failed, None);

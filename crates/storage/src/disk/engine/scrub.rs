@@ -355,7 +355,8 @@ impl Engine {
     fn scrub_map(&mut self, group: u64, since: Since, page: &[u8]) {
         // A write-back that is being built has reckoned with no more maps.
         if self.images_built() + self.extents.dirty() as u64 >= self.spare {
-            return; // a later pass comes to it
+            self.scrub.next = Next::Map(group);
+            return self.answer_scrub(false);
         }
         let map = Map::read(page, group, self.binding);
         if map.is_none() && self.is_still(since) && self.extents.renew(group) {
