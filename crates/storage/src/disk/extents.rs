@@ -127,6 +127,8 @@ pub(super) struct Extents {
     cleared: Vec<(u64, u64)>,
     /// Groups in which something became free since they were last looked at.
     roomier: BTreeSet<u64>,
+    /// The first group with room when it was looked at; it gives nothing until it is not the first.
+    kept: Option<u64>,
 }
 
 impl Extents {
@@ -143,6 +145,7 @@ impl Extents {
             doubtful: BTreeSet::new(),
             cleared: Vec::new(),
             roomier: BTreeSet::new(),
+            kept: None,
         }
     }
 

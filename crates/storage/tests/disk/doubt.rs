@@ -225,38 +225,3 @@ fn a_doubt_ends_with_what_was_doubted() {
     let report = verify(&mut world.disk.copy(), &mut |_| ()).expect("there is a store");
     assert!(report.is_good() && report.leaked_units == 0, "{report:?}");
 }
-
-/// A record is asked for and deleted, the read finds what takes its place, and before it is answered the same record comes
-/// to the same place again.
-#[test]
-fn a_late_read_is_no_damage() {
-    let config = Config { ring_bytes: 256 << 10, first_fit: true, ..small_config() };
-    let mut world = World::create(SimDisk::new(1, 0), 1, &config);
-    let place = |name: &str| Place::Cell(Database(0), Key::new(name.as_bytes()));
-    let (asked, other) = (place("asked"), place("other"));
-    let turn = |world: &mut World, place: &Place, record: Option<&[u8]>| {
-        match record {
-            Some(record) => world.stores[0].put(place, record),
-            None => world.stores[0].remove(place),
-        }
-        world.stores[0].submit();
-        for _ in 0..200 {
-            world.keeper.rest();
-            world.poll();
-        }
-    };
-    turn(&mut world, &asked, Some(&[1; 6_000]));
-    world.disk.withhold(Withheld::Reads(File::Extents));
-    assert_eq!(world.stores[0].load(&asked), Load::Pending);
-    world.poll();
-    turn(&mut world, &asked, None);
-    turn(&mut world, &other, Some(&[2; 6_000]));
-    world.disk.read_now();
-    turn(&mut world, &other, None);
-    turn(&mut world, &asked, Some(&[1; 6_000]));
-    world.heard[0].clear();
-    world.disk.release();
-    (0..100).for_each(|_| world.poll());
-    let is_it = |heard: &Completion| matches!(heard, Completion::Loaded { load: Load::Found(record), .. } if record[..] == [1; 6_000]);
-    assert!(world.heard[0].iter().any(is_it), "{:?}", world.heard[0]);
-}

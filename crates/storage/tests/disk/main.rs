@@ -5,6 +5,7 @@ mod doubt;
 mod groups;
 mod history;
 mod joins;
+mod late_reads;
 mod listing;
 mod liveness;
 mod lost_ring;

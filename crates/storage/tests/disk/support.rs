@@ -39,6 +39,8 @@ pub enum Withheld {
     /// Reads of a file, but no verification.
     Reads(File),
     Both(File),
+    /// Reads and verifications from this byte on.
+    At(File, u64),
     /// Writes that are flushed.
     Stores(File),
 }
@@ -48,6 +50,10 @@ impl Withheld {
         match (self, io) {
             (Withheld::Reads(of) | Withheld::Both(of), Io::Read { file, .. }) => of == *file,
             (Withheld::Both(of), Io::Verify { file, .. }) => of == *file,
+            (
+                Withheld::At(of, at),
+                Io::Read { file, offset, .. } | Io::Verify { file, offset, .. },
+            ) => of == *file && at == *offset,
             (Withheld::Stores(of), Io::Store { flush, .. }) => flush.contains(of),
             _ => false,
         }

@@ -279,14 +279,22 @@ impl Engine {
         }
     }
 
-    /// What is being read of these units may be what stood there before.
+    /// What was read of these units, or is being read, may be what stood there before.
     pub(super) fn note_placed(&mut self, unit: u64, count: u64) {
+        let is_of_it = |reference: &Reference| {
+            let end = reference.unit + units_for(reference.content_len());
+            reference.unit < unit + count && unit < end
+        };
         for reading in self.reads.values_mut() {
             if let Reading::Content { reference, is_stale, .. }
             | Reading::Scrub(ScrubRead::Content { reference, is_stale, .. }) = reading
             {
-                let end = reference.unit + units_for(reference.content_len());
-                *is_stale |= reference.unit < unit + count && unit < end;
+                *is_stale |= is_of_it(reference);
+            }
+        }
+        for waiter in self.loading.values_mut().flat_map(|loading| &mut loading.waiters) {
+            if let Waiter::Ask(ask) = waiter {
+                ask.content.take_if(|(reference, _)| is_of_it(reference));
             }
         }
     }

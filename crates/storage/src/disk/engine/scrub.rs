@@ -125,12 +125,10 @@ impl Engine {
             }
             Some(Part::Content(identity, reference)) => {
                 let (offset, len) = (reference.unit * UNIT, reference.content_len());
-                self.scrub_from(
-                    File::Extents,
-                    offset,
-                    len,
-                    ScrubRead::Content { identity, reference, is_stale: false },
-                );
+                // The same record may be on its way there.
+                let is_stale = self.unwritten.contains_key(&reference.unit);
+                let read = ScrubRead::Content { identity, reference, is_stale };
+                self.scrub_from(File::Extents, offset, len, read);
             }
             None => self.scrub_next(),
         }

@@ -3,8 +3,6 @@
 //! Only where the map is known to be right, because this process made it or a survey has seen all that it should say: an
 //! older map costs what is written over by and by, and would cost all that it calls free here.
 
-use std::collections::BTreeSet;
-
 use super::map::WORDS;
 use super::{Extents, GROUP_UNITS, Group, Map, PAGE_UNITS};
 
@@ -43,6 +41,7 @@ impl Group {
 impl Extents {
     /// What a group could give back is to be looked at.
     pub(super) fn note_free(&mut self, number: u64) {
+        self.roomier.extend(self.kept.take());
         if self.groups[number as usize].is_sure {
             self.roomier.insert(number);
         }
@@ -57,8 +56,9 @@ impl Extents {
                 continue;
             }
             if !before.iter().any(Group::is_roomy) {
-                // It may not be the first one later. Those before it have no room.
-                self.roomier = BTreeSet::from([number]);
+                // Those before it have no room until something becomes free.
+                self.kept = Some(number);
+                self.roomier.clear();
                 break;
             }
             let runs = rest[0].surplus();
@@ -136,6 +136,7 @@ mod tests {
                 given += runs.iter().map(|&(_, count)| count).sum::<u64>();
                 extents.end_giving(&runs);
             }
+            assert_eq!(extents.roomier.len(), 0, "what gives nothing is not looked at again");
         }
         assert_eq!(given, 3 * (GROUP_UNITS - PAGE_UNITS), "all but the first group");
     }
