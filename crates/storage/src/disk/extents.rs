@@ -311,7 +311,10 @@ impl Extents {
         let map = group.home.as_ref()?;
         let verdict = survey.judge(number, map);
         group.is_sure |= survey.knows_all_of(number);
-        let Some(Verdict { map: right, has_lacked }) = verdict else {
+        // What stands in for a damaged map is right where all of the group is in use, but is not on the medium.
+        let is_right = group.is_lost && survey.knows_all_of(number);
+        let stand_in = || is_right.then(|| Verdict { map: map.clone(), has_lacked: false });
+        let Some(Verdict { map: right, has_lacked }) = verdict.or_else(stand_in) else {
             self.note_free(number);
             return None;
         };

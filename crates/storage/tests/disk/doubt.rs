@@ -2,10 +2,9 @@
 
 use base::Prng;
 use storage::disk::{Config, File, verify};
-use storage::{Completion, Load, Place, Store};
-use types::{Database, Key};
+use storage::{Completion, Load, Store};
 
-use crate::support::{SECTOR, SimDisk, Withheld, World, small_config};
+use crate::support::{SECTOR, SimDisk, Withheld, World, cell, of_bucket, small_config};
 
 const PAGE: u64 = 4096;
 /// The stores below begin with two to the power of this many buckets, and have no more.
@@ -21,19 +20,6 @@ fn config() -> Config {
         cache_bytes: 1 << 20,
         ..small_config()
     }
-}
-
-fn cell(number: u64) -> Place {
-    Place::Cell(Database(0), Key::new(&number.to_le_bytes()))
-}
-
-/// Numbers whose cells are in this bucket.
-fn of_bucket(bucket: u64) -> impl Iterator<Item = u64> {
-    let bucket_of = |number: u64| {
-        let hash = Key::new(&number.to_le_bytes()).hash();
-        (hash >> (64 - LEVEL)).reverse_bits() >> (64 - LEVEL)
-    };
-    (0..).filter(move |&number| bucket_of(number) == bucket)
 }
 
 fn record(number: u64, len: usize) -> Vec<u8> {
@@ -99,8 +85,8 @@ fn restart_with(world: &World, map: &[u8]) -> World {
 #[test]
 fn a_survey_gives_nothing_away_that_a_loss_of_power_needs() {
     for seed in 0..20 {
-        let damaged = of_bucket(30).next().expect("there is one");
-        let mut others = of_bucket(3);
+        let damaged = of_bucket(LEVEL, 30).next().expect("there is one");
+        let mut others = of_bucket(LEVEL, 3);
         let mut other = || others.next().expect("there are more");
         let mut world = World::create(SimDisk::new(1, 0), 1, &config());
         put_home(&mut world, [damaged], LARGE);
@@ -132,8 +118,8 @@ fn a_survey_gives_nothing_away_that_a_loss_of_power_needs() {
 /// A page that counts no more, and is in memory, is damaged: what it refers to is given back once.
 #[test]
 fn a_void_page_that_is_damaged_gives_its_units_back_once() {
-    let void = of_bucket(3).next().expect("there is one");
-    let mut others = of_bucket(20);
+    let void = of_bucket(LEVEL, 3).next().expect("there is one");
+    let mut others = of_bucket(LEVEL, 20);
     let mut other = || others.next().expect("there are more");
     let mut world = World::create(SimDisk::new(1, 0), 1, &config());
     put_home(&mut world, [void], LARGE);
@@ -164,7 +150,7 @@ fn a_void_page_that_is_damaged_gives_its_units_back_once() {
 /// An older map lets a record take the place of a page of a chain.
 #[test]
 fn the_repair_of_a_chain_spares_what_took_the_place_of_its_page() {
-    let (chain, mut others) = (of_bucket(3), of_bucket(20));
+    let (chain, mut others) = (of_bucket(LEVEL, 3), of_bucket(LEVEL, 20));
     let mut other = || others.next().expect("there are more");
     let mut world = World::create(SimDisk::new(1, 0), 1, &config());
     put_home(&mut world, [other()], LARGE);

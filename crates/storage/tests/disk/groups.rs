@@ -5,7 +5,7 @@ use storage::disk::{Config, File, LocalKeeper};
 use storage::{Completion, Place, Store};
 use types::{Database, Key};
 
-use crate::support::{BINDING, SimDisk, World, seeds, small_config};
+use crate::support::{BINDING, SimDisk, World, cell, of_bucket, seeds, small_config};
 
 /// A medium that may keep pages from going home, and forgets large records.
 #[derive(Clone)]
@@ -153,4 +153,77 @@ fn more_new_groups_than_the_spare_has_room_for_go_home_by_and_by() {
         }
     }
     assert!(failures.is_empty(), "{failures:?}");
+}
+
+/// Bytes of a record that takes so many units.
+fn len_of(units: usize) -> usize {
+    units * 1024 - 8
+}
+
+/// A chain finds each of its pages in another group, whose map is written with it.
+#[test]
+fn a_chain_in_many_groups_finds_room_in_the_spare() {
+    const LEVEL: u32 = 5;
+    let mut failures = Vec::new();
+    for small in [46, 47] {
+        let config = Config {
+            ring_bytes: 1 << 20,
+            spare_pages: 32,
+            first_fit: true,
+            initial_level: LEVEL,
+            cache_bytes: 1 << 20,
+            fill_percent: 90,
+        };
+        let gate = Gate { disk: SimDisk::new(1, 0), held: std::sync::Arc::default() };
+        storage::disk::create(&mut gate.clone(), BINDING, &config).expect("it is empty");
+        let (keeper, mut stores) =
+            LocalKeeper::open(gate.clone(), BINDING, 1, &config).expect("it was made");
+        let mut heard = Vec::new();
+        let mut rest = |stores: &mut Vec<storage::disk::LocalStore<Gate>>| {
+            stores[0].submit();
+            for _ in 0..50 {
+                keeper.rest();
+                stores[0].poll(&mut heard);
+            }
+        };
+        // Two leave a page of a group.
+        let lens = [16_000, 16_248].map(len_of).into_iter().cycle();
+        for (number, len) in of_bucket(LEVEL, 5).zip(lens).take(36) {
+            stores[0].put(&cell(number), &vec![7; len]);
+            rest(&mut stores);
+        }
+        for number in of_bucket(LEVEL, 3).take(small) {
+            stores[0].put(&cell(number), &[7; 990]);
+        }
+        rest(&mut stores);
+        let is_failure = |heard: &&Completion| matches!(heard, Completion::Failed(_));
+        failures.extend(heard.iter().find(is_failure).map(|heard| (small, heard.clone())));
+        let of_all = gate.disk.file_len(File::Extents);
+        assert!(of_all > (17 * 32_256) << 10, "they are in {of_all} bytes");
+    }
+    assert!(failures.is_empty(), "{failures:?}");
+}
+
+/// The map of a group of which all is in use is damaged.
+#[test]
+fn the_map_of_a_full_group_is_made_anew() {
+    let config = Config { ring_bytes: 256 << 10, first_fit: true, ..small_config() };
+    let mut world = World::create(SimDisk::new(1, 0), 1, &config);
+    // With the map's own page that is all of the first group.
+    for (number, units) in [(1, 16_000), (2, 16_252)] {
+        world.stores[0].put(&cell(number), &vec![7; len_of(units)]);
+        world.stores[0].submit();
+        world.settle();
+    }
+    let disk = world.disk.copy();
+    assert_eq!(disk.file_len(File::Extents), 32_256 << 10);
+    disk.rot(File::Spare, |bytes| bytes[3] ^= 1);
+    disk.rot(File::Extents, |bytes| bytes[100] ^= 1);
+    let mut world = World::open(disk, 1, &config);
+    world.scrub_all(1 << 20);
+    world.settle();
+    let disk = world.disk.copy();
+    disk.rot(File::Spare, |bytes| bytes[3] ^= 1);
+    let report = storage::disk::verify(&mut disk.clone(), &mut |_| ()).expect("there is a store");
+    assert!(report.is_good() && report.leaked_units == 0, "{report:?}");
 }

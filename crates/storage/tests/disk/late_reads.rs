@@ -2,10 +2,9 @@
 
 use base::Prng;
 use storage::disk::{Config, File};
-use storage::{Completion, Load, Place, Store};
-use types::{Database, Key};
+use storage::{Completion, Load, Store};
 
-use crate::support::{SimDisk, Withheld, World, small_config};
+use crate::support::{SimDisk, Withheld, World, cell, of_bucket, small_config};
 
 const PAGE: u64 = 4096;
 const LEVEL: u32 = 5;
@@ -27,19 +26,6 @@ fn config() -> Config {
 
 fn world() -> World {
     World::create(SimDisk::new(1, 0), 1, &config())
-}
-
-fn cell(number: u64) -> Place {
-    Place::Cell(Database(0), Key::new(&number.to_le_bytes()))
-}
-
-/// Numbers whose cells are in this bucket.
-fn of_bucket(bucket: u64) -> impl Iterator<Item = u64> {
-    let bucket_of = |number: u64| {
-        let hash = Key::new(&number.to_le_bytes()).hash();
-        (hash >> (64 - LEVEL)).reverse_bits() >> (64 - LEVEL)
-    };
-    (0..).filter(move |&number| bucket_of(number) == bucket)
 }
 
 fn record(number: u64, len: usize) -> Vec<u8> {
@@ -114,8 +100,8 @@ fn what_stood_there_before_is_no_damage() {
 #[test]
 fn what_was_read_before_a_bucket_is_awaited_is_no_damage() {
     let (mut world, bucket) = (world(), 7);
-    let asked = of_bucket(bucket).next().expect("there is one");
-    let others: Vec<u64> = of_bucket(3).take(30).collect();
+    let asked = of_bucket(LEVEL, bucket).next().expect("there is one");
+    let others: Vec<u64> = of_bucket(LEVEL, 3).take(30).collect();
     put(&mut world, asked, LARGE);
     go_on(&mut world);
     world.disk.withhold(FIRST);
@@ -145,8 +131,8 @@ fn what_was_read_before_a_bucket_is_awaited_is_no_damage() {
 /// The scrub has seen the record's page, and reads where the same record is on its way to meanwhile.
 #[test]
 fn what_is_not_written_yet_is_no_damage() {
-    let (mut world, asked) = (world(), of_bucket(7).next().expect("there is one"));
-    let other = of_bucket(3).next().expect("there is one");
+    let (mut world, asked) = (world(), of_bucket(LEVEL, 7).next().expect("there is one"));
+    let other = of_bucket(LEVEL, 3).next().expect("there is one");
     put(&mut world, asked, LARGE);
     go_on(&mut world);
     for pages in [2, 16] {

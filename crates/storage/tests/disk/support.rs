@@ -7,6 +7,7 @@ use base::Prng;
 use bytes::Bytes;
 use storage::disk::{Config, Done, File, Files, Io, LocalKeeper, LocalStore, Medium, Write};
 use storage::{Completion, Load, Place, Scrubbed, Share, Store};
+use types::{Database, Key};
 
 pub const SECTOR: usize = 512;
 pub const BINDING: u64 = 0x5eed_0001;
@@ -21,6 +22,19 @@ pub fn small_config() -> Config {
         fill_percent: 60,
         first_fit: false,
     }
+}
+
+pub fn cell(number: u64) -> Place {
+    Place::Cell(Database(0), Key::new(&number.to_le_bytes()))
+}
+
+/// Numbers whose cells are in this bucket while there are two to the power of `level`.
+pub fn of_bucket(level: u32, bucket: u64) -> impl Iterator<Item = u64> {
+    let bucket_of = move |number: u64| {
+        let hash = Key::new(&number.to_le_bytes()).hash();
+        (hash >> (64 - level)).reverse_bits() >> (64 - level)
+    };
+    (0..).filter(move |&number| bucket_of(number) == bucket)
 }
 
 #[derive(Clone, Default)]

@@ -30,13 +30,20 @@ impl Engine {
             olds_entries.map(|entry| Row { hash: entry.hash, entry: Some(entry) }).collect();
         rows.sort_by_key(|row| row.hash);
         let known = rows.len();
-        let mut bytes: usize =
-            rows.iter().filter_map(|row| row.entry).map(|entry| entry.len()).sum();
+        let mut free: Vec<u64> = olds.iter().flat_map(|old| &old.overflow).copied().collect();
+        let had = free.len();
+        // A damaged page may be so because something else stands there now.
+        free.retain(|&unit| !self.extents.was_doubtful((unit, PAGE_DOUBTED)));
+        let doubtful = had - free.len();
+        let homes: usize = rows.iter().filter_map(|row| row.entry).map(|entry| entry.len()).sum();
+        let mut bytes = homes;
+        // What is still needed of the spare, at most: a page is at least half full but for the last one of each half, and
+        // one that is new may change a map.
+        let images = |bytes: usize| (bytes + bytes - homes) / (PAGE_ROOM / 2) + doubtful + 4;
         for (at, slot) in index.range(first, last).filter(|_| how.merge) {
             let Some(slot) = slot.durable(self.ring.durable) else { continue };
-            // A page is at least half full, so this bounds the images that the write-back may still need.
-            let images = work.pages + self.extents.dirty() + bytes / (PAGE_ROOM / 2);
-            if images as u64 + 8 > self.spare {
+            // An entry may change two maps itself.
+            if (work.pages + self.extents.dirty() + images(bytes) + 4) as u64 > self.spare {
                 self.sweep.mark(number);
                 break;
             }
@@ -46,11 +53,8 @@ impl Engine {
             work.home.push((at, slot.stripe));
         }
         let entries: Vec<Entry<'_>> = rows.into_iter().filter_map(|row| row.entry).collect();
-        let mut free: Vec<u64> = olds.iter().flat_map(|old| &old.overflow).copied().collect();
-        // A damaged page may be so because something else stands there now.
-        free.retain(|&unit| !self.extents.was_doubtful((unit, PAGE_DOUBTED)));
         for old in &olds {
-            self.drop_garbage(old, &index, (first, last), work);
+            self.drop_garbage(old, &index, (first, last), images(bytes), work);
         }
         work.has_reshaped |= how.shape != Shape::Same;
         if how.shape == Shape::Split {
@@ -112,13 +116,14 @@ impl Engine {
         self.cache.put(number, bucket);
     }
 
-    /// Frees the extents of records that were dropped, while there is room for their maps. A record that had gone home
-    /// may be in the ring as well after a crash, and then still counts.
+    /// Frees the extents of records that were dropped, while there is room for their maps beside these images. A record
+    /// that had gone home may be in the ring as well after a crash, and then still counts.
     fn drop_garbage(
         &mut self,
         old: &Bucket,
         index: &Index,
         (first, last): (u64, u64),
+        images: usize,
         work: &mut Work,
     ) {
         if old.garbage.is_empty() {
@@ -128,7 +133,7 @@ impl Engine {
         let counted: BTreeSet<u64> =
             versions.filter_map(|slot| slot.entry().reference()).map(|it| it.unit).collect();
         for &run in old.garbage.iter().filter(|(unit, _)| !counted.contains(unit)) {
-            if (work.pages + self.extents.dirty()) as u64 * 4 < self.spare * 3 {
+            if ((work.pages + self.extents.dirty() + images) as u64) < self.spare {
                 unhome(&mut self.extents, run, &mut work.freed);
             }
         }
