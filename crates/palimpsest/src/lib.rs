@@ -6,6 +6,7 @@
 
 mod command;
 mod config;
+mod limits;
 mod log;
 mod running;
 

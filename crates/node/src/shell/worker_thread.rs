@@ -37,6 +37,9 @@ const ACCEPTED_MAX: usize = 64;
 /// Turns of the worker in one pass: outcomes let sessions ask on, and the answers may be there at once.
 const TURNS_MAX: usize = 4;
 
+/// How often it is said that clients cannot be accepted, at most.
+const OUT_OF_REACH_EVERY: Nanos = Nanos::from_secs(60);
+
 /// How old the published counters may be.
 const STATS_EVERY: Nanos = Nanos::from_millis(250);
 
@@ -62,6 +65,8 @@ pub(crate) struct WorkerThread {
     /// Only the first worker accepts; it deals clients to all.
     listener: Option<TcpListener>,
     backlog: Backlog,
+    /// When it was last said that clients cannot be accepted.
+    said_out_of_reach: Option<Nanos>,
     front: Arc<dyn Front>,
     worker: Option<Box<Worker>>,
     clients: Clients,
@@ -111,6 +116,7 @@ impl WorkerThread {
             fired: true,
             listener,
             backlog: Backlog::Empty,
+            said_out_of_reach: None,
             front,
             worker: None,
             clients,
@@ -248,10 +254,21 @@ impl WorkerThread {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 // Asked again in every pass, for which timers see: asking at once would turn in vain.
-                Err(_) => return self.backlog = Backlog::OutOfReach,
+                Err(error) => {
+                    self.backlog = Backlog::OutOfReach;
+                    return self.say_out_of_reach(&error);
+                }
             }
         }
         self.backlog = Backlog::More;
+    }
+
+    fn say_out_of_reach(&mut self, error: &std::io::Error) {
+        if self.said_out_of_reach.is_none_or(|at| self.now >= at + OUT_OF_REACH_EVERY) {
+            self.said_out_of_reach = Some(self.now);
+            let text = format!("clients wait that cannot be accepted: {error}");
+            super::say(self.board.id(), &text);
+        }
     }
 
     fn deal(&mut self, mut stream: mio::net::TcpStream, peer: std::net::SocketAddr) {

@@ -8,7 +8,7 @@ use node::node::Node;
 use types::limits::MEMBERS_MAX;
 
 use crate::config::{self, ADMIN_PORT_OFFSET, Config};
-use crate::{Failure, running};
+use crate::{Failure, limits, running};
 
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  palimpsest dev\n  redis-cli incr visits")]
@@ -40,6 +40,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let configs = configs(args)?;
+    limits::lift(configs[0].node.clients_max);
     if configs[0].node.has_volatile() {
         start_empty(&configs)?;
     }

@@ -5,10 +5,11 @@ use node::node::Node;
 
 use crate::config::ServeArgs;
 use crate::log::{self, Level};
-use crate::{Failure, running};
+use crate::{Failure, limits, running};
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let config = args.resolve()?;
+    limits::lift(config.node.clients_max);
     let admin = running::bind_admin(&config)?;
     let front = running::front(&config);
     let node = Node::start(config.node.clone(), front, running::interpreter(&config))

@@ -1,6 +1,12 @@
 //! The rules of a first start, and what is refused before anything is served.
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
 use bench::client::Value;
+use bench::process::{ScratchDir, free_addresses};
 
 use crate::support::{LIMIT, Nodes, eventually, exit_of};
 
@@ -69,10 +75,10 @@ fn wrong_usage_is_one_line_and_exit_code_two() {
 
 #[test]
 fn node_does_not_listen_beyond_loopback_without_password_and_secret() {
-    let scratch = bench::process::ScratchDir::new(&std::env::temp_dir(), "beyond-loopback");
+    let scratch = ScratchDir::new(&std::env::temp_dir(), "beyond-loopback");
     let scratch = scratch.expect("a folder");
     let dir = scratch.path().join("data").display().to_string();
-    let port = bench::process::free_addresses(1).expect("a free port")[0].port();
+    let port = free_addresses(1).expect("a free port")[0].port();
     let listen = format!("0.0.0.0:{port}");
     let cluster = format!("1=127.0.0.1:{port}");
     let arguments =
@@ -106,4 +112,48 @@ fn node_with_another_secret_is_not_heard() {
     nodes.cluster.start_node(2).expect("the program starts");
     nodes.wait_ready();
     assert_eq!(nodes.ask(2, "SET x 1"), Value::ok());
+}
+
+/// A node of its own under a limit of the shell's.
+fn under(limit: &str, address: SocketAddr, dir: &Path) -> Command {
+    let mut command = Command::new("sh");
+    let run = format!("ulimit {limit} && exec \"$0\" \"$@\"");
+    command.args(["-c", &run, env!("CARGO_BIN_EXE_palimpsest"), "serve", "--id", "1"]);
+    command.args(["--listen", &address.to_string(), "--cluster", &format!("1={address}")]);
+    command.arg("--data-dir").arg(dir.join("data")).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+/// Where files may not be as long as the store needs, that is said; the process is not just ended.
+#[test]
+fn a_limit_on_the_length_of_files_is_named() {
+    let scratch = ScratchDir::new(&std::env::temp_dir(), "file-limit").expect("a folder");
+    let address = free_addresses(1).expect("a free port")[0];
+    let output = under("-f 1000", address, scratch.path()).output().expect("there is a shell");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("File too large"), "{said}");
+}
+
+/// Clients beyond the file descriptors that there are wait, which is said, and are served once others leave.
+#[test]
+fn clients_that_find_no_file_descriptor_wait() {
+    let scratch = ScratchDir::new(&std::env::temp_dir(), "few-descriptors").expect("a folder");
+    let address = free_addresses(1).expect("a free port")[0];
+    let mut node = under("-n 64", address, scratch.path()).spawn().expect("there is a shell");
+    eventually("the node serves", || bench::client::ask_once(address, "PING", LIMIT).is_some());
+    let connect = || TcpStream::connect(address).expect("the system takes it");
+    let mut others: Vec<TcpStream> = (0..80).map(|_| connect()).collect();
+    let mut last = others.pop().expect("there are many");
+    last.write_all(b"PING\r\n").expect("it is sent");
+    last.set_read_timeout(Some(LIMIT)).expect("it is connected");
+    drop(others);
+    let mut answer = [0; 7];
+    last.read_exact(&mut answer).expect("it is served");
+    assert_eq!(&answer, b"+PONG\r\n");
+    node.kill().expect("it runs");
+    let said = String::from_utf8(node.wait_with_output().expect("it ends").stderr);
+    let said = said.expect("it is text");
+    assert!(said.contains("too few for 10000 clients"), "{said}");
+    assert!(said.contains("clients wait that cannot be accepted"), "{said}");
 }
