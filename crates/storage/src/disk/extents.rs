@@ -329,6 +329,7 @@ impl Extents {
             group.is_dirty = true;
             self.dirty.push(number);
         }
+        self.note_free(number);
         // Until this map is in place, an older one may be, and pages that refer to what it clears.
         for (first, count) in cleared {
             let unit = number * GROUP_UNITS + first;

@@ -163,6 +163,19 @@ mod tests {
     }
 
     #[test]
+    fn a_map_that_has_learned_what_is_in_use_gives_the_rest() {
+        let mut extents = Extents::new(2, true);
+        (0..2).for_each(|group| extents.learn(group, Some(Map::fresh())));
+        extents.begin_survey(0);
+        let survey = extents.survey().expect("it has begun");
+        survey.is_looking = true;
+        survey.note_used((GROUP_UNITS + PAGE_UNITS, RUN));
+        assert_eq!((extents.correct(0, None), extents.correct(1, None)), (None, Some(true)));
+        let rest = PAGE_UNITS + RUN;
+        assert_eq!(extents.give(), [(GROUP_UNITS + rest, GROUP_UNITS - rest)]);
+    }
+
+    #[test]
     fn a_survey_that_missed_a_page_says_nothing_of_what_is_free() {
         let mut extents = Extents::new(2, true);
         (0..2).for_each(|group| extents.learn(group, Some(Map::fresh())));
