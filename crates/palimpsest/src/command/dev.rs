@@ -40,7 +40,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let configs = configs(args)?;
-    limits::lift(configs[0].node.clients_max);
+    limits::lift(configs.iter().map(|config| config.node.clients_max).sum());
     if configs[0].node.has_volatile() {
         start_empty(&configs)?;
     }

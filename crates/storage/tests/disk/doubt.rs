@@ -1,10 +1,11 @@
 //! Damaged content, and a survey that is somewhere meanwhile: what is whole stays whole.
 
-use base::Prng;
 use storage::disk::{Config, File, verify};
 use storage::{Completion, Load, Store};
 
-use crate::support::{SECTOR, SimDisk, Withheld, World, cell, of_bucket, small_config};
+use crate::support::{
+    SECTOR, SimDisk, Withheld, World, cell, of_bucket, put, record, small_config,
+};
 
 const PAGE: u64 = 4096;
 /// The stores below begin with two to the power of this many buckets, and have no more.
@@ -20,16 +21,6 @@ fn config() -> Config {
         cache_bytes: 1 << 20,
         ..small_config()
     }
-}
-
-fn record(number: u64, len: usize) -> Vec<u8> {
-    let mut prng = Prng::new(number);
-    (0..len).map(|_| prng.next_u64() as u8).collect()
-}
-
-fn put(world: &mut World, number: u64, len: usize) {
-    world.stores[0].put(&cell(number), &record(number, len));
-    world.stores[0].submit();
 }
 
 fn put_home(world: &mut World, numbers: impl IntoIterator<Item = u64>, len: usize) {

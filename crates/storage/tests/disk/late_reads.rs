@@ -1,10 +1,9 @@
 //! A read of a large record that finds what stood there before, or will, is no damage.
 
-use base::Prng;
 use storage::disk::{Config, File};
 use storage::{Completion, Load, Store};
 
-use crate::support::{SimDisk, Withheld, World, cell, of_bucket, small_config};
+use crate::support::{SimDisk, Withheld, World, cell, of_bucket, put, record, small_config};
 
 const PAGE: u64 = 4096;
 const LEVEL: u32 = 5;
@@ -26,16 +25,6 @@ fn config() -> Config {
 
 fn world() -> World {
     World::create(SimDisk::new(1, 0), 1, &config())
-}
-
-fn record(number: u64, len: usize) -> Vec<u8> {
-    let mut prng = Prng::new(number);
-    (0..len).map(|_| prng.next_u64() as u8).collect()
-}
-
-fn put(world: &mut World, number: u64, len: usize) {
-    world.stores[0].put(&cell(number), &record(number, len));
-    world.stores[0].submit();
 }
 
 fn remove(world: &mut World, number: u64) {
@@ -70,6 +59,15 @@ fn check(world: &mut World, number: u64) {
     assert!(load == Load::Found(record(number, LARGE).into()), "it is another");
 }
 
+/// What was asked for is answered only now, with the record.
+fn answered(world: &mut World, number: u64) {
+    assert!(answers(world).is_empty());
+    world.disk.release();
+    go_on(world);
+    assert!(answers(world) == [&Load::Found(record(number, LARGE).into())]);
+    check(world, number);
+}
+
 /// A record is asked for and deleted, the read finds what takes its place, and before it is answered the same record comes
 /// to the same place again.
 #[test]
@@ -89,11 +87,7 @@ fn what_stood_there_before_is_no_damage() {
     go_on(&mut world);
     put(&mut world, asked, LARGE);
     go_on(&mut world);
-    assert!(answers(&world).is_empty());
-    world.disk.release();
-    go_on(&mut world);
-    assert!(answers(&world) == [&Load::Found(record(asked, LARGE).into())]);
-    check(&mut world, asked);
+    answered(&mut world, asked);
 }
 
 /// The read is answered before the record comes again, but then its bucket has to be read.
@@ -121,11 +115,7 @@ fn what_was_read_before_a_bucket_is_awaited_is_no_damage() {
     go_on(&mut world);
     put(&mut world, asked, LARGE);
     commit(&mut world);
-    assert!(answers(&world).is_empty());
-    world.disk.release();
-    go_on(&mut world);
-    assert!(answers(&world) == [&Load::Found(record(asked, LARGE).into())]);
-    check(&mut world, asked);
+    answered(&mut world, asked);
 }
 
 /// The scrub has seen the record's page, and reads where the same record is on its way to meanwhile.

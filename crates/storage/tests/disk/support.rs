@@ -28,6 +28,18 @@ pub fn cell(number: u64) -> Place {
     Place::Cell(Database(0), Key::new(&number.to_le_bytes()))
 }
 
+/// The record of a cell, which is always the same.
+pub fn record(number: u64, len: usize) -> Vec<u8> {
+    let mut prng = Prng::new(number);
+    (0..len).map(|_| prng.next_u64() as u8).collect()
+}
+
+/// Hands the record of a cell to the first store.
+pub fn put(world: &mut World, number: u64, len: usize) {
+    world.stores[0].put(&cell(number), &record(number, len));
+    world.stores[0].submit();
+}
+
 /// Numbers whose cells are in this bucket while there are two to the power of `level`.
 pub fn of_bucket(level: u32, bucket: u64) -> impl Iterator<Item = u64> {
     let bucket_of = move |number: u64| {
