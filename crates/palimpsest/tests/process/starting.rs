@@ -114,22 +114,26 @@ fn node_with_another_secret_is_not_heard() {
     assert_eq!(nodes.ask(2, "SET x 1"), Value::ok());
 }
 
-/// A node of its own under a limit of the shell's.
-fn under(limit: &str, address: SocketAddr, dir: &Path) -> Command {
+/// A node of its own under a limit of the shell's, and where it listens.
+fn under(limit: &str, dir: &Path) -> (SocketAddr, Command) {
+    let free = free_addresses(3).expect("free ports");
+    let [address, peer, admin] = free[..] else { unreachable!("it gives what was asked for") };
     let mut command = Command::new("sh");
     let run = format!("ulimit {limit} && exec \"$0\" \"$@\"");
     command.args(["-c", &run, env!("CARGO_BIN_EXE_palimpsest"), "serve", "--id", "1"]);
-    command.args(["--listen", &address.to_string(), "--cluster", &format!("1={address}")]);
+    command.args(["--listen", &address.to_string(), "--peer-listen", &peer.to_string()]);
+    command.args(["--admin-listen", &admin.to_string()]);
+    command.args(["--cluster", &format!("1={address}@{}", peer.port())]);
     command.arg("--data-dir").arg(dir.join("data")).stdout(Stdio::null()).stderr(Stdio::piped());
-    command
+    (address, command)
 }
 
 /// Where files may not be as long as the store needs, that is said; the process is not just ended.
 #[test]
 fn a_limit_on_the_length_of_files_is_named() {
     let scratch = ScratchDir::new(&std::env::temp_dir(), "file-limit").expect("a folder");
-    let address = free_addresses(1).expect("a free port")[0];
-    let output = under("-f 1000", address, scratch.path()).output().expect("there is a shell");
+    let (_, mut command) = under("-f 1000", scratch.path());
+    let output = command.output().expect("there is a shell");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("File too large"), "{said}");
@@ -139,8 +143,8 @@ fn a_limit_on_the_length_of_files_is_named() {
 #[test]
 fn clients_that_find_no_file_descriptor_wait() {
     let scratch = ScratchDir::new(&std::env::temp_dir(), "few-descriptors").expect("a folder");
-    let address = free_addresses(1).expect("a free port")[0];
-    let mut node = under("-n 64", address, scratch.path()).spawn().expect("there is a shell");
+    let (address, mut command) = under("-n 64", scratch.path());
+    let mut node = command.spawn().expect("there is a shell");
     eventually("the node serves", || bench::client::ask_once(address, "PING", LIMIT).is_some());
     let connect = || TcpStream::connect(address).expect("the system takes it");
     let mut others: Vec<TcpStream> = (0..80).map(|_| connect()).collect();
