@@ -7,6 +7,7 @@
 //! little memory and adding one moves little.
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -22,8 +23,15 @@ const PART_BITS: u32 = 12;
 /// Parts of an index.
 pub(super) const PARTS: usize = 1 << PART_BITS;
 
-/// Bytes of memory that a place takes besides its entries; its part grows by doubling.
-const PLACE_LEN: usize = (size_of::<Slot>() + size_of::<u64>()) * 3 / 2;
+/// A part that is full grows by one of so many: half of that is unused on average.
+const GROWTH_PARTS: usize = 4;
+
+/// Places that a part grows by at least.
+const GROWTH_MIN: usize = 8;
+
+/// Bytes of memory that a place takes besides its entries.
+const PLACE_LEN: usize =
+    (size_of::<Slot>() + size_of::<u64>()) * (2 * GROWTH_PARTS + 1) / (2 * GROWTH_PARTS);
 
 /// Places that are brought into the processor's caches together.
 pub(super) const WARMED: usize = 32;
@@ -31,13 +39,13 @@ pub(super) const WARMED: usize = 32;
 /// An entry of a place; the newest one has the older ones behind it.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
-    /// Head and body; checked when it came in.
-    raw: Bytes,
+    /// Entries that came in together; all were checked.
+    shared: Arc<Bytes>,
+    /// Where in them its own head is; a ring is shorter than 4 GiB.
+    at: u32,
+    tie: u32,
     /// The stripe that carries it.
     pub(super) stripe: u64,
-    tie: u32,
-    /// True where this entry, or an older one behind it, refers to an extent.
-    pub(super) has_reference: bool,
     /// What it replaces, from earlier stripes, until its own is durable.
     older: Option<Box<Slot>>,
 }
@@ -51,8 +59,16 @@ pub(super) struct Replaced {
 }
 
 impl Slot {
+    /// # Panics
+    /// If no entry stands there.
+    fn new(shared: &Arc<Bytes>, at: usize, stripe: u64) -> Slot {
+        let at = u32::try_from(at).expect("what comes in together is shorter than a ring");
+        Slot { shared: Arc::clone(shared), at, tie: 0, stripe, older: None }
+    }
+
     pub(super) fn entry(&self) -> Entry<'_> {
-        Entry::read(&self.raw).expect("entries are checked before they enter the index")
+        let entry = Entry::read(&self.shared[self.at as usize..]);
+        entry.expect("entries are checked before they enter the index")
     }
 
     /// The entry and those behind it, newest first.
@@ -95,6 +111,20 @@ impl Part {
         self.hashes.partition_point(|&known| known < hash)
     }
 
+    /// Has room for so many places.
+    fn reserve(&mut self, places: usize) {
+        self.hashes.reserve_exact(places);
+        self.slots.reserve_exact(places);
+    }
+
+    fn insert(&mut self, at: usize, hash: u64, slot: Slot) {
+        if self.slots.len() == self.slots.capacity() {
+            self.reserve((self.slots.len() / GROWTH_PARTS).max(GROWTH_MIN));
+        }
+        self.hashes.insert(at, hash);
+        self.slots.insert(at, slot);
+    }
+
     /// Adds an entry behind all others, or in the place of the one it replaces, which is returned. `first` is where
     /// the places of its hash begin.
     fn append(&mut self, first: usize, hash: u64, mut new: Slot) -> Option<Slot> {
@@ -104,12 +134,10 @@ impl Part {
         });
         if let Some(slot) = known {
             new.tie = slot.tie;
-            new.has_reference |= slot.has_reference;
             return Some(std::mem::replace(slot, new));
         }
         new.tie = (self.slots.len() - first) as u32;
-        self.hashes.push(hash);
-        self.slots.push(new);
+        self.insert(self.slots.len(), hash, new);
         None
     }
 
@@ -125,8 +153,7 @@ impl Part {
     fn put(&mut self, hash: u64, slot: Slot) {
         let lower = self.same(hash).take_while(|&i| self.slots[i].tie < slot.tie).count();
         let at = self.first(hash) + lower;
-        self.hashes.insert(at, hash);
-        self.slots.insert(at, slot);
+        self.insert(at, hash, slot);
     }
 
     /// The places of one hash, by where they stand.
@@ -242,7 +269,7 @@ impl Index {
             found.slots.iter_mut().for_each(|slot| slot.tie += tie);
             for (hash, mut slot) in newer.hashes.into_iter().zip(newer.slots) {
                 if let Some(old) = found.take(hash, &slot) {
-                    self.bytes -= old.raw.len();
+                    self.bytes -= old.entry().len();
                     self.len -= 1;
                     if slot.durable(durable).is_some() {
                         superseded(old.stripe);
@@ -260,21 +287,21 @@ impl Index {
     fn take_folded(&mut self, number: usize, superseded: &mut impl FnMut(u64)) -> Part {
         let mut part = Part::default();
         let Some(folded) = &mut self.folded else { return part };
+        let payloads = Arc::clone(folded.payloads());
         let mut entries = folded.take(number);
+        part.reserve(entries.len());
         if folded.is_empty() {
             self.folded = None;
         }
         // Stable: entries of one hash stay in the order of their stripes.
         entries.sort_by_key(|&(hash, ..)| hash);
         let mut start = 0; // where the places of this hash begin
-        for (hash, stripe, raw) in entries {
+        for (hash, stripe, at) in entries {
             if part.hashes.last() != Some(&hash) {
                 start = part.hashes.len();
             }
-            let has_reference = Entry::read(&raw).is_some_and(|e| e.kind.is_in_extent());
-            let slot = Slot { raw, stripe, tie: 0, has_reference, older: None };
-            if let Some(old) = part.append(start, hash, slot) {
-                self.bytes -= old.raw.len();
+            if let Some(old) = part.append(start, hash, Slot::new(&payloads, at, stripe)) {
+                self.bytes -= old.entry().len();
                 superseded(old.stripe);
             }
         }
@@ -293,40 +320,47 @@ impl Index {
             places.into_iter().map(|(hash, part)| (part, part.first(hash))).collect();
         let slots = || places.iter().filter_map(|&(part, first)| part.slots.get(first));
         black_box(slots().filter(|slot| slot.older.is_some()).count());
-        let bytes = slots().filter_map(|slot| slot.raw.first());
+        black_box(slots().map(|slot| slot.shared.len()).fold(0, |all, one| all ^ one));
+        let bytes = slots().filter_map(|slot| slot.shared.get(slot.at as usize));
         let older = slots().filter_map(|slot| slot.older.as_ref()).map(|older| older.stripe);
         black_box(bytes.map(|&byte| u64::from(byte)).chain(older).fold(0, |all, one| all ^ one));
     }
 
-    /// Puts an entry in front of an older one, which stays behind it until [`Index::settle`] unless it is of the same
-    /// stripe.
-    pub(super) fn insert(&mut self, raw: Bytes, stripe: u64) -> Option<Replaced> {
-        let entry = Entry::read(&raw).expect("entries are checked before they enter the index");
-        let (hash, has_reference) = (entry.hash, entry.kind.is_in_extent());
+    /// Puts the entry that begins at `at` of what came in together in front of an older one, which stays behind it until
+    /// [`Index::settle`] unless it is of the same stripe.
+    pub(super) fn insert(
+        &mut self,
+        shared: &Arc<Bytes>,
+        at: usize,
+        stripe: u64,
+    ) -> Option<Replaced> {
+        let mut new = Slot::new(shared, at, stripe);
+        let entry = Entry::read(&shared[at..]).expect("entries are checked before they come in");
+        let hash = entry.hash;
         self.check(part_of(hash));
         let part = &mut self.parts[part_of(hash)];
-        let (mut at, mut tie) = (part.first(hash), 0);
+        let mut at = part.first(hash);
         let mut known = None;
         for i in part.same(hash) {
             if part.slots[i].entry().has_identity_of(&entry) {
                 known = Some(i);
                 break;
             }
-            (at, tie) = (i + 1, part.slots[i].tie + 1);
+            (at, new.tie) = (i + 1, part.slots[i].tie + 1);
         }
-        self.bytes += raw.len();
+        self.bytes += entry.len();
         if let Some(i) = known {
             let slot = &mut part.slots[i];
-            let (at, has_reference) = ((hash, slot.tie), has_reference | slot.has_reference);
-            let new = Slot { raw, stripe, tie: slot.tie, has_reference, older: None };
+            new.tie = slot.tie;
             let mut old = std::mem::replace(slot, new);
-            self.bytes -= old.raw.len();
-            let replaced = Replaced { at, stripe: old.stripe, reference: old.entry().reference() };
+            let entry = old.entry();
+            self.bytes -= entry.len();
+            let (at, reference) = ((hash, slot.tie), entry.reference());
+            let replaced = Replaced { at, stripe: old.stripe, reference };
             slot.older = if old.stripe == stripe { old.older.take() } else { Some(Box::new(old)) };
             return Some(replaced);
         }
-        part.hashes.insert(at, hash);
-        part.slots.insert(at, Slot { raw, stripe, tie, has_reference, older: None });
+        part.insert(at, hash, new);
         self.len += 1;
         None
     }
@@ -361,7 +395,7 @@ impl Index {
         }
         part.hashes.remove(at);
         let slot = part.slots.remove(at);
-        self.bytes -= slot.raw.len();
+        self.bytes -= slot.entry().len();
         self.len -= 1;
         if part.slots.is_empty() {
             // A store at rest keeps no room for what a full ring held.
@@ -387,7 +421,7 @@ mod tests {
     use super::super::entry::Kind;
     use super::*;
 
-    fn raw(hash: u64, key: &[u8], record: &[u8]) -> Bytes {
+    fn raw(hash: u64, key: &[u8], record: &[u8]) -> Arc<Bytes> {
         let body = [key, record].concat();
         let entry = Entry {
             hash,
@@ -399,18 +433,24 @@ mod tests {
         };
         let mut out = Vec::new();
         entry.append_to(&mut out);
-        Bytes::from(out)
+        Arc::new(Bytes::from(out))
+    }
+
+    fn bytes(slot: &Slot) -> Vec<u8> {
+        let mut out = Vec::new();
+        slot.entry().append_to(&mut out);
+        out
     }
 
     #[test]
     fn places_of_one_hash_are_kept_apart() {
         let mut index = Index::default();
         for (i, key) in [b"a", b"b", b"c"].into_iter().enumerate() {
-            assert!(index.insert(raw(5, key, b"1"), i as u64).is_none());
+            assert!(index.insert(&raw(5, key, b"1"), 0, i as u64).is_none());
         }
-        assert_eq!(index.insert(raw(5, b"b", b"22"), 9).map(|old| old.stripe), Some(1));
+        assert_eq!(index.insert(&raw(5, b"b", b"22"), 0, 9).map(|old| old.stripe), Some(1));
         assert!(index.remove((5, 0), 0).is_some());
-        assert!(index.insert(raw(5, b"b", b"333"), 10).is_some_and(|old| old.stripe == 9));
+        assert!(index.insert(&raw(5, b"b", b"333"), 0, 10).is_some_and(|old| old.stripe == 9));
         let keys: Vec<Vec<u8>> =
             index.range(5, 5).map(|(_, slot)| slot.entry().body.to_vec()).collect();
         assert_eq!(keys, [b"b333".to_vec(), b"c1".to_vec()]);
@@ -431,7 +471,7 @@ mod tests {
                 staged.push(&Entry::read(&entry).expect("it is whole"), payloads.len(), found);
                 payloads.extend_from_slice(&entry);
                 let stripe = found as u64 + 4;
-                if let Some(old) = index.insert(entry, stripe) {
+                if let Some(old) = index.insert(&entry, 0, stripe) {
                     index.settle(old.at, stripe);
                     wanted.push(old.stripe);
                 }
@@ -448,7 +488,7 @@ mod tests {
         assert!(unfolded.folded.is_none(), "nothing is held any longer than it is needed");
         let all = |index: &Index| {
             let slots = index.range(0, u64::MAX);
-            slots.map(|(at, slot)| (at, slot.stripe, slot.raw.clone())).collect::<Vec<_>>()
+            slots.map(|(at, slot)| (at, slot.stripe, bytes(slot))).collect::<Vec<_>>()
         };
         assert_eq!(all(&unfolded), all(&index));
         assert_eq!((unfolded.bytes(), unfolded.len), (index.bytes(), index.len));
@@ -458,15 +498,15 @@ mod tests {
     }
 
     /// Entries of few hashes, in several parts, with several keys each.
-    fn draw(prng: &mut base::Prng) -> Bytes {
+    fn draw(prng: &mut base::Prng) -> Arc<Bytes> {
         let hash = prng.below(6) << 58 | prng.below(2);
         raw(hash, &[b'a' + prng.below(3) as u8], &[prng.below(9) as u8])
     }
 
     /// Stripe and bytes of all versions of each place.
-    fn versions(index: &Index) -> Vec<Vec<(u64, Bytes)>> {
+    fn versions(index: &Index) -> Vec<Vec<(u64, Vec<u8>)>> {
         let slots = index.range(0, u64::MAX);
-        let all = |slot: &Slot| slot.versions().map(|v| (v.stripe, v.raw.clone())).collect();
+        let all = |slot: &Slot| slot.versions().map(|v| (v.stripe, bytes(v))).collect();
         let mut places: Vec<_> = slots.map(|(_, slot)| all(slot)).collect();
         places.sort();
         places
@@ -485,7 +525,7 @@ mod tests {
                     staged.push(&Entry::read(&entry).expect("whole"), payloads.len(), found);
                     payloads.extend_from_slice(&entry);
                     let stripe = 4 + found as u64;
-                    if let Some(old) = wanted.insert(entry, stripe) {
+                    if let Some(old) = wanted.insert(&entry, 0, stripe) {
                         wanted.settle(old.at, stripe);
                         wanted_dead.push(old.stripe);
                     }
@@ -503,9 +543,9 @@ mod tests {
                             None => {}
                         }
                     };
-                    let old = wanted.insert(entry.clone(), stripe);
+                    let old = wanted.insert(&entry, 0, stripe);
                     into(&mut wanted_awaited, &mut wanted_dead, old);
-                    into(&mut awaited, &mut dead, index.insert(entry, stripe));
+                    into(&mut awaited, &mut dead, index.insert(&entry, 0, stripe));
                 }
             }
             let settle = |index: &mut Index,
@@ -544,7 +584,7 @@ mod tests {
     fn what_is_replaced_stays_until_its_successor_is_durable() {
         let mut index = Index::default();
         for stripe in 1..=3 {
-            index.insert(raw(5, b"a", &[stripe as u8]), stripe);
+            index.insert(&raw(5, b"a", &[stripe as u8]), 0, stripe);
         }
         let durable_at = |index: &Index, stripe| {
             let (_, slot) = index.range(0, 9).next()?;

@@ -4,6 +4,8 @@
 //! where each entry is gets noted then; a part of the index is made of it when it is first touched. So a start does not
 //! pay for what is not asked for, and the memory of an index is not touched all at once.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::entry::{Entry, Mark};
@@ -116,7 +118,7 @@ impl Staged {
 #[derive(Debug)]
 pub(super) struct Folded {
     staged: Staged,
-    payloads: Bytes,
+    payloads: Arc<Bytes>,
     /// Number of the first stripe that was found.
     first: u64,
     /// Parts that have entries.
@@ -127,7 +129,7 @@ impl Folded {
     /// `None` where there are no entries.
     pub(super) fn new(staged: Staged, payloads: Bytes, first: u64) -> Option<Folded> {
         let parts = staged.newest.iter().filter(|&&newest| newest != NONE).count();
-        (parts > 0).then_some(Folded { staged, payloads, first, parts })
+        (parts > 0).then(|| Folded { staged, payloads: Arc::new(payloads), first, parts })
     }
 
     /// True if it has entries of a part.
@@ -139,17 +141,21 @@ impl Folded {
         self.parts == 0
     }
 
-    /// Gives away the entries of a part, oldest first: hash, stripe, head and body.
-    pub(super) fn take(&mut self, part: usize) -> Vec<(u64, u64, Bytes)> {
+    /// What the entries stand in.
+    pub(super) fn payloads(&self) -> &Arc<Bytes> {
+        &self.payloads
+    }
+
+    /// Gives away the entries of a part, oldest first: hash, stripe, and where in the payloads each begins.
+    pub(super) fn take(&mut self, part: usize) -> Vec<(u64, u64, usize)> {
         if !self.has(part) {
             return Vec::new();
         }
         let entry = |row: Row| {
-            let start = row.at as usize;
-            let entry = Entry::read(&self.payloads[start..]);
+            let at = row.at as usize;
+            let entry = Entry::read(&self.payloads[at..]);
             let entry = entry.expect("entries were checked when they were found");
-            let raw = self.payloads.slice(start..start + entry.len());
-            (entry.hash, self.first + u64::from(row.found), raw)
+            (entry.hash, self.first + u64::from(row.found), at)
         };
         let mut entries: Vec<_> = self.staged.rows(part).map(entry).collect();
         entries.reverse();

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use types::limits::{DATABASES, KEY_LEN_MAX, RECORD_LEN_MAX};
@@ -225,7 +226,7 @@ impl Check<'_> {
         let mut index = Index::default();
         for stripe in &stripes {
             let (bytes, _) = entries(&stripe.payload).expect("the walk checked the stripe");
-            let bytes = Bytes::copy_from_slice(bytes);
+            let bytes = Arc::new(Bytes::copy_from_slice(bytes));
             let mut at = 0;
             while let Some(entry) = Entry::read(&bytes[at..]) {
                 if let Some(mark) = entry.mark() {
@@ -233,7 +234,7 @@ impl Check<'_> {
                         flags.set(database, shard, mark.forgotten);
                     }
                 } else {
-                    index.insert(bytes.slice(at..at + entry.len()), 0);
+                    index.insert(&bytes, at, 0);
                 }
                 at += entry.len();
             }

@@ -1,6 +1,8 @@
 //! A batch becomes durable: entries go into the stripe that is being collected; when the previous stripe has been
 //! flushed, it is closed, written and flushed in its turn. Everything that came in meanwhile shares the next flush.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use types::Ticket;
 
@@ -68,7 +70,7 @@ impl Engine {
         for large in std::mem::take(&mut batch.large) {
             self.place_large(&mut batch.entries, large);
         }
-        self.add_entries(&Bytes::from(batch.entries));
+        self.add_entries(batch.entries);
         for mark in marks {
             self.add_mark(mark);
         }
@@ -104,29 +106,31 @@ impl Engine {
     }
 
     /// Puts encoded entries into the collecting stripe and into the index.
-    pub(super) fn add_entries(&mut self, entries: &Bytes) {
+    pub(super) fn add_entries(&mut self, entries: Vec<u8>) {
+        let shared = Arc::new(Bytes::from(entries));
+        let entries = &shared[..];
         let stripe = self.ring.collecting();
         let number = stripe.number;
         let pending = stripe.pending.as_mut().expect("the collecting stripe is pending");
         let (mut at, mut dead) = (0, Vec::new());
         let mut cold = 0;
         for (raw, entry) in Entry::all(entries) {
+            let start = at;
             if cold == 0 {
                 cold = WARMED;
                 self.index.warm(Entry::all(&entries[at..]).map(|(_, entry)| entry.hash));
             }
             cold -= 1;
-            let raw = entries.slice(at..at + raw.len());
             at += raw.len();
             if entry.kind == Kind::DEAD {
                 continue;
             }
-            pending.writer.push(&raw);
+            pending.writer.push(raw);
             pending.metas.add(&entry);
             stripe.hashes.push(entry.hash);
             stripe.live += 1;
             self.index.unfold(entry.hash, entry.hash, |stripe| dead.push(stripe));
-            let Some(old) = self.index.insert(raw, number) else { continue };
+            let Some(old) = self.index.insert(&shared, start, number) else { continue };
             if old.stripe == number {
                 stripe.live -= 1;
             } else {

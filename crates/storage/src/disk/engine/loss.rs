@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 
-use bytes::Bytes;
 use types::{Database, Shard};
 
 use super::{Engine, shard_index};
@@ -132,7 +131,7 @@ impl Engine {
         Entry { hash, checksum, kind, database, key_len: body.len(), body }.append_to(&mut raw);
         self.forget(mark);
         self.ring.reserve(raw.len());
-        self.add_entries(&Bytes::from(raw));
+        self.add_entries(raw);
     }
 
     /// Keeps what is whole of a damaged bucket in memory until its pages are rewritten, which may not happen

@@ -477,8 +477,7 @@ impl Engine {
     }
 
     fn staged_runs(&self) -> Vec<(u64, u64)> {
-        let staged = self.index.range(0, u64::MAX).map(|(_, slot)| slot);
-        let staged = staged.filter(|slot| slot.has_reference).map(|slot| slot.entry());
+        let staged = self.index.range(0, u64::MAX).map(|(_, slot)| slot.entry());
         let references = staged.filter_map(|entry| entry.reference());
         references.map(|reference| (reference.unit, units_for(reference.content_len()))).collect()
     }

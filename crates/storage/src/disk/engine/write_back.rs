@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::Engine;
 use crate::disk::extents::GROUP_UNITS;
-use crate::disk::index::{At, Slot};
+use crate::disk::index::At;
 use crate::disk::io::{File, Io, Write};
 use crate::disk::page::{PAGE_ROOM, PagePlace};
 use crate::disk::ring::Marked;
@@ -315,8 +315,7 @@ impl Engine {
         self.unfold(first, last);
         let homes = self.cache.peek(bucket).expect("it has just come in");
         let mut groups: BTreeSet<u64> = BTreeSet::new();
-        let staged = self.index.range(first, last).map(|(_, slot)| slot);
-        let staged = staged.filter(|slot| slot.has_reference).flat_map(Slot::versions);
+        let staged = self.index.range(first, last).flat_map(|(_, slot)| slot.versions());
         let staged = staged.map(|version| version.entry());
         let homed = homes.has_references().then(|| homes.entries()).into_iter().flatten();
         for reference in homed.chain(staged).filter_map(|entry| entry.reference()) {
