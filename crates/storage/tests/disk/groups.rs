@@ -227,3 +227,71 @@ fn the_map_of_a_full_group_is_made_anew() {
     let report = storage::disk::verify(&mut disk.clone(), &mut |_| ()).expect("there is a store");
     assert!(report.is_good() && report.leaked_units == 0, "{report:?}");
 }
+
+/// The ring is lost, so that all pages are void: a chain whose pages are in many groups gives them all back at once.
+#[test]
+fn a_void_chain_in_many_groups_leaves_room_in_the_spare() {
+    const LEVEL: u32 = 5;
+    let config = Config {
+        ring_bytes: 1 << 20,
+        spare_pages: 32,
+        first_fit: true,
+        initial_level: LEVEL,
+        cache_bytes: 1 << 20,
+        fill_percent: 90,
+    };
+    let gate = Gate { disk: SimDisk::new(1, 0), held: std::sync::Arc::default() };
+    storage::disk::create(&mut gate.clone(), BINDING, &config).expect("it is empty");
+    let mut heard = Vec::new();
+    {
+        let (keeper, mut stores) =
+            LocalKeeper::open(gate.clone(), BINDING, 1, &config).expect("it was made");
+        let mut rest = |stores: &mut Vec<storage::disk::LocalStore<Gate>>| {
+            stores[0].submit();
+            for _ in 0..50 {
+                keeper.rest();
+                stores[0].poll(&mut heard);
+            }
+        };
+        // Two leave a page of a group.
+        let lens = [16_000, 16_248].map(len_of).into_iter().cycle();
+        for (number, len) in of_bucket(LEVEL, 5).zip(lens).take(30) {
+            stores[0].put(&cell(number), &vec![7; len]);
+            rest(&mut stores);
+        }
+        for number in of_bucket(LEVEL, 31).take(46) {
+            stores[0].put(&cell(number), &[7; 990]);
+        }
+        rest(&mut stores);
+        // The newest stripe is needed.
+        stores[0].put(&cell(1), &[7; 100]);
+        stores[0].submit();
+        (0..20).for_each(|_| stores[0].poll(&mut heard));
+    }
+    gate.disk.rot(File::Ring, |bytes| bytes.fill(0x55));
+    let mut failures = Vec::new();
+    for start in 0..3 {
+        let (keeper, mut stores) =
+            LocalKeeper::open(gate.clone(), BINDING, 1, &config).expect("it was made");
+        (0..20).for_each(|_| stores[0].poll(&mut heard));
+        if start == 0 {
+            // It recovers.
+            for bucket in (0..5).chain(6..8) {
+                for number in of_bucket(LEVEL, bucket).take(10) {
+                    stores[0].put(&cell(number), &[8; 990]);
+                }
+            }
+            for number in of_bucket(LEVEL, 31).take(1) {
+                stores[0].put(&cell(number), &[8; 990]);
+            }
+            stores[0].submit();
+        }
+        for _ in 0..100 {
+            keeper.rest();
+            stores[0].poll(&mut heard);
+        }
+        let is_failure = |heard: &Completion| matches!(heard, Completion::Failed(_));
+        failures.extend(heard.drain(..).find(is_failure).map(|heard| (start, heard)));
+    }
+    assert!(failures.is_empty(), "{failures:?}");
+}

@@ -37,9 +37,11 @@ impl Engine {
         let doubtful = had - free.len();
         let homes: usize = rows.iter().filter_map(|row| row.entry).map(|entry| entry.len()).sum();
         let mut bytes = homes;
-        // What is still needed of the spare, at most: a page is at least half full but for the last one of each half, and
-        // one that is new may change a map.
-        let images = |bytes: usize| (bytes + bytes - homes) / (PAGE_ROOM / 2) + doubtful + 4;
+        // What is still needed of the spare, at most: a page is at least half full but for the last one of each half. One
+        // that is new may change a map, as may an old one that is given up.
+        let half_full = |bytes: usize| bytes / (PAGE_ROOM / 2);
+        let images =
+            |bytes: usize| half_full(bytes).max(had) + half_full(bytes - homes) + doubtful + 4;
         for (at, slot) in index.range(first, last).filter(|_| how.merge) {
             let Some(slot) = slot.durable(self.ring.durable) else { continue };
             // An entry may change two maps itself.

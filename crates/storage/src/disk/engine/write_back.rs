@@ -436,10 +436,12 @@ impl Engine {
     fn rebuild_target(&mut self, bucket: u64, work: &mut Work, how: How) {
         let other = if let Shape::Joined(high) = how.shape { Some(high) } else { None };
         let both = || [Some(bucket), other].into_iter().flatten();
-        let pages = |bucket| self.cache.peek(bucket).expect("a target is pinned").pages();
-        let old: usize = both().map(pages).sum();
-        // Two halves, each with a page that the division leaves partly empty.
-        let need = work.pages + self.extents.dirty() + 2 * old + 4;
+        let homes = |bucket| self.cache.peek(bucket).expect("a target is pinned");
+        let old: usize = both().map(|bucket| homes(bucket).pages()).sum();
+        let overflow: usize = both().map(|bucket| homes(bucket).overflow.len()).sum();
+        // Two halves, each with a page that the division leaves partly empty; or, where nothing is left in them, the maps
+        // of the old pages.
+        let need = work.pages + self.extents.dirty() + overflow.max(2 * old) + 4;
         let has_to_wait = both().any(|bucket| self.awaits_mark(bucket));
         let changes = how.merge || how.shape != Shape::Same;
         if has_to_wait || need as u64 > self.spare || !changes {
