@@ -67,7 +67,7 @@ pub fn is_dax(file: &File, len: usize) -> io::Result<bool> {
 }
 
 impl Mapped {
-    /// Maps the whole file, whose length is a multiple of 4096 and not zero.
+    /// Maps all whole pages of 4096 bytes that the file has, one at least.
     ///
     /// # Errors
     /// Those of mapping it.
@@ -85,7 +85,9 @@ impl Mapped {
 
     fn with(file: File, is_read_only: bool) -> io::Result<Mapped> {
         let file_len = file.metadata()?.len();
-        if file_len == 0 || file_len % 4096 != 0 || file_len > LEN_MAX {
+        // Growing may have stopped within a page, of which nothing was used.
+        let file_len = file_len - file_len % 4096;
+        if file_len == 0 || file_len > LEN_MAX {
             let what = format!("a length of {file_len} bytes cannot be mapped");
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }

@@ -169,12 +169,9 @@ impl<M: Memory> Shared<M> {
     /// Behind everything that was ever given out.
     fn take_new(&self, allocator: &mut Allocator, pages: u64) -> io::Result<u64> {
         let header_len = self.geometry.segment_header_len();
-        let mut run = allocator.bump;
-        let segment = self.geometry.segment_of(run);
+        let segment = self.geometry.segment_of(allocator.bump);
+        let mut run = allocator.bump.max(segment + header_len);
         let mut segment_end = segment + self.geometry.segment_len;
-        if run == segment {
-            run += header_len;
-        }
         let mut rest = None;
         if run + pages * PAGE > segment_end {
             rest = Some((run, (segment_end - run) / PAGE));

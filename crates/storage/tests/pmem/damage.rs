@@ -348,3 +348,39 @@ fn a_damaged_leaf_is_named_once_and_costs_no_time() {
     let report = verify_memory(damaged, Path::new("modelled")).expect("it is ours");
     assert_eq!(report.faults_count, 1, "{:?}", report.faults);
 }
+
+/// A full file system, or the end of a process, has left a file that grew by a part of a segment; then the word that says
+/// what has been given out is damaged.
+#[test]
+fn what_is_given_out_behind_a_file_that_grew_in_part_is_no_part_of_a_header() {
+    use storage::pmem::layout::{BUMP_AT, Geometry};
+    use storage::pmem::memory::Memory;
+    let geometry = Geometry { workers: 2, databases: 1, segment_len: 4 << 20 };
+    let (memory, pmem) = format_with(geometry, 64 << 20);
+    let mut store = pmem.store(0);
+    store.put(&cell(b"first"), b"record");
+    store.submit();
+    drop((store, pmem));
+    let memory = memory.stopped();
+    memory.grow(memory.len() + 4096).expect("there is room");
+    memory.store(BUMP_AT, 0);
+    let places: Vec<Place> = (0..400_u64).map(|n| cell(&n.to_le_bytes())).collect();
+    let mut store = open(&memory).store(0);
+    for (n, place) in places.iter().enumerate() {
+        store.put(place, &vec![n as u8; 30 * n]);
+        store.submit();
+    }
+    let said = poll(&mut store);
+    assert!(!said.iter().any(|it| matches!(it, Completion::Failed(_))), "{said:?}");
+    drop(store);
+    let memory = memory.stopped();
+    let mut store = open(&memory).store(0);
+    let mut lost = Vec::new();
+    for (n, place) in places.iter().enumerate() {
+        match load(&mut store, place).0 {
+            Load::Found(record) => assert_eq!(record[..], vec![n as u8; 30 * n]),
+            other => lost.push((n, other)),
+        }
+    }
+    assert!(lost.is_empty(), "{lost:?}");
+}

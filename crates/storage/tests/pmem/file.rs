@@ -157,3 +157,20 @@ fn a_file_that_was_cut_short_is_refused_or_known_to_lack_its_end() {
     }
     assert!((1..15).contains(&refused), "{refused} of 15 lengths are refused");
 }
+
+/// Where a file system has blocks of 1 KiB, one that is full may stop growing at any of them.
+#[test]
+fn a_file_that_grew_by_a_part_of_a_page_is_still_a_store() {
+    let scratch = Scratch::new("part");
+    let pmem = Pmem::open(&scratch.0, BINDING, Beginning::New).expect("it can be created");
+    let mut store = pmem.store(0);
+    store.put(&cell(b"key"), b"record");
+    store.submit();
+    drop((store, pmem));
+    let file =
+        fs::OpenOptions::new().write(true).open(scratch.0.join("pmem")).expect("it is there");
+    let len = file.metadata().expect("it is there").len();
+    file.set_len(len + 1024).expect("there is room");
+    let pmem = Pmem::open(&scratch.0, BINDING, Beginning::New).expect("all of it is there");
+    assert_eq!(found(pmem.store(0).load(&cell(b"key"))), Some(b"record".to_vec()));
+}
