@@ -11,6 +11,7 @@ mod liveness;
 mod lost_ring;
 mod marks;
 mod model;
+mod old_superblock;
 mod overlap;
 mod pace;
 mod room;
