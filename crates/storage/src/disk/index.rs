@@ -289,12 +289,12 @@ impl Index {
         let Some(folded) = &mut self.folded else { return part };
         let payloads = Arc::clone(folded.payloads());
         let mut entries = folded.take(number);
-        part.reserve(entries.len());
         if folded.is_empty() {
             self.folded = None;
         }
         // Stable: entries of one hash stay in the order of their stripes.
         entries.sort_by_key(|&(hash, ..)| hash);
+        part.reserve(entries.chunk_by(|(one, ..), (other, ..)| one == other).count());
         let mut start = 0; // where the places of this hash begin
         for (hash, stripe, at) in entries {
             if part.hashes.last() != Some(&hash) {

@@ -86,8 +86,8 @@ impl Mapped {
     fn with(file: File, is_read_only: bool) -> io::Result<Mapped> {
         let file_len = file.metadata()?.len();
         // Growing may have stopped within a page, of which nothing was used.
-        let file_len = file_len - file_len % 4096;
-        if file_len == 0 || file_len > LEN_MAX {
+        let whole_len = file_len - file_len % 4096;
+        if whole_len == 0 || whole_len > LEN_MAX {
             let what = format!("a length of {file_len} bytes cannot be mapped");
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
@@ -112,7 +112,7 @@ impl Mapped {
         let base = unsafe { reserved.add(skipped) };
         let len = AtomicU64::new(0);
         let mapped = Mapped { file, reserved, base, len, is_read_only, is_dax, flush };
-        mapped.map(0, file_len)?;
+        mapped.map(0, whole_len)?;
         Ok(mapped)
     }
 

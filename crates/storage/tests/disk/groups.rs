@@ -160,48 +160,81 @@ fn len_of(units: usize) -> usize {
     units * 1024 - 8
 }
 
-/// A chain finds each of its pages in another group, whose map is written with it.
-#[test]
-fn a_chain_in_many_groups_finds_room_in_the_spare() {
+/// A store with the least spare, and a bucket whose overflow pages are in as many groups.
+struct Chained {
+    config: Config,
+    gate: Gate,
+    keeper: LocalKeeper<Gate>,
+    stores: Vec<storage::disk::LocalStore<Gate>>,
+    heard: Vec<Completion>,
+}
+
+impl Chained {
     const LEVEL: u32 = 5;
-    let mut failures = Vec::new();
-    for small in [46, 47] {
+
+    /// So many large records of one bucket leave little of each group; another bucket has so many small ones.
+    fn new(large: usize, bucket: u64, small: usize) -> Chained {
         let config = Config {
             ring_bytes: 1 << 20,
             spare_pages: 32,
             first_fit: true,
-            initial_level: LEVEL,
+            initial_level: Chained::LEVEL,
             cache_bytes: 1 << 20,
             fill_percent: 90,
         };
         let gate = Gate { disk: SimDisk::new(1, 0), held: std::sync::Arc::default() };
         storage::disk::create(&mut gate.clone(), BINDING, &config).expect("it is empty");
-        let (keeper, mut stores) =
-            LocalKeeper::open(gate.clone(), BINDING, 1, &config).expect("it was made");
-        let mut heard = Vec::new();
-        let mut rest = |stores: &mut Vec<storage::disk::LocalStore<Gate>>| {
-            stores[0].submit();
-            for _ in 0..50 {
-                keeper.rest();
-                stores[0].poll(&mut heard);
-            }
-        };
+        let mut chained = Chained::open(gate, config);
         // Two leave a page of a group.
         let lens = [16_000, 16_248].map(len_of).into_iter().cycle();
-        for (number, len) in of_bucket(LEVEL, 5).zip(lens).take(36) {
-            stores[0].put(&cell(number), &vec![7; len]);
-            rest(&mut stores);
+        for (number, len) in of_bucket(Chained::LEVEL, 5).zip(lens).take(large) {
+            chained.stores[0].put(&cell(number), &vec![7; len]);
+            chained.rest();
         }
-        for number in of_bucket(LEVEL, 3).take(small) {
-            stores[0].put(&cell(number), &[7; 990]);
+        chained.put(bucket, small);
+        chained.rest();
+        chained
+    }
+
+    fn open(gate: Gate, config: Config) -> Chained {
+        let opened = LocalKeeper::open(gate.clone(), BINDING, 1, &config);
+        let (keeper, stores) = opened.expect("it was made");
+        Chained { config, gate, keeper, stores, heard: Vec::new() }
+    }
+
+    /// Small records of a bucket.
+    fn put(&mut self, bucket: u64, count: usize) {
+        for number in of_bucket(Chained::LEVEL, bucket).take(count) {
+            self.stores[0].put(&cell(number), &[7; 990]);
         }
-        rest(&mut stores);
-        let is_failure = |heard: &&Completion| matches!(heard, Completion::Failed(_));
-        failures.extend(heard.iter().find(is_failure).map(|heard| (small, heard.clone())));
-        let of_all = gate.disk.file_len(File::Extents);
+    }
+
+    fn rest(&mut self) {
+        self.stores[0].submit();
+        for _ in 0..100 {
+            self.keeper.rest();
+            self.stores[0].poll(&mut self.heard);
+        }
+    }
+
+    fn poll(&mut self) {
+        (0..20).for_each(|_| self.stores[0].poll(&mut self.heard));
+    }
+
+    fn failure(&self) -> Option<&Completion> {
+        self.heard.iter().find(|heard| matches!(heard, Completion::Failed(_)))
+    }
+}
+
+/// A chain finds each of its pages in another group, whose map is written with it.
+#[test]
+fn a_chain_in_many_groups_finds_room_in_the_spare() {
+    for small in [46, 47] {
+        let chained = Chained::new(36, 3, small);
+        assert_eq!(chained.failure(), None, "{small} records");
+        let of_all = chained.gate.disk.file_len(File::Extents);
         assert!(of_all > (17 * 32_256) << 10, "they are in {of_all} bytes");
     }
-    assert!(failures.is_empty(), "{failures:?}");
 }
 
 /// The map of a group of which all is in use is damaged.
@@ -231,67 +264,22 @@ fn the_map_of_a_full_group_is_made_anew() {
 /// The ring is lost, so that all pages are void: a chain whose pages are in many groups gives them all back at once.
 #[test]
 fn a_void_chain_in_many_groups_leaves_room_in_the_spare() {
-    const LEVEL: u32 = 5;
-    let config = Config {
-        ring_bytes: 1 << 20,
-        spare_pages: 32,
-        first_fit: true,
-        initial_level: LEVEL,
-        cache_bytes: 1 << 20,
-        fill_percent: 90,
-    };
-    let gate = Gate { disk: SimDisk::new(1, 0), held: std::sync::Arc::default() };
-    storage::disk::create(&mut gate.clone(), BINDING, &config).expect("it is empty");
-    let mut heard = Vec::new();
-    {
-        let (keeper, mut stores) =
-            LocalKeeper::open(gate.clone(), BINDING, 1, &config).expect("it was made");
-        let mut rest = |stores: &mut Vec<storage::disk::LocalStore<Gate>>| {
-            stores[0].submit();
-            for _ in 0..50 {
-                keeper.rest();
-                stores[0].poll(&mut heard);
-            }
-        };
-        // Two leave a page of a group.
-        let lens = [16_000, 16_248].map(len_of).into_iter().cycle();
-        for (number, len) in of_bucket(LEVEL, 5).zip(lens).take(30) {
-            stores[0].put(&cell(number), &vec![7; len]);
-            rest(&mut stores);
-        }
-        for number in of_bucket(LEVEL, 31).take(46) {
-            stores[0].put(&cell(number), &[7; 990]);
-        }
-        rest(&mut stores);
-        // The newest stripe is needed.
-        stores[0].put(&cell(1), &[7; 100]);
-        stores[0].submit();
-        (0..20).for_each(|_| stores[0].poll(&mut heard));
-    }
+    let mut chained = Chained::new(30, 31, 46);
+    // The newest stripe is needed.
+    chained.put(1, 1);
+    chained.stores[0].submit();
+    chained.poll();
+    let Chained { gate, config, .. } = chained;
     gate.disk.rot(File::Ring, |bytes| bytes.fill(0x55));
-    let mut failures = Vec::new();
     for start in 0..3 {
-        let (keeper, mut stores) =
-            LocalKeeper::open(gate.clone(), BINDING, 1, &config).expect("it was made");
-        (0..20).for_each(|_| stores[0].poll(&mut heard));
+        let mut chained = Chained::open(gate.clone(), config);
+        chained.poll();
         if start == 0 {
             // It recovers.
-            for bucket in (0..5).chain(6..8) {
-                for number in of_bucket(LEVEL, bucket).take(10) {
-                    stores[0].put(&cell(number), &[8; 990]);
-                }
-            }
-            for number in of_bucket(LEVEL, 31).take(1) {
-                stores[0].put(&cell(number), &[8; 990]);
-            }
-            stores[0].submit();
+            (0..5).chain(6..8).for_each(|bucket| chained.put(bucket, 10));
+            chained.put(31, 1);
         }
-        for _ in 0..100 {
-            keeper.rest();
-            stores[0].poll(&mut heard);
-        }
-        let is_failure = |heard: &Completion| matches!(heard, Completion::Failed(_));
-        failures.extend(heard.drain(..).find(is_failure).map(|heard| (start, heard)));
+        chained.rest();
+        assert_eq!(chained.failure(), None, "start {start}");
     }
-    assert!(failures.is_empty(), "{failures:?}");
 }

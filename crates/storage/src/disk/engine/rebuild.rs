@@ -39,7 +39,7 @@ impl Engine {
         let mut bytes = homes;
         // What is still needed of the spare, at most: a page is at least half full but for the last one of each half. One
         // that is new may change a map, as may an old one that is given up.
-        let half_full = |bytes: usize| bytes / (PAGE_ROOM / 2);
+        let half_full = |bytes: usize| bytes.div_ceil(PAGE_ROOM / 2);
         let images =
             |bytes: usize| half_full(bytes).max(had) + half_full(bytes - homes) + doubtful + 4;
         for (at, slot) in index.range(first, last).filter(|_| how.merge) {
