@@ -24,8 +24,8 @@ const LARGE_LEN_MIN: usize = 2 << 20;
 const RUN_LEN_MIN: usize = 128 << 10;
 /// Bytes of a file whose cache is dropped at once: a millisecond or two where all of it is there.
 const DROPPED_LEN: u64 = 8 << 20;
-/// No page of any system is longer.
-const PAGE_LEN_MAX: u64 = 64 << 10;
+/// What a page cache keeps in one piece, and drops in one piece or not at all, is hardly anywhere longer.
+const PIECE_LEN_MAX: u64 = 2 << 20;
 
 /// The files that grow with what is stored.
 const GROWING: [File; 2] = [File::Slots, File::Extents];
@@ -95,10 +95,10 @@ impl FileMedium {
         let _ = rustix::fs::fadvise(&self.files[file as usize], offset, len, Advice::DontNeed);
     }
 
-    /// Drops whole pages, as no others can be dropped.
+    /// Drops whole pieces, as no others can be dropped.
     fn drop_around(&self, file: File, offset: u64, len: usize) {
-        let start = offset / PAGE_LEN_MAX * PAGE_LEN_MAX;
-        let end = (offset + len as u64).next_multiple_of(PAGE_LEN_MAX);
+        let start = offset / PIECE_LEN_MAX * PIECE_LEN_MAX;
+        let end = (offset + len as u64).next_multiple_of(PIECE_LEN_MAX);
         self.drop_cache(file, start, NonZeroU64::new(end - start));
     }
 
@@ -356,6 +356,22 @@ mod tests {
 
     fn read(offset: u64, len: usize) -> Io {
         Io::Read { id: 2, file: File::Slots, offset, len }
+    }
+
+    #[test]
+    fn what_was_written_in_one_piece_is_dropped_around_a_part_of_it() {
+        let dir = std::env::temp_dir().join(format!("palimpsest-piece-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let medium = FileMedium::create(&dir).expect("files");
+        write(&medium, 0, &[7; 4 << 20]);
+        medium.flush(File::Slots).expect("it is flushed");
+        let (offset, len) = (1 << 20, 4096);
+        let is_cached = || medium.execute_cached(&read(offset, len)).is_some();
+        medium.drop_around(File::Slots, offset, len);
+        let was_left = is_cached();
+        medium.drop_cache(File::Slots, 0, None);
+        assert!(!was_left || is_cached(), "only where nothing is ever dropped");
+        std::fs::remove_dir_all(&dir).expect("only these files are in it");
     }
 
     #[test]

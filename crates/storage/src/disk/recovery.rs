@@ -309,15 +309,23 @@ impl<'a> RingImage<'a> {
         Ok(positions)
     }
 
-    /// Behind damage: the start of the next stripe, and the end of everything that was written.
+    /// Behind damage: the start of the next stripe, and the end of everything that was written, of what is damaged too:
+    /// nothing else shows that, until a superblock moves the tail past it.
     fn behind(&mut self, position: u64, end: u64) -> Result<(Option<u64>, u64), String> {
-        let (mut next, mut head) = (None, position);
+        let mut next = None;
+        let mut head = match self.count_at(position)? {
+            Some(count) => end.min(position + count),
+            None => position,
+        };
+        while head < end && self.look(head)? == Seen::Bad {
+            head += 1;
+        }
         for at in position + 1..end {
             if let Seen::Current { index, .. } = self.look(at)? {
                 if index == 0 && next.is_none() {
                     next = Some(at);
                 }
-                head = at + 1;
+                head = head.max(at + 1);
             }
         }
         Ok((next, head))

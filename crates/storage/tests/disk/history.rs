@@ -114,7 +114,7 @@ struct Run {
 
 pub const WORKERS: usize = 2;
 
-fn place(prng: &mut Prng, keys: u64, long: bool) -> Place {
+pub fn place(prng: &mut Prng, keys: u64, long: bool) -> Place {
     let database = Database(*prng.pick(&[0, 0, 0, 1, 15]));
     if prng.chance(0.05) {
         return Place::Meta(database, Shard(prng.below(256) as u8));
@@ -127,7 +127,7 @@ fn place(prng: &mut Prng, keys: u64, long: bool) -> Place {
     Place::Cell(database, Key::new(&bytes))
 }
 
-fn record(prng: &mut Prng) -> Vec<u8> {
+pub fn record(prng: &mut Prng) -> Vec<u8> {
     let len = match prng.below(20) {
         0 => prng.between(1_000, 1_100),
         1 => prng.between(1_025, 20_000),
@@ -449,7 +449,7 @@ impl Run {
     }
 }
 
-fn brief(load: &Load) -> String {
+pub fn brief(load: &Load) -> String {
     match load {
         Load::Found(record) => format!("{} bytes of {:?}", record.len(), record.first()),
         other => format!("{other:?}"),

@@ -2,6 +2,7 @@
 
 mod crash;
 mod doubt;
+mod faults;
 mod groups;
 mod history;
 mod joins;
@@ -14,6 +15,7 @@ mod model;
 mod old_superblock;
 mod overlap;
 mod pace;
+mod ring_end;
 mod room;
 mod rot;
 mod rot_tides;

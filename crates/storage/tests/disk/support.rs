@@ -1,5 +1,7 @@
 //! A disk in memory that may delay, reorder, tear and lose what it was not asked to flush, and rot what it was.
 
+mod fault;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,6 +10,8 @@ use bytes::Bytes;
 use storage::disk::{Config, Done, File, Files, Io, LocalKeeper, LocalStore, Medium, Write};
 use storage::{Completion, Load, Place, Scrubbed, Share, Store};
 use types::{Database, Key};
+
+pub use fault::Fault;
 
 pub const SECTOR: usize = 512;
 pub const BINDING: u64 = 0x5eed_0001;
@@ -117,6 +121,9 @@ struct Inner {
     flushes_left: Option<u64>,
     withheld: Option<Withheld>,
     reads_early: bool,
+    /// After how many requests that it could be of.
+    fault: Option<(Fault, u64)>,
+    has_failed: bool,
 }
 
 impl SimDisk {
@@ -131,6 +138,8 @@ impl SimDisk {
             flushes_left: None,
             withheld: None,
             reads_early: false,
+            fault: None,
+            has_failed: false,
         };
         SimDisk { inner: Arc::new(Mutex::new(inner)) }
     }
@@ -198,8 +207,66 @@ impl SimDisk {
             flushes_left: None,
             withheld: None,
             reads_early: inner.reads_early,
+            fault: None,
+            has_failed: false,
         };
         SimDisk { inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    /// What a process finds that begins when this one has ended: what was written may be durable or not.
+    pub fn restarted(&self, seed: u64) -> SimDisk {
+        let mut inner = self.lock();
+        let mut prng = Prng::new(seed);
+        let mut files = inner.files.clone();
+        let (delay_max, reads_early) = (inner.delay_max, inner.reads_early);
+        for content in &mut files {
+            content.visible = content.durable.clone();
+            for (&sector, versions) in &content.pending {
+                let newest = versions.last().expect("a pending sector has a version");
+                write_at(&mut content.visible, sector * SECTOR, newest);
+            }
+        }
+        let mut next = Inner {
+            files,
+            under_way: Vec::new(),
+            prng: inner.prng.fork(),
+            delay_max,
+            stores: 0,
+            flushes_left: None,
+            withheld: None,
+            reads_early,
+            fault: None,
+            has_failed: false,
+        };
+        let keep_ppm = *prng.pick(&[0, 500_000, 1_000_000]);
+        for under_way in &inner.under_way {
+            if let Io::Cut { file, len, .. } = under_way.io
+                && prng.chance_ppm(keep_ppm)
+            {
+                next.files[file as usize].cut(len);
+            }
+            if !under_way.written {
+                next.apply_some(&under_way.io, &mut prng, keep_ppm);
+            }
+        }
+        SimDisk { inner: Arc::new(Mutex::new(next)) }
+    }
+
+    /// Lets so many more requests of a kind succeed; the next one fails, and no other.
+    pub fn fail_once(&self, fault: Fault, after: u64) {
+        let mut inner = self.lock();
+        inner.fault = Some((fault, after));
+        inner.has_failed = false;
+    }
+
+    /// Takes that back, if it has not happened.
+    pub fn fail_no_more(&self) {
+        self.lock().fault = None;
+    }
+
+    /// True if that has happened.
+    pub fn has_failed(&self) -> bool {
+        self.lock().has_failed
     }
 
     /// An independent copy of what is durable and visible; nothing may be under way.
@@ -215,6 +282,8 @@ impl SimDisk {
             flushes_left: None,
             withheld: None,
             reads_early: inner.reads_early,
+            fault: None,
+            has_failed: false,
         };
         SimDisk { inner: Arc::new(Mutex::new(inner)) }
     }
@@ -365,9 +434,12 @@ impl Inner {
             if self.under_way[i].delay > 0 && !at_once {
                 self.under_way[i].delay -= 1;
                 if self.under_way[i].delay == 0 && !self.under_way[i].written {
-                    self.under_way[i].written = true;
                     let io = self.under_way[i].io.clone();
-                    self.apply(&io);
+                    // What fails does so when it ends.
+                    if !self.fault.is_some_and(|(fault, _)| fault.is_of(&io)) {
+                        self.under_way[i].written = true;
+                        self.apply(&io);
+                    }
                 }
                 i += 1;
                 continue;
@@ -375,6 +447,12 @@ impl Inner {
             let UnderWay { io, written, early, .. } = self.under_way.remove(i);
             if let Some(early) = early {
                 done.push(early);
+                continue;
+            }
+            let fault = self.fault.map(|(fault, _)| fault);
+            if !written && self.is_faulty(&io) {
+                let fault = fault.expect("there was one");
+                done.push(self.finish_badly(&io, fault));
                 continue;
             }
             if !written {

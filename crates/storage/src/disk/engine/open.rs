@@ -260,7 +260,8 @@ fn extent(superblock: &Superblock) -> Extent {
 /// What the ring held, and which of its sectors are bad.
 pub(in crate::disk) struct FoundRing {
     pub(in crate::disk) recovered: Recovered,
-    /// Positions, where all are asked for. After damage else: what is not blank in front of the head.
+    /// Positions, where all are asked for. After damage else: what is not blank in front of the head, among it, a lap
+    /// later, what is damaged behind the new tail.
     pub(in crate::disk) bad: Vec<u64>,
 }
 
@@ -278,7 +279,13 @@ pub(in crate::disk) fn find_ring(
     let head = recovered.head;
     let bad = match (all, recovered.damaged) {
         (true, _) => image.unusable(tail, end, end)?,
-        (false, true) => image.unusable(head, head, end)?,
+        (false, true) => {
+            let first = recovered.stripes.first().map_or(head, |found| found.position);
+            let mut bad = image.unusable(head, head, end)?;
+            let lost = image.unusable(tail, first, first)?;
+            bad.extend(lost.into_iter().map(|position| position + extent.ring));
+            bad
+        }
         (false, false) => Vec::new(),
     };
     Ok(FoundRing { recovered, bad })
