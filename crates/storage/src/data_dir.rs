@@ -341,10 +341,25 @@ fn beyond_memory(node: NodeId, now_unix: Millis) -> Option<Identity> {
     })
 }
 
+/// True where a directory has a file of this name, or a link, wherever that leads.
+///
+/// # Errors
+/// When that cannot be known: what cannot be seen is not missing.
+pub fn is_there(path: &Path) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 fn lock(path: &Path) -> Result<File, DataDirError> {
     if !path.exists() {
+        let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.exists();
+        let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
         fs::create_dir_all(path).map_err(at(path))?;
-        sync_parent(path)?;
+        // Each name on the way must survive, not only the last.
+        missing.into_iter().try_for_each(sync_parent)?;
     }
     let directory = File::open(path).map_err(at(path))?;
     match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {

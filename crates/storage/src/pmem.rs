@@ -48,6 +48,7 @@ use self::shared::Shared;
 use self::slot::{Buffers, Version};
 use self::superblock::{Copy, Superblock};
 use self::word::NONE;
+use crate::data_dir::is_there;
 use crate::volatile::Beginning;
 
 pub use self::store::PmemStore;
@@ -98,11 +99,12 @@ impl Pmem<Mapped> {
     /// Any [`PmemError`].
     pub fn open(dir: &Path, binding: u64, beginning: Beginning) -> Result<Pmem, PmemError> {
         let path = dir.join(FILE);
-        let was_created = !path.exists();
+        let was_created = !is_there(&path).map_err(at(&path))?;
         if was_created {
             create(dir, binding, beginning).map_err(at(&path))?;
         }
         let file = OpenOptions::new().read(true).write(true).open(&path).map_err(at(&path))?;
+        mapped::fill_holes(&file).map_err(at(&path))?;
         let memory = Mapped::new(file).map_err(|error| not_mapped(&path, error))?;
         Ok(Pmem { was_created, ..Pmem::from_memory(memory, binding, &path)? })
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use storage::data_dir::is_there;
 use storage::disk::{self, OpenError};
 use storage::pmem::{self, Pmem};
 use storage::volatile::{Beginning, VolatileStore};
@@ -102,8 +103,11 @@ impl Media {
         start: Start,
         workers: usize,
     ) -> Result<Stores, MediaError> {
-        if start == Start::Again && !dir.join(pmem::FILE).exists() {
-            return Err(MediaError::Missing(Durability::Pmem));
+        if start == Start::Again {
+            let failed = |error| MediaError::Other(format!("{}: {error}", dir.display()));
+            if !is_there(&dir.join(pmem::FILE)).map_err(failed)? {
+                return Err(MediaError::Missing(Durability::Pmem));
+            }
         }
         let medium = Pmem::open(dir, binding, beginning(start))
             .map_err(|error| MediaError::Other(error.to_string()))?;

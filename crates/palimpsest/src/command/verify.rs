@@ -86,7 +86,9 @@ mod media {
     }
 
     fn check_pmem(dir: &Path, identity: &Identity, has_asked: bool) -> Result<u64, Failure> {
-        if !dir.join(storage::pmem::FILE).exists() {
+        let path = dir.join(storage::pmem::FILE);
+        let failed = |error| Failure::fault(format!("{}: {error}", path.display()));
+        if !storage::data_dir::is_there(&path).map_err(failed)? {
             return Ok(missing(identity, Durability::Pmem, "pmem"));
         }
         let mut teller = Teller::new("pmem", "shards", has_asked);

@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rustix::fs::{Advice, FallocateFlags};
-use rustix::io::ReadWriteFlags;
+use rustix::io::{ReadWriteFlags, retry_on_intr};
 
 use super::ahead::Ahead;
 use super::arena::Arena;
 use super::direct::{BareFile, DirectFile};
 use super::io::{Done, File, Files, Io, Medium, Write};
+use crate::data_dir::is_there;
 
 /// Reads of at least so many bytes get memory on large pages.
 const LARGE_LEN_MIN: usize = 2 << 20;
@@ -43,6 +44,19 @@ pub struct FileMedium {
 }
 
 impl FileMedium {
+    /// True where a directory has any of the files.
+    ///
+    /// # Errors
+    /// When that cannot be known.
+    pub(super) fn is_there(dir: &Path) -> Result<bool, String> {
+        for path in File::ALL.map(|file| dir.join(file.name())) {
+            if is_there(&path).map_err(|error| format!("{}: {error}", path.display()))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Opens the files of a directory, making those that do not exist.
     ///
     /// # Errors
@@ -265,7 +279,8 @@ impl FileMedium {
     fn discard(&self, file: File, runs: &[(u64, u64)]) {
         for &(offset, len) in runs {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            if rustix::fs::fallocate(&self.files[file as usize], flags, offset, len).is_err() {
+            let file = &self.files[file as usize];
+            if retry_on_intr(|| rustix::fs::fallocate(file, flags, offset, len)).is_err() {
                 return; // then they stay, until something is written there
             }
         }

@@ -24,7 +24,7 @@ use std::time::Duration;
 use super::engine::{self, Config, Engine, OpenError, UnreadRing};
 use super::files::FileMedium;
 use super::handle::{Handle, Link, Terms};
-use super::io::{Done, File};
+use super::io::Done;
 use super::recovery::Recovered;
 use super::request::Request;
 use crate::{Completion, Staging};
@@ -246,7 +246,7 @@ pub fn open_at(
     config: &Config,
     wakers: Vec<Waker>,
 ) -> Result<(Keeper, Vec<DiskStore>), OpenError> {
-    if !File::ALL.iter().any(|file| dir.join(file.name()).exists()) {
+    if !FileMedium::is_there(dir)? {
         return Err(OpenError::Missing);
     }
     let medium = FileMedium::open(dir)?;

@@ -88,7 +88,7 @@ pub type Say<'s> = &'s mut dyn FnMut(Note<'_, Bad>);
 /// # Errors
 /// See [`OpenError`]: only where there is nothing to check, or the files cannot be read.
 pub fn verify_at(dir: &Path, binding: u64, say: Say<'_>) -> Result<Report, OpenError> {
-    if !File::ALL.iter().any(|file| dir.join(file.name()).exists()) {
+    if !FileMedium::is_there(dir)? {
         return Err(OpenError::Missing);
     }
     check(&mut FileMedium::open_read_only(dir)?, Some(binding), say)

@@ -10,11 +10,12 @@ use std::ffi::c_void;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::FallocateFlags;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use super::memory::{Memory, word_of};
@@ -60,7 +61,7 @@ pub fn is_dax(file: &File, len: usize) -> io::Result<bool> {
                 rustix::mm::munmap(mapping, len)?;
                 Ok(true)
             }
-            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::INVAL) => Ok(false),
+            Err(Errno::OPNOTSUPP | Errno::INVAL) => Ok(false),
             Err(errno) => Err(errno.into()),
         }
     }
@@ -162,10 +163,8 @@ impl Mapped {
 /// Allocates the blocks and does not only make the file longer: a store into a hole of a full file system
 /// would kill the process.
 pub(super) fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
-    match rustix::fs::fallocate(file, FallocateFlags::empty(), from, to - from) {
-        Ok(()) => return Ok(()),
-        Err(rustix::io::Errno::OPNOTSUPP) => {}
-        Err(errno) => return Err(errno.into()),
+    if allocate_at_once(file, from, to)? {
+        return Ok(());
     }
     let zeros = vec![0; 1 << 20];
     for at in (from..to).step_by(zeros.len()) {
@@ -173,6 +172,25 @@ pub(super) fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
         file.write_all_at(&zeros[..len], at)?;
     }
     Ok(())
+}
+
+/// Allocates the blocks that a copy of the file was made without, for the same reason.
+pub(super) fn fill_holes(file: &File) -> io::Result<()> {
+    let metadata = file.metadata()?;
+    if metadata.blocks() * 512 >= metadata.len() {
+        return Ok(());
+    }
+    allocate_at_once(file, 0, metadata.len()).map(drop)
+}
+
+/// False where the file system cannot do that.
+fn allocate_at_once(file: &File, from: u64, to: u64) -> io::Result<bool> {
+    let allocate = || rustix::fs::fallocate(file, FallocateFlags::empty(), from, to - from);
+    match retry_on_intr(allocate) {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
 }
 
 /// Copies what can be copied in large pieces, a multiple of 16 bytes, and says how much that was.

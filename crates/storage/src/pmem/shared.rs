@@ -131,7 +131,10 @@ impl<M: Memory> Shared<M> {
         let mut allocator = self.lock();
         let run = match self.take_free(&mut allocator, pages) {
             Some(run) => run,
-            None => self.take_new(&mut allocator, pages)?,
+            None => match self.take_new(&mut allocator, pages) {
+                Ok(run) => run,
+                Err(error) => self.take_any(&mut allocator, pages).ok_or(error)?,
+            },
         };
         // Under the lock: whoever looks for free pages must not find these.
         self.put_page_words(run, pages, |index| PageUse { kind, shard, index });
@@ -166,6 +169,15 @@ impl<M: Memory> Shared<M> {
         allocator.take_hole(pages)
     }
 
+    /// As `take_free`, however long that takes.
+    fn take_any(&self, allocator: &mut Allocator, pages: u64) -> Option<u64> {
+        // What was forgotten since the first look began is found by the second.
+        (0..2).find_map(|_| {
+            self.look_for_holes(allocator, u64::MAX);
+            allocator.take_hole(pages)
+        })
+    }
+
     /// Behind everything that was ever given out.
     fn take_new(&self, allocator: &mut Allocator, pages: u64) -> io::Result<u64> {
         let header_len = self.geometry.segment_header_len();
@@ -179,11 +191,18 @@ impl<M: Memory> Shared<M> {
             segment_end += self.geometry.segment_len;
         }
         self.memory.grow(segment_end)?;
+        let rest = rest.filter(|&(_, pages)| pages > 0);
+        if let Some((run, pages)) = rest {
+            // Before they count as given out, or a crash would cost them.
+            self.put_page_words(run, pages, |_| PageUse::FREE);
+            self.memory.fence();
+        }
         allocator.bump = run + pages * PAGE;
         // Written back here, fenced by the worker before it links the run.
         self.put_word(BUMP_AT, allocator.bump / GRANULE);
-        if let Some((run, pages)) = rest.filter(|&(_, pages)| pages > 0) {
-            self.put_page_words(run, pages, |_| PageUse::FREE);
+        if let Some((run, pages)) = rest {
+            // Another worker may link pages of the rest before this one has fenced.
+            self.memory.fence();
             allocator.put_hole(run, pages);
         }
         Ok(run)

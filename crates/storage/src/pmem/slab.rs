@@ -130,22 +130,42 @@ impl Slabs {
         class: Class,
         buffers: &mut Buffers,
     ) -> io::Result<(Home, (usize, u32))> {
-        let free = self.classes.entry((shard, class)).or_default();
         loop {
-            while let Some(at) = free.pop(shared) {
-                let home = Home { at, class, shard };
-                // A damaged slot is left alone until the register that it belongs to is looked up.
-                let Some(reading) = shared.read_free(home, buffers) else { continue };
-                if self.given.insert(at) {
-                    let version = (1 - reading.newest, reading.sequence.wrapping_add(1));
-                    return Ok((home, version));
+            if let Some(taken) = self.take_known(shared, shard, class, buffers) {
+                return Ok(taken);
+            }
+            let free = self.classes.entry((shard, class)).or_default();
+            free.walk(shared, shard, class, &self.given, buffers);
+            if free.slots.is_empty()
+                && let Err(error) = free.add_run(shared, shard, class, buffers)
+            {
+                free.walk_to_end(shared, shard, class, &self.given, buffers);
+                if free.slots.is_empty() && !self.give_back_to(0, shared, buffers) {
+                    return Err(error);
                 }
             }
-            free.walk(shared, shard, class, &self.given, buffers);
-            if free.slots.is_empty() {
-                free.add_run(shared, shard, class, buffers)?;
+        }
+    }
+
+    /// As `take`, of the slots that are known.
+    fn take_known<M: Memory>(
+        &mut self,
+        shared: &Shared<M>,
+        shard: ShardId,
+        class: Class,
+        buffers: &mut Buffers,
+    ) -> Option<(Home, (usize, u32))> {
+        let free = self.classes.entry((shard, class)).or_default();
+        while let Some(at) = free.pop(shared) {
+            let home = Home { at, class, shard };
+            // A damaged slot is left alone until the register that it belongs to is looked up.
+            let Some(reading) = shared.read_free(home, buffers) else { continue };
+            if self.given.insert(at) {
+                let version = (1 - reading.newest, reading.sequence.wrapping_add(1));
+                return Some((home, version));
             }
         }
+        None
     }
 
     /// Takes back a slot that the directory durably no longer leads to.
@@ -168,11 +188,23 @@ impl Slabs {
 
     /// Gives back the pages of runs that have been empty for longest, while there are more than a few.
     pub fn give_back_runs<M: Memory>(&mut self, shared: &Shared<M>, buffers: &mut Buffers) {
-        while self.empty_pages > EMPTY_PAGES_MAX {
-            let Some((shard, class, run)) = self.empty.pop_front() else { return };
+        self.give_back_to(EMPTY_PAGES_MAX, shared, buffers);
+    }
+
+    /// Gives back pages of empty runs until so many are kept; true if there were any.
+    fn give_back_to<M: Memory>(
+        &mut self,
+        kept: u64,
+        shared: &Shared<M>,
+        buffers: &mut Buffers,
+    ) -> bool {
+        let mut has_given = false;
+        while self.empty_pages > kept {
+            let Some((shard, class, run)) = self.empty.pop_front() else { break };
             self.empty_pages -= class.run_pages();
-            self.free_run(shared, (shard, class), run, buffers);
+            has_given |= self.free_run(shared, (shard, class), run, buffers);
         }
+        has_given
     }
 
     /// Looks at a run of a slab, the first one or the one behind `last`, and gives back its pages where none of its slots is
@@ -268,6 +300,25 @@ impl Free {
             }
             if !self.slots.is_empty() {
                 return;
+            }
+        }
+    }
+
+    /// Walks on, however long that takes, until there is a free slot.
+    fn walk_to_end<M: Memory>(
+        &mut self,
+        shared: &Shared<M>,
+        shard: ShardId,
+        class: Class,
+        given: &BTreeSet<u64>,
+        buffers: &mut Buffers,
+    ) {
+        let mut lap = Lap::default();
+        while self.slots.is_empty() {
+            match self.walk {
+                Walk::At(run) if lap.passes_again(run) => return,
+                Walk::Done if !self.has_more => return,
+                _ => self.walk(shared, shard, class, given, buffers),
             }
         }
     }

@@ -92,7 +92,7 @@ fn open<'m>(memory: &mut Memory, allowed: &[&'m Model], what: &str) -> &'m Model
 }
 
 /// The log goes on after a crash, and what the crash left does not come up again: not behind a shorter stripe either.
-fn go_on(mut memory: Memory, prng: &mut Prng, what: &str) {
+fn go_on(mut memory: Memory, rotten: u64, prng: &mut Prng, what: &str) {
     let mut model = Model::default();
     for len in [1, prng.below(900), prng.below(900)] {
         let mut log = Log::open(&mut memory, BINDING).expect("it opened before");
@@ -106,7 +106,8 @@ fn go_on(mut memory: Memory, prng: &mut Prng, what: &str) {
         drop(log);
         open(&mut memory, &[&model], &format!("{what}, gone on"));
         let report = verify(&mut memory).expect("it is a log");
-        assert_eq!((report.faults_count, report.unfinished), (0, 0), "{what}: {report:?}");
+        let is_well = report.faults_count <= rotten && report.unfinished == 0;
+        assert!(is_well, "{what}: {report:?}");
     }
 }
 
@@ -131,7 +132,7 @@ fn try_all(seed: u64, sectors: u64, changes: u64) -> u64 {
                     states += 1;
                 }
             }
-            go_on(crashed, &mut prng, &what);
+            go_on(crashed, 0, &mut prng, &what);
         }
         memory = with_part(&memory, store, &vec![true; count]);
     }
@@ -150,4 +151,58 @@ fn crashes_of_large_histories_leave_the_log_before_or_after() {
     for seed in 0..2 {
         try_all(1_000 + seed, 1_024, 60);
     }
+}
+
+/// A torn store and one sector that rots before the log is opened, or after that while it is put in order.
+#[test]
+fn a_torn_store_and_a_rotten_sector_never_make_it_another_log() {
+    let seeds = std::env::var("LOG_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(4);
+    let mut opened = 0_u64;
+    for seed in 0..seeds {
+        let (mut memory, steps) = history(2_000 + seed, SMALL + seed % 12, 60);
+        let mut prng = Prng::new(seed ^ 0x0207);
+        for (number, Step { store, before, after }) in steps.iter().enumerate() {
+            let sectors = Memory::sectors(store);
+            for part in subsets(sectors.len(), &mut prng) {
+                let mut crashed = with_part(&memory, store, &part);
+                let near = prng.pick(&sectors).0 + SECTOR * prng.below(3) as usize;
+                let any = prng.below((crashed.bytes.len() / SECTOR) as u64) as usize * SECTOR;
+                let at =
+                    if prng.chance(0.7) { near.min(crashed.bytes.len() - SECTOR) } else { any };
+                let mut damage = crashed.bytes[at..at + SECTOR].to_vec();
+                match prng.below(3) {
+                    0 => damage.fill(0),
+                    1 => damage[prng.below(SECTOR as u64) as usize] ^= 1 << prng.below(8),
+                    _ => {
+                        let from = prng.below((memory.bytes.len() / SECTOR) as u64) as usize;
+                        let from = from * SECTOR;
+                        damage.copy_from_slice(&crashed.bytes[from..from + SECTOR]);
+                    }
+                }
+                crashed.write(at, &damage);
+                let what = format!("seed {seed}, store {number}, part {part:?}, byte {at}");
+                let is_whole = part.iter().all(|&is_in| is_in);
+                let allowed: &[&Model] = if is_whole { &[after] } else { &[before, after] };
+                let again = crashed.clone();
+                match Log::open(&mut crashed, BINDING) {
+                    Ok(log) => {
+                        let differences: Vec<_> =
+                            allowed.iter().map(|model| model.difference(&log.engine)).collect();
+                        assert!(differences.contains(&None), "{what}: {differences:?}");
+                        opened += 1;
+                    }
+                    Err(_) => continue,
+                }
+                for repair in std::mem::take(&mut crashed.stores) {
+                    for part in subsets(Memory::sectors(&repair).len(), &mut prng) {
+                        let mut again = with_part(&again, &repair, &part);
+                        open(&mut again, allowed, &format!("{what}, opening crashed at {part:?}"));
+                    }
+                }
+                go_on(crashed, 1, &mut prng, &what);
+            }
+            memory = with_part(&memory, store, &vec![true; sectors.len()]);
+        }
+    }
+    assert!(opened > 300 * seeds, "{opened} states opened");
 }

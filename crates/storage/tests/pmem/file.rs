@@ -1,6 +1,7 @@
 //! The real file: mapping, growth, restart, and bytes that must not change by accident.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 use storage::pmem::memory::Memory;
@@ -173,4 +174,39 @@ fn a_file_that_grew_by_a_part_of_a_page_is_still_a_store() {
     file.set_len(len + 1024).expect("there is room");
     let pmem = Pmem::open(&scratch.0, BINDING, Beginning::New).expect("all of it is there");
     assert_eq!(found(pmem.store(0).load(&cell(b"key"))), Some(b"record".to_vec()));
+}
+
+/// As a copy may have them: a store into one, on a file system that is full, would kill the process.
+#[test]
+fn holes_of_a_file_are_filled_when_it_is_opened() {
+    use rustix::fs::FallocateFlags;
+    let scratch = Scratch::new("holes");
+    let pmem = Pmem::open(&scratch.0, BINDING, Beginning::New).expect("it can be created");
+    let mut store = pmem.store(0);
+    store.put(&cell(b"key"), b"record");
+    store.submit();
+    drop((store, pmem));
+    let file =
+        fs::OpenOptions::new().write(true).open(scratch.0.join("pmem")).expect("it is there");
+    let len = file.metadata().expect("it is there").len();
+    let allocated = || file.metadata().expect("it is there").blocks() * 512;
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    if rustix::fs::fallocate(&file, flags, len / 2, len / 2).is_err() {
+        return; // not on this file system
+    }
+    assert!(allocated() < len);
+    let pmem = Pmem::open(&scratch.0, BINDING, Beginning::New).expect("it is there");
+    assert!(allocated() >= len);
+    assert_eq!(found(pmem.store(0).load(&cell(b"key"))), Some(b"record".to_vec()));
+}
+
+/// What it leads to may not be mounted yet.
+#[test]
+fn a_link_that_leads_nowhere_is_left_alone() {
+    let scratch = Scratch::new("link");
+    let path = scratch.0.join("pmem");
+    std::os::unix::fs::symlink(scratch.0.join("elsewhere"), &path).expect("it can be made");
+    let opened = Pmem::open(&scratch.0, BINDING, Beginning::Forgotten);
+    assert!(matches!(opened, Err(PmemError::Io { .. })), "{opened:?}");
+    assert!(fs::symlink_metadata(&path).expect("it is there").is_symlink());
 }

@@ -3,7 +3,10 @@
 mod crash;
 mod damage;
 mod file;
+mod full;
+mod lives;
 mod map;
+mod rotten;
 mod scrub;
 mod space;
 mod support;

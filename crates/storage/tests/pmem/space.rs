@@ -181,3 +181,46 @@ fn pages_that_change_hands_lose_nothing_in_a_crash() {
         life.check();
     }
 }
+
+/// How many short records a medium takes before it has three segments.
+fn room(memory: &Modelled) -> u64 {
+    let mut store = open(memory).store(1);
+    let len_max = SMALL.segments_at() + 2 * SMALL.segment_len;
+    (1_000..)
+        .take_while(|number| {
+            store.put(&place(*number), &[7; 1_500]);
+            store.submit();
+            memory.len() <= len_max
+        })
+        .count() as u64
+}
+
+/// The rest of a segment is too short for a long record, and free for others.
+#[test]
+fn a_crash_costs_no_rest_of_a_segment() {
+    let (memory, pmem) = format();
+    let mut store = pmem.store(0);
+    (0..5).for_each(|number| store.put(&place(number), &[7; 100]));
+    store.submit();
+    drop((store, pmem));
+    let put_long = |memory: &Modelled| {
+        let mut store = open(memory).store(0);
+        store.put(&place(0), &[7; 100_000]);
+        store.submit();
+    };
+    let after = memory.stopped();
+    put_long(&after);
+    let least = room(&after.stopped());
+    let mut prng = Prng::new(1);
+    // Behind these the pages are fenced, and only the record is written.
+    for event in (0..400).step_by(3) {
+        let crashed = memory.stopped();
+        crashed.capture_at(Moment::Event(event));
+        put_long(&crashed);
+        let persistent = crashed.captured().expect("a long record takes longer");
+        for _ in 0..2 {
+            let room = room(&persistent.crash(&mut prng));
+            assert!(room >= least, "event {event}: {room} instead of {least} records");
+        }
+    }
+}

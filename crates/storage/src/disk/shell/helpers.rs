@@ -142,11 +142,28 @@ impl Queues {
     }
 }
 
-/// Starts all helpers of a store.
+/// Starts all helpers of a store, or none.
 pub(super) fn start(
     shared: &Arc<Shared>,
     unread: Option<UnreadRing>,
 ) -> Result<Vec<JoinHandle<()>>, String> {
+    let mut threads = Vec::new();
+    let started = start_all(shared, unread, &mut threads);
+    if started.is_err() {
+        shared.queues.stop();
+        for thread in threads.drain(..) {
+            // One that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+    started.map(|()| threads)
+}
+
+fn start_all(
+    shared: &Arc<Shared>,
+    unread: Option<UnreadRing>,
+    threads: &mut Vec<JoinHandle<()>>,
+) -> Result<(), String> {
     fn spawn(
         shared: &Arc<Shared>,
         name: &str,
@@ -157,11 +174,9 @@ pub(super) fn start(
         let thread = thread.spawn(move || help(&shared));
         thread.map_err(|error| format!("cannot start a thread: {error}"))
     }
-    let mut threads = vec![
-        spawn(shared, "disk-commits", |shared| help(shared, &shared.queues.commits))?,
-        spawn(shared, "disk-homes", |shared| help(shared, &shared.queues.homes))?,
-        spawn(shared, "disk-builder", build)?,
-    ];
+    threads.push(spawn(shared, "disk-commits", |shared| help(shared, &shared.queues.commits))?);
+    threads.push(spawn(shared, "disk-homes", |shared| help(shared, &shared.queues.homes))?);
+    threads.push(spawn(shared, "disk-builder", build)?);
     for _ in 0..READERS {
         threads.push(spawn(shared, "disk-reader", |shared| help(shared, &shared.queues.reads))?);
     }
@@ -177,7 +192,7 @@ pub(super) fn start(
             }
         })?);
     }
-    Ok(threads)
+    Ok(())
 }
 
 fn help(shared: &Shared, queue: &Queue) {
