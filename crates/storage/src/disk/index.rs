@@ -6,6 +6,9 @@
 //! cut into parts by the top bits of the hash; a ring's entries make short parts, so that finding a place touches
 //! little memory and adding one moves little.
 
+mod part;
+mod slot;
+
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -14,41 +17,19 @@ use smallvec::SmallVec;
 
 use super::entry::{Entry, Identity, Reference};
 use super::staged::{Folded, Staged};
+use part::{PLACE_LEN, Part};
+pub(super) use slot::Slot;
 
 /// A hash, and a number that tells apart places of one hash.
 pub(super) type At = (u64, u32);
 
 /// Top bits of the hash that choose the part.
-const PART_BITS: u32 = 12;
+const PART_BITS: u32 = 13;
 /// Parts of an index.
 pub(super) const PARTS: usize = 1 << PART_BITS;
 
-/// A part that is full grows by one of so many: half of that is unused on average.
-const GROWTH_PARTS: usize = 4;
-
-/// Places that a part grows by at least.
-const GROWTH_MIN: usize = 8;
-
-/// Bytes of memory that a place takes besides its entries.
-const PLACE_LEN: usize =
-    (size_of::<Slot>() + size_of::<u64>()) * (2 * GROWTH_PARTS + 1) / (2 * GROWTH_PARTS);
-
 /// Places that are brought into the processor's caches together.
 pub(super) const WARMED: usize = 32;
-
-/// An entry of a place; the newest one has the older ones behind it.
-#[derive(Clone, Debug)]
-pub(super) struct Slot {
-    /// Entries that came in together; all were checked.
-    shared: Arc<Bytes>,
-    /// Where in them its own head is; a ring is shorter than 4 GiB.
-    at: u32,
-    tie: u32,
-    /// The stripe that carries it.
-    pub(super) stripe: u64,
-    /// What it replaces, from earlier stripes, until its own is durable.
-    older: Option<Box<Slot>>,
-}
 
 /// What an entry has replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,111 +37,6 @@ pub(super) struct Replaced {
     pub(super) at: At,
     pub(super) stripe: u64,
     pub(super) reference: Option<Reference>,
-}
-
-impl Slot {
-    /// # Panics
-    /// If no entry stands there.
-    fn new(shared: &Arc<Bytes>, at: usize, stripe: u64) -> Slot {
-        let at = u32::try_from(at).expect("what comes in together is shorter than a ring");
-        Slot { shared: Arc::clone(shared), at, tie: 0, stripe, older: None }
-    }
-
-    pub(super) fn entry(&self) -> Entry<'_> {
-        let entry = Entry::read(&self.shared[self.at as usize..]);
-        entry.expect("entries are checked before they enter the index")
-    }
-
-    /// The entry and those behind it, newest first.
-    pub(super) fn versions(&self) -> impl Iterator<Item = &Slot> {
-        std::iter::successors(Some(self), |slot| slot.older.as_deref())
-    }
-
-    /// Puts what it replaces behind the oldest of them, whose stripe it returns.
-    ///
-    /// # Panics
-    /// If that refers to an extent: nobody would give it back.
-    fn put_under(&mut self, old: Slot) -> u64 {
-        assert!(
-            old.entry().reference().is_none(),
-            "what refers to an extent is not replaced unseen"
-        );
-        let mut oldest = self;
-        while oldest.older.is_some() {
-            oldest = oldest.older.as_mut().expect("it was there just now");
-        }
-        oldest.older = Some(Box::new(old));
-        oldest.stripe
-    }
-
-    /// The newest entry that is durable when the stripes up to this one are.
-    pub(super) fn durable(&self, stripe: u64) -> Option<&Slot> {
-        self.versions().find(|slot| slot.stripe <= stripe)
-    }
-}
-
-/// Entries whose hashes share their top bits, ordered by hash, then tie.
-#[derive(Default, Debug)]
-struct Part {
-    hashes: Vec<u64>,
-    slots: Vec<Slot>, // as many
-}
-
-impl Part {
-    fn first(&self, hash: u64) -> usize {
-        self.hashes.partition_point(|&known| known < hash)
-    }
-
-    /// Has room for so many places.
-    fn reserve(&mut self, places: usize) {
-        self.hashes.reserve_exact(places);
-        self.slots.reserve_exact(places);
-    }
-
-    fn insert(&mut self, at: usize, hash: u64, slot: Slot) {
-        if self.slots.len() == self.slots.capacity() {
-            self.reserve((self.slots.len() / GROWTH_PARTS).max(GROWTH_MIN));
-        }
-        self.hashes.insert(at, hash);
-        self.slots.insert(at, slot);
-    }
-
-    /// Adds an entry behind all others, or in the place of the one it replaces, which is returned. `first` is where
-    /// the places of its hash begin.
-    fn append(&mut self, first: usize, hash: u64, mut new: Slot) -> Option<Slot> {
-        let known = self.slots[first..].iter_mut().find(|slot| {
-            let (known, entry) = (slot.entry(), new.entry());
-            known.has_identity_of(&entry)
-        });
-        if let Some(slot) = known {
-            new.tie = slot.tie;
-            return Some(std::mem::replace(slot, new));
-        }
-        new.tie = (self.slots.len() - first) as u32;
-        self.insert(self.slots.len(), hash, new);
-        None
-    }
-
-    /// Takes out the entry of a place.
-    fn take(&mut self, hash: u64, place: &Slot) -> Option<Slot> {
-        let at =
-            self.same(hash).find(|&i| self.slots[i].entry().has_identity_of(&place.entry()))?;
-        self.hashes.remove(at);
-        Some(self.slots.remove(at))
-    }
-
-    /// Adds a place where its tie belongs among those of its hash.
-    fn put(&mut self, hash: u64, slot: Slot) {
-        let lower = self.same(hash).take_while(|&i| self.slots[i].tie < slot.tie).count();
-        let at = self.first(hash) + lower;
-        self.insert(at, hash, slot);
-    }
-
-    /// The places of one hash, by where they stand.
-    fn same(&self, hash: u64) -> impl Iterator<Item = usize> {
-        let first = self.first(hash);
-        (first..self.hashes.len()).take_while(move |&i| self.hashes[i] == hash)
-    }
 }
 
 /// The newest entries, by hash.
@@ -315,7 +191,7 @@ impl Index {
     pub(super) fn warm(&self, hashes: impl Iterator<Item = u64>) {
         let places: SmallVec<[(u64, &Part); WARMED]> =
             hashes.take(WARMED).map(|hash| (hash, &self.parts[part_of(hash)])).collect();
-        black_box(places.iter().filter(|(_, part)| part.hashes.is_empty()).count());
+        black_box(places.iter().fold(0, |all, (hash, part)| all ^ part.around(*hash)));
         let places: SmallVec<[(&Part, usize); WARMED]> =
             places.into_iter().map(|(hash, part)| (part, part.first(hash))).collect();
         let slots = || places.iter().filter_map(|&(part, first)| part.slots.get(first));
@@ -324,6 +200,12 @@ impl Index {
         let bytes = slots().filter_map(|slot| slot.shared.get(slot.at as usize));
         let older = slots().filter_map(|slot| slot.older.as_ref()).map(|older| older.stripe);
         black_box(bytes.map(|&byte| u64::from(byte)).chain(older).fold(0, |all, one| all ^ one));
+    }
+
+    /// Brings the entries of an interval of hashes into the processor's caches, both ends included: see [`Index::warm`].
+    pub(super) fn warm_range(&self, first: u64, last: u64) {
+        let bytes = self.range(first, last).map(|(_, slot)| slot.shared.get(slot.at as usize));
+        black_box(bytes.flatten().fold(0, |all, one| all ^ one));
     }
 
     /// Puts the entry that begins at `at` of what came in together in front of an older one, which stays behind it until
@@ -598,5 +480,102 @@ mod tests {
         assert_eq!(index.settle((5, 0), 3), None);
         assert!(index.remove((5, 0), 3).is_some() && index.range(0, 9).next().is_none());
         assert_eq!((index.bytes(), index.len), (0, 0));
+    }
+
+    /// What a place has had, newest first: stripe and record.
+    type Had = Vec<(u64, Vec<u8>)>;
+
+    #[test]
+    fn an_index_is_a_map_of_versions_whatever_goes_home_meanwhile() {
+        use std::collections::BTreeMap;
+
+        for seed in 0..300 {
+            let mut prng = base::Prng::new(seed);
+            let mut index = Index::default();
+            let mut model: BTreeMap<(u64, Vec<u8>), Had> = BTreeMap::new();
+            let (mut stripe, mut durable) = (5, 4);
+            let mut awaited: Vec<(u64, At)> = Vec::new();
+            let mut going: Vec<(At, u64, (u64, Vec<u8>))> = Vec::new();
+            for _ in 0..120 {
+                match prng.below(10) {
+                    0..5 => {
+                        let mut batch = Vec::new();
+                        let mut starts = Vec::new();
+                        for _ in 0..prng.between(1, 6) {
+                            let hash = prng.below(4) << 60 | prng.below(2);
+                            let key = vec![b'a' + prng.below(3) as u8];
+                            let record = vec![prng.next_u64() as u8; prng.below(40) as usize];
+                            starts.push((batch.len(), hash, key.clone(), record.clone()));
+                            batch.extend_from_slice(&raw(hash, &key, &record));
+                        }
+                        let shared = Arc::new(Bytes::from(batch));
+                        for (at, hash, key, record) in starts {
+                            let old = index.insert(&shared, at, stripe);
+                            let had = model.entry((hash, key)).or_default();
+                            assert_eq!(old.map(|old| old.stripe), had.first().map(|it| it.0));
+                            match old {
+                                Some(old) if old.stripe != stripe => awaited.push((stripe, old.at)),
+                                Some(_) => drop(had.remove(0)),
+                                None => {}
+                            }
+                            had.insert(0, (stripe, record));
+                        }
+                    }
+                    5 => stripe += 1,
+                    6 if durable + 1 < stripe => {
+                        durable += 1;
+                        let due = awaited.iter().filter(|it| it.0 == durable).map(|it| it.1);
+                        for at in due.collect::<Vec<_>>() {
+                            index.settle(at, durable);
+                        }
+                        awaited.retain(|it| it.0 > durable);
+                        for had in model.values_mut() {
+                            if let Some(newest) = had.iter().position(|it| it.0 <= durable) {
+                                had.truncate(newest + 1);
+                            }
+                        }
+                    }
+                    7 if going.is_empty() => {
+                        for (at, slot) in index.range(0, u64::MAX) {
+                            if let Some(slot) = slot.durable(durable).filter(|_| prng.chance(0.5)) {
+                                let entry = slot.entry();
+                                let key = entry.body[..entry.key_len].to_vec();
+                                going.push((at, slot.stripe, (at.0, key)));
+                            }
+                        }
+                    }
+                    8 => {
+                        for (at, stripe, place) in going.drain(..) {
+                            let gone = index.remove(at, stripe).map(|slot| bytes(&slot));
+                            let had = model.entry(place.clone()).or_default();
+                            let known = had.iter().position(|it| it.0 == stripe);
+                            let wanted = known.map(|known| had.remove(known));
+                            let wanted = wanted.map(|(_, it)| raw(place.0, &place.1, &it).to_vec());
+                            assert_eq!(gone, wanted, "seed {seed}");
+                        }
+                        model.retain(|_, had| !had.is_empty());
+                    }
+                    _ => {}
+                }
+                let mut found = BTreeMap::new();
+                let mut last = None;
+                for (at, slot) in index.range(0, u64::MAX) {
+                    assert!(last < Some(at), "seed {seed}: in order, and none twice");
+                    last = Some(at);
+                    let version = |slot: &Slot| {
+                        let entry = slot.entry();
+                        (slot.stripe, entry.body[entry.key_len..].to_vec())
+                    };
+                    let entry = slot.entry();
+                    let place = (entry.hash, entry.body[..entry.key_len].to_vec());
+                    found.insert(place, slot.versions().map(version).collect::<Had>());
+                }
+                assert_eq!(found, model, "seed {seed}");
+                let newest =
+                    model.iter().map(|((hash, key), had)| raw(*hash, key, &had[0].1).len());
+                assert_eq!(index.bytes(), newest.sum::<usize>(), "seed {seed}");
+                assert_eq!(index.len, model.len(), "seed {seed}");
+            }
+        }
     }
 }

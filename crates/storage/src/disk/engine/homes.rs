@@ -7,6 +7,7 @@
 use super::write_back::{Work, WriteBack};
 use super::{Engine, primary_place};
 use crate::disk::extents::{map_place, units_for};
+use crate::disk::index::WARMED;
 use crate::disk::io::{File, Files, Io, Write};
 use crate::disk::page::{PAGE, PagePlace};
 use crate::disk::spare::{self, HOMES};
@@ -165,12 +166,15 @@ impl Engine {
 
     /// The pages are in place: what they hold leaves the ring.
     fn homes_done(&mut self, work: Work, tail: u64) {
-        for (at, stripe) in work.home {
-            let Some(slot) = self.index.remove(at, stripe) else { continue };
-            if let Some(reference) = slot.entry().reference() {
-                self.extents.release(reference.unit, units_for(reference.content_len()));
+        for homed in work.home.chunks(WARMED) {
+            self.index.warm(homed.iter().map(|&((hash, _), _)| hash));
+            for &(at, stripe) in homed {
+                let Some(slot) = self.index.remove(at, stripe) else { continue };
+                if let Some(reference) = slot.entry().reference() {
+                    self.extents.release(reference.unit, units_for(reference.content_len()));
+                }
+                self.ring.discharge(stripe);
             }
-            self.ring.discharge(stripe);
         }
         for (unit, count) in work.freed {
             self.extents.release(unit, count);

@@ -21,6 +21,7 @@ impl Engine {
         let olds = self.take_old(number, how.shape);
         let (first, last) = self.directory.interval(number);
         self.unfold(first, last);
+        self.index.warm_range(first, last);
         // Out of the engine while its entries are merged, because the rest of the engine changes with them.
         let index = std::mem::replace(&mut self.index, Index::nothing());
         let used = olds.iter().map(Bucket::used).sum();

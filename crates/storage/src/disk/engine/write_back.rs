@@ -315,6 +315,7 @@ impl Engine {
         self.unfold(first, last);
         let homes = self.cache.peek(bucket).expect("it has just come in");
         let mut groups: BTreeSet<u64> = BTreeSet::new();
+        self.index.warm_range(first, last);
         let staged = self.index.range(first, last).flat_map(|(_, slot)| slot.versions());
         let staged = staged.map(|version| version.entry());
         let homed = homes.has_references().then(|| homes.entries()).into_iter().flatten();

@@ -1,0 +1,133 @@
+//! A part of the index: the places whose hashes share their top bits.
+
+use super::PART_BITS;
+use super::slot::Slot;
+
+/// A part that is full grows by one of so many: half of that is unused on average.
+const GROWTH_PARTS: usize = 4;
+
+/// How far from where it should be a hash is looked for before all of the part is searched.
+const NEAR_MAX: usize = 18;
+
+/// Places that a part grows by at least.
+const GROWTH_MIN: usize = 8;
+
+/// Bytes of memory that a place takes besides its entries.
+pub(super) const PLACE_LEN: usize =
+    (size_of::<Slot>() + size_of::<u64>()) * (2 * GROWTH_PARTS + 1) / (2 * GROWTH_PARTS);
+
+/// Entries whose hashes share their top bits, ordered by hash, then tie.
+#[derive(Default, Debug)]
+pub(super) struct Part {
+    pub(super) hashes: Vec<u64>,
+    pub(super) slots: Vec<Slot>, // as many
+}
+
+impl Part {
+    /// Where the places of a hash begin.
+    pub(super) fn first(&self, hash: u64) -> usize {
+        let mut at = self.near(hash);
+        for _ in 0..NEAR_MAX {
+            if at > 0 && self.hashes[at - 1] >= hash {
+                at -= 1;
+            } else if at < self.hashes.len() && self.hashes[at] < hash {
+                at += 1;
+            } else {
+                return at;
+            }
+        }
+        self.hashes.partition_point(|&known| known < hash)
+    }
+
+    /// Where a hash would be if all were spread evenly, as they nearly are.
+    fn near(&self, hash: u64) -> usize {
+        let share = u128::from(hash << PART_BITS) * self.hashes.len() as u128;
+        (share >> u64::BITS) as usize
+    }
+
+    /// Of hashes on both sides of where this one is about: for the processor's caches.
+    pub(super) fn around(&self, hash: u64) -> u64 {
+        let near = self.near(hash);
+        let known = |at: usize| self.hashes.get(at).copied().unwrap_or_default();
+        known(near.saturating_sub(NEAR_MAX / 3)) ^ known(near + NEAR_MAX / 3)
+    }
+
+    /// Has room for so many places.
+    pub(super) fn reserve(&mut self, places: usize) {
+        self.hashes.reserve_exact(places);
+        self.slots.reserve_exact(places);
+    }
+
+    pub(super) fn insert(&mut self, at: usize, hash: u64, slot: Slot) {
+        if self.slots.len() == self.slots.capacity() {
+            self.reserve((self.slots.len() / GROWTH_PARTS).max(GROWTH_MIN));
+        }
+        self.hashes.insert(at, hash);
+        self.slots.insert(at, slot);
+    }
+
+    /// Adds an entry behind all others, or in the place of the one it replaces, which is returned. `first` is where
+    /// the places of its hash begin.
+    pub(super) fn append(&mut self, first: usize, hash: u64, mut new: Slot) -> Option<Slot> {
+        let known = self.slots[first..].iter_mut().find(|slot| {
+            let (known, entry) = (slot.entry(), new.entry());
+            known.has_identity_of(&entry)
+        });
+        if let Some(slot) = known {
+            new.tie = slot.tie;
+            return Some(std::mem::replace(slot, new));
+        }
+        new.tie = (self.slots.len() - first) as u32;
+        self.insert(self.slots.len(), hash, new);
+        None
+    }
+
+    /// Takes out the entry of a place.
+    pub(super) fn take(&mut self, hash: u64, place: &Slot) -> Option<Slot> {
+        let at =
+            self.same(hash).find(|&i| self.slots[i].entry().has_identity_of(&place.entry()))?;
+        self.hashes.remove(at);
+        Some(self.slots.remove(at))
+    }
+
+    /// Adds a place where its tie belongs among those of its hash.
+    pub(super) fn put(&mut self, hash: u64, slot: Slot) {
+        let lower = self.same(hash).take_while(|&i| self.slots[i].tie < slot.tie).count();
+        let at = self.first(hash) + lower;
+        self.insert(at, hash, slot);
+    }
+
+    /// The places of one hash, by where they stand.
+    pub(super) fn same(&self, hash: u64) -> impl Iterator<Item = usize> {
+        let first = self.first(hash);
+        (first..self.hashes.len()).take_while(move |&i| self.hashes[i] == hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(mut hashes: Vec<u64>) {
+        hashes.sort_unstable();
+        let part = Part { hashes, ..Part::default() };
+        let around = |hash: u64| [hash.saturating_sub(1), hash, hash.saturating_add(1)];
+        for hash in part.hashes.iter().copied().chain([0, u64::MAX]).flat_map(around) {
+            assert_eq!(part.first(hash), part.hashes.partition_point(|&known| known < hash));
+        }
+    }
+
+    #[test]
+    fn a_hash_is_found_wherever_the_others_are() {
+        let mut prng = base::Prng::new(1);
+        for len in [0, 1, 2, 40, 400] {
+            for common in [0, PART_BITS, PART_BITS + 9, 62] {
+                // Within an interval of those that begin alike, at either end of the part too.
+                for base in [0, u64::MAX, prng.next_u64()] {
+                    let low = u64::MAX >> common;
+                    check((0..len).map(|_| base & !low | prng.next_u64() & low).collect());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What the index has of one place: its newest entry and, until that is durable, those that it replaces.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::disk::entry::Entry;
+
+/// An entry of a place; the newest one has the older ones behind it.
+#[derive(Clone, Debug)]
+pub(in crate::disk) struct Slot {
+    /// Entries that came in together; all were checked.
+    pub(super) shared: Arc<Bytes>,
+    /// Where in them its own head is; a ring is shorter than 4 GiB.
+    pub(super) at: u32,
+    pub(super) tie: u32,
+    /// The stripe that carries it.
+    pub(in crate::disk) stripe: u64,
+    /// What it replaces, from earlier stripes, until its own is durable.
+    pub(super) older: Option<Box<Slot>>,
+}
+
+impl Slot {
+    /// # Panics
+    /// If no entry stands there.
+    pub(super) fn new(shared: &Arc<Bytes>, at: usize, stripe: u64) -> Slot {
+        let at = u32::try_from(at).expect("what comes in together is shorter than a ring");
+        Slot { shared: Arc::clone(shared), at, tie: 0, stripe, older: None }
+    }
+
+    pub(in crate::disk) fn entry(&self) -> Entry<'_> {
+        let entry = Entry::read(&self.shared[self.at as usize..]);
+        entry.expect("entries are checked before they enter the index")
+    }
+
+    /// The entry and those behind it, newest first.
+    pub(in crate::disk) fn versions(&self) -> impl Iterator<Item = &Slot> {
+        std::iter::successors(Some(self), |slot| slot.older.as_deref())
+    }
+
+    /// Puts what it replaces behind the oldest of them, whose stripe it returns.
+    ///
+    /// # Panics
+    /// If that refers to an extent: nobody would give it back.
+    pub(super) fn put_under(&mut self, old: Slot) -> u64 {
+        assert!(
+            old.entry().reference().is_none(),
+            "what refers to an extent is not replaced unseen"
+        );
+        let mut oldest = self;
+        while oldest.older.is_some() {
+            oldest = oldest.older.as_mut().expect("it was there just now");
+        }
+        oldest.older = Some(Box::new(old));
+        oldest.stripe
+    }
+
+    /// The newest entry that is durable when the stripes up to this one are.
+    pub(in crate::disk) fn durable(&self, stripe: u64) -> Option<&Slot> {
+        self.versions().find(|slot| slot.stripe <= stripe)
+    }
+}
