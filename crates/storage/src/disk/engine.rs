@@ -109,6 +109,8 @@ pub struct Engine {
     is_resting: bool,
     unread: Option<Unread>,
     lost_ring: Option<u64>, // the stripe whose marks say so, until it is durable
+    rotten: Vec<u64>,       // sectors of a lost ring that are to be made blank
+    blanking: Option<(u64, u64)>, // by io: where the ring begins once they are
 
     flags: Flags,         // forgotten shards as workers see them
     flags_durable: Flags, // as the durable stripes have them
@@ -161,7 +163,7 @@ impl Engine {
             self.write_back_done(done.id);
         } else if let Some(reading) = self.reads.remove(&done.id) {
             self.read_done(reading, bytes);
-        } else if !self.is_cut(done.id) {
+        } else if !self.is_blanked(done.id) && !self.is_cut(done.id) {
             self.given(done.id);
         }
     }

@@ -129,6 +129,8 @@ pub(super) struct Extents {
     roomier: BTreeSet<u64>,
     /// The first group with room when it was looked at; it gives nothing until it is not the first.
     kept: Option<u64>,
+    /// Pages may refer to groups that nothing counts: those that are added are not surely empty.
+    may_go_on: bool,
 }
 
 impl Extents {
@@ -146,6 +148,23 @@ impl Extents {
             cleared: Vec::new(),
             roomier: BTreeSet::new(),
             kept: None,
+            may_go_on: false,
+        }
+    }
+
+    /// Pages may refer to groups behind the last one.
+    pub(super) fn doubt_end(&mut self) {
+        self.may_go_on = true;
+    }
+
+    /// Notes that a page refers to these units, as one did before, where their map does not say so: it is of a group that
+    /// was taken for a new one.
+    pub(super) fn keep_home(&mut self, unit: u64, count: u64) {
+        let Some(group) = self.groups.get((unit / GROUP_UNITS) as usize) else { return };
+        let first = unit % GROUP_UNITS;
+        let has = |map: &Map| (first..first + count).all(|unit| map.has(unit));
+        if group.home.as_ref().is_some_and(|map| !has(map)) {
+            self.set_home(unit, count, true);
         }
     }
 
@@ -215,7 +234,7 @@ impl Extents {
             self.sought = Some(count);
             self.add_group();
             let number = self.groups() - 1;
-            self.groups[number as usize].is_sure = true;
+            self.groups[number as usize].is_sure = !self.may_go_on;
             number * GROUP_UNITS + PAGE_UNITS
         });
         self.hold(unit, count);

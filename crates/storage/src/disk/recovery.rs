@@ -49,6 +49,8 @@ pub(super) struct Recovered {
     pub(super) unfinished: Vec<u64>,
     /// Sectors that are damaged and whose content parity gave back.
     pub(super) restored: Vec<u64>,
+    /// In front of what is whole behind damage, where the head is known: sectors that are damaged.
+    pub(super) rotten: Vec<u64>,
 }
 
 /// Reads a run of sectors of the ring file, given the first one and how many.
@@ -62,6 +64,8 @@ pub(super) struct RingImage<'a> {
     chunk: u64,
     read: &'a mut ReadSectors<'a>,
     chunks: Vec<Option<Bytes>>,
+    /// Why some sectors could not be read, which stand in `chunks` as damaged ones.
+    unread: Option<String>,
 }
 
 /// A stripe whose payload has been put into the arena.
@@ -113,7 +117,7 @@ impl<'a> RingImage<'a> {
         read: &'a mut ReadSectors<'a>,
     ) -> RingImage<'a> {
         let chunks = vec![None; ring.div_ceil(chunk) as usize];
-        RingImage { binding, ring, stripe_max, chunk, read, chunks }
+        RingImage { binding, ring, stripe_max, chunk, read, chunks, unread: None }
     }
 
     /// Walks the stripes from `tail` on, which end somewhere before `end`.
@@ -128,6 +132,10 @@ impl<'a> RingImage<'a> {
         recovered.unfinished.clear();
         recovered.damaged |= recovered.head != head;
         recovered.head = head;
+        if recovered.damaged {
+            let first = recovered.stripes.first().map_or(head, |found| found.position);
+            recovered.rotten = self.unusable(tail, first, first)?;
+        }
         Ok(recovered)
     }
 
@@ -168,6 +176,12 @@ impl<'a> RingImage<'a> {
                     }
                 }
             }
+        }
+        if recovered.damaged
+            && let Some(reason) = self.unread.take()
+        {
+            // What cannot be read may be read another time: it is missing only where nothing depends on it.
+            return Err(reason);
         }
         recovered.payloads = arena.into_bytes();
         let payloads = &recovered.payloads;
@@ -344,12 +358,37 @@ impl<'a> RingImage<'a> {
             Some(bytes) => bytes,
             None => {
                 let count = len.min(self.ring - number * len);
-                chunk.insert((self.read)(number * len, count)?)
+                let read = match (self.read)(number * len, count) {
+                    Ok(bytes) => bytes,
+                    Err(reason) => {
+                        let each = read_each(self.read, number * len, count);
+                        let (bytes, are_all) = each.ok_or_else(|| reason.clone())?;
+                        if !are_all {
+                            self.unread = Some(reason);
+                        }
+                        bytes
+                    }
+                };
+                chunk.insert(read)
             }
         };
         let at = (place % len) as usize * SECTOR;
         Ok(&bytes[at..at + SECTOR])
     }
+}
+
+/// Sectors that cannot be read together, one by one, and whether these are all; `None` where none can be. What is missing
+/// verifies as nothing.
+fn read_each(read: &mut ReadSectors<'_>, first: u64, count: u64) -> Option<(Bytes, bool)> {
+    let mut bytes = vec![0xff; count as usize * SECTOR];
+    let mut found = 0;
+    for (at, into) in (first..).zip(bytes.chunks_exact_mut(SECTOR)) {
+        if let Ok(sector) = read(at, 1) {
+            into.copy_from_slice(&sector);
+            found += 1;
+        }
+    }
+    (found > 0).then(|| (bytes.into(), found == count))
 }
 
 #[cfg(test)]

@@ -105,6 +105,27 @@ pub(super) struct Images {
     pub(super) whole: Vec<Write>,
 }
 
+/// What a spare's head says: its bytes, how many images it names, and of which write-back; `None` where it is not whole.
+fn head(medium: &mut Blocking<'_>, binding: u64) -> Result<Option<(Bytes, usize, u64)>, String> {
+    let mut first = medium.read(File::Spare, 0, PAGE)?;
+    let count = u32_at(&first, 16) as usize;
+    if u32_at(&first, 8) != MAGIC || u16_at(&first, 12) != FORMAT || count as u64 > IMAGES_MAX {
+        return Ok(None);
+    }
+    if head_len(count) > PAGE {
+        // No more than there is: what stands behind may be of no use, and need not be readable.
+        first = medium.read(File::Spare, 0, head_len(count))?;
+    }
+    let is_whole = u64_at(&first, 0) == checksum(binding, &first[8..HEAD_LEN + count * ROW_LEN]);
+    let batch = u64_at(&first, 24);
+    Ok(is_whole.then_some((first, count, batch)))
+}
+
+/// True where the head of a spare is whole: then every write-back whose pages were touched is known.
+pub(super) fn has_head(medium: &mut Blocking<'_>, binding: u64) -> Result<bool, String> {
+    Ok(head(medium, binding)?.is_some())
+}
+
 /// Reads the spare; `None` where its head is not whole, because its write never finished or because it is damaged,
 /// and where it is of a write-back that is `complete`.
 pub(super) fn read(
@@ -112,15 +133,7 @@ pub(super) fn read(
     binding: u64,
     complete: Option<u64>,
 ) -> Result<Option<Images>, String> {
-    let first = medium.read(File::Spare, 0, head_len(IMAGES_MAX as usize))?;
-    let count = u32_at(&first, 16) as usize;
-    if u32_at(&first, 8) != MAGIC || u16_at(&first, 12) != FORMAT || count as u64 > IMAGES_MAX {
-        return Ok(None);
-    }
-    if u64_at(&first, 0) != checksum(binding, &first[8..HEAD_LEN + count * ROW_LEN]) {
-        return Ok(None);
-    }
-    let batch = u64_at(&first, 24);
+    let Some((first, count, batch)) = head(medium, binding)? else { return Ok(None) };
     if complete.is_some_and(|complete| batch <= complete) {
         return Ok(None);
     }

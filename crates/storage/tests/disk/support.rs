@@ -124,6 +124,8 @@ struct Inner {
     /// After how many requests that it could be of.
     fault: Option<(Fault, u64)>,
     has_failed: bool,
+    /// Sectors of a file that cannot be read until they are written.
+    unreadable: Option<(File, std::ops::Range<usize>)>,
 }
 
 impl SimDisk {
@@ -140,6 +142,7 @@ impl SimDisk {
             reads_early: false,
             fault: None,
             has_failed: false,
+            unreadable: None,
         };
         SimDisk { inner: Arc::new(Mutex::new(inner)) }
     }
@@ -209,6 +212,7 @@ impl SimDisk {
             reads_early: inner.reads_early,
             fault: None,
             has_failed: false,
+            unreadable: None,
         };
         SimDisk { inner: Arc::new(Mutex::new(inner)) }
     }
@@ -237,6 +241,7 @@ impl SimDisk {
             reads_early,
             fault: None,
             has_failed: false,
+            unreadable: None,
         };
         let keep_ppm = *prng.pick(&[0, 500_000, 1_000_000]);
         for under_way in &inner.under_way {
@@ -257,6 +262,11 @@ impl SimDisk {
         let mut inner = self.lock();
         inner.fault = Some((fault, after));
         inner.has_failed = false;
+    }
+
+    /// From here on these sectors cannot be read; who writes to one of them mends all.
+    pub fn make_unreadable(&self, file: File, sectors: std::ops::Range<usize>) {
+        self.lock().unreadable = Some((file, sectors));
     }
 
     /// Takes that back, if it has not happened.
@@ -284,6 +294,7 @@ impl SimDisk {
             reads_early: inner.reads_early,
             fault: None,
             has_failed: false,
+            unreadable: None,
         };
         SimDisk { inner: Arc::new(Mutex::new(inner)) }
     }
@@ -376,6 +387,9 @@ impl Inner {
             let content = &mut self.files[write.file as usize];
             write_at(&mut content.visible, write.offset as usize, &write.bytes);
             let first = write.offset as usize / SECTOR;
+            let end = first + write.bytes.len().div_ceil(SECTOR);
+            self.unreadable
+                .take_if(|(of, bad)| *of == write.file && first < bad.end && bad.start < end);
             for (i, sector) in write.bytes.chunks(SECTOR).enumerate() {
                 content.pending.entry(first + i).or_default().push(sector.to_vec());
             }
@@ -385,6 +399,15 @@ impl Inner {
     fn finish(&mut self, io: &Io) -> Done {
         let id = io.id();
         let result = match io {
+            Io::Read { file, offset, len, .. } | Io::Verify { file, offset, len, .. }
+                if self.unreadable.as_ref().is_some_and(|(of, bad)| {
+                    of == file
+                        && (*offset as usize) < bad.end * SECTOR
+                        && bad.start * SECTOR < *offset as usize + len
+                }) =>
+            {
+                Err("input/output error".to_owned())
+            }
             Io::Read { file, offset, len, .. } | Io::Verify { file, offset, len, .. } => {
                 let content = &self.files[*file as usize].visible;
                 let mut bytes = vec![0; *len];

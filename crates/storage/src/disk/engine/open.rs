@@ -146,6 +146,8 @@ pub(in crate::disk) struct Opening {
     /// Positions of the ring's free part that must be made blank after damage.
     not_blank: Vec<u64>,
     redone: Option<Redone>,
+    /// Pages may be of a write-back that the superblock says nothing of.
+    may_be_older: bool,
 }
 
 impl Opening {
@@ -193,13 +195,24 @@ impl Opening {
             }
         }
         let superblock = superblock?;
+        // Before the first write-back of pages there is no head.
+        let may_be_older =
+            redo && superblock.batch > 0 && !spare::has_head(medium, superblock.binding)?;
         if redo && let Some(outline) = outline(medium, &superblock)? {
             if redone.is_none() {
                 copies.mend(medium, &superblock)?;
             }
             let not_blank = outline.unfinished.clone();
             let (recovered, outline) = (Recovered::default(), Some(outline));
-            return Ok(Opening { superblock, unusable, recovered, outline, not_blank, redone });
+            return Ok(Opening {
+                superblock,
+                unusable,
+                recovered,
+                outline,
+                not_blank,
+                redone,
+                may_be_older,
+            });
         }
         let FoundRing { recovered, mut bad } = find_ring(medium, &superblock, false)?;
         if recovered.damaged
@@ -216,7 +229,8 @@ impl Opening {
             bad.clone_from(&recovered.unfinished);
         }
         let not_blank = bad;
-        Ok(Opening { superblock, unusable, recovered, outline: None, not_blank, redone })
+        let outline = None;
+        Ok(Opening { superblock, unusable, recovered, outline, not_blank, redone, may_be_older })
     }
 }
 
@@ -236,7 +250,8 @@ fn outline(medium: &mut Blocking<'_>, superblock: &Superblock) -> Result<Option<
     let medium = RefCell::new(medium);
     let digests = shelf.runs(extent.tail).map(|run| {
         let (offset, len) = shelf.place(run);
-        let content = medium.borrow_mut().read(File::Spare, offset, len)?;
+        // Nothing depends on them.
+        let content = medium.borrow_mut().read(File::Spare, offset, len).unwrap_or_default();
         Ok(shelf.read(seed, run.0, &content))
     });
     let mut read = |first: u64, count: u64| reading(&mut medium.borrow_mut())(first, count);
@@ -320,6 +335,9 @@ impl Engine {
             engine.remark(PagePlace { file: File::Slots, offset }, SUPERBLOCK_UNUSABLE);
         }
         engine.read_maps(&mut medium, opening.redone.as_ref())?;
+        if opening.may_be_older {
+            engine.extents.doubt_end();
+        }
         match opening.outline.take() {
             Some(outline) => engine.outline(outline, &opening.superblock),
             None => {
@@ -414,6 +432,8 @@ impl Engine {
             is_resting: false,
             unread: None,
             lost_ring: None,
+            rotten: Vec::new(),
+            blanking: None,
             flags: superblock.flags.clone(),
             flags_durable: superblock.flags.clone(),
             losses: vec![0; DATABASES * SHARDS],

@@ -105,12 +105,18 @@ impl Engine {
         }
         let mut overflow = Vec::new();
         for _ in 1..packer.pages() {
-            overflow.push(free.pop().unwrap_or_else(|| {
-                let unit = self.extents.allocate(PAGE_UNITS);
-                self.extents.set_home(unit, PAGE_UNITS, true);
-                self.extents.release(unit, PAGE_UNITS);
-                unit
-            }));
+            overflow.push(match free.pop() {
+                Some(unit) => {
+                    self.extents.keep_home(unit, PAGE_UNITS);
+                    unit
+                }
+                None => {
+                    let unit = self.extents.allocate(PAGE_UNITS);
+                    self.extents.set_home(unit, PAGE_UNITS, true);
+                    self.extents.release(unit, PAGE_UNITS);
+                    unit
+                }
+            });
         }
         work.pages += packer.pages();
         work.buckets.push(number);

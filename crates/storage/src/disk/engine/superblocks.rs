@@ -11,8 +11,21 @@ pub(in crate::disk) struct Superblocks([Result<Superblock, Unusable>; COPIES as 
 
 impl Superblocks {
     pub(in crate::disk) fn read(medium: &mut Blocking<'_>) -> Result<Superblocks, String> {
-        let pages = medium.read(File::Slots, 0, COPIES as usize * PAGE)?;
-        Ok(Superblocks::of(&pages))
+        let reason = match medium.read(File::Slots, 0, COPIES as usize * PAGE) {
+            Ok(pages) => return Ok(Superblocks::of(&pages)),
+            Err(reason) => reason,
+        };
+        // The twin of one that cannot be read stands in for it, as for a damaged one.
+        let mut read = |copy: usize| medium.read(File::Slots, (copy * PAGE) as u64, PAGE).ok();
+        let pages: [_; COPIES as usize] = std::array::from_fn(&mut read);
+        if pages.iter().all(Option::is_none) {
+            return Err(reason);
+        }
+        let copy = |at: usize| match &pages[at] {
+            Some(page) => Superblock::read(page, at as u64),
+            None => Err(Unusable::Damaged),
+        };
+        Ok(Superblocks(std::array::from_fn(copy)))
     }
 
     pub(super) fn of(pages: &[u8]) -> Superblocks {
