@@ -5,6 +5,7 @@
 //! (a batch becomes durable), `engine/lookup.rs` (a record is found), `engine/write_back.rs` (entries go home),
 //! `engine/sweep.rs` (which of them, and when), `engine/loss.rs` (damage becomes forgetting), `engine/open.rs`.
 
+mod blanks;
 mod commit;
 mod config;
 mod homes;
@@ -109,8 +110,7 @@ pub struct Engine {
     is_resting: bool,
     unread: Option<Unread>,
     lost_ring: Option<u64>, // the stripe whose marks say so, until it is durable
-    rotten: Vec<u64>,       // sectors of a lost ring that are to be made blank
-    blanking: Option<(u64, u64)>, // by io: where the ring begins once they are
+    blanking: Option<u64>,  // by io: what is damaged of a lost ring is made blank
 
     flags: Flags,         // forgotten shards as workers see them
     flags_durable: Flags, // as the durable stripes have them
@@ -163,7 +163,7 @@ impl Engine {
             self.write_back_done(done.id);
         } else if let Some(reading) = self.reads.remove(&done.id) {
             self.read_done(reading, bytes);
-        } else if !self.is_blanked(done.id) && !self.is_cut(done.id) {
+        } else if self.blanking.take_if(|id| *id == done.id).is_none() && !self.is_cut(done.id) {
             self.given(done.id);
         }
     }
@@ -272,6 +272,11 @@ impl Engine {
             && (self.commit.is_some()
                 || self.ring.waiting_len() > 0
                 || self.unread.as_ref().is_some_and(Unread::has_changes))
+    }
+
+    /// The request that the next stripe waits for.
+    pub(in crate::disk) fn committing(&self) -> Option<u64> {
+        self.commit.as_ref().and_then(|commit| commit.io)
     }
 
     #[must_use]

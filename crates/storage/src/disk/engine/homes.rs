@@ -4,8 +4,6 @@
 //! The superblock is among the images, with the tail as the *previous* write-back left it: so whatever happens to this
 //! one, the ring still holds all of it.
 
-use bytes::Bytes;
-
 use super::write_back::{Work, WriteBack};
 use super::{Engine, primary_place};
 use crate::disk::extents::{map_place, units_for};
@@ -13,7 +11,6 @@ use crate::disk::index::WARMED;
 use crate::disk::io::{File, Files, Io, Write};
 use crate::disk::page::{PAGE, PagePlace};
 use crate::disk::spare::{self, HOMES};
-use crate::disk::stripe::{SECTOR, blank};
 use crate::disk::superblock::Superblock;
 use crate::mutation::{self, Mutation};
 
@@ -167,36 +164,6 @@ impl Engine {
         self.writing = Some(Writing { io, step: Step::Homes { last }, work, tail });
     }
 
-    /// A superblock is in place that says where the ring begins. What is damaged in front of that is made blank before the
-    /// head may come there: else it would look like a stripe that is lost, wherever a process ends a lap later.
-    fn free_ring(&mut self, tail: u64) {
-        if let Some((_, later)) = &mut self.blanking {
-            *later = tail;
-            return;
-        }
-        if self.rotten.is_empty() {
-            self.ring.tail = tail;
-            return;
-        }
-        let (binding, ring) = (self.binding, self.ring.sectors);
-        let writes = std::mem::take(&mut self.rotten).into_iter().map(|position| Write {
-            file: File::Ring,
-            offset: position % ring * SECTOR as u64,
-            bytes: Bytes::copy_from_slice(&blank(binding, position)),
-        });
-        let (id, writes) = (self.next_io + 1, writes.collect());
-        self.next_io = id;
-        self.ios.push(Io::Store { id, writes, flush: Files::of(File::Ring) });
-        self.blanking = Some((id, tail));
-    }
-
-    /// True, once, for the request that has made them blank.
-    pub(super) fn is_blanked(&mut self, io: u64) -> bool {
-        let done = self.blanking.take_if(|(id, _)| *id == io);
-        self.ring.tail = done.map_or(self.ring.tail, |(_, tail)| tail);
-        done.is_some()
-    }
-
     /// The pages are in place: what they hold leaves the ring.
     fn homes_done(&mut self, work: Work, tail: u64) {
         for homed in work.home.chunks(WARMED) {
@@ -218,7 +185,7 @@ impl Engine {
                 self.cache.unpin(bucket);
             }
         }
-        self.free_ring(tail);
+        self.ring.tail = tail;
         self.floor_in_place = self.floor;
         self.batch_in_place = work.batch;
         self.is_numbered = true;

@@ -347,10 +347,10 @@ impl Engine {
                 engine.replay(&mut opening.recovered);
             }
         }
-        if opening.recovered.damaged {
-            engine.forget_all(&mut medium, &opening)?;
+        match opening.recovered.damaged {
+            true => engine.forget_all(&mut medium, &opening)?,
+            false => engine.blank(&mut medium, &opening.not_blank)?,
         }
-        engine.blank(&mut medium, &opening.not_blank)?;
         if let Some(Redone { images, tail, .. }) = opening.redone.take() {
             let tail = std::mem::replace(&mut engine.ring.tail, tail);
             let floor = opening.superblock.floor;
@@ -432,7 +432,6 @@ impl Engine {
             is_resting: false,
             unread: None,
             lost_ring: None,
-            rotten: Vec::new(),
             blanking: None,
             flags: superblock.flags.clone(),
             flags_durable: superblock.flags.clone(),
@@ -532,27 +531,13 @@ impl Engine {
         self.write_digest();
         self.replay_mark(Mark::FORGET_ALL);
         self.void_pages();
+        // What was lost looks no better for it, but not to a later lap: see `blank_lost`.
+        self.blank(medium, &opening.not_blank)?;
         let flags = std::mem::replace(&mut self.flags_durable, opening.superblock.flags.clone());
         write_superblocks(medium, &self.superblock(tail))?;
         self.floor_in_place = self.floor;
         self.flags_durable = flags;
         self.ring.tail = tail;
         Ok(())
-    }
-
-    /// Makes sectors ahead of the head blank again: left there, they would look like part of a stripe that does not
-    /// get that far.
-    fn blank(&mut self, medium: &mut Blocking<'_>, positions: &[u64]) -> Result<(), String> {
-        let ring = self.ring.sectors;
-        let writes: Vec<Write> = positions
-            .iter()
-            .filter(|&&position| position >= self.ring.head)
-            .map(|&position| Write {
-                file: File::Ring,
-                offset: position % ring * SECTOR as u64,
-                bytes: Bytes::copy_from_slice(&blank(self.binding, position - ring)),
-            })
-            .collect();
-        if writes.is_empty() { Ok(()) } else { medium.store(writes, Files::of(File::Ring)) }
     }
 }

@@ -314,7 +314,7 @@ impl Engine {
         recovered.damaged |= has_marks;
         self.replay(&mut recovered);
         if recovered.damaged {
-            self.rotten = std::mem::take(&mut recovered.rotten);
+            self.blank_lost(&recovered.rotten);
             self.lose_ring();
         }
         for (worker, request) in unread.waiting {

@@ -128,6 +128,7 @@ impl Run {
         let (mut gathers, mut homes) = (Vec::new(), Vec::new());
         let (mut commits, mut slow) = (Vec::new(), Vec::new());
         let file = shared.medium.stripes().filter(|_| self.uring.is_some());
+        let committing = self.engine.committing();
         for io in self.engine.take_ios() {
             match (io, file) {
                 // Many pages are for a write-back, which waits for nobody but itself.
@@ -135,7 +136,9 @@ impl Run {
                 (io @ Io::Read { .. }, _) => self.reads.push_back(io),
                 (io @ Io::Verify { .. }, _) => slow.push(io),
                 (Io::Store { id, writes, flush }, Some(file))
-                    if flush == Files::of(File::Ring) && file.takes(File::Ring, &writes) =>
+                    if committing == Some(id)
+                        && flush == Files::of(File::Ring)
+                        && file.takes(File::Ring, &writes) =>
                 {
                     self.stripe = Some((id, writes));
                 }
