@@ -45,12 +45,12 @@ pub(super) struct Recovered {
     pub(super) head: u64,
     /// Something acknowledged may be lost.
     pub(super) damaged: bool,
-    /// Sectors ahead of the head that an unfinished stripe left; they must be blanked before the head passes them.
+    /// Sectors ahead of the head that an unfinished stripe may have left; they must be blanked before the head passes them.
     pub(super) unfinished: Vec<u64>,
-    /// Sectors that are damaged and whose content parity gave back.
+    /// Sectors of whole stripes that are damaged and whose content parity gave back.
     pub(super) restored: Vec<u64>,
     /// In front of what is whole behind damage, where the head is known: sectors that are damaged.
-    pub(super) rotten: Vec<u64>,
+    pub(super) lost: Vec<u64>,
 }
 
 /// Reads a run of sectors of the ring file, given the first one and how many.
@@ -82,9 +82,17 @@ enum At {
 }
 
 impl Recovered {
+    /// Positions at which the next lap must find a blank, or the head, which may come to the first of them at once. A sector
+    /// that parity has restored shows nothing from then on, whatever it may show when it is read another time.
+    pub(super) fn not_blank(&self, ring: u64) -> Vec<u64> {
+        let restored = self.restored.iter().map(|position| position + ring);
+        self.unfinished.iter().copied().chain(restored).collect()
+    }
+
     /// What was found so far is of no use.
     fn damage(&mut self, stripes: &mut Vec<(Placed, Said)>) {
         self.damaged = true;
+        self.restored.clear();
         stripes.clear();
         self.staged = Staged::default();
     }
@@ -134,7 +142,7 @@ impl<'a> RingImage<'a> {
         recovered.head = head;
         if recovered.damaged {
             let first = recovered.stripes.first().map_or(head, |found| found.position);
-            recovered.rotten = self.unusable(tail, first, first)?;
+            recovered.lost = self.unusable(tail, first, first)?;
         }
         Ok(recovered)
     }
@@ -316,7 +324,8 @@ impl<'a> RingImage<'a> {
     fn unfinished_at(&mut self, position: u64, end: u64) -> Result<Vec<u64>, String> {
         let mut positions = Vec::new();
         for at in position..(position + self.stripe_max).min(end) {
-            if matches!(self.look(at)?, Seen::Current { .. }) {
+            // One that cannot be read may be readable another time.
+            if self.look(at)? != Seen::Old {
                 positions.push(at);
             }
         }
@@ -441,7 +450,16 @@ mod tests {
         }
 
         fn walk(&self, tail: u64) -> Recovered {
+            self.walk_without(tail, None)
+        }
+
+        /// The same where one sector cannot be read.
+        fn walk_without(&self, tail: u64, unreadable: Option<u64>) -> Recovered {
             let mut read = |first: u64, count: u64| {
+                let bad = unreadable.map(|position| position % RING);
+                if bad.is_some_and(|bad| (first..first + count).contains(&bad)) {
+                    return Err("input/output error".to_owned());
+                }
                 Ok(Bytes::from(self.sectors[first as usize..(first + count) as usize].concat()))
             };
             RingImage::new(1, RING, 16, CHUNK, &mut read)
@@ -514,6 +532,36 @@ mod tests {
             assert!(!recovered.damaged);
             assert_eq!(recovered.head, all[2]);
             assert_eq!(recovered.unfinished.len(), 4);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_of_an_unfinished_stripe_is_not_left_to_be_read_another_time() {
+        for (missing, unreadable) in [(0, 3), (2, 1), (4, 0)] {
+            let mut world = World::new();
+            let all: Vec<u64> = (0..3).map(|i| world.append(i)).collect();
+            world.forget(all[2] + missing);
+            let recovered = world.walk_without(RING, Some(all[2] + unreadable));
+            assert_eq!((recovered.head, recovered.damaged), (all[2], false));
+            let not_blank: Vec<u64> =
+                (all[2]..all[2] + 5).filter(|at| *at != all[2] + missing).collect();
+            assert_eq!(recovered.not_blank(RING), not_blank);
+        }
+    }
+
+    #[test]
+    fn a_stripe_is_as_whole_when_a_sector_that_could_not_be_read_has_been_made_blank() {
+        for lacks in 0..5 {
+            let mut world = World::new();
+            let all: Vec<u64> = (0..3).map(|i| world.append(i)).collect();
+            // It never was written, and an earlier lap would show.
+            let position = all[2] + lacks;
+            world.forget(position);
+            let recovered = world.walk_without(RING, Some(position));
+            assert_eq!((positions(&recovered), recovered.damaged), (all.clone(), false));
+            assert_eq!(recovered.not_blank(RING), [position + RING]);
+            world.sectors[(position % RING) as usize] = blank(1, position).to_vec();
+            assert_eq!(positions(&world.walk(RING)), all);
         }
     }
 

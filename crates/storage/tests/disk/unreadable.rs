@@ -1,9 +1,10 @@
 //! A sector that the device cannot give back, and nothing depends on.
 
 use storage::disk::{File, LocalKeeper};
+use storage::{Load, Store};
 
-use crate::rot::{WORKERS, check, config, sample};
-use crate::support::{BINDING, SECTOR, SimDisk, World};
+use crate::rot::{WORKERS, await_stored, check, config, sample, submit};
+use crate::support::{BINDING, SECTOR, SimDisk, World, cell, record};
 
 const PAGE: usize = 4096;
 
@@ -61,4 +62,35 @@ fn a_stripe_that_cannot_be_read_is_not_forgotten() {
         }
     }
     assert!(refused > 0, "some stripe is needed");
+}
+
+/// A sector of the newest stripe cannot be read, and the power was lost before it was written: parity stands in for it, and
+/// the record is told to others. It is still there when the sector can be read again.
+#[test]
+fn what_was_served_for_a_sector_that_could_not_be_read_stays() {
+    let (disk, _) = sample(7, true);
+    let before = disk.bytes(File::Ring);
+    let mut world = World::open(disk, WORKERS, &config());
+    let (place, newest) = (cell(1), record(1, 900));
+    let owner = world.owner(&place);
+    world.stores[owner].put(&place, &newest);
+    submit(&mut world);
+    await_stored(&mut world);
+    let after = world.disk.bytes(File::Ring);
+    let is_written = |at: &usize| {
+        let sector = at * SECTOR..(at + 1) * SECTOR;
+        before[sector.clone()] != after[sector]
+    };
+    let written: Vec<usize> = (0..before.len() / SECTOR).filter(is_written).collect();
+    assert!(written.len() > 2, "the record takes as many sectors");
+    for sector in written {
+        let disk = world.disk.copy();
+        let range = sector * SECTOR..(sector + 1) * SECTOR;
+        disk.rot(File::Ring, |bytes| bytes[range.clone()].copy_from_slice(&before[range.clone()]));
+        disk.make_unreadable(File::Ring, sector..sector + 1);
+        let mut first = opens(&disk).expect("parity has it");
+        assert_eq!(first.load(&place), Load::Found(newest.clone().into()), "sector {sector}");
+        let mut again = opens(&disk.copy()).expect("it can be read");
+        assert_eq!(again.load(&place), Load::Found(newest.clone().into()), "sector {sector}");
+    }
 }

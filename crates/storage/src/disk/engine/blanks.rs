@@ -12,11 +12,12 @@ impl Engine {
         if writes.is_empty() { Ok(()) } else { medium.store(writes, Files::of(File::Ring)) }
     }
 
-    /// Makes blank what is damaged of a ring that was lost. Until a superblock moves the tail past it, a blank of this lap is
-    /// no better than what was there, so every start still finds the damage; a lap later it is old, where else it would look
-    /// like a stripe that is lost. Nothing goes home before that is durable, so it does not matter where a process ends.
-    pub(super) fn blank_lost(&mut self, positions: &[u64]) {
-        let writes = self.blanks(positions.iter().copied());
+    /// Makes blank what is damaged of a ring that has been read late. Until a superblock moves the tail past it, a blank of
+    /// this lap is no better than what was there, so every start still finds the damage; a lap later it is old, where else
+    /// it would look like a stripe that is lost. Nothing goes home before that is durable, so it does not matter where a
+    /// process ends.
+    pub(super) fn blank_damaged<'a>(&mut self, positions: impl Iterator<Item = &'a u64>) {
+        let writes = self.blanks(positions.copied());
         if !writes.is_empty() {
             let id = self.take_io_id();
             self.ios.push(Io::Store { id, writes, flush: Files::of(File::Ring) });

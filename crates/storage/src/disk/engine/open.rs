@@ -198,11 +198,11 @@ impl Opening {
         // Before the first write-back of pages there is no head.
         let may_be_older =
             redo && superblock.batch > 0 && !spare::has_head(medium, superblock.binding)?;
-        if redo && let Some(outline) = outline(medium, &superblock)? {
+        if redo && let Some(outline) = outline(medium, &superblock) {
             if redone.is_none() {
                 copies.mend(medium, &superblock)?;
             }
-            let not_blank = outline.unfinished.clone();
+            let not_blank = outline.not_blank.clone();
             let (recovered, outline) = (Recovered::default(), Some(outline));
             return Ok(Opening {
                 superblock,
@@ -225,10 +225,8 @@ impl Opening {
         if redo && redone.is_none() {
             copies.mend(medium, &superblock)?;
         }
-        if !recovered.damaged {
-            bad.clone_from(&recovered.unfinished);
-        }
-        let not_blank = bad;
+        let mut not_blank = recovered.not_blank(superblock.ring);
+        not_blank.append(&mut bad);
         let outline = None;
         Ok(Opening { superblock, unusable, recovered, outline, not_blank, redone, may_be_older })
     }
@@ -244,7 +242,7 @@ fn mark_of_all(binding: u64, head: u64) -> Bytes {
 }
 
 /// What can be known of the ring without reading it.
-fn outline(medium: &mut Blocking<'_>, superblock: &Superblock) -> Result<Option<Outline>, String> {
+fn outline(medium: &mut Blocking<'_>, superblock: &Superblock) -> Option<Outline> {
     let (extent, shelf) = (extent(superblock), shelf(superblock.ring, superblock.spare));
     let seed = Shelf::seed(superblock.binding, superblock.floor);
     let medium = RefCell::new(medium);
@@ -255,7 +253,8 @@ fn outline(medium: &mut Blocking<'_>, superblock: &Superblock) -> Result<Option<
         Ok(shelf.read(seed, run.0, &content))
     });
     let mut read = |first: u64, count: u64| reading(&mut medium.borrow_mut())(first, count);
-    extent.outline(digests, &mut read)
+    // Where something cannot be read, who reads all of the ring finds out whether it is needed.
+    extent.outline(digests, &mut read).unwrap_or_default()
 }
 
 /// Reads of the ring, in sectors.
@@ -531,7 +530,7 @@ impl Engine {
         self.write_digest();
         self.replay_mark(Mark::FORGET_ALL);
         self.void_pages();
-        // What was lost looks no better for it, but not to a later lap: see `blank_lost`.
+        // What was lost looks no better for it, but not to a later lap: see `blank_damaged`.
         self.blank(medium, &opening.not_blank)?;
         let flags = std::mem::replace(&mut self.flags_durable, opening.superblock.flags.clone());
         write_superblocks(medium, &self.superblock(tail))?;

@@ -313,8 +313,8 @@ impl Engine {
         let has_marks = recovered.stripes.iter().any(|found| found.said.has_marks());
         recovered.damaged |= has_marks;
         self.replay(&mut recovered);
+        self.blank_damaged(recovered.lost.iter().chain(&recovered.restored));
         if recovered.damaged {
-            self.blank_lost(&recovered.rotten);
             self.lose_ring();
         }
         for (worker, request) in unread.waiting {
