@@ -122,6 +122,13 @@ pub fn decode(frame: &[u8]) -> Result<(Header<'_>, &[u8], Messages<'_>), Malform
     Ok((header, &frame[..header_len(others)], Messages { rest: reader.rest() }))
 }
 
+/// The shard of a frame's first message, without a look at anything else; `None` where there is none.
+#[must_use]
+pub fn first_shard(frame: &[u8]) -> Option<Shard> {
+    let others = usize::from(*frame.get(FIXED_LEN - 1)?);
+    frame.get(header_len(others) + 1).map(|&shard| Shard(shard))
+}
+
 /// Walks the messages of a frame; ends after the first that is cut short.
 #[derive(Clone, Debug)]
 pub struct Messages<'a> {
@@ -193,6 +200,15 @@ mod tests {
             (Database(3), Shard(9), &b"abc"[..])
         );
         assert_eq!(messages[1].bytes, b"");
+        assert_eq!(first_shard(&frame), Some(Shard(9)));
+    }
+
+    #[test]
+    fn a_frame_without_messages_has_no_first_shard() {
+        let frame = frame();
+        for cut in [0, FIXED_LEN - 1, FIXED_LEN, header_len(2), header_len(2) + 1] {
+            assert_eq!(first_shard(&frame[..cut]), None, "{cut} bytes");
+        }
     }
 
     #[test]

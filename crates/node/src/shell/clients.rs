@@ -12,14 +12,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use base::{Millis, Nanos};
+use bytes::Bytes;
 use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use protocols::Stats;
-use types::{Outcome, SessionId, Tag};
+use types::{NodeId, Outcome, SessionId, Shard, Tag};
 
 use super::board::Board;
 use super::mailbox::Mail;
+use crate::engine::shard_of;
+use crate::frame_payload;
 use crate::front::{
     self, Ask, Client, Front, INPUT_LEN_MAX, OUT_LEN_MAX, OUTSTANDING_MAX, Session, SessionContext,
     Wanted,
@@ -72,7 +75,6 @@ struct Pending {
 /// Sessions of one worker.
 pub(crate) struct Clients {
     worker: usize,
-    workers: usize,
     board: Arc<Board>,
     front: Arc<dyn Front>,
     token_base: usize,
@@ -97,13 +99,36 @@ pub(crate) struct Clients {
     bytes_out: u64,
 }
 
-/// Where requests go: to this worker, or to others by mail.
+/// Where requests and frames go: to this worker, or to others by mail.
 pub(crate) struct Routes<'a> {
+    /// This worker.
+    pub(crate) me: usize,
     pub(crate) inputs: &'a mut Vec<Input>,
+    /// For each worker of the node.
     pub(crate) mail: &'a mut [Vec<Mail>],
 }
 
 impl Routes<'_> {
+    /// To the worker that owns this shard.
+    fn send(&mut self, shard: Shard, input: Input) {
+        let owner = usize::from(shard.0) % self.mail.len();
+        if owner == self.me {
+            self.inputs.push(input);
+        } else {
+            self.mail[owner].push(Mail::Input(input));
+        }
+    }
+
+    /// A peer's workers share a link, but not frames: whose shard is the first in one has all of it, unless the peer runs
+    /// another number of workers.
+    pub(crate) fn send_frame(&mut self, from: NodeId, bytes: Bytes) {
+        let frame = |bytes| Input::Frame { from, bytes };
+        match frame_payload::first_shard(&bytes) {
+            Some(shard) => self.send(shard, frame(bytes)),
+            None => self.inputs.push(frame(bytes)),
+        }
+    }
+
     fn len(&self) -> usize {
         self.inputs.len() + self.mail.iter().map(Vec::len).sum::<usize>()
     }
@@ -118,7 +143,6 @@ impl Clients {
     ) -> Clients {
         Clients {
             worker,
-            workers: board.workers.len(),
             board,
             front,
             token_base,
@@ -325,19 +349,13 @@ impl Clients {
         let tag = self.tag(Pending { slot, id, token: ask.token, is_write, turn: 0 });
         let (shard, input) = match ask.what {
             Wanted::Run { database, key, command } => {
-                let shard = key.shard().0;
-                (shard, Input::Request { tag, session: id, database, key, command })
+                (key.shard(), Input::Request { tag, session: id, database, key, command })
             }
             Wanted::List { database, from_hash, limit } => {
-                ((from_hash >> 56) as u8, Input::List { tag, database, from_hash, limit })
+                (shard_of(from_hash), Input::List { tag, database, from_hash, limit })
             }
         };
-        let owner = usize::from(shard) % self.workers;
-        if owner == self.worker {
-            routes.inputs.push(input);
-        } else {
-            routes.mail[owner].push(Mail::Input(input));
-        }
+        routes.send(shard, input);
     }
 
     /// `worker u8, use of the place u24, place u32`.

@@ -168,12 +168,14 @@ impl Driver {
     }
 
     fn pass(&mut self) -> Result<(), String> {
+        // All of them read before one is turned: what they read for each other is dealt with in the same turn.
+        self.workers.iter_mut().try_for_each(WorkerThread::gather)?;
         for round in 0..ROUNDS_MAX {
             let mut is_quiet = true;
             for worker in &mut self.workers {
-                // The first round is everybody's: a timer may be due.
-                if round == 0 || worker.has_mail() {
-                    worker.pass()?;
+                let is_first = round == 0;
+                if is_first || worker.has_mail() {
+                    worker.work(is_first)?;
                     is_quiet = false;
                 }
             }

@@ -10,6 +10,7 @@ use protocols::Stats;
 use transport::{Connection, Happening, Hello, Pipe, Reset};
 use types::NodeId;
 
+use super::clients::Routes;
 use super::mailbox::{ControlMail, Mailbox, NewLink};
 use crate::worker::Input;
 
@@ -105,7 +106,7 @@ impl Peers {
         registry: &Registry,
         now: Nanos,
         scratch: &mut [u8],
-        inputs: &mut Vec<Input>,
+        routes: &mut Routes<'_>,
     ) -> bool {
         let mut is_left = false;
         for at in 0..self.links.len() {
@@ -113,15 +114,16 @@ impl Peers {
             let mut happenings = std::mem::take(&mut self.happenings);
             let read = link.read(now, scratch, &mut happenings);
             let from = link.peer.node;
-            inputs.extend(happenings.drain(..).filter_map(|happening| match happening {
-                Happening::Payload(bytes) => Some(Input::Frame { from, bytes }),
-                Happening::Proven(_) => None,
-            }));
+            for happening in happenings.drain(..) {
+                if let Happening::Payload(bytes) = happening {
+                    routes.send_frame(from, bytes);
+                }
+            }
             self.happenings = happenings;
             is_left |= link.readable;
             match read {
                 Ok(count) => self.bytes_in += count as u64,
-                Err(why) => self.reset(registry, at, why, inputs),
+                Err(why) => self.reset(registry, at, why, routes.inputs),
             }
         }
         is_left

@@ -198,10 +198,9 @@ impl WorkerThread {
             .min()
     }
 
-    /// One pass: everything in, at most a few turns, mail out. What it writes to sockets waits for [`Self::flush`].
-    pub(crate) fn pass(&mut self) -> Result<(), String> {
-        self.now = self.board.clocks.now();
-        (self.clients.now, self.clients.unix) = (self.now, self.board.clocks.unix());
+    /// Takes in what has arrived; what it has read for other workers is on its way to them.
+    pub(crate) fn gather(&mut self) -> Result<(), String> {
+        self.look_at_clocks();
         self.clients.writes_max = self.worker.as_ref().map_or(usize::MAX, |it| it.writes_max());
         if std::mem::take(&mut self.fired) {
             self.take_events()?;
@@ -211,16 +210,38 @@ impl WorkerThread {
         }
         self.take_mail();
         self.read();
-        for turn in 0..TURNS_MAX {
-            if turn > 0 && self.inputs.is_empty() {
+        self.send_mail();
+        Ok(())
+    }
+
+    /// At most a few turns, as long as there is something for them, one of them in any case where one `is_due`: a timer may
+    /// be, or a store have completed something. What it writes to sockets waits for [`Self::flush`].
+    pub(crate) fn work(&mut self, mut is_due: bool) -> Result<(), String> {
+        self.look_at_clocks();
+        self.take_mail();
+        if !is_due {
+            self.resume();
+        }
+        for _ in 0..TURNS_MAX {
+            if self.inputs.is_empty() && !is_due {
                 break;
             }
+            is_due = false;
             self.turn()?;
         }
+        self.send_mail();
+        Ok(())
+    }
+
+    fn look_at_clocks(&mut self) {
+        self.now = self.board.clocks.now();
+        (self.clients.now, self.clients.unix) = (self.now, self.board.clocks.unix());
+    }
+
+    fn send_mail(&mut self) {
         for (worker, mail) in self.mail_out.iter_mut().enumerate() {
             self.board.workers[worker].send_all(mail);
         }
-        Ok(())
     }
 
     fn take_events(&mut self) -> Result<(), String> {
@@ -301,7 +322,8 @@ impl WorkerThread {
 
     fn on_mail(&mut self, mail: Mail) {
         let registry = self.poll.registry();
-        let mut routes = Routes { inputs: &mut self.inputs, mail: &mut self.mail_out };
+        let mut routes =
+            Routes { me: self.index, inputs: &mut self.inputs, mail: &mut self.mail_out };
         match mail {
             Mail::Client { stream, client } => self.clients.add(registry, stream, &client),
             Mail::Input(input) => self.inputs.push(input),
@@ -323,12 +345,12 @@ impl WorkerThread {
 
     fn read(&mut self) {
         let registry = self.poll.registry();
-        self.is_left = self.peers.read(registry, self.now, &mut self.scratch, &mut self.inputs);
-        self.peers.on_time(registry, self.now, &mut self.inputs);
         let room = self.request_room();
-        let mut routes = Routes { inputs: &mut self.inputs, mail: &mut self.mail_out };
+        let mut routes =
+            Routes { me: self.index, inputs: &mut self.inputs, mail: &mut self.mail_out };
+        self.is_left = self.peers.read(registry, self.now, &mut self.scratch, &mut routes);
+        self.peers.on_time(registry, self.now, routes.inputs);
         self.clients.read(&mut self.scratch, room, &mut routes);
-        let mut routes = Routes { inputs: &mut self.inputs, mail: &mut self.mail_out };
         self.clients.on_time(&mut routes);
     }
 
@@ -395,7 +417,8 @@ impl WorkerThread {
     }
 
     fn hand_over_replies(&mut self) {
-        let mut routes = Routes { inputs: &mut self.inputs, mail: &mut self.mail_out };
+        let mut routes =
+            Routes { me: self.index, inputs: &mut self.inputs, mail: &mut self.mail_out };
         for (tag, outcome) in self.outputs.replies.drain(..) {
             let worker = Clients::worker_of(tag);
             if worker == self.index {
@@ -414,6 +437,13 @@ impl WorkerThread {
             let outcome = if holds { outcome } else { Outcome::NoQuorum };
             self.clients.on_outcome(tag, outcome, &mut routes);
         }
+        self.resume();
+    }
+
+    /// Outcomes have made room: sessions ask on.
+    fn resume(&mut self) {
+        let mut routes =
+            Routes { me: self.index, inputs: &mut self.inputs, mail: &mut self.mail_out };
         self.clients.resume(&mut routes);
     }
 

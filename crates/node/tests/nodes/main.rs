@@ -224,6 +224,33 @@ fn nodes_may_run_different_numbers_of_workers() {
 }
 
 #[test]
+fn a_frame_goes_to_the_worker_whose_shards_it_is_about() {
+    let scratch = Scratch::new();
+    let names: Vec<String> = ["a:1", "b:1", "c:1"].map(String::from).to_vec();
+    let configs = (1..=3).map(|id| node::config::NodeConfig {
+        workers: 2,
+        ..config(&scratch, id, &names, Durability::Volatile)
+    });
+    let cluster = Cluster::start(configs.collect(), |_| Arc::new(Toy), &update());
+    let cluster = cluster.expect("it starts");
+    assert!(cluster.wait_ready(PATIENCE), "{:#?}", cluster.nodes()[0].status());
+    for n in 0..60 {
+        for (at, node) in cluster.nodes().iter().enumerate() {
+            assert_eq!(caller(node).settle(&format!("add k{n} 1")), (at + 1).to_string());
+        }
+    }
+    for node in cluster.nodes() {
+        let count = |status: &node::status::NodeStatus, what: &str| {
+            status.stats.values.get(what).copied().unwrap_or_default()
+        };
+        // Published every now and then.
+        assert!(node.wait_until(PATIENCE, |status| count(status, "worker_messages_in") > 60));
+        assert_eq!(count(&node.status(), "worker_messages_misrouted"), 0);
+    }
+    assert_eq!(cluster.stop(), Ok(()));
+}
+
+#[test]
 fn a_panic_stops_the_node_and_is_told() {
     let (scratch, peers) = (Scratch::new(), free_addresses(1));
     let node = start(&scratch, 1, &peers, Durability::Volatile);

@@ -181,14 +181,14 @@ impl Rig {
             .filter(|event| event.token() != Token(0))
             .for_each(|it| self.clients.on_event(it));
         let before = self.inputs.len();
-        let mut routes = Routes { inputs: &mut self.inputs, mail: &mut [Vec::new()] };
+        let mut routes = Routes { me: 0, inputs: &mut self.inputs, mail: &mut [Vec::new()] };
         self.clients.read(&mut self.scratch, room, &mut routes);
         self.inputs.len() - before
     }
 
     /// Ends everything that is under way.
     fn answer(&mut self) {
-        let mut routes = Routes { inputs: &mut Vec::new(), mail: &mut [Vec::new()] };
+        let mut routes = Routes { me: 0, inputs: &mut Vec::new(), mail: &mut [Vec::new()] };
         for input in std::mem::take(&mut self.inputs) {
             let Input::Request { tag, .. } = input else { panic!("only requests are asked for") };
             self.clients.on_outcome(tag, Outcome::NoQuorum, &mut routes);
@@ -227,7 +227,7 @@ fn those_who_read_do_not_wait_with_those_who_write() {
             let is_write =
                 matches!(input, Input::Request { command, .. } if command.access == Access::Write);
             if !is_write && let Input::Request { tag, .. } = input {
-                let mut routes = Routes { inputs: &mut Vec::new(), mail: &mut [Vec::new()] };
+                let mut routes = Routes { me: 0, inputs: &mut Vec::new(), mail: &mut [Vec::new()] };
                 rig.clients.on_outcome(*tag, Outcome::NoQuorum, &mut routes);
             }
             is_write
