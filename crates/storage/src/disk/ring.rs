@@ -16,6 +16,9 @@ use super::metas::Metas;
 use super::staged::Said;
 use super::stripe::{StripeWriter, payload_max};
 
+/// Bytes of memory that is kept from one stripe to the next.
+const SPARE_MAX: usize = 64 * 1024;
+
 /// Marks of losses that every stripe keeps room for.
 const LOSSES: usize = 8;
 
@@ -37,9 +40,9 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    fn new() -> Pending {
+    fn over(memory: Vec<u8>) -> Pending {
         Pending {
-            writer: StripeWriter::new(),
+            writer: StripeWriter::over(memory),
             tickets: Vec::new(),
             superseded: Vec::new(),
             metas: Metas::default(),
@@ -126,6 +129,8 @@ pub(super) struct Ring {
     asides_durable: u64,
     /// Of the stripes since the last digest that was written.
     pub(super) digest: Digest,
+    /// Memory of a stripe that has been handed over, for the next one.
+    spare: Vec<u8>,
 }
 
 /// Number of the first stripe of a process: those that it finds go before it.
@@ -144,6 +149,7 @@ impl Ring {
             asides_begun: 0,
             asides_durable: 0,
             digest: Digest::begin(tail),
+            spare: Vec::new(),
         }
     }
 
@@ -182,7 +188,15 @@ impl Ring {
             pending.is_some_and(|pending| pending.payload_len() + len <= max)
         });
         if !has_room {
-            self.push(Some(Box::new(Pending::new())), None);
+            let memory = std::mem::take(&mut self.spare);
+            self.push(Some(Box::new(Pending::over(memory))), None);
+        }
+    }
+
+    /// Takes back memory in which a stripe was written, unless it is long: a store at rest would keep it.
+    pub(super) fn recycle(&mut self, memory: Vec<u8>) {
+        if memory.capacity() <= SPARE_MAX {
+            self.spare = memory;
         }
     }
 

@@ -50,7 +50,7 @@ pub(crate) fn payload_max(sectors: u64) -> usize {
 }
 
 /// Builds a stripe while its entries come in.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(crate) struct StripeWriter {
     sectors: Vec<u8>,
     payload_len: usize,
@@ -59,7 +59,13 @@ pub(crate) struct StripeWriter {
 
 impl StripeWriter {
     pub(crate) fn new() -> StripeWriter {
-        let mut writer = StripeWriter { sectors: Vec::new(), payload_len: 0, entries: 0 };
+        StripeWriter::over(Vec::new())
+    }
+
+    /// Begins in memory that another stripe has had.
+    pub(crate) fn over(mut memory: Vec<u8>) -> StripeWriter {
+        memory.clear();
+        let mut writer = StripeWriter { sectors: memory, payload_len: 0, entries: 0 };
         writer.append(&[0; STRIPE_HEAD_LEN]);
         writer
     }

@@ -223,7 +223,7 @@ impl Engine {
             }
             return;
         }
-        let mut writer = std::mem::replace(&mut pending.writer, StripeWriter::new());
+        let mut writer = std::mem::take(&mut pending.writer);
         for mark in &pending.marks {
             let mut raw = Vec::with_capacity(MARK_LEN);
             mark.append_to(self.binding, &mut raw);
@@ -240,6 +240,14 @@ impl Engine {
         };
         self.ios.push(Io::Store { id, writes, flush });
         self.commit = Some(Commit { io: Some(id), step: Step::Ring });
+    }
+
+    /// Takes back the writes of a stripe that somebody has copied, for their memory.
+    pub(in crate::disk) fn recycle(&mut self, writes: Vec<Write>) {
+        let bytes = writes.into_iter().next().map(|write| write.bytes);
+        if let Some(bytes) = bytes.filter(Bytes::is_unique) {
+            self.ring.recycle(Vec::from(bytes));
+        }
     }
 
     /// The next stripe finds no room until a damaged bucket has gone home, which waits for the mark of its loss. What is

@@ -162,6 +162,7 @@ impl Run {
             && let (Some(uring), Some(file)) = (&mut self.uring, shared.medium.stripes())
         {
             uring.submit(file, id, &writes);
+            self.engine.recycle(writes);
         }
         shared.has_stripe.store(self.stripe.is_some(), SeqCst);
     }
