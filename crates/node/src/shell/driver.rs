@@ -173,9 +173,9 @@ impl Driver {
         for round in 0..ROUNDS_MAX {
             let mut is_quiet = true;
             for worker in &mut self.workers {
-                let is_first = round == 0;
-                if is_first || worker.has_mail() {
-                    worker.work(is_first)?;
+                // The first round is everybody's: a timer may be due.
+                if round == 0 || worker.has_mail() {
+                    worker.work()?;
                     is_quiet = false;
                 }
             }

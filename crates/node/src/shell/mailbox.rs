@@ -120,13 +120,15 @@ impl<T, W: Wake> Mailbox<T, W> {
         }
     }
 
-    /// Takes everything out. `into` must be empty; its memory is reused.
-    pub(crate) fn take(&self, into: &mut Vec<T>) {
+    /// Takes everything out, and says whether something other than mail has happened. `into` must be empty; its memory is
+    /// reused.
+    pub(crate) fn take(&self, into: &mut Vec<T>) -> bool {
         assert!(into.is_empty(), "mail is dealt with before more is taken");
-        self.notified.store(false, Ordering::SeqCst);
+        let is_notified = self.notified.swap(false, Ordering::SeqCst);
         // Only the owner counts.
         self.looks.store(self.looks().wrapping_add(1), Ordering::Relaxed);
         std::mem::swap(&mut *self.items(), into);
+        is_notified
     }
 
     /// How often the owner has taken what there was, be it nothing: an owner that hangs does not.

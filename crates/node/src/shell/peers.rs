@@ -57,13 +57,13 @@ impl Peers {
     }
 
     /// Takes in a proven connection; an older one of the same channel ends.
-    pub(crate) fn add(&mut self, registry: &Registry, new: NewLink, inputs: &mut Vec<Input>) {
+    pub(crate) fn add(&mut self, registry: &Registry, new: NewLink, routes: &mut Routes<'_>) {
         let NewLink { serial, channel, peer, mut pipe, connection, payloads } = new;
         let node = peer.node;
         let same = |link: &Link| link.peer.node == node && link.channel == channel;
         let old = self.links.iter().position(|link| link.as_ref().is_some_and(same));
         if let Some(at) = old {
-            self.drop_link(registry, at, inputs);
+            self.drop_link(registry, at, routes.inputs);
         }
         let at = self.links.iter().position(Option::is_none).unwrap_or(self.links.len());
         let token = Token(self.token_base + at);
@@ -73,8 +73,9 @@ impl Peers {
             self.control.send(ControlMail::LinkDown { peer: node, channel, serial, why: None });
             return;
         }
-        inputs.push(Input::PeerUp { node, incarnation: peer.incarnation, loss: peer.loss });
-        inputs.extend(payloads.into_iter().map(|bytes| Input::Frame { from: node, bytes }));
+        let (incarnation, loss) = (peer.incarnation, peer.loss);
+        routes.inputs.push(Input::PeerUp { node, incarnation, loss });
+        payloads.into_iter().for_each(|bytes| routes.send_frame(node, bytes));
         let link = Link {
             serial,
             channel,

@@ -83,6 +83,8 @@ pub(crate) struct WorkerThread {
     next_client: u64,
     /// Something read in this pass waits for the next.
     is_left: bool,
+    /// The worker is to be turned though nothing has come for it: a timer is due, or a store has completed something.
+    is_due: bool,
     stats_at: Nanos,
     stats_due: bool,
     is_drained: bool,
@@ -130,6 +132,7 @@ impl WorkerThread {
             now: Nanos::ZERO,
             next_client: 0,
             is_left: false,
+            is_due: true,
             stats_at: Nanos::ZERO,
             stats_due: false,
             is_drained: false,
@@ -214,19 +217,18 @@ impl WorkerThread {
         Ok(())
     }
 
-    /// At most a few turns, as long as there is something for them, one of them in any case where one `is_due`: a timer may
-    /// be, or a store have completed something. What it writes to sockets waits for [`Self::flush`].
-    pub(crate) fn work(&mut self, mut is_due: bool) -> Result<(), String> {
+    /// At most a few turns, as long as there is something for them. What it writes to sockets waits for [`Self::flush`].
+    pub(crate) fn work(&mut self) -> Result<(), String> {
         self.look_at_clocks();
         self.take_mail();
-        if !is_due {
-            self.resume();
-        }
+        self.resume();
+        let timer = self.worker.as_ref().and_then(|worker| worker.next_timer());
+        self.is_due |= timer.is_some_and(|at| at <= self.now);
         for _ in 0..TURNS_MAX {
-            if self.inputs.is_empty() && !is_due {
+            if self.inputs.is_empty() && !self.is_due {
                 break;
             }
-            is_due = false;
+            self.is_due = false;
             self.turn()?;
         }
         self.send_mail();
@@ -313,7 +315,7 @@ impl WorkerThread {
 
     fn take_mail(&mut self) {
         let mut mail = std::mem::take(&mut self.mail_in);
-        self.mailbox.take(&mut mail);
+        self.is_due |= self.mailbox.take(&mut mail);
         for one in mail.drain(..) {
             self.on_mail(one);
         }
@@ -333,7 +335,7 @@ impl WorkerThread {
                 let outcome = if holds { outcome } else { Outcome::NoQuorum };
                 self.clients.on_outcome(tag, outcome, &mut routes);
             }
-            Mail::Link(link) => self.peers.add(registry, *link, &mut self.inputs),
+            Mail::Link(link) => self.peers.add(registry, *link, &mut routes),
             Mail::DropLinks => self.peers.drop_all(registry, &mut self.inputs),
             Mail::Loss(loss) => self.inputs.push(Input::Loss { loss }),
             Mail::Begin { worker, first } => {
