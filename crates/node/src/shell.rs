@@ -17,6 +17,7 @@ pub(crate) mod mailbox;
 pub(crate) mod media;
 pub(crate) mod peers;
 pub(crate) mod record;
+mod routes;
 mod seat;
 mod sync;
 pub(crate) mod worker_thread;

@@ -12,17 +12,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use base::{Millis, Nanos};
-use bytes::Bytes;
 use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use protocols::Stats;
-use types::{NodeId, Outcome, SessionId, Shard, Tag};
+use types::{Outcome, SessionId, Tag};
 
 use super::board::Board;
-use super::mailbox::Mail;
+use super::routes::Routes;
 use crate::engine::shard_of;
-use crate::frame_payload;
 use crate::front::{
     self, Ask, Client, Front, INPUT_LEN_MAX, OUT_LEN_MAX, OUTSTANDING_MAX, Session, SessionContext,
     Wanted,
@@ -97,41 +95,6 @@ pub(crate) struct Clients {
     pub(crate) unix: Millis,
     bytes_in: u64,
     bytes_out: u64,
-}
-
-/// Where requests and frames go: to this worker, or to others by mail.
-pub(crate) struct Routes<'a> {
-    /// This worker.
-    pub(crate) me: usize,
-    pub(crate) inputs: &'a mut Vec<Input>,
-    /// For each worker of the node.
-    pub(crate) mail: &'a mut [Vec<Mail>],
-}
-
-impl Routes<'_> {
-    /// To the worker that owns this shard.
-    fn send(&mut self, shard: Shard, input: Input) {
-        let owner = usize::from(shard.0) % self.mail.len();
-        if owner == self.me {
-            self.inputs.push(input);
-        } else {
-            self.mail[owner].push(Mail::Input(input));
-        }
-    }
-
-    /// A peer's workers share a link, but not frames: whose shard is the first in one has all of it, unless the peer runs
-    /// another number of workers.
-    pub(crate) fn send_frame(&mut self, from: NodeId, bytes: Bytes) {
-        let frame = |bytes| Input::Frame { from, bytes };
-        match frame_payload::first_shard(&bytes) {
-            Some(shard) => self.send(shard, frame(bytes)),
-            None => self.inputs.push(frame(bytes)),
-        }
-    }
-
-    fn len(&self) -> usize {
-        self.inputs.len() + self.mail.iter().map(Vec::len).sum::<usize>()
-    }
 }
 
 impl Clients {

@@ -10,8 +10,8 @@ use protocols::Stats;
 use transport::{Connection, Happening, Hello, Pipe, Reset};
 use types::NodeId;
 
-use super::clients::Routes;
 use super::mailbox::{ControlMail, Mailbox, NewLink};
+use super::routes::Routes;
 use crate::worker::Input;
 
 /// Bytes taken from one peer in one turn; the rest waits for the next.

@@ -14,9 +14,10 @@ use protocols::Stats;
 use types::{NodeId, Outcome, SessionId};
 
 use super::board::Board;
-use super::clients::{Clients, Routes};
+use super::clients::Clients;
 use super::mailbox::{ControlMail, Mail, Mailbox};
 use super::peers::Peers;
+use super::routes::Routes;
 use crate::front::{Client, Front};
 use crate::worker::{Input, Outputs, Worker};
 

@@ -1,0 +1,44 @@
+//! Which worker of a node gets what one of them has read.
+
+use bytes::Bytes;
+use types::{NodeId, Shard};
+
+use super::mailbox::Mail;
+use crate::frame_payload;
+use crate::worker::Input;
+
+/// Where requests and frames go: to this worker, or to others by mail.
+pub(crate) struct Routes<'a> {
+    /// This worker.
+    pub(crate) me: usize,
+    pub(crate) inputs: &'a mut Vec<Input>,
+    /// For each worker of the node.
+    pub(crate) mail: &'a mut [Vec<Mail>],
+}
+
+impl Routes<'_> {
+    /// To the worker that owns this shard.
+    pub(crate) fn send(&mut self, shard: Shard, input: Input) {
+        let owner = usize::from(shard.0) % self.mail.len();
+        if owner == self.me {
+            self.inputs.push(input);
+        } else {
+            self.mail[owner].push(Mail::Input(input));
+        }
+    }
+
+    /// A peer's workers share a link, but not frames: whose shard is the first in one has all of it, unless the peer runs
+    /// another number of workers.
+    pub(crate) fn send_frame(&mut self, from: NodeId, bytes: Bytes) {
+        let frame = |bytes| Input::Frame { from, bytes };
+        match frame_payload::first_shard(&bytes) {
+            Some(shard) => self.send(shard, frame(bytes)),
+            None => self.inputs.push(frame(bytes)),
+        }
+    }
+
+    /// Inputs and mail under way to anybody.
+    pub(crate) fn len(&self) -> usize {
+        self.inputs.len() + self.mail.iter().map(Vec::len).sum::<usize>()
+    }
+}
