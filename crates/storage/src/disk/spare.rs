@@ -12,6 +12,7 @@ use bytes::Bytes;
 use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use super::io::{Blocking, File, Files, Write};
 use super::page::{PAGE, PageHead, PagePlace};
+use super::superblock::COPIES;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"PSPR");
 const FORMAT: u16 = 1;
@@ -172,13 +173,23 @@ impl Images {
         if known.is_some_and(|known| known >= self.batch) || self.are_whole() {
             return Ok(known.is_none_or(|known| known <= self.batch));
         }
-        for &place in &self.places {
-            let page = medium.read(place.file, place.offset, PAGE)?;
-            if PageHead::read(&page, place, binding).is_ok_and(|head| head.batch == self.batch) {
-                return Ok(true);
+        let mut unread = None;
+        // Superblocks have been read, and are no pages of a bucket.
+        let is_page =
+            |place: &&PagePlace| place.file != File::Slots || place.offset >= COPIES * PAGE as u64;
+        for &place in self.places.iter().filter(is_page) {
+            match medium.read(place.file, place.offset, PAGE) {
+                Ok(page) => {
+                    let head = PageHead::read(&page, place, binding);
+                    if head.is_ok_and(|head| head.batch == self.batch) {
+                        return Ok(true);
+                    }
+                }
+                Err(reason) => unread = Some(reason),
             }
         }
-        Ok(false)
+        // Where no other page says so it may be the one that cannot be read.
+        unread.map_or(Ok(false), Err)
     }
 }
 

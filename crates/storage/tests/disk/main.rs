@@ -29,3 +29,4 @@ mod uncounted;
 mod unread;
 mod unread_lives;
 mod unreadable;
+mod unreadable_start;

@@ -333,7 +333,7 @@ impl Engine {
             base::sometimes!("disk: a start finds a superblock that is of no use");
             engine.remark(PagePlace { file: File::Slots, offset }, SUPERBLOCK_UNUSABLE);
         }
-        engine.read_maps(&mut medium, opening.redone.as_ref())?;
+        engine.read_maps(&mut medium, opening.redone.as_ref());
         if opening.may_be_older {
             engine.extents.doubt_end();
         }
@@ -443,11 +443,7 @@ impl Engine {
         }
     }
 
-    fn read_maps(
-        &mut self,
-        medium: &mut Blocking<'_>,
-        redone: Option<&Redone>,
-    ) -> Result<(), String> {
+    fn read_maps(&mut self, medium: &mut Blocking<'_>, redone: Option<&Redone>) {
         let binding = self.binding;
         let mut read = |group: u64| {
             let place = map_place(group);
@@ -459,15 +455,21 @@ impl Engine {
         };
         for _ in 0..MAPS_AT_START {
             let Some(group) = self.extents.unknown().next() else { break };
-            let map = read(group)?;
+            // One that cannot be read costs no more than a damaged one.
+            let map = read(group).unwrap_or_default();
             self.learn_map(group, map);
         }
         // A superblock that does not count a group which has a map is older than that.
-        while let Some(map) = read(self.extents.groups())? {
-            base::sometimes!("disk: a superblock does not count a group");
-            self.extents.find(map);
+        loop {
+            match read(self.extents.groups()) {
+                Ok(Some(map)) => {
+                    base::sometimes!("disk: a superblock does not count a group");
+                    self.extents.find(map);
+                }
+                Ok(None) => return,
+                Err(_) => return self.extents.doubt_end(),
+            }
         }
-        Ok(())
     }
 
     /// Takes what the ring holds; it goes into the index when it is first touched.

@@ -1,0 +1,120 @@
+//! A sector that cannot be read, met by a start that was cut off before, or that serves before it has read its ring.
+
+use storage::disk::{Config, File, LocalKeeper};
+use storage::{Completion, Load, Place, Store};
+
+use crate::support::{BINDING, SECTOR, SimDisk, Withheld, World, cell, record, small_config};
+
+fn config() -> Config {
+    Config { ring_bytes: 256 << 10, ..small_config() }
+}
+
+fn opens(disk: &SimDisk, config: &Config) -> Result<World, String> {
+    let opened = LocalKeeper::open(disk.clone(), BINDING, 1, config);
+    let (keeper, stores) = opened.map_err(|error| error.to_string())?;
+    Ok(World { disk: disk.clone(), keeper, stores, heard: vec![Vec::new()], scrubs: 0 })
+}
+
+fn put_wait(world: &mut World, place: &Place, record: &[u8]) {
+    let ticket = world.stores[0].ticket();
+    world.stores[0].put(place, record);
+    world.stores[0].submit();
+    for _ in 0..20_000 {
+        let is_it = |heard: &Completion| matches!(heard, Completion::Stored(of) if *of >= ticket);
+        if world.heard[0].iter().any(is_it) {
+            return;
+        }
+        world.poll();
+    }
+    panic!("{place:?} is not stored: {:?}", world.heard[0]);
+}
+
+/// A store whose ring took so many batches before the first page was read.
+fn filled(batches: u64, config: &Config) -> SimDisk {
+    let mut world = World::create(SimDisk::new(1, 0), 1, config);
+    world.disk.withhold(Withheld::Reads(File::Slots));
+    for number in 0..batches {
+        put_wait(&mut world, &cell(number), &record(number, 400));
+    }
+    (0..20).for_each(|_| world.poll());
+    world.disk.crashed(1)
+}
+
+/// A sector of a stripe that digests speak of cannot be read, and parity has it. A load looks for its record in that part.
+#[test]
+fn a_load_waits_for_the_ring_where_its_part_cannot_be_read() {
+    let disk = filled(150, &config());
+    let ring = disk.bytes(File::Ring);
+    let wanted = 5;
+    let at = ring.windows(32).position(|it| *it == record(wanted, 400)[..32]).expect("there");
+    let sector = at / SECTOR;
+    disk.make_unreadable(File::Ring, sector..sector + 1);
+    let mut world = opens(&disk, &config()).expect("it opens");
+    assert!(world.keeper.has_unread_ring());
+    // The reader of the whole ring is slow; here it would read it in one piece, so it comes when the sector can be read.
+    world.disk.withhold(Withheld::Reads(File::Ring));
+    assert_eq!(world.stores[0].load(&cell(wanted)), Load::Pending);
+    (0..20).for_each(|_| world.poll());
+    let failed = world.heard[0].iter().find(|heard| matches!(heard, Completion::Failed(_)));
+    assert_eq!(failed, None);
+    world.disk.make_unreadable(File::Ring, 0..0);
+    world.disk.release();
+    (0..40).for_each(|_| world.poll());
+    let is_it = |heard: &Completion| matches!(heard, Completion::Loaded { load, .. } if *load == Load::Found(record(wanted, 400).into()));
+    assert!(world.heard[0].iter().any(is_it), "{:?}", world.heard[0]);
+}
+
+/// A map costs no record: damaged it closes its group until a survey has made another.
+#[test]
+fn a_map_need_not_be_readable() {
+    let mut world = World::create(SimDisk::new(1, 0), 1, &config());
+    put_wait(&mut world, &cell(1), &record(1, 9_000));
+    world.settle();
+    for sectors in [0..1, 32_256 * 2..32_256 * 2 + 1] {
+        let disk = world.disk.copy();
+        disk.make_unreadable(File::Extents, sectors.clone());
+        let opened = opens(&disk, &config());
+        assert!(opened.is_ok(), "{sectors:?}: {:?}", opened.err());
+        assert_eq!(opened.unwrap().load(&cell(1)), Load::Found(record(1, 9_000).into()));
+    }
+}
+
+/// Power is lost while images go to the spare, and one superblock cannot be read: its twin has all that a start needs.
+#[test]
+fn a_superblock_need_not_be_readable_beside_a_torn_spare() {
+    let config = small_config();
+    let mut world = World::create(SimDisk::new(1, 8), 1, &config);
+    let (mut refused, mut all) = (Vec::new(), 0);
+    for round in 0..10 {
+        for number in 0..30 {
+            put_wait(&mut world, &cell(number), &record(number + 100 * round, 300));
+        }
+        for step in 0..200 {
+            world.keeper.rest();
+            world.poll();
+            for seed in 0..10 {
+                let disk = world.disk.crashed(seed);
+                for sector in [0, 8] {
+                    // The twin is whole, or this would be another matter.
+                    let twin = disk.copy();
+                    twin.rot(File::Slots, |bytes| {
+                        bytes[sector * SECTOR..(sector + 8) * SECTOR].fill(0x55);
+                    });
+                    if opens(&twin, &config).is_err() {
+                        continue;
+                    }
+                    let disk = disk.copy();
+                    disk.make_unreadable(File::Slots, sector..sector + 1);
+                    all += 1;
+                    if opens(&disk, &config).is_err() {
+                        refused.push((round, step, seed, sector));
+                    }
+                }
+            }
+            if world.keeper.under_way() == 0 && !world.keeper.is_dirty() {
+                break;
+            }
+        }
+    }
+    assert!(refused.is_empty(), "of {all}: {refused:?}");
+}
