@@ -524,9 +524,14 @@ impl World {
     }
 
     pub fn open(disk: SimDisk, workers: usize, config: &Config) -> World {
-        let (keeper, stores) = LocalKeeper::open(disk.clone(), BINDING, workers, config)
-            .expect("a store that was made opens");
-        World { disk, keeper, stores, heard: vec![Vec::new(); workers], scrubs: 0 }
+        World::try_open(disk, workers, config).expect("a store that was made opens")
+    }
+
+    /// The error in words where the store does not open.
+    pub fn try_open(disk: SimDisk, workers: usize, config: &Config) -> Result<World, String> {
+        let opened = LocalKeeper::open(disk.clone(), BINDING, workers, config);
+        let (keeper, stores) = opened.map_err(|error| error.to_string())?;
+        Ok(World { disk, keeper, stores, heard: vec![Vec::new(); workers], scrubs: 0 })
     }
 
     /// Lets every worker poll once.

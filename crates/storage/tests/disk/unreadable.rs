@@ -1,18 +1,15 @@
 //! A sector that the device cannot give back, and nothing depends on.
 
-use storage::disk::{File, LocalKeeper};
+use storage::disk::File;
 use storage::{Load, Store};
 
 use crate::rot::{WORKERS, await_stored, check, config, sample, submit};
-use crate::support::{BINDING, SECTOR, SimDisk, World, cell, record};
+use crate::support::{SECTOR, SimDisk, World, cell, record};
 
 const PAGE: usize = 4096;
 
 fn opens(disk: &SimDisk) -> Result<World, String> {
-    let opened = LocalKeeper::open(disk.clone(), BINDING, WORKERS, &config());
-    let (keeper, stores) = opened.map_err(|error| error.to_string())?;
-    let heard = vec![Vec::new(); WORKERS];
-    Ok(World { disk: disk.clone(), keeper, stores, heard, scrubs: 0 })
+    World::try_open(disk.clone(), WORKERS, &config())
 }
 
 /// One unreadable sector of what has a twin, is restored by parity, or is of no use: the store opens. (That of a stripe

@@ -1,18 +1,16 @@
 //! A sector that cannot be read, met by a start that was cut off before, or that serves before it has read its ring.
 
-use storage::disk::{Config, File, LocalKeeper};
+use storage::disk::{Config, File};
 use storage::{Completion, Load, Place, Store};
 
-use crate::support::{BINDING, SECTOR, SimDisk, Withheld, World, cell, record, small_config};
+use crate::support::{SECTOR, SimDisk, Withheld, World, cell, record, small_config};
 
 fn config() -> Config {
     Config { ring_bytes: 256 << 10, ..small_config() }
 }
 
 fn opens(disk: &SimDisk, config: &Config) -> Result<World, String> {
-    let opened = LocalKeeper::open(disk.clone(), BINDING, 1, config);
-    let (keeper, stores) = opened.map_err(|error| error.to_string())?;
-    Ok(World { disk: disk.clone(), keeper, stores, heard: vec![Vec::new()], scrubs: 0 })
+    World::try_open(disk.clone(), 1, config)
 }
 
 fn put_wait(world: &mut World, place: &Place, record: &[u8]) {
@@ -60,7 +58,9 @@ fn a_load_waits_for_the_ring_where_its_part_cannot_be_read() {
     world.disk.make_unreadable(File::Ring, 0..0);
     world.disk.release();
     (0..40).for_each(|_| world.poll());
-    let is_it = |heard: &Completion| matches!(heard, Completion::Loaded { load, .. } if *load == Load::Found(record(wanted, 400).into()));
+    let found = Load::Found(record(wanted, 400).into());
+    let is_it =
+        |heard: &Completion| matches!(heard, Completion::Loaded { load, .. } if *load == found);
     assert!(world.heard[0].iter().any(is_it), "{:?}", world.heard[0]);
 }
 
@@ -116,5 +116,6 @@ fn a_superblock_need_not_be_readable_beside_a_torn_spare() {
             }
         }
     }
+    assert!(all > 0, "no state of the disk has a twin that is whole");
     assert!(refused.is_empty(), "of {all}: {refused:?}");
 }
