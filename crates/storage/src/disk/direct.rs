@@ -52,8 +52,12 @@ impl DirectFile {
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).ok()?;
         let mut buffer = AlignedBuffer::default();
         // What must be aligned is the same for reading, and reading changes nothing.
-        let read = file.read_at(buffer.room(SECTOR), SECTOR as u64).ok()?;
-        (read == SECTOR).then(|| DirectFile { file, buffer: Mutex::new(buffer) })
+        let takes_sectors = match file.read_at(buffer.room(SECTOR), SECTOR as u64) {
+            Ok(len) => len == SECTOR,
+            // It was asked for, and the device has not got it.
+            Err(error) => error.raw_os_error() == Some(Errno::IO.raw_os_error()),
+        };
+        takes_sectors.then(|| DirectFile { file, buffer: Mutex::new(buffer) })
     }
 
     /// Waits until nobody else can write to the file. A stripe that was handed to the system may outlive its process, and
@@ -132,8 +136,18 @@ impl BareFile {
 
     /// Bytes from `offset` on; zeros stand for what lies past the end. `None` if that did not work.
     pub(super) fn read(&self, offset: u64, len: usize) -> Option<Bytes> {
-        let skipped = (offset % ALIGNMENT as u64) as usize;
-        let whole = (skipped + len).next_multiple_of(ALIGNMENT);
+        self.read_around(ALIGNMENT, offset, len).or_else(|| self.read_exactly(offset, len))
+    }
+
+    /// The same, but nothing is asked of the device that lies in other sectors: those may be ones that it cannot read.
+    pub(super) fn read_exactly(&self, offset: u64, len: usize) -> Option<Bytes> {
+        self.read_around(SECTOR, offset, len)
+    }
+
+    /// Reads whole units.
+    fn read_around(&self, unit: usize, offset: u64, len: usize) -> Option<Bytes> {
+        let skipped = (offset % unit as u64) as usize;
+        let whole = (skipped + len).next_multiple_of(unit);
         let mut buffer = AlignedBuffer::default();
         let room = buffer.room(whole);
         let mut filled = 0;
@@ -145,7 +159,7 @@ impl BareFile {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return None,
             }
-            if !filled.is_multiple_of(ALIGNMENT) {
+            if !filled.is_multiple_of(unit) {
                 break;
             }
         }

@@ -5,7 +5,6 @@
 //! (a batch becomes durable), `engine/lookup.rs` (a record is found), `engine/write_back.rs` (entries go home),
 //! `engine/sweep.rs` (which of them, and when), `engine/loss.rs` (damage becomes forgetting), `engine/open.rs`.
 
-mod blanks;
 mod commit;
 mod config;
 mod homes;
@@ -13,6 +12,7 @@ mod joins;
 mod listing;
 mod lookup;
 mod loss;
+mod mending;
 mod open;
 mod rebuild;
 mod scrub;
@@ -110,7 +110,7 @@ pub struct Engine {
     is_resting: bool,
     unread: Option<Unread>,
     lost_ring: Option<u64>, // the stripe whose marks say so, until it is durable
-    blanking: Option<u64>,  // by io: what is damaged of a lost ring is made blank
+    mending: Option<mending::Mending>, // of a ring that was read late
 
     flags: Flags,         // forgotten shards as workers see them
     flags_durable: Flags, // as the durable stripes have them
@@ -167,7 +167,7 @@ impl Engine {
             self.write_back_done(done.id);
         } else if let Some(reading) = self.reads.remove(&done.id) {
             self.read_done(reading, bytes);
-        } else if self.blanking.take_if(|id| *id == done.id).is_none() && !self.is_cut(done.id) {
+        } else if !self.is_mended(done.id) && !self.is_cut(done.id) {
             self.given(done.id);
         }
     }

@@ -81,7 +81,7 @@ impl FileMedium {
             stripes.own().map_err(|error| format!("{}: {error}", path.display()))?;
         }
         medium.images = DirectFile::open_to_flush(&dir.join(File::Spare.name()));
-        medium.bare = File::ALL.map(|file| BareFile::open(&dir.join(file.name())));
+        medium.open_bare(dir);
         for file in File::ALL {
             let has_time = medium.bare[file as usize].is_some() && GROWING.contains(&file);
             medium.is_cache_ours[file as usize] = AtomicBool::new(!has_time);
@@ -141,7 +141,13 @@ impl FileMedium {
     /// # Errors
     /// What the system says; all four must be there.
     pub fn open_read_only(dir: &Path) -> Result<FileMedium, String> {
-        FileMedium::with(dir, OpenOptions::new().read(true))
+        let mut medium = FileMedium::with(dir, OpenOptions::new().read(true))?;
+        medium.open_bare(dir);
+        Ok(medium)
+    }
+
+    fn open_bare(&mut self, dir: &Path) {
+        self.bare = File::ALL.map(|file| BareFile::open(&dir.join(file.name())));
     }
 
     fn with(dir: &Path, options: &OpenOptions) -> Result<FileMedium, String> {
@@ -173,7 +179,7 @@ impl FileMedium {
         let id = io.id();
         let result = match io {
             Io::Read { file, offset, len, .. } if self.is_cache_ours(*file) => {
-                self.read(*file, *offset, *len)
+                self.read_cached(*file, *offset, *len)
             }
             Io::Read { file, offset, len, .. } => self.read_bare(*file, *offset, *len),
             Io::Verify { file, offset, len, .. } => self.read_bare(*file, *offset, *len),
@@ -226,6 +232,13 @@ impl FileMedium {
         let file = &self.files[*file as usize];
         let read = rustix::io::preadv2(file, &mut parts, *offset, ReadWriteFlags::NOWAIT);
         (read == Ok(*len)).then(|| Done { id: *id, result: Ok(Bytes::from(bytes)) })
+    }
+
+    /// A page cache reads whole pages: what stands beside a sector that cannot be read comes past it.
+    fn read_cached(&self, file: File, offset: u64, len: usize) -> Result<Bytes, String> {
+        let bare = self.bare[file as usize].as_ref();
+        let exactly = |reason| bare.and_then(|it| it.read_exactly(offset, len)).ok_or(reason);
+        self.read(file, offset, len).or_else(exactly)
     }
 
     fn read(&self, file: File, offset: u64, len: usize) -> Result<Bytes, String> {

@@ -4,11 +4,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use types::Database;
 
 use super::engine::{Config, Engine, OpenError, UnreadRing};
 use super::handle::{Handle, Link, Terms};
 use super::io::{Done, File, Io, Medium};
+use super::recovery::Recovered;
 use super::request::Request;
 use super::stripe::SECTOR;
 use crate::{Completion, Staging};
@@ -19,8 +21,10 @@ const IDLE_POLLS: u32 = 64;
 const ROUNDS_MAX: usize = 64;
 /// Drives after which a ring that nobody waits for is read.
 const RING_DRIVES: u32 = 32;
-/// The request that reads the ring after a start; the engine counts its own up from zero.
+/// The request that reads the ring after a start, and the first of those that read its sectors; the engine counts its own up
+/// from zero.
 const RING_READ: u64 = u64::MAX;
+const SECTOR_READS: u64 = 1 << 63;
 
 /// A worker's store without threads.
 pub type LocalStore<M> = Handle<LocalLink<M>>;
@@ -35,8 +39,55 @@ struct Shared<M> {
     /// See [`LocalKeeper::is_still`].
     is_still: bool,
     done: Vec<Done>,
-    /// What a start has left to be read of the ring, and after how many drives that is done uncalled.
-    unread: Option<(UnreadRing, u32)>,
+    unread: Option<RingReading>,
+}
+
+/// What a start has left to be read of the ring.
+#[derive(Debug)]
+struct RingReading {
+    ring: UnreadRing,
+    /// Drives until it is read uncalled.
+    drives_left: u32,
+    /// Those that have been read, in order of their places, where the ring could not be read in one piece.
+    sectors: Vec<Option<Result<Bytes, String>>>,
+    sectors_left: u64,
+}
+
+impl RingReading {
+    fn new(ring: UnreadRing) -> RingReading {
+        RingReading { ring, drives_left: RING_DRIVES, sectors: Vec::new(), sectors_left: 0 }
+    }
+
+    fn read_all(&self) -> Io {
+        let len = self.ring.extent.ring as usize * SECTOR;
+        Io::Read { id: RING_READ, file: File::Ring, offset: 0, len }
+    }
+
+    fn read_each(&mut self) -> impl Iterator<Item = Io> + use<> {
+        self.sectors_left = self.ring.extent.ring;
+        self.sectors = vec![None; self.sectors_left as usize];
+        (0..self.sectors_left).map(|place| Io::Read {
+            id: SECTOR_READS + place,
+            file: File::Ring,
+            offset: place * SECTOR as u64,
+            len: SECTOR,
+        })
+    }
+
+    /// Takes a sector; true if it was the last.
+    fn put(&mut self, done: Done) -> bool {
+        self.sectors[(done.id - SECTOR_READS) as usize] = Some(done.result);
+        self.sectors_left -= 1;
+        self.sectors_left == 0
+    }
+
+    fn find(&self) -> Result<Recovered, String> {
+        self.ring.find(&mut |first, count| {
+            let run = &self.sectors[first as usize..(first + count) as usize];
+            let sectors = run.iter().map(|read| read.clone().expect("all have been read"));
+            Ok(sectors.collect::<Result<Vec<_>, _>>()?.concat().into())
+        })
+    }
 }
 
 impl<M: Medium> Shared<M> {
@@ -53,13 +104,10 @@ impl<M: Medium> Shared<M> {
             }
             self.medium.poll(&mut self.done);
             self.under_way = self.under_way.saturating_sub(self.done.len());
-            for done in self.done.drain(..) {
-                match self.unread.take_if(|_| done.id == RING_READ) {
-                    Some((ring, _)) => {
-                        let read = done.result.and_then(|content| ring.find(&content));
-                        self.engine.take_ring(read);
-                    }
-                    None => self.engine.done(done),
+            for done in std::mem::take(&mut self.done) {
+                match done.id >= SECTOR_READS {
+                    true => self.ring_read(done),
+                    false => self.engine.done(done),
                 }
                 is_idle = false;
             }
@@ -73,15 +121,39 @@ impl<M: Medium> Shared<M> {
 
     /// Reads the ring once somebody waits for it, or a while after the start.
     fn read_ring(&mut self) {
-        let Some((UnreadRing { extent, .. }, left)) = &mut self.unread else { return };
-        if *left > 0 {
-            *left = if self.engine.wants_ring() { 0 } else { *left - 1 };
-            if *left == 0 {
-                let len = extent.ring as usize * SECTOR;
-                self.medium.submit(Io::Read { id: RING_READ, file: File::Ring, offset: 0, len });
-                self.under_way += 1;
-            }
+        let Some(reading) = self.unread.as_mut().filter(|it| it.drives_left > 0) else { return };
+        reading.drives_left = if self.engine.wants_ring() { 0 } else { reading.drives_left - 1 };
+        if reading.drives_left == 0 {
+            self.medium.submit(reading.read_all());
+            self.under_way += 1;
         }
+    }
+
+    fn ring_read(&mut self, done: Done) {
+        let Some(reading) = &mut self.unread else { return };
+        let found = match done {
+            Done { id: RING_READ, result: Ok(content) } => {
+                reading.ring.find(&mut |first, count| {
+                    let start = first as usize * SECTOR;
+                    Ok(content.slice(start..start + count as usize * SECTOR))
+                })
+            }
+            Done { id: RING_READ, result: Err(_) } => {
+                for io in reading.read_each() {
+                    self.medium.submit(io);
+                    self.under_way += 1;
+                }
+                return;
+            }
+            sector => {
+                if !reading.put(sector) {
+                    return;
+                }
+                reading.find()
+            }
+        };
+        self.unread = None;
+        self.engine.take_ring(found);
     }
 }
 
@@ -155,7 +227,7 @@ impl<M: Medium> LocalKeeper<M> {
     ) -> Result<(LocalKeeper<M>, Vec<LocalStore<M>>), OpenError> {
         let engine = Engine::open(&mut medium, binding, workers, config)?;
         let terms = Terms::of(&engine);
-        let unread = engine.unread().map(|ring| (ring, RING_DRIVES));
+        let unread = engine.unread().map(RingReading::new);
         let shared = Shared {
             engine,
             medium,

@@ -6,7 +6,7 @@
 
 use super::digest::{Digest, Filter};
 use super::metas::Metas;
-use super::recovery::{CHUNK, Found, ReadSectors, Recovered, RingImage};
+use super::recovery::{CHUNK, Found, ReadSectors, Recovered, Restored, RingImage};
 use super::stripe::Seen;
 
 /// Runs of digests in a row that say nothing new: there are short ones.
@@ -35,8 +35,10 @@ pub(super) struct Extent {
 pub(super) struct Outline {
     /// Where the next stripe goes.
     pub(super) head: u64,
-    /// See [`Recovered::not_blank`].
-    pub(super) not_blank: Vec<u64>,
+    /// See [`Recovered::unfinished`].
+    pub(super) unfinished: Vec<u64>,
+    /// Of the last stripes.
+    pub(super) restored: Vec<Restored>,
     /// Of the entries between tail and head.
     pub(super) filter: Filter,
     /// Among them.
@@ -107,13 +109,12 @@ impl Extent {
         if found.damaged || found.stripes.iter().any(|found| found.said.has_marks()) {
             return Ok(None);
         }
-        let not_blank = found.not_blank(self.ring);
-        let Recovered { stripes: last, head, .. } = found;
+        let Recovered { stripes: last, head, unfinished, restored, .. } = found;
         for Found { said, .. } in &last {
             said.hashes.iter().for_each(|&hash| filter.add_hash(hash));
             metas.add_all(&said.metas);
         }
         let digests = speaking;
-        Ok(Some(Outline { head, not_blank, filter, metas, digests, last }))
+        Ok(Some(Outline { head, unfinished, restored, filter, metas, digests, last }))
     }
 }

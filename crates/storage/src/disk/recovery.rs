@@ -19,7 +19,7 @@ use bytes::Bytes;
 
 use super::arena::Arena;
 use super::staged::{Said, Staged};
-use super::stripe::{PAYLOAD, SECTOR, STRIPE_SECTORS_MIN, Seen, data_sectors, payload, see};
+use super::stripe::{PAYLOAD, SECTOR, STRIPE_SECTORS_MIN, Seen, data_sectors, payload, seal, see};
 
 /// Sectors that are read at once where all of a ring is.
 pub(super) const CHUNK: u64 = 1024;
@@ -30,6 +30,13 @@ pub(super) struct Found {
     pub(super) position: u64,
     pub(super) payload: Bytes,
     pub(super) said: Said,
+}
+
+/// A sector as it was, and where.
+#[derive(Debug)]
+pub(super) struct Restored {
+    pub(super) position: u64,
+    pub(super) sector: Bytes,
 }
 
 /// What the ring held.
@@ -48,7 +55,7 @@ pub(super) struct Recovered {
     /// Sectors ahead of the head that an unfinished stripe may have left; they must be blanked before the head passes them.
     pub(super) unfinished: Vec<u64>,
     /// Sectors of whole stripes that are damaged and whose content parity gave back.
-    pub(super) restored: Vec<u64>,
+    pub(super) restored: Vec<Restored>,
     /// In front of what is whole behind damage, where the head is known: sectors that are damaged.
     pub(super) lost: Vec<u64>,
 }
@@ -64,8 +71,8 @@ pub(super) struct RingImage<'a> {
     chunk: u64,
     read: &'a mut ReadSectors<'a>,
     chunks: Vec<Option<Bytes>>,
-    /// Why some sectors could not be read, which stand in `chunks` as damaged ones.
-    unread: Option<String>,
+    /// Places of sectors that could not be read, and why; they stand in `chunks` as damaged ones.
+    unread: Vec<(u64, String)>,
 }
 
 /// A stripe whose payload has been put into the arena.
@@ -82,13 +89,6 @@ enum At {
 }
 
 impl Recovered {
-    /// Positions at which the next lap must find a blank, or the head, which may come to the first of them at once. A sector
-    /// that parity has restored shows nothing from then on, whatever it may show when it is read another time.
-    pub(super) fn not_blank(&self, ring: u64) -> Vec<u64> {
-        let restored = self.restored.iter().map(|position| position + ring);
-        self.unfinished.iter().copied().chain(restored).collect()
-    }
-
     /// What was found so far is of no use.
     fn damage(&mut self, stripes: &mut Vec<(Placed, Said)>) {
         self.damaged = true;
@@ -125,7 +125,7 @@ impl<'a> RingImage<'a> {
         read: &'a mut ReadSectors<'a>,
     ) -> RingImage<'a> {
         let chunks = vec![None; ring.div_ceil(chunk) as usize];
-        RingImage { binding, ring, stripe_max, chunk, read, chunks, unread: None }
+        RingImage { binding, ring, stripe_max, chunk, read, chunks, unread: Vec::new() }
     }
 
     /// Walks the stripes from `tail` on, which end somewhere before `end`.
@@ -161,6 +161,7 @@ impl<'a> RingImage<'a> {
             match at {
                 At::Whole(placed) => {
                     self.let_go(recovered.head, placed.sectors);
+                    let position = recovered.head;
                     recovered.head += placed.sectors;
                     let (payload, start) =
                         (arena.get(placed.payload.clone()), placed.payload.start);
@@ -168,7 +169,10 @@ impl<'a> RingImage<'a> {
                         recovered.staged.take_stripe(payload, start, stripes.len(), self.binding);
                     match said {
                         Some(said) => stripes.push((placed, said)),
-                        None => recovered.damage(&mut stripes),
+                        None => {
+                            self.need(position, recovered.head)?;
+                            recovered.damage(&mut stripes);
+                        }
                     }
                 }
                 At::End => {
@@ -178,18 +182,13 @@ impl<'a> RingImage<'a> {
                 At::Damaged => {
                     recovered.damage(&mut stripes);
                     let (next, head) = self.behind(recovered.head, end)?;
+                    self.need(recovered.head, next.unwrap_or(head))?;
                     recovered.head = next.unwrap_or(head);
                     if next.is_none() {
                         break;
                     }
                 }
             }
-        }
-        if recovered.damaged
-            && let Some(reason) = self.unread.take()
-        {
-            // What cannot be read may be read another time: it is missing only where nothing depends on it.
-            return Err(reason);
         }
         recovered.payloads = arena.into_bytes();
         let payloads = &recovered.payloads;
@@ -255,7 +254,7 @@ impl<'a> RingImage<'a> {
         position: u64,
         end: u64,
         arena: &mut Arena,
-        restored: &mut Vec<u64>,
+        restored: &mut Vec<Restored>,
     ) -> Result<At, String> {
         let Some(count) = self.count_at(position)? else {
             return self.end_or_damage(position, end);
@@ -279,8 +278,13 @@ impl<'a> RingImage<'a> {
             }
         }
         let Some(payload) = payload(&mut sectors, &is_good) else { return Ok(At::Damaged) };
-        let bad = (position..).zip(&is_good).filter(|(_, is_good)| !**is_good);
-        restored.extend(bad.map(|(at, _)| at));
+        for (index, sector) in sectors.chunks_exact_mut(SECTOR).enumerate() {
+            if !is_good[index] {
+                let position = position + index as u64;
+                seal(sector, self.binding, position, index as u16, count as u16);
+                restored.push(Restored { position, sector: Bytes::copy_from_slice(sector) });
+            }
+        }
         let start = arena.len();
         arena.push(&payload);
         Ok(At::Whole(Placed { position, sectors: count, payload: start..arena.len() }))
@@ -300,6 +304,9 @@ impl<'a> RingImage<'a> {
 
     /// A stripe that cannot be read whole: unfinished, or damaged?
     fn end_or_damage(&mut self, position: u64, end: u64) -> Result<At, String> {
+        if position + STRIPE_SECTORS_MIN > end {
+            return Ok(At::End); // no stripe fits here
+        }
         let mut has_old = false;
         let reach = self.count_at(position)?.unwrap_or(STRIPE_SECTORS_MIN);
         for at in position..(position + reach).min(end) {
@@ -354,6 +361,16 @@ impl<'a> RingImage<'a> {
         Ok((next, head))
     }
 
+    /// What is damaged from `first` up to `end` is damaged for good.
+    ///
+    /// # Errors
+    /// Where a sector of it could not be read: it may be read another time, and is missing only where nothing depends on it.
+    fn need(&self, first: u64, end: u64) -> Result<(), String> {
+        let within = |place: u64| (place + self.ring - first % self.ring) % self.ring < end - first;
+        let missing = self.unread.iter().find(|(place, _)| within(*place));
+        missing.map_or(Ok(()), |(_, reason)| Err(reason.clone()))
+    }
+
     pub(super) fn look(&mut self, position: u64) -> Result<Seen, String> {
         let (binding, ring) = (self.binding, self.ring);
         Ok(see(self.sector(position)?, binding, position, ring))
@@ -369,14 +386,7 @@ impl<'a> RingImage<'a> {
                 let count = len.min(self.ring - number * len);
                 let read = match (self.read)(number * len, count) {
                     Ok(bytes) => bytes,
-                    Err(reason) => {
-                        let each = read_each(self.read, number * len, count);
-                        let (bytes, are_all) = each.ok_or_else(|| reason.clone())?;
-                        if !are_all {
-                            self.unread = Some(reason);
-                        }
-                        bytes
-                    }
+                    Err(_) => read_each(self.read, number * len, count, &mut self.unread),
                 };
                 chunk.insert(read)
             }
@@ -386,23 +396,27 @@ impl<'a> RingImage<'a> {
     }
 }
 
-/// Sectors that cannot be read together, one by one, and whether these are all; `None` where none can be. What is missing
-/// verifies as nothing.
-fn read_each(read: &mut ReadSectors<'_>, first: u64, count: u64) -> Option<(Bytes, bool)> {
+/// Sectors that cannot be read together, one by one. One that is missing verifies as nothing; it is added to `missing`, by its
+/// place, with the reason.
+fn read_each(
+    read: &mut ReadSectors<'_>,
+    first: u64,
+    count: u64,
+    missing: &mut Vec<(u64, String)>,
+) -> Bytes {
     let mut bytes = vec![0xff; count as usize * SECTOR];
-    let mut found = 0;
-    for (at, into) in (first..).zip(bytes.chunks_exact_mut(SECTOR)) {
-        if let Ok(sector) = read(at, 1) {
-            into.copy_from_slice(&sector);
-            found += 1;
+    for (place, into) in (first..).zip(bytes.chunks_exact_mut(SECTOR)) {
+        match read(place, 1) {
+            Ok(sector) => into.copy_from_slice(&sector),
+            Err(reason) => missing.push((place, reason)),
         }
     }
-    (found > 0).then(|| (bytes.into(), found == count))
+    bytes.into()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::entry::{Entry, Kind, entry_checksum};
+    use super::super::entry::{Entry, Kind, Mark, entry_checksum};
     use super::super::stripe::{StripeWriter, blank};
     use super::*;
 
@@ -433,6 +447,10 @@ mod tests {
                     .append_to(&mut raw);
                 writer.push(&raw);
             }
+            self.write(writer)
+        }
+
+        fn write(&mut self, writer: StripeWriter) -> u64 {
             let position = self.head;
             for sector in writer.finish(1, position).chunks(SECTOR) {
                 self.sectors[(self.head % RING) as usize] = sector.to_vec();
@@ -455,6 +473,10 @@ mod tests {
 
         /// The same where one sector cannot be read.
         fn walk_without(&self, tail: u64, unreadable: Option<u64>) -> Recovered {
+            self.try_walk(tail, unreadable).expect("all that is needed can be read")
+        }
+
+        fn try_walk(&self, tail: u64, unreadable: Option<u64>) -> Result<Recovered, String> {
             let mut read = |first: u64, count: u64| {
                 let bad = unreadable.map(|position| position % RING);
                 if bad.is_some_and(|bad| (first..first + count).contains(&bad)) {
@@ -462,9 +484,7 @@ mod tests {
                 }
                 Ok(Bytes::from(self.sectors[first as usize..(first + count) as usize].concat()))
             };
-            RingImage::new(1, RING, 16, CHUNK, &mut read)
-                .walk(tail, tail + RING)
-                .expect("reads succeed")
+            RingImage::new(1, RING, 16, CHUNK, &mut read).walk(tail, tail + RING)
         }
     }
 
@@ -545,23 +565,57 @@ mod tests {
             assert_eq!((recovered.head, recovered.damaged), (all[2], false));
             let not_blank: Vec<u64> =
                 (all[2]..all[2] + 5).filter(|at| *at != all[2] + missing).collect();
-            assert_eq!(recovered.not_blank(RING), not_blank);
+            assert_eq!(recovered.unfinished, not_blank);
         }
     }
 
     #[test]
-    fn a_stripe_is_as_whole_when_a_sector_that_could_not_be_read_has_been_made_blank() {
+    fn a_sector_that_could_not_be_read_is_restored_as_it_was() {
         for lacks in 0..5 {
             let mut world = World::new();
             let all: Vec<u64> = (0..3).map(|i| world.append(i)).collect();
             // It never was written, and an earlier lap would show.
             let position = all[2] + lacks;
+            let whole = world.sectors[(position % RING) as usize].clone();
             world.forget(position);
             let recovered = world.walk_without(RING, Some(position));
-            assert_eq!((positions(&recovered), recovered.damaged), (all.clone(), false));
-            assert_eq!(recovered.not_blank(RING), [position + RING]);
-            world.sectors[(position % RING) as usize] = blank(1, position).to_vec();
-            assert_eq!(positions(&world.walk(RING)), all);
+            assert_eq!((positions(&recovered), recovered.damaged), (all, false));
+            let [Restored { position: at, sector }] = &recovered.restored[..] else { panic!() };
+            assert_eq!((*at, &sector[..]), (position, &whole[..]));
+        }
+    }
+
+    #[test]
+    fn one_rotten_sector_where_no_stripe_fits_alarms_nobody() {
+        let mut world = World::new();
+        let mut all: Vec<u64> = (0..12).map(|i| world.append(i)).collect();
+        let mut mark = Vec::new();
+        Mark::FORGET_ALL.append_to(1, &mut mark);
+        let mut writer = StripeWriter::new();
+        (0..20).for_each(|_| writer.push(&mark));
+        all.push(world.write(writer));
+        assert_eq!(world.head, 2 * RING - 1, "one sector is left");
+        world.rot(world.head);
+        let recovered = world.walk(RING);
+        assert_eq!((positions(&recovered), recovered.damaged), (all, false));
+        assert_eq!(recovered.unfinished, [world.head]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_matters_only_where_what_is_damaged_depends_on_it() {
+        for unreadable in RING..2 * RING {
+            let mut world = World::new();
+            let all: Vec<u64> = (0..7).map(|i| world.append(i)).collect();
+            world.rot(all[3]);
+            world.rot(all[3] + 1);
+            let recovered = world.try_walk(RING, Some(unreadable));
+            if (all[3]..=all[4]).contains(&unreadable) {
+                assert!(recovered.is_err(), "{unreadable}");
+                continue;
+            }
+            let recovered = recovered.expect("it is of no use");
+            assert!(recovered.damaged, "{unreadable}");
+            assert_eq!((positions(&recovered), recovered.head), (all[4..].to_vec(), world.head));
         }
     }
 

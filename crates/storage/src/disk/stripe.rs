@@ -128,8 +128,8 @@ fn xor(into: &mut [u8], from: &[u8]) {
     }
 }
 
-/// Writes a sector's trailer.
-fn seal(sector: &mut [u8], binding: u64, position: u64, index: u16, count: u16) {
+/// Writes a sector's trailer, which is zeros so far.
+pub(crate) fn seal(sector: &mut [u8], binding: u64, position: u64, index: u16, count: u16) {
     put_u64(sector, POSITION, position);
     put_u16(sector, INDEX, index);
     put_u16(sector, COUNT, count);
@@ -172,8 +172,8 @@ pub(crate) fn see(sector: &[u8], binding: u64, position: u64, ring: u64) -> Seen
     }
 }
 
-/// The payload of a stripe whose sectors are at hand, in a row; `is_good` says which are whole. `None` where parity
-/// cannot help.
+/// The payload of a stripe whose sectors are at hand, in a row; `is_good` says which are whole. The others get their part of
+/// it, from parity; `None` where that cannot help.
 pub(crate) fn payload(sectors: &mut [u8], is_good: &[bool]) -> Option<Vec<u8>> {
     let (data, parity) = split_count(is_good.len());
     for class in 0..parity {

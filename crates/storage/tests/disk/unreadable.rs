@@ -12,8 +12,7 @@ fn opens(disk: &SimDisk) -> Result<World, String> {
     World::try_open(disk.clone(), WORKERS, &config())
 }
 
-/// One unreadable sector of what has a twin, is restored by parity, or is of no use: the store opens. (That of a stripe
-/// in a ring that is read later is another matter here: this medium reads all of the ring at once then.)
+/// One unreadable sector of what has a twin, is restored by parity, or is of no use.
 #[test]
 fn what_nothing_depends_on_need_not_be_readable() {
     for settled in [false, true] {
@@ -34,10 +33,8 @@ fn what_nothing_depends_on_need_not_be_readable() {
                     Ok(world) => world,
                     Err(error) => panic!("settled {settled}, {file:?} {sector}: {error}"),
                 };
-                if settled || file != File::Ring {
-                    let lost = check(&mut world, &model, &format!("{file:?} {sector}"));
-                    assert_eq!(lost, 0, "{file:?} {sector}");
-                }
+                let lost = check(&mut world, &model, &format!("{file:?} {sector}"));
+                assert_eq!(lost, 0, "{file:?} {sector}");
             }
         }
     }

@@ -119,3 +119,71 @@ fn a_superblock_need_not_be_readable_beside_a_torn_spare() {
     assert!(all > 0, "no state of the disk has a twin that is whole");
     assert!(refused.is_empty(), "of {all}: {refused:?}");
 }
+
+/// One sector that nobody needs, the only one of the last part that a start reads at once.
+#[test]
+fn the_last_sector_of_a_ring_of_an_odd_length_need_not_be_readable() {
+    let config = Config { ring_bytes: 1025 * SECTOR as u64, ..small_config() };
+    let mut world = World::create(SimDisk::new(1, 0), 1, &config);
+    let last = |world: &World| world.disk.bytes(File::Ring)[1012 * SECTOR..].to_vec();
+    let blank = last(&world);
+    for number in 0.. {
+        put_wait(&mut world, &cell(number % 50), &record(number, 200));
+        world.settle();
+        if last(&world) != blank {
+            break;
+        }
+    }
+    put_wait(&mut world, &cell(1), &record(7, 200));
+    let disk = world.disk.copy();
+    disk.make_unreadable(File::Ring, 1024..1025);
+    let mut world = opens(&disk, &config).expect("nothing depends on it");
+    assert_eq!(world.load(&cell(1)), Load::Found(record(7, 200).into()));
+}
+
+/// The first sector of the ring that holds something of this record.
+fn sector_of(disk: &SimDisk, record: &[u8]) -> usize {
+    let ring = disk.bytes(File::Ring);
+    let at = ring.windows(32).position(|bytes| *bytes == record[..32]);
+    at.expect("the ring has it") / SECTOR
+}
+
+/// Two sectors of a stripe are damaged for good, and another one cannot be read.
+#[test]
+fn what_cannot_be_read_elsewhere_does_not_keep_a_damaged_ring_closed() {
+    let disk = filled(40, &config());
+    let damaged = sector_of(&disk, &record(5, 400));
+    disk.rot(File::Ring, |bytes| bytes[damaged * SECTOR..(damaged + 2) * SECTOR].fill(0x55));
+    disk.rot(File::Spare, |bytes| bytes.fill(0x55)); // no digests: it is found at once
+    let next = damaged + 2;
+    for sector in
+        (0..disk.file_len(File::Ring) / SECTOR).filter(|it| !(damaged..=next).contains(it))
+    {
+        let disk = disk.copy();
+        disk.make_unreadable(File::Ring, sector..sector + 1);
+        let opened = opens(&disk, &config());
+        assert!(opened.is_ok(), "{sector}, {damaged} is damaged: {:?}", opened.err());
+    }
+}
+
+/// A sector of a stripe cannot be read once, and parity has it. A sector beside it rots later.
+#[test]
+fn a_sector_that_could_not_be_read_once_does_not_leave_its_stripe_without_parity() {
+    for (batches, has_digests) in [(20, false), (150, true)] {
+        let disk = filled(batches, &config());
+        let wanted = record(9, 400);
+        let sector = sector_of(&disk, &wanted);
+        disk.make_unreadable(File::Ring, sector..sector + 1);
+        let mut world = opens(&disk, &config()).expect("parity has it");
+        assert_eq!(world.keeper.has_unread_ring(), has_digests);
+        (0..100).for_each(|_| world.poll());
+        assert!(!world.keeper.has_unread_ring());
+        let is_remark = |heard: &&Completion| matches!(heard, Completion::Remark(_));
+        assert_eq!(world.heard[0].iter().filter(is_remark).count(), 1);
+        let disk = disk.copy();
+        let beside = (sector + 1) * SECTOR..(sector + 2) * SECTOR;
+        disk.rot(File::Ring, |bytes| bytes[beside].fill(0x55));
+        let mut world = opens(&disk, &config()).expect("parity has that");
+        assert_eq!(world.load(&cell(9)), Load::Found(wanted.into()), "{batches} batches");
+    }
+}

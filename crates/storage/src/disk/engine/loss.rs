@@ -13,6 +13,7 @@ use crate::disk::entry::{Entry, Identity, Mark, Reference, entry_checksum};
 use crate::disk::extents::{Map, map_place};
 use crate::disk::io::File;
 use crate::disk::page::{BadRecord, PagePlace};
+use crate::disk::recovery::Restored;
 use crate::disk::stripe::SECTOR;
 
 /// A crash may leave that, too.
@@ -45,12 +46,12 @@ impl Engine {
         self.remark(map_place(group), what);
     }
 
-    /// Sectors of the ring, by their positions.
-    pub(super) fn remark_restored(&mut self, positions: &[u64]) {
-        let Some(&first) = positions.first() else { return };
+    /// Sectors of the ring.
+    pub(super) fn remark_restored(&mut self, restored: &[Restored]) {
+        let Some(Restored { position: first, .. }) = restored.first() else { return };
         base::sometimes!("disk: a start finds sectors that parity restores");
         let offset = first % self.ring.sectors * SECTOR as u64;
-        let count = positions.len();
+        let count = restored.len();
         let what = format!("damaged sectors from here on: {count}; parity restores them");
         self.remark(PagePlace { file: File::Ring, offset }, &what);
     }

@@ -198,12 +198,14 @@ impl Opening {
         // Before the first write-back of pages there is no head.
         let may_be_older =
             redo && superblock.batch > 0 && !spare::has_head(medium, superblock.binding)?;
-        if redo && let Some(outline) = outline(medium, &superblock) {
+        if redo && let Some(mut outline) = outline(medium, &superblock) {
             if redone.is_none() {
                 copies.mend(medium, &superblock)?;
             }
-            let not_blank = outline.not_blank.clone();
-            let (recovered, outline) = (Recovered::default(), Some(outline));
+            let not_blank = std::mem::take(&mut outline.unfinished);
+            let restored = std::mem::take(&mut outline.restored);
+            let (recovered, outline) =
+                (Recovered { restored, ..Recovered::default() }, Some(outline));
             return Ok(Opening {
                 superblock,
                 unusable,
@@ -225,7 +227,7 @@ impl Opening {
         if redo && redone.is_none() {
             copies.mend(medium, &superblock)?;
         }
-        let mut not_blank = recovered.not_blank(superblock.ring);
+        let mut not_blank = recovered.unfinished.clone();
         not_blank.append(&mut bad);
         let outline = None;
         Ok(Opening { superblock, unusable, recovered, outline, not_blank, redone, may_be_older })
@@ -338,7 +340,10 @@ impl Engine {
             engine.extents.doubt_end();
         }
         match opening.outline.take() {
-            Some(outline) => engine.outline(outline, &opening.superblock),
+            Some(outline) => {
+                engine.remark_restored(&opening.recovered.restored);
+                engine.outline(outline, &opening.superblock);
+            }
             None => {
                 let Recovered { head, stripes, .. } = &opening.recovered;
                 engine.ring.head = *head;
@@ -350,6 +355,7 @@ impl Engine {
             true => engine.forget_all(&mut medium, &opening)?,
             false => engine.blank(&mut medium, &opening.not_blank)?,
         }
+        engine.restore(&mut medium, &opening.recovered.restored)?;
         if let Some(Redone { images, tail, .. }) = opening.redone.take() {
             let tail = std::mem::replace(&mut engine.ring.tail, tail);
             let floor = opening.superblock.floor;
@@ -431,7 +437,7 @@ impl Engine {
             is_resting: false,
             unread: None,
             lost_ring: None,
-            blanking: None,
+            mending: None,
             flags: superblock.flags.clone(),
             flags_durable: superblock.flags.clone(),
             losses: vec![0; DATABASES * SHARDS],
@@ -524,6 +530,13 @@ impl Engine {
         let sectors = (bytes.len() / SECTOR) as u64;
         let tail = self.ring.next_tail();
         assert!(head + sectors <= tail + self.ring.sectors, "there is room for the mark");
+        // Only that something was written later may show that what is damaged had been confirmed. A whole stripe shows it, and
+        // would be taken for lost itself if a start ended up here and left an unfinished one behind the mark. Without one that
+        // which is to be made blank may be all that shows it, until the mark does.
+        let is_followed = tail < head;
+        if is_followed {
+            self.blank(medium, &opening.not_blank)?;
+        }
         medium.store(ring_writes(bytes, head, self.ring.sectors), Files::of(File::Ring))?;
         let number = self.ring.put_behind(head);
         self.ring.head = head + sectors;
@@ -532,8 +545,9 @@ impl Engine {
         self.write_digest();
         self.replay_mark(Mark::FORGET_ALL);
         self.void_pages();
-        // What was lost looks no better for it, but not to a later lap: see `blank_damaged`.
-        self.blank(medium, &opening.not_blank)?;
+        if !is_followed {
+            self.blank(medium, &opening.not_blank)?;
+        }
         let flags = std::mem::replace(&mut self.flags_durable, opening.superblock.flags.clone());
         write_superblocks(medium, &self.superblock(tail))?;
         self.floor_in_place = self.floor;

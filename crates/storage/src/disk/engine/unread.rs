@@ -16,7 +16,7 @@ use crate::disk::entry::{Entry, Identity, Kind, Mark};
 use crate::disk::io::{Blocking, File, Io, Medium};
 use crate::disk::outline::{Extent, Outline};
 use crate::disk::part;
-use crate::disk::recovery::{Found, Recovered};
+use crate::disk::recovery::{Found, ReadSectors, Recovered};
 use crate::disk::request::{Batch, Request};
 use crate::disk::stripe::{SECTOR, entries};
 
@@ -57,16 +57,12 @@ impl UnreadRing {
     /// Reads it through the medium of the store, or another with the same files.
     pub(in crate::disk) fn read(&self, medium: &mut dyn Medium) -> Result<Recovered, String> {
         let mut medium = Blocking::new(medium);
-        self.extent.read(self.head, &mut reading(&mut medium))
+        self.find(&mut reading(&mut medium))
     }
 
-    /// Finds it in the content of the whole file.
-    pub(in crate::disk) fn find(&self, ring: &Bytes) -> Result<Recovered, String> {
-        let mut read = |first: u64, count: u64| {
-            let start = first as usize * SECTOR;
-            Ok(ring.slice(start..start + count as usize * SECTOR))
-        };
-        self.extent.read(self.head, &mut read)
+    /// The same, however its sectors are read.
+    pub(in crate::disk) fn find(&self, read: &mut ReadSectors<'_>) -> Result<Recovered, String> {
+        self.extent.read(self.head, read)
     }
 }
 
@@ -313,7 +309,7 @@ impl Engine {
         let has_marks = recovered.stripes.iter().any(|found| found.said.has_marks());
         recovered.damaged |= has_marks;
         self.replay(&mut recovered);
-        self.blank_damaged(recovered.lost.iter().chain(&recovered.restored));
+        self.mend_ring(&recovered);
         if recovered.damaged {
             self.lose_ring();
         }

@@ -191,7 +191,7 @@ impl Engine {
     pub(super) fn is_held(&self) -> bool {
         self.ring.head < self.held_until
             || self.unread.is_some()
-            || ((self.lost_ring.is_some() || self.blanking.is_some())
+            || ((self.lost_ring.is_some() || self.mending.is_some())
                 && !self.write_back.is_redone())
     }
 
