@@ -54,8 +54,8 @@ impl DirectFile {
         // What must be aligned is the same for reading, and reading changes nothing.
         let takes_sectors = match file.read_at(buffer.room(SECTOR), SECTOR as u64) {
             Ok(len) => len == SECTOR,
-            // It was asked for, and the device has not got it.
-            Err(error) => error.raw_os_error() == Some(Errno::IO.raw_os_error()),
+            // The device was asked for it, and has not got it.
+            Err(error) => is_lost(&error) || Errno::from_io_error(&error) == Some(Errno::IO),
         };
         takes_sectors.then(|| DirectFile { file, buffer: Mutex::new(buffer) })
     }
@@ -136,16 +136,16 @@ impl BareFile {
 
     /// Bytes from `offset` on; zeros stand for what lies past the end. `None` if that did not work.
     pub(super) fn read(&self, offset: u64, len: usize) -> Option<Bytes> {
-        self.read_around(ALIGNMENT, offset, len).or_else(|| self.read_exactly(offset, len))
+        self.read_units(ALIGNMENT, offset, len).ok()
     }
 
-    /// The same, but nothing is asked of the device that lies in other sectors: those may be ones that it cannot read.
-    pub(super) fn read_exactly(&self, offset: u64, len: usize) -> Option<Bytes> {
-        self.read_around(SECTOR, offset, len)
+    /// The same where that could not be read: the device is asked for nothing beside it, and then for each sector by itself.
+    /// What it has lost is damaged, and comes as bytes that verify as nothing. `None` where it may have it yet.
+    pub(super) fn salvage(&self, offset: u64, len: usize) -> Option<Bytes> {
+        salvage(offset, len, |offset, len| self.read_units(SECTOR, offset, len)).ok()
     }
 
-    /// Reads whole units.
-    fn read_around(&self, unit: usize, offset: u64, len: usize) -> Option<Bytes> {
+    fn read_units(&self, unit: usize, offset: u64, len: usize) -> IoResult<Bytes> {
         let skipped = (offset % unit as u64) as usize;
         let whole = (skipped + len).next_multiple_of(unit);
         let mut buffer = AlignedBuffer::default();
@@ -157,15 +157,45 @@ impl BareFile {
                 // Only the end of a file cuts a read short, and nothing that is aligned comes after it.
                 Ok(more) => filled += more,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return None,
+                Err(error) => return Err(error),
             }
             if !filled.is_multiple_of(unit) {
                 break;
             }
         }
         room[filled..].fill(0);
-        Some(Bytes::copy_from_slice(&room[skipped..skipped + len]))
+        Ok(Bytes::copy_from_slice(&room[skipped..skipped + len]))
     }
+}
+
+/// See [`BareFile::salvage`]; `read` takes an offset and a length.
+fn salvage(
+    offset: u64,
+    len: usize,
+    mut read: impl FnMut(u64, usize) -> IoResult<Bytes>,
+) -> IoResult<Bytes> {
+    if let Ok(bytes) = read(offset, len) {
+        return Ok(bytes);
+    }
+    let end = offset + len as u64;
+    let mut bytes = Vec::with_capacity(len);
+    let mut at = offset;
+    while at < end {
+        let next = end.min((at + 1).next_multiple_of(SECTOR as u64));
+        match read(at, (next - at) as usize) {
+            Ok(sector) => bytes.extend_from_slice(&sector),
+            Err(error) if is_lost(&error) => bytes.resize((next - offset) as usize, 0xff),
+            Err(error) => return Err(error),
+        }
+        at = next;
+    }
+    Ok(bytes.into())
+}
+
+/// The device says that what stood there is gone: an unrecovered error of the medium, or of its integrity. All others may
+/// pass, as those of a way to the device do.
+fn is_lost(error: &std::io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NODATA | Errno::ILSEQ))
 }
 
 /// Memory that begins where a device wants it to.
@@ -199,6 +229,56 @@ impl AlignedBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sector_that_the_device_has_lost_is_damaged_and_others_are_not() {
+        let content: Vec<u8> = (0..6 * SECTOR).map(|at| (at / 100) as u8).collect();
+        // What stands beside the place does not matter, for it is not asked for.
+        let read = |bad: Option<(usize, Errno)>, range: std::ops::Range<usize>| {
+            let read = |offset: u64, len: usize| match bad {
+                Some((sector, error))
+                    if (offset as usize / SECTOR..(offset as usize + len).div_ceil(SECTOR))
+                        .contains(&sector) =>
+                {
+                    Err(error.into())
+                }
+                _ => Ok(Bytes::copy_from_slice(&content[offset as usize..][..len])),
+            };
+            salvage(range.start as u64, range.len(), read)
+        };
+        for range in [0..6 * SECTOR, 512..1024, 700..2000, 1100..1200] {
+            assert_eq!(read(None, range.clone()).expect("no error"), content[range.clone()]);
+            for sector in 0..6 {
+                let mut wanted = content.clone();
+                wanted[sector * SECTOR..(sector + 1) * SECTOR].fill(0xff);
+                for lost in [Errno::NODATA, Errno::ILSEQ] {
+                    let found = read(Some((sector, lost)), range.clone());
+                    assert_eq!(found.expect("it is lost"), wanted[range.clone()]);
+                }
+                let is_needed =
+                    (range.start / SECTOR..range.end.div_ceil(SECTOR)).contains(&sector);
+                assert_eq!(read(Some((sector, Errno::IO)), range.clone()).is_err(), is_needed);
+            }
+        }
+    }
+
+    #[test]
+    fn parts_of_a_file_are_read_past_the_cache_wherever_they_begin_and_end() {
+        let path = std::env::temp_dir().join(format!("palimpsest-bare-{}", std::process::id()));
+        let mut content: Vec<u8> = (0..10_300_u32).map(|at| (at / 7) as u8).collect();
+        std::fs::write(&path, &content).expect("the temporary directory is writable");
+        let file = BareFile::open(&path).filter(|file| file.read(0, 1).is_some());
+        content.resize(20_000, 0);
+        for (offset, len) in [(0, 10_300), (512, 512), (700, 4000), (8192, 4096), (10_000, 5000)] {
+            let Some(file) = &file else { break }; // not past the cache here
+            let wanted = &content[offset as usize..][..len];
+            assert_eq!(file.read(offset, len).expect("it is there"), wanted);
+            if let Some(salvaged) = file.salvage(offset, len) {
+                assert_eq!(salvaged, wanted); // else the device's sectors are longer
+            }
+        }
+        std::fs::remove_file(&path).expect("it is there");
+    }
 
     #[test]
     fn a_file_is_owned_once_the_writes_of_its_former_owner_have_ended() {

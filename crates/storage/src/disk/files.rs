@@ -2,21 +2,23 @@
 //! and the spare's images go past the page cache ([`direct`](super::direct)) where the file system lets them.
 
 use std::fs::{File as OsFile, OpenOptions};
-use std::io::{ErrorKind, IoSliceMut};
+use std::io::{ErrorKind, IoSliceMut, Result as IoResult};
 use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rustix::fs::{Advice, FallocateFlags};
-use rustix::io::{ReadWriteFlags, retry_on_intr};
+use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 
 use super::ahead::Ahead;
 use super::arena::Arena;
 use super::direct::{BareFile, DirectFile};
 use super::io::{Done, File, Files, Io, Medium, Write};
+use super::page::PAGE;
 use crate::data_dir::is_there;
 
 /// Reads of at least so many bytes get memory on large pages.
@@ -40,6 +42,8 @@ pub struct FileMedium {
     bare: [Option<BareFile>; 4], // past the page cache, for looking
     /// The page cache holds nothing of the file but what this process has put there. Until then it is read past the cache.
     is_cache_ours: [AtomicBool; 4],
+    /// Taken for good by who writes more than it was asked to.
+    writing: RwLock<()>,
     done: Vec<Done>,
 }
 
@@ -169,6 +173,7 @@ impl FileMedium {
             images: None,
             bare: [const { None }; 4],
             is_cache_ours: [const { AtomicBool::new(true) }; 4],
+            writing: RwLock::new(()),
             done: Vec::new(),
         })
     }
@@ -179,7 +184,7 @@ impl FileMedium {
         let id = io.id();
         let result = match io {
             Io::Read { file, offset, len, .. } if self.is_cache_ours(*file) => {
-                self.read_cached(*file, *offset, *len)
+                self.read(*file, *offset, *len)
             }
             Io::Read { file, offset, len, .. } => self.read_bare(*file, *offset, *len),
             Io::Verify { file, offset, len, .. } => self.read_bare(*file, *offset, *len),
@@ -234,14 +239,15 @@ impl FileMedium {
         (read == Ok(*len)).then(|| Done { id: *id, result: Ok(Bytes::from(bytes)) })
     }
 
-    /// A page cache reads whole pages: what stands beside a sector that cannot be read comes past it.
-    fn read_cached(&self, file: File, offset: u64, len: usize) -> Result<Bytes, String> {
-        let bare = self.bare[file as usize].as_ref();
-        let exactly = |reason| bare.and_then(|it| it.read_exactly(offset, len)).ok_or(reason);
-        self.read(file, offset, len).or_else(exactly)
+    /// A page cache reads whole pages, and says no more than that it could not: then what was asked for comes past it.
+    fn read(&self, file: File, offset: u64, len: usize) -> Result<Bytes, String> {
+        self.read_cached(file, offset, len).or_else(|reason| {
+            let bare = self.bare[file as usize].as_ref();
+            bare.and_then(|it| it.salvage(offset, len)).ok_or(reason)
+        })
     }
 
-    fn read(&self, file: File, offset: u64, len: usize) -> Result<Bytes, String> {
+    fn read_cached(&self, file: File, offset: u64, len: usize) -> Result<Bytes, String> {
         if len >= LARGE_LEN_MIN {
             let mut arena = Arena::new(len)?;
             self.read_into(arena.room(len), file, offset)?;
@@ -285,7 +291,28 @@ impl FileMedium {
             self.drop_around(write.file, write.offset, write.bytes.len());
         }
         let file = &self.files[write.file as usize];
-        file.write_all_at(&write.bytes, write.offset).map_err(explain(write.file, "write"))
+        let written = {
+            let _others_too = self.writing.read().unwrap_or_else(PoisonError::into_inner);
+            file.write_all_at(&write.bytes, write.offset)
+        };
+        let written = written.or_else(|error| match Errno::from_io_error(&error) {
+            Some(Errno::IO) => self.write_around(write).unwrap_or(Err(error)),
+            _ => Err(error),
+        });
+        written.map_err(explain(write.file, "write"))
+    }
+
+    /// Of a page that is written in part the system reads the rest, which the device may have lost. Then all of the page is
+    /// written, with what is left of it. `None` where that is not known.
+    fn write_around(&self, write: &Write) -> Option<IoResult<()>> {
+        let _alone = self.writing.write().unwrap_or_else(PoisonError::into_inner);
+        let start = write.offset / PAGE as u64 * PAGE as u64;
+        let end = (write.offset + write.bytes.len() as u64).next_multiple_of(PAGE as u64);
+        let bare = self.bare[write.file as usize].as_ref()?;
+        let mut bytes = bare.salvage(start, (end - start) as usize)?.to_vec();
+        let skipped = (write.offset - start) as usize;
+        bytes[skipped..skipped + write.bytes.len()].copy_from_slice(&write.bytes);
+        Some(self.files[write.file as usize].write_all_at(&bytes, start))
     }
 
     /// Gives blocks back to the file system, where it takes them.
@@ -421,6 +448,26 @@ mod tests {
         assert!(medium.is_cache_ours(File::Slots) && medium.is_cache_ours(File::Extents));
         assert_eq!(medium.execute(&read(4_000, 3_000)).result, Ok(expected.into()));
         assert!(medium.execute_cached(&read(4_096, 4_096)).is_some(), "it has just been read");
+        std::fs::remove_dir_all(&dir).expect("only these files are in it");
+    }
+
+    #[test]
+    fn what_is_written_with_all_that_stands_around_it_changes_nothing_else() {
+        let dir = std::env::temp_dir().join(format!("palimpsest-around-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        drop(FileMedium::create(&dir).expect("files"));
+        let medium = FileMedium::open(&dir).expect("the same files");
+        write(&medium, 0, &[7; 9_000]);
+        let bytes = Bytes::from_static(&[8; 3_000]);
+        let around = |offset| {
+            medium.write_around(&Write { file: File::Slots, offset, bytes: bytes.clone() })
+        };
+        if let Some(written) = around(3_000) {
+            written.expect("there is room");
+            around(8_500).expect("as before").expect("there is room");
+            let expected = [&[7; 3_000][..], &[8; 3_000], &[7; 2_500], &[8; 3_000], &[0; 500]];
+            assert_eq!(medium.execute(&read(0, 12_000)).result, Ok(expected.concat().into()));
+        }
         std::fs::remove_dir_all(&dir).expect("only these files are in it");
     }
 }
