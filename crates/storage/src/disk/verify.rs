@@ -86,7 +86,7 @@ pub type Say<'s> = &'s mut dyn FnMut(Note<'_, Bad>);
 /// Checks the store of a directory, which must not be open and belong to what `binding` names.
 ///
 /// # Errors
-/// See [`OpenError`]: only where there is nothing to check, or the files cannot be read.
+/// See [`OpenError`]: only where there is nothing to check, or no superblock can be read.
 pub fn verify_at(dir: &Path, binding: u64, say: Say<'_>) -> Result<Report, OpenError> {
     if !FileMedium::is_there(dir)? {
         return Err(OpenError::Missing);
@@ -109,30 +109,26 @@ fn check(medium: &mut dyn Medium, binding: Option<u64>, say: Say<'_>) -> Result<
     if binding.is_some_and(|binding| binding != in_place.binding) {
         return Err(OpenError::Foreign);
     }
-    let mut overlay = BTreeMap::new();
-    let complete = copies.last().map(|superblock| superblock.batch);
-    if let Some(images) = spare::read(&mut medium, in_place.binding, complete)?
-        && images.may_be_in_place(&mut medium, in_place.binding, Some(in_place.batch))?
-    {
-        // The next start puts these in place; what they replace does not count.
-        let images = images.whole.into_iter();
-        overlay = images.map(|image| ((image.file, image.offset), image.bytes)).collect();
-    }
     let mut report = Report::default();
+    let complete = copies.last().map(|superblock| superblock.batch);
+    let overlay = overlay(&mut medium, &in_place, complete).unwrap_or_else(|reason| {
+        report.add(PagePlace { file: File::Spare, offset: 0 }, None, reason);
+        Overlay::new()
+    });
     let superblock = check_superblocks(&mut medium, &overlay, &mut report)?;
     let mut check = Check { medium, overlay, superblock, report, used: BTreeMap::new() };
-    check.ring()?;
+    check.ring();
     check.report.tell(say);
     let buckets = check.superblock.directory.buckets();
     for bucket in 0..buckets {
         if bucket % PROGRESS_BUCKETS == 0 {
             say(Note::Progress(Progress { done: bucket, total: buckets }));
         }
-        check.bucket(bucket)?;
+        check.bucket(bucket);
         check.report.tell(say);
     }
     for group in 0..check.superblock.groups {
-        check.map(group)?;
+        check.map(group);
         check.report.tell(say);
     }
     if let Some((&group, _)) = check.used.first_key_value() {
@@ -143,7 +139,24 @@ fn check(medium: &mut dyn Medium, binding: Option<u64>, say: Say<'_>) -> Result<
     Ok(check.report)
 }
 
+/// Pages by their places.
 type Overlay = BTreeMap<(File, u64), Bytes>;
+
+/// What the next start puts in place: what it replaces does not count.
+fn overlay(
+    medium: &mut Blocking<'_>,
+    in_place: &Superblock,
+    complete: Option<u64>,
+) -> Result<Overlay, String> {
+    let Some(images) = spare::read(medium, in_place.binding, complete)? else {
+        return Ok(Overlay::new());
+    };
+    if !images.may_be_in_place(medium, in_place.binding, Some(in_place.batch))? {
+        return Ok(Overlay::new());
+    }
+    let images = images.whole.into_iter();
+    Ok(images.map(|image| ((image.file, image.offset), image.bytes)).collect())
+}
 
 fn read_page(
     medium: &mut Blocking<'_>,
@@ -164,7 +177,14 @@ fn check_superblocks(
     let mut best: Option<Superblock> = None;
     for copy in 0..COPIES {
         let place = PagePlace { file: File::Slots, offset: copy * PAGE as u64 };
-        match Superblock::read(&read_page(medium, overlay, place)?, copy) {
+        let page = match read_page(medium, overlay, place) {
+            Ok(page) => page,
+            Err(reason) => {
+                report.add(place, None, reason);
+                continue;
+            }
+        };
+        match Superblock::read(&page, copy) {
             Ok(found) if best.as_ref().is_none_or(|best| best.batch < found.batch) => {
                 best = Some(found);
             }
@@ -203,9 +223,14 @@ struct Check<'m> {
 }
 
 impl Check<'_> {
-    fn ring(&mut self) -> Result<(), OpenError> {
+    fn ring(&mut self) {
         let ring = self.superblock.ring;
-        let found = find_ring(&mut self.medium, &self.superblock, true)?;
+        let tail = self.superblock.tail % ring * SECTOR as u64;
+        let tail = PagePlace { file: File::Ring, offset: tail };
+        let found = match find_ring(&mut self.medium, &self.superblock, true) {
+            Ok(found) => found,
+            Err(reason) => return self.report.add(tail, None, reason),
+        };
         let Recovered { stripes, head, damaged, .. } = found.recovered;
         for position in found.bad {
             let place = PagePlace { file: File::Ring, offset: position % ring * SECTOR as u64 };
@@ -216,10 +241,8 @@ impl Check<'_> {
             };
             self.report.add(place, None, reason);
         }
-        let tail = self.superblock.tail % ring * SECTOR as u64;
-        let place = PagePlace { file: File::Ring, offset: tail };
         if damaged {
-            self.report.add(place, None, "acknowledged records behind this place are lost");
+            self.report.add(tail, None, "acknowledged records behind this place are lost");
         }
         self.report.stripes = stripes.len() as u64;
         let mut flags = self.superblock.flags.clone();
@@ -246,13 +269,12 @@ impl Check<'_> {
             self.report.staged_records += 1;
             let entry = slot.entry();
             if let Some(reference) = entry.reference() {
-                self.content(&entry, reference, None)?;
+                self.content(&entry, reference, None);
             }
         }
-        Ok(())
     }
 
-    fn bucket(&mut self, bucket: u64) -> Result<(), OpenError> {
+    fn bucket(&mut self, bucket: u64) {
         self.report.buckets += 1;
         let directory: Directory = self.superblock.directory;
         let level = directory.local_level(bucket);
@@ -260,36 +282,33 @@ impl Check<'_> {
         let mut place = primary_place(bucket);
         let mut first: Option<PageHead> = None;
         for index in 0.. {
-            let page = read_page(&mut self.medium, &self.overlay, place)?;
+            let page = match read_page(&mut self.medium, &self.overlay, place) {
+                Ok(page) => page,
+                Err(reason) => return self.report.add(place, Some(bucket), reason),
+            };
             let head = match PageHead::read(&page, place, binding) {
                 Ok(head) if is_page_of(&head, bucket, level, index, first) => head,
                 Ok(_) => {
-                    self.report.add(
-                        place,
-                        Some(bucket),
-                        "the page is not the one that belongs here",
-                    );
-                    return Ok(());
+                    let reason = "the page is not the one that belongs here";
+                    return self.report.add(place, Some(bucket), reason);
                 }
                 Err(reason) => {
-                    self.report.add(place, Some(bucket), format!("the page {reason}"));
-                    return Ok(());
+                    return self.report.add(place, Some(bucket), format!("the page {reason}"));
                 }
             };
             if head.batch >= self.superblock.floor {
-                self.records(bucket, place, page)?;
+                self.records(bucket, place, page);
             }
             first.get_or_insert(head);
             if head.next == 0 {
-                return Ok(());
+                return;
             }
             place = overflow_place(head.next);
             self.mark_used(head.next, PAGE_UNITS, place, bucket);
         }
-        Ok(())
     }
 
-    fn records(&mut self, bucket: u64, place: PagePlace, page: Bytes) -> Result<(), OpenError> {
+    fn records(&mut self, bucket: u64, place: PagePlace, page: Bytes) {
         let (whole, bad) = Bucket::check(vec![page], Vec::new(), self.superblock.binding);
         for bad in bad {
             let (database, shard) = (bad.database, bad.shard);
@@ -304,33 +323,33 @@ impl Check<'_> {
             }
             if let Some(reference) = entry.reference() {
                 self.report.large_records += 1;
-                self.content(&entry, reference, Some(bucket))?;
+                self.content(&entry, reference, Some(bucket));
                 let at = overflow_place(reference.unit);
                 let count = units_for(reference.content_len());
                 self.mark_used(reference.unit, count, at, bucket);
             }
         }
-        Ok(())
     }
 
-    fn content(
-        &mut self,
-        entry: &Entry<'_>,
-        reference: Reference,
-        bucket: Option<u64>,
-    ) -> Result<(), OpenError> {
+    fn content(&mut self, entry: &Entry<'_>, reference: Reference, bucket: Option<u64>) {
         let (len, offset) = (reference.content_len(), reference.unit * UNIT);
         let place = PagePlace { file: File::Extents, offset };
+        let large_record = || {
+            let (database, shard) = (entry.database, entry.hash >> 56);
+            format!("a large record of database {database}, shard {shard}")
+        };
         let is_whole = len <= RECORD_LEN_MAX + KEY_LEN_MAX && {
-            let content = self.medium.read(File::Extents, offset, len)?;
+            let content = match self.medium.read(File::Extents, offset, len) {
+                Ok(content) => content,
+                Err(reason) => {
+                    return self.report.add(place, bucket, format!("{}: {reason}", large_record()));
+                }
+            };
             content_checksum(self.superblock.binding, entry.hash, &content) == reference.checksum
         };
         if !is_whole {
-            let (database, shard) = (entry.database, entry.hash >> 56);
-            let reason = format!("a large record of database {database}, shard {shard} is damaged");
-            self.report.add(place, bucket, reason);
+            self.report.add(place, bucket, format!("{} is damaged", large_record()));
         }
-        Ok(())
     }
 
     /// Notes that a page refers to these units; nothing else may.
@@ -346,13 +365,16 @@ impl Check<'_> {
         map.set(first, count, true);
     }
 
-    fn map(&mut self, group: u64) -> Result<(), OpenError> {
+    fn map(&mut self, group: u64) {
         let place = map_place(group);
-        let page = read_page(&mut self.medium, &self.overlay, place)?;
+        let page = match read_page(&mut self.medium, &self.overlay, place) {
+            Ok(page) => page,
+            Err(reason) => return self.report.add(place, None, reason),
+        };
         let used = self.used.remove(&group).unwrap_or_else(Map::fresh);
         let Some(map) = Map::read(&page, group, self.superblock.binding) else {
-            self.report.add(place, None, "the map of a group is damaged; its free space is lost");
-            return Ok(());
+            let reason = "the map of a group is damaged; its free space is lost";
+            return self.report.add(place, None, reason);
         };
         let unmarked: BTreeSet<u64> =
             (0..GROUP_UNITS).filter(|&unit| used.has(unit) && !map.has(unit)).collect();
@@ -363,6 +385,5 @@ impl Check<'_> {
         }
         let leaked = (0..GROUP_UNITS).filter(|&unit| map.has(unit) && !used.has(unit)).count();
         self.report.leaked_units += leaked as u64;
-        Ok(())
     }
 }

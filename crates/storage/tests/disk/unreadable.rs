@@ -1,6 +1,6 @@
 //! A sector that the device cannot give back, and nothing depends on.
 
-use storage::disk::File;
+use storage::disk::{File, verify};
 use storage::{Load, Store};
 
 use crate::rot::{WORKERS, await_stored, check, config, sample, submit};
@@ -87,4 +87,32 @@ fn what_was_served_for_a_sector_that_could_not_be_read_stays() {
         let mut again = opens(&disk.copy()).expect("it can be read");
         assert_eq!(again.load(&place), Load::Found(newest.clone().into()), "sector {sector}");
     }
+}
+
+/// Who checks a store names what cannot be read, and goes on behind it.
+#[test]
+fn a_check_names_what_cannot_be_read() {
+    let (disk, _) = sample(7, true);
+    let whole = verify(&mut disk.copy(), &mut |_| ()).expect("there is a store");
+    assert!(whole.is_good() && whole.large_records > 0);
+    let mut named = [0; 4];
+    for file in File::ALL {
+        for sector in 0..disk.file_len(file) / SECTOR {
+            let mut disk = disk.copy();
+            disk.make_unreadable(file, sector..sector + 1);
+            let report = verify(&mut disk, &mut |_| ()).expect("there is a store");
+            assert_eq!(report.buckets, whole.buckets);
+            let at = (sector * SECTOR) as u64;
+            for bad in &report.bad {
+                // Of the ring a run of stripes cannot be read, of a large record all.
+                let is_near = bad.offset <= at || file == File::Ring;
+                assert!(bad.file == file && is_near, "{file:?} {sector}: {bad}");
+            }
+            if report.is_good() && file != File::Ring {
+                assert_eq!(report.records, whole.records, "{file:?} {sector}");
+            }
+            named[file as usize] += report.bad_count;
+        }
+    }
+    assert!(named.iter().all(|&count| count > 0), "{named:?}");
 }
