@@ -154,12 +154,16 @@ impl BareFile {
         while filled < whole {
             match self.0.read_at(&mut room[filled..], offset - skipped as u64 + filled as u64) {
                 Ok(0) => break,
-                // Only the end of a file cuts a read short, and nothing that is aligned comes after it.
                 Ok(more) => filled += more,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
             if !filled.is_multiple_of(unit) {
+                // Nothing that is aligned comes after the end of the file, and else something cut the read short.
+                let end = offset - skipped as u64 + filled as u64;
+                if end < self.0.metadata()?.len() {
+                    return Err(ErrorKind::UnexpectedEof.into());
+                }
                 break;
             }
         }

@@ -155,11 +155,10 @@ impl Engine {
         }
         let bytes = match done.result {
             Ok(bytes) => bytes,
-            // Parity may stand in for what cannot be read of the ring: who reads all of it finds out.
-            Err(_) if matches!(self.reads.get(&done.id), Some(lookup::Reading::Part { .. })) => {
-                Bytes::new()
-            }
-            Err(reason) => return self.fail(&reason),
+            Err(reason) => match self.reads.get(&done.id).and_then(lookup::Reading::stand_in) {
+                Some(bytes) => bytes,
+                None => return self.fail(&reason),
+            },
         };
         if self.commit.as_ref().is_some_and(|commit| commit.io == Some(done.id)) {
             self.commit_done();

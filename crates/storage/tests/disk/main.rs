@@ -1,6 +1,7 @@
 //! The disk medium: against a plain map, against damage, and with its threads on real files.
 
 mod crash;
+mod cut_short;
 mod doubt;
 mod faults;
 mod groups;
@@ -29,4 +30,5 @@ mod uncounted;
 mod unread;
 mod unread_lives;
 mod unreadable;
+mod unreadable_later;
 mod unreadable_start;

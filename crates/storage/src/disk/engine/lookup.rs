@@ -85,6 +85,22 @@ pub(super) enum Reading {
     Scrub(ScrubRead),
 }
 
+impl Reading {
+    /// What is as good as what cannot be read.
+    pub(super) fn stand_in(&self) -> Option<Bytes> {
+        match self {
+            Reading::Page { image, .. } => image.clone(),
+            // It costs no more than a damaged one.
+            Reading::Map { .. } => Some(Bytes::from_static(&[0; PAGE])),
+            // They are written again.
+            Reading::Scrub(ScrubRead::Superblocks(_) | ScrubRead::Map { .. }) => Some(Bytes::new()),
+            // Parity may stand in for what cannot be read of the ring: who reads all of it finds out.
+            Reading::Part { .. } => Some(Bytes::new()),
+            Reading::Run { .. } | Reading::Content { .. } | Reading::Scrub(_) => None,
+        }
+    }
+}
+
 /// Where the newest record of a place was found.
 enum Found {
     Nothing,

@@ -330,6 +330,7 @@ impl Engine {
             let (sectors, ring) = ((mark.len() / SECTOR) as u64, opening.superblock.ring);
             opening.recovered.make_room_for(sectors, ring);
         }
+        let is_followed = !opening.recovered.stripes.is_empty();
         let mut engine = Engine::new(&opening, workers, config);
         for &offset in &opening.unusable {
             base::sometimes!("disk: a start finds a superblock that is of no use");
@@ -352,10 +353,9 @@ impl Engine {
             }
         }
         match opening.recovered.damaged {
-            true => engine.forget_all(&mut medium, &opening)?,
-            false => engine.blank(&mut medium, &opening.not_blank)?,
+            true => engine.forget_all(&mut medium, &opening, is_followed)?,
+            false => engine.mend(&mut medium, &opening)?,
         }
-        engine.restore(&mut medium, &opening.recovered.restored)?;
         if let Some(Redone { images, tail, .. }) = opening.redone.take() {
             let tail = std::mem::replace(&mut engine.ring.tail, tail);
             let floor = opening.superblock.floor;
@@ -515,27 +515,34 @@ impl Engine {
         references.map(|reference| (reference.unit, units_for(reference.content_len()))).collect()
     }
 
+    /// Sectors of the ring that are not what they should be are, before anybody is served.
+    fn mend(&self, medium: &mut Blocking<'_>, opening: &Opening) -> Result<(), String> {
+        self.blank(medium, &opening.not_blank)?;
+        self.restore(medium, &opening.recovered.restored)
+    }
+
     /// The ring lost records that nobody can name: all shards are forgotten and all pages are void. What the ring
     /// holds behind the damage is newer than what was lost, and stays.
     ///
     /// The mark goes into the ring first. Until the superblock, which comes next, moves the tail past the damage,
     /// every start finds it again and ends up here.
+    ///
+    /// Only that something was written later may show that what is damaged had been confirmed. A whole stripe shows it, and
+    /// would be taken for lost itself if a start ended up here and left behind the mark what is to be mended. Where it
+    /// `is_followed` by none, all that shows it may be what is to be made blank, until the mark does.
     fn forget_all(
         &mut self,
         medium: &mut Blocking<'_>,
         opening: &Opening,
+        is_followed: bool,
     ) -> Result<(), OpenError> {
         let head = self.ring.head;
         let bytes = mark_of_all(self.binding, head);
         let sectors = (bytes.len() / SECTOR) as u64;
         let tail = self.ring.next_tail();
         assert!(head + sectors <= tail + self.ring.sectors, "there is room for the mark");
-        // Only that something was written later may show that what is damaged had been confirmed. A whole stripe shows it, and
-        // would be taken for lost itself if a start ended up here and left an unfinished one behind the mark. Without one that
-        // which is to be made blank may be all that shows it, until the mark does.
-        let is_followed = tail < head;
         if is_followed {
-            self.blank(medium, &opening.not_blank)?;
+            self.mend(medium, opening)?;
         }
         medium.store(ring_writes(bytes, head, self.ring.sectors), Files::of(File::Ring))?;
         let number = self.ring.put_behind(head);
@@ -546,7 +553,7 @@ impl Engine {
         self.replay_mark(Mark::FORGET_ALL);
         self.void_pages();
         if !is_followed {
-            self.blank(medium, &opening.not_blank)?;
+            self.mend(medium, opening)?;
         }
         let flags = std::mem::replace(&mut self.flags_durable, opening.superblock.flags.clone());
         write_superblocks(medium, &self.superblock(tail))?;

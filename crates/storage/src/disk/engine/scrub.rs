@@ -222,7 +222,12 @@ impl Engine {
         }
     }
 
+    /// Those that could not be read are written again, and count as no damage.
     fn scrub_superblocks(&mut self, since: Since, bytes: &[u8]) {
+        if bytes.is_empty() {
+            self.scrub.is_torn = true;
+            return;
+        }
         if !self.is_still(since) {
             return;
         }
@@ -349,17 +354,19 @@ impl Engine {
         self.scrub.waiting -= 1;
     }
 
-    /// A damaged map that is known is written again; one that is not closes its group.
+    /// A damaged map that is known is written again; one that is not closes its group. So is, and does, one that could not be
+    /// read, which counts as no damage.
     fn scrub_map(&mut self, group: u64, since: Since, page: &[u8]) {
         // A write-back that is being built has reckoned with no more maps.
         if self.images_built() + self.extents.dirty() as u64 >= self.spare {
             self.scrub.next = Next::Map(group);
             return self.answer_scrub(false);
         }
-        let map = Map::read(page, group, self.binding);
+        let is_read = !page.is_empty();
+        let map = if is_read { Map::read(page, group, self.binding) } else { None };
         if map.is_none() && self.is_still(since) && self.extents.renew(group) {
             base::sometimes!("disk: a scrub finds a damaged map");
-            self.scrub.damaged += 1;
+            self.scrub.damaged += u64::from(is_read);
             self.scrub.is_torn = true;
             self.remark_map(group);
         }
