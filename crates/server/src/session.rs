@@ -385,6 +385,38 @@ impl Session {
         }
     }
 
+    /// Takes whole requests off the front of `input` while there is room; returns how many bytes they were.
+    fn take_requests(&mut self, input: &[u8], cx: &mut SessionContext<'_>) -> usize {
+        let mut taken = 0;
+        let mut parser = std::mem::take(&mut self.parser);
+        while !self.closing && cx.has_room() && !front::Session::is_full(self) {
+            parser.limits.authenticated = self.authenticated;
+            match parser.next(&input[taken..]) {
+                Ok(Progress::Command(request)) => {
+                    let args = request.args();
+                    let spec = commands::resolve(&args);
+                    if let Ok(spec) = &spec
+                        && self.must_hold(spec, args.len(), cx)
+                    {
+                        break;
+                    }
+                    taken += request.consumed();
+                    self.on_request(spec, &args, cx);
+                }
+                Ok(Progress::Blank { consumed }) => taken += consumed,
+                Ok(Progress::NeedMore { .. }) => break,
+                Err(error) => {
+                    let mut reply = Vec::new();
+                    error.encode(&mut reply);
+                    self.say(cx, reply.into());
+                    self.closing = true;
+                }
+            }
+        }
+        self.parser = parser;
+        taken
+    }
+
     fn flush(&mut self, cx: &mut SessionContext<'_>) {
         let counts = &self.shared.counts;
         self.pipeline.flush(cx.out, |reply| {
@@ -447,37 +479,19 @@ impl front::Session for Session {
         self.look_at_kill();
         self.facts.activity.touch(cx.now);
         self.arm(cx.now + LOOK_AT_KILL_EVERY, cx);
-        if self.hold == Hold::Answers && self.pipeline.is_empty() {
-            self.hold = Hold::No;
-        }
         let mut taken = 0;
-        let mut parser = std::mem::take(&mut self.parser);
-        while !self.closing && cx.has_room() && !self.is_full() {
-            parser.limits.authenticated = self.authenticated;
-            match parser.next(&input[taken..]) {
-                Ok(Progress::Command(request)) => {
-                    let args = request.args();
-                    let spec = commands::resolve(&args);
-                    if let Ok(spec) = &spec
-                        && self.must_hold(spec, args.len(), cx)
-                    {
-                        break;
-                    }
-                    taken += request.consumed();
-                    self.on_request(spec, &args, cx);
-                }
-                Ok(Progress::Blank { consumed }) => taken += consumed,
-                Ok(Progress::NeedMore { .. }) => break,
-                Err(error) => {
-                    let mut reply = Vec::new();
-                    error.encode(&mut reply);
-                    self.say(cx, reply.into());
-                    self.closing = true;
-                }
+        loop {
+            if self.hold == Hold::Answers && self.pipeline.is_empty() {
+                self.hold = Hold::No;
+            }
+            taken += self.take_requests(&input[taken..], cx);
+            let was_full = self.is_full();
+            self.flush(cx);
+            // A wait may have ended meanwhile, and made room: nobody shows the rest again for that.
+            if self.closing || !was_full || self.is_full() || !cx.has_room() {
+                break;
             }
         }
-        self.parser = parser;
-        self.flush(cx);
         self.look_at_kill();
         if self.closing { input.len() } else { taken }
     }

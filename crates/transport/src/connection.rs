@@ -180,7 +180,7 @@ impl Connection {
     /// Queues a payload.
     ///
     /// # Errors
-    /// [`Reset`] when too much waits already: the connection is to be dropped.
+    /// [`Reset::Full`] when too much waits already, and [`Reset::TooLong`]; the payload is not queued.
     ///
     /// # Panics
     /// If the peer has not proven itself.
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_does_not_read_is_reset_not_buffered_for_ever() {
+    fn nothing_is_buffered_for_ever_for_a_peer_that_does_not_read() {
         let (mut left, _right) = open();
         let payload = vec![0; PAYLOAD_LEN_MAX];
         left.send(START, &payload).unwrap();

@@ -27,6 +27,9 @@ use crate::front::{
 };
 use crate::worker::Input;
 
+/// Bytes of requests that one turn takes in, about: what they change goes to each peer before more is read.
+const READ_LEN_MAX: usize = 8 << 20;
+
 /// Buffers above this are given back once they are empty.
 const KEPT_CAPACITY: usize = 64 << 10;
 
@@ -91,6 +94,8 @@ pub(crate) struct Clients {
     pending_free: Vec<u32>,
     timers: BinaryHeap<Reverse<(Nanos, u32, SessionId)>>,
     asks: Vec<Ask>,
+    /// Bytes that sessions have taken in this turn.
+    taken: usize,
     pub(crate) now: Nanos,
     pub(crate) unix: Millis,
     bytes_in: u64,
@@ -120,6 +125,7 @@ impl Clients {
             pending_free: Vec::new(),
             timers: BinaryHeap::new(),
             asks: Vec::new(),
+            taken: 0,
             now: Nanos::ZERO,
             unix: Millis(0),
             bytes_in: 0,
@@ -179,9 +185,10 @@ impl Clients {
     /// Feeds every session that has input and room, once, until about `room` requests have come of it.
     pub(crate) fn read(&mut self, scratch: &mut [u8], room: usize, routes: &mut Routes<'_>) {
         let (before, mut count) = (routes.len(), 0);
+        self.taken = 0;
         self.let_write(room, routes);
         for index in 0..self.busy.len() {
-            if routes.len() - before >= room {
+            if routes.len() - before >= room || self.taken >= READ_LEN_MAX {
                 break;
             }
             count += 1;
@@ -271,6 +278,7 @@ impl Clients {
             taken = session.on_bytes(input, cx);
             (!cx.has_room() || session.is_full(), cx.is_write_held())
         });
+        self.taken += taken;
         assert!(taken <= input.len(), "a session took {taken} bytes of {}", input.len());
         slot.stalled = stalled && taken < input.len();
         if held && !slot.held {

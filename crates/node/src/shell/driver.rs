@@ -4,6 +4,7 @@
 //! which costs more than most turns; so a thread gives workers away only when it uses most of a core and others are idle,
 //! and takes them back when both together would leave a good part of one unused, or get no more than one.
 
+use std::collections::BTreeSet;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +12,13 @@ use std::time::Duration;
 use base::Nanos;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
+use transport::connection::UNSENT_LEN_MAX;
+use types::NodeId;
 
 use super::board::{Board, STOP_MAX};
 use super::idle::idle_time;
 use super::sync::Ordering;
-use super::worker_thread::WorkerThread;
+use super::worker_thread::{PASS_LONG, WorkerThread};
 
 const TOKEN_WAKE: Token = Token(usize::MAX);
 const TOKEN_PUMP: Token = Token(usize::MAX - 1);
@@ -34,6 +37,9 @@ const SPARE: u64 = 300;
 const NO_SPARE: u64 = 60;
 /// Looks in a row that must say the same.
 const LOOKS: u32 = 3;
+
+/// Bytes that wait for a peer that is slow, a quarter of what may wait.
+const UNSENT_MAX: usize = UNSENT_LEN_MAX / 4;
 
 /// Passes over workers between two looks at sockets: what they hand each other is dealt with at once.
 const ROUNDS_MAX: usize = 3;
@@ -169,6 +175,7 @@ impl Driver {
 
     fn pass(&mut self) -> Result<(), String> {
         // All of them read before one is turned: what they read for each other is dealt with in the same turn.
+        let began = self.board.clocks.now();
         self.workers.iter_mut().try_for_each(WorkerThread::gather)?;
         for round in 0..ROUNDS_MAX {
             let mut is_quiet = true;
@@ -179,7 +186,7 @@ impl Driver {
                     is_quiet = false;
                 }
             }
-            if is_quiet {
+            if is_quiet || self.board.clocks.now() >= began + PASS_LONG {
                 break;
             }
         }
@@ -187,7 +194,23 @@ impl Driver {
             others.iter_mut().for_each(|worker| worker.share_frames(lead));
         }
         self.workers.iter_mut().for_each(WorkerThread::flush);
+        let is_clogged = self.is_clogged();
+        self.workers.iter_mut().for_each(|worker| worker.is_clogged = is_clogged);
         Ok(())
+    }
+
+    /// True while so much waits for peers that too few for a majority hear soon of anything new. One that is slow beside those
+    /// holds nobody up. A worker's frames go over the links of others as well.
+    fn is_clogged(&self) -> bool {
+        let links = || self.workers.iter().flat_map(WorkerThread::links);
+        if links().all(|(_, unsent)| unsent <= UNSENT_MAX) {
+            return false;
+        }
+        let linked: BTreeSet<NodeId> = links().map(|(peer, _)| peer).collect();
+        let slow: BTreeSet<NodeId> =
+            links().filter(|(_, unsent)| *unsent > UNSENT_MAX).map(|(peer, _)| peer).collect();
+        let wanted = self.workers.iter().map(WorkerThread::peers_of_majority).max().unwrap_or(0);
+        linked.len() - slow.len() < wanted
     }
 
     /// Gives workers away, or all of them back, as the load wants it.
@@ -248,6 +271,8 @@ impl Driver {
 
     /// Takes workers out of this thread's hands.
     fn release(&mut self, count: usize) -> Vec<WorkerThread> {
+        // What waits at the links of others is told again after the next pass.
+        self.workers.iter_mut().for_each(|worker| worker.is_clogged = false);
         let given = self.workers.split_off(self.workers.len() - count);
         for worker in &given {
             // Fails only for what was never registered.

@@ -41,6 +41,8 @@ pub(crate) struct Peers {
     bytes_in: u64,
     bytes_out: u64,
     resets: u64,
+    /// Frames for which there was no room.
+    dropped: u64,
 }
 
 impl Peers {
@@ -53,6 +55,7 @@ impl Peers {
             bytes_in: 0,
             bytes_out: 0,
             resets: 0,
+            dropped: 0,
         }
     }
 
@@ -75,7 +78,7 @@ impl Peers {
         }
         let (incarnation, loss) = (peer.incarnation, peer.loss);
         routes.inputs.push(Input::PeerUp { node, incarnation, loss });
-        payloads.into_iter().for_each(|bytes| routes.send_frame(node, bytes));
+        payloads.into_iter().for_each(|bytes| routes.send_frame(node, peer.workers, bytes));
         let link = Link {
             serial,
             channel,
@@ -114,10 +117,10 @@ impl Peers {
             let Some(link) = self.links[at].as_mut().filter(|link| link.readable) else { continue };
             let mut happenings = std::mem::take(&mut self.happenings);
             let read = link.read(now, scratch, &mut happenings);
-            let from = link.peer.node;
+            let (from, workers) = (link.peer.node, link.peer.workers);
             for happening in happenings.drain(..) {
                 if let Happening::Payload(bytes) = happening {
-                    routes.send_frame(from, bytes);
+                    routes.send_frame(from, workers, bytes);
                 }
             }
             self.happenings = happenings;
@@ -130,11 +133,17 @@ impl Peers {
         is_left
     }
 
+    /// Peers, and the bytes that wait for each of them.
+    pub(crate) fn links(&self) -> impl Iterator<Item = (NodeId, usize)> {
+        let links = self.links.iter().flatten();
+        links.map(|link| (link.peer.node, link.connection.unsent().len()))
+    }
+
     pub(crate) fn has_link(&self, to: NodeId) -> bool {
         self.links.iter().flatten().any(|link| link.peer.node == to)
     }
 
-    /// Queues a frame for a peer; without a link it is lost, as on any link that ends.
+    /// Queues a frame for a peer; without a link, or room in it, it is lost, as on any link that ends.
     pub(crate) fn send(
         &mut self,
         registry: &Registry,
@@ -146,8 +155,20 @@ impl Peers {
         let is_to = |link: &Option<Link>| link.as_ref().is_some_and(|link| link.peer.node == to);
         let Some(at) = self.links.iter().position(is_to) else { return };
         let link = self.links[at].as_mut().expect("a link was found there");
-        if let Err(why) = link.connection.send(now, frame) {
-            self.reset(registry, at, Some(why), inputs);
+        let mut sent = link.connection.send(now, frame);
+        if sent == Err(Reset::Full) {
+            // One turn may have more to say than may wait, to a peer that reads as fast as it can.
+            match link.flush() {
+                Ok(count) => self.bytes_out += count as u64,
+                Err(_) => return self.reset(registry, at, None, inputs),
+            }
+            sent = link.connection.send(now, frame);
+        }
+        match sent {
+            Ok(()) => {}
+            // What is under way arrives. A peer that reads nothing is silent, which ends the link.
+            Err(Reset::Full) => self.dropped += 1,
+            Err(why) => self.reset(registry, at, Some(why), inputs),
         }
     }
 
@@ -217,6 +238,7 @@ impl Peers {
         stats.add("link_bytes_in", self.bytes_in);
         stats.add("link_bytes_out", self.bytes_out);
         stats.add("link_resets", self.resets);
+        stats.add("link_frames_dropped", self.dropped);
         stats.add("links", self.links.iter().flatten().count() as u64);
     }
 }

@@ -27,11 +27,13 @@ impl Routes<'_> {
         }
     }
 
-    /// A peer's workers share a link, but not frames: whose shard is the first in one has all of it, unless the peer runs
-    /// another number of workers.
-    pub(crate) fn send_frame(&mut self, from: NodeId, bytes: Bytes) {
+    /// A peer's workers share a link, but not frames: whose shard is the first in one has all of it. Where the peer runs
+    /// so many `workers` that this is not so, who reads the link takes frames apart, one after the other: parts that are
+    /// passed on would be overtaken by frames that are not.
+    pub(crate) fn send_frame(&mut self, from: NodeId, workers: u16, bytes: Bytes) {
+        let is_sorted = usize::from(workers).is_multiple_of(self.mail.len());
         let frame = |bytes| Input::Frame { from, bytes };
-        match frame_payload::first_shard(&bytes) {
+        match frame_payload::first_shard(&bytes).filter(|_| is_sorted) {
             Some(shard) => self.send(shard, frame(bytes)),
             None => self.inputs.push(frame(bytes)),
         }

@@ -38,6 +38,15 @@ const ACCEPTED_MAX: usize = 64;
 /// Turns of the worker in one pass: outcomes let sessions ask on, and the answers may be there at once.
 const TURNS_MAX: usize = 4;
 
+/// A turn that takes longer takes in less the next time: meanwhile nobody reads what peers say, and they hear nothing.
+const TURN_LONG: Nanos = Nanos::from_millis(50);
+
+/// Inputs that a turn takes in however long the one before was, and those that it takes in at most.
+const TURN_INPUTS: (usize, usize) = (32, 1 << 20);
+
+/// A pass that has taken so long takes no further turn: what the first one said waits for its end.
+pub(crate) const PASS_LONG: Nanos = Nanos::from_millis(25);
+
 /// How often it is said that clients cannot be accepted, at most.
 const OUT_OF_REACH_EVERY: Nanos = Nanos::from_secs(60);
 
@@ -73,6 +82,8 @@ pub(crate) struct WorkerThread {
     clients: Clients,
     peers: Peers,
     inputs: Vec<Input>,
+    /// As many of them make a turn.
+    turn_inputs: usize,
     outputs: Outputs,
     /// On their way to peers.
     frames: Vec<(NodeId, Vec<u8>)>,
@@ -86,6 +97,8 @@ pub(crate) struct WorkerThread {
     is_left: bool,
     /// The worker is to be turned though nothing has come for it: a timer is due, or a store has completed something.
     is_due: bool,
+    /// Too few peers for a majority take what is said to them as fast as it is: no requests are taken in meanwhile.
+    pub(super) is_clogged: bool,
     stats_at: Nanos,
     stats_due: bool,
     is_drained: bool,
@@ -125,6 +138,7 @@ impl WorkerThread {
             clients,
             peers,
             inputs: Vec::new(),
+            turn_inputs: TURN_INPUTS.1,
             outputs: Outputs::default(),
             frames: Vec::new(),
             mail_out: board.workers.iter().map(|_| Vec::new()).collect(),
@@ -134,6 +148,7 @@ impl WorkerThread {
             next_client: 0,
             is_left: false,
             is_due: true,
+            is_clogged: false,
             stats_at: Nanos::ZERO,
             stats_due: false,
             is_drained: false,
@@ -173,6 +188,16 @@ impl WorkerThread {
         self.fired = true;
     }
 
+    /// Peers, and the bytes that wait for each of them at a link of this worker.
+    pub(super) fn links(&self) -> impl Iterator<Item = (NodeId, usize)> {
+        self.peers.links()
+    }
+
+    /// As many of them as make a majority with this node.
+    pub(super) fn peers_of_majority(&self) -> usize {
+        self.worker.as_ref().map_or(0, |worker| worker.view().members().len() / 2)
+    }
+
     fn has_work(&self) -> bool {
         self.is_left
             || self.fired
@@ -187,7 +212,7 @@ impl WorkerThread {
 
     fn request_room(&self) -> usize {
         match &self.worker {
-            _ if self.board.is_stopping() => 0,
+            _ if self.board.is_stopping() || self.is_clogged => 0,
             Some(worker) => worker.request_room(),
             None => usize::MAX,
         }
@@ -206,6 +231,8 @@ impl WorkerThread {
     pub(crate) fn gather(&mut self) -> Result<(), String> {
         self.look_at_clocks();
         self.clients.writes_max = self.worker.as_ref().map_or(usize::MAX, |it| it.writes_max());
+        // Nobody is silent before what has arrived was looked at.
+        self.fired |= self.peers.next_timer().is_some_and(|at| at <= self.now);
         if std::mem::take(&mut self.fired) {
             self.take_events()?;
         }
@@ -231,6 +258,9 @@ impl WorkerThread {
             }
             self.is_due = false;
             self.turn()?;
+            if self.board.clocks.now() >= self.now + PASS_LONG {
+                break;
+            }
         }
         self.send_mail();
         Ok(())
@@ -341,6 +371,8 @@ impl WorkerThread {
             Mail::Loss(loss) => self.inputs.push(Input::Loss { loss }),
             Mail::Begin { worker, first } => {
                 self.worker = Some(worker);
+                // What its stores have completed by now was told to nobody.
+                self.is_due = true;
                 self.inputs.splice(0..0, first);
             }
         }
@@ -366,7 +398,14 @@ impl WorkerThread {
         if !self.inputs.is_empty() {
             self.board.used.fetch_add(self.inputs.len() as u64, Ordering::Relaxed);
         }
+        let count = self.inputs.len().min(self.turn_inputs);
+        let rest = self.inputs.split_off(count);
         worker.turn(self.now, self.clients.unix, &mut self.inputs, &mut self.outputs);
+        self.inputs.extend(rest);
+        self.turn_inputs = match self.board.clocks.now() < self.now + TURN_LONG {
+            true => (self.turn_inputs * 2).min(TURN_INPUTS.1),
+            false => (count / 2).max(TURN_INPUTS.0),
+        };
         if let Some(text) = self.outputs.failed.take() {
             return Err(text);
         }
@@ -397,11 +436,12 @@ impl WorkerThread {
     /// Lets another worker of this thread send this one's frames, so that a peer gets one packet from both: any worker
     /// of a node takes frames for all of them.
     pub(crate) fn share_frames(&mut self, lead: &mut WorkerThread) {
+        let now = self.board.clocks.now();
         for (to, frame) in self.frames.drain(..) {
             if lead.peers.has_link(to) {
-                lead.peers.send(lead.poll.registry(), lead.now, to, &frame, &mut lead.inputs);
+                lead.peers.send(lead.poll.registry(), now, to, &frame, &mut lead.inputs);
             } else {
-                self.peers.send(self.poll.registry(), self.now, to, &frame, &mut self.inputs);
+                self.peers.send(self.poll.registry(), now, to, &frame, &mut self.inputs);
             }
             if let Some(worker) = &mut self.worker {
                 worker.recycle(frame);
@@ -410,9 +450,10 @@ impl WorkerThread {
     }
 
     fn send_frames(&mut self) {
-        let registry = self.poll.registry();
+        // Patience with a peer begins now, however long the turn was.
+        let (registry, now) = (self.poll.registry(), self.board.clocks.now());
         for (to, frame) in self.frames.drain(..) {
-            self.peers.send(registry, self.now, to, &frame, &mut self.inputs);
+            self.peers.send(registry, now, to, &frame, &mut self.inputs);
             if let Some(worker) = &mut self.worker {
                 worker.recycle(frame);
             }

@@ -201,7 +201,8 @@ impl Worker {
                 return;
             }
             self.flush();
-            if !self.poll_stores() || !self.engines.iter().any(|engine| engine.has_work()) {
+            // What completed may also have asked a store for something, which a submission hands over.
+            if !self.poll_stores() {
                 return;
             }
         }

@@ -1,6 +1,8 @@
 //! Real nodes with threads and sockets, in this process, driven by a toy language.
 
+mod bursts;
 mod toy;
+mod worker_counts;
 
 use std::io::Write;
 use std::sync::Arc;

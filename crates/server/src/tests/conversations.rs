@@ -126,6 +126,18 @@ fn wait_answers_at_once_what_a_majority_means_and_later_for_more() {
     assert_eq!(world.say(&mut client, b""), ":1\r\n+PONG\r\n");
 }
 
+/// A wait whose time has passed ends when the next one comes, and nobody calls the session for that again.
+#[test]
+fn what_is_held_behind_waits_goes_on_when_the_last_of_them_ends_in_the_same_step() {
+    let mut world = World::new(None);
+    let mut client = world.connect();
+    assert_eq!(world.say(&mut client, b"WAIT 2 300\r\n"), "");
+    // Its timer is due, and what the client sends is looked at first.
+    world.now += Nanos::from_millis(300);
+    let said = world.say(&mut client, b"WAIT 1 0\r\nDBSIZE\r\nPING\r\n");
+    assert_eq!(said, ":1\r\n:1\r\n:0\r\n+PONG\r\n");
+}
+
 #[test]
 fn databases_that_are_not_served_cannot_be_selected() {
     let mut world = World::new(None);
