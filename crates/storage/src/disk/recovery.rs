@@ -322,9 +322,9 @@ impl<'a> RingImage<'a> {
         Ok(if has_old && is_last { At::End } else { At::Damaged })
     }
 
-    /// True if a sector of a later stripe exists.
+    /// True if a sector of a later stripe exists, not only the first one of the next.
     fn is_followed(&mut self, position: u64, end: u64) -> Result<bool, String> {
-        for at in position..(position + self.stripe_max + 1).min(end) {
+        for at in position..(position + self.stripe_max + STRIPE_SECTORS_MIN).min(end) {
             if let Seen::Current { index, .. } = self.look(at)?
                 && at.checked_sub(index) != Some(position)
             {
@@ -423,10 +423,11 @@ fn read_each(
 #[cfg(test)]
 mod tests {
     use super::super::entry::{Entry, Kind, Mark, entry_checksum};
-    use super::super::stripe::{StripeWriter, blank};
+    use super::super::stripe::{StripeWriter, blank, sectors_for};
     use super::*;
 
     const RING: u64 = 64;
+    const STRIPE_MAX: u64 = 16;
 
     struct World {
         sectors: Vec<Vec<u8>>,
@@ -490,7 +491,7 @@ mod tests {
                 }
                 Ok(Bytes::from(self.sectors[first as usize..(first + count) as usize].concat()))
             };
-            RingImage::new(1, RING, 16, CHUNK, &mut read).walk(tail, tail + RING)
+            RingImage::new(1, RING, STRIPE_MAX, CHUNK, &mut read).walk(tail, tail + RING)
         }
     }
 
@@ -635,6 +636,23 @@ mod tests {
             assert!(recovered.damaged);
             assert_eq!(positions(&recovered), all[2..], "what is behind the damage is good");
         }
+    }
+
+    #[test]
+    fn more_than_its_first_sector_shows_that_a_stripe_follows_the_longest() {
+        let mut world = World::new();
+        let mut writer = StripeWriter::new();
+        let mut raw = Vec::new();
+        Mark::FORGET_ALL.append_to(1, &mut raw);
+        while sectors_for(writer.payload_len() + raw.len()) <= STRIPE_MAX {
+            writer.push(&raw);
+        }
+        let longest = world.write(writer);
+        let next = world.append(1);
+        assert_eq!(next - longest, STRIPE_MAX);
+        world.forget(longest + 3);
+        world.rot(next);
+        assert!(world.walk(RING).damaged);
     }
 
     #[test]
