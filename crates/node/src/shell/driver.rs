@@ -12,11 +12,11 @@ use std::time::Duration;
 use base::Nanos;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
-use transport::connection::UNSENT_LEN_MAX;
 use types::NodeId;
 
 use super::board::{Board, STOP_MAX};
 use super::idle::idle_time;
+use super::peers::UNSENT_MAX;
 use super::sync::Ordering;
 use super::worker_thread::{PASS_LONG, WorkerThread};
 
@@ -37,9 +37,6 @@ const SPARE: u64 = 300;
 const NO_SPARE: u64 = 60;
 /// Looks in a row that must say the same.
 const LOOKS: u32 = 3;
-
-/// Bytes that wait for a peer that is slow, a quarter of what may wait.
-const UNSENT_MAX: usize = UNSENT_LEN_MAX / 4;
 
 /// Passes over workers between two looks at sockets: what they hand each other is dealt with at once.
 const ROUNDS_MAX: usize = 3;

@@ -7,6 +7,7 @@ use base::Nanos;
 use mio::event::Event;
 use mio::{Interest, Registry, Token};
 use protocols::Stats;
+use transport::connection::UNSENT_LEN_MAX;
 use transport::{Connection, Happening, Hello, Pipe, Reset};
 use types::NodeId;
 
@@ -16,6 +17,9 @@ use crate::worker::Input;
 
 /// Bytes taken from one peer in one turn; the rest waits for the next.
 const TURN_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes that wait for a peer that is slow, a quarter of what may wait.
+pub(super) const UNSENT_MAX: usize = UNSENT_LEN_MAX / 4;
 
 struct Link {
     serial: u64,
@@ -29,6 +33,8 @@ struct Link {
     closing: bool,
     /// The pipe takes no more for now; an event says when it does.
     blocked: bool,
+    /// Since when more waits for it than may wait for a peer that is not slow.
+    slow_since: Option<Nanos>,
 }
 
 /// The links of one worker.
@@ -36,6 +42,8 @@ pub(crate) struct Peers {
     links: Vec<Option<Link>>,
     /// Token of the first link; the others follow.
     token_base: usize,
+    /// How long a request may take. What has waited that long for a slow peer is of no use, and keeps what is new waiting.
+    patience: Nanos,
     control: Arc<Mailbox<ControlMail>>,
     happenings: Vec<Happening>,
     bytes_in: u64,
@@ -46,10 +54,15 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    pub(crate) fn new(token_base: usize, control: Arc<Mailbox<ControlMail>>) -> Peers {
+    pub(crate) fn new(
+        token_base: usize,
+        patience: Nanos,
+        control: Arc<Mailbox<ControlMail>>,
+    ) -> Peers {
         Peers {
             links: Vec::new(),
             token_base,
+            patience,
             control,
             happenings: Vec::new(),
             bytes_in: 0,
@@ -88,6 +101,7 @@ impl Peers {
             readable: true,
             closing: false,
             blocked: false,
+            slow_since: None,
         };
         match self.links.get_mut(at) {
             Some(slot) => *slot = Some(link),
@@ -176,6 +190,10 @@ impl Peers {
     pub(crate) fn on_time(&mut self, registry: &Registry, now: Nanos, inputs: &mut Vec<Input>) {
         for at in 0..self.links.len() {
             let Some(link) = self.links[at].as_mut() else { continue };
+            if link.slow_since.is_some_and(|since| now >= since + self.patience) {
+                self.reset(registry, at, Some(Reset::Full), inputs);
+                continue;
+            }
             if link.connection.next_timer() <= now
                 && !link.readable
                 && let Err(why) = link.connection.on_time(now)
@@ -186,15 +204,21 @@ impl Peers {
     }
 
     pub(crate) fn next_timer(&self) -> Option<Nanos> {
-        self.links.iter().flatten().map(|link| link.connection.next_timer()).min()
+        let slow = self.links.iter().flatten().filter_map(|link| link.slow_since);
+        let timers = self.links.iter().flatten().map(|link| link.connection.next_timer());
+        timers.chain(slow.map(|since| since + self.patience)).min()
     }
 
     /// Writes what is queued, once per link.
-    pub(crate) fn flush(&mut self, registry: &Registry, inputs: &mut Vec<Input>) {
+    pub(crate) fn flush(&mut self, registry: &Registry, now: Nanos, inputs: &mut Vec<Input>) {
         for at in 0..self.links.len() {
             let Some(link) = self.links[at].as_mut() else { continue };
             match link.flush() {
-                Ok(count) => self.bytes_out += count as u64,
+                Ok(count) => {
+                    self.bytes_out += count as u64;
+                    let is_slow = link.connection.unsent().len() > UNSENT_MAX;
+                    link.slow_since = is_slow.then(|| link.slow_since.unwrap_or(now));
+                }
                 Err(_) => self.reset(registry, at, None, inputs),
             }
         }

@@ -123,7 +123,8 @@ impl WorkerThread {
     ) -> WorkerThread {
         let mailbox = Arc::clone(&board.workers[index]);
         let clients = Clients::new(index, TOKEN_CLIENTS, Arc::clone(&board), Arc::clone(&front));
-        let peers = Peers::new(TOKEN_PEERS, Arc::clone(&board.control));
+        let patience = Nanos::from_millis(board.config.request_timeout.0);
+        let peers = Peers::new(TOKEN_PEERS, patience, Arc::clone(&board.control));
         WorkerThread {
             index,
             mailbox,
@@ -496,7 +497,7 @@ impl WorkerThread {
         self.send_frames();
         // Where somebody found that a promise does not hold, nothing more is said.
         if !self.board.has_failed() {
-            self.peers.flush(self.poll.registry(), &mut self.inputs);
+            self.peers.flush(self.poll.registry(), self.now, &mut self.inputs);
             self.clients.flush(self.poll.registry());
             self.publish_stats();
         }
