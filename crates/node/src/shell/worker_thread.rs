@@ -43,6 +43,8 @@ const TURN_LONG: Nanos = Nanos::from_millis(50);
 
 /// Inputs that a turn takes in however long the one before was, and those that it takes in at most.
 const TURN_INPUTS: (usize, usize) = (32, 1 << 20);
+/// Those that the first one takes in, before it is known how long they take.
+const TURN_INPUTS_FIRST: usize = 1024;
 
 /// A pass that has taken so long takes no further turn: what the first one said waits for its end.
 pub(crate) const PASS_LONG: Nanos = Nanos::from_millis(25);
@@ -139,7 +141,7 @@ impl WorkerThread {
             clients,
             peers,
             inputs: Vec::new(),
-            turn_inputs: TURN_INPUTS.1,
+            turn_inputs: TURN_INPUTS_FIRST,
             outputs: Outputs::default(),
             frames: Vec::new(),
             mail_out: board.workers.iter().map(|_| Vec::new()).collect(),
@@ -214,7 +216,10 @@ impl WorkerThread {
     fn request_room(&self) -> usize {
         match &self.worker {
             _ if self.board.is_stopping() || self.is_clogged => 0,
-            Some(worker) => worker.request_room(),
+            // What waits for a turn is not in progress yet, and what peers say would stand behind it.
+            Some(worker) => {
+                worker.request_room().min(self.turn_inputs.saturating_sub(self.inputs.len()))
+            }
             None => usize::MAX,
         }
     }
@@ -404,6 +409,7 @@ impl WorkerThread {
         worker.turn(self.now, self.clients.unix, &mut self.inputs, &mut self.outputs);
         self.inputs.extend(rest);
         self.turn_inputs = match self.board.clocks.now() < self.now + TURN_LONG {
+            true if count < self.turn_inputs => self.turn_inputs,
             true => (self.turn_inputs * 2).min(TURN_INPUTS.1),
             false => (count / 2).max(TURN_INPUTS.0),
         };

@@ -41,7 +41,7 @@ fn narrow(to: String, rate: u64) -> String {
     address
 }
 
-/// Close to a hundred clients write a megabyte each, which would take the peer minutes. All are answered, if with an error, and
+/// Close to a hundred clients write a megabyte each, for which the peer takes long. All are answered, if with an error, and
 /// who asks for little then is served.
 #[test]
 fn requests_behind_a_slow_peer_are_answered_in_time() {
