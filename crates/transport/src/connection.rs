@@ -87,6 +87,7 @@ pub struct Connection {
     /// How much of `out` has been written.
     written: usize,
     heard_at: Nanos,
+    said_at: Nanos,
     /// When the first thing was sent that nothing has been heard since.
     owed_since: Option<Nanos>,
     /// Whether the peer was asked since something was heard.
@@ -106,6 +107,7 @@ impl Connection {
             out,
             written: 0,
             heard_at: now,
+            said_at: now,
             owed_since: None,
             asked: false,
         }
@@ -130,7 +132,15 @@ impl Connection {
         self.owed_since = None;
         self.asked = false;
         self.decoder.push(bytes);
-        self.take_frames(now, happenings)
+        self.take_frames(now, happenings)?;
+        // A frame may take longer than the peer's patience, which sees nothing of it unless it is told.
+        if let State::Open { seed } = self.state
+            && self.decoder.is_within()
+            && now >= self.said_at + self.keep_alive.owed
+        {
+            self.put(now, seed, Kind::Pong, &[]);
+        }
+        Ok(())
     }
 
     fn take_frames(&mut self, now: Nanos, happenings: &mut Vec<Happening>) -> Result<(), Reset> {
@@ -198,6 +208,7 @@ impl Connection {
 
     fn put(&mut self, now: Nanos, seed: u64, kind: Kind, payload: &[u8]) {
         frame::encode(seed, kind, payload, &mut self.out);
+        self.said_at = now;
         if kind != Kind::Pong {
             self.owed_since.get_or_insert(now);
         }
@@ -328,6 +339,25 @@ mod tests {
             carry(START, &mut left, &mut right),
             [Happening::Proven(hello(1)), Happening::Payload(Bytes::from_static(b"first"))]
         );
+    }
+
+    #[test]
+    fn a_frame_that_takes_longer_than_a_peer_may_be_silent_arrives() {
+        let (mut left, mut right) = open();
+        let payload = vec![7; 1 << 20];
+        left.send(START, &payload).unwrap();
+        let bytes = left.unsent().to_vec();
+        left.wrote(bytes.len());
+        let mut happenings = Vec::new();
+        let step = KeepAlive::WORKERS.owed.0;
+        let parts = bytes.chunks(1 << 16);
+        assert!(parts.len() as u64 * step > KeepAlive::WORKERS.silent.0);
+        for (now, part) in (START.0 + step..).step_by(step as usize).map(Nanos).zip(parts) {
+            right.on_bytes(now, part, &mut happenings).unwrap();
+            carry(now, &mut right, &mut left);
+            left.on_time(now).unwrap();
+        }
+        assert_eq!(happenings, [Happening::Payload(payload.into())]);
     }
 
     #[test]

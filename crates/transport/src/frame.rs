@@ -120,6 +120,12 @@ impl Decoder {
         self.buffer.extend_from_slice(bytes);
     }
 
+    /// Part of a frame has arrived.
+    #[must_use]
+    pub fn is_within(&self) -> bool {
+        !self.buffer.is_empty()
+    }
+
     /// The next whole frame.
     ///
     /// # Errors

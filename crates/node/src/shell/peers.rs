@@ -186,11 +186,18 @@ impl Peers {
         }
     }
 
-    /// Keep-alive. Call it after everything that has arrived was read.
-    pub(crate) fn on_time(&mut self, registry: &Registry, now: Nanos, inputs: &mut Vec<Input>) {
+    /// Keep-alive. Call it after everything that has arrived was read. Where requests wait for a slow peer (`is_clogged`), it is
+    /// reset when that has lasted too long.
+    pub(crate) fn on_time(
+        &mut self,
+        registry: &Registry,
+        now: Nanos,
+        is_clogged: bool,
+        inputs: &mut Vec<Input>,
+    ) {
         for at in 0..self.links.len() {
             let Some(link) = self.links[at].as_mut() else { continue };
-            if link.slow_since.is_some_and(|since| now >= since + self.patience) {
+            if is_clogged && link.slow_since.is_some_and(|since| now >= since + self.patience) {
                 self.reset(registry, at, Some(Reset::Full), inputs);
                 continue;
             }
@@ -203,8 +210,9 @@ impl Peers {
         }
     }
 
-    pub(crate) fn next_timer(&self) -> Option<Nanos> {
+    pub(crate) fn next_timer(&self, is_clogged: bool) -> Option<Nanos> {
         let slow = self.links.iter().flatten().filter_map(|link| link.slow_since);
+        let slow = slow.filter(|_| is_clogged);
         let timers = self.links.iter().flatten().map(|link| link.connection.next_timer());
         timers.chain(slow.map(|since| since + self.patience)).min()
     }

@@ -227,7 +227,7 @@ impl WorkerThread {
     pub(crate) fn next_timer(&self) -> Option<Nanos> {
         let worker = self.worker.as_ref().and_then(|worker| worker.next_timer());
         let stats = self.stats_due.then_some(self.stats_at + STATS_EVERY);
-        [worker, stats, self.peers.next_timer(), self.clients.next_timer()]
+        [worker, stats, self.peers.next_timer(self.is_clogged), self.clients.next_timer()]
             .into_iter()
             .flatten()
             .min()
@@ -238,7 +238,7 @@ impl WorkerThread {
         self.look_at_clocks();
         self.clients.writes_max = self.worker.as_ref().map_or(usize::MAX, |it| it.writes_max());
         // Nobody is silent before what has arrived was looked at.
-        self.fired |= self.peers.next_timer().is_some_and(|at| at <= self.now);
+        self.fired |= self.peers.next_timer(self.is_clogged).is_some_and(|at| at <= self.now);
         if std::mem::take(&mut self.fired) {
             self.take_events()?;
         }
@@ -390,7 +390,7 @@ impl WorkerThread {
         let mut routes =
             Routes { me: self.index, inputs: &mut self.inputs, mail: &mut self.mail_out };
         self.is_left = self.peers.read(registry, self.now, &mut self.scratch, &mut routes);
-        self.peers.on_time(registry, self.now, routes.inputs);
+        self.peers.on_time(registry, self.now, self.is_clogged, routes.inputs);
         self.clients.read(&mut self.scratch, room, &mut routes);
         self.clients.on_time(&mut routes);
     }

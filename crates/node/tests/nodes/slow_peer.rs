@@ -41,11 +41,9 @@ fn narrow(to: String, rate: u64) -> String {
     address
 }
 
-/// Close to a hundred clients write a megabyte each, for which the peer takes long. All are answered, if with an error, and
-/// who asks for little then is served.
-#[test]
-fn requests_behind_a_slow_peer_are_answered_in_time() {
-    let (scratch, peers) = (Scratch::new(), free_addresses(3));
+/// Three nodes, of which the first reaches the second through five million bytes a second.
+fn nodes(scratch: &Scratch) -> Vec<Node> {
+    let peers = free_addresses(3);
     let mut names = peers.clone();
     names[1] = narrow(peers[1].clone(), 5_000_000);
     let start = |id: u16| {
@@ -53,14 +51,27 @@ fn requests_behind_a_slow_peer_are_answered_in_time() {
             workers: 1,
             cells_memory: 1 << 30,
             peer_listen: peers[usize::from(id) - 1].clone(),
-            ..config(&scratch, id, &names, Durability::Volatile)
+            ..config(scratch, id, &names, Durability::Volatile)
         };
         Node::start(config, Arc::new(Toy), update()).expect("it starts")
     };
-    let mut nodes: Vec<Node> = (1..=3).map(start).collect();
+    let nodes: Vec<Node> = (1..=3).map(start).collect();
     for node in &nodes {
         assert!(node.wait_until(PATIENCE, |status| status.ready), "{:#?}", node.status());
     }
+    nodes
+}
+
+fn stat(status: &NodeStatus, name: &str) -> u64 {
+    status.stats.values.get(name).copied().unwrap_or_default()
+}
+
+/// Close to a hundred clients write a megabyte each, for which the peer takes long. All are answered, if with an error, and
+/// who asks for little then is served.
+#[test]
+fn requests_behind_a_slow_peer_are_answered_in_time() {
+    let scratch = Scratch::new();
+    let mut nodes = nodes(&scratch);
     drop(nodes.pop());
     let address = nodes[0].status().listen;
     let mut callers: Vec<Caller> = (0..90).map(|_| Caller::new(address)).collect();
@@ -70,12 +81,27 @@ fn requests_behind_a_slow_peer_are_answered_in_time() {
     for (n, caller) in callers.iter_mut().enumerate() {
         caller.send(&format!("set k{n} {value}"));
     }
-    let read = |status: &NodeStatus| status.stats.values.get("client_bytes_in").copied();
-    assert!(nodes[0].wait_until(PATIENCE, |status| read(status) >= Some(90_000_000)));
+    let has_read = |status: &NodeStatus| stat(status, "client_bytes_in") >= 90_000_000;
+    assert!(nodes[0].wait_until(PATIENCE, has_read));
     callers.iter_mut().for_each(|caller| caller.send("\n"));
-    let resets = |status: &NodeStatus| status.stats.values.get("link_resets").copied();
-    let before = resets(&nodes[0].status());
+    let before = stat(&nodes[0].status(), "link_resets");
     assert_eq!(other.settle("set x 2"), "ok");
-    assert!(nodes[0].wait_until(PATIENCE, |status| resets(status) > before));
+    assert!(nodes[0].wait_until(PATIENCE, |status| stat(status, "link_resets") > before));
     assert!(callers.iter_mut().all(|caller| !caller.line().is_empty()));
+}
+
+/// A value that takes longer on its way than a peer may be silent.
+#[test]
+fn a_long_value_arrives_at_a_slow_peer() {
+    let scratch = Scratch::new();
+    let nodes = nodes(&scratch);
+    let mut caller = Caller::new(nodes[0].status().listen);
+    assert_eq!(caller.settle("set x 1"), "ok");
+    let resets = stat(&nodes[0].status(), "link_resets");
+    caller.send("set long ");
+    (0..8).for_each(|_| caller.send(&"v".repeat(1_000_000)));
+    assert_eq!(caller.call(""), "ok");
+    let has_it = |status: &NodeStatus| stat(status, "link_bytes_in") >= 8_000_000;
+    assert!(nodes[1].wait_until(PATIENCE, has_it));
+    assert_eq!(stat(&nodes[0].status(), "link_resets"), resets);
 }
