@@ -13,6 +13,15 @@ fn commit(world: &mut World, number: u64, len: usize) {
     (0..5).for_each(|_| world.poll());
 }
 
+/// A store whose pages have a record, of which the ring holds nothing any more; and that ring.
+fn settled() -> (World, Vec<u8>) {
+    let mut world = World::create(SimDisk::new(1, 0), 1, &small_config());
+    put(&mut world, 1, 300);
+    world.settle();
+    let ring = world.disk.bytes(File::Ring);
+    (world, ring)
+}
+
 /// Sectors of the ring that differ.
 fn changed(before: &[u8], after: &[u8]) -> Vec<usize> {
     let sectors = before.chunks(SECTOR).zip(after.chunks(SECTOR)).enumerate();
@@ -55,11 +64,7 @@ struct Ended {
 impl Ended {
     /// Pages have an older version of what the first of the stripes has, of a record each.
     fn new(records: u64) -> Ended {
-        let config = small_config();
-        let mut world = World::create(SimDisk::new(1, 0), 1, &config);
-        put(&mut world, 1, 300);
-        world.settle();
-        let older = world.disk.bytes(File::Ring);
+        let (mut world, older) = settled();
         (1..=records).for_each(|number| commit(&mut world, number, 301));
         let before = world.disk.bytes(File::Ring);
         commit(&mut world, 50, 990);
@@ -149,15 +154,11 @@ fn a_start_cut_short_leaves_what_shows_that_a_stripe_was_confirmed() {
     }
 }
 
-/// The newest confirmed stripe is damaged, and of the one behind it, of two sectors, the first was written. The start's mark
-/// goes over that, and power is lost when only its second sector is there. So the next start finds a stripe of two sectors, and
-/// what it answers of it counts. Its parity is that of the mark.
+/// The newest confirmed stripe is damaged, and of the one behind it, of two sectors, the first was written. Were the start's
+/// mark written over that, a loss of power could leave only its second sector there: to the next start a stripe of two sectors
+/// whose parity is that of the mark.
 fn mixed(seeds: u64) -> Vec<(SimDisk, usize)> {
-    let config = small_config();
-    let mut world = World::create(SimDisk::new(1, 0), 1, &config);
-    put(&mut world, 1, 300);
-    world.settle();
-    let older = world.disk.bytes(File::Ring);
+    let (mut world, older) = settled();
     commit(&mut world, 1, 301);
     let before = world.disk.bytes(File::Ring);
     let disk = world.disk.copy();
@@ -173,7 +174,7 @@ fn mixed(seeds: u64) -> Vec<(SimDisk, usize)> {
             for seed in 0..seeds {
                 let disk = disk.copy();
                 disk.fail_once(fault, fails);
-                if LocalKeeper::open(disk.clone(), BINDING, 1, &config).is_err() {
+                if LocalKeeper::open(disk.clone(), BINDING, 1, &small_config()).is_err() {
                     found.push((disk.crashed(seed), torn[0]));
                 }
             }
@@ -210,11 +211,7 @@ fn what_a_start_has_answered_is_not_lost_with_one_sector() {
 /// parity makes it whole. That start is cut short behind its mark, and the next one reads the sector.
 #[test]
 fn a_start_cut_short_behind_its_mark_keeps_what_is_whole_beside_a_sector_that_could_not_be_read() {
-    let config = small_config();
-    let mut world = World::create(SimDisk::new(1, 0), 1, &config);
-    put(&mut world, 1, 300);
-    world.settle();
-    let older = world.disk.bytes(File::Ring);
+    let (mut world, older) = settled();
     commit(&mut world, 1, 301);
     let damaged = changed(&older, &world.disk.bytes(File::Ring));
     commit(&mut world, 2, 301);

@@ -524,8 +524,8 @@ impl Engine {
     /// The ring lost records that nobody can name: all shards are forgotten and all pages are void. What the ring
     /// holds behind the damage is newer than what was lost, and stays.
     ///
-    /// The mark goes into the ring first. Until the superblock, which comes next, moves the tail past the damage,
-    /// every start finds it again and ends up here.
+    /// The mark is in the ring before the superblock moves the tail past the damage: until then every start finds that again
+    /// and ends up here.
     ///
     /// Only that something was written later may show that what is damaged had been confirmed. A whole stripe shows it, and
     /// would be taken for lost itself if a start ended up here and left behind the mark what is to be mended. Where it
