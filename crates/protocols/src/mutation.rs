@@ -110,6 +110,8 @@ base::mutations! {
     HintOfAnotherBallot = "hint-of-another-ballot",
     /// A hint that a round is chosen is believed of later rounds of its ballot.
     HintOfAnEarlierRound = "hint-of-an-earlier-round",
+    /// A listing takes of each key what its highest report says, whoever else holds that.
+    ListHighest = "list-highest",
     /// Replicas never compare what they hold.
     NoComparison = "no-comparison",
     /// Shards in which nothing was written are never compared.

@@ -17,6 +17,7 @@ mod outcomes;
 mod pause;
 mod pipeline;
 mod session;
+mod unsettled;
 mod wait;
 mod walk;
 

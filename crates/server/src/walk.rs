@@ -16,6 +16,7 @@ use types::{Clock, Command, Database, Key, Outcome};
 
 use crate::outcomes;
 use crate::pipeline::token;
+use crate::unsettled::{Settled, Unsettled};
 
 /// Shards listed at a time.
 const SHARDS_AT_ONCE: u64 = 16;
@@ -32,6 +33,8 @@ const KEYS_LEN_MAX: usize = 256 << 20;
 const SHARDS: u64 = 256;
 /// Parts from here on are deletes; below, the stretch of a listing.
 const DELETE_PARTS: usize = 1 << 10;
+/// Parts from here on ask whether a key exists.
+const EXISTS_PARTS: usize = 1 << 11;
 
 /// What is to be found out.
 pub(crate) struct WalkKind {
@@ -61,6 +64,7 @@ pub(crate) struct Walk {
     listing: BTreeMap<u64, Option<u64>>,
     /// Listings of a scan that came before those of earlier stretches: keys, and where they go on.
     early: BTreeMap<u64, (Vec<Key>, Option<u64>)>,
+    unsettled: Unsettled,
     /// Keys looked at, of those that `SCAN` counts.
     visited: usize,
     /// Listings that held no key although more was to come. What follows asks for more at a time.
@@ -94,7 +98,7 @@ impl WalkKind {
                 if verb == SessionVerb::FlushAll {
                     databases = node.config().databases.iter().map(|one| one.database).collect();
                 }
-                What::Flush { delete: delete_command() }
+                What::Flush { delete: of_one_key(b"DEL") }
             }
             _ => What::Count,
         };
@@ -118,14 +122,14 @@ fn check_flush(args: &[&[u8]]) -> Result<(), Bytes> {
     }
 }
 
-/// The same deletion as `DEL` of one key.
-fn delete_command() -> Command {
+/// What a command that takes keys does to one of them.
+pub(crate) fn of_one_key(name: &[u8]) -> Command {
     let clock = Clock { unix: base::Millis(0), seed: 0 };
-    match commands::plan(&[b"DEL", b"k"], clock) {
+    match commands::plan(&[name, b"k"], clock) {
         Ok((_, commands::Plan::Key { command, .. } | commands::Plan::PerKey { command, .. })) => {
             command
         }
-        _ => unreachable!("DEL of one key is a command on one key"),
+        _ => unreachable!("it takes one key"),
     }
 }
 
@@ -173,6 +177,7 @@ impl Walk {
             through: 0,
             listing: BTreeMap::new(),
             early: BTreeMap::new(),
+            unsettled: Unsettled::new(EXISTS_PARTS),
             visited: 0,
             barren: 0,
             found: Vec::new(),
@@ -227,11 +232,12 @@ impl Walk {
             return;
         }
         self.go_on_deleting(number, database, cx);
+        self.unsettled.go_on(number, database, cx);
         // Listing waits for deleting: neither piles up.
         if self.to_delete.len() >= LISTING_LEN {
             return;
         }
-        let waiting = self.listing.len() + self.early.len();
+        let waiting = self.listing.len() + self.early.len() + self.unsettled.len();
         let room = self.width().saturating_sub(waiting as u64);
         for _ in 0..room.min(self.stretches - self.next) {
             self.listing.insert(self.next, Some(self.position(self.next)));
@@ -256,6 +262,14 @@ impl Walk {
     }
 
     pub(crate) fn take(&mut self, part: usize, outcome: Outcome) {
+        if part >= EXISTS_PARTS {
+            match self.unsettled.take(part, outcome) {
+                Settled::NotYet => {}
+                Settled::Listing(stretch, keys, next) => self.take_listing(stretch, keys, next),
+                Settled::Error(reply) => self.fail(reply),
+            }
+            return;
+        }
         if part >= DELETE_PARTS {
             self.deleting -= 1;
             let reply = outcomes::reply(outcome);
@@ -267,7 +281,15 @@ impl Walk {
         let stretch = part as u64;
         self.listing.remove(&stretch);
         match outcome {
-            Outcome::Listed { keys, next_hash } => self.take_listing(stretch, keys, next_hash),
+            Outcome::Listed { mut keys, unsettled, next_hash } => {
+                if matches!(self.kind.what, What::Flush { .. }) {
+                    // To delete what is not there does nothing.
+                    keys.extend(unsettled);
+                } else if !unsettled.is_empty() {
+                    return self.unsettled.add(stretch, keys, next_hash, unsettled);
+                }
+                self.take_listing(stretch, keys, next_hash);
+            }
             other => self.fail(outcomes::reply(other)),
         }
     }

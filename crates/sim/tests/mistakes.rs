@@ -18,6 +18,7 @@ mod mistakes {
         "first-from-before-loss",
         "hint-of-another-ballot",
         "hint-of-an-earlier-round",
+        "list-highest",
         "denial-ignored",
         "floors-stay",
         "witness-ignored",

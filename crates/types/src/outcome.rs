@@ -8,8 +8,9 @@ use crate::Key;
 pub enum Outcome {
     /// The command ran; RESP3 bytes.
     Reply(Bytes),
-    /// A listing step: keys in hash order, and where to go on (`None`: the shard is done).
-    Listed { keys: Vec<Key>, next_hash: Option<u64> },
+    /// A listing step: keys that exist, in hash order; those on which no quorum agreed yet, which a read of each settles;
+    /// and where to go on (`None`: the shard is done).
+    Listed { keys: Vec<Key>, unsettled: Vec<Key>, next_hash: Option<u64> },
     /// Not enough replicas answered; surely no effect, now and for ever.
     NoQuorum,
     /// No quorum confirmed it; it may or may not take effect.

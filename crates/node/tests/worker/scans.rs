@@ -23,7 +23,7 @@ fn list_all(world: &mut World, database: Database, limit: usize) -> Vec<Key> {
             world.script.finish_scans();
             out = world.turn();
         }
-        let [(_, Outcome::Listed { keys, next_hash })] = &out.replies[..] else {
+        let [(_, Outcome::Listed { keys, next_hash, .. })] = &out.replies[..] else {
             panic!("one listing, not {:?}", out.replies)
         };
         assert!(
@@ -142,7 +142,7 @@ fn memory_wins_over_what_storage_read_before() {
     world.script.state().completions.extend(scans);
     let out = world.turn();
     let keys = vec![keys[0].clone(), keys[2].clone(), keys[3].clone()];
-    assert_eq!(out.replies[0].1, Outcome::Listed { keys, next_hash: None });
+    assert_eq!(out.replies[0].1, Outcome::Listed { keys, unsettled: Vec::new(), next_hash: None });
     for _ in 0..64 {
         world.turn();
     }
@@ -183,7 +183,7 @@ fn a_step_over_large_registers_ends_early() {
     world.turn();
     world.script.finish_scans();
     let out = world.turn();
-    let Outcome::Listed { keys: listed, next_hash } = &out.replies[0].1 else {
+    let Outcome::Listed { keys: listed, next_hash, .. } = &out.replies[0].1 else {
         panic!("a listing, not {:?}", out.replies)
     };
     assert_eq!((listed.len(), *next_hash), (4, Some(keys[4].hash())), "4 MiB at a time");

@@ -222,7 +222,10 @@ impl Toy {
             .filter(|(_, cell)| matches!(cell, ScannedCell::Present(_)))
             .map(|(key, _)| key)
             .collect();
-        fx.reply(tag, Outcome::Listed { keys, next_hash: scanned.next_hash });
+        fx.reply(
+            tag,
+            Outcome::Listed { keys, unsettled: Vec::new(), next_hash: scanned.next_hash },
+        );
     }
 }
 

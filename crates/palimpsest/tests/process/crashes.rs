@@ -1,6 +1,8 @@
 //! `kill -9` and pauses, of one node and of all, under load.
 
-use bench::client::Value;
+use std::collections::BTreeSet;
+
+use bench::client::{Client, Value};
 
 use crate::support::{Nodes, Recorder};
 
@@ -81,6 +83,55 @@ fn everything_acknowledged_is_there_after_all_nodes_were_killed() {
             assert_eq!(value.expect("an answer"), expected, "key:{number}, {durability}");
         }
     }
+}
+
+/// Of the writes under way some have reached one node only.
+#[test]
+fn what_is_listed_after_all_nodes_were_killed_is_what_exists() {
+    const SENT: usize = 4_000;
+    let mut nodes = Nodes::start("disk");
+    let key = |node: usize, number: usize| format!("key:{node}:{number}");
+    let mut clients: Vec<_> = (0..nodes.len()).map(|index| nodes.client(index)).collect();
+    for (node, client) in clients.iter_mut().enumerate() {
+        let lines = (0..SENT).map(|number| format!("SET {} v\r\n", key(node, number)));
+        client.send_raw(lines.collect::<String>().as_bytes()).expect("it is taken");
+    }
+    for client in &mut clients {
+        for _ in 0..SENT / 20 {
+            assert_eq!(client.receive().expect("an answer"), Value::ok());
+        }
+    }
+    nodes.kill_all();
+    nodes.start_all();
+    // Nobody deletes anything, so each look shows what the one before has shown, and what replicas repair meanwhile.
+    let written = (0..nodes.len()).flat_map(|node| (0..SENT).map(move |number| key(node, number)));
+    let written: Vec<String> = written.collect();
+    let mut seen = existing(&mut nodes.client(0), &written);
+    assert!(seen.len() >= nodes.len() * SENT / 20, "{} keys exist", seen.len());
+    for node in 0..nodes.len() {
+        let listed = keys(&nodes, node);
+        let exist = existing(&mut nodes.client((node + 1) % 3), &written);
+        let (hidden, invented): (Vec<_>, Vec<_>) =
+            (seen.difference(&listed).collect(), listed.difference(&exist).collect());
+        assert!(hidden.is_empty() && invented.is_empty(), "{hidden:?} {invented:?}");
+        seen = exist;
+    }
+}
+
+fn keys(nodes: &Nodes, node: usize) -> BTreeSet<String> {
+    let Value::List(keys) = nodes.ask(node, "KEYS *") else { panic!("no list of keys") };
+    let text = |key: &Value| match key {
+        Value::Bulk(key) => String::from_utf8_lossy(key).into_owned(),
+        other => panic!("{other:?} is no key"),
+    };
+    keys.iter().map(text).collect()
+}
+
+fn existing(client: &mut Client, keys: &[String]) -> BTreeSet<String> {
+    let lines: String = keys.iter().map(|key| format!("EXISTS {key}\r\n")).collect();
+    client.send_raw(lines.as_bytes()).expect("it is taken");
+    let mut exists = |_: &&String| client.receive().expect("an answer") == Value::Integer(1);
+    keys.iter().filter(|key| exists(key)).cloned().collect()
 }
 
 #[test]

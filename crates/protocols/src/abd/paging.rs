@@ -1,5 +1,6 @@
 //! Walking a shard on a majority: to list its keys, or to recover all of a shard that was forgotten.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use base::Nanos;
@@ -38,10 +39,23 @@ pub struct Walk {
     pub next_hash: Option<u64>,
 }
 
+/// The newest that was reported of a register.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Found {
+    pub version: Version,
+    pub value: Reported,
+    /// Replicas that reported this version.
+    pub holders: usize,
+}
+
+impl Found {
+    const NOTHING: Found = Found { version: Version::NONE, value: Reported::Nothing, holders: 0 };
+}
+
 /// Registers up to `next_hash`, each with its newest version.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Merged {
-    pub registers: BTreeMap<Key, (Version, Reported)>,
+    pub registers: BTreeMap<Key, Found>,
     pub next_hash: Option<u64>,
 }
 
@@ -100,15 +114,19 @@ impl Walk {
         let pages = || self.pages.iter().filter(|&(&node, _)| counted.has(view, node));
         // Beyond the shortest page somebody was not asked yet.
         let next_hash = pages().filter_map(|(_, (_, next_hash))| *next_hash).min();
-        let mut registers = BTreeMap::<Key, (Version, Reported)>::new();
+        let mut registers = BTreeMap::<Key, Found>::new();
         for entry in pages().flat_map(|(_, (entries, _))| entries) {
             if next_hash.is_some_and(|next| entry.key.hash() >= next) {
                 continue;
             }
-            let newest =
-                registers.entry(entry.key.clone()).or_insert((Version::NONE, Reported::Nothing));
-            if entry.version > newest.0 {
-                *newest = (entry.version, entry.value.clone());
+            let newest = registers.entry(entry.key.clone()).or_insert(Found::NOTHING);
+            match entry.version.cmp(&newest.version) {
+                Ordering::Greater => {
+                    let (version, value) = (entry.version, entry.value.clone());
+                    *newest = Found { version, value, holders: 1 };
+                }
+                Ordering::Equal => newest.holders += 1,
+                Ordering::Less => {}
             }
         }
         Some(Merged { registers, next_hash })
@@ -143,7 +161,7 @@ mod tests {
         let merged = walk.merged(&view()).expect("two of three pages");
         assert_eq!(merged.next_hash, Some(keys[1].hash()));
         assert_eq!(merged.registers.len(), 1);
-        assert_eq!(merged.registers[&keys[0]].0.number, 2);
+        assert_eq!(merged.registers[&keys[0]].version.number, 2);
     }
 
     #[test]

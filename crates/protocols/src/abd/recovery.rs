@@ -6,7 +6,7 @@ use types::{Key, NodeId, Outcome, Shard, Tag, Ticket};
 
 use super::message::{Entry, Message, PAGE_ENTRIES_MAX, Reported, Version};
 use super::operation::Kind;
-use super::paging::{Purpose, Walk};
+use super::paging::{Found, Purpose, Walk};
 use super::{Abd, Cx, RESEND_FIRST, RESEND_MAX, Register, Served, store};
 use crate::cells::Cell;
 use crate::effects::Scan;
@@ -98,11 +98,14 @@ impl Abd {
         let Some(merged) = walk.merged(cx.view) else { return };
         match walk.purpose {
             Purpose::List { tag } => {
-                let keys = (merged.registers.into_iter())
-                    .filter(|(_, (_, value))| *value != Reported::Nothing)
-                    .map(|(key, _)| key)
-                    .collect();
-                cx.fx.reply(tag, Outcome::Listed { keys, next_hash: merged.next_hash });
+                let is_there = |found: &Found| found.value != Reported::Nothing;
+                let (settled, unsettled): (Vec<_>, Vec<_>) = (merged.registers.into_iter())
+                    .partition(|(_, found)| found.holders >= cx.view.majority());
+                let keys = settled.into_iter().filter(|(_, found)| is_there(found));
+                let keys = keys.map(|(key, _)| key).collect();
+                let unsettled = unsettled.into_iter().map(|(key, _)| key).collect();
+                let next_hash = merged.next_hash;
+                cx.fx.reply(tag, Outcome::Listed { keys, unsettled, next_hash });
                 self.remove_walk(id);
             }
             Purpose::Recover { .. } => {
@@ -111,7 +114,7 @@ impl Abd {
                 if merged.registers.is_empty() {
                     return self.on_adopted(cx, id);
                 }
-                for (key, (version, value)) in merged.registers {
+                for (key, Found { version, value, .. }) in merged.registers {
                     let value = match value {
                         Reported::Value(value) => Some(value),
                         Reported::Nothing | Reported::Omitted => None,

@@ -1,6 +1,8 @@
 //! Listings: which keys of a shard exist, from a quorum, in hash order.
 //!
-//! A key that is there for the whole listing is listed; one that comes or goes meanwhile may be either.
+//! A key that is there for the whole listing is listed; one that comes or goes meanwhile may be either. What the replicas
+//! do not agree on may have been written by nobody who was told so, or overwritten long ago: only a read can say, and the
+//! listing names such keys apart.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -10,9 +12,11 @@ use types::limits::MEMBERS_MAX;
 use types::{Key, NodeId, Outcome, Round, Shard, Tag, Ticket};
 
 use super::message::{Entry, LISTING_KEYS_MAX, Listing, Message};
+use super::owed::others_up;
 use super::register::Countdown;
 use super::{Cx, Register, RmwPaxos};
 use crate::effects::Scan;
+use crate::mutation::{self, Mutation};
 use crate::protocol::{Peer, Scanned, ScannedCell};
 use crate::quorum::Tally;
 use crate::view::View;
@@ -80,6 +84,45 @@ impl Listings {
     /// Up to where all counted listings are complete; `None` to the end of the shard.
     pub(super) fn complete_below(&self, view: &View) -> Option<u64> {
         self.counted(view).filter_map(|listing| listing.next_hash).min()
+    }
+
+    /// Which keys exist below that position, and of which no majority says the same.
+    fn settled(&self, view: &View) -> (Vec<Key>, Vec<Key>) {
+        let end = self.complete_below(view);
+        let is_complete = |entry: &&Entry| end.is_none_or(|end| entry.key.hash() < end);
+        let listings = self.counted(view).count();
+        let all = self.counted(view).flat_map(|listing| &listing.entries);
+        let mut entries: Vec<&Entry> = all.filter(is_complete).collect();
+        entries.sort_unstable_by(|a, b| (&a.key, a.accepted).cmp(&(&b.key, b.accepted)));
+        let (mut live, mut unsettled) = (Vec::new(), Vec::new());
+        for of_key in entries.chunk_by(|a, b| a.key == b.key) {
+            let key = || of_key[0].key.clone();
+            if mutation::is(Mutation::ListHighest) {
+                let is_live = of_key[of_key.len() - 1].live;
+                live.extend(is_live.then(key));
+                continue;
+            }
+            let holds_nothing = |entry: &&&Entry| entry.accepted.is_none() && !entry.live;
+            let nothing = listings - of_key.len() + of_key.iter().filter(holds_nothing).count();
+            let mut by_round = of_key.chunk_by(|a, b| a.accepted == b.accepted);
+            let same =
+                by_round.find(|same| same.len() >= view.majority() && !same[0].accepted.is_none());
+            match same {
+                // One replica's countdown may be over before the others'.
+                Some(same) if same.iter().any(|entry| entry.live) => live.push(key()),
+                Some(_) => {}
+                None if nothing >= view.majority() => {}
+                None => unsettled.push(key()),
+            }
+        }
+        (live, unsettled)
+    }
+
+    /// True when nobody who is up is missing.
+    fn is_from_all_up(&self, view: &View) -> bool {
+        let up = others_up(view);
+        let mut members = view.members().iter().enumerate();
+        members.all(|(index, it)| up & 1 << index == 0 || self.tally.has(view, it.node))
     }
 
     /// What is listed below that position: of each key what its highest report says.
@@ -197,27 +240,34 @@ impl RmwPaxos {
             return self.on_shard_listed(cx, from, shard, id, listing);
         };
         round.listings.add(cx.view, from, listing);
-        if !round.listings.tally.is_majority(cx.view) {
-            return;
-        }
-        let Some(round) = self.lists.rounds.remove(&id) else { return };
-        let keys = round
-            .listings
-            .merged(cx.view)
-            .into_iter()
-            .filter_map(|(key, found)| found.live.then_some(key))
-            .collect();
-        let next_hash = round.listings.complete_below(cx.view);
-        self.reply(cx, round.tag, Outcome::Listed { keys, next_hash });
+        self.settle_list(cx, id);
     }
 
-    /// Resends what is missing, ends what took too long.
+    /// Ends a listing that a majority has answered. While some keys are not settled it waits a little for the others, which
+    /// may know: to read those keys costs more.
+    fn settle_list(&mut self, cx: &mut Cx<'_>, id: u64) {
+        let Some(round) = self.lists.rounds.get(&id) else { return };
+        let (tag, listings) = (round.tag, &round.listings);
+        if !listings.tally.is_majority(cx.view) {
+            return;
+        }
+        let (keys, unsettled) = listings.settled(cx.view);
+        if !unsettled.is_empty() && round.resends == 0 && !listings.is_from_all_up(cx.view) {
+            return;
+        }
+        let next_hash = listings.complete_below(cx.view);
+        self.lists.rounds.remove(&id);
+        self.reply(cx, tag, Outcome::Listed { keys, unsettled, next_hash });
+    }
+
+    /// Resends what is missing, ends what took too long or has waited for enough.
     pub(super) fn sweep_lists(&mut self, cx: &mut Cx<'_>) {
-        let mut ended = Vec::new();
+        let (mut ended, mut due) = (Vec::new(), Vec::new());
         for (&id, round) in &mut self.lists.rounds {
             if cx.now >= round.deadline {
                 ended.push(id);
             } else if cx.now >= round.resend_at {
+                due.push(id);
                 round.resends += 1;
                 round.resend_at = cx.now + self.round_trip.resend_after(round.resends);
                 for node in cx.view.all() {
@@ -226,6 +276,9 @@ impl RmwPaxos {
                     }
                 }
             }
+        }
+        for id in due {
+            self.settle_list(cx, id);
         }
         for id in ended {
             if let Some(round) = self.lists.rounds.remove(&id) {
@@ -250,6 +303,6 @@ fn entry_of(cx: &Cx<'_>, key: Key, cell: ScannedCell<Register>) -> Entry {
             live: register.state.as_ref().is_some_and(|state| !state.is_tombstone())
                 && register.countdown(cx.uptime, cx.unix) != Countdown::Over,
         },
-        ScannedCell::Lost => Entry { key, accepted: Round::NONE, live: false, state_len: 0 },
+        ScannedCell::Lost => Entry { key, accepted: Round::NONE, live: true, state_len: 0 },
     }
 }

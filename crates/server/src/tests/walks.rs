@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use types::Outcome;
+
 use super::world::{Connection, World};
 
 fn filled(count: usize) -> (World, Connection) {
@@ -68,6 +70,39 @@ fn keys_and_dbsize_see_everything() {
     assert_eq!(strings(&world.ask(&mut client, "KEYS *")).len(), 3_000);
     assert_eq!(strings(&world.ask(&mut client, "KEYS key:299?")).len(), 10);
     assert_eq!(world.ask(&mut client, "KEYS nothing"), "*0\r\n");
+}
+
+#[test]
+fn what_a_listing_cannot_vouch_for_is_read() {
+    let (mut world, mut client) = filled(2_500);
+    for number in 0..500 {
+        world.ask(&mut client, &format!("DEL key:{number}"));
+    }
+    world.unsettled_of = 1;
+    assert_eq!(world.ask(&mut client, "DBSIZE"), ":2000\r\n");
+    let found: BTreeSet<String> = strings(&world.ask(&mut client, "KEYS *")).into_iter().collect();
+    let expected: BTreeSet<String> = (500..2_500).map(|number| format!("key:{number}")).collect();
+    assert!(found == expected, "{} keys", found.len());
+    assert_eq!(scan_all(&mut world, &mut client, "COUNT 7").0.len(), 2_000);
+    for _ in 0..50 {
+        assert!(expected.contains(&strings(&world.ask(&mut client, "RANDOMKEY"))[0]));
+    }
+    assert_eq!(world.ask(&mut client, "FLUSHALL"), "+OK\r\n");
+    assert_eq!(world.registers.len(), 0);
+    assert_eq!(world.ask(&mut client, "RANDOMKEY"), "$-1\r\n");
+}
+
+#[test]
+fn a_key_that_cannot_be_read_is_neither_listed_nor_left_out() {
+    let (mut world, mut client) = filled(100);
+    world.unsettled_of = 1;
+    world.fate = |key, _| (key.bytes() == b"key:7").then_some(Outcome::NoQuorum);
+    for line in ["DBSIZE", "KEYS *", "SCAN 0 COUNT 1000"] {
+        let reply = world.ask(&mut client, line);
+        assert!(reply.starts_with("-CLUSTERDOWN"), "{line}: {reply}");
+    }
+    world.fate = |_, _| None;
+    assert_eq!(world.ask(&mut client, "DBSIZE"), ":100\r\n");
 }
 
 #[test]

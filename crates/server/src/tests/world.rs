@@ -93,6 +93,8 @@ pub struct World {
     /// Listings so far.
     pub listings: usize,
     pub fate: Fate,
+    /// One of so many registers is not settled when it is listed.
+    pub unsettled_of: u64,
     pub prng: Prng,
     pub now: Nanos,
     /// Writes that a session may have under way before it is to hold others.
@@ -124,6 +126,7 @@ impl World {
             tombstones: BTreeSet::new(),
             listings: 0,
             fate: |_, _| None,
+            unsettled_of: 8,
             prng: Prng::new(7),
             now: Nanos::from_secs(1),
             writes_max: usize::MAX,
@@ -235,7 +238,7 @@ impl World {
         Outcome::Reply(applied.reply)
     }
 
-    /// Tombstones count like keys, and are not told of.
+    /// Tombstones count like keys, and are told of only where this cannot tell them from keys, as of some of both.
     fn list(&mut self, database: u8, from_hash: u64, limit: usize) -> Outcome {
         self.listings += 1;
         let end = from_hash | (u64::MAX >> 8);
@@ -247,10 +250,15 @@ impl World {
             .collect();
         places.sort_unstable();
         let next_hash = places.get(limit).map(|(_, hash, _)| *hash);
-        let is_key = |place: &&&(u8, u64, Vec<u8>)| self.registers.contains_key(**place);
-        let keys = places.iter().take(limit).filter(is_key).map(|place| Key::new(&place.2));
-        let keys = keys.collect();
-        Outcome::Listed { keys, next_hash }
+        let (mut keys, mut unsettled) = (Vec::new(), Vec::new());
+        for place in places.into_iter().take(limit) {
+            if self.prng.next_u64().is_multiple_of(self.unsettled_of) {
+                unsettled.push(Key::new(&place.2));
+            } else if self.registers.contains_key(place) {
+                keys.push(Key::new(&place.2));
+            }
+        }
+        Outcome::Listed { keys, unsettled, next_hash }
     }
 
     /// Lets time pass, and timers with it.

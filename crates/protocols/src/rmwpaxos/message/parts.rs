@@ -70,7 +70,8 @@ pub struct Listing {
 pub struct Entry {
     pub key: Key,
     pub accepted: Round,
-    /// It holds a value whose time, as far as this acceptor knows, is not over.
+    /// It holds a value whose time, as far as this acceptor knows, is not over. Without a round: it may, for what it held was
+    /// lost.
     pub live: bool,
     /// Bytes of its state.
     pub state_len: u32,

@@ -21,6 +21,8 @@ struct Rates {
     conditional: f64,
     /// Commands that are safe to repeat, and are repeated.
     once: f64,
+    /// Listings of the shard.
+    list: f64,
     neighbour: f64,
     newest_first: bool,
     pass: f64,
@@ -58,6 +60,7 @@ impl Rates {
             expire: *prng.pick(&[0.0, 0.0, 0.3]),
             conditional: *prng.pick(&[0.0, 0.3]),
             once: 0.0,
+            list: 0.0,
             neighbour: *prng.pick(&[0.0, 0.0, 0.3]),
             newest_first: prng.chance(0.3),
             pass: *prng.pick(&[0.02, 0.1]),
@@ -86,9 +89,27 @@ pub(super) fn explore_deltas(seed: u64, members: u16, durable: bool) -> Result<(
     play(seed, members, durable, Ways { by_message, always_deltas: true }, 0.0)
 }
 
+/// The same with listings among the commands.
+pub(super) fn explore_listings(seed: u64, members: u16, durable: bool) -> Result<(), String> {
+    let ways = Ways { by_message: seed.is_multiple_of(2), always_deltas: seed.is_multiple_of(5) };
+    let mut prng = Prng::new(seed);
+    let rates = Rates { list: 0.01, expire: 0.0, ..Rates::draw(&mut prng) };
+    play_at(seed, members, durable, ways, (prng, rates))
+}
+
 fn play(seed: u64, members: u16, durable: bool, ways: Ways, once: f64) -> Result<(), String> {
     let mut prng = Prng::new(seed);
     let rates = Rates { once, ..Rates::draw(&mut prng) };
+    play_at(seed, members, durable, ways, (prng, rates))
+}
+
+fn play_at(
+    seed: u64,
+    members: u16,
+    durable: bool,
+    ways: Ways,
+    (mut prng, rates): (Prng, Rates),
+) -> Result<(), String> {
     let mut world = World::with(members, durable, seed, ways);
     let mut asked = 0;
     for _ in 0..rates.steps {
@@ -102,7 +123,7 @@ fn play(seed: u64, members: u16, durable: bool, ways: Ways, once: f64) -> Result
     }
     if seed.is_multiple_of(3) && world.fault.is_none() {
         // A tombstone that remembers stays as long as it has to.
-        world.converge_within(Nanos::from_secs(if once > 0.0 { 1_000 } else { 240 }))?;
+        world.converge_within(Nanos::from_secs(if rates.once > 0.0 { 1_000 } else { 240 }))?;
     }
     for node in 0..world.nodes.len() {
         let key = world.key.clone();
@@ -153,7 +174,10 @@ fn act(world: &mut World, prng: &mut Prng, rates: &Rates, asked: &mut u64) {
     let members = world.nodes.len() as u64;
     let node = prng.below(members) as usize;
     let dice = prng.unit();
-    if dice < 0.04 && *asked < OPERATIONS_MAX {
+    if dice < rates.list && *asked < OPERATIONS_MAX {
+        *asked += 1;
+        world.list(node);
+    } else if dice < 0.04 && *asked < OPERATIONS_MAX {
         *asked += 1;
         ask(world, prng, rates, node, *asked as u8);
     } else if rates.once > 0.0 && dice > 0.97 {
@@ -275,6 +299,17 @@ fn deltas_among_five_members_keep_one_history() {
         let durable = seed % 2 == 0;
         if let Err(fault) = explore_deltas(seed, 5, durable) {
             panic!("seed {seed}, durable {durable}: {fault}");
+        }
+    }
+}
+
+#[test]
+fn listings_are_reads_of_what_exists() {
+    for seed in 0..1_500 {
+        for (members, durable) in [(3, true), (3, false), (5, seed % 2 == 0)] {
+            if let Err(fault) = explore_listings(seed, members, durable) {
+                panic!("seed {seed}, {members} members, durable {durable}: {fault}");
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Every rule that can be left out is missed: by a random schedule within a stated budget, or by the one made for it.
 
-use super::explore::{explore, explore_deltas};
+use super::explore::{explore, explore_deltas, explore_listings};
 use super::{
     absence, contention, converge, deltas, joint, memory, older, once, removal, repair, schedules,
 };
@@ -12,6 +12,8 @@ enum Catch {
     Seeds(u64),
     /// The same with deltas wherever there can be one.
     DeltaSeeds(u64),
+    /// The same with listings among the commands.
+    ListingSeeds(u64),
     Schedule(fn() -> Result<(), String>),
     /// The rule is another protocol's.
     Elsewhere,
@@ -61,6 +63,7 @@ fn catch(mutation: Mutation) -> Catch {
         }),
         Mutation::HintOfAnotherBallot => Catch::Schedule(repair::a_hint_of_another_ballot),
         Mutation::HintOfAnEarlierRound => Catch::Schedule(repair::a_hint_of_an_earlier_round),
+        Mutation::ListHighest => Catch::ListingSeeds(1_000),
         Mutation::NoComparison => Catch::Schedule(converge::a_write_missed),
         Mutation::OneDenies => Catch::Schedule(older::one_that_lost_a_register),
         Mutation::AllAreTold => Catch::Schedule(older::two_that_went_back),
@@ -107,6 +110,10 @@ fn is_caught(mutation: Mutation) -> bool {
         Catch::DeltaSeeds(limit) => (0..limit).any(|seed| {
             let durable = seed % 2 == 0;
             goes_wrong(move || explore_deltas(seed / 2, 3, durable))
+        }),
+        Catch::ListingSeeds(limit) => (0..limit).any(|seed| {
+            let durable = seed % 2 == 0;
+            goes_wrong(move || explore_listings(seed / 2, 3, durable))
         }),
         Catch::Schedule(play) => goes_wrong(play),
         Catch::Elsewhere => true,

@@ -1,6 +1,7 @@
 //! Engines, what they have stored, and a bag of messages between them.
 
 mod denials;
+mod listings;
 mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,6 +94,7 @@ pub(super) struct World {
     pub neighbour: Key,
     pub outcomes: BTreeMap<Tag, Outcome>,
     asked: BTreeMap<Tag, (Key, Ask, OpId)>,
+    listings: BTreeMap<Tag, listings::Listing>,
     /// The node, and the start of its process, that owes an answer.
     asked_at: BTreeMap<Tag, (usize, Incarnation)>,
     histories: BTreeMap<Key, History<KvInput, KvOutput>>,
@@ -136,6 +138,7 @@ impl World {
             neighbour,
             outcomes: BTreeMap::new(),
             asked: BTreeMap::new(),
+            listings: BTreeMap::new(),
             asked_at: BTreeMap::new(),
             histories: BTreeMap::new(),
             repeated: BTreeMap::new(),
@@ -406,7 +409,9 @@ impl World {
     }
 
     pub(super) fn complete(&mut self, tag: Tag, outcome: Outcome) {
-        let Some((key, ask, op)) = self.asked.get(&tag) else { return };
+        let Some((key, ask, op)) = self.asked.get(&tag) else {
+            return self.complete_listing(tag, outcome);
+        };
         if self.outcomes.contains_key(&tag) {
             self.fault.get_or_insert(format!("{tag:?} was answered twice"));
             return;
@@ -650,7 +655,7 @@ impl World {
             }
             let flushed = (0..self.nodes.len()).fold(false, |any, node| self.flush(node) | any);
             if !flushed {
-                if self.nodes.iter().all(|node| node.protocol.actives.is_empty()) {
+                if self.nodes.iter().all(Node::is_at_rest) {
                     self.find_unanswered();
                     return true;
                 }
@@ -683,6 +688,10 @@ impl Node {
             Cell::Present(register) => Some(register),
             Cell::Absent | Cell::Lost => None,
         }
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.protocol.actives.is_empty() && self.protocol.lists.is_empty()
     }
 
     pub(super) fn is_recovering(&self) -> bool {

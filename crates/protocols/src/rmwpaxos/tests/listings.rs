@@ -1,0 +1,94 @@
+//! Listings while replicas differ.
+
+use base::Nanos;
+
+use super::super::State;
+use super::steps::{Kind, claim};
+use super::strings::Ask;
+use super::world::{Envelope, World};
+
+fn is_listing(m: &Envelope) -> bool {
+    m.is(Kind::List) || m.is(Kind::Listed)
+}
+
+/// A3 alone accepts what A2 proposes, and nobody is told of it.
+fn accepted_by_one(world: &mut World, ask: Ask) {
+    world.start(1, ask);
+    world.prepared(&[1, 2]);
+    world.flow(|m| m.goes(Kind::Accept, 1, 2) || m.goes(Kind::Joint, 1, 2));
+    world.lose_all();
+    world.calm();
+}
+
+#[test]
+fn a_first_write_that_one_accepted_is_not_listed_as_there() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    accepted_by_one(&mut world, Ask::Append("a"));
+    claim(world.held(2).is_some_and(|it| it.state.is_some()), "A3 holds it")?;
+    claim(world.held(0).is_none_or(|it| it.state.is_none()), "A1 does not")?;
+    let tag = world.list(2);
+    world.flow(|m| is_listing(m) && m.among(&[0, 2]));
+    claim(world.listed(tag).is_none(), "A2 is up and may tell more")?;
+    world.flow(is_listing);
+    claim(world.listed(tag) == Some((&[], &[])), "two of three hold nothing")?;
+    world.finish()
+}
+
+#[test]
+fn what_the_only_two_differ_in_is_named_apart() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    accepted_by_one(&mut world, Ask::Append("a"));
+    world.sees(2, 1, false);
+    let tag = world.list(2);
+    world.flow(|m| is_listing(m) && m.among(&[0, 2]));
+    let key = world.key.clone();
+    claim(world.listed(tag) == Some((&[], &[key])), "a read has to say")?;
+    world.finish()
+}
+
+#[test]
+fn a_listing_does_not_wait_for_a_silent_member() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    accepted_by_one(&mut world, Ask::Append("a"));
+    let tag = world.list(2);
+    world.flow(|m| is_listing(m) && m.among(&[0, 2]));
+    world.pass(Nanos::from_secs(1));
+    let key = world.key.clone();
+    claim(world.listed(tag) == Some((&[], &[key])), "a read has to say")?;
+    world.finish()
+}
+
+#[test]
+fn an_unconfirmed_delete_hides_nothing_from_a_listing() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    world.write(1, Ask::Append("a"));
+    accepted_by_one(&mut world, Ask::Delete);
+    let is_deleted = |node| {
+        world.held(node).is_some_and(|it| it.state.as_ref().is_some_and(State::is_tombstone))
+    };
+    claim(is_deleted(2) && !is_deleted(0) && !is_deleted(1), "A3 alone holds the deletion")?;
+    let tag = world.list(2);
+    world.flow(is_listing);
+    let key = world.key.clone();
+    claim(world.listed(tag) == Some((&[key], &[])), "two of three hold it")?;
+    world.finish()
+}
+
+#[test]
+fn a_damaged_register_is_not_listed_as_absent() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    world.append(0, "a");
+    world.flow(|m| m.among(&[0, 2]));
+    world.lose_all();
+    world.calm();
+    world.crash_damaged(0);
+    world.lose_all();
+    let tag = world.list(1);
+    world.flow(|m| is_listing(m) && m.among(&[0, 1]));
+    world.pass(Nanos::from_secs(1));
+    claim(
+        world.listed(tag).is_some_and(|(_, unsettled)| unsettled == [world.key.clone()]),
+        "who lost it does not say that it is absent",
+    )?;
+    world.finish_with("va")
+}
