@@ -4,7 +4,6 @@
 //! do not agree on may have been written by nobody who was told so, or overwritten long ago: only a read can say, and the
 //! listing names such keys apart.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use base::Nanos;
@@ -62,7 +61,6 @@ pub(super) struct Listings {
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Found {
     accepted: Round,
-    pub(super) live: bool,
     /// Bytes of its state.
     pub(super) state_len: usize,
 }
@@ -133,14 +131,10 @@ impl Listings {
             if end.is_some_and(|end| entry.key.hash() >= end) {
                 continue;
             }
-            let Entry { accepted, live, state_len, .. } = *entry;
-            let state_len = state_len as usize;
+            let Entry { accepted, state_len, .. } = *entry;
             let found = merged.entry(entry.key.clone()).or_default();
-            match accepted.cmp(&found.accepted) {
-                Ordering::Greater => *found = Found { accepted, live, state_len },
-                // One replica's countdown may be over before the others'.
-                Ordering::Equal => found.live |= live,
-                Ordering::Less => {}
+            if accepted > found.accepted {
+                *found = Found { accepted, state_len: state_len as usize };
             }
         }
         merged
