@@ -45,6 +45,9 @@ const TURN_LONG: Nanos = Nanos::from_millis(50);
 const TURN_INPUTS: (usize, usize) = (32, 1 << 20);
 /// Those that the first one takes in, before it is known how long they take.
 const TURN_INPUTS_FIRST: usize = 1024;
+/// Requests that a pass takes in though the next turn has enough to do: on a node that is slower than the others peers fill
+/// each turn.
+const REQUESTS_MIN: usize = 8;
 
 /// A pass that has taken so long takes no further turn: what the first one said waits for its end.
 pub(crate) const PASS_LONG: Nanos = Nanos::from_millis(25);
@@ -218,7 +221,8 @@ impl WorkerThread {
             _ if self.board.is_stopping() || self.is_clogged => 0,
             // What waits for a turn is not in progress yet, and what peers say would stand behind it.
             Some(worker) => {
-                worker.request_room().min(self.turn_inputs.saturating_sub(self.inputs.len()))
+                let of_turn = self.turn_inputs.saturating_sub(self.inputs.len());
+                worker.request_room().min(of_turn.max(REQUESTS_MIN))
             }
             None => usize::MAX,
         }
@@ -389,7 +393,9 @@ impl WorkerThread {
         let room = self.request_room();
         let mut routes =
             Routes { me: self.index, inputs: &mut self.inputs, mail: &mut self.mail_out };
-        self.is_left = self.peers.read(registry, self.now, &mut self.scratch, &mut routes);
+        // What a turn would not take in is left to the link: there is a limit to what waits there, and none here.
+        self.is_left = routes.inputs.len() >= self.turn_inputs
+            || self.peers.read(registry, self.now, &mut self.scratch, &mut routes);
         self.peers.on_time(registry, self.now, self.is_clogged, routes.inputs);
         self.clients.read(&mut self.scratch, room, &mut routes);
         self.clients.on_time(&mut routes);
