@@ -1,7 +1,9 @@
 //! Keys that a listing cannot vouch for: each is asked about before the listing counts.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
+use bytes::Bytes;
 use node::front::SessionContext;
 use types::{Command, Database, Key, Outcome};
 
@@ -11,6 +13,8 @@ use crate::walk::of_one_key;
 
 /// Questions under way at a time.
 const AT_ONCE: usize = 256;
+/// How often a key is asked about that nobody could say anything of: to ask has no effect.
+const TRIES: u32 = 3;
 
 /// Listings that wait for what is asked about some of their keys.
 pub(crate) struct Unsettled {
@@ -18,9 +22,11 @@ pub(crate) struct Unsettled {
     /// Parts of the request from here on are questions.
     parts: usize,
     waiting: BTreeMap<u64, Waiting>,
-    to_ask: VecDeque<(u64, Key)>,
-    /// Each with its stretch, by part.
-    asked: Vec<Option<(u64, Key)>>,
+    to_ask: VecDeque<Question>,
+    /// By part.
+    asked: Vec<Option<Question>>,
+    /// Parts that are free again.
+    free: Vec<usize>,
 }
 
 struct Waiting {
@@ -29,13 +35,19 @@ struct Waiting {
     unsettled: usize,
 }
 
+struct Question {
+    stretch: u64,
+    key: Key,
+    tries: u32,
+}
+
 /// What became of a question.
 pub(crate) enum Settled {
     NotYet,
     /// All of a stretch's listing is known: its keys, and where it goes on.
     Listing(u64, Vec<Key>, Option<u64>),
     /// Any other reply than a number.
-    Error(bytes::Bytes),
+    Error(Bytes),
 }
 
 impl Unsettled {
@@ -46,6 +58,7 @@ impl Unsettled {
             waiting: BTreeMap::new(),
             to_ask: VecDeque::new(),
             asked: Vec::new(),
+            free: Vec::new(),
         }
     }
 
@@ -63,44 +76,51 @@ impl Unsettled {
     ) {
         let waiting = Waiting { keys, next_hash, unsettled: unsettled.len() };
         self.waiting.insert(stretch, waiting);
-        self.to_ask.extend(unsettled.into_iter().map(|key| (stretch, key)));
+        let questions = unsettled.into_iter().map(|key| Question { stretch, key, tries: 0 });
+        self.to_ask.extend(questions);
     }
 
     /// Asks what is to be asked, within bounds.
     pub(crate) fn go_on(&mut self, number: u64, database: Database, cx: &mut SessionContext<'_>) {
-        let mut free = 0;
-        while !self.to_ask.is_empty() && free < AT_ONCE {
-            if self.asked.len() == free {
+        while !self.to_ask.is_empty() {
+            if self.free.is_empty() && self.asked.len() < AT_ONCE {
+                self.free.push(self.asked.len());
                 self.asked.push(None);
             }
-            if self.asked[free].is_none()
-                && let Some((stretch, key)) = self.to_ask.pop_front()
-            {
-                let token = token(number, self.parts + free);
-                cx.run(token, database, key.clone(), self.command.clone());
-                self.asked[free] = Some((stretch, key));
-            }
-            free += 1;
+            let Some(part) = self.free.pop() else { return };
+            let Some(question) = self.to_ask.pop_front() else { return };
+            let token = token(number, self.parts + part);
+            cx.run(token, database, question.key.clone(), self.command.clone());
+            self.asked[part] = Some(question);
         }
     }
 
     /// A question is answered.
     pub(crate) fn take(&mut self, part: usize, outcome: Outcome) -> Settled {
-        let asked = self.asked.get_mut(part - self.parts).and_then(Option::take);
-        let Some((stretch, key)) = asked else { return Settled::NotYet };
-        let Some(waiting) = self.waiting.get_mut(&stretch) else { return Settled::NotYet };
-        match &outcomes::reply(outcome)[..] {
-            b":1\r\n" => waiting.keys.push(key),
-            b":0\r\n" => {}
-            error => return Settled::Error(bytes::Bytes::copy_from_slice(error)),
-        }
+        let part = part - self.parts;
+        let asked = self.asked.get_mut(part).and_then(Option::take);
+        let Some(Question { stretch, key, tries }) = asked else { return Settled::NotYet };
+        self.free.push(part);
+        let reply = outcomes::reply(outcome);
+        let exists = match &reply[..] {
+            b":1\r\n" => true,
+            b":0\r\n" => false,
+            _ if tries + 1 < TRIES => {
+                self.to_ask.push_back(Question { stretch, key, tries: tries + 1 });
+                return Settled::NotYet;
+            }
+            _ => return Settled::Error(reply),
+        };
+        let Entry::Occupied(mut entry) = self.waiting.entry(stretch) else {
+            return Settled::NotYet;
+        };
+        let waiting = entry.get_mut();
+        waiting.keys.extend(exists.then_some(key));
         waiting.unsettled -= 1;
         if waiting.unsettled > 0 {
             return Settled::NotYet;
         }
-        let Some(Waiting { mut keys, next_hash, .. }) = self.waiting.remove(&stretch) else {
-            return Settled::NotYet;
-        };
+        let Waiting { mut keys, next_hash, .. } = entry.remove();
         keys.sort_unstable();
         Settled::Listing(stretch, keys, next_hash)
     }

@@ -264,15 +264,13 @@ impl RmwPaxos {
                 due.push(id);
                 round.resends += 1;
                 round.resend_at = cx.now + self.round_trip.resend_after(round.resends);
-                for node in cx.view.all() {
-                    if !round.listings.tally.has(cx.view, node) {
-                        ask(cx, round, id, node);
-                    }
-                }
             }
         }
         for id in due {
             self.settle_list(cx, id);
+            let Some(round) = self.lists.rounds.get(&id) else { continue };
+            let missing = cx.view.all().filter(|&node| !round.listings.tally.has(cx.view, node));
+            missing.for_each(|node| ask(cx, round, id, node));
         }
         for id in ended {
             if let Some(round) = self.lists.rounds.remove(&id) {
