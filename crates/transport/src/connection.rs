@@ -4,6 +4,8 @@
 //! never repairs itself. Whatever goes wrong is a [`Reset`]: it is dropped, both sides learn of it, and the
 //! protocols above send again what mattered.
 
+use std::collections::VecDeque;
+
 use base::Nanos;
 use bytes::Bytes;
 use types::Wire;
@@ -86,6 +88,10 @@ pub struct Connection {
     out: Vec<u8>,
     /// How much of `out` has been written.
     written: usize,
+    /// Bytes written in all.
+    written_total: u64,
+    /// Of frames not yet written to their ends: where in all that is ever written these are, and when they were queued.
+    waiting: VecDeque<(u64, Nanos)>,
     heard_at: Nanos,
     said_at: Nanos,
     /// When the first thing was sent that nothing has been heard since.
@@ -106,6 +112,8 @@ impl Connection {
             decoder: Decoder::new(0, PAYLOAD_LEN_MAX_UNPROVEN),
             out,
             written: 0,
+            written_total: 0,
+            waiting: VecDeque::new(),
             heard_at: now,
             said_at: now,
             owed_since: None,
@@ -132,10 +140,11 @@ impl Connection {
         self.owed_since = None;
         self.asked = false;
         self.decoder.push(bytes);
+        let before = happenings.len();
         self.take_frames(now, happenings)?;
-        // A frame may take longer than the peer's patience, which sees nothing of it unless it is told.
+        // A frame may take longer than the peer's patience, and its question stands behind all that it has queued.
         if let State::Open { seed } = self.state
-            && self.decoder.is_within()
+            && (self.decoder.is_within() || happenings.len() > before)
             && now >= self.said_at + self.keep_alive.owed
         {
             self.put(now, seed, Kind::Pong, &[]);
@@ -208,6 +217,11 @@ impl Connection {
 
     fn put(&mut self, now: Nanos, seed: u64, kind: Kind, payload: &[u8]) {
         frame::encode(seed, kind, payload, &mut self.out);
+        let end = self.written_total + self.unsent().len() as u64;
+        match self.waiting.back_mut() {
+            Some((last, at)) if *at == now => *last = end,
+            _ => self.waiting.push_back((end, now)),
+        }
         self.said_at = now;
         if kind != Kind::Pong {
             self.owed_since.get_or_insert(now);
@@ -263,17 +277,28 @@ impl Connection {
         &self.out[self.written..]
     }
 
+    /// When the frame was queued that waits longest to be written to its end.
+    #[must_use]
+    pub fn waits_since(&self) -> Option<Nanos> {
+        self.waiting.front().map(|(_, since)| *since)
+    }
+
     /// The first `count` bytes of [`unsent`](Connection::unsent) were written.
     pub fn wrote(&mut self, count: usize) {
         self.written += count;
         assert!(self.written <= self.out.len(), "wrote no more than there is");
+        self.written_total += count as u64;
+        while self.waiting.front().is_some_and(|(end, _)| *end <= self.written_total) {
+            self.waiting.pop_front();
+        }
         if self.written == self.out.len() {
             self.written = 0;
             if self.out.capacity() > KEPT_CAPACITY {
                 self.out = Vec::new();
             }
             self.out.clear();
-        } else if self.written > KEPT_CAPACITY {
+        } else if self.written > KEPT_CAPACITY.max(self.out.len() / 2) {
+            // No more is moved than was written since it was moved last.
             self.out.drain(..self.written);
             self.written = 0;
         }
@@ -358,6 +383,43 @@ mod tests {
             left.on_time(now).unwrap();
         }
         assert_eq!(happenings, [Happening::Payload(payload.into())]);
+    }
+
+    #[test]
+    fn who_hears_frames_for_long_and_has_nothing_to_say_is_not_silent() {
+        let (mut left, mut right) = open();
+        let step = KeepAlive::WORKERS.owed;
+        // The question that it was asked stands behind all of them.
+        let mut now = START;
+        while now < START + Nanos(KeepAlive::WORKERS.silent.0 * 2) {
+            now += step;
+            left.send(now, b"x").unwrap();
+            let heard = carry(now, &mut left, &mut right);
+            assert_eq!(heard, [Happening::Payload(Bytes::from_static(b"x"))]);
+            assert!(!right.unsent().is_empty());
+            carry(now, &mut right, &mut left);
+            assert!(left.unsent().is_empty(), "nothing is said about having been heard");
+        }
+    }
+
+    #[test]
+    fn a_frame_waits_until_it_is_written_to_its_end() {
+        let (mut left, _right) = open();
+        assert_eq!(left.waits_since(), None);
+        let at = |millis| START + Nanos::from_millis(millis);
+        let ends = [1, 1, 2, 3].map(|millis| {
+            left.send(at(millis), &[7; 100]).unwrap();
+            left.unsent().len()
+        });
+        assert_eq!(left.waits_since(), Some(at(1)));
+        left.wrote(ends[0]);
+        assert_eq!(left.waits_since(), Some(at(1)), "the second one was queued then, too");
+        left.wrote(ends[1] - ends[0]);
+        assert_eq!(left.waits_since(), Some(at(2)));
+        left.wrote(ends[3] - ends[1] - 1);
+        assert_eq!(left.waits_since(), Some(at(3)));
+        left.wrote(1);
+        assert_eq!(left.waits_since(), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use mio::net::{TcpListener, TcpStream};
+use socket2::SockRef;
 use types::NodeId;
 
 use crate::link::{Acceptor, Network, Pipe};
@@ -13,12 +14,21 @@ use crate::link::{Acceptor, Network, Pipe};
 /// later, so it must do for a burst of clients while this process is kept from running.
 const BACKLOG: i32 = 1024;
 
+/// Bytes beyond those on their way that the system takes. It would take megabytes, and what is new would wait behind them on a
+/// slow link; what waits here is known, and bounded in time.
+const NOT_SENT_LEN_MAX: u32 = 256 << 10;
+
 impl Pipe for TcpStream {}
+
+fn tune(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    SockRef::from(stream).set_tcp_notsent_lowat(NOT_SENT_LEN_MAX)
+}
 
 impl Acceptor for TcpListener {
     fn accept(&mut self) -> io::Result<Box<dyn Pipe>> {
         let (stream, _) = TcpListener::accept(self)?;
-        stream.set_nodelay(true)?;
+        tune(&stream)?;
         Ok(Box::new(stream))
     }
 }
@@ -79,7 +89,7 @@ impl Network for Tcp {
         self.attempts = self.attempts.wrapping_add(1);
         let address = addresses.get(self.attempts % addresses.len().max(1)).ok_or_else(missing)?;
         let stream = TcpStream::connect(*address)?;
-        stream.set_nodelay(true)?;
+        tune(&stream)?;
         Ok(Box::new(stream))
     }
 
