@@ -11,14 +11,13 @@ use types::limits::MEMBERS_MAX;
 use types::{Key, NodeId, Outcome, Round, Shard, Tag, Ticket};
 
 use super::message::{Entry, LISTING_KEYS_MAX, Listing, Message};
-use super::owed::others_up;
 use super::register::Countdown;
 use super::{Cx, Register, RmwPaxos};
 use crate::effects::Scan;
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Peer, Scanned, ScannedCell};
 use crate::quorum::Tally;
-use crate::view::View;
+use crate::view::{Member, View};
 
 /// Listings served or awaited at a time.
 const LISTS_MAX: usize = 1024;
@@ -105,22 +104,23 @@ impl Listings {
             let mut by_round = of_key.chunk_by(|a, b| a.accepted == b.accepted);
             let same =
                 by_round.find(|same| same.len() >= view.majority() && !same[0].accepted.is_none());
-            match same {
-                // One replica's countdown may be over before the others'.
-                Some(same) if same.iter().any(|entry| entry.live) => live.push(key()),
-                Some(_) => {}
+            // One replica's countdown may be over before the others'; the key exists until a majority's are.
+            let over = same.map(|same| same.iter().filter(|entry| !entry.live).count());
+            match over {
+                Some(0) => live.push(key()),
+                Some(over) if over >= view.majority() => {}
+                Some(_) if listings == view.members().len() => live.push(key()),
                 None if nothing >= view.majority() => {}
-                None => unsettled.push(key()),
+                _ => unsettled.push(key()),
             }
         }
         (live, unsettled)
     }
 
-    /// True when nobody who is up is missing.
+    /// True when nobody who is up is missing, this node included.
     fn is_from_all_up(&self, view: &View) -> bool {
-        let up = others_up(view);
-        let mut members = view.members().iter().enumerate();
-        members.all(|(index, it)| up & 1 << index == 0 || self.tally.has(view, it.node))
+        let is_up = |it: &&Member| it.up || it.node == view.me;
+        view.members().iter().filter(is_up).all(|it| self.tally.has(view, it.node))
     }
 
     /// What is listed below that position: of each key what its highest report says.

@@ -1,6 +1,6 @@
 //! Listings while replicas differ.
 
-use base::Nanos;
+use base::{Millis, Nanos};
 
 use super::super::State;
 use super::steps::{Kind, claim};
@@ -91,4 +91,35 @@ fn a_damaged_register_is_not_listed_as_absent() -> Result<(), String> {
         "who lost it does not say that it is absent",
     )?;
     world.finish_with("va")
+}
+
+/// A key whose time is over on the first so many of three nodes: what a listing of the last says of it, and what one says
+/// that hears of the first and of the last only.
+fn listed_while_over_on(first: usize) -> Result<[(usize, usize); 2], String> {
+    let mut world = World::new(3, false, 1);
+    world.start(0, Ask::Expiring { value: b'v', millis: 60 });
+    world.flow(|_| true);
+    for node in &mut world.nodes[..first] {
+        node.ahead = Millis(1_000);
+    }
+    let all = world.list(2);
+    world.flow(is_listing);
+    let two = world.list(2);
+    world.flow(|m| is_listing(m) && m.among(&[0, 2]));
+    world.lose_all();
+    world.sees(2, 1, false);
+    world.pass_at(2, Nanos::from_millis(50));
+    let count = |tag| {
+        let (keys, unsettled) = world.listed(tag).ok_or("a listing ends")?;
+        Ok::<_, String>((keys.len(), unsettled.len()))
+    };
+    Ok([count(all)?, count(two)?])
+}
+
+#[test]
+fn a_key_is_listed_until_its_time_is_over_on_a_majority() -> Result<(), String> {
+    claim(listed_while_over_on(0)? == [(1, 0), (1, 0)], "it is not over")?;
+    claim(listed_while_over_on(1)? == [(1, 0), (0, 1)], "over on one: a read has to say")?;
+    claim(listed_while_over_on(2)? == [(0, 0), (0, 1)], "over on two of three")?;
+    claim(listed_while_over_on(3)? == [(0, 0), (0, 0)], "over on all")
 }
