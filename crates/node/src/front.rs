@@ -168,7 +168,7 @@ impl<'a> SessionContext<'a> {
         self.outstanding() < OUTSTANDING_MAX && self.out.len() < OUT_LEN_MAX
     }
 
-    /// False while the node's storage cannot keep up: then a request that writes must not begin.
+    /// False while the node's storage or its peers cannot keep up: then a request that writes must not begin.
     #[must_use]
     pub fn takes_writes(&self) -> bool {
         self.writes_left > 0

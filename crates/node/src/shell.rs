@@ -21,6 +21,7 @@ mod routes;
 mod seat;
 mod sync;
 pub(crate) mod worker_thread;
+mod write_window;
 
 pub(crate) use clock::Clocks;
 pub(crate) use mailbox::{Mail, Mailbox};

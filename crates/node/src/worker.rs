@@ -328,6 +328,12 @@ impl Worker {
         if is_full { WRITES_WHEN_FULL } else { usize::MAX }
     }
 
+    /// These peers are slow beside a majority that is not: they are told only what others cannot stand in for.
+    pub fn spare(&mut self, slow: &[NodeId]) {
+        self.shared.spared.clear();
+        self.shared.spared.extend_from_slice(slow);
+    }
+
     /// Takes back a frame that was written, for its memory.
     pub fn recycle(&mut self, frame: Vec<u8>) {
         self.shared.outbox.recycle(frame);
@@ -362,6 +368,7 @@ fn shared(
         unix: Millis(0),
         uptime: config.uptime_base,
         outbox: Outbox::new(&view),
+        spared: Vec::new(),
         view,
         update,
         stores: stores.into_iter().map(StoreState::new).collect(),

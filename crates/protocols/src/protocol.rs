@@ -100,6 +100,12 @@ pub trait Message: Wire + Debug + Send {
     /// to its sender it is lost.
     fn is_write(&self) -> bool;
 
+    /// True where it is told to all members though any majority of them will do. Members that are slow beside such a
+    /// majority are not told while they are: to them it is lost.
+    fn suits_any_majority(&self) -> bool {
+        false
+    }
+
     /// The key that the message with these bytes names, if that is quickly told. A hint.
     fn peek_key(_bytes: &[u8]) -> Option<Key> {
         None

@@ -398,6 +398,11 @@ impl Clients {
         }
     }
 
+    /// Writes under way.
+    pub(crate) fn writes(&self) -> usize {
+        self.writes
+    }
+
     /// True when some session could take more right now.
     pub(crate) fn has_work(&self) -> bool {
         !self.busy.is_empty() || (!self.held.is_empty() && self.writes < self.writes_max)

@@ -4,7 +4,7 @@
 //! which costs more than most turns; so a thread gives workers away only when it uses most of a core and others are idle,
 //! and takes them back when both together would leave a good part of one unused, or get no more than one.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use types::NodeId;
 
 use super::board::{Board, STOP_MAX};
 use super::idle::idle_time;
-use super::peers::UNSENT_MAX;
+use super::peers::Pace;
 use super::sync::Ordering;
 use super::worker_thread::{PASS_LONG, WorkerThread};
 
@@ -191,23 +191,34 @@ impl Driver {
             others.iter_mut().for_each(|worker| worker.share_frames(lead));
         }
         self.workers.iter_mut().for_each(WorkerThread::flush);
-        let is_clogged = self.is_clogged();
-        self.workers.iter_mut().for_each(|worker| worker.is_clogged = is_clogged);
+        self.attend_to_slow_peers();
         Ok(())
     }
 
-    /// True while so much waits for peers that too few for a majority hear soon of anything new. One that is slow beside those
-    /// holds nobody up. A worker's frames go over the links of others as well.
-    fn is_clogged(&self) -> bool {
+    /// So much waits for some peers that they hear late of anything new. Where the others make a majority, these are told
+    /// only what those cannot stand in for; else no requests are taken in meanwhile. A worker's frames go over the links of
+    /// others as well.
+    fn attend_to_slow_peers(&mut self) {
         let links = || self.workers.iter().flat_map(WorkerThread::links);
-        if links().all(|(_, unsent)| unsent <= UNSENT_MAX) {
-            return false;
+        let (mut is_clogged, mut spared) = (false, Vec::new());
+        if links().any(|(_, pace)| pace > Pace::Fast) {
+            let mut paces: BTreeMap<NodeId, Pace> = BTreeMap::new();
+            for (peer, pace) in links() {
+                let slowest = paces.entry(peer).or_insert(pace);
+                *slowest = pace.max(*slowest);
+            }
+            let wanted = self.workers.iter().map(WorkerThread::peers_of_majority).max();
+            let make_majority = |most: Pace| {
+                paces.values().filter(|pace| **pace <= most).count() >= wanted.unwrap_or(0)
+            };
+            is_clogged = !make_majority(Pace::Recovering);
+            if make_majority(Pace::Fast) {
+                spared.extend(
+                    paces.iter().filter(|(_, pace)| **pace > Pace::Fast).map(|(peer, _)| *peer),
+                );
+            }
         }
-        let linked: BTreeSet<NodeId> = links().map(|(peer, _)| peer).collect();
-        let slow: BTreeSet<NodeId> =
-            links().filter(|(_, unsent)| *unsent > UNSENT_MAX).map(|(peer, _)| peer).collect();
-        let wanted = self.workers.iter().map(WorkerThread::peers_of_majority).max().unwrap_or(0);
-        linked.len() - slow.len() < wanted
+        self.workers.iter_mut().for_each(|worker| worker.on_slow_peers(is_clogged, &spared));
     }
 
     /// Gives workers away, or all of them back, as the load wants it.
@@ -269,7 +280,7 @@ impl Driver {
     /// Takes workers out of this thread's hands.
     fn release(&mut self, count: usize) -> Vec<WorkerThread> {
         // What waits at the links of others is told again after the next pass.
-        self.workers.iter_mut().for_each(|worker| worker.is_clogged = false);
+        self.workers.iter_mut().for_each(|worker| worker.on_slow_peers(false, &[]));
         let given = self.workers.split_off(self.workers.len() - count);
         for worker in &given {
             // Fails only for what was never registered.

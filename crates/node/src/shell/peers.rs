@@ -18,8 +18,23 @@ use crate::worker::Input;
 /// Bytes taken from one peer in one turn; the rest waits for the next.
 const TURN_BYTES_MAX: usize = 4 << 20;
 
-/// Bytes that wait for a peer that is slow, a quarter of what may wait.
-pub(super) const UNSENT_MAX: usize = UNSENT_LEN_MAX / 4;
+/// More bytes than this wait for a peer that is slow only, a quarter of what may wait.
+const UNSENT_MAX: usize = UNSENT_LEN_MAX / 4;
+/// So long as well.
+const SLOW_AFTER: Nanos = Nanos::from_millis(50);
+/// Who was slow is spared for so long, or it would be so again at once.
+const SPARED_FOR: Nanos = Nanos::from_secs(1);
+/// Where something has waited so long, what is new would come too late, and make what follows it late.
+const FULL_AFTER: Nanos = Nanos::from_millis(500);
+
+/// How fast a peer takes what is said to it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Pace {
+    Fast,
+    /// It was slow a moment ago.
+    Recovering,
+    Slow,
+}
 
 struct Link {
     serial: u64,
@@ -33,8 +48,9 @@ struct Link {
     closing: bool,
     /// The pipe takes no more for now; an event says when it does.
     blocked: bool,
-    /// Since when more waits for it than may wait for a peer that is not slow.
+    /// Since when it is slow: more waits for it, or for longer, than for another.
     slow_since: Option<Nanos>,
+    spared_until: Nanos,
 }
 
 /// The links of one worker.
@@ -102,6 +118,7 @@ impl Peers {
             closing: false,
             blocked: false,
             slow_since: None,
+            spared_until: Nanos::ZERO,
         };
         match self.links.get_mut(at) {
             Some(slot) => *slot = Some(link),
@@ -147,10 +164,14 @@ impl Peers {
         is_left
     }
 
-    /// Peers, and the bytes that wait for each of them.
-    pub(crate) fn links(&self) -> impl Iterator<Item = (NodeId, usize)> {
-        let links = self.links.iter().flatten();
-        links.map(|link| (link.peer.node, link.connection.unsent().len()))
+    /// Peers, and how fast they are.
+    pub(crate) fn links(&self, now: Nanos) -> impl Iterator<Item = (NodeId, Pace)> {
+        let pace = move |link: &Link| match link.slow_since {
+            Some(_) => Pace::Slow,
+            None if now < link.spared_until => Pace::Recovering,
+            None => Pace::Fast,
+        };
+        self.links.iter().flatten().map(move |link| (link.peer.node, pace(link)))
     }
 
     pub(crate) fn has_link(&self, to: NodeId) -> bool {
@@ -169,14 +190,14 @@ impl Peers {
         let is_to = |link: &Option<Link>| link.as_ref().is_some_and(|link| link.peer.node == to);
         let Some(at) = self.links.iter().position(is_to) else { return };
         let link = self.links[at].as_mut().expect("a link was found there");
-        let mut sent = link.connection.send(now, frame);
+        let mut sent = link.send(now, frame);
         if sent == Err(Reset::Full) {
             // One turn may have more to say than may wait, to a peer that reads as fast as it can.
             match link.flush() {
                 Ok(count) => self.bytes_out += count as u64,
                 Err(_) => return self.reset(registry, at, None, inputs),
             }
-            sent = link.connection.send(now, frame);
+            sent = link.send(now, frame);
         }
         match sent {
             Ok(()) => {}
@@ -224,8 +245,12 @@ impl Peers {
             match link.flush() {
                 Ok(count) => {
                     self.bytes_out += count as u64;
-                    let is_slow = link.connection.unsent().len() > UNSENT_MAX;
+                    let is_slow = link.connection.unsent().len() > UNSENT_MAX
+                        || link.has_waited(SLOW_AFTER, now);
                     link.slow_since = is_slow.then(|| link.slow_since.unwrap_or(now));
+                    if is_slow {
+                        link.spared_until = now + SPARED_FOR;
+                    }
                 }
                 Err(_) => self.reset(registry, at, None, inputs),
             }
@@ -305,6 +330,17 @@ impl Link {
             }
         }
         Ok(total)
+    }
+
+    fn send(&mut self, now: Nanos, frame: &[u8]) -> Result<(), Reset> {
+        if self.has_waited(FULL_AFTER, now) {
+            return Err(Reset::Full);
+        }
+        self.connection.send(now, frame)
+    }
+
+    fn has_waited(&self, time: Nanos, now: Nanos) -> bool {
+        self.connection.waits_since().is_some_and(|since| now >= since + time)
     }
 
     fn flush(&mut self) -> io::Result<usize> {

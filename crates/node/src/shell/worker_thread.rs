@@ -16,8 +16,9 @@ use types::{NodeId, Outcome, SessionId};
 use super::board::Board;
 use super::clients::Clients;
 use super::mailbox::{ControlMail, Mail, Mailbox};
-use super::peers::Peers;
+use super::peers::{Pace, Peers};
 use super::routes::Routes;
+use super::write_window::WriteWindow;
 use crate::front::{Client, Front};
 use crate::worker::{Input, Outputs, Worker};
 
@@ -103,7 +104,8 @@ pub(crate) struct WorkerThread {
     /// The worker is to be turned though nothing has come for it: a timer is due, or a store has completed something.
     is_due: bool,
     /// Too few peers for a majority take what is said to them as fast as it is: no requests are taken in meanwhile.
-    pub(super) is_clogged: bool,
+    is_clogged: bool,
+    write_window: WriteWindow,
     stats_at: Nanos,
     stats_due: bool,
     is_drained: bool,
@@ -155,6 +157,7 @@ impl WorkerThread {
             is_left: false,
             is_due: true,
             is_clogged: false,
+            write_window: WriteWindow::new(),
             stats_at: Nanos::ZERO,
             stats_due: false,
             is_drained: false,
@@ -194,9 +197,17 @@ impl WorkerThread {
         self.fired = true;
     }
 
-    /// Peers, and the bytes that wait for each of them at a link of this worker.
-    pub(super) fn links(&self) -> impl Iterator<Item = (NodeId, usize)> {
-        self.peers.links()
+    /// Peers, and how fast they are at the links of this worker.
+    pub(super) fn links(&self) -> impl Iterator<Item = (NodeId, Pace)> {
+        self.peers.links(self.now)
+    }
+
+    /// Peers that are slow beside a majority, or requests that have to wait for one.
+    pub(super) fn on_slow_peers(&mut self, is_clogged: bool, spared: &[NodeId]) {
+        self.is_clogged = is_clogged;
+        if let Some(worker) = &mut self.worker {
+            worker.spare(spared);
+        }
     }
 
     /// As many of them as make a majority with this node.
@@ -240,7 +251,9 @@ impl WorkerThread {
     /// Takes in what has arrived; what it has read for other workers is on its way to them.
     pub(crate) fn gather(&mut self) -> Result<(), String> {
         self.look_at_clocks();
-        self.clients.writes_max = self.worker.as_ref().map_or(usize::MAX, |it| it.writes_max());
+        self.write_window.look(self.now, self.is_clogged, self.clients.writes());
+        let of_stores = self.worker.as_ref().map_or(usize::MAX, |it| it.writes_max());
+        self.clients.writes_max = of_stores.min(self.write_window.max());
         // Nobody is silent before what has arrived was looked at.
         self.fired |= self.peers.next_timer(self.is_clogged).is_some_and(|at| at <= self.now);
         if std::mem::take(&mut self.fired) {

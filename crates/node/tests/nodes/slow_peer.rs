@@ -1,8 +1,9 @@
-//! A peer that reads far more slowly than clients write, while the other one is dead.
+//! A peer that reads far more slowly than clients write, beside another one and alone.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use node::config::{Durability, NodeConfig};
@@ -41,11 +42,14 @@ fn narrow(to: String, rate: u64) -> String {
     address
 }
 
-/// Three nodes, of which the first reaches the second through five million bytes a second.
-fn nodes(scratch: &Scratch) -> Vec<Node> {
+/// Bytes a second that a slow link carries.
+const RATE: u64 = 5_000_000;
+
+/// Three nodes, one of which those before it reach through a slow link.
+fn nodes(scratch: &Scratch, slow: usize) -> Vec<Node> {
     let peers = free_addresses(3);
     let mut names = peers.clone();
-    names[1] = narrow(peers[1].clone(), 5_000_000);
+    names[slow] = narrow(peers[slow].clone(), RATE);
     let start = |id: u16| {
         let config = NodeConfig {
             workers: 1,
@@ -71,7 +75,7 @@ fn stat(status: &NodeStatus, name: &str) -> u64 {
 #[test]
 fn requests_behind_a_slow_peer_are_answered_in_time() {
     let scratch = Scratch::new();
-    let mut nodes = nodes(&scratch);
+    let mut nodes = nodes(&scratch, 1);
     drop(nodes.pop());
     let address = nodes[0].status().listen;
     let mut callers: Vec<Caller> = (0..90).map(|_| Caller::new(address)).collect();
@@ -94,7 +98,7 @@ fn requests_behind_a_slow_peer_are_answered_in_time() {
 #[test]
 fn a_long_value_arrives_at_a_slow_peer() {
     let scratch = Scratch::new();
-    let nodes = nodes(&scratch);
+    let nodes = nodes(&scratch, 1);
     let mut caller = Caller::new(nodes[0].status().listen);
     assert_eq!(caller.settle("set x 1"), "ok");
     let resets = stat(&nodes[0].status(), "link_resets");
@@ -104,4 +108,64 @@ fn a_long_value_arrives_at_a_slow_peer() {
     let has_it = |status: &NodeStatus| stat(status, "link_bytes_in") >= 8_000_000;
     assert!(nodes[1].wait_until(PATIENCE, has_it));
     assert_eq!(stat(&nodes[0].status(), "link_resets"), resets);
+}
+
+/// Writes values of so many bytes, none like the one before, until it is told to stop.
+fn write_on(caller: &mut Caller, key: &str, len: usize, goes_on: impl Fn(&str) -> bool) {
+    for letter in ('a'..='z').cycle() {
+        let value = letter.to_string().repeat(len);
+        if !goes_on(&caller.call(&format!("set {key} {value}"))) {
+            return;
+        }
+    }
+}
+
+/// The others write more than reaches it. They do without it, and what it asks them is not behind all that.
+#[test]
+fn a_node_behind_a_slow_link_is_served_while_the_others_write() {
+    let scratch = Scratch::new();
+    let nodes = nodes(&scratch, 2);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        for n in 0..8 {
+            let (mut caller, is_over) = (Caller::new(nodes[n % 2].status().listen), &is_over);
+            threads.spawn(move || {
+                write_on(&mut caller, &format!("k{n}"), 100_000, |_| {
+                    !is_over.load(Ordering::Relaxed)
+                });
+            });
+        }
+        let is_slow = |status: &NodeStatus| stat(status, "worker_messages_spared") > 0;
+        let is_known = nodes[..2].iter().all(|node| node.wait_until(PATIENCE, is_slow));
+        let mut caller = Caller::new(nodes[2].status().listen);
+        let answers = [1, 2, 3].map(|n| caller.settle(&format!("set y {n}")));
+        is_over.store(true, Ordering::Relaxed);
+        assert!(is_known, "it is slow");
+        assert_eq!(answers, ["ok", "ok", "ok"]);
+    });
+}
+
+/// Many write through the only peer there is more than reaches it: they wait for each other rather than for nothing.
+#[test]
+fn who_writes_more_than_a_slow_peer_takes_waits_and_succeeds() {
+    let scratch = Scratch::new();
+    let mut nodes = nodes(&scratch, 1);
+    drop(nodes.pop());
+    let address = nodes[0].status().listen;
+    assert_eq!(Caller::new(address).settle("set x 1"), "ok");
+    let (succeeded, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|threads| {
+        for n in 0..40 {
+            let (succeeded, failed) = (&succeeded, &failed);
+            threads.spawn(move || {
+                write_on(&mut Caller::new(address), &format!("k{n}"), 500_000, |answer| {
+                    let count = if answer == "ok" { succeeded } else { failed };
+                    count.fetch_add(1, Ordering::Relaxed);
+                    succeeded.load(Ordering::Relaxed) < 60 && failed.load(Ordering::Relaxed) < 150
+                });
+            });
+        }
+    });
+    let (succeeded, failed) = (succeeded.into_inner(), failed.into_inner());
+    assert!(failed < succeeded, "{failed} failed, {succeeded} succeeded");
 }

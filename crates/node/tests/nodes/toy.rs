@@ -46,6 +46,10 @@ impl Session for Lines {
         while cx.has_room()
             && let Some(end) = input[taken..].iter().position(|&byte| byte == b'\n')
         {
+            if !input[taken..].starts_with(b"get") && !cx.takes_writes() {
+                cx.hold_write();
+                break;
+            }
             self.on_line(&input[taken..taken + end], cx);
             taken += end + 1;
         }

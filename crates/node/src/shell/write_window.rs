@@ -1,0 +1,74 @@
+//! How many writes of clients may be under way while the peers that a majority needs are slow.
+//!
+//! What waits for a slow peer is known only once it waits, and by then so much may have been taken in that all of it
+//! comes too late. So every time they turn out to be slow, half as many writes as there were may be under way at once,
+//! and twice as many after each while in which they were not.
+
+use base::Nanos;
+
+const DOUBLED_AFTER: Nanos = Nanos::from_secs(1);
+
+/// Beyond this it is no bound.
+const LARGEST: usize = 1 << 16;
+
+#[derive(Debug)]
+pub(super) struct WriteWindow {
+    max: usize,
+    /// The peers were slow when it was looked at last.
+    was_slow: bool,
+    /// When it was changed, or the peers were slow for the last time.
+    since: Nanos,
+}
+
+impl WriteWindow {
+    pub(super) fn new() -> WriteWindow {
+        WriteWindow { max: usize::MAX, was_slow: false, since: Nanos::ZERO }
+    }
+
+    pub(super) fn max(&self) -> usize {
+        self.max
+    }
+
+    /// Whether too few peers for a majority are fast now, and so many writes are under way.
+    pub(super) fn look(&mut self, now: Nanos, is_slow: bool, writes: usize) {
+        if is_slow {
+            if !self.was_slow {
+                self.max = (self.max.min(writes) / 2).max(1);
+            }
+            self.since = now;
+        } else if self.max != usize::MAX && now >= self.since + DOUBLED_AFTER {
+            self.max = if self.max >= LARGEST { usize::MAX } else { self.max * 2 };
+            self.since = now;
+        }
+        self.was_slow = is_slow;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_halves_each_time_and_doubles_until_it_is_no_bound() {
+        let mut window = WriteWindow::new();
+        let at = |second: u64| Nanos::from_secs(second);
+        window.look(at(1), false, 1_000);
+        assert_eq!(window.max(), usize::MAX);
+        window.look(at(2), true, 1_000);
+        window.look(at(3), true, 1_000);
+        assert_eq!(window.max(), 500, "once as long as they are slow");
+        window.look(at(3), false, 500);
+        assert_eq!(window.max(), 500);
+        window.look(at(3), true, 3);
+        assert_eq!(window.max(), 1);
+        window.look(at(3), false, 1);
+        window.look(at(3), true, 1);
+        assert_eq!(window.max(), 1, "never none");
+        for second in 4..=20 {
+            assert_ne!(window.max(), usize::MAX);
+            window.look(at(second), false, 1);
+        }
+        window.look(at(21), false, 1);
+        assert_eq!(window.max(), usize::MAX);
+    }
+}
