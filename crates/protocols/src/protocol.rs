@@ -100,8 +100,8 @@ pub trait Message: Wire + Debug + Send {
     /// to its sender it is lost.
     fn is_write(&self) -> bool;
 
-    /// True where it is told to all members though any majority of them will do. Members that are slow beside such a
-    /// majority are not told while they are: to them it is lost.
+    /// True where it is told to all members though any majority of them, the sender included, will do, and who misses it is
+    /// brought up to date later. Members that have been slow for long beside such a majority are not told: to them it is lost.
     fn suits_any_majority(&self) -> bool {
         false
     }

@@ -21,7 +21,7 @@ pub enum Fault {
     PartialPartition,
     /// One direction of one link is dead.
     OneWay,
-    /// A node whose turns and links are a hundred times slower than usual.
+    /// A node whose links are up to a hundred times slower than usual. In half of the cases the others notice, and spare it.
     Slow,
     /// Connections end and are made anew.
     Reset,

@@ -173,6 +173,12 @@ impl Network {
         self.slowness[node] = factor;
     }
 
+    /// Whether the others notice that this node is slow: they do where its factor is even.
+    #[must_use]
+    pub fn is_seen_slow(&self, node: usize) -> bool {
+        self.slowness[node].is_multiple_of(2)
+    }
+
     /// Draws what becomes of a frame.
     pub fn send(&mut self, now: u64, from: usize, to: usize) -> Fate {
         let is_connected = self.profile.is_connected;

@@ -16,7 +16,7 @@ const BACKLOG: i32 = 1024;
 
 /// Bytes beyond those on their way that the system takes. It would take megabytes, and what is new would wait behind them on a
 /// slow link; what waits here is known, and bounded in time.
-const NOT_SENT_LEN_MAX: u32 = 256 << 10;
+const NOT_SENT_LEN_MAX: u32 = 1 << 20;
 
 impl Pipe for TcpStream {}
 

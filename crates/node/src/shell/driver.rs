@@ -173,6 +173,8 @@ impl Driver {
     fn pass(&mut self) -> Result<(), String> {
         // All of them read before one is turned: what they read for each other is dealt with in the same turn.
         let began = self.board.clocks.now();
+        // This thread may have slept since it looked.
+        self.attend_to_slow_peers(began);
         self.workers.iter_mut().try_for_each(WorkerThread::gather)?;
         for round in 0..ROUNDS_MAX {
             let mut is_quiet = true;
@@ -191,31 +193,30 @@ impl Driver {
             others.iter_mut().for_each(|worker| worker.share_frames(lead));
         }
         self.workers.iter_mut().for_each(WorkerThread::flush);
-        self.attend_to_slow_peers();
+        self.attend_to_slow_peers(self.board.clocks.now());
         Ok(())
     }
 
     /// So much waits for some peers that they hear late of anything new. Where the others make a majority, these are told
     /// only what those cannot stand in for; else no requests are taken in meanwhile. A worker's frames go over the links of
     /// others as well.
-    fn attend_to_slow_peers(&mut self) {
-        let links = || self.workers.iter().flat_map(WorkerThread::links);
+    fn attend_to_slow_peers(&mut self, now: Nanos) {
+        let links = || self.workers.iter().flat_map(|worker| worker.links(now));
         let (mut is_clogged, mut spared) = (false, Vec::new());
-        if links().any(|(_, pace)| pace > Pace::Fast) {
+        if links().any(|(_, pace)| pace.is_slow || pace.is_spared) {
             let mut paces: BTreeMap<NodeId, Pace> = BTreeMap::new();
             for (peer, pace) in links() {
-                let slowest = paces.entry(peer).or_insert(pace);
-                *slowest = pace.max(*slowest);
+                let worst = paces.entry(peer).or_default();
+                worst.is_slow |= pace.is_slow;
+                worst.is_spared |= pace.is_spared;
             }
             let wanted = self.workers.iter().map(WorkerThread::peers_of_majority).max();
-            let make_majority = |most: Pace| {
-                paces.values().filter(|pace| **pace <= most).count() >= wanted.unwrap_or(0)
-            };
-            is_clogged = !make_majority(Pace::Recovering);
-            if make_majority(Pace::Fast) {
-                spared.extend(
-                    paces.iter().filter(|(_, pace)| **pace > Pace::Fast).map(|(peer, _)| *peer),
-                );
+            let wanted = wanted.unwrap_or(0);
+            is_clogged = paces.values().filter(|pace| !pace.is_slow).count() < wanted;
+            let fast = paces.values().filter(|pace| !pace.is_slow && !pace.is_spared).count();
+            if fast >= wanted {
+                paces.retain(|_, pace| pace.is_spared);
+                spared.extend(paces.into_keys());
             }
         }
         self.workers.iter_mut().for_each(|worker| worker.on_slow_peers(is_clogged, &spared));

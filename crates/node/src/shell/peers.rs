@@ -18,22 +18,27 @@ use crate::worker::Input;
 /// Bytes taken from one peer in one turn; the rest waits for the next.
 const TURN_BYTES_MAX: usize = 4 << 20;
 
-/// More bytes than this wait for a peer that is slow only, a quarter of what may wait.
-const UNSENT_MAX: usize = UNSENT_LEN_MAX / 4;
-/// So long as well.
-const SLOW_AFTER: Nanos = Nanos::from_millis(50);
-/// Who was slow is spared for so long, or it would be so again at once.
-const SPARED_FOR: Nanos = Nanos::from_secs(1);
+/// A peer is slow for which more bytes wait than these, the oldest of them for so long. Less of them may be a packet that was
+/// lost.
+const SLOW: [(usize, Nanos); 3] = [
+    (0, Nanos::from_millis(250)),
+    (1 << 20, Nanos::from_millis(50)),
+    (UNSENT_LEN_MAX / 4, Nanos::ZERO),
+];
+/// Who stays slow for so long is spared: what others make up for later costs more than a short pause.
+const SPARED_AFTER: Nanos = Nanos::from_secs(1);
+/// For so long at least, or it would be slow again at once.
+const SPARED_FOR: Nanos = Nanos::from_secs(5);
 /// Where something has waited so long, what is new would come too late, and make what follows it late.
 const FULL_AFTER: Nanos = Nanos::from_millis(500);
 
-/// How fast a peer takes what is said to it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Pace {
-    Fast,
-    /// It was slow a moment ago.
-    Recovering,
-    Slow,
+/// How a peer takes what is said to it.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Pace {
+    /// What is new comes late.
+    pub(super) is_slow: bool,
+    /// It was for long, if not now.
+    pub(super) is_spared: bool,
 }
 
 struct Link {
@@ -48,7 +53,7 @@ struct Link {
     closing: bool,
     /// The pipe takes no more for now; an event says when it does.
     blocked: bool,
-    /// Since when it is slow: more waits for it, or for longer, than for another.
+    /// Since when it is slow.
     slow_since: Option<Nanos>,
     spared_until: Nanos,
 }
@@ -166,10 +171,9 @@ impl Peers {
 
     /// Peers, and how fast they are.
     pub(crate) fn links(&self, now: Nanos) -> impl Iterator<Item = (NodeId, Pace)> {
-        let pace = move |link: &Link| match link.slow_since {
-            Some(_) => Pace::Slow,
-            None if now < link.spared_until => Pace::Recovering,
-            None => Pace::Fast,
+        let pace = move |link: &Link| Pace {
+            is_slow: link.slow_since.is_some(),
+            is_spared: now < link.spared_until,
         };
         self.links.iter().flatten().map(move |link| (link.peer.node, pace(link)))
     }
@@ -245,10 +249,9 @@ impl Peers {
             match link.flush() {
                 Ok(count) => {
                     self.bytes_out += count as u64;
-                    let is_slow = link.connection.unsent().len() > UNSENT_MAX
-                        || link.has_waited(SLOW_AFTER, now);
+                    let is_slow = link.is_slow(now);
                     link.slow_since = is_slow.then(|| link.slow_since.unwrap_or(now));
-                    if is_slow {
+                    if link.slow_since.is_some_and(|since| now >= since + SPARED_AFTER) {
                         link.spared_until = now + SPARED_FOR;
                     }
                 }
@@ -337,6 +340,11 @@ impl Link {
             return Err(Reset::Full);
         }
         self.connection.send(now, frame)
+    }
+
+    fn is_slow(&self, now: Nanos) -> bool {
+        let len = self.connection.unsent().len();
+        SLOW.iter().any(|&(least, time)| len > least && self.has_waited(time, now))
     }
 
     fn has_waited(&self, time: Nanos, now: Nanos) -> bool {

@@ -198,8 +198,8 @@ impl WorkerThread {
     }
 
     /// Peers, and how fast they are at the links of this worker.
-    pub(super) fn links(&self) -> impl Iterator<Item = (NodeId, Pace)> {
-        self.peers.links(self.now)
+    pub(super) fn links(&self, now: Nanos) -> impl Iterator<Item = (NodeId, Pace)> {
+        self.peers.links(now)
     }
 
     /// Peers that are slow beside a majority, or requests that have to wait for one.

@@ -3,6 +3,7 @@
 //! A message or reply names the ticket that must be durable first. What is durable already leaves with this turn;
 //! the rest waits in order of tickets. A message to this node itself takes the same path and never sees the network.
 
+use base::sometimes;
 use protocols::{Effects, Message, Protocol, Send, Touches};
 use types::{NodeId, Outcome, Shard, Tag, Ticket};
 
@@ -102,6 +103,7 @@ impl<P: Protocol> EngineOf<P> {
             return;
         }
         if shared.spared.contains(&to) && message.suits_any_majority() {
+            sometimes!("a slow peer is spared a proposal");
             shared.counters.messages_spared += 1;
             return;
         }

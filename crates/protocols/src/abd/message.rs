@@ -98,10 +98,6 @@ impl protocol::Message for Message {
         matches!(self, Message::Store { .. })
     }
 
-    fn suits_any_majority(&self) -> bool {
-        matches!(self, Message::Store { .. })
-    }
-
     fn touches(&self) -> Touches<'_> {
         match self {
             Message::Query { key, .. }

@@ -139,6 +139,15 @@ impl World {
         self.release_stalled();
     }
 
+    /// Peers that a node spares: those seen slow beside a majority that is not.
+    pub(super) fn spared_by(&self, node: usize) -> Vec<NodeId> {
+        let nodes = self.nodes.len();
+        let peers = || (0..nodes).filter(|&peer| self.network.is_up(node, peer));
+        let is_slow = |&peer: &usize| self.network.is_seen_slow(peer);
+        let has_majority = peers().filter(|peer| !is_slow(peer)).count() >= nodes / 2;
+        peers().filter(|peer| has_majority && is_slow(peer)).map(node_id).collect()
+    }
+
     /// Ends all blocks, slowness and pauses, and makes the network quiet.
     pub fn heal(&mut self) {
         self.note(|| "everything heals".to_string());
