@@ -40,6 +40,7 @@ pub const MARKS: &[(&str, &str)] = &[
     ("rmwpaxos", "a recovering replica decides by a proposal of its own"),
     ("rmwpaxos", "a shard is forgotten again while it is recovered"),
     ("rmwpaxos", "a shard is recovered before a register of it"),
+    ("rmwpaxos", "a slow peer is spared a proposal"),
     ("rmwpaxos", "a tombstone is collected"),
     ("rmwpaxos", "a vote on what may be forgotten"),
     ("rmwpaxos", "an attempt is excluded by a chosen state"),
