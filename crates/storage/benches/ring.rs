@@ -5,8 +5,8 @@
 //! that has its length, past the page cache. *in place*: each at a place of its own, and a flush. *ring*: the store, as
 //! long as nothing has to go home. *uniform* and *zipf*: the store over ten times what its ring holds, write-back
 //! included, eight turns under way, for a worker makes further ones while those before are not durable. What an append
-//! makes of as many turns with one flush is told beside it. Rounds alternate; the medians count. *soak*, only when it is asked for: the disk's
-//! use over a hundred million overwrites whose lengths differ.
+//! makes of as many turns with one flush is told beside it. Rounds alternate; the medians count. *soak*, only when it is
+//! asked for: the disk's use over a hundred million overwrites whose lengths differ.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::OwnedFd;

@@ -69,7 +69,7 @@ pub enum Reset {
     Deadline,
     #[error("it did not answer")]
     Silent,
-    #[error("it reads too slowly: more than {UNSENT_LEN_MAX} bytes wait for it")]
+    #[error("it reads too slowly: too much waits for it, or for too long")]
     Full,
     #[error("a message of {0} bytes is too long for a frame")]
     TooLong(usize),

@@ -55,6 +55,7 @@ struct Link {
     blocked: bool,
     /// Since when it is slow.
     slow_since: Option<Nanos>,
+    /// It has been slow for long, and is spared until then.
     spared_until: Nanos,
 }
 

@@ -27,7 +27,7 @@ pub(super) fn reporters(cx: &Cx<'_>, promises: &Reports, round: Round, is_chosen
     abreast
 }
 
-/// Those who are up: they were sent the last proposal.
+/// Those who are up: they were sent the last proposal, or spared it.
 pub(super) fn addressees(cx: &Cx<'_>) -> Tally {
     let mut abreast = Tally::default();
     for member in cx.view.members() {
