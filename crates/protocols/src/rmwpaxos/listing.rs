@@ -105,11 +105,11 @@ impl Listings {
             let same =
                 by_round.find(|same| same.len() >= view.majority() && !same[0].accepted.is_none());
             // One replica's countdown may be over before the others'; the key exists until a majority's are.
-            let over = same.map(|same| same.iter().filter(|entry| !entry.live).count());
-            match over {
-                Some(0) => live.push(key()),
-                Some(over) if over >= view.majority() => {}
-                Some(_) if listings == view.members().len() => live.push(key()),
+            let over = |same: &[&Entry]| same.iter().filter(|entry| !entry.live).count();
+            match same.map(|same| (over(same), same.len())) {
+                Some((0, _)) => live.push(key()),
+                Some((over, _)) if over >= view.majority() => {}
+                Some((_, all)) if all == view.members().len() => live.push(key()),
                 None if nothing >= view.majority() => {}
                 _ => unsettled.push(key()),
             }

@@ -123,3 +123,22 @@ fn a_key_is_listed_until_its_time_is_over_on_a_majority() -> Result<(), String> 
     claim(listed_while_over_on(2)? == [(0, 0), (0, 1)], "over on two of three")?;
     claim(listed_while_over_on(3)? == [(0, 0), (0, 0)], "over on all")
 }
+
+/// One of those who hold the last value, and the one who missed it, have counted its time down: a majority, though not of
+/// those who are listed with it.
+#[test]
+fn a_key_that_one_replica_has_missed_the_last_of_is_not_listed_on_the_word_of_the_others()
+-> Result<(), String> {
+    let mut world = World::new(3, false, 1);
+    world.write(0, Ask::Expiring { value: b'v', millis: 60 });
+    world.append(0, "a");
+    world.flow(|m| m.among(&[0, 1]));
+    world.lose_all();
+    for node in [0, 2] {
+        world.nodes[node].ahead = Millis(1_000);
+    }
+    let tag = world.list(1);
+    world.flow(is_listing);
+    let key = world.key.clone();
+    claim(world.listed(tag) == Some((&[], &[key])), "a read has to say")
+}
