@@ -414,8 +414,10 @@ impl RmwPaxos {
                 self.ranges.arm(cx, until);
             }
             None => {
+                // Where one shard differed others most likely do: a member missed something.
+                let until = if walk.differs { cx.now + PAUSE_SHORT } else { next_pace(cx.now) };
                 self.end_walk(cx);
-                self.ranges.arm(cx, next_pace(cx.now));
+                self.ranges.arm(cx, until);
             }
         }
     }
