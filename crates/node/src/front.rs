@@ -25,6 +25,9 @@ pub const OUT_LEN_MAX: usize = 1 << 20;
 /// disconnected: sessions refuse longer requests themselves, with a better word.
 pub const INPUT_LEN_MAX: usize = 64 << 20;
 
+/// Bytes of a write that count as much as a short write does, where storage or peers cannot keep up.
+const WRITE_LEN: usize = 4096;
+
 /// Makes sessions. One per node, shared by all workers.
 pub trait Front: Send + Sync {
     /// A client has connected.
@@ -90,9 +93,15 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// It may have to be stored.
-    pub(crate) fn is_write(&self) -> bool {
-        matches!(self, Wanted::Run { command, .. } if command.access != Access::Read)
+    /// What it counts for among the writes under way: a short write for one, a long one for each [`WRITE_LEN`] bytes, and what
+    /// need not be stored for nothing.
+    pub(crate) fn write_weight(&self) -> usize {
+        match self {
+            Wanted::Run { command, .. } if command.access != Access::Read => {
+                1 + command.body.len() / WRITE_LEN
+            }
+            Wanted::Run { .. } | Wanted::List { .. } => 0,
+        }
     }
 }
 
@@ -108,7 +117,7 @@ pub struct SessionContext<'a> {
     pub node: &'a dyn Facts,
     asks: &'a mut Vec<Ask>,
     outstanding: usize,
-    /// Writes that may still be asked for.
+    /// What the writes that may still be asked for may weigh.
     writes_left: usize,
     is_write_held: bool,
     wake_at: Option<Nanos>,
@@ -137,7 +146,7 @@ impl<'a> SessionContext<'a> {
         }
     }
 
-    /// The same, and after so many writes [`SessionContext::takes_writes`] is false.
+    /// The same, and after so many short writes, or fewer long ones, [`SessionContext::takes_writes`] is false.
     #[must_use]
     pub fn with_writes_left(self, writes_left: usize) -> SessionContext<'a> {
         SessionContext { writes_left, ..self }
@@ -146,7 +155,7 @@ impl<'a> SessionContext<'a> {
     /// Runs `command` on `key`; [`Session::on_outcome`] brings the end of it.
     pub fn run(&mut self, token: Token, database: Database, key: Key, command: Command) {
         let what = Wanted::Run { database, key, command };
-        self.writes_left = self.writes_left.saturating_sub(usize::from(what.is_write()));
+        self.writes_left = self.writes_left.saturating_sub(what.write_weight());
         self.asks.push(Ask { token, what });
     }
 

@@ -68,7 +68,8 @@ struct Pending {
     slot: u32,
     id: SessionId,
     token: front::Token,
-    is_write: bool,
+    /// See [`Wanted::write_weight`].
+    write_weight: u32,
     /// Counted up with every use of this place, so that a tag names one request only.
     turn: u32,
 }
@@ -85,9 +86,9 @@ pub(crate) struct Clients {
     busy: Vec<u32>,
     /// Sessions that wait to write, the first that came first.
     held: VecDeque<(u32, SessionId)>,
-    /// Writes that may be under way before others are held.
+    /// What the writes under way may weigh before others are held, and what they do.
     pub(crate) writes_max: usize,
-    writes: usize, // under way
+    writes: usize,
     /// Those who wait are having their turns.
     lets_write: bool,
     pending: Vec<Pending>,
@@ -220,7 +221,7 @@ impl Clients {
         self.lets_write = false;
     }
 
-    /// Writes that a session may ask for: none while others wait for theirs, unless it is its turn.
+    /// What the writes that a session may ask for may weigh: nothing while others wait for theirs, unless it is its turn.
     fn writes_left(&self) -> usize {
         match self.held.is_empty() || self.lets_write {
             true => self.writes_max.saturating_sub(self.writes),
@@ -315,9 +316,10 @@ impl Clients {
     }
 
     fn route(&mut self, slot: u32, id: SessionId, ask: Ask, routes: &mut Routes<'_>) {
-        let is_write = ask.what.is_write();
-        self.writes += usize::from(is_write);
-        let tag = self.tag(Pending { slot, id, token: ask.token, is_write, turn: 0 });
+        let weight = ask.what.write_weight();
+        self.writes += weight;
+        let write_weight = weight as u32;
+        let tag = self.tag(Pending { slot, id, token: ask.token, write_weight, turn: 0 });
         let (shard, input) = match ask.what {
             Wanted::Run { database, key, command } => {
                 (key.shard(), Input::Request { tag, session: id, database, key, command })
@@ -357,7 +359,7 @@ impl Clients {
         // The next user of this place counts from here; until then no tag has this turn.
         self.pending[place as usize].turn = (pending.turn + 1) & 0x00ff_ffff;
         self.pending_free.push(place);
-        self.writes -= usize::from(pending.is_write);
+        self.writes -= pending.write_weight as usize;
         let is_same = |slot: &mut Box<Slot>| slot.id == pending.id;
         let Some(mut slot) = self.slots[pending.slot as usize].take_if(is_same) else { return };
         slot.outstanding = slot.outstanding.saturating_sub(1);
@@ -398,7 +400,7 @@ impl Clients {
         }
     }
 
-    /// Writes under way.
+    /// What the writes under way weigh.
     pub(crate) fn writes(&self) -> usize {
         self.writes
     }

@@ -1,13 +1,15 @@
-//! How many writes of clients may be under way while the peers that a majority needs are slow.
+//! How much clients' writes under way may weigh while the peers that a majority needs are slow.
 //!
 //! What waits for a slow peer is known only once it waits, and by then so much may have been taken in that all of it
-//! comes too late. So every time they turn out to be slow, half as many writes as there were may be under way at once,
-//! and twice as many after each while in which they were not.
+//! comes too late. So every time they turn out to be slow, half of what was under way may be under way at once, and
+//! twice as much after each while in which they were not.
 
 use base::Nanos;
 
-const DOUBLED_AFTER: Nanos = Nanos::from_secs(1);
+const DOUBLED_AFTER: Nanos = Nanos::from_millis(500);
 
+/// So few short writes are not what makes a peer slow.
+const SMALLEST: usize = 8;
 /// Beyond this it is no bound.
 const LARGEST: usize = 1 << 16;
 
@@ -29,11 +31,11 @@ impl WriteWindow {
         self.max
     }
 
-    /// Whether too few peers for a majority are fast now, and so many writes are under way.
+    /// Whether too few peers for a majority are fast now, and what the writes under way weigh.
     pub(super) fn look(&mut self, now: Nanos, is_slow: bool, writes: usize) {
         if is_slow {
             if !self.was_slow {
-                self.max = (self.max.min(writes) / 2).max(1);
+                self.max = (self.max.min(writes) / 2).max(SMALLEST);
             }
             self.since = now;
         } else if self.max != usize::MAX && now >= self.since + DOUBLED_AFTER {
@@ -60,15 +62,12 @@ mod tests {
         window.look(at(3), false, 500);
         assert_eq!(window.max(), 500);
         window.look(at(3), true, 3);
-        assert_eq!(window.max(), 1);
-        window.look(at(3), false, 1);
-        window.look(at(3), true, 1);
-        assert_eq!(window.max(), 1, "never none");
-        for second in 4..=20 {
+        assert_eq!(window.max(), SMALLEST, "however few there are");
+        for second in 4..=17 {
             assert_ne!(window.max(), usize::MAX);
             window.look(at(second), false, 1);
         }
-        window.look(at(21), false, 1);
+        window.look(at(18), false, 1);
         assert_eq!(window.max(), usize::MAX);
     }
 }
