@@ -46,6 +46,7 @@ const ABSENT_LOOKS_MAX: usize = 1 << 12;
 pub(crate) enum Signal {
     PeerUp(NodeId),
     PeerReset(NodeId),
+    PeerSteady(NodeId),
     ViewChanged,
     Timer(TimerId),
 }
@@ -406,6 +407,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
         let event = match signal {
             Signal::PeerUp(node) => Event::PeerUp { node },
             Signal::PeerReset(node) => Event::PeerReset { node },
+            Signal::PeerSteady(node) => Event::PeerSteady { node },
             Signal::ViewChanged => Event::ViewChanged,
             Signal::Timer(id) => Event::Timer(id),
         };

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use base::{Millis, Nanos, Prng};
 use bytes::Bytes;
-use protocols::{Env, Stats, View, Violation};
+use protocols::{Env, Pace, Stats, View, Violation};
 use storage::{Completion, Store};
 use types::key::SHARDS;
 use types::limits::DATABASES;
@@ -103,6 +103,8 @@ pub enum Input {
     PeerUp { node: NodeId, incarnation: Incarnation, loss: Loss },
     /// The connection to this peer ended; what was sent on it may be lost.
     PeerReset { node: NodeId },
+    /// This peer takes what it is told like this now.
+    PeerPace { node: NodeId, pace: Pace },
     /// This node's loss was durably raised, as asked for by [`Outputs::raise_loss`]. Told to all workers of the node.
     Loss { loss: Loss },
 }
@@ -328,12 +330,6 @@ impl Worker {
         if is_full { WRITES_WHEN_FULL } else { usize::MAX }
     }
 
-    /// These peers are slow beside a majority that is not: they are told only what others cannot stand in for.
-    pub fn spare(&mut self, slow: &[NodeId]) {
-        self.shared.spared.clear();
-        self.shared.spared.extend_from_slice(slow);
-    }
-
     /// Takes back a frame that was written, for its memory.
     pub fn recycle(&mut self, frame: Vec<u8>) {
         self.shared.outbox.recycle(frame);
@@ -368,7 +364,6 @@ fn shared(
         unix: Millis(0),
         uptime: config.uptime_base,
         outbox: Outbox::new(&view),
-        spared: Vec::new(),
         view,
         update,
         stores: stores.into_iter().map(StoreState::new).collect(),

@@ -21,4 +21,4 @@ pub use protocol::{
     ScannedCell, Stats, Touches, Violation,
 };
 pub use quorum::Tally;
-pub use view::{Member, View};
+pub use view::{Member, Pace, View};

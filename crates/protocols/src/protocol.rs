@@ -100,12 +100,6 @@ pub trait Message: Wire + Debug + Send {
     /// to its sender it is lost.
     fn is_write(&self) -> bool;
 
-    /// True where it is told to all members though any majority of them, the sender included, will do, and who misses it is
-    /// brought up to date later. Members that have been slow for long beside such a majority are not told: to them it is lost.
-    fn suits_any_majority(&self) -> bool {
-        false
-    }
-
     /// The key that the message with these bytes names, if that is quickly told. A hint.
     fn peek_key(_bytes: &[u8]) -> Option<Key> {
         None
@@ -179,6 +173,10 @@ pub enum Event<P: Protocol> {
     },
     /// A connection to this peer stands.
     PeerUp {
+        node: NodeId,
+    },
+    /// This peer is [steady](crate::view::Pace::Steady) again.
+    PeerSteady {
         node: NodeId,
     },
     /// The view changed: a loss was raised, here or elsewhere.

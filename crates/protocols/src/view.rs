@@ -3,6 +3,18 @@
 use types::limits::MEMBERS_MAX;
 use types::{Epoch, Incarnation, Loss, NodeId};
 
+/// How a member takes what it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Pace {
+    #[default]
+    Steady,
+    /// Much of what it was told waits in front of its link. What is told again would wait there, too.
+    Slow,
+    /// It was slow for long, beside others that make a majority: it is told only what these cannot stand in for, which
+    /// resends are. What it misses it is told once it is steady.
+    Spared,
+}
+
 /// A member as this node knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
@@ -13,6 +25,16 @@ pub struct Member {
     pub incarnation: Incarnation,
     /// A connection stands and the peer is not suspected. A hint, never an argument.
     pub up: bool,
+    /// A hint, too.
+    pub pace: Pace,
+}
+
+impl Member {
+    /// True where it soon hears what it is told.
+    #[must_use]
+    pub fn is_steady(&self) -> bool {
+        self.up && self.pace == Pace::Steady
+    }
 }
 
 /// One epoch's members, sorted by node.
@@ -36,7 +58,13 @@ impl View {
     ) -> View {
         let mut members: Vec<Member> = nodes
             .iter()
-            .map(|&node| Member { node, loss: Loss(0), incarnation: Incarnation(0), up: false })
+            .map(|&node| Member {
+                node,
+                loss: Loss(0),
+                incarnation: Incarnation(0),
+                up: false,
+                pace: Pace::Steady,
+            })
             .collect();
         members.sort_by_key(|member| member.node);
         assert!(members.len() <= MEMBERS_MAX, "{} members, at most {MEMBERS_MAX}", members.len());
@@ -46,7 +74,7 @@ impl View {
         );
         let mut view = View { epoch, me, members };
         let index = view.index(me).expect("a node is a member of its own view");
-        view.members[index] = Member { node: me, loss, incarnation, up: true };
+        view.members[index] = Member { node: me, loss, incarnation, up: true, pace: Pace::Steady };
         view
     }
 
@@ -95,5 +123,11 @@ impl View {
         if let Some(index) = self.index(node) {
             self.members[index].up = up;
         }
+    }
+
+    /// True when that is news.
+    pub fn set_pace(&mut self, node: NodeId, pace: Pace) -> bool {
+        let Some(index) = self.index(node) else { return false };
+        std::mem::replace(&mut self.members[index].pace, pace) != pace
     }
 }

@@ -47,6 +47,7 @@ pub const MARKS: &[(&str, &str)] = &[
     ("rmwpaxos", "an owner repairs a member that missed its proposal"),
     ("rmwpaxos", "commands are forwarded to the owner"),
     ("rmwpaxos", "lost shard fields are recovered"),
+    ("rmwpaxos", "nothing is sent again to a slow peer"),
     ("rmwpaxos", "what a member refuses for its promise is proposed anew"),
     ("rmwpaxos", "what may have run is run again, and its table decides"),
     ("rmwpaxos", "what one holds and another may have removed waits for the rest"),

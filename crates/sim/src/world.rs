@@ -18,7 +18,7 @@ use node::CELL_LEN;
 use node::frame_payload;
 use node::registry;
 use node::worker::{DatabaseSpec, Input, Outputs, ScrubConfig, Worker, WorkerConfig};
-use protocols::Stats;
+use protocols::{Pace, Stats};
 use storage::Store;
 use types::{
     Access, Command, Database, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Tag, Update,

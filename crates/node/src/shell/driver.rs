@@ -12,11 +12,12 @@ use std::time::Duration;
 use base::Nanos;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
+use protocols::Pace;
 use types::NodeId;
 
 use super::board::{Board, STOP_MAX};
 use super::idle::idle_time;
-use super::peers::Pace;
+use super::peers::Slowness;
 use super::sync::Ordering;
 use super::worker_thread::{PASS_LONG, WorkerThread};
 
@@ -197,29 +198,29 @@ impl Driver {
         Ok(())
     }
 
-    /// So much waits for some peers that they hear late of anything new. Where the others make a majority, these are told
-    /// only what those cannot stand in for; else no requests are taken in meanwhile. A worker's frames go over the links of
-    /// others as well.
+    /// So much waits for some peers that they hear late of anything new. Where the others make a majority they are spared, if
+    /// that lasts; else no requests are taken in meanwhile. A worker's frames go over the links of others as well.
     fn attend_to_slow_peers(&mut self, now: Nanos) {
         let links = || self.workers.iter().flat_map(|worker| worker.links(now));
-        let (mut is_clogged, mut spared) = (false, Vec::new());
-        if links().any(|(_, pace)| pace.is_slow || pace.is_spared) {
-            let mut paces: BTreeMap<NodeId, Pace> = BTreeMap::new();
-            for (peer, pace) in links() {
-                let worst = paces.entry(peer).or_default();
-                worst.is_slow |= pace.is_slow;
-                worst.is_spared |= pace.is_spared;
+        let (mut is_clogged, mut paces) = (false, Vec::new());
+        if links().any(|(_, slowness)| slowness.is_slow || slowness.was_for_long) {
+            let mut peers: BTreeMap<NodeId, Slowness> = BTreeMap::new();
+            for (peer, slowness) in links() {
+                let worst = peers.entry(peer).or_default();
+                worst.is_slow |= slowness.is_slow;
+                worst.was_for_long |= slowness.was_for_long;
             }
             let wanted = self.workers.iter().map(WorkerThread::peers_of_majority).max();
             let wanted = wanted.unwrap_or(0);
-            is_clogged = paces.values().filter(|pace| !pace.is_slow).count() < wanted;
-            let fast = paces.values().filter(|pace| !pace.is_slow && !pace.is_spared).count();
-            if fast >= wanted {
-                paces.retain(|_, pace| pace.is_spared);
-                spared.extend(paces.into_keys());
-            }
+            is_clogged = peers.values().filter(|it| !it.is_slow).count() < wanted;
+            let fast = peers.values().filter(|it| !it.is_slow && !it.was_for_long).count();
+            paces.extend(peers.into_iter().filter_map(|(peer, slowness)| match slowness {
+                Slowness { was_for_long: true, .. } if fast >= wanted => Some((peer, Pace::Spared)),
+                Slowness { is_slow: true, .. } => Some((peer, Pace::Slow)),
+                _ => None,
+            }));
         }
-        self.workers.iter_mut().for_each(|worker| worker.on_slow_peers(is_clogged, &spared));
+        self.workers.iter_mut().for_each(|worker| worker.on_slow_peers(is_clogged, &paces));
     }
 
     /// Gives workers away, or all of them back, as the load wants it.

@@ -26,19 +26,18 @@ const SLOW: [(usize, Nanos); 3] = [
     (UNSENT_LEN_MAX / 4, Nanos::ZERO),
 ];
 /// Who stays slow for so long is spared: what others make up for later costs more than a short pause.
-const SPARED_AFTER: Nanos = Nanos::from_secs(1);
-/// For so long at least, or it would be slow again at once.
-const SPARED_FOR: Nanos = Nanos::from_secs(5);
+const LONG: Nanos = Nanos::from_secs(1);
+/// For so long at least, or it would be slow again at once; for twice as long each time that it is so all the same.
+const REMEMBERED_FOR: [Nanos; 2] = [Nanos::from_secs(5), Nanos::from_secs(60)];
 /// Where something has waited so long, what is new would come too late, and make what follows it late.
 const FULL_AFTER: Nanos = Nanos::from_millis(500);
 
-/// How a peer takes what is said to it.
+/// Whether what is new comes late to a peer.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Pace {
-    /// What is new comes late.
+pub(crate) struct Slowness {
     pub(super) is_slow: bool,
-    /// It was for long, if not now.
-    pub(super) is_spared: bool,
+    /// It was slow for long, a short while ago or still.
+    pub(super) was_for_long: bool,
 }
 
 struct Link {
@@ -55,8 +54,9 @@ struct Link {
     blocked: bool,
     /// Since when it is slow.
     slow_since: Option<Nanos>,
-    /// It has been slow for long, and is spared until then.
-    spared_until: Nanos,
+    /// It has been slow for long, which is remembered until then, and for how long after it was so last.
+    remembered_until: Nanos,
+    remembered_for: Nanos,
 }
 
 /// The links of one worker.
@@ -124,7 +124,8 @@ impl Peers {
             closing: false,
             blocked: false,
             slow_since: None,
-            spared_until: Nanos::ZERO,
+            remembered_until: Nanos::ZERO,
+            remembered_for: Nanos::ZERO,
         };
         match self.links.get_mut(at) {
             Some(slot) => *slot = Some(link),
@@ -170,13 +171,13 @@ impl Peers {
         is_left
     }
 
-    /// Peers, and how fast they are.
-    pub(crate) fn links(&self, now: Nanos) -> impl Iterator<Item = (NodeId, Pace)> {
-        let pace = move |link: &Link| Pace {
+    /// Peers, and how slow they are.
+    pub(crate) fn links(&self, now: Nanos) -> impl Iterator<Item = (NodeId, Slowness)> {
+        let slowness = move |link: &Link| Slowness {
             is_slow: link.slow_since.is_some(),
-            is_spared: now < link.spared_until,
+            was_for_long: now < link.remembered_until,
         };
-        self.links.iter().flatten().map(move |link| (link.peer.node, pace(link)))
+        self.links.iter().flatten().map(move |link| (link.peer.node, slowness(link)))
     }
 
     pub(crate) fn has_link(&self, to: NodeId) -> bool {
@@ -213,7 +214,7 @@ impl Peers {
     }
 
     /// Keep-alive. Call it after everything that has arrived was read. Where requests wait for a slow peer (`is_clogged`), it is
-    /// reset when that has lasted too long.
+    /// reset when what is next on its link is of no use any more.
     pub(crate) fn on_time(
         &mut self,
         registry: &Registry,
@@ -223,7 +224,7 @@ impl Peers {
     ) {
         for at in 0..self.links.len() {
             let Some(link) = self.links[at].as_mut() else { continue };
-            if is_clogged && link.slow_since.is_some_and(|since| now >= since + self.patience) {
+            if is_clogged && link.has_waited(self.patience, now) {
                 self.reset(registry, at, Some(Reset::Full), inputs);
                 continue;
             }
@@ -237,10 +238,10 @@ impl Peers {
     }
 
     pub(crate) fn next_timer(&self, is_clogged: bool) -> Option<Nanos> {
-        let slow = self.links.iter().flatten().filter_map(|link| link.slow_since);
-        let slow = slow.filter(|_| is_clogged);
+        let waiting = self.links.iter().flatten().filter_map(|link| link.connection.waits_since());
+        let waiting = waiting.filter(|_| is_clogged);
         let timers = self.links.iter().flatten().map(|link| link.connection.next_timer());
-        timers.chain(slow.map(|since| since + self.patience)).min()
+        timers.chain(waiting.map(|since| since + self.patience)).min()
     }
 
     /// Writes what is queued, once per link.
@@ -252,8 +253,8 @@ impl Peers {
                     self.bytes_out += count as u64;
                     let is_slow = link.is_slow(now);
                     link.slow_since = is_slow.then(|| link.slow_since.unwrap_or(now));
-                    if link.slow_since.is_some_and(|since| now >= since + SPARED_AFTER) {
-                        link.spared_until = now + SPARED_FOR;
+                    if link.slow_since.is_some_and(|since| now >= since + LONG) {
+                        link.remember(now);
                     }
                 }
                 Err(_) => self.reset(registry, at, None, inputs),
@@ -341,6 +342,17 @@ impl Link {
             return Err(Reset::Full);
         }
         self.connection.send(now, frame)
+    }
+
+    /// It has been slow for long.
+    fn remember(&mut self, now: Nanos) {
+        if now >= self.remembered_until {
+            let [least, most] = REMEMBERED_FOR;
+            let is_soon = now < self.remembered_until + self.remembered_for;
+            let longer = if is_soon { self.remembered_for } else { Nanos::ZERO };
+            self.remembered_for = Nanos(longer.0 * 2).clamp(least, most);
+        }
+        self.remembered_until = now + self.remembered_for;
     }
 
     fn is_slow(&self, now: Nanos) -> bool {

@@ -10,13 +10,13 @@ use std::time::Duration;
 use base::Nanos;
 use mio::net::TcpListener;
 use mio::{Events, Poll, Token};
-use protocols::Stats;
+use protocols::{Pace, Stats};
 use types::{NodeId, Outcome, SessionId};
 
 use super::board::Board;
 use super::clients::Clients;
 use super::mailbox::{ControlMail, Mail, Mailbox};
-use super::peers::{Pace, Peers};
+use super::peers::{Peers, Slowness};
 use super::routes::Routes;
 use super::write_window::WriteWindow;
 use crate::front::{Client, Front};
@@ -197,16 +197,21 @@ impl WorkerThread {
         self.fired = true;
     }
 
-    /// Peers, and how fast they are at the links of this worker.
-    pub(super) fn links(&self, now: Nanos) -> impl Iterator<Item = (NodeId, Pace)> {
+    /// Peers, and how slow they are at the links of this worker.
+    pub(super) fn links(&self, now: Nanos) -> impl Iterator<Item = (NodeId, Slowness)> {
         self.peers.links(now)
     }
 
-    /// Peers that are slow beside a majority, or requests that have to wait for one.
-    pub(super) fn on_slow_peers(&mut self, is_clogged: bool, spared: &[NodeId]) {
+    /// Peers that are not steady, and whether requests have to wait for them.
+    pub(super) fn on_slow_peers(&mut self, is_clogged: bool, paces: &[(NodeId, Pace)]) {
         self.is_clogged = is_clogged;
-        if let Some(worker) = &mut self.worker {
-            worker.spare(spared);
+        let Some(worker) = &self.worker else { return };
+        for member in worker.view().members() {
+            let told = paces.iter().find(|(peer, _)| *peer == member.node);
+            let pace = told.map_or(Pace::Steady, |(_, pace)| *pace);
+            if pace != member.pace {
+                self.inputs.push(Input::PeerPace { node: member.node, pace });
+            }
         }
     }
 

@@ -3,7 +3,6 @@
 //! A message or reply names the ticket that must be durable first. What is durable already leaves with this turn;
 //! the rest waits in order of tickets. A message to this node itself takes the same path and never sees the network.
 
-use base::sometimes;
 use protocols::{Effects, Message, Protocol, Send, Touches};
 use types::{NodeId, Outcome, Shard, Tag, Ticket};
 
@@ -100,11 +99,6 @@ impl<P: Protocol> EngineOf<P> {
         if to == shared.view.me {
             shared.counters.messages_looped += 1;
             self.inner.push_back(Work::Peer { from: shared.me(), message, len: 0 });
-            return;
-        }
-        if shared.spared.contains(&to) && message.suits_any_majority() {
-            sometimes!("a slow peer is spared a proposal");
-            shared.counters.messages_spared += 1;
             return;
         }
         let shard = match message.touches() {

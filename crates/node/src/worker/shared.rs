@@ -66,8 +66,6 @@ pub(crate) struct Counters {
     /// Writes of peers that came while the medium could not keep up.
     pub(crate) messages_shed: u64,
     pub(crate) messages_undeliverable: u64,
-    /// What slow peers were not told because others will do.
-    pub(crate) messages_spared: u64,
     pub(crate) events_refused: u64,
     pub(crate) cells_loaded: u64,
     pub(crate) cells_lost: u64,
@@ -91,8 +89,6 @@ pub(crate) struct Shared {
     pub(crate) update: Arc<dyn Update>,
     pub(crate) stores: Vec<StoreState>,
     pub(crate) outbox: Outbox,
-    /// Peers that are slow beside a majority that is not.
-    pub(crate) spared: Vec<NodeId>,
     pub(crate) timers: Timers,
     pub(crate) replies: Vec<(Tag, Outcome)>,
     pub(crate) lease_reads: Vec<(Tag, Outcome, Nanos)>,

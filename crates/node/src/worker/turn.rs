@@ -1,7 +1,7 @@
 //! One turn: what storage completed, what arrived, what is due; then one submission and one frame per peer.
 
 use base::{Millis, Nanos};
-use protocols::{Request, WARMED};
+use protocols::{Pace, Request, WARMED};
 use smallvec::SmallVec;
 use storage::{Completion, Place};
 use types::{Database, Key, Outcome, Tag};
@@ -163,7 +163,14 @@ impl Worker {
             }
             Input::PeerReset { node } => {
                 self.shared.view.set_up(node, false);
+                self.shared.view.set_pace(node, Pace::Steady);
                 self.signal_all(Signal::PeerReset(node));
+            }
+            Input::PeerPace { node, pace } => {
+                let is_new = self.shared.view.set_pace(node, pace);
+                if is_new && pace == Pace::Steady {
+                    self.signal_all(Signal::PeerSteady(node));
+                }
             }
             Input::Loss { loss } => self.on_loss(loss),
         }

@@ -135,7 +135,7 @@ fn a_node_behind_a_slow_link_is_served_while_the_others_write() {
                 });
             });
         }
-        let is_slow = |status: &NodeStatus| stat(status, "worker_messages_spared") > 0;
+        let is_slow = |status: &NodeStatus| stat(status, "rmw_proposals_spared") > 0;
         let is_known = nodes[..2].iter().all(|node| node.wait_until(PATIENCE, is_slow));
         let mut caller = Caller::new(nodes[2].status().listen);
         let answers = [1, 2, 3].map(|n| caller.settle(&format!("set y {n}")));

@@ -276,6 +276,7 @@ impl Protocol for Toy {
             Event::Peer { from, message } => self.on_peer(cx, from, message),
             Event::PeerReset { .. } => self.counts.resets += 1,
             Event::PeerUp { .. } => self.counts.up += 1,
+            Event::PeerSteady { .. } => {}
             Event::ViewChanged => self.counts.views += 1,
             Event::Timer(id) => {
                 if let Some(tag) = self.timers.remove(&id.0) {

@@ -151,6 +151,7 @@ impl Protocol for Abd {
             // What is unanswered is sent again in a while; tallies are counted against the view when they decide.
             Event::PeerReset { .. }
             | Event::PeerUp { .. }
+            | Event::PeerSteady { .. }
             | Event::ViewChanged
             | Event::Stored { .. }
             | Event::Turn => {}

@@ -128,6 +128,7 @@ impl Protocol for Hermes {
             // What is unanswered is sent again in a while.
             Event::PeerReset { .. }
             | Event::PeerUp { .. }
+            | Event::PeerSteady { .. }
             | Event::ViewChanged
             | Event::Stored { .. }
             | Event::Scanned(_)

@@ -16,9 +16,10 @@ use super::{Cx, RmwPaxos, proposer, serve};
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
 use crate::quorum::Tally;
+use crate::view::Pace;
 
 /// Those whose promise reported `round`: below this ballot nothing else is accepted there any more. Where it is chosen,
-/// those who were not asked, too: what is chosen was sent to all.
+/// those who were not asked, too: it was sent to all but those that were spared it.
 pub(super) fn reporters(cx: &Cx<'_>, promises: &Reports, round: Round, is_chosen: bool) -> Tally {
     let mut abreast = if is_chosen { addressees(cx) } else { Tally::default() };
     for (node, report) in promises.counted(cx.view) {
@@ -27,11 +28,11 @@ pub(super) fn reporters(cx: &Cx<'_>, promises: &Reports, round: Round, is_chosen
     abreast
 }
 
-/// Those who are up: they were sent the last proposal, or spared it.
+/// Those who most likely were sent the last proposal.
 pub(super) fn addressees(cx: &Cx<'_>) -> Tally {
     let mut abreast = Tally::default();
     for member in cx.view.members() {
-        note(cx, &mut abreast, member.node, member.up);
+        note(cx, &mut abreast, member.node, member.up && member.pace != Pace::Spared);
     }
     abreast
 }
@@ -59,7 +60,7 @@ impl RmwPaxos {
         Delta::where_it_pays(base, state).map(Arc::new)
     }
 
-    /// Sends the newest proposal to all others, as a delta to those who should hold its base.
+    /// Sends the newest proposal to all others but those that are spared, as a delta to those who should hold its base.
     pub(super) fn send_newest(
         &mut self,
         cx: &mut Cx<'_>,
@@ -69,7 +70,12 @@ impl RmwPaxos {
         let (round, chosen_k) = (active.ballot.round(active.k), active.chosen_k);
         let newest = active.in_flight.len() - 1;
         for node in cx.view.others() {
-            let is_up = cx.view.member(node).is_some_and(|member| member.up);
+            let member = cx.view.member(node);
+            if member.is_some_and(|member| member.pace == Pace::Spared) {
+                self.spare(cx, active, node);
+                continue;
+            }
+            let is_up = member.is_some_and(|member| member.up);
             match &delta {
                 Some(delta) if is_up && active.abreast.has(cx.view, node) => {
                     let (key, delta) = (active.key.clone(), delta.clone());
@@ -81,6 +87,13 @@ impl RmwPaxos {
             }
             note(cx, &mut active.abreast, node, is_up);
         }
+    }
+
+    /// The others make a majority. It is told when they do not answer after all, or once it is steady.
+    pub(super) fn spare(&mut self, cx: &Cx<'_>, active: &mut Active, node: NodeId) {
+        base::sometimes!("a slow peer is spared a proposal");
+        self.counters.spared += 1;
+        note(cx, &mut active.abreast, node, false);
     }
 
     /// Somebody could not apply a delta, or holds something else than its base: it gets the state of exactly that round, or a later one under its own

@@ -25,7 +25,7 @@ use super::{Cx, RmwPaxos, abreast, once, proposer, serve};
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
 use crate::quorum::Tally;
-use crate::view::{Member, View};
+use crate::view::{Member, Pace, View};
 
 /// A longer state waits until it is known who holds its base, unless a delta stands for it.
 const STATE_LEN_MAX: usize = 4096;
@@ -163,9 +163,10 @@ impl RmwPaxos {
         });
         active.abreast = abreast::addressees(cx);
         active.phase = Phase::Owner;
-        for node in cx.view.others() {
-            if cx.view.member(node).is_some_and(|member| member.up) {
-                send(cx, active, node, after);
+        for member in cx.view.members().iter().filter(|it| it.up && it.node != cx.view.me) {
+            match member.pace {
+                Pace::Spared => self.spare(cx, active, member.node),
+                Pace::Steady | Pace::Slow => send(cx, active, member.node, after),
             }
         }
         if mutation::is(Mutation::FirstAcceptedByProposer) {

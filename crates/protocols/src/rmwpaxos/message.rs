@@ -151,13 +151,6 @@ impl ProtocolMessage for Message {
         )
     }
 
-    fn suits_any_majority(&self) -> bool {
-        matches!(
-            self,
-            Message::Accept { .. } | Message::AcceptDelta { .. } | Message::PrepareAccept { .. }
-        )
-    }
-
     fn touches(&self) -> Touches<'_> {
         match self {
             Message::List { shard, .. }

@@ -184,6 +184,8 @@ struct Counters {
     older: u64,
     /// Tombstones met that another node left.
     found: u64,
+    /// Proposals that a slow member was not sent.
+    spared: u64,
     /// Proposals sent to a member as a delta, and those that one could not apply.
     deltas: u64,
     needed_full: u64,
@@ -246,6 +248,7 @@ impl Protocol for RmwPaxos {
             Event::Peer { from, message } => self.on_message(cx, from, message),
             Event::PeerReset { node } => self.on_peer_reset(cx, node),
             Event::PeerUp { node } => self.on_peer_up(cx, node),
+            Event::PeerSteady { node } => self.on_peer_steady(cx, node),
             Event::ViewChanged => self.on_view_changed(cx),
             Event::Timer(timer) => self.on_timer(cx, timer),
             Event::Stored { .. } => {}
@@ -325,6 +328,7 @@ impl Protocol for RmwPaxos {
         stats.add("rmw_compare_passes", self.patrol.passes);
         stats.add("rmw_compare_passed_unix", self.patrol.passed_at.0 / 1_000);
         stats.add("tombstones_found", counters.found);
+        stats.add("rmw_proposals_spared", counters.spared);
         stats.add("rmw_deltas", counters.deltas);
         stats.add("rmw_needed_full", counters.needed_full);
         stats.add("recovered_keys", counters.recovered_keys);

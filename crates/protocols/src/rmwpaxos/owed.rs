@@ -26,8 +26,9 @@ const REMIND_AFTER: Nanos = Nanos::from_millis(100);
 const REMIND_BACK_AFTER: Nanos = Nanos::from_millis(5);
 /// Reminders of one debt; who does not answer them is left to the comparison of ranges.
 const REMINDERS_MAX: u32 = 5;
-/// Debts that are reminded of at a time.
+/// Debts that are reminded of at a time, and bytes of states.
 const REMINDED_MAX: usize = 256;
+const REMINDED_LEN_MAX: usize = 1 << 20;
 
 /// A set of members, by their place in the view.
 pub(super) type Members = u16;
@@ -39,6 +40,8 @@ pub(super) struct Owed {
     len: usize,
     /// When the timer fires next.
     armed: Option<Nanos>,
+    /// Bytes of states sent since it fired.
+    sent_len: usize,
 }
 
 /// What is owed, in the order of its places.
@@ -61,7 +64,7 @@ struct Debt {
 }
 
 impl Owed {
-    /// Nobody who is up waits to be reminded.
+    /// Nobody who could be reminded waits for it.
     pub(super) fn is_quiet(&self) -> bool {
         self.armed.is_none()
     }
@@ -120,6 +123,13 @@ pub(super) fn others_up(view: &View) -> Members {
     others.fold(0, |set, (index, _)| set | 1 << index)
 }
 
+/// Those of them who soon hear what they are told. The rest is told later: it would wait in front of their links.
+fn others_steady(view: &View) -> Members {
+    let others = view.members().iter().enumerate();
+    let others = others.filter(|(_, it)| it.is_steady() && it.node != view.me);
+    others.fold(0, |set, (index, _)| set | 1 << index)
+}
+
 /// Who has not acknowledged the last proposal; nobody, if it is not by these acknowledgements that it is chosen.
 fn missing(cx: &Cx<'_>, active: &Active) -> Members {
     let members = cx.view.members().iter().zip(&active.acks).enumerate();
@@ -143,12 +153,12 @@ impl RmwPaxos {
         let due = cx.now + REMIND_AFTER;
         let round = active.ballot.round(active.k);
         self.owed.put(Debt { key: active.key.clone(), round, missing, due, reminders: 0 });
-        if missing & others_up(cx.view) != 0 {
+        if missing & others_steady(cx.view) != 0 {
             self.owed.arm(cx, due);
         }
     }
 
-    /// A member is back: what it may have missed is sent soon.
+    /// A member is back, or steady again: what it may have missed is sent soon.
     pub(super) fn owe_returned(&mut self, cx: &mut Cx<'_>, node: types::NodeId) {
         let Some(index) = cx.view.index(node).filter(|_| self.owed.len > 0) else { return };
         let due = cx.now + REMIND_BACK_AFTER;
@@ -167,11 +177,13 @@ impl RmwPaxos {
             return;
         }
         self.owed.armed = None;
-        let up = others_up(cx.view);
+        self.owed.sent_len = 0;
+        let steady = others_steady(cx.view);
         let mut reminded = 0;
         let mut next = None;
         for slot in &mut self.owed.slots {
-            let Some(debt) = slot.as_mut().filter(|debt| debt.missing & up != 0) else { continue };
+            let is_wanted = |debt: &&mut Debt| debt.missing & steady != 0;
+            let Some(debt) = slot.as_mut().filter(is_wanted) else { continue };
             if debt.due <= cx.now && reminded < REMINDED_MAX {
                 if debt.reminders >= REMINDERS_MAX {
                     *slot = None;
@@ -193,6 +205,9 @@ impl RmwPaxos {
 
     /// The register is resident: sends what is owed, if that is still the last word.
     pub(super) fn on_remind_due(&mut self, cx: &mut Cx<'_>, key: &Key) {
+        if self.owed.sent_len >= REMINDED_LEN_MAX {
+            return;
+        }
         let is_written = self.actives.get(key).is_some_and(Active::has_writes);
         let Some(debt) = self.owed.find(key) else { return };
         let held = serve::held(cx, key).filter(|register| register.accepted == debt.round);
@@ -203,12 +218,13 @@ impl RmwPaxos {
         debt.reminders += 1;
         for (index, member) in cx.view.members().iter().enumerate() {
             let key = key.clone();
-            if !member.up || member.node == self.env.me {
+            if !member.is_steady() || member.node == self.env.me {
                 continue;
             }
             if missing & 1 << index != 0 {
                 base::sometimes!("an owner repairs a member that missed its proposal");
                 self.counters.repairs += 1;
+                self.owed.sent_len += state.bytes().len();
                 let state = state.clone();
                 cx.fx.send_now(member.node, Message::Accept { key, round, chosen_k, state });
             } else if is_first {

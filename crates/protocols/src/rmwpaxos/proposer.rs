@@ -17,6 +17,7 @@ use crate::cells::Cell;
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Peer, Violation};
 use crate::quorum::Tally;
+use crate::view::Member;
 
 /// What a majority of promises says of the base of the proposals to come.
 struct Base {
@@ -117,8 +118,8 @@ impl RmwPaxos {
         self.try_win(cx, active);
     }
 
-    /// Asks as many others as a majority needs, the last proposer first: it holds what was accepted last. The rest is
-    /// asked when one of them refuses or is silent.
+    /// Asks as many others as a majority needs, those who soon answer first, and of them the last proposer: it holds what
+    /// was accepted last. The rest is asked when one of them refuses or is silent.
     fn ask_some(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         let needed = cx.view.majority() - 1;
         let last = serve::held(cx, &active.key).map(|register| register.accepted.ballot().node());
@@ -130,7 +131,8 @@ impl RmwPaxos {
         // Whoever is asked instead of the last proposer differs from key to key.
         let first = active.key.hash() as usize % others.len();
         others.rotate_left(first);
-        others.sort_by_key(|&node| Some(node) != last);
+        let is_steady = |node| cx.view.member(node).is_some_and(Member::is_steady);
+        others.sort_by_key(|&node| (!is_steady(node), Some(node) != last));
         active.ask_rest_at = cx.now + self.patience();
         for &node in &others[..needed] {
             send_prepare(cx, active, node);

@@ -11,6 +11,7 @@ use super::message::Message;
 use super::operation::{Active, Operation, Phase, ReadRound, Source};
 use super::{Cx, RmwPaxos, proposer, reader};
 use crate::effects::TimerId;
+use crate::view::Pace;
 
 pub(super) const SWEEP: TimerId = TimerId(0);
 pub(super) const BACK_OFF: TimerId = TimerId(3);
@@ -202,8 +203,12 @@ impl RmwPaxos {
         }
     }
 
-    /// Sends a member again what it did not answer.
+    /// Sends a member again what it did not answer, unless that most likely still waits in front of its link.
     fn resend_to(&mut self, cx: &mut Cx<'_>, active: &mut Active, node: NodeId) {
+        if cx.view.member(node).is_some_and(|member| member.pace == Pace::Slow) {
+            base::sometimes!("nothing is sent again to a slow peer");
+            return;
+        }
         match active.phase {
             Phase::Preparing if !active.promises.tally.has(cx.view, node) => {
                 proposer::send_prepare(cx, active, node);
@@ -257,6 +262,11 @@ impl RmwPaxos {
             }
             self.put_active(active);
         }
+    }
+
+    /// What others stood in for, while it was slow, it is told now.
+    pub(super) fn on_peer_steady(&mut self, cx: &mut Cx<'_>, node: NodeId) {
+        self.owe_returned(cx, node);
     }
 
     /// Decisions that waited for this peer go on without it.

@@ -142,6 +142,7 @@ impl Protocol for Zab {
             // What is unanswered is sent again in a while.
             Event::PeerReset { .. }
             | Event::PeerUp { .. }
+            | Event::PeerSteady { .. }
             | Event::ViewChanged
             | Event::Stored { .. }
             | Event::Scanned(_) => {}

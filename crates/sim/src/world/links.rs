@@ -139,13 +139,18 @@ impl World {
         self.release_stalled();
     }
 
-    /// Peers that a node spares: those seen slow beside a majority that is not.
-    pub(super) fn spared_by(&self, node: usize) -> Vec<NodeId> {
+    /// How a node sees its peers: those that seem slow are spared beside a majority that does not.
+    pub(super) fn paces_at(&self, node: usize) -> Vec<(NodeId, Pace)> {
         let nodes = self.nodes.len();
-        let peers = || (0..nodes).filter(|&peer| self.network.is_up(node, peer));
-        let is_slow = |&peer: &usize| self.network.is_seen_slow(peer);
-        let has_majority = peers().filter(|peer| !is_slow(peer)).count() >= nodes / 2;
-        peers().filter(|peer| has_majority && is_slow(peer)).map(node_id).collect()
+        let peers = || (0..nodes).filter(|&peer| peer != node && self.network.is_up(node, peer));
+        let is_slow = |peer: usize| self.network.is_seen_slow(peer);
+        let has_majority = peers().filter(|&peer| !is_slow(peer)).count() >= nodes / 2;
+        let pace = |peer| match (is_slow(peer), has_majority) {
+            (false, _) => Pace::Steady,
+            (true, false) => Pace::Slow,
+            (true, true) => Pace::Spared,
+        };
+        peers().map(|peer| (node_id(peer), pace(peer))).collect()
     }
 
     /// Ends all blocks, slowness and pauses, and makes the network quiet.

@@ -20,7 +20,7 @@ impl World {
         if !self.is_start(node, start) {
             return Happened::Other;
         }
-        let spared = self.spared_by(node);
+        let paces = self.paces_at(node);
         let it = &mut self.nodes[node];
         let Some(process) = &mut it.process else { return Happened::Other };
         if process.seats[worker].turn_at != now {
@@ -39,7 +39,11 @@ impl World {
         let workers = process.seats.len();
         let seat = &mut process.seats[worker];
         let hears_of_loss = seat.inbox.iter().any(|input| matches!(input, Input::Loss { .. }));
-        seat.worker.spare(&spared);
+        for (node, pace) in paces {
+            if seat.worker.view().member(node).is_some_and(|member| member.pace != pace) {
+                seat.inbox.push(Input::PeerPace { node, pace });
+            }
+        }
         seat.worker.turn(local, unix, &mut seat.inbox, &mut outputs);
         if let Err(violation) = seat.worker.check() {
             self.failure.get_or_insert(format!("n{}: {}", it.id, violation.0));

@@ -7,6 +7,7 @@ use base::{Nanos, Prng};
 
 use super::strings::Ask;
 use super::world::{Ways, World};
+use crate::view::Pace;
 
 const OPERATIONS_MAX: u64 = 16;
 const LATE_SEEDS: u64 = 2_000;
@@ -23,6 +24,8 @@ struct Rates {
     once: f64,
     /// Listings of the shard.
     list: f64,
+    /// Nodes see others become slow, are to spare them, or see them steady again.
+    pace: f64,
     neighbour: f64,
     newest_first: bool,
     pass: f64,
@@ -61,6 +64,7 @@ impl Rates {
             conditional: *prng.pick(&[0.0, 0.3]),
             once: 0.0,
             list: 0.0,
+            pace: 0.0,
             neighbour: *prng.pick(&[0.0, 0.0, 0.3]),
             newest_first: prng.chance(0.3),
             pass: *prng.pick(&[0.02, 0.1]),
@@ -97,6 +101,15 @@ pub(super) fn explore_listings(seed: u64, members: u16, durable: bool) -> Result
     play_at(seed, members, durable, ways, (prng, rates))
 }
 
+/// The same with members that are slow now and then.
+fn explore_paces(seed: u64, members: u16, durable: bool) -> Result<(), String> {
+    let ways = Ways { by_message: seed.is_multiple_of(2), always_deltas: seed.is_multiple_of(5) };
+    let mut prng = Prng::new(seed);
+    let pace = *prng.pick(&[0.003, 0.02]);
+    let rates = Rates { pace, ..Rates::draw(&mut prng) };
+    play_at(seed, members, durable, ways, (prng, rates))
+}
+
 fn play(seed: u64, members: u16, durable: bool, ways: Ways, once: f64) -> Result<(), String> {
     let mut prng = Prng::new(seed);
     let rates = Rates { once, ..Rates::draw(&mut prng) };
@@ -118,6 +131,7 @@ fn play_at(
         }
         act(&mut world, &mut prng, &rates, &mut asked);
     }
+    world.all_steady();
     if !world.settle() && world.fault.is_none() {
         return Err("work that never ends".into());
     }
@@ -180,6 +194,10 @@ fn act(world: &mut World, prng: &mut Prng, rates: &Rates, asked: &mut u64) {
     } else if dice < 0.04 && *asked < OPERATIONS_MAX {
         *asked += 1;
         ask(world, prng, rates, node, *asked as u8);
+    } else if dice > 1.0 - rates.pace {
+        let pace = *prng.pick(&[Pace::Steady, Pace::Slow, Pace::Spared, Pace::Spared]);
+        let other = (node + 1 + prng.below(members - 1) as usize) % members as usize;
+        world.sees_pace(node, other, pace);
     } else if rates.once > 0.0 && dice > 0.97 {
         repeat(world, prng, node);
     } else if dice < 0.04 + rates.crash {
@@ -299,6 +317,17 @@ fn deltas_among_five_members_keep_one_history() {
         let durable = seed % 2 == 0;
         if let Err(fault) = explore_deltas(seed, 5, durable) {
             panic!("seed {seed}, durable {durable}: {fault}");
+        }
+    }
+}
+
+#[test]
+fn schedules_with_slow_members_stay_linearizable_and_settle() {
+    for seed in 0..1_500 {
+        for (members, durable) in [(3, true), (3, false), (5, seed % 2 == 0)] {
+            if let Err(fault) = explore_paces(seed, members, durable) {
+                panic!("seed {seed}, {members} members, durable {durable}: {fault}");
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use super::super::{Message, Register};
 use super::strings::Ask;
 use super::world::{Envelope, World};
 use crate::protocol::Event;
+use crate::view::Pace;
 
 /// A message's kind, to choose by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,6 +135,20 @@ impl World {
         if !up {
             self.step(node, Event::PeerReset { node: id });
         }
+    }
+
+    /// How `node` sees that `other` takes what it is told.
+    pub(super) fn sees_pace(&mut self, node: usize, other: usize, pace: Pace) {
+        let id = self.nodes[other].view.me;
+        if self.nodes[node].view.set_pace(id, pace) && pace == Pace::Steady {
+            self.step(node, Event::PeerSteady { node: id });
+        }
+    }
+
+    pub(super) fn all_steady(&mut self) {
+        let nodes = self.nodes.len();
+        let pairs = (0..nodes).flat_map(|node| (0..nodes).map(move |other| (node, other)));
+        pairs.for_each(|(node, other)| self.sees_pace(node, other, Pace::Steady));
     }
 
     pub(super) fn start(&mut self, node: usize, ask: Ask) -> Tag {

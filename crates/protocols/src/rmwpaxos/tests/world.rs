@@ -320,7 +320,19 @@ impl World {
         if let Err(violation) = node.protocol.check(&node.cells, &node.view) {
             self.fault.get_or_insert(violation.0);
         }
+        self.note_accepted(index);
         self.carry_out(index);
+    }
+
+    /// What a node accepted of itself, it may not have told anybody: those it would tell may all be slow.
+    fn note_accepted(&mut self, index: usize) {
+        for key in [&self.key, &self.neighbour] {
+            let Some(register) = self.nodes[index].register(key) else { continue };
+            if let Some(state) = &register.state {
+                let known = self.rounds.entry((key.clone(), register.accepted));
+                known.or_insert_with(|| state.to_bytes());
+            }
+        }
     }
 
     fn carry_out(&mut self, index: usize) {

@@ -1,0 +1,110 @@
+//! Members that take what they are told slowly: what they are spared, and that they get it when it matters.
+
+use base::Nanos;
+use types::Round;
+
+use super::steps::{Kind, claim};
+use super::strings::Ask;
+use super::world::{Envelope, World};
+use crate::view::Pace;
+
+const LATE: Nanos = Nanos::from_millis(150);
+const SOON: Nanos = Nanos::from_millis(10);
+
+fn brings_state(m: &Envelope) -> bool {
+    [Kind::Accept, Kind::Delta, Kind::Joint, Kind::Repair].contains(&m.kind())
+}
+
+fn accepted(world: &World, node: usize) -> Round {
+    world.held(node).map_or(Round::NONE, |register| register.accepted)
+}
+
+/// The first node spares the third, and has written.
+fn written_without_the_third() -> Result<World, String> {
+    let mut world = World::new(3, true, 1);
+    world.write(0, Ask::Append("a"));
+    world.sees_pace(0, 2, Pace::Spared);
+    let tag = world.append(0, "b");
+    claim(!world.bag.iter().any(|m| brings_state(m) && m.receiver() == 2), "it is spared")?;
+    world.flow(|m| m.among(&[0, 1]));
+    claim(world.reply(tag).is_some(), "two of three are enough")?;
+    claim(accepted(&world, 2) < accepted(&world, 0), "the third has missed it")?;
+    Ok(world)
+}
+
+#[test]
+fn who_is_spared_is_told_when_it_is_steady_again() -> Result<(), String> {
+    let mut world = written_without_the_third()?;
+    world.pass_at(0, LATE);
+    world.flow(|m| m.among(&[0]));
+    claim(!world.bag.iter().any(brings_state), "nobody reminds who is slow")?;
+    world.sees_pace(0, 2, Pace::Steady);
+    world.pass_at(0, SOON);
+    world.flow(|m| m.among(&[0, 2]) && !m.is(Kind::Compare));
+    claim(accepted(&world, 2) == accepted(&world, 0), "it holds it now")?;
+    world.finish_with("vab")
+}
+
+#[test]
+fn who_is_spared_is_asked_when_the_others_are_silent() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    world.write(0, Ask::Append("a"));
+    world.sees_pace(0, 2, Pace::Spared);
+    let tag = world.append(0, "b");
+    world.lose(|m| m.among(&[0, 1]) && m.receiver() == 1);
+    world.pass_at(0, LATE);
+    world.flow(|m| m.among(&[0, 2]));
+    claim(world.reply(tag).is_some(), "the slow one makes the majority")?;
+    world.finish_with("vab")
+}
+
+#[test]
+fn what_waits_for_a_slow_peer_is_not_sent_again() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    world.write(0, Ask::Append("a"));
+    world.sees(0, 1, false);
+    world.sees_pace(0, 2, Pace::Slow);
+    let tag = world.append(0, "b");
+    let waits = world.take(|m| m.receiver() == 2);
+    claim(waits.iter().any(brings_state), "it is told once")?;
+    world.pass_at(0, LATE);
+    world.flow(|m| m.among(&[0]));
+    let is_told = |m: &Envelope| brings_state(m) && m.receiver() == 2;
+    claim(!world.bag.iter().any(is_told), "and not again")?;
+    world.deliver_all(waits);
+    world.flow(|m| m.among(&[0, 2]));
+    claim(world.reply(tag).is_some(), "it answers in the end")?;
+    world.finish_with("vab")
+}
+
+#[test]
+fn what_a_slow_peer_has_not_heard_it_hears_once_it_is_steady() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    world.write(0, Ask::Append("a"));
+    world.sees(0, 1, false);
+    world.sees_pace(0, 2, Pace::Slow);
+    let tag = world.append(0, "b");
+    world.lose(|m| m.receiver() == 2);
+    world.sees_pace(0, 2, Pace::Steady);
+    world.pass_at(0, Nanos::from_secs(1));
+    world.flow(|m| m.among(&[0, 2]));
+    claim(world.reply(tag).is_some(), "it is told again")?;
+    world.finish_with("vab")
+}
+
+/// A majority needs the spared one where another has lost the register.
+#[test]
+fn who_is_spared_helps_to_recover_a_register() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    world.append(0, "a");
+    world.flow(|m| m.among(&[0, 2]));
+    world.lose_all();
+    world.calm();
+    world.crash_damaged(0);
+    world.sees_pace(0, 2, Pace::Spared);
+    world.sees_pace(1, 2, Pace::Spared);
+    let tag = world.append(1, "b");
+    claim(world.settle(), "it comes to an end")?;
+    claim(world.reply(tag).is_some(), "the register is recovered, and written")?;
+    world.finish_with("vab")
+}
