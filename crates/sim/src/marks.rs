@@ -48,6 +48,7 @@ pub const MARKS: &[(&str, &str)] = &[
     ("rmwpaxos", "commands are forwarded to the owner"),
     ("rmwpaxos", "lost shard fields are recovered"),
     ("rmwpaxos", "nothing is sent again to a slow peer"),
+    ("rmwpaxos", "others do not stand in for a slow peer"),
     ("rmwpaxos", "what a member refuses for its promise is proposed anew"),
     ("rmwpaxos", "what may have run is run again, and its table decides"),
     ("rmwpaxos", "what one holds and another may have removed waits for the rest"),

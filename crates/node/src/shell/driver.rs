@@ -212,12 +212,18 @@ impl Driver {
             }
             let wanted = self.workers.iter().map(WorkerThread::peers_of_majority).max();
             let wanted = wanted.unwrap_or(0);
-            is_clogged = peers.values().filter(|it| !it.is_slow).count() < wanted;
-            let fast = peers.values().filter(|it| !it.is_slow && !it.was_for_long).count();
-            paces.extend(peers.into_iter().filter_map(|(peer, slowness)| match slowness {
-                Slowness { was_for_long: true, .. } if fast >= wanted => Some((peer, Pace::Spared)),
-                Slowness { is_slow: true, .. } => Some((peer, Pace::Slow)),
-                _ => None,
+            let fast = peers.values().filter(|it| !it.is_slow).count();
+            let always_fast = peers.values().filter(|it| !it.is_slow && !it.was_for_long).count();
+            is_clogged = fast < wanted;
+            paces.extend(peers.into_iter().filter_map(|(peer, slowness)| {
+                let others = if slowness.is_slow { fast } else { always_fast };
+                match slowness {
+                    Slowness { was_for_long: true, .. } if others >= wanted => {
+                        Some((peer, Pace::Spared))
+                    }
+                    Slowness { is_slow: true, .. } => Some((peer, Pace::Slow)),
+                    _ => None,
+                }
             }));
         }
         self.workers.iter_mut().for_each(|worker| worker.on_slow_peers(is_clogged, &paces));

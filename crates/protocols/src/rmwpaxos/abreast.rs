@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use base::Nanos;
 use types::{Key, NodeId, Round};
 
 use super::delta::Delta;
@@ -16,7 +17,10 @@ use super::{Cx, RmwPaxos, proposer, serve};
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
 use crate::quorum::Tally;
-use crate::view::Pace;
+use crate::view::{Member, Pace};
+
+/// After a proposal that took a member which was to be spared.
+const SPARES_NOBODY_FOR: Nanos = Nanos::from_secs(5);
 
 /// Those whose promise reported `round`: below this ballot nothing else is accepted there any more. Where it is chosen,
 /// those who were not asked, too: it was sent to all but those that were spared it.
@@ -37,7 +41,7 @@ pub(super) fn addressees(cx: &Cx<'_>) -> Tally {
     abreast
 }
 
-fn note(cx: &Cx<'_>, abreast: &mut Tally, node: NodeId, is_abreast: bool) {
+pub(super) fn note(cx: &Cx<'_>, abreast: &mut Tally, node: NodeId, is_abreast: bool) {
     match cx.view.member(node) {
         Some(member) if is_abreast => {
             abreast.add(cx.view, node, member.loss);
@@ -70,12 +74,11 @@ impl RmwPaxos {
         let (round, chosen_k) = (active.ballot.round(active.k), active.chosen_k);
         let newest = active.in_flight.len() - 1;
         for node in cx.view.others() {
-            let member = cx.view.member(node);
-            if member.is_some_and(|member| member.pace == Pace::Spared) {
+            if self.spares(cx, node) {
                 self.spare(cx, active, node);
                 continue;
             }
-            let is_up = member.is_some_and(|member| member.up);
+            let is_up = cx.view.member(node).is_some_and(|member| member.up);
             match &delta {
                 Some(delta) if is_up && active.abreast.has(cx.view, node) => {
                     let (key, delta) = (active.key.clone(), delta.clone());
@@ -89,11 +92,31 @@ impl RmwPaxos {
         }
     }
 
+    /// Whether others stand in for this member.
+    pub(super) fn spares(&self, cx: &Cx<'_>, node: NodeId) -> bool {
+        let is_spared = cx.view.member(node).is_some_and(|member| member.pace == Pace::Spared);
+        is_spared && cx.now >= self.spares_nobody_until
+    }
+
     /// The others make a majority. It is told when they do not answer after all, or once it is steady.
     pub(super) fn spare(&mut self, cx: &Cx<'_>, active: &mut Active, node: NodeId) {
         base::sometimes!("a slow peer is spared a proposal");
         self.counters.spared += 1;
         note(cx, &mut active.abreast, node, false);
+    }
+
+    /// A proposal is chosen. Where that took a member that was to be spared, the others do not stand in for it: their links
+    /// are fast, and they answer nothing.
+    pub(super) fn judge_sparing(&mut self, cx: &Cx<'_>, active: &Active, k: u32) {
+        let is_spared = |member: &&Member| member.pace == Pace::Spared;
+        if !cx.view.members().iter().any(|member| is_spared(&member)) {
+            return;
+        }
+        let acked = proposer::acked_by(cx, active, k).filter(|member| !is_spared(member));
+        if acked.count() < cx.view.majority() {
+            base::sometimes!("others do not stand in for a slow peer");
+            self.spares_nobody_until = cx.now + SPARES_NOBODY_FOR;
+        }
     }
 
     /// Somebody could not apply a delta, or holds something else than its base: it gets the state of exactly that round, or a later one under its own

@@ -19,6 +19,7 @@ use super::state::State;
 use super::{Cx, Register, RmwPaxos, proposer, serve, window};
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
+use crate::view::Member;
 
 pub(super) const COLLECT: TimerId = TimerId(1);
 
@@ -128,14 +129,15 @@ impl RmwPaxos {
         if self.collector.armed.is_some_and(|armed| armed <= cx.now) {
             self.collector.armed = None;
         }
-        let all_up = cx.view.members().iter().all(|member| member.up);
+        // What everybody must take part in can wait.
+        let all_steady = cx.view.members().iter().all(Member::is_steady);
         for _ in 0..STARTED_MAX {
             let Some(((at, key), ())) = self.collector.due.pop_first() else { break };
             if at > cx.now {
                 self.collector.due.insert((at, key), ());
                 break;
             }
-            if all_up {
+            if all_steady {
                 cx.fx.send_now(self.env.me, Message::Touch { key: key.clone(), due: Due::Collect });
             }
             self.collect_later(cx, &key);

@@ -410,6 +410,7 @@ impl RmwPaxos {
             return self.put_active(active);
         }
         base::sometimes!("a comparison of ranges repairs a member");
+        self.ranges.late_len += state.bytes().len();
         cx.fx.send_now(to, Message::Repair { key, round, state });
     }
 }

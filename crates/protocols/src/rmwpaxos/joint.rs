@@ -25,7 +25,7 @@ use super::{Cx, RmwPaxos, abreast, once, proposer, serve};
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
 use crate::quorum::Tally;
-use crate::view::{Member, Pace, View};
+use crate::view::{Member, View};
 
 /// A longer state waits until it is known who holds its base, unless a delta stands for it.
 const STATE_LEN_MAX: usize = 4096;
@@ -164,9 +164,9 @@ impl RmwPaxos {
         active.abreast = abreast::addressees(cx);
         active.phase = Phase::Owner;
         for member in cx.view.members().iter().filter(|it| it.up && it.node != cx.view.me) {
-            match member.pace {
-                Pace::Spared => self.spare(cx, active, member.node),
-                Pace::Steady | Pace::Slow => send(cx, active, member.node, after),
+            match self.spares(cx, member.node) {
+                true => self.spare(cx, active, member.node),
+                false => send(cx, active, member.node, after),
             }
         }
         if mutation::is(Mutation::FirstAcceptedByProposer) {

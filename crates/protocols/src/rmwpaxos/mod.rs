@@ -137,6 +137,8 @@ pub struct RmwPaxos {
     collector: collector::Collector,
     expirer: expiry::Expirer,
     lists: listing::Lists,
+    /// Those who should stand in for slow members did not.
+    spares_nobody_until: Nanos,
     owed: owed::Owed,
     ranges: ranges::Ranges,
     patrol: patrol::Patrol,
@@ -221,6 +223,7 @@ impl Protocol for RmwPaxos {
             collector: collector::Collector::default(),
             expirer: expiry::Expirer::default(),
             lists: listing::Lists::default(),
+            spares_nobody_until: Nanos::ZERO,
             owed: owed::Owed::default(),
             ranges: ranges::Ranges::default(),
             patrol: patrol::Patrol::default(),

@@ -14,7 +14,7 @@ use super::message::{Due, Message};
 use super::operation::Active;
 use super::{Cx, RmwPaxos, serve};
 use crate::effects::TimerId;
-use crate::view::View;
+use crate::view::{Member, Pace, View};
 
 pub(super) const REMIND: TimerId = TimerId(5);
 
@@ -117,17 +117,20 @@ impl Owed {
     }
 }
 
-/// Members that are up, this node left out.
-pub(super) fn others_up(view: &View) -> Members {
-    let others = view.members().iter().enumerate().filter(|(_, it)| it.up && it.node != view.me);
+fn others(view: &View, which: impl Fn(&Member) -> bool) -> Members {
+    let members = view.members().iter().enumerate();
+    let others = members.filter(|(_, it)| it.node != view.me && which(it));
     others.fold(0, |set, (index, _)| set | 1 << index)
 }
 
-/// Those of them who soon hear what they are told. The rest is told later: it would wait in front of their links.
-fn others_steady(view: &View) -> Members {
-    let others = view.members().iter().enumerate();
-    let others = others.filter(|(_, it)| it.is_steady() && it.node != view.me);
-    others.fold(0, |set, (index, _)| set | 1 << index)
+/// Members that are up and may be asked, this node left out: what is not urgent would wait in front of a slow one's link.
+pub(super) fn others_up(view: &View) -> Members {
+    others(view, |it| it.up && it.pace != Pace::Slow)
+}
+
+/// Those of them who soon hear what they are told.
+pub(super) fn others_steady(view: &View) -> Members {
+    others(view, Member::is_steady)
 }
 
 /// Who has not acknowledged the last proposal; nobody, if it is not by these acknowledgements that it is chosen.

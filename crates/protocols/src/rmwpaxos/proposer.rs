@@ -286,6 +286,7 @@ impl RmwPaxos {
             let Some(chosen) = active.in_flight.pop_front() else { break };
             active.chosen_k = chosen.k;
             active.losses /= 2;
+            self.judge_sparing(cx, active, chosen.k);
             self.round_trip.observe(cx.now.since(chosen.sent));
             active.resend_at = cx.now + self.round_trip.resend_after(0);
             active.resends = 0;
@@ -470,15 +471,20 @@ pub(super) fn abandon_proposals(active: &mut Active) {
 }
 
 /// Members whose acknowledgement of proposal `k` counts now.
+pub(super) fn acked_by<'a>(
+    cx: &'a Cx<'_>,
+    active: &'a Active,
+    k: u32,
+) -> impl Iterator<Item = &'a Member> {
+    let members = cx.view.members().iter().zip(&active.acks);
+    let has_acked = move |(member, (acked, loss)): &(&Member, &(u32, Loss))| {
+        *acked >= k && (*loss >= member.loss || mutation::is(Mutation::NoCrashVector))
+    };
+    members.filter(has_acked).map(|(member, _)| member)
+}
+
 pub(super) fn acked(cx: &Cx<'_>, active: &Active, k: u32) -> usize {
-    cx.view
-        .members()
-        .iter()
-        .zip(&active.acks)
-        .filter(|(member, (acked, loss))| {
-            *acked >= k && (*loss >= member.loss || mutation::is(Mutation::NoCrashVector))
-        })
-        .count()
+    acked_by(cx, active, k).count()
 }
 
 /// Where all attempts of an operation stand together.

@@ -15,7 +15,7 @@ use types::limits::MEMBERS_MAX;
 use types::{Ballot, Key, Loss, NodeId, Round, Shard};
 
 use super::comparison::Step;
-use super::owed::{Members, others_up};
+use super::owed::{Members, others_steady, others_up};
 use super::{Cx, Register, RmwPaxos, collector};
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
@@ -31,10 +31,16 @@ const BUSY_MAX: Nanos = Nanos::from_secs(60);
 pub(super) const PAUSE: Nanos = Nanos::from_millis(200);
 /// Pauses after a step that found as many registers as a step looks at.
 const FULL_STEP_PACES: u64 = 3;
-/// After a step that found a difference.
+/// After a step that found a difference, and for each byte that was delivered because of it: beside a member's other traffic,
+/// and to one that is slow.
 const PAUSE_SHORT: Nanos = Nanos::from_millis(2);
+const PAUSE_PER_BYTE: [Nanos; 2] = [Nanos(100), Nanos(1_000)];
 const RETRY_MIN: Nanos = Nanos::from_secs(1);
 const RETRY_MAX: Nanos = Nanos::from_secs(60);
+/// Who takes in neither late accepts nor proposals has no room, say: every proposal is one that the others store. The pause
+/// doubles each time, up to an hour.
+const INSIST_AGAIN_AFTER: Nanos = Nanos::from_secs(8);
+const INSISTED_MAX: u8 = 9;
 /// Walks that find the same shard different, nothing having been written between, before the late accept that did not
 /// help gives way to a proposal.
 const LATE_ACCEPTS_MAX: u8 = 1;
@@ -68,6 +74,9 @@ struct Unsure {
     failures: u8,
     /// Walks in a row that found a difference, nothing having been written between.
     differed: u8,
+    /// Walks that insisted and found a difference all the same, since the last that found none, and when the next may.
+    insisted: u8,
+    insist_at: Nanos,
 }
 
 pub(super) struct Ranges {
@@ -82,6 +91,8 @@ pub(super) struct Ranges {
     armed: Option<Nanos>,
     /// The first event of the process.
     pub(super) started: Option<Nanos>,
+    /// Bytes of states delivered late since the last step of a walk, by this node and to it.
+    pub(super) late_len: usize,
 }
 
 /// Of the shards, those of which there is something to say.
@@ -126,6 +137,7 @@ impl Default for Ranges {
             next: 0,
             armed: None,
             started: None,
+            late_len: 0,
         }
     }
 }
@@ -379,8 +391,12 @@ impl RmwPaxos {
                 first = Some(first.map_or(at, |first| first.min(at)));
                 continue;
             }
-            let insist = unsure.differed >= LATE_ACCEPTS_MAX;
+            let steady = others_steady(cx.view) | own_place(cx);
+            let insist = unsure.differed >= LATE_ACCEPTS_MAX
+                && cx.now >= unsure.insist_at
+                && with & !steady == 0;
             self.ranges.next = shard.0.wrapping_add(1);
+            self.ranges.late_len = 0;
             self.ranges.walk = Some(Walk {
                 shard,
                 with,
@@ -403,21 +419,27 @@ impl RmwPaxos {
 
     /// The step is over: the next one, or the end.
     pub(super) fn end_step(&mut self, cx: &mut Cx<'_>, until: Option<u64>) {
+        let late_len = std::mem::take(&mut self.ranges.late_len) as u64;
         let Some(walk) = &mut self.ranges.walk else { return };
+        let is_to_slow = walk.with & !(others_steady(cx.view) | own_place(cx)) != 0;
+        let per_byte = PAUSE_PER_BYTE[usize::from(is_to_slow)];
+        let soon = cx.now + PAUSE_SHORT + Nanos(late_len * per_byte.0);
         match until {
             Some(from_hash) => {
                 walk.from_hash = from_hash;
                 let paces = if self.patrol.is_behind() { 1 } else { FULL_STEP_PACES };
                 let after_full = next_pace(cx.now) + Nanos(PAUSE.0 * (paces - 1));
-                let until = if walk.differs { cx.now + PAUSE_SHORT } else { after_full };
+                let until = if walk.differs { soon } else { after_full };
                 walk.step = Step::Pausing { until };
                 self.ranges.arm(cx, until);
             }
             None => {
-                // Where one shard differed others most likely do: a member missed something.
-                let until = if walk.differs { cx.now + PAUSE_SHORT } else { next_pace(cx.now) };
+                // Where one shard differed others most likely do: a member missed something. Where one differs again and
+                // again, it does not get it this way.
+                let (shard, is_news) = (walk.shard, walk.differs && !walk.insist);
+                let is_news = is_news && self.ranges.of(shard).failures == 0;
                 self.end_walk(cx);
-                self.ranges.arm(cx, until);
+                self.ranges.arm(cx, if is_news { soon } else { next_pace(cx.now) });
             }
         }
     }
@@ -428,6 +450,12 @@ impl RmwPaxos {
         self.counters.shards_compared += 1;
         self.counters.shards_different += u64::from(walk.differs);
         let unsure = self.ranges.of(walk.shard);
+        if walk.insist && walk.differs {
+            unsure.insist_at = cx.now + Nanos(INSIST_AGAIN_AFTER.0 << unsure.insisted);
+            unsure.insisted = (unsure.insisted + 1).min(INSISTED_MAX);
+        } else if walk.equal == walk.with {
+            (unsure.insisted, unsure.insist_at) = (0, Nanos::ZERO);
+        }
         let is_still = unsure.written_at < walk.started;
         let mut highest = Ballot::ZERO;
         if is_still {
@@ -503,7 +531,7 @@ fn all(cx: &Cx<'_>) -> Members {
     (1 << cx.view.members().len()) - 1
 }
 
-/// This node, and the others that are up.
+/// This node, and the others that may be asked.
 fn reach(cx: &Cx<'_>) -> Members {
     others_up(cx.view) | own_place(cx)
 }

@@ -223,6 +223,7 @@ impl RmwPaxos {
         round: Round,
         state: State,
     ) {
+        self.ranges.late_len += state.bytes().len();
         if self.recover_if_lost(cx, &key) {
             return;
         }

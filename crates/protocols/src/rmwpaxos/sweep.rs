@@ -9,7 +9,7 @@ use types::{Key, NodeId, Outcome};
 
 use super::message::Message;
 use super::operation::{Active, Operation, Phase, ReadRound, Source};
-use super::{Cx, RmwPaxos, proposer, reader};
+use super::{Cx, RmwPaxos, abreast, proposer, reader};
 use crate::effects::TimerId;
 use crate::view::Pace;
 
@@ -205,10 +205,20 @@ impl RmwPaxos {
 
     /// Sends a member again what it did not answer, unless that most likely still waits in front of its link.
     fn resend_to(&mut self, cx: &mut Cx<'_>, active: &mut Active, node: NodeId) {
-        if cx.view.member(node).is_some_and(|member| member.pace == Pace::Slow) {
-            base::sometimes!("nothing is sent again to a slow peer");
-            return;
+        let is_slow = cx.view.member(node).is_some_and(|member| member.pace == Pace::Slow);
+        if is_slow && active.phase == Phase::Owner {
+            // What it was spared it is told, once.
+            if active.abreast.has(cx.view, node) {
+                base::sometimes!("nothing is sent again to a slow peer");
+                return;
+            }
+            abreast::note(cx, &mut active.abreast, node, true);
         }
+        self.resend_lost(cx, active, node);
+    }
+
+    /// Sends a member again what it did not answer: if it was sent, it was lost.
+    fn resend_lost(&mut self, cx: &mut Cx<'_>, active: &mut Active, node: NodeId) {
         match active.phase {
             Phase::Preparing if !active.promises.tally.has(cx.view, node) => {
                 proposer::send_prepare(cx, active, node);
@@ -250,7 +260,7 @@ impl RmwPaxos {
         self.ask_returned(cx, node);
         for key in self.actives.keys_of(|_| true) {
             let mut active = self.take_active(cx, &key);
-            self.resend_to(cx, &mut active, node);
+            self.resend_lost(cx, &mut active, node);
             match &active.read {
                 Some(round) if !round.reports.tally.has(cx.view, node) => {
                     reader::ask(cx, &key, round, node);
@@ -267,6 +277,8 @@ impl RmwPaxos {
     /// What others stood in for, while it was slow, it is told now.
     pub(super) fn on_peer_steady(&mut self, cx: &mut Cx<'_>, node: NodeId) {
         self.owe_returned(cx, node);
+        // What was left to compare with it only, nobody has waited for.
+        self.arm_comparison(cx, cx.now);
     }
 
     /// Decisions that waited for this peer go on without it.

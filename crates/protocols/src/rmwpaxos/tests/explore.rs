@@ -131,11 +131,13 @@ fn play_at(
         }
         act(&mut world, &mut prng, &rates, &mut asked);
     }
-    world.all_steady();
+    // Who is spared may stay so.
+    world.steady_all(if seed.is_multiple_of(2) { Pace::Spared } else { Pace::Slow });
     if !world.settle() && world.fault.is_none() {
         return Err("work that never ends".into());
     }
     if seed.is_multiple_of(3) && world.fault.is_none() {
+        world.steady_all(Pace::Spared);
         // A tombstone that remembers stays as long as it has to.
         world.converge_within(Nanos::from_secs(if rates.once > 0.0 { 1_000 } else { 240 }))?;
     }
@@ -198,6 +200,7 @@ fn act(world: &mut World, prng: &mut Prng, rates: &Rates, asked: &mut u64) {
         let pace = *prng.pick(&[Pace::Steady, Pace::Slow, Pace::Spared, Pace::Spared]);
         let other = (node + 1 + prng.below(members - 1) as usize) % members as usize;
         world.sees_pace(node, other, pace);
+        world.spare_beside_majorities(node);
     } else if rates.once > 0.0 && dice > 0.97 {
         repeat(world, prng, node);
     } else if dice < 0.04 + rates.crash {

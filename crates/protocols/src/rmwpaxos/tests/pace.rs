@@ -6,6 +6,7 @@ use types::Round;
 use super::steps::{Kind, claim};
 use super::strings::Ask;
 use super::world::{Envelope, World};
+use crate::protocol::Event;
 use crate::view::Pace;
 
 const LATE: Nanos = Nanos::from_millis(150);
@@ -13,6 +14,10 @@ const SOON: Nanos = Nanos::from_millis(10);
 
 fn brings_state(m: &Envelope) -> bool {
     [Kind::Accept, Kind::Delta, Kind::Joint, Kind::Repair].contains(&m.kind())
+}
+
+fn is_state_for_third(m: &Envelope) -> bool {
+    brings_state(m) && m.receiver() == 2
 }
 
 fn accepted(world: &World, node: usize) -> Round {
@@ -25,7 +30,7 @@ fn written_without_the_third() -> Result<World, String> {
     world.write(0, Ask::Append("a"));
     world.sees_pace(0, 2, Pace::Spared);
     let tag = world.append(0, "b");
-    claim(!world.bag.iter().any(|m| brings_state(m) && m.receiver() == 2), "it is spared")?;
+    claim(!world.bag.iter().any(is_state_for_third), "it is spared")?;
     world.flow(|m| m.among(&[0, 1]));
     claim(world.reply(tag).is_some(), "two of three are enough")?;
     claim(accepted(&world, 2) < accepted(&world, 0), "the third has missed it")?;
@@ -69,8 +74,7 @@ fn what_waits_for_a_slow_peer_is_not_sent_again() -> Result<(), String> {
     claim(waits.iter().any(brings_state), "it is told once")?;
     world.pass_at(0, LATE);
     world.flow(|m| m.among(&[0]));
-    let is_told = |m: &Envelope| brings_state(m) && m.receiver() == 2;
-    claim(!world.bag.iter().any(is_told), "and not again")?;
+    claim(!world.bag.iter().any(is_state_for_third), "and not again")?;
     world.deliver_all(waits);
     world.flow(|m| m.among(&[0, 2]));
     claim(world.reply(tag).is_some(), "it answers in the end")?;
@@ -90,6 +94,67 @@ fn what_a_slow_peer_has_not_heard_it_hears_once_it_is_steady() -> Result<(), Str
     world.flow(|m| m.among(&[0, 2]));
     claim(world.reply(tag).is_some(), "it is told again")?;
     world.finish_with("vab")
+}
+
+/// The one that stands in for the slow one dies, so that this is not to be spared any more.
+#[test]
+fn who_was_spared_is_told_once_the_others_are_gone() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    world.write(0, Ask::Append("a"));
+    world.sees_pace(0, 2, Pace::Spared);
+    let tag = world.append(0, "b");
+    world.lose(|m| m.receiver() == 1);
+    world.sees(0, 1, false);
+    world.sees_pace(0, 2, Pace::Slow);
+    world.pass_at(0, LATE);
+    let told = world.take(|m| m.receiver() == 2);
+    claim(told.iter().any(brings_state), "it is told what it was spared")?;
+    world.pass_at(0, LATE);
+    world.flow(|m| m.among(&[0]));
+    claim(!world.bag.iter().any(is_state_for_third), "and once is enough")?;
+    world.deliver_all(told);
+    world.flow(|m| m.among(&[0, 2]));
+    claim(world.reply(tag).is_some(), "it makes the majority")?;
+    world.finish_with("vab")
+}
+
+/// Another link to the same peer is still slow.
+#[test]
+fn what_a_link_took_with_it_is_sent_again_to_a_slow_peer() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    world.write(0, Ask::Append("a"));
+    world.sees(0, 1, false);
+    world.sees_pace(0, 2, Pace::Slow);
+    let tag = world.append(0, "b");
+    world.flow(|m| m.among(&[0]));
+    world.lose_all();
+    let node = world.nodes[2].view.me;
+    world.step(0, Event::PeerReset { node });
+    world.step(0, Event::PeerUp { node });
+    world.flow(|m| m.among(&[0, 2]));
+    claim(world.reply(tag).is_some(), "it is told again at once")?;
+    world.finish_with("vab")
+}
+
+/// The second node is fast and acknowledges nothing, for its medium cannot keep up.
+#[test]
+fn who_acknowledges_nothing_does_not_stand_in_for_long() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    world.write(0, Ask::Append("a"));
+    world.sees_pace(0, 2, Pace::Spared);
+    let is_shed = |m: &Envelope| brings_state(m) && m.receiver() == 1;
+    let first = world.append(0, "b");
+    world.lose(is_shed);
+    world.pass_at(0, LATE);
+    world.lose(is_shed);
+    world.flow(|m| !is_shed(m));
+    claim(world.reply(first).is_some(), "the slow one is asked after a while")?;
+    let second = world.append(0, "c");
+    world.lose(is_shed);
+    world.flow(|m| !is_shed(m));
+    claim(world.reply(second).is_some(), "and then at once")?;
+    world.lose_all();
+    world.finish_with("vabc")
 }
 
 /// A majority needs the spared one where another has lost the register.

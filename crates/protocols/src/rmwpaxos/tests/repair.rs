@@ -151,3 +151,30 @@ fn a_hint_speaks_of_its_ballot_only() -> Result<(), String> {
 fn a_hint_speaks_of_nothing_later() -> Result<(), String> {
     a_hint_of_an_earlier_round()
 }
+
+/// What is proposed anew for a member that takes in nothing is stored by the others each time.
+#[test]
+fn who_takes_in_nothing_does_not_keep_the_others_writing() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    world.write(0, Ask::Append("a"));
+    world.append(0, "b");
+    world.flow(|m| m.among(&[0, 1]));
+    world.lose_all();
+    let brings_state = |m: &Envelope| {
+        let kinds = [Kind::Accept, Kind::Delta, Kind::Joint, Kind::Repair];
+        m.receiver() == 2 && kinds.contains(&m.kind())
+    };
+    let (mut last, mut written) = (accepted(&world, 0), 0);
+    for _ in 0..12_000 {
+        world.pass(Nanos::from_millis(10));
+        world.lose(brings_state);
+        world.flow(|m| !brings_state(m));
+        world.lose_all();
+        let now = accepted(&world, 0);
+        written += u32::from(now != last);
+        last = now;
+    }
+    claim((1..16).contains(&written), &format!("proposed anew {written} times in two minutes"))?;
+    world.rest(Nanos::from_secs(3_600));
+    claim(accepted(&world, 2) == accepted(&world, 0), "it has it once it has room")
+}

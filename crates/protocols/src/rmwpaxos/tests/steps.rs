@@ -145,10 +145,31 @@ impl World {
         }
     }
 
-    pub(super) fn all_steady(&mut self) {
-        let nodes = self.nodes.len();
-        let pairs = (0..nodes).flat_map(|node| (0..nodes).map(move |other| (node, other)));
-        pairs.for_each(|(node, other)| self.sees_pace(node, other, Pace::Steady));
+    /// Nodes are told to spare others only beside a majority that is steady.
+    pub(super) fn spare_beside_majorities(&mut self, node: usize) {
+        let view = &self.nodes[node].view;
+        let steady = view.members().iter().filter(|member| member.pace == Pace::Steady).count();
+        if steady < view.majority() {
+            self.turn_paces(node, Pace::Spared, Pace::Slow);
+        }
+    }
+
+    /// Slow members are steady again, with [`Pace::Spared`] those that are spared, too.
+    pub(super) fn steady_all(&mut self, slowest: Pace) {
+        for node in 0..self.nodes.len() {
+            self.turn_paces(node, Pace::Slow, Pace::Steady);
+            if slowest == Pace::Spared {
+                self.turn_paces(node, Pace::Spared, Pace::Steady);
+            }
+        }
+    }
+
+    fn turn_paces(&mut self, node: usize, from: Pace, to: Pace) {
+        for other in 0..self.nodes.len() {
+            if self.nodes[node].view.members()[other].pace == from {
+                self.sees_pace(node, other, to);
+            }
+        }
     }
 
     pub(super) fn start(&mut self, node: usize, ask: Ask) -> Tag {
