@@ -12,7 +12,7 @@ use types::{Ballot, Key, Loss, NodeId, Round, Shard, Ticket, Wire};
 use super::message::{Due, Message};
 use super::older::Past;
 use super::operation::{Active, Operation, Source};
-use super::owed::{Members, others_up};
+use super::owed::{Members, others_in_reach};
 use super::ranges::own_place;
 use super::{Cx, Register, RmwPaxos, serve};
 use crate::effects::Scan;
@@ -140,7 +140,8 @@ impl RmwPaxos {
                 self.arm_comparison(cx, deadline);
             }
             Step::Asking(question)
-                if question.resends < RESENDS_MAX && question.awaited & others_up(cx.view) != 0 =>
+                if question.resends < RESENDS_MAX
+                    && question.awaited & others_in_reach(cx.view) != 0 =>
             {
                 base::sometimes!("a comparison asks again");
                 question.resends += 1;
@@ -198,7 +199,7 @@ impl RmwPaxos {
         if !is_known {
             walk.note_doubt(Members::MAX);
         }
-        let awaited = walk.with & others_up(cx.view);
+        let awaited = walk.with & others_in_reach(cx.view);
         // Who went away since the walk began is not asked.
         walk.note_doubt(!awaited & !own_place(cx));
         self.counters.keys_compared += own.len() as u64;
@@ -226,7 +227,7 @@ impl RmwPaxos {
             floor: question.floor,
             folds: Box::new(fold(&question.own)),
         };
-        let awaited = question.awaited & others_up(cx.view);
+        let awaited = question.awaited & others_in_reach(cx.view);
         let after = gate(cx, walk.shard, &question.own);
         for (index, member) in cx.view.members().iter().enumerate() {
             if awaited & 1 << index != 0 {

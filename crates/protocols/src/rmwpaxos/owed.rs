@@ -124,7 +124,7 @@ fn others(view: &View, which: impl Fn(&Member) -> bool) -> Members {
 }
 
 /// Members that are up and may be asked, this node left out: what is not urgent would wait in front of a slow one's link.
-pub(super) fn others_up(view: &View) -> Members {
+pub(super) fn others_in_reach(view: &View) -> Members {
     others(view, |it| it.up && it.pace != Pace::Slow)
 }
 

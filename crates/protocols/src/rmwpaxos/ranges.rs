@@ -15,7 +15,7 @@ use types::limits::MEMBERS_MAX;
 use types::{Ballot, Key, Loss, NodeId, Round, Shard};
 
 use super::comparison::Step;
-use super::owed::{Members, others_steady, others_up};
+use super::owed::{Members, others_in_reach, others_steady};
 use super::{Cx, Register, RmwPaxos, collector};
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
@@ -31,8 +31,8 @@ const BUSY_MAX: Nanos = Nanos::from_secs(60);
 pub(super) const PAUSE: Nanos = Nanos::from_millis(200);
 /// Pauses after a step that found as many registers as a step looks at.
 const FULL_STEP_PACES: u64 = 3;
-/// After a step that found a difference, and for each byte that was delivered because of it: beside a member's other traffic,
-/// and to one that is slow.
+/// After a step that found a difference, and for each byte that was delivered because of it: usually, and where a member is
+/// to be spared.
 const PAUSE_SHORT: Nanos = Nanos::from_millis(2);
 const PAUSE_PER_BYTE: [Nanos; 2] = [Nanos(100), Nanos(1_000)];
 const RETRY_MIN: Nanos = Nanos::from_secs(1);
@@ -421,8 +421,8 @@ impl RmwPaxos {
     pub(super) fn end_step(&mut self, cx: &mut Cx<'_>, until: Option<u64>) {
         let late_len = std::mem::take(&mut self.ranges.late_len) as u64;
         let Some(walk) = &mut self.ranges.walk else { return };
-        let is_to_slow = walk.with & !(others_steady(cx.view) | own_place(cx)) != 0;
-        let per_byte = PAUSE_PER_BYTE[usize::from(is_to_slow)];
+        let has_spared = walk.with & !(others_steady(cx.view) | own_place(cx)) != 0;
+        let per_byte = PAUSE_PER_BYTE[usize::from(has_spared)];
         let soon = cx.now + PAUSE_SHORT + Nanos(late_len * per_byte.0);
         match until {
             Some(from_hash) => {
@@ -533,7 +533,7 @@ fn all(cx: &Cx<'_>) -> Members {
 
 /// This node, and the others that may be asked.
 fn reach(cx: &Cx<'_>) -> Members {
-    others_up(cx.view) | own_place(cx)
+    others_in_reach(cx.view) | own_place(cx)
 }
 
 /// This node, in a set of members.

@@ -2,6 +2,7 @@
 
 mod denials;
 mod listings;
+mod payloads;
 mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +16,7 @@ use types::{
 };
 
 use super::super::once;
-use super::super::{Message, Payload, Register, RmwPaxos, ShardMeta, State};
+use super::super::{Message, Register, RmwPaxos, ShardMeta};
 use super::strings::{Ask, Line, Strings};
 use crate::cells::{Absence, Cell, Cells, Metas};
 use crate::effects::{Effects, Send, TimerId};
@@ -324,17 +325,6 @@ impl World {
         self.carry_out(index);
     }
 
-    /// What a node accepted of itself, it may not have told anybody: those it would tell may all be slow.
-    fn note_accepted(&mut self, index: usize) {
-        for key in [&self.key, &self.neighbour] {
-            let Some(register) = self.nodes[index].register(key) else { continue };
-            if let Some(state) = &register.state {
-                let known = self.rounds.entry((key.clone(), register.accepted));
-                known.or_insert_with(|| state.to_bytes());
-            }
-        }
-    }
-
     fn carry_out(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         let fx = std::mem::take(&mut node.fx);
@@ -391,33 +381,6 @@ impl World {
         let from = Peer { node: me.node, incarnation: me.incarnation, loss: me.loss };
         let losses = view.members().iter().map(|member| (member.node, member.loss)).collect();
         self.bag.push(Envelope { from, to: send.to, losses, message: send.message });
-    }
-
-    /// One payload per round, however it is told.
-    fn note_payload(&mut self, message: &Message) {
-        let (key, round, state) = match message {
-            Message::Accept { key, round, state, .. } | Message::Repair { key, round, state } => {
-                (key, *round, Some(state.clone()))
-            }
-            Message::PrepareAccept { key, round, payload: Payload::Whole(state), .. } => {
-                (key, *round, Some(state.clone()))
-            }
-            Message::AcceptDelta { key, round, delta, .. }
-            | Message::PrepareAccept { key, round, payload: Payload::Delta(delta), .. } => {
-                let base = self.rounds.get(&(key.clone(), delta.base()));
-                let base = base.map(|base| State::from_bytes(base).expect("it was sent so"));
-                (key, *round, base.and_then(|base| delta.apply(&base)))
-            }
-            _ => return,
-        };
-        let Some(bytes) = state.map(|state| state.to_bytes()) else {
-            self.fault.get_or_insert(format!("{round:?} is no change of its base"));
-            return;
-        };
-        let known = self.rounds.entry((key.clone(), round)).or_insert_with(|| bytes.clone());
-        if *known != bytes {
-            self.fault.get_or_insert(format!("{round:?} has two payloads"));
-        }
     }
 
     pub(super) fn complete(&mut self, tag: Tag, outcome: Outcome) {
