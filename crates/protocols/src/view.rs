@@ -30,6 +30,12 @@ pub struct Member {
 }
 
 impl Member {
+    /// True where what is not urgent may be said to it.
+    #[must_use]
+    pub fn is_in_reach(&self) -> bool {
+        self.up && self.pace != Pace::Slow
+    }
+
     /// True where it soon hears what it is told.
     #[must_use]
     pub fn is_steady(&self) -> bool {

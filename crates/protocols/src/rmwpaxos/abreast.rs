@@ -23,20 +23,16 @@ use crate::view::{Member, Pace};
 const SPARES_NOBODY_FOR: Nanos = Nanos::from_secs(5);
 
 /// Those whose promise reported `round`: below this ballot nothing else is accepted there any more. Where it is chosen,
-/// those who were not asked, too: it was sent to all but those that were spared it.
-pub(super) fn reporters(cx: &Cx<'_>, promises: &Reports, round: Round, is_chosen: bool) -> Tally {
-    let mut abreast = if is_chosen { addressees(cx) } else { Tally::default() };
+/// those of its `addressees` who were not asked, too.
+pub(super) fn reporters(
+    cx: &Cx<'_>,
+    promises: &Reports,
+    round: Round,
+    addressees: Option<Tally>,
+) -> Tally {
+    let mut abreast = addressees.unwrap_or_default();
     for (node, report) in promises.counted(cx.view) {
         note(cx, &mut abreast, node, report.accepted == round);
-    }
-    abreast
-}
-
-/// Those who most likely were sent the last proposal.
-pub(super) fn addressees(cx: &Cx<'_>) -> Tally {
-    let mut abreast = Tally::default();
-    for member in cx.view.members() {
-        note(cx, &mut abreast, member.node, member.up && member.pace != Pace::Spared);
     }
     abreast
 }
@@ -92,6 +88,15 @@ impl RmwPaxos {
         }
     }
 
+    /// Those who most likely were sent the last proposal.
+    pub(super) fn addressees(&self, cx: &Cx<'_>) -> Tally {
+        let mut abreast = Tally::default();
+        for member in cx.view.members() {
+            note(cx, &mut abreast, member.node, member.up && !self.spares(cx, member.node));
+        }
+        abreast
+    }
+
     /// Whether others stand in for this member.
     pub(super) fn spares(&self, cx: &Cx<'_>, node: NodeId) -> bool {
         let is_spared = cx.view.member(node).is_some_and(|member| member.pace == Pace::Spared);
@@ -105,11 +110,13 @@ impl RmwPaxos {
         note(cx, &mut active.abreast, node, false);
     }
 
-    /// A proposal is chosen. Where that took a member that was to be spared, the others do not stand in for it: their links
-    /// are fast, and they answer nothing.
-    pub(super) fn judge_sparing(&mut self, cx: &Cx<'_>, active: &Active, k: u32) {
+    /// A proposal is chosen, so long after it was sent. Where that took a member that was to be spared because the others are
+    /// silent, they do not stand in for it: their links are fast, and they answer nothing.
+    pub(super) fn judge_sparing(&mut self, cx: &Cx<'_>, active: &Active, k: u32, took: Nanos) {
         let is_spared = |member: &&Member| member.pace == Pace::Spared;
-        if !cx.view.members().iter().any(|member| is_spared(&member)) {
+        if took < self.round_trip.resend_after(0)
+            || !cx.view.members().iter().any(|member| is_spared(&member))
+        {
             return;
         }
         let acked = proposer::acked_by(cx, active, k).filter(|member| !is_spared(member));

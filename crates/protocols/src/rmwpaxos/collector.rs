@@ -129,15 +129,14 @@ impl RmwPaxos {
         if self.collector.armed.is_some_and(|armed| armed <= cx.now) {
             self.collector.armed = None;
         }
-        // What everybody must take part in can wait.
-        let all_steady = cx.view.members().iter().all(Member::is_steady);
+        let all_in_reach = cx.view.members().iter().all(Member::is_in_reach);
         for _ in 0..STARTED_MAX {
             let Some(((at, key), ())) = self.collector.due.pop_first() else { break };
             if at > cx.now {
                 self.collector.due.insert((at, key), ());
                 break;
             }
-            if all_steady {
+            if all_in_reach {
                 cx.fx.send_now(self.env.me, Message::Touch { key: key.clone(), due: Due::Collect });
             }
             self.collect_later(cx, &key);

@@ -18,6 +18,7 @@ use super::{Cx, Register, RmwPaxos, serve};
 use crate::effects::Scan;
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Peer, Scanned, ScannedCell};
+use crate::view::{Member, Pace};
 
 /// Registers that a step asks about.
 pub(super) const STEP: usize = 128;
@@ -126,8 +127,8 @@ impl RmwPaxos {
         let scan = self.next_id();
         let Some(walk) = &mut self.ranges.walk else { return };
         match &mut walk.step {
-            Step::Pausing { until } if *until > cx.now => {
-                let until = *until;
+            Step::Pausing { until } if (*until).max(self.ranges.resting_until) > cx.now => {
+                let until = (*until).max(self.ranges.resting_until);
                 self.arm_comparison(cx, until);
             }
             Step::Pausing { .. } => {
@@ -354,7 +355,7 @@ impl RmwPaxos {
         let round = |held: &Option<Held>| held.as_ref().map_or(Round::NONE, |it| it.accepted);
         let (mine, theirs) = (round(&here), round(&there));
         let Some(walk) = self.ranges.walk.as_mut().filter(|_| mine != theirs) else { return };
-        let insist = walk.insist;
+        let insist = walk.insist && cx.view.member(node).is_some_and(Member::is_steady);
         let (higher, lower) = if mine > theirs { (&here, theirs) } else { (&there, mine) };
         let is_left_over = lower.is_none() && higher.as_ref().is_some_and(|it| it.is_tombstone);
         if !is_left_over || mutation::is(Mutation::RepairRemoved) {
@@ -403,6 +404,10 @@ impl RmwPaxos {
             let past = Past { round, floor: Ballot::ZERO, loss };
             return self.tell_older(cx, key, (member, to), past);
         }
+        let pace = cx.view.member(to).map_or(Pace::Steady, |member| member.pace);
+        if !self.ranges.may_deliver(cx.now, key.shard(), (state.bytes().len(), pace)) {
+            return;
+        }
         self.counters.repairs += 1;
         if insist {
             base::sometimes!("what a member refuses for its promise is proposed anew");
@@ -411,7 +416,6 @@ impl RmwPaxos {
             return self.put_active(active);
         }
         base::sometimes!("a comparison of ranges repairs a member");
-        self.ranges.late_len += state.bytes().len();
         cx.fx.send_now(to, Message::Repair { key, round, state });
     }
 }

@@ -21,7 +21,7 @@ use super::batch;
 use super::message::Message;
 use super::operation::{Active, Operation, Phase, Source};
 use super::state::State;
-use super::{Cx, RmwPaxos, abreast, once, proposer, serve};
+use super::{Cx, RmwPaxos, once, proposer, serve};
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
 use crate::quorum::Tally;
@@ -161,7 +161,7 @@ impl RmwPaxos {
             differing: Tally::default(),
             until: Nanos::MAX,
         });
-        active.abreast = abreast::addressees(cx);
+        active.abreast = self.addressees(cx);
         active.phase = Phase::Owner;
         for member in cx.view.members().iter().filter(|it| it.up && it.node != cx.view.me) {
             match self.spares(cx, member.node) {

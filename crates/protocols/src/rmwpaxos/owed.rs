@@ -14,7 +14,7 @@ use super::message::{Due, Message};
 use super::operation::Active;
 use super::{Cx, RmwPaxos, serve};
 use crate::effects::TimerId;
-use crate::view::{Member, Pace, View};
+use crate::view::{Member, View};
 
 pub(super) const REMIND: TimerId = TimerId(5);
 
@@ -125,7 +125,7 @@ fn others(view: &View, which: impl Fn(&Member) -> bool) -> Members {
 
 /// Members that are up and may be asked, this node left out: what is not urgent would wait in front of a slow one's link.
 pub(super) fn others_in_reach(view: &View) -> Members {
-    others(view, |it| it.up && it.pace != Pace::Slow)
+    others(view, Member::is_in_reach)
 }
 
 /// Those of them who soon hear what they are told.

@@ -82,7 +82,7 @@ impl RmwPaxos {
         active.tip = register.state.clone();
         active.tip_round = register.accepted;
         active.tip_version = active.tip.as_ref().map_or(0, |state| state.version());
-        active.abreast = abreast::addressees(cx);
+        active.abreast = self.addressees(cx);
         active.rest = None;
         active.base_decided = true;
         active.fresh_before = Place(0);
@@ -185,7 +185,8 @@ impl RmwPaxos {
         active.tip_version = tip.as_ref().map_or(base.version_floor, |state| state.version());
         active.tip = tip;
         active.tip_round = base.round;
-        active.abreast = abreast::reporters(cx, &active.promises, base.round, base.is_chosen);
+        let addressees = base.is_chosen.then(|| self.addressees(cx));
+        active.abreast = abreast::reporters(cx, &active.promises, base.round, addressees);
         active.rest = base.rest;
         active.droppable = base.droppable;
         active.base_decided = base.is_chosen;
@@ -286,8 +287,9 @@ impl RmwPaxos {
             let Some(chosen) = active.in_flight.pop_front() else { break };
             active.chosen_k = chosen.k;
             active.losses /= 2;
-            self.judge_sparing(cx, active, chosen.k);
-            self.round_trip.observe(cx.now.since(chosen.sent));
+            let took = cx.now.since(chosen.sent);
+            self.judge_sparing(cx, active, chosen.k, took);
+            self.round_trip.observe(took);
             active.resend_at = cx.now + self.round_trip.resend_after(0);
             active.resends = 0;
             let round = active.ballot.round(chosen.k);

@@ -15,11 +15,12 @@ use types::limits::MEMBERS_MAX;
 use types::{Ballot, Key, Loss, NodeId, Round, Shard};
 
 use super::comparison::Step;
-use super::owed::{Members, others_in_reach, others_steady};
+use super::owed::{Members, others_in_reach};
 use super::{Cx, Register, RmwPaxos, collector};
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
 use crate::protocol::ScannedCell;
+use crate::view::Pace;
 
 pub(super) const COMPARE: TimerId = TimerId(6);
 
@@ -31,10 +32,14 @@ const BUSY_MAX: Nanos = Nanos::from_secs(60);
 pub(super) const PAUSE: Nanos = Nanos::from_millis(200);
 /// Pauses after a step that found as many registers as a step looks at.
 const FULL_STEP_PACES: u64 = 3;
-/// After a step that found a difference, and for each byte that was delivered because of it: usually, and where a member is
-/// to be spared.
+/// After a step that found a difference.
 const PAUSE_SHORT: Nanos = Nanos::from_millis(2);
+/// What each byte that is delivered late adds to that: usually, and to a member that is to be spared.
 const PAUSE_PER_BYTE: [Nanos; 2] = [Nanos(100), Nanos(1_000)];
+/// Nothing is delivered late where so long a pause is to follow already: the next walk finds it again.
+const PAUSE_OWED_MAX: Nanos = Nanos::from_secs(1);
+/// However long one state is.
+const PAUSE_LONG: Nanos = Nanos::from_secs(10);
 const RETRY_MIN: Nanos = Nanos::from_secs(1);
 const RETRY_MAX: Nanos = Nanos::from_secs(60);
 /// Who takes in neither late accepts nor proposals has no room, say: every proposal is one that the others store. The pause
@@ -91,8 +96,8 @@ pub(super) struct Ranges {
     armed: Option<Nanos>,
     /// The first event of the process.
     pub(super) started: Option<Nanos>,
-    /// Bytes of states delivered late since the last step of a walk, by this node and to it.
-    pub(super) late_len: usize,
+    /// For so long what was delivered late, by this node and to it, has no step follow.
+    pub(super) resting_until: Nanos,
 }
 
 /// Of the shards, those of which there is something to say.
@@ -137,7 +142,7 @@ impl Default for Ranges {
             next: 0,
             armed: None,
             started: None,
-            late_len: 0,
+            resting_until: Nanos::ZERO,
         }
     }
 }
@@ -299,6 +304,29 @@ impl Ranges {
         self.shards[usize::from(shard.0)].told & 1 << member != 0
     }
 
+    /// A state of so many bytes is to be delivered late, to a member of that pace. False where that has to wait.
+    pub(super) fn may_deliver(
+        &mut self,
+        now: Nanos,
+        shard: Shard,
+        (len, pace): (usize, Pace),
+    ) -> bool {
+        if self.resting_until > now + PAUSE_OWED_MAX {
+            // That it still differs does not mean that it was refused.
+            self.of(shard).differed = 0;
+            return false;
+        }
+        self.note_late(now, len, pace);
+        true
+    }
+
+    /// A state of so many bytes was delivered late, by a member of that pace or to one.
+    pub(super) fn note_late(&mut self, now: Nanos, len: usize, pace: Pace) {
+        let per_byte = PAUSE_PER_BYTE[usize::from(pace != Pace::Steady)];
+        let until = self.resting_until.max(now) + Nanos(len as u64 * per_byte.0);
+        self.resting_until = until.min(now + PAUSE_LONG);
+    }
+
     /// What members hold of a shard that is forgotten here says nothing of what will be recovered.
     pub(super) fn doubt_holders(&mut self, shard: Shard) {
         let unsure = self.of(shard);
@@ -353,6 +381,7 @@ impl RmwPaxos {
         unsure.with |= with;
         unsure.agreeing &= !with;
         unsure.failures = 0;
+        (unsure.insisted, unsure.insist_at) = (0, Nanos::ZERO);
         unsure.try_at = cx.now + quiet;
         self.ranges.arm(cx, cx.now + quiet);
     }
@@ -391,12 +420,8 @@ impl RmwPaxos {
                 first = Some(first.map_or(at, |first| first.min(at)));
                 continue;
             }
-            let steady = others_steady(cx.view) | own_place(cx);
-            let insist = unsure.differed >= LATE_ACCEPTS_MAX
-                && cx.now >= unsure.insist_at
-                && with & !steady == 0;
+            let insist = unsure.differed >= LATE_ACCEPTS_MAX && cx.now >= unsure.insist_at;
             self.ranges.next = shard.0.wrapping_add(1);
-            self.ranges.late_len = 0;
             self.ranges.walk = Some(Walk {
                 shard,
                 with,
@@ -419,11 +444,8 @@ impl RmwPaxos {
 
     /// The step is over: the next one, or the end.
     pub(super) fn end_step(&mut self, cx: &mut Cx<'_>, until: Option<u64>) {
-        let late_len = std::mem::take(&mut self.ranges.late_len) as u64;
+        let soon = cx.now + PAUSE_SHORT;
         let Some(walk) = &mut self.ranges.walk else { return };
-        let has_spared = walk.with & !(others_steady(cx.view) | own_place(cx)) != 0;
-        let per_byte = PAUSE_PER_BYTE[usize::from(has_spared)];
-        let soon = cx.now + PAUSE_SHORT + Nanos(late_len * per_byte.0);
         match until {
             Some(from_hash) => {
                 walk.from_hash = from_hash;
@@ -628,5 +650,21 @@ mod tests {
         let rest = (SHARD.first_hash() + 5, None);
         assert!(!ranges.on_agreement((MEMBER, Loss(1), ballot(1)), SHARD, rest, true));
         assert_eq!(ranges.was_held_with(SHARD, MEMBER), None, "it has begun before");
+    }
+
+    #[test]
+    fn what_is_delivered_late_is_paced_and_what_has_to_wait_was_not_refused() {
+        let mut ranges = Ranges::default();
+        let (now, mib) = (Nanos::from_secs(9), 1 << 20);
+        ranges.of(SHARD).differed = 1;
+        assert!(ranges.may_deliver(now, SHARD, (mib, Pace::Steady)));
+        let rest = |ranges: &Ranges| ranges.resting_until.since(now).as_millis();
+        assert_eq!(rest(&ranges), 104);
+        assert!(ranges.may_deliver(now, SHARD, (mib, Pace::Spared)));
+        assert_eq!((rest(&ranges), ranges.of(SHARD).differed), (1_153, 1));
+        assert!(!ranges.may_deliver(now, SHARD, (1, Pace::Steady)));
+        assert_eq!((rest(&ranges), ranges.of(SHARD).differed), (1_153, 0));
+        assert!(ranges.may_deliver(now + PAUSE_OWED_MAX, SHARD, (100 * mib, Pace::Spared)));
+        assert_eq!(rest(&ranges), 11_000, "a long one is not waited for for ever");
     }
 }

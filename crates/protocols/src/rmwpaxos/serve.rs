@@ -13,6 +13,7 @@ use super::{Cx, RmwPaxos, proposer};
 use crate::cells::Cell;
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
+use crate::view::Pace;
 
 /// The ticket a reply about this register waits for: its last change and its shard's.
 pub(super) fn gate(cx: &Cx<'_>, key: &Key) -> Ticket {
@@ -223,7 +224,7 @@ impl RmwPaxos {
         round: Round,
         state: State,
     ) {
-        self.ranges.late_len += state.bytes().len();
+        self.ranges.note_late(cx.now, state.bytes().len(), Pace::Steady);
         if self.recover_if_lost(cx, &key) {
             return;
         }

@@ -19,6 +19,8 @@ pub(super) const BACK_OFF: TimerId = TimerId(3);
 const SWEEP_EVERY: Nanos = Nanos::from_millis(10);
 /// Work that nobody waits for is given up after as many resends.
 const UNWANTED_RESENDS_MAX: u32 = 8;
+/// Of as many resends a slow member gets one: the first after more than a second.
+const SLOW_RESENDS: u32 = 5;
 
 #[derive(Default, Debug)]
 pub(super) struct Sweep {
@@ -206,9 +208,10 @@ impl RmwPaxos {
     /// Sends a member again what it did not answer, unless that most likely still waits in front of its link.
     fn resend_to(&mut self, cx: &mut Cx<'_>, active: &mut Active, node: NodeId) {
         let is_slow = cx.view.member(node).is_some_and(|member| member.pace == Pace::Slow);
-        if is_slow && active.phase == Phase::Owner {
-            // What it was spared it is told, once.
-            if active.abreast.has(cx.view, node) {
+        if is_slow && active.phase == Phase::Owner && !active.in_flight.is_empty() {
+            // What it was spared it is told. A link on which much waits may have lost that.
+            let is_told = active.abreast.has(cx.view, node);
+            if is_told && !active.resends.is_multiple_of(SLOW_RESENDS) {
                 base::sometimes!("nothing is sent again to a slow peer");
                 return;
             }

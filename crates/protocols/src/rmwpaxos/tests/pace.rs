@@ -157,6 +157,32 @@ fn who_acknowledges_nothing_does_not_stand_in_for_long() -> Result<(), String> {
     world.finish_with("vabc")
 }
 
+/// The fast one answers late once. That the slow one is sometimes first afterwards does not mean that it is needed.
+#[test]
+fn a_hiccup_does_not_end_sparing_for_good() -> Result<(), String> {
+    let mut world = World::new(3, true, 1);
+    world.write(0, Ask::Append("a"));
+    world.sees_pace(0, 2, Pace::Spared);
+    let first = world.append(0, "b");
+    world.flow(|m| m.among(&[0]));
+    let late = world.take(|m| m.receiver() == 1);
+    world.pass_at(0, LATE);
+    world.flow(|m| m.among(&[0, 2]));
+    claim(world.reply(first).is_some(), "the slow one stood in")?;
+    world.deliver_all(late);
+    for _ in 0..4 {
+        world.flow(|_| true);
+        world.append(0, "c");
+        world.flow(|m| m.among(&[0, 2]));
+        world.flow(|m| m.among(&[0, 1]));
+        world.pass_at(0, Nanos::from_secs(2));
+    }
+    world.flow(|_| true);
+    world.append(0, "d");
+    claim(!world.bag.iter().any(is_state_for_third), "it is spared again")?;
+    world.finish_with("vabccccd")
+}
+
 /// A majority needs the spared one where another has lost the register.
 #[test]
 fn who_is_spared_helps_to_recover_a_register() -> Result<(), String> {
