@@ -46,8 +46,8 @@ const IN_PROGRESS_MAX: usize = 1 << 16;
 /// The same while a store has many loads to do.
 const IN_PROGRESS_WHILE_LOADING: usize = 32;
 
-/// Writes of clients without an outcome before a worker whose store is full asks for no more. Not zero: what other nodes
-/// propose keeps a store full as well, and they do not stop for this node's clients.
+/// Writes of clients without an outcome, or fewer long ones, before a worker whose store is full asks for no more. Not zero:
+/// what other nodes propose keeps a store full as well, and they do not stop for this node's clients.
 const WRITES_WHEN_FULL: usize = 32;
 
 /// The epoch of every membership until reconfiguration counts it up.
@@ -322,8 +322,8 @@ impl Worker {
         self.shared.in_progress < self.writes_max()
     }
 
-    /// How many writes of clients may be without an outcome for now. A store that cannot keep up slows those who write,
-    /// not those who read.
+    /// How many short writes of clients may be without an outcome for now, or fewer long ones. A store that cannot keep up
+    /// slows those who write, not those who read.
     #[must_use]
     pub fn writes_max(&self) -> usize {
         let is_full = self.shared.stores.iter().any(|state| state.store.is_full());
