@@ -129,7 +129,7 @@ pub(super) fn others_in_reach(view: &View) -> Members {
 }
 
 /// Those of them who soon hear what they are told.
-pub(super) fn others_steady(view: &View) -> Members {
+fn others_steady(view: &View) -> Members {
     others(view, Member::is_steady)
 }
 

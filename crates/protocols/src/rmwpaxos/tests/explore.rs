@@ -324,11 +324,10 @@ fn deltas_among_five_members_keep_one_history() {
     }
 }
 
-#[test]
-fn schedules_with_slow_members_stay_linearizable_and_settle() {
+fn three_and_five(explore: fn(u64, u16, bool) -> Result<(), String>) {
     for seed in 0..1_500 {
         for (members, durable) in [(3, true), (3, false), (5, seed % 2 == 0)] {
-            if let Err(fault) = explore_paces(seed, members, durable) {
+            if let Err(fault) = explore(seed, members, durable) {
                 panic!("seed {seed}, {members} members, durable {durable}: {fault}");
             }
         }
@@ -336,14 +335,13 @@ fn schedules_with_slow_members_stay_linearizable_and_settle() {
 }
 
 #[test]
+fn schedules_with_slow_members_stay_linearizable_and_settle() {
+    three_and_five(explore_paces);
+}
+
+#[test]
 fn listings_are_reads_of_what_exists() {
-    for seed in 0..1_500 {
-        for (members, durable) in [(3, true), (3, false), (5, seed % 2 == 0)] {
-            if let Err(fault) = explore_listings(seed, members, durable) {
-                panic!("seed {seed}, {members} members, durable {durable}: {fault}");
-            }
-        }
-    }
+    three_and_five(explore_listings);
 }
 
 #[test]

@@ -24,11 +24,17 @@ fn accepted(world: &World, node: usize) -> Round {
     world.held(node).map_or(Round::NONE, |register| register.accepted)
 }
 
-/// The first node spares the third, and has written.
-fn written_without_the_third() -> Result<World, String> {
+/// All hold a value, and the first node sees the third like that.
+fn written_and_seen(pace: Pace) -> World {
     let mut world = World::new(3, true, 1);
     world.write(0, Ask::Append("a"));
-    world.sees_pace(0, 2, Pace::Spared);
+    world.sees_pace(0, 2, pace);
+    world
+}
+
+/// The first node spares the third, and has written.
+fn written_without_the_third() -> Result<World, String> {
+    let mut world = written_and_seen(Pace::Spared);
     let tag = world.append(0, "b");
     claim(!world.bag.iter().any(is_state_for_third), "it is spared")?;
     world.flow(|m| m.among(&[0, 1]));
@@ -52,9 +58,7 @@ fn who_is_spared_is_told_when_it_is_steady_again() -> Result<(), String> {
 
 #[test]
 fn who_is_spared_is_asked_when_the_others_are_silent() -> Result<(), String> {
-    let mut world = World::new(3, true, 1);
-    world.write(0, Ask::Append("a"));
-    world.sees_pace(0, 2, Pace::Spared);
+    let mut world = written_and_seen(Pace::Spared);
     let tag = world.append(0, "b");
     world.lose(|m| m.among(&[0, 1]) && m.receiver() == 1);
     world.pass_at(0, LATE);
@@ -65,10 +69,8 @@ fn who_is_spared_is_asked_when_the_others_are_silent() -> Result<(), String> {
 
 #[test]
 fn what_waits_for_a_slow_peer_is_not_sent_again() -> Result<(), String> {
-    let mut world = World::new(3, true, 1);
-    world.write(0, Ask::Append("a"));
+    let mut world = written_and_seen(Pace::Slow);
     world.sees(0, 1, false);
-    world.sees_pace(0, 2, Pace::Slow);
     let tag = world.append(0, "b");
     let waits = world.take(|m| m.receiver() == 2);
     claim(waits.iter().any(brings_state), "it is told once")?;
@@ -83,10 +85,8 @@ fn what_waits_for_a_slow_peer_is_not_sent_again() -> Result<(), String> {
 
 #[test]
 fn what_a_slow_peer_has_not_heard_it_hears_once_it_is_steady() -> Result<(), String> {
-    let mut world = World::new(3, true, 1);
-    world.write(0, Ask::Append("a"));
+    let mut world = written_and_seen(Pace::Slow);
     world.sees(0, 1, false);
-    world.sees_pace(0, 2, Pace::Slow);
     let tag = world.append(0, "b");
     world.lose(|m| m.receiver() == 2);
     world.sees_pace(0, 2, Pace::Steady);
@@ -99,9 +99,7 @@ fn what_a_slow_peer_has_not_heard_it_hears_once_it_is_steady() -> Result<(), Str
 /// The one that stands in for the slow one dies, so that this is not to be spared any more.
 #[test]
 fn who_was_spared_is_told_once_the_others_are_gone() -> Result<(), String> {
-    let mut world = World::new(3, true, 1);
-    world.write(0, Ask::Append("a"));
-    world.sees_pace(0, 2, Pace::Spared);
+    let mut world = written_and_seen(Pace::Spared);
     let tag = world.append(0, "b");
     world.lose(|m| m.receiver() == 1);
     world.sees(0, 1, false);
@@ -121,10 +119,8 @@ fn who_was_spared_is_told_once_the_others_are_gone() -> Result<(), String> {
 /// Another link to the same peer is still slow.
 #[test]
 fn what_a_link_took_with_it_is_sent_again_to_a_slow_peer() -> Result<(), String> {
-    let mut world = World::new(3, true, 1);
-    world.write(0, Ask::Append("a"));
+    let mut world = written_and_seen(Pace::Slow);
     world.sees(0, 1, false);
-    world.sees_pace(0, 2, Pace::Slow);
     let tag = world.append(0, "b");
     world.flow(|m| m.among(&[0]));
     world.lose_all();
@@ -139,9 +135,7 @@ fn what_a_link_took_with_it_is_sent_again_to_a_slow_peer() -> Result<(), String>
 /// The second node is fast and acknowledges nothing, for its medium cannot keep up.
 #[test]
 fn who_acknowledges_nothing_does_not_stand_in_for_long() -> Result<(), String> {
-    let mut world = World::new(3, true, 1);
-    world.write(0, Ask::Append("a"));
-    world.sees_pace(0, 2, Pace::Spared);
+    let mut world = written_and_seen(Pace::Spared);
     let is_shed = |m: &Envelope| brings_state(m) && m.receiver() == 1;
     let first = world.append(0, "b");
     world.lose(is_shed);
@@ -160,9 +154,7 @@ fn who_acknowledges_nothing_does_not_stand_in_for_long() -> Result<(), String> {
 /// The fast one answers late once. That the slow one is sometimes first afterwards does not mean that it is needed.
 #[test]
 fn a_hiccup_does_not_end_sparing_for_good() -> Result<(), String> {
-    let mut world = World::new(3, true, 1);
-    world.write(0, Ask::Append("a"));
-    world.sees_pace(0, 2, Pace::Spared);
+    let mut world = written_and_seen(Pace::Spared);
     let first = world.append(0, "b");
     world.flow(|m| m.among(&[0]));
     let late = world.take(|m| m.receiver() == 1);
