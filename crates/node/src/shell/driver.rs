@@ -151,18 +151,19 @@ impl Driver {
         };
         let polled = self.poll.poll(events, wait);
         self.workers.iter().for_each(|worker| worker.awake());
-        if let Err(error) = polled
-            && error.kind() != std::io::ErrorKind::Interrupted
+        let is_interrupted = match polled {
+            Ok(()) => false,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => true,
+            Err(error) => return Err(format!("waiting for sockets failed: {error}")),
+        };
+        // The system interrupts the thread that has submitted a commit to complete it.
+        if (is_interrupted || events.iter().any(|event| event.token() == TOKEN_PUMP))
+            && let Some(pump) = self.board.pump()
         {
-            return Err(format!("waiting for sockets failed: {error}"));
+            pump.notice();
+            pump.advance();
         }
         for event in events.iter() {
-            if event.token() == TOKEN_PUMP
-                && let Some(pump) = self.board.pump()
-            {
-                pump.notice();
-                pump.advance();
-            }
             let fired = |worker: &&mut WorkerThread| Token(worker.index()) == event.token();
             if let Some(worker) = self.workers.iter_mut().find(fired) {
                 worker.fire();

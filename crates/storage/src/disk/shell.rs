@@ -206,7 +206,7 @@ impl Pump {
         }
     }
 
-    /// To be called before [`Pump::advance`] when [`Pump::fd`] became readable.
+    /// To be called before [`Pump::advance`] when [`Pump::fd`] became readable, or a wait for it was interrupted.
     pub fn notice(&self) {
         self.shared.has_committed.store(true, SeqCst);
     }

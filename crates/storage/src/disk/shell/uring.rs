@@ -52,7 +52,7 @@ struct Stripe {
 impl Uring {
     /// For stripes of at most so many bytes. `None` where the system has no such thing, or does not allow it.
     pub(super) fn new(stripe_len_max: usize) -> Option<Uring> {
-        let ring = IoUring::new(PARTS_MAX as u32).ok()?;
+        let ring = ring().ok()?;
         // Older systems have rings, but not these writes.
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe).ok()?;
@@ -169,6 +169,13 @@ impl Uring {
         }
         pending > 0
     }
+}
+
+/// Where the system can do that (Linux 5.19), a completion does not interrupt the thread that submitted while it runs: that
+/// is soon in the system anyway.
+fn ring() -> std::io::Result<IoUring> {
+    let entries = PARTS_MAX as u32;
+    IoUring::builder().setup_coop_taskrun().build(entries).or_else(|_| IoUring::new(entries))
 }
 
 /// The descriptor of the ring that a pump's store has.
