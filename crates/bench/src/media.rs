@@ -10,15 +10,16 @@
 //! real one takes longer for is not emulated. Results go to a table, a CSV file and plots.
 
 mod bars;
+mod disk_store;
 mod draws;
 mod in_memory;
 mod on_disk;
 mod pattern;
 mod plot;
+mod pmem_store;
 mod pmemlog;
 mod region;
 mod report;
-mod store;
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -35,7 +36,6 @@ use self::in_memory::{InPlace, Log, Raw};
 use self::on_disk::{Disk, GROUPS, OnDisk};
 use self::pattern::{Pace, Pattern, measure};
 use self::region::Region;
-use self::store::{Store, TURNS, Turns};
 use crate::process::ScratchDir;
 use crate::{Error, Result};
 
@@ -249,9 +249,9 @@ fn on_pmem(
     patterns.push(raw(&memory, draws, true, ("raw, checksum, 64 per fence", 64)));
     let dir = scratch.path().join("store");
     let _ = std::fs::remove_dir_all(&dir);
-    let store = Rc::new(RefCell::new(Store::create(&dir, draws)?));
-    for turn in TURNS {
-        patterns.push(Box::new(Turns { store: Rc::clone(&store), turn }));
+    let store = Rc::new(RefCell::new(pmem_store::Store::create(&dir, draws)?));
+    for turn in pmem_store::TURNS {
+        patterns.push(Box::new(pmem_store::Turns { store: Rc::clone(&store), turn }));
     }
     Ok((patterns, note))
 }
@@ -275,6 +275,12 @@ fn run_on_disk(
             for is_append in [true, false] {
                 patterns.push(Box::new(OnDisk::new(&disk, &draws, is_append, group)));
             }
+        }
+        let dir = scratch.path().join("store");
+        let _ = std::fs::remove_dir_all(&dir);
+        let store = Rc::new(RefCell::new(disk_store::Store::create(&dir, &draws)?));
+        for turn in GROUPS {
+            patterns.push(Box::new(disk_store::Turns { store: Rc::clone(&store), turn }));
         }
         take(config, report, (Medium::Disk, size), patterns)?;
     }

@@ -27,17 +27,23 @@ fn every_pattern_runs_and_is_reported_and_drawn() {
         report.rows.iter().filter(|row| row.medium == medium && row.value_bytes == 100).count()
     };
     // Two raw loops, four variants twice, a log; a raw loop, three turns of the store, libpmemlog where it is;
-    // append and in place, four groups each.
+    // append, in place and the store, four groups each.
     let pmemlog = usize::from(!report.notes.iter().any(|note| note.contains("libpmemlog")));
-    assert_eq!(Medium::ALL.map(count), [11, 15 + pmemlog, 8], "{report}");
+    assert_eq!(Medium::ALL.map(count), [11, 15 + pmemlog, 12], "{report}");
     assert!(report.rows.iter().all(|row| row.writes_per_second > 0.0), "{report}");
     assert_eq!(report.bars.len(), 3 + pmemlog, "only 1,024 bytes have bars here");
     let out = config.out.expect("it was given");
     let csv = std::fs::read_to_string(out.join("media.csv")).expect("a table");
     assert_eq!(csv.lines().count(), 1 + report.rows.len());
-    for name in
-        ["ram-patterns", "ram-variants", "pmem-patterns", "pmem-variants", "pmem-store", "disk"]
-    {
+    for name in [
+        "ram-patterns",
+        "ram-variants",
+        "pmem-patterns",
+        "pmem-variants",
+        "pmem-store",
+        "disk",
+        "disk-store",
+    ] {
         let png = std::fs::read(out.join(name).with_extension("png")).expect("a plot");
         assert_eq!(&png[1..4], b"PNG");
         let svg = std::fs::read_to_string(out.join(name).with_extension("svg")).expect("a plot");

@@ -57,6 +57,17 @@ const DISK: &[Kind] = &[
     ("multi", "a write each", 512, "in place, 512"),
 ];
 
+const DISK_STORE: &[Kind] = &[
+    ("append", "one write", 1, "append, 1 per flush"),
+    ("append", "one write", 8, "append, 8"),
+    ("append", "one write", 64, "append, 64"),
+    ("append", "one write", 512, "append, 512"),
+    ("multi", "store", 1, "the store, turns of 1"),
+    ("multi", "store", 8, "turns of 8"),
+    ("multi", "store", 64, "turns of 64"),
+    ("multi", "store", 512, "turns of 512"),
+];
+
 const MEMORY: &str = "memory, no flushes";
 const PMEM: &str = "emulated persistent memory";
 
@@ -69,6 +80,7 @@ pub(super) fn draw_all(report: &Report, dir: &Path) -> Result<()> {
         ("pmem-variants", Medium::Pmem, format!("Ways to write a slot: {PMEM}"), VARIANTS),
         ("pmem-store", Medium::Pmem, format!("The store: {PMEM}"), STORE),
         ("disk", Medium::Disk, "In place and append: disk".to_string(), DISK),
+        ("disk-store", Medium::Disk, "The store and append: disk".to_string(), DISK_STORE),
     ];
     for (file, medium, title, kinds) in figures {
         let lines = lines(report, medium, kinds);

@@ -16,7 +16,7 @@ pub(super) struct Args {
     /// Any of ram, pmem and disk
     #[arg(long, value_delimiter = ',', default_value = "ram,pmem,disk", value_parser = medium)]
     media: Vec<Medium>,
-    /// Bytes of a value
+    /// Bytes of a value; several with commas between
     #[arg(long, value_delimiter = ',', value_name = "BYTES", default_values_t = Config::default().sizes)]
     sizes: Vec<usize>,
     /// Only rows whose pattern or way contains one of these, such as log, single, multi, raw, store
