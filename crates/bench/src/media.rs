@@ -132,8 +132,7 @@ impl Config {
         Ok(())
     }
 
-    fn wants(&self, pattern: &dyn Pattern) -> bool {
-        let Name { pattern, how } = pattern.name();
+    fn wants(&self, Name { pattern, how }: Name) -> bool {
         let matches = |wanted: &String| pattern.contains(wanted) || how.contains(wanted);
         self.patterns.is_empty() || self.patterns.iter().any(matches)
     }
@@ -276,11 +275,14 @@ fn run_on_disk(
                 patterns.push(Box::new(OnDisk::new(&disk, &draws, is_append, group)));
             }
         }
-        let dir = scratch.path().join("store");
-        let _ = std::fs::remove_dir_all(&dir);
-        let store = Rc::new(RefCell::new(disk_store::Store::create(&dir, &draws)?));
-        for turn in GROUPS {
-            patterns.push(Box::new(disk_store::Turns { store: Rc::clone(&store), turn }));
+        // It takes a while to load.
+        if config.wants(disk_store::NAME) {
+            let dir = scratch.path().join("store");
+            let _ = std::fs::remove_dir_all(&dir);
+            let store = Rc::new(RefCell::new(disk_store::Store::create(&dir, &draws)?));
+            for turn in GROUPS {
+                patterns.push(Box::new(disk_store::Turns { store: Rc::clone(&store), turn }));
+            }
         }
         take(config, report, (Medium::Disk, size), patterns)?;
     }
@@ -293,7 +295,7 @@ fn take(
     (medium, value_bytes): (Medium, usize),
     mut patterns: Patterns,
 ) -> Result<()> {
-    patterns.retain(|pattern| config.wants(&**pattern));
+    patterns.retain(|pattern| config.wants(pattern.name()));
     let pace = Pace { slice: config.time / ROUNDS as u32, rounds: ROUNDS };
     let measured = measure(&mut patterns, pace)?;
     for (pattern, measured) in patterns.iter().zip(measured) {

@@ -15,6 +15,7 @@ use super::draws::{Draws, Spread};
 use super::pattern::{Name, Pattern};
 use crate::{Error, Result};
 
+pub(super) const NAME: Name = Name { pattern: "multi", how: "store" };
 const CHECKED: u64 = 8;
 const LOADED_BY: usize = 256;
 const BINDING: u64 = 1;
@@ -123,7 +124,6 @@ impl Store {
     fn load(&mut self, key: usize) -> Result<Load> {
         match self.store.load(&self.places[key]) {
             Load::Pending => loop {
-                self.pump.advance();
                 self.wait()?;
                 if let Some(load) = self.loaded.take() {
                     return Ok(load);
@@ -142,7 +142,7 @@ pub(super) struct Turns {
 
 impl Pattern for Turns {
     fn name(&self) -> Name {
-        Name { pattern: "multi", how: "store" }
+        NAME
     }
 
     fn unit(&self) -> u64 {
