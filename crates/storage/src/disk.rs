@@ -34,6 +34,7 @@ mod recovery;
 mod request;
 mod ring;
 mod shell;
+mod sizes;
 mod spare;
 mod staged;
 pub(crate) mod stripe;

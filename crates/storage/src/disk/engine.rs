@@ -251,7 +251,7 @@ impl Engine {
     #[must_use]
     pub fn memory(&self) -> usize {
         // A batch stays in memory as long as one of its entries is needed.
-        let batches = (self.staging().used as usize).min(BATCH_PARTS * self.index.bytes());
+        let batches = (self.staging().used as usize).min(BATCH_PARTS * self.index.sizes().staged);
         // What waits is in its batch and in the stripe that is collected.
         batches + 2 * self.waiting_len() + self.unwritten_len + self.index.overhead()
     }

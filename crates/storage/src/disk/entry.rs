@@ -2,7 +2,8 @@
 //!
 //! A head is 24 bytes and starts with the hash and a checksum of the body that is bound to hash, database, kind
 //! and node. It is computed once, by the worker that put the record, and travels with it. The body is the key and
-//! the record; a body too long to stand in a page is put into an extent, and a reference stands for it.
+//! the record. One too long to stand in a page goes to an extent when it goes home, one too long for the ring before it
+//! is committed, and a reference stands for it.
 //! Keys above [`KEY_LEN_INLINE`] are named by a fingerprint in ring and pages and written out in the extent.
 
 use base::checksum::checksum;
@@ -15,8 +16,10 @@ use crate::mutation::{self, Mutation};
 
 /// Bytes of a head.
 pub(super) const HEAD_LEN: usize = 24;
-/// Longest body that stands in the ring and in a page.
-pub(super) const INLINE_LEN_MAX: usize = 1024;
+/// Longest body that stands in a page.
+pub(super) const PAGE_BODY_MAX: usize = 1024;
+/// Longest body that stands in a batch and in the ring.
+pub(super) const RING_BODY_MAX: usize = 16 << 10;
 /// Longest key that stands in the ring and in a page as it is.
 pub(super) const KEY_LEN_INLINE: usize = 512;
 /// Bytes of a reference to an extent.
@@ -101,7 +104,7 @@ impl<'a> Entry<'a> {
             key_len: usize::from(u16_at(head, 20)),
             body: bytes.get(HEAD_LEN..HEAD_LEN.checked_add(body_len)?)?,
         };
-        entry.is_well_formed().then_some(entry)
+        entry.is_well_formed(RING_BODY_MAX).then_some(entry)
     }
 
     /// The entries in a row from the start of `bytes` on, each as it stands there and decoded.
@@ -137,9 +140,36 @@ impl<'a> Entry<'a> {
         HEAD_LEN + self.body.len()
     }
 
-    pub(super) fn is_well_formed(&self) -> bool {
+    /// Bytes that it takes of a page's room.
+    pub(super) fn home_len(&self) -> usize {
+        if self.outgrows_page() { HEAD_LEN + self.key_len + REFERENCE_LEN } else { self.len() }
+    }
+
+    /// True for an entry of the ring whose record goes to an extent when it goes home.
+    pub(super) fn outgrows_page(&self) -> bool {
+        self.body.len() > PAGE_BODY_MAX
+    }
+
+    /// The entry that stands for this one while its body is in an extent that begins at this unit. `body` is where its own
+    /// is made.
+    pub(super) fn in_extent<'b>(
+        &self,
+        unit: u64,
+        binding: u64,
+        body: &'b mut Vec<u8>,
+    ) -> Entry<'b> {
+        let Entry { hash, database, key_len, .. } = *self;
+        let reference = Reference::to(unit, binding, hash, key_len, self.body);
+        body.extend_from_slice(self.key());
+        body.extend_from_slice(&reference.bytes());
+        let kind = self.kind.in_extent();
+        let checksum = entry_checksum(binding, hash, database, kind, body);
+        Entry { hash, checksum, kind, database, key_len, body }
+    }
+
+    pub(super) fn is_well_formed(&self, body_max: usize) -> bool {
         let reference = if self.kind.is_in_extent() { REFERENCE_LEN } else { 0 };
-        self.body.len() <= INLINE_LEN_MAX
+        self.body.len() <= body_max
             && self.key_len <= KEY_LEN_INLINE
             && self.key_len + reference <= self.body.len()
             && (!self.kind.has_long_key() || self.key_len == FINGERPRINT_LEN)
@@ -210,6 +240,22 @@ pub(super) struct Reference {
 }
 
 impl Reference {
+    /// To what an extent that begins at this unit holds: a key of this length, then a record.
+    pub(super) fn to(
+        unit: u64,
+        binding: u64,
+        hash: u64,
+        key_len: usize,
+        content: &[u8],
+    ) -> Reference {
+        Reference {
+            unit,
+            checksum: content_checksum(binding, hash, content),
+            key_len: key_len as u32,
+            record_len: (content.len() - key_len) as u32,
+        }
+    }
+
     /// # Panics
     /// If `bytes` are fewer than [`REFERENCE_LEN`]; well-formed entries have them.
     pub(super) fn read(bytes: &[u8]) -> Reference {
@@ -353,6 +399,8 @@ impl Mark {
         })
     }
 }
+
+const _: () = assert!(KEY_LEN_INLINE + REFERENCE_LEN <= PAGE_BODY_MAX);
 
 #[cfg(test)]
 mod tests {

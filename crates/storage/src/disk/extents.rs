@@ -10,7 +10,9 @@ mod surplus;
 
 use std::collections::BTreeSet;
 
-use super::io::File;
+use bytes::Bytes;
+
+use super::io::{File, Write};
 use super::page::{PAGE, PagePlace};
 use super::survey::{Survey, Verdict};
 
@@ -26,6 +28,11 @@ pub(super) const GROUP_UNITS: u64 = (PAGE as u64 - map::HEAD_LEN as u64) * 8;
 /// Units for so many bytes.
 pub(super) fn units_for(len: usize) -> u64 {
     (len as u64).div_ceil(UNIT).max(1)
+}
+
+/// The write of what an extent holds that begins at this unit.
+pub(super) fn content_write(unit: u64, content: Bytes) -> Write {
+    Write { file: File::Extents, offset: unit * UNIT, bytes: content }
 }
 
 /// Where the map of a group stands.
@@ -238,6 +245,14 @@ impl Extents {
             number * GROUP_UNITS + PAGE_UNITS
         });
         self.hold(unit, count);
+        unit
+    }
+
+    /// Finds a run of free units for what a page refers to from now on.
+    pub(super) fn allocate_home(&mut self, count: u64) -> u64 {
+        let unit = self.allocate(count);
+        self.set_home(unit, count, true);
+        self.release(unit, count);
         unit
     }
 

@@ -11,8 +11,8 @@ use types::{Database, Key, Shard, Ticket};
 
 use super::engine::Engine;
 use super::entry::{
-    Entry, FINGERPRINT_LEN, HEAD_LEN, INLINE_LEN_MAX, KEY_LEN_INLINE, Kind, REFERENCE_LEN,
-    Reference, content_checksum, entry_checksum, fingerprint, meta_hash,
+    Entry, FINGERPRINT_LEN, HEAD_LEN, KEY_LEN_INLINE, Kind, PAGE_BODY_MAX, RING_BODY_MAX,
+    Reference, entry_checksum, fingerprint, meta_hash,
 };
 use super::request::{Batch, Large, Request, ScanRequest, ShardMark};
 use crate::mutation::{self, Mutation};
@@ -131,21 +131,22 @@ impl<L: Link> Handle<L> {
     fn put_draft(&mut self, draft: &Draft<'_>, record: &[u8]) {
         let len = record.len();
         assert!(len <= RECORD_LEN_MAX, "a record of {len} bytes exceeds {RECORD_LEN_MAX}");
-        let is_inline =
-            draft.full_key.len() + record.len() <= INLINE_LEN_MAX && !draft.kind.has_long_key();
-        if is_inline {
+        let key_len = draft.full_key.len();
+        if self.goes_to_ring(draft, key_len + len) {
             return self.open.add(self.binding, draft, draft.kind, record);
         }
         let content = Bytes::from([draft.full_key, record].concat());
-        let reference = Reference {
-            unit: 0,
-            checksum: content_checksum(self.binding, draft.hash, &content),
-            key_len: draft.full_key.len() as u32,
-            record_len: record.len() as u32,
-        };
+        let reference = Reference::to(0, self.binding, draft.hash, key_len, &content);
         self.open.add(self.binding, draft, draft.kind.in_extent(), &reference.bytes());
         let at = self.open.find(draft).expect("it has just been added");
         self.open.large.push(Large { at, content });
+    }
+
+    /// True for a body of this length that goes to the ring itself. Those that are too long for a page leave a quarter of a
+    /// stripe to others: so that its batch is not divided for them.
+    fn goes_to_ring(&self, draft: &Draft<'_>, len: usize) -> bool {
+        let room = (self.batch_len_max / 4 * 3).saturating_sub(self.open.entries.len());
+        !draft.kind.has_long_key() && (len <= PAGE_BODY_MAX || len <= RING_BODY_MAX.min(room))
     }
 
     /// The newest record of a place in the open batch: `None` where the batch does not have it.
@@ -447,5 +448,3 @@ impl<L: Link> Store for Handle<L> {
         self.link.memory()
     }
 }
-
-const _: () = assert!(KEY_LEN_INLINE + REFERENCE_LEN <= INLINE_LEN_MAX);

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::entry::{Entry, Identity, Reference};
+use super::sizes::Sizes;
 use super::staged::{Folded, Staged};
 use part::{PLACE_LEN, Part};
 pub(super) use slot::Slot;
@@ -44,14 +45,14 @@ pub(super) struct Replaced {
 pub(super) struct Index {
     parts: Vec<Part>,
     len: usize,
-    bytes: usize,
+    sizes: Sizes,
     folded: Option<Folded>,
 }
 
 impl Default for Index {
     fn default() -> Index {
         let parts = (0..PARTS).map(|_| Part::default()).collect();
-        Index { parts, len: 0, bytes: 0, folded: None }
+        Index { parts, len: 0, sizes: Sizes::default(), folded: None }
     }
 }
 
@@ -63,7 +64,7 @@ pub(super) fn part_of(hash: u64) -> usize {
 impl Index {
     /// An index without room for anything: what stands in for one that is being used elsewhere.
     pub(super) fn nothing() -> Index {
-        Index { parts: Vec::new(), len: 0, bytes: 0, folded: None }
+        Index { parts: Vec::new(), len: 0, sizes: Sizes::default(), folded: None }
     }
 
     /// # Panics
@@ -78,9 +79,9 @@ impl Index {
         &self.parts[part_of(hash)]
     }
 
-    /// Bytes of the entries; of those that [`Index::fold`] brought, also of the replaced ones.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
+    /// Of the entries; of those that [`Index::fold`] brought, also of the replaced ones.
+    pub(super) fn sizes(&self) -> Sizes {
+        self.sizes
     }
 
     /// Bytes of memory that it takes besides those of entries, about.
@@ -101,7 +102,7 @@ impl Index {
     /// # Panics
     /// If the index has entries of hashes that were found.
     pub(super) fn fold(&mut self, staged: Staged, payloads: Bytes, first: u64) {
-        self.bytes += staged.bytes();
+        self.sizes.add_all(staged.sizes());
         self.folded = Folded::new(staged, payloads, first);
     }
 
@@ -145,7 +146,7 @@ impl Index {
             found.slots.iter_mut().for_each(|slot| slot.tie += tie);
             for (hash, mut slot) in newer.hashes.into_iter().zip(newer.slots) {
                 if let Some(old) = found.take(hash, &slot) {
-                    self.bytes -= old.entry().len();
+                    self.sizes.remove(&old.entry());
                     self.len -= 1;
                     if slot.durable(durable).is_some() {
                         superseded(old.stripe);
@@ -177,7 +178,7 @@ impl Index {
                 start = part.hashes.len();
             }
             if let Some(old) = part.append(start, hash, Slot::new(&payloads, at, stripe)) {
-                self.bytes -= old.entry().len();
+                self.sizes.remove(&old.entry());
                 superseded(old.stripe);
             }
         }
@@ -230,13 +231,13 @@ impl Index {
             }
             (at, new.tie) = (i + 1, part.slots[i].tie + 1);
         }
-        self.bytes += entry.len();
+        self.sizes.add(&entry);
         if let Some(i) = known {
             let slot = &mut part.slots[i];
             new.tie = slot.tie;
             let mut old = std::mem::replace(slot, new);
             let entry = old.entry();
-            self.bytes -= entry.len();
+            self.sizes.remove(&entry);
             let (at, reference) = ((hash, slot.tie), entry.reference());
             let replaced = Replaced { at, stripe: old.stripe, reference };
             slot.older = if old.stripe == stripe { old.older.take() } else { Some(Box::new(old)) };
@@ -277,7 +278,7 @@ impl Index {
         }
         part.hashes.remove(at);
         let slot = part.slots.remove(at);
-        self.bytes -= slot.entry().len();
+        self.sizes.remove(&slot.entry());
         self.len -= 1;
         if part.slots.is_empty() {
             // A store at rest keeps no room for what a full ring held.
@@ -373,7 +374,7 @@ mod tests {
             slots.map(|(at, slot)| (at, slot.stripe, bytes(slot))).collect::<Vec<_>>()
         };
         assert_eq!(all(&unfolded), all(&index));
-        assert_eq!((unfolded.bytes(), unfolded.len), (index.bytes(), index.len));
+        assert_eq!((unfolded.sizes(), unfolded.len), (index.sizes(), index.len));
         dead.sort_unstable();
         wanted.sort_unstable();
         assert_eq!(dead, wanted);
@@ -451,7 +452,7 @@ mod tests {
             index.unfold(0, u64::MAX, |stripe| rest.push(stripe));
             dead.append(&mut rest);
             assert_eq!(versions(&index), versions(&wanted), "seed {seed}");
-            assert_eq!((index.bytes(), index.len), (wanted.bytes(), wanted.len), "seed {seed}");
+            assert_eq!((index.sizes(), index.len), (wanted.sizes(), wanted.len), "seed {seed}");
             awaited.sort_unstable();
             settle(&mut wanted, &mut wanted_awaited, &mut wanted_dead, 12);
             settle(&mut index, &mut awaited, &mut dead, 12);
@@ -479,7 +480,7 @@ mod tests {
         assert!(index.remove((5, 0), 2).is_none());
         assert_eq!(index.settle((5, 0), 3), None);
         assert!(index.remove((5, 0), 3).is_some() && index.range(0, 9).next().is_none());
-        assert_eq!((index.bytes(), index.len), (0, 0));
+        assert_eq!((index.sizes(), index.len), (Sizes::default(), 0));
     }
 
     /// What a place has had, newest first: stripe and record.
@@ -573,7 +574,7 @@ mod tests {
                 assert_eq!(found, model, "seed {seed}");
                 let newest =
                     model.iter().map(|((hash, key), had)| raw(*hash, key, &had[0].1).len());
-                assert_eq!(index.bytes(), newest.sum::<usize>(), "seed {seed}");
+                assert_eq!(index.sizes().staged, newest.sum::<usize>(), "seed {seed}");
                 assert_eq!(index.len, model.len(), "seed {seed}");
             }
         }

@@ -9,7 +9,7 @@ use base::checksum::checksum;
 use bytes::Bytes;
 
 use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
-use super::entry::{Entry, HEAD_LEN, Kind};
+use super::entry::{Entry, HEAD_LEN, Kind, PAGE_BODY_MAX};
 use super::extents::{UNIT, units_for};
 use super::io::File;
 use crate::mutation::{self, Mutation};
@@ -114,7 +114,7 @@ fn row(page: &[u8], i: usize) -> Option<Entry<'_>> {
         key_len: usize::from(u16_at(head, 20)),
         body: page.get(offset..offset + len)?,
     };
-    entry.is_well_formed().then_some(entry)
+    entry.is_well_formed(PAGE_BODY_MAX).then_some(entry)
 }
 
 /// The records of a bucket in memory: pages whose entries were all checked.

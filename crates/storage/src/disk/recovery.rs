@@ -517,7 +517,11 @@ mod tests {
         let recovered = world.walk(RING);
         assert!(recovered.damaged);
         assert_eq!((positions(&recovered), recovered.head), (rest, world.head));
-        assert_eq!(recovered.staged.bytes(), 2 * 1900, "nothing in front of the damage counts");
+        assert_eq!(
+            recovered.staged.sizes().staged,
+            2 * 1900,
+            "nothing in front of the damage counts"
+        );
     }
 
     #[test]
@@ -532,7 +536,7 @@ mod tests {
             assert!(recovered.damaged);
             recovered.make_room_for(sectors, RING);
             assert_eq!((positions(&recovered).len(), recovered.head), (kept, world.head));
-            assert_eq!(recovered.staged.bytes() > 0, kept > 0);
+            assert_eq!(recovered.staged.sizes().staged > 0, kept > 0);
         }
     }
 

@@ -33,8 +33,8 @@ pub(super) struct Pending {
     pub(super) metas: Metas,
     /// What it says of shards; follows its entries when it is written.
     pub(super) marks: Vec<Mark>,
-    /// Large records that must be on the medium before the stripe that refers to them.
-    pub(super) writes: Vec<Write>,
+    /// Records that must be in their extents before the stripe that refers to them.
+    pub(super) contents: Vec<Write>,
     /// Extents that nothing refers to once it is durable: unit and count.
     pub(super) released: Vec<(u64, u64)>,
 }
@@ -47,7 +47,7 @@ impl Pending {
             superseded: Vec::new(),
             metas: Metas::default(),
             marks: Vec::new(),
-            writes: Vec::new(),
+            contents: Vec::new(),
             released: Vec::new(),
         }
     }

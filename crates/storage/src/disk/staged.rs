@@ -11,6 +11,7 @@ use bytes::Bytes;
 use super::entry::{Entry, Mark};
 use super::index::{PARTS, part_of};
 use super::metas::Metas;
+use super::sizes::Sizes;
 use super::stripe::{STRIPE_HEAD_LEN, entries};
 
 const NONE: u32 = u32::MAX;
@@ -21,7 +22,7 @@ pub(super) struct Staged {
     rows: Vec<Row>,
     /// The newest row of each part, or [`NONE`].
     newest: Vec<u32>,
-    bytes: usize,
+    sizes: Sizes,
     has_references: bool,
 }
 
@@ -52,7 +53,12 @@ impl Said {
 
 impl Default for Staged {
     fn default() -> Staged {
-        Staged { rows: Vec::new(), newest: vec![NONE; PARTS], bytes: 0, has_references: false }
+        Staged {
+            rows: Vec::new(),
+            newest: vec![NONE; PARTS],
+            sizes: Sizes::default(),
+            has_references: false,
+        }
     }
 }
 
@@ -93,13 +99,13 @@ impl Staged {
         let newest = &mut self.newest[part_of(entry.hash)];
         let older = std::mem::replace(newest, self.rows.len() as u32);
         self.rows.push(Row { at: at as u32, found: found as u32, older });
-        self.bytes += entry.len();
+        self.sizes.add(entry);
         self.has_references |= entry.kind.is_in_extent();
     }
 
-    /// Bytes of the entries.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
+    /// Of the entries, the replaced ones included.
+    pub(super) fn sizes(&self) -> Sizes {
+        self.sizes
     }
 
     /// True if an entry refers to an extent.

@@ -4,6 +4,8 @@
 //! either is enough. Its checksum is bound to the copy's place but not to the node: a foreign store must be
 //! recognised as foreign, not as damaged.
 
+use std::ops::RangeInclusive;
+
 use base::checksum::checksum;
 use types::{Database, Shard};
 
@@ -15,7 +17,9 @@ use super::page::PAGE;
 pub(super) const COPIES: u64 = 2;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"PSUP");
-const FORMAT: u16 = 1;
+/// In stores of format 1 no body in the ring is too long for a page.
+const FORMATS: RangeInclusive<u16> = 1..=FORMAT;
+pub(super) const FORMAT: u16 = 2;
 const FLAGS: usize = 128;
 const FLAGS_LEN: usize = 512;
 
@@ -63,6 +67,7 @@ impl std::fmt::Debug for Flags {
 /// What the superblock says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Superblock {
+    pub(super) format: u16,
     /// Names the node and cluster whose store this is.
     pub(super) binding: u64,
     /// The write-back that wrote it.
@@ -96,7 +101,7 @@ impl Superblock {
     pub(super) fn write(&self, copy: u64) -> Vec<u8> {
         let mut page = vec![0; PAGE];
         put_u32(&mut page, 8, MAGIC);
-        put_u16(&mut page, 12, FORMAT);
+        put_u16(&mut page, 12, self.format);
         put_u64(&mut page, 16, self.binding);
         put_u64(&mut page, 24, self.batch);
         put_u64(&mut page, 32, u64::from(self.directory.level()));
@@ -120,14 +125,16 @@ impl Superblock {
         if u32_at(page, 8) != MAGIC || u64_at(page, 0) != checksum(copy, &page[8..]) {
             return Err(Unusable::Damaged);
         }
-        if u16_at(page, 12) != FORMAT {
-            return Err(Unusable::Format(u16_at(page, 12)));
+        let format = u16_at(page, 12);
+        if !FORMATS.contains(&format) {
+            return Err(Unusable::Format(format));
         }
         let level = u32::try_from(u64_at(page, 32)).unwrap_or(0);
         let directory = Directory::new(level, u64_at(page, 40)).ok_or(Unusable::Damaged)?;
         let mut flags = Flags::none();
         flags.0.copy_from_slice(&page[FLAGS..FLAGS + FLAGS_LEN]);
         Ok(Superblock {
+            format,
             binding: u64_at(page, 16),
             batch: u64_at(page, 24),
             directory,
@@ -150,6 +157,7 @@ mod tests {
         let mut flags = Flags::none();
         flags.set(Database(3), Shard(200), true);
         Superblock {
+            format: FORMAT,
             binding: 0x1122,
             batch: 7,
             directory: Directory::new(8, 3).expect("in range"),
@@ -177,12 +185,20 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_of_an_older_format_is_read_and_one_of_a_newer_format_is_not() {
+        let older = Superblock { format: 1, ..sample() };
+        assert_eq!(Superblock::read(&older.write(0), 0), Ok(older));
+        let newer = Superblock { format: FORMAT + 1, ..sample() };
+        assert_eq!(Superblock::read(&newer.write(0), 0), Err(Unusable::Format(FORMAT + 1)));
+    }
+
+    #[test]
     fn the_bytes_of_a_superblock_are_these() {
         let page = sample().write(0);
-        assert_eq!(&page[8..20], b"PSUP\x01\0\0\0\x22\x11\0\0");
+        assert_eq!(&page[8..20], b"PSUP\x02\0\0\0\x22\x11\0\0");
         assert_eq!(page[128 + 3 * 32 + 25], 1, "database 3, shard 200");
         assert_eq!(base::checksum::hash(&page), GOLDEN);
     }
 
-    const GOLDEN: u64 = 0x1b2e_5d08_b150_6535;
+    const GOLDEN: u64 = 0xb842_f223_471d_1a7f;
 }

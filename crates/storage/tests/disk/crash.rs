@@ -264,12 +264,12 @@ fn places() -> Vec<Place> {
 fn whatever_a_loss_of_power_leaves_is_the_state_after_some_batch() {
     let places = places();
     let mut history = History::begin(&places);
-    let large = vec![7; 3_000];
+    let (large, long) = (vec![7; 3_000], vec![8; 1_300]);
     history.batch(&[(0, Some(b"floor")), (2, Some(b"one")), (3, Some(b"two"))]);
     history.batch(&[(2, Some(b"three")), (1, Some(b"a long key"))]);
     history.batch(&[(4, Some(&[4; 900])), (5, Some(&[5; 900])), (6, Some(&[6; 900]))]);
     history.settle();
-    history.batch(&[(3, None), (7, Some(&large)), (0, Some(b"ceiling"))]);
+    history.batch(&[(3, None), (7, Some(&large)), (0, Some(b"ceiling")), (8, Some(&long))]);
     history.batch(&[(7, Some(b"small again")), (2, None)]);
     history.settle();
     history.batch(&(2..12).map(|at| (at, Some(&[9; 200][..]))).collect::<Vec<_>>());
@@ -285,7 +285,7 @@ fn the_same_while_the_ring_wraps_and_buckets_are_divided() {
     let mut history = History::begin(&places);
     let mut prng = Prng::new(5);
     for batch in 0..90_u64 {
-        let record = vec![batch as u8; 200 + prng.below(800) as usize];
+        let record = vec![batch as u8; 200 + prng.below(1_300) as usize];
         let at = prng.below(places.len() as u64) as usize;
         let record = (at == 0 || prng.chance(0.9)).then_some(&record[..]);
         history.batch(&[(at, record)]);

@@ -10,8 +10,8 @@ use crate::support::{
 const PAGE: u64 = 4096;
 /// The stores below begin with two to the power of this many buckets, and have no more.
 const LEVEL: u32 = 5;
-/// Bytes of a record that is not in a page.
-const LARGE: usize = 6_000;
+/// Bytes of a record that is neither in a page nor in the ring.
+const LARGE: usize = 20_000;
 
 fn config() -> Config {
     Config {

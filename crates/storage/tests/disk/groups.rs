@@ -113,7 +113,7 @@ fn a_store_that_is_made_anew_owns_no_groups_of_the_one_before() {
     let disk = world.disk.copy();
     disk.rot(File::Slots, |bytes| bytes.clear());
     let mut world = World::create(disk, 1, &config);
-    world.stores[0].put(&Place::Cell(Database(0), Key::new(b"one")), &[1; 2_000]);
+    world.stores[0].put(&Place::Cell(Database(0), Key::new(b"one")), &[1; 20_000]);
     world.stores[0].submit();
     world.settle();
     let report =

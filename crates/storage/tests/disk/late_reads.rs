@@ -7,8 +7,8 @@ use crate::support::{SimDisk, Withheld, World, cell, of_bucket, put, record, sma
 
 const PAGE: u64 = 4096;
 const LEVEL: u32 = 5;
-/// Bytes of a record that is not in a page.
-const LARGE: usize = 6_000;
+/// Bytes of a record that is neither in a page nor in the ring.
+const LARGE: usize = 20_000;
 /// Where the first record goes.
 const FIRST: Withheld = Withheld::At(File::Extents, PAGE);
 

@@ -216,7 +216,7 @@ fn a_large_record_behind_a_ring_that_is_lost_late_is_stored_in_the_end() {
         // The last process's write-back may be in the spare, which the large record has to wait for.
         let Some(mut again) = open_unread(disk) else { continue };
         opened += 1;
-        let ticket = submit(&mut again, &cell(1 << 40), &[9; 5_000]);
+        let ticket = submit(&mut again, &cell(1 << 40), &[9; 20_000]);
         (0..10).for_each(|_| again.poll());
         again.disk.release();
         assert!(is_stored(&mut again, ticket), "step {step}");

@@ -40,7 +40,7 @@ pub fn change(world: &mut World, prng: &mut Prng, model: &mut Model, changes: u6
             model.insert(place, None);
         } else {
             let large = prng.chance(0.1);
-            let len = if large { prng.between(1_000, 9_000) } else { prng.between(0, 150) };
+            let len = if large { prng.between(1_000, 24_000) } else { prng.between(0, 150) };
             let record: Vec<u8> = (0..len).map(|_| prng.next_u64() as u8).collect();
             world.stores[owner].put(&place, &record);
             model.insert(place, Some(record));
@@ -300,8 +300,9 @@ fn two_damaged_sectors_of_one_stripe_forget_everything_older() {
     for first in live {
         let disk = disk.copy();
         disk.rot(File::Ring, |bytes| {
-            bytes[first * SECTOR + 9] ^= 0xff;
-            bytes[(first + 1) * SECTOR + 9] ^= 0xff;
+            for sector in [first, (first + 1) % (bytes.len() / SECTOR)] {
+                bytes[sector * SECTOR + 9] ^= 0xff;
+            }
         });
         let mut world = World::open(disk, WORKERS, &config());
         let lost = check(&mut world, &model, &format!("stripe at sector {first}"));
@@ -583,7 +584,7 @@ fn what_the_ring_refers_to_behind_damage_keeps_its_extent() {
     let large = |number: u64| Place::Cell(Database(0), Key::new(&number.to_le_bytes()));
     let mut world = World::create(SimDisk::new(1, 4), 1, &small_config());
     for number in 0..20 {
-        world.stores[0].put(&large(number), &[4; 5_000]);
+        world.stores[0].put(&large(number), &[4; 20_000]);
         world.stores[0].submit();
         world.poll();
     }
@@ -615,7 +616,7 @@ fn check_extents(disk: SimDisk, large: impl Fn(u64) -> Place, what: &str) -> usi
     let is_found = |world: &mut World, number| matches!(world.load(&large(number)), Load::Found(_));
     let found: Vec<u64> = (0..20).filter(|&number| is_found(&mut world, number)).collect();
     for number in 20..40 {
-        world.stores[0].put(&large(number), &[9; 5_000]);
+        world.stores[0].put(&large(number), &[9; 20_000]);
         world.stores[0].submit();
         world.settle();
     }

@@ -26,7 +26,7 @@ impl Tides {
 
     fn record(&self, prng: &mut Prng) -> Vec<u8> {
         let is_large = self.has_large && prng.chance(0.05);
-        let len = if is_large { prng.between(1_000, 9_000) } else { prng.between(0, 300) };
+        let len = if is_large { prng.between(1_000, 24_000) } else { prng.between(0, 300) };
         let mut record = vec![prng.next_u64() as u8; len as usize];
         let drawn = prng.next_u64().to_le_bytes();
         record.iter_mut().zip(drawn).for_each(|(byte, drawn)| *byte = drawn);

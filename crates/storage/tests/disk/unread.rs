@@ -161,7 +161,7 @@ fn what_digests_only_seem_to_name_is_not_in_the_ring() {
 #[test]
 fn a_large_record_that_was_written_last_is_not_overlooked_for_an_older_small_one() {
     let mut world = World::open(filled(), WORKERS, &config());
-    let large = vec![b'l'; 5_000];
+    let large = vec![b'l'; 20_000];
     put(&mut world, &place(99), &large);
     let mut world = open_without(Withheld::Reads(File::Ring), world.disk.copy());
     assert_eq!(load(&mut world, &place(99)), Load::Pending);

@@ -172,7 +172,7 @@ fn a_scrub_mends_what_cannot_be_read_and_costs_no_record() {
     let config = small_config();
     let mut world = World::create(SimDisk::new(1, 0), 1, &config);
     for number in 0..3 {
-        world.stores[0].put(&cell(number), &record(number, 9_000));
+        world.stores[0].put(&cell(number), &record(number, 20_000));
         world.stores[0].submit();
     }
     world.settle();
@@ -204,7 +204,7 @@ fn a_scrub_mends_what_cannot_be_read_and_costs_no_record() {
                 for number in 0..3 {
                     assert_eq!(
                         world.load(&cell(number)),
-                        Load::Found(record(number, 9_000).into())
+                        Load::Found(record(number, 20_000).into())
                     );
                 }
             }

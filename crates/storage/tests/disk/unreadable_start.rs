@@ -68,14 +68,14 @@ fn a_load_waits_for_the_ring_where_its_part_cannot_be_read() {
 #[test]
 fn a_map_need_not_be_readable() {
     let mut world = World::create(SimDisk::new(1, 0), 1, &config());
-    put_wait(&mut world, &cell(1), &record(1, 9_000));
+    put_wait(&mut world, &cell(1), &record(1, 20_000));
     world.settle();
     for sectors in [0..1, 32_256 * 2..32_256 * 2 + 1] {
         let disk = world.disk.copy();
         disk.make_unreadable(File::Extents, sectors.clone());
         let opened = opens(&disk, &config());
         assert!(opened.is_ok(), "{sectors:?}: {:?}", opened.err());
-        assert_eq!(opened.unwrap().load(&cell(1)), Load::Found(record(1, 9_000).into()));
+        assert_eq!(opened.unwrap().load(&cell(1)), Load::Found(record(1, 20_000).into()));
     }
 }
 

@@ -11,7 +11,7 @@ use crate::Completion;
 use crate::disk::bytes_at::put_u64;
 use crate::disk::digest::{Digest, Shelf};
 use crate::disk::entry::{Entry, HEAD_LEN, Kind, Mark, entry_checksum};
-use crate::disk::extents::{UNIT, units_for};
+use crate::disk::extents::{UNIT, content_write, units_for};
 use crate::disk::index::WARMED;
 use crate::disk::io::{File, Files, Io, Write};
 use crate::disk::request::{Batch, Large, ShardMark};
@@ -70,6 +70,9 @@ impl Engine {
         for large in std::mem::take(&mut batch.large) {
             self.place_large(&mut batch.entries, large);
         }
+        if self.is_pressed() {
+            batch.entries = self.place_long(batch.entries);
+        }
         self.add_entries(batch.entries);
         for mark in marks {
             self.add_mark(mark);
@@ -88,9 +91,7 @@ impl Engine {
 
     /// Gives a large record its extent and completes the reference that stands for it in the batch.
     fn place_large(&mut self, entries: &mut [u8], large: Large) {
-        let count = units_for(large.content.len());
-        let unit = self.extents.allocate(count);
-        self.note_placed(unit, count);
+        let unit = self.place_content(large.content);
         let entry =
             Entry::read(&entries[large.at..]).expect("a worker's handle builds whole entries");
         let (hash, database, kind, key_len) =
@@ -99,10 +100,36 @@ impl Engine {
         put_u64(&mut entries[body.start + key_len..], 0, unit);
         let checksum = entry_checksum(self.binding, hash, database, kind, &entries[body]);
         put_u64(&mut entries[large.at..], 8, checksum);
-        self.unwritten_len += large.content.len();
-        self.unwritten.insert(unit, large.content.clone());
-        let write = Write { file: File::Extents, offset: unit * UNIT, bytes: large.content };
-        pending(self.ring.collecting()).writes.push(write);
+    }
+
+    /// Gives extents to records that are too long for a page. The entries, with references in place of those records.
+    fn place_long(&mut self, entries: Vec<u8>) -> Vec<u8> {
+        if !Entry::all(&entries).any(|(_, entry)| entry.outgrows_page()) {
+            return entries;
+        }
+        base::sometimes!("disk: a record that a stripe has room for goes to an extent before it");
+        let entries = Bytes::from(entries);
+        let mut placed = Vec::new();
+        for (raw, entry) in Entry::all(&entries).filter(|(_, entry)| entry.kind != Kind::DEAD) {
+            if !entry.outgrows_page() {
+                placed.extend_from_slice(raw);
+                continue;
+            }
+            let unit = self.place_content(entries.slice_ref(entry.body));
+            entry.in_extent(unit, self.binding, &mut Vec::new()).append_to(&mut placed);
+        }
+        placed
+    }
+
+    /// Gives content an extent, to which it goes before the stripe that is being collected.
+    fn place_content(&mut self, content: Bytes) -> u64 {
+        let count = units_for(content.len());
+        let unit = self.extents.allocate(count);
+        self.note_placed(unit, count);
+        self.unwritten_len += content.len();
+        self.unwritten.insert(unit, content.clone());
+        pending(self.ring.collecting()).contents.push(content_write(unit, content));
+        unit
     }
 
     /// Puts encoded entries into the collecting stripe and into the index.
@@ -174,11 +201,11 @@ impl Engine {
         if self.commit.is_none() {
             let is_redone = self.write_back.is_redone();
             let Some(stripe) = self.ring.close_next() else { return };
-            if is_redone && !pending(stripe).writes.is_empty() {
+            if is_redone && !pending(stripe).contents.is_empty() {
                 // Units may be free only once the write-back that gave them up is in place.
                 return;
             }
-            let writes = std::mem::take(&mut pending(stripe).writes);
+            let writes = std::mem::take(&mut pending(stripe).contents);
             if !writes.is_empty() {
                 let id = self.take_io_id();
                 let units = writes.iter().map(|write| write.offset / UNIT).collect();
@@ -213,6 +240,7 @@ impl Engine {
         if self.is_far_behind() && !is_awaited {
             return;
         }
+        self.note_pace();
         let limit = self.sweep.limit(ring);
         let stripe = self.ring.stripe(number).expect("a closed stripe is in the ring");
         let pending = pending(stripe);

@@ -1,5 +1,6 @@
-//! A write-back is written: images of all changed pages to the spare, and a flush; then the pages in place, and a flush;
-//! then the second copy of the superblock, so that no loss of power tears both.
+//! A write-back is written: records that go to extents, and a flush; images of all changed pages to the spare, and a
+//! flush; then the pages in place, and a flush; then the second copy of the superblock, so that no loss of power tears
+//! both.
 //!
 //! The superblock is among the images, with the tail as the *previous* write-back left it: so whatever happens to this
 //! one, the ring still holds all of it.
@@ -11,7 +12,7 @@ use crate::disk::index::WARMED;
 use crate::disk::io::{File, Files, Io, Write};
 use crate::disk::page::{PAGE, PagePlace};
 use crate::disk::spare::{self, HOMES};
-use crate::disk::superblock::Superblock;
+use crate::disk::superblock::{FORMAT, Superblock};
 use crate::mutation::{self, Mutation};
 
 /// The write-back that is being written.
@@ -27,6 +28,8 @@ pub(super) struct Writing {
 
 #[derive(Debug)]
 enum Step {
+    /// Contents go to extents that no page in place refers to; then these go to the spare.
+    Contents { images: Vec<Write>, homes: Vec<Write> },
     /// The images go to the spare; then these go home.
     Spare { homes: Vec<Write> },
     /// Pages are written in place; this last one after them.
@@ -91,19 +94,24 @@ impl Engine {
         }
         let count = images.len();
         let (bytes, homes) = spare::assemble(self.binding, self.batch, images.into_iter());
+        let images = spare::writes(&bytes, count);
+        let writes = std::mem::take(&mut work.contents);
+        if writes.is_empty() {
+            return self.store_images(images, homes, (work, tail));
+        }
         let io = self.take_io_id();
-        let writes = spare::writes(&bytes, count);
-        let flush = match mutation::is(Mutation::SpareUnflushed) {
+        let flush = match mutation::is(Mutation::ExtentsUnflushed) {
             true => Files::default(),
-            false => Files::of(File::Spare),
+            false => Files::of(File::Extents),
         };
         self.ios.push(Io::Store { id: io, writes, flush });
-        self.writing = Some(Writing { io, step: Step::Spare { homes }, work, tail });
+        self.writing = Some(Writing { io, step: Step::Contents { images, homes }, work, tail });
     }
 
     /// The superblock that the newest write-back writes.
     pub(super) fn superblock(&self, tail: u64) -> Superblock {
         Superblock {
+            format: FORMAT,
             binding: self.binding,
             batch: self.batch,
             directory: self.directory,
@@ -120,6 +128,9 @@ impl Engine {
     /// What a write-back has asked of the device is done.
     pub(super) fn write_back_done(&mut self, io: u64) {
         match self.writing.take_if(|writing| writing.io == io) {
+            Some(Writing { step: Step::Contents { images, homes }, work, tail, .. }) => {
+                self.store_images(images, homes, (work, tail));
+            }
             Some(Writing { step: Step::Spare { mut homes }, work, tail, .. }) => {
                 let last = homes.pop();
                 self.store_homes(homes, last, (work, tail));
@@ -152,6 +163,16 @@ impl Engine {
                 self.floor_in_place = floor;
             }
         }
+    }
+
+    fn store_images(&mut self, writes: Vec<Write>, homes: Vec<Write>, (work, tail): (Work, u64)) {
+        let io = self.take_io_id();
+        let flush = match mutation::is(Mutation::SpareUnflushed) {
+            true => Files::default(),
+            false => Files::of(File::Spare),
+        };
+        self.ios.push(Io::Store { id: io, writes, flush });
+        self.writing = Some(Writing { io, step: Step::Spare { homes }, work, tail });
     }
 
     fn store_homes(&mut self, writes: Vec<Write>, last: Option<Write>, (work, tail): (Work, u64)) {

@@ -36,7 +36,7 @@ impl Engine {
 
     /// How many joins the next write-back is to make, the last buckets first.
     pub(super) fn joins_wanted(&self) -> u64 {
-        let all = self.used + self.index.bytes() as u64;
+        let all = self.used + self.index.sizes().at_home as u64;
         let least = (self.buckets_for(all) * TOO_MANY).max(self.buckets_min);
         let wanted = self.directory.buckets().saturating_sub(least);
         wanted.min(if self.is_resting { self.spare / 4 } else { self.spare / 16 })

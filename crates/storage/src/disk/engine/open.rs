@@ -36,7 +36,7 @@ use crate::disk::recovery::{CHUNK, Found, Recovered};
 use crate::disk::ring::{Marked, Ring};
 use crate::disk::spare::{self, Images};
 use crate::disk::stripe::{SECTOR, StripeWriter, blank};
-use crate::disk::superblock::{COPIES, Flags, Superblock};
+use crate::disk::superblock::{COPIES, FORMAT, Flags, Superblock};
 
 /// Sectors written at once while a ring is made.
 const BLANK_SECTORS: u64 = 2048;
@@ -88,6 +88,7 @@ pub fn create(medium: &mut dyn Medium, binding: u64, config: &Config) -> Result<
     }
     medium.store(writes, Files::ALL)?;
     let superblock = Superblock {
+        format: FORMAT,
         binding,
         batch: 0,
         directory,
@@ -113,13 +114,15 @@ struct Redone {
 }
 
 impl Redone {
-    /// `None` where something is damaged, so that the spare alone may not be enough for the next start: then the
-    /// write-back is put in place at once. `last` is the superblock that is written last, as it stands in place.
+    /// `None` where something is damaged, so that the spare alone may not be enough for the next start, and where the store
+    /// is of an older format: then the write-back is put in place at once. `last` is the superblock that is written last, as it stands in place.
     fn of(images: Images, last: Option<&Superblock>) -> Result<Redone, Images> {
         let image = images.whole.last().filter(|_| images.are_whole());
         let superblock = image.and_then(|image| Superblock::read(&image.bytes, COPIES - 1).ok());
         match (superblock, last) {
-            (Some(superblock), Some(last)) if superblock.batch == images.batch => {
+            (Some(superblock), Some(last))
+                if superblock.batch == images.batch && superblock.format == FORMAT =>
+            {
                 Ok(Redone { images, superblock, tail: last.tail, floor: last.floor })
             }
             _ => Err(images),
@@ -194,7 +197,8 @@ impl Opening {
                 }
             }
         }
-        let superblock = superblock?;
+        // From here on it is of this format: before anything is written that an older one does not know.
+        let superblock = Superblock { format: FORMAT, ..superblock? };
         // Before the first write-back of pages there is no head.
         let may_be_older =
             redo && superblock.batch > 0 && !spare::has_head(medium, superblock.binding)?;

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use super::write_back::{How, Shape, Work};
 use super::{Engine, primary_place};
 use crate::disk::entry::{Entry, Reference};
-use crate::disk::extents::{Extents, PAGE_DOUBTED, PAGE_UNITS, units_for};
-use crate::disk::index::Index;
+use crate::disk::extents::{Extents, PAGE_DOUBTED, PAGE_UNITS, content_write, units_for};
+use crate::disk::index::{Index, Slot};
 use crate::disk::page::{Bucket, PAGE_ROOM, Packer};
 
 /// A record of the old pages, or what takes its place; `None` once it is removed.
@@ -43,14 +43,20 @@ impl Engine {
         let half_full = |bytes: usize| bytes.div_ceil(PAGE_ROOM / 2);
         let images =
             |bytes: usize| half_full(bytes).max(had) + half_full(bytes - homes) + doubtful + 4;
-        for (at, slot) in index.range(first, last).filter(|_| how.merge) {
+        let staged = || index.range(first, last).filter(|_| how.merge);
+        // What stands in a page for a record that is too long for one.
+        let mut stand_ins: Vec<Vec<u8>> = staged().map(|_| Vec::new()).collect();
+        for ((at, slot), stand_in) in staged().zip(&mut stand_ins) {
             let Some(slot) = slot.durable(self.ring.durable) else { continue };
             // An entry may change two maps itself.
             if (work.pages + self.extents.dirty() + images(bytes) + 4) as u64 > self.spare {
                 self.sweep.mark(number);
                 break;
             }
-            let entry = slot.entry();
+            let entry = match slot.entry().outgrows_page() {
+                true => self.give_extent(slot, stand_in, work),
+                false => slot.entry(),
+            };
             bytes += entry.len();
             merge(&mut rows, known, entry, &mut self.extents, &mut work.freed);
             work.home.push((at, slot.stripe));
@@ -96,6 +102,22 @@ impl Engine {
         olds
     }
 
+    /// Gives a record of the ring an extent. What stands in its page from now on is made in `body`.
+    fn give_extent<'b>(
+        &mut self,
+        slot: &Slot,
+        body: &'b mut Vec<u8>,
+        work: &mut Work,
+    ) -> Entry<'b> {
+        base::sometimes!("disk: a record of the ring goes home to an extent");
+        let content = slot.body();
+        let count = units_for(content.len());
+        let unit = self.extents.allocate_home(count);
+        self.note_placed(unit, count);
+        work.contents.push(content_write(unit, content));
+        slot.entry().in_extent(unit, self.binding, body)
+    }
+
     /// Packs the records of a bucket into pages; overflow pages go where old ones were, as far as there were any.
     fn pack(&mut self, number: u64, entries: &[&Entry<'_>], free: &mut Vec<u64>, work: &mut Work) {
         let mut packer = Packer::new();
@@ -110,12 +132,7 @@ impl Engine {
                     self.extents.keep_home(unit, PAGE_UNITS);
                     unit
                 }
-                None => {
-                    let unit = self.extents.allocate(PAGE_UNITS);
-                    self.extents.set_home(unit, PAGE_UNITS, true);
-                    self.extents.release(unit, PAGE_UNITS);
-                    unit
-                }
+                None => self.extents.allocate_home(PAGE_UNITS),
             });
         }
         work.pages += packer.pages();

@@ -61,6 +61,10 @@ pub(super) struct Sweep {
     first: Option<First>,
     /// The ring was empty a while ago: the hand has not set out yet.
     waits: bool,
+    /// It was late on this lap.
+    was_late: bool,
+    /// The same of the lap before.
+    was_late_before: bool,
 }
 
 impl Sweep {
@@ -150,7 +154,8 @@ impl Engine {
     /// The store was at rest: the hand sets out when there is something to do.
     pub(super) fn wait_for_burst(&mut self) {
         if self.ring.used() == 0 {
-            self.sweep.waits = true;
+            let Sweep { waits, was_late, was_late_before, .. } = &mut self.sweep;
+            (*waits, *was_late, *was_late_before) = (true, false, false);
         }
     }
 
@@ -171,6 +176,21 @@ impl Engine {
             return false;
         }
         self.sweep.first.is_some() || self.hand_due() >= (self.sweep.hand + step).min(buckets)
+    }
+
+    /// Notes whether the hand is late, though commits may not wait for it yet.
+    pub(super) fn note_pace(&mut self) {
+        let Sweep { begun, lap, .. } = self.sweep;
+        let is_late = self.ring.head - begun > self.hand_came() + lap / SLACK / 4 * 3;
+        self.sweep.was_late |= is_late && self.is_behind();
+    }
+
+    /// True while the hand can hardly keep up: from the moment when it was late until it was not for a lap. Then records
+    /// that are too long for a page go to extents at once, and not by way of the ring: so it fills more slowly.
+    pub(super) fn is_pressed(&self) -> bool {
+        (self.sweep.was_late || self.sweep.was_late_before)
+            && self.unread.is_none()
+            && !self.write_back.is_redone()
     }
 
     /// True if the hand is so far behind that what comes in has to wait for it: then the ring's head goes on as fast as
@@ -237,6 +257,7 @@ impl Engine {
         self.sweep.begun = (self.sweep.begun + self.sweep.lap).min(self.ring.head);
         self.sweep.lap = lap_len(self.ring.sectors);
         self.sweep.first = None;
+        self.sweep.was_late_before = std::mem::take(&mut self.sweep.was_late);
     }
 
     /// Marks the buckets of stripes that have become durable.

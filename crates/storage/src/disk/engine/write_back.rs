@@ -109,6 +109,8 @@ pub(super) struct Work {
     pub(super) home: Vec<(At, u64)>,
     /// Units that no page refers to any more.
     pub(super) freed: Vec<(u64, u64)>,
+    /// Records that must be in their extents before pages refer to them.
+    pub(super) contents: Vec<Write>,
     pub(super) pages: usize,
     /// There are more buckets now, or fewer.
     pub(super) has_reshaped: bool,
@@ -243,7 +245,7 @@ impl Engine {
             return;
         }
         let wanted = self.splits_wanted();
-        let is_growing = wanted >= self.spare / 16 && self.index.bytes() > 0;
+        let is_growing = wanted >= self.spare / 16 && self.index.sizes().at_home > 0;
         let first = self.directory.split();
         let free = (first..first + wanted).take_while(|&bucket| !self.is_being_written(bucket));
         let splits = free.count() as u64;
@@ -302,7 +304,7 @@ impl Engine {
     /// How many buckets to add so that pages are as full as they should be.
     fn splits_wanted(&self) -> u64 {
         // Half of what the ring holds replaces something, half is new: a guess that errs by a ring at most.
-        let expected = self.used + self.index.bytes() as u64 / 2;
+        let expected = self.used + self.index.sizes().at_home as u64 / 2;
         let wanted = self.buckets_for(expected).saturating_sub(self.directory.buckets());
         let has_to_wait = self.awaits_mark(self.directory.split()) || !self.may_split();
         let most = if has_to_wait { 0 } else { self.spare * 3 / 8 };
@@ -359,6 +361,7 @@ impl Engine {
             buckets: Vec::new(),
             home: Vec::new(),
             freed: Vec::new(),
+            contents: Vec::new(),
             pages: COPIES as usize,
             has_reshaped: false,
             bucket_count: 0,
@@ -427,7 +430,7 @@ impl Engine {
     fn halves_have_room(&self, bucket: u64) -> bool {
         let (first, last) = self.directory.interval(bucket);
         let homes = self.cache.peek(bucket).expect("a target is pinned").used() as usize;
-        let staged = self.index.range(first, last).map(|(_, slot)| slot.entry().len());
+        let staged = self.index.range(first, last).map(|(_, slot)| slot.entry().home_len());
         let mut sums = staged.scan(homes, |sum, len| {
             *sum += len;
             Some(*sum)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::disk::entry::Entry;
+use crate::disk::entry::{Entry, HEAD_LEN};
 
 /// An entry of a place; the newest one has the older ones behind it.
 #[derive(Clone, Debug)]
@@ -31,6 +31,12 @@ impl Slot {
     pub(in crate::disk) fn entry(&self) -> Entry<'_> {
         let entry = Entry::read(&self.shared[self.at as usize..]);
         entry.expect("entries are checked before they enter the index")
+    }
+
+    /// Key and record, as the entry has them.
+    pub(in crate::disk) fn body(&self) -> Bytes {
+        let start = self.at as usize + HEAD_LEN;
+        self.shared.slice(start..start + self.entry().body.len())
     }
 
     /// The entry and those behind it, newest first.

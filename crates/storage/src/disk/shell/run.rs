@@ -142,7 +142,11 @@ impl Run {
                 {
                     self.stripe = Some((id, writes));
                 }
-                (io @ Io::Store { flush, .. }, _) if is_commit(flush) => commits.push(io),
+                (io @ Io::Store { id, flush, .. }, _)
+                    if committing == Some(id) || flush == Files::of(File::Ring) =>
+                {
+                    commits.push(io);
+                }
                 (io @ Io::Store { flush, .. }, _) if is_digest(flush) => slow.push(io),
                 (io, _) => homes.push(io),
             }
@@ -234,11 +238,6 @@ impl Run {
     pub(super) fn wait_for_commit(&mut self) -> bool {
         self.uring.as_mut().is_some_and(Uring::wait)
     }
-}
-
-/// True for the requests that a commit waits for.
-fn is_commit(flush: Files) -> bool {
-    flush == Files::of(File::Ring) || flush == Files::of(File::Extents)
 }
 
 /// True for a digest, which neither waits behind a write-back, for the next start would have to read what it speaks of,
