@@ -152,12 +152,16 @@ impl<'a> Entry<'a> {
 
     /// The entry that stands for this one while its body is in an extent that begins at this unit. `body` is where its own
     /// is made.
+    ///
+    /// # Panics
+    /// If the body is not what it was when the entry was made.
     pub(super) fn in_extent<'b>(
         &self,
         unit: u64,
         binding: u64,
         body: &'b mut Vec<u8>,
     ) -> Entry<'b> {
+        assert!(self.is_whole(binding), "a record has changed in memory");
         let Entry { hash, database, key_len, .. } = *self;
         let reference = Reference::to(unit, binding, hash, key_len, self.body);
         body.extend_from_slice(self.key());

@@ -11,8 +11,8 @@ use types::{Database, Key, Shard, Ticket};
 
 use super::engine::Engine;
 use super::entry::{
-    Entry, FINGERPRINT_LEN, HEAD_LEN, KEY_LEN_INLINE, Kind, PAGE_BODY_MAX, RING_BODY_MAX,
-    Reference, entry_checksum, fingerprint, meta_hash,
+    Entry, FINGERPRINT_LEN, HEAD_LEN, KEY_LEN_INLINE, Kind, RING_BODY_MAX, Reference,
+    entry_checksum, fingerprint, meta_hash,
 };
 use super::request::{Batch, Large, Request, ScanRequest, ShardMark};
 use crate::mutation::{self, Mutation};
@@ -132,7 +132,7 @@ impl<L: Link> Handle<L> {
         let len = record.len();
         assert!(len <= RECORD_LEN_MAX, "a record of {len} bytes exceeds {RECORD_LEN_MAX}");
         let key_len = draft.full_key.len();
-        if self.goes_to_ring(draft, key_len + len) {
+        if key_len + len <= RING_BODY_MAX && !draft.kind.has_long_key() {
             return self.open.add(self.binding, draft, draft.kind, record);
         }
         let content = Bytes::from([draft.full_key, record].concat());
@@ -140,13 +140,6 @@ impl<L: Link> Handle<L> {
         self.open.add(self.binding, draft, draft.kind.in_extent(), &reference.bytes());
         let at = self.open.find(draft).expect("it has just been added");
         self.open.large.push(Large { at, content });
-    }
-
-    /// True for a body of this length that goes to the ring itself. Those that are too long for a page leave a quarter of a
-    /// stripe to others: so that its batch is not divided for them.
-    fn goes_to_ring(&self, draft: &Draft<'_>, len: usize) -> bool {
-        let room = (self.batch_len_max / 4 * 3).saturating_sub(self.open.entries.len());
-        !draft.kind.has_long_key() && (len <= PAGE_BODY_MAX || len <= RING_BODY_MAX.min(room))
     }
 
     /// The newest record of a place in the open batch: `None` where the batch does not have it.
@@ -279,9 +272,10 @@ impl OpenBatch {
         self.entries.is_empty() && self.marks.is_empty()
     }
 
-    /// The batch as requests: one, or several where it exceeds a stripe. Then what must be durable first goes first:
+    /// The batch as requests: one, or several where it exceeds a stripe though no record is in it that is too long for a
+    /// page. Then what must be durable first goes first:
     /// marks of forgotten shards, metas, puts, removals, and marks of recovered shards.
-    fn take(&mut self, len_max: usize, ticket: Ticket) -> Vec<Batch> {
+    fn take(&mut self, binding: u64, len_max: usize, ticket: Ticket) -> Vec<Batch> {
         // As long as an entry of it is in the ring, all of a batch is in memory: it gets no more than it needs, and the
         // next one is collected where this one was.
         let entries = self.entries.to_vec();
@@ -290,7 +284,10 @@ impl OpenBatch {
         self.places.clear();
         self.places.shrink_to(KEPT_MAX / HEAD_LEN, |_| 0);
         let (large, marks) = (std::mem::take(&mut self.large), std::mem::take(&mut self.marks));
-        let whole = Batch { entries, large, marks, ticket: Some(ticket) };
+        let mut whole = Batch { entries, large, marks, ticket: Some(ticket) };
+        if whole.len() > len_max {
+            whole.shorten(binding);
+        }
         if whole.len() <= len_max {
             return vec![whole];
         }
@@ -302,6 +299,27 @@ impl Batch {
     /// Bytes of a stripe that it takes at most.
     fn len(&self) -> usize {
         self.entries.len() + (self.marks.len() + 1) * super::engine::MARK_LEN
+    }
+
+    /// Lets records that are too long for a page go to extents before the stripe.
+    fn shorten(&mut self, binding: u64) {
+        let entries = Bytes::from(std::mem::take(&mut self.entries));
+        let mut large = std::mem::take(&mut self.large);
+        large.sort_unstable_by_key(|large| large.at);
+        let (mut large, mut from) = (large.into_iter().peekable(), 0);
+        for (raw, entry) in Entry::all(&entries) {
+            let at = self.entries.len();
+            if let Some(known) = large.next_if(|large| large.at == from) {
+                self.large.push(Large { at, ..known });
+            }
+            if entry.outgrows_page() && entry.kind != Kind::DEAD {
+                self.large.push(Large { at, content: entries.slice_ref(entry.body) });
+                entry.in_extent(0, binding, &mut Vec::new()).append_to(&mut self.entries);
+            } else if entry.kind != Kind::DEAD {
+                self.entries.extend_from_slice(raw);
+            }
+            from += raw.len();
+        }
     }
 
     fn divide(self, len_max: usize) -> Vec<Batch> {
@@ -400,7 +418,7 @@ impl<L: Link> Store for Handle<L> {
 
     fn submit(&mut self) {
         if !self.open.is_empty() {
-            let parts = self.open.take(self.batch_len_max, self.ticket);
+            let parts = self.open.take(self.binding, self.batch_len_max, self.ticket);
             self.outgoing.extend(parts.into_iter().map(Request::Change));
             self.ticket.0 += 1;
         }

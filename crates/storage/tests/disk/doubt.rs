@@ -202,3 +202,39 @@ fn a_doubt_ends_with_what_was_doubted() {
     let report = verify(&mut world.disk.copy(), &mut |_| ()).expect("there is a store");
     assert!(report.is_good() && report.leaked_units == 0, "{report:?}");
 }
+
+/// Power fails while a write-back is put in place, a page of it is there, and the image of its map rots: what the page and
+/// the ring refer to is given to nobody.
+#[test]
+fn a_page_that_is_newer_than_its_map_keeps_what_it_refers_to() {
+    let mut world = World::create(SimDisk::new(1, 0), 1, &config());
+    put_home(&mut world, [0], LARGE);
+    world.disk.withhold(Withheld::Stores(File::Slots));
+    put(&mut world, 1, LARGE);
+    go_on(&mut world);
+    let disk = world.disk.copy();
+    let spare = disk.bytes(File::Spare);
+    let count = spare[16] as usize;
+    let start = (32 + 24 * count).next_multiple_of(PAGE as usize);
+    for image in 0..count {
+        let row = &spare[32 + 24 * image..][..24];
+        let offset = u64::from_le_bytes(row[8..16].try_into().expect("eight bytes")) as usize;
+        let (page, at) = (PAGE as usize, start + image * PAGE as usize);
+        match row[0] {
+            file if file == File::Extents as u8 => {
+                disk.rot(File::Spare, |bytes| bytes[at + 100] ^= 1);
+            }
+            file if file == File::Slots as u8 && offset >= 2 * page => disk
+                .rot(File::Slots, |bytes| {
+                    bytes[offset..][..page].copy_from_slice(&spare[at..][..page])
+                }),
+            _ => {}
+        }
+    }
+    let mut world = World::open(disk, 1, &config());
+    world.settle();
+    put_home(&mut world, 2..8, LARGE);
+    assert_eq!(lost(&mut world, 0..8), [0; 0]);
+    let report = verify(&mut world.disk.copy(), &mut |_| ()).expect("there is a store");
+    assert!(report.is_good(), "{report:?}");
+}

@@ -311,3 +311,28 @@ fn a_store_at_rest_writes_nothing_though_a_bucket_cannot_go_home() {
         assert_eq!(used > 0, stays, "{} sectors", used / SECTOR as u64);
     }
 }
+
+/// Records that are too long for a page go to extents where the stripe would be too long with them.
+#[test]
+fn a_batch_of_long_records_is_one_stripe_as_long_as_it_can_be() {
+    // The longest stripe of this ring carries some 3,100 bytes.
+    let (config, lens) = (small_config(), [900, 2_300, 1_500, 5_000, 40]);
+    let mut world = World::create(SimDisk::new(1, 0), 1, &config);
+    let record = |number: usize, len: usize| vec![number as u8; len];
+    for (number, &len) in lens.iter().enumerate() {
+        world.stores[0].put(&cell(number as u64), &record(number, len));
+    }
+    world.stores[0].submit();
+    (0..20).for_each(|_| world.poll());
+    let report = verify(&mut world.disk.copy(), &mut |_| ()).expect("there is a store");
+    assert!(report.is_good());
+    assert_eq!((report.stripes, report.staged_records), (1, lens.len() as u64));
+    let mut after = World::open(world.disk.crashed(0), 1, &config);
+    for world in [&mut world, &mut after] {
+        world.settle();
+        for (number, &len) in lens.iter().enumerate() {
+            let wanted = Load::Found(record(number, len).into());
+            assert!(world.load(&cell(number as u64)) == wanted, "{number}");
+        }
+    }
+}

@@ -70,8 +70,8 @@ impl Engine {
         for large in std::mem::take(&mut batch.large) {
             self.place_large(&mut batch.entries, large);
         }
-        if self.is_pressed() {
-            batch.entries = self.place_long(batch.entries);
+        if let Some(len) = self.extent_len() {
+            batch.entries = self.place_long(batch.entries, len);
         }
         self.add_entries(batch.entries);
         for mark in marks {
@@ -102,16 +102,18 @@ impl Engine {
         put_u64(&mut entries[large.at..], 8, checksum);
     }
 
-    /// Gives extents to records that are too long for a page. The entries, with references in place of those records.
-    fn place_long(&mut self, entries: Vec<u8>) -> Vec<u8> {
-        if !Entry::all(&entries).any(|(_, entry)| entry.outgrows_page()) {
+    /// Gives extents to records that are too long for a page, and longer than this. The entries, with references in place
+    /// of those records.
+    fn place_long(&mut self, entries: Vec<u8>, len: usize) -> Vec<u8> {
+        let goes = |entry: &Entry<'_>| entry.outgrows_page() && entry.len() > len;
+        if !Entry::all(&entries).any(|(_, entry)| goes(&entry)) {
             return entries;
         }
         base::sometimes!("disk: a record that a stripe has room for goes to an extent before it");
         let entries = Bytes::from(entries);
         let mut placed = Vec::new();
         for (raw, entry) in Entry::all(&entries).filter(|(_, entry)| entry.kind != Kind::DEAD) {
-            if !entry.outgrows_page() {
+            if !goes(&entry) {
                 placed.extend_from_slice(raw);
                 continue;
             }
@@ -237,10 +239,10 @@ impl Engine {
         let number = self.ring.durable + 1;
         let (used, ring, head) = (self.ring.used(), self.ring.sectors, self.ring.head);
         let is_awaited = self.awaited_marks().any(|stripe| stripe >= number);
+        self.note_pace();
         if self.is_far_behind() && !is_awaited {
             return;
         }
-        self.note_pace();
         let limit = self.sweep.limit(ring);
         let stripe = self.ring.stripe(number).expect("a closed stripe is in the ring");
         let pending = pending(stripe);

@@ -5,6 +5,8 @@
 //! The superblock is among the images, with the tail as the *previous* write-back left it: so whatever happens to this
 //! one, the ring still holds all of it.
 
+use std::vec::IntoIter;
+
 use super::write_back::{Work, WriteBack};
 use super::{Engine, primary_place};
 use crate::disk::extents::{map_place, units_for};
@@ -14,6 +16,9 @@ use crate::disk::page::{PAGE, PagePlace};
 use crate::disk::spare::{self, HOMES};
 use crate::disk::superblock::{FORMAT, Superblock};
 use crate::mutation::{self, Mutation};
+
+/// Contents that share a flush: whoever writes a stripe meanwhile does not wait behind more.
+const CONTENTS_AT_ONCE: usize = 128;
 
 /// The write-back that is being written.
 #[derive(Debug)]
@@ -28,8 +33,8 @@ pub(super) struct Writing {
 
 #[derive(Debug)]
 enum Step {
-    /// Contents go to extents that no page in place refers to; then these go to the spare.
-    Contents { images: Vec<Write>, homes: Vec<Write> },
+    /// Contents go to extents that no page in place refers to, after them the rest; then the images go to the spare.
+    Contents { rest: IntoIter<Write>, images: Vec<Write>, homes: Vec<Write> },
     /// The images go to the spare; then these go home.
     Spare { homes: Vec<Write> },
     /// Pages are written in place; this last one after them.
@@ -95,17 +100,8 @@ impl Engine {
         let count = images.len();
         let (bytes, homes) = spare::assemble(self.binding, self.batch, images.into_iter());
         let images = spare::writes(&bytes, count);
-        let writes = std::mem::take(&mut work.contents);
-        if writes.is_empty() {
-            return self.store_images(images, homes, (work, tail));
-        }
-        let io = self.take_io_id();
-        let flush = match mutation::is(Mutation::ExtentsUnflushed) {
-            true => Files::default(),
-            false => Files::of(File::Extents),
-        };
-        self.ios.push(Io::Store { id: io, writes, flush });
-        self.writing = Some(Writing { io, step: Step::Contents { images, homes }, work, tail });
+        let contents = std::mem::take(&mut work.contents).into_iter();
+        self.store_contents(contents, images, homes, (work, tail));
     }
 
     /// The superblock that the newest write-back writes.
@@ -128,8 +124,8 @@ impl Engine {
     /// What a write-back has asked of the device is done.
     pub(super) fn write_back_done(&mut self, io: u64) {
         match self.writing.take_if(|writing| writing.io == io) {
-            Some(Writing { step: Step::Contents { images, homes }, work, tail, .. }) => {
-                self.store_images(images, homes, (work, tail));
+            Some(Writing { step: Step::Contents { rest, images, homes }, work, tail, .. }) => {
+                self.store_contents(rest, images, homes, (work, tail));
             }
             Some(Writing { step: Step::Spare { mut homes }, work, tail, .. }) => {
                 let last = homes.pop();
@@ -163,6 +159,27 @@ impl Engine {
                 self.floor_in_place = floor;
             }
         }
+    }
+
+    fn store_contents(
+        &mut self,
+        mut rest: IntoIter<Write>,
+        images: Vec<Write>,
+        homes: Vec<Write>,
+        (work, tail): (Work, u64),
+    ) {
+        let writes: Vec<Write> = rest.by_ref().take(CONTENTS_AT_ONCE).collect();
+        if writes.is_empty() {
+            return self.store_images(images, homes, (work, tail));
+        }
+        let io = self.take_io_id();
+        let flush = match mutation::is(Mutation::ExtentsUnflushed) {
+            true => Files::default(),
+            false => Files::of(File::Extents),
+        };
+        self.ios.push(Io::Store { id: io, writes, flush });
+        self.writing =
+            Some(Writing { io, step: Step::Contents { rest, images, homes }, work, tail });
     }
 
     fn store_images(&mut self, writes: Vec<Write>, homes: Vec<Write>, (work, tail): (Work, u64)) {

@@ -193,6 +193,10 @@ fn merge<'a>(
             let (unit, count) = run(new);
             extents.set_home(unit, count, true);
         }
+    } else if let Some(same) = reference {
+        // Its map may be older than the page, where the image of it rotted.
+        let (unit, count) = run(same);
+        extents.keep_home(unit, count);
     }
     let entry = (!entry.kind.is_remove()).then_some(entry);
     match (replaced, entry) {

@@ -125,8 +125,10 @@ impl Engine {
             }
             Some(Part::Content(identity, reference)) => {
                 let (offset, len) = (reference.unit * UNIT, reference.content_len());
-                // The same record may be on its way there.
-                let is_stale = self.unwritten.contains_key(&reference.unit);
+                // The same record may be on its way there, by a stripe or by a write-back of its bucket.
+                let bucket = self.directory.bucket_of(identity.hash);
+                let is_stale =
+                    self.unwritten.contains_key(&reference.unit) || self.cache.is_pinned(bucket);
                 let read = ScrubRead::Content { identity, reference, is_stale };
                 self.scrub_from(File::Extents, offset, len, read);
             }

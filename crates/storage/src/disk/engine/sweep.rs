@@ -7,6 +7,8 @@
 use std::collections::BTreeSet;
 
 use super::Engine;
+use crate::disk::entry::{PAGE_BODY_MAX, RING_BODY_MAX};
+use crate::disk::stripe::SECTOR;
 
 /// A lap of the hand takes five eighths of the ring; a store is full at eleven sixteenths.
 fn lap_len(ring: u64) -> u64 {
@@ -35,6 +37,9 @@ fn burst_len(ring: u64) -> u64 {
 const STEPS: u64 = 24;
 /// The part of a lap by which the hand may be late: more than a step, less than what is left of the ring.
 const SLACK: u64 = 12;
+
+/// Fewer entries of a bucket than that are few to write its pages for.
+const FEW: u64 = 4;
 
 /// What the first lap may take of the ring, in sectors in use.
 #[derive(Clone, Copy, Debug)]
@@ -178,28 +183,45 @@ impl Engine {
         self.sweep.first.is_some() || self.hand_due() >= (self.sweep.hand + step).min(buckets)
     }
 
-    /// Notes whether the hand is late, though commits may not wait for it yet.
-    pub(super) fn note_pace(&mut self) {
-        let Sweep { begun, lap, .. } = self.sweep;
-        let is_late = self.ring.head - begun > self.hand_came() + lap / SLACK / 4 * 3;
-        self.sweep.was_late |= is_late && self.is_behind();
-    }
-
-    /// True while the hand can hardly keep up: from the moment when it was late until it was not for a lap. Then records
-    /// that are too long for a page go to extents at once, and not by way of the ring: so it fills more slowly.
-    pub(super) fn is_pressed(&self) -> bool {
-        (self.sweep.was_late || self.sweep.was_late_before)
-            && self.unread.is_none()
-            && !self.write_back.is_redone()
+    /// True if there is something to do for the hand, and it is later than by so many sectors.
+    fn is_late(&self, by: u64) -> bool {
+        self.ring.head - self.sweep.begun > self.hand_came() + by
+            && self.is_behind()
+            && !self.is_held()
     }
 
     /// True if the hand is so far behind that what comes in has to wait for it: then the ring's head goes on as fast as
     /// the hand does, in short steps, and no part of a lap is longer than another. Never while nothing is to be done
     /// about it: among few buckets a step is longer than the slack.
     pub(super) fn is_far_behind(&self) -> bool {
-        let Sweep { begun, lap, .. } = self.sweep;
-        let is_late = self.ring.head - begun > self.hand_came() + lap / SLACK;
-        is_late && self.is_behind() && !self.is_held()
+        self.is_late(self.sweep.lap / SLACK)
+    }
+
+    /// The same before anything has to wait.
+    fn is_nearly_far_behind(&self) -> bool {
+        self.is_late(self.sweep.lap / SLACK / 4 * 3)
+    }
+
+    /// To be called now and then.
+    pub(super) fn note_pace(&mut self) {
+        self.sweep.was_late |= self.is_nearly_far_behind();
+    }
+
+    /// Entries that are longer than this, and too long for a page, are better off in extents at once than in the ring, which
+    /// references fill more slowly. `None` for no entries: while the hand keeps up. Else for all of them, or, from then on
+    /// until it kept up for a lap, for those of which a bucket would not take home many at a time: its pages are written for
+    /// few.
+    pub(super) fn extent_len(&self) -> Option<usize> {
+        if self.unread.is_some() || self.write_back.is_redone() {
+            return None; // there may be no extents to give
+        }
+        if self.is_nearly_far_behind() {
+            return Some(PAGE_BODY_MAX);
+        }
+        let was_late = self.sweep.was_late || self.sweep.was_late_before;
+        let bytes = lap_len(self.ring.sectors) * SECTOR as u64;
+        let len = bytes / (FEW * self.directory.buckets());
+        (was_late && len < RING_BODY_MAX as u64).then_some(len as usize)
     }
 
     /// Damaged buckets that may be rewritten, and those that the hand meets: as far as it is due, or all round where the
