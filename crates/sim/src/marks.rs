@@ -7,6 +7,8 @@
 pub const MARKS: &[(&str, &str)] = &[
     ("disk", "disk: a digest seems to name what the ring does not have"),
     ("disk", "disk: a record is read from a ring that has not been"),
+    ("disk", "disk: a record of the ring goes home to an extent"),
+    ("disk", "disk: a record that a stripe has room for goes to an extent before it"),
     ("disk", "disk: a request waits until the ring has been read"),
     ("disk", "disk: a store serves before its ring has been read"),
     ("disk", "disk: a write-back begins while another is written"),
