@@ -115,7 +115,8 @@ struct Redone {
 
 impl Redone {
     /// `None` where something is damaged, so that the spare alone may not be enough for the next start, and where the store
-    /// is of an older format: then the write-back is put in place at once. `last` is the superblock that is written last, as it stands in place.
+    /// is of an older format: then the write-back is put in place at once. `last` is the superblock that is written last, as
+    /// it stands in place.
     fn of(images: Images, last: Option<&Superblock>) -> Result<Redone, Images> {
         let image = images.whole.last().filter(|_| images.are_whole());
         let superblock = image.and_then(|image| Superblock::read(&image.bytes, COPIES - 1).ok());

@@ -202,7 +202,7 @@ impl Engine {
         self.is_late(self.sweep.lap / SLACK / 4 * 3)
     }
 
-    /// To be called now and then.
+    /// Remembers whether the hand was late. To be called when a stripe is to be written.
     pub(super) fn note_pace(&mut self) {
         self.sweep.was_late |= self.is_nearly_far_behind();
     }
