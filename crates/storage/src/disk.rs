@@ -12,6 +12,7 @@
 //! Start reading at [`Engine`]; `docs/design/storage-disk.md` draws the bytes and gives the arguments.
 
 mod ahead;
+mod aligned;
 mod arena;
 pub(crate) mod bytes_at;
 mod cache;

@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 
 use bytes::Bytes;
 
-use super::direct::AlignedBuffer;
+use super::aligned::AlignedBuffer;
 
 /// Chunks that wait to be asked for, beside the one that is being read.
 const WAITING_MAX: usize = 2;
@@ -34,7 +34,7 @@ struct Chunk {
 
 impl AsRef<[u8]> for Chunk {
     fn as_ref(&self) -> &[u8] {
-        self.buffer.first(self.len)
+        &self.buffer[..self.len]
     }
 }
 

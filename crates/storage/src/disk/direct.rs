@@ -15,11 +15,9 @@ use bytes::Bytes;
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 
+use super::aligned::{ALIGNMENT, AlignedBuffer, is_aligned};
 use super::io::{File, Write};
 use super::stripe::SECTOR;
-
-/// What addresses in memory must be a multiple of, on any device.
-pub(super) const ALIGNMENT: usize = 4096;
 
 /// Bytes that are handed over together: whoever writes a stripe meanwhile does not wait for more.
 const PART_LEN_MAX: usize = 256 << 10;
@@ -96,6 +94,10 @@ impl DirectFile {
     pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> IoResult<()> {
         let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         for (part, at) in bytes.chunks(PART_LEN_MAX).zip((offset..).step_by(PART_LEN_MAX)) {
+            if is_aligned(part) {
+                self.write_aligned(part, at)?;
+                continue;
+            }
             let room = buffer.room(part.len());
             room.copy_from_slice(part);
             self.write_aligned(room, at)?;
@@ -103,7 +105,7 @@ impl DirectFile {
         Ok(())
     }
 
-    /// The same for bytes that lie in an [`AlignedBuffer`].
+    /// The same for aligned bytes.
     pub(super) fn write_aligned(&self, bytes: &[u8], offset: u64) -> IoResult<()> {
         self.file.write_all_at(bytes, offset)
     }
@@ -200,34 +202,6 @@ fn salvage(
 /// pass, as those of a way to the device do.
 fn is_lost(error: &std::io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NODATA | Errno::ILSEQ))
-}
-
-/// Memory that begins where a device wants it to.
-#[derive(Debug, Default)]
-pub(super) struct AlignedBuffer(Vec<u8>);
-
-impl AlignedBuffer {
-    /// Its first `len` bytes, with what was in them before.
-    pub(super) fn room(&mut self, len: usize) -> &mut [u8] {
-        if self.0.len() < len + ALIGNMENT {
-            self.0.resize(len + ALIGNMENT, 0);
-        }
-        let start = self.start();
-        &mut self.0[start..start + len]
-    }
-
-    /// The same to look at.
-    ///
-    /// # Panics
-    /// If there never was room for so many.
-    pub(super) fn first(&self, len: usize) -> &[u8] {
-        let start = self.start();
-        &self.0[start..start + len]
-    }
-
-    fn start(&self) -> usize {
-        self.0.as_ptr().align_offset(ALIGNMENT)
-    }
 }
 
 #[cfg(test)]

@@ -24,6 +24,9 @@ const LOADS_MAX: usize = 16 * 1024;
 /// Bytes of memory that a handle keeps for its next batch.
 const KEPT_MAX: usize = 64 * 1024;
 
+/// Bytes that a batch is given at once where the one before had as many.
+const EXPECTED_MAX: usize = 1 << 20;
+
 /// How requests reach the engine and completions come back.
 pub trait Link: Send {
     /// Hands requests over in order, leaving `requests` empty.
@@ -83,6 +86,8 @@ pub struct Handle<L> {
 #[derive(Debug, Default)]
 struct OpenBatch {
     entries: Vec<u8>,
+    /// As long as `entries` will be, if this batch is like the last one.
+    expected_len: usize,
     places: HashTable<usize>, // where the newest entry of each place starts
     large: Vec<Large>,
     marks: Vec<ShardMark>,
@@ -234,6 +239,9 @@ impl OpenBatch {
             self.large.retain(|large| large.at != at);
         }
         let start = self.entries.len();
+        if start == 0 {
+            self.entries.reserve(self.expected_len);
+        }
         self.entries.resize(start + HEAD_LEN, 0);
         self.entries.extend_from_slice(draft.key);
         self.entries.extend_from_slice(rest);
@@ -272,15 +280,26 @@ impl OpenBatch {
         self.entries.is_empty() && self.marks.is_empty()
     }
 
+    /// As long as an entry of it is in the ring, all of a batch is in memory: it gets no more than it needs. The next one
+    /// is collected where this one was, unless it is so long that a copy costs more than memory.
+    fn take_entries(&mut self) -> Vec<u8> {
+        self.expected_len = self.entries.len().min(EXPECTED_MAX);
+        if self.expected_len > KEPT_MAX {
+            let mut entries = std::mem::take(&mut self.entries);
+            entries.shrink_to_fit();
+            return entries;
+        }
+        let entries = self.entries.to_vec();
+        self.entries.clear();
+        self.entries.shrink_to(KEPT_MAX);
+        entries
+    }
+
     /// The batch as requests: one, or several where it exceeds a stripe though no record is in it that is too long for a
     /// page. Then what must be durable first goes first:
     /// marks of forgotten shards, metas, puts, removals, and marks of recovered shards.
     fn take(&mut self, binding: u64, len_max: usize, ticket: Ticket) -> Vec<Batch> {
-        // As long as an entry of it is in the ring, all of a batch is in memory: it gets no more than it needs, and the
-        // next one is collected where this one was.
-        let entries = self.entries.to_vec();
-        self.entries.clear();
-        self.entries.shrink_to(KEPT_MAX);
+        let entries = self.take_entries();
         self.places.clear();
         self.places.shrink_to(KEPT_MAX / HEAD_LEN, |_| 0);
         let (large, marks) = (std::mem::take(&mut self.large), std::mem::take(&mut self.marks));

@@ -16,9 +16,6 @@ use super::metas::Metas;
 use super::staged::Said;
 use super::stripe::{StripeWriter, payload_max};
 
-/// Bytes of memory that is kept from one stripe to the next.
-const SPARE_MAX: usize = 64 * 1024;
-
 /// Marks of losses that every stripe keeps room for.
 const LOSSES: usize = 8;
 
@@ -193,11 +190,9 @@ impl Ring {
         }
     }
 
-    /// Takes back memory in which a stripe was written, unless it is long: a store at rest would keep it.
+    /// Takes back memory in which a stripe was written.
     pub(super) fn recycle(&mut self, memory: Vec<u8>) {
-        if memory.capacity() <= SPARE_MAX {
-            self.spare = memory;
-        }
+        self.spare = memory;
     }
 
     /// The stripe that takes the next entries.

@@ -6,7 +6,9 @@
 //! sector of a stripe costs nothing.
 
 use base::checksum::checksum;
+use bytes::Bytes;
 
+use super::aligned::AlignedBuffer;
 use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use crate::mutation::{self, Mutation};
 
@@ -52,7 +54,7 @@ pub(crate) fn payload_max(sectors: u64) -> usize {
 /// Builds a stripe while its entries come in.
 #[derive(Default, Debug)]
 pub(crate) struct StripeWriter {
-    sectors: Vec<u8>,
+    sectors: AlignedBuffer,
     payload_len: usize,
     entries: u32,
 }
@@ -63,9 +65,9 @@ impl StripeWriter {
     }
 
     /// Begins in memory that another stripe has had.
-    pub(crate) fn over(mut memory: Vec<u8>) -> StripeWriter {
-        memory.clear();
-        let mut writer = StripeWriter { sectors: memory, payload_len: 0, entries: 0 };
+    pub(crate) fn over(memory: Vec<u8>) -> StripeWriter {
+        let sectors = AlignedBuffer::over(memory);
+        let mut writer = StripeWriter { sectors, payload_len: 0, entries: 0 };
         writer.append(&[0; STRIPE_HEAD_LEN]);
         writer
     }
@@ -79,6 +81,12 @@ impl StripeWriter {
         self.entries == 0
     }
 
+    /// Makes sure that so many bytes of entries more need not move what is there.
+    pub(crate) fn reserve(&mut self, len: usize) {
+        let sectors = sectors_for(self.payload_len + len) as usize;
+        self.sectors.reserve(sectors * SECTOR - self.sectors.len());
+    }
+
     /// Adds one encoded entry.
     pub(crate) fn push(&mut self, entry: &[u8]) {
         self.entries += 1;
@@ -87,28 +95,26 @@ impl StripeWriter {
 
     fn append(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let within = self.payload_len % PAYLOAD;
-            if within == 0 {
-                self.sectors.resize(self.sectors.len() + SECTOR, 0);
-            }
-            let at = self.sectors.len() - SECTOR + within;
-            let take = bytes.len().min(PAYLOAD - within);
-            self.sectors[at..at + take].copy_from_slice(&bytes[..take]);
+            let take = bytes.len().min(PAYLOAD - self.payload_len % PAYLOAD);
+            self.sectors.extend_from_slice(&bytes[..take]);
             self.payload_len += take;
             bytes = &bytes[take..];
+            if self.payload_len.is_multiple_of(PAYLOAD) {
+                self.sectors.extend_from_slice(&[0; SECTOR - PAYLOAD]);
+            }
         }
     }
 
-    /// The stripe's sectors for this position.
-    pub(crate) fn finish(mut self, binding: u64, position: u64) -> Vec<u8> {
+    /// The stripe's sectors for this position, aligned for a device.
+    pub(crate) fn finish(mut self, binding: u64, position: u64) -> Bytes {
         let payload_len = self.payload_len as u32;
         put_u32(&mut self.sectors, 0, MAGIC);
         put_u16(&mut self.sectors, 4, FORMAT);
         put_u32(&mut self.sectors, 8, payload_len);
         put_u32(&mut self.sectors, 12, self.entries);
-        let data = self.sectors.len() / SECTOR;
+        let data = self.sectors.len().div_ceil(SECTOR);
         let parity = data.div_ceil(PARITY_SPAN);
-        self.sectors.resize((data + parity) * SECTOR, 0);
+        self.sectors.fill_to((data + parity) * SECTOR);
         let (content, parities) = self.sectors.split_at_mut(data * SECTOR);
         for (i, sector) in content.chunks_exact(SECTOR).enumerate() {
             let class = i % parity;
@@ -118,7 +124,7 @@ impl StripeWriter {
         for (i, sector) in self.sectors.chunks_exact_mut(SECTOR).enumerate() {
             seal(sector, binding, position + i as u64, i as u16, count as u16);
         }
-        self.sectors
+        self.sectors.into_bytes()
     }
 }
 
@@ -210,7 +216,7 @@ pub(crate) fn entries(payload: &[u8]) -> Option<(&[u8], u32)> {
 mod tests {
     use super::*;
 
-    fn stripe_of(len: usize) -> (Vec<u8>, Vec<u8>) {
+    fn stripe_of(len: usize) -> (Vec<u8>, Bytes) {
         let content: Vec<u8> = (0..len).map(|i| (i * 7 + i / 256) as u8).collect();
         let mut writer = StripeWriter::new();
         for part in content.chunks(300) {
@@ -231,7 +237,7 @@ mod tests {
             let (content, bytes) = stripe_of(len);
             let count = bytes.len() / SECTOR;
             for bad in 0..count {
-                let (mut sectors, mut is_good) = (bytes.clone(), vec![true; count]);
+                let (mut sectors, mut is_good) = (bytes.to_vec(), vec![true; count]);
                 sectors[bad * SECTOR..][..SECTOR].fill(0xee);
                 is_good[bad] = false;
                 let payload = payload(&mut sectors, &is_good).expect("one sector is restored");

@@ -357,8 +357,7 @@ impl Engine {
     }
 
     /// The sectors of a stripe where they belong: two writes where the ring ends in between.
-    fn writes(&self, position: u64, sectors: Vec<u8>) -> Vec<Write> {
-        let mut bytes = Bytes::from(sectors);
+    fn writes(&self, position: u64, mut bytes: Bytes) -> Vec<Write> {
         let until_end = (self.ring - position % self.ring) as usize * SECTOR;
         let rest = bytes.split_off(until_end.min(bytes.len()));
         let mut writes = vec![Write { offset: offset_of(position, self.ring), bytes }];

@@ -23,7 +23,7 @@ pub(super) struct Found {
     pub(super) first: u64,
     pub(super) batches: Vec<Batch>,
     /// Its bytes, where some of them were restored by parity, and which sectors were.
-    pub(super) restored: Option<(Vec<u8>, Vec<u64>)>,
+    pub(super) restored: Option<(Bytes, Vec<u64>)>,
 }
 
 /// What lies at a position.

@@ -141,6 +141,7 @@ impl Engine {
         let stripe = self.ring.collecting();
         let number = stripe.number;
         let pending = stripe.pending.as_mut().expect("the collecting stripe is pending");
+        pending.writer.reserve(entries.len());
         let (mut at, mut dead) = (0, Vec::new());
         let mut cold = 0;
         for (raw, entry) in Entry::all(entries) {
@@ -261,7 +262,7 @@ impl Engine {
         }
         stripe.position = Some(head);
         self.ring.head += sectors;
-        let bytes = Bytes::from(writer.finish(self.binding, head));
+        let bytes = writer.finish(self.binding, head);
         let id = self.take_io_id();
         let writes = ring_writes(bytes, head, ring);
         let flush = match mutation::is(Mutation::StripeUnflushed) {
@@ -272,10 +273,11 @@ impl Engine {
         self.commit = Some(Commit { io: Some(id), step: Step::Ring });
     }
 
-    /// Takes back the writes of a stripe that somebody has copied, for their memory.
+    /// Takes back the writes of a stripe that is durable, for their memory.
     pub(in crate::disk) fn recycle(&mut self, writes: Vec<Write>) {
         let bytes = writes.into_iter().next().map(|write| write.bytes);
-        if let Some(bytes) = bytes.filter(Bytes::is_unique) {
+        if let Some(mut bytes) = bytes.filter(Bytes::is_unique) {
+            bytes.truncate(0); // else they would be moved to where their memory begins
             self.ring.recycle(Vec::from(bytes));
         }
     }
@@ -303,7 +305,7 @@ impl Engine {
             mark.append_to(self.binding, &mut raw);
             writer.push(&raw);
         }
-        let bytes = Bytes::from(writer.finish(self.binding, head));
+        let bytes = writer.finish(self.binding, head);
         self.ring.begin_aside((bytes.len() / SECTOR) as u64);
         let durable = self.ring.durable;
         let waiting = self.repairs.iter().filter(|&(_, &stripe)| are_all && stripe > durable);

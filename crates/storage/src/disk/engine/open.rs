@@ -245,7 +245,7 @@ fn mark_of_all(binding: u64, head: u64) -> Bytes {
     Mark::FORGET_ALL.append_to(binding, &mut raw);
     let mut writer = StripeWriter::new();
     writer.push(&raw);
-    Bytes::from(writer.finish(binding, head))
+    writer.finish(binding, head)
 }
 
 /// What can be known of the ring without reading it.

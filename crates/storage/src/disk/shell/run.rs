@@ -115,8 +115,9 @@ impl Run {
         }
         shared.has_committed.store(false, SeqCst);
         if let (Some(uring), Some(stripes)) = (&mut self.uring, shared.medium.stripes())
-            && let Some(done) = uring.reap(stripes)
+            && let Some((done, parts)) = uring.reap(stripes)
         {
+            self.engine.recycle(parts);
             self.engine.done(done);
             has_moved = true;
         }
@@ -165,8 +166,7 @@ impl Run {
         if let (Some((id, writes)), None) = (stripe, self.engine.failure())
             && let (Some(uring), Some(file)) = (&mut self.uring, shared.medium.stripes())
         {
-            uring.submit(file, id, &writes);
-            self.engine.recycle(writes);
+            uring.submit(file, id, writes);
         }
         shared.has_stripe.store(self.stripe.is_some(), SeqCst);
     }

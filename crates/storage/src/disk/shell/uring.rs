@@ -1,8 +1,8 @@
 //! Stripes through io_uring (Linux 5.6 and later): submitted without waiting, by threads that do not block elsewhere.
 //!
-//! At most one stripe is under way, so there is one buffer, and it is the system's until the stripe has completed. It is
-//! registered, where the system's limit of locked memory allows that: the system then need not find its pages for each
-//! write. The file is not: a ring that has registered it keeps it, and its lock, for 20 to 30 ms after the process was
+//! At most one stripe is under way. A short one is copied to a buffer that is the system's until the stripe has completed,
+//! and is registered, where the system's limit of locked memory allows that: the system then need not find its pages for
+//! each write. For a long one that costs less than a copy. The file is not registered: a ring that has registered it keeps it, and its lock, for 20 to 30 ms after the process was
 //! killed, and the next one waits for that lock.
 
 #![allow(unsafe_code)]
@@ -15,35 +15,31 @@ use io_uring::{IoUring, Probe, opcode, types};
 use rustix::io::Errno;
 
 use super::Pump;
-use crate::disk::direct::{ALIGNMENT, AlignedBuffer, DirectFile};
+use crate::disk::aligned::{ALIGNMENT, AlignedBuffer, is_aligned};
+use crate::disk::direct::DirectFile;
 use crate::disk::io::{Done, Write};
 
 /// A stripe is one write, or two where it wraps.
 const PARTS_MAX: usize = 2;
 
+/// Bytes of a part that is rather copied than written from where it is.
+const COPIED_MAX: usize = 32 << 10;
+
 pub(super) struct Uring {
     ring: IoUring,
     /// Never grows: the system knows where it is.
     buffer: AlignedBuffer,
-    buffer_len: usize,
     is_registered: bool,
-    parts: [Part; PARTS_MAX],
     stripe: Option<Stripe>,
     /// How writes are submitted; tests have the system put them aside, as it does where a write would have to wait.
     flags: Flags,
 }
 
-/// A run of the buffer, and where it goes.
-#[derive(Clone, Copy, Default)]
-struct Part {
-    start: usize,
-    len: usize,
-    offset: u64,
-}
-
 /// The stripe under way.
 struct Stripe {
     id: u64,
+    /// Kept as they are until the system has done with them.
+    parts: Vec<Write>,
     /// Parts that the system has.
     pending: usize,
     failure: Option<String>,
@@ -69,9 +65,7 @@ impl Uring {
         Some(Uring {
             ring,
             buffer,
-            buffer_len,
             is_registered: registered.is_ok(),
-            parts: Default::default(),
             stripe: None,
             flags: Flags::empty(),
         })
@@ -91,31 +85,33 @@ impl Uring {
     ///
     /// # Panics
     /// If one is under way, or this one has more parts than a stripe.
-    pub(super) fn submit(&mut self, file: &DirectFile, id: u64, writes: &[Write]) {
+    pub(super) fn submit(&mut self, file: &DirectFile, id: u64, parts: Vec<Write>) {
         assert!(self.stripe.is_none(), "one stripe is under way at a time");
-        assert!(writes.len() <= PARTS_MAX, "a stripe is written in at most two parts");
-        let room = self.buffer.room(self.buffer_len);
+        assert!(parts.len() <= PARTS_MAX, "a stripe is written in at most two parts");
         let mut start = 0;
-        for (index, write) in writes.iter().enumerate() {
-            let len = write.bytes.len();
-            let part = Part { start, len, offset: write.offset };
-            let bytes = &mut room[start..start + len];
-            bytes.copy_from_slice(&write.bytes);
-            let (file, bytes, len) = (types::Fd(file.fd()), bytes.as_ptr(), len as u32);
-            let entry = match self.is_registered {
-                true => opcode::WriteFixed::new(file, bytes, len, 0).offset(part.offset).build(),
-                false => opcode::Write::new(file, bytes, len).offset(part.offset).build(),
+        for (index, part) in parts.iter().enumerate() {
+            let (fd, len) = (types::Fd(file.fd()), part.bytes.len());
+            let entry = if len > COPIED_MAX && is_aligned(&part.bytes) {
+                opcode::Write::new(fd, part.bytes.as_ptr(), len as u32).offset(part.offset).build()
+            } else {
+                let copy = &mut self.buffer[start..start + len];
+                copy.copy_from_slice(&part.bytes);
+                start = (start + len).next_multiple_of(ALIGNMENT);
+                let (copy, len) = (copy.as_ptr(), len as u32);
+                match self.is_registered {
+                    true => opcode::WriteFixed::new(fd, copy, len, 0).offset(part.offset).build(),
+                    false => opcode::Write::new(fd, copy, len).offset(part.offset).build(),
+                }
             };
             let entry = entry.flags(self.flags).user_data(index as u64);
-            // SAFETY: the buffer lives in `self` and is neither moved, grown nor written before the system has completed
-            // this write: `submit` refuses to run while a stripe is under way, and dropping waits for it.
+            // SAFETY: the buffer and the parts live in `self`, and are neither moved, grown nor written before the system
+            // has completed this write: `submit` refuses to run while a stripe is under way, `reap` gives the parts away
+            // when all are completed, and dropping waits for that. What is in `Bytes` nobody changes.
             let pushed = unsafe { self.ring.submission().push(&entry) };
             pushed.expect("the queue is empty between stripes and has room for all parts");
-            self.parts[index] = part;
-            start = (start + part.len).next_multiple_of(ALIGNMENT);
         }
-        let pending = writes.len();
-        self.stripe = Some(Stripe { id, pending, failure: None });
+        let pending = parts.len();
+        self.stripe = Some(Stripe { id, parts, pending, failure: None });
         self.enter(0);
     }
 
@@ -131,15 +127,12 @@ impl Uring {
         }
     }
 
-    /// The stripe that has completed, if one has.
-    pub(super) fn reap(&mut self, file: &DirectFile) -> Option<Done> {
+    /// The stripe that has completed, if one has, and its parts.
+    pub(super) fn reap(&mut self, file: &DirectFile) -> Option<(Done, Vec<Write>)> {
         let stripe = self.stripe.as_mut()?;
         while let Some(completion) = self.ring.completion().next() {
-            let part = self.parts[completion.user_data() as usize];
-            let mut write_again = || {
-                let bytes = &self.buffer.room(self.buffer_len)[part.start..part.start + part.len];
-                file.write_aligned(bytes, part.offset)
-            };
+            let part = &stripe.parts[completion.user_data() as usize];
+            let write_again = || file.write(&part.bytes, part.offset);
             stripe.pending -= 1;
             let result = match completion.result() {
                 count if count < 0 => {
@@ -147,7 +140,7 @@ impl Uring {
                     // It did not fail: writing once more makes nobody believe a write that did.
                     if is_passing(&error) { write_again() } else { Err(error) }
                 }
-                count if count as usize == part.len => Ok(()),
+                count if count as usize == part.bytes.len() => Ok(()),
                 _ => write_again(),
             };
             if let Err(error) = result {
@@ -157,8 +150,8 @@ impl Uring {
         if stripe.pending > 0 {
             return None;
         }
-        let Stripe { id, failure, .. } = self.stripe.take()?;
-        Some(Done { id, result: failure.map_or(Ok(bytes::Bytes::new()), Err) })
+        let Stripe { id, parts, failure, .. } = self.stripe.take()?;
+        Some((Done { id, result: failure.map_or(Ok(bytes::Bytes::new()), Err) }, parts))
     }
 
     /// Waits for the stripe under way; false when there is none.
@@ -208,29 +201,32 @@ mod tests {
 
     #[test]
     fn a_stripe_outlives_the_thread_that_submitted_it() {
+        const END: usize = 256;
         let path = std::env::temp_dir().join(format!("palimpsest-uring-{}", std::process::id()));
-        std::fs::write(&path, vec![0; 64 * SECTOR]).expect("the temporary directory is writable");
+        std::fs::write(&path, vec![0; END * SECTOR]).expect("the temporary directory is writable");
         // Elsewhere there is nothing to show: helpers write the stripes.
-        if let (Some(file), Some(mut uring)) = (DirectFile::open(&path), Uring::new(16 * SECTOR)) {
+        if let (Some(file), Some(mut uring)) = (DirectFile::open(&path), Uring::new(END * SECTOR)) {
             uring.flags = Flags::ASYNC;
             for round in 0..100_u8 {
                 uring.is_registered &= round < 50;
-                let write = |at: usize| Write {
-                    file: File::Ring,
-                    offset: (at * SECTOR) as u64,
-                    bytes: Bytes::from(vec![round; 7 * SECTOR]),
-                };
-                let writes = [write(56), write(0)];
+                // One that is copied, and one that goes from where it is, but for the part that is not aligned there.
+                let len = if round % 2 == 0 { 7 } else { 85 };
+                let mut stripe = AlignedBuffer::default();
+                stripe.room(2 * len * SECTOR).fill(round);
+                let mut end = stripe.into_bytes();
+                let start = end.split_off(len * SECTOR);
+                let write = |at, bytes| Write { file: File::Ring, offset: at, bytes };
+                let writes =
+                    vec![write(((END - len) * SECTOR) as u64, end), write(0, start.clone())];
                 std::thread::scope(|scope| {
-                    scope.spawn(|| uring.submit(&file, u64::from(round), &writes));
+                    scope.spawn(|| uring.submit(&file, u64::from(round), writes.clone()));
                 });
                 uring.wait();
-                let done = uring.reap(&file).expect("it has been waited for");
+                let (done, parts) = uring.reap(&file).expect("it has been waited for");
                 assert_eq!((done.id, done.result), (u64::from(round), Ok(Bytes::new())));
+                assert_eq!(parts, writes);
                 let there = std::fs::read(&path).expect("it can be read");
-                assert!(
-                    [0, 56].iter().all(|at| there[at * SECTOR..][..7 * SECTOR] == *writes[0].bytes)
-                );
+                assert!(there[..len * SECTOR] == start && there[(END - len) * SECTOR..] == start);
             }
         }
         std::fs::remove_file(&path).expect("it is there");
