@@ -3,10 +3,11 @@
 //! `cargo bench -p storage --bench ring -- [VALUE_BYTES] [DIR] [ring|uniform|zipf|soak] [RING_MIB]`. A turn changes 64
 //! distinct registers of a million and is durable with one flush. *append*: their bytes one after the other into a file
 //! that has its length, past the page cache. *in place*: each at a place of its own, and a flush. Both put each behind a
-//! checksum, as the store does. *ring*: the store, as long as nothing has to go home, several times from rest. *uniform* and *zipf*: the store over ten times what its ring holds, write-back
-//! included, eight turns under way, for a worker makes further ones while those before are not durable. What an append
-//! makes of as many turns with one flush is told beside it. Rounds alternate; the medians count. *soak*, only when it is
-//! asked for: the disk's use over a hundred million overwrites whose lengths differ.
+//! checksum, as the store does. *ring*: the store, as long as nothing has to go home, several times from rest. *uniform*
+//! and *zipf*: the store over ten times what its ring holds, write-back included, eight turns under way, for a worker
+//! makes further ones while those before are not durable. What an append makes of as many turns with one flush is told
+//! beside it. Rounds alternate; the medians count. *soak*, only when it is asked for: the disk's use over a hundred
+//! million overwrites whose lengths differ.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::OwnedFd;
@@ -204,7 +205,7 @@ impl Append {
         let writes = per_second(|| {
             let bytes = self.turns.bytes(len);
             for turn in bytes.chunks_exact_mut(self.len) {
-                let records = turn.chunks_exact_mut(self.record.len());
+                let records = turn.chunks_exact_mut(self.record.len()).take(TURN as usize);
                 (self.at..).zip(records).for_each(|(at, room)| self.record.put(at, room));
             }
             self.file.write_all_at(bytes, self.at).expect("the disk takes it");
@@ -397,7 +398,7 @@ impl Loaded {
         Turns { written: count * TURN, time: begun.elapsed(), cpu: cpu_time() - used }
     }
 
-    /// Far fewer turns than begin a write-back, again and again.
+    /// Fewer turns than begin a write-back, again and again.
     fn inside_the_ring(&mut self) -> Turns {
         let mut all = Turns::default();
         for _ in 0..FILLS {

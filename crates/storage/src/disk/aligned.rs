@@ -7,7 +7,7 @@ use bytes::Bytes;
 /// What addresses in memory must be a multiple of, on any device.
 pub(crate) const ALIGNMENT: usize = 4096;
 
-/// True if a device takes these bytes from where they are.
+/// True if these bytes begin where a device takes them.
 pub(crate) fn is_aligned(bytes: &[u8]) -> bool {
     bytes.as_ptr().align_offset(ALIGNMENT) == 0
 }

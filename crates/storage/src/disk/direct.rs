@@ -92,22 +92,17 @@ impl DirectFile {
 
     /// Writes. After an error nothing is known.
     pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> IoResult<()> {
-        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         for (part, at) in bytes.chunks(PART_LEN_MAX).zip((offset..).step_by(PART_LEN_MAX)) {
             if is_aligned(part) {
-                self.write_aligned(part, at)?;
+                self.file.write_all_at(part, at)?;
                 continue;
             }
+            let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
             let room = buffer.room(part.len());
             room.copy_from_slice(part);
-            self.write_aligned(room, at)?;
+            self.file.write_all_at(room, at)?;
         }
         Ok(())
-    }
-
-    /// The same for aligned bytes.
-    pub(super) fn write_aligned(&self, bytes: &[u8], offset: u64) -> IoResult<()> {
-        self.file.write_all_at(bytes, offset)
     }
 
     pub(super) fn flush(&self) -> IoResult<()> {

@@ -240,7 +240,7 @@ impl OpenBatch {
         }
         let start = self.entries.len();
         if start == 0 {
-            self.entries.reserve(self.expected_len);
+            self.entries.reserve(self.expected_len + self.expected_len / 8);
         }
         self.entries.resize(start + HEAD_LEN, 0);
         self.entries.extend_from_slice(draft.key);
@@ -483,5 +483,33 @@ impl<L: Link> Store for Handle<L> {
 
     fn memory(&self) -> usize {
         self.link.memory()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_has_no_more_memory_than_it_needs_and_the_next_one_moves_nothing() {
+        for (len, count) in [(100, 20), (5_000, 100)] {
+            let mut open = OpenBatch::default();
+            for round in 0..3 {
+                let (mut short, mut moved) = ([0; FINGERPRINT_LEN], false);
+                for number in 0..count {
+                    let key = Key::new(format!("{number}").as_bytes());
+                    let draft = cell_draft(1, Database(0), &key, &mut short);
+                    let at = open.entries.as_ptr();
+                    open.add(1, &draft, draft.kind, &vec![round; len]);
+                    moved |= number > 0 && open.entries.as_ptr() != at;
+                }
+                assert!(round == 0 || !moved);
+                let wanted = open.entries.clone();
+                let batches = open.take(1, 4 << 20, Ticket(1));
+                let [Batch { entries, .. }] = &batches[..] else { panic!("it has room") };
+                assert_eq!((entries, entries.capacity()), (&wanted, wanted.len()));
+                assert!(open.is_empty());
+            }
+        }
     }
 }

@@ -5,16 +5,17 @@
 
 use std::collections::VecDeque;
 
+use bytes::Bytes;
 use types::Ticket;
 
 use super::digest::Digest;
 use super::engine::MARK_LEN;
 use super::entry::Mark;
 use super::index::At;
-use super::io::Write;
+use super::io::{File, Write};
 use super::metas::Metas;
 use super::staged::Said;
-use super::stripe::{StripeWriter, payload_max};
+use super::stripe::{SECTOR, StripeWriter, payload_max};
 
 /// Marks of losses that every stripe keeps room for.
 const LOSSES: usize = 8;
@@ -126,7 +127,7 @@ pub(super) struct Ring {
     asides_durable: u64,
     /// Of the stripes since the last digest that was written.
     pub(super) digest: Digest,
-    /// Memory of a stripe that has been handed over, for the next one.
+    /// Memory of a stripe that has been written, for the next one.
     spare: Vec<u8>,
 }
 
@@ -190,9 +191,16 @@ impl Ring {
         }
     }
 
-    /// Takes back memory in which a stripe was written.
-    pub(super) fn recycle(&mut self, memory: Vec<u8>) {
-        self.spare = memory;
+    /// Takes back what was written of a stripe, for its memory, unless somebody else has it, too.
+    pub(super) fn recycle(&mut self, writes: Vec<Write>) {
+        let bytes = writes.into_iter().next().map(|write| write.bytes);
+        if let Some(mut bytes) = bytes.filter(Bytes::is_unique) {
+            bytes.truncate(0); // else they would be moved to where their memory begins
+            let memory = Vec::from(bytes);
+            if memory.capacity() > self.spare.capacity() {
+                self.spare = memory;
+            }
+        }
     }
 
     /// The stripe that takes the next entries.
@@ -379,6 +387,18 @@ fn find(stripes: &mut VecDeque<Stripe>, number: u64) -> Option<&mut Stripe> {
     stripes.get_mut(number.checked_sub(front)? as usize)
 }
 
+/// The writes of a stripe: one, or two where it wraps.
+pub(super) fn ring_writes(bytes: Bytes, position: u64, ring: u64) -> Vec<Write> {
+    let place = position % ring;
+    let until_end = ((ring - place) as usize * SECTOR).min(bytes.len());
+    let (end, start) = (bytes.slice(..until_end), bytes.slice(until_end..));
+    let mut writes = vec![Write { file: File::Ring, offset: place * SECTOR as u64, bytes: end }];
+    if !start.is_empty() {
+        writes.push(Write { file: File::Ring, offset: 0, bytes: start });
+    }
+    writes
+}
+
 #[cfg(test)]
 mod tests {
     use types::{Database, Shard};
@@ -397,6 +417,22 @@ mod tests {
         assert_eq!(ring.take_losses(8 * MARK_LEN), (vec![], false));
         ring.take_back(mark(2, true));
         assert_eq!(ring.take_losses(8 * MARK_LEN), (vec![mark(2, true)], true));
+    }
+
+    #[test]
+    fn the_memory_of_a_stripe_comes_back_whether_it_wraps_or_not() {
+        for (position, parts) in [(100, 1), (2_040, 2)] {
+            let mut ring = Ring::new(1_024, 1_024);
+            let mut writer = StripeWriter::over(Vec::with_capacity(1 << 16));
+            writer.push(&[1; 20_000]);
+            let writes = ring_writes(writer.finish(1, position), position, 1_024);
+            assert_eq!(writes.len(), parts);
+            let held = writes.clone();
+            ring.recycle(writes);
+            assert_eq!(ring.spare.capacity(), 0, "somebody else has it");
+            ring.recycle(held);
+            assert!(ring.spare.capacity() >= 1 << 16);
+        }
     }
 
     #[test]

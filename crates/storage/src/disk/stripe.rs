@@ -247,6 +247,34 @@ mod tests {
     }
 
     #[test]
+    fn what_a_stripe_was_collected_in_does_not_show() {
+        for len in [0, 1, 471, 472, 473, 960, 961, 64 * PAYLOAD, 100_000] {
+            let entry: Vec<u8> = (0..len).map(|i| i as u8).collect();
+            let finish = |mut writer: StripeWriter, expected: usize| {
+                writer.reserve(expected);
+                writer.push(&entry);
+                writer.finish(5, 1000)
+            };
+            let wanted = finish(StripeWriter::new(), 0);
+            for capacity in [100, 5_000, 200_000] {
+                for expected in [0, len / 2, len] {
+                    let used = vec![0xee; capacity];
+                    assert_eq!(finish(StripeWriter::over(used), expected), wanted);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn entries_that_were_expected_move_nothing() {
+        let mut writer = StripeWriter::new();
+        writer.reserve(100_000);
+        let at = writer.sectors.as_ptr();
+        (0..100).for_each(|_| writer.push(&[1; 1_000]));
+        assert_eq!(writer.sectors.as_ptr(), at);
+    }
+
+    #[test]
     fn a_sector_knows_its_lap() {
         let (_, bytes) = stripe_of(600);
         let seen = |position| see(&bytes[..SECTOR], 5, position, 100);

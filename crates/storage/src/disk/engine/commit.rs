@@ -15,7 +15,7 @@ use crate::disk::extents::{UNIT, content_write, units_for};
 use crate::disk::index::WARMED;
 use crate::disk::io::{File, Files, Io, Write};
 use crate::disk::request::{Batch, Large, ShardMark};
-use crate::disk::ring::{Ring, Stripe};
+use crate::disk::ring::{Ring, Stripe, ring_writes};
 use crate::disk::stripe::{
     SECTOR, STRIPE_HEAD_LEN, STRIPE_SECTORS_MIN, StripeWriter, payload_max, sectors_for,
 };
@@ -273,13 +273,9 @@ impl Engine {
         self.commit = Some(Commit { io: Some(id), step: Step::Ring });
     }
 
-    /// Takes back the writes of a stripe that is durable, for their memory.
+    /// Takes back the writes of a stripe that has completed, for their memory.
     pub(in crate::disk) fn recycle(&mut self, writes: Vec<Write>) {
-        let bytes = writes.into_iter().next().map(|write| write.bytes);
-        if let Some(mut bytes) = bytes.filter(Bytes::is_unique) {
-            bytes.truncate(0); // else they would be moved to where their memory begins
-            self.ring.recycle(Vec::from(bytes));
-        }
+        self.ring.recycle(writes);
     }
 
     /// The next stripe finds no room until a damaged bucket has gone home, which waits for the mark of its loss. What is
@@ -415,16 +411,4 @@ impl Engine {
 
 fn pending(stripe: &mut Stripe) -> &mut crate::disk::ring::Pending {
     stripe.pending.as_mut().expect("a stripe that is not durable is pending")
-}
-
-/// The writes of a stripe: one, or two where it wraps.
-pub(super) fn ring_writes(bytes: Bytes, position: u64, ring: u64) -> Vec<Write> {
-    let place = position % ring;
-    let until_end = ((ring - place) as usize * SECTOR).min(bytes.len());
-    let (end, start) = (bytes.slice(..until_end), bytes.slice(until_end..));
-    let mut writes = vec![Write { file: File::Ring, offset: place * SECTOR as u64, bytes: end }];
-    if !start.is_empty() {
-        writes.push(Write { file: File::Ring, offset: 0, bytes: start });
-    }
-    writes
 }

@@ -2,8 +2,8 @@
 //!
 //! At most one stripe is under way. A short one is copied to a buffer that is the system's until the stripe has completed,
 //! and is registered, where the system's limit of locked memory allows that: the system then need not find its pages for
-//! each write. For a long one that costs less than a copy. The file is not registered: a ring that has registered it keeps it, and its lock, for 20 to 30 ms after the process was
-//! killed, and the next one waits for that lock.
+//! each write. For a long one that costs less than a copy. The file is not registered: a ring that has it keeps it, and its
+//! lock, for 20 to 30 ms after the process was killed, and the next one waits for that lock.
 
 #![allow(unsafe_code)]
 
@@ -22,7 +22,7 @@ use crate::disk::io::{Done, Write};
 /// A stripe is one write, or two where it wraps.
 const PARTS_MAX: usize = 2;
 
-/// Bytes of a part that is rather copied than written from where it is.
+/// Bytes of a part, at most, that is rather copied than written from where it is.
 const COPIED_MAX: usize = 32 << 10;
 
 pub(super) struct Uring {
@@ -88,6 +88,8 @@ impl Uring {
     pub(super) fn submit(&mut self, file: &DirectFile, id: u64, parts: Vec<Write>) {
         assert!(self.stripe.is_none(), "one stripe is under way at a time");
         assert!(parts.len() <= PARTS_MAX, "a stripe is written in at most two parts");
+        let pending = parts.len();
+        let Stripe { parts, .. } = self.stripe.insert(Stripe { id, parts, pending, failure: None });
         let mut start = 0;
         for (index, part) in parts.iter().enumerate() {
             let (fd, len) = (types::Fd(file.fd()), part.bytes.len());
@@ -110,12 +112,10 @@ impl Uring {
             let pushed = unsafe { self.ring.submission().push(&entry) };
             pushed.expect("the queue is empty between stripes and has room for all parts");
         }
-        let pending = parts.len();
-        self.stripe = Some(Stripe { id, parts, pending, failure: None });
         self.enter(0);
     }
 
-    /// Hands over what has not been handed over, and waits for `count` completions.
+    /// Hands over what has not been handed over, and waits for `count` completions, or until it is interrupted.
     fn enter(&mut self, count: usize) {
         loop {
             match self.ring.submit_and_wait(count) {
@@ -157,7 +157,7 @@ impl Uring {
     /// Waits for the stripe under way; false when there is none.
     pub(super) fn wait(&mut self) -> bool {
         let pending = self.stripe.as_ref().map_or(0, |stripe| stripe.pending);
-        if pending > 0 {
+        while self.ring.completion().len() < pending {
             self.enter(pending);
         }
         pending > 0
@@ -210,23 +210,28 @@ mod tests {
             for round in 0..100_u8 {
                 uring.is_registered &= round < 50;
                 // One that is copied, and one that goes from where it is, but for the part that is not aligned there.
-                let len = if round % 2 == 0 { 7 } else { 85 };
+                let len = if round % 2 == 0 { 7 } else { 85 } * SECTOR;
+                let content = |at: usize| (0..len).map(move |i| ((at + i) / 100) as u8 ^ round);
                 let mut stripe = AlignedBuffer::default();
-                stripe.room(2 * len * SECTOR).fill(round);
+                let parts = content(0).chain(content(len)).collect::<Vec<u8>>();
+                stripe.extend_from_slice(&parts);
                 let mut end = stripe.into_bytes();
-                let start = end.split_off(len * SECTOR);
-                let write = |at, bytes| Write { file: File::Ring, offset: at, bytes };
-                let writes =
-                    vec![write(((END - len) * SECTOR) as u64, end), write(0, start.clone())];
+                let start = end.split_off(len);
+                let write = |at, bytes| Write { file: File::Ring, offset: at as u64, bytes };
+                // Nobody else keeps them.
+                let writes = vec![write(END * SECTOR - len, end), write(0, start)];
                 std::thread::scope(|scope| {
-                    scope.spawn(|| uring.submit(&file, u64::from(round), writes.clone()));
+                    scope.spawn(|| uring.submit(&file, u64::from(round), writes));
                 });
-                uring.wait();
-                let (done, parts) = uring.reap(&file).expect("it has been waited for");
+                assert!(uring.wait());
+                let (done, written) = uring.reap(&file).expect("it has been waited for");
+                assert!(!uring.wait());
                 assert_eq!((done.id, done.result), (u64::from(round), Ok(Bytes::new())));
-                assert_eq!(parts, writes);
+                assert_eq!([&written[0].bytes[..], &written[1].bytes].concat(), parts);
                 let there = std::fs::read(&path).expect("it can be read");
-                assert!(there[..len * SECTOR] == start && there[(END - len) * SECTOR..] == start);
+                assert!(
+                    there[END * SECTOR - len..] == parts[..len] && there[..len] == parts[len..]
+                );
             }
         }
         std::fs::remove_file(&path).expect("it is there");
