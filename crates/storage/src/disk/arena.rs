@@ -51,6 +51,10 @@ impl Arena {
         &self.pages[..self.len][range]
     }
 
+    pub(super) fn get_mut(&mut self, range: Range<usize>) -> &mut [u8] {
+        &mut self.pages[..self.len][range]
+    }
+
     /// Takes back what was added behind the first `len` bytes.
     pub(super) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);

@@ -9,6 +9,7 @@
 
 use base::checksum::checksum;
 
+use super::arena::Arena;
 use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use super::metas::Metas;
 use super::page::PAGE;
@@ -22,8 +23,6 @@ const HAS_MARKS: u8 = 1;
 const PARTIAL: u8 = 2;
 /// Bytes of a hash in a digest: its top ones.
 const TOP_LEN: usize = 3;
-/// Slots that are read at once.
-const RUN: u64 = 16;
 const TOPS: usize = 1 << (8 * TOP_LEN);
 
 /// Where the digests of a ring are in the spare.
@@ -72,22 +71,22 @@ impl Shelf {
         position / self.segment % self.slots
     }
 
-    /// The runs of slots, as first and count, that have the digests of a ring from `tail` on, in their order.
-    pub(super) fn runs(&self, tail: u64) -> impl Iterator<Item = (u64, u64)> {
+    /// All slots, in the order in which they have the digests of a ring from `tail` on.
+    pub(super) fn slots(&self, tail: u64) -> impl Iterator<Item = u64> {
         let slots = self.slots;
         // The digest of the tail may begin before it.
-        let (mut at, mut left) = (self.slot_of(tail.saturating_sub(self.longest())), slots);
-        std::iter::from_fn(move || {
-            let count = RUN.min(left).min(slots - at);
-            let run = (at, count);
-            (at, left) = ((at + count) % slots, left - count);
-            (count > 0).then_some(run)
-        })
+        let first = self.slot_of(tail.saturating_sub(self.longest()));
+        (0..slots).map(move |number| (first + number) % slots)
     }
 
-    /// Offset and length of a run of slots.
-    pub(super) fn place(&self, (first, count): (u64, u64)) -> (u64, usize) {
-        (self.start + first * self.slot_len as u64, count as usize * self.slot_len)
+    /// Bytes of a slot.
+    pub(super) fn slot_len(&self) -> usize {
+        self.slot_len
+    }
+
+    /// Offset of a slot.
+    pub(super) fn place(&self, slot: u64) -> u64 {
+        self.start + slot * self.slot_len as u64
     }
 
     /// True if it is time for a digest to be written.
@@ -120,16 +119,7 @@ impl Shelf {
         bytes.resize(len.next_multiple_of(SECTOR), 0);
         let sum = checksum(seed ^ slot, &bytes[8..len]);
         put_u64(&mut bytes, 0, sum);
-        Some((self.start + slot * self.slot_len as u64, bytes))
-    }
-
-    /// The whole digests in the content of slots, the first of which is this one, by position.
-    pub(super) fn read(&self, seed: u64, first: u64, content: &[u8]) -> Vec<Digest> {
-        let slots = (first..).zip(content.chunks_exact(self.slot_len));
-        let mut digests: Vec<Digest> =
-            slots.filter_map(|(slot, bytes)| Digest::read(seed ^ slot, bytes)).collect();
-        digests.sort_unstable_by_key(|digest| digest.first);
-        digests
+        Some((self.place(slot), bytes))
     }
 }
 
@@ -178,12 +168,19 @@ impl Digest {
         HEAD_LEN + self.tops.len()
     }
 
-    fn read(seed: u64, bytes: &[u8]) -> Option<Digest> {
-        let metas = (u32_at(bytes, 32) as usize).checked_mul(TOP_LEN)?.checked_add(HEAD_LEN)?;
-        let len = (u32_at(bytes, 36) as usize).checked_add(metas)?;
-        let is_whole = u32_at(bytes, 8) == MAGIC
-            && u16_at(bytes, 12) == FORMAT
-            && u64_at(bytes, 0) == checksum(seed, bytes.get(8..len)?);
+    /// Bytes that a digest takes of its slot, by what it says itself, if this is the beginning of one.
+    pub(super) fn len_in(bytes: &[u8]) -> Option<usize> {
+        let head = bytes.get(..HEAD_LEN)?;
+        let metas = (u32_at(head, 32) as usize).checked_mul(TOP_LEN)?.checked_add(HEAD_LEN)?;
+        let len = (u32_at(head, 36) as usize).checked_add(metas)?;
+        (u32_at(head, 8) == MAGIC && u16_at(head, 12) == FORMAT).then_some(len)
+    }
+
+    /// The one that begins here, if it is whole; `seed` is that of its shelf and its slot.
+    pub(super) fn read(seed: u64, bytes: &[u8]) -> Option<Digest> {
+        let len = Digest::len_in(bytes)?;
+        let metas = len - u32_at(bytes, 36) as usize;
+        let is_whole = u64_at(bytes, 0) == checksum(seed, bytes.get(8..len)?);
         is_whole.then(|| {
             let mut digest = Digest::begin(u64_at(bytes, 16));
             digest.end = u64_at(bytes, 24);
@@ -202,19 +199,23 @@ fn top_of(hash: u64) -> u32 {
 
 /// The hashes that a ring may have entries of.
 pub(super) struct Filter {
-    bits: Vec<u64>,
+    bits: Arena,
 }
 
 impl std::fmt::Debug for Filter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let set: u32 = self.bits.iter().map(|word| word.count_ones()).sum();
+        let set: u32 = self.bits.get(0..TOPS / 8).iter().map(|byte| byte.count_ones()).sum();
         write!(f, "{set} of {TOPS}")
     }
 }
 
 impl Filter {
-    pub(super) fn new() -> Filter {
-        Filter { bits: vec![0; TOPS / 64] }
+    /// # Errors
+    /// What the system says, where it has no memory for it.
+    pub(super) fn new() -> Result<Filter, String> {
+        let mut bits = Arena::new(TOPS / 8)?;
+        bits.room(TOPS / 8);
+        Ok(Filter { bits })
     }
 
     pub(super) fn add(&mut self, digest: &Digest) {
@@ -228,12 +229,12 @@ impl Filter {
     }
 
     fn add_top(&mut self, top: u32) {
-        self.bits[top as usize / 64] |= 1 << (top % 64);
+        self.bits.get_mut(0..TOPS / 8)[top as usize / 8] |= 1 << (top % 8);
     }
 
     pub(super) fn may_have(&self, hash: u64) -> bool {
         let top = top_of(hash);
-        self.bits[top as usize / 64] >> (top % 64) & 1 == 1
+        self.bits.get(0..TOPS / 8)[top as usize / 8] >> (top % 8) & 1 == 1
     }
 }
 
@@ -259,15 +260,20 @@ mod tests {
         let at = (offset - shelf.start()) as usize;
         let mut content = vec![0; shelf.len()];
         content[at..at + bytes.len()].copy_from_slice(&bytes);
-        assert_eq!(shelf.read(3, 0, &content), [digest]);
-        assert_eq!(shelf.read(4, 0, &content), [], "of another node");
+        let read = |seed: u64, content: &[u8]| -> Vec<Digest> {
+            let slots = (0..).zip(content.chunks(shelf.slot_len));
+            slots.filter_map(|(slot, bytes)| Digest::read(seed ^ slot, bytes)).collect()
+        };
+        assert_eq!(read(3, &content), [digest]);
+        assert_eq!(read(4, &content), [], "of another node");
+        assert_eq!(Digest::len_in(&content[at..]), Some(HEAD_LEN + 3 * TOP_LEN));
         for byte in at..at + HEAD_LEN + 3 * TOP_LEN {
             content[byte] ^= 1;
-            assert_eq!(shelf.read(3, 0, &content), [], "byte {byte}");
+            assert_eq!(read(3, &content), [], "byte {byte}");
             content[byte] ^= 1;
         }
         content.copy_within(at..at + shelf.slot_len, 0);
-        assert_eq!(shelf.read(3, 0, &content).len(), 1, "misplaced");
+        assert_eq!(read(3, &content).len(), 1, "misplaced");
     }
 
     #[test]
@@ -305,7 +311,7 @@ mod tests {
     fn a_filter_has_what_it_was_told_of_and_little_else() {
         let hash = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let told: Vec<u64> = (0..10_000).map(hash).collect();
-        let mut filter = Filter::new();
+        let mut filter = Filter::new().expect("there is memory");
         filter.add(&digest(0, &told));
         assert!(told.iter().all(|&hash| filter.may_have(hash)));
         let others = (10_000..110_000).filter(|&number| filter.may_have(hash(number))).count();

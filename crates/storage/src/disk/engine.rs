@@ -7,6 +7,7 @@
 
 mod commit;
 mod config;
+mod digests;
 mod homes;
 mod joins;
 mod listing;

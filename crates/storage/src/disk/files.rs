@@ -390,6 +390,17 @@ impl Medium for Reading<'_> {
         self.done.push(done);
     }
 
+    /// The page cache gets it from the device while something else is done.
+    fn expect(&mut self, file: File, offset: u64, len: usize) {
+        if self.medium.is_cache_ours(file)
+            && let Some(len) = NonZeroU64::new(len as u64)
+        {
+            let file = &self.medium.files[file as usize];
+            // Without it the device is asked when it is read.
+            let _ = rustix::fs::fadvise(file, offset, Some(len), Advice::WillNeed);
+        }
+    }
+
     fn poll(&mut self, done: &mut Vec<Done>) {
         done.append(&mut self.done);
     }

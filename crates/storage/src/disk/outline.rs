@@ -67,19 +67,19 @@ impl Extent {
     /// time, as long as they are asked for.
     pub(super) fn outline(
         &self,
-        digests: impl Iterator<Item = Result<Vec<Digest>, String>>,
+        digests: impl Iterator<Item = Vec<Digest>>,
         read: &mut ReadSectors<'_>,
     ) -> Result<Option<Outline>, String> {
         let least = self.tail + self.ring / LEAST;
         if !matches!(self.image(PROBE, read).look(least)?, Seen::Current { .. }) {
             return Ok(None);
         }
-        let (mut filter, mut metas) = (Filter::new(), Metas::default());
+        let (mut filter, mut metas) = (Filter::new()?, Metas::default());
         let (mut covered, mut idle) = (self.tail, 0);
         let mut speaking = Vec::new();
         for digests in digests {
             let before = covered;
-            for digest in digests?.into_iter().filter(|digest| digest.end <= self.end()) {
+            for digest in digests.into_iter().filter(|digest| digest.end <= self.end()) {
                 if digest.first > covered || digest.end <= covered {
                     continue;
                 }

@@ -12,6 +12,7 @@ use types::limits::DATABASES;
 use types::{Database, Shard};
 
 use super::config::{Config, OpenError};
+use super::digests::Digests;
 use super::joins::Slots;
 use super::loss::SUPERBLOCK_UNUSABLE;
 use super::scrub::Scrub;
@@ -252,12 +253,7 @@ fn outline(medium: &mut Blocking<'_>, superblock: &Superblock) -> Option<Outline
     let (extent, shelf) = (extent(superblock), shelf(superblock.ring, superblock.spare));
     let seed = Shelf::seed(superblock.binding, superblock.floor);
     let medium = RefCell::new(medium);
-    let digests = shelf.runs(extent.tail).map(|run| {
-        let (offset, len) = shelf.place(run);
-        // Nothing depends on them.
-        let content = medium.borrow_mut().read(File::Spare, offset, len).unwrap_or_default();
-        Ok(shelf.read(seed, run.0, &content))
-    });
+    let digests = Digests::new(&medium, shelf, seed, extent.tail);
     let mut read = |first: u64, count: u64| reading(&mut medium.borrow_mut())(first, count);
     // Where something cannot be read, who reads all of the ring finds out whether it is needed.
     extent.outline(digests, &mut read).unwrap_or_default()
