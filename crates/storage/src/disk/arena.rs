@@ -1,4 +1,5 @@
-//! Memory for what a start reads: one run of bytes that only grows, on large pages where the system has them.
+//! Memory for what a start reads, and makes of it: one run of bytes that only grows, on large pages where the system has
+//! them.
 //!
 //! A start touches more memory than the whole of the next second, and most of what that costs is the first touch of
 //! each page; a large page is touched once instead of 512 times.
@@ -21,7 +22,7 @@ impl Arena {
     /// What the system says.
     pub(super) fn new(room: usize) -> Result<Arena, String> {
         let pages = MmapOptions::new().len(room.max(1)).no_reserve_swap().map_anon();
-        let pages = pages.map_err(|error| format!("cannot get memory for the ring: {error}"))?;
+        let pages = pages.map_err(|error| format!("cannot get so much memory: {error}"))?;
         // Without large pages it only takes longer.
         let _ = pages.advise(Advice::HugePage);
         Ok(Arena { pages, len: 0 })

@@ -9,8 +9,6 @@ use super::metas::Metas;
 use super::recovery::{CHUNK, Found, ReadSectors, Recovered, Restored, RingImage};
 use super::stripe::Seen;
 
-/// Runs of digests in a row that say nothing new: there are short ones.
-const IDLE_MAX: u32 = 2;
 /// Sectors that are read to look at one.
 const PROBE: u64 = 8;
 /// Sectors that are read at once of the last stripes.
@@ -75,7 +73,7 @@ impl Extent {
             return Ok(None);
         }
         let (mut filter, mut metas) = (Filter::new()?, Metas::default());
-        let (mut covered, mut idle) = (self.tail, 0);
+        let mut covered = self.tail;
         let mut speaking = Vec::new();
         for digests in digests {
             let before = covered;
@@ -91,9 +89,8 @@ impl Extent {
                 covered = digest.end;
                 speaking.push(digest);
             }
-            idle = if covered == before { idle + 1 } else { 0 };
-            if idle == IDLE_MAX {
-                break;
+            if covered == before {
+                break; // what is missing comes no more
             }
         }
         if covered <= least {

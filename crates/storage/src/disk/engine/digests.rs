@@ -1,4 +1,4 @@
-//! How a start reads the digests of a ring: of each slot what is likely to be in use, all of which the device is told first.
+//! How a start reads the digests of a ring: of each slot what is likely to be in use, of which the device is told ahead.
 
 use std::cell::RefCell;
 
@@ -6,20 +6,26 @@ use bytes::Bytes;
 
 use crate::disk::digest::{Digest, Shelf};
 use crate::disk::io::{Blocking, File};
-use crate::disk::page::PAGE;
+use crate::disk::stripe::SECTOR;
 
-/// Digests that are handed over together.
+/// Slots that are handed over together.
 const RUN: usize = 16;
+/// Slots of which the device is told before they are read.
+const AHEAD: usize = 2 * RUN;
 
 /// Reads a shelf from one slot to the next.
 pub(super) struct Digests<'r, 'm> {
     medium: &'r RefCell<&'r mut Blocking<'m>>,
     shelf: Shelf,
     seed: u64,
-    /// Slots that have not been read, the last one first.
-    left: Vec<u64>,
-    /// Bytes of a slot to read before it is known that it has more.
-    usual: usize,
+    /// In the order in which they are read.
+    slots: Vec<u64>,
+    /// How many of them have been read.
+    read: usize,
+    /// How many of them the device has been told of.
+    told: usize,
+    /// Bytes that are read of a slot before it is known whether it has more; of the first ones all.
+    usual: Option<usize>,
 }
 
 impl<'r, 'm> Digests<'r, 'm> {
@@ -30,50 +36,60 @@ impl<'r, 'm> Digests<'r, 'm> {
         seed: u64,
         tail: u64,
     ) -> Digests<'r, 'm> {
-        let mut left: Vec<u64> = shelf.slots(tail).collect();
-        left.reverse();
-        Digests { medium, usual: shelf.slot_len(), shelf, seed, left }
+        let slots = shelf.slots(tail).collect();
+        Digests { medium, shelf, seed, slots, read: 0, told: 0, usual: None }
     }
 
     /// Nothing depends on them: what cannot be read is not there.
-    fn read(&self, slot: u64, len: usize) -> Bytes {
-        let mut medium = self.medium.borrow_mut();
-        medium.read(File::Spare, self.shelf.place(slot), len).unwrap_or_default()
+    fn content(&self, slot: u64, from: usize, to: usize) -> Bytes {
+        let offset = self.shelf.place(slot) + from as u64;
+        self.medium.borrow_mut().read(File::Spare, offset, to - from).unwrap_or_default()
     }
 
     fn read_slot(&mut self, slot: u64) -> Option<Digest> {
-        let content = self.read(slot, self.usual);
-        let len = Digest::len_in(&content)?;
-        if len > self.usual {
-            return Digest::read(self.seed ^ slot, &self.read(slot, self.shelf.slot_len()));
+        let slot_len = self.shelf.slot_len();
+        let usual = self.usual.unwrap_or(slot_len);
+        let mut content = self.content(slot, 0, usual);
+        let len = Digest::len_in(&content).filter(|&len| len <= slot_len)?;
+        if len > usual {
+            let rest = self.content(slot, usual, len.next_multiple_of(SECTOR));
+            content = [content, rest].concat().into();
         }
         let digest = Digest::read(self.seed ^ slot, &content)?;
-        if self.usual == self.shelf.slot_len() {
+        if len > usual || self.usual.is_none() {
             // Those of one load are about as long as each other.
-            self.usual = (len.next_multiple_of(PAGE) + PAGE).min(self.usual);
-            for &slot in self.left.iter().rev() {
-                let offset = self.shelf.place(slot);
-                self.medium.borrow_mut().expect(File::Spare, offset, self.usual);
-            }
+            self.usual = Some((len + len / 8).next_multiple_of(SECTOR).min(slot_len));
+            self.told = self.read;
         }
         Some(digest)
+    }
+
+    fn tell_ahead(&mut self) {
+        let Some(usual) = self.usual else { return };
+        let end = self.slots.len().min(self.read + AHEAD);
+        for &slot in &self.slots[self.told.max(self.read)..end] {
+            self.medium.borrow_mut().announce(File::Spare, self.shelf.place(slot), usual);
+        }
+        self.told = end;
     }
 }
 
 impl Iterator for Digests<'_, '_> {
     type Item = Vec<Digest>;
 
-    /// The digests of some slots, by position; `None` when there are no more slots.
+    /// The digests of the next slots, by position but for those of an earlier lap; `None` when all have been read.
     fn next(&mut self) -> Option<Vec<Digest>> {
+        let end = self.slots.len().min(self.read + RUN);
         let mut digests = Vec::new();
-        for run in 0..RUN {
-            match self.left.pop() {
-                Some(slot) => digests.extend(self.read_slot(slot)),
-                None if run == 0 => return None,
-                None => break,
-            }
+        if self.read == end {
+            return None;
         }
-        digests.sort_unstable_by_key(|digest| digest.first);
+        while self.read < end {
+            let slot = self.slots[self.read];
+            self.read += 1;
+            digests.extend(self.read_slot(slot));
+            self.tell_ahead();
+        }
         Some(digests)
     }
 }
@@ -84,27 +100,66 @@ mod tests {
     use crate::disk::io::{Done, Io, Medium};
     use crate::disk::metas::Metas;
 
-    const BINDING: u64 = 3;
+    const SEGMENT: u64 = 2_048;
+    const SLOTS: u64 = 65;
 
-    /// A spare, and what was asked of it.
-    #[derive(Default)]
+    fn shelf() -> Shelf {
+        Shelf::new(64 * SEGMENT, SEGMENT, 0)
+    }
+
+    fn seed() -> u64 {
+        Shelf::seed(3, 0)
+    }
+
+    fn digest(at: u64, hashes: usize) -> Digest {
+        let mut digest = Digest::begin(at * SEGMENT);
+        let hashes: Vec<u64> = (0..hashes as u64).map(|hash| hash << 40).collect();
+        digest.add(&hashes, &Metas::default(), false, (at + 1) * SEGMENT);
+        digest
+    }
+
+    /// A spare, and what was asked of it: offset and length.
     struct Spare {
         bytes: Vec<u8>,
+        unreadable: Option<u64>,
         read: Vec<(u64, usize)>,
-        expected: Vec<(u64, usize)>,
+        announced: Vec<(u64, usize)>,
         done: Vec<Done>,
+    }
+
+    impl Spare {
+        fn of(digests: &[Digest]) -> Spare {
+            let mut bytes = vec![0; shelf().len()];
+            for digest in digests {
+                let (offset, content) = shelf().write(seed(), digest).expect("it has room");
+                bytes[offset as usize..][..content.len()].copy_from_slice(&content);
+            }
+            let (read, announced) = (Vec::new(), Vec::new());
+            Spare { bytes, unreadable: None, read, announced, done: Vec::new() }
+        }
+
+        /// What a start finds from a segment on, if it asks for so many groups.
+        fn find(&mut self, from: u64, seed: u64, groups: usize) -> Vec<Digest> {
+            let mut blocking = Blocking::new(self);
+            let medium = RefCell::new(&mut blocking);
+            let digests = Digests::new(&medium, shelf(), seed, from * SEGMENT);
+            digests.take(groups).flatten().collect()
+        }
     }
 
     impl Medium for Spare {
         fn submit(&mut self, io: Io) {
             let Io::Read { id, file: File::Spare, offset, len } = io else { panic!("{io:?}") };
             self.read.push((offset, len));
-            let bytes = Bytes::copy_from_slice(&self.bytes[offset as usize..][..len]);
-            self.done.push(Done { id, result: Ok(bytes) });
+            let result = match self.unreadable {
+                Some(at) if (offset..offset + len as u64).contains(&at) => Err("lost".to_owned()),
+                _ => Ok(Bytes::copy_from_slice(&self.bytes[offset as usize..][..len])),
+            };
+            self.done.push(Done { id, result });
         }
 
-        fn expect(&mut self, _file: File, offset: u64, len: usize) {
-            self.expected.push((offset, len));
+        fn announce(&mut self, _file: File, offset: u64, len: usize) {
+            self.announced.push((offset, len));
         }
 
         fn poll(&mut self, done: &mut Vec<Done>) {
@@ -117,40 +172,59 @@ mod tests {
     }
 
     #[test]
-    fn what_a_slot_has_beyond_the_usual_is_read_as_well() {
-        let shelf = Shelf::new(131_072, 2_048, 0);
-        let (seed, segment, tail) = (Shelf::seed(BINDING, 0), 2_048, 20 * 2_048);
-        let mut spare = Spare { bytes: vec![0; shelf.len()], ..Spare::default() };
-        let digest = |at: u64, hashes: usize| {
-            let mut digest = Digest::begin(tail + at * segment);
-            let hashes: Vec<u64> = (0..hashes as u64).map(|hash| hash << 40).collect();
-            digest.add(&hashes, &Metas::default(), false, tail + (at + 1) * segment);
-            digest
-        };
-        // The first of them comes after a slot that has none; one is long, and one was damaged.
-        let lengths = [(0, 2_000), (1, 2_100), (2, 16_000), (3, 1), (4, 2_000), (30, 2_000)];
-        let mut wanted: Vec<Digest> = lengths.map(|(at, hashes)| digest(at, hashes)).into();
-        for digest in &wanted {
-            let (offset, bytes) = shelf.write(seed, digest).expect("it has room");
-            spare.bytes[offset as usize..][..bytes.len()].copy_from_slice(&bytes);
+    fn digests_of_any_length_come_in_order_wherever_the_shelf_wraps() {
+        let slot_len = shelf().slot_len();
+        for from in [20, 64, 100, 129] {
+            let lengths = [2_000, 2_100, 16_000, 1, 0, 15_900, 2_000, 9_000];
+            let known: Vec<Digest> =
+                (from..).zip(lengths).map(|(at, hashes)| digest(at, hashes)).collect();
+            let mut spare = Spare::of(&known);
+            assert!(spare.find(from, seed(), usize::MAX) == known, "from {from}");
+            let rests = spare.read.iter().filter(|&&(offset, _)| offset % slot_len as u64 > 0);
+            assert_eq!(rests.count(), 1, "one is longer than any before");
+            let short = spare.read.iter().filter(|&&(_, len)| len < slot_len / 4).count();
+            assert!(short >= 2, "{short} as long as the first");
+            assert_eq!(spare.find(from, Shelf::seed(3, 1), usize::MAX), [], "of another floor");
         }
-        spare.bytes[shelf.write(seed, &wanted[4]).expect("room").0 as usize + 33] ^= 0x80;
-        wanted.remove(4);
-        let mut blocking = Blocking::new(&mut spare);
-        let medium = RefCell::new(&mut blocking);
-        let found: Vec<Digest> = Digests::new(&medium, shelf, seed, tail).flatten().collect();
-        assert!(found == wanted);
-        let usual = 3 * PAGE;
-        let whole = spare.read.iter().filter(|(_, len)| *len == shelf.slot_len()).count();
-        assert_eq!(
-            whole,
-            3 + 2,
-            "two slots before the first digest, and two that say they are long"
-        );
-        assert!(spare.expected.iter().all(|&(_, len)| len == usual));
-        let expected: Vec<u64> = spare.expected.iter().map(|&(offset, _)| offset).collect();
-        let mut read: Vec<u64> = spare.read.iter().skip(3).map(|&(offset, _)| offset).collect();
-        read.dedup();
-        assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_left_out() {
+        let known: Vec<Digest> =
+            (20..24).map(|at| digest(at, 10_000 * (at as usize % 2))).collect();
+        for byte in [0, 600, 20_000] {
+            let mut spare = Spare::of(&known);
+            spare.unreadable = Some(shelf().place(23) + byte);
+            assert!(spare.find(20, seed(), usize::MAX) == known[..3], "byte {byte}");
+        }
+    }
+
+    #[test]
+    fn what_is_damaged_is_left_out() {
+        let known: Vec<Digest> = (20..24).map(|at| digest(at, 2_000)).collect();
+        // Its length becomes too long, nearly as long as a slot, and a little longer; its hashes become others.
+        for (byte, bit) in [(35, 1), (33, 0x20), (32, 0x20), (500, 1)] {
+            let mut spare = Spare::of(&known);
+            spare.bytes[shelf().place(22) as usize + byte] ^= bit;
+            let found = spare.find(20, seed(), usize::MAX);
+            assert!(found[..2] == known[..2] && found[2..] == known[3..], "byte {byte}");
+        }
+    }
+
+    #[test]
+    fn the_device_is_told_once_and_of_nothing_far_away() {
+        for hashes in [10, 3_000, 16_000] {
+            let known: Vec<Digest> = (20..80).map(|at| digest(at, hashes)).collect();
+            let mut spare = Spare::of(&known);
+            assert!(spare.find(20, seed(), usize::MAX) == known);
+            let len = spare.announced[0].1;
+            assert!((3 * hashes..4 * hashes + 1_024).contains(&len), "{len}");
+            // Of all but the two slots that may have something from before, and the first digest's.
+            let slots = (21..18 + SLOTS).map(|at| (shelf().place(at % SLOTS), len));
+            assert!(spare.announced.iter().copied().eq(slots), "{:?}", spare.announced);
+            let mut spare = Spare::of(&known);
+            assert_eq!(spare.find(20, seed(), 1).len(), RUN - 2);
+            assert_eq!(spare.announced.len(), RUN - 3 + AHEAD);
+        }
     }
 }

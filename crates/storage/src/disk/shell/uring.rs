@@ -40,7 +40,7 @@ struct Stripe {
     id: u64,
     /// Kept as they are until the system has done with them.
     parts: Vec<Write>,
-    /// Parts that the system has.
+    /// Parts that were handed over and have not completed.
     pending: usize,
     failure: Option<String>,
 }
@@ -88,8 +88,8 @@ impl Uring {
     pub(super) fn submit(&mut self, file: &DirectFile, id: u64, parts: Vec<Write>) {
         assert!(self.stripe.is_none(), "one stripe is under way at a time");
         assert!(parts.len() <= PARTS_MAX, "a stripe is written in at most two parts");
-        let pending = parts.len();
-        let Stripe { parts, .. } = self.stripe.insert(Stripe { id, parts, pending, failure: None });
+        let Stripe { parts, pending, .. } =
+            self.stripe.insert(Stripe { id, parts, pending: 0, failure: None });
         let mut start = 0;
         for (index, part) in parts.iter().enumerate() {
             let (fd, len) = (types::Fd(file.fd()), part.bytes.len());
@@ -111,6 +111,7 @@ impl Uring {
             // when all are completed, and dropping waits for that. What is in `Bytes` nobody changes.
             let pushed = unsafe { self.ring.submission().push(&entry) };
             pushed.expect("the queue is empty between stripes and has room for all parts");
+            *pending += 1;
         }
         self.enter(0);
     }
@@ -233,6 +234,15 @@ mod tests {
                     there[END * SECTOR - len..] == parts[..len] && there[..len] == parts[len..]
                 );
             }
+            // A ring that is dropped waits for what it has.
+            let parts = [0, 128].map(|at| Write {
+                file: File::Ring,
+                offset: (at * SECTOR) as u64,
+                bytes: Bytes::from(vec![101; 128 * SECTOR]),
+            });
+            uring.submit(&file, 100, parts.into());
+            drop(uring);
+            assert!(std::fs::read(&path).expect("it can be read") == [101; END * SECTOR]);
         }
         std::fs::remove_file(&path).expect("it is there");
     }
