@@ -1,13 +1,17 @@
-//! Memory for what a start reads, and makes of it: one run of bytes that only grows, on large pages where the system has
-//! them.
+//! Memory for what a start reads, and makes of it: one run of bytes that only grows, behind its beginning on large pages
+//! where the system has them.
 //!
 //! A start touches more memory than the whole of the next second, and most of what that costs is the first touch of
-//! each page; a large page is touched once instead of 512 times.
+//! each page; a large page is touched once instead of 512 times. But where there is little to put on it that once is
+//! dear: a virtual machine may have to get all of it from its host.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 use memmap2::{Advice, MmapMut, MmapOptions};
+
+/// What is not on large pages.
+const BEGINNING: usize = 2 << 20;
 
 /// Bytes that are added and then shared.
 pub(super) struct Arena {
@@ -23,8 +27,10 @@ impl Arena {
     pub(super) fn new(room: usize) -> Result<Arena, String> {
         let pages = MmapOptions::new().len(room.max(1)).no_reserve_swap().map_anon();
         let pages = pages.map_err(|error| format!("cannot get so much memory: {error}"))?;
-        // Without large pages it only takes longer.
-        let _ = pages.advise(Advice::HugePage);
+        if let Some(rest) = room.checked_sub(BEGINNING).filter(|&rest| rest > 0) {
+            // Without large pages it only takes longer.
+            let _ = pages.advise_range(Advice::HugePage, BEGINNING, rest);
+        }
         Ok(Arena { pages, len: 0 })
     }
 
@@ -50,10 +56,6 @@ impl Arena {
 
     pub(super) fn get(&self, range: Range<usize>) -> &[u8] {
         &self.pages[..self.len][range]
-    }
-
-    pub(super) fn get_mut(&mut self, range: Range<usize>) -> &mut [u8] {
-        &mut self.pages[..self.len][range]
     }
 
     /// Takes back what was added behind the first `len` bytes.

@@ -8,8 +8,8 @@
 //! another floor are void.
 
 use base::checksum::checksum;
+use bytes::{Buf, Bytes};
 
-use super::arena::Arena;
 use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use super::metas::Metas;
 use super::page::PAGE;
@@ -17,13 +17,18 @@ use super::stripe::SECTOR;
 use crate::mutation::{self, Mutation};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"PDIG");
-const FORMAT: u16 = 1;
+const FORMAT: u16 = 2;
 const HEAD_LEN: usize = 40;
 const HAS_MARKS: u8 = 1;
 const PARTIAL: u8 = 2;
-/// Bytes of a hash in a digest: its top ones.
-const TOP_LEN: usize = 3;
-const TOPS: usize = 1 << (8 * TOP_LEN);
+/// Bits of a hash in a digest: its top ones.
+const TOP_BITS: u32 = 24;
+/// Groups of hashes, one for each first byte.
+const GROUPS: usize = 256;
+/// Bytes of a hash in its group.
+const REST_LEN: usize = 2;
+/// Bytes that say where groups end.
+const ENDS_LEN: usize = 2 * GROUPS;
 
 /// Where the digests of a ring are in the spare.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,9 +47,8 @@ impl Shelf {
         let segment = stripe_max;
         // Two digests that are needed at the same time begin less than a ring apart.
         let mut shelf = Shelf { start, slots: ring.div_ceil(segment) + 1, slot_len: 0, segment };
-        // There is room for all entries of 128 bytes and more.
-        let hashes = shelf.longest() as usize * SECTOR / 128;
-        shelf.slot_len = (hashes * TOP_LEN).next_multiple_of(PAGE);
+        // In the default ring there is room for all entries of 87 bytes and more.
+        shelf.slot_len = (shelf.longest() as usize * SECTOR * 3 / 128).next_multiple_of(PAGE);
         shelf
     }
 
@@ -90,29 +94,31 @@ impl Shelf {
     }
 
     /// True if it is time for a digest to be written.
-    pub(super) fn takes(&self, digest: &Digest) -> bool {
+    pub(super) fn takes(&self, digest: &DigestWriter) -> bool {
         digest.end - digest.first >= self.segment || digest.len() > self.slot_len
     }
 
     /// Where a digest goes, and its bytes; `None` where it has no room.
-    pub(super) fn write(&self, seed: u64, digest: &Digest) -> Option<(u64, Vec<u8>)> {
+    pub(super) fn write(&self, seed: u64, digest: &DigestWriter) -> Option<(u64, Vec<u8>)> {
         if digest.len() > self.slot_len {
             return None;
         }
+        let names = Names::of(&digest.tops)?;
         let are_partial =
             digest.metas.are_partial || digest.len() + digest.metas.len() > self.slot_len;
         let metas = if are_partial { 0 } else { digest.metas.len() };
         let len = digest.len() + metas;
         let slot = self.slot_of(digest.first);
-        let mut bytes = vec![0; HEAD_LEN];
+        let mut bytes = Vec::with_capacity(len.next_multiple_of(SECTOR));
+        bytes.resize(HEAD_LEN, 0);
         put_u32(&mut bytes, 8, MAGIC);
         put_u16(&mut bytes, 12, FORMAT);
         bytes[14] = u8::from(digest.has_marks) * HAS_MARKS + u8::from(are_partial) * PARTIAL;
         put_u64(&mut bytes, 16, digest.first);
         put_u64(&mut bytes, 24, digest.end);
-        put_u32(&mut bytes, 32, (digest.tops.len() / TOP_LEN) as u32);
+        put_u32(&mut bytes, 32, digest.tops.len() as u32);
         put_u32(&mut bytes, 36, metas as u32);
-        bytes.extend_from_slice(&digest.tops);
+        bytes.extend_from_slice(&names.bytes);
         if !are_partial {
             digest.metas.append_to(&mut bytes);
         }
@@ -123,24 +129,23 @@ impl Shelf {
     }
 }
 
-/// The hashes of the stripes of a part of the ring.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) struct Digest {
+/// The hashes of the stripes of a part of the ring, on their way to a slot.
+#[derive(Debug)]
+pub(super) struct DigestWriter {
     /// Position of the first stripe.
     pub(super) first: u64,
     /// Position behind the last one.
     pub(super) end: u64,
-    /// Some stripe says something of forgotten shards.
-    pub(super) has_marks: bool,
-    /// Where they have no room, there are none.
-    pub(super) metas: Metas,
-    tops: Vec<u8>,
+    has_marks: bool,
+    metas: Metas,
+    tops: Vec<u32>,
 }
 
-impl Digest {
+impl DigestWriter {
     /// Of no stripe, up to this position.
-    pub(super) fn begin(position: u64) -> Digest {
-        Digest { first: position, end: position, ..Digest::default() }
+    pub(super) fn begin(position: u64) -> DigestWriter {
+        let (metas, tops) = (Metas::default(), Vec::new());
+        DigestWriter { first: position, end: position, has_marks: false, metas, tops }
     }
 
     /// Adds the next stripe, which goes up to `end`.
@@ -149,93 +154,120 @@ impl Digest {
             true => hashes.len() / 2,
             false => hashes.len(),
         };
-        for &hash in &hashes[..count] {
-            self.tops.extend_from_slice(&top_of(hash).to_le_bytes()[..TOP_LEN]);
-        }
+        self.tops.extend(hashes[..count].iter().map(|&hash| top_of(hash)));
         self.metas.add_all(metas);
         self.has_marks |= has_marks;
         self.end = end;
     }
 
-    /// True if it names a hash, or one with the same top bits.
-    pub(super) fn names(&self, hash: u64) -> bool {
-        let top = top_of(hash).to_le_bytes();
-        self.tops.chunks_exact(TOP_LEN).any(|of| of == &top[..TOP_LEN])
-    }
-
     /// Bytes without metas.
     fn len(&self) -> usize {
-        HEAD_LEN + self.tops.len()
+        HEAD_LEN + Names::len(self.tops.len())
     }
+}
 
+/// A digest that a start has found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Digest {
+    /// Position of the first stripe.
+    pub(super) first: u64,
+    /// Position behind the last one.
+    pub(super) end: u64,
+    /// Some stripe says something of forgotten shards.
+    pub(super) has_marks: bool,
+    /// Where they had no room, there are none.
+    pub(super) metas: Metas,
+    pub(super) names: Names,
+}
+
+impl Digest {
     /// Bytes that a digest takes of its slot, by what it says itself, if this is the beginning of one.
     pub(super) fn len_in(bytes: &[u8]) -> Option<usize> {
         let head = bytes.get(..HEAD_LEN)?;
-        let metas = (u32_at(head, 32) as usize).checked_mul(TOP_LEN)?.checked_add(HEAD_LEN)?;
-        let len = (u32_at(head, 36) as usize).checked_add(metas)?;
+        let hashes = (u32_at(head, 32) as usize).checked_mul(REST_LEN)?;
+        let len = hashes.checked_add(HEAD_LEN + ENDS_LEN)?.checked_add(u32_at(head, 36) as usize)?;
         (u32_at(head, 8) == MAGIC && u16_at(head, 12) == FORMAT).then_some(len)
     }
 
-    /// The one that begins here, if it is whole; `seed` is that of its shelf and its slot.
-    pub(super) fn read(seed: u64, bytes: &[u8]) -> Option<Digest> {
-        let len = Digest::len_in(bytes)?;
-        let metas = len - u32_at(bytes, 36) as usize;
-        let is_whole = u64_at(bytes, 0) == checksum(seed, bytes.get(8..len)?);
-        is_whole.then(|| {
-            let mut digest = Digest::begin(u64_at(bytes, 16));
-            digest.end = u64_at(bytes, 24);
-            digest.has_marks = bytes[14] & HAS_MARKS != 0;
-            digest.tops.extend_from_slice(&bytes[HEAD_LEN..metas]);
-            digest.metas = Metas::read(&bytes[metas..len]);
-            digest.metas.are_partial |= bytes[14] & PARTIAL != 0;
-            digest
-        })
+    /// The one that begins here, if it is whole; `seed` is that of its shelf and its slot. It keeps these bytes.
+    pub(super) fn read(seed: u64, mut bytes: Bytes) -> Option<Digest> {
+        let len = Digest::len_in(&bytes)?;
+        if u64_at(&bytes, 0) != checksum(seed, bytes.get(8..len)?) {
+            return None;
+        }
+        let (first, end) = (u64_at(&bytes, 16), u64_at(&bytes, 24));
+        let flags = bytes[14];
+        let names_end = len - u32_at(&bytes, 36) as usize;
+        let mut metas = Metas::read(&bytes[names_end..len]);
+        metas.are_partial |= flags & PARTIAL != 0;
+        bytes.truncate(names_end);
+        bytes.advance(HEAD_LEN);
+        let names = Names::read(bytes)?;
+        Some(Digest { first, end, has_marks: flags & HAS_MARKS != 0, metas, names })
+    }
+}
+
+/// Hashes, shortened to their top bits: where those with each first byte end, then the rest of each, group by group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Names {
+    bytes: Bytes,
+}
+
+impl Names {
+    /// Bytes for so many hashes.
+    fn len(count: usize) -> usize {
+        ENDS_LEN + count * REST_LEN
+    }
+
+    /// `None` where there are more than can be counted.
+    fn of(tops: &[u32]) -> Option<Names> {
+        u16::try_from(tops.len()).ok()?;
+        let group_of = |top: u32| (top >> (8 * REST_LEN)) as usize;
+        let mut next = [0; GROUPS];
+        tops.iter().for_each(|&top| next[group_of(top)] += 1);
+        let mut bytes = vec![0; Names::len(tops.len())];
+        let mut end = 0;
+        for (group, next) in next.iter_mut().enumerate() {
+            let start = end;
+            end += *next;
+            put_u16(&mut bytes, 2 * group, end as u16);
+            *next = start;
+        }
+        for &top in tops {
+            let next = &mut next[group_of(top)];
+            put_u16(&mut bytes, Names::len(*next), top as u16);
+            *next += 1;
+        }
+        Some(Names { bytes: bytes.into() })
+    }
+
+    /// Of any number of hashes.
+    pub(super) fn of_all(hashes: impl Iterator<Item = u64>) -> Vec<Names> {
+        let tops: Vec<u32> = hashes.map(top_of).collect();
+        let parts = tops.chunks(usize::from(u16::MAX));
+        parts.map(|part| Names::of(part).expect("it is no more than that")).collect()
+    }
+
+    fn read(bytes: Bytes) -> Option<Names> {
+        let count = bytes.len().checked_sub(ENDS_LEN)? / REST_LEN;
+        let ends = bytes[..ENDS_LEN].chunks_exact(2).map(|end| usize::from(u16_at(end, 0)));
+        (ends.clone().is_sorted() && ends.last() == Some(count)).then_some(Names { bytes })
+    }
+
+    /// True of a hash that is there, and of one with the same top bits.
+    pub(super) fn have(&self, hash: u64) -> bool {
+        let top = top_of(hash);
+        let (group, rest) = ((top >> (8 * REST_LEN)) as usize, (top as u16).to_le_bytes());
+        let end_of = |group: usize| usize::from(u16_at(&self.bytes, 2 * group));
+        let start = if group == 0 { 0 } else { end_of(group - 1) };
+        let group = &self.bytes[Names::len(start)..Names::len(end_of(group))];
+        // To look at all of them takes less time than to stop at the right one.
+        group.chunks_exact(REST_LEN).fold(false, |found, one| found | (one == rest))
     }
 }
 
 fn top_of(hash: u64) -> u32 {
-    (hash >> (64 - 8 * TOP_LEN)) as u32
-}
-
-/// The hashes that a ring may have entries of.
-pub(super) struct Filter {
-    bits: Arena,
-}
-
-impl std::fmt::Debug for Filter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let set: u32 = self.bits.get(0..TOPS / 8).iter().map(|byte| byte.count_ones()).sum();
-        write!(f, "{set} of {TOPS}")
-    }
-}
-
-impl Filter {
-    /// # Errors
-    /// What the system says, where it has no memory for it.
-    pub(super) fn new() -> Result<Filter, String> {
-        let mut bits = Arena::new(TOPS / 8)?;
-        bits.room(TOPS / 8);
-        Ok(Filter { bits })
-    }
-
-    pub(super) fn add(&mut self, digest: &Digest) {
-        for top in digest.tops.chunks_exact(TOP_LEN) {
-            self.add_top(u32::from_le_bytes([top[0], top[1], top[2], 0]));
-        }
-    }
-
-    pub(super) fn add_hash(&mut self, hash: u64) {
-        self.add_top(top_of(hash));
-    }
-
-    fn add_top(&mut self, top: u32) {
-        self.bits.get_mut(0..TOPS / 8)[top as usize / 8] |= 1 << (top % 8);
-    }
-
-    pub(super) fn may_have(&self, hash: u64) -> bool {
-        let top = top_of(hash);
-        self.bits.get(0..TOPS / 8)[top as usize / 8] >> (top % 8) & 1 == 1
-    }
+    (hash >> (u64::BITS - TOP_BITS)) as u32
 }
 
 #[cfg(test)]
@@ -247,27 +279,36 @@ mod tests {
         Shelf::new(1024, 64, 1 << 16)
     }
 
-    fn digest(first: u64, hashes: &[u64]) -> Digest {
-        let mut digest = Digest::begin(first);
+    fn digest(first: u64, hashes: &[u64]) -> DigestWriter {
+        let mut digest = DigestWriter::begin(first);
         digest.add(hashes, &Metas::default(), false, first + 70);
         digest
     }
 
+    fn names(hashes: &[u64]) -> Names {
+        Names::of(&digest(0, hashes).tops).expect("they can be counted")
+    }
+
     #[test]
     fn digests_come_back_from_their_own_slots_only_and_notice_any_flipped_byte() {
-        let (shelf, digest) = (shelf(), digest(5_000, &[0, u64::MAX, 1 << 63]));
-        let (offset, bytes) = shelf.write(3, &digest).expect("it has room");
+        let hashes = [u64::MAX, 0, 1 << 63];
+        let shelf = shelf();
+        let (offset, bytes) = shelf.write(3, &digest(5_000, &hashes)).expect("it has room");
         let at = (offset - shelf.start()) as usize;
         let mut content = vec![0; shelf.len()];
         content[at..at + bytes.len()].copy_from_slice(&bytes);
         let read = |seed: u64, content: &[u8]| -> Vec<Digest> {
             let slots = (0..).zip(content.chunks(shelf.slot_len));
-            slots.filter_map(|(slot, bytes)| Digest::read(seed ^ slot, bytes)).collect()
+            let read = |(slot, bytes)| Digest::read(seed ^ slot, Bytes::copy_from_slice(bytes));
+            slots.filter_map(read).collect()
         };
+        let (metas, names) = (Metas::default(), names(&hashes));
+        let digest = Digest { first: 5_000, end: 5_070, has_marks: false, metas, names };
         assert_eq!(read(3, &content), [digest]);
         assert_eq!(read(4, &content), [], "of another node");
-        assert_eq!(Digest::len_in(&content[at..]), Some(HEAD_LEN + 3 * TOP_LEN));
-        for byte in at..at + HEAD_LEN + 3 * TOP_LEN {
+        let len = HEAD_LEN + ENDS_LEN + 3 * REST_LEN;
+        assert_eq!(Digest::len_in(&content[at..]), Some(len));
+        for byte in at..at + len {
             content[byte] ^= 1;
             assert_eq!(read(3, &content), [], "byte {byte}");
             content[byte] ^= 1;
@@ -280,9 +321,9 @@ mod tests {
     fn digests_of_one_ring_do_not_share_slots() {
         for sectors in [128, 131_072, 100_001, 8 << 20] {
             let shelf = Shelf::new(sectors, Ring::stripe_max(sectors), 0);
-            let needed = (0..).map(|i| Digest::begin(7 * sectors + i * shelf.segment));
-            let needed = needed.take_while(|digest| digest.first <= 8 * sectors);
-            let mut slots: Vec<u64> = needed.map(|digest| shelf.slot_of(digest.first)).collect();
+            let needed = (0..).map(|i| 7 * sectors + i * shelf.segment);
+            let needed = needed.take_while(|&first| first <= 8 * sectors);
+            let mut slots: Vec<u64> = needed.map(|first| shelf.slot_of(first)).collect();
             let count = slots.len();
             slots.sort_unstable();
             slots.dedup();
@@ -292,31 +333,54 @@ mod tests {
 
     #[test]
     fn what_has_no_room_is_left_out() {
-        let digest = digest(0, &vec![1; shelf().slot_len / TOP_LEN]);
+        let digest = digest(0, &vec![1; shelf().slot_len / REST_LEN]);
         assert!(shelf().takes(&digest));
         assert_eq!(shelf().write(3, &digest), None);
     }
 
     #[test]
+    fn more_than_can_be_counted_is_left_out() {
+        let shelf = Shelf::new(1 << 20, 1 << 14, 0);
+        let count = usize::from(u16::MAX);
+        assert!(shelf.write(3, &digest(0, &vec![1; count])).is_some());
+        assert_eq!(shelf.write(3, &digest(0, &vec![1; count + 1])), None);
+        assert_eq!(Names::of_all(std::iter::repeat_n(1, count + 1)).len(), 2);
+    }
+
+    #[test]
     fn the_bytes_of_a_digest_are_these() {
-        let (offset, bytes) =
-            shelf().write(3, &digest(0x105, &[0x0102_0304_0506_0708])).expect("room");
-        assert_eq!((offset, bytes.len()), ((1 << 16) + 4 * 4096, 512));
-        assert_eq!(&bytes[8..24], b"PDIG\x01\0\0\0\x05\x01\0\0\0\0\0\0");
-        assert_eq!(bytes[24..44], [0x4b, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3, 2, 1, 0]);
+        let hashes = [0x0102_0304_0506_0708, 0x0002_0100_0000_0000, 0x01FF_FE00_0000_0000];
+        let (offset, bytes) = shelf().write(3, &digest(0x105, &hashes)).expect("room");
+        assert_eq!((offset, bytes.len()), ((1 << 16) + 4 * 4096, 1024));
+        assert_eq!(&bytes[8..24], b"PDIG\x02\0\0\0\x05\x01\0\0\0\0\0\0");
+        assert_eq!(bytes[24..40], [0x4b, 1, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[40..48], [1, 0, 3, 0, 3, 0, 3, 0]);
+        assert_eq!(bytes[550..558], [3, 0, 1, 2, 3, 2, 0xFE, 0xFF]);
         assert_eq!(base::checksum::hash(&bytes), GOLDEN);
     }
 
     #[test]
-    fn a_filter_has_what_it_was_told_of_and_little_else() {
+    fn names_have_what_they_were_told_of_and_little_else() {
         let hash = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let told: Vec<u64> = (0..10_000).map(hash).collect();
-        let mut filter = Filter::new().expect("there is memory");
-        filter.add(&digest(0, &told));
-        assert!(told.iter().all(|&hash| filter.may_have(hash)));
-        let others = (10_000..110_000).filter(|&number| filter.may_have(hash(number))).count();
+        let told: Vec<u64> = (0..10_000).map(hash).chain([0, u64::MAX]).collect();
+        assert!(!names(&[]).have(0));
+        let names = names(&told);
+        assert!(told.iter().all(|&hash| names.have(hash)));
+        let others = (10_000..110_000).filter(|&number| names.have(hash(number))).count();
         assert!(others < 200, "{others} of 100,000 others");
     }
 
-    const GOLDEN: u64 = 0x1297_f559_d03b_7ede;
+    #[test]
+    fn groups_that_end_anywhere_else_are_no_names() {
+        let whole = names(&[0, 1 << 56, 2 << 56]);
+        assert_eq!(Names::read(whole.bytes.clone()), Some(whole.clone()));
+        for (group, end) in [(0, 4), (1, 0), (255, 2), (255, 4)] {
+            let mut bytes = whole.bytes.to_vec();
+            put_u16(&mut bytes, 2 * group, end);
+            assert_eq!(Names::read(bytes.into()), None, "group {group} ends at {end}");
+        }
+        assert_eq!(Names::read(whole.bytes.slice(..ENDS_LEN - 1)), None);
+    }
+
+    const GOLDEN: u64 = 0xc6eb_e32b_1075_cf6a;
 }

@@ -10,6 +10,7 @@ mod config;
 mod digests;
 mod homes;
 mod joins;
+mod known;
 mod listing;
 mod lookup;
 mod loss;

@@ -4,7 +4,7 @@
 //! judged as all are ([`super::recovery`]). Where anything is not as nearly always, there is no outline, and the ring is
 //! read before the store serves.
 
-use super::digest::{Digest, Filter};
+use super::digest::Digest;
 use super::metas::Metas;
 use super::recovery::{CHUNK, Found, ReadSectors, Recovered, Restored, RingImage};
 use super::stripe::Seen;
@@ -37,9 +37,7 @@ pub(super) struct Outline {
     pub(super) unfinished: Vec<u64>,
     /// Of the last stripes.
     pub(super) restored: Vec<Restored>,
-    /// Of the entries between tail and head.
-    pub(super) filter: Filter,
-    /// Among them.
+    /// Among the entries between tail and head.
     pub(super) metas: Metas,
     /// What speaks of all but the last stripes, in order.
     pub(super) digests: Vec<Digest>,
@@ -72,9 +70,8 @@ impl Extent {
         if !matches!(self.image(PROBE, read).look(least)?, Seen::Current { .. }) {
             return Ok(None);
         }
-        let (mut filter, mut metas) = (Filter::new()?, Metas::default());
+        let (mut metas, mut speaking) = (Metas::default(), Vec::new());
         let mut covered = self.tail;
-        let mut speaking = Vec::new();
         for digests in digests {
             let before = covered;
             for digest in digests.into_iter().filter(|digest| digest.end <= self.end()) {
@@ -84,7 +81,6 @@ impl Extent {
                 if digest.has_marks {
                     return Ok(None);
                 }
-                filter.add(&digest);
                 metas.add_all(&digest.metas);
                 covered = digest.end;
                 speaking.push(digest);
@@ -107,11 +103,8 @@ impl Extent {
             return Ok(None);
         }
         let Recovered { stripes: last, head, unfinished, restored, .. } = found;
-        for Found { said, .. } in &last {
-            said.hashes.iter().for_each(|&hash| filter.add_hash(hash));
-            metas.add_all(&said.metas);
-        }
+        last.iter().for_each(|found| metas.add_all(&found.said.metas));
         let digests = speaking;
-        Ok(Some(Outline { head, unfinished, restored, filter, metas, digests, last }))
+        Ok(Some(Outline { head, unfinished, restored, metas, digests, last }))
     }
 }

@@ -341,6 +341,7 @@ impl<'a> RingImage<'a> {
             if self.look(at)? != Seen::Old {
                 positions.push(at);
             }
+            self.let_go(at, 1);
         }
         Ok(positions)
     }

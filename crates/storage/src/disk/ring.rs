@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use types::Ticket;
 
-use super::digest::Digest;
+use super::digest::DigestWriter;
 use super::engine::MARK_LEN;
 use super::entry::Mark;
 use super::index::At;
@@ -126,7 +126,7 @@ pub(super) struct Ring {
     asides_begun: u64,
     asides_durable: u64,
     /// Of the stripes since the last digest that was written.
-    pub(super) digest: Digest,
+    pub(super) digest: DigestWriter,
     /// Memory of a stripe that has been written, for the next one.
     spare: Vec<u8>,
 }
@@ -146,7 +146,7 @@ impl Ring {
             asides: VecDeque::new(),
             asides_begun: 0,
             asides_durable: 0,
-            digest: Digest::begin(tail),
+            digest: DigestWriter::begin(tail),
             spare: Vec::new(),
         }
     }

@@ -9,7 +9,7 @@ use types::Ticket;
 use super::Engine;
 use crate::Completion;
 use crate::disk::bytes_at::put_u64;
-use crate::disk::digest::{Digest, Shelf};
+use crate::disk::digest::{DigestWriter, Shelf};
 use crate::disk::entry::{Entry, HEAD_LEN, Kind, Mark, entry_checksum};
 use crate::disk::extents::{UNIT, content_write, units_for};
 use crate::disk::index::WARMED;
@@ -352,7 +352,7 @@ impl Engine {
     /// Writes the digest of the last stripes when it is long enough. Nobody waits for it.
     pub(super) fn write_digest(&mut self) {
         if self.shelf.takes(&self.ring.digest) {
-            let next = Digest::begin(self.ring.digest.end);
+            let next = DigestWriter::begin(self.ring.digest.end);
             let digest = std::mem::replace(&mut self.ring.digest, next);
             if self.floor_in_place != self.floor {
                 // A later start may choose this floor again, after the stripes have been lost.

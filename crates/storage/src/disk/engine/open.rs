@@ -23,7 +23,7 @@ use super::unread::Unread;
 use super::write_back::WriteBack;
 use super::{Engine, primary_place};
 use crate::disk::cache::{ByNumber, Cache};
-use crate::disk::digest::{Digest, Shelf};
+use crate::disk::digest::{DigestWriter, Shelf};
 use crate::disk::directory::Directory;
 use crate::disk::entry::Mark;
 use crate::disk::extents::{Extents, Map, map_place, units_for};
@@ -384,7 +384,8 @@ impl Engine {
     /// Goes on with digests behind the last of those that were found, or begins again.
     fn digest_found(&mut self, stripes: &[Found]) {
         let head = self.ring.head;
-        self.ring.digest = Digest::begin(stripes.first().map_or(head, |found| found.position));
+        self.ring.digest =
+            DigestWriter::begin(stripes.first().map_or(head, |found| found.position));
         let ends = stripes.iter().skip(1).map(|found| found.position).chain([head]);
         for (Found { said, .. }, end) in stripes.iter().zip(ends) {
             self.ring.digest.add(&said.hashes, &said.metas, said.has_marks(), end);

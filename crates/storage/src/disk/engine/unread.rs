@@ -4,21 +4,20 @@
 //! read. No extent is given away either, for the ring may refer to one that no map knows of.
 
 use bytes::Bytes;
-use hashbrown::HashMap;
 
 use super::Engine;
+use super::known::Known;
 use super::lookup::Reading;
 use super::open::reading;
 use crate::Place;
-use crate::disk::cache::ByNumber;
-use crate::disk::digest::{Digest, Filter};
+use crate::disk::digest::Digest;
 use crate::disk::entry::{Entry, Identity, Kind, Mark};
 use crate::disk::io::{Blocking, File, Io, Medium};
 use crate::disk::outline::{Extent, Outline};
 use crate::disk::part;
 use crate::disk::recovery::{Found, ReadSectors, Recovered};
 use crate::disk::request::{Batch, Request};
-use crate::disk::stripe::{SECTOR, entries};
+use crate::disk::stripe::SECTOR;
 
 /// Loads at a time for which a start reads parts of the ring: more than so many are as well off with all of it.
 const SEEKS_MAX: usize = 32;
@@ -29,7 +28,6 @@ const SOUGHT_MAX: usize = 1 << 15;
 #[derive(Debug)]
 pub(super) struct Unread {
     pub(super) ring: UnreadRing,
-    filter: Filter,
     known: Known,
     digests: Vec<Digest>,
     /// Loads for which parts of the ring are being read.
@@ -77,62 +75,11 @@ pub(super) struct Seek {
     is_absent: bool,
 }
 
-/// Entries of the ring that are the newest of their places.
-#[derive(Debug, Default)]
-struct Known {
-    entries: HashMap<u64, Vec<Bytes>, ByNumber>, // by hash
-    /// Places that digests only seemed to name.
-    absent: HashMap<u64, Vec<Identity>, ByNumber>, // by hash
-    has_all_metas: bool,
-}
-
-impl Known {
-    /// The metas that digests have, and the last stripes: who comes back asks for what was last.
-    fn of(outline: &Outline) -> Known {
-        let mut known = Known { has_all_metas: !outline.metas.are_partial, ..Known::default() };
-        if known.has_all_metas {
-            outline.metas.entries().for_each(|raw| known.add(raw.clone()));
-        }
-        for Found { payload, .. } in &outline.last {
-            let (bytes, _) = entries(payload).expect("the walk checked the stripe");
-            Entry::all(bytes).for_each(|(raw, _)| known.add(payload.slice_ref(raw)));
-        }
-        known
-    }
-
-    fn add(&mut self, raw: Bytes) {
-        let Some(new) = Entry::read(&raw).filter(|entry| entry.mark().is_none()) else { return };
-        let places = self.entries.entry(new.hash).or_default();
-        places.retain(|old| Entry::read(old).is_some_and(|old| !old.has_identity_of(&new)));
-        places.push(raw);
-    }
-
-    fn add_absent(&mut self, identity: Identity) {
-        self.absent.entry(identity.hash).or_default().push(identity);
-    }
-
-    fn is_absent(&self, identity: &Identity) -> bool {
-        self.absent.get(&identity.hash).is_some_and(|absent| absent.contains(identity))
-    }
-
-    fn find(&self, identity: &Identity) -> Option<Entry<'_>> {
-        let places = self.entries.get(&identity.hash)?.iter();
-        let mut places = places.filter_map(|raw| Entry::read(raw));
-        places.find(|entry| identity.matches(entry))
-    }
-
-    /// The same, but nothing that refers to an extent: that is not all there is to know.
-    fn find_whole(&self, identity: &Identity) -> Option<Entry<'_>> {
-        self.find(identity).filter(|entry| !entry.kind.is_in_extent())
-    }
-}
-
 impl Unread {
     pub(super) fn new(extent: Extent, outline: Outline, workers: usize) -> Unread {
         Unread {
             ring: UnreadRing { extent, head: outline.head },
-            known: Known::of(&outline),
-            filter: outline.filter,
+            known: Known::of(&outline.metas, outline.last),
             digests: outline.digests,
             seeks: 0,
             sought: 0,
@@ -178,12 +125,29 @@ impl Unread {
 
     /// True unless it is known what the ring has of a place, or that it has nothing.
     fn is_open(&self, hash: u64, identity: impl FnOnce() -> Identity) -> bool {
-        self.filter.may_have(hash) && {
+        self.may_have(hash) && {
             let identity = identity();
             !(identity.kind.class() == Kind::META && self.known.has_all_metas)
                 && self.known.find_whole(&identity).is_none()
                 && !self.known.is_absent(&identity)
         }
+    }
+
+    /// True if the ring may have an entry with this hash.
+    fn may_have(&self, hash: u64) -> bool {
+        self.known.may_be_last(hash) || self.digests.iter().any(|digest| digest.names.have(hash))
+    }
+
+    /// True unless the stripes have what is not named where they are.
+    fn name(&self, stripes: &[Found]) -> bool {
+        stripes.iter().all(|Found { position, said, .. }| {
+            let before = self.digests.partition_point(|digest| digest.end <= *position);
+            let mut hashes = said.hashes.iter();
+            match self.digests.get(before) {
+                Some(digest) => hashes.all(|&hash| digest.names.have(hash)),
+                None => hashes.all(|&hash| self.known.may_be_last(hash)),
+            }
+        })
     }
 
     /// How to look for a place without reading all of the ring.
@@ -197,7 +161,7 @@ impl Unread {
             // What digests name of it is older.
             return None;
         }
-        let named = self.digests.iter().filter(|digest| digest.names(identity.hash));
+        let named = self.digests.iter().filter(|digest| digest.names.have(identity.hash));
         let tail = self.ring.extent.tail;
         let parts = named.map(|digest| (digest.first.max(tail), digest.end)).collect();
         Some(Seek { worker, place: place.clone(), parts, is_absent: true })
@@ -278,7 +242,7 @@ impl Engine {
         match part::newest(&unread.ring.extent, part, content, &identity) {
             Some(Some(raw)) => {
                 base::sometimes!("disk: a record is read from a ring that has not been");
-                unread.known.add(raw);
+                unread.known.add_older(raw);
                 // Where it refers to an extent that does not help.
                 (seek.parts, seek.is_absent) = (Vec::new(), false);
                 if unread.known(&identity).is_some() {
@@ -301,8 +265,7 @@ impl Engine {
         if unread.waiting.iter().any(|(_, request)| !matches!(request, Request::Scrub { .. })) {
             base::sometimes!("disk: a request waits until the ring has been read");
         }
-        let hashes = recovered.stripes.iter().flat_map(|found| &found.said.hashes);
-        if !hashes.into_iter().all(|&hash| unread.filter.may_have(hash)) {
+        if !unread.name(&recovered.stripes) {
             return self.fail("the ring has entries that its digests do not name: reset the node");
         }
         // Digests spoke of no marks: what says otherwise is not what they spoke of.

@@ -1,0 +1,120 @@
+//! What is known of a ring that has not been read: its newest stripes, the metas of all, and what was found since.
+
+use std::cell::OnceCell;
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+
+use crate::disk::cache::ByNumber;
+use crate::disk::digest::Names;
+use crate::disk::entry::{Entry, Identity};
+use crate::disk::metas::Metas;
+use crate::disk::recovery::Found;
+use crate::disk::stripe::entries;
+
+/// Entries of the ring that are the newest of their places.
+#[derive(Debug)]
+pub(super) struct Known {
+    last: Last,
+    /// From the stripes before those.
+    older: Newest,
+    /// Places that digests only seemed to name.
+    absent: HashMap<u64, Vec<Identity>, ByNumber>, // by hash
+    pub(super) has_all_metas: bool,
+}
+
+impl Known {
+    /// The metas that digests have, and the last stripes: who comes back asks for what was last.
+    pub(super) fn of(metas: &Metas, last: Vec<Found>) -> Known {
+        let mut older = Newest::default();
+        if !metas.are_partial {
+            metas.entries().for_each(|raw| older.add(raw.clone()));
+        }
+        let absent = HashMap::default();
+        Known { last: Last::of(last), older, absent, has_all_metas: !metas.are_partial }
+    }
+
+    /// The last stripes have nothing of its place.
+    pub(super) fn add_older(&mut self, raw: Bytes) {
+        self.older.add(raw);
+    }
+
+    pub(super) fn add_absent(&mut self, identity: Identity) {
+        self.absent.entry(identity.hash).or_default().push(identity);
+    }
+
+    pub(super) fn is_absent(&self, identity: &Identity) -> bool {
+        self.absent.get(&identity.hash).is_some_and(|absent| absent.contains(identity))
+    }
+
+    pub(super) fn find(&self, identity: &Identity) -> Option<Entry<'_>> {
+        self.last.find(identity).or_else(|| self.older.find(identity))
+    }
+
+    /// The same, but nothing that refers to an extent: that is not all there is to know.
+    pub(super) fn find_whole(&self, identity: &Identity) -> Option<Entry<'_>> {
+        self.find(identity).filter(|entry| !entry.kind.is_in_extent())
+    }
+
+    /// True if the last stripes may have an entry with this hash.
+    pub(super) fn may_be_last(&self, hash: u64) -> bool {
+        self.last.may_have(hash)
+    }
+}
+
+/// The last stripes; a start does not pay for what nobody asks them for.
+#[derive(Debug)]
+struct Last {
+    stripes: Vec<Found>,
+    names: Vec<Names>,
+    newest: OnceCell<Newest>,
+}
+
+impl Last {
+    fn of(stripes: Vec<Found>) -> Last {
+        let hashes = stripes.iter().flat_map(|found| &found.said.hashes).copied();
+        let names = Names::of_all(hashes);
+        Last { stripes, names, newest: OnceCell::new() }
+    }
+
+    fn may_have(&self, hash: u64) -> bool {
+        self.names.iter().any(|names| names.have(hash))
+    }
+
+    fn find(&self, identity: &Identity) -> Option<Entry<'_>> {
+        if !self.may_have(identity.hash) {
+            return None;
+        }
+        let newest = self.newest.get_or_init(|| {
+            let mut newest = Newest::default();
+            for Found { payload, .. } in &self.stripes {
+                let (bytes, _) = entries(payload).expect("the walk checked the stripe");
+                Entry::all(bytes).for_each(|(raw, _)| newest.add(payload.slice_ref(raw)));
+            }
+            newest
+        });
+        newest.find(identity)
+    }
+}
+
+/// Entries, one of each place.
+#[derive(Debug, Default)]
+struct Newest {
+    entries: HashMap<u64, Vec<Bytes>, ByNumber>, // by hash
+}
+
+impl Newest {
+    /// Replaces what is older.
+    fn add(&mut self, raw: Bytes) {
+        let Some(new) = Entry::read(&raw).filter(|entry| entry.mark().is_none()) else { return };
+        let places = self.entries.entry(new.hash).or_default();
+        places.retain(|old| Entry::read(old).is_some_and(|old| !old.has_identity_of(&new)));
+        places.push(raw);
+    }
+
+    fn find(&self, identity: &Identity) -> Option<Entry<'_>> {
+        let places = self.entries.get(&identity.hash)?.iter();
+        let mut places = places.filter_map(|raw| Entry::read(raw));
+        places.find(|entry| identity.matches(entry))
+    }
+}
