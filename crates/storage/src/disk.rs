@@ -28,6 +28,7 @@ mod index;
 mod io;
 mod local;
 mod metas;
+mod named;
 mod outline;
 mod page;
 mod part;

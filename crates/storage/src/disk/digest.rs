@@ -99,15 +99,15 @@ impl Shelf {
     }
 
     /// Where a digest goes, and its bytes; `None` where it has no room.
-    pub(super) fn write(&self, seed: u64, digest: &DigestWriter) -> Option<(u64, Vec<u8>)> {
+    pub(super) fn write(&self, seed: u64, digest: DigestWriter) -> Option<(u64, Vec<u8>)> {
         if digest.len() > self.slot_len {
             return None;
         }
-        let names = Names::of(&digest.tops)?;
-        let are_partial =
-            digest.metas.are_partial || digest.len() + digest.metas.len() > self.slot_len;
+        let names = Names::of(digest.tops)?;
+        let (hashes, named) = (names.count(), HEAD_LEN + names.bytes.len());
+        let are_partial = digest.metas.are_partial || named + digest.metas.len() > self.slot_len;
         let metas = if are_partial { 0 } else { digest.metas.len() };
-        let len = digest.len() + metas;
+        let len = named + metas;
         let slot = self.slot_of(digest.first);
         let mut bytes = Vec::with_capacity(len.next_multiple_of(SECTOR));
         bytes.resize(HEAD_LEN, 0);
@@ -116,7 +116,7 @@ impl Shelf {
         bytes[14] = u8::from(digest.has_marks) * HAS_MARKS + u8::from(are_partial) * PARTIAL;
         put_u64(&mut bytes, 16, digest.first);
         put_u64(&mut bytes, 24, digest.end);
-        put_u32(&mut bytes, 32, digest.tops.len() as u32);
+        put_u32(&mut bytes, 32, hashes as u32);
         put_u32(&mut bytes, 36, metas as u32);
         bytes.extend_from_slice(&names.bytes);
         if !are_partial {
@@ -166,7 +166,7 @@ impl DigestWriter {
     }
 }
 
-/// A digest that a start has found.
+/// One that a start has found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Digest {
     /// Position of the first stripe.
@@ -207,7 +207,7 @@ impl Digest {
     }
 }
 
-/// Hashes, shortened to their top bits: where those with each first byte end, then the rest of each, group by group.
+/// Hashes, shortened to their top bits: where those with each first byte end, then the rest of each, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Names {
     bytes: Bytes,
@@ -220,24 +220,16 @@ impl Names {
     }
 
     /// `None` where there are more than can be counted.
-    fn of(tops: &[u32]) -> Option<Names> {
+    fn of(mut tops: Vec<u32>) -> Option<Names> {
+        tops.sort_unstable();
+        tops.dedup();
         u16::try_from(tops.len()).ok()?;
-        let group_of = |top: u32| (top >> (8 * REST_LEN)) as usize;
-        let mut next = [0; GROUPS];
-        tops.iter().for_each(|&top| next[group_of(top)] += 1);
-        let mut bytes = vec![0; Names::len(tops.len())];
-        let mut end = 0;
-        for (group, next) in next.iter_mut().enumerate() {
-            let start = end;
-            end += *next;
-            put_u16(&mut bytes, 2 * group, end as u16);
-            *next = start;
+        let mut bytes = Vec::with_capacity(Names::len(tops.len()));
+        for group in 0..GROUPS as u32 {
+            let end = tops.partition_point(|&top| top >> (8 * REST_LEN) <= group);
+            bytes.extend_from_slice(&(end as u16).to_le_bytes());
         }
-        for &top in tops {
-            let next = &mut next[group_of(top)];
-            put_u16(&mut bytes, Names::len(*next), top as u16);
-            *next += 1;
-        }
+        tops.iter().for_each(|&top| bytes.extend_from_slice(&(top as u16).to_le_bytes()));
         Some(Names { bytes: bytes.into() })
     }
 
@@ -245,24 +237,30 @@ impl Names {
     pub(super) fn of_all(hashes: impl Iterator<Item = u64>) -> Vec<Names> {
         let tops: Vec<u32> = hashes.map(top_of).collect();
         let parts = tops.chunks(usize::from(u16::MAX));
-        parts.map(|part| Names::of(part).expect("it is no more than that")).collect()
+        parts.map(|part| Names::of(part.to_vec()).expect("it is no more than that")).collect()
     }
 
     fn read(bytes: Bytes) -> Option<Names> {
-        let count = bytes.len().checked_sub(ENDS_LEN)? / REST_LEN;
-        let ends = bytes[..ENDS_LEN].chunks_exact(2).map(|end| usize::from(u16_at(end, 0)));
-        (ends.clone().is_sorted() && ends.last() == Some(count)).then_some(Names { bytes })
+        let names = Names { bytes };
+        let (ends, rests) = names.bytes.split_at_checked(ENDS_LEN)?;
+        let mut ends = ends.chunks_exact(2).map(|end| usize::from(u16_at(end, 0)));
+        let count = rests.len() / REST_LEN;
+        (ends.clone().is_sorted() && ends.next_back() == Some(count)).then_some(names)
+    }
+
+    fn count(&self) -> usize {
+        (self.bytes.len() - ENDS_LEN) / REST_LEN
     }
 
     /// True of a hash that is there, and of one with the same top bits.
     pub(super) fn have(&self, hash: u64) -> bool {
         let top = top_of(hash);
-        let (group, rest) = ((top >> (8 * REST_LEN)) as usize, (top as u16).to_le_bytes());
+        let (group, rest) = ((top >> (8 * REST_LEN)) as usize, top as u16);
         let end_of = |group: usize| usize::from(u16_at(&self.bytes, 2 * group));
         let start = if group == 0 { 0 } else { end_of(group - 1) };
         let group = &self.bytes[Names::len(start)..Names::len(end_of(group))];
-        // To look at all of them takes less time than to stop at the right one.
-        group.chunks_exact(REST_LEN).fold(false, |found, one| found | (one == rest))
+        let (group, _) = group.as_chunks::<REST_LEN>();
+        group.binary_search_by_key(&rest, |one| u16::from_le_bytes(*one)).is_ok()
     }
 }
 
@@ -286,14 +284,14 @@ mod tests {
     }
 
     fn names(hashes: &[u64]) -> Names {
-        Names::of(&digest(0, hashes).tops).expect("they can be counted")
+        Names::of(digest(0, hashes).tops).expect("they can be counted")
     }
 
     #[test]
     fn digests_come_back_from_their_own_slots_only_and_notice_any_flipped_byte() {
         let hashes = [u64::MAX, 0, 1 << 63];
         let shelf = shelf();
-        let (offset, bytes) = shelf.write(3, &digest(5_000, &hashes)).expect("it has room");
+        let (offset, bytes) = shelf.write(3, digest(5_000, &hashes)).expect("it has room");
         let at = (offset - shelf.start()) as usize;
         let mut content = vec![0; shelf.len()];
         content[at..at + bytes.len()].copy_from_slice(&bytes);
@@ -335,22 +333,31 @@ mod tests {
     fn what_has_no_room_is_left_out() {
         let digest = digest(0, &vec![1; shelf().slot_len / REST_LEN]);
         assert!(shelf().takes(&digest));
-        assert_eq!(shelf().write(3, &digest), None);
+        assert_eq!(shelf().write(3, digest), None);
     }
 
     #[test]
     fn more_than_can_be_counted_is_left_out() {
         let shelf = Shelf::new(1 << 20, 1 << 14, 0);
-        let count = usize::from(u16::MAX);
-        assert!(shelf.write(3, &digest(0, &vec![1; count])).is_some());
-        assert_eq!(shelf.write(3, &digest(0, &vec![1; count + 1])), None);
-        assert_eq!(Names::of_all(std::iter::repeat_n(1, count + 1)).len(), 2);
+        let hashes: Vec<u64> = (0..=u64::from(u16::MAX)).map(|number| number << 42).collect();
+        assert_eq!(shelf.write(3, digest(0, &hashes)), None);
+        assert!(shelf.write(3, digest(0, &hashes[1..])).is_some());
+        let parts = Names::of_all(hashes.iter().copied());
+        assert_eq!(parts.iter().map(Names::count).collect::<Vec<_>>(), [hashes.len() - 1, 1]);
+    }
+
+    #[test]
+    fn what_came_often_is_named_once() {
+        let shelf = shelf();
+        let (_, bytes) = shelf.write(3, digest(0, &[9 << 40; 1_000])).expect("it has room");
+        assert_eq!(bytes.len(), 1024);
+        assert_eq!(names(&[9 << 40, 9 << 40]).count(), 1);
     }
 
     #[test]
     fn the_bytes_of_a_digest_are_these() {
         let hashes = [0x0102_0304_0506_0708, 0x0002_0100_0000_0000, 0x01FF_FE00_0000_0000];
-        let (offset, bytes) = shelf().write(3, &digest(0x105, &hashes)).expect("room");
+        let (offset, bytes) = shelf().write(3, digest(0x105, &hashes)).expect("room");
         assert_eq!((offset, bytes.len()), ((1 << 16) + 4 * 4096, 1024));
         assert_eq!(&bytes[8..24], b"PDIG\x02\0\0\0\x05\x01\0\0\0\0\0\0");
         assert_eq!(bytes[24..40], [0x4b, 1, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);

@@ -359,7 +359,7 @@ impl Engine {
                 return;
             }
             let seed = Shelf::seed(self.binding, self.floor);
-            if let Some((offset, bytes)) = self.shelf.write(seed, &digest) {
+            if let Some((offset, bytes)) = self.shelf.write(seed, digest) {
                 let id = self.take_io_id();
                 self.digests.insert(id);
                 let writes = vec![Write { file: File::Spare, offset, bytes: bytes.into() }];

@@ -117,12 +117,12 @@ mod tests {
         let mut digest = DigestWriter::begin(at * SEGMENT);
         let hashes: Vec<u64> = (0..hashes as u64).map(|hash| hash << 40).collect();
         digest.add(&hashes, &Metas::default(), false, (at + 1) * SEGMENT);
-        shelf().write(seed(), &digest).expect("it has room")
+        shelf().write(seed(), digest).expect("it has room")
     }
 
     fn digest(&(at, hashes): &(u64, usize)) -> Digest {
         let (_, bytes) = written(at, hashes);
-        Digest::read(seed() ^ at % SLOTS, bytes.into()).expect("it is whole")
+        Digest::read(seed() ^ (at % SLOTS), bytes.into()).expect("it is whole")
     }
 
     /// A spare, and what was asked of it: offset and length.

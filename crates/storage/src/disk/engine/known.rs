@@ -6,11 +6,14 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 
 use crate::disk::cache::ByNumber;
-use crate::disk::digest::Names;
 use crate::disk::entry::{Entry, Identity};
 use crate::disk::metas::Metas;
+use crate::disk::named::Named;
 use crate::disk::recovery::Found;
 use crate::disk::stripe::entries;
+
+/// More entries than these of the last stripes are not left for somebody who waits.
+const SORTED_LATER_MAX: usize = 1 << 16;
 
 /// Entries of the ring that are the newest of their places.
 #[derive(Debug)]
@@ -47,18 +50,15 @@ impl Known {
         self.absent.get(&identity.hash).is_some_and(|absent| absent.contains(identity))
     }
 
-    pub(super) fn find(&self, identity: &Identity) -> Option<Entry<'_>> {
-        self.last.find(identity).or_else(|| self.older.find(identity))
+    pub(super) fn find(&self, identity: &Identity, named: &Named) -> Option<Entry<'_>> {
+        let is_named = named.may_be_last(identity.hash);
+        let last = is_named.then(|| self.last.newest().find(identity)).flatten();
+        last.or_else(|| self.older.find(identity))
     }
 
     /// The same, but nothing that refers to an extent: that is not all there is to know.
-    pub(super) fn find_whole(&self, identity: &Identity) -> Option<Entry<'_>> {
-        self.find(identity).filter(|entry| !entry.kind.is_in_extent())
-    }
-
-    /// True if the last stripes may have an entry with this hash.
-    pub(super) fn may_be_last(&self, hash: u64) -> bool {
-        self.last.may_have(hash)
+    pub(super) fn find_whole(&self, identity: &Identity, named: &Named) -> Option<Entry<'_>> {
+        self.find(identity, named).filter(|entry| !entry.kind.is_in_extent())
     }
 }
 
@@ -66,34 +66,28 @@ impl Known {
 #[derive(Debug)]
 struct Last {
     stripes: Vec<Found>,
-    names: Vec<Names>,
     newest: OnceCell<Newest>,
 }
 
 impl Last {
     fn of(stripes: Vec<Found>) -> Last {
-        let hashes = stripes.iter().flat_map(|found| &found.said.hashes).copied();
-        let names = Names::of_all(hashes);
-        Last { stripes, names, newest: OnceCell::new() }
-    }
-
-    fn may_have(&self, hash: u64) -> bool {
-        self.names.iter().any(|names| names.have(hash))
-    }
-
-    fn find(&self, identity: &Identity) -> Option<Entry<'_>> {
-        if !self.may_have(identity.hash) {
-            return None;
+        let entries: usize = stripes.iter().map(|found| found.said.hashes.len()).sum();
+        let last = Last { stripes, newest: OnceCell::new() };
+        if entries > SORTED_LATER_MAX {
+            last.newest();
         }
-        let newest = self.newest.get_or_init(|| {
+        last
+    }
+
+    fn newest(&self) -> &Newest {
+        self.newest.get_or_init(|| {
             let mut newest = Newest::default();
             for Found { payload, .. } in &self.stripes {
                 let (bytes, _) = entries(payload).expect("the walk checked the stripe");
                 Entry::all(bytes).for_each(|(raw, _)| newest.add(payload.slice_ref(raw)));
             }
             newest
-        });
-        newest.find(identity)
+        })
     }
 }
 

@@ -3,6 +3,8 @@
 //! Nothing goes home in the meantime, so the tail of the ring stays where it was and nothing is written over what is to be
 //! read. No extent is given away either, for the ring may refer to one that no map knows of.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::Engine;
@@ -10,12 +12,12 @@ use super::known::Known;
 use super::lookup::Reading;
 use super::open::reading;
 use crate::Place;
-use crate::disk::digest::Digest;
 use crate::disk::entry::{Entry, Identity, Kind, Mark};
 use crate::disk::io::{Blocking, File, Io, Medium};
+use crate::disk::named::Named;
 use crate::disk::outline::{Extent, Outline};
 use crate::disk::part;
-use crate::disk::recovery::{Found, ReadSectors, Recovered};
+use crate::disk::recovery::{ReadSectors, Recovered};
 use crate::disk::request::{Batch, Request};
 use crate::disk::stripe::SECTOR;
 
@@ -29,7 +31,6 @@ const SOUGHT_MAX: usize = 1 << 15;
 pub(super) struct Unread {
     pub(super) ring: UnreadRing,
     known: Known,
-    digests: Vec<Digest>,
     /// Loads for which parts of the ring are being read.
     seeks: usize,
     /// Loads for which they were, or are.
@@ -44,11 +45,12 @@ pub(super) struct Unread {
 }
 
 /// What is to be read, and handed to [`Engine::take_ring`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::disk) struct UnreadRing {
     pub(in crate::disk) extent: Extent,
     /// Where the stripes end that the last process wrote.
     pub(in crate::disk) head: u64,
+    named: Arc<Named>,
 }
 
 impl UnreadRing {
@@ -60,7 +62,13 @@ impl UnreadRing {
 
     /// The same, however its sectors are read.
     pub(in crate::disk) fn find(&self, read: &mut ReadSectors<'_>) -> Result<Recovered, String> {
-        self.extent.read(self.head, read)
+        let recovered = self.extent.read(self.head, read)?;
+        match self.named.name_all(&recovered.stripes) {
+            true => Ok(recovered),
+            false => {
+                Err("the ring has entries that its digests do not name: reset the node".into())
+            }
+        }
     }
 }
 
@@ -77,10 +85,10 @@ pub(super) struct Seek {
 
 impl Unread {
     pub(super) fn new(extent: Extent, outline: Outline, workers: usize) -> Unread {
+        let named = Arc::new(Named::new(outline.digests, &outline.last));
         Unread {
-            ring: UnreadRing { extent, head: outline.head },
+            ring: UnreadRing { extent, head: outline.head, named },
             known: Known::of(&outline.metas, outline.last),
-            digests: outline.digests,
             seeks: 0,
             sought: 0,
             waiting: Vec::new(),
@@ -101,7 +109,7 @@ impl Unread {
 
     /// The newest that the ring has of a place, where that is known.
     pub(super) fn known(&self, identity: &Identity) -> Option<Entry<'_>> {
-        self.known.find_whole(identity)
+        self.known.find_whole(identity, &self.ring.named)
     }
 
     fn has_to_wait(&self, binding: u64, worker: usize, request: &Request) -> bool {
@@ -125,29 +133,12 @@ impl Unread {
 
     /// True unless it is known what the ring has of a place, or that it has nothing.
     fn is_open(&self, hash: u64, identity: impl FnOnce() -> Identity) -> bool {
-        self.may_have(hash) && {
+        self.ring.named.may_have(hash) && {
             let identity = identity();
             !(identity.kind.class() == Kind::META && self.known.has_all_metas)
-                && self.known.find_whole(&identity).is_none()
+                && self.known(&identity).is_none()
                 && !self.known.is_absent(&identity)
         }
-    }
-
-    /// True if the ring may have an entry with this hash.
-    fn may_have(&self, hash: u64) -> bool {
-        self.known.may_be_last(hash) || self.digests.iter().any(|digest| digest.names.have(hash))
-    }
-
-    /// True unless the stripes have what is not named where they are.
-    fn name(&self, stripes: &[Found]) -> bool {
-        stripes.iter().all(|Found { position, said, .. }| {
-            let before = self.digests.partition_point(|digest| digest.end <= *position);
-            let mut hashes = said.hashes.iter();
-            match self.digests.get(before) {
-                Some(digest) => hashes.all(|&hash| digest.names.have(hash)),
-                None => hashes.all(|&hash| self.known.may_be_last(hash)),
-            }
-        })
     }
 
     /// How to look for a place without reading all of the ring.
@@ -157,13 +148,13 @@ impl Unread {
             return None;
         }
         let identity = Identity::of(binding, place);
-        if self.known.find(&identity).is_some() {
+        let named = &self.ring.named;
+        if self.known.find(&identity, named).is_some() {
             // What digests name of it is older.
             return None;
         }
-        let named = self.digests.iter().filter(|digest| digest.names.have(identity.hash));
         let tail = self.ring.extent.tail;
-        let parts = named.map(|digest| (digest.first.max(tail), digest.end)).collect();
+        let parts = named.parts(identity.hash).map(|(first, end)| (first.max(tail), end)).collect();
         Some(Seek { worker, place: place.clone(), parts, is_absent: true })
     }
 
@@ -181,7 +172,7 @@ impl Unread {
 impl Engine {
     /// The part of the ring that a start has left to be read.
     pub(in crate::disk) fn unread(&self) -> Option<UnreadRing> {
-        self.unread.as_ref().map(|unread| unread.ring)
+        self.unread.as_ref().map(|unread| unread.ring.clone())
     }
 
     /// Something cannot go on before the ring has been read.
@@ -264,9 +255,6 @@ impl Engine {
         };
         if unread.waiting.iter().any(|(_, request)| !matches!(request, Request::Scrub { .. })) {
             base::sometimes!("disk: a request waits until the ring has been read");
-        }
-        if !unread.name(&recovered.stripes) {
-            return self.fail("the ring has entries that its digests do not name: reset the node");
         }
         // Digests spoke of no marks: what says otherwise is not what they spoke of.
         let has_marks = recovered.stripes.iter().any(|found| found.said.has_marks());
