@@ -17,7 +17,7 @@ use super::stripe::SECTOR;
 use crate::mutation::{self, Mutation};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"PDIG");
-const FORMAT: u16 = 2;
+const FORMAT: u16 = 3;
 const HEAD_LEN: usize = 40;
 const HAS_MARKS: u8 = 1;
 const PARTIAL: u8 = 2;
@@ -359,7 +359,7 @@ mod tests {
         let hashes = [0x0102_0304_0506_0708, 0x0002_0100_0000_0000, 0x01FF_FE00_0000_0000];
         let (offset, bytes) = shelf().write(3, digest(0x105, &hashes)).expect("room");
         assert_eq!((offset, bytes.len()), ((1 << 16) + 4 * 4096, 1024));
-        assert_eq!(&bytes[8..24], b"PDIG\x02\0\0\0\x05\x01\0\0\0\0\0\0");
+        assert_eq!(&bytes[8..24], b"PDIG\x03\0\0\0\x05\x01\0\0\0\0\0\0");
         assert_eq!(bytes[24..40], [0x4b, 1, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(bytes[40..48], [1, 0, 3, 0, 3, 0, 3, 0]);
         assert_eq!(bytes[550..558], [3, 0, 1, 2, 3, 2, 0xFE, 0xFF]);
@@ -389,5 +389,5 @@ mod tests {
         assert_eq!(Names::read(whole.bytes.slice(..ENDS_LEN - 1)), None);
     }
 
-    const GOLDEN: u64 = 0xc6eb_e32b_1075_cf6a;
+    const GOLDEN: u64 = 0x8a4e_0746_9afc_eb9f;
 }
