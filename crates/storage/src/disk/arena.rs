@@ -27,9 +27,9 @@ impl Arena {
     pub(super) fn new(room: usize) -> Result<Arena, String> {
         let pages = MmapOptions::new().len(room.max(1)).no_reserve_swap().map_anon();
         let pages = pages.map_err(|error| format!("cannot get so much memory: {error}"))?;
-        if let Some(rest) = room.checked_sub(BEGINNING).filter(|&rest| rest > 0) {
+        if room > BEGINNING {
             // Without large pages it only takes longer.
-            let _ = pages.advise_range(Advice::HugePage, BEGINNING, rest);
+            let _ = pages.advise_range(Advice::HugePage, BEGINNING, room - BEGINNING);
         }
         Ok(Arena { pages, len: 0 })
     }

@@ -8,7 +8,7 @@
 //! another floor are void.
 
 use base::checksum::checksum;
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 
 use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use super::metas::Metas;
@@ -190,19 +190,16 @@ impl Digest {
     }
 
     /// The one that begins here, if it is whole; `seed` is that of its shelf and its slot. It keeps these bytes.
-    pub(super) fn read(seed: u64, mut bytes: Bytes) -> Option<Digest> {
+    pub(super) fn read(seed: u64, bytes: Bytes) -> Option<Digest> {
         let len = Digest::len_in(&bytes)?;
         if u64_at(&bytes, 0) != checksum(seed, bytes.get(8..len)?) {
             return None;
         }
-        let (first, end) = (u64_at(&bytes, 16), u64_at(&bytes, 24));
-        let flags = bytes[14];
+        let (first, end, flags) = (u64_at(&bytes, 16), u64_at(&bytes, 24), bytes[14]);
         let names_end = len - u32_at(&bytes, 36) as usize;
         let mut metas = Metas::read(&bytes[names_end..len]);
         metas.are_partial |= flags & PARTIAL != 0;
-        bytes.truncate(names_end);
-        bytes.advance(HEAD_LEN);
-        let names = Names::read(bytes)?;
+        let names = Names::read(bytes.slice(HEAD_LEN..names_end))?;
         Some(Digest { first, end, has_marks: flags & HAS_MARKS != 0, metas, names })
     }
 }
