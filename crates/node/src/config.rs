@@ -41,8 +41,10 @@ pub struct NodeConfig {
     pub cells_memory: usize,
     /// The shape of a disk store.
     pub disk: DiskConfig,
-    /// Client connections at most.
+    /// Client connections at most: those beyond are refused.
     pub clients_max: usize,
+    /// Client connections for which there are file descriptors: those beyond wait.
+    pub clients_accepted: usize,
     /// How what is stored is verified in the background.
     pub scrub: ScrubConfig,
 }

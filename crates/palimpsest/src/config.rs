@@ -291,6 +291,7 @@ impl RawConfig {
             cells_memory: cache_size - cache_size / PAGES_PART,
             disk: disk(self.ring_size, cache_size / PAGES_PART)?,
             clients_max: CLIENTS_MAX_DEFAULT,
+            clients_accepted: usize::MAX,
             scrub: scrub(self.scrub_rate, self.compare_every)?,
         };
         Ok(Config { node, admin_listen, password, max_value_size, once_window })

@@ -292,6 +292,7 @@ impl SimFacts {
                 cells_memory: 1 << 20,
                 disk: node::config::DiskConfig::default(),
                 clients_max: 100,
+                clients_accepted: usize::MAX,
                 scrub: node::config::ScrubConfig::OFF,
             }),
         }

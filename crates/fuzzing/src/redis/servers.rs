@@ -143,6 +143,7 @@ fn start_cluster(
         cells_memory: 64 << 20,
         disk: node::config::DiskConfig::default(),
         clients_max: 1_000,
+        clients_accepted: usize::MAX,
         scrub: node::config::ScrubConfig::DEFAULT,
     };
     let front = || {

@@ -331,24 +331,27 @@ impl WorkerThread {
         self.backlog = Backlog::Empty;
         for _ in 0..ACCEPTED_MAX {
             let Some(listener) = &self.listener else { return };
+            let accepted_max = self.board.config.clients_accepted;
+            if self.board.clients.load(Ordering::Relaxed) >= accepted_max {
+                return self
+                    .leave_waiting(format_args!("there are file descriptors for {accepted_max}"));
+            }
             match listener.accept() {
                 Ok((stream, peer)) => self.deal(stream, peer),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // Asked again in every pass, for which timers see: asking at once would turn in vain.
-                Err(error) => {
-                    self.backlog = Backlog::OutOfReach;
-                    return self.say_out_of_reach(&error);
-                }
+                Err(error) => return self.leave_waiting(error),
             }
         }
         self.backlog = Backlog::More;
     }
 
-    fn say_out_of_reach(&mut self, error: &std::io::Error) {
+    /// They are asked for again in every pass, for which timers see: asking at once would turn in vain.
+    fn leave_waiting(&mut self, reason: impl std::fmt::Display) {
+        self.backlog = Backlog::OutOfReach;
         if self.said_out_of_reach.is_none_or(|at| self.now >= at + OUT_OF_REACH_EVERY) {
             self.said_out_of_reach = Some(self.now);
-            let text = format!("clients wait that cannot be accepted: {error}");
+            let text = format!("clients wait that cannot be accepted: {reason}");
             super::say(self.board.id(), &text);
         }
     }

@@ -271,6 +271,7 @@ fn clients_beyond_the_limit_are_told_so() {
     let (scratch, peers) = (Scratch::new(), free_addresses(1));
     let config = node::config::NodeConfig {
         clients_max: 2,
+        clients_accepted: usize::MAX,
         ..config(&scratch, 1, &peers, Durability::Volatile)
     };
     let node = Node::start(config, Arc::new(Toy), update()).expect("it starts");

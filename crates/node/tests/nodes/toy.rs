@@ -165,6 +165,7 @@ pub fn config(scratch: &Scratch, id: u16, peers: &[String], durability: Durabili
         cells_memory: 64 << 20,
         disk: node::config::DiskConfig::default(),
         clients_max: 100,
+        clients_accepted: usize::MAX,
         scrub: node::config::ScrubConfig::OFF,
     }
 }

@@ -39,8 +39,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let configs = configs(args)?;
-    limits::lift(configs.iter().map(|config| config.node.clients_max).sum());
+    let mut configs = configs(args)?;
+    let accepted = limits::lift(configs.len(), configs[0].node.clients_max);
+    configs.iter_mut().for_each(|config| config.node.clients_accepted = accepted);
     if configs[0].node.has_volatile() {
         start_empty(&configs)?;
     }

@@ -8,8 +8,8 @@ use crate::log::{self, Level};
 use crate::{Failure, limits, running};
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
-    let config = args.resolve()?;
-    limits::lift(config.node.clients_max);
+    let mut config = args.resolve()?;
+    config.node.clients_accepted = limits::lift(1, config.node.clients_max);
     let admin = running::bind_admin(&config)?;
     let front = running::front(&config);
     let node = Node::start(config.node.clone(), front, running::interpreter(&config))

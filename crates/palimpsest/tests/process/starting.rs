@@ -1,6 +1,6 @@
 //! The rules of a first start, and what is refused before anything is served.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -139,16 +139,22 @@ fn a_limit_on_the_length_of_files_is_named() {
     assert!(said.contains("File too large"), "{said}");
 }
 
-/// Clients beyond the file descriptors that there are wait, which is said, and are served once others leave.
+/// Clients beyond the file descriptors that there are wait, which is said, and are served once others leave. The node has
+/// what it needs itself even where they come as early as it listens.
 #[test]
 fn clients_that_find_no_file_descriptor_wait() {
     let scratch = ScratchDir::new(&std::env::temp_dir(), "few-descriptors").expect("a folder");
     let (address, mut command) = under("-n 64", scratch.path());
-    let mut node = command.spawn().expect("there is a shell");
-    eventually("the node serves", || bench::client::ask_once(address, "PING", LIMIT).is_some());
-    let connect = || TcpStream::connect(address).expect("the system takes it");
-    let mut others: Vec<TcpStream> = (0..80).map(|_| connect()).collect();
+    let mut node = command.stdout(Stdio::piped()).spawn().expect("there is a shell");
+    let mut others = Vec::new();
+    eventually("the node listens", || {
+        others.extend(TcpStream::connect(address).ok());
+        !others.is_empty()
+    });
+    others.extend((1..80).map(|_| TcpStream::connect(address).expect("the system takes it")));
     let mut last = others.pop().expect("there are many");
+    let mut lines = BufReader::new(node.stdout.take().expect("it is piped")).lines();
+    assert!(lines.any(|line| line.is_ok_and(|line| line == "ready")), "it ended");
     last.write_all(b"PING\r\n").expect("it is sent");
     last.set_read_timeout(Some(LIMIT)).expect("it is connected");
     drop(others);

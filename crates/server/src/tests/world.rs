@@ -50,6 +50,7 @@ impl FakeNode {
             cells_memory: 1 << 20,
             disk: node::config::DiskConfig::default(),
             clients_max: 100,
+            clients_accepted: usize::MAX,
             scrub: node::config::ScrubConfig::OFF,
         };
         FakeNode { config: Arc::new(config) }

@@ -113,6 +113,7 @@ fn board(poll: &Poll) -> Board {
         cells_memory: 1 << 20,
         disk: DiskConfig::default(),
         clients_max: 1_000,
+        clients_accepted: usize::MAX,
         scrub: ScrubConfig::OFF,
     };
     let membership = Membership {
