@@ -2,10 +2,12 @@
 //!
 //! So a start can know what the ring may hold without reading all of it, and answer for everything else. Whenever enough
 //! stripes have become durable, their hashes, shortened to their top bits, go to a slot of the spare behind its images.
-//! Nobody waits for that and nothing depends on it: where a digest is missing or damaged, that part of the ring and all
-//! behind it is read before the store serves. A digest says nothing that could become wrong: what was durable is not
+//! Nobody waits for that and nothing depends on it: where a digest is missing or damaged, what the store may answer waits
+//! until the ring has been read. A digest says nothing that could become wrong: what was durable is not
 //! written again at the same position, unless the ring was damaged; then the floor of pages rises, and digests under
 //! another floor are void.
+
+use std::ops::Range;
 
 use base::checksum::checksum;
 use bytes::Bytes;
@@ -17,9 +19,8 @@ use super::stripe::SECTOR;
 use crate::mutation::{self, Mutation};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"PDIG");
-const FORMAT: u16 = 3;
-const HEAD_LEN: usize = 40;
-const HAS_MARKS: u8 = 1;
+const FORMAT: u16 = 4;
+const HEAD_LEN: usize = 48;
 const PARTIAL: u8 = 2;
 /// Bits of a hash in a digest: its top ones.
 const TOP_BITS: u32 = 24;
@@ -71,16 +72,19 @@ impl Shelf {
         binding ^ floor.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 
-    fn slot_of(&self, position: u64) -> u64 {
-        position / self.segment % self.slots
+    /// Where positions are, by segments since the beginning of time.
+    pub(super) fn segment_of(&self, position: u64) -> u64 {
+        position / self.segment
     }
 
-    /// All slots, in the order in which they have the digests of a ring from `tail` on.
-    pub(super) fn slots(&self, tail: u64) -> impl Iterator<Item = u64> {
-        let slots = self.slots;
+    /// Segments in which digests may begin that speak of a ring from `tail` to `end`.
+    pub(super) fn segments(&self, tail: u64, end: u64) -> Range<u64> {
         // The digest of the tail may begin before it.
-        let first = self.slot_of(tail.saturating_sub(self.longest()));
-        (0..slots).map(move |number| (first + number) % slots)
+        self.segment_of(tail.saturating_sub(self.longest()))..self.segment_of(end) + 1
+    }
+
+    fn slot_of(&self, segment: u64) -> u64 {
+        segment % self.slots
     }
 
     /// Bytes of a slot.
@@ -88,9 +92,15 @@ impl Shelf {
         self.slot_len
     }
 
-    /// Offset of a slot.
-    pub(super) fn place(&self, slot: u64) -> u64 {
-        self.start + slot * self.slot_len as u64
+    /// Offset of the slot for the digest that begins in a segment.
+    pub(super) fn place(&self, segment: u64) -> u64 {
+        self.start + self.slot_of(segment) * self.slot_len as u64
+    }
+
+    /// The digest that begins in a segment, if that is what these bytes of its slot are.
+    pub(super) fn read(&self, seed: u64, segment: u64, bytes: Bytes) -> Option<Digest> {
+        let digest = Digest::read(seed ^ self.slot_of(segment), bytes)?;
+        (self.segment_of(digest.first) == segment).then_some(digest)
     }
 
     /// True if it is time for a digest to be written.
@@ -108,24 +118,25 @@ impl Shelf {
         let are_partial = digest.metas.are_partial || named + digest.metas.len() > self.slot_len;
         let metas = if are_partial { 0 } else { digest.metas.len() };
         let len = named + metas;
-        let slot = self.slot_of(digest.first);
+        let segment = self.segment_of(digest.first);
         let mut bytes = Vec::with_capacity(len.next_multiple_of(SECTOR));
         bytes.resize(HEAD_LEN, 0);
         put_u32(&mut bytes, 8, MAGIC);
         put_u16(&mut bytes, 12, FORMAT);
-        bytes[14] = u8::from(digest.has_marks) * HAS_MARKS + u8::from(are_partial) * PARTIAL;
+        bytes[14] = u8::from(are_partial) * PARTIAL;
         put_u64(&mut bytes, 16, digest.first);
         put_u64(&mut bytes, 24, digest.end);
-        put_u32(&mut bytes, 32, hashes as u32);
-        put_u32(&mut bytes, 36, metas as u32);
+        put_u64(&mut bytes, 32, digest.marks_end);
+        put_u32(&mut bytes, 40, hashes as u32);
+        put_u32(&mut bytes, 44, metas as u32);
         bytes.extend_from_slice(&names.bytes);
         if !are_partial {
             digest.metas.append_to(&mut bytes);
         }
         bytes.resize(len.next_multiple_of(SECTOR), 0);
-        let sum = checksum(seed ^ slot, &bytes[8..len]);
+        let sum = checksum(seed ^ self.slot_of(segment), &bytes[8..len]);
         put_u64(&mut bytes, 0, sum);
-        Some((self.place(slot), bytes))
+        Some((self.place(segment), bytes))
     }
 }
 
@@ -136,16 +147,17 @@ pub(super) struct DigestWriter {
     pub(super) first: u64,
     /// Position behind the last one.
     pub(super) end: u64,
-    has_marks: bool,
+    /// See [`Digest::marks_end`].
+    pub(super) marks_end: u64,
     metas: Metas,
     tops: Vec<u32>,
 }
 
 impl DigestWriter {
-    /// Of no stripe, up to this position.
-    pub(super) fn begin(position: u64) -> DigestWriter {
+    /// Of no stripe, up to this position; before it there are no marks behind `marks_end`.
+    pub(super) fn begin(position: u64, marks_end: u64) -> DigestWriter {
         let (metas, tops) = (Metas::default(), Vec::new());
-        DigestWriter { first: position, end: position, has_marks: false, metas, tops }
+        DigestWriter { first: position, end: position, marks_end, metas, tops }
     }
 
     /// Adds the next stripe, which goes up to `end`.
@@ -156,8 +168,10 @@ impl DigestWriter {
         };
         self.tops.extend(hashes[..count].iter().map(|&hash| top_of(hash)));
         self.metas.add_all(metas);
-        self.has_marks |= has_marks;
         self.end = end;
+        if has_marks {
+            self.marks_end = end;
+        }
     }
 
     /// Bytes without metas.
@@ -173,8 +187,8 @@ pub(super) struct Digest {
     pub(super) first: u64,
     /// Position behind the last one.
     pub(super) end: u64,
-    /// Some stripe says something of forgotten shards.
-    pub(super) has_marks: bool,
+    /// No stripe between this position and the end says anything of forgotten shards.
+    pub(super) marks_end: u64,
     /// Where they had no room, there are none.
     pub(super) metas: Metas,
     pub(super) names: Names,
@@ -184,23 +198,33 @@ impl Digest {
     /// Bytes that a digest takes of its slot, by what it says itself, if this is the beginning of one.
     pub(super) fn len_in(bytes: &[u8]) -> Option<usize> {
         let head = bytes.get(..HEAD_LEN)?;
-        let hashes = (u32_at(head, 32) as usize).checked_mul(REST_LEN)?;
-        let len = hashes.checked_add(HEAD_LEN + ENDS_LEN)?.checked_add(u32_at(head, 36) as usize)?;
+        let hashes = (u32_at(head, 40) as usize).checked_mul(REST_LEN)?;
+        let len = hashes.checked_add(HEAD_LEN + ENDS_LEN)?.checked_add(u32_at(head, 44) as usize)?;
         (u32_at(head, 8) == MAGIC && u16_at(head, 12) == FORMAT).then_some(len)
     }
 
+    /// Bytes that it takes of its slot.
+    pub(super) fn len(&self) -> usize {
+        HEAD_LEN + self.names.bytes.len() + self.metas.len()
+    }
+
+    /// Position of the first stripe, by what a digest says itself, if this is the beginning of one.
+    pub(super) fn first_in(bytes: &[u8]) -> Option<u64> {
+        Digest::len_in(bytes).map(|_| u64_at(bytes, 16))
+    }
+
     /// The one that begins here, if it is whole; `seed` is that of its shelf and its slot. It keeps these bytes.
-    pub(super) fn read(seed: u64, bytes: Bytes) -> Option<Digest> {
+    fn read(seed: u64, bytes: Bytes) -> Option<Digest> {
         let len = Digest::len_in(&bytes)?;
         if u64_at(&bytes, 0) != checksum(seed, bytes.get(8..len)?) {
             return None;
         }
-        let (first, end, flags) = (u64_at(&bytes, 16), u64_at(&bytes, 24), bytes[14]);
-        let names_end = len - u32_at(&bytes, 36) as usize;
+        let [first, end, marks_end] = [16, 24, 32].map(|at| u64_at(&bytes, at));
+        let names_end = len - u32_at(&bytes, 44) as usize;
         let mut metas = Metas::read(&bytes[names_end..len]);
-        metas.are_partial |= flags & PARTIAL != 0;
+        metas.are_partial |= bytes[14] & PARTIAL != 0;
         let names = Names::read(bytes.slice(HEAD_LEN..names_end))?;
-        Some(Digest { first, end, has_marks: flags & HAS_MARKS != 0, metas, names })
+        Some(Digest { first, end, marks_end, metas, names })
     }
 }
 
@@ -275,7 +299,7 @@ mod tests {
     }
 
     fn digest(first: u64, hashes: &[u64]) -> DigestWriter {
-        let mut digest = DigestWriter::begin(first);
+        let mut digest = DigestWriter::begin(first, 0);
         digest.add(hashes, &Metas::default(), false, first + 70);
         digest
     }
@@ -298,7 +322,8 @@ mod tests {
             slots.filter_map(read).collect()
         };
         let (metas, names) = (Metas::default(), names(&hashes));
-        let digest = Digest { first: 5_000, end: 5_070, has_marks: false, metas, names };
+        let digest = Digest { first: 5_000, end: 5_070, marks_end: 0, metas, names };
+        assert_eq!(digest.len(), HEAD_LEN + ENDS_LEN + 3 * REST_LEN);
         assert_eq!(read(3, &content), [digest]);
         assert_eq!(read(4, &content), [], "of another node");
         let len = HEAD_LEN + ENDS_LEN + 3 * REST_LEN;
@@ -318,7 +343,8 @@ mod tests {
             let shelf = Shelf::new(sectors, Ring::stripe_max(sectors), 0);
             let needed = (0..).map(|i| 7 * sectors + i * shelf.segment);
             let needed = needed.take_while(|&first| first <= 8 * sectors);
-            let mut slots: Vec<u64> = needed.map(|first| shelf.slot_of(first)).collect();
+            let mut slots: Vec<u64> =
+                needed.map(|first| shelf.slot_of(shelf.segment_of(first))).collect();
             let count = slots.len();
             slots.sort_unstable();
             slots.dedup();
@@ -354,12 +380,14 @@ mod tests {
     #[test]
     fn the_bytes_of_a_digest_are_these() {
         let hashes = [0x0102_0304_0506_0708, 0x0002_0100_0000_0000, 0x01FF_FE00_0000_0000];
-        let (offset, bytes) = shelf().write(3, digest(0x105, &hashes)).expect("room");
+        let marked = DigestWriter { marks_end: 9, ..digest(0x105, &hashes) };
+        let (offset, bytes) = shelf().write(3, marked).expect("room");
         assert_eq!((offset, bytes.len()), ((1 << 16) + 4 * 4096, 1024));
-        assert_eq!(&bytes[8..24], b"PDIG\x03\0\0\0\x05\x01\0\0\0\0\0\0");
-        assert_eq!(bytes[24..40], [0x4b, 1, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(bytes[40..48], [1, 0, 3, 0, 3, 0, 3, 0]);
-        assert_eq!(bytes[550..558], [3, 0, 1, 2, 3, 2, 0xFE, 0xFF]);
+        assert_eq!(&bytes[8..24], b"PDIG\x04\0\0\0\x05\x01\0\0\0\0\0\0");
+        assert_eq!(bytes[24..40], [0x4b, 1, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[40..48], [3, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[48..56], [1, 0, 3, 0, 3, 0, 3, 0]);
+        assert_eq!(bytes[558..566], [3, 0, 1, 2, 3, 2, 0xFE, 0xFF]);
         assert_eq!(base::checksum::hash(&bytes), GOLDEN);
     }
 
@@ -386,5 +414,5 @@ mod tests {
         assert_eq!(Names::read(whole.bytes.slice(..ENDS_LEN - 1)), None);
     }
 
-    const GOLDEN: u64 = 0x8a4e_0746_9afc_eb9f;
+    const GOLDEN: u64 = 0x834b_50e3_c03d_a1fc;
 }

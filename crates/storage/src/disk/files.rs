@@ -390,17 +390,6 @@ impl Medium for Reading<'_> {
         self.done.push(done);
     }
 
-    /// The page cache gets it from the device while something else is done.
-    fn announce(&mut self, file: File, offset: u64, len: usize) {
-        if self.medium.is_cache_ours(file)
-            && let Some(len) = NonZeroU64::new(len as u64)
-        {
-            let file = &self.medium.files[file as usize];
-            // Without it the device is asked when it is read.
-            let _ = rustix::fs::fadvise(file, offset, Some(len), Advice::WillNeed);
-        }
-    }
-
     fn poll(&mut self, done: &mut Vec<Done>) {
         done.append(&mut self.done);
     }
@@ -437,27 +426,6 @@ mod tests {
         let was_left = is_cached();
         medium.drop_cache(File::Slots, 0, None);
         assert!(!was_left || is_cached(), "only where nothing is ever dropped");
-        std::fs::remove_dir_all(&dir).expect("only these files are in it");
-    }
-
-    #[test]
-    fn what_is_announced_comes_into_the_cache() {
-        let dir = std::env::temp_dir().join(format!("palimpsest-announced-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).expect("a directory");
-        let medium = FileMedium::create(&dir).expect("files");
-        write(&medium, 0, &[7; 1 << 20]);
-        medium.flush(File::Slots).expect("it is flushed");
-        medium.drop_cache(File::Slots, 0, None);
-        medium.reading().announce(File::Slots, 65_536, 16_384);
-        // Some file systems never drop anything, and some have no cache that can be asked.
-        let waits_for = || medium.execute_cached(&read(65_536, 16_384)).is_none();
-        let has_cache = medium.execute(&read(0, 4_096)).result.is_ok()
-            && medium.execute_cached(&read(0, 4_096)).is_some();
-        let given_up = Instant::now() + Duration::from_secs(60);
-        while has_cache && waits_for() {
-            assert!(Instant::now() < given_up, "nothing has come");
-            std::thread::yield_now();
-        }
         std::fs::remove_dir_all(&dir).expect("only these files are in it");
     }
 

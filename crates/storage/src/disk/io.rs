@@ -113,9 +113,6 @@ pub trait Medium: Send {
     /// Takes a request. Every request is answered by exactly one [`Done`], in any order.
     fn submit(&mut self, io: Io);
 
-    /// What stands here is likely to be read soon. Asks for nothing, and may be of no use to a medium.
-    fn announce(&mut self, _file: File, _offset: u64, _len: usize) {}
-
     /// Appends what has completed; may append nothing.
     fn poll(&mut self, done: &mut Vec<Done>);
 
@@ -133,11 +130,6 @@ pub(super) struct Blocking<'m> {
 impl<'m> Blocking<'m> {
     pub(super) fn new(medium: &'m mut dyn Medium) -> Blocking<'m> {
         Blocking { medium, next_id: 0 }
-    }
-
-    /// See [`Medium::announce`].
-    pub(super) fn announce(&mut self, file: File, offset: u64, len: usize) {
-        self.medium.announce(file, offset, len);
     }
 
     pub(super) fn read(&mut self, file: File, offset: u64, len: usize) -> Result<Bytes, String> {

@@ -55,7 +55,7 @@ mod tests {
 
     fn digest(first: u64, end: u64, hashes: &[u64]) -> Digest {
         let names = Names::of_all(hashes.iter().copied()).remove(0);
-        Digest { first, end, has_marks: false, metas: Metas::default(), names }
+        Digest { first, end, marks_end: 0, metas: Metas::default(), names }
     }
 
     fn found(position: u64, hashes: &[u64]) -> Found {

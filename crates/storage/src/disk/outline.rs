@@ -1,11 +1,10 @@
 //! What a start learns of a ring without reading all of it: where it ends, and of which hashes it may have entries.
 //!
 //! Digests ([`super::digest`]) cover the ring from its tail up to some position; from there on its stripes are read and
-//! judged as all are ([`super::recovery`]). Where anything is not as nearly always, there is no outline, and the ring is
-//! read before the store serves.
+//! judged as all are ([`super::recovery`]). The newest of them is enough for that. Where anything is not as nearly always,
+//! there is no outline, and the ring is read before the store serves.
 
 use super::digest::Digest;
-use super::metas::Metas;
 use super::recovery::{CHUNK, Found, ReadSectors, Recovered, Restored, RingImage};
 use super::stripe::Seen;
 
@@ -37,11 +36,9 @@ pub(super) struct Outline {
     pub(super) unfinished: Vec<u64>,
     /// Of the last stripes.
     pub(super) restored: Vec<Restored>,
-    /// Among the entries between tail and head.
-    pub(super) metas: Metas,
-    /// What speaks of all but the last stripes, in order.
-    pub(super) digests: Vec<Digest>,
-    /// The stripes that no digest speaks of.
+    /// The last digest.
+    pub(super) newest: Digest,
+    /// The stripes behind it.
     pub(super) last: Vec<Found>,
 }
 
@@ -59,52 +56,37 @@ impl Extent {
         self.tail + self.ring
     }
 
-    /// `None` where all of the ring has to be read first. Digests are read in the order of their positions, some at a
-    /// time, as long as they are asked for.
+    /// False where so little of the ring is in use that all of it is read first.
+    pub(super) fn is_long(&self, read: &mut ReadSectors<'_>) -> Result<bool, String> {
+        let seen = self.image(PROBE, read).look(self.least())?;
+        Ok(matches!(seen, Seen::Current { .. }))
+    }
+
+    /// A position that digests have to reach.
+    fn least(&self) -> u64 {
+        self.tail + self.ring / LEAST
+    }
+
+    /// `None` where all of the ring has to be read first.
     pub(super) fn outline(
         &self,
-        digests: impl Iterator<Item = Vec<Digest>>,
+        newest: Digest,
         read: &mut ReadSectors<'_>,
     ) -> Result<Option<Outline>, String> {
-        let least = self.tail + self.ring / LEAST;
-        if !matches!(self.image(PROBE, read).look(least)?, Seen::Current { .. }) {
-            return Ok(None);
-        }
-        let (mut metas, mut speaking) = (Metas::default(), Vec::new());
-        let mut covered = self.tail;
-        for digests in digests {
-            let before = covered;
-            for digest in digests.into_iter().filter(|digest| digest.end <= self.end()) {
-                if digest.first > covered || digest.end <= covered {
-                    continue;
-                }
-                if digest.has_marks {
-                    return Ok(None);
-                }
-                metas.add_all(&digest.metas);
-                covered = digest.end;
-                speaking.push(digest);
-            }
-            if covered == before {
-                break; // what is missing comes no more
-            }
-        }
-        if covered <= least {
+        if newest.end <= self.least() || newest.marks_end > self.tail {
             return Ok(None);
         }
         let mut image = self.image(PART, read);
         // A digest of a ring that went on differently would not end where a stripe does.
-        match image.look(covered - 1)? {
+        match image.look(newest.end - 1)? {
             Seen::Current { index, count } if index + 1 == count => {}
             _ => return Ok(None),
         }
-        let found = image.walk(covered, self.end())?;
+        let found = image.walk(newest.end, self.end())?;
         if found.damaged || found.stripes.iter().any(|found| found.said.has_marks()) {
             return Ok(None);
         }
         let Recovered { stripes: last, head, unfinished, restored, .. } = found;
-        last.iter().for_each(|found| metas.add_all(&found.said.metas));
-        let digests = speaking;
-        Ok(Some(Outline { head, unfinished, restored, metas, digests, last }))
+        Ok(Some(Outline { head, unfinished, restored, newest, last }))
     }
 }

@@ -146,7 +146,7 @@ impl Ring {
             asides: VecDeque::new(),
             asides_begun: 0,
             asides_durable: 0,
-            digest: DigestWriter::begin(tail),
+            digest: DigestWriter::begin(tail, tail),
             spare: Vec::new(),
         }
     }

@@ -158,6 +158,144 @@ fn what_digests_only_seem_to_name_is_not_in_the_ring() {
     assert_eq!(load(&mut world, &other), found(b"new"));
 }
 
+/// Submits a change of a place that is at home, of one that is nowhere, and of one that the ring has; and asks for them
+/// and for others, none of which is answered.
+fn ask_in_vain(world: &mut World) -> Vec<Place> {
+    let places = vec![place(3), place(1_000), place(99), place(499), place(4), meta()];
+    for place in &places[..3] {
+        let owner = world.owner(place);
+        world.stores[owner].put(place, b"changed");
+        world.stores[owner].submit();
+    }
+    for place in &places {
+        assert_eq!(load(world, place), Load::Pending, "{place:?}");
+    }
+    let is_remark = |heard: &Completion| matches!(heard, Completion::Remark(_));
+    assert!(world.heard.iter().all(|heard| heard.iter().all(is_remark)), "{:?}", world.heard);
+    places
+}
+
+/// The newest answers about these places.
+fn answers(world: &World, places: &[Place]) -> Vec<Option<Load>> {
+    let answer = |asked: &Place| {
+        let mut heard = world.heard.iter().flatten().rev();
+        heard.find_map(|heard| match heard {
+            Completion::Loaded { place, load } if place == asked => Some(load.clone()),
+            _ => None,
+        })
+    };
+    places.iter().map(answer).collect()
+}
+
+/// What is to be answered then.
+fn changed() -> Vec<Option<Load>> {
+    let changed = found(b"changed");
+    let last = Load::Found([b'r'; 100][..].into());
+    let all = [changed.clone(), changed.clone(), changed, last, found(b"home"), found(b"meta")];
+    all.into_iter().map(Some).collect()
+}
+
+#[test]
+fn everything_waits_until_the_digests_have_come() {
+    let mut world = open_without(Withheld::Start, filled());
+    let places = ask_in_vain(&mut world);
+    world.disk.withhold(Withheld::Both(File::Ring));
+    (0..200).for_each(|_| world.poll());
+    assert!(world.keeper.has_unread_ring() && world.keeper.is_committing());
+    let owner = world.owner(&place(99));
+    let behind: Vec<bool> = places.iter().map(|place| world.owner(place) == owner).collect();
+    for ((answer, wanted), is_behind) in answers(&world, &places).iter().zip(changed()).zip(behind)
+    {
+        assert!(answer.is_none() && is_behind || *answer == wanted, "{answer:?}");
+    }
+    release(&mut world);
+    await_commits(&mut world);
+    assert_eq!(answers(&world, &places), changed());
+    let mut world = World::open(world.disk.crashed(3), WORKERS, &config());
+    for place in &places[..3] {
+        assert_eq!(load(&mut world, place), found(b"changed"));
+    }
+}
+
+#[test]
+fn digests_that_come_after_the_ring_are_of_no_use_and_do_no_harm() {
+    let mut world = open_without(Withheld::Start, filled());
+    let places = ask_in_vain(&mut world);
+    world.disk.withhold(Withheld::Both(File::Spare));
+    (0..200).for_each(|_| world.poll());
+    assert!(!world.keeper.has_unread_ring());
+    await_commits(&mut world);
+    assert_eq!(answers(&world, &places), changed());
+    release(&mut world);
+    for place in &places[..3] {
+        assert_eq!(load(&mut world, place), found(b"changed"));
+    }
+}
+
+#[test]
+fn where_a_digest_is_missing_everything_waits_for_the_ring() {
+    let shelf = (config().spare_pages + 1) * 4096;
+    let whole = filled();
+    let digests: Vec<usize> = (shelf as usize..whole.file_len(File::Spare))
+        .step_by(4096)
+        .filter(|&at| whole.bytes(File::Spare)[at + 8..at + 12] == *b"PDIG")
+        .collect();
+    assert!(digests.len() > 3, "{digests:?}");
+    let mut is_one_needed = 0;
+    for at in digests {
+        let disk = whole.copy();
+        disk.rot(File::Spare, |spare| spare[at + 60] ^= 1);
+        let mut world = World::open(disk, WORKERS, &config());
+        if !world.keeper.has_unread_ring() {
+            continue; // it was the newest
+        }
+        world.disk.withhold(Withheld::Both(File::Ring));
+        if load(&mut world, &place(1_000)) == Load::Absent {
+            continue; // of an earlier lap
+        }
+        is_one_needed += 1;
+        let places = ask_in_vain(&mut world);
+        release(&mut world);
+        await_commits(&mut world);
+        assert_eq!(answers(&world, &places), changed());
+    }
+    assert!(is_one_needed > 1, "{is_one_needed}");
+}
+
+#[test]
+fn a_ring_with_marks_is_read_first_as_long_as_it_has_them() {
+    // Nothing goes home while no page is read.
+    let open = |disk: SimDisk| {
+        let world = World::open(disk, WORKERS, &config());
+        world.disk.withhold(Withheld::Reads(File::Slots));
+        world
+    };
+    let is_read_first = |world: &World| {
+        let world = open(world.disk.copy());
+        assert!(world.stores[0].is_forgotten(Database(0), Shard(8)));
+        !world.keeper.has_unread_ring()
+    };
+    for restarts in [false, true] {
+        let mut world = open(filled());
+        world.stores[0].set_forgotten(Database(0), Shard(8), true);
+        world.stores[0].submit();
+        await_commits(&mut world);
+        for number in 500..550 {
+            put(&mut world, &place(number), &[b'm'; 100]);
+            assert!(number % 10 > 0 || is_read_first(&world), "{number}");
+            if restarts && number % 20 == 15 {
+                world = open(world.disk.copy());
+            }
+        }
+        world.disk.release();
+        world.settle();
+        for number in 550..1_050 {
+            put(&mut world, &place(number), &[b'n'; 100]);
+        }
+        assert!(!is_read_first(&world), "nothing of it is left");
+    }
+}
+
 #[test]
 fn a_large_record_that_was_written_last_is_not_overlooked_for_an_older_small_one() {
     let mut world = World::open(filled(), WORKERS, &config());

@@ -7,7 +7,7 @@ use storage::disk::{Config, File};
 use storage::{Completion, Load, Place, Store};
 use types::{Database, Key, Shard, Ticket};
 
-use crate::support::{SECTOR, SimDisk, Withheld, World, seeds, small_config};
+use crate::support::{Fault, SECTOR, SimDisk, Withheld, World, seeds, small_config};
 
 /// What a place holds: nothing, or the record of this number.
 type Value = Option<u64>;
@@ -230,7 +230,15 @@ impl Lives {
         if self.world.keeper.has_unread_ring() {
             self.unread += 1;
             let (reads, both) = (Withheld::Reads(File::Ring), Withheld::Both(File::Ring));
-            self.world.disk.withhold(*self.prng.pick(&[reads, reads, both]));
+            let (all, digests) = (Withheld::Start, Withheld::Both(File::Spare));
+            let slot = (self.config.spare_pages + 1 + self.prng.below(17)) * 4096;
+            let one = Withheld::At(File::Spare, slot);
+            self.world
+                .disk
+                .withhold(*self.prng.pick(&[reads, reads, reads, both, all, digests, one]));
+            if self.prng.chance(0.1) {
+                self.world.disk.fail_once(Fault::Verify, self.prng.below(4));
+            }
         }
     }
 
@@ -270,6 +278,9 @@ impl Lives {
                     self.ask_some(3);
                 }
                 95 => self.world.keeper.rest(),
+                96 if self.world.keeper.has_unread_ring() => {
+                    self.world.disk.withhold(Withheld::Reads(File::Ring));
+                }
                 _ => {}
             }
             (0..polls).for_each(|_| self.poll());

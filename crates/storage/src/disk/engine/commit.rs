@@ -352,7 +352,8 @@ impl Engine {
     /// Writes the digest of the last stripes when it is long enough. Nobody waits for it.
     pub(super) fn write_digest(&mut self) {
         if self.shelf.takes(&self.ring.digest) {
-            let next = DigestWriter::begin(self.ring.digest.end);
+            let DigestWriter { end, marks_end, .. } = self.ring.digest;
+            let next = DigestWriter::begin(end, marks_end);
             let digest = std::mem::replace(&mut self.ring.digest, next);
             if self.floor_in_place != self.floor {
                 // A later start may choose this floor again, after the stripes have been lost.

@@ -1,96 +1,133 @@
-//! How a start reads the digests of a ring: of each slot what is likely to be in use, of which the device is told ahead.
+//! How a start comes by the digests of a ring: it finds the newest one, which tells where the ring ends, and has the others
+//! read while nodes find each other. Until they have come nobody knows what the ring may have something of.
 
-use std::cell::RefCell;
+use std::ops::Range;
 
 use bytes::Bytes;
 
 use crate::disk::digest::{Digest, Shelf};
-use crate::disk::io::{Blocking, File};
+use crate::disk::outline::Extent;
+use crate::disk::page::PAGE;
 use crate::disk::stripe::SECTOR;
 
-/// Slots that are handed over together.
-const RUN: usize = 16;
-/// Slots of which the device is told before they are read.
-const AHEAD: usize = 2 * RUN;
+/// Reads bytes of the spare, given their offset and how many.
+pub(super) type ReadSpare<'a> = dyn FnMut(u64, usize) -> Result<Bytes, String> + 'a;
 
-/// Reads a shelf from one slot to the next.
-pub(super) struct Digests<'r, 'm> {
-    medium: &'r RefCell<&'r mut Blocking<'m>>,
+/// The digest of a ring that ends last and can be read; `None` where there is none.
+pub(super) fn newest(
+    shelf: &Shelf,
+    seed: u64,
+    extent: &Extent,
+    read: &mut ReadSpare<'_>,
+) -> Option<Digest> {
+    let Range { start, mut end } = shelf.segments(extent.tail, extent.end());
+    loop {
+        let last = last_beginning(shelf, start..end, read)?;
+        let content = read(shelf.place(last), shelf.slot_len()).unwrap_or_default();
+        if let Some(newest) = shelf.read(seed, last, content) {
+            return (extent.tail < newest.end && newest.end <= extent.end()).then_some(newest);
+        }
+        // It was torn when power was lost.
+        end = last;
+    }
+}
+
+/// The last of some segments in which a digest begins, by what its first bytes say.
+fn last_beginning(
+    shelf: &Shelf,
+    Range { start, mut end }: Range<u64>,
+    read: &mut ReadSpare<'_>,
+) -> Option<u64> {
+    let last = end;
+    let mut begins_in = |segment: u64| {
+        let head = read(shelf.place(segment), SECTOR).unwrap_or_default();
+        Digest::first_in(&head).is_some_and(|first| shelf.segment_of(first) == segment)
+    };
+    // A digest speaks of less than two segments: of two that follow each other, one has the beginning of one.
+    let mut next = start;
+    while next < end {
+        let middle = next + (end - next) / 2;
+        match begins_in(middle) || (middle + 1 < last && begins_in(middle + 1)) {
+            true => next = middle + 1,
+            false => end = middle,
+        }
+    }
+    (next > start).then(|| next - 1)
+}
+
+/// What is to be read for one of them.
+#[derive(Debug)]
+pub(super) struct Ask {
+    pub(super) number: usize,
+    /// Offset in the spare.
+    pub(super) offset: u64,
+    pub(super) len: usize,
+}
+
+/// The digests of a ring on their way.
+#[derive(Debug)]
+pub(super) struct Digests {
     shelf: Shelf,
     seed: u64,
-    /// In the order in which they are read.
-    slots: Vec<u64>,
-    /// How many of them have been read.
-    read: usize,
-    /// How many of them the device has been told of.
-    told: usize,
-    /// Bytes that are read of a slot before it is known whether it has more; of the first ones all.
-    usual: Option<usize>,
+    tail: u64,
+    /// In which the first one may begin.
+    first_segment: u64,
+    /// By the segments that they begin in.
+    found: Vec<Option<Digest>>,
+    /// How many have not come.
+    missing: usize,
+    newest: Digest,
 }
 
-impl<'r, 'm> Digests<'r, 'm> {
-    /// Of a ring from `tail` on.
-    pub(super) fn new(
-        medium: &'r RefCell<&'r mut Blocking<'m>>,
-        shelf: Shelf,
-        seed: u64,
-        tail: u64,
-    ) -> Digests<'r, 'm> {
-        let slots = shelf.slots(tail).collect();
-        Digests { medium, shelf, seed, slots, read: 0, told: 0, usual: None }
+impl Digests {
+    pub(super) fn new(shelf: Shelf, seed: u64, tail: u64, newest: Digest) -> Digests {
+        let Range { start, .. } = shelf.segments(tail, newest.first);
+        let missing = (shelf.segment_of(newest.first) - start) as usize;
+        let found = vec![None; missing];
+        Digests { shelf, seed, tail, first_segment: start, found, missing, newest }
     }
 
-    /// Nothing depends on them: what cannot be read is not there.
-    fn content(&self, slot: u64, from: usize, to: usize) -> Bytes {
-        let offset = self.shelf.place(slot) + from as u64;
-        self.medium.borrow_mut().read(File::Spare, offset, to - from).unwrap_or_default()
+    /// Of each slot what is likely to be in use: those of one load are about as long as each other.
+    pub(super) fn asks(&self) -> impl Iterator<Item = Ask> {
+        let usual = self.newest.len() + self.newest.len() / 8;
+        let len = usual.next_multiple_of(PAGE).min(self.shelf.slot_len());
+        let offset = |number| self.shelf.place(self.first_segment + number as u64);
+        (0..self.found.len()).map(move |number| Ask { number, offset: offset(number), len })
     }
 
-    fn read_slot(&mut self, slot: u64) -> Option<Digest> {
-        let slot_len = self.shelf.slot_len();
-        let usual = self.usual.unwrap_or(slot_len);
-        let mut content = self.content(slot, 0, usual);
-        let len = Digest::len_in(&content).filter(|&len| len <= slot_len)?;
-        if len > usual {
-            let rest = self.content(slot, usual, len.next_multiple_of(SECTOR));
-            content = [content, rest].concat().into();
+    /// Takes what was read, or says what is to be read instead.
+    pub(super) fn put(&mut self, number: usize, content: Bytes) -> Option<Ask> {
+        let segment = self.first_segment + number as u64;
+        let len = Digest::len_in(&content).map(|len| len.next_multiple_of(PAGE));
+        if let Some(len) = len
+            && content.len() < len
+            && len <= self.shelf.slot_len()
+        {
+            return Some(Ask { number, offset: self.shelf.place(segment), len });
         }
-        let digest = Digest::read(self.seed ^ slot, content)?;
-        if len > usual || self.usual.is_none() {
-            // Those of one load are about as long as each other.
-            self.usual = Some((len + len / 8).next_multiple_of(SECTOR).min(slot_len));
-            self.told = self.read;
-        }
-        Some(digest)
+        self.found[number] = self.shelf.read(self.seed, segment, content);
+        self.missing -= 1;
+        None
     }
 
-    fn tell_ahead(&mut self) {
-        let Some(usual) = self.usual else { return };
-        let end = self.slots.len().min(self.read + AHEAD);
-        for &slot in &self.slots[self.told.max(self.read)..end] {
-            self.medium.borrow_mut().announce(File::Spare, self.shelf.place(slot), usual);
-        }
-        self.told = end;
+    pub(super) fn have_come(&self) -> bool {
+        self.missing == 0
     }
-}
 
-impl Iterator for Digests<'_, '_> {
-    type Item = Vec<Digest>;
-
-    /// The digests of the next slots, by position but for those of an earlier lap; `None` when all have been read.
-    fn next(&mut self) -> Option<Vec<Digest>> {
-        let end = self.slots.len().min(self.read + RUN);
-        let mut digests = Vec::new();
-        if self.read == end {
-            return None;
+    /// Those that speak of the ring from its tail to where the newest one ends, in order; `None` where one is missing.
+    pub(super) fn speaking(self) -> Option<Vec<Digest>> {
+        let (mut covered, mut speaking) = (self.tail, Vec::new());
+        let end = self.newest.end;
+        for digest in self.found.into_iter().flatten().chain([self.newest]) {
+            if digest.first > covered {
+                return None;
+            }
+            if digest.end > covered {
+                covered = digest.end;
+                speaking.push(digest);
+            }
         }
-        while self.read < end {
-            let slot = self.slots[self.read];
-            self.read += 1;
-            digests.extend(self.read_slot(slot));
-            self.tell_ahead();
-        }
-        Some(digests)
+        (covered >= end).then_some(speaking)
     }
 }
 
@@ -98,143 +135,179 @@ impl Iterator for Digests<'_, '_> {
 mod tests {
     use super::*;
     use crate::disk::digest::DigestWriter;
-    use crate::disk::io::{Done, Io, Medium};
     use crate::disk::metas::Metas;
 
     const SEGMENT: u64 = 2_048;
-    const SLOTS: u64 = 65;
+    const RING: u64 = 64 * SEGMENT;
+    /// Where the oldest stripe stands that is needed.
+    const TAIL: u64 = 3 * RING + 5 * SEGMENT + 700;
 
     fn shelf() -> Shelf {
-        Shelf::new(64 * SEGMENT, SEGMENT, 0)
+        Shelf::new(RING, SEGMENT, 0)
     }
 
     fn seed() -> u64 {
         Shelf::seed(3, 0)
     }
 
-    /// Where it stands, and its bytes.
-    fn written(at: u64, hashes: usize) -> (u64, Vec<u8>) {
-        let mut digest = DigestWriter::begin(at * SEGMENT);
-        let hashes: Vec<u64> = (0..hashes as u64).map(|hash| hash << 40).collect();
-        digest.add(&hashes, &Metas::default(), false, (at + 1) * SEGMENT);
-        shelf().write(seed(), digest).expect("it has room")
+    fn extent() -> Extent {
+        Extent { binding: 3, ring: RING, stripe_max: SEGMENT, tail: TAIL }
     }
 
-    fn digest(&(at, hashes): &(u64, usize)) -> Digest {
-        let (_, bytes) = written(at, hashes);
-        Digest::read(seed() ^ (at % SLOTS), bytes.into()).expect("it is whole")
-    }
-
-    /// A spare, and what was asked of it: offset and length.
+    /// What a spare holds, and offset and length of what was read of it.
     struct Spare {
         bytes: Vec<u8>,
-        unreadable: Option<u64>,
         read: Vec<(u64, usize)>,
-        announced: Vec<(u64, usize)>,
-        done: Vec<Done>,
     }
 
     impl Spare {
-        /// With digests of these segments, which name so many hashes.
-        fn of(digests: &[(u64, usize)]) -> Spare {
-            let mut bytes = vec![0; shelf().len()];
-            for &(at, hashes) in digests {
-                let (offset, content) = written(at, hashes);
-                bytes[offset as usize..][..content.len()].copy_from_slice(&content);
-            }
-            let (read, announced) = (Vec::new(), Vec::new());
-            Spare { bytes, unreadable: None, read, announced, done: Vec::new() }
+        fn new() -> Spare {
+            Spare { bytes: vec![0; shelf().len()], read: Vec::new() }
         }
 
-        /// What a start finds from a segment on, if it asks for so many groups.
-        fn find(&mut self, from: u64, seed: u64, groups: usize) -> Vec<Digest> {
-            let mut blocking = Blocking::new(self);
-            let medium = RefCell::new(&mut blocking);
-            let digests = Digests::new(&medium, shelf(), seed, from * SEGMENT);
-            digests.take(groups).flatten().collect()
+        /// Writes a digest of these positions with so many hashes, as the store does.
+        fn write(&mut self, positions: Range<u64>, hashes: usize, marks_end: u64) {
+            let mut digest = DigestWriter::begin(positions.start, marks_end);
+            let hashes: Vec<u64> = (0..hashes as u64).map(|hash| hash << 40).collect();
+            digest.add(&hashes, &Metas::default(), false, positions.end);
+            let (offset, bytes) = shelf().write(seed(), digest).expect("it has room");
+            self.bytes[offset as usize..][..bytes.len()].copy_from_slice(&bytes);
         }
-    }
 
-    impl Medium for Spare {
-        fn submit(&mut self, io: Io) {
-            let Io::Read { id, file: File::Spare, offset, len } = io else { panic!("{io:?}") };
+        /// Digests that follow each other, each of so many sectors; returns where the last one ends.
+        fn write_all(&mut self, from: u64, lengths: impl IntoIterator<Item = u64>) -> u64 {
+            lengths.into_iter().fold(from, |first, len| {
+                self.write(first..first + len, len as usize, 0);
+                first + len
+            })
+        }
+
+        fn content(&mut self, offset: u64, len: usize) -> Bytes {
             self.read.push((offset, len));
-            let result = match self.unreadable {
-                Some(at) if (offset..offset + len as u64).contains(&at) => Err("lost".to_owned()),
-                _ => Ok(Bytes::copy_from_slice(&self.bytes[offset as usize..][..len])),
-            };
-            self.done.push(Done { id, result });
+            Bytes::copy_from_slice(&self.bytes[offset as usize..][..len])
         }
 
-        fn announce(&mut self, _file: File, offset: u64, len: usize) {
-            self.announced.push((offset, len));
+        fn newest(&mut self) -> Option<Digest> {
+            newest(&shelf(), seed(), &extent(), &mut |at, len| Ok(self.content(at, len)))
         }
 
-        fn poll(&mut self, done: &mut Vec<Done>) {
-            done.append(&mut self.done);
+        fn digests(&mut self, newest: Digest) -> Digests {
+            let mut digests = Digests::new(shelf(), seed(), TAIL, newest);
+            let mut asks: Vec<Ask> = digests.asks().collect();
+            asks.reverse(); // they come in any order
+            while let Some(Ask { number, offset, len }) = asks.pop() {
+                assert!(!digests.have_come());
+                let content = self.content(offset, len);
+                asks.extend(digests.put(number, content));
+            }
+            digests
         }
 
-        fn wait(&mut self, done: &mut Vec<Done>) {
-            done.append(&mut self.done);
+        /// Where what is found begins and ends, each time.
+        fn speaking(&mut self) -> Option<Vec<(u64, u64)>> {
+            let newest = self.newest().expect("there is one");
+            let digests = self.digests(newest);
+            assert!(digests.have_come());
+            let speaking = digests.speaking()?;
+            Some(speaking.iter().map(|digest| (digest.first, digest.end)).collect())
         }
     }
 
     #[test]
-    fn digests_of_any_length_come_in_order_wherever_the_shelf_wraps() {
-        let slot_len = shelf().slot_len();
-        for from in [20, 64, 100, 129] {
-            let lengths = [2_000, 2_100, 16_000, 1, 0, 15_900, 2_000, 9_000];
-            let written: Vec<_> = (from..).zip(lengths).collect();
-            let known: Vec<Digest> = written.iter().map(digest).collect();
-            let mut spare = Spare::of(&written);
-            assert!(spare.find(from, seed(), usize::MAX) == known, "from {from}");
-            let rests = spare.read.iter().filter(|&&(offset, _)| offset % slot_len as u64 > 0);
-            assert_eq!(rests.count(), 1, "one is longer than any before");
-            let short = spare.read.iter().filter(|&&(_, len)| len < slot_len / 4).count();
-            assert!(short >= 2, "{short} as long as the first");
-            assert_eq!(spare.find(from, Shelf::seed(3, 1), usize::MAX), [], "of another floor");
+    fn the_newest_is_found_wherever_the_ring_ends() {
+        let longest = 2 * SEGMENT - 1;
+        for lengths in [[SEGMENT; 2], [longest; 2], [SEGMENT, longest], [SEGMENT + 500; 2]] {
+            for count in 1..64 {
+                let mut spare = Spare::new();
+                // Those of the lap before are still there.
+                spare.write_all(TAIL - RING + 400, [SEGMENT; 64]);
+                let lengths = lengths.into_iter().cycle().take(count);
+                let end = spare.write_all(TAIL - 900, lengths.clone());
+                if end > TAIL + RING - SEGMENT {
+                    break;
+                }
+                spare.read.clear();
+                let newest = spare.newest().expect("there is one");
+                assert_eq!(newest.end, end, "{count}");
+                assert!(spare.read.len() < 20, "{}", spare.read.len());
+                let ends = lengths.scan(TAIL - 900, |end, len| {
+                    *end += len;
+                    Some((*end - len, *end))
+                });
+                assert_eq!(spare.speaking(), Some(ends.collect()), "{count}");
+            }
         }
     }
 
     #[test]
-    fn what_cannot_be_read_is_left_out() {
-        let written: Vec<_> = (20..24).map(|at| (at, 10_000 * (at as usize % 2))).collect();
-        let known: Vec<Digest> = written.iter().map(digest).collect();
-        for byte in [0, 600, 20_000] {
-            let mut spare = Spare::of(&written);
-            spare.unreadable = Some(shelf().place(23) + byte);
-            assert!(spare.find(20, seed(), usize::MAX) == known[..3], "byte {byte}");
+    fn there_is_none_of_another_lap_or_beyond_the_ring() {
+        let mut spare = Spare::new();
+        assert_eq!(spare.newest(), None);
+        spare.write_all(TAIL - RING + 400, [SEGMENT; 62]);
+        assert_eq!(spare.newest(), None, "of the lap before");
+        spare.write(TAIL - 1_000..TAIL, 5, 0);
+        assert_eq!(spare.newest(), None, "it speaks of nothing that is needed");
+        spare.write(TAIL + RING - 100..TAIL + RING + 1, 5, 0);
+        assert_eq!(spare.newest(), None, "it ends beyond the ring");
+        let end = spare.write_all(TAIL, [SEGMENT; 3]);
+        assert_eq!(spare.newest().map(|newest| newest.end), Some(end));
+        for place in [1, 2, 3].map(|back| shelf().place(shelf().segment_of(end - back * SEGMENT))) {
+            let newest = spare.newest().expect("there is one before those that are damaged");
+            spare.bytes[place as usize + 600] ^= 1;
+            let before = spare.newest().map(|digest| digest.end);
+            assert_eq!(before, (newest.first > TAIL).then_some(newest.first));
         }
     }
 
     #[test]
-    fn what_is_damaged_is_left_out() {
-        let written: Vec<_> = (20..24).map(|at| (at, 2_000)).collect();
-        let known: Vec<Digest> = written.iter().map(digest).collect();
-        // Its length becomes too long, nearly as long as a slot, and a little longer; its hashes become others.
-        for (byte, bit) in [(35, 1), (33, 0x40), (32, 0x20), (500, 1)] {
-            let mut spare = Spare::of(&written);
-            spare.bytes[shelf().place(22) as usize + byte] ^= bit;
-            let found = spare.find(20, seed(), usize::MAX);
-            assert!(found[..2] == known[..2] && found[2..] == known[3..], "byte {byte}");
+    fn of_each_slot_as_much_is_read_as_is_likely_and_the_rest_where_it_has_more() {
+        let mut spare = Spare::new();
+        let lengths = [16_000, 2_000, 2_200, 10, 15_900, 2_000];
+        let mut first = TAIL;
+        for hashes in lengths {
+            spare.write(first..first + SEGMENT, hashes, 0);
+            first += SEGMENT;
         }
+        let newest = spare.newest().expect("there is one");
+        spare.read.clear();
+        let digests = spare.digests(newest);
+        let speaking = digests.speaking().expect("none is missing");
+        assert_eq!(speaking.len(), lengths.len());
+        let long = spare.read.iter().filter(|&&(_, len)| len > 30_000);
+        assert_eq!(long.count(), 2, "{:?}", spare.read);
+        let usual = spare.read.iter().filter(|&&(_, len)| (5_000..9_000).contains(&len));
+        assert_eq!(usual.count(), lengths.len() - 1 + 2, "two may have begun before the tail");
     }
 
     #[test]
-    fn the_device_is_told_once_and_of_nothing_far_away() {
-        for hashes in [10, 3_000, 16_000] {
-            let written: Vec<_> = (20..80).map(|at| (at, hashes)).collect();
-            let known: Vec<Digest> = written.iter().map(digest).collect();
-            let mut spare = Spare::of(&written);
-            assert!(spare.find(20, seed(), usize::MAX) == known);
-            let len = spare.announced[0].1;
-            assert!((2 * hashes..3 * hashes + 1_536).contains(&len), "{len}");
-            // Of all but the two slots that may have something from before, and the first digest's.
-            let slots = (21..18 + SLOTS).map(|at| (shelf().place(at % SLOTS), len));
-            assert!(spare.announced.iter().copied().eq(slots), "{:?}", spare.announced);
-            let mut spare = Spare::of(&written);
-            assert_eq!(spare.find(20, seed(), 1).len(), RUN - 2);
-            assert_eq!(spare.announced.len(), RUN - 3 + AHEAD);
+    fn where_one_is_missing_none_speaks() {
+        let mut spare = Spare::new();
+        spare.write_all(TAIL - 500, [SEGMENT; 9]);
+        assert!(spare.speaking().is_some());
+        for missing in 0..8 {
+            let first = TAIL - 500 + missing * SEGMENT;
+            let at = shelf().place(shelf().segment_of(first)) as usize;
+            for byte in [0, 20, 41, 45, 600] {
+                spare.bytes[at + byte] ^= 1;
+                assert_eq!(spare.speaking(), None, "{missing} is damaged at {byte}");
+                spare.bytes[at + byte] ^= 1;
+            }
         }
+        let newest = spare.newest().expect("there is one");
+        let mut digests = spare.digests(newest);
+        digests.found[4] = None;
+        assert_eq!(digests.speaking(), None, "it could not be read");
+    }
+
+    #[test]
+    fn digests_that_begin_again_somewhere_else_speak_as_well() {
+        let mut spare = Spare::new();
+        // The process before had written these; the one that replayed the ring from its tail began again.
+        spare.write_all(TAIL - 1_200, [SEGMENT + 300; 6]);
+        let end = spare.write_all(TAIL, [SEGMENT; 9]);
+        let speaking = spare.speaking().expect("none is missing");
+        assert!(speaking[0].0 <= TAIL, "{speaking:?}");
+        assert_eq!(speaking.last().expect("some").1, end);
+        assert!(speaking.windows(2).all(|pair| pair[1].0 <= pair[0].1 && pair[0].1 < pair[1].1));
     }
 }

@@ -82,6 +82,10 @@ pub(super) enum Reading {
         seek: Seek,
         part: (u64, u64),
     },
+    /// A digest, or part of one.
+    Digest {
+        number: usize,
+    },
     Scrub(ScrubRead),
 }
 
@@ -96,6 +100,8 @@ impl Reading {
             Reading::Scrub(ScrubRead::Superblocks(_) | ScrubRead::Map { .. }) => Some(Bytes::new()),
             // Parity may stand in for what cannot be read of the ring: who reads all of it finds out.
             Reading::Part { .. } => Some(Bytes::new()),
+            // What it speaks of waits until the ring has been read.
+            Reading::Digest { .. } => Some(Bytes::new()),
             Reading::Run { .. } | Reading::Content { .. } | Reading::Scrub(_) => None,
         }
     }
@@ -291,6 +297,7 @@ impl Engine {
                 self.map_known(group);
             }
             Reading::Part { seek, part } => self.part_read(seek, part, &bytes),
+            Reading::Digest { number } => self.digest_read(number, bytes),
             Reading::Scrub(read) => self.scrub_read(read, bytes),
         }
     }

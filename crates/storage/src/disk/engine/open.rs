@@ -2,7 +2,6 @@
 //!
 //! What this reads and writes is bounded by the lengths of ring and spare, whatever the number of keys.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
@@ -12,7 +11,7 @@ use types::limits::DATABASES;
 use types::{Database, Shard};
 
 use super::config::{Config, OpenError};
-use super::digests::Digests;
+use super::digests::{Digests, newest};
 use super::joins::Slots;
 use super::loss::SUPERBLOCK_UNUSABLE;
 use super::scrub::Scrub;
@@ -248,15 +247,18 @@ fn mark_of_all(binding: u64, head: u64) -> Bytes {
     writer.finish(binding, head)
 }
 
-/// What can be known of the ring without reading it.
+/// What can be known of the ring without reading it. Where something cannot be read, who reads all of the ring finds out
+/// whether it is needed.
 fn outline(medium: &mut Blocking<'_>, superblock: &Superblock) -> Option<Outline> {
-    let (extent, shelf) = (extent(superblock), shelf(superblock.ring, superblock.spare));
+    let extent = extent(superblock);
+    if !extent.is_long(&mut reading(medium)).ok()? {
+        return None;
+    }
+    let shelf = shelf(superblock.ring, superblock.spare);
     let seed = Shelf::seed(superblock.binding, superblock.floor);
-    let medium = RefCell::new(medium);
-    let digests = Digests::new(&medium, shelf, seed, extent.tail);
-    let mut read = |first: u64, count: u64| reading(&mut medium.borrow_mut())(first, count);
-    // Where something cannot be read, who reads all of the ring finds out whether it is needed.
-    extent.outline(digests, &mut read).unwrap_or_default()
+    let mut read_spare = |offset: u64, len: usize| medium.read(File::Spare, offset, len);
+    let newest = newest(&shelf, seed, &extent, &mut read_spare)?;
+    extent.outline(newest, &mut reading(medium)).ok()?
 }
 
 /// Reads of the ring, in sectors.
@@ -348,7 +350,8 @@ impl Engine {
             None => {
                 let Recovered { head, stripes, .. } = &opening.recovered;
                 engine.ring.head = *head;
-                engine.digest_found(stripes);
+                // What a superblock before this one needs may have had marks.
+                engine.digest_found(stripes, opening.superblock.tail);
                 engine.replay(&mut opening.recovered);
             }
         }
@@ -373,19 +376,24 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Serves what the ring has nothing of; the rest waits until it has been read.
+    /// Serves before the ring has been read: nothing until its digests have come, then what it has nothing of.
     fn outline(&mut self, outline: Outline, superblock: &Superblock) {
         base::sometimes!("disk: a store serves before its ring has been read");
-        self.ring.head = outline.head;
-        self.digest_found(&outline.last);
-        self.unread = Some(Unread::new(extent(superblock), outline, self.completions.len()));
+        let Outline { head, newest, last, .. } = outline;
+        let extent = extent(superblock);
+        self.ring.head = head;
+        self.digest_found(&last, newest.marks_end);
+        let seed = Shelf::seed(superblock.binding, superblock.floor);
+        let digests = Digests::new(self.shelf, seed, extent.tail, newest);
+        self.read_digests(Unread::new(extent, head, digests, last, self.completions.len()));
     }
 
-    /// Goes on with digests behind the last of those that were found, or begins again.
-    fn digest_found(&mut self, stripes: &[Found]) {
+    /// Goes on with digests behind the last of those that were found, or begins again. Before that there are no marks
+    /// behind `marks_end`.
+    fn digest_found(&mut self, stripes: &[Found], marks_end: u64) {
         let head = self.ring.head;
-        self.ring.digest =
-            DigestWriter::begin(stripes.first().map_or(head, |found| found.position));
+        let first = stripes.first().map_or(head, |found| found.position);
+        self.ring.digest = DigestWriter::begin(first, marks_end);
         let ends = stripes.iter().skip(1).map(|found| found.position).chain([head]);
         for (Found { said, .. }, end) in stripes.iter().zip(ends) {
             self.ring.digest.add(&said.hashes, &said.metas, said.has_marks(), end);

@@ -1,23 +1,27 @@
 //! A start that serves before the ring has been read: what the ring may have entries of waits, everything else does not.
+//! Which that is its digests tell; until they have come, everything waits, and where they do not tell, everything waits for
+//! the ring.
 //!
 //! Nothing goes home in the meantime, so the tail of the ring stays where it was and nothing is written over what is to be
 //! read. No extent is given away either, for the ring may refer to one that no map knows of.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
 use super::Engine;
+use super::digests::{Ask, Digests};
 use super::known::Known;
 use super::lookup::Reading;
 use super::open::reading;
 use crate::Place;
 use crate::disk::entry::{Entry, Identity, Kind, Mark};
 use crate::disk::io::{Blocking, File, Io, Medium};
+use crate::disk::metas::Metas;
 use crate::disk::named::Named;
-use crate::disk::outline::{Extent, Outline};
+use crate::disk::outline::Extent;
 use crate::disk::part;
-use crate::disk::recovery::{ReadSectors, Recovered};
+use crate::disk::recovery::{Found, ReadSectors, Recovered};
 use crate::disk::request::{Batch, Request};
 use crate::disk::stripe::SECTOR;
 
@@ -30,7 +34,7 @@ const SOUGHT_MAX: usize = 1 << 15;
 #[derive(Debug)]
 pub(super) struct Unread {
     pub(super) ring: UnreadRing,
-    known: Known,
+    names: Names,
     /// Loads for which parts of the ring are being read.
     seeks: usize,
     /// Loads for which they were, or are.
@@ -44,13 +48,25 @@ pub(super) struct Unread {
     is_wanted: bool,
 }
 
+/// Whether it is known which hashes the ring may have entries of.
+#[derive(Debug)]
+enum Names {
+    /// Not before the digests have come; and the stripes behind them.
+    Coming(Digests, Vec<Found>),
+    /// Yes, and this of the entries.
+    Known(Known),
+    /// Not before the ring has been read.
+    Unknown,
+}
+
 /// What is to be read, and handed to [`Engine::take_ring`].
 #[derive(Clone, Debug)]
 pub(in crate::disk) struct UnreadRing {
     pub(in crate::disk) extent: Extent,
     /// Where the stripes end that the last process wrote.
     pub(in crate::disk) head: u64,
-    named: Arc<Named>,
+    /// Empty until it is known, and `None` where it will not be.
+    named: Arc<OnceLock<Option<Named>>>,
 }
 
 impl UnreadRing {
@@ -63,11 +79,12 @@ impl UnreadRing {
     /// The same, however its sectors are read.
     pub(in crate::disk) fn find(&self, read: &mut ReadSectors<'_>) -> Result<Recovered, String> {
         let recovered = self.extent.read(self.head, read)?;
-        match self.named.name_all(&recovered.stripes) {
-            true => Ok(recovered),
-            false => {
+        // Digests that have not come by now are of no use: everything has waited for the ring.
+        match self.named.get_or_init(|| None) {
+            Some(named) if !named.name_all(&recovered.stripes) => {
                 Err("the ring has entries that its digests do not name: reset the node".into())
             }
+            _ => Ok(recovered),
         }
     }
 }
@@ -84,17 +101,63 @@ pub(super) struct Seek {
 }
 
 impl Unread {
-    pub(super) fn new(extent: Extent, outline: Outline, workers: usize) -> Unread {
-        let named = Arc::new(Named::new(outline.digests, &outline.last));
+    pub(super) fn new(
+        extent: Extent,
+        head: u64,
+        digests: Digests,
+        last: Vec<Found>,
+        workers: usize,
+    ) -> Unread {
         Unread {
-            ring: UnreadRing { extent, head: outline.head, named },
-            known: Known::of(&outline.metas, outline.last),
+            ring: UnreadRing { extent, head, named: Arc::default() },
+            names: Names::Coming(digests, last),
             seeks: 0,
             sought: 0,
             waiting: Vec::new(),
             held: vec![false; workers],
             len: 0,
             is_wanted: false,
+        }
+    }
+
+    /// Gives back what has waited, once all digests have come. Where one is missing it is to wait for the ring.
+    fn learn_names(&mut self) -> Vec<(usize, Request)> {
+        self.names = match std::mem::replace(&mut self.names, Names::Unknown) {
+            Names::Coming(digests, last) if digests.have_come() => {
+                self.know(digests, last).map_or(Names::Unknown, Names::Known)
+            }
+            names => {
+                self.names = names;
+                return Vec::new();
+            }
+        };
+        self.held.fill(false);
+        self.len = 0;
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// `None` where a digest is missing, or the ring has been read before.
+    fn know(&self, digests: Digests, last: Vec<Found>) -> Option<Known> {
+        let digests = digests.speaking()?;
+        let mut metas = Metas::default();
+        digests.iter().for_each(|digest| metas.add_all(&digest.metas));
+        last.iter().for_each(|found| metas.add_all(&found.said.metas));
+        self.ring.named.set(Some(Named::new(digests, &last))).ok()?;
+        Some(Known::of(&metas, last))
+    }
+
+    /// What digests and the last stripes tell, once they do.
+    fn names(&self) -> Option<(&Named, &Known)> {
+        match &self.names {
+            Names::Known(known) => Some((self.ring.named.get()?.as_ref()?, known)),
+            Names::Coming(..) | Names::Unknown => None,
+        }
+    }
+
+    fn known_mut(&mut self) -> Option<&mut Known> {
+        match &mut self.names {
+            Names::Known(known) => Some(known),
+            Names::Coming(..) | Names::Unknown => None,
         }
     }
 
@@ -109,7 +172,8 @@ impl Unread {
 
     /// The newest that the ring has of a place, where that is known.
     pub(super) fn known(&self, identity: &Identity) -> Option<Entry<'_>> {
-        self.known.find_whole(identity, &self.ring.named)
+        let (named, known) = self.names()?;
+        known.find_whole(identity, named)
     }
 
     fn has_to_wait(&self, binding: u64, worker: usize, request: &Request) -> bool {
@@ -133,11 +197,12 @@ impl Unread {
 
     /// True unless it is known what the ring has of a place, or that it has nothing.
     fn is_open(&self, hash: u64, identity: impl FnOnce() -> Identity) -> bool {
-        self.ring.named.may_have(hash) && {
+        let Some((named, known)) = self.names() else { return true };
+        named.may_have(hash) && {
             let identity = identity();
-            !(identity.kind.class() == Kind::META && self.known.has_all_metas)
-                && self.known(&identity).is_none()
-                && !self.known.is_absent(&identity)
+            !(identity.kind.class() == Kind::META && known.has_all_metas)
+                && known.find_whole(&identity, named).is_none()
+                && !known.is_absent(&identity)
         }
     }
 
@@ -148,8 +213,8 @@ impl Unread {
             return None;
         }
         let identity = Identity::of(binding, place);
-        let named = &self.ring.named;
-        if self.known.find(&identity, named).is_some() {
+        let (named, known) = self.names()?;
+        if known.find(&identity, named).is_some() {
             // What digests name of it is older.
             return None;
         }
@@ -159,7 +224,8 @@ impl Unread {
     }
 
     fn hold(&mut self, worker: usize, request: Request) {
-        self.is_wanted |= !matches!(request, Request::Scrub { .. });
+        let is_asked_for = !matches!(request, Request::Scrub { .. });
+        self.is_wanted |= is_asked_for && !matches!(self.names, Names::Coming(..));
         if let Request::Change(batch) = &request {
             self.held[worker] = true;
             self.len += batch.entries.len();
@@ -204,6 +270,39 @@ impl Engine {
         Some(request)
     }
 
+    /// Has the digests read, and lets everything wait for them.
+    pub(super) fn read_digests(&mut self, unread: Unread) {
+        if let Names::Coming(digests, _) = &unread.names {
+            digests.asks().for_each(|ask| self.read_digest(&ask));
+        }
+        self.unread = Some(unread);
+        self.digests_come();
+    }
+
+    fn read_digest(&mut self, &Ask { number, offset, len }: &Ask) {
+        let id = self.take_io_id();
+        // Past the cache: nobody reads it again.
+        self.ios.push(Io::Verify { id, file: File::Spare, offset, len });
+        self.reads.insert(id, Reading::Digest { number });
+    }
+
+    pub(super) fn digest_read(&mut self, number: usize, content: Bytes) {
+        let Some(unread) = &mut self.unread else { return };
+        let Names::Coming(digests, _) = &mut unread.names else { return };
+        match digests.put(number, content) {
+            Some(ask) => self.read_digest(&ask),
+            None => self.digests_come(),
+        }
+    }
+
+    /// Goes on with what waits for digests, if all of them are there.
+    fn digests_come(&mut self) {
+        let Some(unread) = &mut self.unread else { return };
+        for (worker, request) in unread.learn_names() {
+            self.request(worker, request);
+        }
+    }
+
     /// Reads the newest part of the ring where the place of a load may be; without one it waits for the whole ring.
     fn seek(&mut self, mut seek: Seek) {
         let Some(unread) = &mut self.unread else { return self.load(seek.worker, seek.place) };
@@ -218,7 +317,9 @@ impl Engine {
             }
             None if seek.is_absent => {
                 base::sometimes!("disk: a digest seems to name what the ring does not have");
-                unread.known.add_absent(Identity::of(self.binding, &seek.place));
+                if let Some(known) = unread.known_mut() {
+                    known.add_absent(Identity::of(self.binding, &seek.place));
+                }
                 self.load(seek.worker, seek.place);
             }
             _ => unread.hold(seek.worker, Request::Load(seek.place)),
@@ -233,7 +334,9 @@ impl Engine {
         match part::newest(&unread.ring.extent, part, content, &identity) {
             Some(Some(raw)) => {
                 base::sometimes!("disk: a record is read from a ring that has not been");
-                unread.known.add_older(raw);
+                if let Some(known) = unread.known_mut() {
+                    known.add_older(raw);
+                }
                 // Where it refers to an extent that does not help.
                 (seek.parts, seek.is_absent) = (Vec::new(), false);
                 if unread.known(&identity).is_some() {
