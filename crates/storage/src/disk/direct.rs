@@ -22,6 +22,10 @@ use super::stripe::SECTOR;
 /// Bytes that are handed over together: whoever writes a stripe meanwhile does not wait for more.
 const PART_LEN_MAX: usize = 256 << 10;
 
+/// What is read is copied where it is shorter, or something else was read with it: then the memory that was read into is
+/// much more than it takes.
+const COPIED_LEN_MAX: usize = 4 * ALIGNMENT;
+
 /// How long a write of an ended process may take; a device that is silent for longer is of no use.
 const OWN_MAX: Duration = Duration::from_secs(30);
 /// How often to look whether it has ended.
@@ -165,6 +169,9 @@ impl BareFile {
             }
         }
         room[filled..].fill(0);
+        if whole == len && len >= COPIED_LEN_MAX {
+            return Ok(buffer.into_bytes());
+        }
         Ok(Bytes::copy_from_slice(&room[skipped..skipped + len]))
     }
 }

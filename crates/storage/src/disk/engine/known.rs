@@ -10,7 +10,7 @@ use crate::disk::entry::{Entry, Identity};
 use crate::disk::metas::Metas;
 use crate::disk::named::Named;
 use crate::disk::recovery::Found;
-use crate::disk::stripe::entries;
+use crate::disk::stripe::{STRIPE_HEAD_LEN, entries};
 
 /// More entries than these of the last stripes are not left for somebody who waits.
 const SORTED_LATER_MAX: usize = 1 << 16;
@@ -52,7 +52,7 @@ impl Known {
 
     pub(super) fn find(&self, identity: &Identity, named: &Named) -> Option<Entry<'_>> {
         let is_named = named.may_be_last(identity.hash);
-        let last = is_named.then(|| self.last.newest().find(identity)).flatten();
+        let last = is_named.then(|| self.last.find(identity)).flatten();
         last.or_else(|| self.older.find(identity))
     }
 
@@ -66,28 +66,53 @@ impl Known {
 #[derive(Debug)]
 struct Last {
     stripes: Vec<Found>,
-    newest: OnceCell<Newest>,
+    /// By hash, and then from the oldest to the newest.
+    sorted: OnceCell<Vec<Row>>,
+}
+
+/// Where an entry is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Row {
+    hash: u64,
+    /// Which of the stripes.
+    stripe: u32,
+    /// Where in its payload.
+    at: u32,
 }
 
 impl Last {
     fn of(stripes: Vec<Found>) -> Last {
         let entries: usize = stripes.iter().map(|found| found.said.hashes.len()).sum();
-        let last = Last { stripes, newest: OnceCell::new() };
+        let last = Last { stripes, sorted: OnceCell::new() };
         if entries > SORTED_LATER_MAX {
-            last.newest();
+            last.sorted();
         }
         last
     }
 
-    fn newest(&self) -> &Newest {
-        self.newest.get_or_init(|| {
-            let mut newest = Newest::default();
-            for Found { payload, .. } in &self.stripes {
+    fn sorted(&self) -> &[Row] {
+        self.sorted.get_or_init(|| {
+            let mut rows = Vec::new();
+            for (stripe, Found { payload, .. }) in (0..).zip(&self.stripes) {
                 let (bytes, _) = entries(payload).expect("the walk checked the stripe");
-                Entry::all(bytes).for_each(|(raw, _)| newest.add(payload.slice_ref(raw)));
+                let mut at = STRIPE_HEAD_LEN as u32;
+                for (raw, entry) in Entry::all(bytes) {
+                    rows.push(Row { hash: entry.hash, stripe, at });
+                    at += raw.len() as u32;
+                }
             }
-            newest
+            rows.sort_unstable();
+            rows
         })
+    }
+
+    fn find(&self, identity: &Identity) -> Option<Entry<'_>> {
+        let rows = self.sorted();
+        let end = rows.partition_point(|row| row.hash <= identity.hash);
+        let same = rows[..end].iter().rev().take_while(|row| row.hash == identity.hash);
+        let payload = |row: &Row| &self.stripes[row.stripe as usize].payload[row.at as usize..];
+        let mut entries = same.filter_map(|row| Entry::read(payload(row)));
+        entries.find(|entry| identity.matches(entry))
     }
 }
 
