@@ -120,17 +120,13 @@ impl Unread {
         }
     }
 
-    /// Gives back what has waited, once all digests have come. Where one is missing it is to wait for the ring.
+    /// All digests have come: gives back what has waited for them. Where one is missing it is to wait for the ring.
     fn learn_names(&mut self) -> Vec<(usize, Request)> {
-        self.names = match std::mem::replace(&mut self.names, Names::Unknown) {
-            Names::Coming(digests, last) if digests.have_come() => {
-                self.know(digests, last).map_or(Names::Unknown, Names::Known)
-            }
-            names => {
-                self.names = names;
-                return Vec::new();
-            }
-        };
+        if let Names::Coming(digests, last) = std::mem::replace(&mut self.names, Names::Unknown)
+            && let Some(known) = self.know(digests, last)
+        {
+            self.names = Names::Known(known);
+        }
         self.held.fill(false);
         self.len = 0;
         std::mem::take(&mut self.waiting)
@@ -271,12 +267,14 @@ impl Engine {
     }
 
     /// Has the digests read, and lets everything wait for them.
-    pub(super) fn read_digests(&mut self, unread: Unread) {
+    pub(super) fn read_digests(&mut self, mut unread: Unread) {
         if let Names::Coming(digests, _) = &unread.names {
             digests.asks().for_each(|ask| self.read_digest(&ask));
+            if digests.have_come() {
+                unread.learn_names(); // nothing waits yet
+            }
         }
         self.unread = Some(unread);
-        self.digests_come();
     }
 
     fn read_digest(&mut self, &Ask { number, offset, len }: &Ask) {
@@ -291,15 +289,12 @@ impl Engine {
         let Names::Coming(digests, _) = &mut unread.names else { return };
         match digests.put(number, content) {
             Some(ask) => self.read_digest(&ask),
-            None => self.digests_come(),
-        }
-    }
-
-    /// Goes on with what waits for digests, if all of them are there.
-    fn digests_come(&mut self) {
-        let Some(unread) = &mut self.unread else { return };
-        for (worker, request) in unread.learn_names() {
-            self.request(worker, request);
+            None if digests.have_come() => {
+                for (worker, request) in unread.learn_names() {
+                    self.request(worker, request);
+                }
+            }
+            None => {}
         }
     }
 
