@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 
 use crate::metadata::{self, Scope};
-use crate::{chaos, edges, fuzz, licences, pmem_vm, porcupine, root, tidy, tla};
+use crate::{chaos, edges, fuzz, licences, pgo, pmem_vm, porcupine, root, tidy, tla};
 
 /// How much the short simulation of `test` does: one line per protocol that must hold.
 const SIMULATIONS: &[Simulation] = &[
@@ -50,6 +50,8 @@ pub enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Build by the profile of a load.
+    Pgo,
     /// Hold the linearizability checker against Porcupine.
     Porcupine(porcupine::Arguments),
     /// Build in release mode and attack real processes in network namespaces.
@@ -99,6 +101,7 @@ pub fn run(chore: Chore) -> Result<()> {
         Chore::Bench { arguments } => product("bench", &["--features", "etcd"], &arguments),
         Chore::Chaos { arguments } => chaos::attack(cargo_command(), &arguments),
         Chore::PmemVm { arguments } => pmem_vm::cut_power(cargo_command, &arguments),
+        Chore::Pgo => pgo::build(cargo_command),
         Chore::Explore { arguments } => explore(&arguments),
         Chore::Sim { arguments } => product("sim", &[], &arguments),
         Chore::Porcupine(arguments) => porcupine::compare(cargo_command(), &arguments),

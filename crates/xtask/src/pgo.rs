@@ -1,0 +1,128 @@
+//! `./x pgo`: builds the program by the profile of a load, which makes it faster without a change.
+//!
+//! `cargo-pgo` builds it once so that it counts where it goes; three nodes of that serve a load; and it is built again by
+//! what they counted. A profile belongs to the code and the compiler that it was taken with, so none is kept.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::{root, target};
+
+const FIRST_PORT: u16 = 16479;
+const NODES: u16 = 3;
+/// How long nodes may take until they serve: they count, and the machine may be busy.
+const SERVING_MAX: Duration = Duration::from_secs(60);
+
+const PACKAGE: [&str; 3] = ["--locked", "--package", "palimpsest"];
+const DURABILITIES: [&str; 3] = ["disk", "pmem", "volatile"];
+
+/// What they serve, for `palimpsest bench resp`: through one node or through all of them.
+const LOADS: [(bool, &[&str]); 4] = [
+    (false, &["--connections", "64", "--time", "4"]),
+    (true, &["--connections", "64", "--time", "4"]),
+    (true, &["--connections", "16", "--pipeline", "16", "--mix", "2,2,1", "--time", "4"]),
+    (false, &["--connections", "16", "--value-size", "1024", "--mix", "1,1,0", "--time", "2"]),
+];
+
+/// Builds, serves, builds again.
+///
+/// # Errors
+/// When something cannot be built, the nodes do not serve, or a load fails.
+pub fn build(cargo: impl Fn() -> Command) -> Result<()> {
+    let mut counting = cargo();
+    counting.args(["pgo", "build", "--"]).args(PACKAGE);
+    finish(&mut counting)?;
+    let program = program()?;
+    for durability in DURABILITIES {
+        serve(&program, durability)?;
+    }
+    let mut last = cargo();
+    last.args(["pgo", "optimize", "build", "--"]).args(PACKAGE);
+    finish(&mut last)?;
+    println!("{}", program.display());
+    Ok(())
+}
+
+/// Both builds are for a target by its name, which keeps what counts out of what runs while cargo builds.
+fn program() -> Result<PathBuf> {
+    let output = Command::new("rustc").arg("-vV").current_dir(root()).output().context("rustc")?;
+    let version = String::from_utf8(output.stdout).context("rustc -vV")?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(target().join(host.context("rustc -vV names no host")?).join("release/palimpsest"))
+}
+
+fn serve(program: &Path, durability: &str) -> Result<()> {
+    let folder = target().join("pgo-data");
+    let _ = std::fs::remove_dir_all(&folder);
+    let mut command = Command::new(program);
+    command.args(["dev", "--port", &FIRST_PORT.to_string(), "--durability", durability]);
+    let mut nodes =
+        Nodes(command.arg("--data-dir").arg(&folder).spawn().context("palimpsest dev")?);
+    let ports = FIRST_PORT..FIRST_PORT + NODES;
+    for port in ports.clone() {
+        nodes.wait_for(port)?;
+    }
+    for (by_all, load) in LOADS {
+        let mut bench = Command::new(program);
+        bench.args(["bench", "resp"]).args(load);
+        for port in ports.clone().take(if by_all { usize::from(NODES) } else { 1 }) {
+            bench.args(["--address", &format!("127.0.0.1:{port}")]);
+        }
+        finish(&mut bench)?;
+    }
+    nodes.stop()?;
+    std::fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())
+}
+
+/// Nodes in one process. They write what they have counted when they are told to stop.
+struct Nodes(Child);
+
+impl Nodes {
+    fn wait_for(&mut self, port: u16) -> Result<()> {
+        let end = Instant::now() + SERVING_MAX;
+        while !serves(port).unwrap_or(false) {
+            if let Some(status) = self.0.try_wait()? {
+                bail!("the nodes ended: {status}");
+            }
+            ensure!(Instant::now() < end, "the node at port {port} does not serve");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    fn stop(mut self) -> Result<()> {
+        finish(Command::new("kill").arg(self.0.id().to_string()))?;
+        let status = self.0.wait()?;
+        ensure!(status.success(), "the nodes did not stop as they should: {status}");
+        Ok(())
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        // Of no use to one that has stopped.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Takes a write, and so has found the others.
+fn serves(port: u16) -> std::io::Result<bool> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.write_all(b"SET ready 1\r\n")?;
+    let mut reply = String::new();
+    BufReader::new(stream).read_line(&mut reply)?;
+    Ok(reply == "+OK\r\n")
+}
+
+fn finish(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("did not start: {command:?}"))?;
+    ensure!(status.success(), "{status}: {command:?}");
+    Ok(())
+}
