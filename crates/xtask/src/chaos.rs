@@ -6,9 +6,9 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
-use crate::{porcupine, root, target};
+use crate::{porcupine, root, run, target};
 
 /// Builds, then becomes the attacker, so that signals reach it and its exit code is the chore's.
 ///
@@ -16,8 +16,7 @@ use crate::{porcupine, root, target};
 /// When something cannot be built or started.
 pub fn attack(mut cargo: Command, arguments: &[OsString]) -> Result<()> {
     cargo.args(["build", "--release", "--locked", "--package", "palimpsest", "--package", "chaos"]);
-    let status = cargo.status().context("cargo did not start")?;
-    ensure!(status.success(), "{status}: {cargo:?}");
+    run(&mut cargo)?;
     let program = target().join("release/chaos");
     let mut command = match is_root() {
         true => Command::new(program),

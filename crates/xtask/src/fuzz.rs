@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::root;
@@ -239,9 +239,5 @@ fn nightly() -> Command {
 
 fn run(command: &mut Command) -> Result<()> {
     println!("==> {command:?}");
-    let status = command.status().with_context(|| format!("did not start: {command:?}"))?;
-    if !status.success() {
-        bail!("{status}: {command:?}");
-    }
-    Ok(())
+    crate::run(command)
 }

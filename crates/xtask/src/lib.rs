@@ -17,6 +17,9 @@ pub mod tidy;
 pub mod tla;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
 
 /// The repository's root.
 pub fn root() -> PathBuf {
@@ -28,4 +31,11 @@ pub fn root() -> PathBuf {
 pub fn target() -> PathBuf {
     let folder = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
     root().join(folder)
+}
+
+/// Runs a command to its end.
+fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("did not start: {command:?}"))?;
+    ensure!(status.success(), "{status}: {command:?}");
+    Ok(())
 }

@@ -4,14 +4,14 @@
 //! what they counted. A profile belongs to the code and the compiler that it was taken with, so none is kept.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::{root, target};
+use crate::{root, run, target};
 
 const FIRST_PORT: u16 = 16479;
 const NODES: u16 = 3;
@@ -36,14 +36,14 @@ const LOADS: [(bool, &[&str]); 4] = [
 pub fn build(cargo: impl Fn() -> Command) -> Result<()> {
     let mut counting = cargo();
     counting.args(["pgo", "build", "--"]).args(PACKAGE);
-    finish(&mut counting)?;
+    run(&mut counting)?;
     let program = program()?;
     for durability in DURABILITIES {
         serve(&program, durability)?;
     }
     let mut last = cargo();
     last.args(["pgo", "optimize", "build", "--"]).args(PACKAGE);
-    finish(&mut last)?;
+    run(&mut last)?;
     println!("{}", program.display());
     Ok(())
 }
@@ -59,11 +59,15 @@ fn program() -> Result<PathBuf> {
 fn serve(program: &Path, durability: &str) -> Result<()> {
     let folder = target().join("pgo-data");
     let _ = std::fs::remove_dir_all(&folder);
+    let ports = FIRST_PORT..FIRST_PORT + NODES;
+    for port in ports.clone() {
+        // Whoever serves there would be taken for the node, and written to.
+        TcpListener::bind(("127.0.0.1", port)).with_context(|| format!("port {port}"))?;
+    }
     let mut command = Command::new(program);
     command.args(["dev", "--port", &FIRST_PORT.to_string(), "--durability", durability]);
     let mut nodes =
         Nodes(command.arg("--data-dir").arg(&folder).spawn().context("palimpsest dev")?);
-    let ports = FIRST_PORT..FIRST_PORT + NODES;
     for port in ports.clone() {
         nodes.wait_for(port)?;
     }
@@ -73,7 +77,7 @@ fn serve(program: &Path, durability: &str) -> Result<()> {
         for port in ports.clone().take(if by_all { usize::from(NODES) } else { 1 }) {
             bench.args(["--address", &format!("127.0.0.1:{port}")]);
         }
-        finish(&mut bench)?;
+        run(&mut bench)?;
     }
     nodes.stop()?;
     std::fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())
@@ -96,7 +100,7 @@ impl Nodes {
     }
 
     fn stop(mut self) -> Result<()> {
-        finish(Command::new("kill").arg(self.0.id().to_string()))?;
+        run(Command::new("kill").arg(self.0.id().to_string()))?;
         let status = self.0.wait()?;
         ensure!(status.success(), "the nodes did not stop as they should: {status}");
         Ok(())
@@ -119,10 +123,4 @@ fn serves(port: u16) -> std::io::Result<bool> {
     let mut reply = String::new();
     BufReader::new(stream).read_line(&mut reply)?;
     Ok(reply == "+OK\r\n")
-}
-
-fn finish(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("did not start: {command:?}"))?;
-    ensure!(status.success(), "{status}: {command:?}");
-    Ok(())
 }

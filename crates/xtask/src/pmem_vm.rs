@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::{root, target};
+use crate::{root, run, target};
 
 /// Builds, then becomes the harness, so that signals reach it and its exit code is the chore's.
 ///
@@ -26,8 +26,7 @@ pub fn cut_power(cargo: impl Fn() -> Command, arguments: &[OsString]) -> Result<
         "--package",
         "pmem-vm",
     ]);
-    let status = build.status().context("cargo did not start")?;
-    ensure!(status.success(), "{status}: {build:?}");
+    run(&mut build)?;
     let tests = storage_tests(cargo())?;
     let mut command = Command::new(target().join("release/pmem-vm"));
     command.arg("host").arg("--storage-tests").arg(tests).args(arguments).current_dir(root());

