@@ -243,7 +243,7 @@ fn unpad(kind: Kind, value: &[u8]) -> Result<Bytes, String> {
 
 /// What a reply tells.
 ///
-/// `-CLUSTERDOWN`, `-LOADING` and `-TRYAGAIN` promise that there was no effect and will be none; `-UNKNOWN` promises
+/// `-CLUSTERDOWN`, `-LOADING`, `-OOM` and `-TRYAGAIN` promise that there was no effect and will be none; `-UNKNOWN` promises
 /// nothing.
 ///
 /// # Errors
@@ -252,7 +252,7 @@ pub fn outcome(kind: Kind, call: &Call, reply: &Value) -> Result<Outcome<Reply>,
     if let Value::Error(text) = reply {
         return match text.split(' ').next() {
             Some("UNKNOWN") => Ok(Outcome::Unknown),
-            Some("CLUSTERDOWN" | "LOADING" | "TRYAGAIN") => Ok(Outcome::Failed),
+            Some("CLUSTERDOWN" | "LOADING" | "OOM" | "TRYAGAIN") => Ok(Outcome::Failed),
             _ => Err(format!("{call:?} was answered with an error that nothing promises: {text}")),
         };
     }
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn errors_mean_what_the_contract_says() {
         assert_eq!(error("UNKNOWN no quorum"), Ok(Outcome::Unknown));
-        for text in ["CLUSTERDOWN few", "LOADING wait", "TRYAGAIN conflict"] {
+        for text in ["CLUSTERDOWN few", "LOADING wait", "OOM full", "TRYAGAIN conflict"] {
             assert_eq!(error(text), Ok(Outcome::Failed), "{text}");
         }
         assert!(error("ERR internal").is_err());

@@ -57,7 +57,8 @@ A session is a name of 1 to 64 bytes that no other client uses; on one key it se
 Errors are remembered like any reply, and so is what a `GET` answered.
 What is compared is the session and the number, not the command: another command under a number that was used does not run and is answered with the first one's reply.
 A key remembers 64 sessions; until a window is over further ones get `-TRYAGAIN`.
-After `-UNKNOWN`, `-CLUSTERDOWN` or a lost connection the same line may be sent again; that it had no effect is certain only when every transmission of it was answered so.
+After `-UNKNOWN`, `-CLUSTERDOWN`, `-OOM` or a lost connection the same line may be sent again; that it had no effect is certain only when every transmission of it was answered so.
+While a node's file system has too little room (`docs/operations/failures.md`) commands with Redis' flag `denyoom`, and `ONCE`, answer `-OOM` and have no effect.
 Options are checked before the key is looked at: a wrong time in a `GETEX` of a missing key is an error, where Redis answers null.
 A node takes no more requests from a connection while what it holds for it comes to about 32 MiB: requests under way, their replies as long as the last ones were, and replies that wait for an earlier one. Where their lengths jump it may come to 128 MiB, or 32 values where they can be longer than 4 MiB. It goes on once the client has read; nothing is dropped.
 One reply is at most 256 MiB long: `MGET` of more answers `ERR reply too large: ask for fewer keys`, `KEYS` of more `ERR too many keys for one reply: use SCAN`.

@@ -119,6 +119,7 @@ pub struct SessionContext<'a> {
     outstanding: usize,
     /// What the writes that may still be asked for may weigh.
     writes_left: usize,
+    lacks_room: bool,
     is_write_held: bool,
     wake_at: Option<Nanos>,
 }
@@ -141,6 +142,7 @@ impl<'a> SessionContext<'a> {
             asks,
             outstanding,
             writes_left: usize::MAX,
+            lacks_room: false,
             is_write_held: false,
             wake_at: None,
         }
@@ -150,6 +152,12 @@ impl<'a> SessionContext<'a> {
     #[must_use]
     pub fn with_writes_left(self, writes_left: usize) -> SessionContext<'a> {
         SessionContext { writes_left, ..self }
+    }
+
+    /// The same, of a node for whose storage the file system has no room, or has some again.
+    #[must_use]
+    pub fn with_room_lacking(self, lacks_room: bool) -> SessionContext<'a> {
+        SessionContext { lacks_room, ..self }
     }
 
     /// Runs `command` on `key`; [`Session::on_outcome`] brings the end of it.
@@ -181,6 +189,13 @@ impl<'a> SessionContext<'a> {
     #[must_use]
     pub fn takes_writes(&self) -> bool {
         self.writes_left > 0
+    }
+
+    /// True while the file system has no room for what the node's storage has to write: what may need more of it is to be
+    /// refused, for it would only wait.
+    #[must_use]
+    pub fn lacks_room(&self) -> bool {
+        self.lacks_room
     }
 
     /// What is shown next begins with a request that must not begin yet. It is shown again in its turn.

@@ -326,8 +326,17 @@ impl Worker {
     /// slows those who write, not those who read.
     #[must_use]
     pub fn writes_max(&self) -> usize {
-        let is_full = self.shared.stores.iter().any(|state| state.store.is_full());
-        if is_full { WRITES_WHEN_FULL } else { usize::MAX }
+        let stores = || self.shared.stores.iter().map(|state| &state.store);
+        if stores().any(|store| store.lacks_room() && store.is_overrun()) {
+            return 0;
+        }
+        if stores().any(|store| store.is_full()) { WRITES_WHEN_FULL } else { usize::MAX }
+    }
+
+    /// True while the file system has no room for what a store has to write: see [`storage::Store::lacks_room`].
+    #[must_use]
+    pub fn lacks_room(&self) -> bool {
+        self.shared.stores.iter().any(|state| state.store.lacks_room())
     }
 
     /// Takes back a frame that was written, for its memory.

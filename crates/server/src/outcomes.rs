@@ -9,6 +9,9 @@ pub(crate) const UNKNOWN: &[u8] = b"-UNKNOWN no quorum confirmed the command in 
 it may or may not take effect, read before retrying\r\n";
 pub(crate) const LOADING: &[u8] =
     b"-LOADING this node is still starting, or forgot its state and has not recovered it from a quorum yet\r\n";
+pub(crate) const NO_ROOM: &[u8] =
+    b"-OOM command not allowed while this node's file system has too little room; \
+it had no effect, make room or ask another node\r\n";
 
 /// The reply to a command on a key, as RESP3.
 pub(crate) fn reply(outcome: Outcome) -> Bytes {

@@ -134,6 +134,10 @@ impl Session {
             self.shared.counts.rejected(spec);
             return self.say_no_auth(cx);
         }
+        if lacks_room(spec, cx) {
+            self.shared.counts.rejected(spec);
+            return self.say(cx, Bytes::from_static(outcomes::NO_ROOM));
+        }
         self.shared.counts.called(spec);
         self.facts.activity.called(spec);
         if let Execution::Session(verb) = spec.execution {
@@ -344,7 +348,7 @@ impl Session {
             self.arm(cx.now + pause::LOOK_AGAIN, cx);
             return true;
         }
-        if spec.has(Flag::Write) && !cx.takes_writes() {
+        if spec.has(Flag::Write) && !cx.takes_writes() && !lacks_room(spec, cx) {
             cx.hold_write();
             return true;
         }
@@ -467,6 +471,12 @@ fn takes_turns(spec: &CommandSpec, argc: usize) -> bool {
         ),
         _ => false,
     }
+}
+
+/// True for what may need room that there is not, and for any write that would have to wait for some.
+fn lacks_room(spec: &CommandSpec, cx: &SessionContext<'_>) -> bool {
+    let needs_some = spec.has(Flag::DenyOom) || (spec.has(Flag::Write) && !cx.takes_writes());
+    cx.lacks_room() && needs_some
 }
 
 fn is_http(args: &[&[u8]]) -> bool {

@@ -315,6 +315,10 @@ impl Store for Watched {
         self.store.is_overrun()
     }
 
+    fn lacks_room(&self) -> bool {
+        self.store.lacks_room()
+    }
+
     fn memory(&self) -> usize {
         self.store.memory()
     }

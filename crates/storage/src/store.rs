@@ -145,6 +145,12 @@ pub trait Store: Send {
         false
     }
 
+    /// True while the file system has no room for what the store has to write, or little for what it grows by. It tries
+    /// again by itself; reads go on, and so do changes for as long as there is room for them in what it has.
+    fn lacks_room(&self) -> bool {
+        false
+    }
+
     /// Bytes of memory that the store takes for what the medium has taken and not yet brought to its place: this worker's
     /// part of them. What is there is found without reading.
     fn memory(&self) -> usize {

@@ -89,6 +89,8 @@ pub(crate) struct Clients {
     /// What the writes under way may weigh before others are held, and what they do.
     pub(crate) writes_max: usize,
     writes: usize,
+    /// See [`SessionContext::lacks_room`].
+    pub(crate) lacks_room: bool,
     /// Those who wait are having their turns.
     lets_write: bool,
     pending: Vec<Pending>,
@@ -121,6 +123,7 @@ impl Clients {
             held: VecDeque::new(),
             writes_max: usize::MAX,
             writes: 0,
+            lacks_room: false,
             lets_write: false,
             pending: Vec::new(),
             pending_free: Vec::new(),
@@ -301,7 +304,8 @@ impl Clients {
         let times = (self.now, self.unix);
         let mut cx =
             SessionContext::new(&mut slot.out, &mut asks, slot.outstanding, times, &*self.board)
-                .with_writes_left(self.writes_left());
+                .with_writes_left(self.writes_left())
+                .with_room_lacking(self.lacks_room);
         let result = with(&mut *slot.session, &mut cx);
         if let Some(wake) = cx.wanted_wake() {
             self.timers.push(Reverse((wake, at, slot.id)));

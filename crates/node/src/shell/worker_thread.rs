@@ -259,6 +259,7 @@ impl WorkerThread {
         self.write_window.look(self.now, self.is_clogged, self.clients.writes());
         let of_stores = self.worker.as_ref().map_or(usize::MAX, |it| it.writes_max());
         self.clients.writes_max = of_stores.min(self.write_window.max());
+        self.look_at_room();
         // Nobody is silent before what has arrived was looked at.
         self.fired |= self.peers.next_timer(self.is_clogged).is_some_and(|at| at <= self.now);
         if std::mem::take(&mut self.fired) {
@@ -271,6 +272,21 @@ impl WorkerThread {
         self.read();
         self.send_mail();
         Ok(())
+    }
+
+    fn look_at_room(&mut self) {
+        let lacks_room = self.worker.as_ref().is_some_and(|worker| worker.lacks_room());
+        if std::mem::replace(&mut self.clients.lacks_room, lacks_room) != lacks_room
+            && self.index == 0
+        {
+            let text = match lacks_room {
+                true => {
+                    "the file system has no room for what is stored: commands that may need more of it answer -OOM until it has"
+                }
+                false => "the file system has room again",
+            };
+            super::say(self.board.id(), text);
+        }
     }
 
     /// At most a few turns, as long as there is something for them. What it writes to sockets waits for [`Self::flush`].

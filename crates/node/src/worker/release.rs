@@ -9,6 +9,9 @@ use types::{NodeId, Outcome, Shard, Tag, Ticket};
 use super::shared::Shared;
 use crate::engine::{EngineOf, Work};
 
+/// Effects that may wait for a store that has no room. It may get some in a second or never, and a restart forgets them.
+const GATED_MAX: usize = 1 << 20;
+
 /// An effect that waits for a ticket.
 #[derive(Debug)]
 pub(crate) enum Gated<M> {
@@ -46,6 +49,9 @@ impl<P: Protocol> EngineOf<P> {
                 assert!(after <= open, "a message waits for {after:?}, beyond {open:?}");
                 shared.counters.sends_gated += 1;
                 self.gates.push(after, Gated::Send { to, message });
+                if self.gates.len() > GATED_MAX && shared.stores[self.store].store.lacks_room() {
+                    shared.fail("storage has no room, and too much waits for it".to_owned());
+                }
             }
         }
         self.fx.sends = sends;

@@ -111,6 +111,26 @@ fn writes_wait_while_storage_cannot_keep_up_and_reads_do_not() {
 }
 
 #[test]
+fn what_may_need_room_is_refused_while_there_is_none() {
+    let mut world = World::new(None);
+    let mut connection = world.connect();
+    assert_eq!(world.ask(&mut connection, "SET key value"), "+OK\r\n");
+    world.lacks_room = true;
+    // Nor does it wait for other writes to end.
+    world.writes_max = 0;
+    for line in ["SET key other", "APPEND key more", "SETEX key 100 other", "ONCE s 1 INCR n"] {
+        let said = world.ask(&mut connection, line);
+        assert!(said.starts_with("-OOM command not allowed"), "{line}: {said}");
+    }
+    assert_eq!(world.ask(&mut connection, "GET key"), "$5\r\nvalue\r\n");
+    world.writes_max = usize::MAX;
+    assert_eq!(world.ask(&mut connection, "EXPIRE key 100"), ":1\r\n");
+    assert_eq!(world.ask(&mut connection, "DEL key"), ":1\r\n");
+    world.lacks_room = false;
+    assert_eq!(world.ask(&mut connection, "SET key value"), "+OK\r\n");
+}
+
+#[test]
 fn wait_answers_at_once_what_a_majority_means_and_later_for_more() {
     let mut world = World::new(None);
     let mut client = world.connect();

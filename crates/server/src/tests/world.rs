@@ -100,6 +100,8 @@ pub struct World {
     pub now: Nanos,
     /// Writes that a session may have under way before it is to hold others.
     pub writes_max: usize,
+    /// The node's file system is full.
+    pub lacks_room: bool,
     ids: u64,
 }
 
@@ -131,6 +133,7 @@ impl World {
             prng: Prng::new(7),
             now: Nanos::from_secs(1),
             writes_max: usize::MAX,
+            lacks_room: false,
             ids: 0,
         }
     }
@@ -158,7 +161,8 @@ impl World {
         let outstanding = connection.asks.len();
         let mut cx =
             SessionContext::new(&mut connection.said, &mut asks, outstanding, times, &self.node)
-                .with_writes_left(self.writes_max.saturating_sub(outstanding));
+                .with_writes_left(self.writes_max.saturating_sub(outstanding))
+                .with_room_lacking(self.lacks_room);
         with(&mut *connection.session, &mut cx);
         connection.wakes.extend(cx.wanted_wake());
         connection.asks.extend(asks);

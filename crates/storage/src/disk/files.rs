@@ -4,7 +4,7 @@
 use std::fs::{File as OsFile, OpenOptions};
 use std::io::{ErrorKind, IoSliceMut, Result as IoResult};
 use std::num::NonZeroU64;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{PoisonError, RwLock};
@@ -30,13 +30,27 @@ const DROPPED_LEN: u64 = 8 << 20;
 /// What a page cache keeps in one piece, and drops in one piece or not at all, is hardly anywhere longer.
 const PIECE_LEN_MAX: u64 = 2 << 20;
 
+/// Types of file systems (`statfs(2)`) that reserve what a write needs when it is made: ext2 to ext4, XFS, Btrfs, F2FS,
+/// tmpfs, and overlays, which are over one of these.
+const SAYING_AT_ONCE: [u32; 6] =
+    [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994, 0x794c_7630];
+
 /// The files that grow with what is stored.
 const GROWING: [File; 2] = [File::Slots, File::Extents];
+
+/// Who flushes. The system tells each opening of a file once of what it could not write, so two threads that flush the same
+/// file have one each: or one would take the other's failure, which would then believe that all is well.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flusher {
+    Homes,
+    Commits,
+}
 
 /// An open store directory. Requests are carried out by whoever calls [`FileMedium::execute`], and at once.
 #[derive(Debug)]
 pub struct FileMedium {
     files: [OsFile; 4],          // by `File as usize`
+    extents_of_commits: OsFile,  // once more, see `Flusher`
     stripes: Option<DirectFile>, // the ring once more
     images: Option<DirectFile>,  // the spare once more
     bare: [Option<BareFile>; 4], // past the page cache, for looking
@@ -45,6 +59,11 @@ pub struct FileMedium {
     /// Taken for good by who writes more than it was asked to.
     writing: RwLock<()>,
     done: Vec<Done>,
+    /// A write that finds no room says so itself. Elsewhere (NFS) that may be said of one before.
+    says_at_once: bool,
+    /// The file system has no room for the files that grow.
+    #[cfg(test)]
+    pub(super) lacks_room: AtomicBool,
 }
 
 impl FileMedium {
@@ -167,20 +186,33 @@ impl FileMedium {
         };
         let files =
             [open(File::Ring)?, open(File::Slots)?, open(File::Extents)?, open(File::Spare)?];
+        let extents_of_commits = open(File::Extents)?;
+        let system = rustix::fs::fstatfs(&files[File::Slots as usize]);
+        let says_at_once = system.is_ok_and(|it| SAYING_AT_ONCE.contains(&(it.f_type as u32)));
         Ok(FileMedium {
             files,
+            extents_of_commits,
             stripes: None,
             images: None,
             bare: [const { None }; 4],
             is_cache_ours: [const { AtomicBool::new(true) }; 4],
             writing: RwLock::new(()),
             done: Vec::new(),
+            says_at_once,
+            #[cfg(test)]
+            lacks_room: AtomicBool::new(false),
         })
     }
 
     /// Carries out a request and waits for it.
     #[must_use]
     pub fn execute(&self, io: &Io) -> Done {
+        self.execute_with_room(io, Flusher::Homes, || false)
+    }
+
+    /// The same, again and again for as long as there is no room for what it writes and `wait` wants it.
+    /// A write that finds none has not failed as one does that the device did not take: nothing was flushed yet.
+    pub(super) fn execute_with_room(&self, io: &Io, by: Flusher, wait: impl Fn() -> bool) -> Done {
         let id = io.id();
         let result = match io {
             Io::Read { file, offset, len, .. } if self.is_cache_ours(*file) => {
@@ -188,7 +220,9 @@ impl FileMedium {
             }
             Io::Read { file, offset, len, .. } => self.read_bare(*file, *offset, *len),
             Io::Verify { file, offset, len, .. } => self.read_bare(*file, *offset, *len),
-            Io::Store { writes, flush, .. } => self.store(writes, *flush).map(|()| Bytes::new()),
+            Io::Store { writes, flush, .. } => {
+                self.store(writes, *flush, by, wait).map(|()| Bytes::new())
+            }
             Io::Discard { file, runs, .. } => {
                 self.discard(*file, runs);
                 Ok(Bytes::new())
@@ -200,7 +234,13 @@ impl FileMedium {
 
     /// Where a file is written past the page cache, nothing of it is left there for a write to make durable: what creates
     /// a store and what starts it flush all files, and from then on stripes, blanks, images and digests are all that is written.
-    fn store(&self, writes: &[Write], flush: Files) -> Result<(), String> {
+    fn store(
+        &self,
+        writes: &[Write],
+        flush: Files,
+        by: Flusher,
+        wait: impl Fn() -> bool,
+    ) -> Result<(), String> {
         let past = |direct: &DirectFile, file: File| {
             let is_its = flush == Files::of(file) || flush == Files::default();
             let fits = is_its && direct.takes(file, writes);
@@ -222,8 +262,8 @@ impl FileMedium {
             }
             return images.flush().map_err(explain(File::Spare, "flush"));
         }
-        writes.iter().try_for_each(|write| self.write(write))?;
-        flush.iter().try_for_each(|file| self.flush(file))
+        writes.iter().try_for_each(|write| self.write_with_room(write, &wait))?;
+        flush.iter().try_for_each(|file| self.flush(file, by))
     }
 
     /// Carries out a read if that needs no waiting for the device.
@@ -285,7 +325,25 @@ impl FileMedium {
         Ok(())
     }
 
-    fn write(&self, write: &Write) -> Result<(), String> {
+    fn write_with_room(&self, write: &Write, wait: impl Fn() -> bool) -> Result<(), String> {
+        loop {
+            let Err(error) = self.write(write) else { return Ok(()) };
+            let lacks_room =
+                matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+            let may_wait =
+                lacks_room && GROWING.contains(&write.file) && (self.says_at_once || cfg!(test));
+            let reason = explain(write.file, "write")(error);
+            if !may_wait || !wait() {
+                return Err(reason);
+            }
+        }
+    }
+
+    fn write(&self, write: &Write) -> IoResult<()> {
+        #[cfg(test)]
+        if GROWING.contains(&write.file) && self.lacks_room.load(SeqCst) {
+            return Err(ErrorKind::StorageFull.into());
+        }
         if !self.is_cache_ours(write.file) {
             // A page that is written in part takes the rest from the cache.
             self.drop_around(write.file, write.offset, write.bytes.len());
@@ -295,11 +353,10 @@ impl FileMedium {
             let _others_too = self.writing.read().unwrap_or_else(PoisonError::into_inner);
             file.write_all_at(&write.bytes, write.offset)
         };
-        let written = written.or_else(|error| match Errno::from_io_error(&error) {
+        written.or_else(|error| match Errno::from_io_error(&error) {
             Some(Errno::IO) => self.write_around(write).unwrap_or(Err(error)),
             _ => Err(error),
-        });
-        written.map_err(explain(write.file, "write"))
+        })
     }
 
     /// Of a page that is written in part the system reads the rest, which the device may have lost. Then all of the page is
@@ -313,6 +370,19 @@ impl FileMedium {
         let skipped = (write.offset - start) as usize;
         bytes[skipped..skipped + write.bytes.len()].copy_from_slice(&write.bytes);
         Some(self.files[write.file as usize].write_all_at(&bytes, start))
+    }
+
+    /// Bytes that the growing files take of the file system; none where it does not tell.
+    pub(super) fn taken(&self) -> u64 {
+        let blocks = |file: File| self.files[file as usize].metadata().map_or(0, |it| it.blocks());
+        GROWING.map(blocks).iter().sum::<u64>() * 512
+    }
+
+    /// Bytes that the file system has left for this process, and that it has in all; `None` where it does not tell.
+    pub(super) fn room(&self) -> Option<(u64, u64)> {
+        let told = rustix::fs::fstatvfs(&self.files[File::Extents as usize]).ok()?;
+        let bytes = |blocks: u64| blocks.saturating_mul(told.f_frsize);
+        Some((bytes(told.f_bavail), bytes(told.f_blocks)))
     }
 
     /// Gives blocks back to the file system, where it takes them.
@@ -333,11 +403,15 @@ impl FileMedium {
             return Ok(()); // what an earlier process cut off was flushed when this one opened the file
         }
         opened.set_len(len).map_err(explain(file, "shorten"))?;
-        self.flush(file)
+        self.flush(file, Flusher::Homes)
     }
 
-    fn flush(&self, file: File) -> Result<(), String> {
-        self.files[file as usize].sync_data().map_err(explain(file, "flush"))
+    fn flush(&self, file: File, by: Flusher) -> Result<(), String> {
+        let opened = match (file, by) {
+            (File::Extents, Flusher::Commits) => &self.extents_of_commits,
+            _ => &self.files[file as usize],
+        };
+        opened.sync_data().map_err(explain(file, "flush"))
     }
 }
 
@@ -419,7 +493,7 @@ mod tests {
         std::fs::create_dir_all(&dir).expect("a directory");
         let medium = FileMedium::create(&dir).expect("files");
         write(&medium, 0, &[7; 4 << 20]);
-        medium.flush(File::Slots).expect("it is flushed");
+        medium.flush(File::Slots, Flusher::Homes).expect("it is flushed");
         let (offset, len) = (1 << 20, 4096);
         let is_cached = || medium.execute_cached(&read(offset, len)).is_some();
         medium.drop_around(File::Slots, offset, len);

@@ -41,6 +41,11 @@ pub trait Link: Send {
     /// True while what waits for the medium must not grow.
     fn is_overrun(&self) -> bool;
 
+    /// See [`crate::Store::lacks_room`].
+    fn lacks_room(&self) -> bool {
+        false
+    }
+
     /// Of the ring; by the first of a store's links.
     fn staging(&self) -> Option<Staging>;
     /// See [`crate::Store::memory`].
@@ -475,6 +480,10 @@ impl<L: Link> Store for Handle<L> {
 
     fn is_overrun(&self) -> bool {
         self.link.is_overrun()
+    }
+
+    fn lacks_room(&self) -> bool {
+        self.link.lacks_room()
     }
 
     fn staging(&self) -> Option<Staging> {

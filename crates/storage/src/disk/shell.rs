@@ -7,6 +7,7 @@
 
 mod combine;
 mod helpers;
+mod room;
 mod run;
 mod uring;
 
@@ -30,6 +31,7 @@ use super::request::Request;
 use crate::{Completion, Staging};
 use combine::{EngineLock, Inbox, Left};
 use helpers::Queues;
+use room::Room;
 use run::{By, Run};
 use uring::Uring;
 
@@ -73,6 +75,7 @@ struct Shared {
     has_stripe: AtomicBool,
     /// Somebody calls [`Pump::advance`] after every turn.
     is_attended: AtomicBool,
+    room: Room,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -179,6 +182,10 @@ impl Link for ShellLink {
         self.shared.is_overrun.load(Relaxed)
     }
 
+    fn lacks_room(&self) -> bool {
+        self.shared.room.is_lacking(&self.shared.medium)
+    }
+
     fn staging(&self) -> Option<Staging> {
         // A reader that is late by some commits is told what was true then.
         let staged = || Staging { used: self.shared.staged.load(Relaxed), ..self.shared.staging };
@@ -218,7 +225,7 @@ impl Pump {
     }
 }
 
-/// The threads of an open store. Dropping it stops them, after what was submitted is durable.
+/// The threads of an open store. Dropping it stops them, after what was submitted is durable, unless that has no room.
 pub struct Keeper {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -266,6 +273,7 @@ pub fn open_at(
         staging,
         staged: AtomicU64::new(staging.used),
         memory: AtomicUsize::new(memory),
+        room: Room::new(&medium),
         medium,
         queues: Queues::default(),
         done: Inbox::default(),
@@ -298,9 +306,15 @@ impl Keeper {
         Pump { shared: Arc::clone(&self.shared), fd }
     }
 
-    /// Waits until everything that was submitted is durable, then ends the threads.
+    /// Waits until everything that was submitted is durable, or finds no room, then ends the threads.
     pub fn stop(self) {
         drop(self);
+    }
+
+    #[cfg(test)]
+    fn is_at_home(&self) -> bool {
+        let run = self.shared.run.lock().expect("nobody has panicked");
+        !run.engine.is_dirty() && run.is_settled()
     }
 
     /// True once all of it is durable; never, where a thread panicked.
@@ -322,6 +336,7 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
+        self.shared.queues.room.stop();
         let is_settled = self.settle();
         self.shared.queues.stop();
         for thread in self.threads.drain(..) {

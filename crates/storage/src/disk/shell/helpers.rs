@@ -2,6 +2,7 @@
 //! system cannot write them by itself. One of them builds write-backs while another writes the one before, and sees to it
 //! that a store comes to rest.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -11,6 +12,7 @@ use std::time::Duration;
 use super::run::By;
 use super::{LastWords, Shared, lock};
 use crate::disk::engine::UnreadRing;
+use crate::disk::files::Flusher;
 use crate::disk::io::{Done, Io};
 
 /// Threads that read.
@@ -19,6 +21,8 @@ const READERS: usize = 2;
 const RING_AFTER: Duration = Duration::from_millis(100);
 /// How long it leaves the page cache as the process before has left it.
 const CACHE_AFTER: Duration = Duration::from_millis(500);
+/// How long what finds no room waits before it tries again.
+const ROOM_LOOK: Duration = Duration::from_millis(500);
 /// Requests that a helper takes at once.
 const TAKE_MAX: usize = 16;
 
@@ -34,6 +38,8 @@ pub(super) struct Queues {
     pub(super) ring: Call,
     /// For the helper that drops what the process before has left in the page cache.
     cache: Call,
+    /// For helpers that wait for room: only ever to stop.
+    pub(super) room: Call,
     /// The engine has something to write back, or to go on with.
     is_reminded: AtomicBool,
 }
@@ -57,6 +63,10 @@ enum Called {
 impl Call {
     pub(super) fn make(&self) {
         self.set(Called::Yes);
+    }
+
+    pub(super) fn stop(&self) {
+        self.set(Called::Stop);
     }
 
     fn set(&self, to: Called) {
@@ -133,8 +143,7 @@ impl Queues {
 
     /// Ends the helpers when they have nothing left to do.
     pub(super) fn stop(&self) {
-        self.ring.set(Called::Stop);
-        self.cache.set(Called::Stop);
+        [&self.ring, &self.cache, &self.room].into_iter().for_each(Call::stop);
         for queue in [&self.reads, &self.commits, &self.gathers, &self.homes] {
             queue.stops.store(true, SeqCst);
             queue.wake();
@@ -174,11 +183,17 @@ fn start_all(
         let thread = thread.spawn(move || help(&shared));
         thread.map_err(|error| format!("cannot start a thread: {error}"))
     }
-    threads.push(spawn(shared, "disk-commits", |shared| help(shared, &shared.queues.commits))?);
-    threads.push(spawn(shared, "disk-homes", |shared| help(shared, &shared.queues.homes))?);
+    threads.push(spawn(shared, "disk-commits", |shared| {
+        help(shared, &shared.queues.commits, Flusher::Commits)
+    })?);
+    threads.push(spawn(shared, "disk-homes", |shared| {
+        help(shared, &shared.queues.homes, Flusher::Homes)
+    })?);
     threads.push(spawn(shared, "disk-builder", build)?);
     for _ in 0..READERS {
-        threads.push(spawn(shared, "disk-reader", |shared| help(shared, &shared.queues.reads))?);
+        threads.push(spawn(shared, "disk-reader", |shared| {
+            help(shared, &shared.queues.reads, Flusher::Homes)
+        })?);
     }
     threads.push(spawn(shared, "disk-cache", |shared| {
         if shared.queues.cache.wait(CACHE_AFTER) {
@@ -195,10 +210,10 @@ fn start_all(
     Ok(())
 }
 
-fn help(shared: &Shared, queue: &Queue) {
+fn help(shared: &Shared, queue: &Queue, by: Flusher) {
     let never = AtomicBool::new(false);
     while let Some(ios) = queue.take(None, &never) {
-        carry_out(shared, ios);
+        carry_out(shared, ios, by);
         shared.advance(By::Helper);
     }
 }
@@ -206,7 +221,7 @@ fn help(shared: &Shared, queue: &Queue) {
 fn build(shared: &Shared) {
     let mut look_again = None;
     while let Some(ios) = shared.queues.gathers.take(look_again, &shared.queues.is_reminded) {
-        carry_out(shared, ios);
+        carry_out(shared, ios, Flusher::Homes);
         let Ok(mut run) = shared.run.lock() else { return };
         let last_words = LastWords(shared);
         look_again = run.tend(shared);
@@ -219,9 +234,147 @@ fn build(shared: &Shared) {
     }
 }
 
-fn carry_out(shared: &Shared, ios: Vec<Io>) {
-    if !ios.is_empty() {
-        let mut done: Vec<Done> = ios.iter().map(|io| shared.medium.execute(io)).collect();
-        shared.done.put(&mut done);
+/// Hands in each as it is done: what has failed must be known before anything that follows from another.
+fn carry_out(shared: &Shared, ios: Vec<Io>, by: Flusher) {
+    for io in &ios {
+        shared.done.put(&mut vec![carry_out_one(shared, io, by)]);
+    }
+}
+
+/// Where there is no room for it that waits, as nothing is lost by it: what has to be written is in the ring or was not
+/// acknowledged.
+fn carry_out_one(shared: &Shared, io: &Io, by: Flusher) -> Done {
+    let waits = Cell::new(false);
+    let done = shared.medium.execute_with_room(io, by, || {
+        if !waits.replace(true) {
+            shared.room.wait_begins();
+        }
+        shared.queues.room.wait(ROOM_LOOK)
+    });
+    if matches!(io, Io::Store { .. }) {
+        shared.room.look_if_grown(&shared.medium);
+    }
+    if waits.get() {
+        shared.room.wait_ends();
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use types::{Database, Key};
+
+    use super::super::{DiskStore, Keeper, Pump, create_at, open_at};
+    use super::*;
+    use crate::disk::Config;
+    use crate::{Completion, Load, Place, Store};
+
+    const BINDING: u64 = 1;
+    const RECORDS: u32 = 2_000;
+
+    struct Opened {
+        store: DiskStore,
+        pump: Pump,
+        keeper: Keeper,
+    }
+
+    impl Opened {
+        fn new(dir: &Path) -> Opened {
+            let (keeper, mut stores) =
+                open_at(dir, BINDING, &Config::default(), vec![Box::new(|| ())])
+                    .expect("it was created");
+            let store = stores.pop().expect("one for each waker");
+            Opened { store, pump: keeper.attend(), keeper }
+        }
+
+        fn medium_lacks_room(&self, lacks: bool) {
+            self.keeper.shared.medium.lacks_room.store(lacks, SeqCst);
+        }
+
+        /// Moves on until something has completed.
+        fn completed(&mut self) -> Vec<Completion> {
+            let mut completions = Vec::new();
+            while completions.is_empty() {
+                self.pump.notice();
+                self.pump.advance();
+                self.store.poll(&mut completions);
+            }
+            completions
+        }
+
+        fn put(&mut self, numbers: std::ops::Range<u32>) {
+            for number in numbers {
+                self.store.put(&place(number), &[number as u8; 100]);
+            }
+            let ticket = self.store.ticket();
+            self.store.submit();
+            while !self.completed().contains(&Completion::Stored(ticket)) {}
+        }
+
+        fn has_all(&mut self) {
+            for number in 0..RECORDS {
+                let mut load = self.store.load(&place(number));
+                while load == Load::Pending {
+                    for completion in self.completed() {
+                        if let Completion::Loaded { load: found, .. } = completion {
+                            load = found;
+                        }
+                    }
+                }
+                assert!(matches!(load, Load::Found(record) if record[..] == [number as u8; 100]));
+            }
+        }
+
+        fn wait_until(&self, holds: impl Fn(&Opened) -> bool) {
+            while !holds(self) {
+                self.pump.advance();
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn place(number: u32) -> Place {
+        Place::Cell(Database(0), Key::new(&number.to_le_bytes()))
+    }
+
+    fn directory(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("palimpsest-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("the temporary directory is writable");
+        create_at(&dir, BINDING, &Config::default()).expect("an empty directory takes a store");
+        dir
+    }
+
+    #[test]
+    fn a_store_without_room_serves_and_goes_on_when_there_is_some() {
+        let dir = directory("roomless");
+        let mut opened = Opened::new(&dir);
+        opened.medium_lacks_room(true);
+        opened.put(0..RECORDS / 2);
+        opened.wait_until(|it| it.store.lacks_room());
+        opened.put(RECORDS / 2..RECORDS);
+        opened.has_all();
+        assert!(opened.store.lacks_room());
+        opened.medium_lacks_room(false);
+        opened.wait_until(|it| !it.store.lacks_room() && it.keeper.is_at_home());
+        opened.has_all();
+        opened.keeper.stop();
+        std::fs::remove_dir_all(&dir).expect("it is there");
+    }
+
+    #[test]
+    fn a_store_without_room_ends_when_it_is_to_and_loses_nothing() {
+        let dir = directory("ends-roomless");
+        let mut opened = Opened::new(&dir);
+        opened.medium_lacks_room(true);
+        opened.put(0..RECORDS);
+        opened.wait_until(|it| it.store.lacks_room());
+        opened.keeper.stop();
+        drop((opened.store, opened.pump));
+        let mut opened = Opened::new(&dir);
+        opened.has_all();
+        opened.keeper.stop();
+        std::fs::remove_dir_all(&dir).expect("it is there");
     }
 }

@@ -1,0 +1,77 @@
+//! What room the file system has for what grows with the store.
+//!
+//! What goes home without finding room waits, and before long all commits wait behind it: those of large records at once,
+//! for they need room before they are acknowledged, all others when the ring is full. So a store that grows says early
+//! that there is little left. One that does not grow needs none.
+
+use std::sync::Mutex;
+use std::sync::atomic::{
+    AtomicBool, AtomicU64, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
+use std::time::{Duration, Instant};
+
+use crate::disk::files::FileMedium;
+
+/// Bytes that are to be left for what has been taken in: what a default ring holds, and large records that may wait, for
+/// more than one node. Of a small file system this part of it.
+const KEPT: u64 = 256 << 20;
+const KEPT_PART: u64 = 16;
+/// How often it is looked at whether they are there again.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+pub(super) struct Room {
+    /// Helpers whose writes find none.
+    waiting: AtomicUsize,
+    is_little: AtomicBool,
+    looked_at: Mutex<Option<Instant>>,
+    /// The most that the store has taken so far.
+    taken: AtomicU64,
+}
+
+impl Room {
+    pub(super) fn new(medium: &FileMedium) -> Room {
+        Room {
+            waiting: AtomicUsize::new(0),
+            is_little: AtomicBool::new(false),
+            looked_at: Mutex::new(None),
+            taken: AtomicU64::new(medium.taken()),
+        }
+    }
+
+    pub(super) fn wait_begins(&self) {
+        self.waiting.fetch_add(1, SeqCst);
+    }
+
+    pub(super) fn wait_ends(&self) {
+        self.waiting.fetch_sub(1, SeqCst);
+    }
+
+    /// To be called when something was written that may have made the store larger than it ever was.
+    pub(super) fn look_if_grown(&self, medium: &FileMedium) {
+        let taken = medium.taken();
+        if self.taken.fetch_max(taken, Relaxed) < taken {
+            self.look(medium);
+        }
+    }
+
+    fn look(&self, medium: &FileMedium) {
+        let was_little = self.is_little.load(Relaxed);
+        let is_little = medium.room().is_some_and(|(left, all)| {
+            let kept = KEPT.min(all / KEPT_PART);
+            left < if was_little { kept + kept / 8 } else { kept }
+        });
+        self.is_little.store(is_little, Relaxed);
+    }
+
+    pub(super) fn is_lacking(&self, medium: &FileMedium) -> bool {
+        if self.is_little.load(Relaxed)
+            && let Ok(mut looked_at) = self.looked_at.try_lock()
+            && looked_at.is_none_or(|at| at.elapsed() >= LOOK_EVERY)
+        {
+            *looked_at = Some(Instant::now());
+            self.look(medium);
+        }
+        self.is_little.load(Relaxed) || self.waiting.load(Relaxed) > 0
+    }
+}
