@@ -105,6 +105,18 @@ impl Wanted {
     }
 }
 
+/// What a node does not take while the file system has too little room for its storage.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Shortage {
+    /// There is enough.
+    #[default]
+    None,
+    /// What may need more of it.
+    OfGrowth,
+    /// Any write: too much waits for it already.
+    OfWrites,
+}
+
 /// What a session's step may read and say.
 pub struct SessionContext<'a> {
     /// Bytes for the client; appended to, written once at the end of the turn.
@@ -119,7 +131,7 @@ pub struct SessionContext<'a> {
     outstanding: usize,
     /// What the writes that may still be asked for may weigh.
     writes_left: usize,
-    lacks_room: bool,
+    shortage: Shortage,
     is_write_held: bool,
     wake_at: Option<Nanos>,
 }
@@ -142,7 +154,7 @@ impl<'a> SessionContext<'a> {
             asks,
             outstanding,
             writes_left: usize::MAX,
-            lacks_room: false,
+            shortage: Shortage::None,
             is_write_held: false,
             wake_at: None,
         }
@@ -154,10 +166,10 @@ impl<'a> SessionContext<'a> {
         SessionContext { writes_left, ..self }
     }
 
-    /// The same, of a node for whose storage the file system has no room, or has some again.
+    /// The same, of a node that is short of room.
     #[must_use]
-    pub fn with_room_lacking(self, lacks_room: bool) -> SessionContext<'a> {
-        SessionContext { lacks_room, ..self }
+    pub fn with_shortage(self, shortage: Shortage) -> SessionContext<'a> {
+        SessionContext { shortage, ..self }
     }
 
     /// Runs `command` on `key`; [`Session::on_outcome`] brings the end of it.
@@ -191,11 +203,10 @@ impl<'a> SessionContext<'a> {
         self.writes_left > 0
     }
 
-    /// True while the file system has no room for what the node's storage has to write: what may need more of it is to be
-    /// refused, for it would only wait.
+    /// What is to be refused because it would only wait for room.
     #[must_use]
-    pub fn lacks_room(&self) -> bool {
-        self.lacks_room
+    pub fn shortage(&self) -> Shortage {
+        self.shortage
     }
 
     /// What is shown next begins with a request that must not begin yet. It is shown again in its turn.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use base::{Millis, Nanos, Prng};
 use bytes::Bytes;
 use protocols::{Env, Pace, Stats, View, Violation};
-use storage::{Completion, Store};
+use storage::{Completion, Room, Store};
 use types::key::SHARDS;
 use types::limits::DATABASES;
 use types::{
@@ -32,6 +32,7 @@ use types::{
 };
 
 use crate::engine::{Engine, EngineParts, PARKED_MAX};
+use crate::front::Shortage;
 use crate::registry::{PROTOCOLS, Registration};
 use loss::LossHold;
 use outbox::Outbox;
@@ -326,17 +327,21 @@ impl Worker {
     /// slows those who write, not those who read.
     #[must_use]
     pub fn writes_max(&self) -> usize {
-        let stores = || self.shared.stores.iter().map(|state| &state.store);
-        if stores().any(|store| store.lacks_room() && store.is_overrun()) {
-            return 0;
-        }
-        if stores().any(|store| store.is_full()) { WRITES_WHEN_FULL } else { usize::MAX }
+        let is_full = self.shared.stores.iter().any(|state| state.store.is_full());
+        if is_full { WRITES_WHEN_FULL } else { usize::MAX }
     }
 
-    /// True while the file system has no room for what a store has to write: see [`storage::Store::lacks_room`].
+    /// What clients may not ask for because storage has too little room.
     #[must_use]
-    pub fn lacks_room(&self) -> bool {
-        self.shared.stores.iter().any(|state| state.store.lacks_room())
+    pub fn shortage(&self) -> Shortage {
+        let stores = || self.shared.stores.iter().map(|state| &state.store);
+        if stores().all(|store| store.room() == Room::Enough) {
+            Shortage::None
+        } else if stores().any(|store| store.room() == Room::Missing && store.is_overrun()) {
+            Shortage::OfWrites
+        } else {
+            Shortage::OfGrowth
+        }
     }
 
     /// Takes back a frame that was written, for its memory.

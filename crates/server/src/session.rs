@@ -7,7 +7,7 @@ use base::Nanos;
 use bytes::Bytes;
 use commands::spec::Flag;
 use commands::{CommandSpec, ErrorReply, Execution, Plan, SessionVerb};
-use node::front::{self, Client, SessionContext, Token};
+use node::front::{self, Client, SessionContext, Shortage, Token};
 use resp::{Limits, Parser, Progress, encode};
 use types::{Access, Clock, Command, Database, Key, Outcome, SessionId};
 
@@ -134,7 +134,7 @@ impl Session {
             self.shared.counts.rejected(spec);
             return self.say_no_auth(cx);
         }
-        if lacks_room(spec, cx) {
+        if lacks_room(spec, cx.shortage()) {
             self.shared.counts.rejected(spec);
             return self.say(cx, Bytes::from_static(outcomes::NO_ROOM));
         }
@@ -348,7 +348,7 @@ impl Session {
             self.arm(cx.now + pause::LOOK_AGAIN, cx);
             return true;
         }
-        if spec.has(Flag::Write) && !cx.takes_writes() && !lacks_room(spec, cx) {
+        if spec.has(Flag::Write) && !cx.takes_writes() && !lacks_room(spec, cx.shortage()) {
             cx.hold_write();
             return true;
         }
@@ -473,10 +473,13 @@ fn takes_turns(spec: &CommandSpec, argc: usize) -> bool {
     }
 }
 
-/// True for what may need room that there is not, and for any write that would have to wait for some.
-fn lacks_room(spec: &CommandSpec, cx: &SessionContext<'_>) -> bool {
-    let needs_some = spec.has(Flag::DenyOom) || (spec.has(Flag::Write) && !cx.takes_writes());
-    cx.lacks_room() && needs_some
+/// True for what is refused while there is too little room.
+fn lacks_room(spec: &CommandSpec, shortage: Shortage) -> bool {
+    match shortage {
+        Shortage::None => false,
+        Shortage::OfGrowth => spec.has(Flag::DenyOom),
+        Shortage::OfWrites => spec.has(Flag::Write),
+    }
 }
 
 fn is_http(args: &[&[u8]]) -> bool {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
-use storage::{Completion, Load, Place, ScrubScope, Share, Store};
+use storage::{Completion, Load, Place, Room, ScrubScope, Share, Store};
 use types::{Database, Key, Shard, Ticket};
 
 use crate::medium::Medium;
@@ -315,8 +315,8 @@ impl Store for Watched {
         self.store.is_overrun()
     }
 
-    fn lacks_room(&self) -> bool {
-        self.store.lacks_room()
+    fn room(&self) -> Room {
+        self.store.room()
     }
 
     fn memory(&self) -> usize {

@@ -12,4 +12,4 @@ pub mod store;
 pub mod volatile;
 
 pub use progress::{Note, Progress};
-pub use store::{Completion, Load, Place, ScrubScope, Scrubbed, Share, Staging, Store};
+pub use store::{Completion, Load, Place, Room, ScrubScope, Scrubbed, Share, Staging, Store};

@@ -92,6 +92,17 @@ pub struct Staging {
     pub len: u64,
 }
 
+/// What room the file system has for what a store has to write.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub enum Room {
+    #[default]
+    Enough,
+    /// Little for what the store grows by.
+    Little,
+    /// None: something waits for it.
+    Missing,
+}
+
 /// Bytes of keys and records after which a listing of a medium outside memory ends, whatever its limit.
 pub(crate) const LISTED_LEN_MAX: usize = 4 << 20;
 
@@ -145,10 +156,10 @@ pub trait Store: Send {
         false
     }
 
-    /// True while the file system has no room for what the store has to write, or little for what it grows by. It tries
-    /// again by itself; reads go on, and so do changes for as long as there is room for them in what it has.
-    fn lacks_room(&self) -> bool {
-        false
+    /// What room the file system has. Where it is missing the store tries again by itself; reads go on, and so do changes for
+    /// as long as there is room for them in what the store has.
+    fn room(&self) -> Room {
+        Room::Enough
     }
 
     /// Bytes of memory that the store takes for what the medium has taken and not yet brought to its place: this worker's

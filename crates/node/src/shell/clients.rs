@@ -23,7 +23,7 @@ use super::routes::Routes;
 use crate::engine::shard_of;
 use crate::front::{
     self, Ask, Client, Front, INPUT_LEN_MAX, OUT_LEN_MAX, OUTSTANDING_MAX, Session, SessionContext,
-    Wanted,
+    Shortage, Wanted,
 };
 use crate::worker::Input;
 
@@ -89,8 +89,7 @@ pub(crate) struct Clients {
     /// What the writes under way may weigh before others are held, and what they do.
     pub(crate) writes_max: usize,
     writes: usize,
-    /// See [`SessionContext::lacks_room`].
-    pub(crate) lacks_room: bool,
+    pub(crate) shortage: Shortage,
     /// Those who wait are having their turns.
     lets_write: bool,
     pending: Vec<Pending>,
@@ -123,7 +122,7 @@ impl Clients {
             held: VecDeque::new(),
             writes_max: usize::MAX,
             writes: 0,
-            lacks_room: false,
+            shortage: Shortage::None,
             lets_write: false,
             pending: Vec::new(),
             pending_free: Vec::new(),
@@ -210,7 +209,7 @@ impl Clients {
         let before = routes.len();
         self.lets_write = true;
         for _ in 0..self.held.len() {
-            if self.writes >= self.writes_max || routes.len() - before >= room {
+            if !self.has_write_turn() || routes.len() - before >= room {
                 break;
             }
             let Some((at, id)) = self.held.pop_front() else { break };
@@ -222,6 +221,11 @@ impl Clients {
             }
         }
         self.lets_write = false;
+    }
+
+    /// True when who waits to write may do so, or is to hear that nobody may.
+    fn has_write_turn(&self) -> bool {
+        self.writes < self.writes_max || self.shortage == Shortage::OfWrites
     }
 
     /// What the writes that a session may ask for may weigh: nothing while others wait for theirs, unless it is its turn.
@@ -305,7 +309,7 @@ impl Clients {
         let mut cx =
             SessionContext::new(&mut slot.out, &mut asks, slot.outstanding, times, &*self.board)
                 .with_writes_left(self.writes_left())
-                .with_room_lacking(self.lacks_room);
+                .with_shortage(self.shortage);
         let result = with(&mut *slot.session, &mut cx);
         if let Some(wake) = cx.wanted_wake() {
             self.timers.push(Reverse((wake, at, slot.id)));
@@ -411,7 +415,7 @@ impl Clients {
 
     /// True when some session could take more right now.
     pub(crate) fn has_work(&self) -> bool {
-        !self.busy.is_empty() || (!self.held.is_empty() && self.writes < self.writes_max)
+        !self.busy.is_empty() || (!self.held.is_empty() && self.has_write_turn())
     }
 
     /// Writes what is queued, once per client, and ends those that are done.

@@ -19,7 +19,7 @@ use super::mailbox::{ControlMail, Mail, Mailbox};
 use super::peers::{Peers, Slowness};
 use super::routes::Routes;
 use super::write_window::WriteWindow;
-use crate::front::{Client, Front};
+use crate::front::{Client, Front, Shortage};
 use crate::worker::{Input, Outputs, Worker};
 
 pub(crate) const TOKEN_MAIL: Token = Token(0);
@@ -275,10 +275,10 @@ impl WorkerThread {
     }
 
     fn look_at_room(&mut self) {
-        let lacks_room = self.worker.as_ref().is_some_and(|worker| worker.lacks_room());
-        if std::mem::replace(&mut self.clients.lacks_room, lacks_room) != lacks_room
-            && self.index == 0
-        {
+        let shortage = self.worker.as_ref().map_or(Shortage::None, |it| it.shortage());
+        let before = std::mem::replace(&mut self.clients.shortage, shortage);
+        let lacks_room = shortage != Shortage::None;
+        if self.index == 0 && lacks_room != (before != Shortage::None) {
             let text = match lacks_room {
                 true => {
                     "the file system has no room for what is stored: commands that may need more of it answer -OOM until it has"

@@ -4,12 +4,13 @@
 //! the rest waits in order of tickets. A message to this node itself takes the same path and never sees the network.
 
 use protocols::{Effects, Message, Protocol, Send, Touches};
+use storage::Room;
 use types::{NodeId, Outcome, Shard, Tag, Ticket};
 
 use super::shared::Shared;
 use crate::engine::{EngineOf, Work};
 
-/// Effects that may wait for a store that has no room. It may get some in a second or never, and a restart forgets them.
+/// Effects of a database that may wait for a store that has no room. It may get some in a second or never, and a restart forgets them.
 const GATED_MAX: usize = 1 << 20;
 
 /// An effect that waits for a ticket.
@@ -49,7 +50,9 @@ impl<P: Protocol> EngineOf<P> {
                 assert!(after <= open, "a message waits for {after:?}, beyond {open:?}");
                 shared.counters.sends_gated += 1;
                 self.gates.push(after, Gated::Send { to, message });
-                if self.gates.len() > GATED_MAX && shared.stores[self.store].store.lacks_room() {
+                if self.gates.len() > GATED_MAX
+                    && shared.stores[self.store].store.room() == Room::Missing
+                {
                     shared.fail("storage has no room, and too much waits for it".to_owned());
                 }
             }

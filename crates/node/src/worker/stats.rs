@@ -1,6 +1,7 @@
 //! A worker's counters and gauges by name.
 
 use protocols::Stats;
+use storage::Room;
 
 use super::shared::Shared;
 use crate::engine::Engine;
@@ -33,7 +34,7 @@ pub(super) fn add(shared: &Shared, engines: &[Box<dyn Engine>], stats: &mut Stat
     stats.add("worker_timers", shared.timers.len() as u64);
     for state in &shared.stores {
         stats.add("storage_full", u64::from(state.store.is_full()));
-        stats.add("storage_lacks_room", u64::from(state.store.lacks_room()));
+        stats.add("storage_lacks_room", u64::from(state.store.room() != Room::Enough));
         if let Some(staging) = state.store.staging() {
             stats.add("storage_ring_bytes", staging.len);
             stats.add("storage_ring_used_bytes", staging.used);

@@ -2,6 +2,8 @@
 
 use base::Nanos;
 
+use node::front::Shortage;
+
 use super::world::World;
 
 #[test]
@@ -115,7 +117,7 @@ fn what_may_need_room_is_refused_while_there_is_none() {
     let mut world = World::new(None);
     let mut connection = world.connect();
     assert_eq!(world.ask(&mut connection, "SET key value"), "+OK\r\n");
-    world.lacks_room = true;
+    world.shortage = Shortage::OfGrowth;
     // Nor does it wait for other writes to end.
     world.writes_max = 0;
     for line in ["SET key other", "APPEND key more", "SETEX key 100 other", "ONCE s 1 INCR n"] {
@@ -126,7 +128,12 @@ fn what_may_need_room_is_refused_while_there_is_none() {
     world.writes_max = usize::MAX;
     assert_eq!(world.ask(&mut connection, "EXPIRE key 100"), ":1\r\n");
     assert_eq!(world.ask(&mut connection, "DEL key"), ":1\r\n");
-    world.lacks_room = false;
+    world.shortage = Shortage::OfWrites;
+    world.writes_max = 0;
+    let said = world.ask(&mut connection, "DEL key");
+    assert!(said.starts_with("-OOM command not allowed"), "{said}");
+    assert_eq!(world.ask(&mut connection, "GET key"), "$-1\r\n");
+    (world.shortage, world.writes_max) = (Shortage::None, usize::MAX);
     assert_eq!(world.ask(&mut connection, "SET key value"), "+OK\r\n");
 }
 

@@ -8,7 +8,7 @@ use base::{Millis, Nanos, Prng};
 use bytes::Bytes;
 use commands::Interpreter;
 use node::config::{DatabaseConfig, Durability, MemberAddress, NodeConfig};
-use node::front::{Ask, Client, Front, Session, SessionContext, Wanted};
+use node::front::{Ask, Client, Front, Session, SessionContext, Shortage, Wanted};
 use node::status::{Facts, NodeStatus, Phase};
 use types::{Access, View};
 use types::{
@@ -100,8 +100,7 @@ pub struct World {
     pub now: Nanos,
     /// Writes that a session may have under way before it is to hold others.
     pub writes_max: usize,
-    /// The node's file system is full.
-    pub lacks_room: bool,
+    pub shortage: Shortage,
     ids: u64,
 }
 
@@ -133,7 +132,7 @@ impl World {
             prng: Prng::new(7),
             now: Nanos::from_secs(1),
             writes_max: usize::MAX,
-            lacks_room: false,
+            shortage: Shortage::None,
             ids: 0,
         }
     }
@@ -162,7 +161,7 @@ impl World {
         let mut cx =
             SessionContext::new(&mut connection.said, &mut asks, outstanding, times, &self.node)
                 .with_writes_left(self.writes_max.saturating_sub(outstanding))
-                .with_room_lacking(self.lacks_room);
+                .with_shortage(self.shortage);
         with(&mut *connection.session, &mut cx);
         connection.wakes.extend(cx.wanted_wake());
         connection.asks.extend(asks);

@@ -16,7 +16,7 @@ use super::entry::{
 };
 use super::request::{Batch, Large, Request, ScanRequest, ShardMark};
 use crate::mutation::{self, Mutation};
-use crate::{Completion, Load, Place, ScrubScope, Share, Staging, Store};
+use crate::{Completion, Load, Place, Room, ScrubScope, Share, Staging, Store};
 
 /// Loads of one worker that may be under way before there are too many.
 const LOADS_MAX: usize = 16 * 1024;
@@ -41,9 +41,9 @@ pub trait Link: Send {
     /// True while what waits for the medium must not grow.
     fn is_overrun(&self) -> bool;
 
-    /// See [`crate::Store::lacks_room`].
-    fn lacks_room(&self) -> bool {
-        false
+    /// See [`crate::Store::room`].
+    fn room(&self) -> Room {
+        Room::Enough
     }
 
     /// Of the ring; by the first of a store's links.
@@ -482,8 +482,8 @@ impl<L: Link> Store for Handle<L> {
         self.link.is_overrun()
     }
 
-    fn lacks_room(&self) -> bool {
-        self.link.lacks_room()
+    fn room(&self) -> Room {
+        self.link.room()
     }
 
     fn staging(&self) -> Option<Staging> {

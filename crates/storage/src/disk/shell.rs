@@ -28,10 +28,10 @@ use super::handle::{Handle, Link, Terms};
 use super::io::Done;
 use super::recovery::Recovered;
 use super::request::Request;
-use crate::{Completion, Staging};
+use crate::{Completion, Room, Staging};
 use combine::{EngineLock, Inbox, Left};
 use helpers::Queues;
-use room::Room;
+use room::RoomWatch;
 use run::{By, Run};
 use uring::Uring;
 
@@ -75,7 +75,7 @@ struct Shared {
     has_stripe: AtomicBool,
     /// Somebody calls [`Pump::advance`] after every turn.
     is_attended: AtomicBool,
-    room: Room,
+    room: RoomWatch,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -182,8 +182,8 @@ impl Link for ShellLink {
         self.shared.is_overrun.load(Relaxed)
     }
 
-    fn lacks_room(&self) -> bool {
-        self.shared.room.is_lacking(&self.shared.medium)
+    fn room(&self) -> Room {
+        self.shared.room.look_at(&self.shared.medium)
     }
 
     fn staging(&self) -> Option<Staging> {
@@ -273,7 +273,7 @@ pub fn open_at(
         staging,
         staged: AtomicU64::new(staging.used),
         memory: AtomicUsize::new(memory),
-        room: Room::new(&medium),
+        room: RoomWatch::new(&medium),
         medium,
         queues: Queues::default(),
         done: Inbox::default(),

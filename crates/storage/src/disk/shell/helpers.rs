@@ -269,7 +269,7 @@ mod tests {
     use super::super::{DiskStore, Keeper, Pump, create_at, open_at};
     use super::*;
     use crate::disk::Config;
-    use crate::{Completion, Load, Place, Store};
+    use crate::{Completion, Load, Place, Room, Store};
 
     const BINDING: u64 = 1;
     const RECORDS: u32 = 2_000;
@@ -352,12 +352,12 @@ mod tests {
         let mut opened = Opened::new(&dir);
         opened.medium_lacks_room(true);
         opened.put(0..RECORDS / 2);
-        opened.wait_until(|it| it.store.lacks_room());
+        opened.wait_until(|it| it.store.room() == Room::Missing);
         opened.put(RECORDS / 2..RECORDS);
         opened.has_all();
-        assert!(opened.store.lacks_room());
+        assert_eq!(opened.store.room(), Room::Missing);
         opened.medium_lacks_room(false);
-        opened.wait_until(|it| !it.store.lacks_room() && it.keeper.is_at_home());
+        opened.wait_until(|it| it.store.room() != Room::Missing && it.keeper.is_at_home());
         opened.has_all();
         opened.keeper.stop();
         std::fs::remove_dir_all(&dir).expect("it is there");
@@ -369,7 +369,7 @@ mod tests {
         let mut opened = Opened::new(&dir);
         opened.medium_lacks_room(true);
         opened.put(0..RECORDS);
-        opened.wait_until(|it| it.store.lacks_room());
+        opened.wait_until(|it| it.store.room() == Room::Missing);
         opened.keeper.stop();
         drop((opened.store, opened.pump));
         let mut opened = Opened::new(&dir);

@@ -11,6 +11,7 @@ use std::sync::atomic::{
 };
 use std::time::{Duration, Instant};
 
+use crate::Room;
 use crate::disk::files::FileMedium;
 
 /// Bytes that are to be left for what has been taken in: what a default ring holds, and large records that may wait, for
@@ -20,7 +21,7 @@ const KEPT_PART: u64 = 16;
 /// How often it is looked at whether they are there again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-pub(super) struct Room {
+pub(super) struct RoomWatch {
     /// Helpers whose writes find none.
     waiting: AtomicUsize,
     is_little: AtomicBool,
@@ -29,9 +30,9 @@ pub(super) struct Room {
     taken: AtomicU64,
 }
 
-impl Room {
-    pub(super) fn new(medium: &FileMedium) -> Room {
-        Room {
+impl RoomWatch {
+    pub(super) fn new(medium: &FileMedium) -> RoomWatch {
+        RoomWatch {
             waiting: AtomicUsize::new(0),
             is_little: AtomicBool::new(false),
             looked_at: Mutex::new(None),
@@ -64,7 +65,8 @@ impl Room {
         self.is_little.store(is_little, Relaxed);
     }
 
-    pub(super) fn is_lacking(&self, medium: &FileMedium) -> bool {
+    /// What there is. Where it was little it is looked at again now and then.
+    pub(super) fn look_at(&self, medium: &FileMedium) -> Room {
         if self.is_little.load(Relaxed)
             && let Ok(mut looked_at) = self.looked_at.try_lock()
             && looked_at.is_none_or(|at| at.elapsed() >= LOOK_EVERY)
@@ -72,6 +74,10 @@ impl Room {
             *looked_at = Some(Instant::now());
             self.look(medium);
         }
-        self.is_little.load(Relaxed) || self.waiting.load(Relaxed) > 0
+        match (self.waiting.load(Relaxed), self.is_little.load(Relaxed)) {
+            (0, false) => Room::Enough,
+            (0, true) => Room::Little,
+            _ => Room::Missing,
+        }
     }
 }

@@ -135,6 +135,8 @@ impl Run {
                 // Many pages are for a write-back, which waits for nobody but itself.
                 (io @ Io::Read { file: File::Slots, len, .. }, _) if len > PAGE => gathers.push(io),
                 (io @ Io::Read { .. }, _) => self.reads.push_back(io),
+                // Nor does what gives room back wait behind what may wait for room.
+                (io @ Io::Discard { .. }, _) => gathers.push(io),
                 (io @ Io::Verify { .. }, _) => slow.push(io),
                 (Io::Store { id, writes, flush }, Some(file))
                     if committing == Some(id)
