@@ -55,6 +55,10 @@ impl Session for Toy {
             if !cx.has_room() || self.is_full() {
                 return at;
             }
+            if byte != b'r' && cx.shortage() == Shortage::OfWrites {
+                cx.out.push(b'-');
+                continue;
+            }
             if byte != b'r' && !cx.takes_writes() {
                 cx.hold_write();
                 return at;
@@ -256,6 +260,22 @@ fn those_who_wait_to_write_are_let_in_as_far_as_there_is_room() {
     rig.clients.writes_max = usize::MAX;
     assert_eq!(rig.read(0), 0);
     assert!((150..300).contains(&rig.read(150)), "a session begins what it has at once");
+}
+
+#[test]
+fn those_who_wait_to_write_hear_when_nobody_may_for_want_of_room() {
+    let mut rig = Rig::new(3);
+    rig.clients.writes_max = 0;
+    (0..3).for_each(|peer| rig.say(peer, b"ww"));
+    rig.until_held(3);
+    assert!(!rig.clients.has_work());
+    rig.clients.shortage = Shortage::OfWrites;
+    assert!(rig.clients.has_work());
+    while rig.clients.has_work() {
+        rig.read(1 << 16);
+        rig.clients.flush(rig.poll.registry());
+    }
+    assert_eq!((0..3).map(|peer| rig.heard(peer)).sum::<usize>(), 6);
 }
 
 #[test]
