@@ -281,9 +281,9 @@ impl WorkerThread {
         if self.index == 0 && lacks_room != (before != Shortage::None) {
             let text = match lacks_room {
                 true => {
-                    "the file system has no room for what is stored: commands that may need more of it answer -OOM until it has"
+                    "the file system has too little room for what is stored: commands that may need more answer -OOM until it has enough"
                 }
-                false => "the file system has room again",
+                false => "the file system has enough room again",
             };
             super::say(self.board.id(), text);
         }

@@ -10,7 +10,7 @@ use types::{NodeId, Outcome, Shard, Tag, Ticket};
 use super::shared::Shared;
 use crate::engine::{EngineOf, Work};
 
-/// Effects of a database that may wait for a store that has no room. It may get some in a second or never, and a restart forgets them.
+/// Effects of a database that may wait for a store that has no room, and may never get any.
 const GATED_MAX: usize = 1 << 20;
 
 /// An effect that waits for a ticket.

@@ -234,7 +234,7 @@ fn build(shared: &Shared) {
     }
 }
 
-/// Hands in each as it is done: what has failed must be known before anything that follows from another.
+/// Hands in each as it is done: the next one may wait for room, and that another has failed must be known at once.
 fn carry_out(shared: &Shared, ios: Vec<Io>, by: Flusher) {
     for io in &ios {
         shared.done.put(&mut vec![carry_out_one(shared, io, by)]);

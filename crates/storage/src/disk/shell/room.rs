@@ -2,7 +2,8 @@
 //!
 //! What goes home without finding room waits, and before long all commits wait behind it: those of large records at once,
 //! for they need room before they are acknowledged, all others when the ring is full. So a store that grows says early
-//! that there is little left. One that does not grow needs none.
+//! that there is little left. One of short records that does not grow needs none; large ones get new room before the old
+//! is given up, so after a start the first overwrites of them count as growth.
 
 use std::sync::Mutex;
 use std::sync::atomic::{
