@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-use base::checksum::checksum;
+use base::checksum::checksum_at;
 use storage::pmem::memory::Memory;
 use storage::pmem::persist::LINE;
 use storage::pmem::variants::{Found, Sequence, Slot, Variant, Write};
@@ -21,7 +21,7 @@ fn wrong(name: Name) -> Error {
 }
 
 /// Copy, write back, fence: what nothing that persists a value can be faster than. With a checksum it is computed
-/// over the value, seeded by the place, and stored in front of it.
+/// over the value, bound to the place, and stored in front of it.
 pub(super) struct Raw<M> {
     pub memory: M,
     pub draws: Rc<Draws>,
@@ -57,7 +57,7 @@ impl<M: Memory> Pattern for Raw<M> {
         for n in self.done..self.done + units * self.unit {
             let (at, value) = (self.at(n), self.draws.value(n));
             if self.has_checksum {
-                self.memory.store(at, checksum(at, value));
+                self.memory.store(at, checksum_at(at, value));
                 self.memory.write(at + 8, value);
                 self.memory.write_back(at, 8 + value.len() as u64);
             } else {
@@ -140,7 +140,6 @@ pub(super) struct InPlace<V, M> {
     // The last write of each key: the sequence it had, and which write it was.
     last: Vec<(Sequence, u32)>,
     done: u64,
-    buffer: Vec<u8>,
     variant: PhantomData<V>,
 }
 
@@ -150,15 +149,7 @@ impl<V: Variant, M: Memory> InPlace<V, M> {
         M: Clone,
     {
         let (memory, draws) = (memory.clone(), Rc::clone(draws));
-        InPlace {
-            memory,
-            draws,
-            spread,
-            last: Vec::new(),
-            done: 0,
-            buffer: Vec::new(),
-            variant: PhantomData,
-        }
+        InPlace { memory, draws, spread, last: Vec::new(), done: 0, variant: PhantomData }
     }
 
     /// Bytes that all slots take.
@@ -194,7 +185,7 @@ impl<V: Variant, M: Memory> Pattern for InPlace<V, M> {
             let last = &mut self.last[key as usize];
             *last = (last.0.next(), n as u32);
             let write = Write { sequence: last.0, value: self.draws.value(n) };
-            V::write(&self.memory, slot, write, &mut self.buffer);
+            V::write(&self.memory, slot, write);
         }
         self.done += units;
         Ok(())

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustix::fs::FallocateFlags;
 use storage::pmem::mapped::Mapped;
-use storage::pmem::memory::Memory;
+use storage::pmem::memory::{Memory, store_headed};
 
 const PAGE: u64 = 4096;
 
@@ -40,34 +40,34 @@ impl<const FLUSHES: bool> Memory for Region<FLUSHES> {
         self.0.grow(len)
     }
 
-    #[inline]
+    #[inline(always)]
     fn load(&self, at: u64) -> u64 {
         self.0.load(at)
     }
 
-    #[inline]
+    #[inline(always)]
     fn store(&self, at: u64, word: u64) {
         self.0.store(at, word);
     }
 
-    #[inline]
+    #[inline(always)]
     fn read(&self, at: u64, into: &mut [u8]) {
         self.0.read(at, into);
     }
 
-    #[inline]
+    #[inline(always)]
     fn write(&self, at: u64, bytes: &[u8]) {
         self.0.write(at, bytes);
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_back(&self, at: u64, len: u64) {
         if FLUSHES {
             self.0.write_back(at, len);
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(&self, at: u64, bytes: &[u8]) {
         if FLUSHES {
             self.0.put(at, bytes);
@@ -76,7 +76,23 @@ impl<const FLUSHES: bool> Memory for Region<FLUSHES> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
+    fn put_headed(&self, at: u64, head: [u64; 2], body: &[u8]) {
+        if FLUSHES {
+            self.0.put_headed(at, head, body);
+        } else {
+            store_headed(&*self.0, at, head, body);
+        }
+    }
+
+    #[inline(always)]
+    fn expect_put(&self, at: u64, len: u64) {
+        if FLUSHES {
+            self.0.expect_put(at, len);
+        }
+    }
+
+    #[inline(always)]
     fn fence(&self) {
         if FLUSHES {
             self.0.fence();

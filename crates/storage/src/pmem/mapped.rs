@@ -19,7 +19,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use super::memory::{Memory, word_of};
-use super::persist::{CacheFlush, LINE};
+use super::persist::{self, CacheFlush, LINE};
 
 /// Bytes of address space reserved per file, and so the largest file: 1 TiB.
 pub const LEN_MAX: u64 = 1 << 40;
@@ -40,6 +40,8 @@ pub struct Mapped {
     is_read_only: bool,
     is_dax: bool,
     flush: CacheFlush,
+    // Bytes up to which what is put with a head goes through the cache.
+    cached_len_max: u64,
 }
 
 // SAFETY: the mapping is shared memory that lives as long as `Mapped`; every access goes through atomics.
@@ -112,7 +114,9 @@ impl Mapped {
         // SAFETY: less than the `HUGE` bytes that were reserved beyond `LEN_MAX`.
         let base = unsafe { reserved.add(skipped) };
         let len = AtomicU64::new(0);
-        let mapped = Mapped { file, reserved, base, len, is_read_only, is_dax, flush };
+        let cached_len_max = flush.cached_len_max();
+        let mapped =
+            Mapped { file, reserved, base, len, is_read_only, is_dax, flush, cached_len_max };
         mapped.map(0, whole_len)?;
         Ok(mapped)
     }
@@ -146,11 +150,21 @@ impl Mapped {
         Ok(())
     }
 
-    #[inline]
+    /// Words that are about to be stored.
+    #[inline(always)]
+    fn writable(&self, at: u64, len: u64) -> &[AtomicU64] {
+        if self.is_read_only {
+            read_only();
+        }
+        self.words(at, len)
+    }
+
+    #[inline(always)]
     fn words(&self, at: u64, len: u64) -> &[AtomicU64] {
-        let end = at.checked_add(len).expect("offsets are far below 2^64");
-        assert!(at.is_multiple_of(8), "{at} is not the offset of a word");
-        assert!(end <= self.len.load(Ordering::Acquire), "{at}..{end} is not mapped");
+        let mapped = self.len.load(Ordering::Acquire);
+        if !at.is_multiple_of(8) || at.checked_add(len).is_none_or(|end| end > mapped) {
+            not_mapped(at, len, mapped);
+        }
         // SAFETY: inside the mapping, which lives as long as `self`; page-aligned base plus a multiple of 8;
         // shared with other threads through atomics only.
         unsafe {
@@ -158,6 +172,19 @@ impl Mapped {
             std::slice::from_raw_parts(first, (len / 8) as usize)
         }
     }
+}
+
+#[cold]
+fn read_only() -> ! {
+    panic!("a file that is only looked at is never written");
+}
+
+/// On its own, so that what it says is not made ready by every store.
+#[cold]
+fn not_mapped(at: u64, len: u64, mapped: u64) -> ! {
+    panic!(
+        "{len} bytes at {at}: no word begins there, or they go beyond the {mapped} that are mapped"
+    );
 }
 
 /// Allocates the blocks and does not only make the file longer: a store into a hole of a full file system
@@ -193,62 +220,45 @@ fn allocate_at_once(file: &File, from: u64, to: u64) -> io::Result<bool> {
     }
 }
 
-/// Copies what can be copied in large pieces, a multiple of 16 bytes, and says how much that was.
-#[inline]
-fn copy(words: &[AtomicU64], bytes: &[u8]) -> usize {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        let len = bytes.len() & !15;
-        if len > 0 {
-            // SAFETY: `words` are as many bytes, mapped writable and aligned to 8; the contract of `Memory` says that
-            // one worker stores to a word at a time.
-            unsafe { super::persist::copy(words.as_ptr().cast_mut().cast(), bytes.as_ptr(), len) };
-        }
-        len
+/// Bytes that are copied at a time.
+const PIECE: usize = 16;
+
+/// Stores bytes; the last word is filled up with zeros.
+#[inline(always)]
+fn copy(words: &[AtomicU64], bytes: &[u8]) {
+    let (pieces, rest) = bytes.split_at(bytes.len() - bytes.len() % PIECE);
+    let (piece_words, rest_words) = words.split_at(pieces.len() / 8);
+    if !pieces.is_empty() {
+        let to = piece_words.as_ptr().cast_mut().cast();
+        // SAFETY: so many words, mapped writable; the contract of `Memory` says that one worker stores to a word at a
+        // time.
+        unsafe { persist::copy(to, pieces.as_ptr(), pieces.len()) };
     }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    {
-        let _ = (words, bytes);
-        0
-    }
+    assert!(rest.len() <= size_of_val(rest_words), "what is stored has room");
+    let words = rest_words.iter().zip(rest.chunks(8));
+    words.for_each(|(at, chunk)| at.store(word_of(chunk), Ordering::Relaxed));
 }
 
-#[inline]
-fn store_words(words: &[AtomicU64], bytes: &[u8]) {
-    let chunks = bytes.chunks_exact(8);
-    let rest = chunks.remainder();
-    let mut words = words.iter();
-    for (chunk, word) in chunks.zip(&mut words) {
-        let bytes = chunk.try_into().expect("chunks of eight bytes");
-        word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+/// Stores words, bytes behind them, and zeros up to the end of the lines, all past the cache: as if written back.
+#[inline(never)]
+fn stream<const HEAD: usize>(lines: &[AtomicU64], head: [u64; HEAD], body: &[u8]) {
+    const { assert!((8 * HEAD).is_multiple_of(PIECE), "pieces are aligned") };
+    let (first, len) = (lines.as_ptr().addr(), size_of_val(lines));
+    assert!((first | len).is_multiple_of(LINE as usize), "what is stored is whole lines");
+    let (pieces, rest) = body.split_at(body.len() - body.len() % PIECE);
+    let (head_words, lines) = lines.split_at(HEAD);
+    let (piece_words, rest_words) = lines.split_at(pieces.len() / 8);
+    // SAFETY: a mapped word, and as for `copy`; callers of `put` fence.
+    let store = |at: &AtomicU64, word| unsafe { persist::stream_word(at.as_ptr(), word) };
+    head_words.iter().zip(head).for_each(|(at, word)| store(at, word));
+    if !pieces.is_empty() {
+        let to = piece_words.as_ptr().cast_mut().cast();
+        // SAFETY: as for `copy`, and pieces begin at a line or whole pieces behind it; callers of `put` fence.
+        unsafe { persist::stream(to, pieces.as_ptr(), pieces.len()) };
     }
-    if let Some(word) = words.next() {
-        word.store(word_of(rest), Ordering::Relaxed);
-    }
-}
-
-impl Mapped {
-    /// Stores whole lines past the cache; false, and nothing is done, where they are not whole or that cannot be done.
-    #[inline]
-    fn stream(&self, at: u64, bytes: &[u8]) -> bool {
-        let len = bytes.len() as u64;
-        if len == 0 || !len.is_multiple_of(LINE) || !at.is_multiple_of(LINE) {
-            return false;
-        }
-        assert!(!self.is_read_only, "a file that is only looked at is never written");
-        let words = self.words(at, len);
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: as for `copy`; these are whole lines, and callers of `put` fence.
-        unsafe {
-            super::persist::stream(words.as_ptr().cast_mut().cast(), bytes.as_ptr(), bytes.len());
-            true
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        {
-            let _ = words;
-            false
-        }
-    }
+    assert!(rest.len() <= size_of_val(rest_words), "what is stored has room");
+    let rest = rest.chunks(8).map(word_of).chain(std::iter::repeat(0));
+    rest_words.iter().zip(rest).for_each(|(at, word)| store(at, word));
 }
 
 impl Drop for Mapped {
@@ -260,6 +270,8 @@ impl Drop for Mapped {
     }
 }
 
+/// What few lines need is inlined always: a call spills registers, and spilt ones wait for the fence before like any store.
+/// Once the processor has no room for more of them, it cannot begin with the next write.
 impl Memory for Mapped {
     fn len(&self) -> u64 {
         self.len.load(Ordering::Acquire)
@@ -283,10 +295,9 @@ impl Memory for Mapped {
         self.words(at, 8)[0].load(Ordering::Relaxed)
     }
 
-    #[inline]
+    #[inline(always)]
     fn store(&self, at: u64, word: u64) {
-        assert!(!self.is_read_only, "a file that is only looked at is never written");
-        self.words(at, 8)[0].store(word, Ordering::Relaxed);
+        self.writable(at, 8)[0].store(word, Ordering::Relaxed);
     }
 
     #[inline]
@@ -298,30 +309,55 @@ impl Memory for Mapped {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn write(&self, at: u64, bytes: &[u8]) {
-        assert!(!self.is_read_only, "a file that is only looked at is never written");
-        let words = self.words(at, (bytes.len() as u64).next_multiple_of(8));
-        let copied = copy(words, bytes);
-        store_words(&words[copied / 8..], &bytes[copied..]);
+        copy(self.writable(at, (bytes.len() as u64).next_multiple_of(8)), bytes);
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(&self, at: u64, bytes: &[u8]) {
-        if !self.stream(at, bytes) {
+        let len = bytes.len() as u64;
+        if (at | len).is_multiple_of(LINE) {
+            stream(self.writable(at, len), [], bytes);
+        } else {
             self.write(at, bytes);
-            self.write_back(at, bytes.len() as u64);
+            self.write_back(at, len);
         }
     }
 
-    #[inline]
+    #[inline(always)]
+    fn expect_put(&self, at: u64, len: u64) {
+        if len <= self.cached_len_max {
+            let first = self.base.as_ptr().wrapping_add(at as usize);
+            let lines = (0..len as usize).step_by(LINE as usize);
+            lines.for_each(|line| persist::expect_store(first.wrapping_add(line)));
+        }
+    }
+
+    #[inline(always)]
+    fn put_headed(&self, at: u64, head: [u64; 2], body: &[u8]) {
+        assert!(at.is_multiple_of(LINE), "a head is where a line begins");
+        let len = size_of_val(&head) + body.len();
+        let lines = self.writable(at, (len as u64).next_multiple_of(LINE));
+        if len as u64 <= self.cached_len_max {
+            let (head_words, body_words) = lines.split_at(head.len());
+            head_words.iter().zip(head).for_each(|(at, word)| at.store(word, Ordering::Relaxed));
+            copy(body_words, body);
+            // SAFETY: these words are mapped, and `flush` was detected when the file was opened.
+            unsafe { self.flush.write_back(lines.as_ptr().cast(), len) };
+        } else {
+            stream(lines, head, body);
+        }
+    }
+
+    #[inline(always)]
     fn write_back(&self, at: u64, len: u64) {
         let words = self.words(at, len.next_multiple_of(8));
         // SAFETY: `words` is mapped, and `flush` was detected when the file was opened.
         unsafe { self.flush.write_back(words.as_ptr().cast(), len as usize) };
     }
 
-    #[inline]
+    #[inline(always)]
     fn fence(&self) {
         self.flush.fence();
     }
@@ -330,5 +366,86 @@ impl Memory for Mapped {
     /// dax_writeback_mapping_range] On another file nothing outlives the machine for sure anyway.
     fn settle(&self) -> io::Result<()> {
         if self.is_dax && !self.is_read_only { self.file.sync_data() } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: u64 = 0x5a5a_5a5a_5a5a_5a5a;
+
+    #[repr(align(64))]
+    struct Lines([AtomicU64; 64]);
+
+    fn lines() -> Lines {
+        Lines(std::array::from_fn(|_| AtomicU64::new(OLD)))
+    }
+
+    fn bytes_of(lines: &Lines) -> Vec<u8> {
+        lines.0.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect()
+    }
+
+    fn body(len: usize) -> Vec<u8> {
+        (0..len).map(|at| at as u8 ^ 0x80).collect()
+    }
+
+    #[test]
+    fn copies_fill_up_the_last_word() {
+        for len in 0..=200 {
+            let (lines, body) = (lines(), body(len));
+            copy(&lines.0[3..], &body);
+            let end = 24 + len.next_multiple_of(8);
+            let expected =
+                [&[0x5a; 24], &body[..], &vec![0; end - 24 - len], &vec![0x5a; 512 - end]];
+            assert_eq!(bytes_of(&lines), expected.concat(), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn what_goes_past_the_cache_fills_up_the_last_line() {
+        for len in 0..=200 {
+            let (lines, body) = (lines(), body(len));
+            let end = (16 + len).next_multiple_of(64);
+            stream(&lines.0[8..8 + end / 8], [1, u64::MAX], &body);
+            let head = [1_u64.to_le_bytes(), u64::MAX.to_le_bytes()].concat();
+            let rest = vec![0x5a; 512 - 64 - end];
+            let expected = [&[0x5a; 64], &head[..], &body, &vec![0; end - 16 - len], &rest];
+            assert_eq!(bytes_of(&lines), expected.concat(), "{len} bytes");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "whole lines")]
+    fn nothing_goes_past_the_cache_but_whole_lines() {
+        stream(&lines().0[1..9], [], &body(64));
+    }
+
+    /// Through the cache and past it, a version is there and its neighbours are as they were.
+    #[test]
+    #[cfg_attr(miri, ignore = "no files are mapped there")]
+    fn what_is_put_is_there_on_either_way() {
+        let path = std::env::temp_dir().join(format!("palimpsest-put-{}", std::process::id()));
+        let options = File::options().read(true).write(true).create(true).truncate(true).clone();
+        let file = options.open(&path).expect("a scratch file can be made");
+        std::fs::remove_file(&path).expect("it is there");
+        allocate(&file, 0, 4096).expect("there is room");
+        let mut memory = Mapped::new(file).expect("it can be mapped");
+        for cached_len_max in [0, 5 * LINE] {
+            memory.cached_len_max = cached_len_max;
+            for len in 0..=400 {
+                (0..4096).step_by(8).for_each(|at| memory.store(at, OLD));
+                let body = body(len);
+                memory.expect_put(64, 16 + len as u64);
+                memory.put_headed(64, [3, 4], &body);
+                memory.fence();
+                let mut found = vec![0; len];
+                memory.read(80, &mut found);
+                assert_eq!((memory.load(64), memory.load(72), found), (3, 4, body), "{len} bytes");
+                let behind = 64 + (16 + len as u64).next_multiple_of(LINE);
+                let beside = (0..64).chain(behind..4096).step_by(8);
+                assert!(beside.map(|at| memory.load(at)).all(|word| word == OLD), "{len} bytes");
+            }
+        }
     }
 }

@@ -6,6 +6,8 @@
 
 use std::io;
 
+use super::persist::LINE;
+
 /// Memory whose contents outlive the process, shared by all workers.
 ///
 /// Offsets of words are multiples of 8. Two workers never store to one word at a time: shards belong to one
@@ -58,6 +60,18 @@ pub trait Memory: Send + Sync + 'static {
         self.write_back(at, bytes.len() as u64);
     }
 
+    /// Says that so many bytes are about to be put at `at`, with a head: what that needs may be fetched meanwhile.
+    fn expect_put(&self, at: u64, len: u64) {
+        let _ = (at, len);
+    }
+
+    /// As `put`, of two words and bytes behind them, with a fence to follow soon. `at` is a multiple of 64, and the lines
+    /// hold nothing else: what was behind the bytes in the last one is kept or becomes zeros.
+    fn put_headed(&self, at: u64, head: [u64; 2], body: &[u8]) {
+        store_headed(self, at, head, body);
+        self.write_back(at, 16 + body.len() as u64);
+    }
+
     /// Everything written back before is persistent before anything stored after.
     fn fence(&self);
 
@@ -69,11 +83,27 @@ pub trait Memory: Send + Sync + 'static {
     fn settle(&self) -> io::Result<()>;
 }
 
-/// The little-endian word of up to 8 bytes.
+/// The stores of `Memory::put_headed`, in rising order.
+///
+/// # Panics
+/// Where `at` is not a multiple of 64.
+#[inline]
+pub fn store_headed<M: Memory + ?Sized>(memory: &M, at: u64, head: [u64; 2], body: &[u8]) {
+    assert!(at.is_multiple_of(LINE), "{at} is not where a line begins");
+    let [first, second] = head;
+    memory.store(at, first);
+    memory.store(at + 8, second);
+    memory.write(at + 16, body);
+}
+
+/// The little-endian word of up to 8 bytes, put together in a register: loading a word of which parts were just stored
+/// waits until those are, and they may wait for a fence.
 #[inline]
 #[must_use]
 pub fn word_of(chunk: &[u8]) -> u64 {
-    let mut word = [0; 8];
-    word[..chunk.len()].copy_from_slice(chunk);
-    u64::from_le_bytes(word)
+    assert!(chunk.len() <= 8, "a word has 8 bytes, not {}", chunk.len());
+    match chunk.try_into() {
+        Ok(word) => u64::from_le_bytes(word),
+        Err(_) => chunk.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
+    }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use base::Prng;
 
-use super::memory::Memory;
+use super::memory::{Memory, store_headed};
 use super::persist::LINE;
 
 const LINE_WORDS: usize = LINE as usize / 8;
@@ -257,6 +257,15 @@ impl Memory for Modelled {
             let newest = state.persistent.lines[&line].len() - 1;
             state.written_back.insert(line, newest);
         }
+    }
+
+    /// Past the cache: the last line ends in zeros.
+    fn put_headed(&self, at: u64, head: [u64; 2], body: &[u8]) {
+        store_headed(self, at, head, body);
+        let end = at + 16 + body.len() as u64;
+        let rest = end.next_multiple_of(8)..end.next_multiple_of(LINE);
+        rest.step_by(8).for_each(|at| self.store(at, 0));
+        self.write_back(at, end - at);
     }
 
     fn settle(&self) -> io::Result<()> {

@@ -1,5 +1,5 @@
 //! Slots: two versions side by side, written in turn, valid by checksum and sequence; the checksum variant of
-//! `variants`, with what a register needs in its header.
+//! `variants`, with what a register needs in its header, and a checksum that is seeded.
 //!
 //! A version is a header of 24 bytes, the key and the record, in its own cache lines, checksummed with a seed
 //! that binds it to its place and its directory. The sequences of a slot's versions always differ by one, so
@@ -13,14 +13,29 @@
 //! 24..    key, record
 //! ```
 
+use base::checksum::checksum;
 use types::Database;
 
 use super::layout::{Class, HEADER_LEN, PAGE, PageKind, ShardId};
 use super::memory::Memory;
 use super::persist::LINE;
 use super::shared::Shared;
-use super::variants::{SUM_LEN, is_sealed, seal};
 use crate::mutation::{self, Mutation};
+
+/// Bytes of the checksum, in front of what it covers.
+const SUM_LEN: usize = 8;
+
+/// Fills in the checksum of `bytes`, its first eight, over the others.
+fn seal(seed: u64, bytes: &mut [u8]) {
+    let (sum, rest) = bytes.split_at_mut(SUM_LEN);
+    sum.copy_from_slice(&checksum(seed, rest).to_le_bytes());
+}
+
+/// True where `bytes` are as they were sealed, with the same seed.
+fn is_sealed(seed: u64, bytes: &[u8]) -> bool {
+    let (sum, rest) = bytes.split_at(SUM_LEN);
+    sum == checksum(seed, rest).to_le_bytes()
+}
 
 /// What a version holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

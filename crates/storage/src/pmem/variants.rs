@@ -19,7 +19,7 @@ mod checksum;
 mod popcount;
 mod two_step;
 
-pub use checksum::{Checksum, SUM_LEN, is_sealed, seal};
+pub use checksum::Checksum;
 pub use popcount::PopCount;
 pub use two_step::TwoStep;
 
@@ -70,20 +70,21 @@ pub trait Variant {
     ///
     /// # Panics
     /// If the value is longer than the slot's capacity.
-    fn step<M: Memory>(memory: &M, slot: Slot, step: usize, write: Write<'_>, buffer: &mut Vec<u8>);
+    fn step<M: Memory>(memory: &M, slot: Slot, step: usize, write: Write<'_>);
 
     /// Reads the newest value into `value`.
     fn read<M: Memory>(memory: &M, slot: Slot, value: &mut Vec<u8>) -> Found;
 
     /// Prepares a slot for the next write after a crash; to be fenced.
-    fn recover<M: Memory>(memory: &M, slot: Slot, buffer: &mut Vec<u8>) {
-        let _ = (memory, slot, buffer);
+    fn recover<M: Memory>(memory: &M, slot: Slot) {
+        let _ = (memory, slot);
     }
 
     /// Writes one value: all steps, all fences.
-    fn write<M: Memory>(memory: &M, slot: Slot, write: Write<'_>, buffer: &mut Vec<u8>) {
+    #[inline(always)]
+    fn write<M: Memory>(memory: &M, slot: Slot, write: Write<'_>) {
         for step in 0..Self::STEPS {
-            Self::step(memory, slot, step, write, buffer);
+            Self::step(memory, slot, step, write);
             memory.fence();
         }
     }

@@ -62,7 +62,7 @@ impl<V: Variant> World<V> {
         world.memory.fence();
         for (index, value) in neighbours() {
             let write = Write { sequence: Sequence::FIRST, value: &value };
-            V::write(&world.memory, slot::<V>(index), write, &mut Vec::new());
+            V::write(&world.memory, slot::<V>(index), write);
         }
         values.iter().for_each(|value| world.write(value));
         world
@@ -70,7 +70,7 @@ impl<V: Variant> World<V> {
 
     fn write(&mut self, value: &[u8]) {
         let write = Write { sequence: self.next, value };
-        V::write(&self.memory, slot::<V>(1), write, &mut Vec::new());
+        V::write(&self.memory, slot::<V>(1), write);
         self.next = self.next.next();
     }
 
@@ -81,7 +81,7 @@ impl<V: Variant> World<V> {
     /// Takes over memory that a crash left.
     fn reopen(memory: Modelled) -> World<V> {
         memory.settle().expect("modelled memory settles");
-        V::recover(&memory, slot::<V>(1), &mut Vec::new());
+        V::recover(&memory, slot::<V>(1));
         memory.fence();
         let next = match read::<V>(&memory, slot::<V>(1)) {
             Some((sequence, _)) => sequence.next(),
@@ -130,6 +130,39 @@ fn every_crash_state_of_a_write<V: Variant>() {
 #[test]
 fn a_crash_leaves_the_value_before_or_after_and_the_neighbours_alone() {
     for_every_variant!(every_crash_state_of_a_write);
+}
+
+/// Two writes one after the other are cut off, and the second one ends like the first.
+fn what_was_given_up_stays_away<V: Variant>() {
+    let mut prng = Prng::new(7);
+    let [old, first, second] = [1, 2, 3].map(|seed| [bytes(seed, 40), bytes(9, 60)].concat());
+    for _ in 0..60 {
+        let mut world = World::<V>::new(&[bytes(0, 10), old.clone()]);
+        let cut_off = |world: &mut World<V>, value: &[u8], prng: &mut Prng| {
+            let fence = world.memory.fences() + prng.below(V::STEPS as u64);
+            world.memory.capture_at(Moment::Fence(fence));
+            world.write(value);
+            world.memory.captured().expect("the moment has come")
+        };
+        let persistent = cut_off(&mut world, &first, &mut prng);
+        for _ in 0..60 {
+            let mut after = World::<V>::reopen(persistent.crash(&mut prng));
+            let found = after.read().expect("it held something");
+            assert!(found == old || found == first, "{}: torn", V::NAME);
+            let again = cut_off(&mut after, &second, &mut prng);
+            let last = World::<V>::reopen(again.crash(&mut prng)).read();
+            assert!(
+                last == Some(found) || last.as_ref() == Some(&second),
+                "{}: it came back",
+                V::NAME
+            );
+        }
+    }
+}
+
+#[test]
+fn a_write_that_was_cut_off_does_not_come_back_when_the_next_one_is_cut_off_as_well() {
+    for_every_variant!(what_was_given_up_stays_away);
 }
 
 #[derive(Clone, Debug)]

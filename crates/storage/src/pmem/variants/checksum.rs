@@ -7,32 +7,31 @@
 //! ```
 //! Two such versions, each on lines of its own, are written in turn.
 
-use base::checksum::checksum;
+use base::checksum::checksum_at;
 
 use super::{Found, Header, Slot, Variant, Write, newest, whole_lines};
 use crate::pmem::memory::Memory;
 use crate::pmem::word::mix;
 
-/// Bytes of the checksum, in front of what it covers.
-pub const SUM_LEN: usize = 8;
 const HEADER_LEN: usize = 16;
 
-/// Fills in the checksum of `bytes`, its first eight, over the others.
-pub fn seal(seed: u64, bytes: &mut [u8]) {
-    let (sum, rest) = bytes.split_at_mut(SUM_LEN);
-    sum.copy_from_slice(&checksum(seed, rest).to_le_bytes());
+/// Over a header and a value, bound to the place of their version.
+#[inline]
+fn sum(at: u64, header: u64, value: &[u8]) -> u64 {
+    checksum_at(mix(mix(at) ^ header), value)
 }
 
-/// True where `bytes` are as they were sealed, with the same seed.
-#[must_use]
-pub fn is_sealed(seed: u64, bytes: &[u8]) -> bool {
-    let (sum, rest) = bytes.split_at(SUM_LEN);
-    sum == checksum(seed, rest).to_le_bytes()
+fn put_void<M: Memory>(memory: &M, slot: Slot, index: u64) {
+    let at = Checksum::version_at(slot, index);
+    memory.put_headed(at, [sum(at, VOID, &[]), VOID], &[]);
 }
 
 /// Two versions under checksums.
 #[derive(Clone, Copy, Debug)]
 pub struct Checksum;
+
+/// The header of a version that holds nothing.
+const VOID: u64 = 0;
 
 enum Version {
     Holding(Header),
@@ -45,16 +44,16 @@ impl Checksum {
         slot.at + index * whole_lines(HEADER_LEN + slot.capacity)
     }
 
-    fn read_version<M: Memory>(memory: &M, slot: Slot, index: u64, bytes: &mut Vec<u8>) -> Version {
+    fn read_version<M: Memory>(memory: &M, slot: Slot, index: u64, value: &mut Vec<u8>) -> Version {
         let at = Checksum::version_at(slot, index);
-        let word = memory.load(at + SUM_LEN as u64);
+        let word = memory.load(at + 8);
         let header = Header::from_word(word, slot);
         let len = header.map_or(0, |header| header.len);
-        super::read_value(memory, at, HEADER_LEN + len, bytes);
-        match (is_sealed(mix(at), bytes), header) {
+        super::read_value(memory, at + HEADER_LEN as u64, len, value);
+        match (memory.load(at) == sum(at, word, value), header) {
             (true, Some(header)) => Version::Holding(header),
-            (true, None) => Version::Void,
-            (false, _) => Version::Bad,
+            (true, None) if word == VOID => Version::Void,
+            _ => Version::Bad,
         }
     }
 }
@@ -68,25 +67,26 @@ impl Variant for Checksum {
     }
 
     fn clear<M: Memory>(memory: &M, slot: Slot) {
-        for index in 0..2 {
-            let at = Checksum::version_at(slot, index);
-            let mut void = [0; HEADER_LEN];
-            seal(mix(at), &mut void);
-            memory.put(at, &void);
-        }
+        (0..2).for_each(|index| put_void(memory, slot, index));
     }
 
-    #[inline]
-    fn step<M: Memory>(memory: &M, slot: Slot, _: usize, write: Write<'_>, buffer: &mut Vec<u8>) {
+    #[inline(always)]
+    fn step<M: Memory>(memory: &M, slot: Slot, _: usize, write: Write<'_>) {
         let at = Checksum::version_at(slot, write.sequence.index(2));
+        memory.expect_put(at, (HEADER_LEN + write.value.len()) as u64);
         let header = Header::of(&write, slot).word();
-        buffer.clear();
-        buffer.extend_from_slice(&[0; SUM_LEN]);
-        buffer.extend_from_slice(&header.to_le_bytes());
-        buffer.extend_from_slice(write.value);
-        seal(mix(at), buffer);
-        buffer.resize(whole_lines(buffer.len()) as usize, 0);
-        memory.put(at, buffer);
+        memory.put_headed(at, [sum(at, header, write.value), header], write.value);
+    }
+
+    /// Makes a version void that was interrupted, if the other one is whole. Else the next write has the same number, and if
+    /// it ends like the one that was interrupted, what arrives of both could be the first of them.
+    fn recover<M: Memory>(memory: &M, slot: Slot) {
+        let version = |index| Checksum::read_version(memory, slot, index, &mut Vec::new());
+        match [0, 1].map(version) {
+            [Version::Bad, Version::Holding(_) | Version::Void] => put_void(memory, slot, 0),
+            [Version::Holding(_) | Version::Void, Version::Bad] => put_void(memory, slot, 1),
+            _ => {}
+        }
     }
 
     fn read<M: Memory>(memory: &M, slot: Slot, value: &mut Vec<u8>) -> Found {

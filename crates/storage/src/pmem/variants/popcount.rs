@@ -93,17 +93,13 @@ impl Variant for PopCount {
         super::zero(memory, slot.at, PopCount::slot_len(slot.capacity));
     }
 
-    #[inline]
-    fn step<M: Memory>(memory: &M, slot: Slot, _: usize, write: Write<'_>, buffer: &mut Vec<u8>) {
+    #[inline(always)]
+    fn step<M: Memory>(memory: &M, slot: Slot, _: usize, write: Write<'_>) {
         let at = PopCount::version_at(slot, write.sequence.index(VERSIONS));
+        memory.expect_put(at, (HEADER_LEN + write.value.len()) as u64);
         let header = Header::of(&write, slot).word();
         let count = u64::from(header.count_ones()) + bits(write.value);
-        buffer.clear();
-        buffer.extend_from_slice(&header.to_le_bytes());
-        buffer.extend_from_slice(&count.to_le_bytes());
-        buffer.extend_from_slice(write.value);
-        buffer.resize(whole_lines(buffer.len()) as usize, 0);
-        memory.put(at, buffer);
+        memory.put_headed(at, [header, count], write.value);
         // Two before this one: stale, and the next to be written.
         let stale = PopCount::version_at(slot, write.sequence.next().index(VERSIONS));
         let word = memory.load(stale);
@@ -127,8 +123,8 @@ impl Variant for PopCount {
     }
 
     /// Zeroes what is not the newest: it may be torn, or half zeroed.
-    fn recover<M: Memory>(memory: &M, slot: Slot, buffer: &mut Vec<u8>) {
-        let newest = PopCount::newest(memory, slot, buffer).map(|(index, _)| index);
+    fn recover<M: Memory>(memory: &M, slot: Slot) {
+        let newest = PopCount::newest(memory, slot, &mut Vec::new()).map(|(index, _)| index);
         for index in (0..u64::from(VERSIONS)).filter(|&index| Some(index) != newest) {
             let at = PopCount::version_at(slot, index);
             super::zero(memory, at, PopCount::version_len(slot));

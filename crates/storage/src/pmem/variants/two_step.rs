@@ -43,8 +43,8 @@ impl<const HEADERS: u32> Variant for TwoStep<HEADERS> {
         super::zero(memory, slot.at, u64::from(HEADERS) * LINE);
     }
 
-    #[inline]
-    fn step<M: Memory>(memory: &M, slot: Slot, step: usize, write: Write<'_>, _: &mut Vec<u8>) {
+    #[inline(always)]
+    fn step<M: Memory>(memory: &M, slot: Slot, step: usize, write: Write<'_>) {
         let header = Header::of(&write, slot);
         if step == 0 {
             let at = Self::value_at(slot, write.sequence.index(2));
