@@ -132,6 +132,7 @@ fn targets() -> Result<Vec<String>> {
 /// shared by code of others that is `unsafe`. What draws many cases is left to ordinary tests.
 const MIRI: &[&[&str]] = &[
     &["--package", "storage", "--lib", "pmem::persist"],
+    &["--package", "storage", "--lib", "pmem::mapped"],
     &["--package", "storage", "--lib", "volatile::packed"],
     &["--package", "protocols", "--lib", "rmwpaxos::state"],
     &[
