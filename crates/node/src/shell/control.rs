@@ -6,6 +6,7 @@
 //! which of that peer's lives said it.
 
 mod links;
+mod reach;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -23,13 +24,14 @@ use transport::{Acceptor, Network};
 use types::{Loss, NodeId, Update, Wire};
 
 use links::Conn;
+use reach::{PATIENCE, Reach};
 
 use super::board::{Board, Membership, STOP_MAX};
 use super::dialler::Dialler;
 use super::mailbox::{ControlMail, Mail, Mailbox};
 use super::media::{Media, Start};
 use super::{record, say};
-use crate::config::Durability;
+use crate::config::{Durability, MemberAddress, PEER_PORT_OFFSET};
 use crate::formation::{Effect, Formation, Input as Told, Standing};
 use crate::status::Phase;
 use crate::worker::{Input, Worker, WorkerConfig};
@@ -87,6 +89,7 @@ pub(crate) struct Control {
     links: BTreeMap<NodeId, usize>,
     /// Worker links that stand, by peer and channel, with their serial.
     up: BTreeMap<(NodeId, u16), u64>,
+    reach: Reach,
     serial: u64,
     complained: BTreeMap<Option<NodeId>, Nanos>,
     refused: u64,
@@ -130,6 +133,7 @@ impl Control {
             conns: Vec::new(),
             links: BTreeMap::new(),
             up: BTreeMap::new(),
+            reach: Reach::default(),
             serial: 0,
             complained: BTreeMap::new(),
             refused: 0,
@@ -147,6 +151,7 @@ impl Control {
     /// Runs until the node stops. An error is a reason to stop the node.
     pub(crate) fn run(&mut self) -> Result<(), String> {
         self.tell(Told::Start)?;
+        self.remark_own_address();
         self.knock();
         let mut events = Events::with_capacity(256);
         let mut mail = Vec::new();
@@ -222,8 +227,47 @@ impl Control {
             }
         }
         self.dial_due(now);
+        self.remark_unreached(now);
         self.tell(Told::Recovering(self.board.is_recovering()))?;
         self.keep_uptime(now)
+    }
+
+    /// Where others look for this node and where it listens may differ on purpose, behind a proxy for example.
+    fn remark_own_address(&self) {
+        let config = &self.board.config;
+        let members = &self.formation.durable().members;
+        let Some(own) = members.iter().find(|member| member.node == config.id) else { return };
+        let port = |address: &str| address.rsplit_once(':').map(|(_, port)| port.to_owned());
+        if port(&own.peer) != port(&config.peer_listen) {
+            let MemberAddress { client, peer, .. } = own;
+            let text = format!(
+                "it listens for other nodes at {}, and as a member with the address {client} they look for it at {peer}",
+                config.peer_listen
+            );
+            say(config.id, &text);
+        }
+    }
+
+    fn remark_unreached(&mut self, now: Nanos) {
+        let missing: Vec<NodeId> =
+            self.others().filter(|peer| !self.links.contains_key(peer)).collect();
+        for peer in self.reach.look(now, missing.into_iter()) {
+            let members = &self.formation.durable().members;
+            let Some(member) = members.iter().find(|member| member.node == peer) else { continue };
+            let hint = if self.has_begun {
+                String::new()
+            } else {
+                format!(
+                    "; for clients it is at {}: nodes listen at that port + {PEER_PORT_OFFSET}, or at the @PEERPORT behind it",
+                    member.client
+                )
+            };
+            let seconds = PATIENCE.0 / 1_000_000_000;
+            say(
+                self.board.id(),
+                &format!("node {peer} at {} not reached for {seconds} s{hint}", member.peer),
+            );
+        }
     }
 
     /// Writes the uptime while countdowns may be running: they go on from what was written last.

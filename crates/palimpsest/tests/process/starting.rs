@@ -116,6 +116,16 @@ fn node_with_another_secret_is_not_heard() {
 
 /// A node of its own under a limit of the shell's, and where it listens.
 fn under(limit: &str, dir: &Path) -> (SocketAddr, Command) {
+    let members = |address: SocketAddr, peer: SocketAddr| format!("1={address}@{}", peer.port());
+    serving(limit, dir, members)
+}
+
+/// A node under a limit of the shell's, a member of what is made of its addresses for clients and for nodes.
+fn serving(
+    limit: &str,
+    dir: &Path,
+    members: impl FnOnce(SocketAddr, SocketAddr) -> String,
+) -> (SocketAddr, Command) {
     let free = free_addresses(3).expect("free ports");
     let [address, peer, admin] = free[..] else { unreachable!("it gives what was asked for") };
     let mut command = Command::new("sh");
@@ -123,7 +133,7 @@ fn under(limit: &str, dir: &Path) -> (SocketAddr, Command) {
     command.args(["-c", &run, env!("CARGO_BIN_EXE_palimpsest"), "serve", "--id", "1"]);
     command.args(["--listen", &address.to_string(), "--peer-listen", &peer.to_string()]);
     command.args(["--admin-listen", &admin.to_string()]);
-    command.args(["--cluster", &format!("1={address}@{}", peer.port())]);
+    command.args(["--cluster", &members(address, peer)]);
     command.arg("--data-dir").arg(dir.join("data")).stdout(Stdio::null()).stderr(Stdio::piped());
     (address, command)
 }
@@ -166,4 +176,26 @@ fn clients_that_find_no_file_descriptor_wait() {
     let said = said.expect("it is text");
     assert!(said.contains("too few for 10000 clients"), "{said}");
     assert!(said.contains("clients wait that cannot be accepted"), "{said}");
+}
+
+/// A list that names other ports than nodes listen at is not refused, for there may be proxies; it is remarked.
+#[test]
+fn members_that_are_not_reached_are_named() {
+    let scratch = ScratchDir::new(&std::env::temp_dir(), "not-reached").expect("a folder");
+    // Where nobody listens, for only the system's own services may.
+    let members = |address: SocketAddr, _: SocketAddr| format!("1={address}@1,2=127.0.0.1:2@2");
+    let (_, mut command) = serving("-c 0", scratch.path(), members);
+    let mut node = command.spawn().expect("there is a shell");
+    let said = BufReader::new(node.stderr.take().expect("it is piped")).lines();
+    let mut awaited = vec!["they look for it at 127.0.0.1:1", "node 2 at 127.0.0.1:2 not reached"];
+    for line in said {
+        let line = line.expect("it is text");
+        awaited.retain(|text| !line.contains(text));
+        if awaited.is_empty() {
+            break;
+        }
+    }
+    node.kill().expect("it runs");
+    node.wait().expect("it ends");
+    assert!(awaited.is_empty(), "it ended without saying {awaited:?}");
 }
