@@ -1,5 +1,6 @@
 //! Patterns over memory: raw loops, the log, and values in place.
 
+use std::collections::HashSet;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
@@ -12,7 +13,7 @@ use super::draws::{Draws, Spread};
 use super::pattern::{Name, Pattern};
 use crate::{Error, Result};
 
-/// Keys that are looked at after a slice.
+/// Writes, the last ones, that are looked at after a slice.
 const CHECKED: u64 = 64;
 
 fn wrong(name: Name) -> Error {
@@ -137,8 +138,8 @@ pub(super) struct InPlace<V, M> {
     memory: M,
     draws: Rc<Draws>,
     spread: Spread,
-    // The last write of each key: the sequence it had, and which write it was.
-    last: Vec<(Sequence, u32)>,
+    // Of the last write of each key.
+    last: Vec<Sequence>,
     done: u64,
     variant: PhantomData<V>,
 }
@@ -174,7 +175,7 @@ impl<V: Variant, M: Memory> Pattern for InPlace<V, M> {
         (0..keys).for_each(|key| V::clear(&self.memory, self.slot(key)));
         self.memory.fence();
         self.last.clear();
-        self.last.resize(keys as usize, (Sequence::LAST, 0));
+        self.last.resize(keys as usize, Sequence::LAST);
         Ok(())
     }
 
@@ -183,8 +184,8 @@ impl<V: Variant, M: Memory> Pattern for InPlace<V, M> {
             let key = self.draws.key(self.spread, n);
             let slot = self.slot(key);
             let last = &mut self.last[key as usize];
-            *last = (last.0.next(), n as u32);
-            let write = Write { sequence: last.0, value: self.draws.value(n) };
+            *last = last.next();
+            let write = Write { sequence: *last, value: self.draws.value(n) };
             V::write(&self.memory, slot, write);
         }
         self.done += units;
@@ -193,11 +194,15 @@ impl<V: Variant, M: Memory> Pattern for InPlace<V, M> {
 
     fn check(&mut self) -> Result<()> {
         let mut value = Vec::new();
-        for n in self.done.saturating_sub(CHECKED)..self.done {
+        let mut looked_at = HashSet::new();
+        for n in (self.done.saturating_sub(CHECKED)..self.done).rev() {
             let key = self.draws.key(self.spread, n);
-            let (sequence, n) = self.last[key as usize];
+            if !looked_at.insert(key) {
+                continue;
+            }
             let found = V::read(&self.memory, self.slot(key), &mut value);
-            if found != Found::Value(sequence) || value != self.draws.value(u64::from(n)) {
+            let expected = Found::Value(self.last[key as usize]);
+            if found != expected || value != self.draws.value(n) {
                 return Err(wrong(self.name()));
             }
         }

@@ -72,7 +72,7 @@ pub(super) fn measure(patterns: &mut [Box<dyn Pattern>], pace: Pace) -> Result<V
             match pattern.is_slow() {
                 true => run_timed(&mut **pattern, pace.slice, measured)?,
                 false => {
-                    run(&mut **pattern, pace.slice / 5)?;
+                    run(&mut **pattern, pace.slice / 2)?;
                     measured.rates.push(run(&mut **pattern, pace.slice)?);
                     sample(&mut **pattern, pace.slice / 5, &mut measured.latencies)?;
                 }

@@ -150,6 +150,19 @@ impl Mapped {
         Ok(())
     }
 
+    /// Stores a head and a body through the cache and starts writing them back. On its own, so that what it keeps in
+    /// registers is not spilt while a checksum is computed.
+    #[inline(never)]
+    fn put_cached(&self, at: u64, head: [u64; 2], body: &[u8]) {
+        let len = size_of_val(&head) + body.len();
+        let lines = self.writable(at, (len as u64).next_multiple_of(LINE));
+        let (head_words, body_words) = lines.split_at(head.len());
+        head_words.iter().zip(head).for_each(|(at, word)| at.store(word, Ordering::Relaxed));
+        copy(body_words, body);
+        // SAFETY: these words are mapped, and `flush` was detected when the file was opened.
+        unsafe { self.flush.write_back(lines.as_ptr().cast(), len) };
+    }
+
     /// Words that are about to be stored.
     #[inline(always)]
     fn writable(&self, at: u64, len: u64) -> &[AtomicU64] {
@@ -234,8 +247,16 @@ fn copy(words: &[AtomicU64], bytes: &[u8]) {
         // time.
         unsafe { persist::copy(to, pieces.as_ptr(), pieces.len()) };
     }
-    assert!(rest.len() <= size_of_val(rest_words), "what is stored has room");
-    let words = rest_words.iter().zip(rest.chunks(8));
+    if !rest.is_empty() {
+        copy_rest(rest_words, rest);
+    }
+}
+
+/// On its own, so that what it keeps in registers is not spilt where there is no rest.
+#[inline(never)]
+fn copy_rest(words: &[AtomicU64], bytes: &[u8]) {
+    assert!(bytes.len() <= size_of_val(words), "what is stored has room");
+    let words = words.iter().zip(bytes.chunks(8));
     words.for_each(|(at, chunk)| at.store(word_of(chunk), Ordering::Relaxed));
 }
 
@@ -270,8 +291,8 @@ impl Drop for Mapped {
     }
 }
 
-/// What few lines need is inlined always: a call spills registers, and spilt ones wait for the fence before like any store.
-/// Once the processor has no room for more of them, it cannot begin with the next write.
+/// What few lines need spills as few registers as can be: spilt ones wait for the fence before like any store. Once the
+/// processor has no room for more of them, it cannot begin with the next write.
 impl Memory for Mapped {
     fn len(&self) -> u64 {
         self.len.load(Ordering::Acquire)
@@ -338,15 +359,10 @@ impl Memory for Mapped {
     fn put_headed(&self, at: u64, head: [u64; 2], body: &[u8]) {
         assert!(at.is_multiple_of(LINE), "a head is where a line begins");
         let len = size_of_val(&head) + body.len();
-        let lines = self.writable(at, (len as u64).next_multiple_of(LINE));
         if len as u64 <= self.cached_len_max {
-            let (head_words, body_words) = lines.split_at(head.len());
-            head_words.iter().zip(head).for_each(|(at, word)| at.store(word, Ordering::Relaxed));
-            copy(body_words, body);
-            // SAFETY: these words are mapped, and `flush` was detected when the file was opened.
-            unsafe { self.flush.write_back(lines.as_ptr().cast(), len) };
+            self.put_cached(at, head, body);
         } else {
-            stream(lines, head, body);
+            stream(self.writable(at, (len as u64).next_multiple_of(LINE)), head, body);
         }
     }
 
