@@ -137,12 +137,12 @@ const LEN_MAX: usize = 1 << 31;
 impl Header {
     fn of(write: &Write<'_>, slot: Slot) -> Header {
         let len = write.value.len();
-        assert!(len <= slot.capacity, "{len} bytes into a slot for {}", slot.capacity);
+        assert!(len <= slot.capacity, "a value has room in its slot");
         Header { sequence: write.sequence, len }
     }
 
     fn word(self) -> u64 {
-        assert!(self.len <= LEN_MAX, "{} bytes in one slot", self.len);
+        assert!(self.len <= LEN_MAX, "no slot is for so long a value");
         u64::from(self.sequence.0) | (self.len as u64 + 1) << 32
     }
 
