@@ -1,11 +1,34 @@
 //! Checksums and stable hashes: XXH3 64 bit, whose output is fixed for ever and so may go to disk and wire.
 
 use twox_hash::XxHash3_64;
+use twox_hash::xxhash3_64::{DEFAULT_SECRET_LENGTH, SecretBuffer};
 
 /// Checksum of `bytes`, bound to `seed`: the same bytes found at another place do not verify.
 #[must_use]
 pub fn checksum(seed: u64, bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(seed, bytes)
+}
+
+/// [`checksum`] for many under one seed: what XXH3 derives from that for more than 240 bytes, it derives once.
+#[derive(Debug)]
+pub struct Seeded {
+    seed: u64,
+    secret: [u8; DEFAULT_SECRET_LENGTH],
+}
+
+impl Seeded {
+    #[must_use]
+    pub fn new(seed: u64) -> Seeded {
+        let secret = SecretBuffer::with_seed(seed, [0; DEFAULT_SECRET_LENGTH]);
+        let secret = secret.expect("a secret has this length");
+        Seeded { seed, secret: secret.into_secret() }
+    }
+
+    #[must_use]
+    pub fn checksum(&self, bytes: &[u8]) -> u64 {
+        let sum = XxHash3_64::oneshot_with_seed_and_secret(self.seed, &self.secret, bytes);
+        sum.expect("the secret has its length")
+    }
 }
 
 /// As [`checksum`], for what is stored right behind a fence. Of more than 240 bytes XXH3 turns a seed into a secret in
@@ -77,6 +100,8 @@ mod tests {
             assert_eq!(hash(&bytes[..len]), of_zero, "{len} bytes");
             assert_eq!(checksum(0, &bytes[..len]), of_zero, "{len} bytes");
             assert_eq!(checksum(7, &bytes[..len]), of_seven, "{len} bytes");
+            assert_eq!(Seeded::new(7).checksum(&bytes[..len]), of_seven, "{len} bytes");
+            assert_eq!(Seeded::new(0).checksum(&bytes[..len]), of_zero, "{len} bytes");
         }
     }
 }

@@ -351,9 +351,10 @@ impl Loaded {
         let fd = self.pump.fd().expect("the system has io_uring");
         let mut fds = [PollFd::new(&fd, PollFlags::IN), PollFd::new(&*self.bell, PollFlags::IN)];
         poll(&mut fds, Some(&moment)).expect("it can be waited for");
-        let _ = rustix::io::read(&*self.bell, &mut [0; 8]);
         self.pump.notice();
         self.pump.advance();
+        // Behind the advance, which may have rung: what it rang for is taken now.
+        let _ = rustix::io::read(&*self.bell, &mut [0; 8]);
         let mut completions = Vec::new();
         self.store.poll(&mut completions);
         for completion in completions {

@@ -32,6 +32,7 @@ mod named;
 mod outline;
 mod page;
 mod part;
+mod pool;
 mod recovery;
 mod request;
 mod ring;

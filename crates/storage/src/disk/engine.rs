@@ -26,6 +26,7 @@ mod unread;
 mod write_back;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -40,6 +41,7 @@ use super::extents::Extents;
 use super::index::Index;
 use super::io::{Done, File, Io};
 use super::page::{PAGE, PagePlace};
+use super::pool::Pool;
 use super::request::Request;
 use super::ring::{Marked, Ring};
 use super::superblock::{COPIES, Flags};
@@ -79,6 +81,7 @@ pub struct Engine {
     shelf: Shelf,
     digests: BTreeSet<u64>, // by io
     index: Index,
+    pool: Arc<Pool>, // of what the index refers to
     commit: Option<commit::Commit>,
 
     directory: Directory,
@@ -307,6 +310,11 @@ impl Engine {
 
     pub(super) fn binding(&self) -> u64 {
         self.binding
+    }
+
+    /// Where batches get their memory.
+    pub(super) fn pool(&self) -> Arc<Pool> {
+        Arc::clone(&self.pool)
     }
 
     /// Why the store is poisoned, if it is.

@@ -3,6 +3,8 @@
 //! It encodes records once, with their checksums, and hands whole batches over a [`Link`]; it keeps nothing else, so
 //! every load of a record that is not in the open batch is a question to the engine.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use hashbrown::HashTable;
 use types::key::SHARDS;
@@ -14,6 +16,7 @@ use super::entry::{
     Entry, FINGERPRINT_LEN, HEAD_LEN, KEY_LEN_INLINE, Kind, RING_BODY_MAX, Reference,
     entry_checksum, fingerprint, meta_hash,
 };
+use super::pool::{self, Pool};
 use super::request::{Batch, Large, Request, ScanRequest, ShardMark};
 use crate::mutation::{self, Mutation};
 use crate::{Completion, Load, Place, Room, ScrubScope, Share, Staging, Store};
@@ -22,7 +25,7 @@ use crate::{Completion, Load, Place, Room, ScrubScope, Share, Staging, Store};
 const LOADS_MAX: usize = 16 * 1024;
 
 /// Bytes of memory that a handle keeps for its next batch.
-const KEPT_MAX: usize = 64 * 1024;
+const KEPT_MAX: usize = pool::LEN_MAX;
 
 /// Bytes that a batch is given at once where the one before had as many.
 const EXPECTED_MAX: usize = 1 << 20;
@@ -59,6 +62,7 @@ pub(super) struct Terms {
     /// Longest encoded batch, marks included.
     pub(super) batch_len_max: usize,
     pub(super) forgotten: Vec<bool>,
+    pub(super) pool: Arc<Pool>,
 }
 
 impl Terms {
@@ -69,6 +73,7 @@ impl Terms {
             binding: engine.binding(),
             batch_len_max: engine.batch_len_max(),
             forgotten: all.map(|(database, shard)| engine.is_forgotten(database, shard)).collect(),
+            pool: engine.pool(),
         }
     }
 }
@@ -88,8 +93,9 @@ pub struct Handle<L> {
 }
 
 /// The batch that changes go into.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct OpenBatch {
+    pool: Arc<Pool>,
     entries: Vec<u8>,
     /// As long as `entries` will be, if this batch is like the last one.
     expected_len: usize,
@@ -113,7 +119,7 @@ impl<L: Link> Handle<L> {
             link,
             binding: terms.binding,
             batch_len_max: terms.batch_len_max,
-            open: OpenBatch::default(),
+            open: OpenBatch::new(terms.pool),
             ticket: Ticket(1),
             outgoing: Vec::new(),
             loads: 0,
@@ -222,6 +228,17 @@ fn cell_draft<'a>(
 }
 
 impl OpenBatch {
+    fn new(pool: Arc<Pool>) -> OpenBatch {
+        OpenBatch {
+            pool,
+            entries: Vec::new(),
+            expected_len: 0,
+            places: HashTable::new(),
+            large: Vec::new(),
+            marks: Vec::new(),
+        }
+    }
+
     fn find(&self, draft: &Draft<'_>) -> Option<usize> {
         let wanted = Entry {
             hash: draft.hash,
@@ -245,7 +262,11 @@ impl OpenBatch {
         }
         let start = self.entries.len();
         if start == 0 {
-            self.entries.reserve(self.expected_len + self.expected_len / 8);
+            let expected = self.expected_len + self.expected_len / 16;
+            match self.entries.capacity() {
+                0 => self.entries = self.pool.take(expected),
+                _ => self.entries.reserve(expected),
+            }
         }
         self.entries.resize(start + HEAD_LEN, 0);
         self.entries.extend_from_slice(draft.key);
@@ -285,16 +306,21 @@ impl OpenBatch {
         self.entries.is_empty() && self.marks.is_empty()
     }
 
-    /// As long as an entry of it is in the ring, all of a batch is in memory: it gets no more than it needs. The next one
-    /// is collected where this one was, unless it is so long that a copy costs more than memory.
+    /// As long as an entry of it is in the ring, all of a batch is in memory: it gets little more than it needs. Where it
+    /// has much more, the next one is collected there, unless it is so long that a copy costs more than memory.
     fn take_entries(&mut self) -> Vec<u8> {
-        self.expected_len = self.entries.len().min(EXPECTED_MAX);
-        if self.expected_len > KEPT_MAX {
+        let len = self.entries.len();
+        self.expected_len = len.min(EXPECTED_MAX);
+        if len > KEPT_MAX {
             let mut entries = std::mem::take(&mut self.entries);
             entries.shrink_to_fit();
             return entries;
         }
-        let entries = self.entries.to_vec();
+        if pool::takes(&self.entries) && self.entries.capacity() - len <= len / 8 {
+            return std::mem::take(&mut self.entries);
+        }
+        let mut entries = self.pool.take(len);
+        entries.extend_from_slice(&self.entries);
         self.entries.clear();
         self.entries.shrink_to(KEPT_MAX);
         entries
@@ -500,9 +526,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_has_no_more_memory_than_it_needs_and_the_next_one_moves_nothing() {
-        for (len, count) in [(100, 20), (5_000, 100)] {
-            let mut open = OpenBatch::default();
+    fn a_batch_has_little_more_memory_than_it_needs_and_the_next_one_moves_nothing() {
+        for (len, count) in [(100, 20), (1_000, 40), (5_000, 100)] {
+            let mut open = OpenBatch::new(Pool::new(1 << 20));
             for round in 0..3 {
                 let (mut short, mut moved) = ([0; FINGERPRINT_LEN], false);
                 for number in 0..count {
@@ -516,7 +542,8 @@ mod tests {
                 let wanted = open.entries.clone();
                 let batches = open.take(1, 4 << 20, Ticket(1));
                 let [Batch { entries, .. }] = &batches[..] else { panic!("it has room") };
-                assert_eq!((entries, entries.capacity()), (&wanted, wanted.len()));
+                assert_eq!(entries, &wanted);
+                assert!(entries.capacity() <= wanted.len() + wanted.len() / 8);
                 assert!(open.is_empty());
             }
         }

@@ -15,6 +15,7 @@
 
 use std::ops::Range;
 
+use base::checksum::Seeded;
 use bytes::Bytes;
 
 use super::arena::Arena;
@@ -284,10 +285,11 @@ impl<'a> RingImage<'a> {
             }
         }
         let Some(payload) = payload(&mut sectors, &is_good) else { return Ok(At::Damaged) };
+        let sums = Seeded::new(self.binding);
         for (index, sector) in sectors.chunks_exact_mut(SECTOR).enumerate() {
             if !is_good[index] {
                 let position = position + index as u64;
-                seal(sector, self.binding, position, index as u16, count as u16);
+                seal(sector, &sums, position, index as u16, count as u16);
                 restored.push(Restored { position, sector: Bytes::copy_from_slice(sector) });
             }
         }

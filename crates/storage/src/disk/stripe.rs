@@ -5,7 +5,7 @@
 //! run of sectors written at once: data sectors, then one parity sector for every 64 of them, so that one damaged
 //! sector of a stripe costs nothing.
 
-use base::checksum::checksum;
+use base::checksum::{Seeded, checksum};
 use bytes::Bytes;
 
 use super::aligned::AlignedBuffer;
@@ -89,8 +89,13 @@ impl StripeWriter {
 
     /// Adds one encoded entry.
     pub(crate) fn push(&mut self, entry: &[u8]) {
-        self.entries += 1;
-        self.append(entry);
+        self.push_all(entry, 1);
+    }
+
+    /// Adds so many encoded entries, one after the other.
+    pub(crate) fn push_all(&mut self, entries: &[u8], count: u32) {
+        self.entries += count;
+        self.append(entries);
     }
 
     fn append(&mut self, mut bytes: &[u8]) {
@@ -120,9 +125,9 @@ impl StripeWriter {
             let class = i % parity;
             xor(&mut parities[class * SECTOR..][..PAYLOAD], &sector[..PAYLOAD]);
         }
-        let count = data + parity;
+        let (count, sums) = (data + parity, Seeded::new(binding));
         for (i, sector) in self.sectors.chunks_exact_mut(SECTOR).enumerate() {
-            seal(sector, binding, position + i as u64, i as u16, count as u16);
+            seal(sector, &sums, position + i as u64, i as u16, count as u16);
         }
         self.sectors.into_bytes()
     }
@@ -135,18 +140,18 @@ fn xor(into: &mut [u8], from: &[u8]) {
 }
 
 /// Writes a sector's trailer, which is zeros so far.
-pub(crate) fn seal(sector: &mut [u8], binding: u64, position: u64, index: u16, count: u16) {
+pub(crate) fn seal(sector: &mut [u8], sums: &Seeded, position: u64, index: u16, count: u16) {
     put_u64(sector, POSITION, position);
     put_u16(sector, INDEX, index);
     put_u16(sector, COUNT, count);
-    let sum = checksum(binding, &sector[..CHECKSUM]);
+    let sum = sums.checksum(&sector[..CHECKSUM]);
     put_u64(sector, CHECKSUM, sum);
 }
 
 /// A sector that belongs to no stripe, as the first lap finds it.
 pub(crate) fn blank(binding: u64, position: u64) -> [u8; SECTOR] {
     let mut sector = [0; SECTOR];
-    seal(&mut sector, binding, position, 0, 0);
+    seal(&mut sector, &Seeded::new(binding), position, 0, 0);
     sector
 }
 

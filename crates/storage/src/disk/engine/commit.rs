@@ -136,13 +136,14 @@ impl Engine {
 
     /// Puts encoded entries into the collecting stripe and into the index.
     pub(super) fn add_entries(&mut self, entries: Vec<u8>) {
-        let shared = Arc::new(Bytes::from(entries));
+        let shared = Arc::new(self.pool.lend(entries));
         let entries = &shared[..];
         let stripe = self.ring.collecting();
         let number = stripe.number;
         let pending = stripe.pending.as_mut().expect("the collecting stripe is pending");
         pending.writer.reserve(entries.len());
         let (mut at, mut dead) = (0, Vec::new());
+        let (mut run, mut count) = (0, 0); // where entries begin that are next to each other and alive
         let mut cold = 0;
         for (raw, entry) in Entry::all(entries) {
             let start = at;
@@ -153,9 +154,11 @@ impl Engine {
             cold -= 1;
             at += raw.len();
             if entry.kind == Kind::DEAD {
+                pending.writer.push_all(&entries[run..start], count);
+                (run, count) = (at, 0);
                 continue;
             }
-            pending.writer.push(raw);
+            count += 1;
             pending.metas.add(&entry);
             stripe.hashes.push(entry.hash);
             stripe.live += 1;
@@ -170,6 +173,7 @@ impl Engine {
                 pending.released.push((reference.unit, units_for(reference.content_len())));
             }
         }
+        pending.writer.push_all(&entries[run..at], count);
         assert_eq!(at, entries.len(), "a batch is a whole number of entries");
         dead.into_iter().for_each(|stripe| self.ring.discharge(stripe));
     }

@@ -31,6 +31,7 @@ use crate::disk::io::{Blocking, File, Files, Medium, Write};
 use crate::disk::metas::Metas;
 use crate::disk::outline::{Extent, Outline};
 use crate::disk::page::{PAGE, Packer, PagePlace};
+use crate::disk::pool::Pool;
 use crate::disk::recovery::{CHUNK, Found, Recovered};
 use crate::disk::ring::{Marked, Ring, ring_writes};
 use crate::disk::spare::{self, Images};
@@ -41,6 +42,8 @@ use crate::disk::superblock::{COPIES, FORMAT, Flags, Superblock};
 const BLANK_SECTORS: u64 = 2048;
 /// Maps read when a store opens, so that large records find room at once.
 const MAPS_AT_START: u64 = 16;
+/// Bytes that are kept for batches at most, however long the ring is.
+const POOL_LEN_MAX: usize = 16 << 20;
 
 /// Sectors that a store commits after it was opened before it writes back: what is asked first does not wait behind
 /// what the process before left over.
@@ -238,6 +241,11 @@ impl Opening {
     }
 }
 
+/// Bytes that are kept for batches: about what comes in before a write-back begins.
+fn pool_len_max(ring: u64) -> usize {
+    (ring as usize * SECTOR / 4).min(POOL_LEN_MAX)
+}
+
 /// The stripe that says that all shards are forgotten.
 fn mark_of_all(binding: u64, head: u64) -> Bytes {
     let mut raw = Vec::new();
@@ -417,6 +425,7 @@ impl Engine {
             shelf: shelf(superblock.ring, superblock.spare),
             digests: BTreeSet::new(),
             index: Index::default(),
+            pool: Pool::new(pool_len_max(superblock.ring)),
             commit: None,
             directory: superblock.directory,
             cache: Cache::new(config.cache_bytes),
