@@ -100,6 +100,9 @@ mod tests {
             assert_eq!(hash(&bytes[..len]), of_zero, "{len} bytes");
             assert_eq!(checksum(0, &bytes[..len]), of_zero, "{len} bytes");
             assert_eq!(checksum(7, &bytes[..len]), of_seven, "{len} bytes");
+            if len <= SEEDED_IN_REGISTERS_MAX {
+                assert_eq!(checksum_at(7, &bytes[..len]), of_seven, "{len} bytes");
+            }
             assert_eq!(Seeded::new(7).checksum(&bytes[..len]), of_seven, "{len} bytes");
             assert_eq!(Seeded::new(0).checksum(&bytes[..len]), of_zero, "{len} bytes");
         }

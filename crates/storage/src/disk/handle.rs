@@ -306,8 +306,9 @@ impl OpenBatch {
         self.entries.is_empty() && self.marks.is_empty()
     }
 
-    /// As long as an entry of it is in the ring, all of a batch is in memory: it gets little more than it needs. Where it
-    /// has much more, the next one is collected there, unless it is so long that a copy costs more than memory.
+    /// As long as an entry of it is in the ring, all of a batch is in memory: it gets little more than it needs. Short ones
+    /// are copied from where the next one is collected; of the others, those that were collected in much more than they
+    /// need, unless they are so long that a copy costs more than memory.
     fn take_entries(&mut self) -> Vec<u8> {
         let len = self.entries.len();
         self.expected_len = len.min(EXPECTED_MAX);
@@ -321,8 +322,12 @@ impl OpenBatch {
         }
         let mut entries = self.pool.take(len);
         entries.extend_from_slice(&self.entries);
-        self.entries.clear();
-        self.entries.shrink_to(KEPT_MAX);
+        if pool::takes(&entries) {
+            self.pool.put(std::mem::take(&mut self.entries));
+        } else {
+            self.entries.clear();
+            self.entries.shrink_to(KEPT_MAX);
+        }
         entries
     }
 
@@ -539,11 +544,13 @@ mod tests {
                     moved |= number > 0 && open.entries.as_ptr() != at;
                 }
                 assert!(round == 0 || !moved);
-                let wanted = open.entries.clone();
+                let (wanted, at) = (open.entries.clone(), open.entries.as_ptr());
                 let batches = open.take(1, 4 << 20, Ticket(1));
                 let [Batch { entries, .. }] = &batches[..] else { panic!("it has room") };
                 assert_eq!(entries, &wanted);
                 assert!(entries.capacity() <= wanted.len() + wanted.len() / 8);
+                let is_copied = entries.as_ptr() != at;
+                assert!(round == 0 || is_copied == (wanted.len() < 4096), "{} bytes", wanted.len());
                 assert!(open.is_empty());
             }
         }

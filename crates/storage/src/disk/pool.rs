@@ -37,6 +37,11 @@ impl Pool {
         Arc::new(Pool { len_max, spare: Mutex::default() })
     }
 
+    /// Bytes of memory that nobody has.
+    pub(super) fn len(&self) -> usize {
+        self.lock().len
+    }
+
     /// Empty memory for so many bytes and not many more.
     pub(super) fn take(&self, len: usize) -> Vec<u8> {
         if !LENGTHS.contains(&len) {
@@ -61,9 +66,10 @@ impl Pool {
         }
     }
 
-    fn put(&self, memory: Vec<u8>) {
+    /// Keeps memory if it is worth it and there is room.
+    pub(super) fn put(&self, memory: Vec<u8>) {
         let mut spare = self.lock();
-        if spare.len + memory.capacity() <= self.len_max {
+        if takes(&memory) && spare.len + memory.capacity() <= self.len_max {
             spare.put(memory);
         }
     }

@@ -241,9 +241,9 @@ impl Opening {
     }
 }
 
-/// Bytes that are kept for batches: about what comes in before a write-back begins.
-fn pool_len_max(ring: u64) -> usize {
-    (ring as usize * SECTOR / 4).min(POOL_LEN_MAX)
+/// Bytes that are kept for batches: about what comes in before a write-back begins, at the cost of the cache.
+fn pool_len_max(ring: u64, config: &Config) -> usize {
+    (ring as usize * SECTOR / 4).min(config.cache_bytes / 2).min(POOL_LEN_MAX)
 }
 
 /// The stripe that says that all shards are forgotten.
@@ -425,7 +425,7 @@ impl Engine {
             shelf: shelf(superblock.ring, superblock.spare),
             digests: BTreeSet::new(),
             index: Index::default(),
-            pool: Pool::new(pool_len_max(superblock.ring)),
+            pool: Pool::new(pool_len_max(superblock.ring, config)),
             commit: None,
             directory: superblock.directory,
             cache: Cache::new(config.cache_bytes),
