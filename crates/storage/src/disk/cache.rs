@@ -133,11 +133,10 @@ impl Cache {
         cached.pins -= 1;
     }
 
-    /// Drops buckets that were not touched lately while there are too many beside so many bytes of others that have a share
-    /// in the bound.
-    pub(super) fn shrink(&mut self, others: usize) {
+    /// Drops buckets that were not touched lately while there are too many.
+    pub(super) fn shrink(&mut self) {
         let mut tries = self.clock.len() * 2;
-        while self.bytes + others > self.bytes_max && tries > 0 {
+        while self.bytes > self.bytes_max && tries > 0 {
             tries -= 1;
             let Some(number) = self.clock.pop_front() else { return };
             let cached = self.buckets.get_mut(&number).expect("the clock names buckets in memory");
@@ -166,17 +165,15 @@ mod tests {
         for number in 3..40 {
             cache.put(number, Bucket::default());
             cache.touch(1);
-            cache.shrink(0);
+            cache.shrink();
             assert!(cache.bytes <= 3 * one);
         }
         assert!(cache.has(0) && cache.has(1));
         cache.unpin(0);
         for number in 50..60 {
             cache.put(number, Bucket::default());
-            cache.shrink(0);
+            cache.shrink();
         }
         assert!(!cache.has(0));
-        cache.shrink(2 * one);
-        assert_eq!(cache.bytes, one);
     }
 }

@@ -200,7 +200,7 @@ impl Engine {
             self.want_ring();
             self.step_write_back();
         }
-        self.cache.shrink(self.pool.len());
+        self.cache.shrink();
     }
 
     /// Takes the requests to the device, in order.

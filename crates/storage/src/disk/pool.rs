@@ -37,11 +37,6 @@ impl Pool {
         Arc::new(Pool { len_max, spare: Mutex::default() })
     }
 
-    /// Bytes of memory that nobody has.
-    pub(super) fn len(&self) -> usize {
-        self.lock().len
-    }
-
     /// Empty memory for so many bytes and not many more.
     pub(super) fn take(&self, len: usize) -> Vec<u8> {
         if !LENGTHS.contains(&len) {

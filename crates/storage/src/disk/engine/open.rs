@@ -241,7 +241,7 @@ impl Opening {
     }
 }
 
-/// Bytes that are kept for batches: about what comes in before a write-back begins, at the cost of the cache.
+/// Bytes that are kept for batches: about what comes in before a write-back begins, and less than the cache may take.
 fn pool_len_max(ring: u64, config: &Config) -> usize {
     (ring as usize * SECTOR / 4).min(config.cache_bytes / 2).min(POOL_LEN_MAX)
 }
