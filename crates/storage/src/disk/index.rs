@@ -193,10 +193,14 @@ impl Index {
         let places: SmallVec<[(u64, &Part); WARMED]> =
             hashes.take(WARMED).map(|hash| (hash, &self.parts[part_of(hash)])).collect();
         black_box(places.iter().fold(0, |all, (hash, part)| all ^ part.around(*hash)));
-        let places: SmallVec<[(&Part, usize); WARMED]> =
-            places.into_iter().map(|(hash, part)| (part, part.first(hash))).collect();
-        let slots = || places.iter().filter_map(|&(part, first)| part.slots.get(first));
-        black_box(slots().filter(|slot| slot.older.is_some()).count());
+        let places: SmallVec<[(u64, &Part, usize); WARMED]> =
+            places.into_iter().map(|(hash, part)| (hash, part, part.first(hash))).collect();
+        let slots = places.iter().filter_map(|&(_, part, first)| part.slots.get(first));
+        black_box(slots.filter(|slot| slot.older.is_some()).count());
+        // Only one of the same hash is looked into.
+        let known =
+            places.iter().filter(|&&(hash, part, first)| part.hashes.get(first) == Some(&hash));
+        let slots = || known.clone().map(|&(_, part, first)| &part.slots[first]);
         black_box(slots().map(|slot| slot.shared.len()).fold(0, |all, one| all ^ one));
         let bytes = slots().filter_map(|slot| slot.shared.get(slot.at as usize));
         let older = slots().filter_map(|slot| slot.older.as_ref()).map(|older| older.stripe);

@@ -13,7 +13,7 @@ use bytes::Bytes;
 const LENGTHS: RangeInclusive<usize> = 4096..=LEN_MAX;
 pub(super) const LEN_MAX: usize = 64 * 1024;
 
-/// Buffers, up to so many bytes in all.
+/// Buffers that are kept, as long as they and those of such lengths that are lent take no more than so many bytes.
 #[derive(Debug)]
 pub(super) struct Pool {
     len_max: usize,
@@ -24,6 +24,8 @@ pub(super) struct Pool {
 struct Spare {
     /// Sum of the capacities.
     len: usize,
+    /// The same of what is lent.
+    lent_len: usize,
     by_capacity: BTreeMap<usize, Vec<Vec<u8>>>,
 }
 
@@ -42,29 +44,36 @@ impl Pool {
         if !LENGTHS.contains(&len) {
             return Vec::with_capacity(len);
         }
-        let mut spare = self.lock();
-        if let Some(found) = spare.take(len..=len + len / 8) {
-            return found;
-        }
-        // What nobody has asked for makes room for what is asked for now, and will come back.
-        let unwanted = spare.take(0..=usize::MAX);
-        drop(spare);
-        drop(unwanted);
-        Vec::with_capacity(len)
+        let found = self.lock().take(len..=len + len / 8);
+        found.unwrap_or_else(|| Vec::with_capacity(len))
     }
 
     /// Bytes whose memory comes here once nobody has any of them.
     pub(super) fn lend(self: &Arc<Pool>, bytes: Vec<u8>) -> Bytes {
-        match takes(&bytes) {
-            true => Bytes::from_owner(Lent { bytes, pool: Arc::clone(self) }),
-            false => Bytes::from(bytes),
+        if !takes(&bytes) {
+            return Bytes::from(bytes);
         }
+        let mut spare = self.lock();
+        spare.lent_len += bytes.capacity();
+        // What nobody has asked for makes room for what is in use, and will come back.
+        let mut unwanted = Vec::new();
+        while spare.len + spare.lent_len > self.len_max
+            && let Some(memory) = spare.take(0..=usize::MAX)
+        {
+            unwanted.push(memory);
+        }
+        drop(spare);
+        Bytes::from_owner(Lent { bytes, pool: Arc::clone(self) })
     }
 
     /// Keeps memory if it is worth it and there is room.
     pub(super) fn put(&self, memory: Vec<u8>) {
-        let mut spare = self.lock();
-        if takes(&memory) && spare.len + memory.capacity() <= self.len_max {
+        self.keep(memory, self.lock());
+    }
+
+    fn keep(&self, memory: Vec<u8>, mut spare: MutexGuard<'_, Spare>) {
+        let len = spare.len + spare.lent_len + memory.capacity();
+        if takes(&memory) && len <= self.len_max {
             spare.put(memory);
         }
     }
@@ -105,7 +114,10 @@ impl AsRef<[u8]> for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        self.pool.put(std::mem::take(&mut self.bytes));
+        let bytes = std::mem::take(&mut self.bytes);
+        let mut spare = self.pool.lock();
+        spare.lent_len -= bytes.capacity();
+        self.pool.keep(bytes, spare);
     }
 }
 
@@ -117,6 +129,7 @@ mod tests {
         let spare = pool.lock();
         let sum = spare.by_capacity.values().flatten().map(Vec::capacity).sum();
         assert_eq!(spare.len, sum);
+        assert!(sum + spare.lent_len <= pool.len_max.max(spare.lent_len));
         sum
     }
 
@@ -138,15 +151,14 @@ mod tests {
 
     #[test]
     fn what_is_given_has_little_more_than_was_asked_for() {
-        let pool = Pool::new(100_000);
+        let pool = Pool::new(60_000);
         for capacity in [20_000, 10_000, 30_000] {
             drop(pool.lend(Vec::with_capacity(capacity)));
         }
         assert_eq!(pool.take(19_000).capacity(), 20_000);
         assert_eq!(pool.take(19_000).capacity(), 19_000, "nothing is left that fits");
-        assert_eq!(spare_len(&pool), 30_000, "one that did not fit has gone");
         assert_eq!(pool.take(100).capacity(), 100);
-        assert_eq!(spare_len(&pool), 30_000);
+        assert_eq!(spare_len(&pool), 40_000);
     }
 
     #[test]
@@ -154,7 +166,20 @@ mod tests {
         let pool = Pool::new(25_000);
         let lent: Vec<Bytes> = (0..10).map(|_| pool.lend(vec![1; 10_000])).collect();
         drop(lent);
+        assert_eq!((spare_len(&pool), pool.lock().lent_len), (20_000, 0));
+        // What is lent counts, and drives out what is kept.
+        let lent = pool.lend(vec![1; 4_500]);
         assert_eq!(spare_len(&pool), 20_000);
+        let more = pool.lend(vec![1; 12_000]);
+        assert_eq!(
+            spare_len(&pool),
+            0,
+            "both are gone: the two that are lent leave room for less than one"
+        );
+        drop(pool.lend(vec![1; 10_000]));
+        assert_eq!(spare_len(&pool), 0);
+        drop((lent, more));
+        assert_eq!((spare_len(&pool), pool.lock().lent_len), (16_500, 0));
         for len in [4_000, LEN_MAX + 1] {
             let pool = Pool::new(100_000);
             drop(pool.lend(vec![1; len]));

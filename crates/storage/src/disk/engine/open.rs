@@ -17,7 +17,7 @@ use super::loss::SUPERBLOCK_UNUSABLE;
 use super::scrub::Scrub;
 use super::superblocks::{Superblocks, write_superblocks};
 use super::surplus::Surplus;
-use super::sweep::Sweep;
+use super::sweep::{Sweep, burst_len};
 use super::unread::Unread;
 use super::write_back::WriteBack;
 use super::{Engine, primary_place};
@@ -43,7 +43,7 @@ const BLANK_SECTORS: u64 = 2048;
 /// Maps read when a store opens, so that large records find room at once.
 const MAPS_AT_START: u64 = 16;
 /// Bytes that are kept for batches at most, however long the ring is.
-const POOL_LEN_MAX: usize = 16 << 20;
+const POOL_LEN_MAX: usize = 28 << 20;
 
 /// Sectors that a store commits after it was opened before it writes back: what is asked first does not wait behind
 /// what the process before left over.
@@ -241,9 +241,9 @@ impl Opening {
     }
 }
 
-/// Bytes that are kept for batches: about what comes in before a write-back begins, and less than the cache may take.
+/// Up to so many bytes of batches are kept when they are done with: what a burst may be, and no more than the cache may take.
 fn pool_len_max(ring: u64, config: &Config) -> usize {
-    (ring as usize * SECTOR / 4).min(config.cache_bytes / 2).min(POOL_LEN_MAX)
+    (burst_len(ring) as usize * SECTOR).min(config.cache_bytes).min(POOL_LEN_MAX)
 }
 
 /// The stripe that says that all shards are forgotten.

@@ -29,7 +29,7 @@ fn first_room(ring: u64, used: u64) -> u64 {
 }
 
 /// What an empty ring takes before the hand sets out: a burst costs its stripes and nothing else.
-fn burst_len(ring: u64) -> u64 {
+pub(super) fn burst_len(ring: u64) -> u64 {
     ring / 16 * 7
 }
 
