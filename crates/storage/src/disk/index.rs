@@ -18,14 +18,14 @@ use smallvec::SmallVec;
 use super::entry::{Entry, Identity, Reference};
 use super::sizes::Sizes;
 use super::staged::{Folded, Staged};
-use part::{PLACE_LEN, Part};
+use part::{Hashed, PLACE_LEN, Part};
 pub(super) use slot::Slot;
 
 /// A hash, and a number that tells apart places of one hash.
 pub(super) type At = (u64, u32);
 
 /// Top bits of the hash that choose the part.
-const PART_BITS: u32 = 13;
+const PART_BITS: u32 = 15;
 /// Parts of an index.
 pub(super) const PARTS: usize = 1 << PART_BITS;
 
@@ -91,7 +91,7 @@ impl Index {
 
     pub(super) fn find(&self, identity: &Identity) -> Option<Entry<'_>> {
         let part = self.part(identity.hash);
-        let mut entries = part.same(identity.hash).map(|i| part.slots[i].entry());
+        let mut entries = part.same(identity.hash).map(|i| part.places[i].slot.entry());
         entries.find(|entry| identity.matches(entry))
     }
 
@@ -118,9 +118,9 @@ impl Index {
                 return;
             }
             let found = self.take_folded(number, &mut superseded);
-            if !found.hashes.is_empty() {
+            if !found.places.is_empty() {
                 let part = &mut self.parts[number];
-                assert!(part.hashes.is_empty(), "part {number} was used before it was unfolded");
+                assert!(part.places.is_empty(), "part {number} was used before it was unfolded");
                 *part = found;
             }
         }
@@ -136,15 +136,15 @@ impl Index {
         mut replaced: impl FnMut(u64, At),
     ) {
         for number in 0..PARTS {
-            if self.parts[number].hashes.is_empty() {
+            if self.parts[number].places.is_empty() {
                 continue;
             }
             let mut found = self.take_folded(number, &mut superseded);
             let newer = std::mem::take(&mut self.parts[number]);
             // Those of the newer ones are known outside.
-            let tie = newer.slots.iter().map(|slot| slot.tie + 1).max().unwrap_or(0);
-            found.slots.iter_mut().for_each(|slot| slot.tie += tie);
-            for (hash, mut slot) in newer.hashes.into_iter().zip(newer.slots) {
+            let tie = newer.places.iter().map(|place| place.slot.tie + 1).max().unwrap_or(0);
+            found.places.iter_mut().for_each(|place| place.slot.tie += tie);
+            for Hashed { hash, mut slot } in newer.places {
                 if let Some(old) = found.take(hash, &slot) {
                     self.sizes.remove(&old.entry());
                     self.len -= 1;
@@ -174,15 +174,15 @@ impl Index {
         part.reserve(entries.chunk_by(|(one, ..), (other, ..)| one == other).count());
         let mut start = 0; // where the places of this hash begin
         for (hash, stripe, at) in entries {
-            if part.hashes.last() != Some(&hash) {
-                start = part.hashes.len();
+            if part.places.last().is_none_or(|last| last.hash != hash) {
+                start = part.places.len();
             }
             if let Some(old) = part.append(start, hash, Slot::new(&payloads, at, stripe)) {
                 self.sizes.remove(&old.entry());
                 superseded(old.stripe);
             }
         }
-        self.len += part.hashes.len();
+        self.len += part.places.len();
         part
     }
 
@@ -193,17 +193,12 @@ impl Index {
         let places: SmallVec<[(u64, &Part); WARMED]> =
             hashes.take(WARMED).map(|hash| (hash, &self.parts[part_of(hash)])).collect();
         black_box(places.iter().fold(0, |all, (hash, part)| all ^ part.around(*hash)));
-        let places: SmallVec<[(u64, &Part, usize); WARMED]> =
-            places.into_iter().map(|(hash, part)| (hash, part, part.first(hash))).collect();
-        let slots = places.iter().filter_map(|&(_, part, first)| part.slots.get(first));
-        black_box(slots.filter(|slot| slot.older.is_some()).count());
         // Only one of the same hash is looked into.
-        let known =
-            places.iter().filter(|&&(hash, part, first)| part.hashes.get(first) == Some(&hash));
-        let slots = || known.clone().map(|&(_, part, first)| &part.slots[first]);
-        black_box(slots().map(|slot| slot.shared.len()).fold(0, |all, one| all ^ one));
-        let bytes = slots().filter_map(|slot| slot.shared.get(slot.at as usize));
-        let older = slots().filter_map(|slot| slot.older.as_ref()).map(|older| older.stripe);
+        let known: SmallVec<[&Slot; WARMED]> =
+            places.iter().filter_map(|(hash, part)| part.is_at(part.first(*hash), *hash)).collect();
+        black_box(known.iter().map(|slot| slot.shared.len()).fold(0, |all, one| all ^ one));
+        let bytes = known.iter().filter_map(|slot| slot.shared.get(slot.at as usize));
+        let older = known.iter().filter_map(|slot| slot.older.as_ref()).map(|older| older.stripe);
         black_box(bytes.map(|&byte| u64::from(byte)).chain(older).fold(0, |all, one| all ^ one));
     }
 
@@ -229,15 +224,15 @@ impl Index {
         let mut at = part.first(hash);
         let mut known = None;
         for i in part.same(hash) {
-            if part.slots[i].entry().has_identity_of(&entry) {
+            if part.places[i].slot.entry().has_identity_of(&entry) {
                 known = Some(i);
                 break;
             }
-            (at, new.tie) = (i + 1, part.slots[i].tie + 1);
+            (at, new.tie) = (i + 1, part.places[i].slot.tie + 1);
         }
         self.sizes.add(&entry);
         if let Some(i) = known {
-            let slot = &mut part.slots[i];
+            let slot = &mut part.places[i].slot;
             new.tie = slot.tie;
             let mut old = std::mem::replace(slot, new);
             let entry = old.entry();
@@ -256,8 +251,8 @@ impl Index {
     pub(super) fn settle(&mut self, (hash, tie): At, stripe: u64) -> Option<u64> {
         self.check(part_of(hash));
         let part = &mut self.parts[part_of(hash)];
-        let at = part.same(hash).find(|&i| part.slots[i].tie == tie)?;
-        let mut slot = &mut part.slots[at];
+        let at = part.same(hash).find(|&i| part.places[i].slot.tie == tie)?;
+        let mut slot = &mut part.places[at].slot;
         while slot.stripe > stripe {
             slot = slot.older.as_mut()?;
         }
@@ -270,9 +265,9 @@ impl Index {
     pub(super) fn remove(&mut self, (hash, tie): At, stripe: u64) -> Option<Slot> {
         self.check(part_of(hash));
         let part = &mut self.parts[part_of(hash)];
-        let at = part.same(hash).find(|&i| part.slots[i].tie == tie)?;
-        if part.slots[at].stripe != stripe {
-            let mut link = &mut part.slots[at].older;
+        let at = part.same(hash).find(|&i| part.places[i].slot.tie == tie)?;
+        if part.places[at].slot.stripe != stripe {
+            let mut link = &mut part.places[at].slot.older;
             while link.as_ref()?.stripe != stripe {
                 link = &mut link.as_mut()?.older;
             }
@@ -280,11 +275,10 @@ impl Index {
             *link = found.older.take();
             return Some(*found);
         }
-        part.hashes.remove(at);
-        let slot = part.slots.remove(at);
+        let Hashed { slot, .. } = part.places.remove(at);
         self.sizes.remove(&slot.entry());
         self.len -= 1;
-        if part.slots.is_empty() {
+        if part.places.is_empty() {
             // A store at rest keeps no room for what a full ring held.
             *part = Part::default();
         }
@@ -296,9 +290,9 @@ impl Index {
         (part_of(first)..=part_of(last)).flat_map(move |number| {
             self.check(number);
             let part = &self.parts[number];
-            (part.first(first)..part.hashes.len())
-                .take_while(move |&i| part.hashes[i] <= last)
-                .map(|i| ((part.hashes[i], part.slots[i].tie), &part.slots[i]))
+            let places = part.places[part.first(first)..].iter();
+            let places = places.take_while(move |place| place.hash <= last);
+            places.map(|Hashed { hash, slot }| ((*hash, slot.tie), slot))
         })
     }
 }

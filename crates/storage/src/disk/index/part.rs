@@ -10,89 +10,99 @@ const GROWTH_PARTS: usize = 4;
 const NEAR_MAX: usize = 18;
 
 /// Places that a part grows by at least.
-const GROWTH_MIN: usize = 8;
+const GROWTH_MIN: usize = 4;
 
 /// Bytes of memory that a place takes besides its entries.
 pub(super) const PLACE_LEN: usize =
-    (size_of::<Slot>() + size_of::<u64>()) * (2 * GROWTH_PARTS + 1) / (2 * GROWTH_PARTS);
+    size_of::<Hashed>() * (2 * GROWTH_PARTS + 1) / (2 * GROWTH_PARTS);
+
+/// What the index has of a place, and its hash.
+#[derive(Debug)]
+pub(super) struct Hashed {
+    pub(super) hash: u64,
+    pub(super) slot: Slot,
+}
 
 /// Entries whose hashes share their top bits, ordered by hash, then tie.
 #[derive(Default, Debug)]
 pub(super) struct Part {
-    pub(super) hashes: Vec<u64>,
-    pub(super) slots: Vec<Slot>, // as many
+    pub(super) places: Vec<Hashed>,
 }
 
 impl Part {
     /// Where the places of a hash begin.
     pub(super) fn first(&self, hash: u64) -> usize {
+        let places = &self.places;
         let mut at = self.near(hash);
         for _ in 0..NEAR_MAX {
-            if at > 0 && self.hashes[at - 1] >= hash {
+            if at > 0 && places[at - 1].hash >= hash {
                 at -= 1;
-            } else if at < self.hashes.len() && self.hashes[at] < hash {
+            } else if at < places.len() && places[at].hash < hash {
                 at += 1;
             } else {
                 return at;
             }
         }
-        self.hashes.partition_point(|&known| known < hash)
+        places.partition_point(|known| known.hash < hash)
     }
 
     /// Where a hash would be if all were spread evenly, as they nearly are.
     fn near(&self, hash: u64) -> usize {
-        let share = u128::from(hash << PART_BITS) * self.hashes.len() as u128;
+        let share = u128::from(hash << PART_BITS) * self.places.len() as u128;
         (share >> u64::BITS) as usize
     }
 
     /// Of hashes on both sides of where this one is about: for the processor's caches.
     pub(super) fn around(&self, hash: u64) -> u64 {
         let near = self.near(hash);
-        let known = |at: usize| self.hashes.get(at).copied().unwrap_or_default();
-        known(near.saturating_sub(NEAR_MAX / 3)) ^ known(near + NEAR_MAX / 3)
+        let known = |at: usize| self.places.get(at).map_or(0, |place| place.hash);
+        known(near.saturating_sub(1)) ^ known(near + 1)
+    }
+
+    /// The place at an index if it is of this hash.
+    pub(super) fn is_at(&self, at: usize, hash: u64) -> Option<&Slot> {
+        let place = self.places.get(at).filter(|place| place.hash == hash);
+        place.map(|place| &place.slot)
     }
 
     /// Has room for so many places.
     pub(super) fn reserve(&mut self, places: usize) {
-        self.hashes.reserve_exact(places);
-        self.slots.reserve_exact(places);
+        self.places.reserve_exact(places);
     }
 
     pub(super) fn insert(&mut self, at: usize, hash: u64, slot: Slot) {
-        if self.slots.len() == self.slots.capacity() {
-            self.reserve((self.slots.len() / GROWTH_PARTS).max(GROWTH_MIN));
+        if self.places.len() == self.places.capacity() {
+            self.reserve((self.places.len() / GROWTH_PARTS).max(GROWTH_MIN));
         }
-        self.hashes.insert(at, hash);
-        self.slots.insert(at, slot);
+        self.places.insert(at, Hashed { hash, slot });
     }
 
     /// Adds an entry behind all others, or in the place of the one it replaces, which is returned. `first` is where
     /// the places of its hash begin.
     pub(super) fn append(&mut self, first: usize, hash: u64, mut new: Slot) -> Option<Slot> {
-        let known = self.slots[first..].iter_mut().find(|slot| {
-            let (known, entry) = (slot.entry(), new.entry());
+        let known = self.places[first..].iter_mut().find(|place| {
+            let (known, entry) = (place.slot.entry(), new.entry());
             known.has_identity_of(&entry)
         });
-        if let Some(slot) = known {
+        if let Some(Hashed { slot, .. }) = known {
             new.tie = slot.tie;
             return Some(std::mem::replace(slot, new));
         }
-        new.tie = (self.slots.len() - first) as u32;
-        self.insert(self.slots.len(), hash, new);
+        new.tie = (self.places.len() - first) as u32;
+        self.insert(self.places.len(), hash, new);
         None
     }
 
     /// Takes out the entry of a place.
     pub(super) fn take(&mut self, hash: u64, place: &Slot) -> Option<Slot> {
-        let at =
-            self.same(hash).find(|&i| self.slots[i].entry().has_identity_of(&place.entry()))?;
-        self.hashes.remove(at);
-        Some(self.slots.remove(at))
+        let is_it = |&i: &usize| self.places[i].slot.entry().has_identity_of(&place.entry());
+        let at = self.same(hash).find(is_it)?;
+        Some(self.places.remove(at).slot)
     }
 
     /// Adds a place where its tie belongs among those of its hash.
     pub(super) fn put(&mut self, hash: u64, slot: Slot) {
-        let lower = self.same(hash).take_while(|&i| self.slots[i].tie < slot.tie).count();
+        let lower = self.same(hash).take_while(|&i| self.places[i].slot.tie < slot.tie).count();
         let at = self.first(hash) + lower;
         self.insert(at, hash, slot);
     }
@@ -100,20 +110,26 @@ impl Part {
     /// The places of one hash, by where they stand.
     pub(super) fn same(&self, hash: u64) -> impl Iterator<Item = usize> {
         let first = self.first(hash);
-        (first..self.hashes.len()).take_while(move |&i| self.hashes[i] == hash)
+        (first..self.places.len()).take_while(move |&i| self.places[i].hash == hash)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+
     use super::*;
 
     fn check(mut hashes: Vec<u64>) {
         hashes.sort_unstable();
-        let part = Part { hashes, ..Part::default() };
+        let shared = Arc::new(Bytes::new());
+        let place = |&hash: &u64| Hashed { hash, slot: Slot::new(&shared, 0, 0) };
+        let part = Part { places: hashes.iter().map(place).collect() };
         let around = |hash: u64| [hash.saturating_sub(1), hash, hash.saturating_add(1)];
-        for hash in part.hashes.iter().copied().chain([0, u64::MAX]).flat_map(around) {
-            assert_eq!(part.first(hash), part.hashes.partition_point(|&known| known < hash));
+        for hash in hashes.iter().copied().chain([0, u64::MAX]).flat_map(around) {
+            assert_eq!(part.first(hash), hashes.partition_point(|&known| known < hash));
         }
     }
 
