@@ -15,6 +15,7 @@ mod listing;
 mod lookup;
 mod loss;
 mod mending;
+mod merging;
 mod open;
 mod rebuild;
 mod scrub;

@@ -10,6 +10,7 @@ use types::Database;
 use super::engine::{Config, Engine, OpenError, UnreadRing};
 use super::handle::{Handle, Link, Terms};
 use super::io::{Done, File, Io, Medium};
+use super::merge::Merging;
 use super::recovery::Recovered;
 use super::request::Request;
 use super::stripe::SECTOR;
@@ -21,6 +22,8 @@ const IDLE_POLLS: u32 = 64;
 const ROUNDS_MAX: usize = 64;
 /// Drives after which a ring that nobody waits for is read.
 const RING_DRIVES: u32 = 32;
+/// One merge of so many is left to the next drive: most are done before a device has answered.
+const MERGES_LEFT: u64 = 4;
 /// The request that reads the ring after a start, and the first of those that read its sectors; the engine counts its own up
 /// from zero.
 const RING_READ: u64 = u64::MAX;
@@ -40,6 +43,9 @@ struct Shared<M> {
     is_still: bool,
     done: Vec<Done>,
     unread: Option<RingReading>,
+    /// What the last drive left; what is asked for comes in between.
+    merging: Option<Merging>,
+    merges: u64,
 }
 
 /// What a start has left to be read of the ring.
@@ -94,9 +100,21 @@ impl<M: Medium> Shared<M> {
     fn drive(&mut self) {
         self.is_still = false;
         self.read_ring();
+        if let Some(merging) = self.merging.take() {
+            self.engine.merged(merging.merge());
+        }
         for _ in 0..ROUNDS_MAX {
             self.engine.step();
             let mut is_idle = !self.engine.is_building();
+            if let Some(merging) = self.engine.take_merging() {
+                self.merges += 1;
+                if self.merges.is_multiple_of(MERGES_LEFT) {
+                    self.merging = Some(merging);
+                } else {
+                    self.engine.merged(merging.merge());
+                    is_idle = false;
+                }
+            }
             for io in self.engine.take_ios() {
                 self.medium.submit(io);
                 self.under_way += 1;
@@ -112,7 +130,8 @@ impl<M: Medium> Shared<M> {
                 is_idle = false;
             }
             if is_idle {
-                self.is_still = self.under_way == 0 && self.unread.is_none();
+                self.is_still =
+                    self.under_way == 0 && self.unread.is_none() && self.merging.is_none();
                 return;
             }
             self.idle_polls = 0;
@@ -236,6 +255,8 @@ impl<M: Medium> LocalKeeper<M> {
             is_still: false,
             done: Vec::new(),
             unread,
+            merging: None,
+            merges: 0,
         };
         let shared = Arc::new(Mutex::new(shared));
         let stores = (0..workers)
@@ -300,9 +321,10 @@ impl<M: Medium> LocalKeeper<M> {
         lock(&self.shared).engine.is_committing()
     }
 
-    /// Requests that the medium has not answered.
+    /// Requests that the medium has not answered, and what the next drive will merge.
     #[must_use]
     pub fn under_way(&self) -> usize {
-        lock(&self.shared).under_way
+        let shared = lock(&self.shared);
+        shared.under_way + usize::from(shared.merging.is_some())
     }
 }

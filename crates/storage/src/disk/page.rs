@@ -199,6 +199,12 @@ impl Bucket {
         self.pages.len()
     }
 
+    /// True for the same pages in the same memory.
+    pub(super) fn is_same(&self, other: &Bucket) -> bool {
+        let place = |page: &Bytes| page.as_ptr();
+        self.pages.iter().map(place).eq(other.pages.iter().map(place))
+    }
+
     /// Bytes of memory, about.
     pub(super) fn memory(&self) -> usize {
         self.pages.len() * (PAGE + 16) + 256
@@ -227,6 +233,7 @@ pub(super) fn overflow_place(unit: u64) -> PagePlace {
 }
 
 /// Packs records into as few pages as a single pass gives.
+#[derive(Debug)]
 pub(super) struct Packer {
     pages: Vec<Box<[u8]>>,
     tops: Vec<usize>, // where the lowest body of each page begins

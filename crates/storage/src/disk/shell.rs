@@ -26,6 +26,7 @@ use super::engine::{self, Config, Engine, OpenError, UnreadRing};
 use super::files::FileMedium;
 use super::handle::{Handle, Link, Terms};
 use super::io::Done;
+use super::merge::Merged;
 use super::recovery::Recovered;
 use super::request::Request;
 use crate::{Completion, Room, Staging};
@@ -67,6 +68,7 @@ struct Shared {
     medium: FileMedium,
     queues: Queues,
     done: Inbox<Done>,
+    merged: Inbox<Merged>,
     /// What a start left to be read of the ring.
     ring: Inbox<Result<Recovered, String>>,
     /// The ring of the system may have completed a commit.
@@ -115,6 +117,7 @@ impl Shared {
 
     fn has_news(&self) -> bool {
         self.done.has_items()
+            || self.merged.has_items()
             || self.ring.has_items()
             || self.has_committed.load(SeqCst)
             || self.mailboxes.iter().any(|mailbox| mailbox.requests.has_items())
@@ -277,6 +280,7 @@ pub fn open_at(
         medium,
         queues: Queues::default(),
         done: Inbox::default(),
+        merged: Inbox::default(),
         ring: Inbox::default(),
         has_committed: AtomicBool::new(false),
         has_stripe: AtomicBool::new(false),

@@ -16,7 +16,7 @@ const CONFIG: Config = Config {
     first_fit: false,
 };
 /// Polls that a request to the device takes at most.
-const DELAY: u64 = 20;
+const DELAY: u64 = 14;
 const RECORDS: u64 = 150_000;
 
 /// Polls that pass, and the longest run of them without room, or without an answer.

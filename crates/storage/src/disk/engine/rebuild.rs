@@ -8,13 +8,8 @@ use super::{Engine, primary_place};
 use crate::disk::entry::{Entry, Reference};
 use crate::disk::extents::{Extents, PAGE_DOUBTED, PAGE_UNITS, content_write, units_for};
 use crate::disk::index::{Index, Slot};
+use crate::disk::merge::Rows;
 use crate::disk::page::{Bucket, PAGE_ROOM, Packer};
-
-/// A record of the old pages, or what takes its place; `None` once it is removed.
-struct Row<'a> {
-    hash: u64,
-    entry: Option<Entry<'a>>,
-}
 
 impl Engine {
     pub(super) fn rebuild(&mut self, number: u64, work: &mut Work, how: How) {
@@ -26,17 +21,13 @@ impl Engine {
         let index = std::mem::replace(&mut self.index, Index::nothing());
         let used = olds.iter().map(Bucket::used).sum();
         self.used = self.used.saturating_sub(used);
-        let olds_entries = olds.iter().flat_map(Bucket::entries);
-        let mut rows: Vec<Row<'_>> =
-            olds_entries.map(|entry| Row { hash: entry.hash, entry: Some(entry) }).collect();
-        rows.sort_by_key(|row| row.hash);
-        let known = rows.len();
+        let mut rows = Rows::of(olds.iter().flat_map(Bucket::entries));
         let mut free: Vec<u64> = olds.iter().flat_map(|old| &old.overflow).copied().collect();
         let had = free.len();
         // A damaged page may be so because something else stands there now.
         free.retain(|&unit| !self.extents.was_doubtful((unit, PAGE_DOUBTED)));
         let doubtful = had - free.len();
-        let homes: usize = rows.iter().filter_map(|row| row.entry).map(|entry| entry.len()).sum();
+        let homes: usize = rows.homes().map(Entry::len).sum();
         let mut bytes = homes;
         // What is still needed of the spare, at most: a page is at least half full but for the last one of each half. One
         // that is new may change a map, as may an old one that is given up.
@@ -58,10 +49,10 @@ impl Engine {
                 false => slot.entry(),
             };
             bytes += entry.len();
-            merge(&mut rows, known, entry, &mut self.extents, &mut work.freed);
+            note_replaced(rows.put(entry), entry, &mut self.extents, &mut work.freed);
             work.home.push((at, slot.stripe));
         }
-        let entries: Vec<Entry<'_>> = rows.into_iter().filter_map(|row| row.entry).collect();
+        let entries: Vec<Entry<'_>> = rows.into_entries().collect();
         for old in &olds {
             self.drop_garbage(old, &index, (first, last), images(bytes), work);
         }
@@ -118,13 +109,21 @@ impl Engine {
         slot.entry().in_extent(unit, self.binding, body)
     }
 
-    /// Packs the records of a bucket into pages; overflow pages go where old ones were, as far as there were any.
+    /// Packs the records of a bucket into pages.
     fn pack(&mut self, number: u64, entries: &[&Entry<'_>], free: &mut Vec<u64>, work: &mut Work) {
         let mut packer = Packer::new();
-        for entry in entries {
-            packer.push(entry);
-            self.used += entry.len() as u64;
-        }
+        entries.iter().for_each(|entry| packer.push(entry));
+        self.place(number, packer, free, work);
+    }
+
+    /// Gives the pages of a bucket their places: overflow pages go where old ones were, as far as there were any.
+    pub(super) fn place(
+        &mut self,
+        number: u64,
+        packer: Packer,
+        free: &mut Vec<u64>,
+        work: &mut Work,
+    ) {
         let mut overflow = Vec::new();
         for _ in 1..packer.pages() {
             overflow.push(match free.pop() {
@@ -139,6 +138,7 @@ impl Engine {
         work.buckets.push(number);
         let head = (number, self.directory.local_level(number), self.batch);
         let bucket = packer.finish(head, primary_place(number), overflow, self.binding);
+        self.used += bucket.used();
         self.cache.put(number, bucket);
     }
 
@@ -166,19 +166,14 @@ impl Engine {
     }
 }
 
-/// Puts an entry of the ring in the place of the record that it replaces, or behind the others.
-fn merge<'a>(
-    rows: &mut Vec<Row<'a>>,
-    known: usize,
-    entry: Entry<'a>,
+/// An entry of the ring takes the place of a record, or is new: so do their extents.
+fn note_replaced(
+    replaced: Option<Entry<'_>>,
+    entry: Entry<'_>,
     extents: &mut Extents,
     freed: &mut Vec<(u64, u64)>,
 ) {
-    let start = rows[..known].partition_point(|row| row.hash < entry.hash);
-    let replaced = (start..known)
-        .take_while(|&i| rows[i].hash == entry.hash)
-        .find(|&i| rows[i].entry.is_some_and(|old| old.has_identity_of(&entry)));
-    let old_reference = replaced.and_then(|i| rows[i].entry).and_then(|old| old.reference());
+    let old_reference = replaced.and_then(|old| old.reference());
     let reference = if entry.kind.is_remove() { None } else { entry.reference() };
     // After a crash an entry may go home twice: then its extent stays where it is.
     if old_reference.map(run) != reference.map(run) {
@@ -198,12 +193,6 @@ fn merge<'a>(
         let (unit, count) = run(same);
         extents.keep_home(unit, count);
     }
-    let entry = (!entry.kind.is_remove()).then_some(entry);
-    match (replaced, entry) {
-        (Some(i), entry) => rows[i].entry = entry,
-        (None, Some(entry)) => rows.push(Row { hash: entry.hash, entry: Some(entry) }),
-        (None, None) => {}
-    }
 }
 
 fn run(reference: Reference) -> (u64, u64) {
@@ -211,7 +200,11 @@ fn run(reference: Reference) -> (u64, u64) {
 }
 
 /// Notes that pages no longer refer to these units; they are used again once the write-back is in place.
-fn unhome(extents: &mut Extents, (unit, count): (u64, u64), freed: &mut Vec<(u64, u64)>) {
+pub(super) fn unhome(
+    extents: &mut Extents,
+    (unit, count): (u64, u64),
+    freed: &mut Vec<(u64, u64)>,
+) {
     extents.set_home(unit, count, false);
     extents.hold(unit, count);
     freed.push((unit, count));

@@ -10,9 +10,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 
 use super::Engine;
+use super::merging::Lent;
 use crate::disk::extents::GROUP_UNITS;
 use crate::disk::index::At;
 use crate::disk::io::{File, Io, Write};
+use crate::disk::merge::Merging;
 use crate::disk::page::{PAGE_ROOM, PagePlace};
 use crate::disk::ring::Marked;
 use crate::disk::spare::HOMES;
@@ -60,7 +62,12 @@ pub(super) struct Gather {
 pub(super) struct Build {
     /// Those that are left, in order of their work.
     rest: VecDeque<(u64, Target)>,
-    work: Work,
+    has_targets: bool,
+    pub(super) work: Work,
+    /// Those that are being merged outside of the engine; nothing else is done until they come back.
+    pub(super) lent: Vec<Lent>,
+    /// What is to be merged of them, until somebody takes it.
+    pub(super) merging: Option<Merging>,
 }
 
 /// Why a bucket is rewritten.
@@ -78,8 +85,11 @@ enum Target {
 /// are far too few buckets.
 const HALVES_LEN_MAX: usize = 8 * PAGE_ROOM;
 
-/// Parts that a build of as many buckets as possible is cut into: between two of them a stripe may go to the ring.
-const BUILD_PARTS: u64 = 32;
+/// Buckets that are rewritten at once: between two lots of them a stripe may go to the ring.
+const REWRITTEN_MAX: usize = 16;
+
+/// Buckets that are merged at once outside of the engine.
+const LENT_MAX: usize = 64;
 
 /// What becomes of a bucket.
 #[derive(Clone, Copy, Debug)]
@@ -175,10 +185,10 @@ impl Engine {
         {
             self.start_build(&gather);
         }
-        if let WriteBack::Build(build) = &mut self.write_back {
-            let count = build.rest.len().min((self.spare / 2 / BUILD_PARTS).max(1) as usize);
-            let part: Vec<(u64, Target)> = build.rest.drain(..count).collect();
-            self.build(part);
+        if let WriteBack::Build(build) = &mut self.write_back
+            && build.lent.is_empty()
+        {
+            self.build();
         }
         if self.writing.is_none()
             && let WriteBack::Built(_) = &self.write_back
@@ -200,7 +210,8 @@ impl Engine {
     /// True while a write-back can go on without anything from outside.
     #[must_use]
     pub fn is_building(&self) -> bool {
-        self.failure.is_none() && matches!(self.write_back, WriteBack::Build(_))
+        self.failure.is_none()
+            && matches!(&self.write_back, WriteBack::Build(build) if build.lent.is_empty())
     }
 
     fn wants_write_back(&self) -> bool {
@@ -375,18 +386,24 @@ impl Engine {
         let others = gather.targets.iter().copied().filter(is_other);
         let rest = sources.clone().map(|bucket| (bucket, source));
         let rest = rest.chain(gather.joins.iter().map(|&(low, high)| (low, Target::Join(high))));
-        let rest = rest.chain(others.map(|bucket| (bucket, Target::Merge))).collect();
-        self.write_back = WriteBack::Build(Build { rest, work });
+        let rest: VecDeque<_> = rest.chain(others.map(|bucket| (bucket, Target::Merge))).collect();
+        let has_targets = !rest.is_empty();
+        self.write_back =
+            WriteBack::Build(Build { rest, has_targets, work, lent: Vec::new(), merging: None });
     }
 
-    /// Rewrites some of the gathered buckets; after the last ones all images go to the spare.
-    fn build(&mut self, part: Vec<(u64, Target)>) {
-        let WriteBack::Build(Build { rest, mut work }) = std::mem::take(&mut self.write_back)
-        else {
-            unreachable!("only a build has parts");
+    /// Rewrites some of the gathered buckets, or has them merged.
+    fn build(&mut self) {
+        let WriteBack::Build(mut build) = std::mem::take(&mut self.write_back) else {
+            unreachable!("only a build has buckets to rewrite");
         };
-        let has_tried = !part.is_empty();
-        for (bucket, target) in part {
+        let work = &mut build.work;
+        let mut merging = Merging::default();
+        let mut rewritten = 0;
+        while rewritten < REWRITTEN_MAX
+            && build.lent.len() < LENT_MAX
+            && let Some((bucket, target)) = build.rest.pop_front()
+        {
             let how = match target {
                 Target::Source { merge } => How {
                     // Splits are in order: once one has to wait, the rest wait too.
@@ -406,24 +423,41 @@ impl Engine {
                     How { shape: Shape::Joined(high), merge: true }
                 }
                 Target::Join(high) => {
-                    self.rebuild_target(high, &mut work, How { shape: Shape::Same, merge: true });
+                    self.rebuild_target(high, work, How { shape: Shape::Same, merge: true });
                     How { shape: Shape::Same, merge: true }
                 }
-                Target::Merge => How { shape: Shape::Same, merge: true },
+                Target::Merge => {
+                    if let Some(lent) = self.lend(bucket, &mut merging) {
+                        build.lent.push(lent);
+                        continue;
+                    }
+                    How { shape: Shape::Same, merge: true }
+                }
             };
-            self.rebuild_target(bucket, &mut work, how);
+            self.rebuild_target(bucket, work, how);
+            rewritten += 1;
         }
-        if rest.is_empty() {
+        if merging.is_empty() {
+            return self.go_on(build);
+        }
+        build.merging = Some(merging);
+        self.write_back = WriteBack::Build(build);
+    }
+
+    /// Goes on with the next buckets; after the last ones all images go to the spare.
+    pub(super) fn go_on(&mut self, build: Build) {
+        if build.rest.is_empty() {
+            let Build { work, has_targets, .. } = build;
             // Buckets that are too long for the spare stay as they are, and there is nothing else.
             let is_mended = work.buckets.iter().any(|bucket| self.repairs.contains_key(bucket));
             // A repair that came up meanwhile has not been tried, nor what found no room beside maps, which go now.
-            let is_tried = has_tried && !self.met_repair && self.extents.dirty() == 0;
+            let is_tried = has_targets && !self.met_repair && self.extents.dirty() == 0;
             let is_fruitless = is_tried && !is_mended && !work.brings_something();
             self.fruitless = is_fruitless.then_some(self.ring.durable);
             self.write_back = WriteBack::Built(work);
             return;
         }
-        self.write_back = WriteBack::Build(Build { rest, work });
+        self.write_back = WriteBack::Build(build);
     }
 
     /// True unless both halves of a bucket, with what the ring holds for them, would make long chains.
@@ -438,7 +472,7 @@ impl Engine {
         sums.all(|sum| sum <= HALVES_LEN_MAX)
     }
 
-    fn rebuild_target(&mut self, bucket: u64, work: &mut Work, how: How) {
+    pub(super) fn rebuild_target(&mut self, bucket: u64, work: &mut Work, how: How) {
         let other = if let Shape::Joined(high) = how.shape { Some(high) } else { None };
         let both = || [Some(bucket), other].into_iter().flatten();
         let homes = |bucket| self.cache.peek(bucket).expect("a target is pinned");

@@ -222,11 +222,17 @@ fn build(shared: &Shared) {
     let mut look_again = None;
     while let Some(ios) = shared.queues.gathers.take(look_again, &shared.queues.is_reminded) {
         carry_out(shared, ios, Flusher::Homes);
-        let Ok(mut run) = shared.run.lock() else { return };
         let last_words = LastWords(shared);
+        let Ok(mut run) = shared.run.lock() else { return };
         look_again = run.tend(shared);
-        drop((last_words, run));
+        let merging = run.engine.take_merging();
+        drop(run);
         shared.call_driver();
+        if let Some(merging) = merging {
+            shared.merged.put(&mut vec![merging.merge()]);
+            look_again = Some(Duration::ZERO);
+        }
+        drop(last_words);
         // What came in while the engine was taken was left to this thread.
         if shared.has_news() {
             shared.advance(By::Helper);

@@ -80,7 +80,8 @@ impl Run {
         if has_moved {
             shared.queues.remind();
         }
-        if self.engine.is_building() || (self.engine.is_dirty() && !self.is_rest_due) {
+        let has_work = self.engine.is_building() || self.engine.has_merging();
+        if has_work || (self.engine.is_dirty() && !self.is_rest_due) {
             self.is_rest_due = true;
             shared.queues.remind();
         }
@@ -107,6 +108,10 @@ impl Run {
         for done in shared.done.take().unwrap_or_default() {
             self.under_way -= 1;
             self.engine.done(done);
+            has_moved = true;
+        }
+        for merged in shared.merged.take().unwrap_or_default() {
+            self.engine.merged(merged);
             has_moved = true;
         }
         for ring in shared.ring.take().unwrap_or_default() {

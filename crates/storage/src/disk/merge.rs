@@ -1,0 +1,192 @@
+//! What the ring holds for a bucket takes the places of its records.
+//!
+//! Most buckets have nothing to do with extents. They are merged by whoever has time, without the engine: the outcome
+//! depends on their records and on what is merged into them, and on nothing else.
+
+use super::entry::Entry;
+use super::page::{Bucket, Packer};
+
+/// A record, or what has taken its place; `None` once it is removed.
+#[derive(Debug)]
+struct Row<'a> {
+    hash: u64,
+    entry: Option<Entry<'a>>,
+}
+
+/// Records by hash, and behind them those that are new.
+#[derive(Debug)]
+pub(super) struct Rows<'a> {
+    rows: Vec<Row<'a>>,
+    known: usize,
+    at: usize, // the first one whose hash is not below the last one that was put
+}
+
+impl<'a> Rows<'a> {
+    pub(super) fn of(homes: impl Iterator<Item = Entry<'a>>) -> Rows<'a> {
+        let row = |entry: Entry<'a>| Row { hash: entry.hash, entry: Some(entry) };
+        let mut rows: Vec<Row<'a>> = homes.map(row).collect();
+        rows.sort_by_key(|row| row.hash);
+        let known = rows.len();
+        Rows { rows, known, at: 0 }
+    }
+
+    pub(super) fn homes(&self) -> impl Iterator<Item = &Entry<'a>> {
+        self.rows[..self.known].iter().filter_map(|row| row.entry.as_ref())
+    }
+
+    /// Puts an entry of the ring in the place of the record that it replaces, which is returned, or behind the others.
+    ///
+    /// # Panics
+    /// If entries do not come in the order of their hashes: what they replace would stay. No two are of one place.
+    pub(super) fn put(&mut self, entry: Entry<'a>) -> Option<Entry<'a>> {
+        let is_in_order = self.at == 0 || self.rows[self.at - 1].hash < entry.hash;
+        assert!(is_in_order, "entries come in the order of their hashes");
+        let homes = &self.rows[self.at..self.known];
+        self.at += homes.iter().take_while(|row| row.hash < entry.hash).count();
+        let mut same =
+            self.rows[self.at..self.known].iter_mut().take_while(|row| row.hash == entry.hash);
+        let is_replaced = |old: &Entry<'_>| old.has_identity_of(&entry);
+        let replaced = same.find(|row| row.entry.as_ref().is_some_and(is_replaced));
+        let stays = !entry.kind.is_remove();
+        match replaced {
+            Some(row) => std::mem::replace(&mut row.entry, stays.then_some(entry)),
+            None => {
+                if stays {
+                    self.rows.push(Row { hash: entry.hash, entry: Some(entry) });
+                }
+                None
+            }
+        }
+    }
+
+    pub(super) fn into_entries(self) -> impl Iterator<Item = Entry<'a>> {
+        self.rows.into_iter().filter_map(|row| row.entry)
+    }
+}
+
+/// Buckets, and what the ring holds for each of them.
+#[derive(Default, Debug)]
+pub struct Merging {
+    buckets: Vec<Bucket>,
+    ends: Vec<usize>, // where what is held for each ends
+    staged: Vec<u8>,
+}
+
+impl Merging {
+    pub(super) fn is_empty(&self) -> bool {
+        self.buckets.is_empty()
+    }
+
+    /// Adds a bucket, and what it takes in by the order of hashes: nothing that refers to an extent.
+    pub(super) fn add<'a>(&mut self, bucket: Bucket, staged: impl Iterator<Item = Entry<'a>>) {
+        staged.for_each(|entry| entry.append_to(&mut self.staged));
+        self.buckets.push(bucket);
+        self.ends.push(self.staged.len());
+    }
+
+    /// To be given to [`super::Engine::merged`].
+    #[must_use]
+    pub fn merge(self) -> Merged {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        let ranges = starts.zip(&self.ends);
+        let merge = |(bucket, (start, &end)): (Bucket, (usize, &usize))| {
+            let mut rows = Rows::of(bucket.entries());
+            for (_, entry) in Entry::all(&self.staged[start..end]) {
+                rows.put(entry);
+            }
+            let mut packer = Packer::new();
+            rows.into_entries().for_each(|entry| packer.push(&entry));
+            (bucket, packer)
+        };
+        Merged(self.buckets.into_iter().zip(ranges).map(merge).collect())
+    }
+}
+
+/// Buckets as they were, each with the pages that take its place.
+#[derive(Debug)]
+pub struct Merged(pub(super) Vec<(Bucket, Packer)>);
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::entry::Kind;
+    use super::super::io::File;
+    use super::super::page::PagePlace;
+    use super::*;
+    use base::Prng;
+
+    const PLACE: PagePlace = PagePlace { file: File::Slots, offset: 0 };
+
+    /// Hash and key, and the record.
+    type Records = BTreeMap<(u64, Vec<u8>), Vec<u8>>;
+
+    /// Records of few hashes, with several keys each.
+    fn draw(prng: &mut Prng, count: u64) -> Records {
+        let mut records = Records::new();
+        for _ in 0..count {
+            let place = (prng.below(40), vec![b'a' + prng.below(3) as u8]);
+            records.insert(place, vec![prng.next_u64() as u8; prng.below(200) as usize]);
+        }
+        records
+    }
+
+    fn with_entry<T>(
+        ((hash, key), record): (&(u64, Vec<u8>), &Vec<u8>),
+        kind: Kind,
+        with: impl FnOnce(Entry<'_>) -> T,
+    ) -> T {
+        let (body, key_len) = ([&key[..], record].concat(), key.len());
+        with(Entry { hash: *hash, checksum: 7, kind, database: 0, key_len, body: &body })
+    }
+
+    fn bucket(records: &Records) -> Bucket {
+        let mut packer = Packer::new();
+        for record in records {
+            with_entry(record, Kind::CELL, |entry| packer.push(&entry));
+        }
+        let overflow = (1..packer.pages() as u64).collect();
+        packer.finish((0, 0, 1), PLACE, overflow, 9)
+    }
+
+    fn records(bucket: &Bucket) -> Records {
+        let record =
+            |entry: Entry<'_>| ((entry.hash, entry.key().to_vec()), entry.record().to_vec());
+        bucket.entries().map(record).collect()
+    }
+
+    #[test]
+    fn each_bucket_takes_in_what_is_held_for_it() {
+        for seed in 0..200 {
+            let mut prng = Prng::new(seed);
+            let (mut merging, mut all) = (Merging::default(), Vec::new());
+            for _ in 0..prng.between(1, 5) {
+                let count = prng.below(60);
+                let mut homes = draw(&mut prng, count);
+                let old = bucket(&homes);
+                let count = prng.below(60);
+                let mut staged = Vec::new();
+                for record in &draw(&mut prng, count) {
+                    let is_removed = prng.chance(0.3);
+                    let kind = if is_removed { Kind::CELL.removing() } else { Kind::CELL };
+                    with_entry(record, kind, |entry| entry.append_to(&mut staged));
+                    match is_removed {
+                        true => homes.remove(record.0),
+                        false => homes.insert(record.0.clone(), record.1.clone()),
+                    };
+                }
+                merging.add(old.clone(), Entry::all(&staged).map(|(_, entry)| entry));
+                all.push((old, homes));
+            }
+            let Merged(merged) = merging.merge();
+            assert_eq!(merged.len(), all.len());
+            for ((old, packer), (was, wanted)) in merged.into_iter().zip(all) {
+                assert!(old.is_same(&was) && !old.is_same(&bucket(&records(&was))));
+                let overflow = (1..packer.pages() as u64).collect();
+                let new = packer.finish((0, 0, 2), PLACE, overflow, 9);
+                assert_eq!(new.entries().count(), wanted.len(), "seed {seed}: none twice");
+                assert_eq!(records(&new), wanted, "seed {seed}");
+            }
+        }
+    }
+}
