@@ -11,6 +11,7 @@ use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use rustix::buffer::spare_capacity;
 use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 
@@ -292,8 +293,16 @@ impl FileMedium {
             self.read_into(arena.room(len), file, offset)?;
             return Ok(arena.into_bytes());
         }
-        let mut bytes = vec![0; len];
-        self.read_into(&mut bytes, file, offset)?;
+        let mut bytes = Vec::with_capacity(len);
+        while bytes.len() < len {
+            let at = offset + bytes.len() as u64;
+            match rustix::io::pread(&self.files[file as usize], spare_capacity(&mut bytes), at) {
+                Ok(0) => break, // past the end: zeros
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(explain(file, "read")(error.into())),
+            }
+        }
+        bytes.resize(len, 0);
         Ok(Bytes::from(bytes))
     }
 

@@ -97,6 +97,7 @@ pub struct Handle<L> {
 struct OpenBatch {
     pool: Arc<Pool>,
     entries: Vec<u8>,
+    entry_len_max: usize, // none of them is longer
     /// As long as `entries` will be, if this batch is like the last one.
     expected_len: usize,
     places: HashTable<usize>, // where the newest entry of each place starts
@@ -232,6 +233,7 @@ impl OpenBatch {
         OpenBatch {
             pool,
             entries: Vec::new(),
+            entry_len_max: 0,
             expected_len: 0,
             places: HashTable::new(),
             large: Vec::new(),
@@ -275,6 +277,7 @@ impl OpenBatch {
         let body = &self.entries[start + HEAD_LEN..];
         let checksum = entry_checksum(binding, hash, database, kind, body);
         let entry = Entry { hash, checksum, kind, database, key_len, body };
+        self.entry_len_max = self.entry_len_max.max(entry.len());
         let head = entry.head();
         self.entries[start..start + HEAD_LEN].copy_from_slice(&head);
         match old {
@@ -339,7 +342,8 @@ impl OpenBatch {
         self.places.clear();
         self.places.shrink_to(KEPT_MAX / HEAD_LEN, |_| 0);
         let (large, marks) = (std::mem::take(&mut self.large), std::mem::take(&mut self.marks));
-        let mut whole = Batch { entries, large, marks, ticket: Some(ticket) };
+        let entry_len_max = std::mem::take(&mut self.entry_len_max);
+        let mut whole = Batch { entries, entry_len_max, large, marks, ticket: Some(ticket) };
         if whole.len() > len_max {
             whole.shorten(binding);
         }
@@ -378,7 +382,7 @@ impl Batch {
     }
 
     fn divide(self, len_max: usize) -> Vec<Batch> {
-        let Batch { entries, mut large, marks, ticket } = self;
+        let Batch { entries, entry_len_max, mut large, marks, ticket } = self;
         let mut starts: Vec<(u8, usize)> = Vec::new();
         let mut at = 0;
         while let Some(entry) = Entry::read(&entries[at..]) {
@@ -389,12 +393,13 @@ impl Batch {
             at += entry.len();
         }
         starts.sort_unstable();
-        let mut parts = vec![Batch::default()];
+        let part = || Batch { entry_len_max, ..Batch::default() };
+        let mut parts = vec![part()];
         let (lost, known): (Vec<ShardMark>, Vec<ShardMark>) =
             marks.into_iter().partition(|mark| mark.forgotten);
         let room = |parts: &mut Vec<Batch>, len: usize| {
             if parts.last().is_some_and(|part| part.len() + len > len_max) {
-                parts.push(Batch::default());
+                parts.push(part());
             }
             parts.len() - 1
         };

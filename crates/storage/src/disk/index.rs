@@ -46,13 +46,15 @@ pub(super) struct Index {
     parts: Vec<Part>,
     len: usize,
     sizes: Sizes,
+    /// Entries that refer to extents, the replaced ones included, but for what is folded.
+    references: usize,
     folded: Option<Folded>,
 }
 
 impl Default for Index {
     fn default() -> Index {
         let parts = (0..PARTS).map(|_| Part::default()).collect();
-        Index { parts, len: 0, sizes: Sizes::default(), folded: None }
+        Index { parts, len: 0, sizes: Sizes::default(), references: 0, folded: None }
     }
 }
 
@@ -64,7 +66,7 @@ pub(super) fn part_of(hash: u64) -> usize {
 impl Index {
     /// An index without room for anything: what stands in for one that is being used elsewhere.
     pub(super) fn nothing() -> Index {
-        Index { parts: Vec::new(), len: 0, sizes: Sizes::default(), folded: None }
+        Index { parts: Vec::new(), len: 0, sizes: Sizes::default(), references: 0, folded: None }
     }
 
     /// # Panics
@@ -82,6 +84,18 @@ impl Index {
     /// Of the entries; of those that [`Index::fold`] brought, also of the replaced ones.
     pub(super) fn sizes(&self) -> Sizes {
         self.sizes
+    }
+
+    /// False if no entry refers to an extent, whatever was brought in of it.
+    pub(super) fn has_references(&self) -> bool {
+        self.references > 0
+    }
+
+    /// Lets go of an entry. Nothing is looked up where none refers to an extent.
+    fn forget(&mut self, slot: &Slot) {
+        if self.references > 0 {
+            self.references -= usize::from(slot.entry().kind.is_in_extent());
+        }
     }
 
     /// Bytes of memory that it takes besides those of entries, about.
@@ -149,6 +163,7 @@ impl Index {
                     self.sizes.remove(&old.entry());
                     self.len -= 1;
                     if slot.durable(durable).is_some() {
+                        self.forget(&old);
                         superseded(old.stripe);
                     } else {
                         replaced(slot.put_under(old), (hash, slot.tie));
@@ -177,8 +192,11 @@ impl Index {
             if part.places.last().is_none_or(|last| last.hash != hash) {
                 start = part.places.len();
             }
-            if let Some(old) = part.append(start, hash, Slot::new(&payloads, at, stripe)) {
+            let new = Slot::new(&payloads, at, stripe);
+            self.references += usize::from(new.entry().kind.is_in_extent());
+            if let Some(old) = part.append(start, hash, new) {
                 self.sizes.remove(&old.entry());
+                self.forget(&old);
                 superseded(old.stripe);
             }
         }
@@ -231,6 +249,7 @@ impl Index {
             (at, new.tie) = (i + 1, part.places[i].slot.tie + 1);
         }
         self.sizes.add(&entry);
+        self.references += usize::from(entry.kind.is_in_extent());
         if let Some(i) = known {
             let slot = &mut part.places[i].slot;
             new.tie = slot.tie;
@@ -239,7 +258,12 @@ impl Index {
             self.sizes.remove(&entry);
             let (at, reference) = ((hash, slot.tie), entry.reference());
             let replaced = Replaced { at, stripe: old.stripe, reference };
-            slot.older = if old.stripe == stripe { old.older.take() } else { Some(Box::new(old)) };
+            if old.stripe == stripe {
+                slot.older = old.older.take();
+                self.references -= usize::from(reference.is_some());
+            } else {
+                slot.older = Some(Box::new(old));
+            }
             return Some(replaced);
         }
         part.insert(at, hash, new);
@@ -258,6 +282,7 @@ impl Index {
         }
         let older = slot.older.take()?;
         assert!(older.older.is_none(), "stripe {} was not settled", older.stripe);
+        self.forget(&older);
         Some(older.stripe)
     }
 
@@ -273,6 +298,7 @@ impl Index {
             }
             let mut found = link.take()?;
             *link = found.older.take();
+            self.forget(&found);
             return Some(*found);
         }
         let Hashed { slot, .. } = part.places.remove(at);
@@ -282,6 +308,7 @@ impl Index {
             // A store at rest keeps no room for what a full ring held.
             *part = Part::default();
         }
+        self.forget(&slot);
         Some(slot)
     }
 
@@ -299,19 +326,15 @@ impl Index {
 
 #[cfg(test)]
 mod tests {
-    use super::super::entry::Kind;
+    use super::super::entry::{Kind, REFERENCE_LEN};
     use super::*;
 
     fn raw(hash: u64, key: &[u8], record: &[u8]) -> Arc<Bytes> {
         let body = [key, record].concat();
-        let entry = Entry {
-            hash,
-            checksum: 0,
-            kind: Kind::CELL,
-            database: 0,
-            key_len: key.len(),
-            body: &body,
-        };
+        // What is long enough for a reference and begins so is taken for one.
+        let is_reference = record.len() >= REFERENCE_LEN && record[0] % 2 == 1;
+        let kind = if is_reference { Kind::CELL.in_extent() } else { Kind::CELL };
+        let entry = Entry { hash, checksum: 0, kind, database: 0, key_len: key.len(), body: &body };
         let mut out = Vec::new();
         entry.append_to(&mut out);
         Arc::new(Bytes::from(out))
@@ -348,7 +371,8 @@ mod tests {
             for _ in 0..40 {
                 // Few hashes, in several parts, with several keys each.
                 let hash = prng.below(12) << 58 | prng.below(2);
-                let entry = raw(hash, &[b'a' + prng.below(3) as u8], &[prng.below(9) as u8]);
+                let record = vec![prng.below(9) as u8; *prng.pick(&[1, REFERENCE_LEN])];
+                let entry = raw(hash, &[b'a' + prng.below(3) as u8], &record);
                 staged.push(&Entry::read(&entry).expect("it is whole"), payloads.len(), found);
                 payloads.extend_from_slice(&entry);
                 let stripe = found as u64 + 4;
@@ -373,6 +397,7 @@ mod tests {
         };
         assert_eq!(all(&unfolded), all(&index));
         assert_eq!((unfolded.sizes(), unfolded.len), (index.sizes(), index.len));
+        assert_eq!(unfolded.references, index.references);
         dead.sort_unstable();
         wanted.sort_unstable();
         assert_eq!(dead, wanted);
@@ -451,6 +476,7 @@ mod tests {
             dead.append(&mut rest);
             assert_eq!(versions(&index), versions(&wanted), "seed {seed}");
             assert_eq!((index.sizes(), index.len), (wanted.sizes(), wanted.len), "seed {seed}");
+            assert_eq!(index.references, wanted.references, "seed {seed}");
             awaited.sort_unstable();
             settle(&mut wanted, &mut wanted_awaited, &mut wanted_dead, 12);
             settle(&mut index, &mut awaited, &mut dead, 12);
@@ -574,6 +600,9 @@ mod tests {
                     model.iter().map(|((hash, key), had)| raw(*hash, key, &had[0].1).len());
                 assert_eq!(index.sizes().staged, newest.sum::<usize>(), "seed {seed}");
                 assert_eq!(index.len, model.len(), "seed {seed}");
+                let versions = index.range(0, u64::MAX).flat_map(|(_, slot)| slot.versions());
+                let references = versions.filter(|slot| slot.entry().kind.is_in_extent());
+                assert_eq!(index.references, references.count(), "seed {seed}");
             }
         }
     }

@@ -101,7 +101,7 @@ impl<M: Medium> Shared<M> {
         self.is_still = false;
         self.read_ring();
         if let Some(merging) = self.merging.take() {
-            self.engine.merged(merging.merge());
+            self.engine.merged(Ok(merging.merge()));
         }
         for _ in 0..ROUNDS_MAX {
             self.engine.step();
@@ -111,7 +111,7 @@ impl<M: Medium> Shared<M> {
                 if self.merges.is_multiple_of(MERGES_LEFT) {
                     self.merging = Some(merging);
                 } else {
-                    self.engine.merged(merging.merge());
+                    self.engine.merged(Ok(merging.merge()));
                     is_idle = false;
                 }
             }
@@ -321,10 +321,15 @@ impl<M: Medium> LocalKeeper<M> {
         lock(&self.shared).engine.is_committing()
     }
 
-    /// Requests that the medium has not answered, and what the next drive will merge.
+    /// Requests that the medium has not answered.
     #[must_use]
     pub fn under_way(&self) -> usize {
-        let shared = lock(&self.shared);
-        shared.under_way + usize::from(shared.merging.is_some())
+        lock(&self.shared).under_way
+    }
+
+    /// True if the next drive has something to merge, whatever the medium does.
+    #[must_use]
+    pub fn has_merging(&self) -> bool {
+        lock(&self.shared).merging.is_some()
     }
 }

@@ -4,7 +4,7 @@
 //! depends on their records and on what is merged into them, and on nothing else.
 
 use super::entry::Entry;
-use super::page::{Bucket, Packer};
+use super::page::{Bucket, Packed, Packer};
 
 /// A record, or what has taken its place; `None` once it is removed.
 #[derive(Debug)]
@@ -91,12 +91,16 @@ impl Merging {
         let ranges = starts.zip(&self.ends);
         let merge = |(bucket, (start, &end)): (Bucket, (usize, &usize))| {
             let mut rows = Rows::of(bucket.entries());
-            for (_, entry) in Entry::all(&self.staged[start..end]) {
+            let mut at = start;
+            for (raw, entry) in Entry::all(&self.staged[start..end]) {
                 rows.put(entry);
+                at += raw.len();
             }
-            let mut packer = Packer::new();
-            rows.into_entries().for_each(|entry| packer.push(&entry));
-            (bucket, packer)
+            assert_eq!(at, end, "what is held for a bucket is a whole number of entries");
+            let mut packer = Packer::default();
+            rows.into_entries().for_each(|entry| packer.push(entry));
+            let packed = packer.pack();
+            (bucket, packed)
         };
         Merged(self.buckets.into_iter().zip(ranges).map(merge).collect())
     }
@@ -104,7 +108,7 @@ impl Merging {
 
 /// Buckets as they were, each with the pages that take its place.
 #[derive(Debug)]
-pub struct Merged(pub(super) Vec<(Bucket, Packer)>);
+pub struct Merged(pub(super) Vec<(Bucket, Packed)>);
 
 #[cfg(test)]
 mod tests {
@@ -131,22 +135,27 @@ mod tests {
         records
     }
 
-    fn with_entry<T>(
+    /// The bytes of a record as the ring has them, each as this kind.
+    fn append_to(
         ((hash, key), record): (&(u64, Vec<u8>), &Vec<u8>),
         kind: Kind,
-        with: impl FnOnce(Entry<'_>) -> T,
-    ) -> T {
+        out: &mut Vec<u8>,
+    ) {
         let (body, key_len) = ([&key[..], record].concat(), key.len());
-        with(Entry { hash: *hash, checksum: 7, kind, database: 0, key_len, body: &body })
+        let entry = Entry { hash: *hash, checksum: 7, kind, database: 0, key_len, body: &body };
+        entry.append_to(out);
     }
 
     fn bucket(records: &Records) -> Bucket {
-        let mut packer = Packer::new();
-        for record in records {
-            with_entry(record, Kind::CELL, |entry| packer.push(&entry));
-        }
-        let overflow = (1..packer.pages() as u64).collect();
-        packer.finish((0, 0, 1), PLACE, overflow, 9)
+        let (mut packer, mut bytes) = (Packer::default(), Vec::new());
+        records.iter().for_each(|record| append_to(record, Kind::CELL, &mut bytes));
+        Entry::all(&bytes).for_each(|(_, entry)| packer.push(entry));
+        finish(packer.pack())
+    }
+
+    fn finish(packed: Packed) -> Bucket {
+        let overflow = (1..packed.pages() as u64).collect();
+        packed.finish((0, 0, 1), PLACE, overflow, 9)
     }
 
     fn records(bucket: &Bucket) -> Records {
@@ -169,7 +178,7 @@ mod tests {
                 for record in &draw(&mut prng, count) {
                     let is_removed = prng.chance(0.3);
                     let kind = if is_removed { Kind::CELL.removing() } else { Kind::CELL };
-                    with_entry(record, kind, |entry| entry.append_to(&mut staged));
+                    append_to(record, kind, &mut staged);
                     match is_removed {
                         true => homes.remove(record.0),
                         false => homes.insert(record.0.clone(), record.1.clone()),
@@ -180,10 +189,9 @@ mod tests {
             }
             let Merged(merged) = merging.merge();
             assert_eq!(merged.len(), all.len());
-            for ((old, packer), (was, wanted)) in merged.into_iter().zip(all) {
+            for ((old, packed), (was, wanted)) in merged.into_iter().zip(all) {
                 assert!(old.is_same(&was) && !old.is_same(&bucket(&records(&was))));
-                let overflow = (1..packer.pages() as u64).collect();
-                let new = packer.finish((0, 0, 2), PLACE, overflow, 9);
+                let new = finish(packed);
                 assert_eq!(new.entries().count(), wanted.len(), "seed {seed}: none twice");
                 assert_eq!(records(&new), wanted, "seed {seed}");
             }

@@ -143,38 +143,36 @@ impl Bucket {
         overflow: Vec<u64>,
         binding: u64,
     ) -> (Bucket, Vec<BadRecord>) {
-        let mut bad = Vec::new();
+        let (mut bad, mut used, mut has_references) = (Vec::new(), 0, false);
         for page in &pages {
             for i in 0..count_of(page) {
-                let hash_at = PAGE_HEAD_LEN + i * HEAD_LEN;
-                if !row(page, i).is_some_and(|entry| entry.is_whole(binding)) {
-                    let shard = (u64_at(page, hash_at) >> 56) as u8;
-                    bad.push(BadRecord { database: page[hash_at + 23] & 15, shard });
+                match row(page, i).filter(|entry| entry.is_whole(binding)) {
+                    Some(entry) => {
+                        used += entry.len() as u64;
+                        has_references |= entry.kind.is_in_extent();
+                    }
+                    None => {
+                        let head = &page[PAGE_HEAD_LEN + i * HEAD_LEN..][..HEAD_LEN];
+                        let shard = (u64_at(head, 0) >> 56) as u8;
+                        bad.push(BadRecord { database: head[23] & 15, shard });
+                    }
                 }
             }
         }
-        let mut bucket = Bucket { pages, overflow, ..Bucket::default() };
+        let mut bucket = Bucket { pages, overflow, used, has_references, ..Bucket::default() };
         if !bad.is_empty() {
-            bucket = bucket.without_bad(binding);
+            bucket.drop_bad(binding);
         }
-        let (mut used, mut has_references) = (0, false);
-        for entry in bucket.entries() {
-            used += entry.len() as u64;
-            has_references |= entry.kind.is_in_extent();
-        }
-        bucket = Bucket { used, has_references, ..bucket };
         (bucket, bad)
     }
 
-    fn without_bad(self, binding: u64) -> Bucket {
-        let mut packer = Packer::new();
+    fn drop_bad(&mut self, binding: u64) {
+        let mut packer = Packer::default();
         for page in &self.pages {
             let rows = (0..count_of(page)).filter_map(|i| row(page, i));
-            for entry in rows.filter(|entry| entry.is_whole(binding)) {
-                packer.push(&entry);
-            }
+            rows.filter(|entry| entry.is_whole(binding)).for_each(|entry| packer.push(entry));
         }
-        Bucket { pages: packer.unsealed(), ..self }
+        self.pages = packer.pack().pages.into_iter().map(Bytes::from).collect();
     }
 
     /// The bucket where all its records may be too old: none of them counts, but their space comes back.
@@ -233,53 +231,80 @@ pub(super) fn overflow_place(unit: u64) -> PagePlace {
 }
 
 /// Packs records into as few pages as a single pass gives.
-#[derive(Debug)]
-pub(super) struct Packer {
-    pages: Vec<Box<[u8]>>,
-    tops: Vec<usize>, // where the lowest body of each page begins
+#[derive(Default, Debug)]
+pub(super) struct Packer<'a> {
+    pages: Vec<OpenPage<'a>>,
     used: u64,
     has_references: bool,
 }
 
-impl Packer {
-    pub(super) fn new() -> Packer {
-        Packer { pages: Vec::new(), tops: Vec::new(), used: 0, has_references: false }
-    }
+/// The records of a page to be.
+#[derive(Debug)]
+struct OpenPage<'a> {
+    entries: Vec<Entry<'a>>,
+    room: usize,
+}
 
-    pub(super) fn pages(&self) -> usize {
-        self.pages.len().max(1)
+impl OpenPage<'_> {
+    /// The page, but for its head.
+    fn write(&self) -> Vec<u8> {
+        let mut page = Vec::with_capacity(PAGE);
+        page.resize(PAGE_HEAD_LEN, 0);
+        put_u16(&mut page, 44, self.entries.len() as u16);
+        let mut top = PAGE;
+        for entry in &self.entries {
+            top -= entry.body.len();
+            let mut row = entry.head();
+            put_u16(&mut row, 16, top as u16);
+            put_u16(&mut row, 18, entry.body.len() as u16);
+            page.extend_from_slice(&row);
+        }
+        page.resize(top, 0);
+        for entry in self.entries.iter().rev() {
+            page.extend_from_slice(entry.body);
+        }
+        page
     }
+}
 
-    pub(super) fn push(&mut self, entry: &Entry<'_>) {
-        // Only the last few pages: looking through a long chain for every record would be quadratic.
-        let from = self.pages.len().saturating_sub(3);
-        let fit = (from..self.pages.len()).find(|&p| {
-            self.tops[p] - PAGE_HEAD_LEN - count_of(&self.pages[p]) * HEAD_LEN >= entry.len()
-        });
-        let p = fit.unwrap_or_else(|| {
-            self.pages.push(vec![0; PAGE].into_boxed_slice());
-            self.tops.push(PAGE);
-            self.pages.len() - 1
-        });
+impl<'a> Packer<'a> {
+    pub(super) fn push(&mut self, entry: Entry<'a>) {
         self.used += entry.len() as u64;
         self.has_references |= entry.kind.is_in_extent();
-        let (page, top) = (&mut self.pages[p], &mut self.tops[p]);
-        *top -= entry.body.len();
-        page[*top..*top + entry.body.len()].copy_from_slice(entry.body);
-        let count = count_of(page);
-        let head = &mut page[PAGE_HEAD_LEN + count * HEAD_LEN..][..HEAD_LEN];
-        put_u64(head, 0, entry.hash);
-        put_u64(head, 8, entry.checksum);
-        put_u16(head, 16, *top as u16);
-        put_u16(head, 18, entry.body.len() as u16);
-        put_u16(head, 20, entry.key_len as u16);
-        head[22] = entry.kind.0;
-        head[23] = entry.database;
-        put_u16(page, 44, count as u16 + 1);
+        // Only the last few pages: looking through a long chain for every record would be quadratic.
+        let last = self.pages.len().saturating_sub(3);
+        let mut fit = self.pages[last..].iter_mut();
+        if let Some(page) = fit.find(|page| page.room >= entry.len()) {
+            page.room -= entry.len();
+            page.entries.push(entry);
+            return;
+        }
+        let entries = Vec::with_capacity(PAGE_ROOM / entry.len());
+        let mut page = OpenPage { entries, room: PAGE_ROOM - entry.len() };
+        page.entries.push(entry);
+        self.pages.push(page);
     }
 
-    fn unsealed(self) -> Vec<Bytes> {
-        self.pages.into_iter().map(Bytes::from).collect()
+    pub(super) fn pack(self) -> Packed {
+        let mut pages: Vec<Vec<u8>> = self.pages.iter().map(OpenPage::write).collect();
+        if pages.is_empty() {
+            pages.push(vec![0; PAGE]);
+        }
+        Packed { pages, used: self.used, has_references: self.has_references }
+    }
+}
+
+/// Pages that have no heads yet, one at least.
+#[derive(Debug)]
+pub(super) struct Packed {
+    pages: Vec<Vec<u8>>,
+    used: u64,
+    has_references: bool,
+}
+
+impl Packed {
+    pub(super) fn pages(&self) -> usize {
+        self.pages.len()
     }
 
     /// Seals the pages of a bucket; `overflow` holds one unit for each page but the first.
@@ -290,9 +315,6 @@ impl Packer {
         overflow: Vec<u64>,
         binding: u64,
     ) -> Bucket {
-        if self.pages.is_empty() {
-            self.pages.push(vec![0; PAGE].into_boxed_slice());
-        }
         assert_eq!(overflow.len() + 1, self.pages.len(), "one unit for each overflow page");
         let pages = self.pages.len() as u16;
         for (i, page) in self.pages.iter_mut().enumerate() {
@@ -302,7 +324,7 @@ impl Packer {
             let head = PageHead { level, bucket, batch, next, index: i as u16, pages, count };
             head.write(page, place, binding);
         }
-        let Packer { pages, used, has_references, .. } = self;
+        let Packed { pages, used, has_references } = self;
         let pages = pages.into_iter().map(Bytes::from).collect();
         Bucket { pages, overflow, garbage: Vec::new(), used, has_references }
     }
@@ -321,12 +343,13 @@ mod tests {
     }
 
     fn packed(bodies: &[Vec<u8>]) -> Bucket {
-        let mut packer = Packer::new();
+        let mut packer = Packer::default();
         for (i, body) in bodies.iter().enumerate() {
-            packer.push(&entry(i as u64, body));
+            packer.push(entry(i as u64, body));
         }
-        let overflow = (1..packer.pages() as u64).map(|i| i * 4).collect();
-        packer.finish((6, 3, 77), PLACE, overflow, 9)
+        let packed = packer.pack();
+        let overflow = (1..packed.pages() as u64).map(|i| i * 4).collect();
+        packed.finish((6, 3, 77), PLACE, overflow, 9)
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub struct ScanRequest {
 pub struct Batch {
     /// Entries, one after the other.
     pub(super) entries: Vec<u8>,
+    /// No entry takes more bytes.
+    pub(super) entry_len_max: usize,
     /// Records that are too long for a page.
     pub(super) large: Vec<Large>,
     pub(super) marks: Vec<ShardMark>,

@@ -68,7 +68,7 @@ struct Shared {
     medium: FileMedium,
     queues: Queues,
     done: Inbox<Done>,
-    merged: Inbox<Merged>,
+    merged: Inbox<Result<Merged, String>>,
     /// What a start left to be read of the ring.
     ring: Inbox<Result<Recovered, String>>,
     /// The ring of the system may have completed a commit.

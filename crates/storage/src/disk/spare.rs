@@ -9,6 +9,7 @@ use std::ops::Range;
 use base::checksum::checksum;
 use bytes::Bytes;
 
+use super::aligned::AlignedBuffer;
 use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use super::io::{Blocking, File, Files, Write};
 use super::page::{PAGE, PageHead, PagePlace};
@@ -54,8 +55,10 @@ pub(super) fn assemble<'a>(
 ) -> (Bytes, Vec<Write>) {
     let count = images.len();
     let start = head_len(count);
-    let mut bytes = vec![0; start];
-    bytes.reserve_exact(count * PAGE);
+    // A device takes them from where they are.
+    let mut bytes = AlignedBuffer::default();
+    bytes.reserve(start + count * PAGE);
+    bytes.fill_to(start);
     let mut places = Vec::with_capacity(count);
     for (i, (place, image)) in images.enumerate() {
         let row = &mut bytes[HEAD_LEN + i * ROW_LEN..][..ROW_LEN];
@@ -71,7 +74,7 @@ pub(super) fn assemble<'a>(
     put_u64(&mut bytes, 24, batch);
     let sum = checksum(binding, &bytes[8..HEAD_LEN + count * ROW_LEN]);
     put_u64(&mut bytes, 0, sum);
-    let bytes = Bytes::from(bytes);
+    let bytes = bytes.into_bytes();
     let write = |run: Range<usize>| {
         let PagePlace { file, offset } = places[run.start];
         Write { file, offset, bytes: bytes.slice(start + run.start * PAGE..start + run.end * PAGE) }

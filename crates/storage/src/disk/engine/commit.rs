@@ -70,7 +70,7 @@ impl Engine {
         for large in std::mem::take(&mut batch.large) {
             self.place_large(&mut batch.entries, large);
         }
-        if let Some(len) = self.extent_len() {
+        if let Some(len) = self.extent_len().filter(|&len| batch.entry_len_max > len) {
             batch.entries = self.place_long(batch.entries, len);
         }
         self.add_entries(batch.entries);

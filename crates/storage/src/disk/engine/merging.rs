@@ -64,24 +64,29 @@ impl Engine {
         Some(Lent { bucket, home })
     }
 
-    /// Goes on with what has been merged.
+    /// Goes on with what has been merged; an error poisons the store.
     ///
     /// # Panics
     /// If it is not the outcome of what was taken last.
-    pub fn merged(&mut self, merged: Merged) {
+    pub fn merged(&mut self, merged: Result<Merged, String>) {
         if self.failure.is_some() {
             return;
         }
+        let Merged(merged) = match merged {
+            Ok(merged) => merged,
+            Err(reason) => return self.fail(&reason),
+        };
         let WriteBack::Build(mut build) = std::mem::take(&mut self.write_back) else {
             unreachable!("only a build has buckets merged");
         };
         let (lent, work) = (std::mem::take(&mut build.lent), &mut build.work);
-        assert_eq!(lent.len(), merged.0.len(), "what was lent comes back");
-        for (Lent { bucket, home }, (old, packer)) in lent.into_iter().zip(merged.0) {
+        assert_eq!(lent.len(), merged.len(), "what was lent comes back");
+        for (Lent { bucket, home }, (old, packed)) in lent.into_iter().zip(merged) {
             let homes = self.cache.peek(bucket).expect("a target is pinned");
             assert!(homes.is_same(&old), "bucket {bucket} has changed while it was merged");
-            let (pages, had) = (packer.pages(), 1 + old.overflow.len());
-            let need = work.pages + self.extents.dirty() + pages + pages.abs_diff(had) + 4;
+            // An overflow page may change a map, whether it is new, kept or given up.
+            let (pages, overflow) = (packed.pages(), old.overflow.len());
+            let need = work.pages + self.extents.dirty() + pages + overflow.max(pages - 1) + 4;
             if self.repairs.contains_key(&bucket) || need as u64 > self.spare {
                 base::sometimes!("disk: a bucket that was merged is looked at again");
                 let how = How { shape: Shape::Same, merge: true };
@@ -90,7 +95,7 @@ impl Engine {
             }
             self.used = self.used.saturating_sub(old.used());
             let mut free = old.overflow;
-            self.place(bucket, packer, &mut free, work);
+            self.place(bucket, packed, &mut free, work);
             for unit in free {
                 unhome(&mut self.extents, (unit, PAGE_UNITS), &mut work.freed);
             }

@@ -81,7 +81,7 @@ pub fn create(medium: &mut dyn Medium, binding: u64, config: &Config) -> Result<
     for bucket in 0..directory.buckets() {
         let place = primary_place(bucket);
         let head = (bucket, directory.local_level(bucket), 0);
-        let empty = Packer::new().finish(head, place, Vec::new(), binding);
+        let empty = Packer::default().pack().finish(head, place, Vec::new(), binding);
         writes.extend(empty.images(place).map(|(PagePlace { file, offset }, page)| Write {
             file,
             offset,

@@ -9,7 +9,7 @@ use crate::disk::entry::{Entry, Reference};
 use crate::disk::extents::{Extents, PAGE_DOUBTED, PAGE_UNITS, content_write, units_for};
 use crate::disk::index::{Index, Slot};
 use crate::disk::merge::Rows;
-use crate::disk::page::{Bucket, PAGE_ROOM, Packer};
+use crate::disk::page::{Bucket, PAGE_ROOM, Packed, Packer};
 
 impl Engine {
     pub(super) fn rebuild(&mut self, number: u64, work: &mut Work, how: How) {
@@ -65,12 +65,12 @@ impl Engine {
             if self.sweep.has(low) {
                 self.sweep.mark(high);
             }
-            let (left, right): (Vec<_>, Vec<_>) = entries.iter().partition(|e| e.hash < middle);
-            self.pack(low, &left, &mut free, work);
-            self.pack(high, &right, &mut free, work);
+            let (left, right) = entries.into_iter().partition(|entry| entry.hash < middle);
+            self.place(low, pack(left), &mut free, work);
+            self.place(high, pack(right), &mut free, work);
             self.cache.pin(high);
         } else {
-            self.pack(number, &entries.iter().collect::<Vec<_>>(), &mut free, work);
+            self.place(number, pack(entries), &mut free, work);
         }
         for unit in free {
             unhome(&mut self.extents, (unit, PAGE_UNITS), &mut work.freed);
@@ -109,23 +109,16 @@ impl Engine {
         slot.entry().in_extent(unit, self.binding, body)
     }
 
-    /// Packs the records of a bucket into pages.
-    fn pack(&mut self, number: u64, entries: &[&Entry<'_>], free: &mut Vec<u64>, work: &mut Work) {
-        let mut packer = Packer::new();
-        entries.iter().for_each(|entry| packer.push(entry));
-        self.place(number, packer, free, work);
-    }
-
     /// Gives the pages of a bucket their places: overflow pages go where old ones were, as far as there were any.
     pub(super) fn place(
         &mut self,
         number: u64,
-        packer: Packer,
+        packed: Packed,
         free: &mut Vec<u64>,
         work: &mut Work,
     ) {
         let mut overflow = Vec::new();
-        for _ in 1..packer.pages() {
+        for _ in 1..packed.pages() {
             overflow.push(match free.pop() {
                 Some(unit) => {
                     self.extents.keep_home(unit, PAGE_UNITS);
@@ -134,10 +127,10 @@ impl Engine {
                 None => self.extents.allocate_home(PAGE_UNITS),
             });
         }
-        work.pages += packer.pages();
+        work.pages += packed.pages();
         work.buckets.push(number);
         let head = (number, self.directory.local_level(number), self.batch);
-        let bucket = packer.finish(head, primary_place(number), overflow, self.binding);
+        let bucket = packed.finish(head, primary_place(number), overflow, self.binding);
         self.used += bucket.used();
         self.cache.put(number, bucket);
     }
@@ -164,6 +157,12 @@ impl Engine {
             }
         }
     }
+}
+
+fn pack(entries: Vec<Entry<'_>>) -> Packed {
+    let mut packer = Packer::default();
+    entries.into_iter().for_each(|entry| packer.push(entry));
+    packer.pack()
 }
 
 /// An entry of the ring takes the place of a record, or is new: so do their extents.

@@ -329,9 +329,12 @@ impl Engine {
         self.unfold(first, last);
         let homes = self.cache.peek(bucket).expect("it has just come in");
         let mut groups: BTreeSet<u64> = BTreeSet::new();
-        self.index.warm_range(first, last);
-        let staged = self.index.range(first, last).flat_map(|(_, slot)| slot.versions());
-        let staged = staged.map(|version| version.entry());
+        let has_references = self.index.has_references();
+        if has_references {
+            self.index.warm_range(first, last);
+        }
+        let staged = has_references.then(|| self.index.range(first, last)).into_iter().flatten();
+        let staged = staged.flat_map(|(_, slot)| slot.versions()).map(|version| version.entry());
         let homed = homes.has_references().then(|| homes.entries()).into_iter().flatten();
         for reference in homed.chain(staged).filter_map(|entry| entry.reference()) {
             groups.insert(reference.unit / GROUP_UNITS);

@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -14,6 +15,7 @@ use super::{LastWords, Shared, lock};
 use crate::disk::engine::UnreadRing;
 use crate::disk::files::Flusher;
 use crate::disk::io::{Done, Io};
+use crate::disk::merge::{Merged, Merging};
 
 /// Threads that read.
 const READERS: usize = 2;
@@ -222,22 +224,27 @@ fn build(shared: &Shared) {
     let mut look_again = None;
     while let Some(ios) = shared.queues.gathers.take(look_again, &shared.queues.is_reminded) {
         carry_out(shared, ios, Flusher::Homes);
-        let last_words = LastWords(shared);
         let Ok(mut run) = shared.run.lock() else { return };
+        let last_words = LastWords(shared);
         look_again = run.tend(shared);
         let merging = run.engine.take_merging();
-        drop(run);
+        drop((last_words, run));
         shared.call_driver();
         if let Some(merging) = merging {
-            shared.merged.put(&mut vec![merging.merge()]);
+            shared.merged.put(&mut vec![merge(merging)]);
             look_again = Some(Duration::ZERO);
         }
-        drop(last_words);
         // What came in while the engine was taken was left to this thread.
         if shared.has_news() {
             shared.advance(By::Helper);
         }
     }
+}
+
+/// A helper that panics holds nothing: who waits for what it merges is to hear of it.
+fn merge(merging: Merging) -> Result<Merged, String> {
+    catch_unwind(AssertUnwindSafe(|| merging.merge()))
+        .map_err(|_| "the thread that merges entries into pages has panicked".to_owned())
 }
 
 /// Hands in each as it is done: the next one may wait for room, and that another has failed must be known at once.
