@@ -41,7 +41,7 @@ use super::directory::Directory;
 use super::extents::Extents;
 use super::index::Index;
 use super::io::{Done, File, Io};
-use super::page::{PAGE, PagePlace};
+use super::page::{CheckedPage, PAGE, PagePlace};
 use super::pool::Pool;
 use super::request::Request;
 use super::ring::{Marked, Ring};
@@ -152,6 +152,11 @@ impl Engine {
 
     /// Takes a completion of the device. A failure poisons the store for good.
     pub fn done(&mut self, done: Done) {
+        self.done_checked(done, None);
+    }
+
+    /// The same, with what [`check`] has made of what was read.
+    pub(super) fn done_checked(&mut self, done: Done, pages: Option<Vec<CheckedPage>>) {
         if self.failure.is_some() {
             return;
         }
@@ -171,7 +176,10 @@ impl Engine {
         } else if self.is_write_back(done.id) {
             self.write_back_done(done.id);
         } else if let Some(reading) = self.reads.remove(&done.id) {
-            self.read_done(reading, bytes);
+            match (reading, pages) {
+                (lookup::Reading::Run { first }, Some(pages)) => self.run_read(first, pages),
+                (reading, _) => self.read_done(reading, bytes),
+            }
         } else if !self.is_mended(done.id) && !self.is_cut(done.id) {
             self.given(done.id);
         }
@@ -348,6 +356,14 @@ impl Engine {
     fn owner_of(&self, shard: Shard) -> usize {
         usize::from(shard.0) % self.completions.len()
     }
+}
+
+/// Checks what a write-back has read, for [`Engine::done_checked`], so that the engine need not; `None` for other requests.
+pub(super) fn check(io: &Io, done: &Done, binding: u64) -> Option<Vec<CheckedPage>> {
+    let (Io::Read { file, offset, len, .. }, Ok(bytes)) = (io, &done.result) else { return None };
+    let place = PagePlace { file: *file, offset: *offset };
+    let is_run = *file == File::Slots && *len > PAGE;
+    is_run.then(|| CheckedPage::run(bytes, place, binding))
 }
 
 /// Where the primary page of a bucket stands.

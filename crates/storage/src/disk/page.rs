@@ -225,6 +225,35 @@ impl Bucket {
     }
 }
 
+/// A page that was read, and what is good of it.
+#[derive(Debug)]
+pub struct CheckedPage {
+    pub(super) page: Bytes,
+    /// `None` if the page is damaged.
+    pub(super) head: Option<PageHead>,
+    /// The bucket, where this is all of it.
+    pub(super) bucket: Option<(Bucket, Vec<BadRecord>)>,
+}
+
+impl CheckedPage {
+    pub(super) fn of(page: Bytes, place: PagePlace, binding: u64) -> CheckedPage {
+        let head = PageHead::read(&page, place, binding).ok();
+        let is_all = head.is_some_and(|head| head.pages == 1);
+        let bucket = is_all.then(|| Bucket::check(vec![page.clone()], Vec::new(), binding));
+        CheckedPage { page, head, bucket }
+    }
+
+    /// Of pages that were read together, from this place on.
+    pub(super) fn run(bytes: &Bytes, place: PagePlace, binding: u64) -> Vec<CheckedPage> {
+        let starts = (0..bytes.len()).step_by(PAGE);
+        let page = |start| {
+            let place = PagePlace { offset: place.offset + start as u64, ..place };
+            CheckedPage::of(bytes.slice(start..start + PAGE), place, binding)
+        };
+        starts.map(page).collect()
+    }
+}
+
 /// Where an overflow page stands.
 pub(super) fn overflow_place(unit: u64) -> PagePlace {
     PagePlace { file: File::Extents, offset: unit * UNIT }

@@ -27,6 +27,7 @@ use super::files::FileMedium;
 use super::handle::{Handle, Link, Terms};
 use super::io::Done;
 use super::merge::Merged;
+use super::page::CheckedPage;
 use super::recovery::Recovered;
 use super::request::Request;
 use crate::{Completion, Room, Staging};
@@ -66,8 +67,10 @@ struct Shared {
     /// Bytes of memory that the engine takes for what is not at its place.
     memory: AtomicUsize,
     medium: FileMedium,
+    binding: u64,
     queues: Queues,
-    done: Inbox<Done>,
+    /// Completions of helpers, with what they have checked.
+    done: Inbox<(Done, Option<Vec<CheckedPage>>)>,
     merged: Inbox<Result<Merged, String>>,
     /// What a start left to be read of the ring.
     ring: Inbox<Result<Recovered, String>>,
@@ -278,6 +281,7 @@ pub fn open_at(
         memory: AtomicUsize::new(memory),
         room: RoomWatch::new(&medium),
         medium,
+        binding,
         queues: Queues::default(),
         done: Inbox::default(),
         merged: Inbox::default(),

@@ -12,7 +12,9 @@ use super::{Engine, primary_place};
 use crate::disk::entry::{Identity, Reference, content_checksum, fingerprint};
 use crate::disk::extents::{Map, PAGE_DOUBTED, UNIT, map_place, units_for};
 use crate::disk::io::{File, Io};
-use crate::disk::page::{Bucket, PAGE, PageHead, PagePlace, overflow_place};
+use crate::disk::page::{
+    BadRecord, Bucket, CheckedPage, PAGE, PageHead, PagePlace, overflow_place,
+};
 use crate::mutation::{self, Mutation};
 use crate::{Completion, Load, Place};
 
@@ -279,13 +281,12 @@ impl Engine {
     pub(super) fn read_done(&mut self, reading: Reading, bytes: Bytes) {
         match reading {
             Reading::Page { bucket, place, image } => {
-                self.page_read(bucket, place, image.unwrap_or(bytes));
+                let page = CheckedPage::of(image.unwrap_or(bytes), place, self.binding);
+                self.page_read(bucket, page);
             }
             Reading::Run { first } => {
-                for (bucket, start) in (first..).zip((0..bytes.len()).step_by(PAGE)) {
-                    let page = bytes.slice(start..start + PAGE);
-                    self.page_read(bucket, primary_place(bucket), page);
-                }
+                let pages = CheckedPage::run(&bytes, primary_place(first), self.binding);
+                self.run_read(first, pages);
             }
             Reading::Content { mut ask, reference, is_stale } => {
                 ask.content = (!is_stale).then_some((reference, bytes));
@@ -322,32 +323,46 @@ impl Engine {
         }
     }
 
-    fn page_read(&mut self, bucket: u64, place: PagePlace, page: Bytes) {
-        let level = self.directory.local_level(bucket);
-        let loading = self.loading.get_mut(&bucket).expect("its page was asked for");
-        let head = PageHead::read(&page, place, self.binding)
-            .ok()
-            .filter(|head| is_page_of(head, bucket, level, loading.pages.len(), loading.first));
+    /// Primary pages of buckets that follow each other have been read.
+    pub(super) fn run_read(&mut self, first: u64, pages: Vec<CheckedPage>) {
+        for (bucket, page) in (first..).zip(pages) {
+            self.page_read(bucket, page);
+        }
+    }
+
+    fn page_read(&mut self, number: u64, page: CheckedPage) {
+        let level = self.directory.local_level(number);
+        let loading = self.loading.get_mut(&number).expect("its page was asked for");
+        let CheckedPage { page, head, bucket } = page;
+        let head =
+            head.filter(|head| is_page_of(head, number, level, loading.pages.len(), loading.first));
         let Some(head) = head else {
-            return self.bucket_read(bucket, true);
+            return self.bucket_read(number, true, None);
         };
         loading.pages.push(page);
         loading.first.get_or_insert(head);
         if head.next == 0 {
-            return self.bucket_read(bucket, false);
+            return self.bucket_read(number, false, bucket);
         }
         loading.overflow.push(head.next);
-        self.read_page(bucket, overflow_place(head.next));
+        self.read_page(number, overflow_place(head.next));
     }
 
-    /// Takes a bucket into memory: what is whole of it, with the rest forgotten.
-    fn bucket_read(&mut self, number: u64, is_damaged: bool) {
+    /// Takes a bucket into memory: what is whole of it, with the rest forgotten. `checked` is what a look at its only page
+    /// has found.
+    fn bucket_read(
+        &mut self,
+        number: u64,
+        is_damaged: bool,
+        checked: Option<(Bucket, Vec<BadRecord>)>,
+    ) {
         let loading = self.loading.remove(&number).expect("its pages were asked for");
         let is_void = loading.first.is_some_and(|head| head.batch < self.floor);
         if let Some(&unit) = loading.overflow.last().filter(|_| is_damaged) {
             self.extents.doubt((unit, PAGE_DOUBTED));
         }
-        let (mut bucket, bad) = Bucket::check(loading.pages, loading.overflow, self.binding);
+        let (mut bucket, bad) =
+            checked.unwrap_or_else(|| Bucket::check(loading.pages, loading.overflow, self.binding));
         if is_void {
             bucket = bucket.void();
         }

@@ -89,7 +89,7 @@ const HALVES_LEN_MAX: usize = 8 * PAGE_ROOM;
 const REWRITTEN_MAX: usize = 16;
 
 /// Buckets that are merged at once outside of the engine.
-const LENT_MAX: usize = 64;
+const LENT_MAX: usize = 128;
 
 /// What becomes of a bucket.
 #[derive(Clone, Copy, Debug)]

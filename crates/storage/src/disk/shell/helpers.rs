@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::run::By;
 use super::{LastWords, Shared, lock};
-use crate::disk::engine::UnreadRing;
+use crate::disk::engine::{self, UnreadRing};
 use crate::disk::files::Flusher;
 use crate::disk::io::{Done, Io};
 use crate::disk::merge::{Merged, Merging};
@@ -250,7 +250,9 @@ fn merge(merging: Merging) -> Result<Merged, String> {
 /// Hands in each as it is done: the next one may wait for room, and that another has failed must be known at once.
 fn carry_out(shared: &Shared, ios: Vec<Io>, by: Flusher) {
     for io in &ios {
-        shared.done.put(&mut vec![carry_out_one(shared, io, by)]);
+        let done = carry_out_one(shared, io, by);
+        let pages = engine::check(io, &done, shared.binding);
+        shared.done.put(&mut vec![(done, pages)]);
     }
 }
 

@@ -105,9 +105,9 @@ impl Run {
 
     fn take_done(&mut self, shared: &Shared) -> bool {
         let mut has_moved = false;
-        for done in shared.done.take().unwrap_or_default() {
+        for (done, pages) in shared.done.take().unwrap_or_default() {
             self.under_way -= 1;
-            self.engine.done(done);
+            self.engine.done_checked(done, pages);
             has_moved = true;
         }
         for merged in shared.merged.take().unwrap_or_default() {
