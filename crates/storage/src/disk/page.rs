@@ -297,6 +297,8 @@ impl OpenPage<'_> {
 }
 
 impl<'a> Packer<'a> {
+    /// # Panics
+    /// If it is longer than a page.
     pub(super) fn push(&mut self, entry: Entry<'a>) {
         self.used += entry.len() as u64;
         self.has_references |= entry.kind.is_in_extent();
@@ -309,7 +311,8 @@ impl<'a> Packer<'a> {
             return;
         }
         let entries = Vec::with_capacity(PAGE_ROOM / entry.len());
-        let mut page = OpenPage { entries, room: PAGE_ROOM - entry.len() };
+        let room = PAGE_ROOM.checked_sub(entry.len()).expect("a page has room for a record");
+        let mut page = OpenPage { entries, room };
         page.entries.push(entry);
         self.pages.push(page);
     }

@@ -251,7 +251,9 @@ fn merge(merging: Merging) -> Result<Merged, String> {
 fn carry_out(shared: &Shared, ios: Vec<Io>, by: Flusher) {
     for io in &ios {
         let done = carry_out_one(shared, io, by);
-        let pages = engine::check(io, &done, shared.binding);
+        // Where that panics the engine does so, too, and whoever waits hears of it.
+        let check = || engine::check(io, &done, shared.binding);
+        let pages = catch_unwind(AssertUnwindSafe(check)).unwrap_or_default();
         shared.done.put(&mut vec![(done, pages)]);
     }
 }
