@@ -88,7 +88,6 @@ impl Engine {
             let (pages, overflow) = (packed.pages(), old.overflow.len());
             let need = work.pages + self.extents.dirty() + pages + overflow.max(pages - 1) + 4;
             if self.repairs.contains_key(&bucket) || need as u64 > self.spare {
-                base::sometimes!("disk: a bucket that was merged is looked at again");
                 let how = How { shape: Shape::Same, merge: true };
                 self.rebuild_target(bucket, work, how);
                 continue;
