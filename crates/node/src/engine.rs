@@ -86,6 +86,9 @@ pub(crate) trait Engine: Send {
     /// True when [`Engine::run`] has something to do.
     fn has_work(&self) -> bool;
     fn has_dirty(&self) -> bool;
+    /// True when it has nothing to do, and waits for nothing that its worker would not tell it by name, with so many cells
+    /// that only say that there is no register.
+    fn may_rest(&self, absent_kept: usize) -> bool;
     fn set_open_ticket(&mut self, ticket: Ticket);
     /// Puts every changed register and shard field into the store's open batch, each once.
     fn flush(&mut self, shared: &mut Shared);
@@ -417,7 +420,6 @@ impl<P: Protocol> Engine for EngineOf<P> {
     fn on_stored(&mut self, shared: &mut Shared, upto: Ticket) {
         self.release(shared, upto);
         self.step_clearing(shared, upto);
-        self.step(shared, Event::Stored { upto });
     }
 
     fn on_loaded(&mut self, shared: &mut Shared, place: Place, load: Load) {
@@ -473,6 +475,16 @@ impl<P: Protocol> Engine for EngineOf<P> {
 
     fn has_dirty(&self) -> bool {
         self.cells.has_dirty()
+    }
+
+    fn may_rest(&self, absent_kept: usize) -> bool {
+        !self.has_work()
+            && !self.cells.has_dirty()
+            && !self.metas.has_dirty()
+            && self.parking.is_empty()
+            && self.gates.len() == 0
+            && self.clearing.is_empty()
+            && self.cells.absent_len() <= absent_kept
     }
 
     fn set_open_ticket(&mut self, ticket: Ticket) {

@@ -3,6 +3,7 @@
 //! Sans-IO: no thread, clock, socket or file. The server's shell and the simulator feed it [`Input`]s and carry out its
 //! [`Outputs`]. Start reading at [`Worker::turn`] in `worker/turn.rs`.
 
+mod engines;
 mod eviction;
 pub(crate) mod gates;
 mod inbound;
@@ -31,9 +32,10 @@ use types::{
     Update,
 };
 
-use crate::engine::{Engine, EngineParts, PARKED_MAX};
+use crate::engine::{EngineParts, PARKED_MAX};
 use crate::front::Shortage;
 use crate::registry::{PROTOCOLS, Registration};
+use engines::Engines;
 use loss::LossHold;
 use outbox::Outbox;
 pub use scrub::ScrubConfig;
@@ -135,7 +137,7 @@ pub struct Outputs {
 /// One worker of a node.
 pub struct Worker {
     shared: Shared,
-    engines: Vec<Box<dyn Engine>>,
+    engines: Engines,
     /// Engine per database.
     by_database: [Option<u8>; DATABASES],
     started: Nanos,
@@ -196,7 +198,7 @@ impl Worker {
         let scrubber = Scrubber::new(&config, &shared, now);
         let mut worker = Worker {
             shared,
-            engines: Vec::new(),
+            engines: Engines::default(),
             by_database: [None; DATABASES],
             started: now,
             uptime_base: config.uptime_base,
@@ -257,7 +259,7 @@ impl Worker {
     pub fn next_timer(&self) -> Option<Nanos> {
         let is_due = !self.resets.is_empty()
             || self.shared.hold.asks()
-            || self.engines.iter().any(|engine| engine.has_work() || engine.has_dirty());
+            || self.engines.awake().any(|engine| engine.has_work() || engine.has_dirty());
         if is_due {
             return Some(self.shared.now);
         }
@@ -276,7 +278,7 @@ impl Worker {
                 return Err(Violation(format!("changes carry {open:?}, their batch {ticket:?}")));
             }
         }
-        self.engines.iter().try_for_each(|engine| engine.check(&self.shared))
+        self.engines.all().iter().try_for_each(|engine| engine.check(&self.shared))
     }
 
     /// Nothing is in progress and nothing waits.
@@ -285,13 +287,13 @@ impl Worker {
         self.shared.in_progress == 0
             && !self.shared.hold.is_on()
             && self.shared.scans.is_empty()
-            && self.engines.iter().all(|engine| engine.is_idle())
+            && self.engines.all().iter().all(|engine| engine.is_idle())
     }
 
     /// Registers that somebody at work keeps in memory. Looks at every resident one: for tests.
     #[must_use]
     pub fn pinned(&self) -> usize {
-        self.engines.iter().map(|engine| engine.pinned()).sum()
+        self.engines.all().iter().map(|engine| engine.pinned()).sum()
     }
 
     #[must_use]
@@ -308,7 +310,7 @@ impl Worker {
     /// About how many requests to read from clients for now.
     #[must_use]
     pub fn request_room(&self) -> usize {
-        let parked: usize = self.engines.iter().map(|engine| engine.parked()).sum();
+        let parked: usize = self.engines.awake().map(|engine| engine.parked()).sum();
         if self.shared.failed.is_some() || self.shared.hold.is_on() || parked >= PARKED_MAX / 2 {
             return 0;
         }
@@ -351,7 +353,7 @@ impl Worker {
 
     /// Adds this worker's counters and gauges.
     pub fn stats(&self, stats: &mut Stats) {
-        stats::add(&self.shared, &self.engines, stats);
+        stats::add(&self.shared, self.engines.all(), stats);
         self.scrubber.stats(stats);
     }
 

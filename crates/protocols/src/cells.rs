@@ -538,6 +538,12 @@ impl<R> Cells<R> {
         dropped
     }
 
+    /// Cells that were absent when they were noted, for [`Cells::drop_absent`].
+    #[must_use]
+    pub fn absent_len(&self) -> usize {
+        self.absent.len()
+    }
+
     /// Drops the oldest cells that say nothing but that there is no register, until about `kept` are left of them;
     /// those used since the last look get another chance. Looks at `looks` cells at most, and no further than to one
     /// that must stay for now: its removal is not durable, or `keep` names its shard. Returns how many it dropped.

@@ -8,7 +8,7 @@ use std::collections::btree_map::Entry;
 use std::fmt::Debug;
 
 use base::{Millis, Nanos, Prng};
-use types::{Command, Incarnation, Key, Loss, NodeId, SessionId, Shard, Tag, Ticket, Update, Wire};
+use types::{Command, Incarnation, Key, Loss, NodeId, SessionId, Shard, Tag, Update, Wire};
 
 use crate::cells::{Cells, Metas};
 use crate::effects::{Effects, Emit, TimerId};
@@ -182,10 +182,6 @@ pub enum Event<P: Protocol> {
     /// The view changed: a loss was raised, here or elsewhere.
     ViewChanged,
     Timer(TimerId),
-    /// Everything up to this ticket is durable.
-    Stored {
-        upto: Ticket,
-    },
     /// The answer to [`Effects::scan`].
     Scanned(Scanned<P::Record>),
     /// This shard is forgotten: its absent keys are lost until it has been recovered from a quorum.

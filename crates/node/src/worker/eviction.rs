@@ -33,16 +33,21 @@ const PACKING_ROUND: Nanos = Nanos::from_secs(30);
 impl Worker {
     /// Drops cells without a register beyond the few that are worth keeping.
     pub(super) fn drop_absent(&mut self) {
-        let kept = self.cells_memory / CELL_LEN / ABSENT_PART;
-        for engine in &mut self.engines {
+        let kept = self.absent_kept();
+        for engine in self.engines.awake_mut() {
             let dropped = engine.drop_absent(&mut self.shared, kept);
             self.shared.counters.cells_evicted += dropped as u64;
         }
     }
 
+    /// Cells without a register that an engine may keep.
+    pub(super) fn absent_kept(&self) -> usize {
+        self.cells_memory / CELL_LEN / ABSENT_PART
+    }
+
     /// Turns the hand over as many shards as it takes to get below the limit, or as one turn may spend.
     pub(super) fn evict(&mut self) {
-        let (memory, memory_max) = (self.memory(), self.memory_max());
+        let (memory, memory_max) = (self.engines.memory(), self.memory_max());
         if memory <= memory_max {
             return;
         }
@@ -50,7 +55,7 @@ impl Worker {
             let (engine, shard) = self.hand;
             self.evict_at(engine, shard);
             self.advance_hand();
-            if self.memory() <= memory_max {
+            if self.engines.memory() <= memory_max {
                 return;
             }
         }
@@ -59,7 +64,8 @@ impl Worker {
     /// Shards to look at in this turn: more where they hold few registers, and where much has to go. Never a register
     /// twice: it would not have its other chance.
     fn evicted_shards(&self, memory: usize, excess: usize) -> usize {
-        let resident = self.engines.iter().map(|engine| engine.resident()).filter(|&it| it > 0);
+        let resident =
+            self.engines.all().iter().map(|engine| engine.resident()).filter(|&it| it > 0);
         let (engines, cells) =
             resident.fold((0, 0), |(engines, cells), it| (engines + 1, cells + it));
         let lap = SHARDS.div_ceil(self.shared.workers) * engines;
@@ -74,12 +80,9 @@ impl Worker {
         self.cells_memory.saturating_sub(held).max(self.cells_memory / KEPT_PART)
     }
 
-    fn memory(&self) -> usize {
-        self.engines.iter().map(|engine| engine.memory()).sum()
-    }
-
     fn evict_at(&mut self, engine: usize, shard: u8) {
-        let dropped = self.engines[engine].evict(&mut self.shared, Shard(shard));
+        let engine = self.engines.wake(engine, &self.shared);
+        let dropped = engine.evict(&mut self.shared, Shard(shard));
         self.shared.counters.cells_evicted += dropped as u64;
     }
 
@@ -93,7 +96,7 @@ impl Worker {
         let count = self.engines.len();
         let next = (1..=count)
             .map(|step| (engine + step) % count)
-            .find(|&next| self.engines[next].resident() > 0);
+            .find(|&next| self.engines.all()[next].resident() > 0);
         self.hand = (next.unwrap_or(engine), self.shared.index as u8);
     }
 
@@ -107,7 +110,7 @@ impl Worker {
             return;
         }
         for engine in 0..self.engines.len() {
-            if self.engines[engine].packs() {
+            if self.engines.all()[engine].packs() {
                 self.evict_at(engine, self.packing);
             }
         }
@@ -118,7 +121,7 @@ impl Worker {
 
     /// When the packing hand looks at its next shard; `None`: there is nothing to look at.
     pub(super) fn next_packing(&self) -> Option<Nanos> {
-        let mut packing = self.engines.iter().filter(|engine| engine.packs());
+        let mut packing = self.engines.all().iter().filter(|engine| engine.packs());
         packing.any(|engine| engine.resident() > 0).then_some(self.packs_at)
     }
 }

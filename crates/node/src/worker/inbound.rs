@@ -87,7 +87,10 @@ impl Worker {
     fn hand_over_batch(&mut self, from: Peer, batch: &mut Batch<'_>) {
         let Some(first) = batch.first() else { return };
         let malformed = match self.engine_of(first.database) {
-            Some(engine) => self.engines[engine].on_messages(&mut self.shared, from, batch),
+            Some(engine) => {
+                let engine = self.engines.wake(engine, &self.shared);
+                engine.on_messages(&mut self.shared, from, batch)
+            }
             None => batch.len(),
         };
         self.shared.counters.messages_malformed += malformed as u64;

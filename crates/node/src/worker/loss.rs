@@ -82,13 +82,15 @@ impl Worker {
         let me = self.shared.me();
         if self.shared.learn(me.node, me.incarnation, loss) {
             self.shared.counters.losses_raised += 1;
-            self.engines.iter_mut().for_each(|engine| engine.drop_gated());
+            for engine in 0..self.engines.len() {
+                self.engines.wake(engine, &self.shared).drop_gated();
+            }
             self.signal_all(Signal::ViewChanged);
         }
         if self.shared.hold.on_raised(loss) {
             sometimes!("a worker speaks again after amnesia");
-            for engine in &mut self.engines {
-                engine.on_loss_raised(&mut self.shared);
+            for engine in 0..self.engines.len() {
+                self.engines.wake(engine, &self.shared).on_loss_raised(&mut self.shared);
             }
         }
     }

@@ -38,6 +38,7 @@ impl Worker {
         self.drop_absent();
         self.evict();
         self.pack();
+        self.engines.rest(self.absent_kept());
         self.hand_over(out);
     }
 
@@ -60,7 +61,7 @@ impl Worker {
 
     fn warm_keys(&self, engine: Option<usize>, keys: &[&Key]) {
         if let Some(engine) = engine {
-            self.engines[engine].warm(keys);
+            self.engines.all()[engine].warm(keys);
         }
     }
 
@@ -89,7 +90,8 @@ impl Worker {
                     && let Some(engine) = self.engine_of(database)
                 {
                     self.shared.note_damage(database, shard);
-                    self.engines[engine].on_forgotten(&mut self.shared, shard);
+                    let engine = self.engines.wake(engine, &self.shared);
+                    engine.on_forgotten(&mut self.shared, shard);
                 }
             }
             for completion in completions.drain(..) {
@@ -111,19 +113,21 @@ impl Worker {
                     return;
                 }
                 state.durable = upto;
-                for engine in self.engines.iter_mut().filter(|engine| engine.store() == store) {
+                for engine in self.engines.awake_mut().filter(|engine| engine.store() == store) {
                     engine.on_stored(shared, upto);
                 }
             }
             Completion::Loaded { place, load } => {
                 let (Place::Cell(database, _) | Place::Meta(database, _)) = place;
                 if let Some(engine) = self.engine_of(database) {
-                    self.engines[engine].on_loaded(&mut self.shared, place, load);
+                    let engine = self.engines.wake(engine, &self.shared);
+                    engine.on_loaded(&mut self.shared, place, load);
                 }
             }
             Completion::Scanned { id, records, next_hash } => {
                 if let Some(scan) = shared.take_scan(id) {
-                    self.engines[scan.engine].on_scanned(shared, scan.scan, records, next_hash);
+                    let engine = self.engines.wake(scan.engine, shared);
+                    engine.on_scanned(shared, scan.scan, records, next_hash);
                 }
             }
             // Taken in ahead of the others.
@@ -143,13 +147,15 @@ impl Worker {
                 assert!(self.owns(key.shard()), "{key:?} belongs to another worker");
                 if let Some(engine) = self.start_request(tag, database) {
                     let request = Request { tag, session, key, command };
-                    self.engines[engine].on_request(&mut self.shared, request);
+                    let engine = self.engines.wake(engine, &self.shared);
+                    engine.on_request(&mut self.shared, request);
                 }
             }
             Input::List { tag, database, from_hash, limit } => {
                 assert!(self.owns(shard_of(from_hash)), "{from_hash:#x} belongs to another worker");
                 if let Some(engine) = self.start_request(tag, database) {
-                    self.engines[engine].on_list(&mut self.shared, tag, from_hash, limit);
+                    let engine = self.engines.wake(engine, &self.shared);
+                    engine.on_list(&mut self.shared, tag, from_hash, limit);
                 }
             }
             Input::Frame { from, bytes } => self.on_frame(from, &bytes),
@@ -188,15 +194,16 @@ impl Worker {
     }
 
     pub(super) fn signal_all(&mut self, signal: Signal) {
-        for engine in &mut self.engines {
-            engine.on_signal(&mut self.shared, signal);
+        for engine in 0..self.engines.len() {
+            self.engines.wake(engine, &self.shared).on_signal(&mut self.shared, signal);
         }
     }
 
     fn fire_timers(&mut self) {
         for _ in 0..TIMERS_MAX {
             let Some((engine, id)) = self.shared.timers.pop_due(self.shared.now) else { break };
-            self.engines[engine].on_signal(&mut self.shared, Signal::Timer(id));
+            let engine = self.engines.wake(engine, &self.shared);
+            engine.on_signal(&mut self.shared, Signal::Timer(id));
         }
     }
 
@@ -218,7 +225,7 @@ impl Worker {
     fn run_engines(&mut self) {
         for _ in 0..PASSES_MAX {
             let mut is_quiet = true;
-            for engine in self.engines.iter_mut().filter(|engine| engine.has_work()) {
+            for engine in self.engines.awake_mut().filter(|engine| engine.has_work()) {
                 engine.run(&mut self.shared);
                 is_quiet = false;
             }
@@ -234,7 +241,7 @@ impl Worker {
             let ticket = state.store.ticket();
             assert_eq!(state.open, ticket, "changes carry another ticket than their batch");
         }
-        for engine in &mut self.engines {
+        for engine in self.engines.awake_mut() {
             engine.flush(&mut self.shared);
         }
         for state in &mut self.shared.stores {
@@ -246,7 +253,7 @@ impl Worker {
                 state.has_changes = false;
             }
         }
-        for engine in &mut self.engines {
+        for engine in self.engines.awake_mut() {
             engine.set_open_ticket(self.shared.stores[engine.store()].open);
         }
     }

@@ -5,6 +5,7 @@ mod eviction;
 mod frames;
 mod loss;
 mod residency;
+mod rest;
 mod scans;
 mod store;
 mod toy;

@@ -25,7 +25,6 @@ pub struct Toy {
 #[derive(Debug, Default)]
 struct Counts {
     turns: u64,
-    stored: u64,
     forgotten: u64,
     views: u64,
     up: u64,
@@ -283,7 +282,6 @@ impl Protocol for Toy {
                     cx.fx.reply(tag, text("rang"));
                 }
             }
-            Event::Stored { .. } => self.counts.stored += 1,
             Event::Scanned(scanned) => self.on_scanned(cx.fx, scanned),
             Event::Forgotten { shard } => {
                 assert!(cx.cells.is_forgotten(shard), "told before it is so");
@@ -321,10 +319,8 @@ impl Protocol for Toy {
     }
 
     fn stats(&self, stats: &mut Stats) {
-        let Counts { turns, stored, forgotten, views, up, resets, metas, metas_lost, wide } =
-            self.counts;
+        let Counts { turns, forgotten, views, up, resets, metas, metas_lost, wide } = self.counts;
         stats.add("toy_turns", turns);
-        stats.add("toy_stored", stored);
         stats.add("toy_forgotten", forgotten);
         stats.add("toy_views", views);
         stats.add("toy_up", up);

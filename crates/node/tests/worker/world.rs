@@ -21,6 +21,8 @@ pub const ME: NodeId = NodeId(1);
 pub const PEER: NodeId = NodeId(2);
 pub const DISK: Database = Database(0);
 pub const VOLATILE: Database = Database(1);
+/// Beside [`DISK`] in its store, where a world has it.
+pub const BESIDE: Database = Database(2);
 
 struct NoUpdate;
 
@@ -43,6 +45,7 @@ pub struct Shape {
     pub workers: usize,
     pub cells_max: usize,
     pub volatile: Beginning,
+    pub has_beside: bool,
 }
 
 impl Default for Shape {
@@ -52,6 +55,7 @@ impl Default for Shape {
             workers: 1,
             cells_max: 1 << 20,
             volatile: Beginning::New,
+            has_beside: false,
         }
     }
 }
@@ -83,11 +87,15 @@ impl World {
         let volatile = Box::new(VolatileStore::new(shape.volatile));
         let spec =
             |database, store, durable| DatabaseSpec { database, protocol: "toy", store, durable };
+        let mut databases = vec![spec(DISK, 0, true), spec(VOLATILE, 1, false)];
+        if shape.has_beside {
+            databases.push(spec(BESIDE, 0, true));
+        }
         let worker = Worker::with_protocols(
             &[Registration::of::<Toy>()],
             config,
             vec![script.store(), volatile],
-            &[spec(DISK, 0, true), spec(VOLATILE, 1, false)],
+            &databases,
             Arc::new(NoUpdate),
             Nanos::ZERO,
         );
@@ -167,6 +175,10 @@ impl Default for Sender {
 }
 
 pub fn frame(from: Sender, says: &[Say]) -> Bytes {
+    frame_of(DISK, from, says)
+}
+
+pub fn frame_of(database: Database, from: Sender, says: &[Say]) -> Bytes {
     let mut out = vec![0; frame_payload::header_len(1)];
     let losses = [(ME, from.knows)];
     let Sender { node, incarnation, loss, epoch, .. } = from;
@@ -177,7 +189,7 @@ pub fn frame(from: Sender, says: &[Say]) -> Bytes {
             Touches::Shard(shard) => shard,
             Touches::Nothing => Shard(0),
         };
-        frame_payload::put_message(&mut out, DISK, shard, |out| say.encode(out));
+        frame_payload::put_message(&mut out, database, shard, |out| say.encode(out));
     }
     Bytes::from(out)
 }

@@ -153,7 +153,6 @@ impl Protocol for Abd {
             | Event::PeerUp { .. }
             | Event::PeerSteady { .. }
             | Event::ViewChanged
-            | Event::Stored { .. }
             | Event::Turn => {}
         }
         self.arm(cx);

@@ -65,6 +65,11 @@ impl<M: Default> Metas<M> {
         self.open_ticket = ticket;
     }
 
+    #[must_use]
+    pub fn has_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
     pub fn take_dirty(&mut self) -> Vec<Shard> {
         std::mem::take(&mut self.dirty)
     }

@@ -130,7 +130,6 @@ impl Protocol for Hermes {
             | Event::PeerUp { .. }
             | Event::PeerSteady { .. }
             | Event::ViewChanged
-            | Event::Stored { .. }
             | Event::Scanned(_)
             | Event::Turn => {}
         }

@@ -254,7 +254,6 @@ impl Protocol for RmwPaxos {
             Event::PeerSteady { node } => self.on_peer_steady(cx, node),
             Event::ViewChanged => self.on_view_changed(cx),
             Event::Timer(timer) => self.on_timer(cx, timer),
-            Event::Stored { .. } => {}
             Event::Scanned(scanned) => self.on_scanned(cx, scanned),
             Event::Forgotten { shard } => {
                 self.ranges.doubt_holders(shard);

@@ -144,7 +144,6 @@ impl Protocol for Zab {
             | Event::PeerUp { .. }
             | Event::PeerSteady { .. }
             | Event::ViewChanged
-            | Event::Stored { .. }
             | Event::Scanned(_) => {}
         }
         self.arm(cx);

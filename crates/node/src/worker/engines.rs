@@ -1,0 +1,82 @@
+//! A worker's engines, and which of them are awake.
+//!
+//! Most databases of a node are at rest at most times. A turn passes over the engines that are awake, so what it costs
+//! does not grow with the others.
+
+use types::limits::DATABASES;
+
+use super::shared::Shared;
+use crate::engine::Engine;
+
+const _: () = assert!(DATABASES <= u32::BITS as usize, "an engine is a bit of a word");
+
+/// The engines of a worker, by index.
+#[derive(Default)]
+pub(super) struct Engines {
+    all: Vec<Box<dyn Engine>>,
+    /// A bit for each engine.
+    awake: u32,
+    /// Bytes of memory of those that are not awake.
+    resting_memory: usize,
+}
+
+impl Engines {
+    pub(super) fn push(&mut self, engine: Box<dyn Engine>) {
+        self.awake |= 1 << self.all.len();
+        self.all.push(engine);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// All of them, to look at.
+    pub(super) fn all(&self) -> &[Box<dyn Engine>] {
+        &self.all
+    }
+
+    fn is_awake(&self, index: usize) -> bool {
+        self.awake >> index & 1 == 1
+    }
+
+    /// The engine that something is to be done with.
+    pub(super) fn wake(&mut self, index: usize, shared: &Shared) -> &mut dyn Engine {
+        let is_awake = self.is_awake(index);
+        let engine = &mut *self.all[index];
+        if !is_awake {
+            self.awake |= 1 << index;
+            self.resting_memory -= engine.memory();
+            engine.set_open_ticket(shared.stores[engine.store()].open);
+        }
+        engine
+    }
+
+    /// Those that may have something to do.
+    pub(super) fn awake(&self) -> impl Iterator<Item = &Box<dyn Engine>> {
+        let engines = self.all.iter().enumerate().filter(|(index, _)| self.is_awake(*index));
+        engines.map(|(_, engine)| engine)
+    }
+
+    /// The same, to do it.
+    pub(super) fn awake_mut(&mut self) -> impl Iterator<Item = &mut Box<dyn Engine>> {
+        let awake = self.awake;
+        let engines = self.all.iter_mut().enumerate();
+        let engines = engines.filter(move |(index, _)| awake >> index & 1 == 1);
+        engines.map(|(_, engine)| engine)
+    }
+
+    /// Lets those rest that have nothing to do until something is done with them again.
+    pub(super) fn rest(&mut self, absent_kept: usize) {
+        for (index, engine) in self.all.iter().enumerate() {
+            if self.is_awake(index) && engine.may_rest(absent_kept) {
+                self.awake &= !(1 << index);
+                self.resting_memory += engine.memory();
+            }
+        }
+    }
+
+    /// Bytes of memory that their registers take, about.
+    pub(super) fn memory(&self) -> usize {
+        self.resting_memory + self.awake().map(|engine| engine.memory()).sum::<usize>()
+    }
+}
