@@ -16,13 +16,19 @@ pub(super) struct Engines {
     all: Vec<Box<dyn Engine>>,
     /// A bit for each engine.
     awake: u32,
+    /// The same for those that [pack](Engine::packs).
+    packing: u32,
     /// Bytes of memory of those that are not awake.
     resting_memory: usize,
 }
 
 impl Engines {
     pub(super) fn push(&mut self, engine: Box<dyn Engine>) {
-        self.awake |= 1 << self.all.len();
+        let bit = 1 << self.all.len();
+        self.awake |= bit;
+        if engine.packs() {
+            self.packing |= bit;
+        }
         self.all.push(engine);
     }
 
@@ -36,7 +42,13 @@ impl Engines {
     }
 
     fn is_awake(&self, index: usize) -> bool {
-        self.awake >> index & 1 == 1
+        has(self.awake, index)
+    }
+
+    /// Those whose storage is memory too.
+    pub(super) fn packing(&self) -> impl Iterator<Item = usize> + use<> {
+        let packing = self.packing;
+        (0..self.all.len()).filter(move |&index| has(packing, index))
     }
 
     /// The engine that something is to be done with.
@@ -61,7 +73,7 @@ impl Engines {
     pub(super) fn awake_mut(&mut self) -> impl Iterator<Item = &mut Box<dyn Engine>> {
         let awake = self.awake;
         let engines = self.all.iter_mut().enumerate();
-        let engines = engines.filter(move |(index, _)| awake >> index & 1 == 1);
+        let engines = engines.filter(move |(index, _)| has(awake, *index));
         engines.map(|(_, engine)| engine)
     }
 
@@ -79,4 +91,8 @@ impl Engines {
     pub(super) fn memory(&self) -> usize {
         self.resting_memory + self.awake().map(|engine| engine.memory()).sum::<usize>()
     }
+}
+
+fn has(engines: u32, index: usize) -> bool {
+    engines >> index & 1 == 1
 }

@@ -109,10 +109,8 @@ impl Worker {
         if self.next_packing().is_none_or(|at| self.shared.now < at) {
             return;
         }
-        for engine in 0..self.engines.len() {
-            if self.engines.all()[engine].packs() {
-                self.evict_at(engine, self.packing);
-            }
+        for engine in self.engines.packing() {
+            self.evict_at(engine, self.packing);
         }
         self.packing = self.shard_after(self.packing).unwrap_or(self.shared.index as u8);
         let shards = SHARDS.div_ceil(self.shared.workers) as u64;
@@ -121,7 +119,7 @@ impl Worker {
 
     /// When the packing hand looks at its next shard; `None`: there is nothing to look at.
     pub(super) fn next_packing(&self) -> Option<Nanos> {
-        let mut packing = self.engines.all().iter().filter(|engine| engine.packs());
-        packing.any(|engine| engine.resident() > 0).then_some(self.packs_at)
+        let has_any = |engine: usize| self.engines.all()[engine].resident() > 0;
+        self.engines.packing().any(has_any).then_some(self.packs_at)
     }
 }
