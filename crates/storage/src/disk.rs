@@ -32,6 +32,7 @@ mod metas;
 mod named;
 mod outline;
 mod page;
+mod pages;
 mod part;
 mod pool;
 mod recovery;

@@ -113,7 +113,7 @@ impl Shelf {
         if digest.len() > self.slot_len {
             return None;
         }
-        let names = Names::of(digest.tops)?;
+        let names = Names::of(&digest.tops)?;
         let (hashes, named) = (names.count(), HEAD_LEN + names.bytes.len());
         let are_partial = digest.metas.are_partial || named + digest.metas.len() > self.slot_len;
         let metas = if are_partial { 0 } else { digest.metas.len() };
@@ -241,16 +241,34 @@ impl Names {
     }
 
     /// `None` where there are more than can be counted.
-    fn of(mut tops: Vec<u32>) -> Option<Names> {
-        tops.sort_unstable();
-        tops.dedup();
-        u16::try_from(tops.len()).ok()?;
-        let mut bytes = Vec::with_capacity(Names::len(tops.len()));
-        for group in 0..GROUPS as u32 {
-            let end = tops.partition_point(|&top| top >> (8 * REST_LEN) <= group);
-            bytes.extend_from_slice(&(end as u16).to_le_bytes());
+    fn of(tops: &[u32]) -> Option<Names> {
+        // Each group is sorted by itself: they are short.
+        let group_of = |top: u32| (top >> (8 * REST_LEN)) as usize;
+        let mut starts = [0; GROUPS];
+        tops.iter().for_each(|&top| starts[group_of(top)] += 1);
+        let mut sum = 0;
+        starts.iter_mut().for_each(|count| sum += std::mem::replace(count, sum));
+        let (mut rests, mut ends) = (vec![0; tops.len()], starts);
+        for &top in tops {
+            let end = &mut ends[group_of(top)];
+            rests[*end] = top as u16;
+            *end += 1;
         }
-        tops.iter().for_each(|&top| bytes.extend_from_slice(&(top as u16).to_le_bytes()));
+        let mut bytes = vec![0; ENDS_LEN];
+        bytes.reserve_exact(REST_LEN * tops.len());
+        let (mut count, mut last) = (0, None);
+        for (group, (start, end)) in starts.into_iter().zip(ends).enumerate() {
+            let rests = &mut rests[start..end];
+            rests.sort_unstable();
+            for &rest in &*rests {
+                if last != Some((group, rest)) {
+                    bytes.extend_from_slice(&rest.to_le_bytes());
+                    count += 1;
+                }
+                last = Some((group, rest));
+            }
+            put_u16(&mut bytes, 2 * group, u16::try_from(count).ok()?);
+        }
         Some(Names { bytes: bytes.into() })
     }
 
@@ -258,7 +276,7 @@ impl Names {
     pub(super) fn of_all(hashes: impl Iterator<Item = u64>) -> Vec<Names> {
         let tops: Vec<u32> = hashes.map(top_of).collect();
         let parts = tops.chunks(usize::from(u16::MAX));
-        parts.map(|part| Names::of(part.to_vec()).expect("it is no more than that")).collect()
+        parts.map(|part| Names::of(part).expect("it is no more than that")).collect()
     }
 
     fn read(bytes: Bytes) -> Option<Names> {
@@ -305,7 +323,7 @@ mod tests {
     }
 
     fn names(hashes: &[u64]) -> Names {
-        Names::of(digest(0, hashes).tops).expect("they can be counted")
+        Names::of(&digest(0, hashes).tops).expect("they can be counted")
     }
 
     #[test]

@@ -107,6 +107,31 @@ impl<'a> Entry<'a> {
         entry.is_well_formed(RING_BODY_MAX).then_some(entry)
     }
 
+    /// The entry at the start of bytes in which [`Entry::read`] has found one.
+    ///
+    /// # Panics
+    /// If they are cut short.
+    pub(super) fn known(bytes: &'a [u8]) -> Entry<'a> {
+        let (head, rest) = bytes.split_first_chunk::<HEAD_LEN>().expect("it has a head");
+        Entry {
+            hash: u64_at(head, 0),
+            checksum: u64_at(head, 8),
+            kind: Kind(head[22]),
+            database: head[23],
+            key_len: usize::from(u16_at(head, 20)),
+            body: &rest[..u32_at(head, 16) as usize],
+        }
+    }
+
+    /// The hashes of entries in a row from the start of `bytes` on, whatever else is wrong with them.
+    pub(super) fn hashes(mut bytes: &'a [u8]) -> impl Iterator<Item = u64> {
+        std::iter::from_fn(move || {
+            let (head, rest) = bytes.split_first_chunk::<HEAD_LEN>()?;
+            bytes = rest.get(u32_at(head, 16) as usize..)?;
+            Some(u64_at(head, 0))
+        })
+    }
+
     /// The entries in a row from the start of `bytes` on, each as it stands there and decoded.
     pub(super) fn all(mut bytes: &'a [u8]) -> impl Iterator<Item = (&'a [u8], Entry<'a>)> {
         std::iter::from_fn(move || {
@@ -127,6 +152,14 @@ impl<'a> Entry<'a> {
         head[22] = self.kind.0;
         head[23] = self.database;
         head
+    }
+
+    /// The head as a page's directory holds it, with the body from here on in the page.
+    pub(super) fn row(&self, top: u16) -> [u8; HEAD_LEN] {
+        let mut row = self.head();
+        put_u16(&mut row, 16, top);
+        put_u16(&mut row, 18, self.body.len() as u16);
+        row
     }
 
     /// Appends head and body as batches and the ring hold them.

@@ -226,7 +226,12 @@ impl Index {
         black_box(bytes.flatten().fold(0, |all, one| all ^ one));
     }
 
-    /// Puts the entry that begins at `at` of what came in together in front of an older one, which stays behind it until
+    /// True while there is something to [unfold](Index::unfold).
+    pub(super) fn is_folded(&self) -> bool {
+        self.folded.is_some()
+    }
+
+    /// Puts the entry that begins at `at` of what came in together, and was checked, in front of an older one, which stays behind it until
     /// [`Index::settle`] unless it is of the same stripe.
     pub(super) fn insert(
         &mut self,
@@ -235,13 +240,13 @@ impl Index {
         stripe: u64,
     ) -> Option<Replaced> {
         let mut new = Slot::new(shared, at, stripe);
-        let entry = Entry::read(&shared[at..]).expect("entries are checked before they come in");
+        let entry = Entry::known(&shared[at..]);
         let hash = entry.hash;
         self.check(part_of(hash));
         let part = &mut self.parts[part_of(hash)];
         let mut at = part.first(hash);
         let mut known = None;
-        for i in part.same(hash) {
+        for i in part.same_from(at, hash) {
             if part.places[i].slot.entry().has_identity_of(&entry) {
                 known = Some(i);
                 break;

@@ -90,16 +90,19 @@ impl Merging {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         let ranges = starts.zip(&self.ends);
         let merge = |(bucket, (start, &end)): (Bucket, (usize, &usize))| {
-            let mut rows = Rows::of(bucket.entries());
-            let mut at = start;
-            for (raw, entry) in Entry::all(&self.staged[start..end]) {
-                rows.put(entry);
-                at += raw.len();
-            }
-            assert_eq!(at, end, "what is held for a bucket is a whole number of entries");
-            let mut packer = Packer::default();
-            rows.into_entries().for_each(|entry| packer.push(entry));
-            let packed = packer.pack();
+            let staged = &self.staged[start..end];
+            let entries = || Entry::all(staged).map(|(_, entry)| entry);
+            let len: usize = entries().map(|entry| entry.len()).sum();
+            assert_eq!(len, staged.len(), "what is held for a bucket is a whole number of entries");
+            let packed = bucket.replacing(entries()).unwrap_or_else(|| {
+                let mut rows = Rows::of(bucket.entries());
+                for entry in entries() {
+                    rows.put(entry);
+                }
+                let mut packer = Packer::default();
+                rows.into_entries().for_each(|entry| packer.push(entry));
+                packer.pack()
+            });
             (bucket, packed)
         };
         Merged(self.buckets.into_iter().zip(ranges).map(merge).collect())
@@ -125,12 +128,13 @@ mod tests {
     /// Hash and key, and the record.
     type Records = BTreeMap<(u64, Vec<u8>), Vec<u8>>;
 
-    /// Records of few hashes, with several keys each.
-    fn draw(prng: &mut Prng, count: u64) -> Records {
+    /// Records of few hashes, with several keys each, and lengths below one that is a multiple of `step`.
+    fn draw(prng: &mut Prng, count: u64, step: u64) -> Records {
         let mut records = Records::new();
         for _ in 0..count {
             let place = (prng.below(40), vec![b'a' + prng.below(3) as u8]);
-            records.insert(place, vec![prng.next_u64() as u8; prng.below(200) as usize]);
+            let len = prng.below(200) / step * step;
+            records.insert(place, vec![prng.next_u64() as u8; len as usize]);
         }
         records
     }
@@ -169,14 +173,17 @@ mod tests {
         for seed in 0..200 {
             let mut prng = Prng::new(seed);
             let (mut merging, mut all) = (Merging::default(), Vec::new());
+            // Some replace records of their own length only.
+            let step = *prng.pick(&[1, 100, 200]);
+            let removing = *prng.pick(&[0.0, 0.3]);
             for _ in 0..prng.between(1, 5) {
                 let count = prng.below(60);
-                let mut homes = draw(&mut prng, count);
+                let mut homes = draw(&mut prng, count, step);
                 let old = bucket(&homes);
                 let count = prng.below(60);
                 let mut staged = Vec::new();
-                for record in &draw(&mut prng, count) {
-                    let is_removed = prng.chance(0.3);
+                for record in &draw(&mut prng, count, step) {
+                    let is_removed = prng.chance(removing);
                     let kind = if is_removed { Kind::CELL.removing() } else { Kind::CELL };
                     append_to(record, kind, &mut staged);
                     match is_removed {

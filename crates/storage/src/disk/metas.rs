@@ -18,6 +18,7 @@ pub(super) struct Metas {
 
 impl Metas {
     /// Adds an entry that is newer than all before, if it is a meta.
+    #[inline]
     pub(super) fn add(&mut self, entry: &Entry<'_>) {
         if entry.kind.class() == Kind::META {
             self.are_partial |= entry.kind.is_in_extent();

@@ -7,11 +7,13 @@
 
 use base::checksum::checksum;
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use super::entry::{Entry, HEAD_LEN, Kind, PAGE_BODY_MAX};
 use super::extents::{UNIT, units_for};
 use super::io::File;
+use super::pages;
 use crate::mutation::{self, Mutation};
 
 pub(super) const PAGE: usize = 4096;
@@ -102,9 +104,14 @@ fn count_of(page: &[u8]) -> usize {
     usize::from(u16_at(page, 44))
 }
 
+/// Where a row of the directory begins.
+fn row_at(i: usize) -> usize {
+    PAGE_HEAD_LEN + i * HEAD_LEN
+}
+
 /// The entry in this row of a page's directory; `None` where the row points outside the page.
 fn row(page: &[u8], i: usize) -> Option<Entry<'_>> {
-    let head = &page[PAGE_HEAD_LEN + i * HEAD_LEN..][..HEAD_LEN];
+    let head = &page[row_at(i)..][..HEAD_LEN];
     let (offset, len) = (usize::from(u16_at(head, 16)), usize::from(u16_at(head, 18)));
     let entry = Entry {
         hash: u64_at(head, 0),
@@ -115,6 +122,25 @@ fn row(page: &[u8], i: usize) -> Option<Entry<'_>> {
         body: page.get(offset..offset + len)?,
     };
     entry.is_well_formed(PAGE_BODY_MAX).then_some(entry)
+}
+
+/// The row of a checked page whose record an entry of the same length replaces.
+fn find(page: &[u8], entry: &Entry<'_>) -> Option<usize> {
+    let rows = page[PAGE_HEAD_LEN..].chunks_exact(HEAD_LEN).take(count_of(page));
+    let mut same = rows.enumerate().filter(|(_, row)| u64_at(row, 0) == entry.hash);
+    let (i, _) = same.find(|&(i, _)| {
+        let known = row(page, i).expect("rows were checked when the page was taken in");
+        known.has_identity_of(entry) && known.body.len() == entry.body.len()
+    })?;
+    Some(i)
+}
+
+/// Puts an entry where one of the same length is.
+fn set_row(page: &mut [u8], i: usize, entry: &Entry<'_>) {
+    let row = &mut page[row_at(i)..][..HEAD_LEN];
+    let (top, len) = (u16_at(row, 16), u16_at(row, 18));
+    row.copy_from_slice(&entry.row(top));
+    page[usize::from(top)..][..usize::from(len)].copy_from_slice(entry.body);
 }
 
 /// The records of a bucket in memory: pages whose entries were all checked.
@@ -152,7 +178,7 @@ impl Bucket {
                         has_references |= entry.kind.is_in_extent();
                     }
                     None => {
-                        let head = &page[PAGE_HEAD_LEN + i * HEAD_LEN..][..HEAD_LEN];
+                        let head = &page[row_at(i)..][..HEAD_LEN];
                         let shard = (u64_at(head, 0) >> 56) as u8;
                         bad.push(BadRecord { database: head[23] & 15, shard });
                     }
@@ -172,7 +198,7 @@ impl Bucket {
             let rows = (0..count_of(page)).filter_map(|i| row(page, i));
             rows.filter(|entry| entry.is_whole(binding)).for_each(|entry| packer.push(entry));
         }
-        self.pages = packer.pack().pages.into_iter().map(Bytes::from).collect();
+        self.pages = packer.pack().pages.into_iter().map(pages::lend).collect();
     }
 
     /// The bucket where all its records may be too old: none of them counts, but their space comes back.
@@ -216,6 +242,28 @@ impl Bucket {
     /// False if no record stands in an extent.
     pub(super) fn has_references(&self) -> bool {
         self.has_references
+    }
+
+    /// The pages with entries in the places of records that they replace, each as long as the record was; `None` where that is
+    /// not so for one of them. None of them refers to an extent.
+    pub(super) fn replacing<'e>(&self, entries: impl Iterator<Item = Entry<'e>>) -> Option<Packed> {
+        let mut places = SmallVec::<[(usize, usize, Entry<'e>); 16]>::new();
+        for entry in entries {
+            let pages = self.pages.iter().enumerate();
+            let mut found = pages.filter_map(|(at, page)| Some((at, find(page, &entry)?)));
+            let (at, i) = found.next().filter(|_| !entry.kind.is_remove())?;
+            places.push((at, i, entry));
+        }
+        let copy = |page: &Bytes| {
+            let mut copy = pages::take();
+            copy.extend_from_slice(page);
+            copy
+        };
+        let mut pages: Vec<Vec<u8>> = self.pages.iter().map(copy).collect();
+        for (at, i, entry) in places {
+            set_row(&mut pages[at], i, &entry);
+        }
+        Some(Packed { pages, used: self.used, has_references: self.has_references })
     }
 
     /// The pages as they are written, with their places.
@@ -277,16 +325,13 @@ struct OpenPage<'a> {
 impl OpenPage<'_> {
     /// The page, but for its head.
     fn write(&self) -> Vec<u8> {
-        let mut page = Vec::with_capacity(PAGE);
+        let mut page = pages::take();
         page.resize(PAGE_HEAD_LEN, 0);
         put_u16(&mut page, 44, self.entries.len() as u16);
         let mut top = PAGE;
         for entry in &self.entries {
             top -= entry.body.len();
-            let mut row = entry.head();
-            put_u16(&mut row, 16, top as u16);
-            put_u16(&mut row, 18, entry.body.len() as u16);
-            page.extend_from_slice(&row);
+            page.extend_from_slice(&entry.row(top as u16));
         }
         page.resize(top, 0);
         for entry in self.entries.iter().rev() {
@@ -357,7 +402,7 @@ impl Packed {
             head.write(page, place, binding);
         }
         let Packed { pages, used, has_references } = self;
-        let pages = pages.into_iter().map(Bytes::from).collect();
+        let pages = pages.into_iter().map(pages::lend).collect();
         Bucket { pages, overflow, garbage: Vec::new(), used, has_references }
     }
 }
@@ -401,6 +446,47 @@ mod tests {
             assert!(PageHead::read(page, elsewhere, 9).is_err(), "bound to its place");
             assert!(PageHead::read(page, place, 8).is_err(), "bound to its node");
         }
+    }
+
+    #[test]
+    fn what_is_as_long_takes_the_place_of_a_record() {
+        let bodies: Vec<Vec<u8>> = (0..120).map(|i| vec![i as u8; 60 + i % 7]).collect();
+        let bucket = packed(&bodies);
+        assert!(bucket.pages() > 1);
+        let replacing = |news: &[(usize, Vec<u8>)], kind: Kind| {
+            let news = news.iter().map(|(i, body)| Entry { kind, ..entry(*i as u64, body) });
+            bucket.replacing(news)
+        };
+        // The first two bytes are the key.
+        let new = |i: usize, len: usize| {
+            let key = [i as u8; 2];
+            (i, [&key[..], &vec![0xee; len - 2]].concat())
+        };
+        let news = [new(3, 63), new(77, 60), new(119, 60)];
+        let mut wanted = bodies.clone();
+        news.iter().for_each(|(i, body)| wanted[*i].clone_from(body));
+        let pages = replacing(&news, Kind::CELL).expect("each is as long as the one before");
+        let overflow: Vec<u64> = (1..pages.pages() as u64).collect();
+        let new_bucket = pages.finish((6, 3, 78), PLACE, overflow.clone(), 9);
+        assert_eq!(new_bucket.used(), bucket.used());
+        for (i, (place, page)) in new_bucket.images(PLACE).enumerate() {
+            let head = PageHead::read(page, place, 9).expect("sealed");
+            assert_eq!((head.batch, usize::from(head.index)), (78, i));
+        }
+        let (checked, bad) = Bucket::check(new_bucket.pages.clone(), overflow, 9);
+        let mut found: Vec<(u64, Vec<u8>)> =
+            checked.entries().map(|entry| (entry.hash, entry.body.to_vec())).collect();
+        found.sort();
+        let wanted = wanted.into_iter().enumerate().map(|(i, body)| (i as u64, body));
+        assert_eq!((found, bad), (wanted.collect(), Vec::new()));
+        assert_eq!(packed(&bodies).pages, bucket.pages, "the old one is as it was");
+
+        let none = |news: &[(usize, Vec<u8>)], kind| assert!(replacing(news, kind).is_none());
+        none(&[new(3, 63), new(77, 61)], Kind::CELL);
+        none(&[new(3, 63), (120, vec![120; 60])], Kind::CELL);
+        none(&[(3, vec![4; 63])], Kind::CELL);
+        none(&[new(3, 63)], Kind::CELL.removing());
+        none(&[new(3, 63)], Kind::META);
     }
 
     #[test]

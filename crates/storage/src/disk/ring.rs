@@ -67,8 +67,6 @@ pub(super) struct Stripe {
     pub(super) position: Option<u64>, // once it is being written
     /// Hashes of its entries, until write-back has noted their buckets.
     pub(super) hashes: Vec<u64>,
-    /// Entries that are the newest durable ones of their place and have not gone home.
-    pub(super) live: u32,
     pub(super) has_marks: bool,
     pub(super) pending: Option<Box<Pending>>, // until it is durable
     is_closed: bool,
@@ -80,7 +78,6 @@ impl Stripe {
             number,
             position: None,
             hashes: Vec::new(),
-            live: 0,
             has_marks: false,
             pending: None,
             is_closed: false,
@@ -121,6 +118,9 @@ pub(super) struct Ring {
     /// Number of the newest durable stripe.
     pub(super) durable: u64,
     stripes: VecDeque<Stripe>, // consecutive numbers
+    /// For each of them, its entries that are the newest durable ones of their place and have not gone home. By themselves:
+    /// each entry that is replaced counts down at some stripe of the ring.
+    live: VecDeque<u32>,
     next: u64,
     asides: VecDeque<Aside>,
     asides_begun: u64,
@@ -142,6 +142,7 @@ impl Ring {
             tail,
             durable: FIRST - 1,
             stripes: VecDeque::new(),
+            live: VecDeque::new(),
             next: FIRST,
             asides: VecDeque::new(),
             asides_begun: 0,
@@ -295,7 +296,8 @@ impl Ring {
             number -= 1;
             let live = said.hashes.len() as u32;
             let has_marks = !said.marks.is_empty();
-            let stripe = Stripe { hashes: said.hashes, live, has_marks, ..Stripe::new(number) };
+            let stripe = Stripe { hashes: said.hashes, has_marks, ..Stripe::new(number) };
+            self.live.push_front(live);
             self.stripes.push_front(Stripe { position: Some(position), ..stripe });
         }
         number
@@ -310,6 +312,7 @@ impl Ring {
 
     fn push(&mut self, pending: Option<Box<Pending>>, position: Option<u64>) {
         self.stripes.push_back(Stripe { position, pending, ..Stripe::new(self.next) });
+        self.live.push_back(0);
         self.next += 1;
     }
 
@@ -348,14 +351,22 @@ impl Ring {
         waiting.map(|pending| pending.payload_len()).sum()
     }
 
+    /// The stripe that takes entries has taken so many, some of which replace others of its own.
+    pub(super) fn charge(&mut self, taken: u32, replaced: u32) {
+        let live = self.live.back_mut().expect("a stripe takes entries");
+        *live = *live + taken - replaced;
+    }
+
     /// One entry of this stripe needs it no longer.
     ///
     /// # Panics
     /// If it had no such entry: then the accounts are wrong and a needed stripe may be overwritten.
     pub(super) fn discharge(&mut self, number: u64) {
-        let stripe = self.stripe(number).expect("a stripe with a live entry is in the ring");
-        assert!(stripe.live > 0, "stripe {number} has no live entry");
-        stripe.live -= 1;
+        let at = number.checked_sub(self.next - self.live.len() as u64);
+        let live = at.and_then(|at| self.live.get_mut(at as usize));
+        let live = live.expect("a stripe with a live entry is in the ring");
+        assert!(*live > 0, "stripe {number} has no live entry");
+        *live -= 1;
     }
 
     /// Lets go of the oldest stripes that nothing needs; `marked` says whose marks stand in the superblock.
@@ -363,14 +374,15 @@ impl Ring {
         while self.asides.front().is_some_and(|aside| aside.count <= marked.asides) {
             self.asides.pop_front();
         }
-        while let Some(stripe) = self.stripes.front() {
+        while let (Some(stripe), Some(&live)) = (self.stripes.front(), self.live.front()) {
             let is_needed = stripe.number > self.durable
-                || stripe.live > 0
+                || live > 0
                 || (stripe.has_marks && stripe.number > marked.stripe);
             if is_needed {
                 return;
             }
             self.stripes.pop_front();
+            self.live.pop_front();
         }
     }
 

@@ -73,7 +73,7 @@ impl Engine {
         if let Some(len) = self.extent_len().filter(|&len| batch.entry_len_max > len) {
             batch.entries = self.place_long(batch.entries, len);
         }
-        self.add_entries(batch.entries);
+        self.add_entries(batch.entries, batch.entry_len_max);
         for mark in marks {
             self.add_mark(mark);
         }
@@ -134,22 +134,27 @@ impl Engine {
         unit
     }
 
-    /// Puts encoded entries into the collecting stripe and into the index.
-    pub(super) fn add_entries(&mut self, entries: Vec<u8>) {
+    /// Puts encoded entries, most of them so long, into the collecting stripe and into the index.
+    pub(super) fn add_entries(&mut self, entries: Vec<u8>, entry_len: usize) {
         let shared = Arc::new(self.pool.lend(entries));
         let entries = &shared[..];
         let stripe = self.ring.collecting();
         let number = stripe.number;
         let pending = stripe.pending.as_mut().expect("the collecting stripe is pending");
         pending.writer.reserve(entries.len());
+        let expected = entries.len() / entry_len.max(HEAD_LEN);
+        stripe.hashes.reserve(expected);
+        pending.superseded.reserve(expected);
+        let is_folded = self.index.is_folded();
         let (mut at, mut dead) = (0, Vec::new());
+        let (mut taken, mut replaced) = (0, 0);
         let (mut run, mut count) = (0, 0); // where entries begin that are next to each other and alive
         let mut cold = 0;
         for (raw, entry) in Entry::all(entries) {
             let start = at;
             if cold == 0 {
                 cold = WARMED;
-                self.index.warm(Entry::all(&entries[at..]).map(|(_, entry)| entry.hash));
+                self.index.warm(Entry::hashes(&entries[at..]));
             }
             cold -= 1;
             at += raw.len();
@@ -161,11 +166,13 @@ impl Engine {
             count += 1;
             pending.metas.add(&entry);
             stripe.hashes.push(entry.hash);
-            stripe.live += 1;
-            self.index.unfold(entry.hash, entry.hash, |stripe| dead.push(stripe));
+            taken += 1;
+            if is_folded {
+                self.index.unfold(entry.hash, entry.hash, |stripe| dead.push(stripe));
+            }
             let Some(old) = self.index.insert(&shared, start, number) else { continue };
             if old.stripe == number {
-                stripe.live -= 1;
+                replaced += 1;
             } else {
                 pending.superseded.push(old.at);
             }
@@ -175,6 +182,7 @@ impl Engine {
         }
         pending.writer.push_all(&entries[run..at], count);
         assert_eq!(at, entries.len(), "a batch is a whole number of entries");
+        self.ring.charge(taken, replaced);
         dead.into_iter().for_each(|stripe| self.ring.discharge(stripe));
     }
 

@@ -132,7 +132,8 @@ impl Engine {
         Entry { hash, checksum, kind, database, key_len: body.len(), body }.append_to(&mut raw);
         self.forget(mark);
         self.ring.reserve(raw.len());
-        self.add_entries(raw);
+        let len = raw.len();
+        self.add_entries(raw, len);
     }
 
     /// Keeps what is whole of a damaged bucket in memory until its pages are rewritten, which may not happen

@@ -109,8 +109,13 @@ impl Part {
 
     /// The places of one hash, by where they stand.
     pub(super) fn same(&self, hash: u64) -> impl Iterator<Item = usize> {
-        let first = self.first(hash);
-        (first..self.places.len()).take_while(move |&i| self.places[i].hash == hash)
+        self.same_from(self.first(hash), hash)
+    }
+
+    /// The same, from where they begin.
+    pub(super) fn same_from(&self, first: usize, hash: u64) -> impl Iterator<Item = usize> + use<> {
+        let same = self.places[first..].iter().take_while(|place| place.hash == hash).count();
+        first..first + same
     }
 }
 
