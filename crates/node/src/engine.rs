@@ -223,7 +223,8 @@ impl<P: Protocol> EngineOf<P> {
             lost_keys: Vec::new(),
             clearing: Vec::new(),
             clearing_keys: Vec::new(),
-            touched: false,
+            // Its first turn tells the protocol that there is a process.
+            touched: true,
         })
     }
 

@@ -109,3 +109,12 @@ fn who_rests_gives_memory_back() {
     assert!(world.stat("worker_cells_bytes") <= 100 * node::CELL_LEN as u64);
     assert_eq!(world.replies(BESIDE, &keys[79], "get"), [(171, "v".to_owned())]);
 }
+
+#[test]
+fn everybody_has_a_first_turn() {
+    let mut world = world(1 << 20);
+    world.turn();
+    assert_eq!(world.stat("toy_turns"), 3, "of three databases that nobody has touched");
+    world.turn();
+    assert_eq!(world.stat("toy_turns"), 3);
+}

@@ -247,6 +247,9 @@ impl Bucket {
     /// The pages with entries in the places of records that they replace, each as long as the record was; `None` where that is
     /// not so for one of them. None of them refers to an extent.
     pub(super) fn replacing<'e>(&self, entries: impl Iterator<Item = Entry<'e>>) -> Option<Packed> {
+        if self.pages.is_empty() {
+            return None; // a void bucket gets a page of its own
+        }
         let mut places = SmallVec::<[(usize, usize, Entry<'e>); 16]>::new();
         for entry in entries {
             let pages = self.pages.iter().enumerate();
@@ -487,6 +490,7 @@ mod tests {
         none(&[(3, vec![4; 63])], Kind::CELL);
         none(&[new(3, 63)], Kind::CELL.removing());
         none(&[new(3, 63)], Kind::META);
+        assert!(bucket.void().replacing(std::iter::empty()).is_none());
     }
 
     #[test]
