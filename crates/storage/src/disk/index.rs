@@ -231,8 +231,8 @@ impl Index {
         self.folded.is_some()
     }
 
-    /// Puts the entry that begins at `at` of what came in together, and was checked, in front of an older one, which stays behind it until
-    /// [`Index::settle`] unless it is of the same stripe.
+    /// Puts the entry that begins at `at` of what came in together, and was checked, in front of an older one, which stays
+    /// behind it until [`Index::settle`] unless it is of the same stripe.
     pub(super) fn insert(
         &mut self,
         shared: &Arc<Bytes>,

@@ -134,15 +134,15 @@ impl Engine {
         unit
     }
 
-    /// Puts encoded entries, most of them so long, into the collecting stripe and into the index.
-    pub(super) fn add_entries(&mut self, entries: Vec<u8>, entry_len: usize) {
+    /// Puts encoded entries, none of them longer than this, into the collecting stripe and into the index.
+    pub(super) fn add_entries(&mut self, entries: Vec<u8>, entry_len_max: usize) {
         let shared = Arc::new(self.pool.lend(entries));
         let entries = &shared[..];
         let stripe = self.ring.collecting();
         let number = stripe.number;
         let pending = stripe.pending.as_mut().expect("the collecting stripe is pending");
         pending.writer.reserve(entries.len());
-        let expected = entries.len() / entry_len.max(HEAD_LEN);
+        let expected = entries.len() / entry_len_max.max(HEAD_LEN);
         stripe.hashes.reserve(expected);
         pending.superseded.reserve(expected);
         let is_folded = self.index.is_folded();
