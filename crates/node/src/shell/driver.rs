@@ -13,6 +13,7 @@ use base::Nanos;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use protocols::Pace;
+use storage::disk::Pump;
 use types::NodeId;
 
 use super::board::{Board, STOP_MAX};
@@ -39,8 +40,14 @@ const NO_SPARE: u64 = 60;
 /// Looks in a row that must say the same.
 const LOOKS: u32 = 3;
 
-/// Passes over workers between two looks at sockets: what they hand each other is dealt with at once.
+/// Rounds over workers between two looks at sockets: what they hand each other is dealt with at once.
 const ROUNDS_MAX: usize = 3;
+
+/// Passes before the device gets what they have changed, while there is more to read at once: a commit costs as much as
+/// several passes, and takes in as much as there is.
+const PASSES_MAX: usize = 6;
+/// How long what the first of them has changed waits for that, about.
+const HELD_MAX: Nanos = Nanos::from_micros(500);
 
 type Seat = super::seat::Seat<WorkerThread>;
 
@@ -106,10 +113,26 @@ impl Driver {
             }
             self.wait(&mut events, stop_at)?;
             self.pass()?;
+            if self.board.pump().is_some_and(Pump::would_commit) {
+                self.pass_on(&mut events)?;
+            }
             if let Some(pump) = self.board.pump() {
                 pump.advance();
             }
             self.balance();
+        }
+        Ok(())
+    }
+
+    /// Takes in what can be read already, before the device gets what the pass before has changed.
+    fn pass_on(&mut self, events: &mut Events) -> Result<(), String> {
+        let until = self.board.clocks.now() + HELD_MAX;
+        for _ in 1..PASSES_MAX {
+            let has_more = self.look(events, Some(Duration::ZERO))?;
+            if !has_more || self.board.clocks.now() >= until {
+                break;
+            }
+            self.pass()?;
         }
         Ok(())
     }
@@ -149,6 +172,11 @@ impl Driver {
         } else {
             Some(Duration::ZERO)
         };
+        self.look(events, wait).map(|_| ())
+    }
+
+    /// Waits no longer than that for something to happen; true if there is something to read.
+    fn look(&mut self, events: &mut Events, wait: Option<Duration>) -> Result<bool, String> {
         let polled = self.poll.poll(events, wait);
         self.workers.iter().for_each(|worker| worker.awake());
         let is_interrupted = match polled {
@@ -163,13 +191,15 @@ impl Driver {
             pump.notice();
             pump.advance();
         }
+        let mut has_fired = false;
         for event in events.iter() {
             let fired = |worker: &&mut WorkerThread| Token(worker.index()) == event.token();
             if let Some(worker) = self.workers.iter_mut().find(fired) {
                 worker.fire();
+                has_fired = true;
             }
         }
-        Ok(())
+        Ok(has_fired)
     }
 
     fn pass(&mut self) -> Result<(), String> {

@@ -41,19 +41,14 @@ impl Engines {
         &self.all
     }
 
-    fn is_awake(&self, index: usize) -> bool {
-        has(self.awake, index)
-    }
-
     /// Those whose storage is memory too.
     pub(super) fn packing(&self) -> impl Iterator<Item = usize> + use<> {
-        let packing = self.packing;
-        (0..self.all.len()).filter(move |&index| has(packing, index))
+        bits(self.packing)
     }
 
     /// The engine that something is to be done with.
     pub(super) fn wake(&mut self, index: usize, shared: &Shared) -> &mut dyn Engine {
-        let is_awake = self.is_awake(index);
+        let is_awake = self.awake >> index & 1 == 1;
         let engine = &mut *self.all[index];
         if !is_awake {
             self.awake |= 1 << index;
@@ -65,22 +60,25 @@ impl Engines {
 
     /// Those that may have something to do.
     pub(super) fn awake(&self) -> impl Iterator<Item = &Box<dyn Engine>> {
-        let engines = self.all.iter().enumerate().filter(|(index, _)| self.is_awake(*index));
-        engines.map(|(_, engine)| engine)
+        bits(self.awake).map(|index| &self.all[index])
     }
 
     /// The same, to do it.
     pub(super) fn awake_mut(&mut self) -> impl Iterator<Item = &mut Box<dyn Engine>> {
-        let awake = self.awake;
-        let engines = self.all.iter_mut().enumerate();
-        let engines = engines.filter(move |(index, _)| has(awake, *index));
-        engines.map(|(_, engine)| engine)
+        let (mut left, mut from) = (&mut self.all[..], 0);
+        bits(self.awake).map(move |index| {
+            let from_here = &mut std::mem::take(&mut left)[index - from..];
+            let (engine, others) = from_here.split_first_mut().expect("a bit is an engine's");
+            (left, from) = (others, index + 1);
+            engine
+        })
     }
 
     /// Lets those rest that have nothing to do until something is done with them again.
     pub(super) fn rest(&mut self, absent_kept: usize) {
-        for (index, engine) in self.all.iter().enumerate() {
-            if self.is_awake(index) && engine.may_rest(absent_kept) {
+        for index in bits(self.awake) {
+            let engine = &self.all[index];
+            if engine.may_rest(absent_kept) {
                 self.awake &= !(1 << index);
                 self.resting_memory += engine.memory();
             }
@@ -93,6 +91,11 @@ impl Engines {
     }
 }
 
-fn has(engines: u32, index: usize) -> bool {
-    engines >> index & 1 == 1
+/// Places of the bits that are set, the lowest first.
+fn bits(mut set: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let lowest = (set != 0).then(|| set.trailing_zeros() as usize);
+        set &= set.wrapping_sub(1);
+        lowest
+    })
 }

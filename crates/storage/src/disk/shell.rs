@@ -78,6 +78,8 @@ struct Shared {
     has_committed: AtomicBool,
     /// A stripe waits for a driver.
     has_stripe: AtomicBool,
+    /// A stripe is under way, or about to be.
+    is_committing: AtomicBool,
     /// Somebody calls [`Pump::advance`] after every turn.
     is_attended: AtomicBool,
     room: RoomWatch,
@@ -123,7 +125,11 @@ impl Shared {
             || self.merged.has_items()
             || self.ring.has_items()
             || self.has_committed.load(SeqCst)
-            || self.mailboxes.iter().any(|mailbox| mailbox.requests.has_items())
+            || self.has_requests()
+    }
+
+    fn has_requests(&self) -> bool {
+        self.mailboxes.iter().any(|mailbox| mailbox.requests.has_items())
     }
 
     /// Reads what a start left of the ring, while the store serves.
@@ -219,6 +225,12 @@ impl Pump {
         }
     }
 
+    /// True where [`Pump::advance`] would begin a commit, if anything was changed: what is submitted until then is in it.
+    #[must_use]
+    pub fn would_commit(&self) -> bool {
+        !self.shared.is_committing.load(Relaxed) && self.shared.has_requests()
+    }
+
     /// To be called before [`Pump::advance`] when [`Pump::fd`] became readable, or a wait for it was interrupted.
     pub fn notice(&self) {
         self.shared.has_committed.store(true, SeqCst);
@@ -288,6 +300,7 @@ pub fn open_at(
         ring: Inbox::default(),
         has_committed: AtomicBool::new(false),
         has_stripe: AtomicBool::new(false),
+        is_committing: AtomicBool::new(false),
         is_attended: AtomicBool::new(false),
     });
     let link = |worker| ShellLink { worker, shared: Arc::clone(&shared) };

@@ -194,6 +194,7 @@ impl Run {
     }
 
     fn deliver(&mut self, shared: &Shared) {
+        shared.is_committing.store(self.engine.is_committing(), Relaxed);
         shared.staged.store(self.engine.staging().used, Relaxed);
         shared.memory.store(self.engine.memory(), Relaxed);
         shared.is_overrun.store(self.engine.is_overrun(), Relaxed);
@@ -272,6 +273,7 @@ mod tests {
         for number in 0..50_u8 {
             stores[0].put(&Place::Cell(Database(0), Key::new(&[number])), b"record");
             stores[0].submit();
+            assert!(pump.would_commit());
             let mut run = keeper.shared.run.lock().expect("nobody has panicked");
             run.turn(&keeper.shared, By::Helper);
             assert!(!run.uring.as_ref().is_some_and(Uring::has_stripe));
@@ -279,6 +281,7 @@ mod tests {
                 continue; // then helpers write the stripes
             }
             assert!(run.stripe.is_some(), "it is left to a driver");
+            assert!(!pump.would_commit(), "what comes now waits for this one");
             drop(run);
             // A helper may have the engine just then; it calls the driver again.
             let mut run = loop {
@@ -292,6 +295,7 @@ mod tests {
                 run.wait_for_commit();
                 run.turn(&keeper.shared, By::Helper);
             }
+            assert!(!pump.would_commit(), "there is nothing to commit");
         }
         keeper.stop();
         std::fs::remove_dir_all(&dir).expect("it is there");
