@@ -64,6 +64,9 @@ pub struct FileMedium {
     /// The file system has no room for the files that grow.
     #[cfg(test)]
     pub(super) lacks_room: AtomicBool,
+    /// Whoever writes to those files panics.
+    #[cfg(test)]
+    pub(super) panics: AtomicBool,
 }
 
 impl FileMedium {
@@ -201,6 +204,8 @@ impl FileMedium {
             says_at_once,
             #[cfg(test)]
             lacks_room: AtomicBool::new(false),
+            #[cfg(test)]
+            panics: AtomicBool::new(false),
         })
     }
 
@@ -352,6 +357,8 @@ impl FileMedium {
         if GROWING.contains(&write.file) && self.lacks_room.load(SeqCst) {
             return Err(ErrorKind::StorageFull.into());
         }
+        #[cfg(test)]
+        assert!(!GROWING.contains(&write.file) || !self.panics.load(SeqCst), "it is to panic");
         if !self.is_cache_ours(write.file) {
             // A page that is written in part takes the rest from the cache.
             self.drop_around(write.file, write.offset, write.bytes.len());

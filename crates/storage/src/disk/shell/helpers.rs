@@ -250,7 +250,12 @@ fn merge(merging: Merging) -> Result<Merged, String> {
 /// Hands in each as it is done: the next one may wait for room, and that another has failed must be known at once.
 fn carry_out(shared: &Shared, ios: Vec<Io>, by: Flusher) {
     for io in &ios {
-        let done = carry_out_one(shared, io, by);
+        let carried_out = catch_unwind(AssertUnwindSafe(|| carry_out_one(shared, io, by)));
+        // Who waits for it, a stop among them, is to hear of it.
+        let done = carried_out.unwrap_or_else(|_| {
+            let reason = "a thread that reads and writes for the store has panicked";
+            Done { id: io.id(), result: Err(reason.to_owned()) }
+        });
         // Where that panics the engine does so, too, and whoever waits hears of it.
         let check = || engine::check(io, &done, shared.binding);
         let pages = catch_unwind(AssertUnwindSafe(check)).unwrap_or_default();
@@ -375,6 +380,24 @@ mod tests {
         assert_eq!(opened.store.room(), Room::Missing);
         opened.medium_lacks_room(false);
         opened.wait_until(|it| it.store.room() != Room::Missing && it.keeper.is_at_home());
+        opened.has_all();
+        opened.keeper.stop();
+        std::fs::remove_dir_all(&dir).expect("it is there");
+    }
+
+    #[test]
+    fn a_helper_that_panics_ends_the_store_and_no_stop_waits_for_it() {
+        let dir = directory("panicking");
+        let mut opened = Opened::new(&dir);
+        opened.put(0..RECORDS);
+        opened.keeper.shared.medium.panics.store(true, SeqCst);
+        let completed = opened.completed();
+        let has_failed =
+            |it: &Completion| matches!(it, Completion::Failed(why) if why.contains("panicked"));
+        assert!(completed.iter().any(has_failed), "{completed:?}");
+        opened.keeper.stop();
+        drop((opened.store, opened.pump));
+        let mut opened = Opened::new(&dir);
         opened.has_all();
         opened.keeper.stop();
         std::fs::remove_dir_all(&dir).expect("it is there");

@@ -174,6 +174,9 @@ impl Run {
             && let (Some(uring), Some(file)) = (&mut self.uring, shared.medium.stripes())
         {
             uring.submit(file, id, writes);
+            if uring.is_broken() {
+                shared.has_committed.store(true, SeqCst);
+            }
         }
         shared.has_stripe.store(self.stripe.is_some(), SeqCst);
     }
@@ -261,6 +264,32 @@ mod tests {
     use crate::disk::Config;
     use crate::{Place, Store};
     use types::{Database, Key};
+
+    #[test]
+    fn a_system_that_takes_no_writes_any_more_ends_the_store() {
+        let dir = std::env::temp_dir().join(format!("palimpsest-broken-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("the temporary directory is writable");
+        create_at(&dir, 1, &Config::default()).expect("an empty directory takes a store");
+        let (keeper, mut stores) =
+            open_at(&dir, 1, &Config::default(), vec![Box::new(|| ())]).expect("it was created");
+        let pump = keeper.attend();
+        let break_down = |run: &Run| run.uring.as_ref().map(Uring::break_down);
+        // Elsewhere helpers write the stripes.
+        if break_down(&keeper.shared.run.lock().expect("nobody has panicked")).is_some() {
+            stores[0].put(&Place::Cell(Database(0), Key::new(b"key")), b"record");
+            stores[0].submit();
+            // A helper may have the engine just then.
+            let mut completions = Vec::new();
+            while completions.is_empty() {
+                pump.advance();
+                stores[0].poll(&mut completions);
+            }
+            let is_told = matches!(&completions[..], [Completion::Failed(why)] if why.contains("no writes any more"));
+            assert!(is_told, "{completions:?}");
+        }
+        keeper.stop();
+        std::fs::remove_dir_all(&dir).expect("it is there");
+    }
 
     #[test]
     fn threads_that_may_block_leave_stripes_to_those_that_wait_for_them() {

@@ -31,6 +31,8 @@ pub(super) struct Uring {
     buffer: AlignedBuffer,
     is_registered: bool,
     stripe: Option<Stripe>,
+    /// The system takes nothing any more, and does not say what became of what it has.
+    is_broken: bool,
     /// How writes are submitted; tests have the system put them aside, as it does where a write would have to wait.
     flags: Flags,
 }
@@ -67,6 +69,7 @@ impl Uring {
             buffer,
             is_registered: registered.is_ok(),
             stripe: None,
+            is_broken: false,
             flags: Flags::empty(),
         })
     }
@@ -81,7 +84,7 @@ impl Uring {
         self.stripe.is_some()
     }
 
-    /// Begins to write a stripe.
+    /// Begins to write a stripe. Where the system does not take it, that is how the stripe ends: see [`Uring::is_broken`].
     ///
     /// # Panics
     /// If one is under way, or this one has more parts than a stripe.
@@ -116,22 +119,40 @@ impl Uring {
         self.enter(0);
     }
 
+    /// There is a stripe that has failed, which nobody will tell of.
+    pub(super) fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
     /// Hands over what has not been handed over, and waits for `count` completions, or until it is interrupted.
     fn enter(&mut self, count: usize) {
-        loop {
+        while !self.is_broken {
             match self.ring.submit_and_wait(count) {
                 Ok(_) if self.ring.submission().is_empty() => return,
                 Ok(_) => {}
                 Err(error) if is_passing(&error) => {}
-                Err(error) => panic!("the system does not take writes any more: {error}"),
+                Err(error) => self.break_off(&error),
             }
+        }
+    }
+
+    /// Ends the stripe under way. The system may read it for as long as the process lives.
+    fn break_off(&mut self, error: &Error) {
+        self.is_broken = true;
+        std::mem::forget(std::mem::take(&mut self.buffer));
+        if let Some(stripe) = &mut self.stripe {
+            std::mem::forget(stripe.parts.clone());
+            stripe.pending = 0;
+            stripe.failure = Some(format!("the system takes no writes any more: {error}"));
         }
     }
 
     /// The stripe that has completed, if one has, and its parts.
     pub(super) fn reap(&mut self, file: &DirectFile) -> Option<(Done, Vec<Write>)> {
         let stripe = self.stripe.as_mut()?;
-        while let Some(completion) = self.ring.completion().next() {
+        while !self.is_broken
+            && let Some(completion) = self.ring.completion().next()
+        {
             let part = &stripe.parts[completion.user_data() as usize];
             let write_again = || file.write(&part.bytes, part.offset);
             stripe.pending -= 1;
@@ -158,10 +179,20 @@ impl Uring {
     /// Waits for the stripe under way; false when there is none.
     pub(super) fn wait(&mut self) -> bool {
         let pending = self.stripe.as_ref().map_or(0, |stripe| stripe.pending);
-        while self.ring.completion().len() < pending {
+        while !self.is_broken && self.ring.completion().len() < pending {
             self.enter(pending);
         }
         pending > 0
+    }
+
+    /// From now on the system takes nothing.
+    #[cfg(test)]
+    pub(super) fn break_down(&self) {
+        let null = std::fs::File::open("/dev/null").expect("it is there");
+        // SAFETY: the descriptor is this ring's, which closes what it stands for; what was handed over has completed or
+        // keeps its memory.
+        let replaced = unsafe { libc::dup2(null.as_raw_fd(), self.fd()) };
+        assert_eq!(replaced, self.fd());
     }
 }
 
