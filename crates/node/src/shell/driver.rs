@@ -46,7 +46,7 @@ const ROUNDS_MAX: usize = 3;
 /// Passes before the device gets what they have changed, while there is more to read at once: a commit costs as much as
 /// several passes, and takes in as much as there is.
 const PASSES_MAX: usize = 6;
-/// How long what the first of them has changed waits for that, about.
+/// How long after the first of them another one may begin.
 const HELD_MAX: Nanos = Nanos::from_micros(500);
 
 type Seat = super::seat::Seat<WorkerThread>;
@@ -112,10 +112,9 @@ impl Driver {
                 }
             }
             self.wait(&mut events, stop_at)?;
-            self.pass()?;
-            if self.board.pump().is_some_and(Pump::would_commit) {
-                self.pass_on(&mut events)?;
-            }
+            let began = self.board.clocks.now();
+            self.pass(began)?;
+            self.pass_on(began, &mut events)?;
             if let Some(pump) = self.board.pump() {
                 pump.advance();
             }
@@ -125,14 +124,17 @@ impl Driver {
     }
 
     /// Takes in what can be read already, before the device gets what the pass before has changed.
-    fn pass_on(&mut self, events: &mut Events) -> Result<(), String> {
-        let until = self.board.clocks.now() + HELD_MAX;
+    fn pass_on(&mut self, began: Nanos, events: &mut Events) -> Result<(), String> {
         for _ in 1..PASSES_MAX {
-            let has_more = self.look(events, Some(Duration::ZERO))?;
-            if !has_more || self.board.clocks.now() >= until {
+            if !self.board.pump().is_some_and(Pump::would_commit) {
                 break;
             }
-            self.pass()?;
+            let has_more = self.look(events, Some(Duration::ZERO))?;
+            let now = self.board.clocks.now();
+            if !has_more || now >= began + HELD_MAX {
+                break;
+            }
+            self.pass(now)?;
         }
         Ok(())
     }
@@ -202,9 +204,8 @@ impl Driver {
         Ok(has_fired)
     }
 
-    fn pass(&mut self) -> Result<(), String> {
+    fn pass(&mut self, began: Nanos) -> Result<(), String> {
         // All of them read before one is turned: what they read for each other is dealt with in the same turn.
-        let began = self.board.clocks.now();
         // This thread may have slept since it looked.
         self.attend_to_slow_peers(began);
         self.workers.iter_mut().try_for_each(WorkerThread::gather)?;

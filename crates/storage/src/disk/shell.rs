@@ -80,7 +80,9 @@ struct Shared {
     has_stripe: AtomicBool,
     /// A stripe is under way, or about to be.
     is_committing: AtomicBool,
-    /// Somebody calls [`Pump::advance`] after every turn.
+    /// Workers have left changes, which nobody may have taken yet.
+    has_changes: AtomicBool,
+    /// Somebody calls [`Pump::advance`] after the turns of workers.
     is_attended: AtomicBool,
     room: RoomWatch,
 }
@@ -125,11 +127,7 @@ impl Shared {
             || self.merged.has_items()
             || self.ring.has_items()
             || self.has_committed.load(SeqCst)
-            || self.has_requests()
-    }
-
-    fn has_requests(&self) -> bool {
-        self.mailboxes.iter().any(|mailbox| mailbox.requests.has_items())
+            || self.mailboxes.iter().any(|mailbox| mailbox.requests.has_items())
     }
 
     /// Reads what a start left of the ring, while the store serves.
@@ -176,6 +174,9 @@ pub struct ShellLink {
 
 impl Link for ShellLink {
     fn send(&mut self, requests: &mut Vec<Request>) {
+        if requests.iter().any(|request| matches!(request, Request::Change(_))) {
+            self.shared.has_changes.store(true, Relaxed);
+        }
         self.shared.mailboxes[self.worker].requests.put(requests);
         if !self.shared.is_attended.load(SeqCst) {
             self.shared.advance(By::Driver);
@@ -225,10 +226,11 @@ impl Pump {
         }
     }
 
-    /// True where [`Pump::advance`] would begin a commit, if anything was changed: what is submitted until then is in it.
+    /// True where [`Pump::advance`] would begin a commit, unless somebody else has done so just now. It takes in what is
+    /// submitted until then.
     #[must_use]
     pub fn would_commit(&self) -> bool {
-        !self.shared.is_committing.load(Relaxed) && self.shared.has_requests()
+        !self.shared.is_committing.load(Relaxed) && self.shared.has_changes.load(Relaxed)
     }
 
     /// To be called before [`Pump::advance`] when [`Pump::fd`] became readable, or a wait for it was interrupted.
@@ -301,6 +303,7 @@ pub fn open_at(
         has_committed: AtomicBool::new(false),
         has_stripe: AtomicBool::new(false),
         is_committing: AtomicBool::new(false),
+        has_changes: AtomicBool::new(false),
         is_attended: AtomicBool::new(false),
     });
     let link = |worker| ShellLink { worker, shared: Arc::clone(&shared) };
@@ -338,13 +341,13 @@ impl Keeper {
         !run.engine.is_dirty() && run.is_settled()
     }
 
-    /// True once all of it is durable; never, where a thread panicked.
+    /// True once all of it is durable, and nothing is left that may write; never, where a thread panicked.
     fn settle(&self) -> bool {
         // A thread that panicked with the engine has already told the workers.
         while let Ok(mut run) = self.shared.run.lock() {
             self.shared.turn(&mut run, By::Driver);
             if run.is_settled() {
-                return true;
+                return !run.is_writing_for_ever();
             }
             if !run.wait_for_commit() {
                 drop(run);

@@ -260,6 +260,9 @@ fn carry_out(shared: &Shared, ios: Vec<Io>, by: Flusher) {
         let check = || engine::check(io, &done, shared.binding);
         let pages = catch_unwind(AssertUnwindSafe(check)).unwrap_or_default();
         shared.done.put(&mut vec![(done, pages)]);
+        if matches!(io, Io::Store { .. }) {
+            shared.advance(By::Helper);
+        }
     }
 }
 
@@ -389,8 +392,11 @@ mod tests {
     fn a_helper_that_panics_ends_the_store_and_no_stop_waits_for_it() {
         let dir = directory("panicking");
         let mut opened = Opened::new(&dir);
+        opened.medium_lacks_room(true);
         opened.put(0..RECORDS);
+        opened.wait_until(|it| it.store.room() == Room::Missing);
         opened.keeper.shared.medium.panics.store(true, SeqCst);
+        opened.medium_lacks_room(false);
         let completed = opened.completed();
         let has_failed =
             |it: &Completion| matches!(it, Completion::Failed(why) if why.contains("panicked"));

@@ -88,6 +88,7 @@ impl Run {
     }
 
     fn take_requests(&mut self, shared: &Shared) -> bool {
+        shared.has_changes.store(false, Relaxed);
         let (mut has_moved, mut has_changed) = (false, false);
         for (worker, mailbox) in shared.mailboxes.iter().enumerate() {
             let Some(requests) = mailbox.requests.take() else { continue };
@@ -245,6 +246,11 @@ impl Run {
         !self.engine.is_committing() && self.under_way == 0 && !has_stripe
     }
 
+    /// The system has a stripe and does not say what becomes of it.
+    pub(super) fn is_writing_for_ever(&self) -> bool {
+        self.uring.as_ref().is_some_and(Uring::is_broken)
+    }
+
     /// Waits for the stripe under way, if the system has it; false otherwise.
     pub(super) fn wait_for_commit(&mut self) -> bool {
         self.uring.as_mut().is_some_and(Uring::wait)
@@ -300,16 +306,20 @@ mod tests {
             open_at(&dir, 1, &Config::default(), vec![Box::new(|| ())]).expect("it was created");
         let pump = keeper.attend();
         for number in 0..50_u8 {
-            stores[0].put(&Place::Cell(Database(0), Key::new(&[number])), b"record");
-            stores[0].submit();
-            assert!(pump.would_commit());
+            let mut change = |key: [u8; 2]| {
+                stores[0].put(&Place::Cell(Database(0), Key::new(&key)), b"record");
+                stores[0].submit();
+            };
             let mut run = keeper.shared.run.lock().expect("nobody has panicked");
+            change([number, 0]);
+            assert!(pump.would_commit() || run.uring.is_none());
             run.turn(&keeper.shared, By::Helper);
             assert!(!run.uring.as_ref().is_some_and(Uring::has_stripe));
             if run.uring.is_none() {
                 continue; // then helpers write the stripes
             }
             assert!(run.stripe.is_some(), "it is left to a driver");
+            change([number, 1]);
             assert!(!pump.would_commit(), "what comes now waits for this one");
             drop(run);
             // A helper may have the engine just then; it calls the driver again.
@@ -322,7 +332,7 @@ mod tests {
             };
             while !run.is_settled() {
                 run.wait_for_commit();
-                run.turn(&keeper.shared, By::Helper);
+                run.turn(&keeper.shared, By::Driver);
             }
             assert!(!pump.would_commit(), "there is nothing to commit");
         }

@@ -9,6 +9,7 @@
 
 use std::io::Error;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::{Mutex, PoisonError};
 
 use io_uring::squeue::Flags;
 use io_uring::{IoUring, Probe, opcode, types};
@@ -25,13 +26,16 @@ const PARTS_MAX: usize = 2;
 /// Bytes of a part, at most, that is rather copied than written from where it is.
 const COPIED_MAX: usize = 32 << 10;
 
+/// What the system may still read, until the process ends.
+static LEFT: Mutex<Vec<(AlignedBuffer, Vec<Write>)>> = Mutex::new(Vec::new());
+
 pub(super) struct Uring {
     ring: IoUring,
     /// Never grows: the system knows where it is.
     buffer: AlignedBuffer,
     is_registered: bool,
     stripe: Option<Stripe>,
-    /// The system takes nothing any more, and does not say what became of what it has.
+    /// The system takes nothing any more, and does not say what becomes of what it has.
     is_broken: bool,
     /// How writes are submitted; tests have the system put them aside, as it does where a write would have to wait.
     flags: Flags,
@@ -119,7 +123,7 @@ impl Uring {
         self.enter(0);
     }
 
-    /// There is a stripe that has failed, which nobody will tell of.
+    /// True from when the system has taken no more: the stripe of that time has failed, and may still be written.
     pub(super) fn is_broken(&self) -> bool {
         self.is_broken
     }
@@ -136,12 +140,13 @@ impl Uring {
         }
     }
 
-    /// Ends the stripe under way. The system may read it for as long as the process lives.
+    /// Ends the stripe under way. The system may read it for as long as it likes.
     fn break_off(&mut self, error: &Error) {
         self.is_broken = true;
-        std::mem::forget(std::mem::take(&mut self.buffer));
+        let buffer = std::mem::take(&mut self.buffer);
+        let parts = self.stripe.as_ref().map_or_else(Vec::new, |stripe| stripe.parts.clone());
+        LEFT.lock().unwrap_or_else(PoisonError::into_inner).push((buffer, parts));
         if let Some(stripe) = &mut self.stripe {
-            std::mem::forget(stripe.parts.clone());
             stripe.pending = 0;
             stripe.failure = Some(format!("the system takes no writes any more: {error}"));
         }
