@@ -33,6 +33,14 @@ pub fn target() -> PathBuf {
     root().join(folder)
 }
 
+/// A program of the workspace as `cargo test --workspace` has left it: `cargo run` would build it once more, with fewer
+/// features of what it depends on.
+fn tested(program: &str) -> Command {
+    let mut command = Command::new(target().join("debug").join(program));
+    command.current_dir(root());
+    command
+}
+
 /// Runs a command to its end.
 fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("did not start: {command:?}"))?;
