@@ -115,7 +115,8 @@ impl Uring {
             let entry = entry.flags(self.flags).user_data(index as u64);
             // SAFETY: the buffer and the parts live in `self`, and are neither moved, grown nor written before the system
             // has completed this write: `submit` refuses to run while a stripe is under way, `reap` gives the parts away
-            // when all are completed, and dropping waits for that. What is in `Bytes` nobody changes.
+            // when all are completed, and dropping waits for that; where the system does not tell, `break_off` keeps them for
+            // good. What is in `Bytes` nobody changes.
             let pushed = unsafe { self.ring.submission().push(&entry) };
             pushed.expect("the queue is empty between stripes and has room for all parts");
             *pending += 1;
