@@ -247,9 +247,13 @@ fn merge(merging: Merging) -> Result<Merged, String> {
         .map_err(|_| "the thread that merges entries into pages has panicked".to_owned())
 }
 
-/// Hands in each as it is done: the next one may wait for room, and that another has failed must be known at once.
+/// Hands in each as it is done: the next one may wait for room, and that another has failed must be known at once. Who calls
+/// this moves the engine on for the last of them.
 fn carry_out(shared: &Shared, ios: Vec<Io>, by: Flusher) {
-    for io in &ios {
+    for (index, io) in ios.iter().enumerate() {
+        if index > 0 && matches!(io, Io::Store { .. }) {
+            shared.advance(By::Helper);
+        }
         let carried_out = catch_unwind(AssertUnwindSafe(|| carry_out_one(shared, io, by)));
         // Who waits for it, a stop among them, is to hear of it.
         let done = carried_out.unwrap_or_else(|_| {
@@ -260,9 +264,6 @@ fn carry_out(shared: &Shared, ios: Vec<Io>, by: Flusher) {
         let check = || engine::check(io, &done, shared.binding);
         let pages = catch_unwind(AssertUnwindSafe(check)).unwrap_or_default();
         shared.done.put(&mut vec![(done, pages)]);
-        if matches!(io, Io::Store { .. }) {
-            shared.advance(By::Helper);
-        }
     }
 }
 

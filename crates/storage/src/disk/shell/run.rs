@@ -265,30 +265,37 @@ fn is_digest(flush: Files) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{create_at, open_at};
+    use std::path::PathBuf;
+
+    use super::super::{DiskStore, Keeper, Pump, create_at, open_at};
     use super::*;
     use crate::disk::Config;
     use crate::{Place, Store};
     use types::{Database, Key};
 
-    #[test]
-    fn a_system_that_takes_no_writes_any_more_ends_the_store() {
-        let dir = std::env::temp_dir().join(format!("palimpsest-broken-{}", std::process::id()));
+    fn opened(name: &str) -> (PathBuf, Keeper, Pump, DiskStore) {
+        let dir = std::env::temp_dir().join(format!("palimpsest-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&dir).expect("the temporary directory is writable");
         create_at(&dir, 1, &Config::default()).expect("an empty directory takes a store");
         let (keeper, mut stores) =
             open_at(&dir, 1, &Config::default(), vec![Box::new(|| ())]).expect("it was created");
-        let pump = keeper.attend();
+        let (pump, store) = (keeper.attend(), stores.pop().expect("one for each waker"));
+        (dir, keeper, pump, store)
+    }
+
+    #[test]
+    fn a_system_that_takes_no_writes_any_more_ends_the_store() {
+        let (dir, keeper, pump, mut store) = opened("broken");
         let break_down = |run: &Run| run.uring.as_ref().map(Uring::break_down);
         // Elsewhere helpers write the stripes.
         if break_down(&keeper.shared.run.lock().expect("nobody has panicked")).is_some() {
-            stores[0].put(&Place::Cell(Database(0), Key::new(b"key")), b"record");
-            stores[0].submit();
+            store.put(&Place::Cell(Database(0), Key::new(b"key")), b"record");
+            store.submit();
             // A helper may have the engine just then.
             let mut completions = Vec::new();
             while completions.is_empty() {
                 pump.advance();
-                stores[0].poll(&mut completions);
+                store.poll(&mut completions);
             }
             let is_told = matches!(&completions[..], [Completion::Failed(why)] if why.contains("no writes any more"));
             assert!(is_told, "{completions:?}");
@@ -299,16 +306,11 @@ mod tests {
 
     #[test]
     fn threads_that_may_block_leave_stripes_to_those_that_wait_for_them() {
-        let dir = std::env::temp_dir().join(format!("palimpsest-run-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).expect("the temporary directory is writable");
-        create_at(&dir, 1, &Config::default()).expect("an empty directory takes a store");
-        let (keeper, mut stores) =
-            open_at(&dir, 1, &Config::default(), vec![Box::new(|| ())]).expect("it was created");
-        let pump = keeper.attend();
+        let (dir, keeper, pump, mut store) = opened("run");
         for number in 0..50_u8 {
             let mut change = |key: [u8; 2]| {
-                stores[0].put(&Place::Cell(Database(0), Key::new(&key)), b"record");
-                stores[0].submit();
+                store.put(&Place::Cell(Database(0), Key::new(&key)), b"record");
+                store.submit();
             };
             let mut run = keeper.shared.run.lock().expect("nobody has panicked");
             change([number, 0]);
