@@ -17,7 +17,7 @@ use storage::disk::Pump;
 use types::NodeId;
 
 use super::board::{Board, STOP_MAX};
-use super::idle::idle_time;
+use super::idle::Idle;
 use super::peers::Slowness;
 use super::sync::Ordering;
 use super::worker_thread::{PASS_LONG, WorkerThread};
@@ -37,6 +37,10 @@ const CROWDED: u32 = 1150;
 const SPARE: u64 = 300;
 /// Thousandths of a core below which none is idle.
 const NO_SPARE: u64 = 60;
+/// How often the first thread looks whether the machine has time to spare, and below which part of it, in hundredths, that
+/// is too little for commits that could wait.
+const LOOK_AROUND_EVERY: Nanos = Nanos::from_millis(500);
+const CROWDED_PERCENT: u64 = 25;
 /// Looks in a row that must say the same.
 const LOOKS: u32 = 3;
 
@@ -64,7 +68,9 @@ pub(crate) struct Driver {
     /// Looks in a row that found a reason to rearrange.
     looks: u32,
     /// When the first of them was, and how long cores had been idle then.
-    idle_at: Option<(Nanos, Nanos)>,
+    idle_at: Option<(Nanos, Idle)>,
+    /// The first thread's last look at the whole machine.
+    looked_around: Option<(Nanos, Idle)>,
 }
 
 impl Driver {
@@ -92,6 +98,7 @@ impl Driver {
             cpu_at: Nanos::ZERO,
             looks: 0,
             idle_at: None,
+            looked_around: None,
         };
         Ok(polls.into_iter().enumerate().map(driver).collect())
     }
@@ -119,6 +126,7 @@ impl Driver {
                 pump.advance();
             }
             self.balance();
+            self.look_around();
         }
         Ok(())
     }
@@ -167,10 +175,10 @@ impl Driver {
         let restless = self.workers.iter().filter(|worker| !worker.may_sleep()).count();
         let wait = if restless == 0 {
             let timers = self.workers.iter().filter_map(|worker| worker.next_timer());
-            timers.chain(stop_at).min().map(|at| {
-                // The kernel counts whole milliseconds here; mio rounds up.
-                Duration::from_nanos(at.since(self.board.clocks.now()).0)
-            })
+            let timer = timers.chain(stop_at).min();
+            let timer = timer.map(|at| Duration::from_nanos(at.since(self.board.clocks.now()).0));
+            // The kernel counts whole milliseconds here; mio rounds up.
+            timer.into_iter().chain(self.board.pump().and_then(Pump::begins_in)).min()
         } else {
             Some(Duration::ZERO)
         };
@@ -261,6 +269,18 @@ impl Driver {
         self.workers.iter_mut().for_each(|worker| worker.on_slow_peers(is_clogged, &paces));
     }
 
+    /// Tells the disk store whether the cores have time to spare.
+    fn look_around(&mut self) {
+        let now = self.board.clocks.now();
+        let is_due = self.looked_around.is_none_or(|(then, _)| now >= then + LOOK_AROUND_EVERY);
+        let Some(pump) = self.board.pump().filter(|_| self.index == 0 && is_due) else { return };
+        let Some(idle) = Idle::look() else { return };
+        if let Some((then, before)) = self.looked_around {
+            pump.set_crowded(idle.percent_since(before, now.since(then)) < CROWDED_PERCENT);
+        }
+        self.looked_around = Some((now, idle));
+    }
+
     /// Gives workers away, or all of them back, as the load wants it.
     fn balance(&mut self) {
         let now = self.board.clocks.now();
@@ -284,7 +304,7 @@ impl Driver {
             return;
         }
         if self.looks == 0 {
-            self.idle_at = idle_time().map(|idle| (now, idle));
+            self.idle_at = Idle::look().map(|idle| (now, idle));
         }
         self.looks += 1;
         if self.looks > LOOKS {
@@ -313,8 +333,8 @@ impl Driver {
 
     /// Thousandths of a core that were idle since the first of these looks. Where the system does not tell, one is.
     fn spare(&self) -> u64 {
-        let Some(((then, before), idle)) = self.idle_at.zip(idle_time()) else { return 1000 };
-        idle.since(before).0.saturating_mul(1000) / self.looked_at.since(then).0.max(1)
+        let Some(((then, before), idle)) = self.idle_at.zip(Idle::look()) else { return 1000 };
+        idle.time.since(before.time).0.saturating_mul(1000) / self.looked_at.since(then).0.max(1)
     }
 
     /// Takes workers out of this thread's hands.

@@ -214,6 +214,9 @@ impl Engine {
     /// Starts the next stripe, or goes on with one that waits for room.
     pub(super) fn step_commit(&mut self) {
         if self.commit.is_none() {
+            if self.takes_more() {
+                return;
+            }
             let is_redone = self.write_back.is_redone();
             let Some(stripe) = self.ring.close_next() else { return };
             if is_redone && !pending(stripe).contents.is_empty() {
@@ -239,11 +242,16 @@ impl Engine {
         }
     }
 
+    /// True if the next commit is put off, for more to be in it.
+    fn takes_more(&self) -> bool {
+        self.is_put_off && self.ring.collected().is_some()
+    }
+
     /// True if the next stripe can only be written when a write-back has got on.
     pub(super) fn waits_for_write_back(&mut self) -> bool {
         match &self.commit {
             Some(commit) => commit.io.is_none(),
-            None => self.ring.close_next().is_some(),
+            None => !self.takes_more() && self.ring.close_next().is_some(),
         }
     }
 
