@@ -37,10 +37,12 @@ const CROWDED: u32 = 1150;
 const SPARE: u64 = 300;
 /// Thousandths of a core below which none is idle.
 const NO_SPARE: u64 = 60;
-/// How often the first thread looks whether the machine has time to spare, and below which part of it, in hundredths, that
-/// is too little for commits that could wait.
+/// How often the first thread looks how much of the machine is idle.
 const LOOK_AROUND_EVERY: Nanos = Nanos::from_millis(500);
-const CROWDED_PERCENT: u64 = 25;
+/// Hundredths of the machine that are idle where commits are to be fewer; with fewer of them more is idle.
+const LITTLE_IDLE: u64 = 25;
+/// Hundredths that are idle where they are as many as there can be again.
+const MUCH_IDLE: u64 = 40;
 /// Looks in a row that must say the same.
 const LOOKS: u32 = 3;
 
@@ -69,8 +71,9 @@ pub(crate) struct Driver {
     looks: u32,
     /// When the first of them was, and how long cores had been idle then.
     idle_at: Option<(Nanos, Idle)>,
-    /// The first thread's last look at the whole machine.
-    looked_around: Option<(Nanos, Idle)>,
+    /// The first thread's last look at the whole machine, if the system told.
+    looked_around: Option<(Nanos, Option<Idle>)>,
+    is_crowded: bool,
 }
 
 impl Driver {
@@ -99,6 +102,7 @@ impl Driver {
             looks: 0,
             idle_at: None,
             looked_around: None,
+            is_crowded: false,
         };
         Ok(polls.into_iter().enumerate().map(driver).collect())
     }
@@ -178,7 +182,7 @@ impl Driver {
             let timer = timers.chain(stop_at).min();
             let timer = timer.map(|at| Duration::from_nanos(at.since(self.board.clocks.now()).0));
             // The kernel counts whole milliseconds here; mio rounds up.
-            timer.into_iter().chain(self.board.pump().and_then(Pump::begins_in)).min()
+            timer.into_iter().chain(self.until_commit()).min()
         } else {
             Some(Duration::ZERO)
         };
@@ -269,16 +273,34 @@ impl Driver {
         self.workers.iter_mut().for_each(|worker| worker.on_slow_peers(is_clogged, &paces));
     }
 
+    /// Until a commit that was put off is to begin.
+    fn until_commit(&self) -> Option<Duration> {
+        let pump = self.board.pump()?;
+        if pump.begins_in()?.is_zero() {
+            pump.advance();
+        }
+        // Where another thread is at it, that one will see that it is time.
+        pump.begins_in().filter(|wait| !wait.is_zero())
+    }
+
     /// Tells the disk store whether the cores have time to spare.
     fn look_around(&mut self) {
+        let pump = self.board.pump().filter(|pump| self.index == 0 && pump.fd().is_some());
+        let Some(pump) = pump else { return };
         let now = self.board.clocks.now();
-        let is_due = self.looked_around.is_none_or(|(then, _)| now >= then + LOOK_AROUND_EVERY);
-        let Some(pump) = self.board.pump().filter(|_| self.index == 0 && is_due) else { return };
-        let Some(idle) = Idle::look() else { return };
-        if let Some((then, before)) = self.looked_around {
-            pump.set_crowded(idle.percent_since(before, now.since(then)) < CROWDED_PERCENT);
+        let last = self.looked_around;
+        if last.is_some_and(|(then, _)| now < then + LOOK_AROUND_EVERY) {
+            return;
         }
+        let idle = Idle::look();
         self.looked_around = Some((now, idle));
+        let limit = if self.is_crowded { MUCH_IDLE } else { LITTLE_IDLE };
+        self.is_crowded = last.is_some_and(|(then, before)| {
+            let percent =
+                before.zip(idle).map(|(it, idle)| idle.percent_since(it, now.since(then)));
+            percent.is_some_and(|percent| percent < limit)
+        });
+        pump.set_crowded(self.is_crowded);
     }
 
     /// Gives workers away, or all of them back, as the load wants it.

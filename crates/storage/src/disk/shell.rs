@@ -161,6 +161,7 @@ impl Shared {
     }
 
     fn say_last_words(&self) {
+        self.begin_at.store(0, SeqCst);
         for worker in 0..self.mailboxes.len() {
             let reason = "the store's engine has panicked".to_owned();
             self.deliver(worker, &mut vec![Completion::Failed(reason)]);
@@ -239,14 +240,15 @@ impl Pump {
         }
     }
 
-    /// True where [`Pump::advance`] would begin a commit, unless somebody else has done so just now. It takes in what is
-    /// submitted until then.
+    /// True where [`Pump::advance`] would begin a commit, or put it off, unless somebody else has done so just now. It takes in
+    /// what is submitted until then.
     #[must_use]
     pub fn would_commit(&self) -> bool {
         !self.shared.is_committing.load(Relaxed) && self.shared.has_changes.load(Relaxed)
     }
 
-    /// How long until [`Pump::advance`] begins a commit that was put off: it must be called then. `None` where none was.
+    /// How long until [`Pump::advance`] begins a commit that was put off: whoever has put it off must call it then. `None`
+    /// where none was.
     #[must_use]
     pub fn begins_in(&self) -> Option<Duration> {
         self.shared.begins_in()

@@ -1,5 +1,6 @@
 //! A batch becomes durable: entries go into the stripe that is being collected; when the previous stripe has been
-//! flushed, it is closed, written and flushed in its turn. Everything that came in meanwhile shares the next flush.
+//! flushed, it is closed, written and flushed in its turn, unless that is put off. Everything that came in meanwhile shares
+//! the next flush.
 
 use std::sync::Arc;
 
@@ -244,7 +245,7 @@ impl Engine {
 
     /// True if the next commit is put off, for more to be in it.
     fn takes_more(&self) -> bool {
-        self.is_put_off && self.ring.collected().is_some()
+        self.is_put_off && self.collected().is_some()
     }
 
     /// True if the next stripe can only be written when a write-back has got on.

@@ -138,7 +138,8 @@ impl Run {
     /// Puts the next commit off, where that is worth it and a driver will begin it.
     fn space(&mut self, shared: &Shared, by: By) {
         let is_expected = by == By::Driver || shared.begin_at.load(SeqCst) != 0;
-        let is_worth_it = self.uring.is_some() && shared.is_crowded.load(Relaxed) && is_expected;
+        let is_worth_it = self.uring.is_some() && shared.is_crowded.load(Relaxed);
+        let is_worth_it = is_worth_it && is_expected && !self.engine.is_full();
         let collected = self.engine.collected().filter(|_| is_worth_it);
         let begin_at = collected.and_then(|it| self.spacing.not_before(it, Instant::now()));
         let since_opened = |at: Instant| at.saturating_duration_since(shared.opened).as_nanos();

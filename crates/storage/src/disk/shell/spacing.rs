@@ -14,15 +14,17 @@ const ENOUGH_PERCENT: usize = 60;
 const DISTANCE: u32 = 6;
 /// The same, however long they take.
 const DISTANCE_MAX: Duration = Duration::from_micros(800);
-/// What is under way is taken for a part of this less with each commit, until as much is seen again.
-const FADE: usize = 16;
+/// What was under way counts for an eighth less with each commit, until as much is seen again.
+const FADE: usize = 8;
+/// More under way makes no difference: one large batch is not waited for again.
+const UNDER_WAY_MAX: usize = 256;
 
 /// What is known of the commits before.
 #[derive(Default)]
 pub(super) struct Spacing {
     began: Option<Instant>,
     took: Duration,
-    /// Changes that were under way at once.
+    /// Changes that were under way at once lately.
     under_way: usize,
 }
 
@@ -34,7 +36,7 @@ impl Spacing {
     /// A commit ends, with so many changes in it or waiting for the next one.
     pub(super) fn end(&mut self, under_way: usize, now: Instant) {
         self.took = self.began.map_or(Duration::ZERO, |began| now.saturating_duration_since(began));
-        self.under_way = under_way.max(self.under_way - self.under_way / FADE);
+        self.under_way = under_way.min(UNDER_WAY_MAX).max(self.under_way - self.under_way / FADE);
     }
 
     /// When a commit of so many changes may begin; `None` for at once.
@@ -91,10 +93,10 @@ mod tests {
 
     #[test]
     fn what_was_under_way_is_forgotten() {
-        let (spacing, began) = after(&[[64].as_slice(), &[8; 12]].concat(), 100 * MICRO);
-        assert_eq!(spacing.not_before(20, began), None);
+        let (spacing, began) = after(&[[64].as_slice(), &[8; 4]].concat(), 100 * MICRO);
+        assert_eq!(spacing.not_before(25, began), None);
         assert!(spacing.not_before(8, began).is_some());
-        let (spacing, began) = after(&[[64].as_slice(), &[8; 40]].concat(), 100 * MICRO);
+        let (spacing, began) = after(&[[5_000].as_slice(), &[8; 25]].concat(), 100 * MICRO);
         assert_eq!(spacing.not_before(1, began), None);
     }
 }
