@@ -379,10 +379,15 @@ mod tests {
         let later = Instant::now() + Duration::from_secs(3600);
         run.spacing.begin(later);
         run.spacing.end(64, later);
-        // Elsewhere helpers write the stripes, each as soon as it can be.
         let has_uring = run.uring.is_some();
         drop(run);
-        has_uring.then_some((dir, keeper, pump, store))
+        if !has_uring {
+            // Helpers write the stripes, each as soon as it can be.
+            keeper.stop();
+            std::fs::remove_dir_all(&dir).expect("it is there");
+            return None;
+        }
+        Some((dir, keeper, pump, store))
     }
 
     /// Changes these, and moves the store on before anybody else does.
