@@ -37,14 +37,15 @@ const CROWDED: u32 = 1150;
 const SPARE: u64 = 300;
 /// Thousandths of a core below which none is idle.
 const NO_SPARE: u64 = 60;
+/// Looks in a row that must say the same.
+const LOOKS: u32 = 3;
+
 /// How often the first thread looks how much of the machine is idle.
 const LOOK_AROUND_EVERY: Nanos = Nanos::from_millis(500);
 /// Hundredths of the machine that are idle where commits are to be fewer; with fewer of them more is idle.
 const LITTLE_IDLE: u64 = 25;
 /// Hundredths that are idle where they are as many as there can be again.
 const MUCH_IDLE: u64 = 40;
-/// Looks in a row that must say the same.
-const LOOKS: u32 = 3;
 
 /// Rounds over workers between two looks at sockets: what they hand each other is dealt with at once.
 const ROUNDS_MAX: usize = 3;
