@@ -35,6 +35,10 @@ pub trait Link: Send {
     /// Hands requests over in order, leaving `requests` empty.
     fn send(&mut self, requests: &mut Vec<Request>);
 
+    /// The answer to a load, if it is at hand. Everything that was asked for before must have been handed over; `None` where
+    /// the engine has not taken all of that.
+    fn look(&mut self, place: &Place) -> Option<Load>;
+
     /// Appends what has completed.
     fn receive(&mut self, completions: &mut Vec<Completion>);
 
@@ -440,6 +444,10 @@ impl<L: Link> Store for Handle<L> {
                 Some(None) => return self.absent(place),
                 None => {}
             }
+        }
+        // Loads and scans that wait to be handed over change nothing.
+        if let Some(load) = self.link.look(place) {
+            return load;
         }
         self.loads += 1;
         self.outgoing.push(Request::Load(place.clone()));

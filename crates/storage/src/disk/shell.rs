@@ -31,7 +31,7 @@ use super::merge::Merged;
 use super::page::CheckedPage;
 use super::recovery::Recovered;
 use super::request::Request;
-use crate::{Completion, Room, Staging};
+use crate::{Completion, Load, Place, Room, Staging};
 use combine::{EngineLock, Inbox, Left};
 use helpers::Queues;
 use room::RoomWatch;
@@ -195,6 +195,20 @@ impl Link for ShellLink {
         if !self.shared.is_attended.load(SeqCst) {
             self.shared.advance(By::Driver);
         }
+    }
+
+    fn look(&mut self, place: &Place) -> Option<Load> {
+        let shared = &*self.shared;
+        let Mailbox { requests, completions, .. } = &shared.mailboxes[self.worker];
+        let (load, is_missed) = combine::glance(&shared.run, |run| {
+            let _last_words = LastWords(shared);
+            let is_even = !requests.has_items() && !completions.has_items();
+            if is_even { run.engine.look(self.worker, place) } else { None }
+        });
+        if is_missed {
+            shared.advance(By::Driver);
+        }
+        load.flatten()
     }
 
     fn receive(&mut self, completions: &mut Vec<Completion>) {

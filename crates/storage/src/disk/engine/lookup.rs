@@ -122,34 +122,54 @@ impl Engine {
         self.resolve(Ask { who: Who::Worker { worker, place }, identity, content: None });
     }
 
+    /// Answers a load at once if all that it takes is in memory. Only where the engine has taken all that the worker asked
+    /// for before, and the worker has taken all that the engine told it: else something newer might be missed, or a record
+    /// be absent that was lost.
+    pub(in crate::disk) fn look(&mut self, worker: usize, place: &Place) -> Option<Load> {
+        if self.failure.is_some() || self.unread.is_some() || self.has_completions(worker) {
+            return None;
+        }
+        let identity = Identity::of(self.binding, place);
+        match self.find(&identity)? {
+            Found::Nothing => Some(self.load_of(&identity, None)),
+            Found::Record(record) => Some(self.load_of(&identity, Some(record))),
+            Found::Extent(_) => None,
+        }
+    }
+
     pub(super) fn resolve(&mut self, ask: Ask) {
-        let bucket = self.directory.bucket_of(ask.identity.hash);
-        self.unfold(ask.identity.hash, ask.identity.hash);
-        let entry = match self.index.find(&ask.identity) {
+        match self.find(&ask.identity) {
+            None => {
+                let bucket = self.directory.bucket_of(ask.identity.hash);
+                self.wait_for(bucket, Waiter::Ask(ask));
+            }
+            Some(Found::Nothing) => self.answer(ask, None),
+            Some(Found::Record(record)) => {
+                let key = ask.identity.short_key();
+                self.answer(ask, key.map(|key| (key, record)));
+            }
+            Some(Found::Extent(reference)) => self.resolve_extent(ask, reference),
+        }
+    }
+
+    /// The newest record of a place; `None` where its bucket has to be read for that.
+    fn find(&mut self, identity: &Identity) -> Option<Found> {
+        self.unfold(identity.hash, identity.hash);
+        let bucket = self.directory.bucket_of(identity.hash);
+        let known = self.index.find(identity);
+        let known =
+            known.or_else(|| self.unread.as_ref().and_then(|unread| unread.known(identity)));
+        let entry = match known {
             Some(entry) => Some(entry),
-            None => match self.unread.as_ref().and_then(|unread| unread.known(&ask.identity)) {
-                Some(entry) => Some(entry),
-                None => match self.cache.touch(bucket) {
-                    Some(bucket) => bucket.entries().find(|entry| ask.identity.matches(entry)),
-                    None => return self.wait_for(bucket, Waiter::Ask(ask)),
-                },
-            },
+            None => self.cache.touch(bucket)?.entries().find(|entry| identity.matches(entry)),
         };
-        let found = match entry {
+        Some(match entry {
             Some(entry) if !entry.kind.is_remove() => match entry.reference() {
                 Some(reference) => Found::Extent(reference),
                 None => Found::Record(Bytes::copy_from_slice(entry.record())),
             },
             _ => Found::Nothing,
-        };
-        match found {
-            Found::Nothing => self.answer(ask, None),
-            Found::Record(record) => {
-                let key = ask.identity.short_key();
-                self.answer(ask, key.map(|key| (key, record)));
-            }
-            Found::Extent(reference) => self.resolve_extent(ask, reference),
-        }
+        })
     }
 
     fn resolve_extent(&mut self, mut ask: Ask, reference: Reference) {
@@ -197,22 +217,23 @@ impl Engine {
     }
 
     fn answer(&mut self, ask: Ask, found: Option<(Key, Bytes)>) {
-        let shard = Shard(ask.identity.shard());
         match ask.who {
             Who::Worker { worker, place } => {
-                let load = match found {
-                    Some((_, record)) => Load::Found(record),
-                    None if self.flags.has(Database(ask.identity.database), shard)
-                        && !mutation::is(Mutation::LostIsAbsent) =>
-                    {
-                        Load::Lost
-                    }
-                    None => Load::Absent,
-                };
+                let load = self.load_of(&ask.identity, found.map(|(_, record)| record));
                 self.completions[worker].push(Completion::Loaded { place, load });
             }
             Who::Listing { listing, item } => self.list_item(listing, item, found),
             Who::Scrub => self.scrub_answered(),
+        }
+    }
+
+    /// What a worker is told of a record.
+    fn load_of(&self, identity: &Identity, record: Option<Bytes>) -> Load {
+        let is_forgotten = self.flags.has(Database(identity.database), Shard(identity.shard()));
+        match record {
+            Some(record) => Load::Found(record),
+            None if is_forgotten && !mutation::is(Mutation::LostIsAbsent) => Load::Lost,
+            None => Load::Absent,
         }
     }
 

@@ -6,18 +6,46 @@
 
 #[cfg(not(feature = "shuttle"))]
 use std::sync::{
-    Mutex, MutexGuard, PoisonError, TryLockError,
+    LockResult, Mutex, MutexGuard, PoisonError, TryLockError, TryLockResult,
     atomic::{AtomicBool, Ordering::SeqCst},
 };
 
 #[cfg(feature = "shuttle")]
 use shuttle::sync::{
-    Mutex, MutexGuard, PoisonError, TryLockError,
+    LockResult, Mutex, MutexGuard, PoisonError, TryLockError, TryLockResult,
     atomic::{AtomicBool, Ordering::SeqCst},
 };
 
+/// The engine in the hands of a thread.
+pub(super) type EngineGuard<'a, T> = MutexGuard<'a, T>;
+
 /// Guards the engine.
-pub(super) type EngineLock<T> = Mutex<T>;
+#[derive(Default)]
+pub(super) struct EngineLock<T> {
+    engine: Mutex<T>,
+    /// A thread has found it taken and gone its way, perhaps while another one had a [`glance`].
+    is_missed: AtomicBool,
+}
+
+impl<T> EngineLock<T> {
+    pub(super) fn new(engine: T) -> EngineLock<T> {
+        EngineLock { engine: Mutex::new(engine), is_missed: AtomicBool::new(false) }
+    }
+
+    pub(super) fn lock(&self) -> LockResult<EngineGuard<'_, T>> {
+        self.engine.lock()
+    }
+
+    fn try_lock(&self) -> TryLockResult<EngineGuard<'_, T>> {
+        match self.engine.try_lock() {
+            Err(TryLockError::WouldBlock) => {}
+            taken => return taken,
+        }
+        self.is_missed.store(true, SeqCst);
+        // Who had a glance may have looked at the flag just before.
+        self.engine.try_lock()
+    }
+}
 
 /// What was left for another thread. A flag tells whether there is something, without the lock.
 pub(super) struct Inbox<T> {
@@ -100,6 +128,18 @@ pub(super) fn advance<T>(
     Left::More
 }
 
+/// Looks at the engine for a moment, unless another thread has it. Where the flag is true somebody who wanted to move it on
+/// may have gone its way meanwhile: then the caller must do that.
+pub(super) fn glance<T, R>(
+    engine: &EngineLock<T>,
+    look: impl FnOnce(&mut T) -> R,
+) -> (Option<R>, bool) {
+    let Ok(mut taken) = engine.engine.try_lock() else { return (None, false) };
+    let seen = look(&mut taken);
+    drop(taken);
+    (Some(seen), engine.is_missed.swap(false, SeqCst))
+}
+
 #[cfg(all(test, feature = "shuttle"))]
 mod interleavings {
     use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -165,6 +205,27 @@ mod interleavings {
         };
         let handles: Vec<_> = (0..threads).map(leave).collect();
         handles.into_iter().for_each(|handle| handle.join().expect("it does not panic"));
+        check_moved(&shared, threads as u32 * count);
+    }
+
+    /// One thread leaves a request and moves the engine on while another one has a glance, and then does `after` if
+    /// it is to move it on.
+    fn glance_beside(after: fn(&Shared)) {
+        let shared = Arc::new(Shared::default());
+        let other = Arc::clone(&shared);
+        let glancing = thread::spawn(move || {
+            let (_, is_missed) = glance(&other.engine, |engine| engine.len());
+            if is_missed {
+                after(&other);
+            }
+        });
+        shared.inboxes[0].put(&mut vec![0]);
+        shared.advance();
+        glancing.join().expect("it does not panic");
+        check_moved(&shared, 1);
+    }
+
+    fn check_moved(shared: &Shared, count: u32) {
         if shared.is_reminded.load(SeqCst) {
             // A helper was asked to go on.
             let mut engine = shared.engine.lock().expect("nobody panics");
@@ -172,13 +233,28 @@ mod interleavings {
         }
         let mut moved = shared.engine.lock().expect("nobody panics").clone();
         moved.sort_unstable();
-        assert!(moved.into_iter().eq(0..threads as u32 * count), "a request is left lying");
+        assert!(moved.into_iter().eq(0..count), "a request is left lying");
+    }
+
+    fn is_left(meet: impl Fn() + Send + Sync + 'static) -> bool {
+        let Err(panic) = catch_unwind(AssertUnwindSafe(|| check_dfs(meet, None))) else {
+            return false;
+        };
+        panic.downcast_ref::<&str>().is_some_and(|text| text.contains("left lying"))
     }
 
     fn is_caught(advance: fn(&Shared)) -> bool {
-        let tried = catch_unwind(AssertUnwindSafe(|| check_dfs(move || meet(2, 1, advance), None)));
-        let Err(panic) = tried else { return false };
-        panic.downcast_ref::<&str>().is_some_and(|text| text.contains("left lying"))
+        is_left(move || meet(2, 1, advance))
+    }
+
+    #[test]
+    fn nothing_is_left_lying_beside_a_glance() {
+        check_dfs(|| glance_beside(Shared::advance), None);
+    }
+
+    #[test]
+    fn who_has_a_glance_and_does_not_care_whom_it_kept_away_is_caught() {
+        assert!(is_left(|| glance_beside(|_| ())));
     }
 
     #[test]

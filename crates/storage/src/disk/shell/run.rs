@@ -284,12 +284,12 @@ fn is_digest(flush: Files) -> bool {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
-    use std::sync::MutexGuard;
 
+    use super::super::combine::EngineGuard;
     use super::super::{DiskStore, Keeper, Pump, create_at, open_at};
     use super::*;
     use crate::disk::Config;
-    use crate::{Place, Store};
+    use crate::{Load, Place, Store};
     use types::{Database, Key};
 
     fn opened(name: &str) -> (PathBuf, Keeper, Pump, DiskStore) {
@@ -361,20 +361,94 @@ mod tests {
         std::fs::remove_dir_all(&dir).expect("it is there");
     }
 
-    /// A store in which 64 changes were under way just now, and the next commit may not begin before long.
-    fn spaced(name: &str) -> Option<(PathBuf, Keeper, Pump, DiskStore)> {
-        let (dir, keeper, pump, mut store) = opened(name);
-        // Until the ring has been read, changes wait for that.
-        drop(put(&keeper, &mut store, 0..1, By::Driver));
-        let mut run = loop {
+    /// Moves a store on until nothing that was submitted waits for the device.
+    fn settle<'a>(keeper: &'a Keeper, pump: &Pump) -> EngineGuard<'a, Run> {
+        loop {
             pump.notice();
             pump.advance();
             let run = keeper.shared.run.lock().expect("nobody has panicked");
             if run.is_settled() {
-                break run;
+                return run;
+            }
+        }
+    }
+
+    /// A store with one change, which it has told of.
+    fn settled(name: &str) -> (PathBuf, Keeper, Pump, DiskStore) {
+        let (dir, keeper, pump, mut store) = opened(name);
+        // Until the ring has been read, changes wait for that.
+        drop(put(&keeper, &mut store, 0..1, By::Driver));
+        drop(settle(&keeper, &pump));
+        store.poll(&mut Vec::new());
+        (dir, keeper, pump, store)
+    }
+
+    fn loaded(pump: &Pump, store: &mut DiskStore) -> Load {
+        let mut completions = Vec::new();
+        loop {
+            store.poll(&mut completions);
+            pump.advance();
+            for completion in completions.drain(..) {
+                if let Completion::Loaded { load, .. } = completion {
+                    return load;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_in_memory_is_found_at_once() {
+        let (dir, keeper, pump, mut store) = settled("look");
+        let place = |key: u8| Place::Cell(Database(0), Key::new(&[key]));
+        let found = Load::Found(b"record"[..].into());
+        let run = keeper.shared.run.lock().expect("nobody has panicked");
+        assert_eq!(store.load(&place(0)), Load::Pending, "somebody else has the engine");
+        drop(run);
+        assert_eq!(loaded(&pump, &mut store), found);
+        // Its bucket may have to be read.
+        if store.load(&place(1)) == Load::Pending {
+            assert_eq!(loaded(&pump, &mut store), Load::Absent);
+        }
+        let mut look = |wanted: &Load, key| {
+            // A helper may have the engine just then.
+            while store.load(&place(key)) != *wanted {
+                assert_eq!(loaded(&pump, &mut store), *wanted);
             }
         };
+        look(&found, 0);
+        look(&Load::Absent, 1);
+        keeper.stop();
+        std::fs::remove_dir_all(&dir).expect("it is there");
+    }
+
+    #[test]
+    fn a_record_is_not_looked_for_before_what_was_submitted_is_taken_in() {
+        let (dir, keeper, pump, mut store) = settled("look-after");
+        let place = Place::Cell(Database(0), Key::new(&[0]));
+        for number in 0..50_u8 {
+            store.put(&place, &[number]);
+            store.submit();
+            let wanted = Load::Found(vec![number].into());
+            let load = store.load(&place);
+            assert!([wanted.clone(), Load::Pending].contains(&load), "{number}: {load:?}");
+            if load == Load::Pending {
+                assert_eq!(loaded(&pump, &mut store), wanted);
+            }
+        }
+        drop(settle(&keeper, &pump));
         store.poll(&mut Vec::new());
+        store.put(&place, b"last");
+        store.submit();
+        drop(settle(&keeper, &pump));
+        assert_eq!(store.load(&place), Load::Pending, "that it is stored is to be heard first");
+        keeper.stop();
+        std::fs::remove_dir_all(&dir).expect("it is there");
+    }
+
+    /// A store in which 64 changes were under way just now, and the next commit may not begin before long.
+    fn spaced(name: &str) -> Option<(PathBuf, Keeper, Pump, DiskStore)> {
+        let (dir, keeper, pump, store) = settled(name);
+        let mut run = keeper.shared.run.lock().expect("nobody has panicked");
         pump.set_crowded(true);
         let later = Instant::now() + Duration::from_secs(3600);
         run.spacing.begin(later);
@@ -396,7 +470,7 @@ mod tests {
         store: &mut DiskStore,
         keys: std::ops::Range<u8>,
         by: By,
-    ) -> MutexGuard<'a, Run> {
+    ) -> EngineGuard<'a, Run> {
         let mut run = keeper.shared.run.lock().expect("nobody has panicked");
         for key in keys {
             store.put(&Place::Cell(Database(0), Key::new(&[key])), b"record");
