@@ -40,8 +40,10 @@ const NO_SPARE: u64 = 60;
 /// Looks in a row that must say the same.
 const LOOKS: u32 = 3;
 
-/// How often the first thread looks how much of the machine is idle.
-const LOOK_AROUND_EVERY: Nanos = Nanos::from_millis(500);
+/// How often the first thread looks how much of the machine is idle, at most.
+const LOOK_AROUND_EVERY: Nanos = Nanos::from_millis(100);
+/// The next look is as many times as far away as the last one took: it takes the longer the more cores there are.
+const LOOK_AROUND_REST: u64 = 1000;
 /// Hundredths of the machine that are idle where commits are to be fewer; with fewer of them more is idle.
 const LITTLE_IDLE: u64 = 25;
 /// Hundredths that are idle where they are as many as there can be again.
@@ -74,6 +76,7 @@ pub(crate) struct Driver {
     idle_at: Option<(Nanos, Idle)>,
     /// The first thread's last look at the whole machine, if the system told.
     looked_around: Option<(Nanos, Option<Idle>)>,
+    look_around_at: Nanos,
     is_crowded: bool,
 }
 
@@ -103,6 +106,7 @@ impl Driver {
             looks: 0,
             idle_at: None,
             looked_around: None,
+            look_around_at: Nanos::ZERO,
             is_crowded: false,
         };
         Ok(polls.into_iter().enumerate().map(driver).collect())
@@ -176,6 +180,8 @@ impl Driver {
     }
 
     fn wait(&mut self, events: &mut Events, stop_at: Option<Nanos>) -> Result<(), String> {
+        // Moves the store on if it is time, which may send to workers: before they are said to sleep.
+        let until_commit = self.until_commit();
         // All of them, also behind one that may not: whoever sends from now on wakes this thread.
         let restless = self.workers.iter().filter(|worker| !worker.may_sleep()).count();
         let wait = if restless == 0 {
@@ -183,7 +189,7 @@ impl Driver {
             let timer = timers.chain(stop_at).min();
             let timer = timer.map(|at| Duration::from_nanos(at.since(self.board.clocks.now()).0));
             // The kernel counts whole milliseconds here; mio rounds up.
-            timer.into_iter().chain(self.until_commit()).min()
+            timer.into_iter().chain(until_commit).min()
         } else {
             Some(Duration::ZERO)
         };
@@ -289,12 +295,13 @@ impl Driver {
         let pump = self.board.pump().filter(|pump| self.index == 0 && pump.fd().is_some());
         let Some(pump) = pump else { return };
         let now = self.board.clocks.now();
-        let last = self.looked_around;
-        if last.is_some_and(|(then, _)| now < then + LOOK_AROUND_EVERY) {
+        if now < self.look_around_at {
             return;
         }
         let idle = Idle::look();
-        self.looked_around = Some((now, idle));
+        let last = self.looked_around.replace((now, idle));
+        let rest = self.board.clocks.now().since(now).0.saturating_mul(LOOK_AROUND_REST);
+        self.look_around_at = now + LOOK_AROUND_EVERY.max(Nanos(rest));
         let limit = if self.is_crowded { MUCH_IDLE } else { LITTLE_IDLE };
         self.is_crowded = last.is_some_and(|(then, before)| {
             let percent =
