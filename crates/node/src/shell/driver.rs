@@ -42,8 +42,10 @@ const LOOKS: u32 = 3;
 
 /// How often the first thread looks how much of the machine is idle, at most.
 const LOOK_AROUND_EVERY: Nanos = Nanos::from_millis(100);
-/// The next look is as many times as far away as the last one took: it takes the longer the more cores there are.
+/// The next look is as many times as far away as the last one took, which is the longer the more cores there are.
 const LOOK_AROUND_REST: u64 = 1000;
+/// However long it took: on a crowded machine a thread may be kept waiting in the middle of it.
+const LOOK_AROUND_REST_MAX: Nanos = Nanos::from_millis(500);
 /// Hundredths of the machine that are idle where commits are to be fewer; with fewer of them more is idle.
 const LITTLE_IDLE: u64 = 25;
 /// Hundredths that are idle where they are as many as there can be again.
@@ -300,8 +302,9 @@ impl Driver {
         }
         let idle = Idle::look();
         let last = self.looked_around.replace((now, idle));
-        let rest = self.board.clocks.now().since(now).0.saturating_mul(LOOK_AROUND_REST);
-        self.look_around_at = now + LOOK_AROUND_EVERY.max(Nanos(rest));
+        let took = self.board.clocks.now().since(now).0;
+        let rest = Nanos(took.saturating_mul(LOOK_AROUND_REST)).min(LOOK_AROUND_REST_MAX);
+        self.look_around_at = now + LOOK_AROUND_EVERY.max(rest);
         let limit = if self.is_crowded { MUCH_IDLE } else { LITTLE_IDLE };
         self.is_crowded = last.is_some_and(|(then, before)| {
             let percent =

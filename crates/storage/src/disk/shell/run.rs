@@ -437,8 +437,7 @@ mod tests {
         }
         drop(settle(&keeper, &pump));
         store.poll(&mut Vec::new());
-        store.put(&place, b"last");
-        store.submit();
+        drop(put(&keeper, &mut store, 0..1, By::Driver));
         drop(settle(&keeper, &pump));
         assert_eq!(store.load(&place), Load::Pending, "that it is stored is to be heard first");
         keeper.stop();
