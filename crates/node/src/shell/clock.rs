@@ -1,28 +1,48 @@
 //! The only place where a node reads clocks.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use base::{Millis, Nanos};
+use rustix::time::{ClockId, clock_gettime};
 
 /// A node's clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clocks {
-    started: Instant,
+    started: Nanos,
+}
+
+/// What both clocks said at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) now: Nanos,
+    pub(crate) unix: Millis,
 }
 
 impl Clocks {
     pub(crate) fn new() -> Clocks {
-        Clocks { started: Instant::now() }
+        Clocks { started: monotonic() }
     }
 
     /// Monotonic, from a little above zero when the node started.
     pub(crate) fn now(&self) -> Nanos {
-        Nanos(1 + self.started.elapsed().as_nanos() as u64)
+        Nanos(1 + monotonic().since(self.started).0)
     }
 
-    /// The wall clock; zero where it stands before 1970.
-    pub(crate) fn unix(&self) -> Millis {
+    /// With the wall clock, which is zero where it stands before 1970.
+    pub(crate) fn look(&self) -> Moment {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Millis(since.as_millis() as u64)
+        Moment { now: self.now(), unix: Millis(since.as_millis() as u64) }
     }
+
+    /// A little later, by the monotonic clock alone: each clock costs as much as the search for a register.
+    pub(crate) fn look_again(&self, before: Moment) -> Moment {
+        let now = self.now();
+        let since = now.since(before.now).as_millis();
+        Moment { now, unix: Millis(before.unix.0 + since) }
+    }
+}
+
+fn monotonic() -> Nanos {
+    let time = clock_gettime(ClockId::Monotonic);
+    Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }

@@ -17,6 +17,7 @@ use storage::disk::Pump;
 use types::NodeId;
 
 use super::board::{Board, STOP_MAX};
+use super::clock::Moment;
 use super::idle::Idle;
 use super::peers::Slowness;
 use super::sync::Ordering;
@@ -80,6 +81,8 @@ pub(crate) struct Driver {
     looked_around: Option<(Nanos, Option<Idle>)>,
     look_around_at: Nanos,
     is_crowded: bool,
+    /// Some peers are slow, or were for long. None becomes so while nothing is sent.
+    has_slow_peers: bool,
 }
 
 impl Driver {
@@ -110,6 +113,7 @@ impl Driver {
             looked_around: None,
             look_around_at: Nanos::ZERO,
             is_crowded: false,
+            has_slow_peers: false,
         };
         Ok(polls.into_iter().enumerate().map(driver).collect())
     }
@@ -130,32 +134,38 @@ impl Driver {
                 }
             }
             self.wait(&mut events, stop_at)?;
-            let began = self.board.clocks.now();
-            self.pass(began)?;
-            self.pass_on(began, &mut events)?;
+            let began = self.board.clocks.look();
+            let ended = self.pass(began)?;
+            let ended = self.pass_on(began.now, ended, &mut events)?;
             if let Some(pump) = self.board.pump() {
                 pump.advance();
             }
-            self.balance();
-            self.look_around();
+            self.balance(ended);
+            self.look_around(ended);
         }
         Ok(())
     }
 
-    /// Takes in what can be read already, before the device gets what the pass before has changed.
-    fn pass_on(&mut self, began: Nanos, events: &mut Events) -> Result<(), String> {
+    /// Takes in what can be read already, before the device gets what the pass before has changed. When the last pass ended.
+    fn pass_on(
+        &mut self,
+        began: Nanos,
+        mut ended: Nanos,
+        events: &mut Events,
+    ) -> Result<Nanos, String> {
         for _ in 1..PASSES_MAX {
-            if !self.board.pump().is_some_and(Pump::would_commit) {
+            if !self.board.pump().is_some_and(Pump::would_commit)
+                || !self.look(events, Some(Duration::ZERO))?
+            {
                 break;
             }
-            let has_more = self.look(events, Some(Duration::ZERO))?;
-            let now = self.board.clocks.now();
-            if !has_more || now >= began + HELD_MAX {
+            let moment = self.board.clocks.look();
+            if moment.now >= began + HELD_MAX {
                 break;
             }
-            self.pass(now)?;
+            ended = self.pass(moment)?;
         }
-        Ok(())
+        Ok(ended)
     }
 
     fn take_given(&mut self) -> Result<(), String> {
@@ -225,40 +235,45 @@ impl Driver {
         Ok(has_fired)
     }
 
-    fn pass(&mut self, began: Nanos) -> Result<(), String> {
-        // All of them read before one is turned: what they read for each other is dealt with in the same turn.
+    /// When what it said left.
+    fn pass(&mut self, began: Moment) -> Result<Nanos, String> {
         // This thread may have slept since it looked.
-        self.attend_to_slow_peers(began);
-        self.workers.iter_mut().try_for_each(WorkerThread::gather)?;
-        for round in 0..ROUNDS_MAX {
-            let mut is_quiet = true;
-            for worker in &mut self.workers {
-                // The first round is everybody's: a timer may be due.
-                if round == 0 || worker.has_mail() {
-                    worker.work()?;
-                    is_quiet = false;
-                }
-            }
-            if is_quiet || self.board.clocks.now() >= began + PASS_LONG {
+        if self.has_slow_peers {
+            self.attend_to_slow_peers(began.now);
+        }
+        // All of them read before one is turned: what they read for each other is dealt with in the same turn.
+        self.workers.iter_mut().try_for_each(|worker| worker.gather(began))?;
+        // The first round is everybody's: a timer may be due.
+        self.workers.iter_mut().try_for_each(|worker| worker.work(began))?;
+        for _ in 1..ROUNDS_MAX {
+            if !self.workers.iter().any(WorkerThread::has_mail)
+                || self.board.clocks.now() >= began.now + PASS_LONG
+            {
                 break;
             }
+            for worker in self.workers.iter_mut().filter(|worker| worker.has_mail()) {
+                worker.work(began)?;
+            }
         }
+        // Patience with a peer begins now, however long the turns were.
+        let now = self.board.clocks.now();
         if let Some((lead, others)) = self.workers.split_first_mut() {
-            others.iter_mut().for_each(|worker| worker.share_frames(lead));
+            others.iter_mut().for_each(|worker| worker.share_frames(now, lead));
         }
-        self.workers.iter_mut().for_each(WorkerThread::flush);
-        self.attend_to_slow_peers(self.board.clocks.now());
-        Ok(())
+        self.workers.iter_mut().for_each(|worker| worker.flush(now));
+        self.attend_to_slow_peers(now);
+        Ok(now)
     }
 
     /// So much waits for some peers that they hear late of anything new. Where the others make a majority they are spared, if
     /// that lasts; else no requests are taken in meanwhile. A worker's frames go over the links of others as well.
     fn attend_to_slow_peers(&mut self, now: Nanos) {
-        let links = || self.workers.iter().flat_map(|worker| worker.links(now));
         let (mut is_clogged, mut paces) = (false, Vec::new());
-        if links().any(|(_, slowness)| slowness.is_slow || slowness.was_for_long) {
+        self.has_slow_peers = self.workers.iter().any(|worker| worker.has_slow_links(now));
+        if self.has_slow_peers {
+            let links = self.workers.iter().flat_map(|worker| worker.links(now));
             let mut peers: BTreeMap<NodeId, Slowness> = BTreeMap::new();
-            for (peer, slowness) in links() {
+            for (peer, slowness) in links {
                 let worst = peers.entry(peer).or_default();
                 worst.is_slow |= slowness.is_slow;
                 worst.was_for_long |= slowness.was_for_long;
@@ -293,13 +308,12 @@ impl Driver {
     }
 
     /// Tells the disk store whether the cores have time to spare.
-    fn look_around(&mut self) {
-        let pump = self.board.pump().filter(|pump| self.index == 0 && pump.fd().is_some());
-        let Some(pump) = pump else { return };
-        let now = self.board.clocks.now();
-        if now < self.look_around_at {
+    fn look_around(&mut self, ended: Nanos) {
+        if ended < self.look_around_at || self.index > 0 {
             return;
         }
+        let Some(pump) = self.board.pump().filter(|pump| pump.fd().is_some()) else { return };
+        let now = self.board.clocks.now();
         let idle = Idle::look();
         let last = self.looked_around.replace((now, idle));
         let took = self.board.clocks.now().since(now).0;
@@ -315,11 +329,11 @@ impl Driver {
     }
 
     /// Gives workers away, or all of them back, as the load wants it.
-    fn balance(&mut self) {
-        let now = self.board.clocks.now();
-        if now < self.looked_at + LOOK_EVERY || self.board.is_stopping() {
+    fn balance(&mut self, ended: Nanos) {
+        if ended < self.looked_at + LOOK_EVERY || self.board.is_stopping() {
             return;
         }
+        let now = self.board.clocks.now();
         let cpu = thread_cpu();
         let (wall, spent) = (now.since(self.looked_at).0, cpu.since(self.cpu_at).0);
         (self.looked_at, self.cpu_at) = (now, cpu);

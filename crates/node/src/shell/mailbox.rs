@@ -59,6 +59,8 @@ pub(crate) enum ControlMail {
 /// Where one thread finds what others left for it.
 pub(crate) struct Mailbox<T, W = Waker> {
     items: Mutex<Vec<T>>,
+    /// There may be items. Whoever adds some says so afterwards, and the owner takes that back before it takes them.
+    has_items: AtomicBool,
     asleep: AtomicBool,
     /// Something other than mail happened, for example storage completed something.
     notified: AtomicBool,
@@ -81,6 +83,7 @@ impl<T, W: Wake> Mailbox<T, W> {
     fn woken_by(waker: W) -> Mailbox<T, W> {
         Mailbox {
             items: Mutex::new(Vec::new()),
+            has_items: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
             notified: AtomicBool::new(false),
             looks: AtomicU64::new(0),
@@ -94,6 +97,7 @@ impl<T, W: Wake> Mailbox<T, W> {
 
     pub(crate) fn send(&self, item: T) {
         self.items().push(item);
+        self.has_items.store(true, Ordering::SeqCst);
         self.wake();
     }
 
@@ -101,6 +105,7 @@ impl<T, W: Wake> Mailbox<T, W> {
     pub(crate) fn send_all(&self, batch: &mut Vec<T>) {
         if !batch.is_empty() {
             self.items().append(batch);
+            self.has_items.store(true, Ordering::SeqCst);
             self.wake();
         }
     }
@@ -124,11 +129,14 @@ impl<T, W: Wake> Mailbox<T, W> {
     /// reused.
     pub(crate) fn take(&self, into: &mut Vec<T>) -> bool {
         assert!(into.is_empty(), "mail is dealt with before more is taken");
-        let is_notified = self.notified.swap(false, Ordering::SeqCst);
         // Only the owner counts.
         self.looks.store(self.looks().wrapping_add(1), Ordering::Relaxed);
-        std::mem::swap(&mut *self.items(), into);
-        is_notified
+        // Read before written: most looks find nothing.
+        if self.has_mail() {
+            self.has_items.store(false, Ordering::SeqCst);
+            std::mem::swap(&mut *self.items(), into);
+        }
+        self.notified.load(Ordering::SeqCst) && self.notified.swap(false, Ordering::SeqCst)
     }
 
     /// How often the owner has taken what there was, be it nothing: an owner that hangs does not.
@@ -137,14 +145,14 @@ impl<T, W: Wake> Mailbox<T, W> {
     }
 
     pub(crate) fn has_mail(&self) -> bool {
-        !self.items().is_empty()
+        self.has_items.load(Ordering::SeqCst)
     }
 
     /// Announces that the owner is about to wait; false when there is something to do already.
     pub(crate) fn may_sleep(&self) -> bool {
         // Whoever adds something either is seen by the check below or sees the flag.
         self.asleep.store(true, Ordering::SeqCst);
-        if self.items().is_empty() && !self.notified.load(Ordering::SeqCst) {
+        if !self.has_mail() && !self.notified.load(Ordering::SeqCst) {
             return true;
         }
         self.asleep.store(false, Ordering::SeqCst);

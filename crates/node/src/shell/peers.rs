@@ -180,8 +180,13 @@ impl Peers {
         self.links.iter().flatten().map(move |link| (link.peer.node, slowness(link)))
     }
 
+    pub(crate) fn has_slow(&self, now: Nanos) -> bool {
+        let is_or_was = |link: &Link| link.slow_since.is_some() || now < link.remembered_until;
+        self.links.iter().any(|link| link.as_ref().is_some_and(is_or_was))
+    }
+
     pub(crate) fn has_link(&self, to: NodeId) -> bool {
-        self.links.iter().flatten().any(|link| link.peer.node == to)
+        self.links.iter().any(|link| link.as_ref().is_some_and(|link| link.peer.node == to))
     }
 
     /// Queues a frame for a peer; without a link, or room in it, it is lost, as on any link that ends.
@@ -238,10 +243,12 @@ impl Peers {
     }
 
     pub(crate) fn next_timer(&self, is_clogged: bool) -> Option<Nanos> {
-        let waiting = self.links.iter().flatten().filter_map(|link| link.connection.waits_since());
-        let waiting = waiting.filter(|_| is_clogged);
-        let timers = self.links.iter().flatten().map(|link| link.connection.next_timer());
-        timers.chain(waiting.map(|since| since + self.patience)).min()
+        let timer = |link: &Link| {
+            let waiting = link.connection.waits_since().filter(|_| is_clogged);
+            let timer = link.connection.next_timer();
+            waiting.map_or(timer, |since| timer.min(since + self.patience))
+        };
+        self.links.iter().filter_map(|link| link.as_ref().map(timer)).min()
     }
 
     /// Writes what is queued, once per link.

@@ -15,6 +15,7 @@ use types::{NodeId, Outcome, SessionId};
 
 use super::board::Board;
 use super::clients::Clients;
+use super::clock::Moment;
 use super::mailbox::{ControlMail, Mail, Mailbox};
 use super::peers::{Peers, Slowness};
 use super::routes::Routes;
@@ -197,6 +198,11 @@ impl WorkerThread {
         self.fired = true;
     }
 
+    /// True if any peer is slow at a link of this worker, or was for long.
+    pub(super) fn has_slow_links(&self, now: Nanos) -> bool {
+        self.peers.has_slow(now)
+    }
+
     /// Peers, and how slow they are at the links of this worker.
     pub(super) fn links(&self, now: Nanos) -> impl Iterator<Item = (NodeId, Slowness)> {
         self.peers.links(now)
@@ -206,7 +212,11 @@ impl WorkerThread {
     pub(super) fn on_slow_peers(&mut self, is_clogged: bool, paces: &[(NodeId, Pace)]) {
         self.is_clogged = is_clogged;
         let Some(worker) = &self.worker else { return };
-        for member in worker.view().members() {
+        let members = worker.view().members();
+        if paces.is_empty() && members.iter().all(|member| member.pace == Pace::Steady) {
+            return;
+        }
+        for member in members {
             let told = paces.iter().find(|(peer, _)| *peer == member.node);
             let pace = told.map_or(Pace::Steady, |(_, pace)| *pace);
             if pace != member.pace {
@@ -254,15 +264,16 @@ impl WorkerThread {
     }
 
     /// Takes in what has arrived; what it has read for other workers is on its way to them.
-    pub(crate) fn gather(&mut self) -> Result<(), String> {
-        self.look_at_clocks();
+    pub(crate) fn gather(&mut self, moment: Moment) -> Result<(), String> {
+        self.note_time(moment);
         self.write_window.look(self.now, self.is_clogged, self.clients.writes());
         let of_stores = self.worker.as_ref().map_or(usize::MAX, |it| it.writes_max());
         self.clients.writes_max = of_stores.min(self.write_window.max());
         self.look_at_room();
         // Nobody is silent before what has arrived was looked at.
-        self.fired |= self.peers.next_timer(self.is_clogged).is_some_and(|at| at <= self.now);
-        if std::mem::take(&mut self.fired) {
+        let is_due =
+            |peers: &Peers| peers.next_timer(self.is_clogged).is_some_and(|at| at <= self.now);
+        if std::mem::take(&mut self.fired) || is_due(&self.peers) {
             self.take_events()?;
         }
         if self.backlog != Backlog::Empty {
@@ -290,19 +301,20 @@ impl WorkerThread {
     }
 
     /// At most a few turns, as long as there is something for them. What it writes to sockets waits for [`Self::flush`].
-    pub(crate) fn work(&mut self) -> Result<(), String> {
-        self.look_at_clocks();
+    pub(crate) fn work(&mut self, pass_began: Moment) -> Result<(), String> {
+        self.note_time(self.board.clocks.look_again(pass_began));
         self.take_mail();
         self.resume();
-        let timer = self.worker.as_ref().and_then(|worker| worker.next_timer());
-        self.is_due |= timer.is_some_and(|at| at <= self.now);
+        if self.inputs.is_empty() && !self.is_due {
+            let timer = self.worker.as_ref().and_then(|worker| worker.next_timer());
+            self.is_due = timer.is_some_and(|at| at <= self.now);
+        }
         for _ in 0..TURNS_MAX {
             if self.inputs.is_empty() && !self.is_due {
                 break;
             }
             self.is_due = false;
-            self.turn()?;
-            if self.board.clocks.now() >= self.now + PASS_LONG {
+            if self.turn()? >= self.now + PASS_LONG {
                 break;
             }
         }
@@ -310,14 +322,14 @@ impl WorkerThread {
         Ok(())
     }
 
-    fn look_at_clocks(&mut self) {
-        self.now = self.board.clocks.now();
-        (self.clients.now, self.clients.unix) = (self.now, self.board.clocks.unix());
+    fn note_time(&mut self, moment: Moment) {
+        self.now = moment.now;
+        (self.clients.now, self.clients.unix) = (moment.now, moment.unix);
     }
 
     fn send_mail(&mut self) {
-        for (worker, mail) in self.mail_out.iter_mut().enumerate() {
-            self.board.workers[worker].send_all(mail);
+        for (mailbox, mail) in self.board.workers.iter().zip(&mut self.mail_out) {
+            mailbox.send_all(mail);
         }
     }
 
@@ -438,11 +450,11 @@ impl WorkerThread {
         self.clients.on_time(&mut routes);
     }
 
-    /// Turns the worker and hands its replies to the sessions, which may ask on.
-    fn turn(&mut self) -> Result<(), String> {
+    /// Turns the worker and hands its replies to the sessions, which may ask on. When the worker was ready.
+    fn turn(&mut self) -> Result<Nanos, String> {
         let Some(worker) = &mut self.worker else {
             self.answer_loading();
-            return Ok(());
+            return Ok(self.now);
         };
         if !self.inputs.is_empty() {
             self.board.used.fetch_add(self.inputs.len() as u64, Ordering::Relaxed);
@@ -451,7 +463,8 @@ impl WorkerThread {
         let rest = self.inputs.split_off(count);
         worker.turn(self.now, self.clients.unix, &mut self.inputs, &mut self.outputs);
         self.inputs.extend(rest);
-        self.turn_inputs = match self.board.clocks.now() < self.now + TURN_LONG {
+        let ended = self.board.clocks.now();
+        self.turn_inputs = match ended < self.now + TURN_LONG {
             true if count < self.turn_inputs => self.turn_inputs,
             true => (self.turn_inputs * 2).min(TURN_INPUTS.1),
             false => (count / 2).max(TURN_INPUTS.0),
@@ -470,7 +483,7 @@ impl WorkerThread {
             self.mail_out[to].push(Mail::Input(Input::Frame { from, bytes }));
         }
         self.hand_over_replies();
-        Ok(())
+        Ok(ended)
     }
 
     /// Before the node belongs to a cluster nothing can be asked of it, and no peer speaks to its workers.
@@ -485,8 +498,7 @@ impl WorkerThread {
 
     /// Lets another worker of this thread send this one's frames, so that a peer gets one packet from both: any worker
     /// of a node takes frames for all of them.
-    pub(crate) fn share_frames(&mut self, lead: &mut WorkerThread) {
-        let now = self.board.clocks.now();
+    pub(crate) fn share_frames(&mut self, now: Nanos, lead: &mut WorkerThread) {
         for (to, frame) in self.frames.drain(..) {
             if lead.peers.has_link(to) {
                 lead.peers.send(lead.poll.registry(), now, to, &frame, &mut lead.inputs);
@@ -499,11 +511,9 @@ impl WorkerThread {
         }
     }
 
-    fn send_frames(&mut self) {
-        // Patience with a peer begins now, however long the turn was.
-        let (registry, now) = (self.poll.registry(), self.board.clocks.now());
+    fn send_frames(&mut self, now: Nanos) {
         for (to, frame) in self.frames.drain(..) {
-            self.peers.send(registry, now, to, &frame, &mut self.inputs);
+            self.peers.send(self.poll.registry(), now, to, &frame, &mut self.inputs);
             if let Some(worker) = &mut self.worker {
                 worker.recycle(frame);
             }
@@ -542,11 +552,11 @@ impl WorkerThread {
     }
 
     /// Everything leaves, once per socket.
-    pub(crate) fn flush(&mut self) {
-        self.send_frames();
+    pub(crate) fn flush(&mut self, now: Nanos) {
+        self.send_frames(now);
         // Where somebody found that a promise does not hold, nothing more is said.
         if !self.board.has_failed() {
-            self.peers.flush(self.poll.registry(), self.now, &mut self.inputs);
+            self.peers.flush(self.poll.registry(), now, &mut self.inputs);
             self.clients.flush(self.poll.registry());
             self.publish_stats();
         }

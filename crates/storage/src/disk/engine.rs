@@ -213,6 +213,10 @@ impl Engine {
         self.cache.shrink();
     }
 
+    pub(super) fn has_ios(&self) -> bool {
+        !self.ios.is_empty()
+    }
+
     /// Takes the requests to the device, in order.
     pub fn take_ios(&mut self) -> std::vec::Drain<'_, Io> {
         self.ios.drain(..)

@@ -78,6 +78,7 @@ impl Run {
                 break;
             }
         }
+        self.tell(shared);
         if self.engine.wants_ring() {
             shared.queues.ring.make();
         }
@@ -149,6 +150,9 @@ impl Run {
 
     /// Passes requests on to those who carry them out; true if an answer is there already.
     fn dispatch(&mut self, shared: &Shared) -> bool {
+        if !self.engine.has_ios() {
+            return self.read(shared);
+        }
         let (mut gathers, mut homes) = (Vec::new(), Vec::new());
         let (mut commits, mut slow) = (Vec::new(), Vec::new());
         let file = shared.medium.stripes().filter(|_| self.uring.is_some());
@@ -202,6 +206,9 @@ impl Run {
 
     /// Answers reads from the page cache, a few at a time; what is not there is left to the helpers.
     fn read(&mut self, shared: &Shared) -> bool {
+        if self.reads.is_empty() {
+            return false;
+        }
         let count = self.reads.len().min(READS_MAX);
         let mut slow = Vec::new();
         for io in self.reads.drain(..count) {
@@ -212,19 +219,26 @@ impl Run {
         }
         self.under_way += slow.len();
         shared.queues.reads.push(slow);
-        count > 0
+        true
     }
 
-    fn deliver(&mut self, shared: &Shared) {
+    /// Tells how the engine is.
+    fn tell(&mut self, shared: &Shared) {
         shared.is_committing.store(self.engine.is_committing(), Relaxed);
         shared.staged.store(self.engine.staging().used, Relaxed);
         shared.memory.store(self.engine.memory(), Relaxed);
         shared.is_overrun.store(self.engine.is_overrun(), Relaxed);
         let is_full = self.engine.is_full();
-        if shared.is_full.swap(is_full, SeqCst) && !is_full {
-            // Workers that had nothing else to do have left their clients waiting for this.
-            shared.mailboxes.iter().for_each(|mailbox| (mailbox.waker)());
+        if shared.is_full.load(SeqCst) != is_full {
+            shared.is_full.store(is_full, SeqCst);
+            if !is_full {
+                // Workers that had nothing else to do have left their clients waiting for this.
+                shared.mailboxes.iter().for_each(|mailbox| (mailbox.waker)());
+            }
         }
+    }
+
+    fn deliver(&mut self, shared: &Shared) {
         for worker in 0..self.engine.workers() {
             if self.engine.has_completions(worker) {
                 self.engine.take_completions(worker, &mut self.scratch);
