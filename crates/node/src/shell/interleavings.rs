@@ -38,22 +38,38 @@ impl Wake for Arc<Bell> {
 
 type Letters = Mailbox<u32, Arc<Bell>>;
 
+/// What an owner and its senders do with a mailbox.
+#[derive(Clone, Copy)]
+struct Ways {
+    may_sleep: fn(&Letters) -> bool,
+    send: fn(&Letters, u32),
+    take: fn(&Letters, &mut Vec<u32>),
+}
+
+const RIGHT: Ways = Ways {
+    may_sleep: Mailbox::may_sleep,
+    send: Mailbox::send,
+    take: |mailbox, mail| {
+        mailbox.take(mail);
+    },
+};
+
 /// One owner and as many senders, each of which leaves `count` items; the owner waits as the control thread does.
-fn meet(senders: u32, count: u32, may_sleep: fn(&Letters) -> bool) {
+fn meet(senders: u32, count: u32, Ways { may_sleep, send, take }: Ways) {
     let bell = Arc::new(Bell::default());
     let mailbox: Arc<Letters> = Arc::new(Mailbox::woken_by(Arc::clone(&bell)));
-    let send = |sender: u32| {
+    let start = |sender: u32| {
         let mailbox = Arc::clone(&mailbox);
-        thread::spawn(move || (0..count).for_each(|n| mailbox.send(sender * count + n)))
+        thread::spawn(move || (0..count).for_each(|n| send(&mailbox, sender * count + n)))
     };
-    let threads: Vec<_> = (0..senders).map(send).collect();
+    let threads: Vec<_> = (0..senders).map(start).collect();
     let (mut seen, mut mail) = (Vec::new(), Vec::new());
     while seen.len() < (senders * count) as usize {
         if may_sleep(&mailbox) {
             bell.wait();
         }
         mailbox.awake();
-        mailbox.take(&mut mail);
+        take(&mailbox, &mut mail);
         seen.append(&mut mail);
     }
     threads.into_iter().for_each(|thread| thread.join().expect("it does not panic"));
@@ -157,13 +173,13 @@ fn is_caught(run: impl Fn() + Send + Sync + 'static) -> bool {
 
 #[test]
 fn no_mail_is_slept_through_in_any_order_of_one_sender() {
-    check_dfs(|| meet(1, 1, Mailbox::may_sleep), Some(200_000));
+    check_dfs(|| meet(1, 1, RIGHT), Some(200_000));
 }
 
 #[test]
 fn no_mail_is_slept_through_among_more_senders() {
-    check_random(|| meet(2, 2, Mailbox::may_sleep), 20_000);
-    check_pct(|| meet(3, 2, Mailbox::may_sleep), 20_000, 3);
+    check_random(|| meet(2, 2, RIGHT), 20_000);
+    check_pct(|| meet(3, 2, RIGHT), 20_000, 3);
 }
 
 #[test]
@@ -180,15 +196,33 @@ fn a_worker_that_is_handed_over_is_driven() {
 
 #[test]
 fn an_owner_that_looks_before_it_says_that_it_sleeps_is_caught() {
-    assert!(is_caught(|| {
-        meet(1, 2, |mailbox| {
-            let may_sleep = !mailbox.has_mail();
-            if may_sleep {
-                mailbox.asleep.store(true, Ordering::SeqCst);
-            }
-            may_sleep
-        });
-    }));
+    let may_sleep = |mailbox: &Letters| {
+        let may_sleep = !mailbox.has_mail();
+        if may_sleep {
+            mailbox.asleep.store(true, Ordering::SeqCst);
+        }
+        may_sleep
+    };
+    assert!(is_caught(move || meet(1, 2, Ways { may_sleep, ..RIGHT })));
+}
+
+#[test]
+fn a_sender_that_tells_of_an_item_before_it_is_there_is_caught() {
+    let send = |mailbox: &Letters, item| {
+        mailbox.has_items.store(true, Ordering::SeqCst);
+        mailbox.items().push(item);
+        mailbox.wake();
+    };
+    assert!(is_caught(move || meet(1, 2, Ways { send, ..RIGHT })));
+}
+
+#[test]
+fn an_owner_that_forgets_what_it_was_told_after_it_has_taken_the_items_is_caught() {
+    let take = |mailbox: &Letters, mail: &mut Vec<u32>| {
+        std::mem::swap(&mut *mailbox.items(), mail);
+        mailbox.has_items.store(false, Ordering::SeqCst);
+    };
+    assert!(is_caught(move || meet(1, 2, Ways { take, ..RIGHT })));
 }
 
 #[test]
