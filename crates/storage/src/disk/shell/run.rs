@@ -78,7 +78,6 @@ impl Run {
                 break;
             }
         }
-        self.tell(shared);
         if self.engine.wants_ring() {
             shared.queues.ring.make();
         }
@@ -222,8 +221,8 @@ impl Run {
         true
     }
 
-    /// Tells how the engine is.
-    fn tell(&mut self, shared: &Shared) {
+    /// Tells how the engine is, and what has completed.
+    fn deliver(&mut self, shared: &Shared) {
         shared.is_committing.store(self.engine.is_committing(), Relaxed);
         shared.staged.store(self.engine.staging().used, Relaxed);
         shared.memory.store(self.engine.memory(), Relaxed);
@@ -236,9 +235,6 @@ impl Run {
                 shared.mailboxes.iter().for_each(|mailbox| (mailbox.waker)());
             }
         }
-    }
-
-    fn deliver(&mut self, shared: &Shared) {
         for worker in 0..self.engine.workers() {
             if self.engine.has_completions(worker) {
                 self.engine.take_completions(worker, &mut self.scratch);
