@@ -81,7 +81,7 @@ pub(crate) struct Driver {
     looked_around: Option<(Nanos, Option<Idle>)>,
     look_around_at: Nanos,
     is_crowded: bool,
-    /// Some peers are slow, or were for long. None becomes so while nothing is sent.
+    /// Some peers may be slow, or may have been for long. None becomes so while nothing is sent.
     has_slow_peers: bool,
 }
 
@@ -170,6 +170,8 @@ impl Driver {
 
     fn take_given(&mut self) -> Result<(), String> {
         for worker in self.seats[self.index].take() {
+            // Perhaps: the thread that had it may have known of some.
+            self.has_slow_peers = true;
             let (fd, token) = (worker.as_raw_fd(), Token(worker.index()));
             self.poll
                 .registry()

@@ -309,14 +309,13 @@ impl WorkerThread {
             let timer = self.worker.as_ref().and_then(|worker| worker.next_timer());
             self.is_due = timer.is_some_and(|at| at <= self.now);
         }
-        for _ in 0..TURNS_MAX {
-            if self.inputs.is_empty() && !self.is_due {
+        for turn in 0..TURNS_MAX {
+            let is_over = self.inputs.is_empty() && !self.is_due;
+            if is_over || (turn > 0 && self.board.clocks.now() >= self.now + PASS_LONG) {
                 break;
             }
             self.is_due = false;
-            if self.turn()? >= self.now + PASS_LONG {
-                break;
-            }
+            self.turn()?;
         }
         self.send_mail();
         Ok(())
@@ -450,11 +449,11 @@ impl WorkerThread {
         self.clients.on_time(&mut routes);
     }
 
-    /// Turns the worker and hands its replies to the sessions, which may ask on. When the worker was ready.
-    fn turn(&mut self) -> Result<Nanos, String> {
+    /// Turns the worker and hands its replies to the sessions, which may ask on.
+    fn turn(&mut self) -> Result<(), String> {
         let Some(worker) = &mut self.worker else {
             self.answer_loading();
-            return Ok(self.now);
+            return Ok(());
         };
         if !self.inputs.is_empty() {
             self.board.used.fetch_add(self.inputs.len() as u64, Ordering::Relaxed);
@@ -463,8 +462,7 @@ impl WorkerThread {
         let rest = self.inputs.split_off(count);
         worker.turn(self.now, self.clients.unix, &mut self.inputs, &mut self.outputs);
         self.inputs.extend(rest);
-        let ended = self.board.clocks.now();
-        self.turn_inputs = match ended < self.now + TURN_LONG {
+        self.turn_inputs = match self.board.clocks.now() < self.now + TURN_LONG {
             true if count < self.turn_inputs => self.turn_inputs,
             true => (self.turn_inputs * 2).min(TURN_INPUTS.1),
             false => (count / 2).max(TURN_INPUTS.0),
@@ -483,7 +481,7 @@ impl WorkerThread {
             self.mail_out[to].push(Mail::Input(Input::Frame { from, bytes }));
         }
         self.hand_over_replies();
-        Ok(ended)
+        Ok(())
     }
 
     /// Before the node belongs to a cluster nothing can be asked of it, and no peer speaks to its workers.
@@ -556,7 +554,8 @@ impl WorkerThread {
         self.send_frames(now);
         // Where somebody found that a promise does not hold, nothing more is said.
         if !self.board.has_failed() {
-            self.peers.flush(self.poll.registry(), now, &mut self.inputs);
+            // What this pass has said does not make a peer slow.
+            self.peers.flush(self.poll.registry(), self.now, &mut self.inputs);
             self.clients.flush(self.poll.registry());
             self.publish_stats();
         }
