@@ -20,12 +20,12 @@ pub(crate) struct Moment {
 
 impl Clocks {
     pub(crate) fn new() -> Clocks {
-        Clocks { started: monotonic() }
+        Clocks { started: read(ClockId::Monotonic) }
     }
 
     /// Monotonic, from a little above zero when the node started.
     pub(crate) fn now(&self) -> Nanos {
-        Nanos(1 + monotonic().since(self.started).0)
+        Nanos(1 + read(ClockId::Monotonic).since(self.started).0)
     }
 
     /// With the wall clock, which is zero where it stands before 1970.
@@ -42,7 +42,12 @@ impl Clocks {
     }
 }
 
-fn monotonic() -> Nanos {
-    let time = clock_gettime(ClockId::Monotonic);
+/// How much processor time this thread has used.
+pub(crate) fn thread_cpu() -> Nanos {
+    read(ClockId::ThreadCPUTime)
+}
+
+fn read(clock: ClockId) -> Nanos {
+    let time = clock_gettime(clock);
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }

@@ -17,7 +17,7 @@ use storage::disk::Pump;
 use types::NodeId;
 
 use super::board::{Board, STOP_MAX};
-use super::clock::Moment;
+use super::clock::{Moment, thread_cpu};
 use super::idle::Idle;
 use super::peers::Slowness;
 use super::sync::Ordering;
@@ -309,7 +309,8 @@ impl Driver {
         pump.begins_in().filter(|wait| !wait.is_zero())
     }
 
-    /// Tells the disk store whether the cores have time to spare.
+    /// Tells the disk store whether the cores have time to spare. Nearly always it is too soon since the last time, which the
+    /// end of the pass tells without another look at the clock.
     fn look_around(&mut self, ended: Nanos) {
         if ended < self.look_around_at || self.index > 0 {
             return;
@@ -398,9 +399,4 @@ impl Driver {
         self.seats[self.index].count.fetch_sub(count, Ordering::Relaxed);
         given
     }
-}
-
-fn thread_cpu() -> Nanos {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }

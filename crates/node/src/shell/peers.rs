@@ -40,6 +40,12 @@ pub(crate) struct Slowness {
     pub(super) was_for_long: bool,
 }
 
+impl Slowness {
+    fn is_any(self) -> bool {
+        self.is_slow || self.was_for_long
+    }
+}
+
 struct Link {
     serial: u64,
     channel: u16,
@@ -173,16 +179,11 @@ impl Peers {
 
     /// Peers, and how slow they are.
     pub(crate) fn links(&self, now: Nanos) -> impl Iterator<Item = (NodeId, Slowness)> {
-        let slowness = move |link: &Link| Slowness {
-            is_slow: link.slow_since.is_some(),
-            was_for_long: now < link.remembered_until,
-        };
-        self.links.iter().flatten().map(move |link| (link.peer.node, slowness(link)))
+        self.links.iter().flatten().map(move |link| (link.peer.node, link.slowness(now)))
     }
 
     pub(crate) fn has_slow(&self, now: Nanos) -> bool {
-        let is_or_was = |link: &Link| link.slow_since.is_some() || now < link.remembered_until;
-        self.links.iter().any(|link| link.as_ref().is_some_and(is_or_was))
+        self.links.iter().any(|link| link.as_ref().is_some_and(|link| link.slowness(now).is_any()))
     }
 
     pub(crate) fn has_link(&self, to: NodeId) -> bool {
@@ -360,6 +361,11 @@ impl Link {
             self.remembered_for = Nanos(longer.0 * 2).clamp(least, most);
         }
         self.remembered_until = now + self.remembered_for;
+    }
+
+    fn slowness(&self, now: Nanos) -> Slowness {
+        let is_slow = self.slow_since.is_some();
+        Slowness { is_slow, was_for_long: now < self.remembered_until }
     }
 
     fn is_slow(&self, now: Nanos) -> bool {

@@ -212,11 +212,7 @@ impl WorkerThread {
     pub(super) fn on_slow_peers(&mut self, is_clogged: bool, paces: &[(NodeId, Pace)]) {
         self.is_clogged = is_clogged;
         let Some(worker) = &self.worker else { return };
-        let members = worker.view().members();
-        if paces.is_empty() && members.iter().all(|member| member.pace == Pace::Steady) {
-            return;
-        }
-        for member in members {
+        for member in worker.view().members() {
             let told = paces.iter().find(|(peer, _)| *peer == member.node);
             let pace = told.map_or(Pace::Steady, |(_, pace)| *pace);
             if pace != member.pace {

@@ -205,9 +205,6 @@ impl Run {
 
     /// Answers reads from the page cache, a few at a time; what is not there is left to the helpers.
     fn read(&mut self, shared: &Shared) -> bool {
-        if self.reads.is_empty() {
-            return false;
-        }
         let count = self.reads.len().min(READS_MAX);
         let mut slow = Vec::new();
         for io in self.reads.drain(..count) {
@@ -218,7 +215,7 @@ impl Run {
         }
         self.under_way += slow.len();
         shared.queues.reads.push(slow);
-        true
+        count > 0
     }
 
     /// Tells how the engine is, and what has completed.
@@ -228,12 +225,9 @@ impl Run {
         shared.memory.store(self.engine.memory(), Relaxed);
         shared.is_overrun.store(self.engine.is_overrun(), Relaxed);
         let is_full = self.engine.is_full();
-        if shared.is_full.load(SeqCst) != is_full {
-            shared.is_full.store(is_full, SeqCst);
-            if !is_full {
-                // Workers that had nothing else to do have left their clients waiting for this.
-                shared.mailboxes.iter().for_each(|mailbox| (mailbox.waker)());
-            }
+        if shared.is_full.swap(is_full, SeqCst) && !is_full {
+            // Workers that had nothing else to do have left their clients waiting for this.
+            shared.mailboxes.iter().for_each(|mailbox| (mailbox.waker)());
         }
         for worker in 0..self.engine.workers() {
             if self.engine.has_completions(worker) {
