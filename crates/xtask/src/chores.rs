@@ -50,7 +50,7 @@ pub enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
-    /// Build by the profile of a load.
+    /// Renew the profile that release builds are built by.
     Pgo,
     /// Hold the linearizability checker against Porcupine.
     Porcupine(porcupine::Arguments),
@@ -101,7 +101,7 @@ pub fn run(chore: Chore) -> Result<()> {
         Chore::Bench { arguments } => product("bench", &["--features", "etcd"], &arguments),
         Chore::Chaos { arguments } => chaos::attack(cargo_command(), &arguments),
         Chore::PmemVm { arguments } => pmem_vm::cut_power(cargo_command, &arguments),
-        Chore::Pgo => pgo::build(cargo_command),
+        Chore::Pgo => pgo::renew(cargo_command),
         Chore::Explore { arguments } => explore(&arguments),
         Chore::Sim { arguments } => product("sim", &[], &arguments),
         Chore::Porcupine(arguments) => porcupine::compare(cargo_command(), &arguments),

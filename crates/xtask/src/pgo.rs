@@ -1,11 +1,14 @@
-//! `./x pgo`: builds the program by the profile of a load, which makes it faster without a change.
+//! `./x pgo`: renews the profile that release builds are built by (`tools/pgo`).
 //!
-//! `cargo-pgo` builds it once so that it counts where it goes; three nodes of that serve a load; and it is built again by
-//! what they counted. A profile belongs to the code and the compiler that it was taken with, so none is kept.
+//! The program is built once so that it counts where it goes, three nodes of that serve a load that it makes itself, and what
+//! was counted is kept. Functions that change later are built without it until it is renewed, and so is everything with
+//! another compiler, version or dependency.
+
+mod profile;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -18,45 +21,49 @@ const NODES: u16 = 3;
 /// How long nodes may take until they serve: they count, and the machine may be busy.
 const SERVING_MAX: Duration = Duration::from_secs(60);
 
-const PACKAGE: [&str; 3] = ["--locked", "--package", "palimpsest"];
-const DURABILITIES: [&str; 3] = ["disk", "pmem", "volatile"];
+const BUILD: [&str; 5] = ["build", "--release", "--locked", "--package", "palimpsest"];
+/// How nodes keep what they are told, and for how many seconds each load goes to them: most of what is counted should be on
+/// disk, where a second has the fewest commands.
+const DURABILITIES: [(&str, &str); 3] = [("disk", "10"), ("pmem", "2"), ("volatile", "1")];
 
 /// What they serve, for `palimpsest bench resp`: through one node or through all of them.
-const LOADS: [(bool, &[&str]); 4] = [
-    (false, &["--connections", "64", "--time", "4"]),
-    (true, &["--connections", "64", "--time", "4"]),
-    (true, &["--connections", "16", "--pipeline", "16", "--mix", "2,2,1", "--time", "4"]),
-    (false, &["--connections", "16", "--value-size", "1024", "--mix", "1,1,0", "--time", "2"]),
+const LOADS: [(bool, &[&str]); 5] = [
+    (false, &["--connections", "64"]),
+    (true, &["--connections", "64"]),
+    (true, &["--connections", "8"]),
+    (true, &["--connections", "16", "--pipeline", "16", "--mix", "2,2,1"]),
+    (false, &["--connections", "16", "--value-size", "1024", "--mix", "1,1,0"]),
 ];
 
-/// Builds, serves, builds again.
+/// Counts, keeps what was counted, and builds by it.
 ///
 /// # Errors
 /// When something cannot be built, the nodes do not serve, or a load fails.
-pub fn build(cargo: impl Fn() -> Command) -> Result<()> {
-    let mut counting = cargo();
-    counting.args(["pgo", "build", "--"]).args(PACKAGE);
-    run(&mut counting)?;
-    let program = program()?;
-    for durability in DURABILITIES {
-        serve(&program, durability)?;
+pub fn renew(cargo: impl Fn() -> Command) -> Result<()> {
+    let compiler = profile::Compiler::look()?;
+    // A folder of its own, and empty: cargo cannot tell this build from others.
+    let builds = target().join("pgo");
+    if builds.exists() {
+        std::fs::remove_dir_all(&builds).with_context(|| builds.display().to_string())?;
     }
-    let mut last = cargo();
-    last.args(["pgo", "optimize", "build", "--"]).args(PACKAGE);
-    run(&mut last)?;
-    println!("{}", program.display());
+    let counts = builds.join("counts");
+    let build = || {
+        let mut build = cargo();
+        build.args(BUILD).env("RUSTC_WRAPPER", root().join("tools/pgo/rustc"));
+        build
+    };
+    run(build().env("CARGO_TARGET_DIR", &builds).env("PGO_COUNT_INTO", &counts))?;
+    for (durability, seconds) in DURABILITIES {
+        serve(&builds.join("release/palimpsest"), durability, seconds)?;
+    }
+    let kept = profile::keep(&compiler, &counts)?;
+    run(&mut build())?;
+    println!("{}", kept.display());
+    println!("{}", target().join("release/palimpsest").display());
     Ok(())
 }
 
-/// Both builds are for a target by its name, which keeps what counts out of what runs while cargo builds.
-fn program() -> Result<PathBuf> {
-    let output = Command::new("rustc").arg("-vV").current_dir(root()).output().context("rustc")?;
-    let version = String::from_utf8(output.stdout).context("rustc -vV")?;
-    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(target().join(host.context("rustc -vV names no host")?).join("release/palimpsest"))
-}
-
-fn serve(program: &Path, durability: &str) -> Result<()> {
+fn serve(program: &Path, durability: &str, seconds: &str) -> Result<()> {
     let folder = target().join("pgo-data");
     let _ = std::fs::remove_dir_all(&folder);
     let ports = FIRST_PORT..FIRST_PORT + NODES;
@@ -73,7 +80,7 @@ fn serve(program: &Path, durability: &str) -> Result<()> {
     }
     for (by_all, load) in LOADS {
         let mut bench = Command::new(program);
-        bench.args(["bench", "resp"]).args(load);
+        bench.args(["bench", "resp", "--time", seconds]).args(load);
         for port in ports.clone().take(if by_all { usize::from(NODES) } else { 1 }) {
             bench.args(["--address", &format!("127.0.0.1:{port}")]);
         }
