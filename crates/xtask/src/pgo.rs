@@ -49,7 +49,7 @@ pub fn renew(cargo: impl Fn() -> Command) -> Result<()> {
     let counts = builds.join("counts");
     let build = || {
         let mut build = cargo();
-        build.args(BUILD).env("RUSTC_WRAPPER", root().join("tools/pgo/rustc"));
+        build.args(BUILD).env("RUSTC_WRAPPER", root().join(profile::WRAPPER));
         build
     };
     run(build().env("CARGO_TARGET_DIR", &builds).env("PGO_COUNT_INTO", &counts))?;

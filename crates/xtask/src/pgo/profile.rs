@@ -11,11 +11,13 @@ use crate::{root, run};
 
 /// Where profiles and what calls the compiler with them lie.
 const FOLDER: &str = "tools/pgo";
+/// What calls the compiler with them.
+pub const WRAPPER: &str = "tools/pgo/rustc";
 /// A function is kept if at least one of so many counts is its own. What a load hardly uses is built as without a profile,
 /// not as what is never used.
 const KEPT: u128 = 100_000;
 
-/// Keeps what was counted into a folder in place of what was kept before.
+/// Keeps what was counted into a folder, in place of what was kept before.
 ///
 /// # Errors
 /// When `llvm-profdata` fails, or the profile cannot be written.
@@ -147,7 +149,7 @@ mod tests {
         run(Command::new("sh").args(["-c", write]).args([compiler.as_os_str(), SAYS.as_ref()]))
             .expect("temporary files can be written");
         let called = |package: &Path, arguments: &str, count_into: Option<&str>| {
-            let mut command = Command::new(root().join(FOLDER).join("rustc"));
+            let mut command = Command::new(root().join(WRAPPER));
             command.arg(&compiler).args(arguments.split(' ')).env("CARGO_MANIFEST_DIR", package);
             command.env_remove("PGO_COUNT_INTO").envs(count_into.map(|it| ("PGO_COUNT_INTO", it)));
             let output = command.output().expect("the wrapper runs");
@@ -157,7 +159,7 @@ mod tests {
         let profile = root().join(FOLDER).join(profile_name(VERSION).expect("it is a version"));
         assert!(profile.exists(), "take the profile anew: ./x pgo");
         let config = std::fs::read_to_string(root().join(".cargo/config.toml"));
-        assert!(config.expect("it is there").contains("rustc-wrapper = \"tools/pgo/rustc\""));
+        assert!(config.expect("it is there").contains(&format!("rustc-wrapper = \"{WRAPPER}\"")));
         for linked in ["a.rs -C lto=fat", "a.rs -C linker-plugin-lto"] {
             let follows =
                 format!("-Cprofile-use={} -Cllvm-args=-no-pgo-warn-mismatch", profile.display());
