@@ -46,6 +46,7 @@ pub(crate) mod stripe;
 mod superblock;
 mod survey;
 mod verify;
+mod write_out;
 
 pub use engine::{Config, Engine, OpenError, create};
 pub use files::FileMedium;

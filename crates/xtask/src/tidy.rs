@@ -37,6 +37,7 @@ const UNSAFE_PATHS: &[&str] = &[
     "crates/bench/src/media/pmemlog/library.rs",
     "crates/storage/src/pmem/",
     "crates/storage/src/disk/shell/uring.rs",
+    "crates/storage/src/disk/write_out.rs",
     "crates/storage/src/probe.rs",
     "crates/storage/src/volatile/packed.rs",
 ];

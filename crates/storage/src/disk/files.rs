@@ -20,6 +20,7 @@ use super::arena::Arena;
 use super::direct::{BareFile, DirectFile};
 use super::io::{Done, File, Files, Io, Medium, Write};
 use super::page::PAGE;
+use super::write_out::write_out;
 use crate::data_dir::is_there;
 
 /// Reads of at least so many bytes get memory on large pages.
@@ -30,6 +31,9 @@ const RUN_LEN_MIN: usize = 128 << 10;
 const DROPPED_LEN: u64 = 8 << 20;
 /// What a page cache keeps in one piece, and drops in one piece or not at all, is hardly anywhere longer.
 const PIECE_LEN_MAX: u64 = 2 << 20;
+
+/// Writes of a file after which the device begins with them, while the next ones are copied to the page cache.
+const BEGUN_AFTER: usize = 32;
 
 /// Types of file systems (`statfs(2)`) that reserve what a write needs when it is made: ext2 to ext4, XFS, tmpfs, and
 /// overlays, which are over one of these.
@@ -267,8 +271,26 @@ impl FileMedium {
             }
             return images.flush().map_err(explain(File::Spare, "flush"));
         }
-        writes.iter().try_for_each(|write| self.write_with_room(write, &wait))?;
+        for same in writes.chunk_by(|one, next| one.file == next.file) {
+            for some in same.chunks(BEGUN_AFTER) {
+                some.iter().try_for_each(|write| self.write_with_room(write, &wait))?;
+                let file = some[0].file;
+                let is_alone = some.len() == writes.len();
+                if !is_alone && flush.contains(file) {
+                    self.begin(file, some);
+                }
+            }
+        }
         flush.iter().try_for_each(|file| self.flush(file, by))
+    }
+
+    /// Makes the device write these, all of one file, while others are copied.
+    fn begin(&self, file: File, writes: &[Write]) {
+        let starts = writes.iter().map(|write| write.offset);
+        let ends = writes.iter().map(|write| write.offset + write.bytes.len() as u64);
+        if let Some((start, end)) = starts.min().zip(ends.max()) {
+            write_out(&self.files[file as usize], start..end);
+        }
     }
 
     /// Carries out a read if that needs no waiting for the device.
@@ -500,6 +522,27 @@ mod tests {
 
     fn read(offset: u64, len: usize) -> Io {
         Io::Read { id: 2, file: File::Slots, offset, len }
+    }
+
+    #[test]
+    fn what_the_device_begins_with_early_is_all_there() {
+        let dir = std::env::temp_dir().join(format!("palimpsest-begun-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let mut medium = FileMedium::create(&dir).expect("files");
+        medium.open_bare(&dir);
+        let page = |number: u64| Bytes::from(vec![number as u8 + 1; PAGE]);
+        let places = || GROWING.into_iter().flat_map(|file| (0..100_u64).map(move |it| (file, it)));
+        // Every other page, from the last to the first.
+        let offset = |number: u64| 2 * (99 - number) * PAGE as u64;
+        let write = |(file, number)| Write { file, offset: offset(number), bytes: page(number) };
+        let flush = Files::of(File::Slots).with(File::Extents);
+        let store = Io::Store { id: 1, writes: places().map(write).collect(), flush };
+        assert_eq!(medium.execute(&store).result, Ok(Bytes::new()));
+        for (file, number) in places() {
+            let look = Io::Verify { id: 2, file, offset: offset(number), len: PAGE };
+            assert_eq!(medium.execute(&look).result, Ok(page(number)), "{file:?} {number}");
+        }
+        std::fs::remove_dir_all(&dir).expect("only these files are in it");
     }
 
     #[test]

@@ -102,13 +102,8 @@ impl Shared {
     /// Moves everything on that waits, unless another thread is doing that.
     fn advance(&self, by: By) {
         let turn = |run: &mut Run| self.turn(run, by);
-        match combine::advance(
-            &self.run,
-            TURNS_MAX,
-            turn,
-            || self.call_driver(),
-            || self.has_news(),
-        ) {
+        let turns = if by == By::Writer { 1 } else { TURNS_MAX };
+        match combine::advance(&self.run, turns, turn, || self.call_driver(), || self.has_news()) {
             Left::Done => {}
             Left::More => self.queues.remind(),
             Left::Broken => self.say_last_words(),

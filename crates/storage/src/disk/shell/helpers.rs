@@ -129,6 +129,10 @@ impl Queue {
         Some(taken)
     }
 
+    pub(super) fn has_some(&self) -> bool {
+        !lock(&self.ios).is_empty()
+    }
+
     fn wake(&self) {
         drop(lock(&self.ios));
         self.has_news.notify_all();
@@ -186,15 +190,15 @@ fn start_all(
         thread.map_err(|error| format!("cannot start a thread: {error}"))
     }
     threads.push(spawn(shared, "disk-commits", |shared| {
-        help(shared, &shared.queues.commits, Flusher::Commits)
+        help(shared, &shared.queues.commits, Flusher::Commits, By::Helper)
     })?);
     threads.push(spawn(shared, "disk-homes", |shared| {
-        help(shared, &shared.queues.homes, Flusher::Homes)
+        help(shared, &shared.queues.homes, Flusher::Homes, By::Writer)
     })?);
     threads.push(spawn(shared, "disk-builder", build)?);
     for _ in 0..READERS {
         threads.push(spawn(shared, "disk-reader", |shared| {
-            help(shared, &shared.queues.reads, Flusher::Homes)
+            help(shared, &shared.queues.reads, Flusher::Homes, By::Helper)
         })?);
     }
     threads.push(spawn(shared, "disk-cache", |shared| {
@@ -212,11 +216,11 @@ fn start_all(
     Ok(())
 }
 
-fn help(shared: &Shared, queue: &Queue, by: Flusher) {
+fn help(shared: &Shared, queue: &Queue, flusher: Flusher, by: By) {
     let never = AtomicBool::new(false);
     while let Some(ios) = queue.take(None, &never) {
-        carry_out(shared, ios, by);
-        shared.advance(By::Helper);
+        carry_out(shared, ios, flusher);
+        shared.advance(by);
     }
 }
 

@@ -28,6 +28,9 @@ pub(super) enum By {
     /// A thread that may block in the device next. It leaves stripes to a driver: the system completes one with the
     /// help of the thread that submitted it, so a commit would wait for as long as that thread is in a flush.
     Helper,
+    /// The helper that writes back. Others wait for what it writes, and none for what else it does: as soon as there is
+    /// something to write it leaves the engine to them.
+    Writer,
 }
 
 pub(super) struct Run {
@@ -74,7 +77,8 @@ impl Run {
             has_moved |= self.dispatch(shared);
             self.write_stripe(shared, by);
             self.deliver(shared);
-            if !has_moved {
+            let is_wanted = by == By::Writer && shared.queues.homes.has_some();
+            if !has_moved || is_wanted {
                 break;
             }
         }
