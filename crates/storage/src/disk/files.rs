@@ -277,7 +277,7 @@ impl FileMedium {
                 let file = some[0].file;
                 let is_alone = some.len() == writes.len();
                 if !is_alone && flush.contains(file) {
-                    self.begin(file, some);
+                    self.begin(file, some)?;
                 }
             }
         }
@@ -285,12 +285,11 @@ impl FileMedium {
     }
 
     /// Makes the device write these, all of one file, while others are copied.
-    fn begin(&self, file: File, writes: &[Write]) {
+    fn begin(&self, file: File, writes: &[Write]) -> Result<(), String> {
         let starts = writes.iter().map(|write| write.offset);
         let ends = writes.iter().map(|write| write.offset + write.bytes.len() as u64);
-        if let Some((start, end)) = starts.min().zip(ends.max()) {
-            write_out(&self.files[file as usize], start..end);
-        }
+        let Some((start, end)) = starts.min().zip(ends.max()) else { return Ok(()) };
+        write_out(&self.files[file as usize], start..end).map_err(explain(file, "flush"))
     }
 
     /// Carries out a read if that needs no waiting for the device.

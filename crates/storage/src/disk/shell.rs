@@ -102,11 +102,31 @@ impl Shared {
     /// Moves everything on that waits, unless another thread is doing that.
     fn advance(&self, by: By) {
         let turn = |run: &mut Run| self.turn(run, by);
-        let turns = if by == By::Writer { 1 } else { TURNS_MAX };
-        match combine::advance(&self.run, turns, turn, || self.call_driver(), || self.has_news()) {
+        match combine::advance(
+            &self.run,
+            TURNS_MAX,
+            turn,
+            || self.call_driver(),
+            || self.has_news() && !self.is_wanted(by),
+        ) {
+            Left::Done if self.is_wanted(by) => self.hand_over(),
             Left::Done => {}
             Left::More => self.queues.remind(),
             Left::Broken => self.say_last_words(),
+        }
+    }
+
+    /// True if a thread that has the engine is to leave it for what only it does.
+    fn is_wanted(&self, by: By) -> bool {
+        by == By::Writer && self.queues.homes.has_some()
+    }
+
+    /// Leaves what waits to the helper that builds, and what came in meanwhile to a driver as well: that helper may be in the
+    /// device.
+    fn hand_over(&self) {
+        self.queues.remind();
+        if self.has_news() {
+            (self.mailboxes[0].waker)();
         }
     }
 

@@ -234,13 +234,13 @@ fn build(shared: &Shared) {
         let merging = run.engine.take_merging();
         drop((last_words, run));
         shared.call_driver();
-        if let Some(merging) = merging {
-            shared.merged.put(&mut vec![merge(merging)]);
-            look_again = Some(Duration::ZERO);
-        }
         // What came in while the engine was taken was left to this thread.
         if shared.has_news() {
             shared.advance(By::Helper);
+        }
+        if let Some(merging) = merging {
+            shared.merged.put(&mut vec![merge(merging)]);
+            look_again = Some(Duration::ZERO);
         }
     }
 }

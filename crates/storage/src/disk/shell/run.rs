@@ -77,8 +77,7 @@ impl Run {
             has_moved |= self.dispatch(shared);
             self.write_stripe(shared, by);
             self.deliver(shared);
-            let is_wanted = by == By::Writer && shared.queues.homes.has_some();
-            if !has_moved || is_wanted {
+            if !has_moved || shared.is_wanted(by) {
                 break;
             }
         }
