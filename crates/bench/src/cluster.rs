@@ -151,17 +151,19 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until node `index` answers a command on a key and has recovered what it may have forgotten: from then
-    /// on another node may be lost.
+    /// Waits until node `index` answers a command on a key, has recovered what it may have forgotten, and has all its
+    /// links to the others that run: from then on another node may be lost.
     ///
     /// # Errors
     /// When that takes too long, or the process ends.
     pub fn wait_ready(&mut self, index: usize) -> Result<()> {
+        let processes = self.nodes.iter_mut().filter_map(|node| node.process.as_mut());
+        let running = processes.filter_map(|process| process.is_running().then_some(())).count();
         let node = &mut self.nodes[index];
         let mut ended = false;
         let ready = process::wait_until(READY_MAX, || {
             ended = node.process.as_mut().is_none_or(|process| !process.is_running());
-            ended || (serves(node.resp) && is_whole(node.resp))
+            ended || (serves(node.resp) && is_whole(node.resp) && reaches(node.resp, running))
         });
         if ready && !ended {
             return Ok(());
@@ -212,10 +214,18 @@ pub fn serves(address: SocketAddr) -> bool {
 
 /// Whether a node remembers everything that it has acknowledged: it does not say that it is loading.
 pub fn is_whole(address: SocketAddr) -> bool {
-    match client::ask_once(address, "INFO persistence", Duration::from_secs(2)) {
-        Some(Value::Bulk(text)) => {
-            String::from_utf8_lossy(&text).lines().any(|line| line == "loading:0")
-        }
-        _ => false,
-    }
+    info(address, "persistence", "loading") == Some(0)
+}
+
+/// Whether all links stand between a node and so many members, itself counted.
+pub fn reaches(address: SocketAddr, members: usize) -> bool {
+    info(address, "palimpsest", "members_up").is_some_and(|up| up >= members)
+}
+
+/// What a node says in a line of a section of INFO.
+fn info(address: SocketAddr, section: &str, name: &str) -> Option<usize> {
+    let reply = client::ask_once(address, &format!("INFO {section}"), Duration::from_secs(2));
+    let Some(Value::Bulk(text)) = reply else { return None };
+    let text = String::from_utf8_lossy(&text);
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.parse().ok())
 }

@@ -215,7 +215,7 @@ fn start(
         durable: formation.durable().clone(),
         cluster: formation.cluster(),
         phase: Phase::Forming { waiting_for: formation.waiting_for() },
-        links: std::collections::BTreeMap::new(),
+        linked: std::collections::BTreeSet::new(),
         recovering: std::collections::BTreeSet::new(),
         stats: Stats::default(),
     };

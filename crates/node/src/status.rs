@@ -57,7 +57,7 @@ pub struct MemberStatus {
     pub node: NodeId,
     /// Host and port of its node-to-node address, as configured.
     pub address: String,
-    /// Connections to it stand (true for this node).
+    /// All connections to it stand (true for this node).
     pub up: bool,
     /// It recovers what it forgot, and does not count for a quorum meanwhile. As it said a moment ago.
     pub loading: bool,

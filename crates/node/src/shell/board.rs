@@ -1,6 +1,6 @@
 //! What all threads of a node share: facts for those who ask, and the word to stop.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -64,8 +64,8 @@ pub(crate) struct Membership {
     pub(crate) durable: Durable,
     pub(crate) cluster: Option<ClusterId>,
     pub(crate) phase: Phase,
-    /// Links to workers of each peer that stand.
-    pub(crate) links: BTreeMap<NodeId, usize>,
+    /// Peers to whose workers all links stand.
+    pub(crate) linked: BTreeSet<NodeId>,
     /// Peers that recover what they forgot.
     pub(crate) recovering: BTreeSet<NodeId>,
     pub(crate) stats: Stats,
@@ -247,11 +247,10 @@ impl Board {
         let one = |address: &crate::config::MemberAddress| {
             let known = membership.durable.known.get(&address.node).copied().unwrap_or_default();
             let counters = if address.node == me { membership.durable.mine } else { known };
-            let links = membership.links.get(&address.node).copied().unwrap_or(0);
             MemberStatus {
                 node: address.node,
                 address: address.peer.clone(),
-                up: address.node == me || links > 0,
+                up: address.node == me || membership.linked.contains(&address.node),
                 loading: membership.recovering.contains(&address.node),
                 incarnation: counters.incarnation,
                 loss: counters.loss,

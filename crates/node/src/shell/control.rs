@@ -7,6 +7,7 @@
 
 mod links;
 mod reach;
+mod worker_links;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use types::{Loss, NodeId, Update, Wire};
 
 use links::Conn;
 use reach::{PATIENCE, Reach};
+use worker_links::WorkerLinks;
 
 use super::board::{Board, Membership, STOP_MAX};
 use super::dialler::Dialler;
@@ -87,10 +89,8 @@ pub(crate) struct Control {
     conns: Vec<Option<Conn>>,
     /// The control link of each peer.
     links: BTreeMap<NodeId, usize>,
-    /// Worker links that stand, by peer and channel, with their serial.
-    up: BTreeMap<(NodeId, u16), u64>,
+    worker_links: WorkerLinks,
     reach: Reach,
-    serial: u64,
     complained: BTreeMap<Option<NodeId>, Nanos>,
     refused: u64,
     /// Refusals as a former self since a peer last said anything.
@@ -112,7 +112,7 @@ impl Control {
         let Parts { board, poll, network, mut acceptor, formation, dir, media, update, mut rng } =
             parts;
         poll.registry().register(&mut acceptor, TOKEN_ACCEPTOR, Interest::READABLE)?;
-        let me = board.id();
+        let (me, workers) = (board.id(), board.workers.len());
         let members = formation.durable().members.iter().map(|member| member.node);
         let dialler = Dialler::new(members.filter(|&node| node > me), rng.fork());
         let uptime_base = dir.identity().map_or(Millis(0), |identity| identity.uptime);
@@ -132,9 +132,8 @@ impl Control {
             dialler,
             conns: Vec::new(),
             links: BTreeMap::new(),
-            up: BTreeMap::new(),
+            worker_links: WorkerLinks::new(workers),
             reach: Reach::default(),
-            serial: 0,
             complained: BTreeMap::new(),
             refused: 0,
             stale: 0,
@@ -309,8 +308,7 @@ impl Control {
     fn on_mail(&mut self, mail: ControlMail) -> Result<(), String> {
         match mail {
             ControlMail::LinkDown { peer, channel, serial, why } => {
-                if self.up.get(&(peer, channel)) == Some(&serial) {
-                    self.up.remove(&(peer, channel));
+                if self.worker_links.remove(peer, channel, serial) {
                     let now = self.board.clocks.now();
                     self.dialler.failed(peer, channel, now);
                     self.count(Some(peer), why, now);
@@ -454,10 +452,7 @@ impl Control {
     }
 
     fn publish(&self) {
-        let mut links: BTreeMap<NodeId, usize> = BTreeMap::new();
-        for &(peer, _) in self.up.keys() {
-            *links.entry(peer).or_default() += 1;
-        }
+        let linked = self.others().filter(|&peer| self.worker_links.is_complete(peer)).collect();
         let waiting_for = self.formation.waiting_for();
         let durable = self.formation.durable().clone();
         let phase = match durable.standing {
@@ -471,7 +466,7 @@ impl Control {
         stats.add("frames_malformed", self.malformed);
         let cluster = self.formation.cluster();
         let recovering = self.formation.recovering();
-        let membership = Membership { durable, cluster, phase, links, recovering, stats };
+        let membership = Membership { durable, cluster, phase, linked, recovering, stats };
         self.board.set_membership(membership);
     }
 }

@@ -129,7 +129,7 @@ fn board(poll: &Poll) -> Board {
         },
         cluster: None,
         phase: Phase::Formed,
-        links: BTreeMap::new(),
+        linked: Default::default(),
         recovering: Default::default(),
         stats: Stats::default(),
     };

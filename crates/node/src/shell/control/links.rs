@@ -190,9 +190,8 @@ impl Control {
         // Whatever the connection still has to say is written by the worker.
         let Some(mut conn) = self.conns[at].take() else { return };
         let _ = self.poll.registry().deregister(&mut conn.pipe);
-        self.serial += 1;
-        let (peer, channel, serial) = (hello.node, conn.channel, self.serial);
-        self.up.insert((peer, channel), serial);
+        let (peer, channel) = (hello.node, conn.channel);
+        let serial = self.worker_links.add(peer, channel, hello.workers);
         self.dialler.succeeded(peer, channel);
         let Conn { pipe, mut connection, .. } = conn;
         connection.set_keep_alive(KeepAlive::WORKERS);
@@ -235,8 +234,7 @@ impl Control {
             return;
         };
         if matches!(self.formation.said(peer), Some(Standing::Formed(_))) {
-            let count = hello.workers.max(self.board.workers.len() as u16);
-            let count = count.min(crate::config::WORKERS_MAX as u16);
+            let count = self.worker_links.count(hello.workers);
             self.dialler.want(peer, count, self.board.clocks.now());
         }
     }

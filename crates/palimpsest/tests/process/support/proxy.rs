@@ -143,21 +143,27 @@ fn forward(mut from: TcpStream, mut to: TcpStream, pair: Pair, switch: &Switch) 
 
 /// Which node the other end of an accepted connection belongs to.
 fn dialler(stream: &TcpStream, pids: &Mutex<Vec<u32>>) -> Option<usize> {
-    let inode = inode_of(stream.peer_addr().ok()?)?;
+    let inode = inode_of(stream.peer_addr().ok()?, stream.local_addr().ok()?)?;
     let pids = pids.lock().unwrap_or_else(PoisonError::into_inner).clone();
     pids.into_iter().position(|pid| owns_socket(pid, inode))
 }
 
-/// The inode of the socket whose local address this is, from `/proc/net/tcp`.
-fn inode_of(local: SocketAddr) -> Option<u64> {
-    let SocketAddr::V4(local) = local else { return None };
-    // The kernel prints the address as one number in the machine's byte order.
-    let wanted = format!("{:08X}:{:04X}", u32::from_ne_bytes(local.ip().octets()), local.port());
+/// The inode of the socket at the local end of a connection, from `/proc/net/tcp`. Connections to other addresses may have
+/// the same local one, among them such as are closed and have no socket any more.
+fn inode_of(local: SocketAddr, remote: SocketAddr) -> Option<u64> {
+    let wanted = [in_table(local)?, in_table(remote)?];
     let table = std::fs::read_to_string("/proc/net/tcp").ok()?;
     table.lines().find_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        (fields.get(1) == Some(&wanted.as_str())).then(|| fields.get(9)?.parse().ok()).flatten()
+        (fields.get(1..3)? == wanted).then(|| fields.get(9)?.parse().ok()).flatten()
     })
+}
+
+/// The kernel prints an address as one number in the machine's byte order.
+fn in_table(address: SocketAddr) -> Option<String> {
+    let SocketAddr::V4(address) = address else { return None };
+    let number = u32::from_ne_bytes(address.ip().octets());
+    Some(format!("{number:08X}:{:04X}", address.port()))
 }
 
 fn owns_socket(pid: u32, inode: u64) -> bool {
