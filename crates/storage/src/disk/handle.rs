@@ -543,6 +543,15 @@ impl<L: Link> Store for Handle<L> {
 mod tests {
     use super::*;
 
+    /// Whether the allocator does: that of AddressSanitizer does not.
+    fn shortens_in_place(len: usize) -> bool {
+        let mut long = Vec::with_capacity(2 * len);
+        long.resize(len, 1_u8);
+        let at = long.as_ptr();
+        long.shrink_to_fit();
+        long.as_ptr() == at
+    }
+
     #[test]
     fn a_batch_has_little_more_memory_than_it_needs_and_the_next_one_moves_nothing() {
         for (len, count) in [(100, 20), (1_000, 40), (5_000, 100)] {
@@ -563,7 +572,8 @@ mod tests {
                 assert_eq!(entries, &wanted);
                 assert!(entries.capacity() <= wanted.len() + wanted.len() / 8);
                 let is_copied = entries.as_ptr() != at;
-                assert!(round == 0 || is_copied == (wanted.len() < 4096), "{} bytes", wanted.len());
+                let is_kept = wanted.len() >= 4096 && shortens_in_place(wanted.len());
+                assert!(round == 0 || is_copied != is_kept, "{} bytes", wanted.len());
                 assert!(open.is_empty());
             }
         }
