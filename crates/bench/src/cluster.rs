@@ -158,7 +158,7 @@ impl Cluster {
     /// When that takes too long, or the process ends.
     pub fn wait_ready(&mut self, index: usize) -> Result<()> {
         let processes = self.nodes.iter_mut().filter_map(|node| node.process.as_mut());
-        let running = processes.filter_map(|process| process.is_running().then_some(())).count();
+        let running = processes.map(Process::is_running).filter(|&is_running| is_running).count();
         let node = &mut self.nodes[index];
         let mut ended = false;
         let ready = process::wait_until(READY_MAX, || {
