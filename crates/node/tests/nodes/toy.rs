@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::Duration;
 
 use base::Millis;
@@ -170,12 +170,23 @@ pub fn config(scratch: &Scratch, id: u16, peers: &[String], durability: Durabili
     }
 }
 
-/// Addresses for `count` nodes that were free a moment ago.
+/// Below the range from which the system takes ports of outgoing connections: those of other tests could take a port
+/// between this and the start of its node.
+const PORTS: std::ops::Range<u16> = 10_000..12_000;
+
+/// Addresses for `count` nodes that were free a moment ago, each given once.
 pub fn free_addresses(count: usize) -> Vec<String> {
-    let bound: Vec<std::net::TcpListener> = (0..count)
-        .map(|_| std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free"))
-        .collect();
-    bound.iter().map(|one| one.local_addr().expect("it is bound").to_string()).collect()
+    static GIVEN: AtomicU16 = AtomicU16::new(0);
+    let span = PORTS.end - PORTS.start;
+    let offset = (std::process::id() * 61 % u32::from(span)) as u16;
+    let ports = std::iter::repeat_with(|| GIVEN.fetch_add(1, Ordering::Relaxed))
+        .take_while(|&given| given < span)
+        .map(|given| PORTS.start + (offset + given) % span);
+    let addresses = ports.map(|port| format!("127.0.0.1:{port}"));
+    let free: Vec<String> =
+        addresses.filter(|address| TcpListener::bind(address).is_ok()).take(count).collect();
+    assert_eq!(free.len(), count, "ports from {PORTS:?} are free");
+    free
 }
 
 pub fn update() -> Arc<dyn Update> {
