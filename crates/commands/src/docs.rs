@@ -62,6 +62,7 @@ While a node's file system has too little room (`docs/operations/failures.md`) c
 Options are checked before the key is looked at: a wrong time in a `GETEX` of a missing key is an error, where Redis answers null.
 A node takes no more requests from a connection while what it holds for it comes to about 32 MiB: requests under way, their replies as long as the last ones were, and replies that wait for an earlier one. Where their lengths jump it may come to 128 MiB, or 32 values where they can be longer than 4 MiB. It goes on once the client has read; nothing is dropped.
 One reply is at most 256 MiB long: `MGET` of more answers `ERR reply too large: ask for fewer keys`, `KEYS` of more `ERR too many keys for one reply: use SCAN`.
+Transactions are not supported yet: `MULTI` answers OK, each command behind it `ERR transactions are not supported yet`, `EXEC` then `EXECABORT`. Nothing runs.
 `INFO keyspace` is empty, because counting keys takes a quorum: ask `DBSIZE`.
 ";
 
@@ -72,6 +73,7 @@ pub fn markdown() -> String {
     for (group, title) in [
         (Group::String, "Strings"),
         (Group::Generic, "Keys"),
+        (Group::Transactions, "Transactions"),
         (Group::Connection, "Connection"),
         (Group::Cluster, "Cluster clients"),
         (Group::Server, "Server"),

@@ -64,6 +64,7 @@ pub enum Group {
     Connection,
     Server,
     Cluster,
+    Transactions,
 }
 
 /// Redis' command flags, in the order in which `COMMAND INFO` lists them.
@@ -76,6 +77,7 @@ pub enum Flag {
     NoScript,
     Loading,
     Stale,
+    SkipSlowlog,
     Fast,
     NoAuth,
     AllowBusy,
@@ -93,6 +95,7 @@ pub enum Category {
     Slow,
     Dangerous,
     Connection,
+    Transaction,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -227,6 +230,7 @@ impl Group {
             Group::Connection => "connection",
             Group::Server => "server",
             Group::Cluster => "cluster",
+            Group::Transactions => "transactions",
         }
     }
 }
@@ -242,6 +246,7 @@ impl Flag {
             Flag::NoScript => "noscript",
             Flag::Loading => "loading",
             Flag::Stale => "stale",
+            Flag::SkipSlowlog => "skip_slowlog",
             Flag::Fast => "fast",
             Flag::NoAuth => "no_auth",
             Flag::AllowBusy => "allow_busy",
@@ -263,6 +268,7 @@ impl Category {
             Category::Slow => "@slow",
             Category::Dangerous => "@dangerous",
             Category::Connection => "@connection",
+            Category::Transaction => "@transaction",
         }
     }
 }

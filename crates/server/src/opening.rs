@@ -9,6 +9,7 @@ use types::SessionId;
 use types::limits::DATABASES;
 
 use crate::session::{Replies, Session};
+use crate::transaction::Transaction;
 use crate::{access, client_command, info};
 
 const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
@@ -22,6 +23,7 @@ impl Session {
         self.facts.database = 0;
         self.facts.protocol = 2;
         self.replies = Replies::On;
+        self.transaction = Transaction::None;
         self.authenticated = self.shared.config.password.is_none();
         self.parser.limits.authenticated = self.authenticated;
         self.shared.clients.put(&self.facts);

@@ -17,6 +17,7 @@ use crate::front::Shared;
 use crate::pipeline::{
     Answer, PARTS_AT_ONCE, Parts, Pending, Pipeline, number_and_part, token, write,
 };
+use crate::transaction::Transaction;
 use crate::walk::{Walk, WalkKind};
 use crate::{client_command, config_command, info, outcomes, pause, wait};
 
@@ -51,6 +52,7 @@ pub(crate) struct Session {
     pipeline: Pipeline,
     pub(crate) authenticated: bool,
     pub(crate) closing: bool,
+    pub(crate) transaction: Transaction,
     kill: Arc<AtomicBool>,
     hold: Hold,
     /// The earliest timer that is still to come.
@@ -86,6 +88,7 @@ impl Session {
             pipeline,
             authenticated,
             closing: false,
+            transaction: Transaction::None,
             kill,
             hold: Hold::No,
             armed: Nanos::MAX,
@@ -127,12 +130,19 @@ impl Session {
         }
         let spec = match spec {
             Ok(spec) => spec,
-            // As redis-server does: what is no command is said to be none, whoever asks.
-            Err(error) => return self.say(cx, error.into_bytes()),
+            // As in redis-server, an unknown command is named before the password is asked for.
+            Err(error) => {
+                self.transaction.fail();
+                return self.say(cx, error.into_bytes());
+            }
         };
         if !self.authenticated && !opens(args) {
             self.shared.counts.rejected(spec);
             return self.say_no_auth(cx);
+        }
+        if self.transaction.holds(spec) {
+            self.shared.counts.rejected(spec);
+            return self.refuse_in_transaction(cx);
         }
         if lacks_room(spec, cx.shortage()) {
             self.shared.counts.rejected(spec);
@@ -269,6 +279,11 @@ impl Session {
                 self.say_ok(cx);
             }
             SessionVerb::Wait => self.start_wait(args, cx),
+            SessionVerb::Multi => self.multi(cx),
+            SessionVerb::Exec => self.exec(cx),
+            SessionVerb::Discard => self.discard(cx),
+            SessionVerb::Watch => self.watch(cx),
+            SessionVerb::Unwatch => self.say_ok(cx),
             SessionVerb::DbSize
             | SessionVerb::FlushAll
             | SessionVerb::FlushDb
@@ -339,6 +354,9 @@ impl Session {
         argc: usize,
         cx: &mut SessionContext<'_>,
     ) -> bool {
+        if self.transaction.holds(spec) {
+            return false;
+        }
         if !self.pipeline.is_empty() && takes_turns(spec, argc) {
             self.hold = Hold::Answers;
             return true;

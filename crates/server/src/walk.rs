@@ -14,9 +14,9 @@ use node::status::Facts;
 use resp::encode;
 use types::{Clock, Command, Database, Key, Outcome};
 
-use crate::outcomes;
 use crate::pipeline::token;
 use crate::unsettled::{Settled, Unsettled};
+use crate::{cursor, outcomes};
 
 /// Shards listed at a time.
 const SHARDS_AT_ONCE: u64 = 16;
@@ -43,11 +43,23 @@ pub(crate) struct WalkKind {
 }
 
 enum What {
-    Scan { from_hash: u64, pattern: Option<Vec<u8>>, count: usize, wants_strings: bool },
-    Keys { pattern: Vec<u8> },
+    /// `None` behind the end of the hash space.
+    Scan {
+        from_hash: Option<u64>,
+        pattern: Option<Vec<u8>>,
+        count: usize,
+        wants_strings: bool,
+    },
+    Keys {
+        pattern: Vec<u8>,
+    },
     Count,
-    Random { start: u64 },
-    Flush { delete: Command },
+    Random {
+        start: u64,
+    },
+    Flush {
+        delete: Command,
+    },
 }
 
 /// A walk under way: a number of stretches of the hash space, each within one shard, in order.
@@ -65,8 +77,9 @@ pub(crate) struct Walk {
     /// Listings of a scan that came before those of earlier stretches: keys, and where they go on.
     early: BTreeMap<u64, (Vec<Key>, Option<u64>)>,
     unsettled: Unsettled,
-    /// Keys looked at, of those that `SCAN` counts.
+    /// Keys looked at, of those that `SCAN` counts, and the cursor of the last one.
     visited: usize,
+    last_cursor: Option<u64>,
     /// Listings that held no key although more was to come. What follows asks for more at a time.
     barren: u32,
     found: Vec<Key>,
@@ -135,8 +148,7 @@ pub(crate) fn of_one_key(name: &[u8]) -> Command {
 
 /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`.
 fn scan(args: &[&[u8]]) -> Result<What, Bytes> {
-    let cursor = std::str::from_utf8(args[1]).ok().and_then(|text| text.parse::<u64>().ok());
-    let Some(cursor) = cursor else { return Err(error("ERR invalid cursor")) };
+    let Some(cursor) = cursor::parse(args[1]) else { return Err(error("ERR invalid cursor")) };
     let (mut pattern, mut count, mut wants_strings) = (None, 10, true);
     let mut rest = &args[2..];
     while let Some((option, after)) = rest.split_first() {
@@ -158,13 +170,15 @@ fn scan(args: &[&[u8]]) -> Result<What, Bytes> {
         }
         rest = more;
     }
-    Ok(What::Scan { from_hash: cursor, pattern, count, wants_strings })
+    let from_hash = cursor::position(cursor);
+    Ok(What::Scan { from_hash, pattern, count, wants_strings })
 }
 
 impl Walk {
     pub(crate) fn new(kind: WalkKind) -> Walk {
         let (start, stretches) = match kind.what {
-            What::Scan { from_hash, .. } => (from_hash, SHARDS - (from_hash >> 56)),
+            What::Scan { from_hash: Some(from), .. } => (from, SHARDS - (from >> 56)),
+            What::Scan { from_hash: None, .. } => (0, 0),
             // Around, and then what lies before the start.
             What::Random { start } => (start, SHARDS + 1),
             _ => (0, SHARDS),
@@ -179,6 +193,7 @@ impl Walk {
             early: BTreeMap::new(),
             unsettled: Unsettled::new(EXISTS_PARTS),
             visited: 0,
+            last_cursor: None,
             barren: 0,
             found: Vec::new(),
             found_len: 0,
@@ -210,19 +225,15 @@ impl Walk {
     /// Registers of the next listings.
     fn limit(&self) -> usize {
         let wanted = match self.kind.what {
-            What::Scan { .. } => self.missing(),
+            What::Scan { count, .. } => match count.saturating_sub(self.visited) {
+                // The keys of the last cursor are still to come.
+                0 => LISTING_LEN,
+                missing => missing,
+            },
             What::Random { .. } => DRAW_LEN,
             _ => LISTING_LEN,
         };
         wanted.saturating_mul(1 << self.barren.min(16)).min(LISTING_LEN)
-    }
-
-    /// Keys that a scan still has to look at; one that has seen enough goes no further.
-    fn missing(&self) -> usize {
-        match self.kind.what {
-            What::Scan { count, .. } => count.saturating_sub(self.visited).max(1),
-            _ => 0,
-        }
     }
 
     /// Asks for what comes next, within bounds.
@@ -342,15 +353,19 @@ impl Walk {
         let What::Scan { pattern, count, wants_strings, .. } = &self.kind.what else { return };
         let (count, wants_strings) = (*count, *wants_strings);
         while let Some((mut keys, mut next_hash)) = self.early.remove(&self.through) {
-            next_hash = cut(&mut keys, self.missing()).or(next_hash);
+            let room = count.saturating_sub(self.visited);
+            next_hash = cursor::cut(&mut keys, room, self.last_cursor).or(next_hash);
             self.visited += keys.len();
+            self.last_cursor = keys.last().map(|key| cursor::of(key.hash())).or(self.last_cursor);
             let fits = |key: &Key| {
                 let fits_pattern = |p: &Vec<u8>| matches(p, key.bytes(), Case::Sensitive);
                 wants_strings && pattern.as_ref().is_none_or(fits_pattern)
             };
             self.found.extend(keys.into_iter().filter(fits));
             match next_hash {
-                Some(next) if self.visited < count => {
+                Some(next)
+                    if self.visited < count || self.last_cursor == Some(cursor::of(next)) =>
+                {
                     self.listing.insert(self.through, Some(next));
                     return;
                 }
@@ -393,7 +408,7 @@ impl Walk {
             What::Scan { .. } => {
                 let next = self.ended_at.unwrap_or(0);
                 encode::array(&mut out, 2);
-                encode::bulk(&mut out, next.to_string().as_bytes());
+                encode::bulk(&mut out, cursor::of(next).to_string().as_bytes());
                 put_keys(&mut out, &self.found);
             }
             What::Keys { .. } => put_keys(&mut out, &self.found),
@@ -406,16 +421,6 @@ impl Walk {
         }
         out.into()
     }
-}
-
-/// Leaves about `len` of `keys`, which are in the order of the hash space, and returns where the others begin. Keys of
-/// one hash stay together: a cursor cannot name one of them.
-fn cut(keys: &mut Vec<Key>, len: usize) -> Option<u64> {
-    let last = keys.get(len.checked_sub(1)?)?.hash();
-    let end = len + keys[len..].iter().take_while(|key| key.hash() == last).count();
-    let next = keys.get(end)?.hash();
-    keys.truncate(end);
-    Some(next)
 }
 
 fn put_keys(out: &mut Vec<u8>, keys: &[Key]) {

@@ -317,6 +317,7 @@ impl Facts for SimFacts {
             clients: 1,
             clients_total: 1,
             stats: Default::default(),
+            databases: Vec::new(),
             up: Millis(0),
             listen: ADDRESS.parse().expect("it is an address"),
         }

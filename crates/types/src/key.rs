@@ -49,6 +49,13 @@ impl Key {
         Key { hash: base::checksum::hash(bytes), repr }
     }
 
+    /// A key at a place of the caller's choice, for tests of what collisions do.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_hash(hash: u64, bytes: &[u8]) -> Key {
+        Key { hash, ..Key::new(bytes) }
+    }
+
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match &self.repr {

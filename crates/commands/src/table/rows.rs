@@ -31,6 +31,9 @@ pub(super) const GENERIC: CommandSpec =
 pub(super) const CONNECTION: CommandSpec =
     CommandSpec { group: Group::Connection, categories: &[Category::Connection], ..ANY };
 
+pub(super) const TRANSACTION: CommandSpec =
+    CommandSpec { group: Group::Transactions, categories: &[Category::Transaction], ..ANY };
+
 pub(super) const SERVER: CommandSpec = ANY;
 
 pub(super) const fn session(verb: SessionVerb) -> Execution {

@@ -303,6 +303,7 @@ impl Facts for Board {
             clients: self.clients.load(Ordering::Relaxed),
             clients_total: self.clients_total.load(Ordering::Relaxed),
             stats,
+            databases: Vec::new(),
             up: Millis(self.clocks.now().as_millis()),
             listen: self.listen,
         }

@@ -101,6 +101,21 @@ def pipelines(nodes, prefix):
     check(two.get(prefix + "pipe:99"), "99")
 
 
+def transactions(nodes, prefix):
+    one, two, _ = nodes
+    key = prefix + "transaction"
+    check(one.set(key, "before"), True)
+    pipe = one.pipeline()
+    pipe.set(key, "half").incr(key + ":counter").delete(prefix + "pipe:99")
+    refuses(pipe.execute, "transactions are not supported yet")
+    check([two.get(key), two.get(key + ":counter"), two.get(prefix + "pipe:99")], ["before", None, "99"])
+    with one.pipeline() as pipe:
+        refuses(lambda: pipe.watch(key), "transactions are not supported yet")
+    refuses(lambda: one.transaction(lambda pipe: pipe.set(key, "half"), key), "transactions are not supported yet")
+    check(one.pipeline().execute(), [])
+    check(one.get(key), "before")
+
+
 def connections(nodes):
     for node in nodes:
         check(node.ping(), True)
@@ -127,6 +142,7 @@ def main():
     lifetimes(nodes, prefix)
     keys(nodes, prefix)
     pipelines(nodes, prefix)
+    transactions(nodes, prefix)
     print("done")
 
 

@@ -2,5 +2,6 @@
 
 mod conversations;
 mod orders;
+mod transactions;
 mod walks;
 mod world;

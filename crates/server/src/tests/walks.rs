@@ -48,6 +48,70 @@ fn a_scan_returns_each_key_once() {
     }
 }
 
+fn cursors(world: &mut World, client: &mut Connection, options: &str) -> Vec<u64> {
+    let mut cursors = vec![0];
+    loop {
+        let cursor = cursors[cursors.len() - 1];
+        let page = strings(&world.ask(client, &format!("SCAN {cursor} {options}")));
+        match page[0].parse().expect("a cursor is a number") {
+            0 => return cursors,
+            next => cursors.push(next),
+        }
+    }
+}
+
+#[test]
+fn cursors_fit_a_javascript_number() {
+    let (mut world, mut client) = filled(5_000);
+    for options in ["COUNT 1", "COUNT 100"] {
+        let cursors = cursors(&mut world, &mut client, options);
+        assert!(cursors.is_sorted_by(|a, b| a < b), "each step goes on");
+        assert!(cursors.iter().all(|&cursor| cursor < 1 << 53), "{cursors:?}");
+    }
+}
+
+#[test]
+fn keys_that_share_a_cursor_are_all_returned() {
+    for (shared, unsettled_of) in [(2, 8), (1_500, u64::MAX), (5_000, 3)] {
+        let mut world = World::new(None);
+        world.unsettled_of = unsettled_of;
+        let mut client = world.connect();
+        let mut put = |hash: u64| {
+            let key = format!("key:{hash:x}").into_bytes();
+            world.registers.insert((0, hash, key), bytes::Bytes::from_static(b"v"));
+        };
+        // One cursor has up to 4,096 positions; several keys may have one of them.
+        (0..shared).for_each(|number| put((0x1234_5678_9abc << 12) + number));
+        for number in 0..50 {
+            put(number << 58);
+            put((0x1234_5678_9abc + number) << 12 | 0xfff);
+        }
+        world.registers.insert((0, u64::MAX, b"last".to_vec()), bytes::Bytes::from_static(b"v"));
+        let count = world.registers.len();
+        // Keys are asked about by position here, so an unsettled one would not be found.
+        world.fate = |_, _| Some(Outcome::Reply(bytes::Bytes::from_static(b":1\r\n")));
+        for options in ["COUNT 1", "COUNT 10", "COUNT 1000", "COUNT 100000"] {
+            let (found, _) = scan_all(&mut world, &mut client, options);
+            assert_eq!(found.len(), count, "{shared} keys share a cursor, {options}");
+            assert_eq!(found.iter().collect::<BTreeSet<_>>().len(), count, "{options}");
+            assert!(cursors(&mut world, &mut client, options).is_sorted_by(|a, b| a < b));
+        }
+    }
+}
+
+#[test]
+fn cursors_beyond_the_keyspace_end_a_scan() {
+    let (mut world, mut client) = filled(100);
+    for cursor in ["-1", "4503599627370496", "18446744073709551615"] {
+        let said = world.ask(&mut client, &format!("SCAN {cursor}"));
+        assert_eq!(said, "*2\r\n$1\r\n0\r\n*0\r\n", "{cursor}");
+    }
+    for cursor in ["x", "1x", "18446744073709551616"] {
+        let said = world.ask(&mut client, &format!("SCAN {cursor}"));
+        assert_eq!(said, "-ERR invalid cursor\r\n", "{cursor}");
+    }
+}
+
 #[test]
 fn a_scan_of_few_keys_takes_one_step() {
     let (mut world, mut client) = filled(5);

@@ -75,6 +75,7 @@ impl Facts for FakeNode {
             clients: 1,
             clients_total: 1,
             stats: Default::default(),
+            databases: Vec::new(),
             up: Millis(5_000),
             listen: address(6379),
         }
@@ -257,9 +258,9 @@ impl World {
         let (mut keys, mut unsettled) = (Vec::new(), Vec::new());
         for place in places.into_iter().take(limit) {
             if self.prng.next_u64().is_multiple_of(self.unsettled_of) {
-                unsettled.push(Key::new(&place.2));
+                unsettled.push(Key::with_hash(place.1, &place.2));
             } else if self.registers.contains_key(place) {
-                keys.push(Key::new(&place.2));
+                keys.push(Key::with_hash(place.1, &place.2));
             }
         }
         Outcome::Listed { keys, unsettled, next_hash }

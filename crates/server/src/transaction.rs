@@ -1,0 +1,84 @@
+//! `MULTI`, `EXEC`, `DISCARD`, `WATCH`: transactions are refused so far, and a refused one runs nothing.
+//!
+//! `MULTI` opens a transaction, so that a client's whole pipeline is recognised as one. Every command
+//! in it is refused, and `EXEC` then answers `EXECABORT`. A transaction without commands is run: it
+//! has no effect. `WATCH` is refused, so that no client relies on it.
+
+use bytes::Bytes;
+use commands::{CommandSpec, Execution, SessionVerb};
+use node::front::SessionContext;
+
+use crate::session::Session;
+
+/// The reply to every command of a transaction, and to `WATCH`.
+const NOT_SUPPORTED: &str = "ERR transactions are not supported yet";
+
+/// Where a connection is between `MULTI` and `EXEC`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Transaction {
+    #[default]
+    None,
+    Open,
+    /// A command was refused in it: `EXEC` aborts.
+    Failed,
+}
+
+impl Transaction {
+    /// A command was refused.
+    pub(crate) fn fail(&mut self) {
+        if *self == Transaction::Open {
+            *self = Transaction::Failed;
+        }
+    }
+
+    /// True for a command that an open transaction would hold until `EXEC`.
+    pub(crate) fn holds(self, spec: &CommandSpec) -> bool {
+        self != Transaction::None && !acts_at_once(spec)
+    }
+}
+
+/// Commands that a transaction does not hold, as in redis-server.
+fn acts_at_once(spec: &CommandSpec) -> bool {
+    use SessionVerb::{Discard, Exec, Multi, Quit, Reset, Watch};
+    matches!(spec.execution, Execution::Session(Multi | Exec | Discard | Watch | Quit | Reset))
+}
+
+impl Session {
+    /// Refuses a command within a transaction.
+    pub(crate) fn refuse_in_transaction(&mut self, cx: &mut SessionContext<'_>) {
+        self.transaction.fail();
+        self.say_error(cx, NOT_SUPPORTED);
+    }
+
+    pub(crate) fn multi(&mut self, cx: &mut SessionContext<'_>) {
+        if self.transaction != Transaction::None {
+            return self.say_error(cx, "ERR MULTI calls can not be nested");
+        }
+        self.transaction = Transaction::Open;
+        self.say_ok(cx);
+    }
+
+    pub(crate) fn exec(&mut self, cx: &mut SessionContext<'_>) {
+        match std::mem::take(&mut self.transaction) {
+            Transaction::None => self.say_error(cx, "ERR EXEC without MULTI"),
+            Transaction::Open => self.say(cx, Bytes::from_static(b"*0\r\n")),
+            Transaction::Failed => {
+                self.say_error(cx, "EXECABORT Transaction discarded because of previous errors.")
+            }
+        }
+    }
+
+    pub(crate) fn discard(&mut self, cx: &mut SessionContext<'_>) {
+        match std::mem::take(&mut self.transaction) {
+            Transaction::None => self.say_error(cx, "ERR DISCARD without MULTI"),
+            Transaction::Open | Transaction::Failed => self.say_ok(cx),
+        }
+    }
+
+    pub(crate) fn watch(&mut self, cx: &mut SessionContext<'_>) {
+        match self.transaction {
+            Transaction::None => self.say_error(cx, NOT_SUPPORTED),
+            _ => self.say_error(cx, "ERR WATCH inside MULTI is not allowed"),
+        }
+    }
+}
