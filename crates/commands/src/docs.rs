@@ -1,4 +1,4 @@
-//! The table for people: how a command is written, and `docs/commands.md`.
+//! The command table as text: the syntax of a command, and `docs/reference/commands.md`.
 
 use std::fmt::Write as _;
 
@@ -45,28 +45,51 @@ fn join(parts: &[Argument], separator: &str) -> String {
 
 const INTRODUCTION: &str = "# Commands
 
-Generated from the command table (`crates/commands/src/table`); `UPDATE=1 cargo test -p commands` rewrites it.
+Reference for developers, generated from the command table: `UPDATE=1 cargo test -p commands` rewrites it.
 
-Replies and errors are those of Redis.
-*Access* says what a command may do to a key: `read` changes nothing, `write` replaces the value whatever it was, `update` depends on it.
-A plain `SET` is a `write`, with a condition, `GET` or `KEEPTTL` an `update`; `GETEX` without an option is a `read`.
-Commands on several keys run on each key on its own: linearizable per key, not atomic together.
-A deadline that has passed (`EXPIREAT`, `EXAT`) ends a key when a quorum of clocks agrees: for every command that is sent after the reply, not for those behind it in the same pipeline.
-`ONCE session seq command key …` is answered like the command, and a repeat of the line like the first one, by any node, for `once-window` (ten minutes by default); `-ALREADYDONE` where that reply was over 1024 bytes.
-A session is a name of 1 to 64 bytes that no other client uses; on one key it sends one command at a time, the next with a higher `seq`, and a lower `seq` is an error.
-Errors are remembered like any reply, and so is what a `GET` answered.
-What is compared is the session and the number, not the command: another command under a number that was used does not run and is answered with the first one's reply.
-A key remembers 64 sessions; until a window is over further ones get `-TRYAGAIN`.
-After `-UNKNOWN`, `-CLUSTERDOWN`, `-OOM` or a lost connection the same line may be sent again; that it had no effect is certain only when every transmission of it was answered so.
-While a node's file system has too little room (`docs/operations/failures.md`) commands with Redis' flag `denyoom`, and `ONCE`, answer `-OOM` and have no effect.
-Options are checked before the key is looked at: a wrong time in a `GETEX` of a missing key is an error, where Redis answers null.
-A node takes no more requests from a connection while what it holds for it comes to about 32 MiB: requests under way, their replies as long as the last ones were, and replies that wait for an earlier one. Where their lengths jump it may come to 128 MiB, or 32 values where they can be longer than 4 MiB. It goes on once the client has read; nothing is dropped.
-One reply is at most 256 MiB long: `MGET` of more answers `ERR reply too large: ask for fewer keys`, `KEYS` of more `ERR too many keys for one reply: use SCAN`.
-Transactions are not supported yet: `MULTI` answers OK, each command behind it `ERR transactions are not supported yet`, `EXEC` then `EXECABORT`. Nothing runs.
-`INFO keyspace` is empty, because counting keys takes a quorum: ask `DBSIZE`.
+## Contents
+
+- [Deviations from Redis](#deviations-from-redis)
+- [ONCE](#once)
+- [Limits](#limits)
+- [Strings](#strings), [keys](#keys), [connection](#connection), [cluster clients](#cluster-clients), [server](#server)
+
+Replies and errors are those of Redis 7.4.
+*Access* is the effect on a key: `read` changes nothing, `write` replaces the value, `update` depends on the old value.
+A plain `SET` is a `write`. With a condition, `GET` or `KEEPTTL` it is an `update`. `GETEX` without an option is a `read`.
+
+## Deviations from Redis
+
+| subject | here |
+|---|---|
+| several keys | each key on its own: linearizable per key, not atomic together |
+| transactions | `MULTI` answers `OK`, each command an error, `EXEC` `-EXECABORT`; no command runs |
+| `EXPIREAT`, `EXAT` in the past | the key ends once a quorum of clocks agrees; later commands of the same pipeline may still see it |
+| wrong options | an error, whether the key exists or not |
+| full disk | `-OOM` to commands with the flag `denyoom`, and to `ONCE`; no effect |
+
+## ONCE
+
+`ONCE session seq command key …` runs a command on one key at most once, however often the line arrives, at whichever nodes.
+
+- A repeat gets the first reply, for `once-window` (ten minutes by default). It gets `-ALREADYDONE` if that reply exceeded 1024 bytes.
+- A session is a name of 1 to 64 bytes that no other client uses.
+- On one key a session sends one command at a time. The next command has a higher `seq`; a lower `seq` is an error.
+- Errors and the replies of reads are remembered like any reply.
+- Session and number identify a line. Another command under a used number does not run.
+- A key remembers 64 sessions. Further ones get `-TRYAGAIN` until a window is over.
+- Send the same line again after `-UNKNOWN`, `-CLUSTERDOWN`, `-OOM` or a lost connection.
+
+## Limits
+
+| limit | value | beyond |
+|---|---|---|
+| value of a key | `max-value-size`, 1 MiB by default | `-ERR value too large …` |
+| one reply | 256 MiB | `-ERR reply too large: ask for fewer keys`, `-ERR too many keys for one reply: use SCAN` |
+| requests and replies held for one connection | about 32 MiB, 128 MiB while lengths jump | the node reads on once the client has read |
 ";
 
-/// `docs/commands.md`.
+/// `docs/reference/commands.md`.
 #[must_use]
 pub fn markdown() -> String {
     let mut page = INTRODUCTION.to_string();

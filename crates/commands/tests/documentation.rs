@@ -1,14 +1,17 @@
-//! `docs/commands.md` is what the table says.
+//! `docs/reference/commands.md` is what the table says.
 
 use std::path::Path;
 
 #[test]
 fn the_page_is_up_to_date() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/commands.md");
     let page = commands::docs::markdown();
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&path, &page).expect("a writable page");
     }
     let found = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(found == page, "docs/commands.md is old: run `UPDATE=1 cargo test -p commands`");
+    assert!(
+        found == page,
+        "docs/reference/commands.md is old: run `UPDATE=1 cargo test -p commands`"
+    );
 }

@@ -74,7 +74,7 @@ const RARE: &[&str] =
 pub(super) struct Drawn {
     pub args: Vec<Vec<u8>>,
     /// A deadline that has passed ends a key for what is sent after the reply, not for what is behind it in the same
-    /// pipeline (docs/commands.md).
+    /// pipeline (docs/reference/commands.md).
     pub must_settle: bool,
 }
 

@@ -40,7 +40,7 @@ pub const DEVIATIONS: &[Deviation] = &[
     },
     Deviation {
         name: "arguments-first",
-        reason: "bad arguments are refused before the key is looked at (docs/commands.md): GETEX, INCRBYFLOAT",
+        reason: "bad arguments are refused before the key is looked at (docs/reference/commands.md): GETEX, INCRBYFLOAT",
         allows: arguments_first,
     },
     Deviation {
@@ -50,7 +50,7 @@ pub const DEVIATIONS: &[Deviation] = &[
     },
     Deviation {
         name: "dbsize",
-        reason: "DBSIZE counts about (docs/commands.md); redis-server's counts keys that have expired, too",
+        reason: "DBSIZE counts about (docs/reference/commands.md); redis-server's counts keys that have expired, too",
         allows: dbsize,
     },
     Deviation {
