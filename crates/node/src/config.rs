@@ -23,6 +23,7 @@ pub struct NodeConfig {
     pub id: NodeId,
     /// Where clients connect. Port 0 takes any free one.
     pub listen: String,
+    pub announced: Announced,
     /// Where other nodes connect. Must be what the others have in their list.
     pub peer_listen: String,
     /// The first members, this node included; empty where the data directory already knows them.
@@ -47,6 +48,17 @@ pub struct NodeConfig {
     pub clients_accepted: usize,
     /// How what is stored is verified in the background.
     pub scrub: ScrubConfig,
+}
+
+/// What this node tells the others and clients of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Announced {
+    /// Version of the program.
+    pub version: String,
+    /// `HOST:PORT` that clients are told to connect to; `None` for the address that the node listens at.
+    pub advertise: Option<String>,
+    /// `HOST:PORT` of the admin pages; `None` without any.
+    pub admin: Option<String>,
 }
 
 /// One database (`SELECT index`).

@@ -13,6 +13,7 @@ pub mod node;
 pub mod registry;
 mod shell;
 pub mod status;
+pub mod summary;
 pub mod worker;
 
 pub use engine::CELL_LEN;

@@ -9,6 +9,7 @@
 pub(crate) mod board;
 pub(crate) mod clients;
 pub(crate) mod clock;
+pub(crate) mod cluster_view;
 pub(crate) mod control;
 mod dialler;
 pub(crate) mod driver;

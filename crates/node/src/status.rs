@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use base::Millis;
+use base::{Millis, Nanos};
 use protocols::Stats;
 use types::{Incarnation, Loss, NodeId};
 
 use crate::config::NodeConfig;
+use crate::summary::Summary;
 
 /// Read access to a running node's facts; cheap enough for `INFO`, too dear for every request.
 pub trait Facts: Send + Sync {
@@ -15,6 +16,11 @@ pub trait Facts: Send + Sync {
 
     /// A snapshot; workers' counters in it may be a fraction of a second old.
     fn status(&self) -> NodeStatus;
+
+    /// All members as this node sees them, dead ones included.
+    fn cluster(&self) -> Vec<MemberView> {
+        Vec::new()
+    }
 
     /// How often each worker has looked for work: a worker that hangs does not, and one without work need not.
     fn looks(&self) -> Vec<u64> {
@@ -52,6 +58,8 @@ pub struct NodeStatus {
     pub up: Millis,
     /// Where clients connect.
     pub listen: SocketAddr,
+    /// `HOST:PORT` that clients are told to connect to.
+    pub advertise: String,
 }
 
 /// What this node's replica of a database holds, about: see the module `worker::census`.
@@ -77,6 +85,23 @@ pub struct MemberStatus {
     pub loading: bool,
     pub incarnation: Incarnation,
     pub loss: Loss,
+}
+
+/// A member as another sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberView {
+    pub node: NodeId,
+    /// Its client address in the member list.
+    pub address: String,
+    pub is_self: bool,
+    /// It is connected to this node.
+    pub up: bool,
+    /// Since its last report; `None` while this process has heard none.
+    pub silent_for: Option<Millis>,
+    /// Of a message to it and back.
+    pub round_trip: Option<Nanos>,
+    /// Of its last report.
+    pub summary: Option<Summary>,
 }
 
 /// How far a node is in belonging to a cluster.

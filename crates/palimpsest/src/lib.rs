@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use signal_hook::consts::SIGPIPE;
 
 /// A strongly consistent replicated store that keeps no log and speaks the Redis protocol.
@@ -126,6 +126,12 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli.command,
         Err(code) => return code,
     };
+    if let Err(Failure::Usage(text) | Failure::Fault(text)) =
+        config::environment::check(&Cli::command())
+    {
+        eprintln!("palimpsest: {}", one_line(&text));
+        return ExitCode::from(2);
+    }
     if !matches!(command, Command::Dev(_) | Command::Serve(_)) {
         end_with_the_reader();
     }

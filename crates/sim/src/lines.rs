@@ -282,6 +282,7 @@ impl SimFacts {
             config: Arc::new(NodeConfig {
                 id: NodeId(1),
                 listen: "127.0.0.1:6379".into(),
+                announced: node::config::Announced::default(),
                 peer_listen: "127.0.0.1:16379".into(),
                 members: (1..=nodes as u16).map(member).collect(),
                 secret: None,
@@ -320,6 +321,7 @@ impl Facts for SimFacts {
             databases: Vec::new(),
             up: Millis(0),
             listen: ADDRESS.parse().expect("it is an address"),
+            advertise: ADDRESS.into(),
         }
     }
 }

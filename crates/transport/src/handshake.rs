@@ -18,9 +18,9 @@ use types::{Incarnation, Loss, NodeId};
 use crate::frame::{self, Kind};
 
 /// Protocol versions that this build speaks. They count what nodes and workers tell each other as well: version 3
-/// compares what is durable, tells members what they held, and lets states remember commands.
-pub const VERSION_MIN: u16 = 4;
-pub const VERSION_MAX: u16 = 4;
+/// compares what is durable, tells members what they held, and lets states remember commands; version 5 has reports.
+pub const VERSION_MIN: u16 = 5;
+pub const VERSION_MAX: u16 = 5;
 
 /// The channel that carries what nodes, not workers, tell each other.
 pub const CHANNEL_CONTROL: u16 = u16::MAX;

@@ -61,13 +61,27 @@ impl Tcp {
     }
 }
 
+/// The addresses of `address` (`HOST:PORT`).
+///
+/// # Errors
+/// One of the kind `NotFound` that names the host, when it cannot be looked up.
+fn look_up(address: &str) -> io::Result<Vec<SocketAddr>> {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let named = |why: &dyn std::fmt::Display| {
+        let text = format!("the host {host:?} cannot be looked up ({why})");
+        io::Error::new(io::ErrorKind::NotFound, text)
+    };
+    let found: Vec<SocketAddr> = address.to_socket_addrs().map_err(|why| named(&why))?.collect();
+    if found.is_empty() { Err(named(&"it has no address")) } else { Ok(found) }
+}
+
 /// A non-blocking listener on the first usable address of `address`.
 ///
 /// # Errors
 /// Those of the last address tried.
 pub fn listen(address: &str) -> io::Result<TcpListener> {
     let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, "the name has no address");
-    for one in address.to_socket_addrs()? {
+    for one in look_up(address)? {
         // Sets SO_REUSEADDR, so that a restart need not wait for old connections to be forgotten.
         match TcpListener::bind(one) {
             Ok(listener) => {
@@ -84,8 +98,7 @@ pub fn listen(address: &str) -> io::Result<TcpListener> {
 impl Network for Tcp {
     fn dial(&mut self, peer: NodeId) -> io::Result<Box<dyn Pipe>> {
         let missing = || io::Error::new(io::ErrorKind::NotFound, "no address of this member");
-        let addresses: Vec<SocketAddr> =
-            self.peers.get(&peer).ok_or_else(missing)?.to_socket_addrs()?.collect();
+        let addresses = look_up(self.peers.get(&peer).ok_or_else(missing)?)?;
         self.attempts = self.attempts.wrapping_add(1);
         let address = addresses.get(self.attempts % addresses.len().max(1)).ok_or_else(missing)?;
         let stream = TcpStream::connect(*address)?;

@@ -133,6 +133,7 @@ fn start_cluster(
     let config = |member: &MemberAddress| NodeConfig {
         id: member.node,
         listen: member.client.clone(),
+        announced: node::config::Announced::default(),
         peer_listen: member.peer.clone(),
         members: members.clone(),
         secret: None,

@@ -14,10 +14,11 @@ use transport::ClusterId;
 use types::{Incarnation, Loss, NodeId};
 
 use super::clock::Clocks;
+use super::cluster_view::ClusterView;
 use super::mailbox::{ControlMail, Mail, Mailbox};
 use crate::config::NodeConfig;
 use crate::formation::Durable;
-use crate::status::{Facts, MemberStatus, NodeStatus, Phase};
+use crate::status::{Facts, MemberStatus, MemberView, NodeStatus, Phase};
 
 /// How long a stop waits for what is in flight.
 pub(crate) const STOP_MAX: Duration = Duration::from_secs(5);
@@ -43,6 +44,7 @@ pub(crate) struct Board {
     /// States with a time to live that this process took, over all workers.
     pub(crate) expiring: AtomicU64,
     facts: Mutex<Membership>,
+    cluster: Mutex<ClusterView>,
     stats: Vec<Mutex<Stats>>,
     stopping: AtomicBool,
     /// Worker threads that have nothing in flight any more.
@@ -92,6 +94,7 @@ impl Board {
             used: AtomicU64::new(0),
             expiring: AtomicU64::new(0),
             facts: Mutex::new(membership),
+            cluster: Mutex::default(),
             stats,
             stopping: AtomicBool::new(false),
             drained: AtomicUsize::new(0),
@@ -130,6 +133,10 @@ impl Board {
     pub(crate) fn set_membership(&self, membership: Membership) {
         *lock(&self.facts) = membership;
         self.note_change();
+    }
+
+    pub(crate) fn cluster_view(&self) -> MutexGuard<'_, ClusterView> {
+        lock(&self.cluster)
     }
 
     pub(crate) fn set_stats(&self, worker: usize, stats: Stats) {
@@ -242,6 +249,19 @@ impl Board {
         RECOVERING.iter().any(|name| self.stats.iter().any(|worker| is_some(worker, name)))
     }
 
+    /// The configured address, or the one that this node listens at. A wildcard reaches no node from elsewhere: the
+    /// member list has an address that does.
+    pub(crate) fn advertised(&self, durable: &Durable) -> String {
+        if let Some(address) = &self.config.announced.advertise {
+            return address.clone();
+        }
+        let own = durable.members.iter().find(|member| member.node == self.id());
+        match own {
+            Some(own) if self.listen.ip().is_unspecified() => own.client.clone(),
+            _ => self.listen.to_string(),
+        }
+    }
+
     fn members(&self, membership: &Membership) -> Vec<MemberStatus> {
         let me = self.id();
         let one = |address: &crate::config::MemberAddress| {
@@ -261,6 +281,12 @@ impl Board {
 }
 
 impl Facts for Board {
+    fn cluster(&self) -> Vec<MemberView> {
+        let own = self.summary(&self.status());
+        let membership = lock(&self.facts).clone();
+        self.cluster_view().members(self.id(), own, &membership, self.clocks.now())
+    }
+
     fn config(&self) -> &Arc<NodeConfig> {
         &self.config
     }
@@ -306,6 +332,7 @@ impl Facts for Board {
             databases: Vec::new(),
             up: Millis(self.clocks.now().as_millis()),
             listen: self.listen,
+            advertise: self.advertised(&membership.durable),
         }
     }
 }

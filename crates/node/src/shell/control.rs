@@ -7,6 +7,7 @@
 
 mod links;
 mod reach;
+mod reports;
 mod worker_links;
 
 use std::any::Any;
@@ -26,6 +27,7 @@ use types::{Loss, NodeId, Update, Wire};
 
 use links::Conn;
 use reach::{PATIENCE, Reach};
+use reports::Reports;
 use worker_links::WorkerLinks;
 
 use super::board::{Board, Membership, STOP_MAX};
@@ -91,6 +93,7 @@ pub(crate) struct Control {
     links: BTreeMap<NodeId, usize>,
     worker_links: WorkerLinks,
     reach: Reach,
+    reports: Reports,
     complained: BTreeMap<Option<NodeId>, Nanos>,
     refused: u64,
     /// Refusals as a former self since a peer last said anything.
@@ -134,6 +137,7 @@ impl Control {
             links: BTreeMap::new(),
             worker_links: WorkerLinks::new(workers),
             reach: Reach::default(),
+            reports: Reports::default(),
             complained: BTreeMap::new(),
             refused: 0,
             stale: 0,
@@ -228,6 +232,7 @@ impl Control {
         self.dial_due(now);
         self.remark_unreached(now);
         self.tell(Told::Recovering(self.board.is_recovering()))?;
+        self.send_reports(now)?;
         self.keep_uptime(now)
     }
 
@@ -370,10 +375,14 @@ impl Control {
 
     fn send_status(&mut self, peer: NodeId) -> Result<(), String> {
         let Some(&at) = self.links.get(&peer) else { return Ok(()) };
-        let status = self.formation.status().to_bytes();
+        self.send(at, &self.formation.status().to_bytes())
+    }
+
+    /// Sends a message on a control link.
+    fn send(&mut self, at: usize, message: &[u8]) -> Result<(), String> {
         let now = self.board.clocks.now();
         let Some(conn) = self.conns[at].as_mut() else { return Ok(()) };
-        match conn.connection.send(now, &status) {
+        match conn.connection.send(now, message) {
             Ok(()) => self.flush(at),
             Err(reset) => self.drop_conn(at, Some(reset)),
         }

@@ -1,7 +1,7 @@
 //! `palimpsest bench`: measurements, as a table or as JSON.
 
 use std::fmt::Display;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use bench::{cluster, failover, idle, peers, resp, restart};
 use clap::Subcommand;
 use serde::Serialize;
 
-use crate::{Failure, config};
+use crate::Failure;
+use crate::config::{self, units};
 
 mod media;
 
@@ -55,7 +56,7 @@ struct RespArgs {
     /// Commands in one packet
     #[arg(long, short = 'P', default_value_t = 1)]
     pipeline: u32,
-    #[arg(long, default_value_t = 32, value_name = "BYTES")]
+    #[arg(long, default_value = "32", value_name = "BYTES", value_parser = units::memory)]
     value_size: usize,
     #[arg(long, default_value_t = 100_000)]
     keys: u64,
@@ -65,8 +66,8 @@ struct RespArgs {
     /// Parts of SET, GET and INCR in the load
     #[arg(long, default_value = "1,0,0", value_name = "SET,GET,INCR")]
     mix: String,
-    #[arg(long, default_value_t = 3, value_name = "SECONDS")]
-    time: u64,
+    #[arg(long, default_value = "3", value_name = "SECONDS", value_parser = units::seconds)]
+    time: Duration,
     /// Append `WAIT n` to each packet
     #[arg(long, value_name = "N")]
     wait: Option<u32>,
@@ -85,8 +86,8 @@ struct PeersArgs {
     filter: String,
     #[arg(long, default_value_t = 3)]
     repetitions: usize,
-    #[arg(long, default_value_t = 2, value_name = "SECONDS")]
-    window: u64,
+    #[arg(long, default_value = "2", value_name = "SECONDS", value_parser = units::seconds)]
+    window: Duration,
     /// Data directories are made below it
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -131,7 +132,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 binary: this_binary(),
                 dir: plan.dir.clone().unwrap_or(defaults.dir.clone()),
                 repetitions: plan.repetitions,
-                window: Duration::from_secs(plan.window),
+                window: plan.window,
                 filter: plan.filter.clone(),
                 ..defaults
             };
@@ -187,9 +188,9 @@ fn run_resp(plan: &RespArgs) -> Result<bench::report::Report, Failure> {
         keys,
         value_bytes: plan.value_size,
         wait_replicas: plan.wait,
-        stop: resp::Stop::After(Duration::from_secs(plan.time)),
+        stop: resp::Stop::After(plan.time),
         server_pids: plan.server_pids.clone(),
-        password: std::env::var("PALIMPSEST_PASSWORD").ok(),
+        password: std::env::var(config::environment::PASSWORD).ok(),
         ..resp::Config::default()
     };
     if plan.load {
@@ -199,8 +200,8 @@ fn run_resp(plan: &RespArgs) -> Result<bench::report::Report, Failure> {
 }
 
 fn address(text: &str) -> Result<SocketAddr, Failure> {
-    let found = text.to_socket_addrs().ok().and_then(|mut found| found.next());
-    found.ok_or_else(|| Failure::usage(format!("{text:?} is no address: write HOST:PORT")))
+    // There is at least one.
+    Ok(config::look_up("--address", text)?[0])
 }
 
 fn this_binary() -> PathBuf {

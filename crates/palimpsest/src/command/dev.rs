@@ -1,25 +1,32 @@
 //! `palimpsest dev`: a whole cluster in one process.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use node::config::{Durability, MemberAddress};
 use node::dev::Cluster;
-use node::node::Node;
+use node::node::{Node, StartError};
 use types::limits::MEMBERS_MAX;
 
-use crate::config::{self, ADMIN_PORT_OFFSET, Config};
+use crate::config::{self, ADMIN_PORT_OFFSET, Config, LocalAddresses};
 use crate::{Failure, limits, running};
 
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  palimpsest dev\n  redis-cli incr visits")]
 pub(crate) struct Args {
     /// How many nodes
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3)]
     nodes: u16,
-    /// Node i (from 0) listens on this port plus i
+    /// First port for clients: node i (from 0) listens on it plus i
     #[arg(long, default_value_t = 6379)]
     port: u16,
-    /// Where the nodes keep their slots
+    /// First port for HTTP, one for each node [default: --port + 1000]
+    #[arg(long, value_name = "PORT")]
+    admin_port: Option<u16>,
+    /// First port between nodes, one for each [default: none, nodes are linked in memory]
+    #[arg(long, value_name = "PORT")]
+    peer_port: Option<u16>,
+    /// Directory of the nodes' data
     #[arg(
         long,
         value_name = "DIR",
@@ -27,14 +34,14 @@ pub(crate) struct Args {
         env = "PALIMPSEST_DATA_DIR"
     )]
     data_dir: PathBuf,
-    /// What an acknowledged write survives: volatile, pmem or disk; volatile starts empty each time
-    #[arg(long, default_value = "disk")]
+    /// The crashes that an acknowledged write survives: volatile, pmem or disk; volatile starts empty each time
+    #[arg(long, value_name = "MODE", default_value = "disk", env = "PALIMPSEST_DURABILITY")]
     durability: String,
     /// Replication protocol
-    #[arg(long, value_name = "NAME", default_value = "rmwpaxos")]
+    #[arg(long, value_name = "NAME", default_value = "rmwpaxos", env = "PALIMPSEST_PROTOCOL")]
     protocol: String,
     /// Worker threads of each node [default: cores / nodes, at least 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", env = "PALIMPSEST_WORKERS")]
     workers: Option<usize>,
 }
 
@@ -46,17 +53,18 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         start_empty(&configs)?;
     }
     let listeners = configs.iter().map(running::bind_admin).collect::<Result<Vec<_>, Failure>>()?;
-    let fronts: Vec<_> = configs.iter().map(running::front).collect();
-    let update: std::sync::Arc<dyn types::Update> = running::interpreter(&configs[0]);
-    let nodes = configs.iter().map(|config| config.node.clone()).collect();
-    let cluster = Cluster::start(nodes, |node| fronts[usize::from(node.id.0) - 1].clone(), &update)
+    let nodes = Nodes::start(&configs, args.peer_port.is_some())
         .map_err(|error| Failure::usage(error.to_string()))?;
-    let nodes: Vec<&Node> = cluster.nodes().iter().collect();
+    let nodes: Vec<&Node> = nodes.all().iter().collect();
     let mut admins = Vec::new();
     for ((config, listener), node) in configs.iter().zip(listeners).zip(&nodes) {
         let admin = running::start_admin(config, listener, node)?;
+        let peer = match args.peer_port {
+            Some(_) => format!("nodes on {}, ", config.node.peer_listen),
+            None => String::new(),
+        };
         println!(
-            "node {} on {}, http://{}/",
+            "node {} on {}, {peer}http://{}/",
             config.node.id,
             node.status().listen,
             admin.address()
@@ -64,6 +72,36 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         admins.push(admin);
     }
     running::watch(&nodes)
+}
+
+/// The nodes of this process, linked in one way or the other.
+enum Nodes {
+    Memory(Cluster),
+    Tcp(Vec<Node>),
+}
+
+impl Nodes {
+    fn start(configs: &[Config], over_tcp: bool) -> Result<Nodes, StartError> {
+        let update: Arc<dyn types::Update> = running::interpreter(&configs[0]);
+        if over_tcp {
+            let start = |config: &Config| {
+                Node::start(config.node.clone(), running::front(config), Arc::clone(&update))
+            };
+            return Ok(Nodes::Tcp(configs.iter().map(start).collect::<Result<_, _>>()?));
+        }
+        let fronts: Vec<_> = configs.iter().map(running::front).collect();
+        let nodes = configs.iter().map(|config| config.node.clone()).collect();
+        let front =
+            |node: &node::config::NodeConfig| fronts[usize::from(node.id.0) - 1].clone() as _;
+        Ok(Nodes::Memory(Cluster::start(nodes, front, &update)?))
+    }
+
+    fn all(&self) -> &[Node] {
+        match self {
+            Nodes::Memory(cluster) => cluster.nodes(),
+            Nodes::Tcp(nodes) => nodes,
+        }
+    }
 }
 
 fn configs(args: &Args) -> Result<Vec<Config>, Failure> {
@@ -77,26 +115,27 @@ fn configs(args: &Args) -> Result<Vec<Config>, Failure> {
     }
     let workers =
         args.workers.unwrap_or_else(|| (config::cores() / usize::from(args.nodes)).max(1));
-    let port_max = u16::MAX - ADMIN_PORT_OFFSET - (args.nodes - 1);
-    if !(1..=port_max).contains(&args.port) {
-        return Err(Failure::usage(format!(
-            "--port must be 1 to {port_max} for {} nodes, whose HTTP ports lie {ADMIN_PORT_OFFSET} above, not {}",
-            args.nodes, args.port
-        )));
-    }
+    let ports = Ports::of(args)?;
     let members: Vec<MemberAddress> = (0..args.nodes)
         .map(|index| MemberAddress {
             node: types::NodeId(index + 1),
-            client: format!("127.0.0.1:{}", args.port + index),
-            // Nodes of one process are linked in memory: the name only tells them apart.
-            peer: format!("node-{}", index + 1),
+            client: format!("127.0.0.1:{}", ports.clients + index),
+            peer: match ports.peers {
+                Some(first) => format!("127.0.0.1:{}", first + index),
+                // The name tells nodes apart that are linked in memory.
+                None => format!("node-{}", index + 1),
+            },
         })
         .collect();
     let mut configs = Vec::new();
-    for member in &members {
-        let (id, listen, peer) = (member.node.0, member.client.clone(), member.peer.clone());
-        let data_dir = args.data_dir.join(id.to_string());
-        let mut config = config::local(id, listen, peer, data_dir, durability, protocol)?;
+    for (index, member) in (0..).zip(&members) {
+        let addresses = LocalAddresses {
+            listen: member.client.clone(),
+            peer: member.peer.clone(),
+            admin: format!("127.0.0.1:{}", ports.admin + index),
+        };
+        let data_dir = args.data_dir.join(member.node.0.to_string());
+        let mut config = config::local(member.node.0, addresses, data_dir, durability, protocol)?;
         config.node.members = members.clone();
         config.node.workers = workers;
         configs.push(config);
@@ -104,7 +143,56 @@ fn configs(args: &Args) -> Result<Vec<Config>, Failure> {
     Ok(configs)
 }
 
-/// `dev` in memory begins anew each time: all its nodes forget together, which is not a loss but a new cluster.
+/// The first port of each kind.
+struct Ports {
+    clients: u16,
+    admin: u16,
+    peers: Option<u16>,
+}
+
+impl Ports {
+    fn of(args: &Args) -> Result<Ports, Failure> {
+        let most = u16::MAX - (args.nodes - 1);
+        let most_clients = if args.admin_port.is_some() { most } else { most - ADMIN_PORT_OFFSET };
+        let hint = if args.admin_port.is_some() {
+            String::new()
+        } else {
+            format!(" (or give --admin-port, which is {ADMIN_PORT_OFFSET} above)")
+        };
+        let check = |flag: &str, port: u16, most: u16, hint: &str| match (1..=most).contains(&port)
+        {
+            true => Ok(()),
+            false => Err(Failure::usage(format!(
+                "{flag} must be 1 to {most} for {} nodes{hint}, not {port}",
+                args.nodes
+            ))),
+        };
+        check("--port", args.port, most_clients, &hint)?;
+        let admin = args.admin_port.unwrap_or_else(|| args.port + ADMIN_PORT_OFFSET);
+        check("--admin-port", admin, most, "")?;
+        args.peer_port.map_or(Ok(()), |port| check("--peer-port", port, most, ""))?;
+        let ports = Ports { clients: args.port, admin, peers: args.peer_port };
+        ports.refuse_overlaps(args.nodes)?;
+        Ok(ports)
+    }
+
+    fn refuse_overlaps(&self, nodes: u16) -> Result<(), Failure> {
+        let mut all = vec![("--port", self.clients), ("--admin-port", self.admin)];
+        all.extend(self.peers.map(|port| ("--peer-port", port)));
+        for (at, (flag, port)) in all.iter().enumerate() {
+            for (other, first) in &all[..at] {
+                if port.abs_diff(*first) < nodes {
+                    return Err(Failure::usage(format!(
+                        "{flag} {port} and {other} {first} overlap for {nodes} nodes: keep them {nodes} apart"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `dev` in memory begins anew each time: all its nodes forget together, which makes a new cluster.
 fn start_empty(configs: &[Config]) -> Result<(), Failure> {
     let all_volatile = configs
         .iter()

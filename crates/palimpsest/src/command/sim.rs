@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use sim::{Campaign, Cuts, FaultSet, MediumKind, Mix, SimConfig, Speech};
 
-use crate::{Failure, config};
+use crate::Failure;
+use crate::config::{self, units};
 
 /// Failures shown before a campaign stops.
 const FAILURES_MAX: usize = 1;
@@ -54,7 +55,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     media_strikes: u64,
     /// Milliseconds that every message takes on top of its delay, as between regions
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", value_parser = units::millis)]
     distance: Option<u64>,
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::Failure;
+use crate::{Failure, config};
 
 #[derive(clap::Args)]
 #[command(
@@ -21,6 +21,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    for address in &args.addresses {
+        config::look_up("--address", address)?;
+    }
     let answers: Vec<(&String, Answer)> =
         args.addresses.iter().map(|address| (address, ask(address))).collect();
     if args.json {

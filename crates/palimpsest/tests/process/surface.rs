@@ -184,6 +184,20 @@ fn dashboard_shows_counters_that_there_are() {
     }
 }
 
+const UNKNOWN: &str = "no-such-host.invalid:1";
+
+#[test]
+fn unknown_variables_of_our_name_are_refused() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_palimpsest"));
+    let output = command.arg("version").env("PALIMPSEST_LISTN", "x").output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("PALIMPSEST_LISTN") && said.contains("mean PALIMPSEST_LISTEN?"),
+        "{said}"
+    );
+}
+
 #[test]
 fn wrong_usage_names_what_to_change() {
     let scratch = ScratchDir::new(&std::env::temp_dir(), "usage").expect("a folder");
@@ -191,13 +205,20 @@ fn wrong_usage_names_what_to_change() {
     std::fs::write(&config, "id = 1\nlisten-on = 'x'\n").expect("a file can be written");
     let config = config.display().to_string();
     let nowhere = scratch.path().join("nowhere").display().to_string();
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 16] = [
         (&["serve", "--bogus"], "--bogus"),
         (&["serve", "--id", "0"], "1..=65535"),
         (&["serve"], "--id is required"),
         (&["serve", "--config", &config], "line 2: unknown field `listen-on`"),
         (&["serve", "--id", "1", "--password-file", &nowhere], "--password-file"),
         (&["serve", "--id", "1", "--request-timeout", "0"], "--request-timeout must be"),
+        (&["serve", "--id", "1", "--cache-size", "64XB"], "64MB, 64MiB or 1GB"),
+        (&["serve", "--id", "1", "--once-window", "soon"], "500ms, 2s, 10m, 1h or 1d"),
+        (&["serve", "--id", "1", "--listen", UNKNOWN], "--listen no-such-host.invalid:1: the host"),
+        (&["serve", "--id", "1", "--peer-listen", UNKNOWN], "--peer-listen no-such-host.invalid:1"),
+        (&["serve", "--id", "1", "--admin-listen", UNKNOWN], "cannot be looked up"),
+        (&["status", "--address", UNKNOWN], "--address no-such-host.invalid:1: the host"),
+        (&["dev", "--port", "7000", "--admin-port", "7002"], "overlap"),
         (&["dev", "--port", "65000"], "--port must be 1 to 64533"),
         (&["verify"], "<DIR>"),
         (&["reset", "--id", "1", "--yes", "--data-dir", &nowhere], "--data-dir"),

@@ -40,6 +40,7 @@ impl FakeNode {
         let config = NodeConfig {
             id: NodeId(1),
             listen: "127.0.0.1:6379".into(),
+            announced: node::config::Announced::default(),
             peer_listen: "127.0.0.1:16379".into(),
             members: (1..=3).map(member).collect(),
             secret: None,
@@ -78,6 +79,7 @@ impl Facts for FakeNode {
             databases: Vec::new(),
             up: Millis(5_000),
             listen: address(6379),
+            advertise: "127.0.0.1:6379".into(),
         }
     }
 }

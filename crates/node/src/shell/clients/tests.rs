@@ -107,6 +107,7 @@ fn board(poll: &Poll) -> Board {
     let config = NodeConfig {
         id: NodeId(1),
         listen: String::new(),
+        announced: crate::config::Announced::default(),
         peer_listen: String::new(),
         members: Vec::new(),
         secret: None,

@@ -7,10 +7,11 @@ use mio::{Interest, Token};
 use transport::connection::KeepAlive;
 use transport::handshake::{CHANNEL_CONTROL, Handshake};
 use transport::{Connection, Happening, Hello, Pipe, Refusal, Reset};
-use types::{NodeId, Wire};
+use types::NodeId;
 
+use super::reports::Message;
 use super::{COMPLAINT_EVERY, Control, TOKEN_BASE, UNPROVEN_MAX};
-use crate::formation::{Input as Told, Standing, Status};
+use crate::formation::{Input as Told, Standing};
 use crate::shell::mailbox::{Mail, NewLink};
 use crate::shell::say;
 
@@ -52,7 +53,10 @@ impl Control {
                     let handshake = Handshake::dial(self.hello(channel), peer, self.secret());
                     self.add(pipe, handshake, Some(peer), channel);
                 }
-                Err(_) => self.dialler.failed(peer, channel, now),
+                Err(error) => {
+                    self.note_unknown_host(peer, &error, now);
+                    self.dialler.failed(peer, channel, now);
+                }
             }
         }
     }
@@ -61,10 +65,25 @@ impl Control {
     pub(super) fn knock(&mut self) {
         let silent: Vec<NodeId> = self.others().filter(|&peer| !self.dialler.dials(peer)).collect();
         for peer in silent {
-            if let Ok(pipe) = self.network.dial(peer) {
-                let handshake = Handshake::dial(self.hello(CHANNEL_CONTROL), peer, self.secret());
-                self.add(pipe, handshake, Some(peer), CHANNEL_CONTROL);
+            match self.network.dial(peer) {
+                Ok(pipe) => {
+                    let hello = self.hello(CHANNEL_CONTROL);
+                    let handshake = Handshake::dial(hello, peer, self.secret());
+                    self.add(pipe, handshake, Some(peer), CHANNEL_CONTROL);
+                }
+                Err(error) => self.note_unknown_host(peer, &error, self.board.clocks.now()),
             }
+        }
+    }
+
+    /// Names a member's host that no name service knows. It may be known later, so the node goes on.
+    fn note_unknown_host(&mut self, peer: NodeId, error: &std::io::Error, now: Nanos) {
+        if error.kind() == ErrorKind::NotFound {
+            self.complain(
+                Some(peer),
+                &format!("{error}: correct --cluster, or wait for the name"),
+                now,
+            );
         }
     }
 
@@ -216,11 +235,16 @@ impl Control {
 
     pub(super) fn on_payload(&mut self, at: usize, bytes: &[u8]) -> Result<(), String> {
         let Some(peer) = self.conns[at].as_ref().and_then(|conn| conn.peer) else { return Ok(()) };
-        match Status::from_bytes(bytes) {
-            Ok(status) => {
+        match Message::from_bytes(bytes) {
+            Ok(Message::Status(status)) => {
                 self.stale = 0;
                 self.tell(Told::Told { peer, status })?;
             }
+            Ok(Message::Report(report)) => {
+                self.on_report(peer, *report);
+                return Ok(());
+            }
+            Ok(Message::Unknown) => return Ok(()),
             Err(_) => return self.refuse(at, Refusal::Malformed),
         }
         self.want_links(peer);
@@ -257,6 +281,7 @@ impl Control {
         if let Some(peer) = conn.peer {
             if self.links.get(&peer) == Some(&at) {
                 self.links.remove(&peer);
+                self.on_control_link_down(peer);
                 self.tell(Told::Down { peer })?;
             }
             if conn.is_dialled {

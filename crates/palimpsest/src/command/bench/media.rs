@@ -10,21 +10,23 @@ use bench::media::{self, Config, Medium, Report};
 
 use super::fault;
 use crate::Failure;
+use crate::config::units;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Any of ram, pmem and disk
     #[arg(long, value_delimiter = ',', default_value = "ram,pmem,disk", value_parser = medium)]
     media: Vec<Medium>,
-    /// Bytes of a value; several with commas between
-    #[arg(long, value_delimiter = ',', value_name = "BYTES", default_values_t = Config::default().sizes)]
+    /// Sizes of a value; several with commas between
+    #[arg(long, value_delimiter = ',', value_name = "BYTES", value_parser = units::memory,
+          default_values_t = Config::default().sizes)]
     sizes: Vec<usize>,
     /// Only rows whose pattern or way contains one of these, such as log, single, multi, raw, store
     #[arg(long, value_delimiter = ',')]
     patterns: Vec<String>,
     /// For each row, over all rounds
-    #[arg(long, default_value_t = 0.5)]
-    seconds: f64,
+    #[arg(long, default_value = "0.5", value_name = "SECONDS", value_parser = units::seconds)]
+    seconds: Duration,
     #[arg(long, default_value_t = Config::default().keys)]
     keys: u32,
     /// Where media.csv and the plots go
@@ -43,11 +45,12 @@ fn medium(text: &str) -> Result<Medium, String> {
     found.ok_or_else(|| format!("{text:?} is none of ram, pmem and disk"))
 }
 
-const SECONDS_MAX: f64 = 600.0;
+const TIME_MIN: Duration = Duration::from_millis(1);
+const TIME_MAX: Duration = Duration::from_secs(600);
 
 pub(super) fn run(args: &Args) -> Result<Report, Failure> {
-    if !(0.001..=SECONDS_MAX).contains(&args.seconds) {
-        return Err(Failure::usage(format!("--seconds is 0.001 to {SECONDS_MAX}")));
+    if !(TIME_MIN..=TIME_MAX).contains(&args.seconds) {
+        return Err(Failure::usage("--seconds must be 1ms to 10m"));
     }
     again_for_pmemlog(args)?;
     let defaults = Config::default();
@@ -56,7 +59,7 @@ pub(super) fn run(args: &Args) -> Result<Report, Failure> {
         sizes: args.sizes.clone(),
         patterns: args.patterns.clone(),
         keys: args.keys,
-        time: Duration::from_secs_f64(args.seconds),
+        time: args.seconds,
         memory_dir: args.memory_dir.clone(),
         disk_dir: args.disk_dir.clone().unwrap_or(defaults.disk_dir.clone()),
         out: args.out.clone(),

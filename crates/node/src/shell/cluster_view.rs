@@ -1,0 +1,160 @@
+//! The cluster as this node sees it: its own summary and the last that it heard of each peer.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use base::{Millis, Nanos};
+use types::NodeId;
+
+use super::board::{Board, Membership};
+use crate::status::{MemberView, NodeStatus, Phase};
+use crate::summary::{State, Summary};
+
+/// Without a link between workers, a member is down once it was silent for this long.
+const SILENT_MAX: Nanos = Nanos::from_secs(3);
+
+/// Counters that together are what is left to recover.
+const RECOVERY_LEFT: [&str; 3] = ["recovering_shards", "shards_recovering", "recovering_keys"];
+
+/// What the control thread learns from reports.
+#[derive(Debug, Default)]
+pub(crate) struct ClusterView {
+    /// As it was sent last.
+    own: Summary,
+    seen: BTreeMap<NodeId, Seen>,
+}
+
+/// A peer as it was heard last.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) summary: Summary,
+    pub(crate) heard_at: Nanos,
+    pub(crate) round_trip: Option<Nanos>,
+    /// The control link on which it was heard still stands.
+    pub(crate) is_linked: bool,
+}
+
+impl ClusterView {
+    pub(crate) fn set_own(&mut self, summary: Summary) {
+        self.own = summary;
+    }
+
+    pub(crate) fn set_seen(&mut self, peer: NodeId, seen: Seen) {
+        self.seen.insert(peer, seen);
+    }
+
+    pub(crate) fn set_unlinked(&mut self, peer: NodeId) {
+        if let Some(seen) = self.seen.get_mut(&peer) {
+            (seen.is_linked, seen.round_trip) = (false, None);
+        }
+    }
+
+    /// All members, this node with `own` as its summary.
+    pub(crate) fn members(
+        &self,
+        me: NodeId,
+        own: Summary,
+        membership: &Membership,
+        now: Nanos,
+    ) -> Vec<MemberView> {
+        let one = |member: &crate::config::MemberAddress| {
+            if member.node == me {
+                // The rates are those of the last report, which took the time between two.
+                let summary = Summary {
+                    requests_per_second: self.own.requests_per_second,
+                    round_trips: self.own.round_trips.clone(),
+                    ..own.clone()
+                };
+                return MemberView {
+                    node: me,
+                    address: member.client.clone(),
+                    is_self: true,
+                    up: true,
+                    silent_for: Some(Millis(0)),
+                    round_trip: None,
+                    summary: Some(summary),
+                };
+            }
+            let seen = self.seen.get(&member.node);
+            let is_heard =
+                seen.is_some_and(|it| it.is_linked && now.since(it.heard_at) < SILENT_MAX);
+            let silent_for = seen.map(|it| Millis(now.since(it.heard_at).as_millis()));
+            MemberView {
+                node: member.node,
+                address: member.client.clone(),
+                is_self: false,
+                up: is_heard || membership.linked.contains(&member.node),
+                silent_for,
+                round_trip: seen.and_then(|seen| seen.round_trip),
+                summary: seen.map(|seen| seen.summary.clone()),
+            }
+        };
+        membership.durable.members.iter().map(one).collect()
+    }
+}
+
+impl Board {
+    /// This node's account of itself, from what its threads have published.
+    pub(crate) fn summary(&self, status: &NodeStatus) -> Summary {
+        let stat = |name: &str| status.stats.values.get(name).copied().unwrap_or(0);
+        let recovery_left = RECOVERY_LEFT.into_iter().map(stat).sum();
+        let disk = disk(&self.config.data_dir);
+        Summary {
+            version: self.config.announced.version.clone(),
+            advertise: status.advertise.clone(),
+            admin: self.config.announced.admin.clone().unwrap_or_default(),
+            state: state(status, recovery_left),
+            writes_refused: writes_refused(stat("storage_lacks_room")).to_owned(),
+            recovery_left,
+            up: status.up,
+            clients: status.clients as u64,
+            disk_free: disk.map(|(free, _)| free),
+            disk_total: disk.map(|(_, total)| total),
+            memory: resident_memory(),
+            ring_bytes: stat("storage_ring_bytes"),
+            ring_used: stat("storage_ring_used_bytes"),
+            ..Summary::default()
+        }
+    }
+}
+
+fn state(status: &NodeStatus, recovery_left: u64) -> State {
+    match status.phase {
+        Phase::Stopping => State::Stopping,
+        Phase::Forming { .. } => State::Forming,
+        Phase::Rejoining { .. } => State::Joining,
+        Phase::Formed if recovery_left > 0 => State::Recovering,
+        Phase::Formed if status.loading => State::Loading,
+        Phase::Formed if status.ready => State::Ready,
+        Phase::Formed => State::NoQuorum,
+    }
+}
+
+fn writes_refused(stores_without_room: u64) -> &'static str {
+    if stores_without_room > 0 { "disk full" } else { "" }
+}
+
+/// Free and total bytes of the file system with `dir`.
+fn disk(dir: &Path) -> Option<(u64, u64)> {
+    let found = rustix::fs::statvfs(dir).ok()?;
+    Some((found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize))
+}
+
+/// Bytes of the process in memory.
+fn resident_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_memory_and_a_disk() {
+        assert!(resident_memory().is_some_and(|bytes| bytes > 0));
+        assert!(disk(Path::new(".")).is_some_and(|(free, total)| free <= total && total > 0));
+        assert_eq!(disk(Path::new("/no/such/directory")), None);
+    }
+}

@@ -1,0 +1,176 @@
+//! Reports: each node tells the others about itself once a second, so that any of them can show the whole cluster.
+//!
+//! They travel on the control links and are read from published facts, so no worker is disturbed. A node sends its
+//! report early when it is awake anyway for that of another; idle nodes so come to wake at the same moment.
+
+use std::collections::BTreeMap;
+
+use base::Nanos;
+use types::NodeId;
+use types::wire::{Malformed, Wire};
+
+use super::Control;
+use crate::formation::Status;
+use crate::shell::cluster_view::Seen;
+use crate::status::Facts as _;
+use crate::summary::{Echo, Report};
+
+pub(super) const REPORT_EVERY: Nanos = Nanos::from_secs(1);
+/// How much earlier a report may be sent.
+const SLACK: Nanos = Nanos::from_millis(200);
+
+/// The first byte of messages that are no [`Status`]; a status begins with a smaller one.
+const LATER_KINDS: u8 = 0x80;
+const REPORT: u8 = 0x80;
+
+/// What a node tells another on their control link.
+pub(super) enum Message {
+    Status(Status),
+    Report(Box<Report>),
+    /// Of a later version.
+    Unknown,
+}
+
+impl Message {
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Message, Malformed> {
+        match bytes.split_first() {
+            Some((&REPORT, rest)) => Ok(Message::Report(Box::new(Report::from_bytes(rest)?))),
+            Some((&kind, _)) if kind >= LATER_KINDS => Ok(Message::Unknown),
+            _ => Ok(Message::Status(Status::from_bytes(bytes)?)),
+        }
+    }
+}
+
+/// What is remembered of the peers' reports.
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    sent_at: Option<Nanos>,
+    /// Of each peer: when its last report was sent, by its clock, and when it was heard, by ours.
+    heard: BTreeMap<NodeId, (Nanos, Nanos)>,
+    round_trips: BTreeMap<NodeId, Nanos>,
+    /// Requests that the workers had taken in, and when they were counted.
+    requests: (u64, Nanos),
+}
+
+impl Reports {
+    fn is_due(&self, now: Nanos) -> bool {
+        self.sent_at.is_none_or(|at| now + SLACK >= at + REPORT_EVERY)
+    }
+
+    /// Notes a report and returns the round trip that its echo shows.
+    fn note(&mut self, peer: NodeId, report: &Report, now: Nanos) -> Option<Nanos> {
+        self.heard.insert(peer, (report.sent, now));
+        let round_trip = report.echo?.round_trip(now)?;
+        self.round_trips.insert(peer, round_trip);
+        Some(round_trip)
+    }
+
+    fn echo(&self, peer: NodeId, now: Nanos) -> Option<Echo> {
+        let (sent, heard_at) = *self.heard.get(&peer)?;
+        Some(Echo { sent, held: now.since(heard_at) })
+    }
+
+    /// The clock of a peer that comes back may be another.
+    fn forget(&mut self, peer: NodeId) {
+        self.heard.remove(&peer);
+        self.round_trips.remove(&peer);
+    }
+
+    /// Requests per second since it was asked last.
+    fn rate(&mut self, requests: u64, now: Nanos) -> u64 {
+        let (before, at) = std::mem::replace(&mut self.requests, (requests, now));
+        let count = u128::from(requests.saturating_sub(before)) * 1_000_000_000;
+        u64::try_from(count / u128::from(now.since(at).0.max(1))).unwrap_or(u64::MAX)
+    }
+}
+
+impl Control {
+    /// Sends a report to every peer once it is due.
+    pub(super) fn send_reports(&mut self, now: Nanos) -> Result<(), String> {
+        if !self.reports.is_due(now) {
+            return Ok(());
+        }
+        self.reports.sent_at = Some(now);
+        let status = self.board.status();
+        let requests = status.stats.values.get("worker_requests").copied().unwrap_or(0);
+        let mut summary = self.board.summary(&status);
+        summary.requests_per_second = self.reports.rate(requests, now);
+        summary.round_trips = self.reports.round_trips.clone();
+        self.board.cluster_view().set_own(summary.clone());
+        for (peer, at) in self.links.clone() {
+            // The clock is read anew: writing to the others has taken time.
+            let sent = self.board.clocks.now();
+            let echo = self.reports.echo(peer, sent);
+            let report = Report { sent, echo, summary: summary.clone() };
+            let mut bytes = vec![REPORT];
+            report.encode(&mut bytes);
+            self.send(at, &bytes)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_report(&mut self, peer: NodeId, report: Report) {
+        let now = self.board.clocks.now();
+        self.reports.note(peer, &report, now);
+        let round_trip = self.reports.round_trips.get(&peer).copied();
+        let Report { summary, .. } = report;
+        let seen = Seen { summary, heard_at: now, round_trip, is_linked: true };
+        self.board.cluster_view().set_seen(peer, seen);
+    }
+
+    pub(super) fn on_control_link_down(&mut self, peer: NodeId) {
+        self.reports.forget(peer);
+        self.board.cluster_view().set_unlinked(peer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::Summary;
+
+    const PEER: NodeId = NodeId(2);
+
+    #[test]
+    fn reports_are_due_once_a_second_or_a_little_earlier() {
+        let mut reports = Reports::default();
+        assert!(reports.is_due(Nanos::ZERO));
+        reports.sent_at = Some(Nanos::from_secs(1));
+        assert!(!reports.is_due(Nanos::from_millis(1_799)));
+        assert!(reports.is_due(Nanos::from_millis(1_800)));
+    }
+
+    #[test]
+    fn two_nodes_learn_their_round_trip_whatever_their_clocks_show() {
+        let (mut mine, mut theirs) = (Reports::default(), Reports::default());
+        let report = |sent, echo| Report { sent, echo, summary: Summary::default() };
+        // Their clock is 1,000 ahead; each way takes 10.
+        let there = report(Nanos(100), mine.echo(PEER, Nanos(100)));
+        assert_eq!(theirs.note(PEER, &there, Nanos(1_110)), None);
+        let back = report(Nanos(1_150), theirs.echo(PEER, Nanos(1_150)));
+        assert_eq!(mine.note(PEER, &back, Nanos(160)), Some(Nanos(20)));
+        mine.forget(PEER);
+        assert_eq!(mine.echo(PEER, Nanos(200)), None);
+    }
+
+    #[test]
+    fn rates_count_what_came_since_the_last_look() {
+        let mut reports = Reports::default();
+        assert_eq!(reports.rate(500, Nanos::from_secs(1)), 500);
+        assert_eq!(reports.rate(1_500, Nanos::from_secs(3)), 500);
+        assert_eq!(
+            reports.rate(0, Nanos::from_secs(4)),
+            0,
+            "counters never run backwards for long"
+        );
+    }
+
+    #[test]
+    fn messages_of_later_versions_are_told_from_malformed_ones() {
+        let of = |bytes: &[u8]| Message::from_bytes(bytes);
+        assert!(matches!(of(&[0xff, 1, 2]), Ok(Message::Unknown)));
+        assert!(of(&[]).is_err());
+        assert!(of(&[9]).is_err());
+        assert!(of(&[REPORT, 1]).is_err());
+    }
+}
