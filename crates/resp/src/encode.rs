@@ -1,7 +1,7 @@
 //! Encoding: each function appends one element to `out`.
 //!
-//! Replies are produced once, as RESP3; [`translate_to_resp2`](crate::translate_to_resp2) makes the older
-//! form. Aggregates are headers: the caller appends the elements that it announced.
+//! Replies are produced once, as RESP3. [`translate_to_resp2`](crate::translate_to_resp2) makes the
+//! older form. Aggregates are headers: the caller appends the elements that it announced.
 
 use itoa::Buffer;
 

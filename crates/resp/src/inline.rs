@@ -1,14 +1,14 @@
-//! Inline requests: a line of words, with quotes and escapes as redis-server's `sdssplitargs` reads them.
+//! Inline requests: a line of words. Quotes and escapes follow redis-server's `sdssplitargs`.
 
 /// A quote is open at the end of the line, or something other than a blank follows a closing quote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unbalanced;
 
 /// Splits `line` at blanks into words; `"…"` knows `\n \r \t \b \a \xHH`, `'…'` knows `\'` only.
-/// The words are appended to `bytes` one after the other, and for each of them `(start, end)` to `words`.
+/// Appends the words to `bytes`, and `(start, end)` of each word to `words`.
 ///
 /// # Errors
-/// [`Unbalanced`] quotes; what was appended so far is then without meaning.
+/// [`Unbalanced`] quotes. Ignore the bytes that were appended.
 pub fn split_args(
     line: &[u8],
     bytes: &mut Vec<u8>,
@@ -31,7 +31,7 @@ pub fn split_args(
     }
 }
 
-/// Appends the word at the front of `rest` and returns what follows it.
+/// Appends the word at the front of `rest` and returns the rest behind it.
 fn word<'a>(mut rest: &'a [u8], bytes: &mut Vec<u8>) -> Result<&'a [u8], Unbalanced> {
     while let [first, tail @ ..] = rest {
         rest = match first {

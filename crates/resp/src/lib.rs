@@ -1,9 +1,10 @@
-//! RESP2 and RESP3, shared by server, client and benchmarks: bytes in, requests or replies out, and back.
+//! RESP2 and RESP3, shared by server, client and benchmarks: bytes in, requests or replies out, and
+//! back.
 //!
-//! Nothing here reads a socket or knows a command. Start at [`Parser`] for what a server reads, at
-//! [`encode`] for what it writes, at [`ReplyParser`] for what a client reads.
-//! Sources: the RESP specification (redis.io, "Redis serialization protocol specification") and the
-//! behaviour of redis-server 7.0.15, whose error texts are kept byte by byte.
+//! The crate reads no socket and knows no command. Start at [`Parser`] for requests, at [`encode`]
+//! for replies, at [`ReplyParser`] for the client's side. Sources: the RESP specification
+//! (redis.io, "Redis serialization protocol specification") and the behaviour of redis-server
+//! 7.0.15, whose error texts are kept byte by byte.
 
 pub mod encode;
 mod inline;

@@ -1,4 +1,4 @@
-//! Replies as clients see them: decoding RESP2 and RESP3. For tests and benchmarks; servers encode as they go.
+//! Decodes replies, RESP2 and RESP3, for tests and benchmarks.
 
 use base::decimal::parse_i64;
 
@@ -80,8 +80,8 @@ pub struct ReplyParser {
 }
 
 impl ReplyParser {
-    /// The reply at the front of `buf` and its length in bytes, `None` while it is incomplete: call again
-    /// with the same bytes and more.
+    /// The reply at the front of `buf` and its length in bytes, `None` while it is incomplete: call
+    /// again with the same bytes and more.
     ///
     /// # Errors
     /// [`ReplyError`] when this is no RESP; close the connection.
@@ -93,7 +93,7 @@ impl ReplyParser {
 }
 
 impl Reply {
-    /// Decodes bytes that hold one reply and nothing else.
+    /// Decodes bytes that hold exactly one reply.
     ///
     /// # Errors
     /// [`ReplyError`] when they do not.
@@ -170,7 +170,7 @@ impl<'a> Decoder<'a> {
 
     fn elements(&mut self, text: &[u8], depth: usize) -> Result<Vec<Reply>, ReplyError> {
         let count = scan::elements(text)? as usize;
-        // The smallest element has three bytes, so the allocation is bounded by what has arrived.
+        // The smallest element has three bytes: the bytes that arrived bound the allocation.
         let mut all = Vec::with_capacity(count.min(self.rest.len() / 3));
         for _ in 0..count {
             all.push(self.element(depth + 1)?);

@@ -1,12 +1,13 @@
-//! The request parser: what a server reads.
+//! The request parser.
 //!
-//! Arguments stay where they are; a request is a list of ranges. Only inline requests, whose words may hold
-//! escapes, are copied. The parser remembers how far it came, so a big argument in many pieces is looked at
-//! once. Every length is checked before anything is reserved for it.
+//! Arguments stay where they are; a request is a list of ranges. Only inline requests, whose words
+//! may hold escapes, are copied. The parser remembers how far it came, so a big argument in many
+//! pieces is looked at once. Every length is checked before anything is reserved for it.
 //!
-//! Limits, order of checks and texts are those of `processMultibulkBuffer` and `processInlineBuffer`,
-//! redis-server 7.0.15. Departures: the count of arguments is limited to 1024 * 1024 as up to Redis 6.2, a
-//! request has a greatest length, and lines are measured by where they end, not by how they arrived.
+//! Limits, order of checks and texts are those of `processMultibulkBuffer` and
+//! `processInlineBuffer`, redis-server 7.0.15. Departures: the count of arguments is limited to
+//! 1024 * 1024 as up to Redis 6.2, a request has a greatest length, and lines are measured by where
+//! they end, not by how they arrived.
 
 use base::decimal::parse_i64;
 use smallvec::SmallVec;
@@ -18,7 +19,7 @@ use crate::scan::{BULK_LEN_MAX, LINE_LEN_MAX, LineEnd, line_end};
 /// Arguments of one request.
 const ARGS_MAX: usize = 1024 * 1024;
 
-/// What a client that has not yet said who it is may send (Redis 6.2, CVE-2021-32675).
+/// Limits for a client that has not authenticated (Redis 6.2, CVE-2021-32675).
 const UNAUTHENTICATED_ARGS_MAX: usize = 10;
 const UNAUTHENTICATED_BULK_LEN_MAX: usize = 16 * 1024;
 
@@ -26,7 +27,7 @@ const UNAUTHENTICATED_BULK_LEN_MAX: usize = 16 * 1024;
 const KEEP_ARGS: usize = 1024;
 const KEEP_WORD_BYTES: usize = 1024;
 
-/// What one connection may send.
+/// Limits of one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Bytes of one argument (`proto-max-bulk-len`).
@@ -47,7 +48,8 @@ impl Default for Limits {
     }
 }
 
-/// The client does not speak RESP, or beyond the limits. Send [`ProtocolError::encode`]'s reply and close.
+/// The client does not speak RESP, or beyond the limits. Send [`ProtocolError::encode`]'s reply and
+/// close.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProtocolError {
     #[error("Protocol error: too big inline request")]
@@ -94,7 +96,7 @@ impl ProtocolError {
 pub enum Progress<'a> {
     /// A request with at least one argument.
     Command(Request<'a>),
-    /// Something without meaning and without reply: an empty line or `*0`. Drop `consumed` bytes and go on.
+    /// An empty line or `*0`, which has no reply. Drop `consumed` bytes and continue.
     Blank { consumed: usize },
     /// Come back with the same bytes and more; fewer than `missing` more change nothing.
     NeedMore { missing: usize },
@@ -181,8 +183,8 @@ impl Parser {
         Parser { limits, ..Parser::default() }
     }
 
-    /// The request at the front of `buf`. After [`Progress::Command`] and [`Progress::Blank`] the caller
-    /// drops the consumed bytes; after [`Progress::NeedMore`] it keeps them all and appends.
+    /// The request at the front of `buf`. After [`Progress::Command`] and [`Progress::Blank`] the
+    /// caller drops the consumed bytes; after [`Progress::NeedMore`] it keeps them all and appends.
     ///
     /// # Errors
     /// [`ProtocolError`]: the connection is of no further use.
@@ -214,7 +216,7 @@ impl Parser {
         self.args.reserve(count.min(KEEP_ARGS));
     }
 
-    /// Makes ready for the next request; returns what this one took.
+    /// Resets the parser for the next request. Returns the length of this one.
     fn start_over(&mut self) -> usize {
         self.scanned = 0;
         std::mem::take(&mut self.at)
@@ -276,8 +278,8 @@ impl Parser {
         Ok(Some(len))
     }
 
-    /// Steps over a line that is a type byte and a number. The outer `None` is an unfinished line, the inner
-    /// one a line that is no number.
+    /// Steps over a line that is a type byte and a number. The outer `None` is an unfinished line,
+    /// the inner one a line that is no number.
     fn number_line(
         &mut self,
         buf: &[u8],
@@ -325,7 +327,8 @@ impl Parser {
     }
 }
 
-/// The usual case of a number line: one to nine digits and a whole line end. Returns what follows, too.
+/// The usual number line: one to nine digits and a whole line end. Returns the bytes behind it,
+/// too.
 #[inline]
 fn short_number(buf: &[u8], at: usize) -> Option<(i64, usize)> {
     let digits = buf.get(at + 1..)?;

@@ -4,7 +4,8 @@ use base::decimal::parse_i64;
 
 use crate::reply::ReplyError;
 
-/// Longest line: a length, a simple string, an error, an inline request (`PROTO_INLINE_MAX_SIZE`, Redis 7).
+/// Longest line: a length, a simple string, an error, an inline request (`PROTO_INLINE_MAX_SIZE`,
+/// Redis 7).
 pub(crate) const LINE_LEN_MAX: usize = 64 * 1024;
 
 /// Longest bulk string (the largest `proto-max-bulk-len` of Redis 7 by default).
@@ -19,7 +20,8 @@ pub(crate) enum LineEnd {
 }
 
 /// Looks for the `\r` that ends the line which starts at `at`, with one more byte behind it.
-/// `scanned` remembers how far earlier calls have looked, so that a line in pieces costs its length once.
+/// `scanned` remembers how far earlier calls have looked, so that a line in pieces costs its length
+/// once.
 pub(crate) fn line_end(buf: &[u8], at: usize, scanned: &mut usize) -> LineEnd {
     let limit = buf.len().min(at + LINE_LEN_MAX + 1);
     let from = at.max(*scanned).min(limit);
@@ -52,12 +54,12 @@ impl Default for Scanner {
     }
 }
 
-/// Nothing that a server sends has more elements than this.
+/// Most elements of an aggregate in a reply.
 const PENDING_MAX: u64 = 1 << 40;
 
 impl Scanner {
-    /// The length of the reply at the front of `buf`, `None` while it is incomplete: call again with the
-    /// same bytes and more. After a length the scanner stands before the next reply.
+    /// The length of the reply at the front of `buf`, `None` while it is incomplete: call again
+    /// with the same bytes and more. After a length the scanner stands before the next reply.
     ///
     /// # Errors
     /// [`ReplyError`] when this is no RESP; the connection is then of no further use.

@@ -1,19 +1,20 @@
 //! From RESP3 to RESP2, for clients that did not say `HELLO 3`.
 //!
-//! One pass over the headers, no tree: an aggregate's elements translate one by one, whatever holds them.
+//! One pass over the headers, no tree: an aggregate's elements translate one by one, whatever holds
+//! them.
 
 use base::decimal::parse_i64;
 
 use crate::encode;
 use crate::scan::{self, LineEnd};
 
-/// Appends the RESP2 form of one or more whole RESP3 replies: null `_` becomes `$-1`, maps, sets and pushes
-/// become arrays, doubles, big numbers and verbatim strings become bulk strings, booleans become integers,
-/// attributes are dropped. What is RESP2 already stays as it is.
+/// Appends the RESP2 form of one or more whole RESP3 replies: null `_` becomes `$-1`, maps, sets
+/// and pushes become arrays, doubles, big numbers and verbatim strings become bulk strings,
+/// booleans become integers, attributes are dropped. RESP2 stays as it is.
 ///
 /// Bytes that are not RESP become one error reply, so that a client never loses step.
 pub fn translate_to_resp2(resp3: &[u8], out: &mut Vec<u8>) {
-    // Elements without elements: nothing to look for inside.
+    // These elements hold no others: skip them whole.
     if let Some(b'+' | b'-' | b':' | b'$') = resp3.first() {
         out.extend_from_slice(resp3);
         return;
@@ -34,8 +35,8 @@ struct Translator<'a> {
 }
 
 impl<'a> Translator<'a> {
-    /// Steps over one header and its content, written to `out` if there is one. Returns how many elements
-    /// it announces, `None` for bytes that are not RESP.
+    /// Steps over one header and its content, written to `out` if there is one. Returns how many
+    /// elements it announces, `None` for bytes that are not RESP.
     fn element(&mut self, out: Option<&mut Vec<u8>>) -> Option<u64> {
         let mut unwanted = Vec::new();
         let out = out.unwrap_or(&mut unwanted);

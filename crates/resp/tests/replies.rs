@@ -1,9 +1,9 @@
-//! Replies: what is encoded comes back, in pieces too, and RESP2 means the same as RESP3.
+//! Replies: each decodes to its source, in pieces too, and RESP2 means the same as RESP3.
 
 use proptest::prelude::*;
 use resp::{Reply, ReplyError, ReplyParser, Scanner, encode, translate_to_resp2};
 
-/// What a RESP2 client sees of a reply.
+/// The RESP2 form of a reply.
 fn as_resp2(reply: Reply) -> Reply {
     match reply {
         Reply::Double(value) => {

@@ -1,9 +1,10 @@
-//! The request parser against the conversations of redis-server 7.0.15, and against itself in pieces.
+//! The request parser against the conversations of redis-server 7.0.15, and against itself in
+//! pieces.
 
 use proptest::prelude::*;
 use resp::{Limits, Parser, Progress, ProtocolError, encode};
 
-/// What a stream of bytes says: requests, then perhaps an error; and the bytes that are left.
+/// The requests in a stream of bytes, an error if any, and the bytes that are left.
 #[derive(PartialEq, Debug, Default)]
 struct Heard {
     requests: Vec<Vec<Vec<u8>>>,
