@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod dev;
+pub(crate) mod pages;
 pub(crate) mod reset;
 pub(crate) mod serve;
 pub(crate) mod sim;

@@ -44,6 +44,11 @@ enum Command {
     Reset(command::reset::Args),
     /// Show version, commit, and what this host offers.
     Version(command::version::Args),
+    /// Print the completion script of a shell.
+    Completions(command::pages::CompletionsArgs),
+    /// Write the manual pages.
+    #[command(hide = true)]
+    Man(command::pages::ManArgs),
 }
 
 /// How a subcommand ends when it does not end well.
@@ -144,6 +149,8 @@ pub fn main() -> ExitCode {
         Command::Verify(args) => command::verify::run(&args),
         Command::Reset(args) => command::reset::run(&args),
         Command::Version(args) => command::version::run(&args),
+        Command::Completions(args) => command::pages::completions(&args),
+        Command::Man(args) => command::pages::man(&args),
     };
     let (code, text) = match done {
         Ok(()) => return ExitCode::SUCCESS,
