@@ -13,14 +13,16 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use node::status::Facts;
+use node::status::{CommandFacts, Facts};
 
 /// What the admin server needs to know besides the node's facts.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct AdminConfig {
     /// Beyond loopback, all but the health pages ask for it (HTTP basic, any user name).
     pub password: Option<Vec<u8>>,
     pub version: &'static str,
+    /// Statistics of the clients' commands.
+    pub commands: Arc<dyn CommandFacts>,
 }
 
 /// A running admin server; it ends with the process or when this is dropped.

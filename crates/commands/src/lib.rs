@@ -27,4 +27,4 @@ pub use errors::ErrorReply;
 pub use interpreter::Interpreter;
 pub use plan::{Combine, Execution, Plan, SessionVerb};
 pub use spec::CommandSpec;
-pub use table::{lookup, lookup_full, plan, resolve};
+pub use table::{find, lookup, lookup_full, plan, resolve};

@@ -30,6 +30,9 @@ pub struct CommandSpec {
     /// plain write). `None` when a session executes it.
     pub access: Option<Access>,
     pub execution: Execution,
+    /// The reply, in RESP3, that tells that a key is not there. `None` for commands that are no lookups: Redis counts
+    /// hits and misses of reads only.
+    pub miss: Option<&'static [u8]>,
     pub subcommands: &'static [CommandSpec],
 }
 

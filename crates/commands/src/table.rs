@@ -37,20 +37,27 @@ pub fn lookup(name: &[u8]) -> Option<&'static CommandSpec> {
     None
 }
 
-/// The row that `args` name, with the subcommand where there is one, and with a number of arguments that
-/// fits. Checks are in Redis' order.
+/// The row that `args` name, with the subcommand where there is one. Does not check their number.
+///
+/// # Errors
+/// Unknown command or unknown subcommand: to be sent as they are.
+pub fn find(args: &[&[u8]]) -> Result<&'static CommandSpec, ErrorReply> {
+    let name = args.first().copied().unwrap_or_default();
+    let Some(spec) = lookup(name) else { return Err(errors::unknown_command(args)) };
+    match args.get(1) {
+        Some(subcommand) if !spec.subcommands.is_empty() => {
+            spec.subcommand(subcommand).ok_or_else(|| errors::unknown_subcommand(name, subcommand))
+        }
+        _ => Ok(spec),
+    }
+}
+
+/// [`find`], with a number of arguments that fits. Checks are in Redis' order.
 ///
 /// # Errors
 /// Unknown command, unknown subcommand, wrong number of arguments: to be sent as they are.
 pub fn resolve(args: &[&[u8]]) -> Result<&'static CommandSpec, ErrorReply> {
-    let name = args.first().copied().unwrap_or_default();
-    let Some(spec) = lookup(name) else { return Err(errors::unknown_command(args)) };
-    let spec = match args.get(1) {
-        Some(subcommand) if !spec.subcommands.is_empty() => spec
-            .subcommand(subcommand)
-            .ok_or_else(|| errors::unknown_subcommand(name, subcommand))?,
-        _ => spec,
-    };
+    let spec = find(args)?;
     spec.check_arity(args.len())?;
     Ok(spec)
 }

@@ -28,7 +28,7 @@ pub const INPUT_LEN_MAX: usize = 64 << 20;
 /// Bytes of a write that count as much as a short write does, where storage or peers cannot keep up.
 const WRITE_LEN: usize = 4096;
 
-/// Makes sessions. One per node, shared by all workers.
+/// Makes sessions. One per node, shared by all workers. Sessions of the same worker never run at the same time.
 pub trait Front: Send + Sync {
     /// A client has connected.
     fn accept(&self, client: &Client) -> Box<dyn Session>;
@@ -123,6 +123,8 @@ pub struct SessionContext<'a> {
     pub out: &'a mut Vec<u8>,
     /// Monotonic time of this turn.
     pub now: Nanos,
+    /// The same clock, read just before this step or the batch of steps that it belongs to.
+    pub moment: Nanos,
     /// Wall clock of this turn.
     pub unix: Millis,
     /// What `INFO`, `CONFIG GET` and the like tell about the node.
@@ -149,6 +151,7 @@ impl<'a> SessionContext<'a> {
         SessionContext {
             out,
             now,
+            moment: now,
             unix,
             node,
             asks,
@@ -158,6 +161,12 @@ impl<'a> SessionContext<'a> {
             is_write_held: false,
             wake_at: None,
         }
+    }
+
+    /// The same, with a clock reading that is younger than the turn.
+    #[must_use]
+    pub fn with_moment(self, moment: Nanos) -> SessionContext<'a> {
+        SessionContext { moment, ..self }
     }
 
     /// The same, and after so many short writes, or fewer long ones, [`SessionContext::takes_writes`] is false.

@@ -29,6 +29,48 @@ pub trait Facts: Send + Sync {
 
     /// Makes every worker look for work soon.
     fn nudge(&self) {}
+
+    /// Reads the monotonic clock of `SessionContext::now`. `None` where time stands still during a step.
+    fn clock(&self) -> Option<Nanos> {
+        None
+    }
+}
+
+/// Statistics of the commands that a node's clients have sent, for `/metrics`.
+pub trait CommandFacts: Send + Sync {
+    /// Every command that a client has sent since the process started, by name. `CONFIG RESETSTAT` changes nothing here.
+    fn commands(&self) -> Vec<CommandReading>;
+
+    /// Error replies since the process started by their first word, such as `ERR` or `CLUSTERDOWN`.
+    fn errors(&self) -> Vec<(String, u64)>;
+}
+
+/// Upper bounds of [`CommandReading::buckets`]: 1.024 microseconds and its doubles, up to 17 seconds.
+pub const COMMAND_TIME_BOUNDS: [Nanos; 25] = {
+    let mut bounds = [Nanos::ZERO; 25];
+    let mut at = 0;
+    while at < bounds.len() {
+        bounds[at] = Nanos(1_024 << at);
+        at += 1;
+    }
+    bounds
+};
+
+/// One command's statistics. Times run from the moment a session takes a request until its reply is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandReading {
+    /// As in `INFO commandstats`: `get`, `client|list`.
+    pub name: &'static str,
+    /// Calls that have ended, failed ones included.
+    pub calls: u64,
+    /// Calls that ended with an error.
+    pub failed: u64,
+    /// Requests refused before they ran: wrong arity, no authentication, no room. They are no calls.
+    pub rejected: u64,
+    /// Sum of the times of all calls.
+    pub time: Nanos,
+    /// Calls that took less than each of [`COMMAND_TIME_BOUNDS`]: cumulative, and the rest took longer.
+    pub buckets: [u64; COMMAND_TIME_BOUNDS.len()],
 }
 
 /// A node at one moment.

@@ -44,8 +44,10 @@ pub(crate) fn start_admin(
     config: &Config,
     listener: TcpListener,
     node: &Node,
+    front: &RespFront,
 ) -> Result<Admin, Failure> {
-    let admin = AdminConfig { password: config.password.clone(), version: VERSION };
+    let commands = front.command_facts();
+    let admin = AdminConfig { password: config.password.clone(), version: VERSION, commands };
     Admin::start(listener, admin, node.facts())
         .map_err(|error| Failure::usage(format!("cannot serve HTTP: {error}")))
 }

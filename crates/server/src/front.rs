@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use base::Millis;
 use node::front::{Client, Front, Session};
+use node::status::CommandFacts;
 
 use crate::clients::Clients;
 use crate::config_command::Settings;
@@ -32,7 +33,7 @@ pub struct RespFront {
 pub(crate) struct Shared {
     pub config: ServerConfig,
     pub clients: Clients,
-    pub counts: Counts,
+    pub counts: Arc<Counts>,
     pub pause: Pause,
     pub settings: Settings,
 }
@@ -43,11 +44,19 @@ impl RespFront {
         let shared = Shared {
             config,
             clients: Clients::default(),
-            counts: Counts::new(),
+            counts: Arc::new(Counts::new()),
             pause: Pause::default(),
             settings: Settings::default(),
         };
         Arc::new(RespFront { shared: Arc::new(shared) })
+    }
+}
+
+impl RespFront {
+    /// Statistics of the commands of all sessions.
+    #[must_use]
+    pub fn command_facts(&self) -> Arc<dyn CommandFacts> {
+        Arc::clone(&self.shared.counts) as Arc<dyn CommandFacts>
     }
 }
 

@@ -1,13 +1,13 @@
 //! `INFO`: the sections that exporters of Redis read, and `# palimpsest`.
 
 use std::fmt::Write;
-use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use node::front::SessionContext;
 use node::status::NodeStatus;
 use resp::encode;
 
+use crate::counts::CommandTotal;
 use crate::session::Session;
 
 /// The version whose behaviour clients may expect.
@@ -24,12 +24,13 @@ const SECTIONS: &[&str] = &[
     "modules",
     "commandstats",
     "errorstats",
+    "latencystats",
     "cluster",
     "keyspace",
     "palimpsest",
 ];
 /// Only in `INFO all` and by name.
-const EXTRA: &[&str] = &["commandstats"];
+const EXTRA: &[&str] = &["commandstats", "latencystats"];
 
 pub(crate) fn reply(session: &Session, wanted: &[&[u8]], cx: &SessionContext<'_>) -> Bytes {
     let named = |name: &str| wanted.iter().any(|arg| arg.eq_ignore_ascii_case(name.as_bytes()));
@@ -91,15 +92,16 @@ fn put(
             line(text, format_args!("aof_enabled:0"));
         }
         "stats" => {
-            let total = session.shared.counts.total.load(Relaxed);
+            let totals = session.shared.counts.since_reset();
+            let errors = session.shared.counts.errors.since_reset();
+            let errors: u64 = errors.iter().map(|(_, count)| count).sum();
             line(text, format_args!("total_connections_received:{}", status.clients_total));
-            line(text, format_args!("total_commands_processed:{total}"));
+            line(text, format_args!("total_commands_processed:{}", totals.calls()));
             line(text, format_args!("total_net_input_bytes:{}", stat(status, "client_bytes_in")));
             line(text, format_args!("total_net_output_bytes:{}", stat(status, "client_bytes_out")));
-            line(
-                text,
-                format_args!("total_error_replies:{}", session.shared.counts.errors_total()),
-            );
+            line(text, format_args!("total_error_replies:{errors}"));
+            line(text, format_args!("keyspace_hits:{}", totals.hits));
+            line(text, format_args!("keyspace_misses:{}", totals.misses));
             line(text, format_args!("expired_keys:{}", stat(status, "expired_keys")));
             line(text, format_args!("evicted_keys:0"));
         }
@@ -117,17 +119,37 @@ fn put(
             line(text, format_args!("used_cpu_user:{user:.6}"));
         }
         "commandstats" => {
-            for (name, calls, rejected) in session.shared.counts.commands() {
+            for total in session.shared.counts.since_reset().sent() {
+                let CommandTotal { name, calls, time, failed, rejected, .. } = total;
+                let (usec, per_call) =
+                    (time.as_micros(), time.0 as f64 / 1e3 / (*calls).max(1) as f64);
                 line(
                     text,
                     format_args!(
-                        "cmdstat_{name}:calls={calls},usec=0,usec_per_call=0.00,rejected_calls={rejected},failed_calls=0"
+                        "cmdstat_{name}:calls={calls},usec={usec},usec_per_call={per_call:.2},rejected_calls={rejected},failed_calls={failed}"
+                    ),
+                );
+            }
+        }
+        "latencystats" => {
+            for CommandTotal { name, times, .. } in session.shared.counts.since_reset().sent() {
+                let Some(times) = times.as_ref().filter(|times| times.count() > 0) else {
+                    continue;
+                };
+                let at = |percent| times.percentile(percent).0 as f64 / 1e3;
+                line(
+                    text,
+                    format_args!(
+                        "latency_percentiles_usec_{name}:p50={:.3},p99={:.3},p99.9={:.3}",
+                        at(50.0),
+                        at(99.0),
+                        at(99.9)
                     ),
                 );
             }
         }
         "errorstats" => {
-            for (kind, count) in session.shared.counts.errors() {
+            for (kind, count) in session.shared.counts.errors.since_reset() {
                 line(text, format_args!("errorstat_{kind}:count={count}"));
             }
         }

@@ -9,7 +9,9 @@ use node::front::Token;
 use types::{Access, Command, Database, Key};
 
 use crate::budget::{Budget, Cost};
+use crate::counts::Verdict;
 use crate::outcomes;
+use crate::recorder::{Call, verdict};
 use crate::wait::Wait;
 use crate::walk::Walk;
 
@@ -27,8 +29,10 @@ const REPLY_LEN_MAX: usize = 256 << 20;
 /// A request that was not answered yet, or whose answer waits for earlier ones.
 pub(crate) struct Pending {
     pub resp3: bool,
-    /// `CLIENT REPLY OFF` or `SKIP`: nothing is said.
+    /// `CLIENT REPLY OFF` or `SKIP`: the client gets no reply.
     pub muted: bool,
+    /// Statistics of the request, unless they are complete.
+    pub call: Option<Call>,
     pub answer: Answer,
 }
 
@@ -158,16 +162,17 @@ impl Pipeline {
         usize::try_from(number.wrapping_sub(self.first) & NUMBER_MASK).ok()
     }
 
-    /// Answers a request that was pending.
-    pub(crate) fn answer(&mut self, number: u64, reply: Bytes) {
-        let len = reply.len();
-        if let Some(pending) = self.get_mut(number) {
-            let cost = pending.answer.cost();
-            let before = std::mem::replace(&mut pending.answer, Answer::Ready(reply));
-            debug_assert!(!matches!(before, Answer::Ready(_)), "a request is answered once");
-            self.budget.end(cost);
-            self.budget.hold(len);
-        }
+    /// Answers a pending request. Returns what its statistics lack: the call and how it ended.
+    pub(crate) fn answer(&mut self, number: u64, reply: Bytes) -> Option<(Call, Verdict)> {
+        let (len, verdict) = (reply.len(), verdict(&reply));
+        let pending = self.get_mut(number)?;
+        let cost = pending.answer.cost();
+        let before = std::mem::replace(&mut pending.answer, Answer::Ready(reply));
+        debug_assert!(!matches!(before, Answer::Ready(_)), "a request is answered once");
+        let call = pending.call.take();
+        self.budget.end(cost);
+        self.budget.hold(len);
+        Some((call?, verdict))
     }
 
     /// Forgets everything: outcomes that still come find nobody.
@@ -177,34 +182,38 @@ impl Pipeline {
         self.budget.clear();
     }
 
-    /// Takes the reply to a part of a request.
-    pub(crate) fn take_part(&mut self, number: u64, part: usize, reply: Bytes) {
+    /// Takes the reply to a part of a request, which may complete it: see [`Pipeline::answer`].
+    pub(crate) fn take_part(
+        &mut self,
+        number: u64,
+        part: usize,
+        reply: Bytes,
+    ) -> Option<(Call, Verdict)> {
         let at = self.place(number);
-        let Some(pending) = at.and_then(|at| self.pending.get_mut(at)) else { return };
+        let pending = at.and_then(|at| self.pending.get_mut(at))?;
         match &mut pending.answer {
             Answer::Waiting(cost) => {
                 if cost.values > 0 {
                     self.budget.learn(reply.len());
                 }
-                self.answer(number, reply);
+                self.answer(number, reply)
             }
             Answer::Parts(parts) => {
                 if parts.cost.values > 0 {
                     self.budget.learn(reply.len());
                 }
                 parts.take(part, reply);
-                if let Some(reply) = parts.finished() {
-                    self.answer(number, reply);
-                }
+                let reply = parts.finished()?;
+                self.answer(number, reply)
             }
-            Answer::Ready(_) | Answer::Walk(_) | Answer::Wait(_) => {}
+            Answer::Ready(_) | Answer::Walk(_) | Answer::Wait(_) => None,
         }
     }
 
     /// Writes the ready front. `note` sees every reply once.
     pub(crate) fn flush(&mut self, out: &mut Vec<u8>, mut note: impl FnMut(&[u8])) {
         while let Some(Pending { answer: Answer::Ready(_), .. }) = self.pending.front() {
-            let Some(Pending { resp3, muted, answer: Answer::Ready(reply) }) =
+            let Some(Pending { resp3, muted, answer: Answer::Ready(reply), .. }) =
                 self.pending.pop_front()
             else {
                 return;
@@ -257,7 +266,7 @@ mod tests {
     use super::*;
 
     fn waiting() -> Pending {
-        Pending { resp3: true, muted: false, answer: Answer::Waiting(Cost::default()) }
+        Pending { resp3: true, muted: false, call: None, answer: Answer::Waiting(Cost::default()) }
     }
 
     #[test]

@@ -13,13 +13,15 @@ use types::{Access, Clock, Command, Database, Key, Outcome, SessionId};
 
 use crate::budget::Cost;
 use crate::clients::ClientFacts;
+use crate::counts::Verdict;
 use crate::front::Shared;
 use crate::pipeline::{
     Answer, PARTS_AT_ONCE, Parts, Pending, Pipeline, number_and_part, token, write,
 };
+use crate::recorder::{Call, Recorder, read_clock};
 use crate::transaction::Transaction;
 use crate::walk::{Walk, WalkKind};
-use crate::{client_command, config_command, info, outcomes, pause, wait};
+use crate::{client_command, config_command, info, outcomes, pause, transaction, wait};
 
 /// How soon a client ends that another one kills.
 const LOOK_AT_KILL_EVERY: Nanos = Nanos::from_secs(1);
@@ -50,6 +52,11 @@ pub(crate) struct Session {
     pub(crate) replies: Replies,
     pub(crate) parser: Parser,
     pipeline: Pipeline,
+    recorder: Recorder,
+    /// The request that is being executed, until its statistics are recorded or left to the pipeline.
+    current: Option<Call>,
+    /// The last reply that this session made itself was an error.
+    has_failed: bool,
     pub(crate) authenticated: bool,
     pub(crate) closing: bool,
     pub(crate) transaction: Transaction,
@@ -80,12 +87,16 @@ impl Session {
         shared.clients.put(&facts);
         let pipeline = Pipeline::new(shared.config.max_value_size);
         let parser = Parser::new(Limits { authenticated, ..limits(&shared) });
+        let recorder = Recorder::new(&shared, client.worker);
         Session {
             shared,
             facts,
             replies: Replies::On,
             parser,
             pipeline,
+            recorder,
+            current: None,
+            has_failed: false,
             authenticated,
             closing: false,
             transaction: Transaction::None,
@@ -136,20 +147,46 @@ impl Session {
                 return self.say(cx, error.into_bytes());
             }
         };
+        if let Some(refusal) = self.refusal(spec, args, cx) {
+            self.recorder.reject(spec);
+            self.transaction.fail();
+            return self.say(cx, refusal);
+        }
+        self.facts.activity.called(spec);
+        self.current = Some(Call { spec, began: cx.moment });
+        self.start(spec, args, cx);
+        if let Some(call) = self.current.take() {
+            let now = read_clock(cx);
+            // The next request of this step begins here.
+            cx.moment = now;
+            let verdict = if self.has_failed { Verdict::Failed } else { Verdict::Answered };
+            self.recorder.end(call, verdict, now);
+        }
+    }
+
+    /// The reply to a request that must not run.
+    fn refusal(
+        &self,
+        spec: &CommandSpec,
+        args: &[&[u8]],
+        cx: &SessionContext<'_>,
+    ) -> Option<Bytes> {
+        if let Err(error) = spec.check_arity(args.len()) {
+            return Some(error.into_bytes());
+        }
         if !self.authenticated && !opens(args) {
-            self.shared.counts.rejected(spec);
-            return self.say_no_auth(cx);
+            return Some(Bytes::from_static(b"-NOAUTH Authentication required.\r\n"));
         }
         if self.transaction.holds(spec) {
-            self.shared.counts.rejected(spec);
-            return self.refuse_in_transaction(cx);
+            return Some(transaction::refusal());
         }
-        if lacks_room(spec, cx.shortage()) {
-            self.shared.counts.rejected(spec);
-            return self.say(cx, Bytes::from_static(outcomes::NO_ROOM));
-        }
-        self.shared.counts.called(spec);
-        self.facts.activity.called(spec);
+        let lacks_room = lacks_room(spec, cx.shortage());
+        lacks_room.then_some(Bytes::from_static(outcomes::NO_ROOM))
+    }
+
+    /// Executes a request, or asks for what it needs.
+    fn start(&mut self, spec: &'static CommandSpec, args: &[&[u8]], cx: &mut SessionContext<'_>) {
+        self.has_failed = false;
         if let Execution::Session(verb) = spec.execution {
             return self.execute(verb, args, cx);
         }
@@ -172,17 +209,19 @@ impl Session {
                 let number = self.wait(Answer::Parts(Box::new(parts)));
                 self.go_on(number, cx);
             }
-            Err(error) => {
-                self.shared.counts.rejected(spec);
-                self.say(cx, error.into_bytes());
-            }
+            Err(error) => self.say(cx, error.into_bytes()),
         }
     }
 
     /// Takes a place in the order of replies.
     fn wait(&mut self, answer: Answer) -> u64 {
         let muted = self.takes_muting();
-        self.pipeline.push(Pending { resp3: self.facts.protocol == 3, muted, answer })
+        let call = match answer {
+            Answer::Waiting(_) | Answer::Parts(_) | Answer::Walk(_) => self.current.take(),
+            // The time that a client chose to wait is not the command's, as in Redis.
+            Answer::Ready(_) | Answer::Wait(_) => None,
+        };
+        self.pipeline.push(Pending { resp3: self.facts.protocol == 3, muted, call, answer })
     }
 
     fn takes_muting(&mut self) -> bool {
@@ -198,13 +237,14 @@ impl Session {
 
     /// Answers at once, behind what is still waiting.
     pub(crate) fn say(&mut self, cx: &mut SessionContext<'_>, reply: Bytes) {
+        self.has_failed = reply.first() == Some(&b'-');
         if !self.pipeline.is_empty() {
             self.wait(Answer::Ready(reply));
             return;
         }
         let muted = self.takes_muting();
-        if reply.first() == Some(&b'-') {
-            self.shared.counts.error(&reply);
+        if self.has_failed {
+            self.shared.counts.errors.add(&reply);
         }
         if !muted {
             write(cx.out, &reply, self.facts.protocol == 3);
@@ -227,10 +267,6 @@ impl Session {
 
     pub(crate) fn say_error(&mut self, cx: &mut SessionContext<'_>, text: &str) {
         self.say_with(cx, |out| encode::error(out, text.as_bytes()));
-    }
-
-    fn say_no_auth(&mut self, cx: &mut SessionContext<'_>) {
-        self.say(cx, Bytes::from_static(b"-NOAUTH Authentication required.\r\n"));
     }
 
     fn execute(&mut self, verb: SessionVerb, args: &[&[u8]], cx: &mut SessionContext<'_>) {
@@ -400,10 +436,27 @@ impl Session {
                     walk.go_on(number, cx);
                 }
                 if let Some(reply) = walk.finished() {
-                    self.pipeline.answer(number, reply);
+                    self.answer(number, reply, cx.moment);
                 }
             }
             Answer::Ready(_) | Answer::Waiting(_) | Answer::Wait(_) => {}
+        }
+    }
+
+    fn answer(&mut self, number: u64, reply: Bytes, now: Nanos) {
+        if let Some((call, verdict)) = self.pipeline.answer(number, reply) {
+            self.recorder.end(call, verdict, now);
+        }
+    }
+
+    /// Takes a reply to a request on keys.
+    fn take_part(&mut self, number: u64, part: usize, reply: Bytes, now: Nanos) {
+        let call = self.pipeline.get_mut(number).and_then(|pending| pending.call);
+        if let Some(Call { spec, .. }) = call {
+            self.recorder.look_up(spec, &reply);
+        }
+        if let Some((call, verdict)) = self.pipeline.take_part(number, part, reply) {
+            self.recorder.end(call, verdict, now);
         }
     }
 
@@ -416,8 +469,9 @@ impl Session {
             match parser.next(&input[taken..]) {
                 Ok(Progress::Command(request)) => {
                     let args = request.args();
-                    let spec = commands::resolve(&args);
+                    let spec = commands::find(&args);
                     if let Ok(spec) = &spec
+                        && spec.check_arity(args.len()).is_ok()
                         && self.must_hold(spec, args.len(), cx)
                     {
                         break;
@@ -443,7 +497,7 @@ impl Session {
         let counts = &self.shared.counts;
         self.pipeline.flush(cx.out, |reply| {
             if reply.first() == Some(&b'-') {
-                counts.error(reply);
+                counts.errors.add(reply);
             }
         });
     }
@@ -544,10 +598,10 @@ impl front::Session for Session {
                 self.go_on(number, cx);
             }
             Some(Pending { answer: Answer::Parts(_), .. }) => {
-                self.pipeline.take_part(number, part, outcomes::reply(outcome));
+                self.take_part(number, part, outcomes::reply(outcome), cx.moment);
                 self.go_on(number, cx);
             }
-            _ => self.pipeline.take_part(number, part, outcomes::reply(outcome)),
+            _ => self.take_part(number, part, outcomes::reply(outcome), cx.moment),
         }
         self.flush(cx);
     }

@@ -43,13 +43,12 @@ fn acts_at_once(spec: &CommandSpec) -> bool {
     matches!(spec.execution, Execution::Session(Multi | Exec | Discard | Watch | Quit | Reset))
 }
 
-impl Session {
-    /// Refuses a command within a transaction.
-    pub(crate) fn refuse_in_transaction(&mut self, cx: &mut SessionContext<'_>) {
-        self.transaction.fail();
-        self.say_error(cx, NOT_SUPPORTED);
-    }
+/// The reply to a command within a transaction.
+pub(crate) fn refusal() -> Bytes {
+    Bytes::from(format!("-{NOT_SUPPORTED}\r\n"))
+}
 
+impl Session {
     pub(crate) fn multi(&mut self, cx: &mut SessionContext<'_>) {
         if self.transaction != Transaction::None {
             return self.say_error(cx, "ERR MULTI calls can not be nested");

@@ -50,6 +50,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: all_keys(&["RO"]),
         access: Some(Access::Read),
         execution: PerKey(key::plan_exists, Combine::Sum),
+        miss: Some(b":0\r\n"),
         ..GENERIC
     },
     CommandSpec {
@@ -85,6 +86,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RO", "access"]),
         access: Some(Access::Read),
         execution: Key(time_left::plan_expiretime),
+        miss: Some(b":-2\r\n"),
         ..GENERIC
     },
     CommandSpec {
@@ -168,6 +170,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RO", "access"]),
         access: Some(Access::Read),
         execution: Key(time_left::plan_pexpiretime),
+        miss: Some(b":-2\r\n"),
         ..GENERIC
     },
     CommandSpec {
@@ -181,6 +184,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RO", "access"]),
         access: Some(Access::Read),
         execution: Key(time_left::plan_pttl),
+        miss: Some(b":-2\r\n"),
         ..GENERIC
     },
     CommandSpec {
@@ -221,6 +225,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: all_keys(&["RO"]),
         access: Some(Access::Read),
         execution: PerKey(key::plan_exists, Combine::Sum),
+        miss: Some(b":0\r\n"),
         ..GENERIC
     },
     CommandSpec {
@@ -233,6 +238,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RO", "access"]),
         access: Some(Access::Read),
         execution: Key(time_left::plan_ttl),
+        miss: Some(b":-2\r\n"),
         ..GENERIC
     },
     CommandSpec {
@@ -244,6 +250,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RO"]),
         access: Some(Access::Read),
         execution: Key(key::plan_type),
+        miss: Some(b"+none\r\n"),
         ..GENERIC
     },
     CommandSpec {

@@ -19,6 +19,7 @@ const ANY: CommandSpec = CommandSpec {
     keys: None,
     access: None,
     execution: Execution::Container,
+    miss: None,
     subcommands: &[],
 };
 

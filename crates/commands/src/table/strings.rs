@@ -115,6 +115,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RO", "access"]),
         access: Some(Access::Read),
         execution: Key(string::get::plan_digest),
+        miss: Some(b"_\r\n"),
         ..STRING
     },
     CommandSpec {
@@ -126,6 +127,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RO", "access"]),
         access: Some(Access::Read),
         execution: Key(string::get::plan_get),
+        miss: Some(b"_\r\n"),
         ..STRING
     },
     CommandSpec {
@@ -138,6 +140,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RW", "access", "delete"]),
         access: Some(Access::Update),
         execution: Key(string::get::plan_getdel),
+        miss: Some(b"_\r\n"),
         ..STRING
     },
     CommandSpec {
@@ -153,6 +156,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RW", "access", "update"]),
         access: Some(Access::Update),
         execution: Key(string::get::plan_getex),
+        miss: Some(b"_\r\n"),
         ..STRING
     },
     CommandSpec {
@@ -166,6 +170,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RO", "access"]),
         access: Some(Access::Read),
         execution: Key(string::range::plan_getrange),
+        miss: Some(b"$0\r\n\r\n"),
         ..STRING
     },
     CommandSpec {
@@ -181,6 +186,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RW", "access", "update"]),
         access: Some(Access::Update),
         execution: Key(string::set::plan_getset),
+        miss: Some(b"_\r\n"),
         ..STRING
     },
     CommandSpec {
@@ -228,6 +234,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: all_keys(&["RO", "access"]),
         access: Some(Access::Read),
         execution: PerKey(string::get::plan_mget, Combine::Array),
+        miss: Some(b"_\r\n"),
         ..STRING
     },
     CommandSpec {
@@ -306,6 +313,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RO"]),
         access: Some(Access::Read),
         execution: Key(string::get::plan_strlen),
+        miss: Some(b":0\r\n"),
         ..STRING
     },
     CommandSpec {
@@ -319,6 +327,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RO", "access"]),
         access: Some(Access::Read),
         execution: Key(string::range::plan_getrange),
+        miss: Some(b"$0\r\n\r\n"),
         ..STRING
     },
 ];

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use base::Millis;
+use base::{Millis, Nanos};
 use mio::Waker;
 use protocols::Stats;
 use storage::disk;
@@ -297,6 +297,10 @@ impl Facts for Board {
 
     fn nudge(&self) {
         self.workers.iter().for_each(|mailbox| mailbox.notify());
+    }
+
+    fn clock(&self) -> Option<Nanos> {
+        Some(self.clocks.now())
     }
 
     fn status(&self) -> NodeStatus {

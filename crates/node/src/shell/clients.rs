@@ -99,6 +99,8 @@ pub(crate) struct Clients {
     /// Bytes that sessions have taken in this turn.
     taken: usize,
     pub(crate) now: Nanos,
+    /// The clock just before the current steps of sessions.
+    pub(crate) moment: Nanos,
     pub(crate) unix: Millis,
     bytes_in: u64,
     bytes_out: u64,
@@ -130,6 +132,7 @@ impl Clients {
             asks: Vec::new(),
             taken: 0,
             now: Nanos::ZERO,
+            moment: Nanos::ZERO,
             unix: Millis(0),
             bytes_in: 0,
             bytes_out: 0,
@@ -281,6 +284,7 @@ impl Clients {
         if slot.session.wants_close() {
             return input.len();
         }
+        self.moment = self.board.clocks.now();
         let mut taken = 0;
         let (stalled, held) = self.step(at, slot, routes, |session, cx| {
             taken = session.on_bytes(input, cx);
@@ -308,6 +312,7 @@ impl Clients {
         let times = (self.now, self.unix);
         let mut cx =
             SessionContext::new(&mut slot.out, &mut asks, slot.outstanding, times, &*self.board)
+                .with_moment(self.moment)
                 .with_writes_left(self.writes_left())
                 .with_shortage(self.shortage);
         let result = with(&mut *slot.session, &mut cx);

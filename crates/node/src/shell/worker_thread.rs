@@ -320,6 +320,7 @@ impl WorkerThread {
     fn note_time(&mut self, moment: Moment) {
         self.now = moment.now;
         (self.clients.now, self.clients.unix) = (moment.now, moment.unix);
+        self.clients.moment = moment.now;
     }
 
     fn send_mail(&mut self) {
@@ -458,7 +459,8 @@ impl WorkerThread {
         let rest = self.inputs.split_off(count);
         worker.turn(self.now, self.clients.unix, &mut self.inputs, &mut self.outputs);
         self.inputs.extend(rest);
-        self.turn_inputs = match self.board.clocks.now() < self.now + TURN_LONG {
+        self.clients.moment = self.board.clocks.now();
+        self.turn_inputs = match self.clients.moment < self.now + TURN_LONG {
             true if count < self.turn_inputs => self.turn_inputs,
             true => (self.turn_inputs * 2).min(TURN_INPUTS.1),
             false => (count / 2).max(TURN_INPUTS.0),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use node::config::{Durability, MemberAddress};
 use node::dev::Cluster;
 use node::node::{Node, StartError};
+use server::RespFront;
 use types::limits::MEMBERS_MAX;
 
 use crate::config::{self, ADMIN_PORT_OFFSET, Config, LocalAddresses};
@@ -53,12 +54,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         start_empty(&configs)?;
     }
     let listeners = configs.iter().map(running::bind_admin).collect::<Result<Vec<_>, Failure>>()?;
-    let nodes = Nodes::start(&configs, args.peer_port.is_some())
+    let fronts: Vec<_> = configs.iter().map(running::front).collect();
+    let nodes = Nodes::start(&configs, &fronts, args.peer_port.is_some())
         .map_err(|error| Failure::usage(error.to_string()))?;
     let nodes: Vec<&Node> = nodes.all().iter().collect();
     let mut admins = Vec::new();
-    for ((config, listener), node) in configs.iter().zip(listeners).zip(&nodes) {
-        let admin = running::start_admin(config, listener, node)?;
+    let members = configs.iter().zip(listeners).zip(nodes.iter().zip(&fronts));
+    for ((config, listener), (node, front)) in members {
+        let admin = running::start_admin(config, listener, node, front)?;
         let peer = match args.peer_port {
             Some(_) => format!("nodes on {}, ", config.node.peer_listen),
             None => String::new(),
@@ -81,15 +84,20 @@ enum Nodes {
 }
 
 impl Nodes {
-    fn start(configs: &[Config], over_tcp: bool) -> Result<Nodes, StartError> {
+    fn start(
+        configs: &[Config],
+        fronts: &[Arc<RespFront>],
+        over_tcp: bool,
+    ) -> Result<Nodes, StartError> {
         let update: Arc<dyn types::Update> = running::interpreter(&configs[0]);
         if over_tcp {
-            let start = |config: &Config| {
-                Node::start(config.node.clone(), running::front(config), Arc::clone(&update))
+            let start = |(config, front): (&Config, &Arc<RespFront>)| {
+                Node::start(config.node.clone(), front.clone(), Arc::clone(&update))
             };
-            return Ok(Nodes::Tcp(configs.iter().map(start).collect::<Result<_, _>>()?));
+            return Ok(Nodes::Tcp(
+                configs.iter().zip(fronts).map(start).collect::<Result<_, _>>()?,
+            ));
         }
-        let fronts: Vec<_> = configs.iter().map(running::front).collect();
         let nodes = configs.iter().map(|config| config.node.clone()).collect();
         let front =
             |node: &node::config::NodeConfig| fronts[usize::from(node.id.0) - 1].clone() as _;

@@ -12,9 +12,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     config.node.clients_accepted = limits::lift(1, config.node.clients_max);
     let admin = running::bind_admin(&config)?;
     let front = running::front(&config);
-    let node = Node::start(config.node.clone(), front, running::interpreter(&config))
+    let node = Node::start(config.node.clone(), front.clone(), running::interpreter(&config))
         .map_err(|error| Failure::usage(error.to_string()))?;
-    let admin = running::start_admin(&config, admin, &node)?;
+    let admin = running::start_admin(&config, admin, &node, &front)?;
     println!(
         "node {} serves clients on {}, nodes on {}, http://{}/",
         config.node.id,

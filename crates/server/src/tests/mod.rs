@@ -2,6 +2,7 @@
 
 mod conversations;
 mod orders;
+mod statistics;
 mod transactions;
 mod walks;
 mod world;

@@ -1,0 +1,66 @@
+//! Records the calls of one session.
+
+use std::sync::Arc;
+
+use base::Nanos;
+use commands::CommandSpec;
+use node::front::SessionContext;
+
+use crate::counts::{Counts, Verdict, WorkerCounts};
+use crate::front::Shared;
+use crate::outcomes;
+
+/// A request from the moment a session takes it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    pub spec: &'static CommandSpec,
+    pub began: Nanos,
+}
+
+pub(crate) struct Recorder {
+    shared: Arc<Shared>,
+    counts: Arc<WorkerCounts>,
+}
+
+impl Recorder {
+    pub(crate) fn new(shared: &Arc<Shared>, worker: usize) -> Recorder {
+        Recorder { shared: Arc::clone(shared), counts: shared.counts.of_worker(worker) }
+    }
+
+    fn all(&self) -> &Counts {
+        &self.shared.counts
+    }
+
+    /// Counts a request that is refused before it runs.
+    pub(crate) fn reject(&self, spec: &'static CommandSpec) {
+        self.counts.ended(self.all().place_of(spec), Verdict::Rejected, Nanos::ZERO);
+    }
+
+    /// Counts a call whose reply is ready at `now`.
+    pub(crate) fn end(&self, call: Call, verdict: Verdict, now: Nanos) {
+        self.counts.ended(self.all().place_of(call.spec), verdict, now.since(call.began));
+    }
+
+    /// Counts whether a read has found its key.
+    pub(crate) fn look_up(&self, spec: &'static CommandSpec, reply: &[u8]) {
+        match spec.miss {
+            Some(miss) if reply == miss => self.counts.misses.add(1),
+            Some(_) if reply.first() != Some(&b'-') => self.counts.hits.add(1),
+            _ => {}
+        }
+    }
+}
+
+/// How a call ended, by its reply.
+pub(crate) fn verdict(reply: &[u8]) -> Verdict {
+    match reply.first() {
+        Some(b'-') if reply == outcomes::LOADING => Verdict::Rejected,
+        Some(b'-') => Verdict::Failed,
+        _ => Verdict::Answered,
+    }
+}
+
+/// The time now, as finely as the node tells.
+pub(crate) fn read_clock(cx: &SessionContext<'_>) -> Nanos {
+    cx.node.clock().unwrap_or(cx.moment)
+}
