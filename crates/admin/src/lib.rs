@@ -3,6 +3,10 @@
 //! Everything is read-only and runs on a thread of its own, never on a worker. `/livez` says that the process and its
 //! workers turn, `/readyz` that a quorum can serve; they are different questions with different answers.
 
+// Output goes through `tracing`: a print panics if its stream takes nothing.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+mod events;
 mod liveness;
 mod metrics;
 mod routes;
@@ -46,11 +50,15 @@ impl Admin {
         listener.set_nonblocking(true)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = tokio::sync::oneshot::channel();
-        let router = routes::router(routes::Shared::new(config, facts, address.ip().is_loopback()));
+        let router =
+            routes::router(routes::Shared::new(config, facts.clone(), address.ip().is_loopback()));
+        let service = router.into_make_service_with_connect_info::<SocketAddr>();
+        let span = node::node::span(facts.config().id);
         let thread = std::thread::Builder::new().name("admin".into()).spawn(move || {
+            let _span = span.entered();
             runtime.block_on(async move {
                 let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-                let serving = axum::serve(listener, router);
+                let serving = axum::serve(listener, service);
                 tokio::select! {
                     _ = serving => {}
                     _ = stopped => {}

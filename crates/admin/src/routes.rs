@@ -1,20 +1,33 @@
 //! Which page answers what.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::Mutex;
 
-use axum::Router;
-use axum::extract::{Query, State};
+use axum::extract::{ConnectInfo, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
-use node::status::Facts;
+use axum::{Extension, Router};
+use node::status::{Door, Facts};
 use serde::Deserialize;
 
 use crate::AdminConfig;
+use crate::events::Events;
 use crate::liveness::Liveness;
 use crate::metrics;
 use crate::status::Status;
+
+/// The client's address.
+type ClientAddress = Option<Extension<ConnectInfo<SocketAddr>>>;
+
+/// What the credentials of a request are worth.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Check {
+    Right,
+    Wrong,
+    Missing,
+}
 
 pub(crate) struct Shared {
     config: AdminConfig,
@@ -36,21 +49,36 @@ impl Shared {
         Status::of(&*self.facts, self.config.version)
     }
 
-    /// Open on loopback, and to whoever knows the password.
-    fn admits(&self, headers: &HeaderMap) -> bool {
-        let Some(password) = &self.config.password else { return true };
-        if self.is_loopback {
-            return true;
+    /// True on loopback, and for the right password.
+    fn admits(&self, headers: &HeaderMap, from: ClientAddress) -> bool {
+        match self.check(headers) {
+            Check::Right => true,
+            Check::Missing => false,
+            Check::Wrong => {
+                if let Some(Extension(ConnectInfo(from))) = from {
+                    self.facts.note_wrong_password(from.ip(), Door::Admin);
+                }
+                false
+            }
         }
-        let given = headers
-            .get(header::AUTHORIZATION)
-            .and_then(|value| value.to_str().ok())
+    }
+
+    fn check(&self, headers: &HeaderMap) -> Check {
+        let Some(password) = &self.config.password else { return Check::Right };
+        if self.is_loopback {
+            return Check::Right;
+        }
+        let Some(header) = headers.get(header::AUTHORIZATION) else { return Check::Missing };
+        let given = header
+            .to_str()
+            .ok()
             .and_then(|value| value.strip_prefix("Basic "))
             .and_then(decode_base64);
-        let Some(given) = given else { return false };
+        let Some(given) = given else { return Check::Wrong };
         let given = given.splitn(2, |byte| *byte == b':').nth(1).unwrap_or_default();
-        given.len() == password.len()
-            && given.iter().zip(password).fold(0, |diff, (a, b)| diff | (a ^ b)) == 0
+        let is_equal = given.len() == password.len()
+            && given.iter().zip(password).fold(0, |diff, (a, b)| diff | (a ^ b)) == 0;
+        if is_equal { Check::Right } else { Check::Wrong }
     }
 
     fn is_live(&self) -> bool {
@@ -68,6 +96,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .route("/api/v1/status", get(status))
+        .route("/api/v1/events", get(events))
         .with_state(shared)
 }
 
@@ -110,8 +139,12 @@ fn refuse() -> Response {
     (StatusCode::UNAUTHORIZED, ask, "the password of this node is needed\n").into_response()
 }
 
-async fn metrics(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
-    if !shared.admits(&headers) {
+async fn metrics(
+    State(shared): State<Arc<Shared>>,
+    from: ClientAddress,
+    headers: HeaderMap,
+) -> Response {
+    if !shared.admits(&headers, from) {
         return refuse();
     }
     match metrics::render(&shared.status()) {
@@ -123,15 +156,34 @@ async fn metrics(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Respo
     }
 }
 
-async fn status(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
-    if !shared.admits(&headers) {
+async fn status(
+    State(shared): State<Arc<Shared>>,
+    from: ClientAddress,
+    headers: HeaderMap,
+) -> Response {
+    if !shared.admits(&headers, from) {
         return refuse();
     }
     axum::Json(shared.status()).into_response()
 }
 
-async fn dashboard(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
-    if !shared.admits(&headers) {
+async fn events(
+    State(shared): State<Arc<Shared>>,
+    from: ClientAddress,
+    headers: HeaderMap,
+) -> Response {
+    if !shared.admits(&headers, from) {
+        return refuse();
+    }
+    axum::Json(Events::of(&*shared.facts)).into_response()
+}
+
+async fn dashboard(
+    State(shared): State<Arc<Shared>>,
+    from: ClientAddress,
+    headers: HeaderMap,
+) -> Response {
+    if !shared.admits(&headers, from) {
         return refuse();
     }
     Html(include_str!("dashboard/index.html")).into_response()

@@ -3,9 +3,13 @@
 //! [`worker::Worker`] is the heart: sans-IO, one per thread, the owner of its registers. The server's shell and the
 //! simulator both drive it.
 
+// Output goes through `tracing`: a print panics if its stream takes nothing.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 pub mod config;
 pub mod dev;
 mod engine;
+pub mod events;
 pub mod formation;
 pub mod frame_payload;
 pub mod front;

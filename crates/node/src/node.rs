@@ -16,9 +16,10 @@ use protocols::Stats;
 use storage::data_dir::{DataDir, DataDirError};
 use transport::tcp::Tcp;
 use transport::{ClusterId, Network};
-use types::Update;
+use types::{NodeId, Update};
 
 use crate::config::{BadConfig, MemberAddress, NodeConfig};
+use crate::events::event;
 use crate::formation::{Formation, Standing};
 use crate::front::Front;
 use crate::registry;
@@ -27,7 +28,7 @@ use crate::shell::control::{self, Control, Parts};
 use crate::shell::driver::Driver;
 use crate::shell::media::{Media, MediaError, Start};
 use crate::shell::worker_thread::{self, WorkerThread};
-use crate::shell::{self, Clocks, Mail, Mailbox, record};
+use crate::shell::{Clocks, Mail, Mailbox, record};
 use crate::status::{Facts, NodeStatus, Phase};
 
 /// Why a node did not start. One line that says what to do; the process ends with exit code 2.
@@ -209,6 +210,8 @@ fn start(
     let poll = Poll::new()?;
     let mail = Arc::new(Mailbox::new(poll.registry(), control::TOKEN_MAIL)?);
 
+    let _span = span(config.id).entered();
+    let is_damaged = dir.is_damaged();
     let mut formation = open_identity(&config, &mut dir)?;
     let media = open_media(&config, &mut dir, &mut formation, &workers)?;
     let membership = Membership {
@@ -222,6 +225,14 @@ fn start(
     let clocks = Clocks::new();
     let board = Board::new(Arc::clone(&config), clocks, listen, workers, mail, membership);
     let board = Arc::new(board);
+    if is_damaged {
+        event!(
+            board,
+            WARN,
+            "storage",
+            "one of two copies of the node's identity was damaged; the other one replaced it"
+        );
+    }
     let rng = Prng::new(u64::from_le_bytes(draw()));
     let parts = Parts {
         board: Arc::clone(&board),
@@ -264,12 +275,6 @@ fn open_identity(config: &NodeConfig, dir: &mut DataDir) -> Result<Formation, St
     let durability = record::durability(config);
     let was_formed = before.is_some_and(|durable| matches!(durable.standing, Standing::Formed(_)));
     let raises = durability == storage::identity::Durability::Volatile;
-    if dir.is_damaged() {
-        shell::say(
-            config.id,
-            "node: a copy of the identity is damaged, or was being written; its twin stands in for it",
-        );
-    }
     dir.start(durability)?;
     if was_formed && config.has_volatile() && !raises {
         dir.raise_loss()?;
@@ -340,6 +345,12 @@ fn spawn(
     Ok(threads)
 }
 
+/// The span that tells the log of which node a line is.
+#[must_use]
+pub fn span(node: NodeId) -> tracing::Span {
+    tracing::error_span!("node", node = node.0)
+}
+
 /// A thread whose failure or panic stops the node.
 fn guarded(
     board: &Arc<Board>,
@@ -348,7 +359,9 @@ fn guarded(
 ) -> io::Result<JoinHandle<()>> {
     let (board, what) = (Arc::clone(board), name.to_string());
     let title = format!("n{} {name}", board.id().0);
+    let span = span(board.id());
     std::thread::Builder::new().name(title).spawn(move || {
+        let _span = span.entered();
         match catch_unwind(AssertUnwindSafe(run)) {
             Ok(Ok(())) => {}
             Ok(Err(text)) => board.fail(format!("{what}: {text}")),

@@ -23,11 +23,7 @@ mod seat;
 mod sync;
 pub(crate) mod worker_thread;
 mod write_window;
+mod wrong_passwords;
 
 pub(crate) use clock::Clocks;
 pub(crate) use mailbox::{Mail, Mailbox};
-
-/// Tells the operator.
-pub(crate) fn say(node: types::NodeId, text: &str) {
-    eprintln!("palimpsest: node {node}: {text}");
-}

@@ -1,6 +1,6 @@
-//! What a node tells about itself: to sessions (`INFO`), to the admin page, to whoever started it.
+//! A node's facts for sessions (`INFO`), the admin page and the program that started it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use base::{Millis, Nanos};
@@ -8,6 +8,7 @@ use protocols::Stats;
 use types::{Incarnation, Loss, NodeId};
 
 use crate::config::NodeConfig;
+pub use crate::events::{Event, Level};
 use crate::summary::Summary;
 
 /// Read access to a running node's facts; cheap enough for `INFO`, too dear for every request.
@@ -34,6 +35,23 @@ pub trait Facts: Send + Sync {
     fn clock(&self) -> Option<Nanos> {
         None
     }
+
+    /// What happened lately, oldest first; at most [`EVENTS_MAX`](crate::events::EVENTS_MAX).
+    fn events(&self) -> Vec<Event> {
+        Vec::new()
+    }
+
+    /// Notes that a client gave a wrong password; logged for the operator at a bounded rate.
+    fn note_wrong_password(&self, _from: IpAddr, _door: Door) {}
+}
+
+/// A port that asks for a password.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Door {
+    /// For clients, by `AUTH` or `HELLO`.
+    Clients,
+    /// For people and scrapers, by HTTP.
+    Admin,
 }
 
 /// Statistics of the commands that a node's clients have sent, for `/metrics`.

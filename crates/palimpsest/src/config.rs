@@ -19,6 +19,7 @@ use types::{Database, NodeId};
 
 use crate::Failure;
 use crate::command::version::VERSION;
+use crate::log::LogConfig;
 use flags::{DatabaseTable, Flags};
 
 pub(crate) use address::look_up;
@@ -80,6 +81,7 @@ pub(crate) struct Config {
     pub password: Option<Vec<u8>>,
     pub max_value_size: usize,
     pub once_window: Millis,
+    pub log: LogConfig,
 }
 
 impl ServeArgs {
@@ -189,7 +191,11 @@ impl Flags {
             clients_accepted: usize::MAX,
             scrub: scrub(self.scrub_rate, self.compare_every)?,
         };
-        Ok(Config { node, admin_listen, password, max_value_size, once_window })
+        let log = LogConfig {
+            format: self.log_format.unwrap_or_default(),
+            level: self.log_level.unwrap_or_default(),
+        };
+        Ok(Config { node, admin_listen, password, max_value_size, once_window, log })
     }
 }
 

@@ -4,6 +4,9 @@
 //! Exit codes: 0 good, 1 it ran and found a fault, 2 wrong usage or configuration. An error is one line on stderr that
 //! says what to do about it.
 
+#[macro_use]
+mod output;
+
 mod command;
 mod config;
 mod limits;
@@ -11,12 +14,9 @@ mod log;
 mod running;
 
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
-use signal_hook::consts::SIGPIPE;
 
 /// A strongly consistent replicated store that keeps no log and speaks the Redis protocol.
 #[derive(Parser)]
@@ -58,6 +58,8 @@ enum Failure {
     Fault(String),
     /// It could not run: wrong usage, wrong configuration, a directory that is not ours.
     Usage(String),
+    /// It found a fault that is in the log already.
+    Logged,
 }
 
 impl Failure {
@@ -70,15 +72,7 @@ impl Failure {
     }
 }
 
-/// Whoever reads the output of a command may stop reading, as `head` does; then the command ends, without a word.
-fn end_with_the_reader() {
-    const EXIT_CODE: i32 = 128 + SIGPIPE;
-    let always = Arc::new(AtomicBool::new(true));
-    // Fails for signals that cannot be caught only.
-    let _ = signal_hook::flag::register_conditional_shutdown(SIGPIPE, EXIT_CODE, always);
-}
-
-/// What the command line means; otherwise how to end, everything being said.
+/// The command line, or the exit code if there is nothing left to do.
 fn parse() -> Result<Cli, ExitCode> {
     let error = match Cli::try_parse() {
         Ok(cli) => return Ok(cli),
@@ -86,7 +80,11 @@ fn parse() -> Result<Cli, ExitCode> {
     };
     let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if is_help || !error.use_stderr() {
-        error.exit();
+        let code = error.exit_code();
+        match error.print() {
+            Err(why) if !error.use_stderr() => output::give_up(&why),
+            _ => return Err(ExitCode::from(code as u8)),
+        }
     }
     eprintln!("palimpsest: {}", one_line(&error.to_string()));
     Err(ExitCode::from(2))
@@ -108,6 +106,7 @@ pub fn understand_file(text: &str) -> Result<node::config::NodeConfig, String> {
     match config::understand(text) {
         Ok(config) => Ok(config.node),
         Err(Failure::Fault(text) | Failure::Usage(text)) => Err(one_line(&text)),
+        Err(Failure::Logged) => Err(String::new()),
     }
 }
 
@@ -137,9 +136,6 @@ pub fn main() -> ExitCode {
         eprintln!("palimpsest: {}", one_line(&text));
         return ExitCode::from(2);
     }
-    if !matches!(command, Command::Dev(_) | Command::Serve(_)) {
-        end_with_the_reader();
-    }
     let done = match command {
         Command::Dev(args) => command::dev::run(&args),
         Command::Serve(args) => command::serve::run(&args),
@@ -153,11 +149,17 @@ pub fn main() -> ExitCode {
         Command::Man(args) => command::pages::man(&args),
     };
     let (code, text) = match done {
-        Ok(()) => return ExitCode::SUCCESS,
-        Err(Failure::Fault(text)) => (1, text),
-        Err(Failure::Usage(text)) => (2, text),
+        Ok(()) => (0, None),
+        Err(Failure::Fault(text)) => (1, Some(text)),
+        Err(Failure::Usage(text)) => (2, Some(text)),
+        Err(Failure::Logged) => (1, None),
     };
-    eprintln!("palimpsest: {}", one_line(&text));
+    match text.map(|text| one_line(&text)) {
+        Some(text) if log::is_started() => tracing::error!(target: "palimpsest", "{text}"),
+        Some(text) => eprintln!("palimpsest: {text}"),
+        None => {}
+    }
+    log::flush();
     ExitCode::from(code)
 }
 

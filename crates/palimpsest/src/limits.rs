@@ -1,33 +1,31 @@
-//! What the system lets this process have.
+//! Limits that the system sets for this process.
 
 use std::sync::Arc;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::SIGXFSZ;
 
-use crate::log::{self, Level};
-
 /// File descriptors of a node for all but clients: files, links to other nodes, the admin port.
 const OWN: u64 = 100;
 
-/// Takes as many file descriptors as the system allows, and lets a write beyond the length that files may have fail like
-/// one to a full disk, where it would end the process.
+/// Raises the limit of file descriptors to the maximum, and lets a write beyond the maximal file
+/// length fail instead of ending the process.
 ///
-/// Returns for how many clients each of `nodes` has file descriptors: what a node itself needs is kept from them, for it
-/// opens files and links while it serves.
+/// Returns for how many clients each of `nodes` has file descriptors. Each node keeps some for files
+/// and links that it opens while it serves.
 pub(crate) fn lift(nodes: usize, clients_max: usize) -> usize {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // Where it is refused, what there is has to do.
+    // If it is refused, the current limit has to do.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     let Some(most) = getrlimit(Resource::Nofile).current else { return usize::MAX };
     let acceptable = acceptable(most / nodes as u64);
     if acceptable < clients_max {
-        log::line(
-            Level::Warn,
-            format!(
-                "the system allows {most} file descriptors (ulimit -n), too few for {clients_max} clients: those beyond {acceptable} wait until others leave"
-            ),
+        tracing::warn!(
+            target: "clients",
+            limit = most,
+            "file descriptors (ulimit -n) are too few for {clients_max} clients: \
+             those beyond {acceptable} wait until others leave"
         );
     }
     acceptable

@@ -1,56 +1,125 @@
-//! One line per event on stderr: time in UTC, level, text.
+//! Logs and other output of `serve` and `dev`: one format, and never a reason to stop or to wait.
+//!
+//! Lines go through a bounded queue to a thread that writes them ([`outlet`]). A line that finds no
+//! room, or that cannot be written, is dropped and counted.
 
-use std::fmt;
-use std::time::{SystemTime, UNIX_EPOCH};
+mod lines;
+mod outlet;
 
-/// `error` means that a person must act.
-#[derive(Clone, Copy, Debug)]
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use serde::Deserialize;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+
+use lines::Lines;
+use outlet::Outlet;
+
+/// How long the end of the process waits for output that is queued.
+const FLUSH_MAX: Duration = Duration::from_millis(500);
+
+static STDERR: OnceLock<Outlet> = OnceLock::new();
+static STDOUT: OnceLock<Outlet> = OnceLock::new();
+
+/// `--log-format`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Format {
+    /// Words and name=value
+    #[default]
+    Text,
+    /// One JSON object per line
+    Json,
+}
+
+/// `--log-level`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Level {
-    Info,
-    Warn,
+    /// A person must act
     Error,
+    /// Something failed that the cluster bears
+    Warn,
+    /// What the node does
+    #[default]
+    Info,
+    /// Details for a fault report
+    Debug,
+    /// Everything
+    Trace,
 }
 
-pub(crate) fn line(level: Level, text: impl fmt::Display) {
-    let millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
-    let level = match level {
-        Level::Info => "info",
-        Level::Warn => "warn",
-        Level::Error => "error",
-    };
-    eprintln!("{} {level} {text}", rfc3339(millis as u64));
+impl Level {
+    fn filter(self) -> LevelFilter {
+        match self {
+            Level::Error => LevelFilter::ERROR,
+            Level::Warn => LevelFilter::WARN,
+            Level::Info => LevelFilter::INFO,
+            Level::Debug => LevelFilter::DEBUG,
+            Level::Trace => LevelFilter::TRACE,
+        }
+    }
 }
 
-/// `2026-11-21T03:05:07.123Z`. [Hinnant, "chrono-Compatible Low-Level Date Algorithms", civil_from_days]
-fn rfc3339(millis: u64) -> String {
-    let (days, rest) = (millis / 86_400_000, millis % 86_400_000);
-    let shifted = days as i64 + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}Z",
-        rest / 3_600_000,
-        rest / 60_000 % 60,
-        rest / 1_000 % 60,
-        rest % 1_000
-    )
+/// What to log, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct LogConfig {
+    pub format: Format,
+    pub level: Level,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Sends the log to standard error from here on, and panics with it.
+///
+/// `node` names lines outside of any node's span.
+pub(crate) fn start(config: LogConfig, node: Option<u16>) {
+    let (stdout, stderr) = (io::stdout(), io::stderr());
+    let is_first = STDERR.set(Outlet::new("stderr", stderr.as_fd())).is_ok();
+    let _ = STDOUT.set(Outlet::new("stdout", stdout.as_fd()));
+    if !is_first {
+        return;
+    }
+    let lines = Lines { format: config.format, node };
+    let subscriber = tracing_subscriber::registry().with(config.level.filter()).with(lines);
+    // Another subscriber exists only if a test installed it.
+    let _ = tracing::subscriber::set_global_default(subscriber);
+    std::panic::set_hook(Box::new(|info| {
+        let message = info.payload_as_str().unwrap_or("no message");
+        let location = info.location().map(ToString::to_string).unwrap_or_default();
+        let current = std::thread::current();
+        let thread = current.name().unwrap_or("unnamed");
+        let backtrace = Backtrace::capture();
+        let backtrace = (backtrace.status() == BacktraceStatus::Captured)
+            .then(|| tracing::field::display(backtrace));
+        tracing::error!(target: "panic", location, thread, backtrace, "panic: {message}");
+    }));
+}
 
-    #[test]
-    fn times_are_those_of_the_calendar() {
-        assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000Z");
-        assert_eq!(rfc3339(951_782_399_999), "2000-02-28T23:59:59.999Z");
-        assert_eq!(rfc3339(1_795_230_307_123), "2026-11-21T03:05:07.123Z");
+/// True once failures are log lines.
+pub(crate) fn is_started() -> bool {
+    STDERR.get().is_some()
+}
+
+/// Prints a line on standard output. Without [`start`] it is lost.
+pub(crate) fn say(text: &str) {
+    if let Some(stdout) = STDOUT.get() {
+        stdout.send(format!("{text}\n").into_bytes());
+    }
+}
+
+fn send(line: Vec<u8>) {
+    if let Some(stderr) = STDERR.get() {
+        stderr.send(line);
+    }
+}
+
+/// Waits a short time until queued output is written.
+pub(crate) fn flush() {
+    for outlet in [&STDOUT, &STDERR].into_iter().filter_map(OnceLock::get) {
+        outlet.flush(FLUSH_MAX);
     }
 }

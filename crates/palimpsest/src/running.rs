@@ -12,7 +12,7 @@ use server::{RespFront, ServerConfig};
 use crate::Failure;
 use crate::command::version::VERSION;
 use crate::config::Config;
-use crate::log::{self, Level};
+use crate::log;
 
 /// How long the process sleeps between looks at its nodes.
 const LOOK: Duration = Duration::from_millis(50);
@@ -63,29 +63,28 @@ pub(crate) fn watch(nodes: &[&Node]) -> Result<(), Failure> {
         }
         if !was_ready && nodes.iter().all(|node| node.status().ready) {
             was_ready = true;
-            println!("ready");
+            log::say("ready");
         }
         // Readiness is looked at closely; after that only signals and failures matter.
         std::thread::sleep(if was_ready { LOOK * 4 } else { LOOK / 5 });
     }
     if signals.count() > 0 {
-        log::line(
-            Level::Info,
-            "stopping: requests in flight are ended first, a second signal stops at once",
+        tracing::info!(
+            target: "palimpsest",
+            "stopping: requests in flight end first, a second signal stops at once"
         );
     }
     nodes.iter().for_each(|node| node.stop());
-    let mut failure = None;
+    let mut result = Ok(());
     for node in nodes {
-        if let Err(text) = node.join() {
-            log::line(Level::Error, &text);
-            failure.get_or_insert(text);
+        if node.join().is_err() {
+            result = Err(Failure::Logged);
         }
     }
-    match failure {
-        None => Ok(()),
-        Some(text) => Err(Failure::fault(text)),
+    if result.is_ok() {
+        tracing::info!(target: "palimpsest", "stopped");
     }
+    result
 }
 
 /// SIGTERM and SIGINT ask to stop; the second one insists.

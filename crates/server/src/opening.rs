@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use node::front::SessionContext;
+use node::status::Door;
 use resp::encode;
 use types::SessionId;
 use types::limits::DATABASES;
@@ -68,15 +69,18 @@ impl Session {
             [_, user, password] => (*user, *password),
             _ => return self.say_error(cx, "ERR syntax error"),
         };
-        if self.authenticate(user, password) {
+        if self.authenticate(user, password, cx) {
             self.say_ok(cx);
         } else {
             self.say_error(cx, WRONG_PASS);
         }
     }
 
-    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> bool {
+    fn authenticate(&mut self, user: &[u8], password: &[u8], cx: &SessionContext<'_>) -> bool {
         let valid = access::is_valid(&self.shared, user, password);
+        if !valid {
+            cx.node.note_wrong_password(self.facts.peer.ip(), Door::Clients);
+        }
         self.authenticated |= valid;
         self.parser.limits.authenticated = self.authenticated;
         valid
@@ -84,7 +88,7 @@ impl Session {
 
     /// `HELLO [version [AUTH user password] [SETNAME name]]`.
     pub(crate) fn hello(&mut self, args: &[&[u8]], cx: &mut SessionContext<'_>) {
-        match self.say_hello(args) {
+        match self.say_hello(args, cx) {
             Ok(name) => {
                 if let Some(name) = name {
                     self.facts.name = name;
@@ -98,7 +102,11 @@ impl Session {
     }
 
     /// The name that was set, or the text of an error.
-    fn say_hello(&mut self, args: &[&[u8]]) -> Result<Option<String>, Cow<'static, str>> {
+    fn say_hello(
+        &mut self,
+        args: &[&[u8]],
+        cx: &SessionContext<'_>,
+    ) -> Result<Option<String>, Cow<'static, str>> {
         let version = match args.get(1) {
             None => self.facts.protocol,
             Some(version) => match base::decimal::parse_i64(version) {
@@ -115,7 +123,7 @@ impl Session {
         while let Some((option, after)) = rest.split_first() {
             match after {
                 [user, password, more @ ..] if option.eq_ignore_ascii_case(b"auth") => {
-                    if !self.authenticate(user, password) {
+                    if !self.authenticate(user, password, cx) {
                         return Err(WRONG_PASS.into());
                     }
                     rest = more;

@@ -1,5 +1,8 @@
 //! Storage in place.
 
+// Output goes through `tracing`: a print panics if its stream takes nothing.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 pub mod data_dir;
 pub mod disk;
 pub mod identity;

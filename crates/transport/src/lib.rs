@@ -6,6 +6,9 @@
 //!
 //! No algorithm lives here: payloads are opaque, and who may talk to whom is decided above.
 
+// Output goes through `tracing`: a print panics if its stream takes nothing.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 pub mod backoff;
 pub mod connection;
 pub mod frame;

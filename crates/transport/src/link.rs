@@ -4,12 +4,18 @@
 //! have arrived. Frames, proofs and keep-alive are put on top by [`Connection`](crate::Connection), the same for all.
 
 use std::io::{self, Read, Write};
+use std::net::SocketAddr;
 
 use mio::event::Source;
 use types::NodeId;
 
 /// One end of a byte stream. Reads and writes never block: they end in `WouldBlock` where they would.
-pub trait Pipe: Read + Write + Source + Send {}
+pub trait Pipe: Read + Write + Source + Send {
+    /// The address of the other end, if the transport has addresses.
+    fn remote(&self) -> Option<SocketAddr> {
+        None
+    }
+}
 
 /// Takes in connections from peers.
 pub trait Acceptor: Source + Send {

@@ -18,7 +18,11 @@ const BACKLOG: i32 = 1024;
 /// slow link; what waits here is known, and bounded in time.
 const NOT_SENT_LEN_MAX: u32 = 1 << 20;
 
-impl Pipe for TcpStream {}
+impl Pipe for TcpStream {
+    fn remote(&self) -> Option<SocketAddr> {
+        self.peer_addr().ok()
+    }
+}
 
 fn tune(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;

@@ -1,7 +1,7 @@
-//! What all threads of a node share: facts for those who ask, and the word to stop.
+//! What all threads of a node share: its status, its events, and the order to stop.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -16,15 +16,20 @@ use types::{Incarnation, Loss, NodeId};
 use super::clock::Clocks;
 use super::cluster_view::ClusterView;
 use super::mailbox::{ControlMail, Mail, Mailbox};
+use super::wrong_passwords::{Verdict, WrongPasswords};
 use crate::config::NodeConfig;
+use crate::events::{Event, Events, Level, event, lines_dropped};
 use crate::formation::Durable;
-use crate::status::{Facts, MemberStatus, MemberView, NodeStatus, Phase};
+use crate::status::{Door, Facts, MemberStatus, MemberView, NodeStatus, Phase};
 
 /// How long a stop waits for what is in flight.
 pub(crate) const STOP_MAX: Duration = Duration::from_secs(5);
 
 /// Lines about damage in the life of a process.
 const REMARKS_MAX: usize = 1_000;
+
+/// Between two lines about damage that are kept as events.
+const REMARK_KEPT_EVERY: Nanos = Nanos::from_secs(10);
 
 /// Counters whose value above zero means that some state is forgotten and not recovered yet.
 const RECOVERING: [&str; 4] =
@@ -49,8 +54,12 @@ pub(crate) struct Board {
     stopping: AtomicBool,
     /// Worker threads that have nothing in flight any more.
     drained: AtomicUsize,
-    /// Said of the medium so far.
+    /// Lines about damage so far.
     remarks: AtomicUsize,
+    remark_kept_at: Mutex<Option<Nanos>>,
+    events: Events,
+    lacks_room: AtomicBool,
+    wrong_passwords: Mutex<WrongPasswords>,
     failed: AtomicBool,
     failure: Mutex<Option<String>>,
     changed: (Mutex<()>, Condvar),
@@ -99,6 +108,10 @@ impl Board {
             stopping: AtomicBool::new(false),
             drained: AtomicUsize::new(0),
             remarks: AtomicUsize::new(0),
+            remark_kept_at: Mutex::default(),
+            events: Events::default(),
+            lacks_room: AtomicBool::new(false),
+            wrong_passwords: Mutex::default(),
             failed: AtomicBool::new(false),
             failure: Mutex::new(None),
             changed: (Mutex::new(()), Condvar::new()),
@@ -143,14 +156,66 @@ impl Board {
         *lock(&self.stats[worker]) = stats;
     }
 
-    /// Tells the operator, as long as there is not far too much to tell.
+    /// Keeps an event; [`event!`] calls it, and logs as well.
+    pub(crate) fn note_event(
+        &self,
+        level: Level,
+        target: &'static str,
+        message: String,
+        fields: Vec<(&'static str, String)>,
+    ) {
+        let at = self.clocks.look().unix;
+        self.events.add(Event { at, level, target, message, fields });
+    }
+
+    /// Logs damage, up to a maximum of lines in the life of the process. Of a burst one line is kept
+    /// as an event, so that others are not displaced.
     pub(crate) fn remark(&self, text: &str) {
         match self.remarks.fetch_add(1, Ordering::Relaxed) {
-            0..REMARKS_MAX => super::say(self.id(), text),
+            0..REMARKS_MAX => tracing::warn!(target: "storage", "{text}"),
             REMARKS_MAX => {
-                super::say(self.id(), "what else is found damaged is only counted: see INFO")
+                tracing::warn!(target: "storage", "further damage is counted in INFO, not logged");
             }
             _ => {}
+        }
+        let now = self.clocks.now();
+        let mut kept_at = lock(&self.remark_kept_at);
+        if kept_at.is_none_or(|at| now >= at + REMARK_KEPT_EVERY) {
+            *kept_at = Some(now);
+            self.note_event(Level::Warn, "storage", text.into(), Vec::new());
+        }
+    }
+
+    /// Notes whether the disk is full, as a worker found.
+    pub(crate) fn set_lacks_room(&self, lacks_room: bool) {
+        if self.lacks_room.swap(lacks_room, Ordering::SeqCst) == lacks_room {
+            return;
+        }
+        let dir = self.config.data_dir.display().to_string();
+        if lacks_room {
+            event!(
+                self,
+                ERROR,
+                "storage",
+                "disk full: writes that need more space answer -OOM until some is freed",
+                dir = dir
+            );
+        } else {
+            event!(
+                self,
+                INFO,
+                "storage",
+                "disk has enough space again: writes are accepted",
+                dir = dir
+            );
+        }
+    }
+
+    /// Reports wrong passwords that had no line of their own.
+    pub(crate) fn report_wrong_passwords(&self) {
+        let suppressed = lock(&self.wrong_passwords).take_suppressed(self.clocks.now());
+        if let Some(suppressed) = suppressed {
+            event!(self, WARN, "auth", "more wrong passwords", suppressed = suppressed);
         }
     }
 
@@ -168,6 +233,7 @@ impl Board {
 
     /// Stops the node at once: nothing is written to any socket any more.
     pub(crate) fn fail(&self, text: String) {
+        event!(self, ERROR, "node", "the node stops", reason = text.clone());
         lock(&self.failure).get_or_insert(text);
         self.failed.store(true, Ordering::SeqCst);
         self.stop();
@@ -238,6 +304,8 @@ impl Board {
                 stats.add(name, value);
             }
         }
+        stats.add("passwords_wrong", lock(&self.wrong_passwords).total());
+        stats.add("log_lines_dropped", lines_dropped());
         stats
     }
 
@@ -260,6 +328,21 @@ impl Board {
             Some(own) if self.listen.ip().is_unspecified() => own.client.clone(),
             _ => self.listen.to_string(),
         }
+    }
+
+    /// Shards that this node has lost and not recovered yet, as the workers last published.
+    pub(crate) fn shards_to_recover(&self) -> u64 {
+        let shards = |worker: &Mutex<Stats>| {
+            let stats = lock(worker);
+            let of = |name| stats.values.get(name).copied().unwrap_or(0);
+            of("recovering_shards") + of("shards_recovering")
+        };
+        self.stats.iter().map(shards).sum()
+    }
+
+    /// True once every worker has published that it turns.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.stats.iter().all(|worker| lock(worker).values.contains_key("worker_turns"))
     }
 
     fn members(&self, membership: &Membership) -> Vec<MemberStatus> {
@@ -303,6 +386,33 @@ impl Facts for Board {
         Some(self.clocks.now())
     }
 
+    fn events(&self) -> Vec<Event> {
+        self.events.all()
+    }
+
+    fn note_wrong_password(&self, from: IpAddr, door: Door) {
+        let verdict = lock(&self.wrong_passwords).note(self.clocks.now(), from);
+        let Verdict::Line { suppressed } = verdict else { return };
+        let port = match door {
+            Door::Clients => "clients",
+            Door::Admin => "admin",
+        };
+        let addr = from.to_string();
+        if suppressed == 0 {
+            event!(self, WARN, "auth", "wrong password", addr = addr, port = port);
+        } else {
+            event!(
+                self,
+                WARN,
+                "auth",
+                "wrong password",
+                addr = addr,
+                port = port,
+                suppressed = suppressed
+            );
+        }
+    }
+
     fn status(&self) -> NodeStatus {
         let membership = lock(&self.facts).clone();
         let stats = self.stats(&membership);
@@ -312,8 +422,7 @@ impl Facts for Board {
             me.loading = loading;
         }
         let is_formed = membership.phase == Phase::Formed;
-        let has_begun =
-            self.stats.iter().all(|worker| lock(worker).values.contains_key("worker_turns"));
+        let has_begun = self.has_begun();
         let helpful = members.iter().filter(|member| member.up && !member.loading).count();
         let (incarnation, loss): (Incarnation, Loss) =
             (membership.durable.mine.incarnation, membership.durable.mine.loss);

@@ -6,12 +6,14 @@
 //! which of that peer's lives said it.
 
 mod links;
+mod operator;
 mod reach;
 mod reports;
+mod watch;
 mod worker_links;
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,16 +28,17 @@ use transport::{Acceptor, Network};
 use types::{Loss, NodeId, Update, Wire};
 
 use links::Conn;
-use reach::{PATIENCE, Reach};
+use reach::Reach;
 use reports::Reports;
+use watch::{Members, Recovery};
 use worker_links::WorkerLinks;
 
 use super::board::{Board, Membership, STOP_MAX};
 use super::dialler::Dialler;
 use super::mailbox::{ControlMail, Mail, Mailbox};
 use super::media::{Media, Start};
-use super::{record, say};
-use crate::config::{Durability, MemberAddress, PEER_PORT_OFFSET};
+use super::record;
+use crate::events::event;
 use crate::formation::{Effect, Formation, Input as Told, Standing};
 use crate::status::Phase;
 use crate::worker::{Input, Worker, WorkerConfig};
@@ -55,6 +58,9 @@ const UPTIME_EVERY_IDLE: Nanos = Nanos::from_secs(3600);
 
 /// How often to look whether the uptime has to be written, and others to be told whether this node recovers.
 const LOOK_EVERY: Nanos = Nanos::from_secs(1);
+
+/// The same while this node recovers.
+const LOOK_EVERY_RECOVERING: Nanos = Nanos::from_millis(250);
 
 /// One complaint about a peer per this time.
 const COMPLAINT_EVERY: Nanos = Nanos::from_secs(60);
@@ -94,9 +100,19 @@ pub(crate) struct Control {
     worker_links: WorkerLinks,
     reach: Reach,
     reports: Reports,
+    members: Members,
+    /// Why links to members ended that were not yet reported as lost.
+    reasons: BTreeMap<NodeId, String>,
+    recovery: Recovery,
+    /// Whether there was a quorum at the last look, and since when. `None` until there is one.
+    quorum: Option<(bool, Nanos)>,
+    /// Members that are slow, by the thread that noticed.
+    slow: BTreeSet<(usize, NodeId)>,
+    standing_at_start: Standing,
+    waiting_for: Vec<NodeId>,
     complained: BTreeMap<Option<NodeId>, Nanos>,
     refused: u64,
-    /// Refusals as a former self since a peer last said anything.
+    /// Refusals as a former self since the last message of a peer.
     stale: u32,
     malformed: u64,
     uptime_base: Millis,
@@ -138,6 +154,13 @@ impl Control {
             worker_links: WorkerLinks::new(workers),
             reach: Reach::default(),
             reports: Reports::default(),
+            members: Members::default(),
+            reasons: BTreeMap::new(),
+            recovery: Recovery::default(),
+            quorum: None,
+            slow: BTreeSet::new(),
+            standing_at_start: Standing::Empty,
+            waiting_for: Vec::new(),
             complained: BTreeMap::new(),
             refused: 0,
             stale: 0,
@@ -153,8 +176,8 @@ impl Control {
 
     /// Runs until the node stops. An error is a reason to stop the node.
     pub(crate) fn run(&mut self) -> Result<(), String> {
+        self.report_start();
         self.tell(Told::Start)?;
-        self.remark_own_address();
         self.knock();
         let mut events = Events::with_capacity(256);
         let mut mail = Vec::new();
@@ -193,7 +216,8 @@ impl Control {
 
     fn wait(&self, now: Nanos, stop_at: Option<Nanos>) -> Option<Duration> {
         let conns = self.conns.iter().flatten().map(|conn| conn.connection.next_timer()).min();
-        let look = Some(now + LOOK_EVERY);
+        let every = if self.recovery.is_on() { LOOK_EVERY_RECOVERING } else { LOOK_EVERY };
+        let look = Some(now + every);
         let next = [conns, look, self.dialler.next_timer(), stop_at].into_iter().flatten().min()?;
         // Rounded up: waking a little early would mean waking twice.
         Some(Duration::from_nanos(next.since(now).0 + 999_999))
@@ -230,48 +254,10 @@ impl Control {
             }
         }
         self.dial_due(now);
-        self.remark_unreached(now);
+        self.report_changes(now);
         self.tell(Told::Recovering(self.board.is_recovering()))?;
         self.send_reports(now)?;
         self.keep_uptime(now)
-    }
-
-    /// Where others look for this node and where it listens may differ on purpose, behind a proxy for example.
-    fn remark_own_address(&self) {
-        let config = &self.board.config;
-        let members = &self.formation.durable().members;
-        let Some(own) = members.iter().find(|member| member.node == config.id) else { return };
-        let port = |address: &str| address.rsplit_once(':').map(|(_, port)| port.to_owned());
-        if port(&own.peer) != port(&config.peer_listen) {
-            let MemberAddress { client, peer, .. } = own;
-            let text = format!(
-                "it listens for other nodes at {}, and as a member with the address {client} they look for it at {peer}",
-                config.peer_listen
-            );
-            say(config.id, &text);
-        }
-    }
-
-    fn remark_unreached(&mut self, now: Nanos) {
-        let missing: Vec<NodeId> =
-            self.others().filter(|peer| !self.links.contains_key(peer)).collect();
-        for peer in self.reach.look(now, missing.into_iter()) {
-            let members = &self.formation.durable().members;
-            let Some(member) = members.iter().find(|member| member.node == peer) else { continue };
-            let hint = if self.has_begun {
-                String::new()
-            } else {
-                format!(
-                    "; for clients it is at {}: nodes listen at that port + {PEER_PORT_OFFSET}, or at the @PEERPORT behind it",
-                    member.client
-                )
-            };
-            let seconds = PATIENCE.0 / 1_000_000_000;
-            say(
-                self.board.id(),
-                &format!("node {peer} at {} not reached for {seconds} s{hint}", member.peer),
-            );
-        }
     }
 
     /// Writes the uptime while countdowns may be running: they go on from what was written last.
@@ -316,11 +302,15 @@ impl Control {
                 if self.worker_links.remove(peer, channel, serial) {
                     let now = self.board.clocks.now();
                     self.dialler.failed(peer, channel, now);
-                    self.count(Some(peer), why, now);
+                    self.report_end(Some(peer), self.address(peer), why);
                 }
                 Ok(())
             }
             ControlMail::RaiseLoss { worker, at } => self.raise_loss(worker, at),
+            ControlMail::Slow { driver, peer, is_slow } => {
+                self.report_slow(driver, peer, is_slow);
+                Ok(())
+            }
         }
     }
 
@@ -332,9 +322,8 @@ impl Control {
             return Ok(());
         }
         let loss = self.dir.raise_loss().map_err(|error| error.to_string())?;
-        say(
-            self.board.id(),
-            &format!("found forgotten registers; recovering them from others ({loss:?})"),
+        self.report_loss(
+            "recovery begins: stored data is damaged or lost, the other members have copies",
         );
         let mut effects = Vec::new();
         self.formation.raise_loss(loss, &mut effects);
@@ -365,7 +354,8 @@ impl Control {
                 Effect::Forget => self.forget()?,
                 Effect::Formed => self.begin()?,
                 Effect::Complain { peer, text } => {
-                    self.complain(Some(peer), &text, self.board.clocks.now());
+                    let addr = self.address(peer);
+                    self.complain(Some(peer), addr, "cannot form a cluster with a member", text);
                 }
                 Effect::Fail(text) => return Err(text),
             }
@@ -399,7 +389,9 @@ impl Control {
 
     /// Everything in the stores is void: they are made anew, and say so.
     fn forget(&mut self) -> Result<(), String> {
-        say(self.board.id(), "its memory is lost; it recovers from the other members");
+        self.report_loss(
+            "recovery begins: this node has lost its data and takes it from the other members",
+        );
         self.media = None;
         Media::wipe(&self.board.config.data_dir)?;
         let binding = self.dir.identity().map_or(0, |identity| identity.binding);
@@ -416,7 +408,9 @@ impl Control {
         if let Some(pump) = media.pump.take() {
             self.board.set_pump(pump);
         }
-        media.remarks.iter().for_each(|remark| say(self.board.id(), remark));
+        for remark in &media.remarks {
+            event!(self.board, WARN, "storage", remark.as_str());
+        }
         let durable = self.formation.durable();
         // What is void of the others' words must be known before the first of them is heard.
         let first: Vec<Input> = durable
@@ -449,11 +443,7 @@ impl Control {
             let (worker, first) = (Box::new(worker), first.clone());
             self.board.workers[index].send(Mail::Begin { worker, first });
         }
-        let is_volatile =
-            config.databases.iter().any(|database| database.durability == Durability::Volatile);
-        let memory = if is_volatile { ", some of it in memory only" } else { "" };
-        let cluster = self.formation.cluster().map(|id| id.to_string()).unwrap_or_default();
-        say(self.board.id(), &format!("member of cluster {cluster}{memory}"));
+        self.report_begin();
         for peer in self.links.keys().copied().collect::<Vec<_>>() {
             self.want_links(peer);
         }

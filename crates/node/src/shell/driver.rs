@@ -4,7 +4,7 @@
 //! which costs more than most turns; so a thread gives workers away only when it uses most of a core and others are idle,
 //! and takes them back when both together would leave a good part of one unused, or get no more than one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +19,7 @@ use types::NodeId;
 use super::board::{Board, STOP_MAX};
 use super::clock::{Moment, thread_cpu};
 use super::idle::Idle;
+use super::mailbox::ControlMail;
 use super::peers::Slowness;
 use super::sync::Ordering;
 use super::worker_thread::{PASS_LONG, WorkerThread};
@@ -83,6 +84,8 @@ pub(crate) struct Driver {
     is_crowded: bool,
     /// Some peers may be slow, or may have been for long. None becomes so while nothing is sent.
     has_slow_peers: bool,
+    /// Peers that the control thread knows to be slow.
+    told_slow: BTreeSet<NodeId>,
 }
 
 impl Driver {
@@ -114,6 +117,7 @@ impl Driver {
             look_around_at: Nanos::ZERO,
             is_crowded: false,
             has_slow_peers: false,
+            told_slow: BTreeSet::new(),
         };
         Ok(polls.into_iter().enumerate().map(driver).collect())
     }
@@ -271,6 +275,7 @@ impl Driver {
     /// that lasts; else no requests are taken in meanwhile. A worker's frames go over the links of others as well.
     fn attend_to_slow_peers(&mut self, now: Nanos) {
         let (mut is_clogged, mut paces) = (false, Vec::new());
+        let mut slow = BTreeSet::new();
         self.has_slow_peers = self.workers.iter().any(|worker| worker.has_slow_links(now));
         if self.has_slow_peers {
             let links = self.workers.iter().flat_map(|worker| worker.links(now));
@@ -280,6 +285,7 @@ impl Driver {
                 worst.is_slow |= slowness.is_slow;
                 worst.was_for_long |= slowness.was_for_long;
             }
+            slow.extend(peers.iter().filter(|(_, it)| it.was_for_long).map(|(&peer, _)| peer));
             let wanted = self.workers.iter().map(WorkerThread::peers_of_majority).max();
             let wanted = wanted.unwrap_or(0);
             let fast = peers.values().filter(|it| !it.is_slow).count();
@@ -297,6 +303,13 @@ impl Driver {
             }));
         }
         self.workers.iter_mut().for_each(|worker| worker.on_slow_peers(is_clogged, &paces));
+        if slow != self.told_slow {
+            for &peer in slow.symmetric_difference(&self.told_slow) {
+                let (driver, is_slow) = (self.index, slow.contains(&peer));
+                self.board.control.send(ControlMail::Slow { driver, peer, is_slow });
+            }
+            self.told_slow = slow;
+        }
     }
 
     /// Until a commit that was put off is to begin.

@@ -54,6 +54,8 @@ pub(crate) enum ControlMail {
     LinkDown { peer: NodeId, channel: u16, serial: u64, why: Option<Reset> },
     /// A worker found registers forgotten while its messages carried `at`.
     RaiseLoss { worker: usize, at: Loss },
+    /// A peer has become slow at the links of this driver's workers, or is so no longer.
+    Slow { driver: usize, peer: NodeId, is_slow: bool },
 }
 
 /// Where one thread finds what others left for it.

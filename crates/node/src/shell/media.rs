@@ -114,7 +114,7 @@ impl Media {
         if medium.is_emulated() {
             self.remarks.push(format!(
                 "pmem: emulated: {} is not on DAX storage, so acknowledged writes survive a crash of the \
-                 process only",
+                 process, not of the machine",
                 dir.display()
             ));
         }

@@ -20,6 +20,7 @@ use super::mailbox::{ControlMail, Mail, Mailbox};
 use super::peers::{Peers, Slowness};
 use super::routes::Routes;
 use super::write_window::WriteWindow;
+use crate::events::event;
 use crate::front::{Client, Front, Shortage};
 use crate::worker::{Input, Outputs, Worker};
 
@@ -56,6 +57,9 @@ pub(crate) const PASS_LONG: Nanos = Nanos::from_millis(25);
 
 /// How often it is said that clients cannot be accepted, at most.
 const OUT_OF_REACH_EVERY: Nanos = Nanos::from_secs(60);
+
+/// How often a full disk is checked for space.
+const ROOM_EVERY: Nanos = Nanos::from_millis(500);
 
 /// How old the published counters may be.
 const STATS_EVERY: Nanos = Nanos::from_millis(250);
@@ -253,7 +257,9 @@ impl WorkerThread {
     pub(crate) fn next_timer(&self) -> Option<Nanos> {
         let worker = self.worker.as_ref().and_then(|worker| worker.next_timer());
         let stats = self.stats_due.then_some(self.stats_at + STATS_EVERY);
-        [worker, stats, self.peers.next_timer(self.is_clogged), self.clients.next_timer()]
+        let lacks_room = self.clients.shortage != Shortage::None;
+        let room = lacks_room.then_some(self.now + ROOM_EVERY);
+        [worker, stats, room, self.peers.next_timer(self.is_clogged), self.clients.next_timer()]
             .into_iter()
             .flatten()
             .min()
@@ -285,14 +291,8 @@ impl WorkerThread {
         let shortage = self.worker.as_ref().map_or(Shortage::None, |it| it.shortage());
         let before = std::mem::replace(&mut self.clients.shortage, shortage);
         let lacks_room = shortage != Shortage::None;
-        if self.index == 0 && lacks_room != (before != Shortage::None) {
-            let text = match lacks_room {
-                true => {
-                    "the file system has too little room for what is stored: commands that may need more answer -OOM until it has enough"
-                }
-                false => "the file system has enough room again",
-            };
-            super::say(self.board.id(), text);
+        if lacks_room != (before != Shortage::None) {
+            self.board.set_lacks_room(lacks_room);
         }
     }
 
@@ -375,8 +375,13 @@ impl WorkerThread {
         self.backlog = Backlog::OutOfReach;
         if self.said_out_of_reach.is_none_or(|at| self.now >= at + OUT_OF_REACH_EVERY) {
             self.said_out_of_reach = Some(self.now);
-            let text = format!("clients wait that cannot be accepted: {reason}");
-            super::say(self.board.id(), &text);
+            event!(
+                self.board,
+                WARN,
+                "clients",
+                "clients wait that cannot be accepted",
+                reason = reason.to_string()
+            );
         }
     }
 

@@ -127,12 +127,12 @@ impl Shared {
     pub(crate) fn note_damage(&mut self, database: types::Database, shard: Shard) {
         self.counters.shards_damaged += 1;
         self.remark(format!(
-            "database {} shard {}: stored records are damaged; they are forgotten and recovered from the others",
+            "database {} shard {}: stored records are damaged; the shard is recovered from the other members",
             database.0, shard.0
         ));
     }
 
-    /// Tells the operator, unless there is too much to tell.
+    /// Leaves a line for the log, up to a maximum per turn.
     pub(crate) fn remark(&mut self, text: String) {
         if self.remarks.len() < REMARKS_MAX {
             self.remarks.push(text);

@@ -10,6 +10,7 @@ use server::RespFront;
 use types::limits::MEMBERS_MAX;
 
 use crate::config::{self, ADMIN_PORT_OFFSET, Config, LocalAddresses};
+use crate::log::{self, LogConfig};
 use crate::{Failure, limits, running};
 
 #[derive(clap::Args)]
@@ -44,10 +45,17 @@ pub(crate) struct Args {
     /// Worker threads of each node [default: cores / nodes, at least 1]
     #[arg(long, value_name = "N", env = "PALIMPSEST_WORKERS")]
     workers: Option<usize>,
+    /// The least important lines to log
+    #[arg(long, value_name = "LEVEL", default_value = "info", env = "PALIMPSEST_LOG_LEVEL")]
+    log_level: log::Level,
+    /// How to log
+    #[arg(long, value_name = "FORMAT", default_value = "text", env = "PALIMPSEST_LOG_FORMAT")]
+    log_format: log::Format,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut configs = configs(args)?;
+    log::start(LogConfig { format: args.log_format, level: args.log_level }, None);
     let accepted = limits::lift(configs.len(), configs[0].node.clients_max);
     configs.iter_mut().for_each(|config| config.node.clients_accepted = accepted);
     if configs[0].node.has_volatile() {
@@ -66,12 +74,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             Some(_) => format!("nodes on {}, ", config.node.peer_listen),
             None => String::new(),
         };
-        println!(
+        log::say(&format!(
             "node {} on {}, {peer}http://{}/",
             config.node.id,
             node.status().listen,
             admin.address()
-        );
+        ));
         admins.push(admin);
     }
     running::watch(&nodes)

@@ -20,9 +20,10 @@ pub(crate) struct CompletionsArgs {
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "palimpsest", &mut script);
-    std::io::stdout()
-        .write_all(&script)
-        .map_err(|error| Failure::fault(format!("the script cannot be written: {error}")))
+    match std::io::stdout().write_all(&script) {
+        Ok(()) => Ok(()),
+        Err(error) => crate::output::give_up(&error),
+    }
 }
 
 #[derive(clap::Args)]

@@ -4,32 +4,27 @@ use node::config::Durability;
 use node::node::Node;
 
 use crate::config::ServeArgs;
-use crate::log::{self, Level};
-use crate::{Failure, limits, running};
+use crate::{Failure, limits, log, running};
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let mut config = args.resolve()?;
+    log::start(config.log, Some(config.node.id.0));
     config.node.clients_accepted = limits::lift(1, config.node.clients_max);
     let admin = running::bind_admin(&config)?;
     let front = running::front(&config);
     let node = Node::start(config.node.clone(), front.clone(), running::interpreter(&config))
         .map_err(|error| Failure::usage(error.to_string()))?;
     let admin = running::start_admin(&config, admin, &node, &front)?;
-    println!(
+    log::say(&format!(
         "node {} serves clients on {}, nodes on {}, http://{}/",
         config.node.id,
         node.status().listen,
         config.node.peer_listen,
         admin.address()
-    );
+    ));
     let has_pmem = config.node.databases.iter().any(|one| one.durability == Durability::Pmem);
     if has_pmem && !storage::probe::is_dax(&config.node.data_dir).unwrap_or(false) {
-        println!("pmem: emulated");
-        let dir = config.node.data_dir.display();
-        log::line(
-            Level::Warn,
-            format!("{dir} is not DAX: writes survive a crash of the process, not of the machine"),
-        );
+        log::say("pmem: emulated");
     }
     running::watch(&[&node])
 }

@@ -67,6 +67,7 @@ mod tests {
     fn why(failure: Failure) -> String {
         match failure {
             Failure::Usage(text) | Failure::Fault(text) => text,
+            Failure::Logged => String::new(),
         }
     }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::units;
+use crate::log;
 
 /// Options as they were typed, in one place or another.
 #[derive(clap::Args, Clone, Debug, Default, Deserialize)]
@@ -117,6 +118,13 @@ pub(super) struct Flags {
           value_parser = units::millis)]
     #[serde(default, deserialize_with = "units::file::time")]
     pub compare_every: Option<u64>,
+
+    /// The least important lines to log [default: info]
+    #[arg(long, value_name = "LEVEL", env = "PALIMPSEST_LOG_LEVEL", help_heading = "Log")]
+    pub log_level: Option<log::Level>,
+    /// Format of the log on standard error [default: text]
+    #[arg(long, value_name = "FORMAT", env = "PALIMPSEST_LOG_FORMAT", help_heading = "Log")]
+    pub log_format: Option<log::Format>,
 }
 
 /// A `[[database]]` of the file.
@@ -160,6 +168,8 @@ impl Flags {
             ring_size: self.ring_size.or(below.ring_size),
             scrub_rate: self.scrub_rate.or(below.scrub_rate),
             compare_every: self.compare_every.or(below.compare_every),
+            log_level: self.log_level.or(below.log_level),
+            log_format: self.log_format.or(below.log_format),
         }
     }
 }

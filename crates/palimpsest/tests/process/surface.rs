@@ -37,7 +37,7 @@ fn dev_says_ready_serves_on_every_port_and_keeps_its_data() {
 }
 
 /// `dev` wants consecutive ports.
-fn three_ports_in_a_row() -> u16 {
+pub fn three_ports_in_a_row() -> u16 {
     for _ in 0..1_000 {
         let ports: Vec<u16> =
             free_addresses(3).expect("free ports").iter().map(|a| a.port()).collect();

@@ -164,8 +164,8 @@ impl RmwPaxos {
         base::sometimes!("the fields of a shard are older than they were");
         self.counters.older += 1;
         cx.fx.remark(format!(
-            "shard {}: what is stored of it as a whole is older than it was; it is forgotten and recovered from the \
-             others. The medium has taken back a write",
+            "shard {}: its record is older than it was: the medium has lost a write. \
+             The shard is recovered from the other members",
             shard.0
         ));
         disbelieve(cx, shard);
@@ -202,13 +202,9 @@ impl RmwPaxos {
         }
         base::sometimes!("a register is older than it was");
         self.counters.older += 1;
-        let then = match past.round.is_none() {
-            true => "it was removed".to_owned(),
-            false => format!("{:?} was", past.round),
-        };
         cx.fx.remark(format!(
-            "shard {}: the register with hash {:016x} is older than it was: {held:?} is stored, and node {} knows that \
-             {then}; it is forgotten and recovered from the others. The medium has taken back a write",
+            "shard {}: the key with hash {:016x} is older than it was, as node {} remembers: \
+             the medium has lost a write. The key is recovered from the other members",
             key.shard().0,
             key.hash(),
             from.node,

@@ -10,21 +10,15 @@ use transport::{Connection, Happening, Hello, Pipe, Refusal, Reset};
 use types::NodeId;
 
 use super::reports::Message;
-use super::{COMPLAINT_EVERY, Control, TOKEN_BASE, UNPROVEN_MAX};
+use super::{Control, TOKEN_BASE, UNPROVEN_MAX};
 use crate::formation::{Input as Told, Standing};
 use crate::shell::mailbox::{Mail, NewLink};
-use crate::shell::say;
-
-/// Refusals as a former self, with no word of a peer between, after which that is what this node is.
-const STALE_MAX: u32 = 8;
-const STALE: &str = "it refused this node: it knows a later state of it. This data directory is older than what the node has \
-                     been since, perhaps a copy; 'palimpsest reset' has the node begin anew";
 
 /// A connection in the control thread's care.
 pub(super) struct Conn {
     pub(super) pipe: Box<dyn Pipe>,
     pub(super) connection: Connection,
-    /// Whom this node dialled, or who has proven itself.
+    /// The member that this node dialled, or that has proven itself.
     pub(super) peer: Option<NodeId>,
     pub(super) channel: u16,
     pub(super) is_dialled: bool,
@@ -54,7 +48,7 @@ impl Control {
                     self.add(pipe, handshake, Some(peer), channel);
                 }
                 Err(error) => {
-                    self.note_unknown_host(peer, &error, now);
+                    self.note_unknown_host(peer, &error);
                     self.dialler.failed(peer, channel, now);
                 }
             }
@@ -71,19 +65,17 @@ impl Control {
                     let handshake = Handshake::dial(hello, peer, self.secret());
                     self.add(pipe, handshake, Some(peer), CHANNEL_CONTROL);
                 }
-                Err(error) => self.note_unknown_host(peer, &error, self.board.clocks.now()),
+                Err(error) => self.note_unknown_host(peer, &error),
             }
         }
     }
 
     /// Names a member's host that no name service knows. It may be known later, so the node goes on.
-    fn note_unknown_host(&mut self, peer: NodeId, error: &std::io::Error, now: Nanos) {
+    fn note_unknown_host(&mut self, peer: NodeId, error: &std::io::Error) {
         if error.kind() == ErrorKind::NotFound {
-            self.complain(
-                Some(peer),
-                &format!("{error}: correct --cluster, or wait for the name"),
-                now,
-            );
+            let addr = self.address(peer);
+            let reason = format!("{error}: correct --cluster, or wait for the name");
+            self.complain(Some(peer), addr, "host of a member unknown", reason);
         }
     }
 
@@ -277,7 +269,9 @@ impl Control {
             let _ = conn.pipe.write(conn.connection.unsent());
         }
         let _ = self.poll.registry().deregister(&mut conn.pipe);
-        self.count(conn.peer, why, now);
+        let dialled = conn.peer.map(|peer| self.address(peer));
+        let addr = conn.pipe.remote().map(|addr| addr.to_string()).or(dialled);
+        self.report_end(conn.peer, addr.unwrap_or_default(), why);
         if let Some(peer) = conn.peer {
             if self.links.get(&peer) == Some(&at) {
                 self.links.remove(&peer);
@@ -289,39 +283,6 @@ impl Control {
             }
         }
         Ok(())
-    }
-
-    /// Counts why a connection ended, and says so where a person should know.
-    pub(super) fn count(&mut self, peer: Option<NodeId>, why: Option<Reset>, now: Nanos) {
-        let Some(why) = why else { return };
-        match why {
-            Reset::RefusedByPeer(Refusal::Stale) => {
-                // Where this node's loss has just been raised that is over with the next connection.
-                self.stale += 1;
-                if self.stale < STALE_MAX {
-                    return;
-                }
-                self.refused += 1;
-                return self.complain(peer, STALE, now);
-            }
-            Reset::Refused(Refusal::Early | Refusal::Stale)
-            | Reset::RefusedByPeer(Refusal::Early) => return,
-            Reset::Refused(_) | Reset::RefusedByPeer(_) => self.refused += 1,
-            Reset::Frame(_) => self.malformed += 1,
-            Reset::Deadline | Reset::Silent | Reset::Full | Reset::TooLong(_) => {}
-        }
-        self.complain(peer, &why.to_string(), now);
-    }
-
-    pub(super) fn complain(&mut self, peer: Option<NodeId>, text: &str, now: Nanos) {
-        if self.complained.get(&peer).is_some_and(|&at| now < at + COMPLAINT_EVERY) {
-            return;
-        }
-        self.complained.insert(peer, now);
-        match peer {
-            Some(peer) => say(self.board.id(), &format!("connection to node {peer}: {text}")),
-            None => say(self.board.id(), &format!("a connection from another node: {text}")),
-        }
     }
 
     pub(super) fn flush(&mut self, at: usize) -> Result<(), String> {

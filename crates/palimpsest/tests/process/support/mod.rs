@@ -4,7 +4,7 @@ mod nodes;
 mod proxy;
 mod recorder;
 
-pub use nodes::{Nodes, config, exit_of, http_get, run};
+pub use nodes::{BINARY, Nodes, config, exit_of, http_get, run};
 pub use proxy::Proxies;
 pub use recorder::Recorder;
 

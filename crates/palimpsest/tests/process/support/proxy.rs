@@ -4,10 +4,11 @@
 //! holds them that drops packets until TCP sends them again; connections stay open. Who dialled is found by
 //! asking the kernel which process owns the other end, so that both directions of a pair go dark.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use bench::cluster::Config;
 use bench::process::free_addresses;
@@ -20,6 +21,8 @@ type Pair = (usize, usize);
 #[derive(Default)]
 struct Switch {
     dark: Mutex<BTreeSet<Pair>>,
+    /// Bytes per second that a node's forwarder takes in.
+    rates: Mutex<BTreeMap<usize, u64>>,
     changed: Condvar,
 }
 
@@ -29,6 +32,10 @@ impl Switch {
         let dark = self.dark.lock().unwrap_or_else(PoisonError::into_inner);
         let light = self.changed.wait_while(dark, |dark| dark.contains(&pair));
         drop(light.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn rate(&self, node: usize) -> Option<u64> {
+        self.rates.lock().unwrap_or_else(PoisonError::into_inner).get(&node).copied()
     }
 
     fn change(&self, change: impl FnOnce(&mut BTreeSet<Pair>)) {
@@ -83,6 +90,15 @@ impl Proxies {
         (0..3).for_each(|node| self.isolate(node));
     }
 
+    /// Lets a node take in so many bytes per second from each other node; `None`: as fast as it can.
+    pub fn throttle(&self, node: usize, rate: Option<u64>) {
+        let mut rates = self.switch.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        match rate {
+            Some(rate) => rates.insert(node, rate),
+            None => rates.remove(&node),
+        };
+    }
+
     pub fn heal(&self) {
         self.switch.change(BTreeSet::clear);
     }
@@ -120,17 +136,27 @@ fn accept(
                 return;
             };
             let back = switch.clone();
-            std::thread::spawn(move || forward(outward_again, inward_again, pair, &back));
-            forward(inward, outward, pair, &switch);
+            std::thread::spawn(move || forward(outward_again, inward_again, pair, None, &back));
+            forward(inward, outward, pair, Some(node), &switch);
         });
     }
 }
 
-/// Copies until either end closes; holds what it has while the pair is dark.
-fn forward(mut from: TcpStream, mut to: TcpStream, pair: Pair, switch: &Switch) {
+/// Copies until either end closes; holds what it has while the pair is dark. `into` is the node whose
+/// rate counts.
+fn forward(
+    mut from: TcpStream,
+    mut to: TcpStream,
+    pair: Pair,
+    into: Option<usize>,
+    switch: &Switch,
+) {
     let mut buffer = [0; 16 * 1024];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
         switch.wait_until_light(pair);
+        if let Some(rate) = into.and_then(|node| switch.rate(node)) {
+            std::thread::sleep(Duration::from_secs_f64(count as f64 / rate as f64));
+        }
         if to.write_all(&buffer[..count]).is_err() {
             break;
         }

@@ -18,7 +18,7 @@ use crate::disk::stripe::SECTOR;
 
 /// A crash may leave that, too.
 pub(super) const SUPERBLOCK_UNUSABLE: &str =
-    "a superblock is damaged, or was being written; its twin stands in for it";
+    "one of two superblocks was damaged or half written; the other one is used and repairs it";
 
 impl Engine {
     /// Damage that costs no record.
@@ -39,9 +39,9 @@ impl Engine {
     pub(super) fn remark_map(&mut self, group: u64) {
         let what = match self.extents.is_lost(group) {
             true => {
-                "the map of a group is damaged; nothing new comes there until a scrub has made another"
+                "a space map is damaged; its space is not used until a scrub has rebuilt the map"
             }
-            false => "the map of a group is damaged; memory has it",
+            false => "a space map was damaged; it is repaired from memory",
         };
         self.remark(map_place(group), what);
     }
@@ -52,7 +52,7 @@ impl Engine {
         base::sometimes!("disk: a start finds sectors that parity restores");
         let offset = first % self.ring.sectors * SECTOR as u64;
         let count = restored.len();
-        let what = format!("damaged sectors from here on: {count}; parity restores them");
+        let what = format!("{count} damaged sectors from here on; they are repaired from parity");
         self.remark(PagePlace { file: File::Ring, offset }, &what);
     }
 

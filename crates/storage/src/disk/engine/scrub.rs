@@ -336,7 +336,7 @@ impl Engine {
     /// What memory has of a bucket is written again.
     fn mend_bucket(&mut self, bucket: u64) {
         self.scrub.damaged += 1;
-        self.remark(primary_place(bucket), "a bucket is damaged; memory has all of it");
+        self.remark(primary_place(bucket), "a bucket was damaged; it is repaired from memory");
         self.repair_after(bucket, 0);
     }
 

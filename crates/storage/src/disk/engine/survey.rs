@@ -84,7 +84,7 @@ impl Engine {
         if self.extents.correct(group, on_medium) == Some(true) {
             base::sometimes!("disk: a map calls units free that are in use");
             self.scrub.note_damage();
-            self.remark(map_place(group), "the map of a group called units free that are in use");
+            self.remark(map_place(group), "a space map called used space free; it is repaired");
         }
     }
 }

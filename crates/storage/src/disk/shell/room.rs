@@ -20,7 +20,7 @@ use crate::disk::files::FileMedium;
 const KEPT: u64 = 256 << 20;
 const KEPT_PART: u64 = 16;
 /// How often it is looked at whether they are there again.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 pub(super) struct RoomWatch {
     /// Helpers whose writes find none.

@@ -183,7 +183,9 @@ impl<M: Memory> PmemStore<M> {
 
     pub(in crate::pmem) fn remark_superblock(&mut self, copy: u64) {
         let at = copy * PAGE;
-        let text = format!("{FILE} at {at}: a superblock is damaged; its twin stands in for it");
+        let text = format!(
+            "{FILE} at {at}: one of two superblocks was damaged; the other one is used and repairs it"
+        );
         self.scanned.push(Completion::Remark(text));
     }
 
