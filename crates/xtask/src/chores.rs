@@ -1,18 +1,21 @@
 //! What each chore runs, in order. A chore is a list of commands; the first that fails ends it.
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 
 use crate::metadata::{self, Scope};
-use crate::{chaos, edges, fuzz, licences, pgo, pmem_vm, porcupine, root, tested, tidy, tla};
+use crate::report::{Report, announce};
+use crate::{
+    chaos, edges, fuzz, licences, pmem_vm, porcupine, release, root, suites, target, tested, tidy,
+    tla,
+};
 
-/// How much the short simulation of `test` does: one line per protocol that must hold.
+/// The short simulation of `test`; `./x sim` is the campaign.
 const SIMULATIONS: &[Simulation] = &[
     Simulation { protocol: "rmwpaxos", faults: "all", seeds: "5500", ops: "200" },
     Simulation { protocol: "rmwpaxos", faults: "none", seeds: "500", ops: "500" },
@@ -32,11 +35,6 @@ struct Simulation {
 /// One chore.
 #[derive(Subcommand)]
 pub enum Chore {
-    /// Build in release mode and start three nodes on this machine.
-    Run {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<OsString>,
-    },
     /// Every check there is.
     Test,
     /// Every check there is, and cargo-deny where it is installed.
@@ -50,8 +48,10 @@ pub enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
-    /// Renew the profile that release builds are built by.
-    Pgo,
+    /// Build all that ships into dist/: packages, pages, completions, chart, checksums.
+    Release(release::Arguments),
+    /// Run client suites and other tests of the binary from outside.
+    Suites(suites::Arguments),
     /// Hold the linearizability checker against Porcupine.
     Porcupine(porcupine::Arguments),
     /// Build in release mode and attack real processes in network namespaces.
@@ -97,11 +97,11 @@ pub enum Chore {
 /// When a command fails; its own output has said why.
 pub fn run(chore: Chore) -> Result<()> {
     match chore {
-        Chore::Run { arguments } => product("dev", &[], &arguments),
         Chore::Bench { arguments } => product("bench", &["--features", "etcd"], &arguments),
         Chore::Chaos { arguments } => chaos::attack(cargo_command(), &arguments),
         Chore::PmemVm { arguments } => pmem_vm::cut_power(cargo_command, &arguments),
-        Chore::Pgo => pgo::renew(cargo_command),
+        Chore::Release(arguments) => release::build(cargo_command, &arguments),
+        Chore::Suites(arguments) => suites::suites(cargo_command(), &arguments),
         Chore::Explore { arguments } => explore(&arguments),
         Chore::Sim { arguments } => product("sim", &[], &arguments),
         Chore::Porcupine(arguments) => porcupine::compare(cargo_command(), &arguments),
@@ -134,32 +134,45 @@ pub fn run(chore: Chore) -> Result<()> {
 fn explore(arguments: &[OsString]) -> Result<()> {
     const EXAMPLE: [&str; 8] =
         ["run", "--release", "--locked", "--package", "sim", "--example", "explore", "--"];
-    step("cargo run --example explore");
+    announce("cargo run --example explore");
     finish(cargo_command().args(EXAMPLE).args(arguments))
 }
 
-/// Cheap checks first, so that a slip costs seconds.
+/// Runs every check and closes with the report.
 fn test() -> Result<()> {
-    cargo(&["fmt", "--all", "--check"])?;
-    check_repository()?;
-    cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
-    let mut counts = cargo_test(&["--workspace"])?;
-    counts.add(cargo_test(MISTAKES)?);
-    compare_with_porcupine()?;
-    compare_with_redis()?;
-    for simulation in SIMULATIONS {
-        let Simulation { protocol, faults, seeds, ops } = simulation;
+    let mut report = Report::default();
+    let outcome = checks(&mut report);
+    report.close(outcome)
+}
+
+/// Cheap checks come first: a slip costs seconds. A failed test does not stop the others.
+fn checks(report: &mut Report) -> Result<()> {
+    let lints = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
+    report
+        .step("cargo fmt --check", |_| finish(cargo_command().args(["fmt", "--all", "--check"])))?;
+    report.step("tidy, edges, licences", |_| check_repository())?;
+    report.step("cargo clippy", |_| finish(cargo_command().args(lints)))?;
+    report.step("build tests", |_| finish(cargo_test(ALL).arg("--no-run")))?;
+    report.step("tests", |report| timed_tests(report, ALL))?;
+    report.step("build tests of mistakes", |_| finish(cargo_test(MISTAKES).arg("--no-run")))?;
+    report.step("tests of mistakes", |report| {
+        let mut command = cargo_test(MISTAKES);
+        command.arg("mistakes::");
+        report.cargo_test(command)
+    })?;
+    report.step("porcupine", |_| compare_with_porcupine())?;
+    report.step("random commands, compared with redis-server", |_| compare_with_redis())?;
+    suites::short(report, &target().join("debug/palimpsest"))?;
+    for Simulation { protocol, faults, seeds, ops } in SIMULATIONS {
         let how = ["--protocol", protocol, "--faults", faults, "--seeds", seeds, "--ops", ops];
-        step(&format!("palimpsest sim --seed 1 {}", how.join(" ")));
-        finish(tested("palimpsest").args(["sim", "--seed", "1"]).args(how))?;
+        report.check(&format!("palimpsest sim --seed 1 {}", how.join(" ")), || {
+            finish(tested("palimpsest").args(["sim", "--seed", "1"]).args(how))
+        });
     }
-    let passed = counts.passed + SIMULATIONS.len();
-    println!("{passed} passed, 0 failed");
     Ok(())
 }
 
 fn check_repository() -> Result<()> {
-    step("tidy, edges, licences");
     let root = root();
     let mut wrong = tidy::violations(&root)?;
     let page = std::fs::read_to_string(root.join("ARCHITECTURE.md")).context("ARCHITECTURE.md")?;
@@ -181,10 +194,7 @@ fn compare_with_porcupine() -> Result<()> {
             println!("{obstacle}: the checker is not compared with Porcupine (./x porcupine)");
             Ok(())
         }
-        None => {
-            step("porcupine");
-            porcupine::compare(cargo_command(), &porcupine::Arguments::short())
-        }
+        None => porcupine::compare(cargo_command(), &porcupine::Arguments::short()),
     }
 }
 
@@ -195,10 +205,7 @@ fn compare_with_redis() -> Result<()> {
             println!("{obstacle}: random commands are not compared with it (./x fuzz redis)");
             Ok(())
         }
-        None => {
-            step("random commands, compared with redis-server");
-            fuzz::redis_short()
-        }
+        None => fuzz::redis_short(),
     }
 }
 
@@ -229,62 +236,39 @@ fn mutants(arguments: &[OsString]) -> Result<()> {
     Err(command.exec()).context("cargo did not start")
 }
 
-/// Tests that deliberate mistakes are caught, by name: the rest of these crates has been tested without them.
-const MISTAKES: &[&str] =
-    &["--package", "storage", "--package", "sim", "--features", "sim/mutations", "mistakes::"];
+/// Every test program. Clippy compiles examples and benches; there are no documentation tests.
+const ALL: &[&str] = &["--workspace", "--lib", "--bins", "--tests"];
 
-/// What cargo's test runner counted, over all its binaries.
-#[derive(Default)]
-struct Counts {
-    passed: usize,
-    failed: usize,
-}
+/// Tests that deliberate mistakes are caught. Other tests of these crates ran without the mistakes.
+const MISTAKES: &[&str] = &[
+    "--package",
+    "storage",
+    "--package",
+    "sim",
+    "--lib",
+    "--tests",
+    "--features",
+    "sim/mutations",
+];
 
-impl Counts {
-    fn add(&mut self, more: Counts) {
-        self.passed += more.passed;
-        self.failed += more.failed;
-    }
-}
-
-/// Runs tests, passes their output on and adds up the runners' own counts.
-fn cargo_test(which: &[&str]) -> Result<Counts> {
-    step(&format!("cargo test --no-fail-fast --locked {}", which.join(" ")));
+fn cargo_test(which: &[&str]) -> Command {
     let mut command = cargo_command();
-    command.args(["test", "--no-fail-fast", "--locked"]).args(which).stdout(Stdio::piped());
-    let mut child = command.spawn().context("cargo test did not start")?;
-    let output = child.stdout.take().expect("standard output was asked for");
-    let mut counts = Counts::default();
-    for line in BufReader::new(output).lines() {
-        let line = line.context("cargo test's output ended early")?;
-        println!("{line}");
-        if let Some((passed, failed)) = parse_result(&line) {
-            counts.passed += passed;
-            counts.failed += failed;
-        }
-    }
-    let status = child.wait().context("cargo test")?;
-    if !status.success() || counts.failed > 0 {
-        println!("{} passed, {} failed", counts.passed, counts.failed);
-        bail!("cargo test failed");
-    }
-    if counts.passed == 0 {
-        bail!("cargo test ran no test");
-    }
-    Ok(counts)
+    command.args(["test", "--no-fail-fast", "--locked"]).args(which);
+    command
 }
 
-/// `test result: ok. 12 passed; 0 failed; …`
-fn parse_result(line: &str) -> Option<(usize, usize)> {
-    let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
-    let mut parts = counts.split("; ");
-    let passed = parts.next()?.strip_suffix(" passed")?.parse().ok()?;
-    let failed = parts.next()?.strip_suffix(" failed")?.parse().ok()?;
-    Some((passed, failed))
+/// Runs tests that report their own times. Cargo itself must not see the variable: it would build
+/// some dependencies anew.
+fn timed_tests(report: &mut Report, which: &[&str]) -> Result<()> {
+    let mut command = cargo_test(which);
+    let host = format!("{}_UNKNOWN_LINUX_GNU", std::env::consts::ARCH.to_uppercase());
+    command.env(format!("CARGO_TARGET_{host}_RUNNER"), "env RUSTC_BOOTSTRAP=1");
+    command.args(["--", "-Zunstable-options", "--report-time"]);
+    report.cargo_test(command)
 }
 
 fn cargo(arguments: &[&str]) -> Result<()> {
-    step(&format!("cargo {}", arguments.join(" ")));
+    announce(&format!("cargo {}", arguments.join(" ")));
     finish(cargo_command().args(arguments))
 }
 
@@ -301,26 +285,4 @@ fn finish(command: &mut Command) -> Result<()> {
         bail!("failed after {:.0} s: {command:?}", start.elapsed().as_secs_f64());
     }
     Ok(())
-}
-
-fn step(what: &str) {
-    println!("==> {what}");
-    // Commands that follow write to the same place; a failure to flush shows there too.
-    let _ = std::io::stdout().flush();
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_are_read_from_the_runners_closing_line() {
-        let line = "test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 3 filtered out";
-        assert_eq!(parse_result(line), Some((12, 0)));
-        assert_eq!(
-            parse_result("test result: FAILED. 1 passed; 2 failed; 0 ignored"),
-            Some((1, 2))
-        );
-        assert_eq!(parse_result("test a::b ... ok"), None);
-    }
 }

@@ -12,7 +12,10 @@ pub mod metadata;
 pub mod pgo;
 pub mod pmem_vm;
 pub mod porcupine;
+pub mod release;
+pub mod report;
 pub mod source;
+pub mod suites;
 pub mod tidy;
 pub mod tla;
 

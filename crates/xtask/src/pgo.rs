@@ -1,32 +1,29 @@
-//! `./x pgo`: renews the profile that release builds are built by (`tools/pgo`).
+//! Profile-guided optimisation for `./x release`.
 //!
-//! The program is built once so that it counts where it goes, three nodes of that serve a load that it makes itself, and what
-//! was counted is kept. Functions that change later are built without it until it is renewed, and so is everything with
-//! another compiler, version or dependency.
+//! An instrumented binary serves three nodes under load and counts its branches. The final build
+//! reads these counts. Other builds know nothing of this.
 
 mod profile;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::{root, run, target};
+use crate::{run, target};
 
 const FIRST_PORT: u16 = 16479;
 const NODES: u16 = 3;
-/// How long nodes may take until they serve: they count, and the machine may be busy.
-const SERVING_MAX: Duration = Duration::from_secs(60);
+/// Instrumented nodes start slowly on a busy machine.
+const READY_MAX: Duration = Duration::from_secs(60);
 
-const BUILD: [&str; 5] = ["build", "--release", "--locked", "--package", "palimpsest"];
-/// How nodes keep what they are told, and for how many seconds each load goes to them: most of what is counted should be on
-/// disk, where a second has the fewest commands.
+/// Durability modes under load, and seconds per load. `disk` serves the fewest commands a second.
 const DURABILITIES: [(&str, &str); 3] = [("disk", "10"), ("pmem", "2"), ("volatile", "1")];
 
-/// What they serve, for `palimpsest bench resp`: through one node or through all of them.
+/// Arguments of `palimpsest bench resp`, through one node or through all of them.
 const LOADS: [(bool, &[&str]); 5] = [
     (false, &["--connections", "64"]),
     (true, &["--connections", "64"]),
@@ -35,40 +32,45 @@ const LOADS: [(bool, &[&str]); 5] = [
     (false, &["--connections", "16", "--value-size", "1024", "--mix", "1,1,0"]),
 ];
 
-/// Counts, keeps what was counted, and builds by it.
+/// Builds the binary of the `dist` profile, with or without counts of a load. Returns its path.
 ///
 /// # Errors
-/// When something cannot be built, the nodes do not serve, or a load fails.
-pub fn renew(cargo: impl Fn() -> Command) -> Result<()> {
-    let compiler = profile::Compiler::look()?;
-    // A folder of its own, and empty: cargo cannot tell this build from others.
-    let builds = target().join("pgo");
-    if builds.exists() {
-        std::fs::remove_dir_all(&builds).with_context(|| builds.display().to_string())?;
+/// When a build, a node or a load fails.
+pub fn build(cargo: impl Fn() -> Command, guided: bool) -> Result<PathBuf> {
+    let folder = target().join("dist");
+    if !guided {
+        return compile(cargo(), &folder.join("plain"), "");
     }
-    let counts = builds.join("counts");
-    let build = || {
-        let mut build = cargo();
-        build.args(BUILD).env("RUSTC_WRAPPER", root().join(profile::WRAPPER));
-        build
-    };
-    run(build().env("CARGO_TARGET_DIR", &builds).env("PGO_COUNT_INTO", &counts))?;
+    let compiler = profile::Compiler::find()?;
+    let counts = folder.join("counts");
+    if counts.exists() {
+        std::fs::remove_dir_all(&counts).with_context(|| counts.display().to_string())?;
+    }
+    let flags = format!("-Cprofile-generate={}", counts.display());
+    let instrumented = compile(cargo(), &folder.join("instrumented"), &flags)?;
     for (durability, seconds) in DURABILITIES {
-        serve(&builds.join("release/palimpsest"), durability, seconds)?;
+        train(&instrumented, durability, seconds)?;
     }
-    let kept = profile::keep(&compiler, &counts)?;
-    run(&mut build())?;
-    println!("{}", kept.display());
-    println!("{}", target().join("release/palimpsest").display());
-    Ok(())
+    let merged = profile::merge(&compiler, &counts, &folder)?;
+    let flags = format!("-Cprofile-use={} -Cllvm-args=-no-pgo-warn-mismatch", merged.display());
+    compile(cargo(), &folder.join("guided"), &flags)
 }
 
-fn serve(program: &Path, durability: &str, seconds: &str) -> Result<()> {
-    let folder = target().join("pgo-data");
+/// `--target` keeps the flags from build scripts and procedural macros.
+fn compile(mut cargo: Command, folder: &Path, flags: &str) -> Result<PathBuf> {
+    let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    cargo.args(["build", "--profile", "dist", "--locked", "--package", "palimpsest"]);
+    cargo.args(["--target", &host]).env("CARGO_TARGET_DIR", folder).env("RUSTFLAGS", flags);
+    run(&mut cargo)?;
+    Ok(folder.join(host).join("dist/palimpsest"))
+}
+
+fn train(program: &Path, durability: &str, seconds: &str) -> Result<()> {
+    let folder = target().join("dist/nodes");
     let _ = std::fs::remove_dir_all(&folder);
     let ports = FIRST_PORT..FIRST_PORT + NODES;
     for port in ports.clone() {
-        // Whoever serves there would be taken for the node, and written to.
+        // The load would write to any other server on this port.
         TcpListener::bind(("127.0.0.1", port)).with_context(|| format!("port {port}"))?;
     }
     let mut command = Command::new(program);
@@ -78,10 +80,10 @@ fn serve(program: &Path, durability: &str, seconds: &str) -> Result<()> {
     for port in ports.clone() {
         nodes.wait_for(port)?;
     }
-    for (by_all, load) in LOADS {
+    for (through_all, load) in LOADS {
         let mut bench = Command::new(program);
         bench.args(["bench", "resp", "--time", seconds]).args(load);
-        for port in ports.clone().take(if by_all { usize::from(NODES) } else { 1 }) {
+        for port in ports.clone().take(if through_all { usize::from(NODES) } else { 1 }) {
             bench.args(["--address", &format!("127.0.0.1:{port}")]);
         }
         run(&mut bench)?;
@@ -90,13 +92,13 @@ fn serve(program: &Path, durability: &str, seconds: &str) -> Result<()> {
     std::fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())
 }
 
-/// Nodes in one process. They write what they have counted when they are told to stop.
+/// Nodes in one process. It writes its counts when it ends by SIGTERM.
 struct Nodes(Child);
 
 impl Nodes {
     fn wait_for(&mut self, port: u16) -> Result<()> {
-        let end = Instant::now() + SERVING_MAX;
-        while !serves(port).unwrap_or(false) {
+        let end = Instant::now() + READY_MAX;
+        while !accepts_writes(port).unwrap_or(false) {
             if let Some(status) = self.0.try_wait()? {
                 bail!("the nodes ended: {status}");
             }
@@ -109,21 +111,21 @@ impl Nodes {
     fn stop(mut self) -> Result<()> {
         run(Command::new("kill").arg(self.0.id().to_string()))?;
         let status = self.0.wait()?;
-        ensure!(status.success(), "the nodes did not stop as they should: {status}");
+        ensure!(status.success(), "the nodes did not stop cleanly: {status}");
         Ok(())
     }
 }
 
 impl Drop for Nodes {
     fn drop(&mut self) {
-        // Of no use to one that has stopped.
+        // Both fail harmlessly after `stop`.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Takes a write, and so has found the others.
-fn serves(port: u16) -> std::io::Result<bool> {
+/// An accepted write implies a quorum.
+fn accepts_writes(port: u16) -> std::io::Result<bool> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     stream.write_all(b"SET ready 1\r\n")?;

@@ -1,0 +1,274 @@
+//! Seconds of each step, of each test program and of the slowest tests, and the final counts.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write as _};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// Rows of each table of slowest programs or tests.
+const ROWS_MAX: usize = 15;
+
+/// Times and counts of one run.
+pub struct Report {
+    started: Instant,
+    steps: Vec<Timed>,
+    programs: Vec<Timed>,
+    tests: Vec<Timed>,
+    counts: Counts,
+}
+
+struct Timed {
+    name: String,
+    seconds: f64,
+}
+
+/// Counts that a test runner printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub passed: usize,
+    pub failed: usize,
+}
+
+impl Counts {
+    pub fn add(&mut self, more: Counts) {
+        self.passed += more.passed;
+        self.failed += more.failed;
+    }
+}
+
+impl Default for Report {
+    fn default() -> Self {
+        Report {
+            started: Instant::now(),
+            steps: Vec::new(),
+            programs: Vec::new(),
+            tests: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+}
+
+impl Report {
+    /// Announces a step, runs it and keeps its time.
+    ///
+    /// # Errors
+    /// The step's own error.
+    pub fn step<T>(
+        &mut self,
+        name: &str,
+        action: impl FnOnce(&mut Report) -> Result<T>,
+    ) -> Result<T> {
+        announce(name);
+        let start = Instant::now();
+        let result = action(self);
+        let seconds = start.elapsed().as_secs_f64();
+        println!("<== {seconds:.1} s: {name}");
+        self.steps.push(Timed { name: name.to_string(), seconds });
+        result
+    }
+
+    /// Like `step`, and counts as one test.
+    pub fn check(&mut self, name: &str, action: impl FnOnce() -> Result<()>) {
+        let result = self.step(name, |_| action());
+        if let Err(error) = &result {
+            eprintln!("FAILED: {error:#}");
+        }
+        self.count(Counts {
+            passed: usize::from(result.is_ok()),
+            failed: usize::from(result.is_err()),
+        });
+    }
+
+    /// Adds counts of a runner of its own.
+    pub fn count(&mut self, counts: Counts) {
+        self.counts.add(counts);
+    }
+
+    /// Runs cargo's tests, passes their output on, and keeps counts and times.
+    ///
+    /// # Errors
+    /// When cargo fails for another reason than a failed test, or runs no test.
+    pub fn cargo_test(&mut self, mut command: Command) -> Result<()> {
+        // One pipe keeps cargo's headings and the runners' lines in order.
+        let (reader, writer) = std::io::pipe().context("a pipe")?;
+        command.stdout(writer.try_clone().context("a pipe")?).stderr(writer);
+        let mut child = command.spawn().context("cargo test did not start")?;
+        // Drops this process' copies of the writing end.
+        drop(command);
+        let (mut counts, mut program) = (Counts::default(), String::new());
+        for line in BufReader::new(reader).split(b'\n') {
+            let line = line.context("the output of cargo test ended early")?;
+            let line = String::from_utf8_lossy(&line);
+            println!("{line}");
+            if let Some(name) = parse_heading(&line) {
+                program = name;
+            } else if let Some((result, seconds)) = parse_result(&line) {
+                counts.add(result);
+                self.programs.push(Timed { name: program.clone(), seconds });
+            } else if let Some((name, seconds)) = parse_test(&line) {
+                self.tests.push(Timed { name: format!("{program}: {name}"), seconds });
+            }
+        }
+        let status = child.wait().context("cargo test")?;
+        self.count(counts);
+        ensure!(status.success() || counts.failed > 0, "cargo test: {status}");
+        if counts == Counts::default() {
+            bail!("cargo test ran no test");
+        }
+        Ok(())
+    }
+
+    /// Prints the tables and, on a line of its own, the counts.
+    ///
+    /// # Errors
+    /// When the run stopped early or a test failed.
+    pub fn close(mut self, outcome: Result<()>) -> Result<()> {
+        if let Err(error) = &outcome {
+            eprintln!("FAILED: {error:#}");
+            self.count(Counts { passed: 0, failed: 1 });
+        }
+        println!("{}", self.tables());
+        println!("{} passed, {} failed", self.counts.passed, self.counts.failed);
+        let _ = std::io::stdout().flush();
+        outcome?;
+        ensure!(self.counts.failed == 0, "{} failed", self.counts.failed);
+        ensure!(self.counts.passed > 0, "no test ran");
+        Ok(())
+    }
+
+    fn tables(&self) -> String {
+        let mut text = String::new();
+        table(&mut text, "steps", self.steps.iter());
+        table(&mut text, "slowest test programs", slowest(&self.programs).into_iter());
+        table(&mut text, "slowest tests", slowest(&self.tests).into_iter());
+        let total = self.started.elapsed().as_secs();
+        let _ = write!(text, "\ntotal: {} min {} s", total / 60, total % 60);
+        text
+    }
+}
+
+fn slowest(all: &[Timed]) -> Vec<&Timed> {
+    let mut sorted = all.iter().collect::<Vec<_>>();
+    sorted.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    sorted.truncate(ROWS_MAX);
+    sorted
+}
+
+fn table<'a>(text: &mut String, heading: &str, rows: impl Iterator<Item = &'a Timed>) {
+    let _ = write!(text, "\n{heading} (seconds)\n");
+    for Timed { name, seconds } in rows {
+        let _ = writeln!(text, "{seconds:8.1}  {name}");
+    }
+}
+
+/// Prints a step's name before its output.
+pub fn announce(name: &str) {
+    println!("==> {name}");
+    // Child processes write to the same place; a failure to flush shows there too.
+    let _ = std::io::stdout().flush();
+}
+
+/// `     Running tests/disk/main.rs (target/debug/deps/disk-0123456789abcdef)`
+fn parse_heading(line: &str) -> Option<String> {
+    let rest = line.trim_start().strip_prefix("Running ")?;
+    let (source, program) = rest.strip_suffix(')')?.rsplit_once(" (")?;
+    let file = program.rsplit('/').next()?;
+    let name = file.rsplit_once('-').map_or(file, |(name, _)| name);
+    let kind = if source.starts_with("unittests") { "unit tests" } else { source };
+    Some(format!("{name} ({kind})"))
+}
+
+/// `test result: ok. 12 passed; 0 failed; …; finished in 0.05s`
+fn parse_result(line: &str) -> Option<(Counts, f64)> {
+    let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
+    let mut parts = counts.split("; ");
+    let passed = parts.next()?.strip_suffix(" passed")?.parse().ok()?;
+    let failed = parts.next()?.strip_suffix(" failed")?.parse().ok()?;
+    let time = parts.find_map(|part| part.strip_prefix("finished in "));
+    let seconds = time.and_then(|it| it.strip_suffix('s')?.parse().ok()).unwrap_or(0.0);
+    Some((Counts { passed, failed }, seconds))
+}
+
+/// `test module::name ... ok <1.234s>`
+fn parse_test(line: &str) -> Option<(&str, f64)> {
+    let (name, outcome) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    let (_, time) = outcome.rsplit_once('<')?;
+    Some((name, time.strip_suffix("s>")?.parse().ok()?))
+}
+
+/// The last line of the form `N passed, N failed`.
+#[must_use]
+pub fn parse_closing_line(output: &str) -> Option<Counts> {
+    output.lines().rev().find_map(|line| {
+        let (passed, rest) = line.trim().split_once(" passed, ")?;
+        let failed = rest.strip_suffix(" failed")?;
+        Some(Counts { passed: passed.parse().ok()?, failed: failed.parse().ok()? })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_and_time_are_read_from_closing_line() {
+        let line = "test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 3 filtered out";
+        assert_eq!(parse_result(line), Some((Counts { passed: 12, failed: 0 }, 0.0)));
+        let line = "test result: FAILED. 1 passed; 2 failed; 0 ignored; finished in 1.50s";
+        assert_eq!(parse_result(line), Some((Counts { passed: 1, failed: 2 }, 1.5)));
+        assert_eq!(parse_result("test a::b ... ok"), None);
+    }
+
+    #[test]
+    fn programs_and_tests_are_named() {
+        let unit = "     Running unittests src/lib.rs (target/debug/deps/node-01ab)";
+        assert_eq!(parse_heading(unit).as_deref(), Some("node (unit tests)"));
+        let own = "     Running tests/disk/main.rs (target/debug/deps/disk-01ab)";
+        assert_eq!(parse_heading(own).as_deref(), Some("disk (tests/disk/main.rs)"));
+        assert_eq!(parse_heading("running 3 tests"), None);
+        assert_eq!(parse_test("test a::b ... ok <1.250s>"), Some(("a::b", 1.25)));
+        assert_eq!(parse_test("test a::b ... ok"), None);
+    }
+
+    #[test]
+    fn last_plain_line_of_counts_wins() {
+        let output = "1 passed, 0 failed\nmore\n12 passed, 3 failed\n";
+        assert_eq!(parse_closing_line(output), Some(Counts { passed: 12, failed: 3 }));
+        assert_eq!(parse_closing_line("12 passed, 3 failed, and more"), None);
+    }
+
+    #[test]
+    fn failed_step_fails_the_run() {
+        let mut report = Report::default();
+        report.check("one", || Ok(()));
+        assert!(report.close(Ok(())).is_ok());
+        let mut report = Report::default();
+        report.check("one", || Ok(()));
+        report.check("two", || bail!("broken"));
+        assert!(report.close(Ok(())).is_err());
+        assert!(Report::default().close(Ok(())).is_err());
+        let mut report = Report::default();
+        report.check("one", || Ok(()));
+        assert!(report.close(Err(anyhow::anyhow!("stopped"))).is_err());
+    }
+
+    #[test]
+    fn cargo_test_counts_programs_and_tests() {
+        let script = "printf '     Running unittests src/lib.rs (target/debug/deps/base-1)\\n' >&2; \
+                      printf 'test a ... ok <2.000s>\\n'; \
+                      printf 'test result: FAILED. 1 passed; 1 failed; finished in 2.50s\\n'; exit 101";
+        let mut report = Report::default();
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        report.cargo_test(command).expect("a failed test is counted, not an error");
+        assert_eq!(report.counts, Counts { passed: 1, failed: 1 });
+        let tables = report.tables();
+        assert!(tables.contains("     2.5  base (unit tests)"), "{tables}");
+        assert!(tables.contains("     2.0  base (unit tests): a"), "{tables}");
+        let mut command = Command::new("sh");
+        command.args(["-c", "exit 101"]);
+        assert!(Report::default().cargo_test(command).is_err());
+    }
+}

@@ -1,0 +1,1 @@
+"""Nodes and verdicts for the suites."""
