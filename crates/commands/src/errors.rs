@@ -141,7 +141,8 @@ pub(crate) fn once_one_key(name: &str) -> ErrorReply {
     ErrorReply::new(format!("ERR ONCE runs commands on one key, '{name}' is none").as_bytes())
 }
 
-pub(crate) fn key_too_large(len: usize) -> ErrorReply {
+#[must_use]
+pub fn key_too_large(len: usize) -> ErrorReply {
     let max = types::limits::KEY_LEN_MAX;
     ErrorReply::new(format!("ERR key too large: {len} bytes, at most {max} are allowed").as_bytes())
 }

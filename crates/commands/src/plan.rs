@@ -108,6 +108,7 @@ pub enum SessionVerb {
     FlushDb,
     Scan,
     Keys,
+    KeyExplain,
     RandomKey,
     ReadOnly,
     ReadWrite,

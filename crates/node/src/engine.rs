@@ -57,6 +57,7 @@ pub(crate) trait Engine: Send {
 
     fn on_request(&mut self, shared: &mut Shared, request: Request);
     fn on_list(&mut self, shared: &mut Shared, tag: Tag, from_hash: u64, limit: usize);
+    fn on_explain(&mut self, shared: &mut Shared, tag: Tag, key: Key);
     /// Messages of one peer, in order. Returns how many of them were malformed.
     fn on_messages(&mut self, shared: &mut Shared, from: Peer, raw: &[RawMessage<'_>]) -> usize;
     /// Requests for these keys, at most [`WARMED`], are about to come.
@@ -118,6 +119,10 @@ pub(crate) enum Work<P: Protocol> {
         from_hash: u64,
         limit: usize,
     },
+    Explain {
+        tag: Tag,
+        key: Key,
+    },
     /// `len`: bytes of the message as it came; 0 for one of this node's own.
     Peer {
         from: Peer,
@@ -134,6 +139,7 @@ impl<P: Protocol> Work<P> {
         match self {
             Work::Request(request) => Touches::Key(&request.key),
             Work::List { from_hash, .. } => Touches::Shard(shard_of(*from_hash)),
+            Work::Explain { key, .. } => Touches::Key(key),
             Work::Peer { message, .. } => message.touches(),
             Work::Emit(emit) => Touches::Key(&emit.key),
             Work::Scan(scan) => Touches::Shard(shard_of(scan.from_hash)),
@@ -259,6 +265,7 @@ impl<P: Protocol> EngineOf<P> {
         let event = match work {
             Work::Request(request) => Event::Request(request),
             Work::List { tag, from_hash, limit } => Event::List { tag, from_hash, limit },
+            Work::Explain { tag, key } => Event::Explain { tag, key },
             // It may have waited for long enough to become stale.
             Work::Peer { from, .. } if !shared.is_current(from) => {
                 sometimes!("a message becomes stale while it waits");
@@ -383,6 +390,10 @@ impl<P: Protocol> Engine for EngineOf<P> {
 
     fn on_list(&mut self, shared: &mut Shared, tag: Tag, from_hash: u64, limit: usize) {
         self.admit(shared, Work::List { tag, from_hash, limit });
+    }
+
+    fn on_explain(&mut self, shared: &mut Shared, tag: Tag, key: Key) {
+        self.admit(shared, Work::Explain { tag, key });
     }
 
     fn on_messages(&mut self, shared: &mut Shared, from: Peer, raw: &[RawMessage<'_>]) -> usize {

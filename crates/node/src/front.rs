@@ -90,6 +90,8 @@ pub enum Wanted {
     Run { database: Database, key: Key, command: Command },
     /// List about `limit` keys from `from_hash` to the end of its shard (`Outcome::Listed`).
     List { database: Database, from_hash: u64, limit: usize },
+    /// Ask every replica for its record of a key (`Outcome::Explained`).
+    Explain { database: Database, key: Key },
 }
 
 impl Wanted {
@@ -100,7 +102,7 @@ impl Wanted {
             Wanted::Run { command, .. } if command.access != Access::Read => {
                 1 + command.body.len() / WRITE_LEN
             }
-            Wanted::Run { .. } | Wanted::List { .. } => 0,
+            Wanted::Run { .. } | Wanted::List { .. } | Wanted::Explain { .. } => 0,
         }
     }
 }
@@ -191,6 +193,11 @@ impl<'a> SessionContext<'a> {
     /// Lists keys of the shard that `from_hash` lies in, from there on.
     pub fn list(&mut self, token: Token, database: Database, from_hash: u64, limit: usize) {
         self.asks.push(Ask { token, what: Wanted::List { database, from_hash, limit } });
+    }
+
+    /// Asks every replica for its record of `key`.
+    pub fn explain(&mut self, token: Token, database: Database, key: Key) {
+        self.asks.push(Ask { token, what: Wanted::Explain { database, key } });
     }
 
     /// Requests of this session under way, those made in this step included.

@@ -100,6 +100,8 @@ pub enum Input {
     Request { tag: Tag, session: SessionId, database: Database, key: Key, command: Command },
     /// List keys of the shard that `from_hash` lies in; it belongs to this worker.
     List { tag: Tag, database: Database, from_hash: u64, limit: usize },
+    /// Ask every replica for its record of the key, whose shard belongs to this worker.
+    Explain { tag: Tag, database: Database, key: Key },
     /// The payload of one frame, see [`crate::frame_payload`].
     Frame { from: NodeId, bytes: Bytes },
     /// A connection to this peer stands.

@@ -6,6 +6,7 @@
 pub mod abd;
 pub mod cells;
 pub mod effects;
+mod explaining;
 pub mod hermes;
 pub mod mutation;
 pub mod protocol;

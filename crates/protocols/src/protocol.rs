@@ -163,6 +163,11 @@ pub enum Event<P: Protocol> {
         from_hash: u64,
         limit: usize,
     },
+    /// Ask every replica for its record of the key.
+    Explain {
+        tag: Tag,
+        key: Key,
+    },
     Peer {
         from: Peer,
         message: P::Message,

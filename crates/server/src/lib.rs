@@ -15,6 +15,7 @@ mod config_command;
 mod counts;
 mod cursor;
 mod errors;
+mod explain;
 mod front;
 mod histogram;
 mod info;

@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use types::Outcome;
 
+use crate::explain;
+
 pub(crate) const CLUSTERDOWN: &[u8] = b"-CLUSTERDOWN not enough replicas answered in time; \
 the command had and will have no effect, retry freely\r\n";
 pub(crate) const UNKNOWN: &[u8] = b"-UNKNOWN no quorum confirmed the command in time; \
@@ -26,6 +28,7 @@ pub(crate) fn reply(outcome: Outcome) -> Bytes {
         Outcome::Unsupported(protocol) => Bytes::from(format!(
             "-ERR not supported by protocol '{protocol}': it cannot change a value depending on what it was\r\n"
         )),
+        Outcome::Explained(explanation) => explain::reply(&explanation),
         Outcome::Listed { .. } => {
             Bytes::from_static(b"-ERR internal error: a listing for a command\r\n")
         }

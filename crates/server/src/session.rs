@@ -9,6 +9,7 @@ use commands::spec::Flag;
 use commands::{CommandSpec, ErrorReply, Execution, Plan, SessionVerb};
 use node::front::{self, Client, SessionContext, Shortage, Token};
 use resp::{Limits, Parser, Progress, encode};
+use types::limits::KEY_LEN_MAX;
 use types::{Access, Clock, Command, Database, Key, Outcome, SessionId};
 
 use crate::budget::Cost;
@@ -315,6 +316,7 @@ impl Session {
                 self.say_ok(cx);
             }
             SessionVerb::Wait => self.start_wait(args, cx),
+            SessionVerb::KeyExplain => self.start_explain(args[1], cx),
             SessionVerb::Multi => self.multi(cx),
             SessionVerb::Exec => self.exec(cx),
             SessionVerb::Discard => self.discard(cx),
@@ -407,6 +409,15 @@ impl Session {
             return true;
         }
         false
+    }
+
+    fn start_explain(&mut self, key: &[u8], cx: &mut SessionContext<'_>) {
+        if key.len() > KEY_LEN_MAX {
+            let error = commands::errors::key_too_large(key.len());
+            return self.say(cx, error.into_bytes());
+        }
+        let number = self.wait(Answer::Waiting(Cost::default()));
+        cx.explain(token(number, 0), self.database(), Key::new(key));
     }
 
     fn start_walk(&mut self, verb: SessionVerb, args: &[&[u8]], cx: &mut SessionContext<'_>) {

@@ -297,7 +297,7 @@ impl Clients {
             }
             Outcome::NoQuorum | Outcome::Loading => Ended::Failed,
             Outcome::Unknown => Ended::Unknown,
-            Outcome::Listed { .. } | Outcome::Unsupported(_) => {
+            Outcome::Listed { .. } | Outcome::Explained(_) | Outcome::Unsupported(_) => {
                 return Err(format!("{tag:?} {:?} was answered {outcome:?}", op.input));
             }
         };

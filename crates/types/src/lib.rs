@@ -4,6 +4,7 @@
 //! *permits* is decided by the protocol that uses it.
 
 pub mod command;
+pub mod explain;
 pub mod id;
 pub mod key;
 pub mod limits;

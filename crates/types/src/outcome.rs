@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use crate::Key;
+use crate::explain::Explanation;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
@@ -11,6 +12,8 @@ pub enum Outcome {
     /// A listing step: keys that exist, in hash order; those on which no quorum agreed yet, which a read of each settles;
     /// and where to go on (`None`: the shard is done).
     Listed { keys: Vec<Key>, unsettled: Vec<Key>, next_hash: Option<u64> },
+    /// The record of each replica of a key.
+    Explained(Box<Explanation>),
     /// Not enough replicas answered; surely no effect, now and for ever.
     NoQuorum,
     /// No quorum confirmed it; it may or may not take effect.

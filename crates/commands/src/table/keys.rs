@@ -90,6 +90,18 @@ pub(super) const ROWS: &[CommandSpec] = &[
         ..GENERIC
     },
     CommandSpec {
+        name: "key.explain",
+        arity: Exactly(2),
+        since: "7.4.0",
+        summary: "Answers the record of each replica of a key: round, version, checksum (Palimpsest only).",
+        complexity: "One message to each node.",
+        arguments: &[Argument::key()],
+        flags: &[Readonly],
+        keys: one_key(&["RO"]),
+        execution: session(SessionVerb::KeyExplain),
+        ..GENERIC
+    },
+    CommandSpec {
         name: "keys",
         arity: Exactly(2),
         summary: "Answers all keys that fit a pattern.",

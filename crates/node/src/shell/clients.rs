@@ -340,6 +340,9 @@ impl Clients {
             Wanted::List { database, from_hash, limit } => {
                 (shard_of(from_hash), Input::List { tag, database, from_hash, limit })
             }
+            Wanted::Explain { database, key } => {
+                (key.shard(), Input::Explain { tag, database, key })
+            }
         };
         routes.send(shard, input);
     }

@@ -490,7 +490,10 @@ impl WorkerThread {
     /// Before the node belongs to a cluster nothing can be asked of it, and no peer speaks to its workers.
     fn answer_loading(&mut self) {
         for input in std::mem::take(&mut self.inputs) {
-            if let Input::Request { tag, .. } | Input::List { tag, .. } = input {
+            if let Input::Request { tag, .. }
+            | Input::List { tag, .. }
+            | Input::Explain { tag, .. } = input
+            {
                 self.outputs.replies.push((tag, Outcome::Loading));
             }
         }

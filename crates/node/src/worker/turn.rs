@@ -158,6 +158,13 @@ impl Worker {
                     engine.on_list(&mut self.shared, tag, from_hash, limit);
                 }
             }
+            Input::Explain { tag, database, key } => {
+                assert!(self.owns(key.shard()), "{key:?} belongs to another worker");
+                if let Some(engine) = self.start_request(tag, database) {
+                    let engine = self.engines.wake(engine, &self.shared);
+                    engine.on_explain(&mut self.shared, tag, key);
+                }
+            }
             Input::Frame { from, bytes } => self.on_frame(from, &bytes),
             Input::PeerUp { node, incarnation, loss } => {
                 let grew = self.shared.learn(node, incarnation, loss);

@@ -272,6 +272,7 @@ impl Protocol for Toy {
                 self.lists.insert(tag.0, tag);
                 cx.fx.scan(Scan { id: tag.0, from_hash, limit });
             }
+            Event::Explain { tag, .. } => cx.fx.reply(tag, Outcome::Unsupported("toy")),
             Event::Peer { from, message } => self.on_peer(cx, from, message),
             Event::PeerReset { .. } => self.counts.resets += 1,
             Event::PeerUp { .. } => self.counts.up += 1,

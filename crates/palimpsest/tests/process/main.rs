@@ -6,6 +6,7 @@
 mod clients;
 mod crashes;
 mod directories;
+mod explain;
 mod hostile;
 mod logs;
 mod once;

@@ -29,6 +29,7 @@
 //!
 //! Start reading at `Abd::on`.
 
+mod explain;
 pub mod message;
 pub mod operation;
 pub mod paging;
@@ -50,6 +51,7 @@ pub use register::Register;
 
 use crate::cells::{Cell, Cells};
 use crate::effects::TimerId;
+use crate::explaining::Explaining;
 use crate::mutation::{self, Mutation};
 use crate::protocol::{
     Consistency, Context, Env, Event, Peer, Properties, Protocol, Request, Stats, Violation,
@@ -82,6 +84,7 @@ pub struct Abd {
     /// Forgotten shards that are not walked yet.
     forgotten: BTreeSet<Shard>,
     scans: BTreeMap<u64, Served>,
+    explaining: BTreeMap<u64, Explaining>,
 }
 
 /// A page that is being read for somebody.
@@ -137,6 +140,7 @@ impl Protocol for Abd {
             recovering: BTreeMap::new(),
             forgotten: BTreeSet::new(),
             scans: BTreeMap::new(),
+            explaining: BTreeMap::new(),
         }
     }
 
@@ -144,6 +148,7 @@ impl Protocol for Abd {
         match event {
             Event::Request(request) => self.on_request(cx, request),
             Event::List { tag, from_hash, limit } => self.on_list(cx, tag, from_hash, limit),
+            Event::Explain { tag, key } => self.on_explain(cx, tag, key),
             Event::Peer { from, message } => self.on_message(cx, from, message),
             Event::Timer(_) => self.on_tick(cx),
             Event::Scanned(scanned) => self.on_scanned(cx, scanned),
@@ -175,6 +180,7 @@ impl Protocol for Abd {
             && self.walks.is_empty()
             && self.lanes.is_empty()
             && self.scans.is_empty()
+            && self.explaining.is_empty()
             && self.forgotten.is_empty()
     }
 
@@ -195,6 +201,9 @@ impl Abd {
                 self.on_store(cx, from.node, op, key, version, value);
             }
             Message::State { op: id, version, value, .. } => {
+                if self.on_explained(cx, from, id, version, &value) {
+                    return;
+                }
                 if let Some(op) = self.ops.get_mut(&id)
                     && matches!(op.phase, Phase::Query)
                 {
@@ -300,6 +309,8 @@ impl Abd {
             self.due.remove(&(at, id));
             if self.walks.contains_key(&id) {
                 self.on_walk_due(cx, id);
+            } else if self.explaining.contains_key(&id) {
+                self.on_explanation_due(cx, id);
             } else {
                 self.on_op_due(cx, id);
             }

@@ -118,7 +118,9 @@ impl Protocol for Hermes {
     fn on(&mut self, cx: &mut Cx<'_>, event: Event<Hermes>) {
         match event {
             Event::Request(request) => self.on_request(cx, request),
-            Event::List { tag, .. } => cx.fx.reply(tag, Outcome::Unsupported(Hermes::NAME)),
+            Event::List { tag, .. } | Event::Explain { tag, .. } => {
+                cx.fx.reply(tag, Outcome::Unsupported(Hermes::NAME));
+            }
             Event::Peer { from, message } => self.on_message(cx, from, message),
             Event::Timer(_) => self.on_tick(cx),
             // Departure: what it forgot, the others would have to give back under a new epoch.

@@ -55,6 +55,7 @@ mod comparison;
 mod delta;
 mod draft;
 mod expiry;
+mod explain;
 mod forwarder;
 mod joint;
 mod listing;
@@ -137,6 +138,7 @@ pub struct RmwPaxos {
     collector: collector::Collector,
     expirer: expiry::Expirer,
     lists: listing::Lists,
+    explanations: explain::Explanations,
     /// Those who should stand in for slow members did not.
     spares_nobody_until: Nanos,
     owed: owed::Owed,
@@ -223,6 +225,7 @@ impl Protocol for RmwPaxos {
             collector: collector::Collector::default(),
             expirer: expiry::Expirer::default(),
             lists: listing::Lists::default(),
+            explanations: explain::Explanations::default(),
             spares_nobody_until: Nanos::ZERO,
             owed: owed::Owed::default(),
             ranges: ranges::Ranges::default(),
@@ -248,6 +251,7 @@ impl Protocol for RmwPaxos {
             Event::List { tag, from_hash, limit } => {
                 self.on_list_request(cx, tag, from_hash, limit)
             }
+            Event::Explain { tag, key } => self.on_explain(cx, tag, key),
             Event::Peer { from, message } => self.on_message(cx, from, message),
             Event::PeerReset { node } => self.on_peer_reset(cx, node),
             Event::PeerUp { node } => self.on_peer_up(cx, node),
@@ -304,6 +308,7 @@ impl Protocol for RmwPaxos {
         self.actives.is_empty()
             && self.recovery.is_idle()
             && self.lists.is_empty()
+            && self.explanations.is_empty()
             && self.collector.is_empty()
             && self.owed.is_quiet()
             && self.ranges.is_quiet()
@@ -359,7 +364,10 @@ fn denies_effect(outcome: &Outcome) -> bool {
             once::is_refusal(reply) && !mutation::is(Mutation::OnceRefusalStays)
         }
         Outcome::NoQuorum | Outcome::Loading => true,
-        Outcome::Unknown | Outcome::Listed { .. } | Outcome::Unsupported(_) => false,
+        Outcome::Unknown
+        | Outcome::Listed { .. }
+        | Outcome::Explained(_)
+        | Outcome::Unsupported(_) => false,
     }
 }
 
@@ -513,7 +521,11 @@ impl RmwPaxos {
             Message::Repair { key, round, state } => self.on_repair(cx, from, key, round, state),
             Message::Remove { key, round } => self.on_remove(cx, key, round),
             Message::Chosen { key, round } => self.on_chosen(cx, &key, round),
-            Message::State { key, id, report } => self.on_state(cx, from, &key, id, report),
+            Message::State { key, id, report } => {
+                if !self.on_explained(cx, from.node, id, &report) {
+                    self.on_state(cx, from, &key, id, report);
+                }
+            }
             Message::Promise { key, ballot, report } => {
                 self.on_promise(cx, from, &key, ballot, report);
             }

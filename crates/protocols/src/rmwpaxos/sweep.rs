@@ -62,7 +62,9 @@ impl RmwPaxos {
             self.put_active(active);
         }
         self.sweep_lists(cx);
-        if !self.actives.is_empty() || !self.lists.is_empty() {
+        self.sweep_explanations(cx);
+        let is_busy = !self.actives.is_empty() || !self.lists.is_empty();
+        if is_busy || !self.explanations.is_empty() {
             self.sweep.arm(cx);
         }
     }

@@ -131,7 +131,9 @@ impl Protocol for Zab {
         self.is_leader = leader_of(cx.view) == self.env.me;
         match event {
             Event::Request(request) => self.on_request(cx, request),
-            Event::List { tag, .. } => cx.fx.reply(tag, Outcome::Unsupported(Zab::NAME)),
+            Event::List { tag, .. } | Event::Explain { tag, .. } => {
+                cx.fx.reply(tag, Outcome::Unsupported(Zab::NAME));
+            }
             Event::Peer { from, message } => self.on_message(cx, from, message),
             Event::Timer(_) => self.on_tick(cx),
             Event::Turn => self.on_turn(cx),

@@ -207,7 +207,7 @@ impl World {
         let at = self.prng.next_u64() as usize % asks.len();
         let key = |ask: &Ask| match &ask.what {
             Wanted::Run { key, .. } => Some(key.bytes().to_vec()),
-            Wanted::List { .. } => None,
+            Wanted::List { .. } | Wanted::Explain { .. } => None,
         };
         let wanted = key(&asks[at]);
         asks.iter().position(|ask| wanted.is_some() && key(ask) == wanted).unwrap_or(at)
@@ -222,6 +222,7 @@ impl World {
             Wanted::List { database, from_hash, limit } => {
                 self.list(database.0, *from_hash, *limit)
             }
+            Wanted::Explain { .. } => Outcome::Unsupported("world"),
         }
     }
 

@@ -241,7 +241,7 @@ impl Wire for Verdict {
                 Outcome::NoQuorum => out.push(1),
                 Outcome::Unknown => out.push(2),
                 Outcome::Loading => out.push(3),
-                Outcome::Listed { .. } | Outcome::Unsupported(_) => {
+                Outcome::Listed { .. } | Outcome::Explained(_) | Outcome::Unsupported(_) => {
                     unreachable!("a forwarded command is never answered with {outcome:?}")
                 }
             }
