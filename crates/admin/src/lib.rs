@@ -1,29 +1,40 @@
 //! Floor 5: health, metrics, status and a dashboard over HTTP.
 //!
-//! Everything is read-only and runs on a thread of its own, never on a worker. `/livez` says that the process and its
+//! Everything is read-only and runs on a thread of its own, never on a worker. `/livez` tells that the process and its
 //! workers turn, `/readyz` that a quorum can serve; they are different questions with different answers.
 
 // Output goes through `tracing`: a print panics if its stream takes nothing.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+mod access;
 mod events;
+mod health;
 mod liveness;
 mod metrics;
 mod routes;
+mod server;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use node::status::{CommandFacts, Facts};
 
-/// What the admin server needs to know besides the node's facts.
+pub use server::CONNECTIONS_MAX;
+
+/// Configuration of the admin server.
 #[derive(Clone)]
 pub struct AdminConfig {
-    /// Beyond loopback, all but the health pages ask for it (HTTP basic, any user name).
+    /// The clients' password. Beyond loopback, all but the health pages ask for it (HTTP basic, any user name).
     pub password: Option<Vec<u8>>,
+    /// Opens `/metrics` only, besides the clients' password.
+    pub metrics_password: Option<Vec<u8>>,
+    /// Opens `/metrics` to connections from this machine, without a password.
+    pub metrics_loopback: bool,
     pub version: &'static str,
     /// Statistics of the clients' commands.
     pub commands: Arc<dyn CommandFacts>,
@@ -40,7 +51,7 @@ impl Admin {
     /// Serves on `listener`.
     ///
     /// # Errors
-    /// What the system says when the listener or the thread cannot be used.
+    /// The system's error when the listener or the thread cannot be used.
     pub fn start(
         listener: TcpListener,
         config: AdminConfig,
@@ -50,17 +61,27 @@ impl Admin {
         listener.set_nonblocking(true)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = tokio::sync::oneshot::channel();
-        let router =
-            routes::router(routes::Shared::new(config, facts.clone(), address.ip().is_loopback()));
-        let service = router.into_make_service_with_connect_info::<SocketAddr>();
         let span = node::node::span(facts.config().id);
+        let access = access::Access {
+            password: config.password,
+            metrics_password: config.metrics_password,
+            metrics_loopback: config.metrics_loopback,
+            listens_on_loopback: address.ip().is_loopback(),
+        };
+        let shared = routes::Shared {
+            version: config.version,
+            facts,
+            commands: config.commands,
+            access,
+            liveness: Mutex::default(),
+        };
+        let router = routes::router(Arc::new(shared));
         let thread = std::thread::Builder::new().name("admin".into()).spawn(move || {
             let _span = span.entered();
             runtime.block_on(async move {
                 let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-                let serving = axum::serve(listener, service);
                 tokio::select! {
-                    _ = serving => {}
+                    () = server::serve(listener, router, server::Limits::DEFAULT) => {}
                     _ = stopped => {}
                 }
             });

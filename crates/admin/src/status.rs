@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use node::status::{Facts, Phase};
+use node::status::{Facts, Measures, NodeStatus, Phase};
 use serde::Serialize;
+use storage::usage::usage;
+
+use crate::health;
 
 /// `/api/v1/status`.
 #[derive(Clone, Debug, Serialize)]
@@ -14,17 +17,23 @@ pub(crate) struct Status {
     pub phase: String,
     pub ready: bool,
     pub loading: bool,
+    /// `ok`, or `refused (…)` with the reason.
+    pub writes: String,
     pub incarnation: u32,
     pub loss: u32,
     pub listen: String,
     pub uptime_ms: u64,
     pub clients: usize,
     pub clients_total: u64,
+    pub clients_refused: u64,
     pub quorum: usize,
     /// Members that may fail before this node serves no more.
     pub tolerates: i64,
     pub members: Vec<Member>,
     pub databases: Vec<Database>,
+    /// Absent when the system does not tell.
+    pub disk: Option<Disk>,
+    /// Internal counters by name; they may change with every version.
     pub stats: BTreeMap<&'static str, u64>,
 }
 
@@ -33,8 +42,12 @@ pub(crate) struct Member {
     pub node: u16,
     pub address: String,
     pub up: bool,
-    /// It recovers what it forgot and does not count for a quorum.
+    /// It recovers its state and does not count for a quorum.
     pub loading: bool,
+    /// It takes messages too slowly.
+    pub slow: bool,
+    /// The newest round trip to it; absent for this node and before the first one.
+    pub round_trip_us: Option<u64>,
     pub incarnation: u32,
     pub loss: u32,
 }
@@ -44,56 +57,87 @@ pub(crate) struct Database {
     pub index: u8,
     pub protocol: &'static str,
     pub durability: String,
+    /// About; absent until they were counted.
+    pub keys: Option<u64>,
+    pub expiring: Option<u64>,
+    pub bytes: Option<u64>,
+}
+
+/// Bytes of the data directory and of the file system below it.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Disk {
+    pub used_bytes: u64,
+    pub free_bytes: u64,
+    pub size_bytes: u64,
 }
 
 impl Status {
     pub(crate) fn of(facts: &dyn Facts, version: &'static str) -> Status {
         let status = facts.status();
-        let helpful = status.members.iter().filter(|member| member.up && !member.loading).count();
         let quorum = status.members.len() / 2 + 1;
+        let databases = facts.config().databases.iter().map(|one| {
+            let figures = status.databases.iter().find(|figures| figures.index == one.database.0);
+            Database {
+                index: one.database.0,
+                protocol: one.protocol,
+                durability: one.durability.to_string(),
+                keys: figures.map(|figures| figures.keys),
+                expiring: figures.map(|figures| figures.expiring),
+                bytes: figures.map(|figures| figures.bytes),
+            }
+        });
+        let databases = databases.collect();
         Status {
             version,
             node: status.id.0,
-            cluster: status.cluster,
             phase: phase(&status.phase),
             ready: status.ready,
             loading: status.loading,
+            writes: health::writes(&status),
             incarnation: status.incarnation.0,
             loss: status.loss.0,
             listen: status.listen.to_string(),
             uptime_ms: status.up.0,
             clients: status.clients,
             clients_total: status.clients_total,
+            clients_refused: status.clients_refused,
             quorum,
-            tolerates: helpful as i64 - quorum as i64,
-            members: status
-                .members
-                .into_iter()
-                .map(|member| Member {
-                    node: member.node.0,
-                    address: member.address,
-                    up: member.up,
-                    loading: member.loading,
-                    incarnation: member.incarnation.0,
-                    loss: member.loss.0,
-                })
-                .collect(),
-            databases: facts
-                .config()
-                .databases
-                .iter()
-                .map(|one| Database {
-                    index: one.database.0,
-                    protocol: one.protocol,
-                    durability: one.durability.to_string(),
-                })
-                .collect(),
+            tolerates: helpful(&status) as i64 - quorum as i64,
+            members: members(&status, &facts.measures()),
+            databases,
+            disk: disk(facts),
+            cluster: status.cluster,
             stats: status.stats.values,
         }
     }
 }
 
-fn phase(phase: &Phase) -> String {
+/// Members that count for a quorum.
+pub(crate) fn helpful(status: &NodeStatus) -> usize {
+    status.members.iter().filter(|member| member.up && !member.loading).count()
+}
+
+fn members(status: &NodeStatus, measures: &Measures) -> Vec<Member> {
+    let member = |one: &node::status::MemberStatus| Member {
+        node: one.node.0,
+        address: one.address.clone(),
+        up: one.up,
+        loading: one.loading,
+        slow: measures.slow.contains(&one.node),
+        round_trip_us: measures.last_round_trips.get(&one.node).map(|time| time.as_micros()),
+        incarnation: one.incarnation.0,
+        loss: one.loss.0,
+    };
+    status.members.iter().map(member).collect()
+}
+
+pub(crate) fn disk(facts: &dyn Facts) -> Option<Disk> {
+    let usage = usage(&facts.config().data_dir).ok()?;
+    Some(Disk { used_bytes: usage.used, free_bytes: usage.free, size_bytes: usage.size })
+}
+
+/// How far a node is in belonging to a cluster, in words.
+pub(crate) fn phase(phase: &Phase) -> String {
     let list = |nodes: &[types::NodeId]| {
         nodes.iter().map(|node| node.to_string()).collect::<Vec<_>>().join(", ")
     };

@@ -120,6 +120,15 @@ impl NodeConfig {
         check_members(&self.members, self.id)
     }
 
+    /// The durabilities of its databases, each once, in the order of the stores of a worker.
+    #[must_use]
+    pub fn durabilities(&self) -> Vec<Durability> {
+        let mut kinds: Vec<Durability> = self.databases.iter().map(|one| one.durability).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        kinds
+    }
+
     /// True where any database keeps its state in memory only.
     #[must_use]
     pub fn has_volatile(&self) -> bool {

@@ -1,13 +1,16 @@
-//! A node's facts for sessions (`INFO`), the admin page and the program that started it.
+//! Facts about a running node, for sessions (`INFO`), the admin port and the process that started it.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use base::histogram::Histogram;
 use base::{Millis, Nanos};
 use protocols::Stats;
 use types::{Incarnation, Loss, NodeId};
 
-use crate::config::NodeConfig;
+use crate::config::{Durability, NodeConfig};
 pub use crate::events::{Event, Level};
 use crate::summary::Summary;
 
@@ -21,6 +24,11 @@ pub trait Facts: Send + Sync {
     /// All members as this node sees them, dead ones included.
     fn cluster(&self) -> Vec<MemberView> {
         Vec::new()
+    }
+
+    /// Durations that the workers have measured; as old as the counters of [`Facts::status`].
+    fn measures(&self) -> Measures {
+        Measures::default()
     }
 
     /// How often each worker has looked for work: a worker that hangs does not, and one without work need not.
@@ -106,10 +114,14 @@ pub struct NodeStatus {
     pub ready: bool,
     /// Part of this node's state is forgotten and not recovered yet.
     pub loading: bool,
+    /// Why this node takes no writes, or only those that need no room; `None` while it takes all.
+    pub writes_refused: Option<WriteRefusal>,
     /// Client connections now.
     pub clients: usize,
     /// Client connections accepted since the process started.
     pub clients_total: u64,
+    /// Client connections refused since the process started, because there were too many.
+    pub clients_refused: u64,
     /// Counters of all workers and of the shell.
     pub stats: Stats,
     /// Sorted by index; a database is missing until its keys were counted.
@@ -132,6 +144,70 @@ pub struct DatabaseFigures {
     pub expiring: u64,
     /// Bytes of the keys and of their encoded values.
     pub bytes: u64,
+}
+
+/// Why a node refuses writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteRefusal {
+    /// The node is stopping.
+    Stopping,
+    /// It belongs to no cluster yet, or has not recovered its state.
+    Loading,
+    /// Too few members for a majority can be reached.
+    NoQuorum,
+    /// Its file system or quota is full, or nearly so.
+    DiskFull,
+    /// Its files may not grow longer.
+    FileSizeLimit,
+}
+
+impl WriteRefusal {
+    pub const ALL: [WriteRefusal; 5] = [
+        WriteRefusal::Stopping,
+        WriteRefusal::Loading,
+        WriteRefusal::NoQuorum,
+        WriteRefusal::DiskFull,
+        WriteRefusal::FileSizeLimit,
+    ];
+}
+
+impl fmt::Display for WriteRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            WriteRefusal::Stopping => "stopping",
+            WriteRefusal::Loading => "loading",
+            WriteRefusal::NoQuorum => "no quorum",
+            WriteRefusal::DiskFull => "disk full",
+            WriteRefusal::FileSizeLimit => "file size limit",
+        })
+    }
+}
+
+/// Durations since the process started, over all workers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Measures {
+    /// From a change to the moment when the worker learns that it is durable, per medium that outlives the process.
+    pub commits: BTreeMap<Durability, Histogram>,
+    /// From a frame's end to its acknowledgement by the peer's event loop.
+    pub round_trips: BTreeMap<NodeId, Histogram>,
+    /// The newest of them.
+    pub last_round_trips: BTreeMap<NodeId, Nanos>,
+    /// Peers that take messages too slowly, as far as any worker can tell.
+    pub slow: BTreeSet<NodeId>,
+}
+
+impl Measures {
+    /// Adds the measures of another worker.
+    pub fn add(&mut self, other: &Measures) {
+        for (&kind, latency) in &other.commits {
+            self.commits.entry(kind).or_default().add(latency);
+        }
+        for (&peer, times) in &other.round_trips {
+            self.round_trips.entry(peer).or_default().add(times);
+        }
+        self.last_round_trips.extend(&other.last_round_trips);
+        self.slow.extend(&other.slow);
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 //! Sans-IO: no thread, clock, socket or file. The server's shell and the simulator feed it [`Input`]s and carry out its
 //! [`Outputs`]. Start reading at [`Worker::turn`] in `worker/turn.rs`.
 
+mod commits;
 mod engines;
 mod eviction;
 pub(crate) mod gates;
@@ -21,6 +22,7 @@ mod turn;
 
 use std::sync::Arc;
 
+use base::histogram::Histogram;
 use base::{Millis, Nanos, Prng};
 use bytes::Bytes;
 use protocols::{Env, Pace, Stats, View, Violation};
@@ -357,6 +359,18 @@ impl Worker {
     pub fn stats(&self, stats: &mut Stats) {
         stats::add(&self.shared, self.engines.all(), stats);
         self.scrubber.stats(stats);
+    }
+
+    /// How long each store has taken to make batches durable, in the order of the stores.
+    pub fn commit_latencies(&self) -> impl Iterator<Item = &Histogram> {
+        self.shared.stores.iter().map(|state| state.commits.latency())
+    }
+
+    /// Call this at the end of a turn where a clock is at hand: it measures media that are faster than a turn.
+    pub fn turn_ended(&mut self, now: Nanos) {
+        for state in &mut self.shared.stores {
+            state.commits.iteration_ended(now);
+        }
     }
 
     fn engine_of(&self, database: Database) -> Option<usize> {

@@ -79,6 +79,8 @@ pub(crate) struct Config {
     pub node: NodeConfig,
     pub admin_listen: String,
     pub password: Option<Vec<u8>>,
+    pub metrics_password: Option<Vec<u8>>,
+    pub metrics_loopback: bool,
     pub max_value_size: usize,
     pub once_window: Millis,
     pub log: LogConfig,
@@ -122,7 +124,12 @@ fn parse_file(text: &str) -> Result<Flags, String> {
 /// The configuration that a file alone makes, but for the secrets: their files are not read.
 pub(crate) fn understand(text: &str) -> Result<Config, Failure> {
     let file = parse_file(text).map_err(Failure::usage)?;
-    let flags = Flags { password_file: None, cluster_secret_file: None, ..file };
+    let flags = Flags {
+        password_file: None,
+        metrics_password_file: None,
+        cluster_secret_file: None,
+        ..file
+    };
     let config = flags.resolve()?;
     config.node.check().map_err(|bad| Failure::usage(bad.0))?;
     Ok(config)
@@ -168,6 +175,9 @@ impl Flags {
             Some(password) => Some(password),
             None => secret_of("--password-file", self.password_file.as_deref())?,
         };
+        let metrics_password =
+            secret_of("--metrics-password-file", self.metrics_password_file.as_deref())?;
+        let metrics_loopback = self.metrics_loopback.unwrap_or(false);
         let node = NodeConfig {
             id: NodeId(id),
             listen,
@@ -195,7 +205,16 @@ impl Flags {
             format: self.log_format.unwrap_or_default(),
             level: self.log_level.unwrap_or_default(),
         };
-        Ok(Config { node, admin_listen, password, max_value_size, once_window, log })
+        Ok(Config {
+            node,
+            admin_listen,
+            password,
+            metrics_password,
+            metrics_loopback,
+            max_value_size,
+            once_window,
+            log,
+        })
     }
 }
 

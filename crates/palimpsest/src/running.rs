@@ -46,8 +46,13 @@ pub(crate) fn start_admin(
     node: &Node,
     front: &RespFront,
 ) -> Result<Admin, Failure> {
-    let commands = front.command_facts();
-    let admin = AdminConfig { password: config.password.clone(), version: VERSION, commands };
+    let admin = AdminConfig {
+        password: config.password.clone(),
+        metrics_password: config.metrics_password.clone(),
+        metrics_loopback: config.metrics_loopback,
+        version: VERSION,
+        commands: front.command_facts(),
+    };
     Admin::start(listener, admin, node.facts())
         .map_err(|error| Failure::usage(format!("cannot serve HTTP: {error}")))
 }

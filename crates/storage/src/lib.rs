@@ -12,7 +12,8 @@ pub mod pmem;
 pub mod probe;
 pub mod progress;
 pub mod store;
+pub mod usage;
 pub mod volatile;
 
 pub use progress::{Note, Progress};
-pub use store::{Completion, Load, Place, Room, ScrubScope, Scrubbed, Share, Staging, Store};
+pub use store::{Completion, Lack, Load, Place, Room, ScrubScope, Scrubbed, Share, Staging, Store};

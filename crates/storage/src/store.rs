@@ -103,6 +103,15 @@ pub enum Room {
     Missing,
 }
 
+/// Why a file system takes no more of what a store has to write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lack {
+    /// The file system or the quota is full, or nearly so.
+    DiskFull,
+    /// Files may not grow longer: `ulimit -f`.
+    FileSizeLimit,
+}
+
 /// Bytes of keys and records after which a listing of a medium outside memory ends, whatever its limit.
 pub(crate) const LISTED_LEN_MAX: usize = 4 << 20;
 

@@ -19,6 +19,15 @@ pub const UNSENT_LEN_MAX: usize = 64 << 20;
 /// A handshake must be over by then.
 pub const HANDSHAKE_MAX: Nanos = Nanos::from_secs(2);
 
+/// Bytes of a ping's number. An empty ping is answered, too, by an empty pong.
+const PROBE_LEN: usize = 8;
+
+/// How often round trips are measured while there is something to send.
+const PROBE_EVERY: Nanos = Nanos::from_millis(100);
+
+/// A probe without an answer for this long makes way for the next one.
+const PROBE_MAX: Nanos = Nanos::from_secs(10);
+
 /// Buffers above this are given back once they are empty.
 const KEPT_CAPACITY: usize = 1 << 20;
 
@@ -98,6 +107,12 @@ pub struct Connection {
     owed_since: Option<Nanos>,
     /// Whether the peer was asked since something was heard.
     asked: bool,
+    /// Number of the last ping.
+    probe: u64,
+    /// When that was queued.
+    probed_at: Nanos,
+    is_probing: bool,
+    round_trip: Option<Nanos>,
 }
 
 impl Connection {
@@ -118,6 +133,10 @@ impl Connection {
             said_at: now,
             owed_since: None,
             asked: false,
+            probe: 0,
+            probed_at: Nanos::ZERO,
+            is_probing: false,
+            round_trip: None,
         }
     }
 
@@ -174,8 +193,11 @@ impl Connection {
             };
             match kind {
                 Kind::Payload => happenings.push(Happening::Payload(payload)),
-                Kind::Ping => self.put(now, seed, Kind::Pong, &[]),
-                Kind::Pong => {}
+                Kind::Ping => {
+                    let number = if payload.len() <= PROBE_LEN { &payload[..] } else { &[] };
+                    self.put(now, seed, Kind::Pong, number);
+                }
+                Kind::Pong => self.on_pong(now, &payload),
                 Kind::Refusal => {
                     let why = Refusal::from_bytes(&payload).unwrap_or(Refusal::Malformed);
                     return Err(Reset::RefusedByPeer(why));
@@ -212,7 +234,32 @@ impl Connection {
             return Err(Reset::TooLong(payload.len()));
         }
         self.put(now, seed, Kind::Payload, payload);
+        let pause = if self.is_probing { PROBE_MAX } else { PROBE_EVERY };
+        if now >= self.probed_at + pause {
+            self.ping(now, seed);
+        }
         Ok(())
+    }
+
+    /// Asks for an answer behind all that was queued before.
+    fn ping(&mut self, now: Nanos, seed: u64) {
+        self.probe += 1;
+        (self.probed_at, self.is_probing) = (now, true);
+        self.put(now, seed, Kind::Ping, &self.probe.to_le_bytes());
+    }
+
+    /// An empty pong says that the peer lives; one with the number of the last ping ends a round trip.
+    fn on_pong(&mut self, now: Nanos, number: &[u8]) {
+        if self.is_probing && number == self.probe.to_le_bytes() {
+            self.is_probing = false;
+            self.round_trip = Some(now.since(self.probed_at));
+        }
+    }
+
+    /// The newest round trip that was not taken yet: from queueing a ping, behind frames with payload, to the pong that
+    /// answers it.
+    pub fn take_round_trip(&mut self) -> Option<Nanos> {
+        self.round_trip.take()
     }
 
     fn put(&mut self, now: Nanos, seed: u64, kind: Kind, payload: &[u8]) {
@@ -245,7 +292,7 @@ impl Connection {
         }
         if self.ping_at() <= now {
             self.asked = true;
-            self.put(now, seed, Kind::Ping, &[]);
+            self.ping(now, seed);
         }
         Ok(())
     }
@@ -364,6 +411,44 @@ mod tests {
             carry(START, &mut left, &mut right),
             [Happening::Proven(hello(1)), Happening::Payload(Bytes::from_static(b"first"))]
         );
+    }
+
+    #[test]
+    fn a_round_trip_ends_with_the_answer_to_its_ping() {
+        let (mut left, mut right) = open();
+        let at = |millis| START + Nanos::from_millis(millis);
+        left.send(at(1_000), b"x").unwrap();
+        let pinged = left.unsent().len();
+        left.send(at(1_001), b"y").unwrap();
+        assert!(left.unsent().len() - pinged < pinged, "one ping at a time");
+        carry(at(1_003), &mut left, &mut right);
+        assert_eq!(left.take_round_trip(), None);
+        carry(at(1_007), &mut right, &mut left);
+        assert_eq!(left.take_round_trip(), Some(Nanos::from_millis(7)));
+        assert_eq!(left.take_round_trip(), None, "it is told once");
+        left.send(at(1_099), b"z").unwrap();
+        carry(at(1_099), &mut left, &mut right);
+        assert!(right.unsent().is_empty(), "no ping within the pause");
+    }
+
+    #[test]
+    fn an_idle_link_is_measured_by_its_keep_alive() {
+        let (mut left, mut right) = open();
+        let asked = left.next_timer();
+        left.on_time(asked).unwrap();
+        carry(asked, &mut left, &mut right);
+        carry(asked + Nanos::from_millis(3), &mut right, &mut left);
+        assert_eq!(left.take_round_trip(), Some(Nanos::from_millis(3)));
+    }
+
+    #[test]
+    fn pongs_without_a_number_end_no_round_trip() {
+        let (mut left, _right) = open();
+        left.send(START + PROBE_EVERY, b"x").unwrap();
+        for number in [&b""[..], b"12345678", &[0; 8]] {
+            left.on_pong(START + PROBE_EVERY, number);
+            assert_eq!(left.take_round_trip(), None);
+        }
     }
 
     #[test]

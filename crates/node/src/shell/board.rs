@@ -9,7 +9,7 @@ use std::time::Duration;
 use base::{Millis, Nanos};
 use mio::Waker;
 use protocols::Stats;
-use storage::disk;
+use storage::{Lack, disk};
 use transport::ClusterId;
 use types::{Incarnation, Loss, NodeId};
 
@@ -20,7 +20,9 @@ use super::wrong_passwords::{Verdict, WrongPasswords};
 use crate::config::NodeConfig;
 use crate::events::{Event, Events, Level, event, lines_dropped};
 use crate::formation::Durable;
-use crate::status::{Door, Facts, MemberStatus, MemberView, NodeStatus, Phase};
+use crate::status::{
+    Door, Facts, Measures, MemberStatus, MemberView, NodeStatus, Phase, WriteRefusal,
+};
 
 /// How long a stop waits for what is in flight.
 pub(crate) const STOP_MAX: Duration = Duration::from_secs(5);
@@ -44,6 +46,7 @@ pub(crate) struct Board {
     pub(crate) control: Arc<Mailbox<ControlMail>>,
     pub(crate) clients: AtomicUsize,
     pub(crate) clients_total: AtomicU64,
+    pub(crate) clients_refused: AtomicU64,
     /// Requests and frames that workers took in, to tell an idle node.
     pub(crate) used: AtomicU64,
     /// States with a time to live that this process took, over all workers.
@@ -51,6 +54,7 @@ pub(crate) struct Board {
     facts: Mutex<Membership>,
     cluster: Mutex<ClusterView>,
     stats: Vec<Mutex<Stats>>,
+    measures: Vec<Mutex<Measures>>,
     stopping: AtomicBool,
     /// Worker threads that have nothing in flight any more.
     drained: AtomicUsize,
@@ -92,6 +96,7 @@ impl Board {
         membership: Membership,
     ) -> Board {
         let stats = workers.iter().map(|_| Mutex::default()).collect();
+        let measures = workers.iter().map(|_| Mutex::default()).collect();
         Board {
             config,
             clocks,
@@ -100,11 +105,13 @@ impl Board {
             control,
             clients: AtomicUsize::new(0),
             clients_total: AtomicU64::new(0),
+            clients_refused: AtomicU64::new(0),
             used: AtomicU64::new(0),
             expiring: AtomicU64::new(0),
             facts: Mutex::new(membership),
             cluster: Mutex::default(),
             stats,
+            measures,
             stopping: AtomicBool::new(false),
             drained: AtomicUsize::new(0),
             remarks: AtomicUsize::new(0),
@@ -152,7 +159,8 @@ impl Board {
         lock(&self.cluster)
     }
 
-    pub(crate) fn set_stats(&self, worker: usize, stats: Stats) {
+    pub(crate) fn set_stats(&self, worker: usize, stats: Stats, measures: Measures) {
+        *lock(&self.measures[worker]) = measures;
         *lock(&self.stats[worker]) = stats;
     }
 
@@ -363,6 +371,23 @@ impl Board {
     }
 }
 
+/// The first reason that counts: without a quorum the state of the disk does not matter.
+fn writes_refused(
+    is_stopping: bool,
+    loading: bool,
+    ready: bool,
+    lack: Option<Lack>,
+) -> Option<WriteRefusal> {
+    match lack {
+        _ if is_stopping => Some(WriteRefusal::Stopping),
+        _ if loading => Some(WriteRefusal::Loading),
+        _ if !ready => Some(WriteRefusal::NoQuorum),
+        Some(Lack::DiskFull) => Some(WriteRefusal::DiskFull),
+        Some(Lack::FileSizeLimit) => Some(WriteRefusal::FileSizeLimit),
+        None => None,
+    }
+}
+
 impl Facts for Board {
     fn cluster(&self) -> Vec<MemberView> {
         let own = self.summary(&self.status());
@@ -372,6 +397,12 @@ impl Facts for Board {
 
     fn config(&self) -> &Arc<NodeConfig> {
         &self.config
+    }
+
+    fn measures(&self) -> Measures {
+        let mut measures = Measures::default();
+        self.measures.iter().for_each(|worker| measures.add(&lock(worker)));
+        measures
     }
 
     fn looks(&self) -> Vec<u64> {
@@ -426,21 +457,26 @@ impl Facts for Board {
         let helpful = members.iter().filter(|member| member.up && !member.loading).count();
         let (incarnation, loss): (Incarnation, Loss) =
             (membership.durable.mine.incarnation, membership.durable.mine.loss);
+        let ready = is_formed
+            && has_begun
+            && !loading
+            && helpful > members.len() / 2
+            && !self.is_stopping();
+        let loading = loading || !is_formed || !has_begun;
+        let lack = self.pump().and_then(disk::Pump::lack);
         NodeStatus {
             id: self.id(),
             phase: if self.is_stopping() { Phase::Stopping } else { membership.phase },
             cluster: membership.cluster.map(|cluster| cluster.to_string()),
             incarnation,
             loss,
-            ready: is_formed
-                && has_begun
-                && !loading
-                && helpful > members.len() / 2
-                && !self.is_stopping(),
+            ready,
             members,
-            loading: loading || !is_formed || !has_begun,
+            loading,
+            writes_refused: writes_refused(self.is_stopping(), loading, ready, lack),
             clients: self.clients.load(Ordering::Relaxed),
             clients_total: self.clients_total.load(Ordering::Relaxed),
+            clients_refused: self.clients_refused.load(Ordering::Relaxed),
             stats,
             databases: Vec::new(),
             up: Millis(self.clocks.now().as_millis()),
@@ -453,4 +489,24 @@ impl Facts for Board {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A thread that panics stops the node; what it left behind is only shown.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_are_refused_for_the_first_reason_that_counts() {
+        let full = Some(Lack::DiskFull);
+        for (is_stopping, loading, ready, lack, expected) in [
+            (false, false, true, None, None),
+            (false, false, true, full, Some(WriteRefusal::DiskFull)),
+            (false, false, true, Some(Lack::FileSizeLimit), Some(WriteRefusal::FileSizeLimit)),
+            (false, false, false, full, Some(WriteRefusal::NoQuorum)),
+            (false, true, false, full, Some(WriteRefusal::Loading)),
+            (true, true, false, full, Some(WriteRefusal::Stopping)),
+        ] {
+            assert_eq!(writes_refused(is_stopping, loading, ready, lack), expected);
+        }
+    }
 }

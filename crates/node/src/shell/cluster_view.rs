@@ -7,7 +7,7 @@ use base::{Millis, Nanos};
 use types::NodeId;
 
 use super::board::{Board, Membership};
-use crate::status::{MemberView, NodeStatus, Phase};
+use crate::status::{MemberView, NodeStatus, Phase, WriteRefusal};
 use crate::summary::{State, Summary};
 
 /// Without a link between workers, a member is down once it was silent for this long.
@@ -104,7 +104,7 @@ impl Board {
             advertise: status.advertise.clone(),
             admin: self.config.announced.admin.clone().unwrap_or_default(),
             state: state(status, recovery_left),
-            writes_refused: writes_refused(stat("storage_lacks_room")).to_owned(),
+            writes_refused: status.writes_refused.map(of_storage).unwrap_or_default(),
             recovery_left,
             up: status.up,
             clients: status.clients as u64,
@@ -130,8 +130,12 @@ fn state(status: &NodeStatus, recovery_left: u64) -> State {
     }
 }
 
-fn writes_refused(stores_without_room: u64) -> &'static str {
-    if stores_without_room > 0 { "disk full" } else { "" }
+/// Names a refusal, unless the state of the node tells as much.
+fn of_storage(refusal: WriteRefusal) -> String {
+    match refusal {
+        WriteRefusal::DiskFull | WriteRefusal::FileSizeLimit => refusal.to_string(),
+        WriteRefusal::Stopping | WriteRefusal::Loading | WriteRefusal::NoQuorum => String::new(),
+    }
 }
 
 /// Free and total bytes of the file system with `dir`.

@@ -71,10 +71,7 @@ impl Media {
         start: Start,
         wakers: &[Arc<Mailbox<Mail>>],
     ) -> Result<Media, MediaError> {
-        let mut kinds: Vec<Durability> =
-            config.databases.iter().map(|one| one.durability).collect();
-        kinds.sort_unstable();
-        kinds.dedup();
+        let kinds = config.durabilities();
         let mut media = Media {
             stores: wakers.iter().map(|_| Vec::new()).collect(),
             specs: config.databases.iter().map(|one| spec(one, &kinds)).collect(),

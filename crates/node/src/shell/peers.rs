@@ -1,9 +1,11 @@
 //! A worker's links to its peers.
 
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 use base::Nanos;
+use base::histogram::Histogram;
 use mio::event::Event;
 use mio::{Interest, Registry, Token};
 use protocols::Stats;
@@ -13,6 +15,7 @@ use types::NodeId;
 
 use super::mailbox::{ControlMail, Mailbox, NewLink};
 use super::routes::Routes;
+use crate::status::Measures;
 use crate::worker::Input;
 
 /// Bytes taken from one peer in one turn; the rest waits for the next.
@@ -79,6 +82,8 @@ pub(crate) struct Peers {
     resets: u64,
     /// Frames for which there was no room.
     dropped: u64,
+    round_trips: BTreeMap<NodeId, Histogram>,
+    last_round_trips: BTreeMap<NodeId, Nanos>,
 }
 
 impl Peers {
@@ -97,6 +102,8 @@ impl Peers {
             bytes_out: 0,
             resets: 0,
             dropped: 0,
+            round_trips: BTreeMap::new(),
+            last_round_trips: BTreeMap::new(),
         }
     }
 
@@ -169,6 +176,10 @@ impl Peers {
             }
             self.happenings = happenings;
             is_left |= link.readable;
+            if let Some(time) = link.connection.take_round_trip() {
+                self.round_trips.entry(from).or_default().record(time);
+                self.last_round_trips.insert(from, time);
+            }
             match read {
                 Ok(count) => self.bytes_in += count as u64,
                 Err(why) => self.reset(registry, at, why, routes.inputs),
@@ -301,6 +312,15 @@ impl Peers {
         if let Some(other) = self.links.iter().flatten().find(|other| other.peer.node == node) {
             let (incarnation, loss) = (other.peer.incarnation, other.peer.loss);
             inputs.push(Input::PeerUp { node, incarnation, loss });
+        }
+    }
+
+    /// Measures of the links alone.
+    pub(crate) fn measures(&self) -> Measures {
+        Measures {
+            round_trips: self.round_trips.clone(),
+            last_round_trips: self.last_round_trips.clone(),
+            ..Measures::default()
         }
     }
 

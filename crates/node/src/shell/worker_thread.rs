@@ -20,8 +20,10 @@ use super::mailbox::{ControlMail, Mail, Mailbox};
 use super::peers::{Peers, Slowness};
 use super::routes::Routes;
 use super::write_window::WriteWindow;
+use crate::config::Durability;
 use crate::events::event;
 use crate::front::{Client, Front, Shortage};
+use crate::status::Measures;
 use crate::worker::{Input, Outputs, Worker};
 
 pub(crate) const TOKEN_MAIL: Token = Token(0);
@@ -390,6 +392,7 @@ impl WorkerThread {
         self.board.clients_total.fetch_add(1, Ordering::Relaxed);
         if self.board.clients.fetch_add(1, Ordering::Relaxed) >= self.board.config.clients_max {
             self.board.clients.fetch_sub(1, Ordering::Relaxed);
+            self.board.clients_refused.fetch_add(1, Ordering::Relaxed);
             let _ = stream.write(self.front.too_many());
             return;
         }
@@ -465,6 +468,7 @@ impl WorkerThread {
         worker.turn(self.now, self.clients.unix, &mut self.inputs, &mut self.outputs);
         self.inputs.extend(rest);
         self.clients.moment = self.board.clocks.now();
+        worker.turn_ended(self.clients.moment);
         self.turn_inputs = match self.clients.moment < self.now + TURN_LONG {
             true if count < self.turn_inputs => self.turn_inputs,
             true => (self.turn_inputs * 2).min(TURN_INPUTS.1),
@@ -567,6 +571,18 @@ impl WorkerThread {
         }
     }
 
+    fn measures(&self) -> Measures {
+        let mut measures = self.peers.measures();
+        let Some(worker) = &self.worker else { return measures };
+        let durabilities = self.board.config.durabilities();
+        let commits = durabilities.into_iter().zip(worker.commit_latencies().cloned());
+        measures.commits = commits.filter(|(kind, _)| *kind != Durability::Volatile).collect();
+        let members = worker.view().members().iter();
+        let slow = members.filter(|member| member.pace != Pace::Steady);
+        measures.slow = slow.map(|member| member.node).collect();
+        measures
+    }
+
     fn publish_stats(&mut self) {
         self.stats_due = true;
         if self.now < self.stats_at + STATS_EVERY && self.stats_at != Nanos::ZERO {
@@ -582,6 +598,7 @@ impl WorkerThread {
         let expiring = stats.values.get("expiring_states").copied().unwrap_or(0);
         self.board.expiring.fetch_add(expiring - self.expiring, Ordering::Relaxed);
         self.expiring = expiring;
-        self.board.set_stats(self.index, stats);
+        let measures = self.measures();
+        self.board.set_stats(self.index, stats, measures);
     }
 }

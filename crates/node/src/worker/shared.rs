@@ -7,6 +7,7 @@ use protocols::{Peer, Scan, View};
 use storage::Store;
 use types::{NodeId, Outcome, Shard, Tag, Ticket, Update};
 
+use super::commits::Commits;
 use super::loss::LossHold;
 use super::outbox::Outbox;
 use super::scans::ScanInFlight;
@@ -25,6 +26,7 @@ pub(crate) struct StoreState {
     pub(crate) submitted: Ticket,
     /// Everything up to here is durable.
     pub(crate) durable: Ticket,
+    pub(crate) commits: Commits,
 }
 
 impl StoreState {
@@ -38,6 +40,7 @@ impl StoreState {
             has_changes: false,
             submitted: Ticket::DURABLE,
             durable: Ticket::DURABLE,
+            commits: Commits::default(),
         }
     }
 

@@ -113,6 +113,7 @@ impl Worker {
                     return;
                 }
                 state.durable = upto;
+                state.commits.durable(upto, shared.now);
                 for engine in self.engines.awake_mut().filter(|engine| engine.store() == store) {
                     engine.on_stored(shared, upto);
                 }
@@ -256,6 +257,7 @@ impl Worker {
             let ticket = state.store.ticket();
             if ticket != state.open {
                 state.submitted = state.open;
+                state.commits.submitted(state.open, self.shared.now);
                 state.open = ticket;
                 state.has_changes = false;
             }

@@ -64,6 +64,18 @@ pub(super) struct Flags {
         help_heading = "Security"
     )]
     pub cluster_secret_file: Option<PathBuf>,
+    /// A password that opens /metrics only, besides the clients' password
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "PALIMPSEST_METRICS_PASSWORD_FILE",
+        help_heading = "Security"
+    )]
+    pub metrics_password_file: Option<PathBuf>,
+    /// Serve /metrics without a password to scrapers on this machine
+    #[arg(long, env = "PALIMPSEST_METRICS_LOOPBACK", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_name = "BOOL", help_heading = "Security")]
+    pub metrics_loopback: Option<bool>,
     /// PALIMPSEST_PASSWORD, unless a flag wins over it.
     #[arg(skip)]
     #[serde(skip)]
@@ -156,6 +168,8 @@ impl Flags {
             advertise: self.advertise.or(below.advertise),
             password_file: self.password_file.or(below.password_file),
             password: self.password,
+            metrics_password_file: self.metrics_password_file.or(below.metrics_password_file),
+            metrics_loopback: self.metrics_loopback.or(below.metrics_loopback),
             cluster_secret_file: self.cluster_secret_file.or(below.cluster_secret_file),
             insecure: None,
             durability: self.durability.or(below.durability),

@@ -21,6 +21,7 @@ use super::direct::{BareFile, DirectFile};
 use super::io::{Done, File, Files, Io, Medium, Write};
 use super::page::PAGE;
 use super::write_out::write_out;
+use crate::Lack;
 use crate::data_dir::is_there;
 
 /// Reads of at least so many bytes get memory on large pages.
@@ -216,12 +217,17 @@ impl FileMedium {
     /// Carries out a request and waits for it.
     #[must_use]
     pub fn execute(&self, io: &Io) -> Done {
-        self.execute_with_room(io, Flusher::Homes, || false)
+        self.execute_with_room(io, Flusher::Homes, |_| false)
     }
 
-    /// The same, again and again for as long as there is no room for what it writes and `wait` wants it.
-    /// A write that finds none has not failed as one does that the device did not take: nothing was flushed yet.
-    pub(super) fn execute_with_room(&self, io: &Io, by: Flusher, wait: impl Fn() -> bool) -> Done {
+    /// The same, but repeats a write that finds no room for as long as `wait` returns true.
+    /// Such a write has not failed as one that the device rejects: nothing of it was flushed yet.
+    pub(super) fn execute_with_room(
+        &self,
+        io: &Io,
+        by: Flusher,
+        wait: impl Fn(Lack) -> bool,
+    ) -> Done {
         let id = io.id();
         let result = match io {
             Io::Read { file, offset, len, .. } if self.is_cache_ours(*file) => {
@@ -248,7 +254,7 @@ impl FileMedium {
         writes: &[Write],
         flush: Files,
         by: Flusher,
-        wait: impl Fn() -> bool,
+        wait: impl Fn(Lack) -> bool,
     ) -> Result<(), String> {
         let past = |direct: &DirectFile, file: File| {
             let is_its = flush == Files::of(file) || flush == Files::default();
@@ -359,17 +365,29 @@ impl FileMedium {
         Ok(())
     }
 
-    fn write_with_room(&self, write: &Write, wait: impl Fn() -> bool) -> Result<(), String> {
+    fn write_with_room(&self, write: &Write, wait: impl Fn(Lack) -> bool) -> Result<(), String> {
         loop {
             let Err(error) = self.write(write) else { return Ok(()) };
-            let lacks_room =
-                matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
-            let may_wait =
-                lacks_room && GROWING.contains(&write.file) && (self.says_at_once || cfg!(test));
+            let lack = self.lack(write.file, error.kind());
             let reason = explain(write.file, "write")(error);
-            if !may_wait || !wait() {
+            if !lack.is_some_and(&wait) {
                 return Err(reason);
             }
+        }
+    }
+
+    /// The room that a failed write lacked, where it is safe to repeat the write.
+    fn lack(&self, file: File, error: ErrorKind) -> Option<Lack> {
+        if !GROWING.contains(&file) {
+            return None;
+        }
+        match error {
+            // Every file system checks the length before it takes a byte.
+            ErrorKind::FileTooLarge => Some(Lack::FileSizeLimit),
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                (self.says_at_once || cfg!(test)).then_some(Lack::DiskFull)
+            }
+            _ => None,
         }
     }
 

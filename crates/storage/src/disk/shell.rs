@@ -31,7 +31,7 @@ use super::merge::Merged;
 use super::page::CheckedPage;
 use super::recovery::Recovered;
 use super::request::Request;
-use crate::{Completion, Load, Place, Room, Staging};
+use crate::{Completion, Lack, Load, Place, Room, Staging};
 use combine::{EngineLock, Inbox, Left};
 use helpers::Queues;
 use room::RoomWatch;
@@ -284,6 +284,12 @@ impl Pump {
     #[must_use]
     pub fn begins_in(&self) -> Option<Duration> {
         self.shared.begins_in()
+    }
+
+    /// Why the store refuses to grow, if it does.
+    #[must_use]
+    pub fn lack(&self) -> Option<Lack> {
+        self.shared.room.lack(&self.shared.medium)
     }
 
     /// Tells whether there is more to do than the cores have time for: then fewer commits, each with more in it, are worth

@@ -271,21 +271,21 @@ fn carry_out(shared: &Shared, ios: Vec<Io>, by: Flusher) {
     }
 }
 
-/// Where there is no room for it that waits, as nothing is lost by it: what has to be written is in the ring or was not
-/// acknowledged.
+/// Waits while there is no room. Nothing is lost meanwhile: the bytes are in the ring, or were not acknowledged.
 fn carry_out_one(shared: &Shared, io: &Io, by: Flusher) -> Done {
-    let waits = Cell::new(false);
-    let done = shared.medium.execute_with_room(io, by, || {
-        if !waits.replace(true) {
-            shared.room.wait_begins();
+    let waits = Cell::new(None);
+    let done = shared.medium.execute_with_room(io, by, |lack| {
+        shared.room.wait_begins(lack);
+        if let Some(before) = waits.replace(Some(lack)) {
+            shared.room.wait_ends(before);
         }
         shared.queues.room.wait(ROOM_LOOK)
     });
     if matches!(io, Io::Store { .. }) {
         shared.room.look_if_grown(&shared.medium);
     }
-    if waits.get() {
-        shared.room.wait_ends();
+    if let Some(lack) = waits.get() {
+        shared.room.wait_ends(lack);
     }
     done
 }

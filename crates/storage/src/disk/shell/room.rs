@@ -1,9 +1,9 @@
-//! What room the file system has for what grows with the store.
+//! Room in the file system for what grows with the store.
 //!
-//! What goes home without finding room waits, and before long all commits wait behind it: those of large records at once,
-//! for they need room before they are acknowledged, all others when the ring is full. So a store that grows says early
-//! that there is little left. One of short records that does not grow needs none; large ones get new room before the old
-//! is given up, so after a start the first overwrites of them count as growth.
+//! A write-back that finds no room waits. Before long all commits wait behind it: those of large records at once, because
+//! they need room before they are acknowledged, all others when the ring is full. So a store that grows announces a
+//! shortage early. A store of short records that does not grow needs no room. A large record gets new room before its old
+//! room is given up, so the first overwrites after a start count as growth.
 
 use std::sync::Mutex;
 use std::sync::atomic::{
@@ -12,19 +12,21 @@ use std::sync::atomic::{
 };
 use std::time::{Duration, Instant};
 
-use crate::Room;
 use crate::disk::files::FileMedium;
+use crate::{Lack, Room};
 
-/// Bytes that are to be left for what has been taken in: what a default ring holds, and large records that may wait, for
-/// more than one node. Of a small file system this part of it.
+/// Bytes that stay free for accepted writes: the content of a default ring and waiting large records, for more than one
+/// node. On a small file system this part of it.
 const KEPT: u64 = 256 << 20;
 const KEPT_PART: u64 = 16;
-/// How often it is looked at whether they are there again.
+/// How often the file system is asked whether there is room again.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 pub(super) struct RoomWatch {
-    /// Helpers whose writes find none.
+    /// Helpers whose writes find no room.
     waiting: AtomicUsize,
+    /// Those of them whose file may not grow longer.
+    waiting_for_length: AtomicUsize,
     is_little: AtomicBool,
     looked_at: Mutex<Option<Instant>>,
     /// The most that the store has taken so far.
@@ -35,21 +37,28 @@ impl RoomWatch {
     pub(super) fn new(medium: &FileMedium) -> RoomWatch {
         RoomWatch {
             waiting: AtomicUsize::new(0),
+            waiting_for_length: AtomicUsize::new(0),
             is_little: AtomicBool::new(false),
             looked_at: Mutex::new(None),
             taken: AtomicU64::new(medium.taken()),
         }
     }
 
-    pub(super) fn wait_begins(&self) {
+    pub(super) fn wait_begins(&self, lack: Lack) {
         self.waiting.fetch_add(1, SeqCst);
+        if lack == Lack::FileSizeLimit {
+            self.waiting_for_length.fetch_add(1, SeqCst);
+        }
     }
 
-    pub(super) fn wait_ends(&self) {
+    pub(super) fn wait_ends(&self, lack: Lack) {
         self.waiting.fetch_sub(1, SeqCst);
+        if lack == Lack::FileSizeLimit {
+            self.waiting_for_length.fetch_sub(1, SeqCst);
+        }
     }
 
-    /// To be called when something was written that may have made the store larger than it ever was.
+    /// Call this after a write that may have made the store larger than it ever was.
     pub(super) fn look_if_grown(&self, medium: &FileMedium) {
         let taken = medium.taken();
         if self.taken.fetch_max(taken, Relaxed) < taken {
@@ -66,7 +75,7 @@ impl RoomWatch {
         self.is_little.store(is_little, Relaxed);
     }
 
-    /// What there is. Where it was little it is looked at again now and then.
+    /// The room that there is. Asks the file system again now and then while there was little.
     pub(super) fn look_at(&self, medium: &FileMedium) -> Room {
         if self.is_little.load(Relaxed)
             && let Ok(mut looked_at) = self.looked_at.try_lock()
@@ -79,6 +88,15 @@ impl RoomWatch {
             (0, false) => Room::Enough,
             (0, true) => Room::Little,
             _ => Room::Missing,
+        }
+    }
+
+    /// Why room is short, if it is.
+    pub(super) fn lack(&self, medium: &FileMedium) -> Option<Lack> {
+        match self.look_at(medium) {
+            Room::Enough => None,
+            Room::Missing if self.waiting_for_length.load(Relaxed) > 0 => Some(Lack::FileSizeLimit),
+            Room::Little | Room::Missing => Some(Lack::DiskFull),
         }
     }
 }
