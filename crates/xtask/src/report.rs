@@ -1,4 +1,6 @@
 //! Seconds of each step, of each test program and of the slowest tests, and the final counts.
+//!
+//! CPU time says how long a step takes on an idle machine, whatever else runs beside it.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
@@ -13,10 +15,16 @@ const ROWS_MAX: usize = 15;
 /// Times and counts of one run.
 pub struct Report {
     started: Instant,
-    steps: Vec<Timed>,
+    steps: Vec<Step>,
     programs: Vec<Timed>,
     tests: Vec<Timed>,
     counts: Counts,
+}
+
+struct Step {
+    name: String,
+    seconds: f64,
+    cpu_seconds: f64,
 }
 
 struct Timed {
@@ -61,11 +69,12 @@ impl Report {
         action: impl FnOnce(&mut Report) -> Result<T>,
     ) -> Result<T> {
         announce(name);
-        let start = Instant::now();
+        let (start, cpu_start) = (Instant::now(), children_cpu_seconds());
         let result = action(self);
         let seconds = start.elapsed().as_secs_f64();
+        let cpu_seconds = children_cpu_seconds() - cpu_start;
         println!("<== {seconds:.1} s: {name}");
-        self.steps.push(Timed { name: name.to_string(), seconds });
+        self.steps.push(Step { name: name.to_string(), seconds, cpu_seconds });
         result
     }
 
@@ -140,7 +149,10 @@ impl Report {
 
     fn tables(&self) -> String {
         let mut text = String::new();
-        table(&mut text, "steps", self.steps.iter());
+        text.push_str("\nsteps (seconds, CPU seconds)\n");
+        for Step { name, seconds, cpu_seconds } in &self.steps {
+            let _ = writeln!(text, "{seconds:8.1} {cpu_seconds:8.1}  {name}");
+        }
         table(&mut text, "slowest test programs", slowest(&self.programs).into_iter());
         table(&mut text, "slowest tests", slowest(&self.tests).into_iter());
         let total = self.started.elapsed().as_secs();
@@ -161,6 +173,22 @@ fn table<'a>(text: &mut String, heading: &str, rows: impl Iterator<Item = &'a Ti
     for Timed { name, seconds } in rows {
         let _ = writeln!(text, "{seconds:8.1}  {name}");
     }
+}
+
+/// CPU time of all child processes that have ended; 0 where the system does not say.
+fn children_cpu_seconds() -> f64 {
+    const TICKS_PER_SECOND: f64 = 100.0;
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name in parentheses may hold blanks. The fields after it start with the third.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let ticks = |field: usize| {
+        fields
+            .split_whitespace()
+            .nth(field - 3)
+            .and_then(|it| it.parse::<f64>().ok())
+            .unwrap_or(0.0)
+    };
+    (ticks(16) + ticks(17)) / TICKS_PER_SECOND
 }
 
 /// Prints a step's name before its output.
@@ -237,6 +265,16 @@ mod tests {
         let output = "1 passed, 0 failed\nmore\n12 passed, 3 failed\n";
         assert_eq!(parse_closing_line(output), Some(Counts { passed: 12, failed: 3 }));
         assert_eq!(parse_closing_line("12 passed, 3 failed, and more"), None);
+    }
+
+    #[test]
+    fn step_counts_cpu_time_of_its_children() {
+        let mut report = Report::default();
+        let busy = "i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done";
+        let run = |_: &mut Report| crate::run(Command::new("sh").args(["-c", busy]));
+        report.step("busy", run).expect("it ends well");
+        assert!(report.steps[0].cpu_seconds > 0.0);
+        assert!(report.tables().contains("  busy\n"));
     }
 
     #[test]

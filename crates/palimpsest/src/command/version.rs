@@ -9,7 +9,11 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// `./x release` adds `-dev` to the version of a commit that is not released.
+pub(crate) const VERSION: &str = match option_env!("PALIMPSEST_VERSION") {
+    Some(version) => version,
+    None => env!("CARGO_PKG_VERSION"),
+};
 const COMMIT: &str = match option_env!("PALIMPSEST_COMMIT") {
     Some(commit) => commit,
     None => "unknown",
