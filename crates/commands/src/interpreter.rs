@@ -78,12 +78,17 @@ impl<'a> Context<'a> {
         Ok(self.view.value.map(values::string::decode).transpose()?)
     }
 
-    /// When the key expires, in milliseconds of Unix time by the clock of this evaluation.
+    /// When the key expires, in milliseconds of Unix time by the clock of the node that set it: constant.
     pub(crate) fn deadline(&self) -> Option<u64> {
+        self.view.ends.map(|ends| ends.0)
+    }
+
+    /// What is left of the key's time to live, in milliseconds.
+    pub(crate) fn time_left(&self) -> Option<u64> {
         match self.view.ttl {
             TimeToLive::Never => None,
-            TimeToLive::After(rest) => Some(self.clock.unix.0.saturating_add(rest.0)),
-            TimeToLive::At { unix } => Some(unix.0),
+            TimeToLive::After(rest) => Some(rest.0),
+            TimeToLive::At { unix } => Some(unix.0.saturating_sub(self.clock.unix.0)),
         }
     }
 

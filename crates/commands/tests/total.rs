@@ -98,7 +98,7 @@ proptest! {
     fn any_body_runs_on_any_state(
         body in bodies(), value in values(), ttl in ttls(), clock in clocks(),
     ) {
-        let view = View { value: value.as_deref(), ttl };
+        let view = View::fresh(value.as_deref(), ttl, clock.unix);
         let applied = Interpreter::default().apply(view, &body, clock);
         check_applied(value.as_deref(), &applied.change, &applied.reply);
     }
@@ -116,7 +116,7 @@ proptest! {
             Err(_) => return Ok(()),
         };
         prop_assert!(access.is_some());
-        let view = View { value: value.as_deref(), ttl };
+        let view = View::fresh(value.as_deref(), ttl, clock.unix);
         let applied = Interpreter::default().apply(view, &command.body, clock);
         check_applied(value.as_deref(), &applied.change, &applied.reply);
         let text = String::from_utf8_lossy(&applied.reply);

@@ -5,11 +5,11 @@
 
 use std::collections::VecDeque;
 
-use base::sometimes;
+use base::{Millis, sometimes};
 use bytes::Bytes;
 use protocols::{
     Absence, Cells, Context, Effects, Emit, Env, Event, Message, Metas, Parting, Peer, Protocol,
-    Request, Scan, Scanned, Stats, TimerId, Touches, Violation, WARMED,
+    Request, Scan, Scanned, Stats, TimerId, Touches, Uptime, Violation, WARMED,
 };
 use smallvec::SmallVec;
 use storage::{Load, Place};
@@ -240,10 +240,19 @@ impl<P: Protocol> EngineOf<P> {
         shared: &mut Shared,
         run: impl FnOnce(&mut P, &mut Context<'_, P>),
     ) {
+        // Countdowns that end with the process need nothing that outlives it.
+        let (lasting, passing);
+        let uptime: &dyn Uptime = if self.outlives_process {
+            lasting = shared.uptimes.at(shared.now);
+            &lasting
+        } else {
+            passing = Millis(shared.now.since(shared.started).as_millis());
+            &passing
+        };
         let mut cx = Context {
             now: shared.now,
             unix: shared.unix,
-            uptime: shared.uptime,
+            uptime,
             cells: &mut self.cells,
             metas: &mut self.metas,
             fx: &mut self.fx,

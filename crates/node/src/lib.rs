@@ -18,6 +18,7 @@ pub mod registry;
 mod shell;
 pub mod status;
 pub mod summary;
+pub mod uptime;
 pub mod worker;
 
 pub use engine::CELL_LEN;

@@ -37,6 +37,7 @@ use types::{
 use crate::engine::{EngineParts, PARKED_MAX};
 use crate::front::Shortage;
 use crate::registry::{PROTOCOLS, Registration};
+use crate::uptime::Uptimes;
 use engines::Engines;
 use loss::LossHold;
 use outbox::Outbox;
@@ -75,8 +76,8 @@ pub struct WorkerConfig {
     /// Bytes of memory for resident registers before eviction, over all databases, and for what stores hold in memory.
     pub cells_memory: usize,
     pub scrub: ScrubConfig,
-    /// Flushed uptime at process start, see [`protocols::Context::uptime`].
-    pub uptime_base: Millis,
+    /// The node's clocks, shared by its workers; see [`protocols::Context::uptime`].
+    pub uptimes: Arc<Uptimes>,
 }
 
 /// A database of the node.
@@ -130,6 +131,9 @@ pub struct Outputs {
     /// Registers were found forgotten: raise the loss durably by one, then tell all workers by [`Input::Loss`].
     /// Until then this worker says nothing.
     pub raise_loss: bool,
+    /// Have the node's [`Keeper`](crate::uptime::Keeper) look, and all workers turn once it has saved. A worker may say
+    /// nothing until then.
+    pub uptimes_changed: bool,
     /// Peers that did not answer in time.
     pub suspects: Vec<NodeId>,
     /// For the operator: what the medium did that it should not.
@@ -144,8 +148,6 @@ pub struct Worker {
     engines: Engines,
     /// Engine per database.
     by_database: [Option<u8>; DATABASES],
-    started: Nanos,
-    uptime_base: Millis,
     cells_memory: usize,
     /// Next engine and shard that the evicting hand looks at.
     hand: (usize, u8),
@@ -204,8 +206,6 @@ impl Worker {
             shared,
             engines: Engines::default(),
             by_database: [None; DATABASES],
-            started: now,
-            uptime_base: config.uptime_base,
             cells_memory: config.cells_memory,
             hand: (0, config.index as u8),
             scrubber,
@@ -394,7 +394,8 @@ fn shared(
         workers: config.workers,
         now,
         unix: Millis(0),
-        uptime: config.uptime_base,
+        started: now,
+        uptimes: Arc::clone(&config.uptimes),
         outbox: Outbox::new(&view),
         view,
         update,

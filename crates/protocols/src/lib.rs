@@ -12,6 +12,7 @@ pub mod mutation;
 pub mod protocol;
 pub mod quorum;
 pub mod rmwpaxos;
+pub mod uptime;
 pub mod view;
 pub mod zab;
 
@@ -22,4 +23,5 @@ pub use protocol::{
     ScannedCell, Stats, Touches, Violation,
 };
 pub use quorum::Tally;
+pub use uptime::Uptime;
 pub use view::{Member, Pace, View};

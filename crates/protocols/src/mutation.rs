@@ -56,6 +56,10 @@ base::mutations! {
     ForwardAnyIncarnation = "forward-any-incarnation",
     /// "Surely no effect" is said of an operation that was forwarded.
     NoQuorumAfterForward = "no-quorum-after-forward",
+    /// After a crash a countdown goes on from beyond what was saved of its clock.
+    CountTwice = "count-twice",
+    /// The clocks of countdowns run on while nothing counts on them, unsaved.
+    NeverRests = "never-rests",
     /// One replica's countdown is enough to expire a key.
     ExpireByOne = "expire-by-one",
     /// A countdown is kept over a change of the deadline, as long as the key has one.

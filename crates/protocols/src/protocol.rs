@@ -12,6 +12,7 @@ use types::{Command, Incarnation, Key, Loss, NodeId, SessionId, Shard, Tag, Upda
 
 use crate::cells::{Cells, Metas};
 use crate::effects::{Effects, Emit, TimerId};
+use crate::uptime::Uptime;
 use crate::view::View;
 
 /// A replication protocol: one instance per database and worker.
@@ -219,9 +220,8 @@ pub struct Context<'a, P: Protocol> {
     pub now: Nanos,
     /// Wall clock of this turn. Never a safety argument.
     pub unix: Millis,
-    /// How long this node has been up, over all its starts on this data; goes on from a flushed value, so it
-    /// may lag behind the truth but never runs ahead of it.
-    pub uptime: Millis,
+    /// How long this node has been up, over all its starts on this data.
+    pub uptime: &'a dyn Uptime,
     pub cells: &'a mut Cells<P::Record>,
     pub metas: &'a mut Metas<P::Meta>,
     pub fx: &'a mut Effects<P::Message>,

@@ -10,6 +10,7 @@ use std::time::Duration;
 use base::{Millis, Nanos, Prng};
 use bytes::Bytes;
 use commands::Interpreter;
+use node::uptime::{Keeper, Scale};
 use node::worker::{DatabaseSpec, Input, Outputs, Worker, WorkerConfig};
 use storage::volatile::{Beginning, VolatileStore};
 use types::{Command, Database, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Tag};
@@ -49,7 +50,7 @@ impl Cluster {
                 request_timeout: Nanos::from_secs(10),
                 cells_memory: usize::MAX,
                 scrub: node::worker::ScrubConfig::OFF,
-                uptime_base: Millis(0),
+                uptimes: Keeper::restore(Scale::REAL, &[], true, Nanos::ZERO).uptimes(),
             };
             let database = DatabaseSpec {
                 database: Database(0),

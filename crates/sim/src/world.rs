@@ -17,9 +17,11 @@ use bytes::Bytes;
 use node::CELL_LEN;
 use node::frame_payload;
 use node::registry;
+use node::uptime::Keeper;
 use node::worker::{DatabaseSpec, Input, Outputs, ScrubConfig, Worker, WorkerConfig};
 use protocols::{Pace, Stats};
 use storage::Store;
+use storage::identity::SavedClock;
 use types::{
     Access, Command, Database, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Tag, Update,
 };
@@ -99,6 +101,8 @@ enum Event {
     Frame(InFlight),
     Worked { node: usize, start: u64, work: Work },
     LossRaised { node: usize, start: u64 },
+    UptimesDue { node: usize, start: u64 },
+    UptimesSaved { node: usize, start: u64 },
     Connect { a: usize, b: usize },
     Reset { at: usize, peer: usize },
 }
@@ -125,9 +129,13 @@ struct Process {
     /// Tells the starts of all nodes apart.
     start: u64,
     seats: Vec<Seat>,
-    started: Nanos,
     paused_until: u64,
     is_loss_rising: bool,
+    uptimes: Keeper,
+    /// On its way to the identity.
+    saving: Option<Vec<SavedClock>>,
+    /// When clocks are looked at next; `u64::MAX`: not before something happens.
+    uptimes_due: u64,
 }
 
 /// One node: what outlives its process, and the process.
@@ -135,7 +143,8 @@ struct SimNode {
     id: NodeId,
     incarnation: Incarnation,
     loss: Loss,
-    uptime: Millis,
+    /// What the identity says of the clocks of countdowns.
+    uptimes: Vec<SavedClock>,
     clock: Clock,
     medium: Medium,
     ledger: Ledger,
@@ -198,7 +207,7 @@ impl World {
                 id: node_id(index),
                 incarnation: Incarnation(0),
                 loss: Loss(1),
-                uptime: Millis(0),
+                uptimes: Vec::new(),
                 clock: config.clocks[index].clone(),
                 medium: Medium::new(&config.medium, DATABASE, rng.fork()),
                 ledger: Ledger::default(),
@@ -302,6 +311,18 @@ impl World {
             Event::LossRaised { node, start } => {
                 if self.is_start(node, start) {
                     self.raise_loss(node);
+                }
+                Happened::Other
+            }
+            Event::UptimesDue { node, start } => {
+                if self.is_start(node, start) {
+                    self.keep_uptimes(node);
+                }
+                Happened::Other
+            }
+            Event::UptimesSaved { node, start } => {
+                if self.is_start(node, start) {
+                    self.on_uptimes_saved(node);
                 }
                 Happened::Other
             }

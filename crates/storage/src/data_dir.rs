@@ -222,7 +222,7 @@ impl DataDir {
         self.save(next)
     }
 
-    /// Durably changes what may change while the node runs: cluster, members, standing, uptime, databases.
+    /// Durably changes what may change while the node runs: cluster, members, standing, clocks, databases.
     ///
     /// # Errors
     /// `AddressesTooLong`, `Io`, `Poisoned`.

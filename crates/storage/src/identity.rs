@@ -17,11 +17,12 @@ use types::{Incarnation, Loss, Malformed, NodeId, Reader};
 pub const COPY_LEN: usize = 4096;
 
 /// The only format that this version reads and writes.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"PALIMPST";
 const CHECKSUM_LEN: usize = 8;
 const ADDRESS_LEN_MAX: usize = 512;
+const CLOCKS_MAX: usize = 32;
 // How far a lost copy may be ahead, and one to be above it.
 const DAMAGE_STEP: u32 = 2;
 
@@ -57,6 +58,14 @@ pub struct Member {
     pub loss: Loss,
 }
 
+/// A clock on which times to live are counted: how long it has run, over all starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SavedClock {
+    pub shown: Millis,
+    /// The countdowns on it are over when it shows this. Zero: it was never used.
+    pub until: Millis,
+}
+
 /// What a node durably knows of itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
@@ -70,8 +79,10 @@ pub struct Identity {
     /// This start of the process. No two starts that said anything share one.
     pub incarnation: Incarnation,
     pub loss: Loss,
-    /// Time the node has spent running in all its starts: time to live counts on it.
-    pub uptime: Millis,
+    /// The clocks on which times to live are counted.
+    pub clocks: Vec<SavedClock>,
+    /// The last start that stopped in order: it saved the clocks when nothing could count on them any more.
+    pub stopped: Incarnation,
     /// Hash of the databases' configuration (protocol and durability of each); 0 where none was saved.
     pub databases_hash: u64,
     /// Drawn when the directory is created or reset. Media bind their checksums to it, so that a file of
@@ -115,7 +126,8 @@ impl Identity {
             durability,
             incarnation: Incarnation(0),
             loss: Loss(0),
-            uptime: Millis(0),
+            clocks: Vec::new(),
+            stopped: Incarnation(0),
             databases_hash: 0,
             binding,
         }
@@ -162,9 +174,15 @@ impl Identity {
         body.extend_from_slice(&self.cluster.unwrap_or(0).to_le_bytes());
         body.extend_from_slice(&self.incarnation.0.to_le_bytes());
         body.extend_from_slice(&self.loss.0.to_le_bytes());
-        body.extend_from_slice(&self.uptime.0.to_le_bytes());
         body.extend_from_slice(&self.databases_hash.to_le_bytes());
         body.extend_from_slice(&self.binding.to_le_bytes());
+        assert!(self.clocks.len() <= CLOCKS_MAX, "{} clocks", self.clocks.len());
+        body.extend_from_slice(&self.stopped.0.to_le_bytes());
+        body.push(self.clocks.len() as u8);
+        for clock in &self.clocks {
+            body.extend_from_slice(&clock.shown.0.to_le_bytes());
+            body.extend_from_slice(&clock.until.0.to_le_bytes());
+        }
         body.push(self.members.len() as u8);
         for member in &self.members {
             body.extend_from_slice(&member.node.0.to_le_bytes());
@@ -239,15 +257,27 @@ fn decode_fields(reader: &mut Reader<'_>) -> Result<(u64, Identity), Malformed> 
         durability,
         incarnation: Incarnation(reader.u32()?),
         loss: Loss(reader.u32()?),
-        uptime: Millis(reader.u64()?),
         databases_hash: reader.u64()?,
         binding: reader.u64()?,
+        stopped: Incarnation(reader.u32()?),
+        clocks: decode_clocks(reader)?,
         members: decode_members(reader)?,
     };
     if identity.incarnation > Incarnation::MAX || identity.loss > Loss::MAX {
         return Err(Malformed);
     }
     Ok((sequence, identity))
+}
+
+fn decode_clocks(reader: &mut Reader<'_>) -> Result<Vec<SavedClock>, Malformed> {
+    let count = usize::from(reader.u8()?);
+    if count > CLOCKS_MAX {
+        return Err(Malformed);
+    }
+    let clock = |reader: &mut Reader<'_>| {
+        Ok(SavedClock { shown: Millis(reader.u64()?), until: Millis(reader.u64()?) })
+    };
+    (0..count).map(|_| clock(reader)).collect()
 }
 
 fn decode_members(reader: &mut Reader<'_>) -> Result<Vec<Member>, Malformed> {
@@ -290,7 +320,8 @@ mod tests {
             members: vec![member(1), member(2), member(3)],
             incarnation: Incarnation(41),
             loss: Loss(7),
-            uptime: Millis(123_456),
+            clocks: vec![SavedClock { shown: Millis(123_456), until: Millis(123_999) }],
+            stopped: Incarnation(40),
             databases_hash: 99,
             ..Identity::new(NodeId(2), Durability::Pmem, 0x5eed)
         }
@@ -310,19 +341,19 @@ mod tests {
     fn bytes_never_change() {
         let copy = identity().encode(12, 1).expect("it fits");
         let hash = base::checksum::hash(&copy);
-        const GOLDEN: u64 = 0x5a9e_8e3f_6e0f_2052;
+        const GOLDEN: u64 = 0xd361_1a78_fb1b_c5d9;
         assert_eq!(copy[8..16], *b"PALIMPST");
-        assert_eq!(copy[16..32], [1, 0, 0, 0, 2, 0, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(copy[16..32], [2, 0, 0, 0, 2, 0, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(hash, GOLDEN, "the format changed: {hash:#x}");
     }
 
     #[test]
     fn another_format_is_told_from_damage() {
         let mut copy = identity().encode(12, 0).expect("it fits");
-        copy[16] = 2;
+        copy[16] = 1;
         assert_eq!(decode(&copy, 0), Found::Damaged);
         let sealed = seal(&copy[CHECKSUM_LEN..], 0).expect("it fits");
-        assert_eq!(decode(&sealed, 0), Found::OtherFormat(2));
+        assert_eq!(decode(&sealed, 0), Found::OtherFormat(1));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use base::Millis;
 use proptest::prelude::*;
 use storage::data_dir::{DataDir, DataDirError, reset};
-use storage::identity::{COPY_LEN, Durability, Member, Standing};
+use storage::identity::{COPY_LEN, Durability, Member, SavedClock, Standing};
 use types::{Incarnation, Loss, NodeId};
 
 const NODE: NodeId = NodeId(7);
@@ -96,13 +96,14 @@ fn what_was_saved_is_there_after_a_restart() {
     let mut dir = scratch.start();
     assert!(dir.is_empty());
     dir.form(42, &members()).expect("it joins");
-    dir.update(|identity| identity.uptime = Millis(5_000)).expect("it saves");
+    let clock = SavedClock { shown: Millis(5_000), until: Millis(6_000) };
+    dir.update(|identity| identity.clocks = vec![clock]).expect("it saves");
     assert_eq!(dir.raise_loss().expect("it saves"), Loss(1));
     drop(dir);
     let dir = scratch.open().expect("it is ours");
     let identity = dir.identity().expect("it was saved");
     assert_eq!((identity.cluster, identity.standing), (Some(42), Standing::Formed));
-    assert_eq!((identity.uptime, identity.loss), (Millis(5_000), Loss(1)));
+    assert_eq!((&identity.clocks[..], identity.loss), (&[clock][..], Loss(1)));
     assert_eq!(identity.members, members());
     assert!(!dir.is_empty());
 }

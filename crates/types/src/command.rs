@@ -57,6 +57,28 @@ pub struct View<'a> {
     /// The encoded value; `None` when there is no key.
     pub value: Option<&'a [u8]>,
     pub ttl: TimeToLive,
+    /// The end of its time to live, in Unix time by the clock of the node that set it. Present iff there is one.
+    pub ends: Option<Millis>,
+}
+
+impl<'a> View<'a> {
+    /// A value whose time to live was set just now.
+    #[must_use]
+    pub fn fresh(value: Option<&'a [u8]>, ttl: TimeToLive, unix: Millis) -> View<'a> {
+        View { value, ttl, ends: ttl.ends(unix) }
+    }
+}
+
+impl TimeToLive {
+    /// Its end in Unix time, where it is set at `unix`.
+    #[must_use]
+    pub fn ends(self, unix: Millis) -> Option<Millis> {
+        match self {
+            TimeToLive::Never => None,
+            TimeToLive::After(span) => Some(Millis(unix.0.saturating_add(span.0))),
+            TimeToLive::At { unix } => Some(unix),
+        }
+    }
 }
 
 /// Time to live of a key.

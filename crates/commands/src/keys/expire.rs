@@ -133,11 +133,11 @@ mod tests {
             panic!("{args:?} is a command on one key")
         };
         let interpreter = Interpreter::default();
-        let nothing = View { value: None, ttl: TimeToLive::Never };
+        let nothing = View { value: None, ttl: TimeToLive::Never, ends: None };
         let Change::Put { value, .. } = interpreter.apply(nothing, &set.body, clock).change else {
             panic!("SET puts a value")
         };
-        let view = View { value: Some(&value), ttl: TimeToLive::Never };
+        let view = View { value: Some(&value), ttl: TimeToLive::Never, ends: None };
         interpreter.apply(view, &command.body, clock).change
     }
 

@@ -1,4 +1,7 @@
-//! `TTL PTTL EXPIRETIME PEXPIRETIME`. What is left of a span is an estimate (see [`types::View`]).
+//! `TTL PTTL EXPIRETIME PEXPIRETIME`.
+//!
+//! The time left of a span is an estimate. The end is constant: the node that set the span fixed it by its wall clock,
+//! and countdowns that stood still do not move it.
 
 use types::Command;
 
@@ -37,11 +40,11 @@ pub(crate) fn time_left(cx: &Context<'_>, unit: Unit, form: Form) -> Ran {
     if !cx.exists() {
         return unchanged(replies::integer(NO_KEY));
     }
-    let Some(deadline) = cx.deadline() else { return unchanged(replies::integer(NEVER)) };
-    let millis = match form {
-        Form::Deadline => deadline,
-        Form::Span => deadline.saturating_sub(cx.clock.unix.0),
+    let found = match form {
+        Form::Deadline => cx.deadline(),
+        Form::Span => cx.time_left(),
     };
+    let Some(millis) = found else { return unchanged(replies::integer(NEVER)) };
     let time = match unit {
         Unit::Milliseconds => millis,
         // Redis rounds to the nearest second.

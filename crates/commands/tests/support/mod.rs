@@ -78,13 +78,17 @@ impl Store {
         let view = View {
             value: entry.map(|entry| entry.value.as_ref()),
             ttl: entry.map_or(TimeToLive::Never, |entry| self.ttl(entry.expiry)),
+            ends: entry.and_then(|entry| match entry.expiry {
+                Expiry::Never => None,
+                Expiry::SpanUntil(end) | Expiry::At(end) => Some(Millis(end)),
+            }),
         };
         let Applied { change, reply } = self.interpreter.apply(view, &command.body, clock);
         if command.access == types::Access::Read {
             assert_eq!(change, Change::None, "a read changed {key:?}");
         }
         if command.access == types::Access::Write {
-            let nothing = View { value: None, ttl: TimeToLive::Never };
+            let nothing = View { value: None, ttl: TimeToLive::Never, ends: None };
             let blind = self.interpreter.apply(nothing, &command.body, clock);
             assert_eq!((&blind.change, &blind.reply), (&change, &reply), "a write looked");
         }

@@ -31,7 +31,7 @@ fn run(data: &[u8]) {
         _ => input.take(len).to_vec(),
     });
     let body = input.rest();
-    let view = View { value: value.as_deref(), ttl };
+    let view = View::fresh(value.as_deref(), ttl, clock.unix);
     apply(view, body, clock);
     let (mut bytes, mut words) = (Vec::new(), Vec::new());
     if resp::split_args(body, &mut bytes, &mut words).is_err() || words.is_empty() {

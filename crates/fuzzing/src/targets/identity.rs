@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use base::Millis;
 use storage::data_dir::DataDir;
-use storage::identity::{COPY_LEN, Durability, Found, Identity, Member, Standing, decode};
+use storage::identity::{
+    COPY_LEN, Durability, Found, Identity, Member, SavedClock, Standing, decode,
+};
 use types::{Incarnation, Loss, NodeId};
 
 use super::Target;
@@ -34,7 +36,7 @@ fn written() -> [Identity; 2] {
         members: vec![member(1), member(2), member(3)],
         incarnation: Incarnation(41),
         loss: Loss(7),
-        uptime: Millis(123_456),
+        clocks: vec![SavedClock { shown: Millis(123_456), until: Millis(123_999) }],
         ..Identity::new(NodeId(2), Durability::Disk, 0x5eed)
     };
     let second = first.clone().next_incarnation().expect("there are more");

@@ -47,10 +47,6 @@ pub(crate) struct Board {
     pub(crate) clients: AtomicUsize,
     pub(crate) clients_total: AtomicU64,
     pub(crate) clients_refused: AtomicU64,
-    /// Requests and frames that workers took in, to tell an idle node.
-    pub(crate) used: AtomicU64,
-    /// States with a time to live that this process took, over all workers.
-    pub(crate) expiring: AtomicU64,
     facts: Mutex<Membership>,
     cluster: Mutex<ClusterView>,
     stats: Vec<Mutex<Stats>>,
@@ -106,8 +102,6 @@ impl Board {
             clients: AtomicUsize::new(0),
             clients_total: AtomicU64::new(0),
             clients_refused: AtomicU64::new(0),
-            used: AtomicU64::new(0),
-            expiring: AtomicU64::new(0),
             facts: Mutex::new(membership),
             cluster: Mutex::default(),
             stats,

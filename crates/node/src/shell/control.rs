@@ -16,10 +16,9 @@ use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use base::{Millis, Nanos, Prng};
+use base::{Nanos, Prng};
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
 use protocols::Stats;
@@ -41,6 +40,7 @@ use super::record;
 use crate::events::event;
 use crate::formation::{Effect, Formation, Input as Told, Standing};
 use crate::status::Phase;
+use crate::uptime::Keeper;
 use crate::worker::{Input, Worker, WorkerConfig};
 
 pub(crate) const TOKEN_MAIL: Token = Token(0);
@@ -50,13 +50,7 @@ const TOKEN_BASE: usize = 2;
 /// Accepted connections that have not proven themselves, at most.
 const UNPROVEN_MAX: usize = 256;
 
-/// How often the uptime is written while the node is in use and holds times to live.
-const UPTIME_EVERY: Nanos = Nanos::from_secs(10);
-
-/// The same at most while it is idle.
-const UPTIME_EVERY_IDLE: Nanos = Nanos::from_secs(3600);
-
-/// How often to look whether the uptime has to be written, and others to be told whether this node recovers.
+/// How often to look whether others are to be told that this node recovers.
 const LOOK_EVERY: Nanos = Nanos::from_secs(1);
 
 /// The same while this node recovers.
@@ -115,12 +109,7 @@ pub(crate) struct Control {
     /// Refusals as a former self since the last message of a peer.
     stale: u32,
     malformed: u64,
-    uptime_base: Millis,
-    uptime_due: Nanos,
-    uptime_every: Nanos,
-    /// What the workers had done when the uptime was last written.
-    uptime_used: u64,
-    uptime_expiring: u64,
+    uptimes: Keeper,
     scratch: Vec<u8>,
 }
 
@@ -134,7 +123,8 @@ impl Control {
         let (me, workers) = (board.id(), board.workers.len());
         let members = formation.durable().members.iter().map(|member| member.node);
         let dialler = Dialler::new(members.filter(|&node| node > me), rng.fork());
-        let uptime_base = dir.identity().map_or(Millis(0), |identity| identity.uptime);
+        let identity = dir.identity().expect("a node is started before its threads");
+        let uptimes = record::restore_clocks(identity, board.clocks.now());
         Ok(Control {
             mailbox: Arc::clone(&board.control),
             board,
@@ -165,11 +155,7 @@ impl Control {
             refused: 0,
             stale: 0,
             malformed: 0,
-            uptime_base,
-            uptime_due: UPTIME_EVERY,
-            uptime_every: UPTIME_EVERY,
-            uptime_used: 0,
-            uptime_expiring: 0,
+            uptimes,
             scratch: vec![0; 64 << 10],
         })
     }
@@ -218,7 +204,10 @@ impl Control {
         let conns = self.conns.iter().flatten().map(|conn| conn.connection.next_timer()).min();
         let every = if self.recovery.is_on() { LOOK_EVERY_RECOVERING } else { LOOK_EVERY };
         let look = Some(now + every);
-        let next = [conns, look, self.dialler.next_timer(), stop_at].into_iter().flatten().min()?;
+        let next = [conns, look, self.uptimes.next(now), self.dialler.next_timer(), stop_at]
+            .into_iter()
+            .flatten()
+            .min()?;
         // Rounded up: waking a little early would mean waking twice.
         Some(Duration::from_nanos(next.since(now).0 + 999_999))
     }
@@ -257,43 +246,27 @@ impl Control {
         self.report_changes(now);
         self.tell(Told::Recovering(self.board.is_recovering()))?;
         self.send_reports(now)?;
-        self.keep_uptime(now)
+        self.keep_uptimes(now)
     }
 
-    /// Writes the uptime while countdowns may be running: they go on from what was written last.
-    ///
-    /// A node that never held a time to live writes nothing. One that is idle writes at growing distances, so that
-    /// a crash after a long silence delays expiry by a part of that silence only.
-    fn keep_uptime(&mut self, now: Nanos) -> Result<(), String> {
-        let used = self.board.used.load(Ordering::Relaxed);
-        let expiring = self.board.expiring.load(Ordering::Relaxed);
-        if expiring == 0 && self.uptime_base == Millis(0) {
-            return Ok(());
-        }
-        let is_first = self.uptime_expiring == 0 && expiring > 0;
-        if now < self.uptime_due && !is_first {
-            return Ok(());
-        }
-        let is_idle = used == self.uptime_used;
-        self.uptime_every = if is_idle {
-            Nanos(self.uptime_every.0 * 2).min(UPTIME_EVERY_IDLE)
-        } else {
-            UPTIME_EVERY
-        };
-        (self.uptime_used, self.uptime_expiring) = (used, expiring);
-        self.uptime_due = now + self.uptime_every;
-        self.save_uptime()
-    }
-
-    fn save_uptime(&mut self) -> Result<(), String> {
-        let uptime = Millis(self.uptime_base.0 + self.board.clocks.now().as_millis());
-        record::save_uptime(&mut self.dir, uptime).map_err(|error| error.to_string())
+    /// Saves the clocks of countdowns where that is due, see [`crate::uptime`].
+    fn keep_uptimes(&mut self, now: Nanos) -> Result<(), String> {
+        let Some(save) = self.uptimes.look(now) else { return Ok(()) };
+        record::save_clocks(&mut self.dir, save.clone(), false)
+            .map_err(|error| error.to_string())?;
+        self.uptimes.on_saved(&save);
+        self.board.workers.iter().for_each(|mailbox| mailbox.notify());
+        Ok(())
     }
 
     /// The last word before the thread ends.
     fn end(&mut self) -> Result<(), String> {
-        let expiring = self.board.expiring.load(Ordering::Relaxed);
-        if expiring == 0 && self.uptime_base == Millis(0) { Ok(()) } else { self.save_uptime() }
+        match self.uptimes.close(self.board.clocks.now()) {
+            Some(save) => {
+                record::save_clocks(&mut self.dir, save, true).map_err(|error| error.to_string())
+            }
+            None => Ok(()),
+        }
     }
 
     fn on_mail(&mut self, mail: ControlMail) -> Result<(), String> {
@@ -306,6 +279,8 @@ impl Control {
                 }
                 Ok(())
             }
+            // The next pass looks at them.
+            ControlMail::UptimesChanged => Ok(()),
             ControlMail::RaiseLoss { worker, at } => self.raise_loss(worker, at),
             ControlMail::Slow { driver, peer, is_slow } => {
                 self.report_slow(driver, peer, is_slow);
@@ -434,7 +409,7 @@ impl Control {
                 request_timeout: Nanos::from_millis(config.request_timeout.0),
                 cells_memory: config.cells_memory / self.board.workers.len(),
                 scrub: config.scrub,
-                uptime_base: Millis(self.uptime_base.0 + self.board.clocks.now().as_millis()),
+                uptimes: self.uptimes.uptimes(),
             };
             let now = self.board.clocks.now();
             let update = Arc::clone(&self.update);

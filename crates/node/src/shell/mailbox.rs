@@ -52,6 +52,8 @@ pub(crate) struct NewLink {
 pub(crate) enum ControlMail {
     /// A worker's link ended.
     LinkDown { peer: NodeId, channel: u16, serial: u64, why: Option<Reset> },
+    /// A clock of countdowns was woken, or used for the first time.
+    UptimesChanged,
     /// A worker found registers forgotten while its messages carried `at`.
     RaiseLoss { worker: usize, at: Loss },
     /// A peer has become slow at the links of this driver's workers, or is so no longer.

@@ -1,12 +1,13 @@
 //! Between what formation wants durable and the identity in the data directory.
 
-use base::Millis;
+use base::Nanos;
 use storage::data_dir::{DataDir, DataDirError};
-use storage::identity::{self, Identity};
+use storage::identity::{self, Identity, SavedClock};
 use transport::ClusterId;
 
 use crate::config::{Durability, MemberAddress, NodeConfig};
 use crate::formation::{Counters, Durable, Standing};
+use crate::uptime::{Keeper, Scale};
 
 /// What the directory says, in formation's words.
 pub(crate) fn read(identity: &Identity) -> Durable {
@@ -102,7 +103,23 @@ pub(crate) fn databases_hash(config: &NodeConfig) -> u64 {
     base::checksum::hash(text.as_bytes()).max(1)
 }
 
-/// Writes how long the node has been running, over all its starts.
-pub(crate) fn save_uptime(dir: &mut DataDir, uptime: Millis) -> Result<(), DataDirError> {
-    dir.update(|identity| identity.uptime = identity.uptime.max(uptime))
+/// The clocks as the last start left them.
+pub(crate) fn restore_clocks(identity: &Identity, now: Nanos) -> Keeper {
+    let before = identity.incarnation.0.saturating_sub(1);
+    let orderly = before > 0 && identity.stopped.0 == before;
+    Keeper::restore(Scale::REAL, &identity.clocks, orderly, now)
+}
+
+/// Makes the clocks durable. `stops`: nothing counts on them any more before the next start.
+pub(crate) fn save_clocks(
+    dir: &mut DataDir,
+    clocks: Vec<SavedClock>,
+    stops: bool,
+) -> Result<(), DataDirError> {
+    dir.update(|identity| {
+        identity.clocks = clocks;
+        if stops {
+            identity.stopped = identity.incarnation;
+        }
+    })
 }

@@ -116,8 +116,6 @@ pub(crate) struct WorkerThread {
     stats_at: Nanos,
     stats_due: bool,
     is_drained: bool,
-    /// What the board knows of this worker's states with a time to live.
-    expiring: u64,
 }
 
 impl AsRawFd for WorkerThread {
@@ -168,7 +166,6 @@ impl WorkerThread {
             stats_at: Nanos::ZERO,
             stats_due: false,
             is_drained: false,
-            expiring: 0,
             board,
         }
     }
@@ -460,9 +457,6 @@ impl WorkerThread {
             self.answer_loading();
             return Ok(());
         };
-        if !self.inputs.is_empty() {
-            self.board.used.fetch_add(self.inputs.len() as u64, Ordering::Relaxed);
-        }
         let count = self.inputs.len().min(self.turn_inputs);
         let rest = self.inputs.split_off(count);
         worker.turn(self.now, self.clients.unix, &mut self.inputs, &mut self.outputs);
@@ -480,6 +474,9 @@ impl WorkerThread {
         if std::mem::take(&mut self.outputs.raise_loss) {
             let me = worker.view().member(worker.view().me).expect("a node is in its own view");
             self.board.control.send(ControlMail::RaiseLoss { worker: self.index, at: me.loss });
+        }
+        if std::mem::take(&mut self.outputs.uptimes_changed) {
+            self.board.control.send(ControlMail::UptimesChanged);
         }
         self.outputs.remarks.drain(..).for_each(|text| self.board.remark(&text));
         self.outputs.suspects.clear();
@@ -595,9 +592,6 @@ impl WorkerThread {
         if let Some(worker) = &self.worker {
             worker.stats(&mut stats);
         }
-        let expiring = stats.values.get("expiring_states").copied().unwrap_or(0);
-        self.board.expiring.fetch_add(expiring - self.expiring, Ordering::Relaxed);
-        self.expiring = expiring;
         let measures = self.measures();
         self.board.set_stats(self.index, stats, measures);
     }

@@ -13,6 +13,7 @@ use super::outbox::Outbox;
 use super::scans::ScanInFlight;
 use super::timers::Timers;
 use crate::engine::shard_of;
+use crate::uptime::Uptimes;
 
 /// A store and what this worker knows of its progress.
 pub(crate) struct StoreState {
@@ -87,7 +88,8 @@ pub(crate) struct Shared {
     pub(crate) workers: usize,
     pub(crate) now: Nanos,
     pub(crate) unix: Millis,
-    pub(crate) uptime: Millis,
+    pub(crate) started: Nanos,
+    pub(crate) uptimes: Arc<Uptimes>,
     pub(crate) view: View,
     pub(crate) update: Arc<dyn Update>,
     pub(crate) stores: Vec<StoreState>,

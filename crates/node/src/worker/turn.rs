@@ -70,8 +70,6 @@ impl Worker {
         shared.counters.turns += 1;
         shared.now = shared.now.max(now);
         shared.unix = unix;
-        let up = shared.now.since(self.started).as_millis();
-        shared.uptime = Millis(self.uptime_base.0 + up);
         for node in std::mem::take(&mut self.resets) {
             self.signal_all(Signal::PeerReset(node));
         }
@@ -277,7 +275,9 @@ impl Worker {
         out.suspects.append(&mut shared.suspects);
         out.remarks.append(&mut shared.remarks);
         out.raise_loss |= shared.hold.take_asks();
-        if shared.hold.is_on() {
+        out.uptimes_changed |= shared.uptimes.take_changed();
+        // A crash would leave no trace of a clock that has to run: nothing is said before there is one.
+        if shared.hold.is_on() || shared.uptimes.is_held() {
             self.resets = shared.outbox.drop_excess();
             return;
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use base::{Millis, Nanos};
 use bytes::Bytes;
 use node::registry::Registration;
+use node::uptime::{Keeper, Scale};
 use node::{DatabaseSpec, Input, Outputs, Worker, WorkerConfig, frame_payload};
 use protocols::{Message, Stats, Touches};
 
@@ -82,7 +83,7 @@ impl World {
             request_timeout: Nanos::from_secs(1),
             cells_memory: shape.cells_max * node::CELL_LEN,
             scrub: node::worker::ScrubConfig::OFF,
-            uptime_base: Millis(1_000),
+            uptimes: Keeper::restore(Scale::REAL, &[], true, Nanos::ZERO).uptimes(),
         };
         let volatile = Box::new(VolatileStore::new(shape.volatile));
         let spec =

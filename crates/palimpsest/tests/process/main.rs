@@ -4,6 +4,7 @@
 //! cluster runs at a time, so that two cores are enough. A failing test prints what the nodes said.
 
 mod clients;
+mod countdowns;
 mod crashes;
 mod directories;
 mod explain;

@@ -129,7 +129,8 @@ impl Abd {
         let Some(op) = self.ops.get(&id) else { return };
         match &op.kind {
             Kind::Read { tag, session, body } => {
-                let found = types::View { value: value.as_deref(), ttl: TimeToLive::Never };
+                let found =
+                    types::View { value: value.as_deref(), ttl: TimeToLive::Never, ends: None };
                 let applied = cx.update.apply(found, body, clock(cx.unix, cx.rng.next_u64()));
                 cx.fx.reply(*tag, Outcome::Reply(applied.reply));
                 self.next_of_lane(cx, id, *session);
@@ -215,7 +216,7 @@ enum Plain {
 }
 
 fn plain_write(cx: &mut Cx<'_>, body: &[u8]) -> Plain {
-    let found = types::View { value: None, ttl: TimeToLive::Never };
+    let found = types::View { value: None, ttl: TimeToLive::Never, ends: None };
     let applied = cx.update.apply(found, body, clock(cx.unix, cx.rng.next_u64()));
     let reply = applied.reply;
     match applied.change {

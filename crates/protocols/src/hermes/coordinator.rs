@@ -242,7 +242,8 @@ enum Ran {
 }
 
 fn run(cx: &mut Cx<'_>, found: Option<&Bytes>, command: &Command) -> Ran {
-    let found = types::View { value: found.map(|value| &value[..]), ttl: TimeToLive::Never };
+    let found =
+        types::View { value: found.map(|value| &value[..]), ttl: TimeToLive::Never, ends: None };
     let clock = Clock { unix: cx.unix, seed: cx.rng.next_u64() };
     let applied = cx.update.apply(found, &command.body, clock);
     let reply = applied.reply;

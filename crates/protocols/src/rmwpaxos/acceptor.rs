@@ -14,6 +14,7 @@ use super::register::{Countdown, Register, ShardMeta, Started};
 use super::state::State;
 use super::window::Starts;
 use crate::mutation::{self, Mutation};
+use crate::uptime::Uptime;
 
 /// First raise of a shard's promise ceiling, in ballot numbers.
 const CEILING_STEP_MIN: u64 = 256;
@@ -127,9 +128,9 @@ impl Payload {
 
 /// When an event happens, by this node's clocks.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct Moment<'a> {
     pub now: Nanos,
-    pub uptime: Millis,
+    pub uptime: &'a dyn Uptime,
 }
 
 /// H3: accepts a proposal, or not. A delta is looked into only where its state would be taken.
@@ -138,7 +139,7 @@ pub fn on_accept(
     meta: &ShardMeta,
     epoch: Epoch,
     proposal: Proposal,
-    moment: Moment,
+    moment: Moment<'_>,
 ) -> Accepted {
     let Proposal { round, chosen_k, payload } = proposal;
     let ballot = round.ballot();
@@ -187,14 +188,13 @@ pub fn completes_phase_one(
     is_proven || (is_first && is_same && is_above_floor)
 }
 
-fn take(register: &mut Register, round: Round, state: State, moment: Moment) {
-    register.countdown = match state.expiry_id() {
-        None => None,
-        Some(id) if register.expiry_id() == Some(id) => register.countdown,
-        Some(_) if mutation::is(Mutation::CountdownKept) => {
-            register.countdown.or(Some(Started::at(moment.uptime)))
-        }
-        Some(_) => Some(Started::at(moment.uptime)),
+fn take(register: &mut Register, round: Round, state: State, moment: Moment<'_>) {
+    let goes_on = register.expiry_id() == state.expiry_id()
+        || (mutation::is(Mutation::CountdownKept) && register.countdown.is_some());
+    register.countdown = if goes_on && state.has_expiry() {
+        register.countdown
+    } else {
+        Started::anew(&state, moment.uptime)
     };
     register.once_starts =
         if state.has_once() { Starts::going_on(register, &state, moment.uptime) } else { None };
@@ -219,7 +219,7 @@ pub fn report(
     register: Option<&Register>,
     meta: &ShardMeta,
     have: Round,
-    uptime: Millis,
+    uptime: &dyn Uptime,
     unix: Millis,
 ) -> Report {
     let accepted = register.map_or(Round::NONE, |register| register.accepted);
@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     const EPOCH: Epoch = Epoch(1);
-    const MOMENT: Moment = Moment { now: Nanos(1), uptime: Millis(7) };
+    const MOMENT: Moment<'_> = Moment { now: Nanos(1), uptime: &Millis(7) };
 
     fn ballot(number: u64, node: u16) -> Ballot {
         Ballot::new(EPOCH, number, NodeId(node), Incarnation(1))
@@ -282,7 +282,11 @@ mod tests {
 
     fn expiring(version: u64, id: u64) -> State {
         let id = ExpiryId { version: id, birth: ballot(1, 1) };
-        made_of(version, Some("v"), Some(Expiry { id, ttl: TimeToLive::After(Millis(5)) }))
+        made_of(
+            version,
+            Some("v"),
+            Some(Expiry { id, ttl: TimeToLive::After(Millis(5)), ends: Millis(5) }),
+        )
     }
 
     fn accept(
@@ -375,7 +379,7 @@ mod tests {
     fn a_countdown_goes_on_over_states_with_the_same_id_and_starts_anew_with_another() {
         let (mut register, meta) = (None, ShardMeta::default());
         accept(&mut register, &meta, ballot(1, 1).round(1), expiring(1, 1));
-        let later = Moment { uptime: Millis(20), ..MOMENT };
+        let later = Moment { uptime: &Millis(20), ..MOMENT };
         let proposal =
             |round, state| Proposal { round, chosen_k: 0, payload: Payload::Whole(state) };
         on_accept(

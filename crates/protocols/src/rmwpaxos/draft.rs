@@ -32,7 +32,10 @@ enum DraftExpiry {
         rest: Option<Millis>,
     },
     /// Set by this batch.
-    New(TimeToLive),
+    New {
+        ttl: TimeToLive,
+        ends: Millis,
+    },
 }
 
 impl<'a> Draft<'a> {
@@ -64,16 +67,19 @@ impl<'a> Draft<'a> {
 
     fn view(&self) -> View<'_> {
         let value = self.value();
-        let ttl = match (value, self.expiry) {
-            (None, _) | (_, DraftExpiry::None) => TimeToLive::Never,
-            (_, DraftExpiry::New(ttl)) => ttl,
-            (_, DraftExpiry::Kept { expiry, rest }) => match (expiry.ttl, rest) {
-                // It is there until a quorum says otherwise, so some of its time is left.
-                (TimeToLive::After(_), Some(rest)) => TimeToLive::After(Millis(rest.0.max(1))),
-                (ttl, _) => ttl,
-            },
+        let (ttl, ends) = match (value, self.expiry) {
+            (None, _) | (_, DraftExpiry::None) => (TimeToLive::Never, None),
+            (_, DraftExpiry::New { ttl, ends }) => (ttl, Some(ends)),
+            (_, DraftExpiry::Kept { expiry, rest }) => {
+                let ttl = match (expiry.ttl, rest) {
+                    // It is there until a quorum says otherwise, so some of its time is left.
+                    (TimeToLive::After(_), Some(rest)) => TimeToLive::After(Millis(rest.0.max(1))),
+                    (ttl, _) => ttl,
+                };
+                (ttl, Some(expiry.ends))
+            }
         };
-        View { value, ttl }
+        View { value, ttl, ends }
     }
 
     /// Runs a command. Returns its reply and whether it changed anything.
@@ -126,20 +132,20 @@ impl<'a> Draft<'a> {
             Change::None => {}
             Change::Put { value, expiry } => {
                 self.value = Some(Some(value));
-                self.set_expiry(expiry);
+                self.set_expiry(expiry, clock);
             }
-            Change::Expire(expiry) => self.set_expiry(expiry),
+            Change::Expire(expiry) => self.set_expiry(expiry, clock),
             Change::Delete => self.delete(),
         }
         (applied.reply, changes)
     }
 
-    fn set_expiry(&mut self, change: ExpiryChange) {
+    fn set_expiry(&mut self, change: ExpiryChange, clock: Clock) {
         let ExpiryChange::Set(ttl) = change else { return };
         self.expiry_changed = true;
-        self.expiry = match ttl {
-            TimeToLive::Never => DraftExpiry::None,
-            ttl => DraftExpiry::New(ttl),
+        self.expiry = match ttl.ends(clock.unix) {
+            None => DraftExpiry::None,
+            Some(ends) => DraftExpiry::New { ttl, ends },
         };
     }
 
@@ -178,7 +184,9 @@ impl<'a> Draft<'a> {
             _ if value.is_none() => None,
             DraftExpiry::None => None,
             DraftExpiry::Kept { expiry, .. } => Some(expiry),
-            DraftExpiry::New(ttl) => Some(Expiry { id: ExpiryId { version, birth }, ttl }),
+            DraftExpiry::New { ttl, ends } => {
+                Some(Expiry { id: ExpiryId { version, birth }, ttl, ends })
+            }
         };
         let table = match &self.table {
             Some(table) if self.table_changed => table.encode(version, birth).map(Cow::Owned),

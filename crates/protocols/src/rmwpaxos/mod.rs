@@ -494,7 +494,7 @@ impl RmwPaxos {
         cx.fx.reply(tag, outcome);
     }
 
-    fn moment(cx: &Cx<'_>) -> acceptor::Moment {
+    fn moment<'a>(cx: &Cx<'a>) -> acceptor::Moment<'a> {
         acceptor::Moment { now: cx.now, uptime: cx.uptime }
     }
 

@@ -226,7 +226,7 @@ impl RmwPaxos {
                 let register = Register {
                     accepted: highest,
                     chosen: equal >= cx.view.majority(),
-                    countdown: state.has_expiry().then_some(Started::at(cx.uptime)),
+                    countdown: Started::anew(&state, cx.uptime),
                     once_starts: Starts::anew(&state, cx.uptime),
                     state: Some(state),
                     ..Register::promise_only(promised.max(highest.ballot()))
@@ -377,7 +377,7 @@ impl RmwPaxos {
         let register = Register {
             accepted: round,
             chosen: true,
-            countdown: state.has_expiry().then_some(Started::at(cx.uptime)),
+            countdown: Started::anew(&state, cx.uptime),
             once_starts: Starts::anew(&state, cx.uptime),
             state: Some(state),
             ..Register::promise_only(round.ballot())

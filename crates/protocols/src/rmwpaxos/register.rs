@@ -8,6 +8,7 @@ use types::{Ballot, Epoch, Loss, Malformed, NodeId, Reader, Round, TimeToLive, W
 
 use super::state::{ExpiryId, State};
 use super::window::Starts;
+use crate::uptime::Uptime;
 
 /// One key at one acceptor.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,7 +19,7 @@ pub struct Register {
     pub accepted: Round,
     /// Present iff something was accepted.
     pub state: Option<State>,
-    /// Uptime when the first state with this expiry id was accepted here.
+    /// Uptime when the first state with this expiry id was accepted here. `None`: nothing is counted.
     pub countdown: Option<Started>,
     /// The same for the commands that the state remembers. Present iff it remembers any.
     pub once_starts: Option<Box<Starts>>,
@@ -47,6 +48,16 @@ impl Started {
     #[must_use]
     pub fn at(uptime: Millis) -> Started {
         Started(NonZeroU64::MIN.saturating_add(uptime.0))
+    }
+
+    /// The start of the countdown of `state`, which is new here. `None`: it counts nothing.
+    #[must_use]
+    pub fn anew(state: &State, uptime: &dyn Uptime) -> Option<Started> {
+        match state.expiry()?.ttl {
+            TimeToLive::After(span) => Some(Started::at(uptime.start(span))),
+            // A deadline goes by the wall clock.
+            TimeToLive::At { .. } | TimeToLive::Never => None,
+        }
     }
 
     #[must_use]
@@ -96,16 +107,15 @@ impl Register {
 
     /// This acceptor's vote on the expiry of its state. [corrections F10]
     #[must_use]
-    pub fn countdown(&self, uptime: Millis, unix: Millis) -> Countdown {
+    pub fn countdown(&self, uptime: &dyn Uptime, unix: Millis) -> Countdown {
         let Some(expiry) = self.state.as_ref().and_then(State::expiry) else {
             return Countdown::None;
         };
         let rest = match expiry.ttl {
             TimeToLive::Never => return Countdown::None,
             TimeToLive::After(span) => {
-                let started = self.countdown.map_or(uptime, Started::uptime);
-                // Uptime is cut to whole milliseconds: the first may have been all but over at the start.
-                span.0.saturating_sub(uptime.0.saturating_sub(started.0 + 1))
+                let started = self.countdown.map_or_else(|| uptime.now(span), Started::uptime);
+                uptime.rest(span, started).0
             }
             TimeToLive::At { unix: deadline } => deadline.0.saturating_sub(unix.0),
         };
@@ -269,7 +279,7 @@ mod tests {
             version: 1,
             mod_version: 1,
             ring: Ring::default(),
-            expiry: Some(Expiry { id, ttl }),
+            expiry: Some(Expiry { id, ttl, ends: ttl.ends(Millis(700)).expect("it expires") }),
             once: None,
             value: Some(b"v"),
         });
@@ -296,7 +306,7 @@ mod tests {
     #[test]
     fn a_countdown_runs_in_uptime_and_is_never_early() {
         let register = expiring(TimeToLive::After(Millis(50)));
-        let later = |uptime| register.countdown(Millis(uptime), Millis(u64::MAX));
+        let later = |uptime| register.countdown(&Millis(uptime), Millis(u64::MAX));
         assert_eq!(later(100), Countdown::Running(Millis(50)));
         assert_eq!(later(150), Countdown::Running(Millis(1)));
         assert_eq!(later(151), Countdown::Over);
@@ -319,7 +329,11 @@ mod tests {
                 version,
                 mod_version: 0,
                 ring,
-                expiry: Some(Expiry { id: most(0).1, ttl: TimeToLive::After(Millis(u64::MAX)) }),
+                expiry: Some(Expiry {
+                    id: most(0).1,
+                    ttl: TimeToLive::After(Millis(u64::MAX)),
+                    ends: Millis(u64::MAX),
+                }),
                 once: Some(&table),
                 value: Some(&value),
             })
@@ -329,7 +343,7 @@ mod tests {
         let accepted = ballot.round(1);
         let register = Register {
             accepted,
-            once_starts: Starts::anew(&next, Millis(u64::MAX)),
+            once_starts: Starts::anew(&next, &Millis(u64::MAX)),
             state: Some(next.clone()),
             countdown: Some(Started::at(Millis(u64::MAX - 1))),
             ..Register::promise_only(most(0).0)
@@ -364,9 +378,9 @@ mod tests {
     fn a_deadline_goes_by_the_wall_clock() {
         let register = expiring(TimeToLive::At { unix: Millis(1_000) });
         assert_eq!(
-            register.countdown(Millis(u64::MAX), Millis(999)),
+            register.countdown(&Millis(u64::MAX), Millis(999)),
             Countdown::Running(Millis(1))
         );
-        assert_eq!(register.countdown(Millis(0), Millis(1_000)), Countdown::Over);
+        assert_eq!(register.countdown(&Millis(0), Millis(1_000)), Countdown::Over);
     }
 }

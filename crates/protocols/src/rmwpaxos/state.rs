@@ -53,6 +53,8 @@ pub struct Expiry {
     /// Names the transition that set it; every other transition copies it.
     pub id: ExpiryId,
     pub ttl: TimeToLive,
+    /// The end in Unix time, by the clock of the node that set it. It is shown to clients and decides nothing.
+    pub ends: Millis,
 }
 
 /// A version alone would not do: two dead branches may have the same version and other deadlines.
@@ -238,12 +240,8 @@ impl StateFields<'_> {
         let ring_at = out.len() as u8;
         self.ring.encode(out);
         let expiry_at = out.len() as u8;
-        if let Some(Expiry { id, ttl: TimeToLive::After(rest) | TimeToLive::At { unix: rest } }) =
-            self.expiry
-        {
-            put_varint(out, id.version);
-            id.birth.encode(out);
-            put_varint(out, rest.0);
+        if let Some(expiry) = self.expiry {
+            expiry.encode(out);
         }
         let once_at = out.len() as u8;
         if let Some(table) = self.once {
@@ -259,18 +257,36 @@ impl StateFields<'_> {
 }
 
 impl Expiry {
+    /// `version · birth · end · [span]`
+    fn encode(&self, out: &mut Vec<u8>) {
+        let span = match self.ttl {
+            TimeToLive::Never => return,
+            TimeToLive::At { unix } => {
+                debug_assert_eq!(unix, self.ends, "a deadline is its own end");
+                None
+            }
+            TimeToLive::After(span) => Some(span),
+        };
+        put_varint(out, self.id.version);
+        self.id.birth.encode(out);
+        put_varint(out, self.ends.0);
+        if let Some(span) = span {
+            put_varint(out, span.0);
+        }
+    }
+
     fn decode(flags: u8, reader: &mut Reader<'_>) -> Result<Option<Expiry>, Malformed> {
         if flags & EXPIRES == 0 {
             return Ok(None);
         }
         let id = ExpiryId { version: reader.varint()?, birth: Ballot::decode(reader)? };
-        let rest = Millis(reader.varint()?);
+        let ends = Millis(reader.varint()?);
         let ttl = if flags & HAS_SPAN != 0 {
-            TimeToLive::After(rest)
+            TimeToLive::After(Millis(reader.varint()?))
         } else {
-            TimeToLive::At { unix: rest }
+            TimeToLive::At { unix: ends }
         };
-        Ok(Some(Expiry { id, ttl }))
+        Ok(Some(Expiry { id, ttl, ends }))
     }
 }
 
@@ -354,11 +370,16 @@ pub(super) mod tests {
 
     pub(in super::super) fn states() -> impl Strategy<Value = State> {
         let ttl = prop_oneof![
-            any::<u64>().prop_map(|ms| TimeToLive::After(Millis(ms))),
-            any::<u64>().prop_map(|ms| TimeToLive::At { unix: Millis(ms) }),
+            (any::<u64>(), any::<u64>())
+                .prop_map(|(ms, ends)| (TimeToLive::After(Millis(ms)), Millis(ends))),
+            any::<u64>().prop_map(|ms| (TimeToLive::At { unix: Millis(ms) }, Millis(ms))),
         ];
         let expiry = proptest::option::of((any::<u64>(), ballots(), ttl)).prop_map(|found| {
-            found.map(|(version, birth, ttl)| Expiry { id: ExpiryId { version, birth }, ttl })
+            found.map(|(version, birth, (ttl, ends))| Expiry {
+                id: ExpiryId { version, birth },
+                ttl,
+                ends,
+            })
         });
         let value = proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40));
         let births = proptest::collection::vec(ballots(), 0..9);

@@ -17,6 +17,7 @@ use super::reports::Reports;
 use super::state::State;
 use super::{Cx, expiry, serve};
 use crate::mutation::{self, Mutation};
+use crate::uptime::Uptime;
 use crate::view::View;
 
 /// When the entries of a register's state were first accepted here, in the order of its table, in uptime.
@@ -26,14 +27,14 @@ pub struct Starts(Vec<Millis>);
 impl Starts {
     /// All entries of `state` are new here. `None`: it has none.
     #[must_use]
-    pub fn anew(state: &State, uptime: Millis) -> Option<Box<Starts>> {
-        let table = state.once()?;
-        Some(Box::new(Starts(vec![uptime; once::len(table)])))
+    pub fn anew(state: &State, uptime: &dyn Uptime) -> Option<Box<Starts>> {
+        let starts = once::ids(state.once()?).map(|id| uptime.start(id.window));
+        Some(Box::new(Starts(starts.collect())))
     }
 
     /// Those of `state`, which follows what `before` has held; entries that it had go on.
     #[must_use]
-    pub fn going_on(before: &Register, state: &State, uptime: Millis) -> Option<Box<Starts>> {
+    pub fn going_on(before: &Register, state: &State, uptime: &dyn Uptime) -> Option<Box<Starts>> {
         let (Some(former), Some(starts)) =
             (before.state.as_ref().and_then(State::once), &before.once_starts)
         else {
@@ -47,18 +48,18 @@ impl Starts {
             let is_same = |(earlier, _): &(EntryId, &Millis)| {
                 (earlier.version, earlier.birth) == (id.version, id.birth)
             };
-            former.peek().filter(|it| is_same(it)).map_or(uptime, |(_, start)| **start)
+            match former.peek().filter(|it| is_same(it)) {
+                Some((_, start)) => **start,
+                None => uptime.start(id.window),
+            }
         };
         let table = state.once()?;
         Some(Box::new(Starts(once::ids(table).map(&mut start_of).collect())))
     }
 
     /// The entries of `table` whose windows are over here, by their places.
-    fn over(&self, table: &[u8], uptime: Millis) -> u64 {
-        let is_over = |(id, start): (EntryId, &Millis)| {
-            // Uptime is cut to whole milliseconds: the first may have been all but over at the start.
-            uptime.0.saturating_sub(start.0 + 1) >= id.window.0
-        };
+    fn over(&self, table: &[u8], uptime: &dyn Uptime) -> u64 {
+        let is_over = |(id, start): (EntryId, &Millis)| uptime.rest(id.window, *start) == Millis(0);
         let bits = once::ids(table).zip(&self.0).map(is_over).enumerate();
         bits.fold(0, |bits, (at, over)| bits | u64::from(over) << at)
     }
@@ -81,7 +82,7 @@ impl Starts {
 impl Register {
     /// This acceptor's vote: the entries whose windows are over, by their places in the table.
     #[must_use]
-    pub fn windows_over(&self, uptime: Millis) -> u64 {
+    pub fn windows_over(&self, uptime: &dyn Uptime) -> u64 {
         match (&self.once_starts, self.state.as_ref().and_then(State::once)) {
             (Some(starts), Some(table)) => starts.over(table, uptime),
             _ => 0,
@@ -143,13 +144,12 @@ pub(super) fn newest(state: &State) -> Option<Millis> {
 }
 
 /// How long until, by the own count, a vote is worth its while. `None`: there is nothing to forget.
-pub(super) fn rest(register: &Register, uptime: Millis) -> Option<Millis> {
+pub(super) fn rest(register: &Register, uptime: &dyn Uptime) -> Option<Millis> {
     let state = register.state.as_ref()?;
     let starts = register.once_starts.as_ref()?;
-    let ages = starts.0.iter().map(|start| uptime.0.saturating_sub(start.0 + 1));
     let mut rests: Vec<Millis> = once::ids(state.once()?)
-        .zip(ages)
-        .map(|(id, age)| Millis(id.window.0.saturating_sub(age)))
+        .zip(&starts.0)
+        .map(|(id, start)| uptime.rest(id.window, *start))
         .collect();
     rests.sort_unstable();
     let last = rests.len().checked_sub(1)?;
@@ -189,39 +189,39 @@ mod tests {
     }
 
     fn first(state: State, uptime: u64) -> Register {
-        let starts = Starts::anew(&state, Millis(uptime));
+        let starts = Starts::anew(&state, &Millis(uptime));
         holding(state, starts)
     }
 
     /// The next state that a register takes.
     fn then(before: &Register, state: State, uptime: u64) -> Register {
-        let starts = Starts::going_on(before, &state, Millis(uptime));
+        let starts = Starts::going_on(before, &state, &Millis(uptime));
         holding(state, starts)
     }
 
     #[test]
     fn a_window_runs_in_uptime_and_is_never_early() {
         let register = first(remembering("a"), 100);
-        assert_eq!(register.windows_over(Millis(100 + WINDOW)), 0);
-        assert_eq!(register.windows_over(Millis(101 + WINDOW)), 1);
-        assert_eq!(register.windows_over(Millis(20)), 0, "uptime fell behind");
+        assert_eq!(register.windows_over(&Millis(100 + WINDOW)), 0);
+        assert_eq!(register.windows_over(&Millis(101 + WINDOW)), 1);
+        assert_eq!(register.windows_over(&Millis(20)), 0, "uptime fell behind");
     }
 
     #[test]
     fn what_is_remembered_still_goes_on_and_what_is_new_begins() {
         let register = then(&first(remembering("ab"), 100), remembering("abc"), 700);
-        assert_eq!(register.windows_over(Millis(101 + WINDOW)), 0b011);
-        assert_eq!(register.windows_over(Millis(701 + WINDOW)), 0b111);
+        assert_eq!(register.windows_over(&Millis(101 + WINDOW)), 0b011);
+        assert_eq!(register.windows_over(&Millis(701 + WINDOW)), 0b111);
     }
 
     #[test]
     fn what_was_forgotten_between_begins_anew() {
         let register = then(&first(remembering("ab"), 100), remembering("x"), 500);
         // Written by the same transition number, under the same ballot: the same transition.
-        assert_eq!(register.windows_over(Millis(101 + WINDOW)), 1);
+        assert_eq!(register.windows_over(&Millis(101 + WINDOW)), 1);
         let register = then(&register, remembering("ab"), 900);
-        assert_eq!(register.windows_over(Millis(101 + WINDOW)), 0b01);
-        assert_eq!(register.windows_over(Millis(901 + WINDOW)), 0b11);
+        assert_eq!(register.windows_over(&Millis(101 + WINDOW)), 0b01);
+        assert_eq!(register.windows_over(&Millis(901 + WINDOW)), 0b11);
     }
 
     #[test]

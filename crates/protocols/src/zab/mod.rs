@@ -298,7 +298,7 @@ impl Zab {
 /// Runs a command on its register: the same on every node.
 fn apply(cx: &mut Cx<'_>, emit: &Emit, clock: Clock) -> Outcome {
     let held = held(cx, &emit.key);
-    let found = types::View { value: held.as_deref(), ttl: TimeToLive::Never };
+    let found = types::View { value: held.as_deref(), ttl: TimeToLive::Never, ends: None };
     let applied = cx.update.apply(found, &emit.command.body, clock);
     match applied.change {
         Change::None => {}
@@ -328,7 +328,7 @@ fn held(cx: &Cx<'_>, key: &types::Key) -> Option<Bytes> {
 fn answer_read(cx: &mut Cx<'_>, read: &Request) {
     let Request { tag, key, command: Command { body, .. }, .. } = read;
     let held = held(cx, key);
-    let found = types::View { value: held.as_deref(), ttl: TimeToLive::Never };
+    let found = types::View { value: held.as_deref(), ttl: TimeToLive::Never, ends: None };
     let clock = Clock { unix: cx.unix, seed: cx.rng.next_u64() };
     let reply = cx.update.apply(found, body, clock).reply;
     cx.fx.reply(*tag, Outcome::Reply(reply));

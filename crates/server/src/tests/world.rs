@@ -230,8 +230,11 @@ impl World {
 
     fn run(&mut self, database: u8, key: &Key, command: &Command) -> Outcome {
         let place = (database, key.hash(), key.bytes().to_vec());
-        let view =
-            View { value: self.registers.get(&place).map(AsRef::as_ref), ttl: TimeToLive::Never };
+        let view = View {
+            value: self.registers.get(&place).map(AsRef::as_ref),
+            ttl: TimeToLive::Never,
+            ends: None,
+        };
         let clock = Clock { unix: Millis(1), seed: 1 };
         let applied = Interpreter::default().apply(view, &command.body, clock);
         match applied.change {

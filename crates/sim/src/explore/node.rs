@@ -152,7 +152,7 @@ impl<P: Protocol + Debug> Node<P> {
         let mut cx = Context {
             now: self.now,
             unix: up,
-            uptime: up,
+            uptime: &up,
             cells: &mut self.cells,
             metas: &mut self.metas,
             fx,

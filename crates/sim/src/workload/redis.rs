@@ -156,7 +156,7 @@ mod tests {
         let mut held: Option<bytes::Bytes> = None;
         for _ in 0..20_000 {
             let input = draw(&mut rng);
-            let view = View { value: held.as_deref(), ttl: TimeToLive::Never };
+            let view = View { value: held.as_deref(), ttl: TimeToLive::Never, ends: None };
             let command = command(&words(&input, &Key::new(b"k"), 5)).expect("a command");
             let clock = Clock { unix: Millis(1), seed: 0 };
             let applied = Interpreter::default().apply(view, &command.body, clock);

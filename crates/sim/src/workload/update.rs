@@ -242,7 +242,7 @@ mod tests {
         let mut held: Option<Bytes> = None;
         for _ in 0..20_000 {
             let input = draw(&mut rng);
-            let found = View { value: held.as_deref(), ttl: TimeToLive::Never };
+            let found = View { value: held.as_deref(), ttl: TimeToLive::Never, ends: None };
             let clock = Clock { unix: Millis(0), seed: 0 };
             let applied = SimUpdate.apply(found, &encode(&input, 5).body, clock);
             let output = decode(&applied.reply).expect("a reply");
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_command_change_nothing() {
-        let found = View { value: Some(b"v"), ttl: TimeToLive::Never };
+        let found = View { value: Some(b"v"), ttl: TimeToLive::Never, ends: None };
         let clock = Clock { unix: Millis(0), seed: 0 };
         for body in [&b""[..], &[0], &[SET], &[SET, 5, 1], &[INCR_BY, 1]] {
             assert_eq!(SimUpdate.apply(found, body, clock).change, Change::None);

@@ -1,6 +1,15 @@
 //! Processes start, pause, crash and forget.
 
+use node::uptime::Scale;
+
 use super::*;
+
+/// Runs are short, and so is the time to live of what expires in them.
+const UPTIMES: Scale = Scale { bits: 3, every: Millis(2) };
+/// How long a save waits for its turn, by the fastest clock, at most.
+const UPTIMES_LATE: Millis = Millis(5);
+/// No clock is faster than real time by this factor.
+const FASTEST: u64 = 3;
 
 impl World {
     /// Starts a node's process.
@@ -28,7 +37,7 @@ impl World {
             it.medium.wipe();
             it.ledger.wipe();
             it.loss.0 += 1;
-            it.uptime = Millis(0);
+            it.uptimes.clear();
             opened = it.medium.open(workers);
         }
         let stores = match opened {
@@ -42,6 +51,7 @@ impl World {
                 return;
             }
         };
+        let uptimes = Keeper::restore(UPTIMES, &it.uptimes, false, local);
         for (index, store) in stores.into_iter().enumerate() {
             let worker_config = WorkerConfig {
                 index,
@@ -54,7 +64,7 @@ impl World {
                 request_timeout: Nanos(config.request_timeout),
                 cells_memory: config.cells_max * CELL_LEN,
                 scrub: config.scrub,
-                uptime_base: it.uptime,
+                uptimes: uptimes.uptimes(),
             };
             let (medium, ledger) = (it.medium.clone(), it.ledger.clone());
             let store = Watched::new(store, medium, ledger, DATABASE, (index, workers));
@@ -70,15 +80,18 @@ impl World {
         it.process = Some(Process {
             start: self.counts.starts,
             seats,
-            started: local,
             paused_until: 0,
             is_loss_rising: false,
+            uptimes,
+            saving: None,
+            uptimes_due: u64::MAX,
         });
         let (incarnation, loss) = (it.incarnation, it.loss);
         self.note(|| format!("n{} starts as {incarnation:?} {loss:?}", node + 1));
         for worker in 0..workers {
             self.plan_turn(node, worker, self.now);
         }
+        self.plan_uptimes(node, self.now);
         for peer in (0..self.nodes.len()).filter(|&peer| peer != node) {
             self.plan_connect(node, peer, 200_000);
         }
@@ -99,9 +112,17 @@ impl World {
         let now = self.now;
         let it = &mut self.nodes[node];
         let Some(process) = it.process.take() else { return };
-        // The flushed uptime lags: it was written down every now and then.
-        let up = it.clock.local(now).since(process.started).as_millis();
-        it.uptime = Millis(it.uptime.0 + up / 10 * 10);
+        let local = it.clock.local(now);
+        if let Some(saving) = process.saving.filter(|_| self.rng.chance(0.5)) {
+            it.uptimes = saving;
+        }
+        // A process that does not run counts on, and saves nothing.
+        let late = Millis(UPTIMES_LATE.0 + FASTEST * 3 * self.config.flush_max / 1_000_000);
+        let excess = process.uptimes.excess(local, &it.uptimes, late);
+        if excess > 0 && process.paused_until == 0 {
+            let text = format!("n{}: a crash cost countdowns {excess} ms too many", it.id);
+            self.failure.get_or_insert(text);
+        }
         it.medium.crash(survival);
         it.ledger.end();
         if self.config.medium.durability == Durability::Volatile {
@@ -122,7 +143,7 @@ impl World {
     pub(super) fn forget(&mut self, node: usize) {
         let it = &mut self.nodes[node];
         it.loss.0 += 1;
-        it.uptime = Millis(0);
+        it.uptimes.clear();
         it.ledger.wipe();
         self.note(|| format!("n{} forgets everything", node + 1));
     }
@@ -159,5 +180,52 @@ impl World {
         }
         self.note(|| format!("n{} raised its loss to {loss:?}", node + 1));
         self.input_all(node, &Input::Loss { loss });
+    }
+
+    /// Has the node's clocks looked at by then.
+    pub(super) fn plan_uptimes(&mut self, node: usize, at: u64) {
+        let Some(process) = &mut self.nodes[node].process else { return };
+        let (at, start) = (at.max(process.paused_until).max(self.now), process.start);
+        if at < process.uptimes_due {
+            process.uptimes_due = at;
+            self.schedule(at, Event::UptimesDue { node, start });
+        }
+    }
+
+    /// What the control thread of a node does.
+    pub(super) fn keep_uptimes(&mut self, node: usize) {
+        let (now, it) = (self.now, &mut self.nodes[node]);
+        let Some(process) = &mut it.process else { return };
+        process.uptimes_due = u64::MAX;
+        if process.paused_until > now {
+            return self.plan_uptimes(node, now);
+        }
+        // One at a time; the end of it looks again.
+        if process.saving.is_some() {
+            return;
+        }
+        let (local, start) = (it.clock.local(now), process.start);
+        if let Some(save) = process.uptimes.look(local) {
+            process.saving = Some(save);
+            let at = now + self.rng.between(self.config.flush_min, self.config.flush_max);
+            return self.schedule(at, Event::UptimesSaved { node, start });
+        }
+        if let Some(next) = process.uptimes.next(local) {
+            let at = it.clock.true_time(next);
+            self.plan_uptimes(node, at);
+        }
+    }
+
+    pub(super) fn on_uptimes_saved(&mut self, node: usize) {
+        let it = &mut self.nodes[node];
+        let Some(process) = &mut it.process else { return };
+        if let Some(save) = process.saving.take() {
+            process.uptimes.on_saved(&save);
+            it.uptimes = save;
+        }
+        for worker in 0..process.seats.len() {
+            self.plan_turn(node, worker, self.now);
+        }
+        self.keep_uptimes(node);
     }
 }

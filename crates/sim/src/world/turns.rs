@@ -98,6 +98,10 @@ impl World {
         if std::mem::take(&mut out.raise_loss) {
             self.plan_loss(node);
         }
+        if std::mem::take(&mut out.uptimes_changed) {
+            let at = self.now + self.rng.between(1_000, self.config.flush_max);
+            self.plan_uptimes(node, at);
+        }
         self.remarks.extend(out.remarks.drain(..).map(|text| (node, text)));
         out.suspects.clear();
         spoke

@@ -262,6 +262,32 @@ fn a_busy_key_expires_in_time() -> Result<(), String> {
     world.finish()
 }
 
+/// F10: all crash, and their clocks go on from what was saved of them: before the start, or behind it.
+#[test]
+fn countdown_loses_what_its_clock_loses_in_a_crash() -> Result<(), String> {
+    for (ran, behind) in [(20, 5), (20, 20), (5, 30)] {
+        let mut world = World::new(3, true, 1);
+        let set = world.start(1, Ask::Expiring { value: b'v', millis: 60 });
+        world.flow(|_| true);
+        claim(!world.is_open(set), "all have accepted it, durably")?;
+        world.pass(Nanos::from_millis(ran));
+        for node in 0..3 {
+            world.crash(node, 0);
+            world.nodes[node].behind = Millis(behind);
+        }
+        world.pass(Nanos::from_millis(60 + behind - ran - 2));
+        let early = world.start(2, Ask::Get);
+        world.flow(|_| true);
+        claim(world.reply(early) == Some(b"vv"), "it counts no moment twice")?;
+        world.pass(Nanos::from_millis(10));
+        let late = world.start(0, Ask::Get);
+        claim(world.settle(), "a read ends")?;
+        claim(world.reply(late) == Some(b"-"), "it loses no more than its clock")?;
+        world.finish()?;
+    }
+    Ok(())
+}
+
 /// S49: all write at once, again and again.
 #[test]
 fn a_duel_of_all_ends() -> Result<(), String> {

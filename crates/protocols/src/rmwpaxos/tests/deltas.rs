@@ -307,7 +307,7 @@ pub(super) fn the_same_bytes_under_another_round() -> Result<(), String> {
     let mut register = Some(held.clone());
     let payload = Payload::Delta(Arc::new(delta));
     let proposal = Proposal { round: ballot.round(3), chosen_k: 2, payload };
-    let moment = Moment { now: Nanos(1), uptime: Millis(1) };
+    let moment = Moment { now: Nanos(1), uptime: &Millis(1) };
     let meta = ShardMeta::default();
     let accepted = acceptor::on_accept(&mut register, &meta, Epoch(1), proposal, moment);
     claim(accepted == Accepted::NeedFull, "another round is another base")?;

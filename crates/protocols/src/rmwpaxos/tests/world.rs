@@ -71,6 +71,8 @@ pub(super) struct Node {
     pub timers: BTreeSet<(Nanos, TimerId)>,
     /// How far this node's clocks run ahead of the others'.
     pub ahead: Millis,
+    /// How far its uptime has fallen back, over all its crashes.
+    pub behind: Millis,
     gated: Vec<Send<Message>>,
     disowned: Vec<(Shard, Option<Key>)>,
     scanned: Vec<Scanned<Register>>,
@@ -199,6 +201,7 @@ impl World {
             view,
             timers: BTreeSet::new(),
             ahead: Millis(0),
+            behind: Millis(0),
             gated: Vec::new(),
             disowned: Vec::new(),
             scanned: Vec::new(),
@@ -309,7 +312,7 @@ impl World {
         let mut cx = Context {
             now,
             unix: Millis(now.as_millis() + node.ahead.0),
-            uptime: Millis(now.as_millis() + node.ahead.0),
+            uptime: &Millis(now.as_millis() + node.ahead.0 - node.behind.0),
             cells: &mut node.cells,
             metas: &mut node.metas,
             fx: &mut node.fx,
@@ -546,7 +549,7 @@ impl World {
         let mut cx = Context {
             now,
             unix: Millis(now.as_millis() + node.ahead.0),
-            uptime: Millis(now.as_millis() + node.ahead.0),
+            uptime: &Millis(now.as_millis() + node.ahead.0 - node.behind.0),
             cells: &mut node.cells,
             metas: &mut node.metas,
             fx: &mut node.fx,
