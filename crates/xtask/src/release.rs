@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::report::announce;
-use crate::{pgo, root, run};
+use crate::{pgo, root, run, target};
 
 /// Shells, and the file names that they look for.
 const COMPLETIONS: [(&str, &str); 3] =
@@ -22,6 +22,12 @@ const BESIDES: [&str; 4] = [
     "deploy/systemd/palimpsest.toml",
     "deploy/systemd/palimpsest@.service",
 ];
+
+/// As in `crates/palimpsest/Cargo.toml`.
+const MAINTAINER: &str = "Palimpsest authors <palimpsest-store@users.noreply.github.com>";
+
+/// With debugging information the binary has 50 MB and more.
+const BINARY_BYTES_MAX: u64 = 16 << 20;
 
 const CHART: &str = "deploy/helm/palimpsest";
 
@@ -54,7 +60,9 @@ pub fn build(cargo: impl Fn() -> Command, arguments: &Arguments) -> Result<()> {
     std::fs::copy(&program, dist.join("palimpsest")).context("dist/palimpsest")?;
     pages(&dist)?;
     let mut files = vec![tarball(&dist, &version)?, chart(&dist, &version)?];
-    files.push(deb(cargo(), &dist, &version)?);
+    let deb = deb(cargo(), &dist, &version)?;
+    check(&dist, &deb, &version)?;
+    files.push(deb);
     let mut sums = Command::new("sha256sum");
     let output = sums.arg("palimpsest").args(&files).current_dir(&dist).output();
     let output = output.context("sha256sum")?;
@@ -149,10 +157,43 @@ fn deb(mut cargo: Command, dist: &Path, version: &str) -> Result<String> {
     let architecture = String::from_utf8_lossy(&output.stdout).trim().to_string();
     let name = format!("palimpsest_{version}_{architecture}.deb");
     let path: PathBuf = dist.join(&name);
+    std::fs::write(dist.join("changelog"), debian_changelog(&version)).context("changelog")?;
     cargo.args(["deb", "--no-build", "--no-strip", "--quiet", "--package", "palimpsest"]);
     cargo.args(["--deb-version", &version, "--output"]).arg(path);
     run(&mut cargo)?;
+    std::fs::remove_file(dist.join("changelog")).context("changelog")?;
     Ok(name)
+}
+
+/// Debian's format; the changes themselves stand in CHANGELOG.md.
+fn debian_changelog(version: &str) -> String {
+    format!(
+        "palimpsest ({version}) unstable; urgency=medium\n\n  * CHANGELOG.md lists the changes.\n\n \
+         -- {MAINTAINER}  Thu, 01 Jan 1970 00:00:00 +0000\n"
+    )
+}
+
+/// Unpacks the package and runs its binary: it must carry the version and be stripped.
+fn check(dist: &Path, deb: &str, version: &str) -> Result<()> {
+    let folder = target().join("dist/unpacked");
+    let _ = std::fs::remove_dir_all(&folder);
+    run(Command::new("dpkg-deb").arg("-x").arg(dist.join(deb)).arg(&folder))?;
+    let program = folder.join("usr/bin/palimpsest");
+    let output = Command::new(&program).arg("version").output().context("the packaged binary")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(text.starts_with(&format!("palimpsest {version} ")), "it is not {version}: {text}");
+    let bytes = std::fs::metadata(&program).context("the packaged binary")?.len();
+    ensure!(bytes < BINARY_BYTES_MAX, "the binary has {bytes} bytes: it is not stripped");
+    for file in [
+        "etc/palimpsest/palimpsest.toml",
+        "usr/lib/systemd/system/palimpsest@.service",
+        "usr/share/man/man1/palimpsest-serve.1.gz",
+        "usr/share/bash-completion/completions/palimpsest",
+    ] {
+        ensure!(folder.join(file).is_file(), "the package lacks {file}");
+    }
+    println!("palimpsest {version}: {bytes} bytes");
+    Ok(())
 }
 
 #[cfg(test)]
@@ -174,6 +215,15 @@ mod tests {
         assert!(text.contains("\nversion: 1.2.3-dev\n"), "{text}");
         assert!(text.contains("\nappVersion: 1.2.3-dev\n"), "{text}");
         assert!(text.contains("\napiVersion: v2\n") || text.starts_with("apiVersion: v2\n"));
+    }
+
+    #[test]
+    fn changelog_names_the_maintainer_of_the_package() {
+        let text = std::fs::read_to_string(root().join("crates/palimpsest/Cargo.toml"));
+        let package: toml::Table = text.expect("it is there").parse().expect("it is TOML");
+        let deb = &package["package"]["metadata"]["deb"];
+        assert_eq!(deb["maintainer"].as_str(), Some(MAINTAINER));
+        assert!(debian_changelog("1-1").starts_with("palimpsest (1-1) unstable;"));
     }
 
     fn manifest() -> toml::Table {

@@ -6,6 +6,7 @@
 mod clients;
 mod countdowns;
 mod crashes;
+mod deploy;
 mod directories;
 mod explain;
 mod hostile;
