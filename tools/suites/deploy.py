@@ -25,7 +25,7 @@ DEPLOY = os.path.join(HERE, "..", "..", "deploy")
 CHART = os.path.join(DEPLOY, "helm", "palimpsest")
 BINARY = os.environ["PALIMPSEST_BIN"]
 FILES = os.environ["SUITE_DIR"]
-TOOLS = os.path.join(os.path.dirname(sys.executable))
+TOOLS = os.path.dirname(sys.executable)
 KUBERNETES = "1.30"
 # A helm of one's own build knows no version.
 HELM_TEMPLATE = ["helm", "template", "--kube-version", KUBERNETES, "--namespace", "default"]
@@ -70,6 +70,12 @@ def options_of_serve():
 
 def dockerfile_passes_hadolint():
     output(os.path.join(TOOLS, "hadolint"), os.path.join(DEPLOY, "docker", "Dockerfile"))
+
+
+def compose_accepts_its_file():
+    path = os.path.join(DEPLOY, "docker", "compose.yaml")
+    found = yaml.safe_load(output(os.path.join(TOOLS, "docker-compose"), "-f", path, "config"))
+    assert list(found["services"]) == ["node1", "node2", "node3"]
 
 
 def chart_passes_lint():
@@ -297,6 +303,7 @@ def stateful_set_starts_a_cluster():
 
 CHECKS = [
     dockerfile_passes_hadolint,
+    compose_accepts_its_file,
     chart_passes_lint,
     chart_renders_valid_resources,
     chart_refuses_wrong_values,
