@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod access;
+pub mod cluster;
 mod events;
 mod health;
 mod liveness;

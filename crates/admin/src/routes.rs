@@ -13,6 +13,7 @@ use node::status::{CommandFacts, Door, Facts};
 use serde::Deserialize;
 
 use crate::access::{Access, Page, password_in};
+use crate::cluster::Cluster;
 use crate::events::Events;
 use crate::health::{self, Question};
 use crate::liveness::Liveness;
@@ -47,7 +48,8 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
     let console = Router::new()
         .route("/", get(dashboard))
         .route("/api/v1/status", get(status))
-        .route("/api/v1/events", get(events));
+        .route("/api/v1/events", get(events))
+        .route("/api/v1/cluster", get(cluster));
     let console = guarded(console, &shared, Page::Console);
     health.merge(metrics).merge(console).with_state(shared)
 }
@@ -117,6 +119,10 @@ async fn status(State(shared): Node) -> Response {
 
 async fn events(State(shared): Node) -> Response {
     axum::Json(Events::of(&*shared.facts)).into_response()
+}
+
+async fn cluster(State(shared): Node) -> Response {
+    axum::Json(Cluster::of(&*shared.facts)).into_response()
 }
 
 async fn dashboard() -> Response {

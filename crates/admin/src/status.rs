@@ -22,6 +22,8 @@ pub(crate) struct Status {
     pub incarnation: u32,
     pub loss: u32,
     pub listen: String,
+    /// The address that clients are told.
+    pub advertise: String,
     pub uptime_ms: u64,
     pub clients: usize,
     pub clients_total: u64,
@@ -97,6 +99,7 @@ impl Status {
             incarnation: status.incarnation.0,
             loss: status.loss.0,
             listen: status.listen.to_string(),
+            advertise: status.advertise.clone(),
             uptime_ms: status.up.0,
             clients: status.clients,
             clients_total: status.clients_total,

@@ -158,7 +158,11 @@ fn run_one(
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "longest time without a success on the other nodes, {}", self.durability)?;
+        writeln!(
+            f,
+            "palimpsest ({}): longest time without a success on the other nodes",
+            self.durability
+        )?;
         for row in &self.rows {
             let each: Vec<String> = row.together_ms.iter().map(|gap| format!("{gap:.1}")).collect();
             let fault = format!("{:?}", row.fault).to_lowercase();

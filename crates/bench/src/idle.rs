@@ -84,7 +84,7 @@ pub fn run(config: &Config) -> Result<Report> {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "idle, {} for {:.0} s", self.durability, self.seconds)?;
+        writeln!(f, "palimpsest ({}): idle for {:.0} s", self.durability, self.seconds)?;
         for node in &self.nodes {
             let written =
                 node.bytes_written.map_or("unknown".to_string(), |bytes| bytes.to_string());

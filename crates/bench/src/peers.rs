@@ -7,9 +7,10 @@
 mod etcd;
 #[cfg(feature = "etcd")]
 mod grpc;
+mod product;
 mod redis;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -127,6 +128,8 @@ pub struct Ratio {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
+    /// By product.
+    pub versions: BTreeMap<&'static str, String>,
     pub rows: Vec<Row>,
     pub ratios: Vec<Ratio>,
     /// Systems that were asked for and could not be measured here, and why.
@@ -159,7 +162,7 @@ pub fn run(config: &Config) -> Result<Comparison> {
     for &system in &config.systems {
         match obstacle(system) {
             None => systems.push(system),
-            Some(why) => missing.push(format!("{system:?}: {why}")),
+            Some(why) => missing.push(format!("{}: {why}", system.name())),
         }
     }
     for _ in 0..config.repetitions {
@@ -174,7 +177,8 @@ pub fn run(config: &Config) -> Result<Comparison> {
     rows.iter_mut().for_each(summarize);
     rows.sort_by(|a, b| (a.workload.name, a.system).cmp(&(b.workload.name, b.system)));
     let ratios = ratios(&rows);
-    Ok(Comparison { rows, ratios, missing })
+    let versions = product::versions(&systems, &config.binary);
+    Ok(Comparison { versions, rows, ratios, missing })
 }
 
 /// Why a system cannot be measured here, if it cannot.
@@ -311,7 +315,7 @@ fn ratios(rows: &[Row]) -> Vec<Ratio> {
     let (replicated, etcd) = (System::RedisReplicated, System::Etcd);
     let claims = [
         (
-            "CPU of SET, 1 per packet: volatile / redis + 2 + WAIT 1",
+            "CPU of SET, 1 per packet: palimpsest (memory) / redis (2 replicas, WAIT 1)",
             cpu,
             volatile,
             "set c64",
@@ -319,43 +323,71 @@ fn ratios(rows: &[Row]) -> Vec<Ratio> {
             "set c64",
         ),
         (
-            "CPU of SET, 16 per packet: volatile / redis + 2 + WAIT 1",
+            "CPU of SET, 16 per packet: palimpsest (memory) / redis (2 replicas, WAIT 1)",
             cpu,
             volatile,
             "set c64 P16",
             replicated,
             "set c64 P16",
         ),
-        ("CPU of GET / SET, 1 per packet: volatile", cpu, volatile, "get c64", volatile, "set c64"),
         (
-            "CPU of GET / SET, 16 per packet: volatile",
+            "CPU of GET / SET, 1 per packet: palimpsest (memory)",
+            cpu,
+            volatile,
+            "get c64",
+            volatile,
+            "set c64",
+        ),
+        (
+            "CPU of GET / SET, 16 per packet: palimpsest (memory)",
             cpu,
             volatile,
             "get c64 P16",
             volatile,
             "set c64 P16",
         ),
-        ("writes/s, 64 connections: disk / etcd", speed, disk, "set c64", etcd, "set c64"),
-        ("writes/s, 256 connections: disk / etcd", speed, disk, "set c256", etcd, "set c256"),
         (
-            "writes/s, 64 connections, 16 commands in flight each: disk / etcd",
+            "writes/s, 64 connections: palimpsest (disk) / etcd",
+            speed,
+            disk,
+            "set c64",
+            etcd,
+            "set c64",
+        ),
+        (
+            "writes/s, 256 connections: palimpsest (disk) / etcd",
+            speed,
+            disk,
+            "set c256",
+            etcd,
+            "set c256",
+        ),
+        (
+            "writes/s, 64 connections, 16 commands in flight each: palimpsest (disk) / etcd",
             speed,
             disk,
             "set c64 P16",
             etcd,
             "set c64 P16",
         ),
-        ("p99, 64 connections: disk / etcd", p99, disk, "set c64", etcd, "set c64"),
-        ("p99, 256 connections: disk / etcd", p99, disk, "set c256", etcd, "set c256"),
+        ("p99, 64 connections: palimpsest (disk) / etcd", p99, disk, "set c64", etcd, "set c64"),
+        ("p99, 256 connections: palimpsest (disk) / etcd", p99, disk, "set c256", etcd, "set c256"),
         (
-            "INCR/s, one key / spread keys: volatile",
+            "INCR/s, one key / spread keys: palimpsest (memory)",
             speed,
             volatile,
             "incr c64 one key",
             volatile,
             "incr c64",
         ),
-        ("INCR/s, one key / spread keys: disk", speed, disk, "incr c64 one key", disk, "incr c64"),
+        (
+            "INCR/s, one key / spread keys: palimpsest (disk)",
+            speed,
+            disk,
+            "incr c64 one key",
+            disk,
+            "incr c64",
+        ),
     ];
     let ratio =
         |(what, of, our, our_load, their, their_load): (&str, fn(&Row) -> f64, _, _, _, _)| {
@@ -375,9 +407,12 @@ fn mean(rows: &[Row], system: System, load: &str, of: fn(&Row) -> f64) -> Option
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (product, version) in &self.versions {
+            writeln!(f, "{product} {version}")?;
+        }
         writeln!(
             f,
-            "{:<18} {:<19} {:<5} {:>9} {:>19} {:>8} {:>8} {:>9} {:>7}",
+            "{:<18} {:<26} {:<5} {:>9} {:>19} {:>8} {:>8} {:>9} {:>7}",
             "load",
             "system",
             "nodes",
@@ -392,9 +427,9 @@ impl fmt::Display for Comparison {
             let spread = if row.workload.spread == Spread::One { "one" } else { "all" };
             writeln!(
                 f,
-                "{:<18} {:<19} {spread:<5} {:>9.0} {:>19} {:>8.0} {:>8.0} {:>9.2} {:>7}",
+                "{:<18} {:<26} {spread:<5} {:>9.0} {:>19} {:>8.0} {:>8.0} {:>9.2} {:>7}",
                 row.workload.name,
-                format!("{:?}", row.system),
+                row.system.name(),
                 row.per_second,
                 format!("({:.0} to {:.0})", row.per_second_min, row.per_second_max),
                 row.p50_us,

@@ -163,7 +163,11 @@ fn drop_page_cache() -> bool {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cache = if self.cold { "page cache dropped" } else { "page cache warm: not root" };
-        writeln!(f, "restart of all nodes after kill -9, {}, {cache}", self.durability)?;
+        writeln!(
+            f,
+            "palimpsest ({}): restart of all nodes after kill -9, {cache}",
+            self.durability
+        )?;
         for row in &self.rows {
             writeln!(
                 f,

@@ -9,11 +9,12 @@
 //! client sent: a panic on a worker stops the node.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use base::{Millis, Nanos};
 use types::{Access, Command, Database, Key, Outcome, SessionId};
 
-use crate::status::Facts;
+use crate::status::{CommandFacts, Facts};
 
 /// Requests of one session that may be under way; beyond it the session must stop taking input.
 pub const OUTSTANDING_MAX: usize = 1024;
@@ -35,6 +36,11 @@ pub trait Front: Send + Sync {
 
     /// What a client is told that cannot be served because the node has too many of them.
     fn too_many(&self) -> &'static [u8];
+
+    /// Statistics of all sessions' commands, if it has any.
+    fn commands(&self) -> Option<Arc<dyn CommandFacts>> {
+        None
+    }
 }
 
 /// Who connected.

@@ -243,6 +243,7 @@ fn start(
         dir,
         media,
         update,
+        commands: front.commands(),
         rng,
     };
     let control = Control::new(parts)?;

@@ -1,4 +1,4 @@
-//! What nodes tell each other about themselves every second, for people to read.
+//! Summaries that nodes send each other every second, for people to read.
 //!
 //! No protocol depends on it: a summary may be late, lost or of another version. Fields carry a tag and a length, so
 //! that a reader skips those that it does not know.
@@ -33,7 +33,7 @@ pub struct Summary {
     pub up: Millis,
     pub clients: u64,
     /// Over the last second.
-    pub requests_per_second: u64,
+    pub commands_per_second: u64,
     pub keys: Option<u64>,
     /// Bytes of keys and values.
     pub bytes: Option<u64>,
@@ -45,14 +45,14 @@ pub struct Summary {
     /// Of the staging rings, over all disk stores.
     pub ring_bytes: u64,
     pub ring_used: u64,
-    /// Command latency over the last while.
+    /// Command latency over the last ten seconds.
     pub latency_p50: Option<Nanos>,
     pub latency_p99: Option<Nanos>,
     /// To each peer whose answers this node has.
     pub round_trips: BTreeMap<NodeId, Nanos>,
 }
 
-/// What a node can do at the moment.
+/// The state of a node as an operator sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
     /// It waits for the others to form a cluster.
@@ -106,7 +106,7 @@ mod tag {
     pub(super) const RECOVERY_LEFT: u8 = 6;
     pub(super) const UP: u8 = 7;
     pub(super) const CLIENTS: u8 = 8;
-    pub(super) const REQUESTS_PER_SECOND: u8 = 9;
+    pub(super) const COMMANDS_PER_SECOND: u8 = 9;
     pub(super) const KEYS: u8 = 10;
     pub(super) const BYTES: u8 = 11;
     pub(super) const DISK_FREE: u8 = 12;
@@ -164,7 +164,7 @@ impl Wire for Summary {
         fields.number(tag::RECOVERY_LEFT, self.recovery_left);
         fields.number(tag::UP, self.up.0);
         fields.number(tag::CLIENTS, self.clients);
-        fields.number(tag::REQUESTS_PER_SECOND, self.requests_per_second);
+        fields.number(tag::COMMANDS_PER_SECOND, self.commands_per_second);
         fields.optional(tag::KEYS, self.keys);
         fields.optional(tag::BYTES, self.bytes);
         fields.optional(tag::DISK_FREE, self.disk_free);
@@ -215,7 +215,7 @@ impl Summary {
             tag::RECOVERY_LEFT => self.recovery_left = number()?,
             tag::UP => self.up = Millis(number()?),
             tag::CLIENTS => self.clients = number()?,
-            tag::REQUESTS_PER_SECOND => self.requests_per_second = number()?,
+            tag::COMMANDS_PER_SECOND => self.commands_per_second = number()?,
             tag::KEYS => self.keys = Some(number()?),
             tag::BYTES => self.bytes = Some(number()?),
             tag::DISK_FREE => self.disk_free = Some(number()?),
@@ -304,7 +304,7 @@ mod tests {
             recovery_left: 7,
             up: Millis(86_400_000),
             clients: 3,
-            requests_per_second: 1_000,
+            commands_per_second: 1_000,
             keys: Some(10),
             bytes: Some(0),
             disk_free: Some(1 << 40),

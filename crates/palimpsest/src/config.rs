@@ -135,6 +135,16 @@ pub(crate) fn understand(text: &str) -> Result<Config, Failure> {
     Ok(config)
 }
 
+/// The password of a node to be asked: of the file named by a flag, else of the environment.
+pub(crate) fn password(file: Option<&Path>) -> Result<Option<Vec<u8>>, Failure> {
+    match (file, password_in_environment()) {
+        (None, password) => Ok(password),
+        (Some(path), _) => read_secret(path)
+            .map(Some)
+            .map_err(|why| Failure::usage(format!("--password-file {why}"))),
+    }
+}
+
 fn password_in_environment() -> Option<Vec<u8>> {
     let password = std::env::var_os(environment::PASSWORD)?.into_encoded_bytes();
     (!password.is_empty()).then_some(password)
@@ -290,7 +300,7 @@ fn scrub(rate: Option<u64>, compare_every: Option<u64>) -> Result<ScrubConfig, F
     Ok(ScrubConfig { bytes_per_second, compare_every: Nanos::from_millis(millis), ..default })
 }
 
-/// A line that is repeated for as long as a request may take must find what it did.
+/// A retry must find its first reply for as long as requests may take.
 fn once_window(typed: Option<u64>, request_timeout: u64) -> Result<Millis, Failure> {
     let least = ONCE_WINDOW_MIN.max(ONCE_WINDOW_TIMEOUTS_MIN * request_timeout);
     let window = typed.unwrap_or_else(|| ONCE_WINDOW_DEFAULT.0.max(least));

@@ -1,8 +1,10 @@
-//! What the `palimpsest` binary does: one file per subcommand.
+//! The `palimpsest` program: one file per subcommand.
 //!
-//! It is a library so that what is typed can be tried without a process: [`understand_arguments`], [`understand_file`].
-//! Exit codes: 0 good, 1 it ran and found a fault, 2 wrong usage or configuration. An error is one line on stderr that
-//! says what to do about it.
+//! It is a library so that tests can parse arguments and files without a process: [`understand_arguments`],
+//! [`understand_file`].
+//!
+//! Exit codes: 0 good, 1 it ran and found a fault, 2 wrong usage or configuration. An error is one line on stderr
+//! with the remedy.
 
 #[macro_use]
 mod output;
@@ -32,17 +34,17 @@ enum Command {
     Dev(command::dev::Args),
     /// Run one node of a cluster.
     Serve(Box<config::ServeArgs>),
-    /// Show the cluster as this machine sees it.
+    /// Show all nodes of the cluster, from the address of one.
     Status(command::status::Args),
-    /// Measure: the RESP server, peers, failover, restart, idling.
+    /// Measure: throughput, other stores, failover, restart, idling, media.
     Bench(command::bench::Args),
     /// Run the deterministic simulator.
     Sim(command::sim::Args),
     /// Check a data directory offline, slot by slot.
     Verify(command::verify::Args),
-    /// Make a node forget what it holds, so that a cluster that lost a majority can start anew.
+    /// Make a node forget its data, so that a cluster that lost a majority can start anew.
     Reset(command::reset::Args),
-    /// Show version, commit, and what this host offers.
+    /// Show version, commit, and the features of this host.
     Version(command::version::Args),
     /// Print the completion script of a shell.
     Completions(command::pages::CompletionsArgs),
@@ -51,12 +53,12 @@ enum Command {
     Man(command::pages::ManArgs),
 }
 
-/// How a subcommand ends when it does not end well.
+/// Why a subcommand failed.
 #[derive(Debug)]
 enum Failure {
     /// It ran and found a fault.
     Fault(String),
-    /// It could not run: wrong usage, wrong configuration, a directory that is not ours.
+    /// It could not run: wrong usage, wrong configuration, a directory of another node.
     Usage(String),
     /// It found a fault that is in the log already.
     Logged,
@@ -90,18 +92,18 @@ fn parse() -> Result<Cli, ExitCode> {
     Err(ExitCode::from(2))
 }
 
-/// What the program would make of `words`, its own name being the first: nothing is run.
+/// Parses `words`, the first of which is the program's name, and runs no command.
 ///
 /// # Errors
-/// The line that would be said on standard error, or the help that was asked for.
+/// The line that the program would print on standard error, or the help.
 pub fn understand_arguments(words: &[String]) -> Result<(), String> {
     Cli::try_parse_from(words).map(drop).map_err(|error| one_line(&error.to_string()))
 }
 
-/// What `serve` would make of a configuration file with this text: no file that it names is read, no name looked up.
+/// Parses a configuration file as `serve` does. It reads no file named there and looks up no host.
 ///
 /// # Errors
-/// The line that would be said on standard error.
+/// The line that the program would print on standard error.
 pub fn understand_file(text: &str) -> Result<node::config::NodeConfig, String> {
     match config::understand(text) {
         Ok(config) => Ok(config.node),

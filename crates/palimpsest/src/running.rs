@@ -1,4 +1,4 @@
-//! What `serve` and `dev` share once their nodes run: readiness, signals, the end.
+//! The common part of `serve` and `dev` once their nodes run: readiness, signals, the end.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::command::version::VERSION;
 use crate::config::Config;
 use crate::log;
 
-/// How long the process sleeps between looks at its nodes.
+/// Interval at which the process checks its nodes.
 const LOOK: Duration = Duration::from_millis(50);
 
 pub(crate) fn front(config: &Config) -> Arc<RespFront> {
@@ -30,7 +30,7 @@ pub(crate) fn interpreter(config: &Config) -> Arc<Interpreter> {
     Arc::new(Interpreter { max_value_len: config.max_value_size })
 }
 
-/// Takes the admin port before anything else is touched.
+/// Takes the admin port before the node touches its directory.
 pub(crate) fn bind_admin(config: &Config) -> Result<TcpListener, Failure> {
     let address = &config.admin_listen;
     TcpListener::bind(address).map_err(|error| {

@@ -68,4 +68,8 @@ impl Front for RespFront {
     fn too_many(&self) -> &'static [u8] {
         b"-ERR max number of clients reached\r\n"
     }
+
+    fn commands(&self) -> Option<Arc<dyn CommandFacts>> {
+        Some(self.command_facts())
+    }
 }

@@ -7,16 +7,16 @@ use base::{Millis, Nanos};
 use types::NodeId;
 
 use super::board::{Board, Membership};
-use crate::status::{MemberView, NodeStatus, Phase, WriteRefusal};
+use crate::status::{DatabaseFigures, MemberView, NodeStatus, Phase, WriteRefusal};
 use crate::summary::{State, Summary};
 
 /// Without a link between workers, a member is down once it was silent for this long.
 const SILENT_MAX: Nanos = Nanos::from_secs(3);
 
-/// Counters that together are what is left to recover.
+/// Counters whose sum is left to recover.
 const RECOVERY_LEFT: [&str; 3] = ["recovering_shards", "shards_recovering", "recovering_keys"];
 
-/// What the control thread learns from reports.
+/// Summaries from the peers' reports.
 #[derive(Debug, Default)]
 pub(crate) struct ClusterView {
     /// As it was sent last.
@@ -61,7 +61,9 @@ impl ClusterView {
             if member.node == me {
                 // The rates are those of the last report, which took the time between two.
                 let summary = Summary {
-                    requests_per_second: self.own.requests_per_second,
+                    commands_per_second: self.own.commands_per_second,
+                    latency_p50: self.own.latency_p50,
+                    latency_p99: self.own.latency_p99,
                     round_trips: self.own.round_trips.clone(),
                     ..own.clone()
                 };
@@ -94,7 +96,7 @@ impl ClusterView {
 }
 
 impl Board {
-    /// This node's account of itself, from what its threads have published.
+    /// This node's summary, from facts that its threads have published.
     pub(crate) fn summary(&self, status: &NodeStatus) -> Summary {
         let stat = |name: &str| status.stats.values.get(name).copied().unwrap_or(0);
         let recovery_left = RECOVERY_LEFT.into_iter().map(stat).sum();
@@ -108,6 +110,8 @@ impl Board {
             recovery_left,
             up: status.up,
             clients: status.clients as u64,
+            keys: sum_of(&status.databases, |one| one.keys),
+            bytes: sum_of(&status.databases, |one| one.bytes),
             disk_free: disk.map(|(free, _)| free),
             disk_total: disk.map(|(_, total)| total),
             memory: resident_memory(),
@@ -116,6 +120,11 @@ impl Board {
             ..Summary::default()
         }
     }
+}
+
+/// Over all databases; `None` until one was counted.
+fn sum_of(databases: &[DatabaseFigures], of: fn(&DatabaseFigures) -> u64) -> Option<u64> {
+    (!databases.is_empty()).then(|| databases.iter().map(of).sum())
 }
 
 fn state(status: &NodeStatus, recovery_left: u64) -> State {

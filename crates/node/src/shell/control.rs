@@ -1,10 +1,10 @@
 //! The control thread: opens and proves connections, carries out what formation asks for, and alone writes the
 //! node's identity.
 //!
-//! It hands a proven worker link to its worker and forgets it until the worker says that it ended. Before that it
-//! has durably noted who the peer is, so nothing a peer says is processed by a worker of a node that could forget
-//! which of that peer's lives said it.
+//! It hands a proven worker link to its worker and forgets it until the worker reports its end. Before that it notes
+//! the peer's counters durably. So a worker never processes messages of a peer whose counters this node could forget.
 
+mod command_window;
 mod links;
 mod operator;
 mod reach;
@@ -39,7 +39,7 @@ use super::media::{Media, Start};
 use super::record;
 use crate::events::event;
 use crate::formation::{Effect, Formation, Input as Told, Standing};
-use crate::status::Phase;
+use crate::status::{CommandFacts, Phase};
 use crate::uptime::Keeper;
 use crate::worker::{Input, Worker, WorkerConfig};
 
@@ -59,7 +59,7 @@ const LOOK_EVERY_RECOVERING: Nanos = Nanos::from_millis(250);
 /// One complaint about a peer per this time.
 const COMPLAINT_EVERY: Nanos = Nanos::from_secs(60);
 
-/// What the control thread is started with.
+/// The parts that the control thread is made of.
 pub(crate) struct Parts {
     pub(crate) board: Arc<Board>,
     pub(crate) poll: Poll,
@@ -70,6 +70,8 @@ pub(crate) struct Parts {
     /// `None` where everything has to be forgotten first.
     pub(crate) media: Option<Media>,
     pub(crate) update: Arc<dyn Update>,
+    /// Statistics for the reports to the other nodes.
+    pub(crate) commands: Option<Arc<dyn CommandFacts>>,
     pub(crate) rng: Prng,
 }
 
@@ -82,7 +84,7 @@ pub(crate) struct Control {
     formation: Formation,
     dir: DataDir,
     media: Option<Media>,
-    /// What keeps the workers' stores going.
+    /// Handles whose drop would stop the workers' stores.
     keepers: Vec<Box<dyn Any + Send>>,
     has_begun: bool,
     update: Arc<dyn Update>,
@@ -94,6 +96,7 @@ pub(crate) struct Control {
     worker_links: WorkerLinks,
     reach: Reach,
     reports: Reports,
+    commands: Option<Arc<dyn CommandFacts>>,
     members: Members,
     /// Why links to members ended that were not yet reported as lost.
     reasons: BTreeMap<NodeId, String>,
@@ -117,8 +120,8 @@ impl Control {
     /// # Errors
     /// When the acceptor cannot be waited for.
     pub(crate) fn new(parts: Parts) -> std::io::Result<Control> {
-        let Parts { board, poll, network, mut acceptor, formation, dir, media, update, mut rng } =
-            parts;
+        let Parts { board, poll, network, mut acceptor, formation, dir, media, update, .. } = parts;
+        let (commands, mut rng) = (parts.commands, parts.rng);
         poll.registry().register(&mut acceptor, TOKEN_ACCEPTOR, Interest::READABLE)?;
         let (me, workers) = (board.id(), board.workers.len());
         let members = formation.durable().members.iter().map(|member| member.node);
@@ -144,6 +147,7 @@ impl Control {
             worker_links: WorkerLinks::new(workers),
             reach: Reach::default(),
             reports: Reports::default(),
+            commands,
             members: Members::default(),
             reasons: BTreeMap::new(),
             recovery: Recovery::default(),
@@ -387,7 +391,7 @@ impl Control {
             event!(self.board, WARN, "storage", remark.as_str());
         }
         let durable = self.formation.durable();
-        // What is void of the others' words must be known before the first of them is heard.
+        // Workers must know which messages are void before the first one arrives.
         let first: Vec<Input> = durable
             .known
             .iter()

@@ -35,7 +35,7 @@ enum Plan {
     Failover(ClusterArgs),
     /// Kill all nodes and start them again: time to the first write and a cold read
     Restart(RestartArgs),
-    /// What idle nodes use
+    /// Processor time and writes of idle nodes
     Idle(ClusterArgs),
     /// Values in place beside a log: in memory, on emulated persistent memory, on disk
     Media(media::Args),
@@ -51,13 +51,16 @@ struct RespArgs {
         default_value = "127.0.0.1:6379"
     )]
     addresses: Vec<String>,
+    /// Connections over all servers
     #[arg(long, short = 'c', default_value_t = 64)]
     connections: usize,
     /// Commands in one packet
     #[arg(long, short = 'P', default_value_t = 1)]
     pipeline: u32,
+    /// Size of a value
     #[arg(long, default_value = "32", value_name = "BYTES", value_parser = units::memory)]
     value_size: usize,
+    /// Number of keys
     #[arg(long, default_value_t = 100_000)]
     keys: u64,
     /// uniform, zipf or one
@@ -66,6 +69,7 @@ struct RespArgs {
     /// Parts of SET, GET and INCR in the load
     #[arg(long, default_value = "1,0,0", value_name = "SET,GET,INCR")]
     mix: String,
+    /// Length of the measurement
     #[arg(long, default_value = "3", value_name = "SECONDS", value_parser = units::seconds)]
     time: Duration,
     /// Append `WAIT n` to each packet
@@ -84,8 +88,10 @@ struct PeersArgs {
     /// Only loads whose name contains this
     #[arg(long, default_value = "")]
     filter: String,
+    /// Runs of each load, of which the median is shown
     #[arg(long, default_value_t = 3)]
     repetitions: usize,
+    /// Length of each measured window
     #[arg(long, default_value = "2", value_name = "SECONDS", value_parser = units::seconds)]
     window: Duration,
     /// Data directories are made below it
@@ -95,10 +101,13 @@ struct PeersArgs {
 
 #[derive(clap::Args, Clone)]
 struct ClusterArgs {
-    #[arg(long, default_value = "disk")]
+    /// volatile, pmem or disk
+    #[arg(long, value_name = "MODE", default_value = "disk")]
     durability: String,
+    /// Data directories are made below it
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// Runs, of which the median is shown
     #[arg(long, default_value_t = 5)]
     repetitions: usize,
 }

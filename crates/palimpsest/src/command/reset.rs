@@ -1,4 +1,4 @@
-//! `palimpsest reset`: forget, on an operator's word.
+//! `palimpsest reset`: makes a node forget its data.
 
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,13 +13,13 @@ use crate::Failure;
     after_help = "Example, on every node of a volatile cluster that lost its majority:\n  palimpsest reset --id 1 --yes"
 )]
 pub(crate) struct Args {
-    /// The node's id
+    /// This node's id
     #[arg(long, env = "PALIMPSEST_ID", value_parser = clap::value_parser!(u16).range(1..))]
     id: u16,
-    /// Its data directory [default: ./palimpsest-data/<id>]
+    /// Directory of this node's data [default: ./palimpsest-data/<id>]
     #[arg(long, value_name = "DIR", env = "PALIMPSEST_DATA_DIR")]
     data_dir: Option<PathBuf>,
-    /// Really: what this node holds is gone for good
+    /// Confirm: this node's data is gone for good
     #[arg(long)]
     yes: bool,
 }

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::time::Instant;
 
-use sim::{Campaign, Cuts, FaultSet, MediumKind, Mix, SimConfig, Speech};
+use sim::{Campaign, CampaignReport, Cuts, FaultSet, MediumKind, Mix, SimConfig, Speech};
 
 use crate::Failure;
 use crate::config::{self, units};
@@ -19,6 +19,7 @@ pub(crate) struct Args {
     /// rmwpaxos, abd, and of the laboratory hermes and zab
     #[arg(long, default_value = "rmwpaxos")]
     protocol: String,
+    /// Nodes of the simulated cluster
     #[arg(long, default_value_t = 3)]
     nodes: usize,
     /// First seed
@@ -33,28 +34,31 @@ pub(crate) struct Args {
     /// none, all, or a list of faults separated by commas
     #[arg(long, default_value = "all")]
     faults: String,
-    /// What nodes store on: model, disk, pmem; drawn from each seed where it is not given
+    /// The nodes' medium: model, disk or pmem [default: drawn from each seed]
     #[arg(long)]
     medium: Option<String>,
-    /// How clients speak to nodes: direct, resp; drawn from each seed where it is not given
+    /// How clients speak to nodes: direct or resp [default: drawn from each seed]
     #[arg(long)]
     clients: Option<String>,
-    /// What a shrunk run leaves out, as its replay line says
+    /// Parts that a shrunk run leaves out, as its replay line has them
     #[arg(long)]
     cut: Option<String>,
-    /// Show a failing seed as it is, not the smallest run found that fails in the same way
+    /// Print one JSON object: the seeds, counts, and each violation with the line that replays it
+    #[arg(long, conflicts_with = "marks")]
+    json: bool,
+    /// Show a failing seed as it is; otherwise the smallest run that fails in the same way
     #[arg(long)]
     whole: bool,
-    /// Print the marks that these seeds reached, and those known that they did not
+    /// Print the marks that these seeds reached, and the known ones that they missed
     #[arg(long)]
     marks: bool,
-    /// What clients do with every key, retries for one; drawn from each seed where it is not given
+    /// The clients' operations, such as retries [default: drawn from each seed]
     #[arg(long)]
     workload: Option<String>,
-    /// So often a node's medium is struck once all is quiet: damaged, or partly as it was before
+    /// How often a node's medium is damaged, or partly set back, after the faults have ended
     #[arg(long, value_name = "N", default_value_t = 0)]
     media_strikes: u64,
-    /// Milliseconds that every message takes on top of its delay, as between regions
+    /// Time that each message takes on top of its delay, as between regions
     #[arg(long, value_name = "MS", value_parser = units::millis)]
     distance: Option<u64>,
 }
@@ -128,6 +132,56 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         eprintln!();
     }
     let seconds = begun.elapsed().as_secs_f64();
+    let violations: Vec<Violation> = report
+        .failures
+        .iter()
+        .map(|(seed, failure)| violation(args, &config, *seed, failure))
+        .collect();
+    if args.json {
+        println!("{:#}", as_json(args, &report, seconds, &violations));
+    } else {
+        print_report(&report, seconds);
+        for violation in &violations {
+            println!("\nseed {} failed; the whole of it: {}\n", violation.seed, violation.whole);
+            println!("{}", violation.smallest);
+        }
+        if args.marks {
+            print_marks(protocol);
+        }
+    }
+    match violations.first() {
+        None if args.json => Ok(()),
+        None => {
+            println!("no violation");
+            Ok(())
+        }
+        Some(violation) => Err(Failure::fault(format!(
+            "seed {} violates {protocol}: replay it with the line above",
+            violation.seed
+        ))),
+    }
+}
+
+/// A seed in which something did not hold.
+struct Violation {
+    seed: u64,
+    /// The line that replays all of it.
+    whole: String,
+    /// The smallest run found that fails in the same way.
+    smallest: sim::Failure,
+}
+
+fn violation(args: &Args, config: &SimConfig, seed: u64, failure: &sim::Failure) -> Violation {
+    let config = SimConfig { seed, ..config.clone() };
+    let whole = config.replay_line();
+    let (smallest, failure) = match args.whole {
+        true => (config, failure.clone()),
+        false => sim::shrink(&config, failure, sim::shrink::EVENTS_MAX),
+    };
+    Violation { seed, whole, smallest: sim::replay(&smallest, failure) }
+}
+
+fn print_report(report: &CampaignReport, seconds: f64) {
     println!(
         "{} seeds, {} operations ({} answered, {} without effect, {} refused, {} unknown), {} events, {:.1} s, {:.0} operations/s",
         report.seeds,
@@ -143,20 +197,37 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if report.undecided > 0 {
         println!("{} histories were too hard to decide", report.undecided);
     }
-    for (seed, failure) in &report.failures {
-        let config = SimConfig { seed: *seed, ..config.clone() };
-        println!("\nseed {seed} failed; the whole of it: {}\n", config.replay_line());
-        let (smallest, failure) = match args.whole {
-            true => (config, failure.clone()),
-            false => sim::shrink(&config, failure, sim::shrink::EVENTS_MAX),
-        };
-        println!("{}", sim::replay(&smallest, failure));
-    }
-    if args.marks {
-        print_marks(protocol);
-    }
-    match report.failures.first() {
-        None => Ok(()),
-        Some((seed, _)) => Err(Failure::fault(format!("seed {seed} violates {protocol}"))),
-    }
+}
+
+fn as_json(
+    args: &Args,
+    report: &CampaignReport,
+    seconds: f64,
+    violations: &[Violation],
+) -> serde_json::Value {
+    let one = |violation: &Violation| {
+        serde_json::json!({
+            "seed": violation.seed,
+            "violation": violation.smallest.what,
+            "replay": violation.smallest.replay_line,
+            "replay_whole": violation.whole,
+            "messages": violation.smallest.chart,
+        })
+    };
+    serde_json::json!({
+        "result": if violations.is_empty() { "no violation" } else { "violation" },
+        "protocol": args.protocol,
+        "nodes": args.nodes,
+        "first_seed": args.seed,
+        "seeds": report.seeds,
+        "operations": report.ops,
+        "answered": report.returned,
+        "without_effect": report.failed,
+        "refused": report.refused,
+        "unknown": report.unknown,
+        "undecided_histories": report.undecided,
+        "events": report.events,
+        "seconds": seconds,
+        "violations": violations.iter().map(one).collect::<Vec<_>>(),
+    })
 }

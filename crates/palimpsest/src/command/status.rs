@@ -1,139 +1,138 @@
-//! `palimpsest status`: what the nodes say of themselves over their admin ports.
+//! `palimpsest status`: the whole cluster, from one node's admin address.
 
-use std::time::Duration;
+mod ask;
+mod table;
 
-use serde_json::Value;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use crate::{Failure, config};
+use admin::cluster::Cluster;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::config::{self, units};
+use crate::{Failure, one_line, output};
+use ask::View;
+
+/// Between two looks for the signal that ends `--watch`.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+const WATCH_MIN: Duration = Duration::from_millis(100);
+const REPAINT: &str = "\x1b[H\x1b[J";
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  palimpsest status --address 127.0.0.1:7379 --address 127.0.0.1:7380"
+    after_help = "One address is enough: each node knows all others, and those that are down.\n\
+    Exit code 0: a quorum serves. 1: none does, or no node answers. 2: wrong usage.\n\n\
+    --json prints one object: cluster, asked, quorum, ready, serving, tolerates, warnings, and nodes with node,\n\
+    address, admin, state, up, is_self, last_seen, last_seen_ms_ago, round_trip_us, version, uptime_ms, writes,\n\
+    recovery_left, clients, commands_per_second, latency_p50_us, latency_p99_us, keys, bytes, disk_free_bytes,\n\
+    disk_total_bytes, memory_bytes, ring_bytes, ring_used_bytes, round_trips_us. null is unknown. With --watch each\n\
+    object is one line.\n\n\
+    The password is taken from PALIMPSEST_PASSWORD or --password-file.\n\n\
+    Example:\n  palimpsest status --address 10.0.0.1:7379 --watch 5s"
 )]
 pub(crate) struct Args {
-    /// Admin address of a node; may be given more than once
-    #[arg(long = "address", value_name = "HOST:PORT", env = "PALIMPSEST_ADDR", value_delimiter = ',',
-          default_values_t = ["127.0.0.1:7379".to_string(), "127.0.0.1:7380".to_string(), "127.0.0.1:7381".to_string()])]
+    /// Admin address of any node; more than one may be given [default: 127.0.0.1:7379 to 7381]
+    #[arg(
+        long = "address",
+        value_name = "HOST:PORT",
+        env = "PALIMPSEST_ADDR",
+        value_delimiter = ','
+    )]
     addresses: Vec<String>,
-    /// As JSON, one object per node
+    /// As JSON, nodes that are down included
     #[arg(long)]
     json: bool,
+    /// Show it again and again until Ctrl-C [default: every 2s]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = units::seconds)]
+    watch: Option<Duration>,
+    /// The nodes' password, for those beyond loopback
+    #[arg(long, value_name = "FILE", env = "PALIMPSEST_PASSWORD_FILE")]
+    password_file: Option<PathBuf>,
 }
+
+const LOCAL: [&str; 3] = ["127.0.0.1:7379", "127.0.0.1:7380", "127.0.0.1:7381"];
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    for address in &args.addresses {
+    let addresses = match args.addresses.is_empty() {
+        true => LOCAL.map(str::to_owned).to_vec(),
+        false => args.addresses.clone(),
+    };
+    for address in &addresses {
         config::look_up("--address", address)?;
     }
-    let answers: Vec<(&String, Answer)> =
-        args.addresses.iter().map(|address| (address, ask(address))).collect();
-    if args.json {
-        let found: Vec<&Value> =
-            answers.iter().filter_map(|(_, answer)| answer.as_ref().ok()).collect();
-        println!("{:#}", Value::from(found.into_iter().cloned().collect::<Vec<_>>()));
-    } else {
-        print_table(&answers);
-    }
-    let mut found = answers.iter().filter_map(|(_, answer)| answer.as_ref().ok());
-    if answers.iter().all(|(_, answer)| answer.is_err()) {
-        if answers.iter().any(|(_, answer)| *answer == Err(Silence::WantsPassword)) {
-            let text = "the nodes want their password: put it into PALIMPSEST_PASSWORD";
-            return Err(Failure::fault(text));
-        }
-        let asked = args.addresses.join(", ");
-        return Err(Failure::fault(format!(
-            "no node answers at {asked}: give --address of one that runs"
-        )));
-    }
-    match found.any(|status| status["ready"] == true) {
-        true => Ok(()),
-        false => Err(Failure::fault("no node that answered reaches a quorum")),
-    }
-}
-
-/// What a node says of itself, or why it does not.
-type Answer = Result<Value, Silence>;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Silence {
-    NoAnswer,
-    WantsPassword,
-}
-
-impl From<ureq::Error> for Silence {
-    fn from(error: ureq::Error) -> Silence {
-        match error {
-            ureq::Error::StatusCode(401) => Silence::WantsPassword,
-            _ => Silence::NoAnswer,
+    let password = config::password(args.password_file.as_deref())?;
+    let look = || ask::look(&addresses, password.as_deref(), !args.addresses.is_empty());
+    match args.watch {
+        Some(every) if every < WATCH_MIN => Err(Failure::usage("--watch must be 100ms or more")),
+        Some(every) => watch(args.json, every, look),
+        None => {
+            let view = look()?;
+            show(&view, args.json, false);
+            verdict(&view.cluster)
         }
     }
 }
 
-fn ask(address: &str) -> Answer {
-    let agent: ureq::Agent =
-        ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(2))).build().into();
-    let url = format!("http://{address}/api/v1/status");
-    let mut request = agent.get(url);
-    if let Ok(password) = std::env::var("PALIMPSEST_PASSWORD") {
-        request = request
-            .header("Authorization", format!("Basic {}", base64(&format!("default:{password}"))));
+/// Shows the cluster until a signal ends it; how it was last decides the exit code.
+fn watch(
+    json: bool,
+    every: Duration,
+    look: impl Fn() -> Result<View, Failure>,
+) -> Result<(), Failure> {
+    let ended = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // It fails only for signals that cannot be caught.
+        let _ = signal_hook::flag::register(signal, Arc::clone(&ended));
     }
-    Ok(request.call()?.body_mut().read_json()?)
-}
-
-/// RFC 4648, section 4.
-fn base64(text: &str) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::new();
-    for chunk in text.as_bytes().chunks(3) {
-        let bits = chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
-        let bits = bits << (8 * (3 - chunk.len()));
-        for at in 0..4 {
-            let letter = LETTERS[(bits >> (18 - 6 * at)) as usize & 63];
-            out.push(if at <= chunk.len() { char::from(letter) } else { '=' });
+    let repaints = std::io::stdout().is_terminal() && !json;
+    let mut is_first = true;
+    loop {
+        let next = Instant::now() + every;
+        if repaints {
+            print!("{REPAINT}");
+        } else if !is_first && !json {
+            println!();
         }
-    }
-    out
-}
-
-fn print_table(answers: &[(&String, Answer)]) {
-    println!(
-        "{:<22} {:>5} {:<7} {:<8} {:>8} {:>6}  phase",
-        "admin", "node", "ready", "members", "clients", "up"
-    );
-    for (address, answer) in answers {
-        let status = match answer {
-            Ok(status) => status,
-            Err(Silence::NoAnswer) => {
-                println!("{address:<22} {:>5} no answer", "-");
-                continue;
+        is_first = false;
+        let last = look();
+        match &last {
+            Ok(view) => show(view, json, true),
+            Err(Failure::Fault(text) | Failure::Usage(text)) => {
+                eprintln!("palimpsest: {}", one_line(text));
             }
-            Err(Silence::WantsPassword) => {
-                println!("{address:<22} {:>5} wants a password", "-");
-                continue;
-            }
-        };
-        let members = status["members"].as_array().cloned().unwrap_or_default();
-        let up = members.iter().filter(|member| member["up"] == true).count();
-        println!(
-            "{address:<22} {:>5} {:<7} {:<8} {:>8} {:>5}s  {}",
-            status["node"],
-            if status["ready"] == true { "yes" } else { "no" },
-            format!("{up}/{}", members.len()),
-            status["clients"],
-            status["uptime_ms"].as_u64().unwrap_or(0) / 1_000,
-            status["phase"].as_str().unwrap_or("?"),
-        );
+            Err(Failure::Logged) => {}
+        }
+        if let Err(error) = std::io::stdout().flush() {
+            output::give_up(&error);
+        }
+        while Instant::now() < next && !ended.load(Ordering::Relaxed) {
+            std::thread::sleep(LOOK_EVERY.min(next.saturating_duration_since(Instant::now())));
+        }
+        if ended.load(Ordering::Relaxed) {
+            return verdict(&last?.cluster);
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn credentials_are_encoded_as_http_wants_them() {
-        assert_eq!(base64("user:pass"), "dXNlcjpwYXNz");
-        assert_eq!(base64("a"), "YQ==");
-        assert_eq!(base64("ab"), "YWI=");
+fn show(view: &View, json: bool, is_line: bool) {
+    match (json, is_line) {
+        (true, true) => println!("{}", serde_json::json!(view.cluster)),
+        (true, false) => println!("{:#}", serde_json::json!(view.cluster)),
+        (false, _) => print!("{}", table::render(&view.cluster, table::Style::of_stdout())),
     }
+}
+
+fn verdict(cluster: &Cluster) -> Result<(), Failure> {
+    if cluster.serving {
+        return Ok(());
+    }
+    Err(Failure::fault(format!(
+        "no quorum serves: {} of {} nodes are ready and {} are needed; start those that are down",
+        cluster.ready,
+        cluster.nodes.len(),
+        cluster.quorum
+    )))
 }

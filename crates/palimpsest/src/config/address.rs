@@ -23,7 +23,7 @@ fn unknown(flag: &str, address: &str, host: &str, why: &str) -> Failure {
     ))
 }
 
-/// Host and port of what was given to `flag`.
+/// Host and port of the `address` given to `flag`.
 pub(crate) fn split<'a>(flag: &str, address: &'a str) -> Result<(&'a str, u16), Failure> {
     let bad = || {
         Failure::usage(format!(
@@ -38,7 +38,7 @@ pub(crate) fn split<'a>(flag: &str, address: &'a str) -> Result<(&'a str, u16), 
     Ok((host, port.parse().map_err(|_| bad())?))
 }
 
-/// The address `offset` ports above the `listen` of `--listen`; `flag` names what to give where there is none.
+/// The address `offset` ports above the one of `--listen`. Without such a port, the error asks for `flag`.
 pub(crate) fn port_above(listen: &str, offset: u16, flag: &str) -> Result<String, Failure> {
     let (host, port) = split("--listen", listen)?;
     if port == 0 {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Deserializer;
 use serde::de::{Error, Visitor};
 
-/// What `--help` says of sizes and times.
+/// The paragraph of `--help` on sizes and times.
 pub(crate) const HELP: &str = "Sizes are bytes, or take a unit as in redis.conf: 64MB = 64MiB = 64 * 1024 * 1024, 64M = 64 * 1000 * 1000; \
     also K, KB, G, GB, T, TB, in any case.\n\
     Times take ms, s, m, h or d, as in 500ms, 2s or 1h 30m; a bare number has the unit that the option names.";

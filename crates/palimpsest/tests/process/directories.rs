@@ -104,6 +104,11 @@ fn wiped_node_among_too_few_others_serves_nothing() {
     assert_all_there(&nodes, 2);
 }
 
+fn verify_json(dir: &str) -> serde_json::Value {
+    let output = crate::support::run(&["verify", "--json", dir]);
+    serde_json::from_slice(&output.stdout).expect("it is one JSON object")
+}
+
 #[test]
 fn damaged_directory_is_found_by_verify_and_repaired_from_the_others() {
     let mut nodes = Nodes::start("disk");
@@ -112,10 +117,15 @@ fn damaged_directory_is_found_by_verify_and_repaired_from_the_others() {
     let dir = nodes.data_dir(2).display().to_string();
     let (code, said) = exit_of(&["verify", &dir]);
     assert_eq!(code, Some(0), "an undamaged directory: {said}");
+    assert_eq!(verify_json(&dir)["result"], "whole");
     let flipped = damage(nodes.data_dir(2));
     assert!(flipped > 0, "nothing was found to damage");
     let (code, said) = exit_of(&["verify", &dir]);
     assert_eq!(code, Some(1), "{flipped} bytes were flipped: {said}");
+    let report = verify_json(&dir);
+    assert_eq!((&report["result"], &report["node"]), (&"damaged".into(), &3.into()));
+    assert!(report["faults_count"].as_u64() > Some(0), "{report}");
+    assert!(report["faults"][0]["fault"].is_string(), "{report}");
     nodes.restart(2);
     // Only both others together can tell what it has forgotten.
     recover_all(&nodes, 2);

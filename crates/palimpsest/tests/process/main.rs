@@ -16,5 +16,6 @@ mod output;
 mod partitions;
 mod quorum;
 mod starting;
+mod status;
 mod support;
 mod surface;

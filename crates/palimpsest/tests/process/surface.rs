@@ -56,27 +56,6 @@ pub fn three_ports_in_a_row() -> u16 {
 }
 
 #[test]
-fn status_shows_every_member_and_fails_without_a_quorum() {
-    let mut nodes = Nodes::start("volatile");
-    let admin = nodes.cluster.nodes[0].admin.to_string();
-    // A node notices a moment after it serves that it does.
-    eventually("status says that all is well", || {
-        run(&["status", "--address", &admin]).status.code() == Some(0)
-    });
-    let output = run(&["status", "--address", &admin]);
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains(&admin) && text.contains("3/3"), "{text}");
-    let json = run(&["status", "--json", "--address", &admin]);
-    let parsed: Result<serde_json::Value, _> = serde_json::from_slice(&json.stdout);
-    assert!(parsed.is_ok(), "{}", String::from_utf8_lossy(&json.stdout));
-    nodes.kill(1);
-    nodes.kill(2);
-    eventually("status fails without a quorum", || {
-        run(&["status", "--address", &admin]).status.code() == Some(1)
-    });
-}
-
-#[test]
 fn version_names_itself() {
     let output = run(&["version"]);
     assert_eq!(output.status.code(), Some(0));
@@ -85,8 +64,50 @@ fn version_names_itself() {
 }
 
 #[test]
+fn completions_and_manual_pages_are_generated() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = run(&["completions", shell]);
+        assert_eq!(output.status.code(), Some(0), "{shell}");
+        let script = String::from_utf8_lossy(&output.stdout);
+        assert!(script.contains("advertise"), "{shell}: {script}");
+    }
+    let scratch = ScratchDir::new(&std::env::temp_dir(), "man").expect("a folder");
+    let dir = scratch.path().join("man1");
+    let (code, said) = exit_of(&["man", &dir.display().to_string()]);
+    assert_eq!(code, Some(0), "{said}");
+    for page in ["palimpsest.1", "palimpsest-serve.1", "palimpsest-bench-peers.1"] {
+        let text = std::fs::read_to_string(dir.join(page)).unwrap_or_default();
+        assert!(text.contains(".TH"), "{page}");
+    }
+}
+
+#[test]
+fn sim_ends_with_no_violation() {
+    let output = run(&["sim", "--ops", "20", "--seeds", "2"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert_eq!(text.lines().last(), Some("no violation"));
+    let output = run(&["sim", "--ops", "20", "--seeds", "2", "--json"]);
+    assert_eq!(output.status.code(), Some(0));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    assert_eq!((&report["result"], &report["seeds"]), (&"no violation".into(), &2.into()));
+    assert_eq!(report["violations"], serde_json::json!([]));
+}
+
+#[test]
 fn help_is_there_for_every_command() {
-    for command in ["dev", "serve", "status", "bench", "sim", "verify", "version", "reset"] {
+    for command in [
+        "dev",
+        "serve",
+        "status",
+        "bench",
+        "sim",
+        "verify",
+        "version",
+        "reset",
+        "completions",
+        "man",
+    ] {
         let output = run(&[command, "--help"]);
         assert_eq!(output.status.code(), Some(0), "{command}");
         assert!(output.stdout.len() > 50, "{command}");
@@ -144,12 +165,24 @@ fn admin_port_beyond_loopback_asks_for_the_password() {
     // Health is for everybody: what asks for it seldom has a password.
     eventually("the node is ready", || code("/readyz") == Some(200));
     assert_eq!(code("/livez"), Some(200));
-    for path in ["/", "/metrics", "/api/v1/status"] {
+    for path in ["/", "/metrics", "/api/v1/status", "/api/v1/cluster"] {
         assert_eq!(code(path), Some(401), "{path}");
     }
     let (code, said) = exit_of(&["status", "--address", &admin.to_string()]);
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("PALIMPSEST_PASSWORD"), "{said}");
+    assert!(said.contains("wants its password: put it into PALIMPSEST_PASSWORD"), "{said}");
+    let wrong = nodes.cluster.dir().join("wrong");
+    std::fs::write(&wrong, "abracadabra\n").expect("a file can be written");
+    let with = |file: &std::path::Path| {
+        let (address, file) = (admin.to_string(), file.display().to_string());
+        exit_of(&["status", "--address", &address, "--password-file", &file])
+    };
+    let (code, said) = with(&wrong);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("refuses the password"), "{said}");
+    eventually("status shows a quorum to whom the password is known", || {
+        with(&secret).0 == Some(0)
+    });
 }
 
 #[test]

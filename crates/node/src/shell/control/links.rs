@@ -111,7 +111,7 @@ impl Control {
             Some(slot) => *slot = Some(conn),
             None => self.conns.push(Some(conn)),
         }
-        // What can be said at once is; a connection under way takes it when it stands.
+        // A connection that does not stand yet takes the bytes later.
         let _ = self.flush(at);
     }
 

@@ -1,4 +1,4 @@
-//! Which members this node has no connection to, and when a person should know. Knows no sockets.
+//! Members without a connection to this node, and when to log them. Knows no sockets.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    /// Takes who is missing now. Returns who has been for [`PATIENCE`], once for each time that it goes missing.
+    /// Takes the members that are missing now. Returns those missing for [`PATIENCE`], once per absence.
     pub(super) fn look(
         &mut self,
         now: Nanos,

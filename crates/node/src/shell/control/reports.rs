@@ -10,6 +10,7 @@ use types::NodeId;
 use types::wire::{Malformed, Wire};
 
 use super::Control;
+use super::command_window::CommandWindow;
 use crate::formation::Status;
 use crate::shell::cluster_view::Seen;
 use crate::status::Facts as _;
@@ -23,7 +24,7 @@ const SLACK: Nanos = Nanos::from_millis(200);
 const LATER_KINDS: u8 = 0x80;
 const REPORT: u8 = 0x80;
 
-/// What a node tells another on their control link.
+/// A message on the control link of two nodes.
 pub(super) enum Message {
     Status(Status),
     Report(Box<Report>),
@@ -41,15 +42,14 @@ impl Message {
     }
 }
 
-/// What is remembered of the peers' reports.
+/// The times of the peers' reports, and the round trips that they show.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     sent_at: Option<Nanos>,
     /// Of each peer: when its last report was sent, by its clock, and when it was heard, by ours.
     heard: BTreeMap<NodeId, (Nanos, Nanos)>,
     round_trips: BTreeMap<NodeId, Nanos>,
-    /// Requests that the workers had taken in, and when they were counted.
-    requests: (u64, Nanos),
+    commands: CommandWindow,
 }
 
 impl Reports {
@@ -75,13 +75,6 @@ impl Reports {
         self.heard.remove(&peer);
         self.round_trips.remove(&peer);
     }
-
-    /// Requests per second since it was asked last.
-    fn rate(&mut self, requests: u64, now: Nanos) -> u64 {
-        let (before, at) = std::mem::replace(&mut self.requests, (requests, now));
-        let count = u128::from(requests.saturating_sub(before)) * 1_000_000_000;
-        u64::try_from(count / u128::from(now.since(at).0.max(1))).unwrap_or(u64::MAX)
-    }
 }
 
 impl Control {
@@ -91,10 +84,11 @@ impl Control {
             return Ok(());
         }
         self.reports.sent_at = Some(now);
-        let status = self.board.status();
-        let requests = status.stats.values.get("worker_requests").copied().unwrap_or(0);
-        let mut summary = self.board.summary(&status);
-        summary.requests_per_second = self.reports.rate(requests, now);
+        let commands = self.commands.as_ref().map(|facts| facts.commands()).unwrap_or_default();
+        let figures = self.reports.commands.add(&commands, now);
+        let mut summary = self.board.summary(&self.board.status());
+        summary.commands_per_second = figures.per_second;
+        (summary.latency_p50, summary.latency_p99) = (figures.p50, figures.p99);
         summary.round_trips = self.reports.round_trips.clone();
         self.board.cluster_view().set_own(summary.clone());
         for (peer, at) in self.links.clone() {
@@ -151,18 +145,6 @@ mod tests {
         assert_eq!(mine.note(PEER, &back, Nanos(160)), Some(Nanos(20)));
         mine.forget(PEER);
         assert_eq!(mine.echo(PEER, Nanos(200)), None);
-    }
-
-    #[test]
-    fn rates_count_what_came_since_the_last_look() {
-        let mut reports = Reports::default();
-        assert_eq!(reports.rate(500, Nanos::from_secs(1)), 500);
-        assert_eq!(reports.rate(1_500, Nanos::from_secs(3)), 500);
-        assert_eq!(
-            reports.rate(0, Nanos::from_secs(4)),
-            0,
-            "counters never run backwards for long"
-        );
     }
 
     #[test]

@@ -24,12 +24,13 @@ pub(super) struct Args {
     /// Only rows whose pattern or way contains one of these, such as log, single, multi, raw, store
     #[arg(long, value_delimiter = ',')]
     patterns: Vec<String>,
-    /// For each row, over all rounds
+    /// Time for each row, over all rounds
     #[arg(long, default_value = "0.5", value_name = "SECONDS", value_parser = units::seconds)]
     seconds: Duration,
+    /// Number of keys
     #[arg(long, default_value_t = Config::default().keys)]
     keys: u32,
-    /// Where media.csv and the plots go
+    /// Directory for media.csv and the plots
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// A folder on a memory file system, or on DAX
