@@ -104,6 +104,8 @@ pub(super) const ROWS: &[Row] = &[
     row(&["rmw_compare_passed_unix"], "anti_entropy_last_pass_timestamp", Unit::Seconds, Kind::Gauge, "When the last complete comparison ended, as a Unix time; 0 before the first"),
     gauge(&["tombstones"], "tombstones", "Deleted keys whose registers all replicas must agree to forget. Grows while a member is away"),
     counter(&["tombstones_collected"], "tombstones_collected", "Registers of deleted keys that all replicas forgot"),
+    // The log.
+    counter(&["log_lines_dropped"], "log_lines_dropped", "Log lines dropped because standard error took nothing: a full disk, or a pipe without a reader"),
     // For developers.
     counter(&["worker_turns"], "debug_event_loop_iterations", "Iterations of the workers' event loops"),
     gauge(&["worker_requests_in_progress"], "debug_worker_requests_in_progress", "Requests in the workers, those of the node itself included"),
