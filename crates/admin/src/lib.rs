@@ -10,6 +10,7 @@ mod access;
 pub mod cluster;
 mod events;
 mod health;
+mod inspect;
 mod liveness;
 mod metrics;
 mod routes;

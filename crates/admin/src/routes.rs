@@ -15,7 +15,8 @@ use serde::Deserialize;
 use crate::access::{Access, Page, password_in};
 use crate::cluster::Cluster;
 use crate::events::Events;
-use crate::health::{self, Question};
+use crate::health;
+use crate::inspect::{self, Question};
 use crate::liveness::Liveness;
 use crate::metrics::{self, Format};
 use crate::status::Status;
@@ -46,10 +47,13 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
     let health = guarded(health, &shared, Page::Health);
     let metrics = guarded(Router::new().route("/metrics", get(metrics)), &shared, Page::Metrics);
     let console = Router::new()
-        .route("/", get(dashboard))
+        .route("/", get(|| async { Html(include_str!("dashboard/index.html")) }))
+        .route("/console.css", get(|| file("text/css", include_str!("dashboard/console.css"))))
+        .route("/console.js", get(|| file("text/javascript", include_str!("dashboard/console.js"))))
         .route("/api/v1/status", get(status))
         .route("/api/v1/events", get(events))
-        .route("/api/v1/cluster", get(cluster));
+        .route("/api/v1/cluster", get(cluster))
+        .route("/api/v1/key", get(key));
     let console = guarded(console, &shared, Page::Console);
     health.merge(metrics).merge(console).with_state(shared)
 }
@@ -100,7 +104,8 @@ async fn livez(State(shared): Node) -> Response {
 }
 
 async fn readyz(State(shared): Node, Query(detail): Query<Detail>) -> Response {
-    let question = Question { writes: detail.writes.is_some(), verbose: detail.verbose.is_some() };
+    let question =
+        health::Question { writes: detail.writes.is_some(), verbose: detail.verbose.is_some() };
     health::readiness(&shared.facts.status(), question).into_response()
 }
 
@@ -125,6 +130,18 @@ async fn cluster(State(shared): Node) -> Response {
     axum::Json(Cluster::of(&*shared.facts)).into_response()
 }
 
-async fn dashboard() -> Response {
-    Html(include_str!("dashboard/index.html")).into_response()
+/// Asks the own node as a client does, on a thread that may wait.
+async fn key(State(shared): Node, Query(question): Query<Question>) -> Response {
+    let asked = tokio::task::spawn_blocking(move || {
+        let password = shared.access.password.as_deref();
+        inspect::explain(shared.facts.status().listen, password, &question)
+    });
+    match asked.await {
+        Ok(answer) => axum::Json(answer).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+async fn file(kind: &'static str, text: &'static str) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, kind)], text)
 }
