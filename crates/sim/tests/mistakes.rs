@@ -35,6 +35,9 @@ mod mistakes {
         "no-op-below-attempt",
         "forward-any-incarnation",
         "expire-by-one",
+        // Unit tests of `node::uptime` and `docs/tla/Countdown.tla` play these.
+        "count-twice",
+        "never-rests",
         "ack-of-higher-ballot",
         "delta-no-digest",
         "disk-sector-unchecked",
