@@ -50,6 +50,8 @@ pub struct NodeView {
     pub uptime_ms: Option<u64>,
     /// `ok`, or `refused` with the reason.
     pub writes: Option<String>,
+    /// Lines about it that a person should read.
+    pub remarks: Vec<String>,
     /// Shards and keys that it has to recover.
     pub recovery_left: Option<u64>,
     pub clients: Option<u64>,
@@ -104,6 +106,7 @@ impl NodeView {
             admin,
             state,
             writes_refused,
+            remarks,
             recovery_left,
             up,
             clients,
@@ -138,6 +141,7 @@ impl NodeView {
                 "" => "ok".into(),
                 reason => format!("refused ({reason})"),
             }),
+            remarks,
             recovery_left: known(recovery_left),
             clients: known(clients),
             commands_per_second: known(commands_per_second),
@@ -179,6 +183,7 @@ fn warnings(nodes: &[NodeView]) -> Vec<String> {
                 if let Some(writes) = one.writes.as_deref().filter(|writes| *writes != "ok") {
                     lines.push(format!("node {id}: writes: {writes}"));
                 }
+                lines.extend(one.remarks.iter().map(|remark| format!("node {id}: {remark}")));
                 if let Some(left) = one.recovery_left.filter(|left| *left > 0) {
                     lines
                         .push(format!("node {id} recovers its state: {left} shards and keys left"));
@@ -255,7 +260,11 @@ mod tests {
 
     #[test]
     fn refused_writes_recovery_and_versions_are_warned_of() {
-        let full = Summary { writes_refused: "disk full".into(), ..ready("2").expect("it is") };
+        let full = Summary {
+            writes_refused: "disk full".into(),
+            remarks: vec!["its clock runs".into()],
+            ..ready("2").expect("it is")
+        };
         let busy =
             Summary { state: State::Recovering, recovery_left: 7, ..ready("1").expect("it is") };
         let nodes = vec![
@@ -268,6 +277,7 @@ mod tests {
             cluster.warnings,
             [
                 "node 2: writes: refused (disk full)",
+                "node 2: its clock runs",
                 "node 3 recovers its state: 7 shards and keys left",
                 "versions differ: 1 on 1, 3; 2 on 2"
             ]

@@ -27,6 +27,8 @@ pub struct Summary {
     pub state: State,
     /// Why writes are refused; empty while they are taken.
     pub writes_refused: String,
+    /// Lines about this node that an operator should read.
+    pub remarks: Vec<String>,
     /// Shards and keys whose state is forgotten and not recovered yet.
     pub recovery_left: u64,
     /// Since the process started.
@@ -117,6 +119,7 @@ mod tag {
     pub(super) const LATENCY_P50: u8 = 17;
     pub(super) const LATENCY_P99: u8 = 18;
     pub(super) const ROUND_TRIPS: u8 = 19;
+    pub(super) const REMARKS: u8 = 20;
 }
 
 /// Collects fields; a text beyond its limit is cut.
@@ -161,6 +164,7 @@ impl Wire for Summary {
         let state = State::ALL.iter().position(|state| *state == self.state).unwrap_or_default();
         fields.number(tag::STATE, state as u64);
         fields.text(tag::WRITES_REFUSED, &self.writes_refused);
+        fields.text(tag::REMARKS, &self.remarks.join("\n"));
         fields.number(tag::RECOVERY_LEFT, self.recovery_left);
         fields.number(tag::UP, self.up.0);
         fields.number(tag::CLIENTS, self.clients);
@@ -212,6 +216,7 @@ impl Summary {
                 self.state = State::ALL.get(code).copied().unwrap_or_default();
             }
             tag::WRITES_REFUSED => self.writes_refused = text()?,
+            tag::REMARKS => self.remarks = text()?.lines().map(str::to_owned).collect(),
             tag::RECOVERY_LEFT => self.recovery_left = number()?,
             tag::UP => self.up = Millis(number()?),
             tag::CLIENTS => self.clients = number()?,
@@ -301,6 +306,7 @@ mod tests {
             admin: "store.example:7379".into(),
             state: State::Recovering,
             writes_refused: "disk full".into(),
+            remarks: vec!["one line".into(), "another".into()],
             recovery_left: 7,
             up: Millis(86_400_000),
             clients: 3,

@@ -107,6 +107,7 @@ impl Board {
             admin: self.config.announced.admin.clone().unwrap_or_default(),
             state: state(status, recovery_left),
             writes_refused: status.writes_refused.map(of_storage).unwrap_or_default(),
+            remarks: remarks(status),
             recovery_left,
             up: status.up,
             clients: status.clients as u64,
@@ -136,6 +137,21 @@ fn state(status: &NodeStatus, recovery_left: u64) -> State {
         Phase::Formed if status.loading => State::Loading,
         Phase::Formed if status.ready => State::Ready,
         Phase::Formed => State::NoQuorum,
+    }
+}
+
+/// Lines that the state does not tell.
+fn remarks(status: &NodeStatus) -> Vec<String> {
+    let list =
+        |nodes: &[NodeId]| nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    match &status.phase {
+        Phase::Forming { waiting_for } if !waiting_for.is_empty() => {
+            vec![format!("waits for node {} to form a cluster", list(waiting_for))]
+        }
+        Phase::Rejoining { waiting_for } if !waiting_for.is_empty() => {
+            vec![format!("lost its memory and waits for node {}", list(waiting_for))]
+        }
+        _ => Vec::new(),
     }
 }
 

@@ -25,10 +25,10 @@ const REPAINT: &str = "\x1b[H\x1b[J";
 #[command(
     after_help = "One address is enough: each node knows all others, and those that are down.\n\
     Exit code 0: a quorum serves. 1: none does, or no node answers. 2: wrong usage.\n\n\
-    --json prints one object: cluster, asked, quorum, ready, serving, tolerates, warnings, and nodes with node,\n\
-    address, admin, state, up, is_self, last_seen, last_seen_ms_ago, round_trip_us, version, uptime_ms, writes,\n\
-    recovery_left, clients, commands_per_second, latency_p50_us, latency_p99_us, keys, bytes, disk_free_bytes,\n\
-    disk_total_bytes, memory_bytes, ring_bytes, ring_used_bytes, round_trips_us. null is unknown. With --watch each\n\
+    --json prints one object: cluster, asked, quorum, ready, serving, tolerates, warnings, and nodes with node, \
+    address, admin, state, up, is_self, last_seen, last_seen_ms_ago, round_trip_us, version, uptime_ms, writes, \
+    remarks, recovery_left, clients, commands_per_second, latency_p50_us, latency_p99_us, keys, bytes, disk_free_bytes, \
+    disk_total_bytes, memory_bytes, ring_bytes, ring_used_bytes, round_trips_us. null is unknown. With --watch each \
     object is one line.\n\n\
     The password is taken from PALIMPSEST_PASSWORD or --password-file.\n\n\
     Example:\n  palimpsest status --address 10.0.0.1:7379 --watch 5s"

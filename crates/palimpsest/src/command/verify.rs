@@ -13,7 +13,7 @@ use findings::Findings;
 #[derive(clap::Args)]
 #[command(
     after_help = "Exit code 0: everything is whole. 1: faults were found. 2: wrong usage.\n\n\
-    --json prints one object: dir, node, result (whole, damaged or empty), faults_count, faults (medium and fault, the\n\
+    --json prints one object: dir, node, result (whole, damaged or empty), faults_count, faults (medium and fault, the \
     first 1000) and media (medium, and counts of what was read).\n\n\
     Example:\n  palimpsest verify palimpsest-data/1"
 )]

@@ -196,7 +196,7 @@ pub(super) mod tests {
             "node": id, "address": format!("127.0.0.1:{}", 6378 + id), "admin": null, "state": state,
             "up": up, "is_self": id == 1, "last_seen": null, "last_seen_ms_ago": 12_000,
             "round_trip_us": if up { Some(140) } else { None }, "version": "0.1.0", "uptime_ms": 93_784_000,
-            "writes": "ok", "recovery_left": 0, "clients": 3, "commands_per_second": 0,
+            "writes": "ok", "remarks": [], "recovery_left": 0, "clients": 3, "commands_per_second": 0,
             "latency_p50_us": null, "latency_p99_us": null, "keys": 1_234, "bytes": null,
             "disk_free_bytes": 12_500_000_000_u64, "disk_total_bytes": null, "memory_bytes": null,
             "ring_bytes": null, "ring_used_bytes": null, "round_trips_us": {},
