@@ -202,3 +202,22 @@ fn members_that_are_not_reached_are_named() {
     node.wait().expect("it ends");
     assert!(awaited.is_empty(), "it ended without saying {awaited:?}");
 }
+
+/// The name may become known later, so the node goes on.
+#[test]
+fn hosts_of_members_that_are_unknown_are_named() {
+    let scratch = ScratchDir::new(&std::env::temp_dir(), "unknown-host").expect("a folder");
+    let members = |address: SocketAddr, peer: SocketAddr| {
+        format!("1={address}@{},2=no-such-host.invalid:2", peer.port())
+    };
+    let (_, mut command) = serving("-c 0", scratch.path(), members);
+    let mut node = command.spawn().expect("there is a shell");
+    let mut said = BufReader::new(node.stderr.take().expect("it is piped")).lines();
+    let named = said.any(|line| {
+        let line = line.expect("it is text");
+        line.contains("no-such-host.invalid") && line.contains("cannot be looked up")
+    });
+    node.kill().expect("it runs");
+    node.wait().expect("it ends");
+    assert!(named, "it ended without naming the host");
+}
