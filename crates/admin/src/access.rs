@@ -15,7 +15,7 @@ pub(crate) struct Access {
     pub(crate) listens_on_loopback: bool,
 }
 
-/// Kinds of pages by what they need.
+/// Kinds of pages by the password that they need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Page {
     /// Health: probes have no password.
@@ -38,7 +38,7 @@ impl Access {
             Page::Metrics => {
                 let is_open = self.password.is_none() && self.metrics_password.is_none();
                 let is_excepted = self.metrics_loopback && peer.to_canonical().is_loopback();
-                // Both are compared, so that the time tells nothing about which one matched.
+                // Both are compared, so that the time does not tell which one matched.
                 let is_known = has(&self.password) | has(&self.metrics_password);
                 is_open || is_excepted || is_known
             }

@@ -1,4 +1,4 @@
-//! What happened lately on a node: the shape of `/api/v1/events`.
+//! The latest events of a node: the shape of `/api/v1/events`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};

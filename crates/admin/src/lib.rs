@@ -3,7 +3,7 @@
 //! Everything is read-only and runs on a thread of its own, never on a worker. `/livez` tells that the process and its
 //! workers turn, `/readyz` that a quorum can serve; they are different questions with different answers.
 
-// Output goes through `tracing`: a print panics if its stream takes nothing.
+// Output goes through `tracing`: a print panics if its stream cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod access;

@@ -3,7 +3,7 @@
 /// A worker that was nudged and has not looked for work for this long hangs.
 const HANGS_AFTER_MS: u64 = 30_000;
 
-/// What earlier looks at the workers showed.
+/// The workers' counts at earlier looks.
 #[derive(Default)]
 pub(crate) struct Liveness {
     workers: Vec<Seen>,

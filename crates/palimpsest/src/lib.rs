@@ -74,7 +74,7 @@ impl Failure {
     }
 }
 
-/// The command line, or the exit code if there is nothing left to do.
+/// The command line, or the exit code if the program is done.
 fn parse() -> Result<Cli, ExitCode> {
     let error = match Cli::try_parse() {
         Ok(cli) => return Ok(cli),

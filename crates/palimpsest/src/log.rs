@@ -45,7 +45,7 @@ pub(crate) enum Level {
     Error,
     /// Something failed that the cluster bears
     Warn,
-    /// What the node does
+    /// Events in the life of the node
     #[default]
     Info,
     /// Details for a fault report
@@ -66,7 +66,7 @@ impl Level {
     }
 }
 
-/// What to log, and how.
+/// Level and format of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct LogConfig {
     pub format: Format,

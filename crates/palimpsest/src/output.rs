@@ -1,6 +1,6 @@
-//! What commands that end by themselves print.
+//! Output of commands that end by themselves.
 //!
-//! The macros here stand in for those of the standard library, which panic if a stream takes nothing.
+//! The macros here stand in for those of the standard library, which panic if a stream cannot be written.
 //! A reader may stop reading, as `head` does. Then the command ends without a word, with the exit
 //! code of a program that SIGPIPE ended. Standard output that cannot be written for another reason
 //! is a fault. Standard error may be lost.
@@ -44,7 +44,7 @@ pub(crate) fn to_stderr(text: Arguments<'_>) {
     let _ = io::stderr().lock().write_fmt(text);
 }
 
-/// Ends the process, since standard output takes nothing.
+/// Ends the process, since standard output cannot be written.
 pub(crate) fn give_up(error: &io::Error) -> ! {
     if error.kind() == ErrorKind::BrokenPipe {
         exit(BROKEN_PIPE);

@@ -1,4 +1,4 @@
-//! Clients that connect and send half a request, or nothing.
+//! Clients that connect and send half a request, or no byte.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -91,7 +91,7 @@ impl Writer {
         }
     }
 
-    /// Waits as long as the stream takes nothing: the queue drops meanwhile.
+    /// Waits until the stream can be written: the queue drops lines meanwhile.
     fn write(&mut self, line: &[u8]) -> std::io::Result<()> {
         if self.is_torn {
             self.write_all(b"\n")?;

@@ -1,4 +1,4 @@
-//! Times to live: what crashes cost them, what is written for them, and what clients are told of them.
+//! Times to live: the cost of crashes, the writes they cause, and the replies to clients.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::support::{LIMIT, Nodes, config, eventually};
 /// How long nodes rest before the countdown in question starts: a crash must cost much less.
 const REST: i64 = 10;
 const SPAN: Duration = Duration::from_secs(2);
-/// What one crash may cost a countdown of `SPAN`.
+/// The most that one crash may cost a countdown of `SPAN`.
 const CRASH: Duration = Duration::from_millis(1_020);
 /// For a slow machine, from the start of the processes to the last answer. Much less than `REST`.
 const SLOW: Duration = Duration::from_secs(4);
@@ -94,7 +94,7 @@ fn a_crash_costs_what_ran_once_little_after_a_long_rest() {
     began = Instant::now();
     nodes.start_all();
     eventually("a command is forgotten", || {
-        // What a majority finds over, the next write drops.
+        // The next write drops a key whose time is over at a majority.
         nodes.ask(1, "INCR counter");
         nodes.ask(1, "ONCE session 1 INCR counter") != Value::Integer(1)
     });
@@ -151,7 +151,7 @@ fn the_time_at_which_a_key_expires_is_constant() {
     nodes.kill_all();
     nodes.start_all();
     check(&nodes);
-    // A write leaves it as it is, and the conditions go by what clients are told.
+    // A write leaves it as it is, and conditions see the same time as clients.
     assert_eq!(nodes.ask(2, "APPEND key more"), Value::Integer(9));
     assert_eq!(nodes.ask(2, &format!("PEXPIREAT key {end} GT")), Value::Integer(0));
     assert_eq!(nodes.ask(2, &format!("PEXPIREAT key {end} LT")), Value::Integer(0));

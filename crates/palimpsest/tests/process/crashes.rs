@@ -103,7 +103,7 @@ fn what_is_listed_after_all_nodes_were_killed_is_what_exists() {
     }
     nodes.kill_all();
     nodes.start_all();
-    // Nobody deletes anything, so each look shows what the one before has shown, and what replicas repair meanwhile.
+    // No key is deleted, so each look shows at least the keys of the one before.
     let written = (0..nodes.len()).flat_map(|node| (0..SENT).map(move |number| key(node, number)));
     let written: Vec<String> = written.collect();
     let mut seen = existing(&mut nodes.client(0), &written);

@@ -33,7 +33,7 @@ fn recover_all(nodes: &Nodes, index: usize) {
     eventually("every forgotten register is recovered", || {
         let before = commands_published(nodes, index);
         assert_all_there(nodes, index);
-        // What the node says of itself is as old as the counters that it publishes with it.
+        // A node's status is as old as the counters that it publishes with it.
         eventually("the node counts these reads", || {
             commands_published(nodes, index) >= before + KEYS as u64
         });
@@ -87,7 +87,7 @@ fn wiped_node_among_too_few_others_serves_nothing() {
     fill(&nodes);
     nodes.kill_all();
     fs::remove_dir_all(nodes.data_dir(2)).expect("the directory is there");
-    // One node that remembers and one that forgot are no quorum of what was acknowledged.
+    // One node that remembers and one that forgot are no quorum for acknowledged writes.
     for index in [1, 2] {
         nodes.cluster.start_node(index).expect("the program starts");
     }
@@ -127,7 +127,7 @@ fn damaged_directory_is_found_by_verify_and_repaired_from_the_others() {
     assert!(report["faults_count"].as_u64() > Some(0), "{report}");
     assert!(report["faults"][0]["fault"].is_string(), "{report}");
     nodes.restart(2);
-    // Only both others together can tell what it has forgotten.
+    // It needs both others to recover its state.
     recover_all(&nodes, 2);
     nodes.kill(0);
     assert_all_there(&nodes, 1);
@@ -179,7 +179,7 @@ fn damage(dir: &Path) -> usize {
     flipped
 }
 
-/// Two of three nodes lose every value; the third cannot tell alone what was acknowledged.
+/// Two of three nodes lose every value; the third alone cannot tell the acknowledged ones.
 fn lose_a_majority(durability: &str) {
     let mut nodes = Nodes::start(durability);
     fill(&nodes);
@@ -326,7 +326,7 @@ fn second_process_on_a_directory_is_refused() {
     let nodes = Nodes::start("disk");
     fill(&nodes);
     let mut arguments = nodes.cluster.nodes[0].arguments.clone();
-    // Other ports, or the ports would be what is refused.
+    // Other ports, or the node would be refused for its ports.
     let free = bench::process::free_addresses(3).expect("free ports");
     for (flag, address) in ["--listen", "--peer-listen", "--admin-listen"].into_iter().zip(free) {
         let at = arguments.iter().position(|word| word == flag).expect("it was given") + 1;

@@ -96,7 +96,7 @@ fn protocol_error_is_said_before_the_connection_closes() {
 fn value_at_the_limit_is_kept_and_one_beyond_it_is_refused() {
     let nodes = Nodes::start("disk");
     let mut client = nodes.client(0);
-    // Some bytes of the limit belong to what is kept beside the value.
+    // Some bytes of the limit belong to the record around the value.
     let large = vec![b'v'; 1024 * 1024 - 4096];
     assert_eq!(client.ask(&[b"SET", b"large", &large]).expect("an answer"), Value::ok());
     let too_large = vec![b'v'; 1024 * 1024 + 1];
@@ -106,7 +106,7 @@ fn value_at_the_limit_is_kept_and_one_beyond_it_is_refused() {
     let reply = client.ask(&[b"APPEND", b"large", &large]).expect("an answer");
     let said = matches!(&reply, Value::Error(text) if text.starts_with("ERR value too large"));
     assert!(said, "growing beyond the limit was answered {reply:?}");
-    // The same connection goes on, and nothing of the refused commands is to be seen anywhere.
+    // The connection stays usable, and the refused commands have left no trace.
     assert_eq!(
         client.command("STRLEN large").expect("an answer"),
         Value::Integer(large.len() as i64)
@@ -187,7 +187,7 @@ fn deep_pipeline_is_answered_in_order() {
 fn connections_that_come_all_at_once_are_all_served() {
     let mut nodes = Nodes::start("volatile");
     let address = nodes.address(0);
-    // The system queues them while the node stands still; nothing comes behind them to draw its attention again.
+    // The system queues them while the node is paused. No later bytes wake it again.
     nodes.process(0).pause();
     let connected: Vec<TcpStream> = (0..400)
         .map(|_| TcpStream::connect_timeout(&address, LIMIT).expect("the system queues it"))

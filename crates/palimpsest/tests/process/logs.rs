@@ -1,4 +1,4 @@
-//! What an operator reads in the log, in both formats, and in the list of events.
+//! The log in both formats, and the list of events.
 
 use std::fs;
 use std::time::Duration;

@@ -7,7 +7,7 @@ use bench::process::wait_until;
 
 use crate::support::{LIMIT, Nodes};
 
-/// Sends a line to a node, as a client library does that retries, until it is told what came of it.
+/// Sends a line to a node until it has a reply, like a client library that retries.
 fn insist(address: SocketAddr, line: &str) -> Value {
     let mut told = None;
     let is_told = wait_until(LIMIT, || {
@@ -22,7 +22,7 @@ fn insist(address: SocketAddr, line: &str) -> Value {
     told.expect("it was told")
 }
 
-/// Sends a line to all nodes at once, `meanwhile` something happens; what they answered.
+/// Sends a line to all nodes at once and calls `meanwhile`. Returns their answers.
 fn at_all_nodes(addresses: &[SocketAddr], line: &str, meanwhile: impl FnOnce()) -> Vec<Value> {
     std::thread::scope(|scope| {
         let asks: Vec<_> =

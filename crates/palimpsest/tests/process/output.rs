@@ -48,13 +48,13 @@ fn full() -> Stdio {
     File::options().write(true).open("/dev/full").expect("/dev/full").into()
 }
 
-/// A pipe that nobody reads any more.
+/// A pipe whose reader has gone.
 fn broken() -> Stdio {
     let (_, writer) = std::io::pipe().expect("a pipe");
     OwnedFd::from(writer).into()
 }
 
-/// A pipe that nobody reads, and its reading end.
+/// A pipe without a reader, and its reading end.
 fn stuck() -> (File, Stdio) {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     let mut writer = File::from(OwnedFd::from(writer));
@@ -117,7 +117,7 @@ fn node_lives_on_pipes_that_take_nothing() {
         ends.borrow_mut().extend([one, other]);
         (stdout, stderr)
     };
-    // What waits in the queue is not dropped yet.
+    // Lines in the queue are not dropped yet.
     assert_lives(output, false);
 }
 

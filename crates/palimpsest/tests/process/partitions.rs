@@ -27,7 +27,7 @@ fn write_to_an_isolated_node_is_never_acknowledged() {
     assert!(promised, "a node without a quorum said {reply:?}");
     assert_eq!(nodes.ask(1, "INCR counter"), Value::Integer(11));
     proxies.heal();
-    // The increment that nobody acknowledged may have taken effect where that was not excluded.
+    // An increment without an acknowledgement may have taken effect, unless the reply excluded it.
     nodes.wait_for_answer(0, "EXISTS counter", &Value::Integer(1));
     let value = nodes.ask(0, "GET counter");
     let once = value == Value::text("11");

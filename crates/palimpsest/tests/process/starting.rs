@@ -1,4 +1,4 @@
-//! The rules of a first start, and what is refused before anything is served.
+//! The rules of a first start, and refusals before a node serves.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,7 +10,7 @@ use bench::process::{ScratchDir, free_addresses};
 
 use crate::support::{LIMIT, Nodes, eventually, exit_of};
 
-/// Asks a node that must not serve yet; nobody listening is as good as an error.
+/// Asks a node that must not serve yet; a closed port is as good as an error.
 fn refuses(nodes: &Nodes, index: usize) -> bool {
     let reply = bench::client::ask_once(nodes.address(index), "SET x 1", LIMIT);
     reply.is_none_or(|reply| matches!(reply, Value::Error(_)))
@@ -120,7 +120,7 @@ fn under(limit: &str, dir: &Path) -> (SocketAddr, Command) {
     serving(limit, dir, members)
 }
 
-/// A node under a limit of the shell's, a member of what is made of its addresses for clients and for nodes.
+/// A node under a limit of the shell; `members` makes its list from its addresses for clients and for nodes.
 fn serving(
     limit: &str,
     dir: &Path,
@@ -149,8 +149,8 @@ fn a_limit_on_the_length_of_files_is_named() {
     assert!(said.contains("File too large"), "{said}");
 }
 
-/// Clients beyond the file descriptors that there are wait, which is said, and are served once others leave. The node has
-/// what it needs itself even where they come as early as it listens.
+/// Clients beyond the limit of file descriptors wait, which is logged, and are served once others leave. The node
+/// keeps its own descriptors even if the clients come first.
 #[test]
 fn clients_that_find_no_file_descriptor_wait() {
     let scratch = ScratchDir::new(&std::env::temp_dir(), "few-descriptors").expect("a folder");
@@ -182,7 +182,7 @@ fn clients_that_find_no_file_descriptor_wait() {
 #[test]
 fn members_that_are_not_reached_are_named() {
     let scratch = ScratchDir::new(&std::env::temp_dir(), "not-reached").expect("a folder");
-    // Where nobody listens, for only the system's own services may.
+    // Only the system's own services may listen there.
     let members = |address: SocketAddr, _: SocketAddr| format!("1={address}@1,2=127.0.0.1:2@2");
     let (_, mut command) = serving("-c 0", scratch.path(), members);
     let mut node = command.spawn().expect("there is a shell");

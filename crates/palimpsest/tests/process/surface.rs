@@ -1,4 +1,4 @@
-//! What operators touch: `dev`, `status`, `version`, the password, the admin port.
+//! The operators' surface: `dev`, `version`, the password, the admin port.
 
 use std::net::TcpListener;
 use std::process::Command;
@@ -42,7 +42,7 @@ pub fn three_ports_in_a_row() -> u16 {
         let ports: Vec<u16> =
             free_addresses(3).expect("free ports").iter().map(|a| a.port()).collect();
         let first = ports[0];
-        // The admin ports are where nobody asked for them.
+        // The admin ports follow from the clients' ports.
         let is_free = |port: u16| {
             port.checked_add(1_000)
                 .is_some_and(|admin| TcpListener::bind(("127.0.0.1", admin)).is_ok())
@@ -162,7 +162,7 @@ fn admin_port_beyond_loopback_asks_for_the_password() {
     }
     let admin = std::net::SocketAddr::from(([127, 0, 0, 1], port));
     let code = |path: &str| http_get(admin, path).map(|(code, _)| code);
-    // Health is for everybody: what asks for it seldom has a password.
+    // Health pages are open: load balancers and probes seldom have a password.
     eventually("the node is ready", || code("/readyz") == Some(200));
     assert_eq!(code("/livez"), Some(200));
     for path in ["/", "/metrics", "/api/v1/status", "/api/v1/cluster"] {

@@ -1,4 +1,4 @@
-//! What the process tests share.
+//! Helpers of the process tests.
 
 mod nodes;
 mod proxy;
@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use bench::process::wait_until;
 
-/// Nothing that a test waits for takes longer on a machine that is merely slow.
+/// Longer than any condition takes on a slow machine.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
 /// Waits until `condition` holds.
 ///
 /// # Panics
-/// If it does not hold in time; `what` says what was waited for.
+/// If it does not hold in time; `what` names it.
 pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
     assert!(wait_until(LIMIT, condition), "waited {LIMIT:?} in vain: {what}");
 }

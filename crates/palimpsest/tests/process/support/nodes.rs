@@ -17,14 +17,14 @@ static TURN: Mutex<()> = Mutex::new(());
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_palimpsest");
 
-/// Three nodes; they end with this value, and print what they said if the test has failed.
+/// Three nodes; they end with this value, and print their logs if the test has failed.
 pub struct Nodes {
     pub cluster: Cluster,
     _turn: MutexGuard<'static, ()>,
 }
 
 impl Nodes {
-    /// Chooses ports and folders, and starts nothing.
+    /// Chooses ports and folders without starting a node.
     pub fn prepare(durability: &str) -> Nodes {
         Nodes::prepare_with(Config { durability: durability.to_string(), ..config() })
     }
@@ -111,7 +111,7 @@ impl Nodes {
         process.exit_code().flatten()
     }
 
-    /// What node `index` has said so far.
+    /// The output of node `index` so far.
     pub fn log(&self, index: usize) -> String {
         let text = std::fs::read(&self.cluster.nodes[index].log).unwrap_or_default();
         String::from_utf8_lossy(&text).into_owned()
@@ -128,7 +128,7 @@ impl Drop for Nodes {
     }
 }
 
-/// What all tests start from.
+/// The configuration that all tests start from.
 pub fn config() -> Config {
     Config { binary: BINARY.into(), ..Config::default() }
 }
@@ -139,13 +139,13 @@ pub fn run(arguments: &[&str]) -> Output {
     command.args(arguments).stdin(Stdio::null()).output().expect("the program starts")
 }
 
-/// Its exit code and what it said on standard error.
+/// Runs the program. Returns its exit code and standard error.
 pub fn exit_of(arguments: &[&str]) -> (Option<i32>, String) {
     let output = run(arguments);
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// Status and body of an HTTP request, `None` when nobody answers.
+/// Status and body of an HTTP request, `None` without an answer.
 pub fn http_get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(LIMIT)).ok()?;

@@ -1,8 +1,8 @@
-//! Links between nodes that can go dark: nothing arrives any more, and nothing says so.
+//! Links between nodes that can go dark: bytes stop arriving, and no end learns of it.
 //!
 //! Every node is reached by the others through a forwarder of its own. A dark pair's bytes are held, as a network
-//! holds them that drops packets until TCP sends them again; connections stay open. Who dialled is found by
-//! asking the kernel which process owns the other end, so that both directions of a pair go dark.
+//! holds them that drops packets until TCP sends them again; connections stay open. The kernel tells
+//! which process dialled, so that both directions of a pair go dark.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -142,7 +142,7 @@ fn accept(
     }
 }
 
-/// Copies until either end closes; holds what it has while the pair is dark. `into` is the node whose
+/// Copies until either end closes; holds the bytes while the pair is dark. `into` is the node whose
 /// rate counts.
 fn forward(
     mut from: TcpStream,

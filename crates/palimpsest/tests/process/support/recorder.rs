@@ -1,4 +1,4 @@
-//! Clients that write down what they asked and what they were told, and the check of it afterwards.
+//! Clients that record their requests and replies, and the check of the record afterwards.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -64,7 +64,7 @@ impl Recorder {
         eventually(&what, || self.succeeded.load(Ordering::Relaxed) >= goal);
     }
 
-    /// Reads every key once at each address, so that what was acknowledged before has to show.
+    /// Reads every key once at each address, so that acknowledged writes have to show.
     pub fn read_all(&self, addresses: &[SocketAddr]) {
         for (number, &address) in addresses.iter().enumerate() {
             let mut client = Client::connect(address, REPLY_MAX).expect("the node listens");
@@ -185,7 +185,7 @@ fn line(name: &str, (key, input): &Input) -> String {
     }
 }
 
-/// What a reply says.
+/// The meaning of a reply.
 ///
 /// # Panics
 /// If it is one that no correct server gives.
