@@ -46,6 +46,8 @@ pub(super) const HIDDEN: &[&str] = &["storage_lacks_room"];
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
+    counter(&["log_lines_dropped"], "log_lines_dropped", "Lines of output that this process could not write"),
+    counter(&["passwords_wrong"], "wrong_passwords", "Wrong passwords of clients and at the admin port"),
     // Requests.
     counter(&["worker_requests"], "requests", "Keys that commands asked for; a command with three keys counts three times"),
     gauge(&["client_requests_in_progress"], "requests_in_progress", "Requests of this node's clients without an answer yet. A number that only grows means that no quorum answers"),
