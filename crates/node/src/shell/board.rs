@@ -27,11 +27,18 @@ use crate::status::{
 /// How long a stop waits for what is in flight.
 pub(crate) const STOP_MAX: Duration = Duration::from_secs(5);
 
-/// Lines about damage in the life of a process.
-const REMARKS_MAX: usize = 1_000;
+/// Lines about damage in this time, at most.
+const REMARKS_MAX: u64 = 5;
+const REMARKS_EVERY: Nanos = Nanos::from_secs(1);
 
-/// Between two lines about damage that are kept as events.
-const REMARK_KEPT_EVERY: Nanos = Nanos::from_secs(10);
+/// Lines about damage.
+#[derive(Debug, Default)]
+struct Remarks {
+    since: Option<Nanos>,
+    /// In this second.
+    lines: u64,
+    suppressed: u64,
+}
 
 /// Counters whose value above zero means that some state is forgotten and not recovered yet.
 const RECOVERING: [&str; 4] =
@@ -54,9 +61,7 @@ pub(crate) struct Board {
     stopping: AtomicBool,
     /// Worker threads that have nothing in flight any more.
     drained: AtomicUsize,
-    /// Lines about damage so far.
-    remarks: AtomicUsize,
-    remark_kept_at: Mutex<Option<Nanos>>,
+    remarks: Mutex<Remarks>,
     events: Events,
     lacks_room: AtomicBool,
     wrong_passwords: Mutex<WrongPasswords>,
@@ -108,8 +113,7 @@ impl Board {
             measures,
             stopping: AtomicBool::new(false),
             drained: AtomicUsize::new(0),
-            remarks: AtomicUsize::new(0),
-            remark_kept_at: Mutex::default(),
+            remarks: Mutex::default(),
             events: Events::default(),
             lacks_room: AtomicBool::new(false),
             wrong_passwords: Mutex::default(),
@@ -170,21 +174,19 @@ impl Board {
         self.events.add(Event { at, level, target, message, fields });
     }
 
-    /// Logs damage, up to a maximum of lines in the life of the process. Of a burst one line is kept
-    /// as an event, so that others are not displaced.
+    /// Logs damage, at a bounded rate. Of a burst one line is kept as an event, so that others are
+    /// not displaced.
     pub(crate) fn remark(&self, text: &str) {
-        match self.remarks.fetch_add(1, Ordering::Relaxed) {
-            0..REMARKS_MAX => tracing::warn!(target: "storage", "{text}"),
-            REMARKS_MAX => {
-                tracing::warn!(target: "storage", "further damage is counted in INFO, not logged");
-            }
-            _ => {}
-        }
         let now = self.clocks.now();
-        let mut kept_at = lock(&self.remark_kept_at);
-        if kept_at.is_none_or(|at| now >= at + REMARK_KEPT_EVERY) {
-            *kept_at = Some(now);
-            self.note_event(Level::Warn, "storage", text.into(), Vec::new());
+        let mut remarks = lock(&self.remarks);
+        if remarks.since.is_none_or(|since| now >= since + REMARKS_EVERY) {
+            (remarks.since, remarks.lines) = (Some(now), 0);
+        }
+        remarks.lines += 1;
+        match remarks.lines {
+            1 => event!(self, WARN, "storage", text),
+            2..=REMARKS_MAX => tracing::warn!(target: "storage", "{text}"),
+            _ => remarks.suppressed += 1,
         }
     }
 
@@ -213,9 +215,17 @@ impl Board {
         }
     }
 
-    /// Reports wrong passwords that had no line of their own.
-    pub(crate) fn report_wrong_passwords(&self) {
-        let suppressed = lock(&self.wrong_passwords).take_suppressed(self.clocks.now());
+    /// Reports the number of wrong passwords and damaged places that had no line of their own.
+    pub(crate) fn report_suppressed(&self) {
+        let now = self.clocks.now();
+        let mut remarks = lock(&self.remarks);
+        let is_over = remarks.since.is_some_and(|since| now >= since + REMARKS_EVERY);
+        if is_over && remarks.suppressed > 0 {
+            let places = std::mem::take(&mut remarks.suppressed);
+            event!(self, WARN, "storage", "more damage found", places = places);
+        }
+        drop(remarks);
+        let suppressed = lock(&self.wrong_passwords).take_suppressed(now);
         if let Some(suppressed) = suppressed {
             event!(self, WARN, "auth", "more wrong passwords", suppressed = suppressed);
         }

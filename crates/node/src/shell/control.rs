@@ -208,10 +208,9 @@ impl Control {
         let conns = self.conns.iter().flatten().map(|conn| conn.connection.next_timer()).min();
         let every = if self.recovery.is_on() { LOOK_EVERY_RECOVERING } else { LOOK_EVERY };
         let look = Some(now + every);
-        let next = [conns, look, self.uptimes.next(now), self.dialler.next_timer(), stop_at]
-            .into_iter()
-            .flatten()
-            .min()?;
+        let lost = self.members.next_timer();
+        let (uptime, dial) = (self.uptimes.next(now), self.dialler.next_timer());
+        let next = [conns, look, lost, uptime, dial, stop_at].into_iter().flatten().min()?;
         // Rounded up: waking a little early would mean waking twice.
         Some(Duration::from_nanos(next.since(now).0 + 999_999))
     }

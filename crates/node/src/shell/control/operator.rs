@@ -91,7 +91,7 @@ impl Control {
 
     /// Looks for changes; called in each iteration.
     pub(super) fn report_changes(&mut self, now: Nanos) {
-        self.board.report_wrong_passwords();
+        self.board.report_suppressed();
         if self.board.is_stopping() {
             return;
         }
@@ -161,7 +161,8 @@ impl Control {
                 }
             }
         }
-        self.reasons.clear();
+        let members = &self.worker_links;
+        self.reasons.retain(|&node, _| !members.is_complete(node));
     }
 
     fn report_recovery(&mut self, now: Nanos) {
@@ -287,8 +288,12 @@ impl Control {
     /// Counts why a connection ended, and logs what an operator can mend.
     pub(super) fn report_end(&mut self, peer: Option<NodeId>, addr: String, why: Option<Reset>) {
         let Some(why) = why else { return };
-        if let Some(peer) = peer.filter(|peer| self.members.is_up(*peer)) {
-            self.reasons.insert(peer, why.to_string());
+        let is_routine = matches!(
+            why,
+            Reset::RefusedByPeer(Refusal::Early | Refusal::Stale) | Reset::Refused(_)
+        );
+        if let Some(peer) = peer.filter(|peer| !is_routine && self.members.is_up(*peer)) {
+            self.reasons.entry(peer).or_insert_with(|| why.to_string());
         }
         let (message, reason) = match why {
             Reset::RefusedByPeer(Refusal::Stale) => {

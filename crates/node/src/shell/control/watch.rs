@@ -10,7 +10,11 @@ const PROGRESS_EVERY: Nanos = Nanos::from_secs(5);
 /// Workers publish within this time that they recover.
 const CONFIRMED_WITHIN: Nanos = Nanos::from_secs(1);
 
-/// Which members all links join to this node.
+/// A member counts as lost after this time without all of its links. Shorter gaps are routine: nodes
+/// reconnect when their counters change.
+const GRACE: Nanos = Nanos::from_millis(500);
+
+/// Members that this node has reached.
 #[derive(Debug, Default)]
 pub(super) struct Members {
     known: BTreeMap<NodeId, Member>,
@@ -18,8 +22,9 @@ pub(super) struct Members {
 
 #[derive(Clone, Copy, Debug)]
 struct Member {
-    is_up: bool,
-    since: Nanos,
+    /// Without all links since then.
+    down_since: Option<Nanos>,
+    is_lost: bool,
     incarnation: Incarnation,
 }
 
@@ -43,24 +48,46 @@ impl Members {
     ) -> Vec<(NodeId, Change)> {
         let mut changes = Vec::new();
         for (node, is_up, incarnation) in members {
-            let before = self.known.get(&node).copied();
-            let change = match before {
-                None if is_up => Change::Reached,
-                Some(before) if before.is_up && !is_up => Change::Lost,
-                Some(before) if !before.is_up && is_up => Change::Back {
-                    after: now.since(before.since),
-                    has_restarted: incarnation > before.incarnation,
-                },
-                _ => continue,
+            let change = match self.known.get_mut(&node) {
+                Some(member) => member.look(now, is_up, incarnation),
+                None if is_up => {
+                    let member = Member { down_since: None, is_lost: false, incarnation };
+                    self.known.insert(node, member);
+                    Some(Change::Reached)
+                }
+                None => None,
             };
-            self.known.insert(node, Member { is_up, since: now, incarnation });
-            changes.push((node, change));
+            changes.extend(change.map(|change| (node, change)));
         }
         changes
     }
 
+    /// False before a member is reached, and while it is lost.
     pub(super) fn is_up(&self, node: NodeId) -> bool {
-        self.known.get(&node).is_some_and(|member| member.is_up)
+        self.known.get(&node).is_some_and(|member| !member.is_lost)
+    }
+
+    /// When the next member may count as lost.
+    pub(super) fn next_timer(&self) -> Option<Nanos> {
+        let pending = self.known.values().filter(|member| !member.is_lost);
+        pending.filter_map(|member| Some(member.down_since? + GRACE)).min()
+    }
+}
+
+impl Member {
+    fn look(&mut self, now: Nanos, is_up: bool, incarnation: Incarnation) -> Option<Change> {
+        if !is_up {
+            let since = *self.down_since.get_or_insert(now);
+            let is_new = !self.is_lost && now >= since + GRACE;
+            self.is_lost |= is_new;
+            return is_new.then_some(Change::Lost);
+        }
+        let has_restarted = incarnation > self.incarnation;
+        let since = self.down_since.take();
+        let was_lost = std::mem::replace(&mut self.is_lost, false);
+        self.incarnation = incarnation;
+        let after = now.since(since.unwrap_or(now));
+        (was_lost || has_restarted).then_some(Change::Back { after, has_restarted })
     }
 }
 
@@ -147,9 +174,9 @@ mod tests {
 
     const PEER: NodeId = NodeId(2);
 
-    fn look(members: &mut Members, second: u64, is_up: bool, start: u32) -> Option<Change> {
+    fn look(members: &mut Members, millis: u64, is_up: bool, start: u32) -> Option<Change> {
         let state = (PEER, is_up, Incarnation(start));
-        let changes = members.look(Nanos::from_secs(second), std::iter::once(state));
+        let changes = members.look(Nanos::from_millis(millis), std::iter::once(state));
         changes.first().map(|(_, change)| *change)
     }
 
@@ -157,13 +184,29 @@ mod tests {
     fn each_change_of_a_member_is_told_once() {
         let mut members = Members::default();
         assert_eq!(look(&mut members, 0, false, 0), None, "it was never reached");
-        assert_eq!(look(&mut members, 1, true, 1), Some(Change::Reached));
-        assert_eq!(look(&mut members, 2, true, 1), None);
-        assert_eq!(look(&mut members, 3, false, 1), Some(Change::Lost));
-        assert_eq!(look(&mut members, 4, false, 1), None);
+        assert_eq!(look(&mut members, 1_000, true, 1), Some(Change::Reached));
+        assert_eq!(look(&mut members, 2_000, true, 1), None);
+        assert_eq!(look(&mut members, 3_000, false, 1), None);
+        assert_eq!(members.next_timer(), Some(Nanos::from_millis(3_500)));
+        assert_eq!(look(&mut members, 3_500, false, 1), Some(Change::Lost));
+        assert_eq!((look(&mut members, 4_000, false, 1), members.next_timer()), (None, None));
+        assert!(!members.is_up(PEER));
         let back = Change::Back { after: Nanos::from_secs(4), has_restarted: true };
-        assert_eq!(look(&mut members, 7, true, 2), Some(back));
+        assert_eq!(look(&mut members, 7_000, true, 2), Some(back));
         assert!(members.is_up(PEER));
+    }
+
+    #[test]
+    fn short_gaps_are_no_changes() {
+        let mut members = Members::default();
+        look(&mut members, 0, true, 1);
+        for round in 1..10 {
+            assert_eq!(look(&mut members, round * 1_000, false, 1), None);
+            assert_eq!(look(&mut members, round * 1_000 + 499, true, 1), None);
+        }
+        look(&mut members, 20_000, false, 1);
+        let back = Change::Back { after: Nanos::from_millis(300), has_restarted: true };
+        assert_eq!(look(&mut members, 20_300, true, 2), Some(back), "a quick restart");
     }
 
     #[test]
