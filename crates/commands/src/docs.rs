@@ -52,7 +52,7 @@ Reference for developers, generated from the command table: `UPDATE=1 cargo test
 - [Deviations from Redis](#deviations-from-redis)
 - [ONCE](#once)
 - [Limits](#limits)
-- [Strings](#strings), [keys](#keys), [connection](#connection), [cluster clients](#cluster-clients), [server](#server)
+- [Strings](#strings), [keys](#keys), [transactions](#transactions), [connection](#connection), [cluster clients](#cluster-clients), [server](#server)
 
 Replies and errors are those of Redis 7.4.
 *Access* is the effect on a key: `read` changes nothing, `write` replaces the value, `update` depends on the old value.
@@ -66,6 +66,9 @@ A plain `SET` is a `write`. With a condition, `GET` or `KEEPTTL` it is an `updat
 | transactions | `MULTI` answers `OK`, each command an error, `EXEC` `-EXECABORT`; no command runs |
 | `EXPIREAT`, `EXAT` in the past | the key ends once a quorum of clocks agrees; later commands of the same pipeline may still see it |
 | wrong options | an error, whether the key exists or not |
+| `DBSIZE` | a list from a quorum below 100,000 keys; above, the count that the node maintains |
+| `INFO keyspace` | that count: exact below 100,000 keys per worker, within 1 % above; without `avg_ttl` |
+| `OBJECT IDLETIME` | an error: times of access are not kept |
 | full disk | `-OOM` to commands with the flag `denyoom`, and to `ONCE`; no effect |
 
 ## ONCE

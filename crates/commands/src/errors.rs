@@ -29,6 +29,14 @@ pub(crate) const CONDITION_NEEDS_STRING: ErrorReply =
 pub(crate) const DIGEST_LEN: ErrorReply =
     fixed(b"-ERR digest must be exactly 16 hexadecimal characters\r\n");
 pub(crate) const ONCE_NESTED: ErrorReply = fixed(b"-ERR ONCE calls can not be nested\r\n");
+pub(crate) const STRING_TOO_LONG: ErrorReply =
+    fixed(b"-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n");
+pub(crate) const FREQUENCY_NOT_TRACKED: ErrorReply = fixed(
+    b"-ERR An LFU maxmemory policy is not selected, access frequency not tracked. \
+Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust.\r\n",
+);
+pub(crate) const IDLE_TIME_NOT_TRACKED: ErrorReply =
+    fixed(b"-ERR idle time not tracked: this store keeps no times of access\r\n");
 pub(crate) const NO_KEYS: ErrorReply = fixed(b"-ERR The command has no key arguments\r\n");
 pub(crate) const INVALID_COMMAND: ErrorReply = fixed(b"-ERR Invalid command specified\r\n");
 pub(crate) const INVALID_ARITY: ErrorReply =

@@ -4,9 +4,12 @@ use bytes::Bytes;
 use types::{Applied, Change, Clock, ExpiryChange, TimeToLive, Update, View};
 
 use crate::errors::{self, ErrorReply};
-use crate::keys::{expire, key, time_left};
+use crate::keys::{expire, inspect, key, time_left};
 use crate::operation::Operation;
 use crate::string::{compare, get, increment, range, set};
+
+/// Longest string that redis-server makes.
+const STRING_LEN_MAX: u64 = 512 << 20;
 
 /// The semantics of all commands. The same on every node of a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +65,8 @@ fn run(cx: &Context<'_>, operation: Operation<'_>) -> Ran {
         Operation::TimeLeft { unit, form } => time_left::time_left(cx, unit, form),
         Operation::Expire(what) => expire::expire(cx, what),
         Operation::Persist => expire::persist(cx),
+        Operation::Inspect(what) => inspect::inspect(cx, what),
+        Operation::MemoryUsage { key_len } => inspect::memory_usage(cx, key_len),
     }
 }
 
@@ -103,8 +108,11 @@ impl<'a> Context<'a> {
     }
 
     /// # Errors
-    /// `value too large`.
+    /// `value too large`, and what redis-server says of more than it can hold.
     pub(crate) fn check_len(&self, len: u64) -> Result<(), ErrorReply> {
+        if len > STRING_LEN_MAX {
+            return Err(errors::STRING_TOO_LONG);
+        }
         if len > self.max_value_len as u64 {
             return Err(errors::value_too_large(len, self.max_value_len));
         }

@@ -33,6 +33,8 @@ pub fn answer(verb: SessionVerb, args: &[&[u8]]) -> Option<Bytes> {
         SessionVerb::CommandHelp => Ok(help("command")),
         SessionVerb::ClientHelp => Ok(help("client")),
         SessionVerb::ConfigHelp => Ok(help("config")),
+        SessionVerb::MemoryHelp => Ok(help("memory")),
+        SessionVerb::ObjectHelp => Ok(help("object")),
         _ => return None,
     };
     Some(answer.unwrap_or_else(ErrorReply::into_bytes))

@@ -49,6 +49,19 @@ pub(crate) enum Operation<'a> {
     },
     Expire(Expire),
     Persist,
+    Inspect(Inspect),
+    MemoryUsage {
+        key_len: u64,
+    },
+}
+
+/// What `OBJECT` tells of a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Inspect {
+    Encoding,
+    Frequency,
+    IdleTime,
+    RefCount,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -168,6 +181,8 @@ mod verb {
     pub(super) const TIME_LEFT: u8 = 18;
     pub(super) const EXPIRE: u8 = 19;
     pub(super) const PERSIST: u8 = 20;
+    pub(super) const INSPECT: u8 = 21;
+    pub(super) const MEMORY_USAGE: u8 = 22;
 }
 
 impl<'a> Operation<'a> {
@@ -183,6 +198,12 @@ impl<'a> Operation<'a> {
             Operation::Exists => Bytes::from_static(&[verb::EXISTS]),
             Operation::Type => Bytes::from_static(&[verb::TYPE]),
             Operation::Persist => Bytes::from_static(&[verb::PERSIST]),
+            Operation::Inspect(what) => vec![verb::INSPECT, what as u8].into(),
+            Operation::MemoryUsage { key_len } => {
+                let mut out = vec![verb::MEMORY_USAGE];
+                put_varint(&mut out, key_len);
+                out.into()
+            }
             Operation::GetRange { start, end } => {
                 let mut out = vec![verb::GET_RANGE];
                 put_i64(&mut out, start);
@@ -238,6 +259,8 @@ impl<'a> Operation<'a> {
             verb::EXISTS => Operation::Exists,
             verb::TYPE => Operation::Type,
             verb::PERSIST => Operation::Persist,
+            verb::INSPECT => Operation::Inspect(Inspect::decode(reader.u8()?)?),
+            verb::MEMORY_USAGE => Operation::MemoryUsage { key_len: reader.varint()? },
             verb::GET_RANGE => {
                 Operation::GetRange { start: take_i64(&mut reader)?, end: take_i64(&mut reader)? }
             }
@@ -361,6 +384,13 @@ impl Form {
     }
 }
 
+impl Inspect {
+    fn decode(byte: u8) -> Result<Inspect, Malformed> {
+        let all = [Inspect::Encoding, Inspect::Frequency, Inspect::IdleTime, Inspect::RefCount];
+        all.get(usize::from(byte)).copied().ok_or(Malformed)
+    }
+}
+
 impl ExpireConditions {
     fn bits(self) -> u8 {
         let bit = |is_set: bool, at: u8| u8::from(is_set) << at;
@@ -428,6 +458,8 @@ mod tests {
         check(Operation::Increment(-2), b"\x0b\xfe\xff\xff\xff\xff\xff\xff\xff");
         check(Operation::DeleteIf(Condition::DigestNotEqual(b"d")), b"\x0e\x06\x01d");
         check(Operation::TimeLeft { unit: Unit::Milliseconds, form: Form::Deadline }, &[18, 1, 1]);
+        check(Operation::Inspect(Inspect::RefCount), &[21, 3]);
+        check(Operation::MemoryUsage { key_len: 300 }, b"\x16\xac\x02");
         let only_if = ExpireConditions { with: true, shorter: true, ..Default::default() };
         check(
             Operation::Expire(Expire { form: Form::Span, millis: 5, only_if }),
@@ -437,9 +469,15 @@ mod tests {
 
     #[test]
     fn what_a_newer_version_may_write_is_not_understood() {
-        for body in
-            [&b""[..], &[0], &[1, 0], &[21], &[8, 7, 0, 0], &[19, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0]]
-        {
+        for body in [
+            &b""[..],
+            &[0],
+            &[1, 0],
+            &[21, 4],
+            &[23],
+            &[8, 7, 0, 0],
+            &[19, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0],
+        ] {
             assert_eq!(Operation::decode(body), Err(Malformed), "{body:?}");
         }
     }

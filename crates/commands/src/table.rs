@@ -157,7 +157,8 @@ mod tests {
             assert_eq!(name, name.to_ascii_lowercase());
             assert!(spec.summary.ends_with('.'), "{name}: a summary is a sentence");
             let on_keys = matches!(spec.execution, Execution::Key(_) | Execution::PerKey(..));
-            let has_keys = spec.keys.is_some() && name != "watch";
+            let is_of_session = matches!(spec.execution, Execution::Session(_));
+            let has_keys = spec.keys.is_some() && !is_of_session;
             assert_eq!(on_keys, has_keys, "{name}: keys");
             assert_eq!(on_keys, spec.access.is_some(), "{name}: access");
             if let Some(access) = spec.access {

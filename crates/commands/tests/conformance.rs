@@ -50,6 +50,11 @@ fn keys_and_times_answer_as_redis_does() {
 }
 
 #[test]
+fn values_are_inspected_as_in_redis() {
+    check("redis-7.0.15-inspect.txt");
+}
+
+#[test]
 fn wrong_requests_are_refused_as_redis_does() {
     check("redis-7.0.15-errors.txt");
 }

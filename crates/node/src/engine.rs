@@ -9,7 +9,7 @@ use base::{Millis, sometimes};
 use bytes::Bytes;
 use protocols::{
     Absence, Cells, Context, Effects, Emit, Env, Event, Message, Metas, Parting, Peer, Protocol,
-    Request, Scan, Scanned, Stats, TimerId, Touches, Uptime, Violation, WARMED,
+    Request, Scan, Scanned, Stats, TimerId, Touches, Uptime, Violation, WARMED, Weight,
 };
 use smallvec::SmallVec;
 use storage::{Load, Place};
@@ -17,11 +17,13 @@ use types::key::SHARDS;
 use types::{Access, Database, Key, Malformed, NodeId, Outcome, Shard, Tag, Ticket, Wire};
 
 use crate::frame_payload::RawMessage;
+use crate::status::DatabaseFigures;
+use crate::worker::census::Census;
 use crate::worker::gates::Gates;
 use crate::worker::parking::{Parked, Parking};
 use crate::worker::release::Gated;
 use crate::worker::residency::Clearing;
-use crate::worker::scans;
+use crate::worker::scans::{self, ScanPurpose};
 use crate::worker::shared::Shared;
 
 /// Events that may wait for storage in one engine; more are refused.
@@ -32,7 +34,7 @@ pub(crate) const PARKED_MAX: usize = 1 << 17;
 const PARKED_LEN_MAX: usize = 64 << 20;
 
 /// Bytes of memory that a resident register takes besides its record.
-pub const CELL_LEN: usize = 280;
+pub const CELL_LEN: usize = types::limits::REGISTER_MEMORY;
 
 /// Bytes that a record counts for which is never encoded while it is resident: those of a small value. Where it goes is
 /// memory too.
@@ -108,6 +110,17 @@ pub(crate) trait Engine: Send {
     fn check(&self, shared: &Shared) -> Result<(), Violation>;
     fn is_idle(&self) -> bool;
     fn parked(&self) -> usize;
+    fn census(&self) -> &Census;
+    fn start_count(&self, shared: &mut Shared, scan: Scan);
+    /// Storage answered a scan of the census. False if it is to be asked again.
+    fn on_counted(
+        &mut self,
+        shared: &mut Shared,
+        scan: Scan,
+        records: &[(Key, Bytes)],
+        next_hash: Option<u64>,
+    ) -> bool;
+    fn figures(&self) -> Option<DatabaseFigures>;
     fn stats(&self, stats: &mut Stats);
 }
 
@@ -204,6 +217,7 @@ pub(crate) struct EngineOf<P: Protocol> {
     pub(crate) clearing: Vec<Clearing>,
     /// Keys that storage still calls lost because their shard is being cleared.
     pub(crate) clearing_keys: Vec<Key>,
+    pub(crate) census: Census,
     /// Something happened since the last `Event::Turn`.
     touched: bool,
 }
@@ -212,6 +226,8 @@ impl<P: Protocol> EngineOf<P> {
     pub(crate) fn open(parts: EngineParts) -> Box<dyn Engine> {
         // What lives no longer than the process is in memory, and asked for at once.
         let absence = if parts.outlives_process { Absence::Kept } else { Absence::Announced };
+        let (worker, workers) = (parts.env.worker, parts.env.workers);
+        let census = Census::new(worker, workers, !parts.outlives_process);
         Box::new(EngineOf::<P> {
             index: parts.index,
             database: parts.database,
@@ -229,6 +245,7 @@ impl<P: Protocol> EngineOf<P> {
             lost_keys: Vec::new(),
             clearing: Vec::new(),
             clearing_keys: Vec::new(),
+            census,
             // Its first turn tells the protocol that there is a process.
             touched: true,
         })
@@ -296,7 +313,7 @@ impl<P: Protocol> EngineOf<P> {
     }
 
     fn run_scan(&mut self, shared: &mut Shared, scan: Scan) {
-        shared.start_scan(self.index, self.store, self.database, scan);
+        shared.start_scan(self.index, self.store, self.database, scan, ScanPurpose::Protocol);
     }
 
     fn deliver_scan(
@@ -310,7 +327,7 @@ impl<P: Protocol> EngineOf<P> {
         let stored_until = stored_until.filter(|until| shard_of(*until) == shard);
         let (resident, until) =
             self.cells.range_step(shard, scan.from_hash, stored_until, scan.limit.max(1));
-        let (records, next_hash) = scans::merge(scan, stored, until, resident);
+        let (records, next_hash) = scans::merge(scan, stored, until, resident, P::copy);
         self.step(shared, Event::Scanned(Scanned { id: scan.id, records, next_hash }));
     }
 
@@ -352,8 +369,17 @@ impl<P: Protocol> EngineOf<P> {
 
     fn write_cells(&mut self, shared: &mut Shared) {
         let state = &mut shared.stores[self.store];
+        let census = &mut self.census;
+        let mut count = |key: &Key, record: Option<&P::Record>, weight: &mut Weight| {
+            let new = record.map_or(Weight::NONE, |record| P::weight(key, record));
+            if new != *weight {
+                census.change(key, *weight, new);
+                *weight = new;
+            }
+        };
         if !self.outlives_process {
-            self.cells.take_dirty(|key, record| {
+            self.cells.take_dirty(|key, record, weight| {
+                count(key, record, weight);
                 if record.is_none() {
                     state.store.remove(&Place::Cell(self.database, key.clone()));
                 }
@@ -363,7 +389,8 @@ impl<P: Protocol> EngineOf<P> {
         }
         let (scratch, counters) = (&mut shared.scratch, &mut shared.counters);
         let (parking, database) = (&mut self.parking, self.database);
-        self.cells.take_dirty(|key, record| {
+        self.cells.take_dirty(|key, record, weight| {
+            count(key, record, weight);
             let place = Place::Cell(database, key.clone());
             scratch.clear();
             match record {
@@ -378,6 +405,7 @@ impl<P: Protocol> EngineOf<P> {
             parking.supersede(key);
             scratch.len()
         });
+        shared.census_wanted |= self.census.wants_more();
     }
 }
 
@@ -583,6 +611,41 @@ impl<P: Protocol> Engine for EngineOf<P> {
 
     fn parked(&self) -> usize {
         self.parking.len()
+    }
+
+    fn census(&self) -> &Census {
+        &self.census
+    }
+
+    fn start_count(&self, shared: &mut Shared, scan: Scan) {
+        shared.start_scan(self.index, self.store, self.database, scan, ScanPurpose::Census);
+    }
+
+    fn on_counted(
+        &mut self,
+        shared: &mut Shared,
+        scan: Scan,
+        records: &[(Key, Bytes)],
+        next_hash: Option<u64>,
+    ) -> bool {
+        let shard = shard_of(scan.from_hash);
+        if self.is_hidden(shard) {
+            return false;
+        }
+        let below = next_hash.filter(|next| shard_of(*next) == shard);
+        let cells = &self.cells;
+        let in_range = |hash| hash >= scan.from_hash && below.is_none_or(|below| hash < below);
+        let stored = records.iter().filter(|(key, _)| in_range(key.hash()) && !cells.has(key));
+        let stored = stored.filter_map(|(key, bytes)| {
+            P::Record::from_bytes(bytes).ok().map(|record| P::weight(key, &record))
+        });
+        self.census.take(shard, below, stored, cells.weights(shard, scan.from_hash, below));
+        shared.census_wanted |= self.census.wants_more();
+        true
+    }
+
+    fn figures(&self) -> Option<DatabaseFigures> {
+        self.census.figures(self.database.0)
     }
 
     fn stats(&self, stats: &mut Stats) {

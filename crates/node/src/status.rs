@@ -31,6 +31,11 @@ pub trait Facts: Send + Sync {
         Measures::default()
     }
 
+    /// The figures of [`NodeStatus::databases`] alone.
+    fn databases(&self) -> Vec<DatabaseFigures> {
+        self.status().databases
+    }
+
     /// How often each worker has looked for work: a worker that hangs does not, and one without work need not.
     fn looks(&self) -> Vec<u64> {
         Vec::new()
@@ -144,6 +149,19 @@ pub struct DatabaseFigures {
     pub expiring: u64,
     /// Bytes of the keys and of their encoded values.
     pub bytes: u64,
+}
+
+impl DatabaseFigures {
+    /// Of two parts of one database.
+    #[must_use]
+    pub fn plus(self, other: DatabaseFigures) -> DatabaseFigures {
+        DatabaseFigures {
+            index: self.index,
+            keys: self.keys + other.keys,
+            expiring: self.expiring + other.expiring,
+            bytes: self.bytes + other.bytes,
+        }
+    }
 }
 
 /// Why a node refuses writes.

@@ -3,6 +3,7 @@
 //! Sans-IO: no thread, clock, socket or file. The server's shell and the simulator feed it [`Input`]s and carry out its
 //! [`Outputs`]. Start reading at [`Worker::turn`] in `worker/turn.rs`.
 
+pub(crate) mod census;
 mod commits;
 mod engines;
 mod eviction;
@@ -38,6 +39,7 @@ use crate::engine::{EngineParts, PARKED_MAX};
 use crate::front::Shortage;
 use crate::registry::{PROTOCOLS, Registration};
 use crate::uptime::Uptimes;
+use census::Counting;
 use engines::Engines;
 use loss::LossHold;
 use outbox::Outbox;
@@ -76,6 +78,8 @@ pub struct WorkerConfig {
     /// Bytes of memory for resident registers before eviction, over all databases, and for what stores hold in memory.
     pub cells_memory: usize,
     pub scrub: ScrubConfig,
+    /// Keys are counted, see [`Worker::figures`].
+    pub counts_keys: bool,
     /// The node's clocks, shared by its workers; see [`protocols::Context::uptime`].
     pub uptimes: Arc<Uptimes>,
 }
@@ -152,6 +156,7 @@ pub struct Worker {
     /// Next engine and shard that the evicting hand looks at.
     hand: (usize, u8),
     scrubber: Scrubber,
+    counting: Counting,
     /// Next shard that the packing hand looks at, in all engines.
     packing: u8,
     packs_at: Nanos,
@@ -209,6 +214,7 @@ impl Worker {
             cells_memory: config.cells_memory,
             hand: (0, config.index as u8),
             scrubber,
+            counting: Counting::new(config.counts_keys, now),
             packing: config.index as u8,
             packs_at: now,
             completions: Vec::new(),
@@ -267,7 +273,12 @@ impl Worker {
         if is_due {
             return Some(self.shared.now);
         }
-        let moments = [self.shared.timers.next(), self.scrubber.next(), self.next_packing()];
+        let moments = [
+            self.shared.timers.next(),
+            self.scrubber.next(),
+            self.counting.next(&self.shared),
+            self.next_packing(),
+        ];
         moments.into_iter().flatten().min()
     }
 
@@ -408,6 +419,7 @@ fn shared(
         hold: LossHold::default(),
         scans: Vec::new(),
         scan_next: 1,
+        census_wanted: true,
         in_progress: 0,
         scratch: Vec::new(),
         counters: Counters::default(),

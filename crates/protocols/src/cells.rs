@@ -9,9 +9,11 @@
 
 mod metas;
 mod slots;
+mod weight;
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
+use std::ops::RangeInclusive;
 
 use hashbrown::HashTable;
 use smallvec::SmallVec;
@@ -19,6 +21,7 @@ use types::key::{ByHash, SHARDS};
 use types::{Key, Shard, Ticket};
 
 pub use metas::Metas;
+pub use weight::Weight;
 
 use slots::{Index, Slot, Slots};
 
@@ -56,12 +59,17 @@ struct Entry {
 
 impl Entry {
     fn new(key: &Key, index: Index) -> Entry {
-        Entry { index, tag: key.hash() as u32 }
+        Entry { index, tag: tag_of(key.hash()) }
     }
 
     fn may_be(self, key: &Key) -> bool {
-        self.tag == key.hash() as u32
+        self.tag == tag_of(key.hash())
     }
+}
+
+/// The bits below the shard's: entries of a shard compare like the positions of their keys.
+fn tag_of(hash: u64) -> u32 {
+    (hash >> 24) as u32
 }
 
 /// How these cells know that a register is absent.
@@ -425,11 +433,29 @@ impl<R> Cells<R> {
         }
     }
 
-    /// Notes that the record of a resident register takes so many bytes in storage.
-    pub fn weigh(&mut self, key: &Key, bytes: usize) {
+    /// Notes that the record of a resident register takes so many bytes in storage, and what it adds to the figures.
+    pub fn weigh(&mut self, key: &Key, bytes: usize, weight: Weight) {
         if let Some(index) = self.find(key) {
             self.slots.weigh(index, bytes);
+            self.slots.at_mut(index).weight = weight;
         }
+    }
+
+    /// What was counted of the registers of one shard from `from_hash` on and below `until`.
+    pub fn weights(
+        &self,
+        shard: Shard,
+        from_hash: u64,
+        until: Option<u64>,
+    ) -> impl Iterator<Item = Weight> {
+        let tags = tag_of(from_hash)..=until.map_or(u32::MAX, tag_of);
+        self.slots_in(shard, from_hash, until, tags).map(|slot| slot.weight)
+    }
+
+    /// True for a register that has a cell.
+    #[must_use]
+    pub fn has(&self, key: &Key) -> bool {
+        self.find(key).is_some()
     }
 
     pub fn set_forgotten(&mut self, shard: Shard, forgotten: bool) {
@@ -450,14 +476,14 @@ impl<R> Cells<R> {
         !self.dirty.is_empty()
     }
 
-    /// Takes the changed registers, each once; `None` means removed. `write` returns how many bytes the record takes in
-    /// storage.
-    pub fn take_dirty(&mut self, mut write: impl FnMut(&Key, Option<&R>) -> usize) {
+    /// Takes the changed registers, each once; `None` means removed. `write` is shown the weight that was counted, may
+    /// replace it, and returns how many bytes the record takes in storage.
+    pub fn take_dirty(&mut self, mut write: impl FnMut(&Key, Option<&R>, &mut Weight) -> usize) {
         let mut dirty = std::mem::take(&mut self.dirty);
         for index in dirty.drain(..) {
             let slot = self.slots.at_mut(index);
             slot.dirty = false;
-            let bytes = write(&slot.key, slot.record.as_ref());
+            let bytes = write(&slot.key, slot.record.as_ref(), &mut slot.weight);
             self.slots.weigh(index, bytes);
             self.note_absent(index);
         }
@@ -480,10 +506,8 @@ impl<R> Cells<R> {
         until: Option<u64>,
         limit: usize,
     ) -> (Vec<(&Key, Cell<'_, R>)>, Option<u64>) {
-        let is_in = |hash| hash >= from_hash && until.is_none_or(|until| hash < until);
-        let slots =
-            self.shards[usize::from(shard.0)].iter().map(|entry| self.slots.at(entry.index));
-        let mut found: Vec<_> = slots.filter(|slot| is_in(slot.key.hash())).collect();
+        let tags = tag_of(from_hash)..=self.tag_behind(shard, from_hash, limit);
+        let mut found: Vec<_> = self.slots_in(shard, from_hash, until, tags).collect();
         let mut complete = until;
         if limit < found.len() {
             // Selecting is linear: a shard of a large database is not sorted for every step of a listing.
@@ -497,6 +521,37 @@ impl<R> Cells<R> {
         }
         found.sort_unstable_by_key(|slot| &slot.key);
         (found.into_iter().map(|slot| (&slot.key, slot.cell())).collect(), complete)
+    }
+
+    /// The slots of part of a shard. `tags` must not exclude any of them: an entry outside is not looked at.
+    fn slots_in(
+        &self,
+        shard: Shard,
+        from_hash: u64,
+        until: Option<u64>,
+        tags: RangeInclusive<u32>,
+    ) -> impl Iterator<Item = &Slot<R>> {
+        let entries = self.shards[usize::from(shard.0)].iter();
+        let slots = entries.filter(move |entry| tags.contains(&entry.tag));
+        let is_in = move |hash| hash >= from_hash && until.is_none_or(|until| hash < until);
+        slots.map(|entry| self.slots.at(entry.index)).filter(move |slot| is_in(slot.key.hash()))
+    }
+
+    /// A tag up to which there are more than `limit` registers from `from_hash` on; the last tag if there are fewer.
+    ///
+    /// It reads the shard's table and none of the registers, which lie all over memory.
+    fn tag_behind(&self, shard: Shard, from_hash: u64, limit: usize) -> u32 {
+        let (shard, first) = (&self.shards[usize::from(shard.0)], tag_of(from_hash));
+        if shard.len() <= limit {
+            return u32::MAX;
+        }
+        // Registers of the first tag may lie before `from_hash`.
+        let mut tags: Vec<u32> =
+            shard.iter().map(|entry| entry.tag).filter(|&tag| tag > first).collect();
+        if tags.len() <= limit {
+            return u32::MAX;
+        }
+        *tags.select_nth_unstable(limit).1
     }
 
     /// Drops the registers of `shard` that nobody uses and whose changes are durable; those touched since the last

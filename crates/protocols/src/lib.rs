@@ -16,7 +16,7 @@ pub mod uptime;
 pub mod view;
 pub mod zab;
 
-pub use cells::{Absence, Cell, Cells, Metas, Parting, WARMED};
+pub use cells::{Absence, Cell, Cells, Metas, Parting, WARMED, Weight};
 pub use effects::{Effects, Emit, Scan, Send, TimerId};
 pub use protocol::{
     Consistency, Context, Env, Event, Message, Peer, Properties, Protocol, Request, Scanned,

@@ -10,7 +10,7 @@ use std::fmt::Debug;
 use base::{Millis, Nanos, Prng};
 use types::{Command, Incarnation, Key, Loss, NodeId, SessionId, Shard, Tag, Update, Wire};
 
-use crate::cells::{Cells, Metas};
+use crate::cells::{Cells, Metas, Weight};
 use crate::effects::{Effects, Emit, TimerId};
 use crate::uptime::Uptime;
 use crate::view::View;
@@ -54,6 +54,19 @@ pub trait Protocol: Sized + Send + 'static {
     fn is_evictable(_record: &Self::Record) -> bool {
         true
     }
+
+    /// A copy by way of the record's bytes, and about how many these are. Fields that they leave out are not for others.
+    ///
+    /// # Panics
+    /// If a record cannot be read from its own bytes.
+    fn copy(record: &Self::Record) -> (Self::Record, usize) {
+        let bytes = record.to_bytes();
+        let copy = Self::Record::from_bytes(&bytes);
+        (copy.expect("a record can be read from its own bytes"), bytes.len())
+    }
+
+    /// What the record adds to the figures of its database.
+    fn weight(key: &Key, record: &Self::Record) -> Weight;
 
     /// Reads what a usual event on this record reads, so that the processor has it at hand; the result only has to
     /// depend on it.

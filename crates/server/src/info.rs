@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use bytes::Bytes;
 use node::front::SessionContext;
-use node::status::NodeStatus;
+use node::status::{DatabaseFigures, NodeStatus};
 use resp::encode;
 
 use crate::counts::CommandTotal;
@@ -155,8 +155,14 @@ fn put(
         }
         "cluster" => line(text, format_args!("cluster_enabled:0")),
         "palimpsest" => palimpsest(text, session, status, cx),
-        // Counting keys takes a quorum: DBSIZE does.
-        _ => {}
+        // `avg_ttl` is left out: no node knows it.
+        _ => {
+            for DatabaseFigures { index, keys, expiring, .. } in &status.databases {
+                if *keys > 0 {
+                    line(text, format_args!("db{index}:keys={keys},expires={expiring}"));
+                }
+            }
+        }
     }
 }
 

@@ -19,6 +19,7 @@ mod explain;
 mod front;
 mod histogram;
 mod info;
+mod memory_command;
 mod opening;
 mod outcomes;
 mod pause;

@@ -19,7 +19,7 @@ use crate::walk::Walk;
 const PART_BITS: u32 = 24;
 /// Numbers wrap around, far beyond what may be pending.
 const NUMBER_MASK: u64 = (1 << (64 - PART_BITS)) - 1;
-/// Requests that may wait for their turn, whatever they wait for.
+/// Requests of one connection without a written reply.
 const PENDING_MAX: usize = 4096;
 /// Parts of one request under way at a time.
 pub(crate) const PARTS_AT_ONCE: usize = 256;
@@ -38,7 +38,7 @@ pub(crate) struct Pending {
 
 pub(crate) enum Answer {
     Ready(Bytes),
-    /// For one reply; this is what it counts until then.
+    /// For one reply; its cost until then.
     Waiting(Cost),
     Parts(Box<Parts>),
     Walk(Box<Walk>),
@@ -92,7 +92,7 @@ impl Parts {
 
     fn finished(&mut self) -> Option<Bytes> {
         if self.len > REPLY_LEN_MAX {
-            // What is under way ends on its own; its outcomes find nobody.
+            // Replies of requests under way are ignored.
             return Some(Bytes::from_static(b"-ERR reply too large: ask for fewer keys\r\n"));
         }
         if self.answered < self.keys.len() {
@@ -118,7 +118,7 @@ pub(crate) struct Pipeline {
 }
 
 impl Answer {
-    /// What it counts while it is under way.
+    /// Its cost while it is under way.
     fn cost(&self) -> Cost {
         match self {
             Answer::Waiting(cost) => *cost,
@@ -162,7 +162,7 @@ impl Pipeline {
         usize::try_from(number.wrapping_sub(self.first) & NUMBER_MASK).ok()
     }
 
-    /// Answers a pending request. Returns what its statistics lack: the call and how it ended.
+    /// Answers a pending request. Returns the call and how it ended, for statistics.
     pub(crate) fn answer(&mut self, number: u64, reply: Bytes) -> Option<(Call, Verdict)> {
         let (len, verdict) = (reply.len(), verdict(&reply));
         let pending = self.get_mut(number)?;
@@ -175,7 +175,7 @@ impl Pipeline {
         Some((call?, verdict))
     }
 
-    /// Forgets everything: outcomes that still come find nobody.
+    /// Forgets all requests. Their later outcomes are ignored.
     pub(crate) fn clear(&mut self) {
         self.first = self.first.wrapping_add(self.pending.len() as u64) & NUMBER_MASK;
         self.pending.clear();

@@ -22,10 +22,15 @@ use crate::pipeline::{
 use crate::recorder::{Call, Recorder, read_clock};
 use crate::transaction::Transaction;
 use crate::walk::{Walk, WalkKind};
-use crate::{client_command, config_command, info, outcomes, pause, transaction, wait};
+use crate::{
+    client_command, config_command, info, memory_command, outcomes, pause, transaction, wait,
+};
 
 /// How soon a client ends that another one kills.
 const LOOK_AT_KILL_EVERY: Nanos = Nanos::from_secs(1);
+
+/// From so many keys on, `DBSIZE` lists them no more.
+const LISTED_KEYS_MAX: u64 = 100_000;
 
 /// Whether a client wants to hear anything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +47,7 @@ enum Hold {
     No,
     /// Until everything before has been answered.
     Answers,
-    /// Until somebody looked whether the pause of clients is over.
+    /// Until the pause of clients is checked again.
     Pause,
 }
 
@@ -112,7 +117,7 @@ impl Session {
         self.facts.id
     }
 
-    /// Lets others see who this client says it is.
+    /// Publishes the client's name and library for `CLIENT LIST`.
     pub(crate) fn publish(&mut self, cx: &SessionContext<'_>) {
         self.facts.since.get_or_insert(cx.now);
         self.shared.clients.put(&self.facts);
@@ -135,7 +140,7 @@ impl Session {
         cx: &mut SessionContext<'_>,
     ) {
         if is_http(args) {
-            // Somebody makes a browser speak to this port: say nothing and go, as redis-server does.
+            // A page makes a browser speak to this port: close without a reply, as redis-server does.
             self.pipeline.clear();
             self.closing = true;
             return;
@@ -185,7 +190,7 @@ impl Session {
         lacks_room.then_some(Bytes::from_static(outcomes::NO_ROOM))
     }
 
-    /// Executes a request, or asks for what it needs.
+    /// Executes a request, or sends its parts to their registers.
     fn start(&mut self, spec: &'static CommandSpec, args: &[&[u8]], cx: &mut SessionContext<'_>) {
         self.has_failed = false;
         if let Execution::Session(verb) = spec.execution {
@@ -236,7 +241,7 @@ impl Session {
         }
     }
 
-    /// Answers at once, behind what is still waiting.
+    /// Answers at once, behind pending replies.
     pub(crate) fn say(&mut self, cx: &mut SessionContext<'_>, reply: Bytes) {
         self.has_failed = reply.first() == Some(&b'-');
         if !self.pipeline.is_empty() {
@@ -317,13 +322,20 @@ impl Session {
             }
             SessionVerb::Wait => self.start_wait(args, cx),
             SessionVerb::KeyExplain => self.start_explain(args[1], cx),
+            SessionVerb::MemoryDoctor
+            | SessionVerb::MemoryMallocStats
+            | SessionVerb::MemoryPurge
+            | SessionVerb::MemoryStats => {
+                let reply = memory_command::reply(verb, cx);
+                self.say(cx, reply);
+            }
             SessionVerb::Multi => self.multi(cx),
             SessionVerb::Exec => self.exec(cx),
             SessionVerb::Discard => self.discard(cx),
             SessionVerb::Watch => self.watch(cx),
             SessionVerb::Unwatch => self.say_ok(cx),
-            SessionVerb::DbSize
-            | SessionVerb::FlushAll
+            SessionVerb::DbSize => self.count_keys(args, cx),
+            SessionVerb::FlushAll
             | SessionVerb::FlushDb
             | SessionVerb::Scan
             | SessionVerb::Keys
@@ -364,7 +376,7 @@ impl Session {
         }
     }
 
-    /// Sees to it that [`front::Session::on_timer`] is called at `at` or earlier. What is called looks at everything
+    /// Makes the shell call [`front::Session::on_timer`] at `at` or earlier. That looks at everything
     /// that may have become due, so one timer is enough.
     fn arm(&mut self, at: Nanos, cx: &mut SessionContext<'_>) {
         if at < self.armed {
@@ -377,7 +389,7 @@ impl Session {
         self.kill.load(Relaxed)
     }
 
-    /// Once somebody wants this client gone, nothing is waited for any more.
+    /// Drops pending requests once `CLIENT KILL` has named this client.
     fn look_at_kill(&mut self) {
         if self.is_killed() {
             self.closing = true;
@@ -420,6 +432,16 @@ impl Session {
         cx.explain(token(number, 0), self.database(), Key::new(key));
     }
 
+    /// Lists the keys of a small database, from a quorum. Of a large one this node's count is told.
+    fn count_keys(&mut self, args: &[&[u8]], cx: &mut SessionContext<'_>) {
+        let database = self.facts.database;
+        let figures = cx.node.databases().into_iter().find(|one| one.index == database);
+        match figures.filter(|figures| figures.keys >= LISTED_KEYS_MAX) {
+            Some(figures) => self.say_with(cx, |out| encode::integer(out, figures.keys as i64)),
+            None => self.start_walk(SessionVerb::DbSize, args, cx),
+        }
+    }
+
     fn start_walk(&mut self, verb: SessionVerb, args: &[&[u8]], cx: &mut SessionContext<'_>) {
         let seed = self.clock(cx).seed;
         match WalkKind::parse(verb, args, self.database(), cx.node, seed) {
@@ -432,7 +454,7 @@ impl Session {
         }
     }
 
-    /// Asks for what a request of several parts needs next.
+    /// Sends the next parts of a request.
     fn go_on(&mut self, number: u64, cx: &mut SessionContext<'_>) {
         let Some(pending) = self.pipeline.get_mut(number) else { return };
         match &mut pending.answer {
@@ -514,7 +536,7 @@ impl Session {
     }
 }
 
-/// Commands that a client may send before it has said who it is.
+/// Commands that a client may send before it is authenticated.
 fn opens(args: &[&[u8]]) -> bool {
     let name = args.first().copied().unwrap_or_default();
     [b"auth".as_slice(), b"hello", b"quit", b"reset"]
@@ -522,7 +544,7 @@ fn opens(args: &[&[u8]]) -> bool {
         .any(|open| name.eq_ignore_ascii_case(open))
 }
 
-/// Whatever looks at the old value may answer with it.
+/// A command that reads the old value may answer with it.
 fn cost_of(command: &Command, key: &[u8]) -> Cost {
     let values = usize::from(command.access != Access::Write);
     Cost { asked_len: command.body.len() + key.len(), values }
@@ -538,8 +560,8 @@ fn limits(shared: &Shared) -> Limits {
     Limits { bulk_len_max, request_len_max: front::INPUT_LEN_MAX, authenticated: true }
 }
 
-/// Commands that touch more keys than are asked for at a time. What the client sent before must have happened by then,
-/// and what it sent behind must not happen before the last key.
+/// Commands on more keys than are under way at a time. Earlier requests of the connection must have ended before the
+/// first key, and later ones must not begin before the last key.
 fn takes_turns(spec: &CommandSpec, argc: usize) -> bool {
     match spec.execution {
         Execution::PerKey(..) => argc > PARTS_AT_ONCE,
@@ -556,7 +578,7 @@ fn takes_turns(spec: &CommandSpec, argc: usize) -> bool {
     }
 }
 
-/// True for what is refused while there is too little room.
+/// True for a command that is refused while there is too little room.
 fn lacks_room(spec: &CommandSpec, shortage: Shortage) -> bool {
     match shortage {
         Shortage::None => false,
@@ -583,7 +605,7 @@ impl front::Session for Session {
             taken += self.take_requests(&input[taken..], cx);
             let was_full = self.is_full();
             self.flush(cx);
-            // A wait may have ended meanwhile, and made room: nobody shows the rest again for that.
+            // A wait may have ended meanwhile and made room, for which the shell does not call again.
             if self.closing || !was_full || self.is_full() || !cx.has_room() {
                 break;
             }

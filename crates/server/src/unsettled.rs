@@ -1,4 +1,4 @@
-//! Keys that a listing cannot vouch for: each is asked about before the listing counts.
+//! Keys on which the replicas of a listing disagree: each is read before the listing counts.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -13,10 +13,10 @@ use crate::walk::of_one_key;
 
 /// Questions under way at a time.
 const AT_ONCE: usize = 256;
-/// How often a key is asked about that nobody could say anything of: to ask has no effect.
+/// Attempts to read a key without an answer from a quorum. A read has no effect, so it is safe to repeat.
 const TRIES: u32 = 3;
 
-/// Listings that wait for what is asked about some of their keys.
+/// Listings that wait for reads of some of their keys.
 pub(crate) struct Unsettled {
     command: Command,
     /// Parts of the request from here on are questions.
@@ -41,7 +41,7 @@ struct Question {
     tries: u32,
 }
 
-/// What became of a question.
+/// The state of a listing after an answer.
 pub(crate) enum Settled {
     NotYet,
     /// All of a stretch's listing is known: its keys, and where it goes on.
@@ -80,7 +80,7 @@ impl Unsettled {
         self.to_ask.extend(questions);
     }
 
-    /// Asks what is to be asked, within bounds.
+    /// Sends reads, within bounds.
     pub(crate) fn go_on(&mut self, number: u64, database: Database, cx: &mut SessionContext<'_>) {
         while !self.to_ask.is_empty() {
             if self.free.is_empty() && self.asked.len() < AT_ONCE {

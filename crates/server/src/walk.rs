@@ -1,8 +1,9 @@
 //! Commands over the keyspace: listings of its 256 shards from quorums, several shards at a time.
 //!
-//! `SCAN` goes on until it has looked at `COUNT` keys; its cursor is a position in the hash space. `KEYS`, `DBSIZE` and
-//! the flushes walk everything. `FLUSHALL` deletes key by key: a write that is concurrent may survive. Within a
-//! connection nothing is concurrent with a walk: it begins when everything before is answered, and what follows waits.
+//! `SCAN` goes on until it has looked at `COUNT` keys; its [cursor] is a position in the hash space.
+//! `KEYS`, `DBSIZE` and the flushes walk the whole hash space. `FLUSHALL` deletes key by key, so a
+//! concurrent write may survive. A walk begins once all earlier requests of its connection are
+//! answered, and later ones wait for it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,8 +27,12 @@ const LISTING_LEN: usize = 1024;
 const DRAW_LEN: usize = 16;
 /// Keys that one `SCAN` looks at; asked for more, it answers with fewer.
 const SCAN_COUNT_MAX: i64 = 16 * LISTING_LEN as i64;
-/// Deletes of a flush under way at a time.
-const DELETES_AT_ONCE: usize = 256;
+/// Deletes of a flush under way at a time: as many as a client's pipeline has, so that commits are as large.
+const DELETES_AT_ONCE: usize = 1024;
+/// The same while storage cannot keep up.
+const DELETES_WHEN_FULL: usize = 32;
+/// Keys to be deleted before a flush lists no more.
+const LISTED_AHEAD: usize = 4 * DELETES_AT_ONCE;
 /// Bytes of keys that `KEYS` may answer with.
 const KEYS_LEN_MAX: usize = 256 << 20;
 const SHARDS: u64 = 256;
@@ -36,13 +41,13 @@ const DELETE_PARTS: usize = 1 << 10;
 /// Parts from here on ask whether a key exists.
 const EXISTS_PARTS: usize = 1 << 11;
 
-/// What is to be found out.
+/// A request for a walk.
 pub(crate) struct WalkKind {
-    what: What,
+    task: Task,
     databases: VecDeque<Database>,
 }
 
-enum What {
+enum Task {
     /// `None` behind the end of the hash space.
     Scan {
         from_hash: Option<u64>,
@@ -80,7 +85,7 @@ pub(crate) struct Walk {
     /// Keys looked at, of those that `SCAN` counts, and the cursor of the last one.
     visited: usize,
     last_cursor: Option<u64>,
-    /// Listings that held no key although more was to come. What follows asks for more at a time.
+    /// Listings without a key that were not the last of their shard. The next ones ask for more registers.
     barren: u32,
     found: Vec<Key>,
     found_len: usize,
@@ -102,20 +107,20 @@ impl WalkKind {
         seed: u64,
     ) -> Result<WalkKind, Bytes> {
         let mut databases = VecDeque::from([database]);
-        let what = match verb {
+        let task = match verb {
             SessionVerb::Scan => scan(args)?,
-            SessionVerb::Keys => What::Keys { pattern: args[1].to_vec() },
-            SessionVerb::RandomKey => What::Random { start: seed },
+            SessionVerb::Keys => Task::Keys { pattern: args[1].to_vec() },
+            SessionVerb::RandomKey => Task::Random { start: seed },
             SessionVerb::FlushAll | SessionVerb::FlushDb => {
                 check_flush(args)?;
                 if verb == SessionVerb::FlushAll {
                     databases = node.config().databases.iter().map(|one| one.database).collect();
                 }
-                What::Flush { delete: of_one_key(b"DEL") }
+                Task::Flush { delete: of_one_key(b"DEL") }
             }
-            _ => What::Count,
+            _ => Task::Count,
         };
-        Ok(WalkKind { what, databases })
+        Ok(WalkKind { task, databases })
     }
 }
 
@@ -135,7 +140,7 @@ fn check_flush(args: &[&[u8]]) -> Result<(), Bytes> {
     }
 }
 
-/// What a command that takes keys does to one of them.
+/// The command on one key that a command on several keys consists of.
 pub(crate) fn of_one_key(name: &[u8]) -> Command {
     let clock = Clock { unix: base::Millis(0), seed: 0 };
     match commands::plan(&[name, b"k"], clock) {
@@ -147,7 +152,7 @@ pub(crate) fn of_one_key(name: &[u8]) -> Command {
 }
 
 /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`.
-fn scan(args: &[&[u8]]) -> Result<What, Bytes> {
+fn scan(args: &[&[u8]]) -> Result<Task, Bytes> {
     let Some(cursor) = cursor::parse(args[1]) else { return Err(error("ERR invalid cursor")) };
     let (mut pattern, mut count, mut wants_strings) = (None, 10, true);
     let mut rest = &args[2..];
@@ -171,16 +176,16 @@ fn scan(args: &[&[u8]]) -> Result<What, Bytes> {
         rest = more;
     }
     let from_hash = cursor::position(cursor);
-    Ok(What::Scan { from_hash, pattern, count, wants_strings })
+    Ok(Task::Scan { from_hash, pattern, count, wants_strings })
 }
 
 impl Walk {
     pub(crate) fn new(kind: WalkKind) -> Walk {
-        let (start, stretches) = match kind.what {
-            What::Scan { from_hash: Some(from), .. } => (from, SHARDS - (from >> 56)),
-            What::Scan { from_hash: None, .. } => (0, 0),
-            // Around, and then what lies before the start.
-            What::Random { start } => (start, SHARDS + 1),
+        let (start, stretches) = match kind.task {
+            Task::Scan { from_hash: Some(from), .. } => (from, SHARDS - (from >> 56)),
+            Task::Scan { from_hash: None, .. } => (0, 0),
+            // Once around: the first shard comes again, for the part before the start.
+            Task::Random { start } => (start, SHARDS + 1),
             _ => (0, SHARDS),
         };
         Walk {
@@ -214,29 +219,29 @@ impl Walk {
         }
     }
 
-    /// Stretches at a time. What may end early begins with one and widens while nothing is found.
+    /// Stretches at a time. A walk that may end early begins with one and widens while it finds no key.
     fn width(&self) -> u64 {
-        match self.kind.what {
-            What::Scan { .. } | What::Random { .. } => (self.through + 1).min(SHARDS_AT_ONCE),
+        match self.kind.task {
+            Task::Scan { .. } | Task::Random { .. } => (self.through + 1).min(SHARDS_AT_ONCE),
             _ => SHARDS_AT_ONCE,
         }
     }
 
     /// Registers of the next listings.
     fn limit(&self) -> usize {
-        let wanted = match self.kind.what {
-            What::Scan { count, .. } => match count.saturating_sub(self.visited) {
+        let wanted = match self.kind.task {
+            Task::Scan { count, .. } => match count.saturating_sub(self.visited) {
                 // The keys of the last cursor are still to come.
                 0 => LISTING_LEN,
                 missing => missing,
             },
-            What::Random { .. } => DRAW_LEN,
+            Task::Random { .. } => DRAW_LEN,
             _ => LISTING_LEN,
         };
         wanted.saturating_mul(1 << self.barren.min(16)).min(LISTING_LEN)
     }
 
-    /// Asks for what comes next, within bounds.
+    /// Sends the next requests, within bounds.
     pub(crate) fn go_on(&mut self, number: u64, cx: &mut SessionContext<'_>) {
         let Some(&database) = self.kind.databases.front() else { return };
         if self.error.is_some() || self.ended_at.is_some() {
@@ -245,7 +250,7 @@ impl Walk {
         self.go_on_deleting(number, database, cx);
         self.unsettled.go_on(number, database, cx);
         // Listing waits for deleting: neither piles up.
-        if self.to_delete.len() >= LISTING_LEN {
+        if self.to_delete.len() >= LISTED_AHEAD {
             return;
         }
         let waiting = self.listing.len() + self.early.len() + self.unsettled.len();
@@ -263,8 +268,14 @@ impl Walk {
     }
 
     fn go_on_deleting(&mut self, number: u64, database: Database, cx: &mut SessionContext<'_>) {
-        let What::Flush { delete } = &self.kind.what else { return };
-        while self.deleting < DELETES_AT_ONCE {
+        let Task::Flush { delete } = &self.kind.task else { return };
+        // In portions: each delete alone would be a commit of its own.
+        if self.deleting > DELETES_AT_ONCE / 2 {
+            return;
+        }
+        while self.deleting < DELETES_WHEN_FULL
+            || (self.deleting < DELETES_AT_ONCE && cx.takes_writes())
+        {
             let Some(key) = self.to_delete.pop_front() else { return };
             self.deleting += 1;
             self.has_deleted = true;
@@ -293,8 +304,8 @@ impl Walk {
         self.listing.remove(&stretch);
         match outcome {
             Outcome::Listed { mut keys, unsettled, next_hash } => {
-                if matches!(self.kind.what, What::Flush { .. }) {
-                    // To delete what is not there does nothing.
+                if matches!(self.kind.task, Task::Flush { .. }) {
+                    // Deleting an absent key has no effect.
                     keys.extend(unsettled);
                 } else if !unsettled.is_empty() {
                     return self.unsettled.add(stretch, keys, next_hash, unsettled);
@@ -315,18 +326,18 @@ impl Walk {
         if keys.is_empty() && next_hash.is_some() {
             self.barren += 1;
         }
-        match &self.kind.what {
-            What::Scan { .. } => {
+        match &self.kind.task {
+            Task::Scan { .. } => {
                 self.early.insert(stretch, (keys, next_hash));
                 return self.go_on_scanning();
             }
-            What::Random { start } if !keys.is_empty() => {
+            Task::Random { start } if !keys.is_empty() => {
                 self.ended_at = Some(0);
                 let drawn = *start as usize % keys.len();
                 self.found = vec![keys.swap_remove(drawn)];
             }
-            What::Random { .. } => {}
-            What::Keys { pattern } => {
+            Task::Random { .. } => {}
+            Task::Keys { pattern } => {
                 let fits = |key: &Key| matches(pattern, key.bytes(), Case::Sensitive);
                 for key in keys.into_iter().filter(fits) {
                     self.found_len += key.bytes().len() + 16;
@@ -336,8 +347,8 @@ impl Walk {
                     self.fail(error("ERR too many keys for one reply: use SCAN"));
                 }
             }
-            What::Count => self.count += keys.len() as i64,
-            What::Flush { .. } => self.to_delete.extend(keys),
+            Task::Count => self.count += keys.len() as i64,
+            Task::Flush { .. } => self.to_delete.extend(keys),
         }
         match next_hash {
             Some(next) => {
@@ -347,10 +358,10 @@ impl Walk {
         }
     }
 
-    /// Takes what has been listed in the order of the hash space, until there is enough of it. The cursor is then
-    /// where the next key may be; what was listed beyond it is dropped.
+    /// Takes listed keys in the order of the hash space until there are enough. The cursor is then the
+    /// position of the next key; keys listed beyond it are dropped.
     fn go_on_scanning(&mut self) {
-        let What::Scan { pattern, count, wants_strings, .. } = &self.kind.what else { return };
+        let Task::Scan { pattern, count, wants_strings, .. } = &self.kind.task else { return };
         let (count, wants_strings) = (*count, *wants_strings);
         while let Some((mut keys, mut next_hash)) = self.early.remove(&self.through) {
             let room = count.saturating_sub(self.visited);
@@ -378,10 +389,10 @@ impl Walk {
         }
     }
 
-    /// The reply, once there is nothing left to ask or wait for.
+    /// The reply, once no request is left to be sent or answered.
     pub(crate) fn finished(&mut self) -> Option<Bytes> {
         if self.error.is_some() {
-            // What is under way ends on its own; its outcomes find nobody.
+            // Outcomes of requests under way are ignored.
             return self.error.take();
         }
         self.is_through().then(|| self.reply())
@@ -404,20 +415,20 @@ impl Walk {
 
     fn reply(&mut self) -> Bytes {
         let mut out = Vec::new();
-        match self.kind.what {
-            What::Scan { .. } => {
+        match self.kind.task {
+            Task::Scan { .. } => {
                 let next = self.ended_at.unwrap_or(0);
                 encode::array(&mut out, 2);
                 encode::bulk(&mut out, cursor::of(next).to_string().as_bytes());
                 put_keys(&mut out, &self.found);
             }
-            What::Keys { .. } => put_keys(&mut out, &self.found),
-            What::Count => encode::integer(&mut out, self.count),
-            What::Random { .. } => match self.found.first() {
+            Task::Keys { .. } => put_keys(&mut out, &self.found),
+            Task::Count => encode::integer(&mut out, self.count),
+            Task::Random { .. } => match self.found.first() {
                 Some(key) => encode::bulk(&mut out, key.bytes()),
                 None => encode::null(&mut out),
             },
-            What::Flush { .. } => encode::simple(&mut out, b"OK"),
+            Task::Flush { .. } => encode::simple(&mut out, b"OK"),
         }
         out.into()
     }

@@ -50,6 +50,7 @@ impl Cluster {
                 request_timeout: Nanos::from_secs(10),
                 cells_memory: usize::MAX,
                 scrub: node::worker::ScrubConfig::OFF,
+                counts_keys: false,
                 uptimes: Keeper::restore(Scale::REAL, &[], true, Nanos::ZERO).uptimes(),
             };
             let database = DatabaseSpec {

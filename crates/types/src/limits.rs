@@ -32,3 +32,6 @@ pub const ONCE_ENTRY_LEN_MAX: usize = ONCE_SESSION_LEN_MAX + ONCE_REPLY_LEN_MAX 
 /// Bytes of an encoded record: the largest value, its key, its header, and the sessions that it remembers.
 pub const RECORD_LEN_MAX: usize =
     16 * 1024 * 1024 + KEY_LEN_MAX + 1024 + ONCE_ENTRIES_MAX * ONCE_ENTRY_LEN_MAX;
+
+/// Bytes of memory that a resident register takes besides its key and value, about.
+pub const REGISTER_MEMORY: usize = 280;

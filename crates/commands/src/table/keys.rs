@@ -3,12 +3,12 @@
 use types::Access;
 
 use super::rows::{GENERIC, all_keys, one_key, one_key_at, session};
-use crate::keys::{expire, key, time_left};
+use crate::keys::{expire, inspect, key, time_left};
 use crate::once;
 use crate::plan::Execution::{Key, PerKey};
 use crate::plan::{Combine, SessionVerb};
 use crate::spec::Arity::{AtLeast, Exactly};
-use crate::spec::Flag::{DenyOom, Fast, NoScript, Readonly, Write};
+use crate::spec::Flag::{DenyOom, Fast, Loading, NoScript, Readonly, Stale, Write};
 use crate::spec::{Argument, ArgumentKind, Category, CommandSpec};
 
 const EXPIRE_CONDITION: Argument = Argument::one_of(
@@ -111,6 +111,16 @@ pub(super) const ROWS: &[CommandSpec] = &[
         categories: &[Category::Keyspace, Category::Dangerous],
         tips: &["request_policy:all_shards", "nondeterministic_output_order"],
         execution: session(SessionVerb::Keys),
+        ..GENERIC
+    },
+    CommandSpec {
+        name: "object",
+        arity: AtLeast(2),
+        since: "2.2.3",
+        summary: "Holds commands about the values at keys.",
+        complexity: "Depends on subcommand.",
+        categories: &[],
+        subcommands: OBJECT,
         ..GENERIC
     },
     CommandSpec {
@@ -292,3 +302,53 @@ pub(super) const ROWS: &[CommandSpec] = &[
         ..GENERIC
     },
 ];
+
+const OBJECT: &[CommandSpec] = &[
+    CommandSpec {
+        name: "object|encoding",
+        since: "2.2.3",
+        summary: "Answers how redis-server would keep the value at a key: int, embstr or raw.",
+        execution: Key(inspect::plan_encoding),
+        ..ABOUT_VALUE
+    },
+    CommandSpec {
+        name: "object|freq",
+        since: "4.0.0",
+        summary: "Refused for a key that exists: how often it is used is not counted.",
+        execution: Key(inspect::plan_freq),
+        ..ABOUT_VALUE
+    },
+    CommandSpec {
+        name: "object|help",
+        arity: Exactly(2),
+        since: "6.2.0",
+        summary: "Shows this help.",
+        flags: &[Loading, Stale],
+        execution: session(SessionVerb::ObjectHelp),
+        ..GENERIC
+    },
+    CommandSpec {
+        name: "object|idletime",
+        since: "2.2.3",
+        summary: "Refused for a key that exists: when it was used last is not kept.",
+        execution: Key(inspect::plan_idletime),
+        ..ABOUT_VALUE
+    },
+    CommandSpec {
+        name: "object|refcount",
+        since: "2.2.3",
+        summary: "Answers 1, or what redis-server answers for the small integers that it shares.",
+        execution: Key(inspect::plan_refcount),
+        ..ABOUT_VALUE
+    },
+];
+
+const ABOUT_VALUE: CommandSpec = CommandSpec {
+    arity: Exactly(3),
+    arguments: &[Argument::key()],
+    flags: &[Readonly],
+    tips: &["nondeterministic_output"],
+    keys: one_key_at(2, &["RO"]),
+    access: Some(Access::Read),
+    ..GENERIC
+};

@@ -1,6 +1,10 @@
 //! Rows of commands about the server; sessions execute them.
 
-use super::rows::{SERVER, session};
+use types::Access;
+
+use super::rows::{SERVER, one_key_at, session};
+use crate::keys::inspect;
+use crate::plan::Execution::Key;
 use crate::plan::SessionVerb;
 use crate::spec::Arity::{AtLeast, Exactly};
 use crate::spec::Flag::{Admin, Fast, Loading, NoScript, Readonly, Stale, Write};
@@ -9,6 +13,8 @@ use crate::spec::{Argument, ArgumentKind, Category, CommandSpec, Flag};
 const LOCAL: &[Flag] = &[Loading, Stale];
 const LOCAL_ADMIN: &[Flag] = &[Admin, NoScript, Loading, Stale];
 const ALL_SHARDS: &[&str] = &["request_policy:all_shards", "response_policy:all_succeeded"];
+const ALL_SHARDS_SPECIAL: &[&str] =
+    &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"];
 const UNORDERED: &[&str] = &["nondeterministic_output_order"];
 
 const ASYNC_OR_SYNC: Argument = Argument::one_of(
@@ -46,7 +52,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
     CommandSpec {
         name: "dbsize",
         arity: Exactly(1),
-        summary: "Answers how many keys the database has, about.",
+        summary: "Answers how many keys the database has, above 100,000 about.",
         flags: &[Readonly, Fast],
         categories: &[Category::Keyspace],
         tips: &["request_policy:all_shards", "response_policy:agg_sum"],
@@ -97,6 +103,15 @@ pub(super) const ROWS: &[CommandSpec] = &[
         arguments: &[Argument::integer("version").after("VERSION").optional()],
         flags: &[Readonly, Fast],
         execution: session(SessionVerb::Lolwut),
+        ..SERVER
+    },
+    CommandSpec {
+        name: "memory",
+        arity: AtLeast(2),
+        since: "4.0.0",
+        summary: "Holds commands about memory.",
+        complexity: "Depends on subcommand.",
+        subcommands: MEMORY,
         ..SERVER
     },
     CommandSpec {
@@ -257,6 +272,66 @@ const CONFIG: &[CommandSpec] = &[
         flags: LOCAL_ADMIN,
         tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
         execution: session(SessionVerb::ConfigSet),
+        ..SERVER
+    },
+];
+
+const MEMORY: &[CommandSpec] = &[
+    CommandSpec {
+        name: "memory|doctor",
+        arity: Exactly(2),
+        since: "4.0.0",
+        summary: "Answers that there is nothing to report, as redis-server says it.",
+        tips: ALL_SHARDS_SPECIAL,
+        execution: session(SessionVerb::MemoryDoctor),
+        ..SERVER
+    },
+    CommandSpec {
+        name: "memory|help",
+        arity: Exactly(2),
+        since: "4.0.0",
+        summary: "Shows this help.",
+        flags: LOCAL,
+        execution: session(SessionVerb::MemoryHelp),
+        ..SERVER
+    },
+    CommandSpec {
+        name: "memory|malloc-stats",
+        arity: Exactly(2),
+        since: "4.0.0",
+        summary: "Answers that the allocator's statistics are not supported.",
+        tips: ALL_SHARDS_SPECIAL,
+        execution: session(SessionVerb::MemoryMallocStats),
+        ..SERVER
+    },
+    CommandSpec {
+        name: "memory|purge",
+        arity: Exactly(2),
+        since: "4.0.0",
+        summary: "Answers OK: the allocator gives memory back in the background.",
+        tips: ALL_SHARDS,
+        execution: session(SessionVerb::MemoryPurge),
+        ..SERVER
+    },
+    CommandSpec {
+        name: "memory|stats",
+        arity: Exactly(2),
+        since: "4.0.0",
+        summary: "Answers what the process and its keys take, by name.",
+        tips: ALL_SHARDS_SPECIAL,
+        execution: session(SessionVerb::MemoryStats),
+        ..SERVER
+    },
+    CommandSpec {
+        name: "memory|usage",
+        arity: AtLeast(3),
+        since: "4.0.0",
+        summary: "Answers how many bytes of memory a key and its value take, about.",
+        arguments: &[Argument::key(), Argument::integer("count").after("SAMPLES").optional()],
+        flags: &[Readonly],
+        keys: one_key_at(2, &["RO"]),
+        access: Some(Access::Read),
+        execution: Key(inspect::plan_memory_usage),
         ..SERVER
     },
 ];

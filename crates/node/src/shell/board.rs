@@ -21,7 +21,8 @@ use crate::config::NodeConfig;
 use crate::events::{Event, Events, Level, event, lines_dropped};
 use crate::formation::Durable;
 use crate::status::{
-    Door, Facts, Measures, MemberStatus, MemberView, NodeStatus, Phase, WriteRefusal,
+    DatabaseFigures, Door, Facts, Measures, MemberStatus, MemberView, NodeStatus, Phase,
+    WriteRefusal,
 };
 
 /// How long a stop waits for what is in flight.
@@ -58,6 +59,8 @@ pub(crate) struct Board {
     cluster: Mutex<ClusterView>,
     stats: Vec<Mutex<Stats>>,
     measures: Vec<Mutex<Measures>>,
+    /// Of each worker, by database.
+    figures: Vec<Mutex<Vec<Option<DatabaseFigures>>>>,
     stopping: AtomicBool,
     /// Worker threads that have nothing in flight any more.
     drained: AtomicUsize,
@@ -98,6 +101,7 @@ impl Board {
     ) -> Board {
         let stats = workers.iter().map(|_| Mutex::default()).collect();
         let measures = workers.iter().map(|_| Mutex::default()).collect();
+        let figures = workers.iter().map(|_| Mutex::default()).collect();
         Board {
             config,
             clocks,
@@ -111,6 +115,7 @@ impl Board {
             cluster: Mutex::default(),
             stats,
             measures,
+            figures,
             stopping: AtomicBool::new(false),
             drained: AtomicUsize::new(0),
             remarks: Mutex::default(),
@@ -231,6 +236,16 @@ impl Board {
         }
     }
 
+    pub(crate) fn set_figures(
+        &self,
+        worker: usize,
+        figures: impl Iterator<Item = Option<DatabaseFigures>>,
+    ) {
+        let mut known = lock(&self.figures[worker]);
+        known.clear();
+        known.extend(figures);
+    }
+
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
     }
@@ -329,6 +344,19 @@ impl Board {
         RECOVERING.iter().any(|name| self.stats.iter().any(|worker| is_some(worker, name)))
     }
 
+    /// The figures of all workers, of databases that each of them has begun to count.
+    fn figures(&self) -> Vec<DatabaseFigures> {
+        let by_worker: Vec<_> = self.figures.iter().map(|worker| lock(worker).clone()).collect();
+        let databases = by_worker.first().map_or(0, Vec::len);
+        let of_all = |at: usize| {
+            let parts = by_worker.iter().map(|worker| worker.get(at).copied().flatten());
+            parts.reduce(|one, other| Some(one?.plus(other?))).flatten()
+        };
+        let mut figures: Vec<DatabaseFigures> = (0..databases).filter_map(of_all).collect();
+        figures.sort_unstable_by_key(|one| one.index);
+        figures
+    }
+
     /// The configured address, or the one that this node listens at. A wildcard reaches no node from elsewhere: the
     /// member list has an address that does.
     pub(crate) fn advertised(&self, durable: &Durable) -> String {
@@ -409,6 +437,10 @@ impl Facts for Board {
         measures
     }
 
+    fn databases(&self) -> Vec<DatabaseFigures> {
+        self.figures()
+    }
+
     fn looks(&self) -> Vec<u64> {
         self.workers.iter().map(|mailbox| mailbox.looks()).collect()
     }
@@ -482,7 +514,7 @@ impl Facts for Board {
             clients_total: self.clients_total.load(Ordering::Relaxed),
             clients_refused: self.clients_refused.load(Ordering::Relaxed),
             stats,
-            databases: Vec::new(),
+            databases: self.figures(),
             up: Millis(self.clocks.now().as_millis()),
             listen: self.listen,
             advertise: self.advertised(&membership.durable),

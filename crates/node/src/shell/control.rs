@@ -412,6 +412,7 @@ impl Control {
                 request_timeout: Nanos::from_millis(config.request_timeout.0),
                 cells_memory: config.cells_memory / self.board.workers.len(),
                 scrub: config.scrub,
+                counts_keys: true,
                 uptimes: self.uptimes.uptimes(),
             };
             let now = self.board.clocks.now();

@@ -591,6 +591,7 @@ impl WorkerThread {
         self.peers.stats(&mut stats);
         if let Some(worker) = &self.worker {
             worker.stats(&mut stats);
+            self.board.set_figures(self.index, worker.figures());
         }
         let measures = self.measures();
         self.board.set_stats(self.index, stats, measures);

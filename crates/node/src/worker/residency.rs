@@ -169,8 +169,10 @@ impl<P: Protocol> EngineOf<P> {
         };
         match record {
             Some(record) => {
+                let weight = P::weight(key, &record);
                 self.cells.fill(key, Some(record), false);
-                self.cells.weigh(key, if self.outlives_process { len } else { UNENCODED_LEN });
+                let len = if self.outlives_process { len } else { UNENCODED_LEN };
+                self.cells.weigh(key, len, weight);
                 if !self.outlives_process {
                     // Memory holds it once, and no older one can come back.
                     let place = Place::Cell(self.database, key.clone());
@@ -247,6 +249,10 @@ impl<P: Protocol> EngineOf<P> {
     pub(crate) fn reveal_losses(&mut self, shared: &mut Shared) {
         let forgotten = std::mem::take(&mut self.forgotten);
         for &shard in &forgotten {
+            if self.outlives_process {
+                self.census.reset(shard);
+                shared.census_wanted = true;
+            }
             self.cells.set_forgotten(shard, true);
             self.write_anew(shard);
         }

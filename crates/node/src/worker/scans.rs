@@ -17,20 +17,30 @@ pub(crate) struct ScanInFlight {
     /// Unique among all engines of the worker.
     pub(crate) id: u64,
     pub(crate) engine: usize,
-    /// As the protocol asked.
+    /// As it was asked for.
     pub(crate) scan: Scan,
+    pub(crate) purpose: ScanPurpose,
+}
+
+/// The service that asked for a scan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ScanPurpose {
+    Protocol,
+    /// See [`super::census`].
+    Census,
 }
 
 /// Merges two sources, both in key order, both starting at `from_hash` and complete up to `until` (`None`: the end of
 /// the shard).
 ///
 /// The result never reaches beyond that, never splits a hash, and holds about `limit` registers, or some
-/// [`MERGED_LEN_MAX`] bytes of them. The position returned is where to go on.
+/// [`MERGED_LEN_MAX`] bytes of them. `copy` copies a record and says about how long it is. The position returned is where to go on.
 pub(crate) fn merge<R: Wire>(
     scan: Scan,
     stored: Vec<(Key, Bytes)>,
     until: Option<u64>,
     resident: Vec<(&Key, Cell<'_, R>)>,
+    copy: impl Fn(&R) -> (R, usize),
 ) -> (Vec<(Key, ScannedCell<R>)>, Option<u64>) {
     let in_range =
         |key: &Key| key.hash() >= scan.from_hash && until.is_none_or(|until| key.hash() < until);
@@ -51,7 +61,7 @@ pub(crate) fn merge<R: Wire>(
             if stored.peek().is_some_and(|(stored, _)| stored == key) {
                 stored.next();
             }
-            from_memory(key, &cell)
+            from_memory(key, &cell, &copy)
         } else {
             stored.next().map(from_storage)
         };
@@ -65,13 +75,16 @@ pub(crate) fn merge<R: Wire>(
     }
 }
 
-/// A copy by way of the record's bytes, of which there are so many: what they leave out is not for others.
-fn from_memory<R: Wire>(key: &Key, cell: &Cell<'_, R>) -> Option<(Key, ScannedCell<R>, usize)> {
+/// The copy of a resident register, and about how many bytes it has.
+fn from_memory<R>(
+    key: &Key,
+    cell: &Cell<'_, R>,
+    copy: impl Fn(&R) -> (R, usize),
+) -> Option<(Key, ScannedCell<R>, usize)> {
     let (scanned, len) = match cell {
         Cell::Present(record) => {
-            let bytes = record.to_bytes();
-            let copy = R::from_bytes(&bytes).expect("a record can be read from its own bytes");
-            (ScannedCell::Present(copy), bytes.len())
+            let (record, len) = copy(record);
+            (ScannedCell::Present(record), len)
         }
         Cell::Lost => (ScannedCell::Lost, 0),
         Cell::Absent => return None,

@@ -10,7 +10,7 @@ use types::{NodeId, Outcome, Shard, Tag, Ticket, Update};
 use super::commits::Commits;
 use super::loss::LossHold;
 use super::outbox::Outbox;
-use super::scans::ScanInFlight;
+use super::scans::{ScanInFlight, ScanPurpose};
 use super::timers::Timers;
 use crate::engine::shard_of;
 use crate::uptime::Uptimes;
@@ -102,6 +102,8 @@ pub(crate) struct Shared {
     pub(crate) hold: LossHold,
     pub(crate) scans: Vec<ScanInFlight>,
     pub(crate) scan_next: u64,
+    /// Some database has more to count.
+    pub(crate) census_wanted: bool,
     /// Requests without an outcome.
     pub(crate) in_progress: usize,
     /// Encoded records on their way to a store.
@@ -168,10 +170,11 @@ impl Shared {
         store: usize,
         database: types::Database,
         scan: Scan,
+        purpose: ScanPurpose,
     ) {
         let id = self.scan_next;
         self.scan_next += 1;
-        self.scans.push(ScanInFlight { id, engine, scan });
+        self.scans.push(ScanInFlight { id, engine, scan, purpose });
         self.stores[store].store.scan(id, database, scan.from_hash, scan.limit.max(1));
     }
 

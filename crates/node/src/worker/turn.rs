@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use storage::{Completion, Place};
 use types::{Database, Key, Outcome, Tag};
 
+use super::scans::ScanPurpose;
 use super::{Input, Outputs, Worker};
 use crate::engine::{Signal, shard_of};
 
@@ -34,6 +35,7 @@ impl Worker {
         }
         self.fire_timers();
         self.scrubber.step(&mut self.shared);
+        self.count_keys();
         self.settle();
         self.drop_absent();
         self.evict();
@@ -126,6 +128,10 @@ impl Worker {
             Completion::Scanned { id, records, next_hash } => {
                 if let Some(scan) = shared.take_scan(id) {
                     let engine = self.engines.wake(scan.engine, shared);
+                    if scan.purpose == ScanPurpose::Census {
+                        let is_taken = engine.on_counted(shared, scan.scan, &records, next_hash);
+                        return self.on_counted(records.len(), is_taken);
+                    }
                     engine.on_scanned(shared, scan.scan, records, next_hash);
                 }
             }

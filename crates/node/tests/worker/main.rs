@@ -1,5 +1,6 @@
 //! The rules of a worker, each with a toy protocol over a scripted store.
 
+mod census;
 mod effects;
 mod eviction;
 mod frames;

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use protocols::{
     Cell, Cells, Consistency, Context, Effects, Emit, Env, Event, Message, Peer, Properties,
     Protocol, Request, Scan, Scanned, ScannedCell, Stats, TimerId, Touches, View, Violation,
+    Weight,
 };
 use types::{Key, Loss, Malformed, NodeId, Outcome, Reader, Shard, Tag, Ticket, Wire, wire};
 
@@ -306,6 +307,10 @@ impl Protocol for Toy {
         if let Some(tag) = emit.tag {
             cx.fx.reply(tag, text("applied"));
         }
+    }
+
+    fn weight(key: &Key, record: &Record) -> Weight {
+        Weight::of_key(key.bytes().len() + record.0.len(), false)
     }
 
     fn check(&self, _cells: &Cells<Record>, view: &View) -> Result<(), Violation> {

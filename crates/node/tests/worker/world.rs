@@ -47,6 +47,7 @@ pub struct Shape {
     pub cells_max: usize,
     pub volatile: Beginning,
     pub has_beside: bool,
+    pub counts_keys: bool,
 }
 
 impl Default for Shape {
@@ -57,6 +58,7 @@ impl Default for Shape {
             cells_max: 1 << 20,
             volatile: Beginning::New,
             has_beside: false,
+            counts_keys: false,
         }
     }
 }
@@ -83,6 +85,7 @@ impl World {
             request_timeout: Nanos::from_secs(1),
             cells_memory: shape.cells_max * node::CELL_LEN,
             scrub: node::worker::ScrubConfig::OFF,
+            counts_keys: shape.counts_keys,
             uptimes: Keeper::restore(Scale::REAL, &[], true, Nanos::ZERO).uptimes(),
         };
         let volatile = Box::new(VolatileStore::new(shape.volatile));

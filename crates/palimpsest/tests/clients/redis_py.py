@@ -90,6 +90,43 @@ def keys(nodes, prefix):
     check(list(three.scan_iter(match=prefix + "scan:*")), [])
 
 
+def keyspace(nodes, prefix):
+    one, two, three = nodes
+    names = {f"{prefix}cursor:{number}" for number in range(2_000)}
+    with one.pipeline(transaction=False) as pipe:
+        for name in names:
+            pipe.set(name, "1")
+        pipe.execute()
+    # As a client in JavaScript: every number is a double.
+    cursor, found = 0, set()
+    while True:
+        cursor, page = two.scan(cursor, count=100, match=prefix + "cursor:*")
+        found.update(page)
+        assert cursor < 2**53, cursor
+        cursor = int(float(cursor))
+        if cursor == 0:
+            break
+    check(found, names)
+    size = one.dbsize()
+    check([two.dbsize(), three.dbsize()], [size, size])
+    limit = time.monotonic() + 20
+    for node in nodes:
+        while node.info("keyspace").get("db0", {}).get("keys") != size:
+            assert time.monotonic() < limit, f"{node.info('keyspace')} where {size} keys are"
+    key = prefix + "inspected"
+    one.set(key, "12")
+    check([two.object("encoding", key), two.object("refcount", key)], ["int", 2147483647])
+    refuses(lambda: two.object("freq", key), "An LFU maxmemory policy is not selected")
+    refuses(lambda: two.object("idletime", key), "idle time not tracked")
+    check(two.object("encoding", prefix + "absent"), None)
+    assert two.memory_usage(key) > len(key)
+    check(two.memory_usage(prefix + "absent"), None)
+    assert three.memory_stats()["keys.count"] >= size, three.memory_stats()
+    check(one.memory_purge(), True)
+    refuses(lambda: one.setrange(key, 536870912, "x"), "string exceeds maximum allowed size")
+    check(one.delete(*names), 2_000)
+
+
 def pipelines(nodes, prefix):
     one, two, _ = nodes
     with one.pipeline(transaction=False) as pipe:
@@ -141,6 +178,7 @@ def main():
     counters(nodes, prefix)
     lifetimes(nodes, prefix)
     keys(nodes, prefix)
+    keyspace(nodes, prefix)
     pipelines(nodes, prefix)
     transactions(nodes, prefix)
     print("done")

@@ -10,6 +10,7 @@ mod deploy;
 mod directories;
 mod explain;
 mod hostile;
+mod keyspace;
 mod logs;
 mod once;
 mod output;

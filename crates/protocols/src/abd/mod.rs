@@ -49,7 +49,7 @@ use operation::{Kind, Operation, Phase};
 use paging::Walk;
 pub use register::Register;
 
-use crate::cells::{Cell, Cells};
+use crate::cells::{Cell, Cells, Weight};
 use crate::effects::TimerId;
 use crate::explaining::Explaining;
 use crate::mutation::{self, Mutation};
@@ -161,6 +161,11 @@ impl Protocol for Abd {
             | Event::Turn => {}
         }
         self.arm(cx);
+    }
+
+    fn weight(key: &Key, register: &Register) -> Weight {
+        let len = |value: &Bytes| Weight::of_key(key.bytes().len() + value.len(), false);
+        register.value.as_ref().map_or(Weight::NONE, len)
     }
 
     fn check(&self, _cells: &Cells<Register>, _view: &View) -> Result<(), Violation> {

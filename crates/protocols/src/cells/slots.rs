@@ -6,6 +6,8 @@ use std::collections::BinaryHeap;
 
 use types::{Key, Ticket};
 
+use super::Weight;
+
 /// Slots of one piece.
 const PIECE: usize = 1024;
 
@@ -36,6 +38,8 @@ pub(super) struct Slot<R> {
     pub(super) noted: bool,
     /// Of the record, as it was last encoded.
     bytes: u32,
+    /// What the worker last counted of this register.
+    pub(super) weight: Weight,
     pub(super) record: Option<R>,
 }
 
@@ -51,6 +55,7 @@ impl<R> Slot<R> {
             used: true,
             noted: false,
             bytes: 0,
+            weight: Weight::NONE,
             record,
         }
     }

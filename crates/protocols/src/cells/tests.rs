@@ -51,7 +51,7 @@ fn a_removed_cell_stays_until_its_removal_is_durable() {
     assert_eq!(cells.remove(&key(1)), Ticket(7));
     drop_all(&mut cells, 0, Ticket(7));
     assert_eq!(cells.len(), 1, "it is not written yet");
-    cells.take_dirty(|_, record| record.map_or(0, |_| panic!("it was removed")));
+    cells.take_dirty(|_, record, _| record.map_or(0, |_| panic!("it was removed")));
     drop_all(&mut cells, 0, Ticket(6));
     assert_eq!(cells.len(), 1, "storage would still answer with the record");
     drop_all(&mut cells, 0, Ticket(7));
@@ -63,24 +63,24 @@ fn bytes_are_those_of_the_records_in_memory() {
     let mut cells = Cells::new(Absence::Kept);
     for number in 0..3 {
         cells.fill(&key(number), Some(number), false);
-        cells.weigh(&key(number), 100);
+        cells.weigh(&key(number), 100, Weight::NONE);
     }
     assert_eq!(cells.bytes(), 300);
     cells.put(&key(0), 7);
     cells.persist(&key(0));
-    cells.take_dirty(|_, _| 40);
+    cells.take_dirty(|_, _, _| 40);
     assert_eq!(cells.bytes(), 240);
     cells.remove(&key(1));
-    cells.take_dirty(|_, record| record.map_or(0, |_| 40));
+    cells.take_dirty(|_, record, _| record.map_or(0, |_| 40));
     assert_eq!(cells.bytes(), 140);
     for _ in 0..2 {
         cells.evict(key(2).shard(), Ticket(u64::MAX), |_, _, _| Parting::Goes);
     }
     assert_eq!(cells.bytes(), if key(0).shard() == key(2).shard() { 0 } else { 40 });
     cells.fill(&key(2), Some(2), false);
-    cells.weigh(&key(2), 5);
+    cells.weigh(&key(2), 5, Weight::NONE);
     assert!(cells.bytes() % 40 == 5, "the place was given back without its bytes");
-    cells.weigh(&key(9), 1_000);
+    cells.weigh(&key(9), 1_000, Weight::NONE);
     assert!(cells.bytes() < 100, "nothing is there to weigh");
 }
 
@@ -101,7 +101,7 @@ fn a_cell_that_is_present_again_is_not_dropped() {
     cells.put(&key(0), 7);
     cells.persist(&key(0));
     drop_all(&mut cells, 0, Ticket(u64::MAX));
-    cells.take_dirty(|_, record| usize::from(*record.expect("it is there") != 7));
+    cells.take_dirty(|_, record, _| usize::from(*record.expect("it is there") != 7));
     assert_eq!(cells.bytes(), 0);
     drop_all(&mut cells, 0, Ticket(u64::MAX));
     assert!(matches!(cells.get(&key(0)), Cell::Present(7)));
@@ -116,14 +116,14 @@ fn emptied_cells_give_their_memory_back_and_places_are_used_again() {
                 cells.put(&key(number), number + round);
                 cells.persist(&key(number));
             }
-            cells.take_dirty(|_, _| 0);
+            cells.take_dirty(|_, _, _| 0);
             assert_eq!((cells.len(), cells.slots.capacity()), (5_000, 5 * 1024));
             let is_whole = |number| matches!(cells.get(&key(number)), Cell::Present(of) if *of == number + round);
             assert!((0..5_000).all(is_whole));
             for number in 0..5_000 {
                 cells.remove(&key(number));
             }
-            cells.take_dirty(|_, _| 0);
+            cells.take_dirty(|_, _, _| 0);
             drop_all(&mut cells, 0, Ticket(u64::MAX));
             assert_eq!((cells.len(), cells.slots.capacity()), (0, 0));
             let kept = cells.shards.iter().map(HashTable::capacity).max();
@@ -140,7 +140,7 @@ fn an_announced_absence_holds_for_one_key_until_it_has_a_register() {
     assert!(cells.is_empty() && !cells.touch(&key(1)), "the next event asks again");
     cells.with(&key(1), |record| *record = Some(7));
     cells.persist(&key(1));
-    cells.take_dirty(|_, _| 0);
+    cells.take_dirty(|_, _, _| 0);
     for _ in 0..2 {
         cells.evict(key(1).shard(), Ticket::DURABLE, |_, record, _| {
             assert_eq!(record, Some(&7));

@@ -49,7 +49,7 @@ use lane::Lane;
 pub use message::Message;
 pub use register::{Register, Version};
 
-use crate::cells::{Cell, Cells};
+use crate::cells::{Cell, Cells, Weight};
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
 use crate::protocol::{
@@ -136,6 +136,11 @@ impl Protocol for Hermes {
             | Event::Turn => {}
         }
         self.arm(cx);
+    }
+
+    fn weight(key: &Key, register: &Register) -> Weight {
+        let len = |value: &bytes::Bytes| Weight::of_key(key.bytes().len() + value.len(), false);
+        register.value.as_ref().map_or(Weight::NONE, len)
     }
 
     fn check(&self, cells: &Cells<Register>, _view: &View) -> Result<(), Violation> {

@@ -90,7 +90,8 @@ impl Listings {
         let listings = self.counted(view).count();
         let all = self.counted(view).flat_map(|listing| &listing.entries);
         let mut entries: Vec<&Entry> = all.filter(is_complete).collect();
-        entries.sort_unstable_by(|a, b| (&a.key, a.accepted).cmp(&(&b.key, b.accepted)));
+        // Each listing is in key order already, and a stable sort takes such runs as they are.
+        entries.sort_by(|a, b| (&a.key, a.accepted).cmp(&(&b.key, b.accepted)));
         let (mut live, mut unsettled) = (Vec::new(), Vec::new());
         for of_key in entries.chunk_by(|a, b| a.key == b.key) {
             let key = || of_key[0].key.clone();

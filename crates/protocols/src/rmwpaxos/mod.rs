@@ -86,7 +86,7 @@ use base::{Millis, Nanos};
 use types::limits::MEMBERS_MAX;
 use types::{Ballot, Key, Outcome, Shard, Tag};
 
-use crate::cells::{Cell, Cells};
+use crate::cells::{Cell, Cells, Weight};
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
 use crate::protocol::{
@@ -285,6 +285,18 @@ impl Protocol for RmwPaxos {
 
     fn look(register: &Register) -> bool {
         register.chosen | register.state.as_ref().is_some_and(State::has_expiry)
+    }
+
+    fn copy(register: &Register) -> (Register, usize) {
+        let len = register.state.as_ref().map_or(0, |state| state.bytes().len());
+        (register.stored(), len)
+    }
+
+    fn weight(key: &Key, register: &Register) -> Weight {
+        let Some(state) = &register.state else { return Weight::NONE };
+        let len =
+            |value: &[u8]| Weight::of_key(key.bytes().len() + value.len(), state.has_expiry());
+        state.value().map_or(Weight::NONE, len)
     }
 
     fn check(&self, cells: &Cells<Register>, _view: &View) -> Result<(), Violation> {

@@ -94,6 +94,23 @@ impl Register {
         }
     }
 
+    /// The register as its bytes have it. Listings copy registers by the thousand, so nothing is encoded.
+    #[must_use]
+    pub fn stored(&self) -> Register {
+        let kept = Register::promise_only(self.promised);
+        let countdown = self.countdown;
+        match &self.state {
+            None => Register { countdown, ..kept },
+            Some(state) => Register {
+                accepted: self.accepted,
+                state: Some(state.clone()),
+                countdown,
+                once_starts: self.once_starts.clone(),
+                ..kept
+            },
+        }
+    }
+
     #[must_use]
     pub fn expiry_id(&self) -> Option<ExpiryId> {
         self.state.as_ref().and_then(|state| state.expiry_id())
@@ -298,8 +315,10 @@ mod tests {
         register.chosen = true;
         register.owned = true;
         register.foreign_at = Nanos(7);
+        assert_eq!(register.stored(), clean);
         assert_eq!(Register::from_bytes(&register.to_bytes()), Ok(clean));
         let empty = Register::promise_only(ballot(4));
+        assert_eq!(empty.stored(), empty);
         assert_eq!(Register::from_bytes(&empty.to_bytes()), Ok(empty));
     }
 

@@ -46,7 +46,7 @@ use history::History;
 use leader::Leader;
 pub use message::{Message, Txn};
 
-use crate::cells::{Cell, Cells};
+use crate::cells::{Cell, Cells, Weight};
 use crate::effects::{Emit, TimerId};
 use crate::mutation::{self, Mutation};
 use crate::protocol::{
@@ -154,6 +154,10 @@ impl Protocol for Zab {
     fn on_emit(&mut self, cx: &mut Cx<'_>, emit: Emit) {
         self.on_apply(cx, emit);
         self.arm(cx);
+    }
+
+    fn weight(key: &types::Key, value: &Value) -> Weight {
+        Weight::of_key(key.bytes().len() + value.0.len(), false)
     }
 
     fn check(&self, _cells: &Cells<Value>, _view: &View) -> Result<(), Violation> {

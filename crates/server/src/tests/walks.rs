@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
+use node::status::DatabaseFigures;
 use types::Outcome;
 
 use super::world::{Connection, World};
@@ -135,6 +136,25 @@ fn keys_and_dbsize_see_everything() {
     assert_eq!(strings(&world.ask(&mut client, "KEYS *")).len(), 3_000);
     assert_eq!(strings(&world.ask(&mut client, "KEYS key:299?")).len(), 10);
     assert_eq!(world.ask(&mut client, "KEYS nothing"), "*0\r\n");
+}
+
+#[test]
+fn dbsize_lists_few_keys_and_tells_the_count_of_many() {
+    let (mut world, mut client) = filled(300);
+    for (count, reply, lists) in [(99_999, ":300\r\n", true), (100_000, ":100000\r\n", false)] {
+        let figures = DatabaseFigures { index: 0, keys: count, expiring: 7, bytes: 1_000_000 };
+        let other = DatabaseFigures { index: 3, keys: 5, ..figures };
+        world.node.databases =
+            vec![figures, DatabaseFigures { index: 2, ..Default::default() }, other];
+        let before = world.listings;
+        assert_eq!(world.ask(&mut client, "DBSIZE"), reply);
+        assert_eq!(world.listings > before, lists);
+        let info = world.ask(&mut client, "INFO keyspace");
+        let lines = format!("# Keyspace\r\ndb0:keys={count},expires=7\r\ndb3:keys=5,expires=7\r\n");
+        assert!(info.contains(&lines), "{info}");
+        assert!(!info.contains("db2"), "an empty database is left out: {info}");
+    }
+    assert_eq!(world.say(&mut client, b"SELECT 3\r\nDBSIZE\r\n"), "+OK\r\n:0\r\n");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use commands::Interpreter;
 use node::config::{DatabaseConfig, Durability, MemberAddress, NodeConfig};
 use node::front::{Ask, Client, Front, Session, SessionContext, Shortage, Wanted};
-use node::status::{Facts, NodeStatus, Phase};
+use node::status::{DatabaseFigures, Facts, NodeStatus, Phase};
 use types::{Access, View};
 use types::{
     Change, Clock, Command, Database, Key, NodeId, Outcome, SessionId, TimeToLive, Update,
@@ -19,6 +19,7 @@ use crate::{RespFront, ServerConfig};
 
 pub struct FakeNode {
     config: Arc<NodeConfig>,
+    pub databases: Vec<DatabaseFigures>,
 }
 
 fn address(port: u16) -> SocketAddr {
@@ -54,7 +55,7 @@ impl FakeNode {
             clients_accepted: usize::MAX,
             scrub: node::config::ScrubConfig::OFF,
         };
-        FakeNode { config: Arc::new(config) }
+        FakeNode { config: Arc::new(config), databases: Vec::new() }
     }
 }
 
@@ -78,7 +79,7 @@ impl Facts for FakeNode {
             clients_total: 1,
             clients_refused: 0,
             stats: Default::default(),
-            databases: Vec::new(),
+            databases: self.databases.clone(),
             up: Millis(5_000),
             listen: address(6379),
             advertise: "127.0.0.1:6379".into(),
@@ -92,7 +93,7 @@ pub type Fate = fn(&Key, Access) -> Option<Outcome>;
 /// All nodes' registers, and the front of one of them.
 pub struct World {
     pub front: Arc<RespFront>,
-    node: FakeNode,
+    pub node: FakeNode,
     pub registers: BTreeMap<(u8, u64, Vec<u8>), Bytes>,
     /// Registers whose key was deleted: they are never collected here.
     tombstones: BTreeSet<(u8, u64, Vec<u8>)>,

@@ -315,7 +315,7 @@ impl<P: Protocol + Debug> Node<P> {
         if !self.metas.take_dirty().is_empty() && setting.is_durable {
             stored.meta = Some(self.metas.get(setting.key.shard()).to_bytes());
         }
-        self.cells.take_dirty(|_, record| {
+        self.cells.take_dirty(|_, record, _| {
             if setting.is_durable {
                 stored.record = record.map(Wire::to_bytes);
             }

@@ -64,6 +64,7 @@ impl World {
                 request_timeout: Nanos(config.request_timeout),
                 cells_memory: config.cells_max * CELL_LEN,
                 scrub: config.scrub,
+                counts_keys: false,
                 uptimes: uptimes.uptimes(),
             };
             let (medium, ledger) = (it.medium.clone(), it.ledger.clone());

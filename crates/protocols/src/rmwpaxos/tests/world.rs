@@ -441,7 +441,7 @@ impl World {
         for shard in node.metas.take_dirty() {
             batch.metas.push((shard, node.metas.get(shard).to_bytes()));
         }
-        node.cells.take_dirty(|key, register| {
+        node.cells.take_dirty(|key, register, _| {
             batch.cells.push((key.clone(), register.map(|register| register.to_bytes())));
             0
         });

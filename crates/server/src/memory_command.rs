@@ -1,0 +1,67 @@
+//! `MEMORY DOCTOR`, `MALLOC-STATS`, `PURGE` and `STATS`: what this process takes.
+
+use bytes::Bytes;
+use commands::SessionVerb;
+use node::front::SessionContext;
+use resp::encode;
+
+/// Resident bytes below which redis-server finds nothing to examine.
+const EXAMINED_MIN: u64 = 5 << 20;
+const EMPTY: &[u8] = b"Hi Sam, this instance is empty or is using very little memory, my issues \
+detector can't be used in these conditions. Please, leave for your mission on Earth and fill it with some data. \
+The new Sam and I will be back to our programming as soon as I finished rebooting.\n";
+const HEALTHY: &[u8] = b"Hi Sam, I can't find any memory issue in your instance. \
+I can only account for what occurs on this base.\n";
+
+/// The reply to one of them.
+pub(crate) fn reply(verb: SessionVerb, cx: &SessionContext<'_>) -> Bytes {
+    let mut out = Vec::new();
+    match verb {
+        SessionVerb::MemoryPurge => encode::simple(&mut out, b"OK"),
+        SessionVerb::MemoryDoctor => {
+            let is_empty = memory_of_process().0 < EXAMINED_MIN;
+            encode::verbatim(&mut out, *b"txt", if is_empty { EMPTY } else { HEALTHY });
+        }
+        SessionVerb::MemoryStats => put_stats(&mut out, cx),
+        _ => encode::bulk(&mut out, b"Stats not supported for the current allocator"),
+    }
+    out.into()
+}
+
+/// Only fields that are known here; `keys` and `dataset` are those of the replica at this node.
+fn put_stats(out: &mut Vec<u8>, cx: &SessionContext<'_>) {
+    let (resident, peak) = memory_of_process();
+    let databases = cx.node.databases();
+    let keys: u64 = databases.iter().map(|one| one.keys).sum();
+    let dataset: u64 = databases.iter().map(|one| one.bytes).sum();
+    let percent = |part: u64, of: u64| 100.0 * part as f64 / of.max(1) as f64;
+    encode::map(out, 7);
+    for (name, value) in [
+        ("peak.allocated", peak),
+        ("total.allocated", resident),
+        ("keys.count", keys),
+        ("keys.bytes-per-key", dataset / keys.max(1)),
+        ("dataset.bytes", dataset),
+    ] {
+        encode::bulk(out, name.as_bytes());
+        encode::integer(out, i64::try_from(value).unwrap_or(i64::MAX));
+    }
+    for (name, value) in [
+        ("dataset.percentage", percent(dataset.min(resident), resident)),
+        ("peak.percentage", percent(resident, peak)),
+    ] {
+        encode::bulk(out, name.as_bytes());
+        encode::double(out, value);
+    }
+}
+
+/// Bytes of memory of this process: resident now, and at most so far. Zero where the kernel does not tell.
+fn memory_of_process() -> (u64, u64) {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let field = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    let bytes = |name| field(name).unwrap_or(0).saturating_mul(1024);
+    (bytes("VmRSS:"), bytes("VmHWM:"))
+}
