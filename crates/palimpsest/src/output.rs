@@ -5,15 +5,15 @@
 //! code of a program that SIGPIPE ended. Standard output that cannot be written for another reason
 //! is a fault. Standard error may be lost.
 
-macro_rules! print {
-    ($($text:tt)*) => { $crate::output::to_stdout(format_args!($($text)*)) };
-}
-
 macro_rules! println {
     () => { $crate::output::to_stdout(format_args!("\n")) };
     ($($text:tt)*) => {
         $crate::output::to_stdout(format_args!("{}\n", format_args!($($text)*)))
     };
+}
+
+macro_rules! print {
+    ($($text:tt)*) => { $crate::output::to_stdout(format_args!($($text)*)) };
 }
 
 macro_rules! eprintln {

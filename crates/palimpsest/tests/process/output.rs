@@ -224,8 +224,6 @@ fn short_commands(dir: &str) -> Vec<(Vec<String>, i32)> {
         (words("--help"), 0),
         (words("--version"), 0),
         (words("serve --help"), 0),
-        (words("status --address 127.0.0.1:1"), 1),
-        (words("status --json --address 127.0.0.1:1"), 1),
         (words(&format!("verify {dir}")), 0),
         (words("sim --ops 5 --seeds 1"), 0),
     ]
