@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Unit of `st_blocks`, whatever the file system's own block size is.
+/// Unit of `st_blocks`, independent of the file system's block size.
 const BLOCK: u64 = 512;
 
 /// Bytes of a data directory and of the file system below it.
@@ -26,7 +26,7 @@ pub struct Usage {
 pub fn usage(dir: &Path) -> io::Result<Usage> {
     let mut used = 0;
     for entry in fs::read_dir(dir)? {
-        // A file that has just been removed takes nothing.
+        // A file that has just been removed takes no space.
         used += entry?.metadata().map_or(0, |metadata| metadata.blocks() * BLOCK);
     }
     let system = rustix::fs::statvfs(dir)?;

@@ -1,8 +1,8 @@
 //! One conversation with a peer: handshake, frames, keep-alive, a bounded buffer.
 //!
 //! Free of sockets and clocks: bytes that arrived go in, bytes to write come out, time is an argument. A connection
-//! never repairs itself. Whatever goes wrong is a [`Reset`]: it is dropped, both sides learn of it, and the
-//! protocols above send again what mattered.
+//! never repairs itself. Every fault is a [`Reset`]: the connection is dropped, both sides learn of it, and the
+//! protocols above repeat the messages that mattered.
 
 use std::collections::VecDeque;
 
@@ -57,7 +57,7 @@ impl KeepAlive {
     };
 }
 
-/// What came in.
+/// News from the peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Happening {
     /// The peer has proven itself. Happens once, before any payload.

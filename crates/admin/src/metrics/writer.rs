@@ -111,7 +111,7 @@ impl Writer<'_> {
         self.each(kind, family, [(Labels::new(), number.into())])
     }
 
-    /// Writes a number for each set of labels; nothing for a family without any.
+    /// Writes a number for each set of labels. A family without any is left out.
     pub(super) fn each(
         &mut self,
         kind: Kind,

@@ -1,4 +1,4 @@
-//! Room in the file system for what grows with the store.
+//! Room in the file system for a growing store.
 //!
 //! A write-back that finds no room waits. Before long all commits wait behind it: those of large records at once, because
 //! they need room before they are acknowledged, all others when the ring is full. So a store that grows announces a
