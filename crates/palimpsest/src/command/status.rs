@@ -91,13 +91,13 @@ fn watch(
     let mut is_first = true;
     loop {
         let next = Instant::now() + every;
+        let last = look();
         if repaints {
             print!("{REPAINT}");
         } else if !is_first && !json {
             println!();
         }
         is_first = false;
-        let last = look();
         match &last {
             Ok(view) => show(view, json, true),
             Err(Failure::Fault(text) | Failure::Usage(text)) => {
