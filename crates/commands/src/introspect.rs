@@ -35,6 +35,8 @@ pub fn answer(verb: SessionVerb, args: &[&[u8]]) -> Option<Bytes> {
         SessionVerb::ConfigHelp => Ok(help("config")),
         SessionVerb::MemoryHelp => Ok(help("memory")),
         SessionVerb::ObjectHelp => Ok(help("object")),
+        SessionVerb::LatencyHelp => Ok(help("latency")),
+        SessionVerb::SlowlogHelp => Ok(help("slowlog")),
         _ => return None,
     };
     Some(answer.unwrap_or_else(ErrorReply::into_bytes))

@@ -4,6 +4,7 @@
 
 mod connection;
 mod keys;
+mod monitoring;
 mod rows;
 mod server;
 mod strings;
@@ -16,8 +17,14 @@ use crate::plan::Plan;
 use crate::spec::CommandSpec;
 
 /// All rows, subcommands within their containers.
-pub static TABLE: [&[CommandSpec]; 5] =
-    [connection::ROWS, server::ROWS, keys::ROWS, strings::ROWS, transactions::ROWS];
+pub static TABLE: [&[CommandSpec]; 6] = [
+    connection::ROWS,
+    server::ROWS,
+    keys::ROWS,
+    strings::ROWS,
+    transactions::ROWS,
+    monitoring::ROWS,
+];
 
 /// Rows in the order of the table.
 pub fn rows() -> impl Iterator<Item = &'static CommandSpec> {

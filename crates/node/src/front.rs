@@ -76,6 +76,11 @@ pub trait Session: Send {
 
     /// True once nothing more will be said: the shell writes what is in `out` and closes the connection.
     fn wants_close(&self) -> bool;
+
+    /// True once the connection must end at once, with replies that are not written yet.
+    fn is_gone(&self) -> bool {
+        false
+    }
 }
 
 /// The session's own name for a request: any number it likes, it comes back with the outcome.

@@ -12,6 +12,7 @@ use resp::encode;
 
 use crate::front::Shared;
 use crate::session::bulk_len_max;
+use crate::slow::{self, SlowChange};
 
 /// Knobs that tune what this store does not have, with the defaults of Redis: taken and remembered without effect, so
 /// that scripts go on.
@@ -22,7 +23,6 @@ const IGNORED: &[(&str, &str)] = &[
     ("hash-max-ziplist-entries", "512"),
     ("hash-max-ziplist-value", "64"),
     ("hll-sparse-max-bytes", "3000"),
-    ("latency-monitor-threshold", "0"),
     ("lazyfree-lazy-eviction", "no"),
     ("lazyfree-lazy-expire", "no"),
     ("lazyfree-lazy-server-del", "no"),
@@ -34,8 +34,6 @@ const IGNORED: &[(&str, &str)] = &[
     ("set-max-intset-entries", "512"),
     ("set-max-listpack-entries", "128"),
     ("set-max-listpack-value", "64"),
-    ("slowlog-log-slower-than", "10000"),
-    ("slowlog-max-len", "128"),
     ("stream-node-max-bytes", "4096"),
     ("stream-node-max-entries", "100"),
     ("zset-max-listpack-entries", "128"),
@@ -114,6 +112,7 @@ fn set(shared: &Shared, pairs: &[&[u8]], cx: &SessionContext<'_>) -> Result<(), 
     }
     let known = values(shared, cx);
     let mut wanted: Vec<(&'static str, String)> = Vec::new();
+    let mut slow_wanted: Vec<(&'static str, SlowChange)> = Vec::new();
     for pair in pairs.chunks_exact(2) {
         let name = String::from_utf8_lossy(pair[0]).to_lowercase();
         let value = String::from_utf8_lossy(pair[1]).into_owned();
@@ -122,8 +121,17 @@ fn set(shared: &Shared, pairs: &[&[u8]], cx: &SessionContext<'_>) -> Result<(), 
                 "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
             ));
         };
-        if wanted.iter().any(|(one, _)| one == name) {
+        if wanted.iter().any(|(one, _)| one == name)
+            || slow_wanted.iter().any(|(one, _)| one == name)
+        {
             return failed(name, "duplicate parameter");
+        }
+        if let Some(change) = slow::check(name, &value) {
+            match change {
+                Ok(change) => slow_wanted.push((name, change)),
+                Err(why) => return failed(name, &why),
+            }
+            continue;
         }
         if let Some((_, default)) = IGNORED.iter().find(|(one, _)| one == name) {
             if let Some(why) = fault(default, &value) {
@@ -136,6 +144,7 @@ fn set(shared: &Shared, pairs: &[&[u8]], cx: &SessionContext<'_>) -> Result<(), 
         }
     }
     wanted.into_iter().for_each(|(name, value)| shared.settings.set(name, value));
+    slow_wanted.into_iter().for_each(|(_, change)| shared.slow.apply(change));
     Ok(())
 }
 
@@ -176,6 +185,7 @@ fn values(shared: &Shared, cx: &SessionContext<'_>) -> Vec<(&'static str, String
         ("timeout", "0".into()),
         ("workers", config.workers.to_string()),
     ];
+    values.extend(shared.slow.parameters());
     let mut changed = shared.settings.all();
     values.extend(IGNORED.iter().map(|&(name, default)| {
         (name, changed.remove(name).unwrap_or_else(|| default.to_string()))

@@ -9,8 +9,10 @@ use node::status::CommandFacts;
 use crate::clients::Clients;
 use crate::config_command::Settings;
 use crate::counts::Counts;
+use crate::monitor::Monitors;
 use crate::pause::Pause;
 use crate::session;
+use crate::slow::Slow;
 
 /// How clients are served.
 #[derive(Clone, Debug)]
@@ -36,6 +38,8 @@ pub(crate) struct Shared {
     pub counts: Arc<Counts>,
     pub pause: Pause,
     pub settings: Settings,
+    pub slow: Slow,
+    pub monitors: Arc<Monitors>,
 }
 
 impl RespFront {
@@ -47,6 +51,8 @@ impl RespFront {
             counts: Arc::new(Counts::new()),
             pause: Pause::default(),
             settings: Settings::default(),
+            slow: Slow::default(),
+            monitors: Arc::default(),
         };
         Arc::new(RespFront { shared: Arc::new(shared) })
     }

@@ -132,20 +132,19 @@ fn put(
             }
         }
         "latencystats" => {
-            for CommandTotal { name, times, .. } in session.shared.counts.since_reset().sent() {
-                let Some(times) = times.as_ref().filter(|times| times.count() > 0) else {
+            let slow = &session.shared.slow;
+            let totals = session.shared.counts.since_reset();
+            for CommandTotal { name, times, .. } in totals.sent() {
+                let Some(times) = times.as_ref().filter(|it| it.count() > 0 && slow.tracks())
+                else {
                     continue;
                 };
-                let at = |percent| times.percentile(percent).0 as f64 / 1e3;
-                line(
-                    text,
-                    format_args!(
-                        "latency_percentiles_usec_{name}:p50={:.3},p99={:.3},p99.9={:.3}",
-                        at(50.0),
-                        at(99.0),
-                        at(99.9)
-                    ),
-                );
+                let at = |percent: &f64| {
+                    format!("p{percent}={:.3}", times.percentile(*percent).0 as f64 / 1e3)
+                };
+                let percentiles: Vec<String> = slow.percentiles().iter().map(at).collect();
+                let percentiles = percentiles.join(",");
+                line(text, format_args!("latency_percentiles_usec_{name}:{percentiles}"));
             }
         }
         "errorstats" => {

@@ -20,16 +20,24 @@ mod front;
 mod histogram;
 mod info;
 mod memory_command;
+mod latency;
+mod monitor;
 mod opening;
 mod outcomes;
 mod pause;
 mod pipeline;
 mod recorder;
+mod redact;
 mod session;
+mod slow;
+mod slowlog;
+mod sparkline;
 mod transaction;
 mod unsettled;
 mod wait;
 mod walk;
+mod watching;
+mod words;
 
 pub use front::{RespFront, ServerConfig};
 

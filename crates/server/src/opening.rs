@@ -24,6 +24,7 @@ impl Session {
         self.facts.database = 0;
         self.facts.protocol = 2;
         self.replies = Replies::On;
+        self.monitor = None;
         self.transaction = Transaction::None;
         self.authenticated = self.shared.config.password.is_none();
         self.parser.limits.authenticated = self.authenticated;

@@ -14,6 +14,7 @@ use crate::outcomes;
 use crate::recorder::{Call, verdict};
 use crate::wait::Wait;
 use crate::walk::Walk;
+use crate::words::{Words, WordsAt};
 
 /// Bits of a token that name the part of a request.
 const PART_BITS: u32 = 24;
@@ -33,6 +34,8 @@ pub(crate) struct Pending {
     pub muted: bool,
     /// Statistics of the request, unless they are complete.
     pub call: Option<Call>,
+    /// A copy of its arguments for the slow log.
+    pub words: Option<WordsAt>,
     pub answer: Answer,
 }
 
@@ -110,8 +113,16 @@ impl Parts {
     }
 }
 
+/// A request that was completed, for its statistics.
+pub(crate) struct Ended {
+    pub call: Call,
+    pub verdict: Verdict,
+    pub words: Option<WordsAt>,
+}
+
 /// The requests of one session, oldest first.
 pub(crate) struct Pipeline {
+    words: Words,
     first: u64,
     pending: VecDeque<Pending>,
     budget: Budget,
@@ -130,8 +141,8 @@ impl Answer {
 
 impl Pipeline {
     pub(crate) fn new(value_len_max: usize) -> Pipeline {
-        let (first, pending) = Default::default();
-        Pipeline { first, pending, budget: Budget::new(value_len_max) }
+        let (words, first, pending) = Default::default();
+        Pipeline { words, first, pending, budget: Budget::new(value_len_max) }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -162,33 +173,40 @@ impl Pipeline {
         usize::try_from(number.wrapping_sub(self.first) & NUMBER_MASK).ok()
     }
 
-    /// Answers a pending request. Returns the call and how it ended, for statistics.
-    pub(crate) fn answer(&mut self, number: u64, reply: Bytes) -> Option<(Call, Verdict)> {
+    /// Copies the arguments of the last request, which is under way.
+    pub(crate) fn keep_words(&mut self, args: &[&[u8]]) {
+        if let Some(last) = self.pending.back_mut() {
+            last.words = Some(self.words.put(args));
+        }
+    }
+
+    pub(crate) fn words(&self, at: WordsAt) -> Vec<Bytes> {
+        self.words.get(at)
+    }
+
+    /// Answers a pending request.
+    pub(crate) fn answer(&mut self, number: u64, reply: Bytes) -> Option<Ended> {
         let (len, verdict) = (reply.len(), verdict(&reply));
         let pending = self.get_mut(number)?;
         let cost = pending.answer.cost();
         let before = std::mem::replace(&mut pending.answer, Answer::Ready(reply));
         debug_assert!(!matches!(before, Answer::Ready(_)), "a request is answered once");
-        let call = pending.call.take();
+        let (call, words) = (pending.call.take(), pending.words);
         self.budget.end(cost);
         self.budget.hold(len);
-        Some((call?, verdict))
+        Some(Ended { call: call?, verdict, words })
     }
 
     /// Forgets all requests. Their later outcomes are ignored.
     pub(crate) fn clear(&mut self) {
         self.first = self.first.wrapping_add(self.pending.len() as u64) & NUMBER_MASK;
         self.pending.clear();
+        self.words = Words::default();
         self.budget.clear();
     }
 
     /// Takes the reply to a part of a request, which may complete it: see [`Pipeline::answer`].
-    pub(crate) fn take_part(
-        &mut self,
-        number: u64,
-        part: usize,
-        reply: Bytes,
-    ) -> Option<(Call, Verdict)> {
+    pub(crate) fn take_part(&mut self, number: u64, part: usize, reply: Bytes) -> Option<Ended> {
         let at = self.place(number);
         let pending = at.and_then(|at| self.pending.get_mut(at))?;
         match &mut pending.answer {
@@ -213,11 +231,14 @@ impl Pipeline {
     /// Writes the ready front. `note` sees every reply once.
     pub(crate) fn flush(&mut self, out: &mut Vec<u8>, mut note: impl FnMut(&[u8])) {
         while let Some(Pending { answer: Answer::Ready(_), .. }) = self.pending.front() {
-            let Some(Pending { resp3, muted, answer: Answer::Ready(reply), .. }) =
+            let Some(Pending { resp3, muted, words, answer: Answer::Ready(reply), .. }) =
                 self.pending.pop_front()
             else {
                 return;
             };
+            if let Some(words) = words {
+                self.words.release(words);
+            }
             self.first = self.first.wrapping_add(1) & NUMBER_MASK;
             self.budget.let_go(reply.len());
             note(&reply);
@@ -266,7 +287,13 @@ mod tests {
     use super::*;
 
     fn waiting() -> Pending {
-        Pending { resp3: true, muted: false, call: None, answer: Answer::Waiting(Cost::default()) }
+        Pending {
+            resp3: true,
+            muted: false,
+            call: None,
+            words: None,
+            answer: Answer::Waiting(Cost::default()),
+        }
     }
 
     #[test]

@@ -36,9 +36,9 @@ impl Recorder {
         self.counts.ended(self.all().place_of(spec), Verdict::Rejected, Nanos::ZERO);
     }
 
-    /// Counts a call whose reply is ready at `now`.
-    pub(crate) fn end(&self, call: Call, verdict: Verdict, now: Nanos) {
-        self.counts.ended(self.all().place_of(call.spec), verdict, now.since(call.began));
+    /// Counts a call whose reply is ready.
+    pub(crate) fn end(&self, spec: &'static CommandSpec, verdict: Verdict, time: Nanos) {
+        self.counts.ended(self.all().place_of(spec), verdict, time);
     }
 
     /// Counts whether a read has found its key.

@@ -14,12 +14,12 @@ use types::{Access, Clock, Command, Database, Key, Outcome, SessionId};
 
 use crate::budget::Cost;
 use crate::clients::ClientFacts;
-use crate::counts::Verdict;
 use crate::front::Shared;
+use crate::monitor::Monitor;
 use crate::pipeline::{
     Answer, PARTS_AT_ONCE, Parts, Pending, Pipeline, number_and_part, token, write,
 };
-use crate::recorder::{Call, Recorder, read_clock};
+use crate::recorder::{Call, Recorder};
 use crate::transaction::Transaction;
 use crate::walk::{Walk, WalkKind};
 use crate::{
@@ -31,6 +31,9 @@ const LOOK_AT_KILL_EVERY: Nanos = Nanos::from_secs(1);
 
 /// From so many keys on, `DBSIZE` lists them no more.
 const LISTED_KEYS_MAX: u64 = 100_000;
+
+/// As redis-server answers: a monitor counts as a replica.
+const MONITORS_ONLY: &[u8] = b"-ERR Replica can't interact with the keyspace\r\n";
 
 /// Whether a client wants to hear anything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,14 +60,18 @@ pub(crate) struct Session {
     pub(crate) facts: ClientFacts,
     pub(crate) replies: Replies,
     pub(crate) parser: Parser,
-    pipeline: Pipeline,
-    recorder: Recorder,
+    pub(crate) pipeline: Pipeline,
+    pub(crate) recorder: Recorder,
     /// The request that is being executed, until its statistics are recorded or left to the pipeline.
     current: Option<Call>,
     /// The last reply that this session made itself was an error.
-    has_failed: bool,
+    pub(crate) has_failed: bool,
+    /// The client sees the commands of all clients.
+    pub(crate) monitor: Option<Monitor>,
     pub(crate) authenticated: bool,
     pub(crate) closing: bool,
+    /// It ends at once, with what it has not said.
+    gone: bool,
     pub(crate) transaction: Transaction,
     kill: Arc<AtomicBool>,
     hold: Hold,
@@ -103,8 +110,10 @@ impl Session {
             recorder,
             current: None,
             has_failed: false,
+            monitor: None,
             authenticated,
             closing: false,
+            gone: false,
             transaction: Transaction::None,
             kill,
             hold: Hold::No,
@@ -161,13 +170,12 @@ impl Session {
         self.facts.activity.called(spec);
         self.current = Some(Call { spec, began: cx.moment });
         self.start(spec, args, cx);
-        if let Some(call) = self.current.take() {
-            let now = read_clock(cx);
-            // The next request of this step begins here.
-            cx.moment = now;
-            let verdict = if self.has_failed { Verdict::Failed } else { Verdict::Answered };
-            self.recorder.end(call, verdict, now);
+        match self.current.take() {
+            Some(call) => self.record_now(call, args, cx),
+            None if self.shared.slow.log.threshold().is_some() => self.pipeline.keep_words(args),
+            None => {}
         }
+        self.show_to_monitors(spec, args, cx);
     }
 
     /// The reply to a request that must not run.
@@ -185,6 +193,9 @@ impl Session {
         }
         if self.transaction.holds(spec) {
             return Some(transaction::refusal());
+        }
+        if self.monitor.is_some() && (spec.has(Flag::Write) || spec.has(Flag::Readonly)) {
+            return Some(Bytes::from_static(MONITORS_ONLY));
         }
         let lacks_room = lacks_room(spec, cx.shortage());
         lacks_room.then_some(Bytes::from_static(outcomes::NO_ROOM))
@@ -227,7 +238,13 @@ impl Session {
             // The time that a client chose to wait is not the command's, as in Redis.
             Answer::Ready(_) | Answer::Wait(_) => None,
         };
-        self.pipeline.push(Pending { resp3: self.facts.protocol == 3, muted, call, answer })
+        self.pipeline.push(Pending {
+            resp3: self.facts.protocol == 3,
+            muted,
+            call,
+            words: None,
+            answer,
+        })
     }
 
     fn takes_muting(&mut self) -> bool {
@@ -320,6 +337,16 @@ impl Session {
                 self.shared.counts.reset();
                 self.say_ok(cx);
             }
+            SessionVerb::Monitor => self.start_monitor(cx),
+            SessionVerb::SlowlogGet
+            | SessionVerb::SlowlogLen
+            | SessionVerb::SlowlogReset
+            | SessionVerb::LatencyDoctor
+            | SessionVerb::LatencyGraph
+            | SessionVerb::LatencyHistogram
+            | SessionVerb::LatencyHistory
+            | SessionVerb::LatencyLatest
+            | SessionVerb::LatencyReset => self.watch_command(verb, args, cx),
             SessionVerb::Wait => self.start_wait(args, cx),
             SessionVerb::KeyExplain => self.start_explain(args[1], cx),
             SessionVerb::MemoryDoctor
@@ -378,7 +405,7 @@ impl Session {
 
     /// Makes the shell call [`front::Session::on_timer`] at `at` or earlier. That looks at everything
     /// that may have become due, so one timer is enough.
-    fn arm(&mut self, at: Nanos, cx: &mut SessionContext<'_>) {
+    pub(crate) fn arm(&mut self, at: Nanos, cx: &mut SessionContext<'_>) {
         if at < self.armed {
             self.armed = at;
             cx.wake_at(at);
@@ -395,6 +422,11 @@ impl Session {
             self.closing = true;
             self.pipeline.clear();
         }
+    }
+
+    pub(crate) fn end_now(&mut self) {
+        (self.closing, self.gone) = (true, true);
+        self.pipeline.clear();
     }
 
     /// True when a request must not begin yet; it is shown again.
@@ -469,27 +501,27 @@ impl Session {
                     walk.go_on(number, cx);
                 }
                 if let Some(reply) = walk.finished() {
-                    self.answer(number, reply, cx.moment);
+                    self.answer(number, reply, cx);
                 }
             }
             Answer::Ready(_) | Answer::Waiting(_) | Answer::Wait(_) => {}
         }
     }
 
-    fn answer(&mut self, number: u64, reply: Bytes, now: Nanos) {
-        if let Some((call, verdict)) = self.pipeline.answer(number, reply) {
-            self.recorder.end(call, verdict, now);
+    fn answer(&mut self, number: u64, reply: Bytes, cx: &SessionContext<'_>) {
+        if let Some(ended) = self.pipeline.answer(number, reply) {
+            self.record(ended, cx);
         }
     }
 
     /// Takes a reply to a request on keys.
-    fn take_part(&mut self, number: u64, part: usize, reply: Bytes, now: Nanos) {
+    fn take_part(&mut self, number: u64, part: usize, reply: Bytes, cx: &SessionContext<'_>) {
         let call = self.pipeline.get_mut(number).and_then(|pending| pending.call);
         if let Some(Call { spec, .. }) = call {
             self.recorder.look_up(spec, &reply);
         }
-        if let Some((call, verdict)) = self.pipeline.take_part(number, part, reply) {
-            self.recorder.end(call, verdict, now);
+        if let Some(ended) = self.pipeline.take_part(number, part, reply) {
+            self.record(ended, cx);
         }
     }
 
@@ -562,6 +594,8 @@ fn limits(shared: &Shared) -> Limits {
 
 /// Commands on more keys than are under way at a time. Earlier requests of the connection must have ended before the
 /// first key, and later ones must not begin before the last key.
+/// Commands that touch more keys than are asked for at a time, and commands about others. Requests before them have
+/// ended by then, and requests behind them begin after the last key.
 fn takes_turns(spec: &CommandSpec, argc: usize) -> bool {
     match spec.execution {
         Execution::PerKey(..) => argc > PARTS_AT_ONCE,
@@ -573,6 +607,16 @@ fn takes_turns(spec: &CommandSpec, argc: usize) -> bool {
                 | SessionVerb::Scan
                 | SessionVerb::Keys
                 | SessionVerb::RandomKey
+                | SessionVerb::Info
+                | SessionVerb::ConfigResetStat
+                | SessionVerb::Monitor
+                | SessionVerb::SlowlogGet
+                | SessionVerb::SlowlogLen
+                | SessionVerb::SlowlogReset
+                | SessionVerb::LatencyHistogram
+                | SessionVerb::LatencyHistory
+                | SessionVerb::LatencyLatest
+                | SessionVerb::LatencyReset
         ),
         _ => false,
     }
@@ -610,6 +654,7 @@ impl front::Session for Session {
                 break;
             }
         }
+        self.look_at_monitor(cx);
         self.look_at_kill();
         if self.closing { input.len() } else { taken }
     }
@@ -631,10 +676,10 @@ impl front::Session for Session {
                 self.go_on(number, cx);
             }
             Some(Pending { answer: Answer::Parts(_), .. }) => {
-                self.take_part(number, part, outcomes::reply(outcome), cx.moment);
+                self.take_part(number, part, outcomes::reply(outcome), cx);
                 self.go_on(number, cx);
             }
-            _ => self.take_part(number, part, outcomes::reply(outcome), cx.moment),
+            _ => self.take_part(number, part, outcomes::reply(outcome), cx),
         }
         self.flush(cx);
     }
@@ -653,10 +698,15 @@ impl front::Session for Session {
         self.settle_waits(cx);
         self.arm(cx.now + LOOK_AT_KILL_EVERY, cx);
         self.flush(cx);
+        self.look_at_monitor(cx);
     }
 
     fn wants_close(&self) -> bool {
         self.closing && self.pipeline.is_empty()
+    }
+
+    fn is_gone(&self) -> bool {
+        self.gone
     }
 }
 

@@ -499,7 +499,7 @@ impl Slot {
     fn is_over(&self) -> bool {
         let is_said = self.out.is_empty();
         let is_done = self.session.wants_close() || (self.at_end && self.outstanding == 0);
-        (is_said && is_done) || self.out.len() > UNREAD_LEN_MAX
+        (is_said && is_done) || self.session.is_gone() || self.out.len() > UNREAD_LEN_MAX
     }
 
     /// Bytes written; `None` when the client is gone.

@@ -5,4 +5,5 @@ mod orders;
 mod statistics;
 mod transactions;
 mod walks;
+mod watching;
 mod world;

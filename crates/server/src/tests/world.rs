@@ -313,6 +313,10 @@ impl Connection {
     pub fn wants_close(&self) -> bool {
         self.session.wants_close()
     }
+
+    pub fn is_gone(&self) -> bool {
+        self.session.is_gone()
+    }
 }
 
 /// A request as clients send it.

@@ -1,0 +1,147 @@
+//! The slow log: requests that took longer than `slowlog-log-slower-than`, the last `slowlog-max-len` of them.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use base::Nanos;
+use base::decimal::parse_i64;
+use bytes::Bytes;
+use commands::SessionVerb;
+use resp::encode;
+
+/// Entries that can be kept: `slowlog-max-len` goes no further.
+pub(crate) const LEN_MAX: usize = 1_000_000;
+/// Entries that `SLOWLOG GET` shows unless it is told.
+const SHOWN: i64 = 10;
+
+pub(crate) struct SlowLog {
+    /// Microseconds; below zero: nothing is logged.
+    slower_than: AtomicI64,
+    len_max: AtomicUsize,
+    entries: Mutex<Entries>,
+}
+
+#[derive(Default)]
+struct Entries {
+    /// The newest first.
+    kept: VecDeque<Arc<Entry>>,
+    next_id: i64,
+}
+
+/// A request that was slow.
+pub(crate) struct Entry {
+    pub unix_secs: u64,
+    pub time: Nanos,
+    pub words: Vec<Bytes>,
+    /// Address and port of the client.
+    pub client: String,
+    /// As the client called itself.
+    pub name: String,
+}
+
+impl Default for SlowLog {
+    fn default() -> SlowLog {
+        SlowLog {
+            slower_than: AtomicI64::new(10_000),
+            len_max: AtomicUsize::new(128),
+            entries: Mutex::default(),
+        }
+    }
+}
+
+impl SlowLog {
+    /// The shortest time that is logged, if any is.
+    pub(crate) fn threshold(&self) -> Option<Nanos> {
+        let micros = u64::try_from(self.slower_than.load(Relaxed)).ok()?;
+        (self.len_max.load(Relaxed) > 0).then_some(Nanos(micros.saturating_mul(1_000)))
+    }
+
+    pub(crate) fn slower_than(&self) -> i64 {
+        self.slower_than.load(Relaxed)
+    }
+
+    pub(crate) fn len_max(&self) -> usize {
+        self.len_max.load(Relaxed)
+    }
+
+    pub(crate) fn set_slower_than(&self, micros: i64) {
+        self.slower_than.store(micros, Relaxed);
+    }
+
+    pub(crate) fn set_len_max(&self, len: usize) {
+        self.len_max.store(len.min(LEN_MAX), Relaxed);
+    }
+
+    pub(crate) fn push(&self, entry: Entry) {
+        let len_max = self.len_max();
+        if let Ok(mut entries) = self.entries.lock() {
+            entries.next_id += 1;
+            entries.kept.push_front(Arc::new(entry));
+            entries.kept.truncate(len_max);
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.entries.lock().map_or(0, |entries| entries.kept.len())
+    }
+
+    fn reset(&self) {
+        if let Ok(mut entries) = self.entries.lock() {
+            entries.kept.clear();
+        }
+    }
+
+    /// The newest entries with their numbers.
+    fn newest(&self, count: usize) -> Vec<(i64, Arc<Entry>)> {
+        let Ok(entries) = self.entries.lock() else { return Vec::new() };
+        let ids = (0..entries.next_id).rev();
+        ids.zip(entries.kept.iter().take(count).cloned()).collect()
+    }
+
+    /// The reply to a subcommand of `SLOWLOG`, or the text of an error.
+    pub(crate) fn reply(&self, verb: SessionVerb, args: &[&[u8]]) -> Result<Bytes, String> {
+        let mut out = Vec::new();
+        match verb {
+            SessionVerb::SlowlogLen => encode::integer(&mut out, self.len() as i64),
+            SessionVerb::SlowlogReset => {
+                self.reset();
+                encode::simple(&mut out, b"OK");
+            }
+            _ => {
+                let entries = self.newest(wanted(args)?);
+                encode::array(&mut out, entries.len());
+                entries.iter().for_each(|(id, entry)| put(&mut out, *id, entry));
+            }
+        }
+        Ok(out.into())
+    }
+}
+
+/// How many entries `SLOWLOG GET [count]` wants.
+fn wanted(args: &[&[u8]]) -> Result<usize, String> {
+    let count = match args {
+        [_, _] => SHOWN,
+        [_, _, count] => parse_i64(count)
+            .filter(|count| *count >= -1)
+            .ok_or_else(|| "ERR count should be greater than or equal to -1".to_string())?,
+        _ => {
+            let subcommand = String::from_utf8_lossy(args[1]);
+            return Err(format!(
+                "ERR unknown subcommand or wrong number of arguments for '{subcommand}'. Try SLOWLOG HELP."
+            ));
+        }
+    };
+    Ok(usize::try_from(count).unwrap_or(usize::MAX))
+}
+
+fn put(out: &mut Vec<u8>, id: i64, entry: &Entry) {
+    encode::array(out, 6);
+    encode::integer(out, id);
+    encode::integer(out, entry.unix_secs as i64);
+    encode::integer(out, entry.time.as_micros() as i64);
+    encode::array(out, entry.words.len());
+    entry.words.iter().for_each(|word| encode::bulk(out, word));
+    encode::bulk(out, entry.client.as_bytes());
+    encode::bulk(out, entry.name.as_bytes());
+}
