@@ -77,10 +77,23 @@ pub trait Session: Send {
     /// True once nothing more will be said: the shell writes what is in `out` and closes the connection.
     fn wants_close(&self) -> bool;
 
+    /// Told after what was to be written has been, as far as the client takes it.
+    fn note_socket(&mut self, _socket: &Socket) {}
+
     /// True once the connection must end at once, with replies that are not written yet.
     fn is_gone(&self) -> bool {
         false
     }
+}
+
+/// A connection as the shell sees it. Buffers are described by their length and their capacity.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Socket {
+    pub descriptor: i32,
+    /// Bytes that the session has not taken.
+    pub input: (usize, usize),
+    /// Bytes that the client has not taken.
+    pub output: (usize, usize),
 }
 
 /// The session's own name for a request: any number it likes, it comes back with the outcome.

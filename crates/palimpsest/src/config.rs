@@ -87,6 +87,10 @@ pub(crate) struct Config {
 }
 
 impl ServeArgs {
+    pub(crate) fn config_file(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
     /// Merges flags, environment and file, and checks the whole.
     pub(crate) fn resolve(&self) -> Result<Config, Failure> {
         let file = match &self.config {

@@ -58,7 +58,7 @@ pub(crate) fn start_admin(
 }
 
 /// Waits for the end: a signal, or a node that stops by itself. Prints `ready` once every node can serve.
-pub(crate) fn watch(nodes: &[&Node]) -> Result<(), Failure> {
+pub(crate) fn watch(nodes: &[&Node], fronts: &[Arc<RespFront>]) -> Result<(), Failure> {
     let signals = signals::install();
     let mut was_ready = false;
     loop {
@@ -69,6 +69,9 @@ pub(crate) fn watch(nodes: &[&Node]) -> Result<(), Failure> {
         if !was_ready && nodes.iter().all(|node| node.status().ready) {
             was_ready = true;
             log::say("ready");
+        }
+        for (node, front) in nodes.iter().zip(fronts) {
+            front.sample(&*node.facts());
         }
         // Readiness is looked at closely; after that only signals and failures matter.
         std::thread::sleep(if was_ready { LOOK * 4 } else { LOOK / 5 });

@@ -1,8 +1,8 @@
-//! What one client may make a node hold: requests under way, what their replies may come to, and replies that wait for
-//! an earlier one. Beyond it the session takes no more input, and nothing that was taken is dropped.
+//! The memory that one client may take: requests under way, their expected replies, and replies that
+//! wait for an earlier one. A session beyond it takes no more input, and drops no request.
 //!
-//! How long a reply will be is not known before it is there. A session expects what its replies came to lately, and the
-//! longest value until it has seen some. Where the sizes of a client's values jump this is wrong by much, so the replies
+//! A session expects replies as long as its last ones, and the longest value until it has seen some.
+//! This is wrong by much where the sizes of a client's values jump. Therefore the replies
 //! that may be as long as a value are bounded in number as well.
 //!
 //! Replies that were written and not read are not counted here: see `node::front::OUT_LEN_MAX`.
@@ -16,7 +16,7 @@ const AT_RISK_LEN_MAX: usize = 128 << 20;
 /// Values that may always be asked for at a time, however long they can be.
 const VALUES_MIN: usize = 32;
 
-/// What one request makes the node hold.
+/// The memory that one request takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Cost {
     /// Bytes of the request.
@@ -25,13 +25,13 @@ pub(crate) struct Cost {
     pub values: usize,
 }
 
-/// What a session holds and expects.
+/// The memory that a session takes and expects to take.
 #[derive(Debug)]
 pub(crate) struct Budget {
     under_way: Cost,
     /// Bytes of replies that are there and cannot leave yet.
     ready_len: usize,
-    /// What one of the values under way is expected to come to.
+    /// Expected length of one of the values under way.
     expected_len: usize,
     values_max: usize,
 }
@@ -53,16 +53,21 @@ impl Budget {
         self.under_way.values += cost.values;
     }
 
-    /// A request is answered, or nobody waits for it any more.
+    /// A request is answered, or forgotten.
     pub(crate) fn end(&mut self, cost: Cost) {
         self.under_way.asked_len -= cost.asked_len;
         self.under_way.values -= cost.values;
     }
 
-    /// A reply that may be as long as a value has come. What is expected rises at once and falls slowly.
+    /// A reply that may be as long as a value has come. The expectation rises at once, falls slowly.
     pub(crate) fn learn(&mut self, len: usize) {
         let fallen = self.expected_len - self.expected_len.saturating_sub(len) / 8;
         self.expected_len = fallen.max(len);
+    }
+
+    /// Bytes of the requests under way.
+    pub(crate) fn asked_len(&self) -> usize {
+        self.under_way.asked_len
     }
 
     pub(crate) fn hold(&mut self, len: usize) {
@@ -73,12 +78,12 @@ impl Budget {
         self.ready_len -= len;
     }
 
-    /// Nothing is held and nothing under way.
+    /// All requests are forgotten.
     pub(crate) fn clear(&mut self) {
         (self.under_way, self.ready_len) = (Cost::default(), 0);
     }
 
-    /// Another request has to wait. Never where nothing is held: every request finds its turn.
+    /// Another request has to wait. Never true of an empty budget: every request finds its turn.
     pub(crate) fn is_spent(&self) -> bool {
         let Cost { asked_len, values } = self.under_way;
         let expected = values.saturating_mul(self.expected_len);

@@ -25,12 +25,12 @@ pub(crate) enum Verdict {
 pub(crate) struct Counts {
     rows: Rows,
     workers: Mutex<BTreeMap<usize, Arc<WorkerCounts>>>,
-    /// Totals at the last `CONFIG RESETSTAT`. Counters never fall: their workers may be writing.
+    /// Totals at the last `CONFIG RESETSTAT`. Counters never fall: workers may be writing them.
     before: Mutex<Totals>,
     pub errors: Errors,
 }
 
-/// What one worker has counted. Only its thread writes.
+/// Counters of one worker. Only its thread writes.
 pub(crate) struct WorkerCounts {
     commands: Box<[CommandCount]>,
     pub hits: Tally,
@@ -111,6 +111,15 @@ impl Counts {
     /// The command whose row is at this address.
     pub(crate) fn name_at(&self, address: usize) -> Option<&'static str> {
         self.rows.place_at(address).map(|place| self.rows.names[place])
+    }
+
+    /// Calls since the process started.
+    pub(crate) fn calls(&self) -> u64 {
+        let Ok(workers) = self.workers.lock() else { return 0 };
+        let calls = |worker: &Arc<WorkerCounts>| {
+            worker.commands.iter().map(|count| count.calls.get()).sum::<u64>()
+        };
+        workers.values().map(calls).sum()
     }
 
     /// Since the process started.

@@ -1,16 +1,19 @@
-//! What all sessions of a node share.
+//! State that all sessions of a node share.
 
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use base::Millis;
 use node::front::{Client, Front, Session};
-use node::status::CommandFacts;
+use node::status::{CommandFacts, Facts};
 
 use crate::clients::Clients;
 use crate::config_command::Settings;
 use crate::counts::Counts;
+use crate::info::process;
 use crate::monitor::Monitors;
 use crate::pause::Pause;
+use crate::rates::{Sample, Samples};
 use crate::session;
 use crate::slow::Slow;
 
@@ -31,7 +34,7 @@ pub struct RespFront {
     shared: Arc<Shared>,
 }
 
-/// What sessions on all workers look at. Nothing here is locked on the path of a request on a key.
+/// Shared by sessions on all workers. A request on a key takes no lock of it.
 pub(crate) struct Shared {
     pub config: ServerConfig,
     pub clients: Clients,
@@ -40,6 +43,14 @@ pub(crate) struct Shared {
     pub settings: Settings,
     pub slow: Slow,
     pub monitors: Arc<Monitors>,
+    pub samples: Samples,
+    config_file: OnceLock<PathBuf>,
+}
+
+impl Shared {
+    pub(crate) fn config_file(&self) -> Option<&PathBuf> {
+        self.config_file.get()
+    }
 }
 
 impl RespFront {
@@ -53,12 +64,33 @@ impl RespFront {
             settings: Settings::default(),
             slow: Slow::default(),
             monitors: Arc::default(),
+            samples: Samples::default(),
+            config_file: OnceLock::new(),
         };
         Arc::new(RespFront { shared: Arc::new(shared) })
     }
 }
 
 impl RespFront {
+    /// Names the configuration file in `INFO`. Only the first call counts.
+    pub fn set_config_file(&self, path: PathBuf) {
+        let _ = self.shared.config_file.set(path);
+    }
+
+    /// Looks at the counters, for rates and peaks. To be called about five times a second.
+    pub fn sample(&self, node: &dyn Facts) {
+        let Some(at) = node.clock() else { return };
+        let stats = node.status().stats.values;
+        let stat = |name: &str| stats.get(name).copied().unwrap_or(0);
+        self.shared.samples.add(Sample {
+            at,
+            calls: self.shared.counts.calls(),
+            bytes_in: stat("client_bytes_in"),
+            bytes_out: stat("client_bytes_out"),
+            used_memory: process::memory().unwrap_or_default().used,
+        });
+    }
+
     /// Statistics of the commands of all sessions.
     #[must_use]
     pub fn command_facts(&self) -> Arc<dyn CommandFacts> {

@@ -1,4 +1,4 @@
-//! Histograms of command times: 32 buckets per power of two, so a percentile is at most 3 % too high.
+//! Histograms of command times. A power of two has 32 buckets: a percentile is at most 3 % too high.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -35,7 +35,7 @@ const fn longest_of(bucket: usize) -> u64 {
 pub(crate) struct Tally(AtomicU64);
 
 impl Tally {
-    /// Costs no locked instruction: nothing else writes meanwhile.
+    /// Needs no locked instruction: there is one writer.
     pub(crate) fn add(&self, more: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(more), Relaxed);
     }

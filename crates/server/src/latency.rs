@@ -1,4 +1,4 @@
-//! `LATENCY`: commands that took longer than `latency-monitor-threshold`, over time, and all times as histograms.
+//! `LATENCY`: samples of slow commands over time, and histograms of all times.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
@@ -21,7 +21,7 @@ const BOUNDS: u32 = 26;
 
 #[derive(Default)]
 pub(crate) struct LatencyMonitor {
-    /// Milliseconds; zero: nothing is watched.
+    /// Milliseconds; zero turns the monitor off.
     threshold: AtomicU64,
     events: Mutex<BTreeMap<&'static str, Series>>,
 }
@@ -238,7 +238,7 @@ fn put_histograms(out: &mut Vec<u8>, totals: &Totals, names: &[&[u8]]) {
     }
 }
 
-/// Bounds in microseconds, in Redis' roundings, and how many calls took no longer, where more did than before.
+/// Cumulative counts by bounds in microseconds, in Redis' roundings. Bounds without calls are left out.
 fn steps(total: &CommandTotal) -> Vec<(u64, u64)> {
     let Some(times) = &total.times else { return Vec::new() };
     let bound = |power: u32| (1_024_u64 << power) + (8 << power) - 1;

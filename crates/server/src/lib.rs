@@ -26,6 +26,7 @@ mod opening;
 mod outcomes;
 mod pause;
 mod pipeline;
+mod rates;
 mod recorder;
 mod redact;
 mod session;

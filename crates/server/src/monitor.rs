@@ -1,7 +1,7 @@
 //! `MONITOR`: a client sees the commands of all clients of this node.
 //!
-//! A request costs one load while no client monitors. Otherwise its line goes into a bounded queue per monitor, without
-//! waiting. A monitor whose queue is full reads too slowly and is disconnected.
+//! A request costs one load while no client monitors. Otherwise its line goes into a bounded queue
+//! per monitor. A monitor that reads too slowly finds its queue full and is disconnected.
 
 use std::fmt::Write;
 use std::net::SocketAddr;

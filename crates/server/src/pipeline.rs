@@ -149,6 +149,11 @@ impl Pipeline {
         self.pending.is_empty()
     }
 
+    /// Bytes of the requests under way.
+    pub(crate) fn asked_len(&self) -> usize {
+        self.budget.asked_len()
+    }
+
     /// True when no more may be taken before something leaves.
     pub(crate) fn is_full(&self) -> bool {
         self.pending.len() >= PENDING_MAX || self.budget.is_spent()

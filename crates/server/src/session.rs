@@ -7,13 +7,13 @@ use base::Nanos;
 use bytes::Bytes;
 use commands::spec::Flag;
 use commands::{CommandSpec, ErrorReply, Execution, Plan, SessionVerb};
-use node::front::{self, Client, SessionContext, Shortage, Token};
+use node::front::{self, Client, SessionContext, Shortage, Socket, Token};
 use resp::{Limits, Parser, Progress, encode};
 use types::limits::KEY_LEN_MAX;
 use types::{Access, Clock, Command, Database, Key, Outcome, SessionId};
 
 use crate::budget::Cost;
-use crate::clients::ClientFacts;
+use crate::clients::{ClientFacts, State};
 use crate::front::Shared;
 use crate::monitor::Monitor;
 use crate::pipeline::{
@@ -62,7 +62,7 @@ pub(crate) struct Session {
     pub(crate) parser: Parser,
     pub(crate) pipeline: Pipeline,
     pub(crate) recorder: Recorder,
-    /// The request that is being executed, until its statistics are recorded or left to the pipeline.
+    /// The request that is being executed, until its statistics are recorded or passed on.
     current: Option<Call>,
     /// The last reply that this session made itself was an error.
     pub(crate) has_failed: bool,
@@ -70,7 +70,7 @@ pub(crate) struct Session {
     pub(crate) monitor: Option<Monitor>,
     pub(crate) authenticated: bool,
     pub(crate) closing: bool,
-    /// It ends at once, with what it has not said.
+    /// The connection ends at once, with replies that are not written yet.
     gone: bool,
     pub(crate) transaction: Transaction,
     kill: Arc<AtomicBool>,
@@ -424,6 +424,16 @@ impl Session {
         }
     }
 
+    /// Lets `CLIENT LIST` see this session.
+    fn note_state(&self, cx: &SessionContext<'_>) {
+        let state = State {
+            is_monitor: self.monitor.is_some(),
+            is_in_transaction: self.transaction != Transaction::None,
+            is_closing: self.closing,
+        };
+        self.facts.activity.note(state, self.pipeline.asked_len(), cx.out.len());
+    }
+
     pub(crate) fn end_now(&mut self) {
         (self.closing, self.gone) = (true, true);
         self.pipeline.clear();
@@ -656,6 +666,7 @@ impl front::Session for Session {
         }
         self.look_at_monitor(cx);
         self.look_at_kill();
+        self.note_state(cx);
         if self.closing { input.len() } else { taken }
     }
 
@@ -682,6 +693,9 @@ impl front::Session for Session {
             _ => self.take_part(number, part, outcomes::reply(outcome), cx),
         }
         self.flush(cx);
+        if self.pipeline.is_empty() {
+            self.note_state(cx);
+        }
     }
 
     fn on_timer(&mut self, cx: &mut SessionContext<'_>) {
@@ -699,6 +713,7 @@ impl front::Session for Session {
         self.arm(cx.now + LOOK_AT_KILL_EVERY, cx);
         self.flush(cx);
         self.look_at_monitor(cx);
+        self.note_state(cx);
     }
 
     fn wants_close(&self) -> bool {
@@ -707,6 +722,10 @@ impl front::Session for Session {
 
     fn is_gone(&self) -> bool {
         self.gone
+    }
+
+    fn note_socket(&mut self, socket: &Socket) {
+        self.facts.activity.note_socket(socket);
     }
 }
 

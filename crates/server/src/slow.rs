@@ -66,7 +66,7 @@ impl Slow {
         self.percentiles.lock().map(|all| all.clone()).unwrap_or_default()
     }
 
-    /// What `CONFIG GET` tells.
+    /// Names and values for `CONFIG GET`.
     pub(crate) fn parameters(&self) -> [(&'static str, String); 5] {
         let percentiles: Vec<String> = self.percentiles().iter().map(f64::to_string).collect();
         [
@@ -94,7 +94,7 @@ impl Slow {
     }
 }
 
-/// Checks a value for `CONFIG SET`; `None` for the parameters of others. An error is the end of the reply's text.
+/// Checks a value for `CONFIG SET`; `None` for other parameters. An error is the end of the reply.
 pub(crate) fn check(name: &str, value: &str) -> Option<Result<SlowChange, Cow<'static, str>>> {
     let change = match name {
         "slowlog-log-slower-than" => number(value, -1, i64::MAX).map(SlowChange::SlowerThan),

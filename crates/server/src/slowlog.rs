@@ -1,4 +1,4 @@
-//! The slow log: requests that took longer than `slowlog-log-slower-than`, the last `slowlog-max-len` of them.
+//! The slow log: the last `slowlog-max-len` requests that took `slowlog-log-slower-than` or longer.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
@@ -16,7 +16,7 @@ pub(crate) const LEN_MAX: usize = 1_000_000;
 const SHOWN: i64 = 10;
 
 pub(crate) struct SlowLog {
-    /// Microseconds; below zero: nothing is logged.
+    /// Microseconds; a negative number turns the log off.
     slower_than: AtomicI64,
     len_max: AtomicUsize,
     entries: Mutex<Entries>,

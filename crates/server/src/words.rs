@@ -1,6 +1,6 @@
-//! Arguments of a client's requests that are under way, as `SLOWLOG` shows them: the first 31, 128 bytes of each.
+//! Arguments of requests under way, as `SLOWLOG` shows them: the first 31, 128 bytes of each.
 //!
-//! A request's bytes are gone by the time its reply is ready. One buffer per session holds a copy, first in first out.
+//! A request's bytes are gone when its reply is ready. A queue per session holds a copy.
 
 use bytes::Bytes;
 

@@ -65,6 +65,8 @@ pub(super) const ROWS: &[Row] = &[
     labelled(("link", "clients"), row(&["client_bytes_in"], "network_received", Unit::Bytes, Kind::Counter, RECEIVED)),
     labelled(("link", "peers"), row(&["link_bytes_in"], "network_received", Unit::Bytes, Kind::Counter, RECEIVED)),
     labelled(("link", "clients"), row(&["client_bytes_out"], "network_sent", Unit::Bytes, Kind::Counter, SENT)),
+    counter(&["client_reads"], "client_reads", "Reads of clients' sockets that brought bytes; many requests may come with one"),
+    counter(&["client_writes"], "client_writes", "Writes to clients' sockets; many replies may leave with one"),
     labelled(("link", "peers"), row(&["link_bytes_out"], "network_sent", Unit::Bytes, Kind::Counter, SENT)),
     gauge(&["links"], "peer_connections", "Connections to workers of other nodes"),
     counter(&["link_resets"], "peer_connection_resets", "Connections to other nodes that ended. Steady growth means a bad network"),

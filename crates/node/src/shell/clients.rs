@@ -8,6 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -23,7 +24,7 @@ use super::routes::Routes;
 use crate::engine::shard_of;
 use crate::front::{
     self, Ask, Client, Front, INPUT_LEN_MAX, OUT_LEN_MAX, OUTSTANDING_MAX, Session, SessionContext,
-    Shortage, Wanted,
+    Shortage, Socket, Wanted,
 };
 use crate::worker::Input;
 
@@ -104,6 +105,9 @@ pub(crate) struct Clients {
     pub(crate) unix: Millis,
     bytes_in: u64,
     bytes_out: u64,
+    /// Reads and writes of sockets that moved bytes.
+    reads_done: u64,
+    writes_done: u64,
 }
 
 impl Clients {
@@ -136,6 +140,8 @@ impl Clients {
             unix: Millis(0),
             bytes_in: 0,
             bytes_out: 0,
+            reads_done: 0,
+            writes_done: 0,
         }
     }
 
@@ -250,6 +256,7 @@ impl Clients {
             Ok(0) => (slot.at_end, slot.readable) = (true, false),
             Ok(count) => {
                 self.bytes_in += count as u64;
+                self.reads_done += 1;
                 // A short read emptied the socket; whatever comes later brings an event.
                 slot.readable = count == scratch.len() || slot.closing;
                 self.feed(at, slot, &scratch[..count], routes);
@@ -433,6 +440,12 @@ impl Clients {
             let Some(mut slot) = self.slots[at as usize].take() else { return false };
             let written = slot.flush();
             self.bytes_out += written.unwrap_or(0);
+            self.writes_done += u64::from(written.is_some_and(|count| count > 0));
+            slot.session.note_socket(&Socket {
+                descriptor: slot.stream.as_raw_fd(),
+                input: (slot.input.len(), slot.input.capacity()),
+                output: (slot.out.len() - slot.written, slot.out.capacity()),
+            });
             if written.is_none() || slot.is_over() {
                 let _ = registry.deregister(&mut slot.stream);
                 self.free_slot(at);
@@ -455,6 +468,8 @@ impl Clients {
     pub(crate) fn stats(&self, stats: &mut Stats) {
         stats.add("client_bytes_in", self.bytes_in);
         stats.add("client_bytes_out", self.bytes_out);
+        stats.add("client_reads", self.reads_done);
+        stats.add("client_writes", self.writes_done);
         stats.add(
             "client_requests_in_progress",
             (self.pending.len() - self.pending_free.len()) as u64,

@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         ));
         admins.push(admin);
     }
-    running::watch(&nodes)
+    running::watch(&nodes, &fronts)
 }
 
 /// The nodes of this process, linked in one way or the other.

@@ -12,6 +12,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     config.node.clients_accepted = limits::lift(1, config.node.clients_max);
     let admin = running::bind_admin(&config)?;
     let front = running::front(&config);
+    if let Some(path) = args.config_file() {
+        front.set_config_file(path.to_path_buf());
+    }
     let node = Node::start(config.node.clone(), front.clone(), running::interpreter(&config))
         .map_err(|error| Failure::usage(error.to_string()))?;
     let admin = running::start_admin(&config, admin, &node, &front)?;
@@ -26,5 +29,5 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     if has_pmem && !storage::probe::is_dax(&config.node.data_dir).unwrap_or(false) {
         log::say("pmem: emulated");
     }
-    running::watch(&[&node])
+    running::watch(&[&node], &[front])
 }

@@ -1,6 +1,7 @@
 //! Sessions driven with bytes and outcomes: no socket, no clock, no node.
 
 mod conversations;
+mod information;
 mod orders;
 mod statistics;
 mod transactions;

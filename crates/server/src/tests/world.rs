@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use base::{Millis, Nanos, Prng};
 use bytes::Bytes;
@@ -10,6 +11,8 @@ use commands::Interpreter;
 use node::config::{DatabaseConfig, Durability, MemberAddress, NodeConfig};
 use node::front::{Ask, Client, Front, Session, SessionContext, Shortage, Wanted};
 use node::status::{DatabaseFigures, Facts, NodeStatus, Phase};
+use node::front::{Ask, Client, Front, Session, SessionContext, Shortage, Socket, Wanted};
+use node::status::{Facts, NodeStatus, Phase};
 use types::{Access, View};
 use types::{
     Change, Clock, Command, Database, Key, NodeId, Outcome, SessionId, TimeToLive, Update,
@@ -20,6 +23,7 @@ use crate::{RespFront, ServerConfig};
 pub struct FakeNode {
     config: Arc<NodeConfig>,
     pub databases: Vec<DatabaseFigures>,
+    clock: AtomicU64,
 }
 
 fn address(port: u16) -> SocketAddr {
@@ -56,10 +60,15 @@ impl FakeNode {
             scrub: node::config::ScrubConfig::OFF,
         };
         FakeNode { config: Arc::new(config), databases: Vec::new() }
+        FakeNode { config: Arc::new(config), clock: AtomicU64::new(0) }
     }
 }
 
 impl Facts for FakeNode {
+    fn clock(&self) -> Option<Nanos> {
+        Some(Nanos(self.clock.load(Relaxed)))
+    }
+
     fn config(&self) -> &Arc<NodeConfig> {
         &self.config
     }
@@ -161,6 +170,7 @@ impl World {
         connection: &mut Connection,
         with: impl FnOnce(&mut dyn Session, &mut SessionContext<'_>),
     ) {
+        self.node.clock.store(self.now.0, Relaxed);
         let mut asks = Vec::new();
         let times = (self.now, Millis(self.now.as_millis()));
         let outstanding = connection.asks.len();
@@ -275,6 +285,17 @@ impl World {
         Outcome::Listed { keys, unsettled, next_hash }
     }
 
+    /// Lets time pass without any timer.
+    pub fn tick(&mut self, span: Nanos) {
+        self.now += span;
+    }
+
+    /// The look at counters that the process takes several times a second.
+    pub fn sample(&self) {
+        self.node.clock.store(self.now.0, Relaxed);
+        self.front.sample(&self.node);
+    }
+
     /// Lets time pass, and timers with it.
     pub fn pass(&mut self, connection: &mut Connection, span: Nanos) {
         let until = self.now + span;
@@ -316,6 +337,10 @@ impl Connection {
 
     pub fn is_gone(&self) -> bool {
         self.session.is_gone()
+    }
+
+    pub fn note_socket(&mut self, socket: Socket) {
+        self.session.note_socket(&socket);
     }
 }
 
