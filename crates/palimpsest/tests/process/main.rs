@@ -18,6 +18,7 @@ mod output;
 mod partitions;
 mod quorum;
 mod starting;
+mod statistics;
 mod status;
 mod support;
 mod surface;
