@@ -16,8 +16,8 @@ use crate::sparkline;
 
 /// Samples of an event that are kept: the worst of each second.
 const SAMPLES_MAX: usize = 160;
-/// Bounds of a histogram: 1 microsecond and its doubles, up to 34 seconds.
-const BOUNDS: u32 = 26;
+/// Bounds of a histogram: 1 microsecond and its doubles, up to 68 seconds.
+const BOUNDS: u32 = 27;
 
 #[derive(Default)]
 pub(crate) struct LatencyMonitor {
