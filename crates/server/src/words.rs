@@ -128,7 +128,7 @@ mod tests {
             (got.len(), &got[1][..], &got[31][..]),
             (32, &b""[..], &b"... (10 more arguments)"[..])
         );
-        assert!(got[2].ends_with(b"xx... (2 more bytes)") && got[2].len() == 128 + 20);
+        assert!(got[2].ends_with(b"xx... (2 more bytes)") && got[2].len() == 128 + 18);
         assert_eq!(shown(&args[..32]).len(), 32);
         assert_eq!(shown(&args[..32])[31].as_ref(), b"v");
     }

