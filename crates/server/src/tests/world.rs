@@ -9,10 +9,8 @@ use base::{Millis, Nanos, Prng};
 use bytes::Bytes;
 use commands::Interpreter;
 use node::config::{DatabaseConfig, Durability, MemberAddress, NodeConfig};
-use node::front::{Ask, Client, Front, Session, SessionContext, Shortage, Wanted};
-use node::status::{DatabaseFigures, Facts, NodeStatus, Phase};
 use node::front::{Ask, Client, Front, Session, SessionContext, Shortage, Socket, Wanted};
-use node::status::{Facts, NodeStatus, Phase};
+use node::status::{DatabaseFigures, Facts, NodeStatus, Phase};
 use types::{Access, View};
 use types::{
     Change, Clock, Command, Database, Key, NodeId, Outcome, SessionId, TimeToLive, Update,
@@ -59,8 +57,8 @@ impl FakeNode {
             clients_accepted: usize::MAX,
             scrub: node::config::ScrubConfig::OFF,
         };
-        FakeNode { config: Arc::new(config), databases: Vec::new() }
-        FakeNode { config: Arc::new(config), clock: AtomicU64::new(0) }
+        let clock = AtomicU64::new(0);
+        FakeNode { config: Arc::new(config), databases: Vec::new(), clock }
     }
 }
 
