@@ -1,5 +1,8 @@
 //! One client's conversation.
 
+mod rules;
+mod walks;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -7,30 +10,25 @@ use base::Nanos;
 use bytes::Bytes;
 use commands::spec::Flag;
 use commands::{CommandSpec, ErrorReply, Execution, Plan, SessionVerb};
-use node::front::{self, Client, SessionContext, Shortage, Socket, Token};
+use node::front::{self, Client, SessionContext, Socket, Token};
 use resp::{Limits, Parser, Progress, encode};
-use types::limits::KEY_LEN_MAX;
-use types::{Access, Clock, Command, Database, Key, Outcome, SessionId};
+use types::{Clock, Database, Key, Outcome, SessionId};
 
-use crate::budget::Cost;
 use crate::clients::{ClientFacts, State};
 use crate::front::Shared;
 use crate::monitor::Monitor;
-use crate::pipeline::{
-    Answer, PARTS_AT_ONCE, Parts, Pending, Pipeline, number_and_part, token, write,
-};
+use crate::pipeline::{Answer, Parts, Pending, Pipeline, number_and_part, token, write};
 use crate::recorder::{Call, Recorder};
 use crate::transaction::Transaction;
-use crate::walk::{Walk, WalkKind};
 use crate::{
     client_command, config_command, info, memory_command, outcomes, pause, transaction, wait,
 };
 
+pub(crate) use self::rules::bulk_len_max;
+use self::rules::{cost_of, is_http, lacks_room, limits, opens, takes_turns};
+
 /// How soon a client ends that another one kills.
 const LOOK_AT_KILL_EVERY: Nanos = Nanos::from_secs(1);
-
-/// From so many keys on, `DBSIZE` lists them no more.
-const LISTED_KEYS_MAX: u64 = 100_000;
 
 /// As redis-server answers: a monitor counts as a replica.
 const MONITORS_ONLY: &[u8] = b"-ERR Replica can't interact with the keyspace\r\n";
@@ -465,37 +463,6 @@ impl Session {
         false
     }
 
-    fn start_explain(&mut self, key: &[u8], cx: &mut SessionContext<'_>) {
-        if key.len() > KEY_LEN_MAX {
-            let error = commands::errors::key_too_large(key.len());
-            return self.say(cx, error.into_bytes());
-        }
-        let number = self.wait(Answer::Waiting(Cost::default()));
-        cx.explain(token(number, 0), self.database(), Key::new(key));
-    }
-
-    /// Lists the keys of a small database, from a quorum. Of a large one this node's count is told.
-    fn count_keys(&mut self, args: &[&[u8]], cx: &mut SessionContext<'_>) {
-        let database = self.facts.database;
-        let figures = cx.node.databases().into_iter().find(|one| one.index == database);
-        match figures.filter(|figures| figures.keys >= LISTED_KEYS_MAX) {
-            Some(figures) => self.say_with(cx, |out| encode::integer(out, figures.keys as i64)),
-            None => self.start_walk(SessionVerb::DbSize, args, cx),
-        }
-    }
-
-    fn start_walk(&mut self, verb: SessionVerb, args: &[&[u8]], cx: &mut SessionContext<'_>) {
-        let seed = self.clock(cx).seed;
-        match WalkKind::parse(verb, args, self.database(), cx.node, seed) {
-            Ok(kind) => {
-                let number = self.wait(Answer::Walk(Box::new(Walk::new(kind))));
-                self.hold = Hold::Answers;
-                self.go_on(number, cx);
-            }
-            Err(reply) => self.say(cx, reply),
-        }
-    }
-
     /// Sends the next parts of a request.
     fn go_on(&mut self, number: u64, cx: &mut SessionContext<'_>) {
         let Some(pending) = self.pipeline.get_mut(number) else { return };
@@ -576,74 +543,6 @@ impl Session {
             }
         });
     }
-}
-
-/// Commands that a client may send before it is authenticated.
-fn opens(args: &[&[u8]]) -> bool {
-    let name = args.first().copied().unwrap_or_default();
-    [b"auth".as_slice(), b"hello", b"quit", b"reset"]
-        .iter()
-        .any(|open| name.eq_ignore_ascii_case(open))
-}
-
-/// A command that reads the old value may answer with it.
-fn cost_of(command: &Command, key: &[u8]) -> Cost {
-    let values = usize::from(command.access != Access::Write);
-    Cost { asked_len: command.body.len() + key.len(), values }
-}
-
-/// Bytes of one argument. A value beyond its own limit gets a clear error, up to what the connection can hold.
-pub(crate) fn bulk_len_max(shared: &Shared) -> usize {
-    shared.config.max_value_size.saturating_mul(2).clamp(32 << 20, front::INPUT_LEN_MAX)
-}
-
-fn limits(shared: &Shared) -> Limits {
-    let bulk_len_max = bulk_len_max(shared);
-    Limits { bulk_len_max, request_len_max: front::INPUT_LEN_MAX, authenticated: true }
-}
-
-/// Commands on more keys than are under way at a time. Earlier requests of the connection must have ended before the
-/// first key, and later ones must not begin before the last key.
-/// Commands that touch more keys than are asked for at a time, and commands about others. Requests before them have
-/// ended by then, and requests behind them begin after the last key.
-fn takes_turns(spec: &CommandSpec, argc: usize) -> bool {
-    match spec.execution {
-        Execution::PerKey(..) => argc > PARTS_AT_ONCE,
-        Execution::Session(verb) => matches!(
-            verb,
-            SessionVerb::DbSize
-                | SessionVerb::FlushAll
-                | SessionVerb::FlushDb
-                | SessionVerb::Scan
-                | SessionVerb::Keys
-                | SessionVerb::RandomKey
-                | SessionVerb::Info
-                | SessionVerb::ConfigResetStat
-                | SessionVerb::Monitor
-                | SessionVerb::SlowlogGet
-                | SessionVerb::SlowlogLen
-                | SessionVerb::SlowlogReset
-                | SessionVerb::LatencyHistogram
-                | SessionVerb::LatencyHistory
-                | SessionVerb::LatencyLatest
-                | SessionVerb::LatencyReset
-        ),
-        _ => false,
-    }
-}
-
-/// True for a command that is refused while there is too little room.
-fn lacks_room(spec: &CommandSpec, shortage: Shortage) -> bool {
-    match shortage {
-        Shortage::None => false,
-        Shortage::OfGrowth => spec.has(Flag::DenyOom),
-        Shortage::OfWrites => spec.has(Flag::Write),
-    }
-}
-
-fn is_http(args: &[&[u8]]) -> bool {
-    let name = args.first().copied().unwrap_or_default();
-    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
 impl front::Session for Session {

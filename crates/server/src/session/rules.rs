@@ -1,0 +1,77 @@
+//! Rules that decide when a request may begin, and how large it may be.
+
+use commands::spec::Flag;
+use commands::{CommandSpec, Execution, SessionVerb};
+use node::front::{self, Shortage};
+use resp::Limits;
+use types::{Access, Command};
+
+use crate::budget::Cost;
+use crate::front::Shared;
+use crate::pipeline::PARTS_AT_ONCE;
+
+/// Commands that a client may send before it is authenticated.
+pub(super) fn opens(args: &[&[u8]]) -> bool {
+    let name = args.first().copied().unwrap_or_default();
+    [b"auth".as_slice(), b"hello", b"quit", b"reset"]
+        .iter()
+        .any(|open| name.eq_ignore_ascii_case(open))
+}
+
+/// A command that reads the old value may answer with it.
+pub(super) fn cost_of(command: &Command, key: &[u8]) -> Cost {
+    let values = usize::from(command.access != Access::Write);
+    Cost { asked_len: command.body.len() + key.len(), values }
+}
+
+/// Bytes of one argument. The input buffer is the last limit; a value beyond its own limit gets an error.
+pub(crate) fn bulk_len_max(shared: &Shared) -> usize {
+    shared.config.max_value_size.saturating_mul(2).clamp(32 << 20, front::INPUT_LEN_MAX)
+}
+
+pub(super) fn limits(shared: &Shared) -> Limits {
+    let bulk_len_max = bulk_len_max(shared);
+    Limits { bulk_len_max, request_len_max: front::INPUT_LEN_MAX, authenticated: true }
+}
+
+/// True for commands that read statistics, and for commands on more keys than are under way at a time.
+/// Earlier requests of the connection end before the first key, later ones begin after the last key.
+pub(super) fn takes_turns(spec: &CommandSpec, argc: usize) -> bool {
+    match spec.execution {
+        Execution::PerKey(..) => argc > PARTS_AT_ONCE,
+        Execution::Session(verb) => matches!(
+            verb,
+            SessionVerb::DbSize
+                | SessionVerb::FlushAll
+                | SessionVerb::FlushDb
+                | SessionVerb::Scan
+                | SessionVerb::Keys
+                | SessionVerb::RandomKey
+                | SessionVerb::Info
+                | SessionVerb::ConfigResetStat
+                | SessionVerb::Monitor
+                | SessionVerb::SlowlogGet
+                | SessionVerb::SlowlogLen
+                | SessionVerb::SlowlogReset
+                | SessionVerb::LatencyHistogram
+                | SessionVerb::LatencyHistory
+                | SessionVerb::LatencyLatest
+                | SessionVerb::LatencyReset
+        ),
+        _ => false,
+    }
+}
+
+/// True for a command that is refused while there is too little room.
+pub(super) fn lacks_room(spec: &CommandSpec, shortage: Shortage) -> bool {
+    match shortage {
+        Shortage::None => false,
+        Shortage::OfGrowth => spec.has(Flag::DenyOom),
+        Shortage::OfWrites => spec.has(Flag::Write),
+    }
+}
+
+pub(super) fn is_http(args: &[&[u8]]) -> bool {
+    let name = args.first().copied().unwrap_or_default();
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
