@@ -46,7 +46,6 @@ pub(super) const HIDDEN: &[&str] = &["storage_lacks_room"];
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
-    counter(&["log_lines_dropped"], "log_lines_dropped", "Lines of output that this process could not write"),
     counter(&["passwords_wrong"], "wrong_passwords", "Wrong passwords of clients and at the admin port"),
     // Requests.
     counter(&["worker_requests"], "requests", "Keys that commands asked for; a command with three keys counts three times"),
@@ -65,9 +64,9 @@ pub(super) const ROWS: &[Row] = &[
     labelled(("link", "clients"), row(&["client_bytes_in"], "network_received", Unit::Bytes, Kind::Counter, RECEIVED)),
     labelled(("link", "peers"), row(&["link_bytes_in"], "network_received", Unit::Bytes, Kind::Counter, RECEIVED)),
     labelled(("link", "clients"), row(&["client_bytes_out"], "network_sent", Unit::Bytes, Kind::Counter, SENT)),
+    labelled(("link", "peers"), row(&["link_bytes_out"], "network_sent", Unit::Bytes, Kind::Counter, SENT)),
     counter(&["client_reads"], "client_reads", "Reads of clients' sockets that brought bytes; many requests may come with one"),
     counter(&["client_writes"], "client_writes", "Writes to clients' sockets; many replies may leave with one"),
-    labelled(("link", "peers"), row(&["link_bytes_out"], "network_sent", Unit::Bytes, Kind::Counter, SENT)),
     gauge(&["links"], "peer_connections", "Connections to workers of other nodes"),
     counter(&["link_resets"], "peer_connection_resets", "Connections to other nodes that ended. Steady growth means a bad network"),
     counter(&["link_frames_dropped"], "peer_frames_dropped", "Frames dropped because a peer reads too slowly; they are repeated"),
