@@ -64,7 +64,7 @@ fn bodies() -> impl Strategy<Value = Vec<u8>> {
 fn requests() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let name = prop::sample::select(
         commands::table::rows()
-            .filter(|spec| spec.keys.is_some())
+            .filter(|spec| spec.access.is_some())
             .map(|spec| spec.name)
             .collect::<Vec<_>>(),
     );
