@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use node::status::{Facts, MemberView};
+use node::status::{Facts, MemberView, NodeStatus};
 use node::summary::{State, Summary};
 use serde::{Deserialize, Serialize};
+use types::NodeId;
 
 /// The cluster as one node sees it. Fields are only ever added; `null` means unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +42,12 @@ pub struct NodeView {
     pub up: bool,
     /// True for the node that was asked.
     pub is_self: bool,
+    /// The setting in which it differs from the asked node, which therefore refuses it.
+    #[serde(default)]
+    pub refused: Option<String>,
+    /// Its limit that is smaller than another member's and counts everywhere.
+    #[serde(default)]
+    pub smallest_limit: Option<String>,
     /// RFC 3339; `null` while the asked node has not heard it since its own start.
     pub last_seen: Option<String>,
     pub last_seen_ms_ago: Option<u64>,
@@ -73,7 +80,13 @@ impl Cluster {
     pub(crate) fn of(facts: &dyn Facts) -> Cluster {
         let status = facts.status();
         let now = SystemTime::now();
-        let nodes = facts.cluster().into_iter().map(|member| NodeView::of(member, now)).collect();
+        let settings = |node: NodeView| NodeView {
+            refused: refused(&status, node.node),
+            smallest_limit: smallest_limit(&status, node.node),
+            ..node
+        };
+        let nodes = facts.cluster().into_iter().map(|member| NodeView::of(member, now));
+        let nodes = nodes.map(settings).collect();
         Cluster::judged(status.cluster, status.id.0, nodes)
     }
 
@@ -132,6 +145,8 @@ impl NodeView {
             state: if member.up { state.name() } else { "down" }.to_owned(),
             up: member.up,
             is_self: member.is_self,
+            refused: None,
+            smallest_limit: None,
             last_seen: last_seen.map(|at| humantime::format_rfc3339_millis(at).to_string()),
             last_seen_ms_ago: member.silent_for.map(|ago| ago.0),
             round_trip_us: member.round_trip.map(micros),
@@ -168,10 +183,33 @@ impl NodeView {
     }
 }
 
+fn refused(status: &NodeStatus, node: u16) -> Option<String> {
+    status.members.iter().find(|member| member.node.0 == node)?.refused.clone()
+}
+
+fn smallest_limit(status: &NodeStatus, node: u16) -> Option<String> {
+    let is_among = |nodes: &[NodeId]| nodes.contains(&NodeId(node));
+    let limits = &status.limits;
+    let mut texts = Vec::new();
+    if is_among(&limits.max_value_size_set_by) {
+        texts.push(format!("max-value-size of {} bytes", limits.max_value_size));
+    }
+    if is_among(&limits.once_window_set_by) {
+        texts.push(format!("once-window of {} ms", limits.once_window.0));
+    }
+    (!texts.is_empty()).then(|| texts.join(" and "))
+}
+
 fn warnings(nodes: &[NodeView]) -> Vec<String> {
     let mut lines = Vec::new();
     for one in nodes {
         let id = one.node;
+        if let Some(reason) = &one.refused {
+            lines.push(format!("node {id} is refused: {reason}"));
+        }
+        if let Some(limit) = &one.smallest_limit {
+            lines.push(format!("node {id} has the smallest {limit}: it counts on all nodes"));
+        }
         match (one.up, one.last_seen_ms_ago) {
             (false, None) => lines.push(format!("node {id} is down: not seen yet")),
             (false, Some(ago)) => {
@@ -210,7 +248,6 @@ fn differing_versions(nodes: &[NodeView]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use base::{Millis, Nanos};
-    use types::NodeId;
 
     use super::*;
 
@@ -256,6 +293,25 @@ mod tests {
         };
         assert_eq!((tolerates(3, 3), tolerates(2, 3), tolerates(1, 3)), (1, 0, 0));
         assert_eq!((tolerates(5, 5), tolerates(1, 1)), (2, 0));
+    }
+
+    #[test]
+    fn refused_nodes_and_small_limits_are_warned_of() {
+        let reason = "database 0: protocol abd there, rmwpaxos here".to_owned();
+        let nodes = vec![
+            NodeView { refused: Some(reason), ..member(2, true, ready("1")) },
+            NodeView {
+                smallest_limit: Some("max-value-size of 9 bytes".to_owned()),
+                ..member(1, true, ready("1"))
+            },
+        ];
+        assert_eq!(
+            Cluster::judged(None, 1, nodes).warnings,
+            [
+                "node 1 has the smallest max-value-size of 9 bytes: it counts on all nodes",
+                "node 2 is refused: database 0: protocol abd there, rmwpaxos here"
+            ]
+        );
     }
 
     #[test]

@@ -35,6 +35,11 @@ pub(crate) fn readiness(status: &NodeStatus, question: Question) -> (StatusCode,
                 Err(reason) => writeln!(text, "[-]{name} failed: {reason}"),
             };
         }
+        for member in &status.members {
+            if let Some(reason) = &member.refused {
+                let _ = writeln!(text, "[-]node {} refused: {reason}", member.node);
+            }
+        }
     }
     text.push_str(if is_ready { "ready\n" } else { "not ready\n" });
     if status.writes_refused.is_some() {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use node::config::NodeConfig;
+use node::settings::Agreed;
 use node::status::{Facts, Measures, NodeStatus, Phase};
 use serde::Serialize;
 use storage::usage::usage;
@@ -32,6 +34,7 @@ pub(crate) struct Status {
     /// Members that may fail before this node serves no more.
     pub tolerates: i64,
     pub members: Vec<Member>,
+    pub limits: Limits,
     pub databases: Vec<Database>,
     /// Absent when the system does not tell.
     pub disk: Option<Disk>,
@@ -50,8 +53,45 @@ pub(crate) struct Member {
     pub slow: bool,
     /// The newest round trip to it; absent for this node and before the first one.
     pub round_trip_us: Option<u64>,
+    /// The setting in which it differs from this node, which therefore refuses it.
+    pub refused: Option<String>,
     pub incarnation: u32,
     pub loss: u32,
+}
+
+/// Limits that count in the whole cluster.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Limits {
+    pub max_value_size: Limit,
+    pub once_window_ms: Limit,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Limit {
+    /// The one that counts.
+    pub value: u64,
+    /// This node's own.
+    pub own: u64,
+    /// Nodes whose own limit is smaller than another node's, and counts.
+    pub set_by: Vec<u16>,
+}
+
+impl Limits {
+    fn of(agreed: &Agreed, config: &NodeConfig) -> Limits {
+        let nodes = |nodes: &[types::NodeId]| nodes.iter().map(|node| node.0).collect();
+        Limits {
+            max_value_size: Limit {
+                value: agreed.max_value_size as u64,
+                own: config.max_value_size as u64,
+                set_by: nodes(&agreed.max_value_size_set_by),
+            },
+            once_window_ms: Limit {
+                value: agreed.once_window.0,
+                own: config.once_window.0,
+                set_by: nodes(&agreed.once_window_set_by),
+            },
+        }
+    }
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -107,6 +147,7 @@ impl Status {
             quorum,
             tolerates: helpful(&status) as i64 - quorum as i64,
             members: members(&status, &facts.measures()),
+            limits: Limits::of(&status.limits, facts.config()),
             databases,
             disk: disk(facts),
             cluster: status.cluster,
@@ -127,6 +168,7 @@ fn members(status: &NodeStatus, measures: &Measures) -> Vec<Member> {
         up: one.up,
         loading: one.loading,
         slow: measures.slow.contains(&one.node),
+        refused: one.refused.clone(),
         round_trip_us: measures.last_round_trips.get(&one.node).map(|time| time.as_micros()),
         incarnation: one.incarnation.0,
         loss: one.loss.0,

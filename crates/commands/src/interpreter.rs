@@ -102,18 +102,34 @@ impl<'a> Context<'a> {
     /// # Errors
     /// `value too large`.
     pub(crate) fn put(&self, parts: &[&[u8]], expiry: ExpiryChange, reply: Bytes) -> Ran {
-        self.check_len(parts.iter().map(|part| part.len() as u64).sum())?;
+        self.put_in_place_of(b"", parts, expiry, reply)
+    }
+
+    /// Puts the string that `parts` make up, a change of `old`.
+    ///
+    /// # Errors
+    /// `value too large`.
+    pub(crate) fn put_in_place_of(
+        &self,
+        old: &[u8],
+        parts: &[&[u8]],
+        expiry: ExpiryChange,
+        reply: Bytes,
+    ) -> Ran {
+        self.check_growth(old, parts.iter().map(|part| part.len() as u64).sum())?;
         let value = values::string::encode_parts(parts);
         Ok(Applied { change: Change::Put { value, expiry }, reply })
     }
 
+    /// A value longer than a limit that was lowered later may change, and must not grow.
+    ///
     /// # Errors
     /// `value too large`, and what redis-server says of more than it can hold.
-    pub(crate) fn check_len(&self, len: u64) -> Result<(), ErrorReply> {
+    pub(crate) fn check_growth(&self, old: &[u8], len: u64) -> Result<(), ErrorReply> {
         if len > STRING_LEN_MAX {
             return Err(errors::STRING_TOO_LONG);
         }
-        if len > self.max_value_len as u64 {
+        if len > (self.max_value_len as u64).max(old.len() as u64) {
             return Err(errors::value_too_large(len, self.max_value_len));
         }
         Ok(())

@@ -10,6 +10,8 @@ use base::Millis;
 use types::limits::{DATABASES, MEMBERS_MAX};
 use types::{Database, NodeId};
 
+use crate::settings::Limits;
+
 pub use crate::worker::ScrubConfig;
 pub use storage::disk::Config as DiskConfig;
 
@@ -37,6 +39,10 @@ pub struct NodeConfig {
     pub workers: usize,
     /// How long a request may look for a quorum.
     pub request_timeout: Millis,
+    /// Bytes of one key's value that this node allows; the smallest of all members' counts.
+    pub max_value_size: usize,
+    /// How long this node lets a command under `ONCE` be remembered; the shortest of all members' counts.
+    pub once_window: Millis,
     /// Bytes of memory for registers, over all workers, and for what a medium holds of them until it has brought them to
     /// their places; the rest are read from the store when touched.
     pub cells_memory: usize,
@@ -127,6 +133,13 @@ impl NodeConfig {
         kinds.sort_unstable();
         kinds.dedup();
         kinds
+    }
+
+    /// The limits that this node announces to the others.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        let NodeConfig { max_value_size, once_window, request_timeout, .. } = *self;
+        Limits { max_value_size, once_window, request_timeout }
     }
 
     /// True where any database keeps its state in memory only.

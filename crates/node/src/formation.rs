@@ -1,12 +1,16 @@
 //! How nodes become a cluster, and how one that lost its memory comes back.
 //!
-//! Free of sockets, clocks and files. Every node tells every other its [`Standing`] whenever a connection opens and
-//! whenever it changes; what was heard counts only while the connection lives on which it was heard. A change is
+//! Free of sockets, clocks and files. Every node tells every other its [`Status`] whenever a connection opens and
+//! whenever the status changes. A status counts only while the connection lives on which it arrived. A change is
 //! durable before it is told.
 //!
 //! **Forming.** The member with the lowest id proposes a random cluster id once *all* members have said that they
-//! never belonged to one and hold the same list. The others note the proposal; once all have, the proposer is formed,
-//! then whoever hears so. Only the proposer can form a cluster first, so while it says `Proposed` nobody is formed.
+//! never belonged to one, and hold the same list and the same databases. The others note the proposal. Once all have,
+//! the proposer is formed, then each member that hears so. Only the proposer can form a cluster first: while it says
+//! `Proposed`, no node is formed.
+//!
+//! **Correcting.** A node may be restarted with another list or other databases while surely no cluster has formed with it
+//! ([`Durable::is_surely_unformed`]). A member that noted a proposal drops it once the proposer has dropped it.
 //!
 //! **Rejoining.** A node that remembers no cluster and meets a formed one is a node that lost its memory. It takes an
 //! incarnation and a loss far above all that enough members know of it, waits until as many have durably noted them,
@@ -14,8 +18,11 @@
 //! once counted this node's word has one of them in it. The counters jump by [`JUMP`] because a former self may
 //! have raised its own a few times unheard.
 //!
-//! **Noting.** What a peer is (incarnation, loss) is durable here before anything it says is believed. So a node that
+//! **Noting.** A peer's incarnation and loss are durable here before any of its words is believed. So a node that
 //! restarts still knows which of its peers' former words are void [Michael et al., DISC 2017].
+//!
+//! **Settings.** A peer with other databases does not count at all. A peer's limits are durable here before links to its
+//! workers are made, so that a restarted node respects the limits of a member that is down.
 //!
 //! It does not change the members of a formed cluster.
 
@@ -27,6 +34,7 @@ use types::wire::{Malformed, Reader, Wire, put_blob};
 use types::{Incarnation, Loss, NodeId};
 
 use crate::config::MemberAddress;
+use crate::settings::{Agreed, Databases, Limits};
 
 /// Counters of a node that lost its memory go on at the next multiple of this.
 pub const JUMP: u32 = 1 << 12;
@@ -64,6 +72,31 @@ pub struct Durable {
     pub members: Vec<MemberAddress>,
     /// The highest counters of the others that were ever noted.
     pub known: BTreeMap<NodeId, Counters>,
+    pub databases: Databases,
+    /// The limits that each member announced last, this node included.
+    pub limits: BTreeMap<NodeId, Limits>,
+}
+
+impl Durable {
+    /// True while no cluster can have formed with this node in it.
+    ///
+    /// An empty node never agreed to a proposal. A proposer forms the cluster before any other member does, and it has not.
+    #[must_use]
+    pub fn is_surely_unformed(&self, me: NodeId) -> bool {
+        match self.standing {
+            Standing::Empty => true,
+            Standing::Proposed(_) => lowest(&self.members) == Some(me),
+            Standing::Uncertain | Standing::Rejoining(_) | Standing::Formed(_) => false,
+        }
+    }
+
+    /// Takes a corrected list and databases on a start. A proposal made for other ones is dropped.
+    pub fn correct(&mut self, members: Vec<MemberAddress>, databases: Databases) {
+        if self.members != members || self.databases != databases {
+            self.standing = Standing::Empty;
+        }
+        (self.members, self.databases) = (members, databases);
+    }
 }
 
 /// What a node tells the others of itself.
@@ -74,6 +107,9 @@ pub struct Status {
     pub known: BTreeMap<NodeId, Counters>,
     /// Part of what the node held is forgotten and not recovered yet: it is no help to a quorum there.
     pub is_recovering: bool,
+    pub databases: Databases,
+    /// The limits of each member as far as the node knows them, its own included.
+    pub limits: BTreeMap<NodeId, Limits>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -111,6 +147,8 @@ pub enum Effect {
     Forget,
     /// The node is a member: workers may speak.
     Formed,
+    /// These limits count from now on.
+    Agree(Agreed),
     /// Something only an operator can repair.
     Complain {
         peer: NodeId,
@@ -154,7 +192,22 @@ impl Formation {
             members: self.durable.members.clone(),
             known: self.durable.known.clone(),
             is_recovering: self.is_recovering,
+            databases: self.durable.databases.clone(),
+            limits: self.durable.limits.clone(),
         }
+    }
+
+    /// The limits that count now.
+    #[must_use]
+    pub fn agreed(&self) -> Agreed {
+        Agreed::of(&self.durable.limits)
+    }
+
+    /// Why a connected peer is refused: the setting in which it differs from this node.
+    #[must_use]
+    pub fn refused(&self, peer: NodeId) -> Option<String> {
+        let status = self.heard.get(&peer)?.as_ref()?;
+        self.durable.databases.difference("here", &status.databases, "there")
     }
 
     /// Peers that said they recover what they forgot, and have not said otherwise since.
@@ -187,7 +240,7 @@ impl Formation {
                 mine == theirs && self.has_noted_me(node)
             }
             (Standing::Rejoining(_), _) => false,
-            (_, said) => said.is_some(),
+            (_, said) => said.is_some() && self.refused(node).is_none(),
         };
         self.others().filter(|&node| !good(node)).collect()
     }
@@ -250,6 +303,7 @@ impl Formation {
     pub fn on(&mut self, input: Input, out: &mut Vec<Effect>) {
         match input {
             Input::Start => {
+                out.push(Effect::Agree(self.agreed()));
                 if self.is_formed() {
                     out.push(Effect::Formed);
                 }
@@ -274,6 +328,14 @@ impl Formation {
 
     fn on_told(&mut self, peer: NodeId, status: Status, out: &mut Vec<Effect>) {
         let Some(heard) = self.heard.get_mut(&peer) else { return };
+        let databases = &self.durable.databases;
+        if let Some(text) = databases.difference("here", &status.databases, "there") {
+            let text = format!(
+                "refused: {text}. Protocol and durability of a database must be the same on all nodes"
+            );
+            *heard = Some(status);
+            return out.push(Effect::Complain { peer, text });
+        }
         let agrees = status.members == self.durable.members;
         if let (false, Standing::Empty | Standing::Proposed(_)) = (agrees, self.durable.standing)
             && matches!(status.standing, Standing::Empty | Standing::Proposed(_))
@@ -281,7 +343,20 @@ impl Formation {
             let text = difference(&self.durable.members, &status.members);
             out.push(Effect::Complain { peer, text });
         }
+        let limits = status.limits.get(&peer).copied();
         *heard = Some(status);
+        if let Some(limits) = limits {
+            self.note_limits(peer, limits, out);
+        }
+    }
+
+    /// Limits are durable before they count: this node may restart while the peer is down.
+    fn note_limits(&mut self, peer: NodeId, limits: Limits, out: &mut Vec<Effect>) {
+        let is_member = self.durable.members.iter().any(|member| member.node == peer);
+        if is_member && self.durable.limits.insert(peer, limits) != Some(limits) {
+            self.persist(out);
+            out.push(Effect::Agree(self.agreed()));
+        }
     }
 
     fn on_forgotten(&mut self, out: &mut Vec<Effect>) {
@@ -309,7 +384,7 @@ impl Formation {
     fn advance_empty(&mut self, proposed: Option<ClusterId>, out: &mut Vec<Effect>) {
         if let Some(formed) = self.formed_cluster() {
             match proposed {
-                // Nobody of that cluster spoke as this node: it noted the proposal and was waiting.
+                // No member of that cluster spoke as this node: it noted the proposal and was waiting.
                 Some(mine) if mine == formed => self.become_formed(formed, out),
                 // The proposer might still form what was promised to it, unless it says otherwise.
                 Some(mine) if !self.is_abandoned(mine) => {}
@@ -317,11 +392,24 @@ impl Formation {
             }
         } else if self.is_proposer() {
             self.propose(proposed, out);
-        } else if let Some(Standing::Proposed(offer)) = self.said(self.proposer())
-            && proposed != Some(offer)
-            && self.agrees(self.proposer())
-        {
-            self.set_standing(Standing::Proposed(offer), out);
+        } else {
+            self.follow(proposed, out);
+        }
+    }
+
+    /// Notes what the proposer offers; drops an offer that the proposer has dropped.
+    fn follow(&mut self, proposed: Option<ClusterId>, out: &mut Vec<Effect>) {
+        let agrees = self.agrees(self.proposer());
+        match (self.said(self.proposer()), proposed) {
+            (Some(Standing::Proposed(offer)), noted) if noted == Some(offer) => {}
+            (Some(Standing::Proposed(offer)), _) if agrees => {
+                self.set_standing(Standing::Proposed(offer), out);
+            }
+            // Only the proposer forms a cluster first, and its directory says that it has not.
+            (Some(Standing::Empty | Standing::Proposed(_)), Some(_)) => {
+                self.set_standing(Standing::Empty, out);
+            }
+            _ => {}
         }
     }
 
@@ -352,6 +440,7 @@ impl Formation {
             .values()
             .flatten()
             .filter(|status| status.standing == Standing::Formed(cluster))
+            .filter(|status| status.databases == self.durable.databases)
             .collect();
         let members = formed[0].members.clone();
         if members.iter().all(|member| member.node != self.me) {
@@ -362,7 +451,14 @@ impl Formation {
         }
         let mut known = self.durable.known.clone();
         let mut mine = self.durable.mine;
+        let mut limits = self.durable.limits.clone();
         for status in formed {
+            for (&node, &theirs) in &status.limits {
+                if node != self.me {
+                    let one = limits.entry(node).or_insert(theirs);
+                    *one = one.strictest(theirs);
+                }
+            }
             for (&node, counters) in &status.known {
                 let most = if node == self.me { &mut mine } else { known.entry(node).or_default() };
                 most.incarnation = most.incarnation.max(counters.incarnation);
@@ -376,8 +472,11 @@ impl Formation {
             )));
             return;
         };
-        self.durable = Durable { standing: Standing::Rejoining(cluster), mine, members, known };
+        limits.retain(|&node, _| members.iter().any(|member| member.node == node));
+        let (standing, databases) = (Standing::Rejoining(cluster), self.durable.databases.clone());
+        self.durable = Durable { standing, mine, members, known, databases, limits };
         out.push(Effect::Persist(self.durable.clone()));
+        out.push(Effect::Agree(self.agreed()));
         out.push(Effect::Reconnect);
     }
 
@@ -417,7 +516,8 @@ impl Formation {
     }
 
     fn agrees(&self, node: NodeId) -> bool {
-        matches!(self.heard.get(&node), Some(Some(status)) if status.members == self.durable.members)
+        let Some(Some(status)) = self.heard.get(&node) else { return false };
+        status.members == self.durable.members && status.databases == self.durable.databases
     }
 
     fn has_noted_me(&self, node: NodeId) -> bool {
@@ -427,13 +527,15 @@ impl Formation {
 
     fn formed_cluster(&self) -> Option<ClusterId> {
         self.heard.values().flatten().find_map(|status| match status.standing {
-            Standing::Formed(cluster) => Some(cluster),
+            Standing::Formed(cluster) if status.databases == self.durable.databases => {
+                Some(cluster)
+            }
             _ => None,
         })
     }
 
     fn proposer(&self) -> NodeId {
-        self.durable.members.iter().map(|member| member.node).min().unwrap_or(self.me)
+        lowest(&self.durable.members).unwrap_or(self.me)
     }
 
     fn is_proposer(&self) -> bool {
@@ -445,6 +547,10 @@ impl Formation {
         self.is_proposer()
             || self.said(self.proposer()).is_some_and(|said| said != Standing::Proposed(cluster))
     }
+}
+
+fn lowest(members: &[MemberAddress]) -> Option<NodeId> {
+    members.iter().map(|member| member.node).min()
 }
 
 /// How many of the others must be heard so that every majority has one of them in it, this node left out.
@@ -467,7 +573,7 @@ fn difference(mine: &[MemberAddress], theirs: &[MemberAddress]) -> String {
             .filter(|member| !not_in.contains(member))
             .map(|member| format!("{}={} ({})", member.node, member.client, member.peer))
             .collect();
-        if only.is_empty() { "nothing".to_string() } else { only.join(", ") }
+        if only.is_empty() { "none".to_string() } else { only.join(", ") }
     };
     format!(
         "its --cluster list is another: only here {}; only there {}. Give all members the same list",
@@ -500,6 +606,12 @@ impl Wire for Status {
             out.extend_from_slice(&counters.loss.0.to_le_bytes());
         }
         out.push(u8::from(self.is_recovering));
+        self.databases.encode(out);
+        out.push(self.limits.len() as u8);
+        for (node, limits) in &self.limits {
+            out.extend_from_slice(&node.0.to_le_bytes());
+            limits.encode(out);
+        }
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Status, Malformed> {
@@ -529,7 +641,11 @@ impl Wire for Status {
             1 => true,
             _ => return Err(Malformed),
         };
-        Ok(Status { standing, members, known: known.into_iter().collect(), is_recovering })
+        let databases = Databases::decode(reader)?;
+        let limits =
+            decode_list(reader, |reader| Ok((NodeId(reader.u16()?), Limits::decode(reader)?)))?;
+        let (known, limits) = (known.into_iter().collect(), limits.into_iter().collect());
+        Ok(Status { standing, members, known, is_recovering, databases, limits })
     }
 }
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use base::{Millis, Nanos};
 use types::{Access, Command, Database, Key, Outcome, SessionId};
 
+use crate::settings::Agreed;
 use crate::status::{CommandFacts, Facts};
 
 /// Requests of one session that may be under way; beyond it the session must stop taking input.
@@ -34,7 +35,10 @@ pub trait Front: Send + Sync {
     /// A client has connected.
     fn accept(&self, client: &Client) -> Box<dyn Session>;
 
-    /// What a client is told that cannot be served because the node has too many of them.
+    /// These limits count from now on. Called before the node serves anything, and whenever they change.
+    fn agree(&self, _limits: &Agreed) {}
+
+    /// The answer to a client that is refused because the node has too many.
     fn too_many(&self) -> &'static [u8];
 
     /// Statistics of all sessions' commands, if it has any.

@@ -15,6 +15,7 @@ pub mod frame_payload;
 pub mod front;
 pub mod node;
 pub mod registry;
+pub mod settings;
 mod shell;
 pub mod status;
 pub mod summary;

@@ -1,7 +1,6 @@
 //! A node: started, watched, stopped.
 //!
-//! [`Node::start`] checks everything that can be wrong before it says a word to anybody: configuration, directory,
-//! media, ports. Forming or joining the cluster goes on in the background; [`Node::status`] tells how far it is.
+//! [`Node::start`] checks everything that can be wrong before it sends anything: configuration, directory, media, ports. Forming or joining the cluster goes on in the background; [`Node::status`] tells how far it is.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,9 +19,10 @@ use types::{NodeId, Update};
 
 use crate::config::{BadConfig, MemberAddress, NodeConfig};
 use crate::events::event;
-use crate::formation::{Formation, Standing};
+use crate::formation::{Durable, Formation, Standing};
 use crate::front::Front;
 use crate::registry;
+use crate::settings::Databases;
 use crate::shell::board::{Board, Membership};
 use crate::shell::control::{self, Control, Parts};
 use crate::shell::driver::Driver;
@@ -64,9 +64,8 @@ impl Node {
     ) -> Result<Node, StartError> {
         check(&config)?;
         let dir = DataDir::open(&config.data_dir, config.id)?;
-        let known = dir.identity().map(record::read);
-        let members = members(&config, known.map(|durable| durable.members).unwrap_or_default())?;
-        let peers = members
+        let peers = beginning(&config, &dir)?
+            .members
             .iter()
             .filter(|member| member.node != config.id)
             .map(|member| (member.node, member.peer.clone()))
@@ -126,7 +125,7 @@ impl Node {
     pub fn join(&self) -> Result<(), String> {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         for thread in threads.drain(..) {
-            // A panic was caught inside and told as a failure.
+            // A panic was caught inside and reported as a failure.
             let _ = thread.join();
         }
         self.board.failure().map_or(Ok(()), Err)
@@ -136,7 +135,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.stop();
-        // Who wants to know how it ended asks before.
+        // A caller that needs the outcome joins before.
         let _ = self.join();
     }
 }
@@ -154,22 +153,69 @@ fn check(config: &NodeConfig) -> Result<(), BadConfig> {
     Ok(())
 }
 
-/// The members to start with: configured addresses count, for hosts move; the set is fixed once a cluster formed.
-///
-/// Hosts do not move all at once: a list that shares no address with the known one is that of another cluster, and
-/// this is found before anything is written.
-fn members(
-    config: &NodeConfig,
-    known: Vec<MemberAddress>,
-) -> Result<Vec<MemberAddress>, BadConfig> {
+/// Members and databases to start with.
+struct Beginning {
+    members: Vec<MemberAddress>,
+    databases: Databases,
+    /// No cluster can have formed with this node in it: list and databases may have been corrected.
+    is_open: bool,
+}
+
+/// Holds the configuration against the directory, and writes nothing.
+fn beginning(config: &NodeConfig, dir: &DataDir) -> Result<Beginning, BadConfig> {
+    let before = dir.identity().map(record::read);
+    let is_open =
+        dir.is_empty() && before.as_ref().is_none_or(|it| it.is_surely_unformed(config.id));
+    let known = before.as_ref().map(|durable| durable.members.clone()).unwrap_or_default();
+    let databases = Databases::of(&config.databases);
+    if let Some(before) = before.filter(|before| !is_open && !before.databases.is_empty()) {
+        check_databases(config, &databases, &before)?;
+    }
     let mut members = config.members.clone();
     members.sort();
     if members.is_empty() && known.is_empty() {
         return Err(BadConfig("--cluster is required on the first start: 1=HOST:PORT,2=…".into()));
     }
-    if members.is_empty() {
-        return Ok(known);
-    }
+    let members = match (members.is_empty(), is_open) {
+        (true, _) => known,
+        (false, true) => members,
+        (false, false) => check_moved(members, known)?,
+    };
+    Ok(Beginning { members, databases, is_open })
+}
+
+/// Protocol and durability of a database never change in place.
+fn check_databases(
+    config: &NodeConfig,
+    asked: &Databases,
+    before: &Durable,
+) -> Result<(), BadConfig> {
+    let saved = &before.databases;
+    let Some(text) = asked.difference("asked for", saved, "in this directory") else {
+        return Ok(());
+    };
+    let hint = match before.standing {
+        Standing::Proposed(_) => {
+            "; it has agreed to form a cluster with them: where none has formed, 'palimpsest reset' makes it new"
+        }
+        _ => "",
+    };
+    Err(BadConfig(format!(
+        "{}: {text}. Protocol and durability of a database never change in place: start node {} with those of its \
+         directory, or copy the data to a new cluster{hint}",
+        config.data_dir.display(),
+        config.id
+    )))
+}
+
+/// The configured addresses count, for hosts move; the set is fixed once a cluster may have formed.
+///
+/// Hosts do not move all at once: a list that shares no address with the known one is that of another cluster, and
+/// this is found before anything is written.
+fn check_moved(
+    members: Vec<MemberAddress>,
+    known: Vec<MemberAddress>,
+) -> Result<Vec<MemberAddress>, BadConfig> {
     let ids = |list: &[MemberAddress]| list.iter().map(|m| m.node).collect::<Vec<_>>();
     if !known.is_empty() && ids(&known) != ids(&members) {
         return Err(BadConfig(format!(
@@ -220,6 +266,8 @@ fn start(
         phase: Phase::Forming { waiting_for: formation.waiting_for() },
         linked: std::collections::BTreeSet::new(),
         recovering: std::collections::BTreeSet::new(),
+        refused: std::collections::BTreeMap::new(),
+        agreed: formation.agreed(),
         stats: Stats::default(),
     };
     let clocks = Clocks::new();
@@ -243,7 +291,7 @@ fn start(
         dir,
         media,
         update,
-        commands: front.commands(),
+        front: Arc::clone(&front),
         rng,
     };
     let control = Control::new(parts)?;
@@ -260,20 +308,9 @@ fn listen(address: &str) -> Result<(TcpListener, std::net::SocketAddr), StartErr
 
 /// Starts the identity: from here on the directory is this process's, and says so.
 fn open_identity(config: &NodeConfig, dir: &mut DataDir) -> Result<Formation, StartError> {
-    let before = dir.identity().map(record::read);
-    let known = before.as_ref().map(|durable| durable.members.clone()).unwrap_or_default();
-    let members = members(config, known)?;
-    let hash = record::databases_hash(config);
-    let saved = dir.identity().map_or(0, |identity| identity.databases_hash);
-    if saved != 0 && saved != hash {
-        return Err(BadConfig(
-            "the databases' protocols or durabilities differ from those this directory was used with: \
-             restore them, or reset the node"
-                .into(),
-        )
-        .into());
-    }
+    let Beginning { members, databases, is_open } = beginning(config, dir)?;
     let durability = record::durability(config);
+    let before = dir.identity().map(record::read);
     let was_formed = before.is_some_and(|durable| matches!(durable.standing, Standing::Formed(_)));
     let raises = durability == storage::identity::Durability::Volatile;
     dir.start(durability)?;
@@ -282,12 +319,16 @@ fn open_identity(config: &NodeConfig, dir: &mut DataDir) -> Result<Formation, St
     }
     let identity = dir.identity().expect("it was just started");
     let mut durable = record::read(identity);
-    // Addresses as configured now; what was noted of the members stays.
-    durable.members = members;
-    record::write(dir, &durable)?;
-    if saved == 0 {
-        dir.update(|identity| identity.databases_hash = hash)?;
+    // Addresses and limits as configured now; the notes about the members stay.
+    if is_open {
+        durable.correct(members, databases);
+    } else {
+        (durable.members, durable.databases) = (members, databases);
     }
+    durable.limits.insert(config.id, config.limits());
+    let is_member = |node| durable.members.iter().any(|member| member.node == node);
+    durable.limits.retain(|&node, _| is_member(node));
+    record::write(dir, &durable)?;
     Ok(Formation::new(config.id, durable, ClusterId(draw())))
 }
 

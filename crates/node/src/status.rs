@@ -12,6 +12,7 @@ use types::{Incarnation, Loss, NodeId};
 
 use crate::config::{Durability, NodeConfig};
 pub use crate::events::{Event, Level};
+use crate::settings::Agreed;
 use crate::summary::Summary;
 
 /// Read access to a running node's facts; cheap enough for `INFO`, too dear for every request.
@@ -121,6 +122,8 @@ pub struct NodeStatus {
     pub loading: bool,
     /// Why this node takes no writes, or only those that need no room; `None` while it takes all.
     pub writes_refused: Option<WriteRefusal>,
+    /// The limits that count in the cluster.
+    pub limits: Agreed,
     /// Client connections now.
     pub clients: usize,
     /// Client connections accepted since the process started.
@@ -237,6 +240,8 @@ pub struct MemberStatus {
     pub up: bool,
     /// It recovers what it forgot, and does not count for a quorum meanwhile. As it said a moment ago.
     pub loading: bool,
+    /// The setting in which it differs from this node, which therefore refuses it.
+    pub refused: Option<String>,
     pub incarnation: Incarnation,
     pub loss: Loss,
 }

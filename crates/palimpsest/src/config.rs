@@ -14,6 +14,7 @@ use node::config::{
     Announced, DatabaseConfig, DiskConfig, Durability, NodeConfig, PEER_PORT_OFFSET, ScrubConfig,
     parse_members,
 };
+use node::settings::ONCE_WINDOW_TIMEOUTS_MIN;
 use types::limits::{DATABASES, ONCE_WINDOW_DEFAULT, VALUE_LEN_DEFAULT};
 use types::{Database, NodeId};
 
@@ -31,7 +32,6 @@ const REQUEST_TIMEOUT_DEFAULT: u64 = 1_500;
 const REQUEST_TIMEOUT_MAX: u64 = 600_000;
 /// `once-window`, in milliseconds: ten seconds, or as many times the request timeout, to one day.
 const ONCE_WINDOW_MIN: u64 = 10_000;
-const ONCE_WINDOW_TIMEOUTS_MIN: u64 = 4;
 const ONCE_WINDOW_MAX: u64 = 86_400_000;
 /// `cache-size`, in bytes.
 const CACHE_SIZE_DEFAULT: usize = 384 << 20;
@@ -81,8 +81,6 @@ pub(crate) struct Config {
     pub password: Option<Vec<u8>>,
     pub metrics_password: Option<Vec<u8>>,
     pub metrics_loopback: bool,
-    pub max_value_size: usize,
-    pub once_window: Millis,
     pub log: LogConfig,
 }
 
@@ -209,6 +207,8 @@ impl Flags {
             databases: databases(&self.database, protocol, durability)?,
             workers: self.workers.unwrap_or_else(cores),
             request_timeout: Millis(request_timeout),
+            max_value_size,
+            once_window,
             cells_memory: cache_size - cache_size / PAGES_PART,
             disk: disk(self.ring_size, cache_size / PAGES_PART)?,
             clients_max: CLIENTS_MAX_DEFAULT,
@@ -219,16 +219,7 @@ impl Flags {
             format: self.log_format.unwrap_or_default(),
             level: self.log_level.unwrap_or_default(),
         };
-        Ok(Config {
-            node,
-            admin_listen,
-            password,
-            metrics_password,
-            metrics_loopback,
-            max_value_size,
-            once_window,
-            log,
-        })
+        Ok(Config { node, admin_listen, password, metrics_password, metrics_loopback, log })
     }
 }
 

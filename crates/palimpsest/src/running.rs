@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::{Admin, AdminConfig};
-use commands::Interpreter;
 use node::node::Node;
 use server::{RespFront, ServerConfig};
 
@@ -20,14 +19,10 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(crate) fn front(config: &Config) -> Arc<RespFront> {
     RespFront::new(ServerConfig {
         password: config.password.clone(),
-        max_value_size: config.max_value_size,
-        once_window: config.once_window,
+        max_value_size: config.node.max_value_size,
+        once_window: config.node.once_window,
         version: VERSION,
     })
-}
-
-pub(crate) fn interpreter(config: &Config) -> Arc<Interpreter> {
-    Arc::new(Interpreter { max_value_len: config.max_value_size })
 }
 
 /// Takes the admin port before the node touches its directory.

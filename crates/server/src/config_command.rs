@@ -172,8 +172,8 @@ fn values(shared: &Shared, cx: &SessionContext<'_>) -> Vec<(&'static str, String
         ("maxclients", config.clients_max.to_string()),
         ("maxmemory", "0".into()),
         ("maxmemory-policy", "noeviction".into()),
-        ("max-value-size", shared.config.max_value_size.to_string()),
-        ("once-window", shared.config.once_window.0.to_string()),
+        ("max-value-size", shared.limits.max_value_len().to_string()),
+        ("once-window", shared.limits.once_window().0.to_string()),
         ("port", port.into()),
         // Nothing is notified, and nobody is told otherwise.
         ("notify-keyspace-events", String::new()),

@@ -5,12 +5,15 @@ use std::sync::{Arc, OnceLock};
 
 use base::Millis;
 use node::front::{Client, Front, Session};
+use node::settings::Agreed;
 use node::status::{CommandFacts, Facts};
+use types::Update;
 
 use crate::clients::Clients;
 use crate::config_command::Settings;
 use crate::counts::Counts;
 use crate::info::process;
+use crate::limits::Limits;
 use crate::monitor::Monitors;
 use crate::pause::Pause;
 use crate::rates::{Sample, Samples};
@@ -20,11 +23,11 @@ use crate::slow::Slow;
 /// How clients are served.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Clients must know it; `None`: everybody may do everything.
+    /// Clients must give it; `None` lets every client in.
     pub password: Option<Vec<u8>>,
-    /// Bytes of one key's value, as the interpreter limits it; told by `CONFIG GET`.
+    /// Bytes of one key's value that this node allows.
     pub max_value_size: usize,
-    /// For how long a command under `ONCE` is remembered; told by `CONFIG GET`.
+    /// How long a command under `ONCE` is remembered, if no other member has it shorter.
     pub once_window: Millis,
     pub version: &'static str,
 }
@@ -44,6 +47,7 @@ pub(crate) struct Shared {
     pub slow: Slow,
     pub monitors: Arc<Monitors>,
     pub samples: Samples,
+    pub limits: Limits,
     config_file: OnceLock<PathBuf>,
 }
 
@@ -56,8 +60,10 @@ impl Shared {
 impl RespFront {
     #[must_use]
     pub fn new(config: ServerConfig) -> Arc<RespFront> {
+        let limits = Limits::new(config.max_value_size, config.once_window);
         let shared = Shared {
             config,
+            limits,
             clients: Clients::default(),
             counts: Arc::new(Counts::new()),
             pause: Pause::default(),
@@ -68,6 +74,12 @@ impl RespFront {
             config_file: OnceLock::new(),
         };
         Arc::new(RespFront { shared: Arc::new(shared) })
+    }
+
+    /// Runs commands under the limits that count for the node of this front.
+    #[must_use]
+    pub fn interpreter(&self) -> Arc<dyn Update> {
+        self.shared.limits.interpreter()
     }
 }
 
@@ -101,6 +113,10 @@ impl RespFront {
 impl Front for RespFront {
     fn accept(&self, client: &Client) -> Box<dyn Session> {
         Box::new(session::Session::new(self.shared.clone(), client))
+    }
+
+    fn agree(&self, limits: &Agreed) {
+        self.shared.limits.agree(limits);
     }
 
     fn too_many(&self) -> &'static [u8] {

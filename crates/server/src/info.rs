@@ -138,15 +138,17 @@ fn palimpsest(text: &mut String, session: &Session, status: &NodeStatus, cx: &Se
     line(text, format_args!("members:{members}"));
     line(text, format_args!("members_up:{up}"));
     line(text, format_args!("quorum:{}", members / 2 + 1));
+    limits(text, status);
     for member in &status.members {
         line(
             text,
             format_args!(
-                "member_{}:address={},up={},loading={},incarnation={},loss={}",
+                "member_{}:address={},up={},loading={},refused={},incarnation={},loss={}",
                 member.node,
                 member.address,
                 u8::from(member.up),
                 u8::from(member.loading),
+                u8::from(member.refused.is_some()),
                 member.incarnation,
                 member.loss
             ),
@@ -164,6 +166,18 @@ fn palimpsest(text: &mut String, session: &Session, status: &NodeStatus, cx: &Se
     for (name, value) in &status.stats.values {
         line(text, format_args!("{name}:{value}"));
     }
+}
+
+/// The limits that count, and the nodes whose own are smaller than another node's.
+fn limits(text: &mut String, status: &NodeStatus) {
+    let nodes = |nodes: &[types::NodeId]| {
+        nodes.iter().map(|node| node.to_string()).collect::<Vec<_>>().join(",")
+    };
+    let limits = &status.limits;
+    line(text, format_args!("max_value_size:{}", limits.max_value_size));
+    line(text, format_args!("max_value_size_set_by:{}", nodes(&limits.max_value_size_set_by)));
+    line(text, format_args!("once_window_ms:{}", limits.once_window.0));
+    line(text, format_args!("once_window_set_by:{}", nodes(&limits.once_window_set_by)));
 }
 
 fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {

@@ -20,6 +20,7 @@ mod front;
 mod histogram;
 mod info;
 mod latency;
+mod limits;
 mod memory_command;
 mod monitor;
 mod opening;

@@ -145,12 +145,12 @@ impl DataDir {
             let first = first.next_incarnation().ok_or_else(exhausted)?;
             return self.create(first);
         };
-        if saved.identity.durability != durability {
+        if saved.identity.durability != durability && !self.is_empty() {
             let found = saved.identity.durability;
             return Err(DataDirError::OtherDurability { dir: self.path.clone(), found });
         }
         let was_damaged = saved.is_damaged;
-        let mut next = saved.identity.clone();
+        let mut next = Identity { durability, ..saved.identity.clone() };
         if was_damaged {
             next = next.after_damage().ok_or_else(exhausted)?;
         }
@@ -315,7 +315,7 @@ pub fn reset(path: &Path, node: NodeId, now_unix: Millis) -> Result<(), DataDirE
     let blank = Identity {
         cluster: None,
         members: Vec::new(),
-        databases_hash: 0,
+        databases: Vec::new(),
         binding: draw()?,
         standing: Standing::Wiping,
         ..lost

@@ -9,7 +9,7 @@
 //! whatever the damaged copy may have said.
 
 use base::Millis;
-use types::limits::MEMBERS_MAX;
+use types::limits::{DATABASES, MEMBERS_MAX};
 use types::wire::put_blob;
 use types::{Incarnation, Loss, Malformed, NodeId, Reader};
 
@@ -17,12 +17,13 @@ use types::{Incarnation, Loss, Malformed, NodeId, Reader};
 pub const COPY_LEN: usize = 4096;
 
 /// The only format that this version reads and writes.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 const MAGIC: [u8; 8] = *b"PALIMPST";
 const CHECKSUM_LEN: usize = 8;
 const ADDRESS_LEN_MAX: usize = 512;
 const CLOCKS_MAX: usize = 32;
+const PROTOCOL_LEN_MAX: usize = 64;
 // How far a lost copy may be ahead, and one to be above it.
 const DAMAGE_STEP: u32 = 2;
 
@@ -56,6 +57,25 @@ pub struct Member {
     /// The highest counters of it that this node has noted: what it said before them is void.
     pub incarnation: Incarnation,
     pub loss: Loss,
+    /// The limits that it announced last; none before the first announcement.
+    pub limits: Option<Limits>,
+}
+
+/// Limits that a node announces to the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Bytes of one key's value.
+    pub max_value_size: u64,
+    pub once_window: Millis,
+    pub request_timeout: Millis,
+}
+
+/// The protocol and durability of one database. They never change once a cluster has formed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DatabaseSetting {
+    pub index: u8,
+    pub protocol: String,
+    pub durability: Durability,
 }
 
 /// A clock on which times to live are counted: how long it has run, over all starts.
@@ -83,8 +103,8 @@ pub struct Identity {
     pub clocks: Vec<SavedClock>,
     /// The last start that stopped in order: it saved the clocks when nothing could count on them any more.
     pub stopped: Incarnation,
-    /// Hash of the databases' configuration (protocol and durability of each); 0 where none was saved.
-    pub databases_hash: u64,
+    /// Sorted by index; empty until the first start has saved them.
+    pub databases: Vec<DatabaseSetting>,
     /// Drawn when the directory is created or reset. Media bind their checksums to it, so that a file of
     /// another node, or from before a reset, does not verify.
     pub binding: u64,
@@ -128,7 +148,7 @@ impl Identity {
             loss: Loss(0),
             clocks: Vec::new(),
             stopped: Incarnation(0),
-            databases_hash: 0,
+            databases: Vec::new(),
             binding,
         }
     }
@@ -174,7 +194,6 @@ impl Identity {
         body.extend_from_slice(&self.cluster.unwrap_or(0).to_le_bytes());
         body.extend_from_slice(&self.incarnation.0.to_le_bytes());
         body.extend_from_slice(&self.loss.0.to_le_bytes());
-        body.extend_from_slice(&self.databases_hash.to_le_bytes());
         body.extend_from_slice(&self.binding.to_le_bytes());
         assert!(self.clocks.len() <= CLOCKS_MAX, "{} clocks", self.clocks.len());
         body.extend_from_slice(&self.stopped.0.to_le_bytes());
@@ -190,8 +209,24 @@ impl Identity {
             put_blob(&mut body, member.peer_listen.as_bytes());
             body.extend_from_slice(&member.incarnation.0.to_le_bytes());
             body.extend_from_slice(&member.loss.0.to_le_bytes());
+            put_limits(&mut body, member.limits);
+        }
+        assert!(self.databases.len() <= DATABASES, "{} databases", self.databases.len());
+        body.push(self.databases.len() as u8);
+        for database in &self.databases {
+            body.extend_from_slice(&[database.index, database.durability as u8]);
+            put_blob(&mut body, database.protocol.as_bytes());
         }
         seal(&body, place)
+    }
+}
+
+fn put_limits(body: &mut Vec<u8>, limits: Option<Limits>) {
+    body.push(u8::from(limits.is_some()));
+    if let Some(limits) = limits {
+        for number in [limits.max_value_size, limits.once_window.0, limits.request_timeout.0] {
+            body.extend_from_slice(&number.to_le_bytes());
+        }
     }
 }
 
@@ -234,12 +269,7 @@ pub fn decode(copy: &[u8], place: usize) -> Found {
 
 fn decode_fields(reader: &mut Reader<'_>) -> Result<(u64, Identity), Malformed> {
     let node = NodeId(reader.u16()?);
-    let durability = match reader.u8()? {
-        0 => Durability::Volatile,
-        1 => Durability::Pmem,
-        2 => Durability::Disk,
-        _ => return Err(Malformed),
-    };
+    let durability = decode_durability(reader)?;
     let standing = match reader.u8()? {
         0 => Standing::Unformed,
         1 => Standing::Formed,
@@ -257,11 +287,11 @@ fn decode_fields(reader: &mut Reader<'_>) -> Result<(u64, Identity), Malformed> 
         durability,
         incarnation: Incarnation(reader.u32()?),
         loss: Loss(reader.u32()?),
-        databases_hash: reader.u64()?,
         binding: reader.u64()?,
         stopped: Incarnation(reader.u32()?),
         clocks: decode_clocks(reader)?,
         members: decode_members(reader)?,
+        databases: decode_databases(reader)?,
     };
     if identity.incarnation > Incarnation::MAX || identity.loss > Loss::MAX {
         return Err(Malformed);
@@ -297,9 +327,45 @@ fn decode_members(reader: &mut Reader<'_>) -> Result<Vec<Member>, Malformed> {
             peer_listen: address(reader)?,
             incarnation: Incarnation(reader.u32()?),
             loss: Loss(reader.u32()?),
+            limits: decode_limits(reader)?,
         })
     };
     (0..count).map(|_| member(reader)).collect()
+}
+
+fn decode_durability(reader: &mut Reader<'_>) -> Result<Durability, Malformed> {
+    match reader.u8()? {
+        0 => Ok(Durability::Volatile),
+        1 => Ok(Durability::Pmem),
+        2 => Ok(Durability::Disk),
+        _ => Err(Malformed),
+    }
+}
+
+fn decode_limits(reader: &mut Reader<'_>) -> Result<Option<Limits>, Malformed> {
+    match reader.u8()? {
+        0 => Ok(None),
+        1 => Ok(Some(Limits {
+            max_value_size: reader.u64()?,
+            once_window: Millis(reader.u64()?),
+            request_timeout: Millis(reader.u64()?),
+        })),
+        _ => Err(Malformed),
+    }
+}
+
+fn decode_databases(reader: &mut Reader<'_>) -> Result<Vec<DatabaseSetting>, Malformed> {
+    let count = usize::from(reader.u8()?);
+    if count > DATABASES {
+        return Err(Malformed);
+    }
+    let one = |reader: &mut Reader<'_>| {
+        let (index, durability) = (reader.u8()?, decode_durability(reader)?);
+        let protocol = reader.blob(PROTOCOL_LEN_MAX)?;
+        let protocol = std::str::from_utf8(protocol).map_err(|_| Malformed)?.to_owned();
+        Ok(DatabaseSetting { index, protocol, durability })
+    };
+    (0..count).map(|_| one(reader)).collect()
 }
 
 #[cfg(test)]
@@ -313,6 +379,16 @@ mod tests {
             peer_listen: format!("10.0.0.{node}:16379"),
             incarnation: Incarnation(3),
             loss: Loss(u32::from(node)),
+            limits: (node != 3).then_some(Limits {
+                max_value_size: 1 << 20,
+                once_window: Millis(600_000),
+                request_timeout: Millis(1_500),
+            }),
+        };
+        let database = |index| DatabaseSetting {
+            index,
+            protocol: "rmwpaxos".to_string(),
+            durability: Durability::Disk,
         };
         Identity {
             standing: Standing::Formed,
@@ -322,7 +398,7 @@ mod tests {
             loss: Loss(7),
             clocks: vec![SavedClock { shown: Millis(123_456), until: Millis(123_999) }],
             stopped: Incarnation(40),
-            databases_hash: 99,
+            databases: (0..16).map(database).collect(),
             ..Identity::new(NodeId(2), Durability::Pmem, 0x5eed)
         }
     }
@@ -341,19 +417,19 @@ mod tests {
     fn bytes_never_change() {
         let copy = identity().encode(12, 1).expect("it fits");
         let hash = base::checksum::hash(&copy);
-        const GOLDEN: u64 = 0xd361_1a78_fb1b_c5d9;
+        const GOLDEN: u64 = 0xf50b_f7e7_c6e7_81ec;
         assert_eq!(copy[8..16], *b"PALIMPST");
-        assert_eq!(copy[16..32], [2, 0, 0, 0, 2, 0, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(copy[16..32], [3, 0, 0, 0, 2, 0, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(hash, GOLDEN, "the format changed: {hash:#x}");
     }
 
     #[test]
     fn another_format_is_told_from_damage() {
         let mut copy = identity().encode(12, 0).expect("it fits");
-        copy[16] = 1;
+        copy[16] = 9;
         assert_eq!(decode(&copy, 0), Found::Damaged);
         let sealed = seal(&copy[CHECKSUM_LEN..], 0).expect("it fits");
-        assert_eq!(decode(&sealed, 0), Found::OtherFormat(1));
+        assert_eq!(decode(&sealed, 0), Found::OtherFormat(9));
     }
 
     #[test]

@@ -56,6 +56,7 @@ fn members() -> Vec<Member> {
         peer_listen: listen(16379),
         incarnation: Incarnation(0),
         loss: Loss(0),
+        limits: None,
     }]
 }
 

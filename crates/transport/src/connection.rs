@@ -369,6 +369,7 @@ mod tests {
             cluster: Some(ClusterId([7; 16])),
             channel: 0,
             workers: 1,
+            settings: 1,
             nonce: [node as u8; 32],
         }
     }

@@ -17,10 +17,10 @@ use types::{Incarnation, Loss, NodeId};
 
 use crate::frame::{self, Kind};
 
-/// Protocol versions that this build speaks. They count what nodes and workers tell each other as well: version 3
-/// compares what is durable, tells members what they held, and lets states remember commands; version 5 has reports.
-pub const VERSION_MIN: u16 = 5;
-pub const VERSION_MAX: u16 = 5;
+/// Protocol versions that this build speaks. They cover the messages of nodes and workers as well.
+/// Version 6 compares the settings of databases and announces limits.
+pub const VERSION_MIN: u16 = 6;
+pub const VERSION_MAX: u16 = 6;
 
 /// The channel that carries what nodes, not workers, tell each other.
 pub const CHANNEL_CONTROL: u16 = u16::MAX;
@@ -44,6 +44,8 @@ pub struct Hello {
     pub channel: u16,
     /// Worker threads of the node.
     pub workers: u16,
+    /// Hash of the settings on which workers must agree. The control channel says in words how they differ.
+    pub settings: u64,
     pub nonce: Nonce,
 }
 
@@ -68,6 +70,8 @@ pub enum Refusal {
     Stale,
     #[error("it does not belong to the cluster yet, or has not noted yet that this node restarted")]
     Early,
+    #[error("protocols or durabilities of its databases differ from this node's")]
+    Settings,
     #[error("it sent something other than a handshake")]
     Malformed,
 }
@@ -171,8 +175,9 @@ impl Handshake {
         let control = self.channel(&peer) == CHANNEL_CONTROL;
         match (self.me.cluster, peer.cluster) {
             (Some(mine), Some(theirs)) if mine != theirs => Err(Refusal::Cluster),
-            (Some(_), Some(_)) => Ok(peer),
             _ if control => Ok(peer),
+            _ if peer.settings != self.me.settings => Err(Refusal::Settings),
+            (Some(_), Some(_)) => Ok(peer),
             _ => Err(Refusal::Early),
         }
     }
@@ -228,10 +233,11 @@ impl Wire for Hello {
         out.extend_from_slice(&self.cluster.map_or([0; 16], |id| id.0));
         out.extend_from_slice(&self.channel.to_le_bytes());
         out.extend_from_slice(&self.workers.to_le_bytes());
+        out.extend_from_slice(&self.settings.to_le_bytes());
         out.extend_from_slice(&self.nonce);
     }
 
-    /// Reads what version 2 holds; later versions may say more behind it.
+    /// Reads the fields of version 6; later versions may append more.
     fn decode(reader: &mut Reader<'_>) -> Result<Hello, Malformed> {
         let (_min, _max) = (reader.u16()?, reader.u16()?);
         let node = NodeId(reader.u16()?);
@@ -244,13 +250,13 @@ impl Wire for Hello {
             1 => Some(cluster),
             _ => return Err(Malformed),
         };
-        let (channel, workers) = (reader.u16()?, reader.u16()?);
+        let (channel, workers, settings) = (reader.u16()?, reader.u16()?, reader.u64()?);
         let mut nonce = Nonce::default();
         nonce.copy_from_slice(reader.take(32)?);
         if incarnation > Incarnation::MAX || loss > Loss::MAX || workers == 0 {
             return Err(Malformed);
         }
-        Ok(Hello { node, incarnation, loss, cluster, channel, workers, nonce })
+        Ok(Hello { node, incarnation, loss, cluster, channel, workers, settings, nonce })
     }
 }
 
@@ -290,6 +296,7 @@ impl Wire for Refusal {
             Refusal::Stale => (7, 0, 0),
             Refusal::Early => (8, 0, 0),
             Refusal::Malformed => (9, 0, 0),
+            Refusal::Settings => (10, 0, 0),
         };
         out.push(code);
         out.extend_from_slice(&min.to_le_bytes());
@@ -310,6 +317,7 @@ impl Wire for Refusal {
             7 => Refusal::Stale,
             8 => Refusal::Early,
             9 => Refusal::Malformed,
+            10 => Refusal::Settings,
             _ => return Err(Malformed),
         })
     }
@@ -329,6 +337,7 @@ mod tests {
             cluster: Some(ClusterId([7; 16])),
             channel: 0,
             workers: 2,
+            settings: 1,
             nonce: [node as u8; 32],
         }
     }
@@ -424,6 +433,14 @@ mod tests {
     }
 
     #[test]
+    fn nodes_with_other_settings_meet_on_the_control_channel_only() {
+        let other = Hello { settings: 2, ..hello(1) };
+        assert_eq!(both(other.clone(), hello(2)).1, Err(Refusal::Settings));
+        let control = Hello { channel: CHANNEL_CONTROL, ..other };
+        assert!(matches!(both(control, hello(2)).1, Ok(Some(_))));
+    }
+
+    #[test]
     fn a_proof_sent_back_to_its_author_proves_nothing() {
         let mut dialler = Handshake::dial(hello(1), NodeId(2), b"secret");
         let mut out = Vec::new();
@@ -469,7 +486,8 @@ mod tests {
         fn hellos_and_refusals_come_back(node in 1_u16.., loss in 0_u32..1 << 24, channel: u16, min: u16) {
             let one = Hello { loss: Loss(loss), channel, cluster: None, ..hello(node) };
             prop_assert_eq!(Hello::from_bytes(&one.to_bytes()), Ok(one));
-            for refusal in [Refusal::Secret, Refusal::Early, Refusal::Malformed, Refusal::Stale] {
+            let all = [Refusal::Secret, Refusal::Early, Refusal::Malformed, Refusal::Settings];
+            for refusal in all {
                 prop_assert_eq!(Refusal::from_bytes(&refusal.to_bytes()), Ok(refusal));
             }
             let version = Refusal::Version { min, max: min };

@@ -48,15 +48,16 @@ pub(crate) fn set_range(cx: &Context<'_>, offset: u64, patch: &[u8]) -> Ran {
     let end = offset.saturating_add(patch.len() as u64);
     let len = end.max(string.len() as u64);
     // Before anything of that size is allocated.
-    cx.check_len(len)?;
+    cx.check_growth(string, len)?;
     let mut new = vec![0; len as usize];
     new[..string.len()].copy_from_slice(string);
     new[offset as usize..end as usize].copy_from_slice(patch);
-    cx.put(&[&new], ExpiryChange::Keep, replies::integer(len as i64))
+    cx.put_in_place_of(string, &[&new], ExpiryChange::Keep, replies::integer(len as i64))
 }
 
 pub(crate) fn append(cx: &Context<'_>, tail: &[u8]) -> Ran {
     let string = cx.string()?.unwrap_or_default();
     let len = string.len() + tail.len();
-    cx.put(&[string, tail], ExpiryChange::Keep, replies::integer(len as i64))
+    let reply = replies::integer(len as i64);
+    cx.put_in_place_of(string, &[string, tail], ExpiryChange::Keep, reply)
 }

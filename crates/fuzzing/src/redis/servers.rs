@@ -141,6 +141,8 @@ fn start_cluster(
         databases: (0..types::limits::DATABASES).map(database).collect(),
         workers: 2,
         request_timeout: Millis(10_000),
+        max_value_size: VALUE_LEN_DEFAULT,
+        once_window: ONCE_WINDOW_DEFAULT,
         cells_memory: 64 << 20,
         disk: node::config::DiskConfig::default(),
         clients_max: 1_000,

@@ -62,6 +62,7 @@ fn pair(secret: &[u8]) -> [End; 2] {
         cluster: Some(ClusterId([9; 16])),
         channel: 0,
         workers: 2,
+        settings: 1,
         nonce: [node; 32],
     });
     let dial = Handshake::dial(hellos[0].clone(), NodeId(2), b"secret");

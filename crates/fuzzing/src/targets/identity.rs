@@ -29,6 +29,7 @@ fn written() -> [Identity; 2] {
         peer_listen: format!("10.0.0.{node}:16379"),
         incarnation: Incarnation(3),
         loss: Loss(u32::from(node)),
+        limits: None,
     };
     let first = Identity {
         standing: Standing::Formed,

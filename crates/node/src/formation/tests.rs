@@ -18,7 +18,8 @@ fn members(count: u16) -> Vec<MemberAddress> {
 
 fn blank(members: Vec<MemberAddress>) -> Durable {
     let (standing, mine) = (Standing::Empty, Counters::default());
-    Durable { standing, mine, members, known: BTreeMap::new() }
+    let (known, limits) = (BTreeMap::new(), BTreeMap::new());
+    Durable { standing, mine, members, known, databases: Databases::default(), limits }
 }
 
 fn id(number: u64) -> ClusterId {
@@ -58,6 +59,8 @@ struct Machine {
     /// By peer: the connection that counts and whether the peer has introduced itself.
     links: BTreeMap<NodeId, usize>,
     lives: Vec<Life>,
+    /// The list that an operator starts it with.
+    typed: Vec<MemberAddress>,
 }
 
 struct World {
@@ -69,6 +72,8 @@ struct World {
     is_cruel: bool,
     /// How often a node became a member, however it did.
     joined: usize,
+    /// An operator may type a wrong list.
+    mistypes: bool,
 }
 
 impl World {
@@ -76,7 +81,8 @@ impl World {
         let machine = |member: MemberAddress| {
             let (disk, running) = (blank(members(count)), None);
             let lives = vec![Life::default()];
-            (member.node, Machine { disk, running, links: BTreeMap::new(), lives })
+            let typed = members(count);
+            (member.node, Machine { disk, running, links: BTreeMap::new(), lives, typed })
         };
         let machines = members(count).into_iter().map(machine).collect();
         World {
@@ -86,6 +92,7 @@ impl World {
             drawn: 0,
             is_cruel: true,
             joined: 0,
+            mistypes: false,
         }
     }
 
@@ -109,6 +116,15 @@ impl World {
         self.drawn += 1;
         let fresh = id(self.drawn);
         let machine = self.machine(node);
+        let typed = machine.typed.clone();
+        let ids = |list: &[MemberAddress]| list.iter().map(|one| one.node).collect::<Vec<_>>();
+        if machine.disk.is_surely_unformed(node) {
+            machine.disk.correct(typed, Databases::default());
+        } else if ids(&typed) == ids(&machine.disk.members) {
+            machine.disk.members = typed;
+        } else {
+            return;
+        }
         machine.disk.mine.incarnation.0 += 1;
         machine.running = Some(Formation::new(node, machine.disk.clone(), fresh));
         self.step(node, Input::Start, false);
@@ -132,6 +148,33 @@ impl World {
         machine.lives.push(Life::default());
     }
 
+    /// An operator starts a node with a list that no cluster can form with, or with another address in it.
+    fn mistype(&mut self, node: NodeId) {
+        self.mistypes = true;
+        self.crash(node);
+        let count = self.machines.len() as u16;
+        let mut list = members(count);
+        let at = self.rng.below(u64::from(count)) as usize;
+        match self.rng.below(3) {
+            0 => list.push(member(9)),
+            1 if list[at].node != node => {
+                list.remove(at);
+                list.push(member(9));
+            }
+            _ => list[at].client = "moved:1".to_owned(),
+        }
+        self.machine(node).typed = list;
+    }
+
+    /// The operator finds the mistake.
+    fn correct(&mut self, node: NodeId) {
+        let right = members(self.machines.len() as u16);
+        if self.machines[&node].typed != right {
+            self.crash(node);
+            self.machine(node).typed = right;
+        }
+    }
+
     fn hello(&self, node: NodeId) -> Hello {
         let machine = &self.machines[&node];
         Hello {
@@ -141,6 +184,7 @@ impl World {
             cluster: machine.running.as_ref().and_then(Formation::cluster),
             channel: transport::handshake::CHANNEL_CONTROL,
             workers: 1,
+            settings: machine.disk.databases.hash(),
             nonce: [0; 32],
         }
     }
@@ -175,7 +219,9 @@ impl World {
     fn on_hello(&mut self, at: usize, end: usize, hello: Hello) {
         let to = self.connections[at].ends[end];
         let own = self.machines[&to].running.as_ref().and_then(Formation::cluster);
-        let is_foreign = own.is_some() && hello.cluster.is_some() && own != hello.cluster;
+        let is_other = own.is_some() && hello.cluster.is_some() && own != hello.cluster;
+        let list = &self.machines[&to].disk.members;
+        let is_foreign = is_other || list.iter().all(|member| member.node != hello.node);
         let mut effects = Vec::new();
         let running = self.machine(to).running.as_mut().expect("open ends belong to processes");
         if is_foreign || running.note(&hello, &mut effects).is_err() {
@@ -234,7 +280,10 @@ impl World {
                 }
                 Effect::Forget => self.step(node, Input::Forgotten, may_crash),
                 Effect::Formed => self.check_acts(node),
-                Effect::Complain { text, .. } => panic!("all lists are equal: {text}"),
+                Effect::Agree(_) => {}
+                Effect::Complain { text, .. } => {
+                    assert!(self.mistypes, "all lists are equal: {text}");
+                }
                 Effect::Fail(text) => panic!("{text}"),
             }
         }
@@ -300,6 +349,8 @@ impl World {
             // An operator gives up and starts anew.
             5 if wipes && self.rng.below(15) == 0 => nodes.iter().for_each(|&node| self.wipe(node)),
             6..=8 if faults => self.close_end(node, peer),
+            9 if self.mistypes && self.rng.below(3) == 0 => self.mistype(node),
+            9 if self.mistypes => self.correct(node),
             10..=59 if !self.is_running(node) => self.start(node),
             60..=99 if node != peer => self.connect(node, peer),
             _ => self.deliver_any(),
@@ -331,6 +382,7 @@ impl World {
     /// Everything works: all processes run, all connections are made anew and deliver.
     fn heal(&mut self) {
         self.is_cruel = false;
+        self.nodes().into_iter().for_each(|node| self.correct(node));
         for node in self.nodes() {
             if !self.is_running(node) {
                 self.start(node);
@@ -385,6 +437,26 @@ proptest! {
     fn crashes_and_lost_connections_do_not_keep_nodes_from_forming(count in 1_u16..=5, seed: u64) {
         let mut world = World::new(count, seed);
         for _ in 0..200 {
+            world.happen(true, false);
+        }
+        world.heal();
+        prop_assert!(world.is_one_cluster(), "{:?}", world.clusters());
+    }
+
+    #[test]
+    fn mistyped_lists_never_make_two_clusters(count in 2_u16..=5, seed: u64) {
+        let mut world = World::new(count, seed);
+        world.mistypes = true;
+        for _ in 0..6_000 {
+            world.happen(true, true);
+        }
+    }
+
+    #[test]
+    fn corrected_lists_form_a_cluster(count in 1_u16..=5, seed: u64) {
+        let mut world = World::new(count, seed);
+        world.mistypes = true;
+        for _ in 0..300 {
             world.happen(true, false);
         }
         world.heal();
@@ -484,6 +556,74 @@ fn different_lists_are_named_and_form_nothing() {
     one.on(Input::Told { peer: NodeId(2), status }, &mut effects);
     let [Effect::Complain { peer: NodeId(2), text }] = &effects[..] else { panic!("{effects:?}") };
     assert!(text.contains("only here 2=h:2 (h:2)") && text.contains("only there 2=x:7"), "{text}");
+}
+
+#[test]
+fn different_databases_are_named_and_form_nothing() {
+    let settings = |protocol: &str| {
+        Databases::new(vec![crate::settings::DatabaseSetting {
+            database: types::Database(0),
+            protocol: protocol.to_owned(),
+            durability: crate::config::Durability::Disk,
+        }])
+    };
+    let durable = Durable { databases: settings("rmwpaxos"), ..blank(members(2)) };
+    let mut one = Formation::new(NodeId(1), durable, id(1));
+    let status = Status { databases: settings("abd"), ..Formation::status(&one) };
+    let formed = Status { standing: Standing::Formed(id(7)), ..status.clone() };
+    for status in [status, formed] {
+        let mut effects = Vec::new();
+        one.on(Input::Up { peer: NodeId(2) }, &mut effects);
+        effects.clear();
+        one.on(Input::Told { peer: NodeId(2), status }, &mut effects);
+        let [Effect::Complain { text, .. }] = &effects[..] else { panic!("{effects:?}") };
+        assert!(text.contains("database 0: protocol abd there, rmwpaxos here"), "{text}");
+        assert_eq!(one.durable().standing, Standing::Empty);
+        assert_eq!(one.waiting_for(), [NodeId(2)]);
+    }
+}
+
+#[test]
+fn limits_are_durable_before_they_count() {
+    let limits = |size| Limits { max_value_size: size, ..Limits::default() };
+    let durable = Durable { limits: [(NodeId(1), limits(9))].into(), ..blank(members(2)) };
+    let mut one = Formation::new(NodeId(1), durable, id(1));
+    one.on(Input::Up { peer: NodeId(2) }, &mut Vec::new());
+    for (size, counts) in [(5, 5), (20, 9)] {
+        let limits = [(NodeId(2), limits(size))].into();
+        let status = Status { limits, ..Formation::status(&one) };
+        let mut effects = Vec::new();
+        one.on(Input::Told { peer: NodeId(2), status }, &mut effects);
+        let [Effect::Persist(durable), Effect::TellAll, Effect::Agree(agreed), ..] = &effects[..]
+        else {
+            panic!("{effects:?}")
+        };
+        assert_eq!(durable.limits[&NodeId(2)].max_value_size, size);
+        assert_eq!(agreed.max_value_size, counts);
+    }
+}
+
+#[test]
+fn noted_proposal_is_dropped_with_its_proposer() {
+    let mut world = World::new(3, 8);
+    world.machine(NodeId(1)).disk.standing = Standing::Proposed(id(70));
+    world.machine(NodeId(2)).disk.standing = Standing::Proposed(id(70));
+    assert!(world.machines[&NodeId(1)].disk.is_surely_unformed(NodeId(1)));
+    assert!(!world.machines[&NodeId(2)].disk.is_surely_unformed(NodeId(2)), "1 may have formed");
+    world.machine(NodeId(1)).typed.push(member(9));
+    world.is_cruel = false;
+    world.mistypes = true;
+    world.start(NodeId(1));
+    world.start(NodeId(2));
+    assert_eq!(world.standing(NodeId(1)), Standing::Empty);
+    world.connect(NodeId(1), NodeId(2));
+    for _ in 0..20 {
+        world.deliver(0, 0);
+        world.deliver(0, 1);
+    }
+    assert_eq!(world.standing(NodeId(2)), Standing::Empty);
+    world.heal();
+    assert!(world.is_one_cluster());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What all threads of a node share: its status, its events, and the order to stop.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -20,6 +20,7 @@ use super::wrong_passwords::{Verdict, WrongPasswords};
 use crate::config::NodeConfig;
 use crate::events::{Event, Events, Level, event, lines_dropped};
 use crate::formation::Durable;
+use crate::settings::Agreed;
 use crate::status::{
     DatabaseFigures, Door, Facts, Measures, MemberStatus, MemberView, NodeStatus, Phase,
     WriteRefusal,
@@ -87,6 +88,10 @@ pub(crate) struct Membership {
     pub(crate) linked: BTreeSet<NodeId>,
     /// Peers that recover what they forgot.
     pub(crate) recovering: BTreeSet<NodeId>,
+    /// Peers whose settings differ, and how.
+    pub(crate) refused: BTreeMap<NodeId, String>,
+    /// The limits that count.
+    pub(crate) agreed: Agreed,
     pub(crate) stats: Stats,
 }
 
@@ -395,6 +400,7 @@ impl Board {
                 address: address.peer.clone(),
                 up: address.node == me || membership.linked.contains(&address.node),
                 loading: membership.recovering.contains(&address.node),
+                refused: membership.refused.get(&address.node).cloned(),
                 incarnation: counters.incarnation,
                 loss: counters.loss,
             }
@@ -510,6 +516,7 @@ impl Facts for Board {
             members,
             loading,
             writes_refused: writes_refused(self.is_stopping(), loading, ready, lack),
+            limits: membership.agreed,
             clients: self.clients.load(Ordering::Relaxed),
             clients_total: self.clients_total.load(Ordering::Relaxed),
             clients_refused: self.clients_refused.load(Ordering::Relaxed),

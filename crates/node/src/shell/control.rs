@@ -39,6 +39,7 @@ use super::media::{Media, Start};
 use super::record;
 use crate::events::event;
 use crate::formation::{Effect, Formation, Input as Told, Standing};
+use crate::front::Front;
 use crate::status::{CommandFacts, Phase};
 use crate::uptime::Keeper;
 use crate::worker::{Input, Worker, WorkerConfig};
@@ -70,8 +71,7 @@ pub(crate) struct Parts {
     /// `None` where everything has to be forgotten first.
     pub(crate) media: Option<Media>,
     pub(crate) update: Arc<dyn Update>,
-    /// Statistics for the reports to the other nodes.
-    pub(crate) commands: Option<Arc<dyn CommandFacts>>,
+    pub(crate) front: Arc<dyn Front>,
     pub(crate) rng: Prng,
 }
 
@@ -88,6 +88,7 @@ pub(crate) struct Control {
     keepers: Vec<Box<dyn Any + Send>>,
     has_begun: bool,
     update: Arc<dyn Update>,
+    front: Arc<dyn Front>,
     rng: Prng,
     dialler: Dialler,
     conns: Vec<Option<Conn>>,
@@ -121,7 +122,9 @@ impl Control {
     /// When the acceptor cannot be waited for.
     pub(crate) fn new(parts: Parts) -> std::io::Result<Control> {
         let Parts { board, poll, network, mut acceptor, formation, dir, media, update, .. } = parts;
-        let (commands, mut rng) = (parts.commands, parts.rng);
+        let (front, mut rng) = (parts.front, parts.rng);
+        // Statistics for the reports to the other nodes.
+        let commands = front.commands();
         poll.registry().register(&mut acceptor, TOKEN_ACCEPTOR, Interest::READABLE)?;
         let (me, workers) = (board.id(), board.workers.len());
         let members = formation.durable().members.iter().map(|member| member.node);
@@ -140,6 +143,7 @@ impl Control {
             keepers: Vec::new(),
             has_begun: false,
             update,
+            front,
             rng,
             dialler,
             conns: Vec::new(),
@@ -331,6 +335,7 @@ impl Control {
                 Effect::Reconnect => self.reconnect()?,
                 Effect::Forget => self.forget()?,
                 Effect::Formed => self.begin()?,
+                Effect::Agree(agreed) => self.front.agree(&agreed),
                 Effect::Complain { peer, text } => {
                     let addr = self.address(peer);
                     self.complain(Some(peer), addr, "cannot form a cluster with a member", text);
@@ -444,7 +449,10 @@ impl Control {
         stats.add("frames_malformed", self.malformed);
         let cluster = self.formation.cluster();
         let recovering = self.formation.recovering();
-        let membership = Membership { durable, cluster, phase, linked, recovering, stats };
+        let refused = self.others().filter_map(|peer| Some((peer, self.formation.refused(peer)?)));
+        let (refused, agreed) = (refused.collect(), self.formation.agreed());
+        let membership =
+            Membership { durable, cluster, phase, linked, recovering, refused, agreed, stats };
         self.board.set_membership(membership);
     }
 }

@@ -4,9 +4,11 @@ use base::Nanos;
 use storage::data_dir::{DataDir, DataDirError};
 use storage::identity::{self, Identity, SavedClock};
 use transport::ClusterId;
+use types::Database;
 
 use crate::config::{Durability, MemberAddress, NodeConfig};
 use crate::formation::{Counters, Durable, Standing};
+use crate::settings::{DatabaseSetting, Databases, Limits};
 use crate::uptime::{Keeper, Scale};
 
 /// What the directory says, in formation's words.
@@ -34,7 +36,28 @@ pub(crate) fn read(identity: &Identity) -> Durable {
         mine: Counters { incarnation: identity.incarnation, loss: identity.loss },
         members: identity.members.iter().map(address).collect(),
         known: identity.members.iter().filter_map(counters).collect(),
+        databases: databases(identity),
+        limits: identity.members.iter().filter_map(limits).collect(),
     }
+}
+
+fn databases(identity: &Identity) -> Databases {
+    let one = |saved: &identity::DatabaseSetting| DatabaseSetting {
+        database: Database(saved.index),
+        protocol: saved.protocol.clone(),
+        durability: match saved.durability {
+            identity::Durability::Volatile => Durability::Volatile,
+            identity::Durability::Pmem => Durability::Pmem,
+            identity::Durability::Disk => Durability::Disk,
+        },
+    };
+    Databases::new(identity.databases.iter().map(one).collect())
+}
+
+fn limits(member: &identity::Member) -> Option<(types::NodeId, Limits)> {
+    let identity::Limits { max_value_size, once_window, request_timeout } = member.limits?;
+    let max_value_size = usize::try_from(max_value_size).ok()?;
+    Some((member.node, Limits { max_value_size, once_window, request_timeout }))
 }
 
 /// Makes `durable` durable.
@@ -62,7 +85,25 @@ pub(crate) fn write(dir: &mut DataDir, durable: &Durable) -> Result<(), DataDirE
         identity.standing = standing;
         identity.cluster = cluster.map(|cluster| u128::from_le_bytes(cluster.0));
         identity.members = members;
+        identity.databases = durable.databases.as_slice().iter().map(setting).collect();
     })
+}
+
+fn setting(one: &DatabaseSetting) -> identity::DatabaseSetting {
+    let DatabaseSetting { database, protocol, durability } = one;
+    identity::DatabaseSetting {
+        index: database.0,
+        protocol: protocol.clone(),
+        durability: saved(*durability),
+    }
+}
+
+fn saved(durability: Durability) -> identity::Durability {
+    match durability {
+        Durability::Volatile => identity::Durability::Volatile,
+        Durability::Pmem => identity::Durability::Pmem,
+        Durability::Disk => identity::Durability::Disk,
+    }
 }
 
 fn counters(identity: &Identity) -> Counters {
@@ -72,12 +113,18 @@ fn counters(identity: &Identity) -> Counters {
 fn members(durable: &Durable) -> Vec<identity::Member> {
     let one = |address: &MemberAddress| {
         let noted = durable.known.get(&address.node).copied().unwrap_or_default();
+        let limits = durable.limits.get(&address.node).map(|one| identity::Limits {
+            max_value_size: one.max_value_size as u64,
+            once_window: one.once_window,
+            request_timeout: one.request_timeout,
+        });
         identity::Member {
             node: address.node,
             listen: address.client.clone(),
             peer_listen: address.peer.clone(),
             incarnation: noted.incarnation,
             loss: noted.loss,
+            limits,
         }
     };
     durable.members.iter().map(one).collect()
@@ -85,22 +132,8 @@ fn members(durable: &Durable) -> Vec<identity::Member> {
 
 /// The durability that the identity names: that of the first database.
 pub(crate) fn durability(config: &NodeConfig) -> identity::Durability {
-    match config.databases.iter().min_by_key(|one| one.database).map(|one| one.durability) {
-        Some(Durability::Volatile) => identity::Durability::Volatile,
-        Some(Durability::Pmem) => identity::Durability::Pmem,
-        Some(Durability::Disk) | None => identity::Durability::Disk,
-    }
-}
-
-/// Stands for the databases' protocols and durabilities; never zero.
-pub(crate) fn databases_hash(config: &NodeConfig) -> u64 {
-    let mut databases = config.databases.clone();
-    databases.sort_by_key(|one| one.database);
-    let mut text = String::new();
-    for one in &databases {
-        text += &format!("{}={}:{};", one.database.0, one.protocol, one.durability);
-    }
-    base::checksum::hash(text.as_bytes()).max(1)
+    let first = config.databases.iter().min_by_key(|one| one.database);
+    first.map_or(identity::Durability::Disk, |one| saved(one.durability))
 }
 
 /// The clocks as the last start left them.

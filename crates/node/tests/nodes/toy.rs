@@ -163,6 +163,8 @@ pub fn config(scratch: &Scratch, id: u16, peers: &[String], durability: Durabili
         databases: vec![DatabaseConfig { database: Database(0), protocol: "rmwpaxos", durability }],
         workers: 2,
         request_timeout: Millis(1_500),
+        max_value_size: types::limits::VALUE_LEN_DEFAULT,
+        once_window: types::limits::ONCE_WINDOW_DEFAULT,
         cells_memory: 64 << 20,
         disk: node::config::DiskConfig::default(),
         clients_max: 100,

@@ -97,10 +97,9 @@ impl Nodes {
         fronts: &[Arc<RespFront>],
         over_tcp: bool,
     ) -> Result<Nodes, StartError> {
-        let update: Arc<dyn types::Update> = running::interpreter(&configs[0]);
         if over_tcp {
             let start = |(config, front): (&Config, &Arc<RespFront>)| {
-                Node::start(config.node.clone(), front.clone(), Arc::clone(&update))
+                Node::start(config.node.clone(), front.clone(), front.interpreter())
             };
             return Ok(Nodes::Tcp(
                 configs.iter().zip(fronts).map(start).collect::<Result<_, _>>()?,
@@ -109,6 +108,8 @@ impl Nodes {
         let nodes = configs.iter().map(|config| config.node.clone()).collect();
         let front =
             |node: &node::config::NodeConfig| fronts[usize::from(node.id.0) - 1].clone() as _;
+        // All nodes of one process have the same limits.
+        let update = fronts[0].interpreter();
         Ok(Nodes::Memory(Cluster::start(nodes, front, &update)?))
     }
 

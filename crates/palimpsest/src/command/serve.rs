@@ -15,7 +15,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     if let Some(path) = args.config_file() {
         front.set_config_file(path.to_path_buf());
     }
-    let node = Node::start(config.node.clone(), front.clone(), running::interpreter(&config))
+    let node = Node::start(config.node.clone(), front.clone(), front.interpreter())
         .map_err(|error| Failure::usage(error.to_string()))?;
     let admin = running::start_admin(&config, admin, &node, &front)?;
     log::say(&format!(

@@ -48,7 +48,7 @@ fn a_request_has_some_time_but_not_for_ever() {
 fn lines_are_remembered_for_longer_than_requests_take() {
     let window = |request_timeout, once_window| {
         let flags = Flags { request_timeout, once_window, ..raw(1) };
-        flags.resolve().ok().map(|config| config.once_window.0)
+        flags.resolve().ok().map(|config| config.node.once_window.0)
     };
     assert_eq!(window(None, None), Some(600_000));
     assert_eq!(window(None, Some(ONCE_WINDOW_MIN)), Some(ONCE_WINDOW_MIN));
@@ -124,8 +124,8 @@ fn files_take_numbers_and_texts_with_units() {
     let of = |text| understand(text).unwrap_or_else(|why| panic!("{text}: {why:?}"));
     assert_eq!(of(numbers).node, of(texts).node);
     let (numbers, texts) = (of(numbers), of(texts));
-    assert_eq!((numbers.max_value_size, numbers.once_window), (2 << 20, Millis(3_600_000)));
-    assert_eq!((texts.max_value_size, texts.once_window), (2 << 20, Millis(3_600_000)));
+    assert_eq!((numbers.node.max_value_size, numbers.node.once_window), (2 << 20, Millis(3_600_000)));
+    assert_eq!((texts.node.max_value_size, texts.node.once_window), (2 << 20, Millis(3_600_000)));
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod once;
 mod output;
 mod partitions;
 mod quorum;
+mod settings;
 mod starting;
 mod statistics;
 mod status;

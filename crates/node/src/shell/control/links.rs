@@ -193,7 +193,9 @@ impl Control {
             return Ok(Err(refusal));
         }
         self.carry_out(effects)?;
-        let is_early = channel != CHANNEL_CONTROL && !self.has_begun;
+        // Its settings and limits count here before its workers are heard.
+        let is_known = self.formation.said(hello.node).is_some();
+        let is_early = channel != CHANNEL_CONTROL && !(self.has_begun && is_known);
         Ok(if is_early { Err(Refusal::Early) } else { Ok(()) })
     }
 
@@ -249,7 +251,8 @@ impl Control {
         let Some(hello) = hello.filter(|_| self.has_begun && self.dialler.dials(peer)) else {
             return;
         };
-        if matches!(self.formation.said(peer), Some(Standing::Formed(_))) {
+        let is_formed = matches!(self.formation.said(peer), Some(Standing::Formed(_)));
+        if is_formed && self.formation.refused(peer).is_none() {
             let count = self.worker_links.count(hello.workers);
             self.dialler.want(peer, count, self.board.clocks.now());
         }
@@ -323,6 +326,7 @@ impl Control {
             cluster: self.formation.cluster(),
             channel,
             workers: self.board.workers.len() as u16,
+            settings: self.formation.durable().databases.hash(),
             nonce: crate::node::draw(),
         }
     }

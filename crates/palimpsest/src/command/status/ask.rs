@@ -105,7 +105,8 @@ fn merged(mut views: Vec<Cluster>) -> Cluster {
         let Some(own) = view.nodes.into_iter().find(|node| node.is_self) else { continue };
         if let Some(node) = nodes.iter_mut().find(|node| node.node == own.node && !node.is_self) {
             let round_trip_us = node.round_trip_us;
-            *node = NodeView { round_trip_us, is_self: false, ..own };
+            let (refused, smallest_limit) = (node.refused.clone(), node.smallest_limit.clone());
+            *node = NodeView { round_trip_us, is_self: false, refused, smallest_limit, ..own };
         }
     }
     let mut cluster = Cluster::judged(base.cluster, base.asked, nodes);
