@@ -6,6 +6,7 @@
 // Output goes through `tracing`: a print panics if its stream takes nothing.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+pub mod client_settings;
 pub mod config;
 pub mod dev;
 mod engine;

@@ -46,6 +46,8 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
+pub use crate::shell::control::UNPROVEN_MAX;
+
 /// A running node.
 pub struct Node {
     board: Arc<Board>,

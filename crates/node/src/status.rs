@@ -10,6 +10,7 @@ use base::{Millis, Nanos};
 use protocols::Stats;
 use types::{Incarnation, Loss, NodeId};
 
+use crate::client_settings::ClientSettings;
 use crate::config::{Durability, NodeConfig};
 pub use crate::events::{Event, Level};
 use crate::settings::Agreed;
@@ -57,6 +58,13 @@ pub trait Facts: Send + Sync {
 
     /// Notes that a client gave a wrong password; logged for the operator at a bounded rate.
     fn note_wrong_password(&self, _from: IpAddr, _door: Door) {}
+
+    /// Settings of client connections.
+    fn client_settings(&self) -> &ClientSettings;
+
+    /// Lets every session take a step soon ([`Session::on_timer`](crate::front::Session::on_timer)), because something
+    /// outside of it has changed.
+    fn step_sessions(&self) {}
 }
 
 /// A port that asks for a password.

@@ -60,6 +60,7 @@ pub(crate) fn execute(
         },
         SessionVerb::ClientKill => match kill(session, args, cx.now) {
             Ok(reply) => {
+                cx.node.step_sessions();
                 session.say(cx, reply);
                 session.closing |= session.is_killed();
             }
@@ -104,6 +105,7 @@ pub(crate) fn execute(
         SessionVerb::ClientPause => pause(session, args, cx),
         SessionVerb::ClientUnpause => {
             session.shared.pause.end();
+            cx.node.step_sessions();
             session.say_ok(cx);
         }
         other => session.say_error(cx, &format!("ERR '{other:?}' is not supported by this server")),
@@ -197,7 +199,7 @@ fn kill(session: &Session, args: &[&[u8]], now: Nanos) -> Result<Bytes, Cow<'sta
     Ok(reply.into())
 }
 
-/// Whom one pair of `CLIENT KILL` means.
+/// The clients that one pair of `CLIENT KILL` selects.
 fn filter(option: &[u8], value: &[u8], now: Nanos) -> Result<Filter, Cow<'static, str>> {
     let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
     let text = String::from_utf8_lossy(value).into_owned();
@@ -225,7 +227,7 @@ fn filter(option: &[u8], value: &[u8], now: Nanos) -> Result<Filter, Cow<'static
     }
 }
 
-/// No command of this server blocks, so nobody is ever waiting.
+/// No command of this server blocks on a key, so there is no client to wake.
 fn unblock(session: &mut Session, args: &[&[u8]], cx: &mut SessionContext<'_>) {
     let is_reason = |reason: &&[u8]| {
         reason.eq_ignore_ascii_case(b"timeout") || reason.eq_ignore_ascii_case(b"error")

@@ -1,4 +1,4 @@
-//! The clients of this node, for `CLIENT LIST` and `CLIENT KILL`: touched when they come, go or say who they are.
+//! The clients of this node, for `CLIENT LIST` and `CLIENT KILL`: touched when they come, go or name themselves.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use types::SessionId;
 
 use crate::counts::Counts;
 
-/// What others may know of a client.
+/// Facts of a client that others may see.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientFacts {
     pub id: SessionId,
@@ -30,7 +30,7 @@ pub(crate) struct ClientFacts {
     pub kill: Arc<AtomicBool>,
 }
 
-/// What a client did last: written by its session for every request, without a lock.
+/// A client's last request: written by its session, without a lock.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     /// Nanoseconds on the clock of `now`; 0 before anything was said.
@@ -42,6 +42,8 @@ pub(crate) struct Activity {
     /// Bits of [`State`].
     state: AtomicU8,
     socket: SocketFacts,
+    /// It waits for the end of a pause, or in `WAIT`.
+    is_blocked: AtomicBool,
 }
 
 /// Buffers of a connection, as its shell tells.
@@ -117,6 +119,16 @@ impl Activity {
         SESSION_LEN + buffers + self.asked_len.load(Relaxed)
     }
 
+    /// When the client sent something last; 0 before it did.
+    pub(crate) fn at(&self) -> Nanos {
+        Nanos(self.at.load(Relaxed))
+    }
+
+    /// True if it was not so before.
+    pub(crate) fn set_blocked(&self, is_blocked: bool) -> bool {
+        self.is_blocked.swap(is_blocked, Relaxed) != is_blocked
+    }
+
     pub(crate) fn called(&self, spec: &'static CommandSpec) {
         self.command.store(std::ptr::from_ref(spec).addr(), Relaxed);
     }
@@ -125,6 +137,7 @@ impl Activity {
 #[derive(Default)]
 pub(crate) struct Clients {
     by_id: Mutex<BTreeMap<u64, ClientFacts>>,
+    blocked: AtomicUsize,
 }
 
 impl Clients {
@@ -142,12 +155,31 @@ impl Clients {
         }
     }
 
+    /// Clients that are connected; a killed one is not, from the moment on at which it was killed.
+    pub(crate) fn count(&self) -> usize {
+        self.by_id.lock().map(|clients| clients.len()).unwrap_or_default()
+    }
+
+    /// Clients that wait for the end of a pause, or in `WAIT`.
+    pub(crate) fn blocked(&self) -> usize {
+        self.blocked.load(Relaxed)
+    }
+
+    /// A session began or ended to be blocked.
+    pub(crate) fn note_blocked(&self, activity: &Activity, is_blocked: bool) {
+        match (activity.set_blocked(is_blocked), is_blocked) {
+            (false, _) => {}
+            (true, true) => drop(self.blocked.fetch_add(1, Relaxed)),
+            (true, false) => drop(self.blocked.fetch_sub(1, Relaxed)),
+        }
+    }
+
     pub(crate) fn all(&self) -> Vec<ClientFacts> {
         self.by_id.lock().map(|clients| clients.values().cloned().collect()).unwrap_or_default()
     }
 
-    /// Asks the clients that fit to be closed; each is within about a second, and is
-    /// not listed any more. Returns how many.
+    /// Marks the clients that fit: they are not listed any more, and each ends with the next step of its session. Returns how
+    /// many.
     pub(crate) fn kill(&self, fits: impl Fn(&ClientFacts) -> bool) -> usize {
         let Ok(mut clients) = self.by_id.lock() else { return 0 };
         let known = clients.len();
@@ -168,7 +200,7 @@ impl ClientFacts {
         self.since.map_or(0, |since| now.since(since).as_millis() / 1_000)
     }
 
-    /// Seconds since the client said something.
+    /// Seconds since the client sent something.
     fn idle(&self, now: Nanos) -> u64 {
         let last = match self.activity.at.load(Relaxed) {
             0 => self.since.unwrap_or(now),
@@ -177,11 +209,15 @@ impl ClientFacts {
         now.since(last).as_millis() / 1_000
     }
 
-    /// Letters of Redis: `O` monitors, `x` is in a transaction, `c` closes, `N` is none of these.
+    /// Letters of Redis: `O` monitors, `x` is in a transaction, `b` waits, `c` closes; `N` is none of these.
     fn flags(&self) -> String {
         let state = self.activity.state();
-        let letters =
-            [(state.is_monitor, 'O'), (state.is_in_transaction, 'x'), (state.is_closing, 'c')];
+        let letters = [
+            (state.is_monitor, 'O'),
+            (state.is_in_transaction, 'x'),
+            (self.activity.is_blocked.load(Relaxed), 'b'),
+            (state.is_closing, 'c'),
+        ];
         let flags: String =
             letters.iter().filter(|(is, _)| *is).map(|(_, letter)| letter).collect();
         if flags.is_empty() { "N".into() } else { flags }

@@ -1,5 +1,6 @@
-//! `CONFIG GET` and `CONFIG SET`: what tools ask for and what they insist on setting.
+//! `CONFIG GET` and `CONFIG SET`: parameters of Redis that tools read and set.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
@@ -14,8 +15,8 @@ use crate::front::Shared;
 use crate::session::bulk_len_max;
 use crate::slow::{self, SlowChange};
 
-/// Knobs that tune what this store does not have, with the defaults of Redis: taken and remembered without effect, so
-/// that scripts go on.
+/// Parameters of features that this store does not have, with the defaults of Redis. They are remembered without
+/// effect, so that scripts go on.
 const IGNORED: &[(&str, &str)] = &[
     ("activerehashing", "yes"),
     ("hash-max-listpack-entries", "512"),
@@ -44,7 +45,15 @@ const IGNORED: &[(&str, &str)] = &[
 /// Bytes of a value that is remembered.
 const VALUE_LEN_MAX: usize = 64;
 
-/// What was set since the node started.
+/// Parameters that redis-server does not let be set either, not even to the present value.
+const ALWAYS_IMMUTABLE: &[&str] = &["databases"];
+
+const IMMUTABLE: &str = "can't set immutable config";
+
+/// Seconds that a parameter may have.
+const SECONDS_MAX: u64 = i32::MAX as u64;
+
+/// Values set since the node started.
 #[derive(Default)]
 pub(crate) struct Settings {
     changed: Mutex<BTreeMap<&'static str, String>>,
@@ -105,47 +114,140 @@ fn found<'a>(known: &'a [(&'static str, String)], patterns: &[&[u8]]) -> Vec<(St
 /// Sets all of the pairs, or none.
 fn set(shared: &Shared, pairs: &[&[u8]], cx: &SessionContext<'_>) -> Result<(), String> {
     let failed = |name: &str, why: &str| {
-        Err(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
+        format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
     };
     if !pairs.len().is_multiple_of(2) {
         return Err("ERR syntax error".into());
     }
     let known = values(shared, cx);
-    let mut wanted: Vec<(&'static str, String)> = Vec::new();
-    let mut slow_wanted: Vec<(&'static str, SlowChange)> = Vec::new();
+    let mut changes: Vec<(&'static str, Change)> = Vec::new();
     for pair in pairs.chunks_exact(2) {
-        let name = String::from_utf8_lossy(pair[0]).to_lowercase();
-        let value = String::from_utf8_lossy(pair[1]).into_owned();
-        let Some((name, present)) = known.iter().find(|(one, _)| *one == name) else {
-            return Err(format!(
-                "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
-            ));
+        let typed = String::from_utf8_lossy(pair[0]);
+        let is_it = |(one, _): &&(&'static str, String)| one.eq_ignore_ascii_case(&typed);
+        let Some((name, present)) = known.iter().find(is_it) else {
+            let text =
+                format!("ERR Unknown option or number of arguments for CONFIG SET - '{typed}'");
+            return Err(text);
         };
-        if wanted.iter().any(|(one, _)| one == name)
-            || slow_wanted.iter().any(|(one, _)| one == name)
-        {
-            return failed(name, "duplicate parameter");
+        if changes.iter().any(|(one, _)| one == name) {
+            return Err(failed(name, "duplicate parameter"));
         }
-        if let Some(change) = slow::check(name, &value) {
-            match change {
-                Ok(change) => slow_wanted.push((name, change)),
-                Err(why) => return failed(name, &why),
-            }
-            continue;
-        }
-        if let Some((_, default)) = IGNORED.iter().find(|(one, _)| one == name) {
-            if let Some(why) = fault(default, &value) {
-                return failed(name, why);
-            }
-            wanted.push((name, value));
-        } else if !present.eq_ignore_ascii_case(&value) {
-            let why = "can't set immutable config, change it in the configuration file";
-            return failed(name, why);
+        let change =
+            change(shared, cx, name, present, pair[1]).map_err(|why| failed(name, &why))?;
+        changes.push((name, change));
+    }
+    changes.into_iter().for_each(|(name, change)| change.apply(name, shared, cx));
+    cx.node.step_sessions();
+    Ok(())
+}
+
+/// One checked pair of `CONFIG SET`.
+enum Change {
+    /// The value is what it was.
+    None,
+    /// Taken without effect.
+    Remember(String),
+    Timeout(u64),
+    TcpKeepalive(u64),
+    ClientsMax(usize),
+    Password(Option<Vec<u8>>),
+    Slow(SlowChange),
+}
+
+impl Change {
+    fn apply(self, name: &'static str, shared: &Shared, cx: &SessionContext<'_>) {
+        let settings = cx.node.client_settings();
+        match self {
+            Change::None => {}
+            Change::Remember(value) => shared.settings.set(name, value),
+            Change::Timeout(seconds) => settings.set_timeout(seconds),
+            Change::TcpKeepalive(seconds) => settings.set_tcp_keepalive(seconds),
+            Change::ClientsMax(count) => settings.set_clients_max(count),
+            Change::Password(password) => shared.password.set(password),
+            Change::Slow(change) => shared.slow.apply(change),
         }
     }
-    wanted.into_iter().for_each(|(name, value)| shared.settings.set(name, value));
-    slow_wanted.into_iter().for_each(|(_, change)| shared.slow.apply(change));
-    Ok(())
+}
+
+/// Checks one pair.
+///
+/// # Errors
+/// The end of the error's text, as redis-server writes it.
+fn change(
+    shared: &Shared,
+    cx: &SessionContext<'_>,
+    name: &'static str,
+    present: &str,
+    value: &[u8],
+) -> Result<Change, Cow<'static, str>> {
+    let text = String::from_utf8_lossy(value);
+    if let Some(change) = slow::check(name, &text) {
+        return change.map(Change::Slow);
+    }
+    match name {
+        "timeout" => Ok(Change::Timeout(number(&text, 0, SECONDS_MAX)?)),
+        "tcp-keepalive" => Ok(Change::TcpKeepalive(number(&text, 0, SECONDS_MAX)?)),
+        "maxclients" => {
+            let count = number(&text, 1, u64::from(u32::MAX))?;
+            let possible = cx.node.client_settings().clients_possible();
+            match usize::try_from(count) {
+                Ok(count) if count <= possible => Ok(Change::ClientsMax(count)),
+                _ => Err(format!(
+                    "The operating system is not able to handle the specified number of clients, try with {possible}"
+                )
+                .into()),
+            }
+        }
+        "requirepass" if value.is_empty() => {
+            let is_loopback = cx.node.status().listen.ip().is_loopback();
+            match shared.password.may_be_removed(is_loopback) {
+                true => Ok(Change::Password(None)),
+                false => Err("clients beyond loopback need a password".into()),
+            }
+        }
+        "requirepass" => Ok(Change::Password(Some(value.to_vec()))),
+        "maxmemory" => match memory(&text) {
+            None => Err("argument must be a memory value".into()),
+            Some(0) => Ok(Change::None),
+            Some(_) => Err(IMMUTABLE.into()),
+        },
+        _ => match IGNORED.iter().find(|(one, _)| *one == name) {
+            Some((_, default)) => match fault(default, &text) {
+                None => Ok(Change::Remember(text.into_owned())),
+                Some(why) => Err(why.into()),
+            },
+            None if ALWAYS_IMMUTABLE.contains(&name) => Err(IMMUTABLE.into()),
+            None if present.eq_ignore_ascii_case(&text) => Ok(Change::None),
+            None => Err(IMMUTABLE.into()),
+        },
+    }
+}
+
+fn number(text: &str, least: u64, most: u64) -> Result<u64, Cow<'static, str>> {
+    let Some(number) = parse_i64(text.as_bytes()) else {
+        return Err("argument couldn't be parsed into an integer".into());
+    };
+    match u64::try_from(number).ok().filter(|number| (least..=most).contains(number)) {
+        Some(number) => Ok(number),
+        None => Err(format!("argument must be between {least} and {most} inclusive").into()),
+    }
+}
+
+/// Bytes, with a unit or without.
+fn memory(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" => 1_000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
 /// What is wrong with a value in the place of `default`.
@@ -161,7 +263,9 @@ fn fault(default: &str, value: &str) -> Option<&'static str> {
 }
 
 fn values(shared: &Shared, cx: &SessionContext<'_>) -> Vec<(&'static str, String)> {
-    let config = cx.node.config();
+    let (config, settings) = (cx.node.config(), cx.node.client_settings());
+    let password = shared.password.get().unwrap_or_default();
+    let password = String::from_utf8_lossy(&password).into_owned();
     let (host, port) = config.listen.rsplit_once(':').unwrap_or((&config.listen, "6379"));
     let mut values: Vec<(&'static str, String)> = vec![
         ("appendfsync", "always".into()),
@@ -169,20 +273,20 @@ fn values(shared: &Shared, cx: &SessionContext<'_>) -> Vec<(&'static str, String
         ("bind", host.into()),
         ("databases", types::limits::DATABASES.to_string()),
         ("dir", config.data_dir.display().to_string()),
-        ("maxclients", config.clients_max.to_string()),
+        ("maxclients", settings.clients_max().to_string()),
         ("maxmemory", "0".into()),
         ("maxmemory-policy", "noeviction".into()),
         ("max-value-size", shared.limits.max_value_len().to_string()),
         ("once-window", shared.limits.once_window().0.to_string()),
         ("port", port.into()),
-        // Nothing is notified, and nobody is told otherwise.
+        // There are no notifications.
         ("notify-keyspace-events", String::new()),
         ("proto-max-bulk-len", bulk_len_max(shared).to_string()),
         ("request-timeout", config.request_timeout.0.to_string()),
-        ("requirepass", String::new()),
+        ("requirepass", password),
         ("save", String::new()),
-        ("tcp-keepalive", "300".into()),
-        ("timeout", "0".into()),
+        ("tcp-keepalive", settings.tcp_keepalive().to_string()),
+        ("timeout", settings.timeout().to_string()),
         ("workers", config.workers.to_string()),
     ];
     values.extend(shared.slow.parameters());

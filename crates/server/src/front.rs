@@ -9,6 +9,7 @@ use node::settings::Agreed;
 use node::status::{CommandFacts, Facts};
 use types::Update;
 
+use crate::access::Password;
 use crate::clients::Clients;
 use crate::config_command::Settings;
 use crate::counts::Counts;
@@ -48,6 +49,7 @@ pub(crate) struct Shared {
     pub monitors: Arc<Monitors>,
     pub samples: Samples,
     pub limits: Limits,
+    pub password: Password,
     config_file: OnceLock<PathBuf>,
 }
 
@@ -61,9 +63,11 @@ impl RespFront {
     #[must_use]
     pub fn new(config: ServerConfig) -> Arc<RespFront> {
         let limits = Limits::new(config.max_value_size, config.once_window);
+        let password = config.password.clone();
         let shared = Shared {
             config,
             limits,
+            password: Password::new(password),
             clients: Clients::default(),
             counts: Arc::new(Counts::new()),
             pause: Pause::default(),

@@ -11,7 +11,7 @@ use types::limits::DATABASES;
 
 use crate::session::{Replies, Session};
 use crate::transaction::Transaction;
-use crate::{access, client_command, info};
+use crate::{client_command, info};
 
 const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 const HELLO_NO_AUTH: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> \
@@ -26,7 +26,7 @@ impl Session {
         self.replies = Replies::On;
         self.monitor = None;
         self.transaction = Transaction::None;
-        self.authenticated = self.shared.config.password.is_none();
+        self.authenticated = self.shared.password.is_open();
         self.parser.limits.authenticated = self.authenticated;
         self.shared.clients.put(&self.facts);
         self.say(cx, Bytes::from_static(b"+RESET\r\n"));
@@ -58,8 +58,7 @@ impl Session {
 
     pub(crate) fn auth(&mut self, args: &[&[u8]], cx: &mut SessionContext<'_>) {
         let (user, password) = match args {
-            [_, password] if self.shared.config.password.is_none() => {
-                let _: &[u8] = password;
+            [_, _] if self.shared.password.is_open() => {
                 return self.say_error(
                     cx,
                     "ERR AUTH <password> called without any password configured for the default user. \
@@ -78,7 +77,7 @@ impl Session {
     }
 
     fn authenticate(&mut self, user: &[u8], password: &[u8], cx: &SessionContext<'_>) -> bool {
-        let valid = access::is_valid(&self.shared, user, password);
+        let valid = self.shared.password.admits(user, password);
         if !valid {
             cx.node.note_wrong_password(self.facts.peer.ip(), Door::Clients);
         }

@@ -8,9 +8,6 @@ use base::Nanos;
 use commands::spec::Flag;
 use commands::{CommandSpec, Execution, SessionVerb};
 
-/// How often a session that waits looks again.
-pub(crate) const LOOK_AGAIN: Nanos = Nanos::from_millis(50);
-
 #[derive(Default)]
 pub(crate) struct Pause {
     until: AtomicU64,
@@ -28,6 +25,11 @@ impl Pause {
 
     pub(crate) fn end(&self) {
         self.until.store(0, Relaxed);
+    }
+
+    /// When the pause that is under way ends.
+    pub(crate) fn until(&self) -> Nanos {
+        Nanos(self.until.load(Relaxed))
     }
 
     pub(crate) fn holds(&self, spec: &CommandSpec, now: Nanos) -> bool {

@@ -154,6 +154,11 @@ impl Pipeline {
         self.budget.asked_len()
     }
 
+    /// True where the next reply is that of a `WAIT` which has not ended.
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(self.pending.front(), Some(Pending { answer: Answer::Wait(_), .. }))
+    }
+
     /// True when no more may be taken before something leaves.
     pub(crate) fn is_full(&self) -> bool {
         self.pending.len() >= PENDING_MAX || self.budget.is_spent()

@@ -20,15 +20,10 @@ use crate::monitor::Monitor;
 use crate::pipeline::{Answer, Parts, Pending, Pipeline, number_and_part, token, write};
 use crate::recorder::{Call, Recorder};
 use crate::transaction::Transaction;
-use crate::{
-    client_command, config_command, info, memory_command, outcomes, pause, transaction, wait,
-};
+use crate::{client_command, config_command, info, memory_command, outcomes, transaction, wait};
 
 pub(crate) use self::rules::bulk_len_max;
 use self::rules::{cost_of, is_http, lacks_room, limits, opens, takes_turns};
-
-/// How soon a client ends that another one kills.
-const LOOK_AT_KILL_EVERY: Nanos = Nanos::from_secs(1);
 
 /// As redis-server answers: a monitor counts as a replica.
 const MONITORS_ONLY: &[u8] = b"-ERR Replica can't interact with the keyspace\r\n";
@@ -48,7 +43,7 @@ enum Hold {
     No,
     /// Until everything before has been answered.
     Answers,
-    /// Until the pause of clients is checked again.
+    /// Until the pause of clients is over.
     Pause,
 }
 
@@ -80,7 +75,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(shared: Arc<Shared>, client: &Client) -> Session {
-        let authenticated = shared.config.password.is_none();
+        let authenticated = shared.password.is_open();
         let kill = Arc::new(AtomicBool::new(false));
         let facts = ClientFacts {
             id: client.id,
@@ -186,7 +181,8 @@ impl Session {
         if let Err(error) = spec.check_arity(args.len()) {
             return Some(error.into_bytes());
         }
-        if !self.authenticated && !opens(args) {
+        // The password may have been removed since the client came.
+        if !self.authenticated && !opens(args) && !self.shared.password.is_open() {
             return Some(Bytes::from_static(b"-NOAUTH Authentication required.\r\n"));
         }
         if self.transaction.holds(spec) {
@@ -415,11 +411,10 @@ impl Session {
         self.kill.load(Relaxed)
     }
 
-    /// Drops pending requests once `CLIENT KILL` has named this client.
+    /// A client that another one killed ends at once; one that killed itself hears so first.
     fn look_at_kill(&mut self) {
-        if self.is_killed() {
-            self.closing = true;
-            self.pipeline.clear();
+        if self.is_killed() && !self.closing {
+            self.end_now();
         }
     }
 
@@ -438,6 +433,37 @@ impl Session {
         self.pipeline.clear();
     }
 
+    /// Shows its input again to a client that a pause held.
+    fn look_at_pause(&mut self, cx: &mut SessionContext<'_>) {
+        if self.hold != Hold::Pause {
+            return;
+        }
+        match self.shared.pause.until() {
+            until if until > cx.now => self.arm(until, cx),
+            _ => self.hold = Hold::No,
+        }
+    }
+
+    /// Ends a client that has been idle for too long, and sees to it that the end of its patience is noticed.
+    fn look_at_idle(&mut self, cx: &mut SessionContext<'_>) {
+        let Some(idle_max) = cx.node.client_settings().idle_max() else { return };
+        // A client that waits for a reply is not idle.
+        if !self.pipeline.is_empty() || self.hold != Hold::No {
+            return self.arm(cx.now + idle_max, cx);
+        }
+        let last = self.facts.activity.at().max(self.facts.since.unwrap_or(cx.now));
+        match last + idle_max {
+            end if end <= cx.now => self.end_now(),
+            end => self.arm(end, cx),
+        }
+    }
+
+    /// Lets others see whether this client waits for the end of a pause, or in `WAIT`.
+    fn note_blocked(&self) {
+        let is_blocked = !self.closing && (self.hold == Hold::Pause || self.pipeline.is_waiting());
+        self.shared.clients.note_blocked(&self.facts.activity, is_blocked);
+    }
+
     /// True when a request must not begin yet; it is shown again.
     fn must_hold(
         &mut self,
@@ -454,7 +480,7 @@ impl Session {
         }
         if self.shared.pause.holds(spec, cx.now) {
             self.hold = Hold::Pause;
-            self.arm(cx.now + pause::LOOK_AGAIN, cx);
+            self.arm(self.shared.pause.until(), cx);
             return true;
         }
         if spec.has(Flag::Write) && !cx.takes_writes() && !lacks_room(spec, cx.shortage()) {
@@ -550,7 +576,6 @@ impl front::Session for Session {
     fn on_bytes(&mut self, input: &[u8], cx: &mut SessionContext<'_>) -> usize {
         self.look_at_kill();
         self.facts.activity.touch(cx.now);
-        self.arm(cx.now + LOOK_AT_KILL_EVERY, cx);
         let mut taken = 0;
         loop {
             if self.hold == Hold::Answers && self.pipeline.is_empty() {
@@ -567,6 +592,7 @@ impl front::Session for Session {
         self.look_at_monitor(cx);
         self.look_at_kill();
         self.note_state(cx);
+        self.note_blocked();
         if self.closing { input.len() } else { taken }
     }
 
@@ -596,24 +622,26 @@ impl front::Session for Session {
         if self.pipeline.is_empty() {
             self.note_state(cx);
         }
+        self.note_blocked();
     }
 
     fn on_timer(&mut self, cx: &mut SessionContext<'_>) {
         if cx.now >= self.armed {
             self.armed = Nanos::MAX;
         }
-        if self.hold == Hold::Pause {
-            self.hold = Hold::No;
-        }
+        self.look_at_pause(cx);
         if self.facts.since.is_none() {
             self.publish(cx);
         }
         self.look_at_kill();
         self.settle_waits(cx);
-        self.arm(cx.now + LOOK_AT_KILL_EVERY, cx);
         self.flush(cx);
         self.look_at_monitor(cx);
         self.note_state(cx);
+        if !self.closing {
+            self.look_at_idle(cx);
+        }
+        self.note_blocked();
     }
 
     fn wants_close(&self) -> bool {
@@ -631,6 +659,7 @@ impl front::Session for Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.shared.clients.note_blocked(&self.facts.activity, false);
         self.shared.clients.remove(self.facts.id);
     }
 }

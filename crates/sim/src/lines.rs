@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use base::{Millis, Prng};
+use node::client_settings::ClientSettings;
 use node::config::{DatabaseConfig, Durability, MemberAddress, NodeConfig};
 use node::front::{Ask, Client, Front, Session, SessionContext, Token, Wanted};
 use node::status::{Facts, NodeStatus, Phase};
@@ -261,9 +262,10 @@ impl Line {
     }
 }
 
-/// What sessions may read of a node: nothing that a command on a key depends on.
+/// Facts of a node, on which no command on a key depends.
 struct SimFacts {
     config: Arc<NodeConfig>,
+    settings: ClientSettings,
 }
 
 impl SimFacts {
@@ -278,33 +280,36 @@ impl SimFacts {
             protocol: "rmwpaxos",
             durability: Durability::Volatile,
         };
-        SimFacts {
-            config: Arc::new(NodeConfig {
-                id: NodeId(1),
-                listen: "127.0.0.1:6379".into(),
-                announced: node::config::Announced::default(),
-                peer_listen: "127.0.0.1:16379".into(),
-                members: (1..=nodes as u16).map(member).collect(),
-                secret: None,
-                data_dir: "data".into(),
-                databases: vec![database],
-                workers: 1,
-                request_timeout: Millis(1_500),
-                max_value_size: types::limits::VALUE_LEN_DEFAULT,
-                once_window: types::limits::ONCE_WINDOW_DEFAULT,
-                cells_memory: 1 << 20,
-                disk: node::config::DiskConfig::default(),
-                clients_max: 100,
-                clients_accepted: usize::MAX,
-                scrub: node::config::ScrubConfig::OFF,
-            }),
-        }
+        let config = NodeConfig {
+            id: NodeId(1),
+            listen: "127.0.0.1:6379".into(),
+            announced: node::config::Announced::default(),
+            peer_listen: "127.0.0.1:16379".into(),
+            members: (1..=nodes as u16).map(member).collect(),
+            secret: None,
+            data_dir: "data".into(),
+            databases: vec![database],
+            workers: 1,
+            request_timeout: Millis(1_500),
+            max_value_size: types::limits::VALUE_LEN_DEFAULT,
+            once_window: types::limits::ONCE_WINDOW_DEFAULT,
+            cells_memory: 1 << 20,
+            disk: node::config::DiskConfig::default(),
+            clients_max: 100,
+            clients_accepted: usize::MAX,
+            scrub: node::config::ScrubConfig::OFF,
+        };
+        SimFacts { settings: ClientSettings::new(&config), config: Arc::new(config) }
     }
 }
 
 impl Facts for SimFacts {
     fn config(&self) -> &Arc<NodeConfig> {
         &self.config
+    }
+
+    fn client_settings(&self) -> &ClientSettings {
+        &self.settings
     }
 
     fn status(&self) -> NodeStatus {

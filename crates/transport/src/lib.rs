@@ -13,6 +13,7 @@ pub mod backoff;
 pub mod connection;
 pub mod frame;
 pub mod handshake;
+pub mod keep_alive;
 pub mod link;
 pub mod local;
 pub mod tcp;

@@ -8,6 +8,7 @@ use mio::net::{TcpListener, TcpStream};
 use socket2::SockRef;
 use types::NodeId;
 
+use crate::keep_alive;
 use crate::link::{Acceptor, Network, Pipe};
 
 /// Connections that the system keeps until they are accepted. Whoever comes when there is no room tries again a second
@@ -26,6 +27,7 @@ impl Pipe for TcpStream {
 
 fn tune(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    keep_alive::set(stream, keep_alive::OF_PEERS)?;
     SockRef::from(stream).set_tcp_notsent_lowat(NOT_SENT_LEN_MAX)
 }
 

@@ -127,6 +127,8 @@ fn lone(data_dir: PathBuf) -> NodeConfig {
         databases: databases.collect(),
         workers: 2,
         request_timeout: Millis(1_500),
+        max_value_size: types::limits::VALUE_LEN_DEFAULT,
+        once_window: types::limits::ONCE_WINDOW_DEFAULT,
         cells_memory: 64 << 20,
         disk: DiskConfig::default(),
         clients_max: 100,

@@ -17,6 +17,7 @@ use super::clock::Clocks;
 use super::cluster_view::ClusterView;
 use super::mailbox::{ControlMail, Mail, Mailbox};
 use super::wrong_passwords::{Verdict, WrongPasswords};
+use crate::client_settings::ClientSettings;
 use crate::config::NodeConfig;
 use crate::events::{Event, Events, Level, event, lines_dropped};
 use crate::formation::Durable;
@@ -56,6 +57,9 @@ pub(crate) struct Board {
     pub(crate) clients: AtomicUsize,
     pub(crate) clients_total: AtomicU64,
     pub(crate) clients_refused: AtomicU64,
+    pub(crate) client_settings: ClientSettings,
+    /// How often all sessions were to take a step.
+    pub(crate) session_steps: AtomicU64,
     facts: Mutex<Membership>,
     cluster: Mutex<ClusterView>,
     stats: Vec<Mutex<Stats>>,
@@ -107,6 +111,7 @@ impl Board {
         let stats = workers.iter().map(|_| Mutex::default()).collect();
         let measures = workers.iter().map(|_| Mutex::default()).collect();
         let figures = workers.iter().map(|_| Mutex::default()).collect();
+        let client_settings = ClientSettings::new(&config);
         Board {
             config,
             clocks,
@@ -116,6 +121,8 @@ impl Board {
             clients: AtomicUsize::new(0),
             clients_total: AtomicU64::new(0),
             clients_refused: AtomicU64::new(0),
+            client_settings,
+            session_steps: AtomicU64::new(0),
             facts: Mutex::new(membership),
             cluster: Mutex::default(),
             stats,
@@ -484,6 +491,16 @@ impl Facts for Board {
                 suppressed = suppressed
             );
         }
+    }
+
+    fn client_settings(&self) -> &ClientSettings {
+        &self.client_settings
+    }
+
+    fn step_sessions(&self) {
+        // Before the wake-up, so that the pass which it causes sees it.
+        self.session_steps.fetch_add(1, Ordering::SeqCst);
+        self.nudge();
     }
 
     fn status(&self) -> NodeStatus {

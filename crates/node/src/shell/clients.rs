@@ -96,6 +96,10 @@ pub(crate) struct Clients {
     pending: Vec<Pending>,
     pending_free: Vec<u32>,
     timers: BinaryHeap<Reverse<(Nanos, u32, SessionId)>>,
+    /// As many steps of all sessions were taken of those that the board counts.
+    steps: u64,
+    /// Seconds of keep-alive that the sockets have.
+    keep_alive: u64,
     asks: Vec<Ask>,
     /// Bytes that sessions have taken in this turn.
     taken: usize,
@@ -119,7 +123,6 @@ impl Clients {
     ) -> Clients {
         Clients {
             worker,
-            board,
             front,
             token_base,
             slots: Vec::new(),
@@ -133,6 +136,8 @@ impl Clients {
             pending: Vec::new(),
             pending_free: Vec::new(),
             timers: BinaryHeap::new(),
+            steps: 0,
+            keep_alive: board.client_settings.tcp_keepalive(),
             asks: Vec::new(),
             taken: 0,
             now: Nanos::ZERO,
@@ -142,12 +147,15 @@ impl Clients {
             bytes_out: 0,
             reads_done: 0,
             writes_done: 0,
+            board,
         }
     }
 
     pub(crate) fn add(&mut self, registry: &Registry, mut stream: TcpStream, client: &Client) {
         let at = self.free.pop().unwrap_or(self.slots.len() as u32);
         let token = Token(self.token_base + at as usize);
+        // A client that has gone already is found when its socket is read.
+        let _ = transport::keep_alive::set(&stream, self.keep_alive);
         let interest = Interest::READABLE | Interest::WRITABLE;
         if registry.register(&mut stream, token, interest).is_err() {
             self.free_slot(at);
@@ -394,6 +402,10 @@ impl Clients {
 
     /// Sessions whose moment has come.
     pub(crate) fn on_time(&mut self, routes: &mut Routes<'_>) {
+        let steps = self.board.session_steps.load(Ordering::SeqCst);
+        if std::mem::replace(&mut self.steps, steps) != steps {
+            self.step_all(routes);
+        }
         while let Some(&Reverse((at, place, id))) = self.timers.peek() {
             if at > self.now {
                 return;
@@ -404,6 +416,20 @@ impl Clients {
                 self.step(place, &mut slot, routes, |session, cx| session.on_timer(cx));
                 self.slots[place as usize] = Some(slot);
             }
+        }
+    }
+
+    /// Something has changed for all sessions.
+    fn step_all(&mut self, routes: &mut Routes<'_>) {
+        let keep_alive = self.board.client_settings.tcp_keepalive();
+        let is_new = std::mem::replace(&mut self.keep_alive, keep_alive) != keep_alive;
+        for at in 0..self.slots.len() {
+            let Some(mut slot) = self.slots[at].take() else { continue };
+            if is_new {
+                let _ = transport::keep_alive::set(&slot.stream, keep_alive);
+            }
+            self.step(at as u32, &mut slot, routes, |session, cx| session.on_timer(cx));
+            self.slots[at] = Some(slot);
         }
     }
 

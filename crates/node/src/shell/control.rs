@@ -48,8 +48,11 @@ pub(crate) const TOKEN_MAIL: Token = Token(0);
 const TOKEN_ACCEPTOR: Token = Token(1);
 const TOKEN_BASE: usize = 2;
 
-/// Accepted connections that have not proven themselves, at most.
-const UNPROVEN_MAX: usize = 256;
+/// Accepted connections that have not proven themselves, at most. A new one takes the place of the oldest.
+pub const UNPROVEN_MAX: usize = 32;
+
+/// The same of one address: of all members on one machine, with their control links and those to workers.
+const UNPROVEN_OF_ADDRESS_MAX: usize = 24;
 
 /// How often to look whether others are to be told that this node recovers.
 const LOOK_EVERY: Nanos = Nanos::from_secs(1);
@@ -92,6 +95,8 @@ pub(crate) struct Control {
     rng: Prng,
     dialler: Dialler,
     conns: Vec<Option<Conn>>,
+    /// Connections wait that could not be accepted, most likely for want of file descriptors.
+    has_backlog: bool,
     /// The control link of each peer.
     links: BTreeMap<NodeId, usize>,
     worker_links: WorkerLinks,
@@ -108,7 +113,7 @@ pub(crate) struct Control {
     slow: BTreeSet<(usize, NodeId)>,
     standing_at_start: Standing,
     waiting_for: Vec<NodeId>,
-    complained: BTreeMap<Option<NodeId>, Nanos>,
+    complained: BTreeMap<Option<NodeId>, (Nanos, String)>,
     refused: u64,
     /// Refusals as a former self since the last message of a peer.
     stale: u32,
@@ -147,6 +152,7 @@ impl Control {
             rng,
             dialler,
             conns: Vec::new(),
+            has_backlog: false,
             links: BTreeMap::new(),
             worker_links: WorkerLinks::new(workers),
             reach: Reach::default(),
@@ -248,6 +254,9 @@ impl Control {
                     Err(reset) => self.drop_conn(at, Some(reset))?,
                 }
             }
+        }
+        if self.has_backlog {
+            self.accept();
         }
         self.dial_due(now);
         self.report_changes(now);

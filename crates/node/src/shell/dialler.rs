@@ -1,4 +1,4 @@
-//! Which connections this node has to open, and when to try again. Knows no sockets.
+//! The connections that this node has to open, and when to try again. Knows no sockets.
 //!
 //! Of two nodes the one with the lower id dials. There is one control link, and one link per pair of workers:
 //! channel `c` joins worker `c % workers` of either side, for every `c` below the larger number of workers.
@@ -14,9 +14,13 @@ use types::NodeId;
 enum State {
     /// To be dialled at this time.
     Waiting(Nanos),
-    /// An attempt is under way or the link stands.
-    Busy,
+    /// An attempt is under way.
+    Dialling,
+    Standing,
 }
+
+/// Worker links to one peer that are dialled at a time: the peer bounds its unproven connections.
+const DIALLED_AT_ONCE: usize = 2;
 
 /// Links that this node opens.
 #[derive(Debug)]
@@ -26,7 +30,7 @@ pub(crate) struct Dialler {
 }
 
 impl Dialler {
-    /// Starts with the control links to `peers`, all of whom have higher ids.
+    /// Starts with the control links to `peers`, all of which have higher ids.
     pub(crate) fn new(peers: impl Iterator<Item = NodeId>, rng: Prng) -> Dialler {
         let control =
             |peer| ((peer, CHANNEL_CONTROL), (State::Waiting(Nanos::ZERO), Backoff::default()));
@@ -52,18 +56,35 @@ impl Dialler {
     /// The links to dial now; they count as under way.
     pub(crate) fn take_due(&mut self, now: Nanos) -> Vec<(NodeId, u16)> {
         let mut due = Vec::new();
-        for (&link, (state, _)) in &mut self.links {
-            if matches!(*state, State::Waiting(at) if at <= now) {
-                *state = State::Busy;
-                due.push(link);
+        let peers: Vec<NodeId> = self.peers().collect();
+        for peer in peers {
+            let mut room = self.room(peer);
+            for (&link, (state, _)) in self.links.range_mut((peer, 0)..=(peer, u16::MAX)) {
+                let is_control = link.1 == CHANNEL_CONTROL;
+                if matches!(*state, State::Waiting(at) if at <= now) && (is_control || room > 0) {
+                    *state = State::Dialling;
+                    room -= usize::from(!is_control);
+                    due.push(link);
+                }
             }
         }
         due
     }
 
+    fn peers(&self) -> impl Iterator<Item = NodeId> {
+        self.links.keys().filter(|link| link.1 == CHANNEL_CONTROL).map(|link| link.0)
+    }
+
+    /// Worker links to `peer` that may be dialled now.
+    fn room(&self, peer: NodeId) -> usize {
+        let links = self.links.range((peer, 0)..(peer, CHANNEL_CONTROL));
+        let dialling = links.filter(|(_, (state, _))| *state == State::Dialling).count();
+        DIALLED_AT_ONCE.saturating_sub(dialling)
+    }
+
     pub(crate) fn succeeded(&mut self, peer: NodeId, channel: u16) {
         if let Some((state, backoff)) = self.links.get_mut(&(peer, channel)) {
-            *state = State::Busy;
+            *state = State::Standing;
             backoff.succeeded();
         }
     }
@@ -75,7 +96,7 @@ impl Dialler {
         }
     }
 
-    /// The peer has just said that it is there: whatever waits to be dialled is due.
+    /// The peer has just said that it is there: every link that waits is due.
     pub(crate) fn hurry(&mut self, peer: NodeId, now: Nanos) {
         for (_, link) in self.links.iter_mut().filter(|((node, _), _)| *node == peer) {
             if matches!(link.0, State::Waiting(_)) {
@@ -85,11 +106,14 @@ impl Dialler {
     }
 
     pub(crate) fn next_timer(&self) -> Option<Nanos> {
-        let at = |(state, _): &(State, Backoff)| match *state {
+        let full: Vec<NodeId> = self.peers().filter(|&peer| self.room(peer) == 0).collect();
+        let at = |(link, (state, _)): (&(NodeId, u16), &(State, Backoff))| match *state {
+            // A link that has to wait for others is dialled when one of them ends or stands.
+            State::Waiting(_) if link.1 != CHANNEL_CONTROL && full.contains(&link.0) => None,
             State::Waiting(at) => Some(at),
-            State::Busy => None,
+            State::Dialling | State::Standing => None,
         };
-        self.links.values().filter_map(at).min()
+        self.links.iter().filter_map(at).min()
     }
 }
 
@@ -129,7 +153,11 @@ mod tests {
         let mut dialler = Dialler::new([NodeId(2)].into_iter(), Prng::new(1));
         dialler.take_due(Nanos(1));
         dialler.want(NodeId(2), 3, Nanos(1));
-        assert_eq!(dialler.take_due(Nanos(1)).len(), 3);
+        assert_eq!(dialler.take_due(Nanos(1)).len(), DIALLED_AT_ONCE);
+        assert_eq!((dialler.take_due(Nanos(1)), dialler.next_timer()), (vec![], None));
+        dialler.succeeded(NodeId(2), 0);
+        assert_eq!(dialler.next_timer(), Some(Nanos(1)));
+        assert_eq!(dialler.take_due(Nanos(1)), [(NodeId(2), 2)]);
         dialler.want(NodeId(2), 1, Nanos(1));
         dialler.failed(NodeId(2), 2, Nanos(1));
         assert_eq!(dialler.next_timer(), None);

@@ -387,7 +387,8 @@ impl WorkerThread {
     fn deal(&mut self, mut stream: mio::net::TcpStream, peer: std::net::SocketAddr) {
         self.next_client += 1;
         self.board.clients_total.fetch_add(1, Ordering::Relaxed);
-        if self.board.clients.fetch_add(1, Ordering::Relaxed) >= self.board.config.clients_max {
+        let clients_max = self.board.client_settings.clients_max();
+        if self.board.clients.fetch_add(1, Ordering::Relaxed) >= clients_max {
             self.board.clients.fetch_sub(1, Ordering::Relaxed);
             self.board.clients_refused.fetch_add(1, Ordering::Relaxed);
             let _ = stream.write(self.front.too_many());

@@ -1,7 +1,6 @@
 //! `palimpsest dev`: a whole cluster in one process.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use node::config::{Durability, MemberAddress};
 use node::dev::Cluster;
@@ -56,8 +55,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut configs = configs(args)?;
     log::start(LogConfig { format: args.log_format, level: args.log_level }, None);
-    let accepted = limits::lift(configs.len(), configs[0].node.clients_max);
-    configs.iter_mut().for_each(|config| config.node.clients_accepted = accepted);
+    limits::lift(configs.iter_mut().map(|config| &mut config.node));
     if configs[0].node.has_volatile() {
         start_empty(&configs)?;
     }

@@ -9,7 +9,7 @@ use crate::{Failure, limits, log, running};
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let mut config = args.resolve()?;
     log::start(config.log, Some(config.node.id.0));
-    config.node.clients_accepted = limits::lift(1, config.node.clients_max);
+    limits::lift(std::iter::once(&mut config.node));
     let admin = running::bind_admin(&config)?;
     let front = running::front(&config);
     if let Some(path) = args.config_file() {

@@ -124,7 +124,10 @@ fn files_take_numbers_and_texts_with_units() {
     let of = |text| understand(text).unwrap_or_else(|why| panic!("{text}: {why:?}"));
     assert_eq!(of(numbers).node, of(texts).node);
     let (numbers, texts) = (of(numbers), of(texts));
-    assert_eq!((numbers.node.max_value_size, numbers.node.once_window), (2 << 20, Millis(3_600_000)));
+    assert_eq!(
+        (numbers.node.max_value_size, numbers.node.once_window),
+        (2 << 20, Millis(3_600_000))
+    );
     assert_eq!((texts.node.max_value_size, texts.node.once_window), (2 << 20, Millis(3_600_000)));
 }
 

@@ -5,6 +5,7 @@
 
 mod admin;
 mod clients;
+mod connections;
 mod countdowns;
 mod crashes;
 mod deploy;

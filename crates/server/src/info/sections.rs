@@ -76,12 +76,12 @@ pub(super) fn clients(
     let most = |of: fn(&crate::clients::Activity) -> u64| {
         all.iter().map(|client| of(&client.activity)).max().unwrap_or(0)
     };
-    put(text, "connected_clients", status.clients);
+    put(text, "connected_clients", session.shared.clients.count());
     put(text, "cluster_connections", 0);
-    put(text, "maxclients", cx.node.config().clients_max);
+    put(text, "maxclients", cx.node.client_settings().clients_max());
     put(text, "client_recent_max_input_buffer", most(|activity| activity.input_len()));
     put(text, "client_recent_max_output_buffer", most(|activity| activity.output_peak()));
-    put(text, "blocked_clients", 0);
+    put(text, "blocked_clients", session.shared.clients.blocked());
     put_zeros(text, &["tracking_clients", "pubsub_clients", "watching_clients"]);
     put_zeros(text, &["clients_in_timeout_table", "total_watched_keys"]);
     put_zeros(text, &["total_blocking_keys", "total_blocking_keys_on_nokey"]);

@@ -1,10 +1,12 @@
 //! Who speaks, in which language, and for how long.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use base::Nanos;
 
 use node::front::Shortage;
 
-use super::world::World;
+use super::world::{Connection, World};
 
 #[test]
 fn nothing_is_served_before_the_password() {
@@ -66,18 +68,71 @@ fn replies_can_be_switched_off() {
 }
 
 #[test]
-fn a_killed_client_that_stays_silent_ends_within_two_seconds() {
+fn killed_client_that_stays_silent_ends_at_once() {
     let mut world = World::new(None);
     let (mut victim, mut other) = (world.connect(), world.connect());
     world.ask(&mut victim, "CLIENT SETNAME victim");
+    assert!(world.ask(&mut other, "INFO clients").contains("connected_clients:2\r\n"));
     world.send(&mut victim, b"GET never\r\nWAIT 9 0\r\n");
     assert_eq!(world.ask(&mut other, "CLIENT KILL ID 1"), ":1\r\n");
-    assert!(!victim.wants_close() && !world.ask(&mut other, "CLIENT LIST").contains("victim"));
-    world.pass(&mut victim, Nanos::from_secs(2));
-    assert!(victim.wants_close());
-    world.settle(&mut victim);
+    assert_eq!(world.node.steps.load(Relaxed), 1, "its worker is woken");
+    assert!(!world.ask(&mut other, "CLIENT LIST").contains("victim"));
+    assert!(world.ask(&mut other, "INFO clients").contains("connected_clients:1\r\n"));
+    world.wake(&mut victim);
+    assert!(victim.wants_close() && victim.is_gone(), "unread replies do not keep it");
     assert_eq!(world.ask(&mut other, "CLIENT KILL TYPE normal SKIPME no"), ":1\r\n");
-    assert!(other.wants_close());
+    assert!(other.wants_close() && !other.is_gone(), "it reads the reply first");
+}
+
+#[test]
+fn paused_client_counts_as_blocked() {
+    let mut world = World::new(None);
+    let (mut one, mut other) = (world.connect(), world.connect());
+    assert_eq!(world.ask(&mut one, "CLIENT PAUSE 60000 WRITE"), "+OK\r\n");
+    assert!(world.ask(&mut one, "INFO clients").contains("blocked_clients:0\r\n"));
+    assert_eq!(world.ask(&mut other, "SET a 1"), "");
+    assert!(world.ask(&mut one, "INFO clients").contains("blocked_clients:1\r\n"));
+    let listed = world.ask(&mut one, "CLIENT LIST");
+    let flags = |id: &str| {
+        let line = listed.lines().find(|line| line.contains(&format!("id={id} "))).expect("a line");
+        line.split(' ').find_map(|word| word.strip_prefix("flags=")).map(str::to_owned)
+    };
+    assert_eq!((flags("1").as_deref(), flags("2").as_deref()), (Some("N"), Some("b")));
+    // A shorter pause does not end the longer one.
+    assert_eq!(world.ask(&mut one, "CLIENT PAUSE 1 WRITE"), "+OK\r\n");
+    world.pass(&mut other, Nanos::from_secs(1));
+    assert!(world.ask(&mut one, "INFO clients").contains("blocked_clients:1\r\n"));
+    let steps = world.node.steps.load(Relaxed);
+    assert_eq!(world.ask(&mut one, "CLIENT UNPAUSE"), "+OK\r\n");
+    assert!(world.node.steps.load(Relaxed) > steps, "held clients go on at once");
+    world.wake(&mut other);
+    assert_eq!(world.say(&mut other, b""), "+OK\r\n");
+    assert!(world.ask(&mut one, "INFO clients").contains("blocked_clients:0\r\n"));
+    world.send(&mut other, b"WAIT 9 0\r\n");
+    assert!(world.ask(&mut one, "INFO clients").contains("blocked_clients:1\r\n"));
+    drop(other);
+    assert!(world.ask(&mut one, "INFO clients").contains("blocked_clients:0\r\n"));
+}
+
+#[test]
+fn idle_client_ends_after_the_timeout() {
+    let mut world = World::new(None);
+    let (mut idle, mut busy) = (world.connect(), world.connect());
+    world.wake(&mut idle);
+    assert_eq!(world.ask(&mut busy, "CONFIG SET timeout 10"), "+OK\r\n");
+    assert_eq!(world.node.steps.load(Relaxed), 1, "sessions hear of it");
+    world.wake(&mut idle);
+    world.pass(&mut idle, Nanos::from_secs(9));
+    assert_eq!(world.ask(&mut idle, "PING"), "+PONG\r\n");
+    world.pass(&mut idle, Nanos::from_secs(9));
+    assert!(!idle.is_gone());
+    world.pass(&mut idle, Nanos::from_secs(2));
+    assert!(idle.is_gone());
+    let mut blocked = world.connect();
+    world.wake(&mut blocked);
+    world.send(&mut blocked, b"WAIT 9 0\r\n");
+    world.pass(&mut blocked, Nanos::from_secs(60));
+    assert!(!blocked.is_gone(), "it waits for a reply");
 }
 
 #[test]
@@ -88,7 +143,7 @@ fn a_pause_of_writes_holds_writes_until_it_ends() {
     assert_eq!(world.ask(&mut other, "GET a"), "$-1\r\n");
     assert_eq!(world.say(&mut other, b"SET a 1\r\nGET a\r\n"), "");
     assert_eq!(world.ask(&mut one, "CLIENT UNPAUSE"), "+OK\r\n");
-    world.pass(&mut other, Nanos::from_millis(100));
+    world.wake(&mut other);
     assert_eq!(world.say(&mut other, b""), "+OK\r\n$1\r\n1\r\n");
     world.ask(&mut one, "CLIENT PAUSE 60000");
     assert_eq!(world.ask(&mut other, "GET a"), "");
@@ -212,6 +267,70 @@ fn settings_are_remembered_and_what_is_fixed_stays() {
     assert!(world.ask(&mut client, "CONFIG SET port 1").contains("can't set immutable config"));
     assert!(world.ask(&mut client, "CONFIG SET notify-keyspace-events KEA").starts_with("-ERR"));
     assert_eq!(world.ask(&mut client, "CONFIG GET nosuch"), "*0\r\n");
+}
+
+#[test]
+fn settings_of_clients_change_at_once() {
+    let mut world = World::new(None);
+    let mut client = world.connect();
+    let get = |world: &mut World, client: &mut Connection, name: &str| {
+        let said = world.ask(client, &format!("CONFIG GET {name}"));
+        said.lines().nth(4).unwrap_or_default().to_owned()
+    };
+    for (name, before, after) in
+        [("timeout", "0", "300"), ("tcp-keepalive", "300", "60"), ("maxclients", "100", "50")]
+    {
+        assert_eq!(get(&mut world, &mut client, name), before);
+        assert_eq!(world.ask(&mut client, &format!("CONFIG SET {name} {after}")), "+OK\r\n");
+        assert_eq!(get(&mut world, &mut client, name), after);
+    }
+    assert!(world.ask(&mut client, "INFO clients").contains("maxclients:50\r\n"));
+    let refused = [
+        ("timeout 1 timeout 2", "'timeout') - duplicate parameter"),
+        ("timeout 7 TIMEOUT 8", "'timeout') - duplicate parameter"),
+        ("timeout abc", "'timeout') - argument couldn't be parsed into an integer"),
+        ("timeout -1", "'timeout') - argument must be between 0 and 2147483647 inclusive"),
+        ("maxclients 0", "'maxclients') - argument must be between 1 and 4294967295 inclusive"),
+        (
+            "maxclients 1001",
+            "'maxclients') - The operating system is not able to handle the specified number of clients, \
+             try with 1000",
+        ),
+        ("maxmemory x", "'maxmemory') - argument must be a memory value"),
+        ("maxmemory 100mb", "'maxmemory') - can't set immutable config"),
+        ("timeout 5 databases 16", "'databases') - can't set immutable config"),
+    ];
+    for (pairs, end) in refused {
+        let said = world.ask(&mut client, &format!("CONFIG SET {pairs}"));
+        let right = format!("-ERR CONFIG SET failed (possibly related to argument {end}\r\n");
+        assert_eq!(said, right, "{pairs}");
+    }
+    let unknown = "-ERR Unknown option or number of arguments for CONFIG SET - 'nope'\r\n";
+    assert_eq!(world.ask(&mut client, "CONFIG SET timeout 5 nope 2"), unknown);
+    assert_eq!(world.ask(&mut client, "CONFIG SET timeout 5 nope"), "-ERR syntax error\r\n");
+    assert_eq!(get(&mut world, &mut client, "timeout"), "300", "all pairs or none");
+    assert_eq!(world.ask(&mut client, "CONFIG SET timeout 1 maxmemory 0kb"), "+OK\r\n");
+    assert_eq!(
+        world.ask(&mut client, "CONFIG GET time* tcp-k*"),
+        "*4\r\n$13\r\ntcp-keepalive\r\n$2\r\n60\r\n$7\r\ntimeout\r\n$1\r\n1\r\n"
+    );
+}
+
+#[test]
+fn password_changes_for_new_clients() {
+    let mut world = World::new(None);
+    let (mut old, mut new) = (world.connect(), world.connect());
+    assert_eq!(world.ask(&mut old, "CONFIG SET requirepass secret"), "+OK\r\n");
+    assert_eq!(world.ask(&mut old, "PING"), "+PONG\r\n", "those that are in stay in");
+    let mut late = world.connect();
+    assert!(world.ask(&mut late, "PING").starts_with("-NOAUTH"));
+    assert!(world.ask(&mut late, "AUTH wrong").starts_with("-WRONGPASS"));
+    assert_eq!(world.ask(&mut late, "AUTH secret"), "+OK\r\n");
+    assert_eq!(world.ask(&mut new, "CONFIG GET requirepass").lines().nth(4), Some("secret"));
+    let mut shut_out = world.connect();
+    assert!(world.ask(&mut shut_out, "PING").starts_with("-NOAUTH"));
+    assert_eq!(world.ask(&mut late, "CONFIG SET requirepass ''"), "+OK\r\n");
+    assert_eq!(world.ask(&mut shut_out, "PING"), "+PONG\r\n");
 }
 
 #[test]

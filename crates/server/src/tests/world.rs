@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use base::{Millis, Nanos, Prng};
 use bytes::Bytes;
 use commands::Interpreter;
+use node::client_settings::ClientSettings;
 use node::config::{DatabaseConfig, Durability, MemberAddress, NodeConfig};
 use node::front::{Ask, Client, Front, Session, SessionContext, Shortage, Socket, Wanted};
 use node::status::{DatabaseFigures, Facts, NodeStatus, Phase};
@@ -22,6 +23,9 @@ pub struct FakeNode {
     config: Arc<NodeConfig>,
     pub databases: Vec<DatabaseFigures>,
     clock: AtomicU64,
+    settings: ClientSettings,
+    /// How often all sessions were to take a step.
+    pub steps: AtomicU64,
 }
 
 fn address(port: u16) -> SocketAddr {
@@ -56,11 +60,13 @@ impl FakeNode {
             cells_memory: 1 << 20,
             disk: node::config::DiskConfig::default(),
             clients_max: 100,
-            clients_accepted: usize::MAX,
+            clients_accepted: 1_000,
             scrub: node::config::ScrubConfig::OFF,
         };
         let clock = AtomicU64::new(0);
-        FakeNode { config: Arc::new(config), databases: Vec::new(), clock }
+        let settings = ClientSettings::new(&config);
+        let steps = AtomicU64::new(0);
+        FakeNode { config: Arc::new(config), databases: Vec::new(), clock, settings, steps }
     }
 }
 
@@ -71,6 +77,14 @@ impl Facts for FakeNode {
 
     fn config(&self) -> &Arc<NodeConfig> {
         &self.config
+    }
+
+    fn client_settings(&self) -> &ClientSettings {
+        &self.settings
+    }
+
+    fn step_sessions(&self) {
+        self.steps.fetch_add(1, Relaxed);
     }
 
     fn status(&self) -> NodeStatus {
@@ -312,6 +326,15 @@ impl World {
             }
         }
         self.now = until;
+    }
+
+    /// What the shell does after a session asked for a step of all.
+    pub fn wake(&mut self, connection: &mut Connection) {
+        self.step(connection, |session, cx| session.on_timer(cx));
+        if !connection.untaken.is_empty() && !connection.session.is_full() {
+            self.feed(connection);
+        }
+        self.settle(connection);
     }
 
     /// Sends, lets everything end, and takes what was said.

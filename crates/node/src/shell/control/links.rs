@@ -1,6 +1,8 @@
 //! Connections in the control thread's care: dialled, accepted, proven, handed over, ended.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::net::IpAddr;
 
 use base::Nanos;
 use mio::{Interest, Token};
@@ -10,7 +12,7 @@ use transport::{Connection, Happening, Hello, Pipe, Refusal, Reset};
 use types::NodeId;
 
 use super::reports::Message;
-use super::{Control, TOKEN_BASE, UNPROVEN_MAX};
+use super::{Control, TOKEN_BASE, UNPROVEN_MAX, UNPROVEN_OF_ADDRESS_MAX};
 use crate::formation::{Input as Told, Standing};
 use crate::shell::mailbox::{Mail, NewLink};
 
@@ -25,18 +27,58 @@ pub(super) struct Conn {
     /// The peer's hello, once proven: this is a control link then.
     pub(super) hello: Option<Hello>,
     pub(super) blocked: bool,
+    /// When it was dialled or accepted.
+    pub(super) since: Nanos,
+    pub(super) address: Option<IpAddr>,
 }
 
 impl Control {
     pub(super) fn accept(&mut self) {
-        while let Ok(pipe) = self.acceptor.accept() {
-            let unproven = self.conns.iter().flatten().filter(|conn| conn.hello.is_none()).count();
-            if unproven < UNPROVEN_MAX {
-                let others: Vec<NodeId> = self.others().collect();
-                let hello = self.hello(CHANNEL_CONTROL);
-                let handshake = Handshake::accept(hello, &others, self.secret());
-                self.add(pipe, handshake, None, CHANNEL_CONTROL);
+        self.has_backlog = false;
+        loop {
+            let pipe = match self.acceptor.accept() {
+                Ok(pipe) => pipe,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    // No event tells of those that wait already: they are asked for again.
+                    self.has_backlog = error.kind() != ErrorKind::WouldBlock;
+                    return;
+                }
+            };
+            self.make_room(pipe.remote().map(|address| address.ip()));
+            let others: Vec<NodeId> = self.others().collect();
+            let hello = self.hello(CHANNEL_CONTROL);
+            let handshake = Handshake::accept(hello, &others, self.secret());
+            self.add(pipe, handshake, None, CHANNEL_CONTROL);
+        }
+    }
+
+    /// Ends the oldest unproven connections until there is room for one from `address`. A member proves itself within a round
+    /// trip, so it gets through even where others connect without end.
+    fn make_room(&mut self, address: Option<IpAddr>) {
+        let unproven = |address: Option<IpAddr>| {
+            let conns = self.conns.iter().enumerate();
+            let mut found: Vec<(Nanos, usize)> = conns
+                .filter_map(|(at, conn)| Some((at, conn.as_ref()?)))
+                .filter(|(_, conn)| !conn.is_dialled && conn.hello.is_none())
+                .filter(|(_, conn)| address.is_none() || conn.address == address)
+                .map(|(at, conn)| (conn.since, at))
+                .collect();
+            found.sort_unstable();
+            found
+        };
+        let mut ended = BTreeSet::new();
+        for (found, most) in
+            [(unproven(address), UNPROVEN_OF_ADDRESS_MAX), (unproven(None), UNPROVEN_MAX)]
+        {
+            if address.is_some() || most == UNPROVEN_MAX {
+                let superfluous = (found.len() + 1).saturating_sub(most);
+                ended.extend(found.into_iter().take(superfluous).map(|(_, at)| at));
             }
+        }
+        for at in ended {
+            // It was no link, so its end changes nothing that could fail.
+            let _ = self.drop_conn(at, None);
         }
     }
 
@@ -98,6 +140,7 @@ impl Control {
         }
         let keep_alive =
             if channel == CHANNEL_CONTROL { KeepAlive::CONTROL } else { KeepAlive::WORKERS };
+        let address = pipe.remote().map(|address| address.ip());
         let conn = Conn {
             pipe,
             connection: Connection::new(handshake, keep_alive, now),
@@ -106,6 +149,8 @@ impl Control {
             is_dialled: dialled.is_some(),
             hello: None,
             blocked: false,
+            since: now,
+            address,
         };
         match self.conns.get_mut(at) {
             Some(slot) => *slot = Some(conn),

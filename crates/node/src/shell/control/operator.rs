@@ -341,10 +341,15 @@ impl Control {
         reason: String,
     ) {
         let now = self.board.clocks.now();
-        if self.complained.get(&peer).is_some_and(|&at| now < at + COMPLAINT_EVERY) {
+        // A member that fails in another way than before is worth a line; others could fail in many.
+        let is_same = |said: &str| peer.is_none() || said == reason;
+        if let Some((at, said)) = self.complained.get(&peer)
+            && now < *at + COMPLAINT_EVERY
+            && is_same(said)
+        {
             return;
         }
-        self.complained.insert(peer, now);
+        self.complained.insert(peer, (now, reason.clone()));
         match peer {
             Some(peer) => event!(
                 self.board,
