@@ -34,11 +34,11 @@ const KEPT_CAPACITY: usize = 1 << 20;
 /// When to ask whether the peer lives, and when to believe that it does not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeepAlive {
-    /// Ask when something was sent and nothing was heard for this long.
+    /// Ask when an answer is owed and no byte arrived for this long.
     pub owed: Nanos,
-    /// Ask when nothing was heard for this long although nothing was sent.
+    /// Ask when no byte arrived for this long, although no answer is owed.
     pub idle: Nanos,
-    /// Give up when something was sent and nothing was heard for this long.
+    /// Give up when an answer is owed and no byte arrived for this long.
     pub silent: Nanos,
 }
 
@@ -103,7 +103,7 @@ pub struct Connection {
     waiting: VecDeque<(u64, Nanos)>,
     heard_at: Nanos,
     said_at: Nanos,
-    /// When the first thing was sent that nothing has been heard since.
+    /// When the first frame was sent after the last byte arrived.
     owed_since: Option<Nanos>,
     /// Whether the peer was asked since something was heard.
     asked: bool,
@@ -116,7 +116,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection on which nothing was said yet.
+    /// A connection before its first frame.
     #[must_use]
     pub fn new(handshake: Handshake, keep_alive: KeepAlive, now: Nanos) -> Connection {
         let mut out = Vec::new();
@@ -148,7 +148,7 @@ impl Connection {
     /// Bytes that arrived.
     ///
     /// # Errors
-    /// [`Reset`]: write what is in [`unsent`](Connection::unsent) if it can be done at once, then close.
+    /// [`Reset`]: write [`unsent`](Connection::unsent) if it can be done at once, then close.
     pub fn on_bytes(
         &mut self,
         now: Nanos,
@@ -277,7 +277,7 @@ impl Connection {
 
     /// Time has passed: asks whether the peer lives, or gives up.
     ///
-    /// Read what has arrived before: a peer is silent only if nothing is waiting to be read.
+    /// Read all that has arrived before: a peer is silent only if no byte waits to be read.
     ///
     /// # Errors
     /// [`Reset`] when the peer is believed dead.
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn who_hears_frames_for_long_and_has_nothing_to_say_is_not_silent() {
+    fn busy_listener_is_not_silent() {
         let (mut left, mut right) = open();
         let step = KeepAlive::WORKERS.owed;
         // The question that it was asked stands behind all of them.
@@ -572,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_buffered_for_ever_for_a_peer_that_does_not_read() {
+    fn unread_frames_are_bounded() {
         let (mut left, _right) = open();
         let payload = vec![0; PAYLOAD_LEN_MAX];
         left.send(START, &payload).unwrap();

@@ -1,4 +1,4 @@
-//! Frames: what a payload wears on its way through a byte stream.
+//! Frames: the envelope of a payload in a byte stream.
 //!
 //! `magic u16, version u8, kind u8, len u32, checksum u64`, little endian, then `len` bytes. The checksum covers
 //! the header and the payload and is seeded with a number that both ends of a connection derived in its handshake,
@@ -27,11 +27,11 @@ const AT_LEN: Range<usize> = 4..8;
 const AT_CHECKSUM: Range<usize> = 8..16;
 const _: () = assert!(AT_CHECKSUM.end == HEADER_LEN);
 
-/// What a frame carries.
+/// The content of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
-    /// Who I am, with a nonce.
+    /// The sender's introduction, with a nonce.
     Hello = 1,
     /// That I know the secret.
     Proof = 2,
@@ -115,7 +115,7 @@ impl Decoder {
         self.payload_len_max = payload_len_max;
     }
 
-    /// Bytes that arrived. At most one frame of the longest kind is held, plus what came with its end.
+    /// Bytes that arrived. At most one frame of the longest kind is held, plus the bytes that came with its end.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }

@@ -1,12 +1,12 @@
-//! Who is at the other end: a mutual challenge by the cluster's secret.
+//! Identifies the other end: a mutual challenge by the cluster's secret.
 //!
 //! Both ends send a [`Hello`] with a fresh nonce, then a proof: HMAC-SHA256 under the secret over a tag that names
 //! the direction and both hellos, the dialler's first. Fresh nonces on both sides make a recorded conversation
 //! worthless; the tag makes a proof worthless when it is sent back to its author. Without a secret the key is
-//! empty and the proof only shows that both ends agree on what was said.
+//! empty and the proof only shows that both ends agree on the hellos.
 //!
-//! It does not encrypt and does not authenticate later frames: who can change packets between nodes is outside
-//! what a cluster secret guards against.
+//! It does not encrypt and does not authenticate later frames: an attacker that can change packets between nodes is
+//! outside the scope of a cluster secret.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ use crate::frame::{self, Kind};
 pub const VERSION_MIN: u16 = 6;
 pub const VERSION_MAX: u16 = 6;
 
-/// The channel that carries what nodes, not workers, tell each other.
+/// The channel for messages between nodes rather than their workers.
 pub const CHANNEL_CONTROL: u16 = u16::MAX;
 
 /// Bytes drawn anew for every connection.
@@ -32,7 +32,7 @@ pub type Nonce = [u8; 32];
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterId(pub [u8; 16]);
 
-/// What a node says of itself when a connection opens.
+/// A node's introduction when a connection opens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hello {
     pub node: NodeId,
@@ -97,7 +97,7 @@ pub struct Handshake {
     me: Hello,
     secret: Vec<u8>,
     members: Vec<NodeId>,
-    /// Whom this end dialled.
+    /// The node that this end dialled.
     dialled: Option<NodeId>,
     peer: Option<Hello>,
 }
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_sent_back_to_its_author_proves_nothing() {
+    fn proof_sent_back_to_its_author_is_refused() {
         let mut dialler = Handshake::dial(hello(1), NodeId(2), b"secret");
         let mut out = Vec::new();
         dialler.on_frame(Kind::Hello, &hello(2).to_bytes(), &mut out).unwrap();
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recorded_conversation_proves_nothing_to_a_fresh_nonce() {
+    fn recorded_conversation_fails_with_a_fresh_nonce() {
         let mut recorded = Vec::new();
         Handshake::accept(hello(2), &[NodeId(1)], b"secret")
             .on_frame(Kind::Hello, &hello(1).to_bytes(), &mut recorded)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 
-/// Seconds of the links between nodes. Pings find a silent peer sooner; this ends what they do not cover.
+/// Seconds of the links between nodes. Pings find a silent peer sooner; this covers handshakes as well.
 pub const OF_PEERS: u64 = 10;
 
 /// Unanswered probes that end a connection.

@@ -1,10 +1,10 @@
 //! Floor 3: frames and links between nodes.
 //!
-//! [`frame`] draws the bytes, [`handshake`] proves who is at the other end, [`connection`] puts both together into
-//! one conversation with keep-alive and a bounded buffer: all three are free of sockets and clocks. [`link`] is what
-//! a transport has to offer (a byte pipe that an event loop can wait for); [`tcp`] and [`local`] offer it.
+//! [`frame`] lays out bytes, [`handshake`] identifies the other end, [`connection`] puts both together into one
+//! conversation with keep-alive and a bounded buffer. All three are free of sockets and clocks. [`link`] is the
+//! interface of a transport: a byte pipe that an event loop can wait for. [`tcp`] and [`local`] implement it.
 //!
-//! No algorithm lives here: payloads are opaque, and who may talk to whom is decided above.
+//! No algorithm lives here: payloads are opaque, and the layer above decides which nodes may talk.
 
 // Output goes through `tracing`: a print panics if its stream takes nothing.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]

@@ -1,7 +1,7 @@
-//! What a transport offers: byte pipes that an event loop can wait for.
+//! The interface of a transport: byte pipes that an event loop can wait for.
 //!
-//! A pipe delivers bytes in order or ends. It promises nothing else: what was written before an end may or may not
-//! have arrived. Frames, proofs and keep-alive are put on top by [`Connection`](crate::Connection), the same for all.
+//! A pipe delivers bytes in order or ends. It promises no more: bytes written before an end may or may not have
+//! arrived. Frames, proofs and keep-alive are put on top by [`Connection`](crate::Connection), the same for all.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ pub trait Network: Send {
     /// Of the transport; try again later.
     fn dial(&mut self, peer: NodeId) -> io::Result<Box<dyn Pipe>>;
 
-    /// What peers connect to. Taken once, at start.
+    /// The end that peers connect to. Taken once, at start.
     ///
     /// # Errors
     /// When it was taken already.

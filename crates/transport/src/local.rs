@@ -1,6 +1,6 @@
 //! Links inside one process: nodes of `palimpsest dev` and tests reach each other through socket pairs.
 //!
-//! No port is opened and nothing leaves the process; an event loop waits for a pair as for any socket.
+//! No port is opened and no byte leaves the process. An event loop waits for a pair as for any socket.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -27,7 +27,7 @@ pub struct Hub {
 /// The door of a node that listens.
 struct Door {
     waiting: VecDeque<UnixStream>,
-    /// Written to when somebody waits.
+    /// Written to when an acceptor waits.
     bell: UnixStream,
 }
 
@@ -86,7 +86,7 @@ struct LocalAcceptor {
 
 impl Acceptor for LocalAcceptor {
     fn accept(&mut self) -> io::Result<Box<dyn Pipe>> {
-        // The bell is silenced first: who comes afterwards rings again.
+        // The bell is silenced first: a later connection rings again.
         let mut rings = [0; 64];
         while io::Read::read(&mut self.ringing, &mut rings).is_ok_and(|count| count > 0) {}
         let mut doors = self.hub.doors();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_reached_who_is_not_there_any_more() {
+    fn detached_node_is_not_reached() {
         let hub = Hub::default();
         let mut one = hub.attach(NodeId(1)).unwrap();
         assert!(one.dial(NodeId(2)).is_err());

@@ -11,12 +11,12 @@ use types::NodeId;
 use crate::keep_alive;
 use crate::link::{Acceptor, Network, Pipe};
 
-/// Connections that the system keeps until they are accepted. Whoever comes when there is no room tries again a second
+/// Connections that the system keeps until they are accepted. A client that finds no room tries again a second
 /// later, so it must do for a burst of clients while this process is kept from running.
 const BACKLOG: i32 = 1024;
 
-/// Bytes beyond those on their way that the system takes. It would take megabytes, and what is new would wait behind them on a
-/// slow link; what waits here is known, and bounded in time.
+/// Bytes beyond those on their way that the system takes. Its default is megabytes, behind which new frames would wait on
+/// a slow link. Frames that wait in this process are known, and bounded in time.
 const NOT_SENT_LEN_MAX: u32 = 1 << 20;
 
 impl Pipe for TcpStream {

@@ -3,14 +3,14 @@
 use base::Millis;
 use bytes::Bytes;
 
-/// What a command may do to the state of its key.
+/// How a command may touch the state of its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// Never changes it.
     Read,
     /// Changes it, or finds a condition unmet and leaves it.
     Update,
-    /// Replaces it whatever it was, and its reply does not depend on what it was (plain `SET`).
+    /// Replaces any state, and its reply does not depend on the old one (plain `SET`).
     Write,
 }
 
@@ -24,7 +24,7 @@ pub struct Command {
     pub once: Option<Box<Once>>,
 }
 
-/// What makes a command safe to repeat: within the window, commands of one key with the same session and number run
+/// Makes a command safe to repeat: within the window, commands of one key with the same session and number run
 /// at most once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Once {
@@ -38,7 +38,7 @@ pub struct Once {
 }
 
 impl Command {
-    /// A command that nothing makes safe to repeat.
+    /// A command that is not safe to repeat.
     #[must_use]
     pub fn new(access: Access, body: Bytes) -> Command {
         Command { access, body, once: None }
@@ -51,7 +51,7 @@ impl Command {
     }
 }
 
-/// What a command finds.
+/// The state that a command finds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct View<'a> {
     /// The encoded value; `None` when there is no key.
@@ -100,7 +100,7 @@ pub struct Clock {
     pub seed: u64,
 }
 
-/// What a command does.
+/// The effect of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Applied {
     pub change: Change,
@@ -128,8 +128,8 @@ pub enum ExpiryChange {
 
 /// The semantics of all commands: pure, so that it may run at any proposer, any number of times.
 pub trait Update: Send + Sync {
-    /// Runs `body` (see [`Command::body`]) on what it finds. A body that this node does not understand changes
-    /// nothing and replies with an error: it can only come from a newer peer.
+    /// Runs `body` (see [`Command::body`]) on the state that it finds. A body that this node does not understand
+    /// leaves the state and replies with an error: it can only come from a newer peer.
     fn apply(&self, view: View<'_>, body: &[u8], clock: Clock) -> Applied;
 }
 

@@ -31,7 +31,7 @@ id!(
     Incarnation(u32), "i"
 );
 id!(
-    /// How often a node has lost acceptor state. Acknowledgements from before a loss prove nothing. 24 bits.
+    /// How often a node has lost acceptor state. Acknowledgements from before a loss are void. 24 bits.
     Loss(u32), "l"
 );
 id!(
@@ -68,6 +68,6 @@ impl Epoch {
 }
 
 impl Ticket {
-    /// What needs no waiting.
+    /// Durable from the start: it needs no waiting.
     pub const DURABLE: Ticket = Ticket(0);
 }

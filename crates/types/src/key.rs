@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// One of the 256 parts of a database's hash space: the top byte of a key's hash.
 ///
 /// Floors, promise ceilings and recovery progress are kept per shard, and a shard belongs to one worker
-/// (`shard % workers`), so nothing on disk depends on the number of workers.
+/// (`shard % workers`), so no byte on disk depends on the number of workers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Shard(pub u8);
 
@@ -49,7 +49,7 @@ impl Key {
         Key { hash: base::checksum::hash(bytes), repr }
     }
 
-    /// A key at a place of the caller's choice, for tests of what collisions do.
+    /// A key at a place of the caller's choice, for tests of collisions.
     #[doc(hidden)]
     #[must_use]
     pub fn with_hash(hash: u64, bytes: &[u8]) -> Key {
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_of_every_length_are_what_they_were_made_of() {
+    fn keys_of_every_length_keep_their_bytes() {
         assert_eq!(size_of::<Key>(), 32);
         for len in 0..2 * INLINE_LEN_MAX {
             let bytes: Vec<u8> = (0..len as u8).collect();

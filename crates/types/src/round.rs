@@ -1,4 +1,4 @@
-//! Ballots and rounds: what orders attempts.
+//! Ballots and rounds, which order attempts.
 
 use std::fmt;
 
@@ -87,7 +87,7 @@ impl Ballot {
 }
 
 impl Round {
-    /// Nothing accepted.
+    /// No state was accepted.
     pub const NONE: Round = Round(Wide::of(0));
 
     #[must_use]

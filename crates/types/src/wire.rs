@@ -1,10 +1,10 @@
 //! How words become bytes: little endian, length-prefixed, no schema compiler.
 //!
-//! Decoding trusts nothing: a short or overlong input is [`Malformed`], never a panic or a huge allocation.
+//! Decoding trusts no input: a short or overlong one is [`Malformed`], never a panic or a huge allocation.
 
 use bytes::Bytes;
 
-/// Bytes that are not what they should be.
+/// Bytes that break their format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed;
 
@@ -24,7 +24,7 @@ pub trait Wire: Sized {
     /// [`Malformed`] when the bytes are not an encoding of `Self`.
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed>;
 
-    /// Decodes bytes that must hold one `Self` and nothing else.
+    /// Decodes bytes that must hold exactly one `Self`.
     ///
     /// # Errors
     /// [`Malformed`] when they do not.
@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// What has not been taken.
+    /// The bytes that were not taken yet.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.rest

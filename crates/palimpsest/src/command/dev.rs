@@ -1,6 +1,7 @@
 //! `palimpsest dev`: a whole cluster in one process.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use node::config::{Durability, MemberAddress};
 use node::dev::Cluster;
