@@ -71,7 +71,7 @@ fn put(
     line(text, format_args!("# {name}"));
     match section {
         "server" => sections::server(text, session, status, cx),
-        "clients" => sections::clients(text, session, status, cx),
+        "clients" => sections::clients(text, session, cx),
         "memory" => sections::memory(text, session, status),
         "persistence" => sections::persistence(text, status, cx),
         "stats" => sections::stats(text, session, status),

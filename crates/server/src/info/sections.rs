@@ -66,12 +66,7 @@ fn run_id(status: &NodeStatus) -> String {
     format!("{:016x}{:016x}{:016x}", word(0), word(1), word(2))[..40].to_string()
 }
 
-pub(super) fn clients(
-    text: &mut String,
-    session: &Session,
-    status: &NodeStatus,
-    cx: &SessionContext<'_>,
-) {
+pub(super) fn clients(text: &mut String, session: &Session, cx: &SessionContext<'_>) {
     let all = session.shared.clients.all();
     let most = |of: fn(&crate::clients::Activity) -> u64| {
         all.iter().map(|client| of(&client.activity)).max().unwrap_or(0)
