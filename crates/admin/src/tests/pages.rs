@@ -39,6 +39,16 @@ fn both_formats_say_the_same() {
 }
 
 #[test]
+fn reference_page_lists_every_series() {
+    let page = include_str!("../../../../docs/reference/metrics.md");
+    let answer = Lone::start(open()).get("/metrics", &[]);
+    let families = answer.body.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    for family in families.filter_map(|line| line.split(' ').next()) {
+        assert!(page.contains(&format!("| `{family}` |")), "{family} has no row");
+    }
+}
+
+#[test]
 fn every_series_belongs_to_a_family_with_help() {
     let lone = Lone::start(open());
     let answer = lone.get("/metrics", &[]);

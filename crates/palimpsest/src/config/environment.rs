@@ -97,6 +97,17 @@ mod tests {
     }
 
     #[test]
+    fn reference_page_lists_every_flag_of_serve() {
+        let page = include_str!("../../../../docs/reference/configuration.md");
+        let cli = crate::Cli::command();
+        let serve = cli.find_subcommand("serve").expect("it is there");
+        for flag in serve.get_arguments() {
+            let Some(long) = flag.get_long().filter(|long| *long != "help") else { continue };
+            assert!(page.contains(&format!("| `--{long}` |")), "--{long} has no row");
+        }
+    }
+
+    #[test]
     fn unknown_variables_are_refused_with_the_nearest_name() {
         let why = refusal("PALIMPSEST_LISTN", "x").expect("it is unknown");
         assert!(why.ends_with("did you mean PALIMPSEST_LISTEN?"), "{why}");
