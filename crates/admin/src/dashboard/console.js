@@ -144,10 +144,10 @@ function spanOf(now) {
   return SPANS_MS.find((span) => now - first <= span) || SPAN_MS_MAX;
 }
 
-// The smallest of 1, 2, 5 times a power of ten at or above `value`.
+// The smallest of 2, 4, 10 times a power of ten at or above `value`: its half is whole.
 function roundUp(value) {
   const power = 10 ** Math.floor(Math.log10(Math.max(value, 1)));
-  return [1, 2, 5, 10].map((step) => step * power).find((step) => step >= value) || value;
+  return [2, 4, 10].map((step) => step * power).find((step) => step >= value) || value;
 }
 
 // Bytes get a scale of powers of two, so that the labels are whole.
