@@ -28,7 +28,8 @@ pub(crate) enum Page {
 impl Access {
     /// Whether a request from `peer` that brought the password `given` may read `page`.
     ///
-    /// Without any configured password everything is open: the node then listens on loopback, or runs with `--insecure`.
+    /// Without any configured password everything is open: the node then listens on loopback, or
+    /// runs with `--insecure`.
     pub(crate) fn admits(&self, page: Page, peer: IpAddr, given: Option<&[u8]>) -> bool {
         let has = |password: &Option<Vec<u8>>| {
             password.as_deref().zip(given).is_some_and(|(known, given)| is_same(known, given))

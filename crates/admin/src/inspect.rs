@@ -1,6 +1,7 @@
 //! `/api/v1/key`: the record of each replica of a key.
 //!
-//! The page asks its own node as a client does, with `KEY.EXPLAIN`, so that no second way leads to the workers.
+//! The page asks its own node as a client does, with `KEY.EXPLAIN`, so that no second way leads to
+//! the workers.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};

@@ -1,7 +1,8 @@
 //! Floor 5: health, metrics, status and a dashboard over HTTP.
 //!
-//! Everything is read-only and runs on a thread of its own, never on a worker. `/livez` tells that the process and its
-//! workers turn, `/readyz` that a quorum can serve; they are different questions with different answers.
+//! Everything is read-only and runs on a thread of its own, never on a worker. `/livez` tells that
+//! the process and its workers turn, `/readyz` that a quorum can serve; they are different
+//! questions with different answers.
 
 // Output goes through `tracing`: a print panics if its stream cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
@@ -31,7 +32,8 @@ pub use server::CONNECTIONS_MAX;
 /// Configuration of the admin server.
 #[derive(Clone)]
 pub struct AdminConfig {
-    /// The clients' password. Beyond loopback, all but the health pages ask for it (HTTP basic, any user name).
+    /// The clients' password. Beyond loopback, all but the health pages ask for it (HTTP basic, any
+    /// user name).
     pub password: Option<Vec<u8>>,
     /// Opens `/metrics` only, besides the clients' password.
     pub metrics_password: Option<Vec<u8>>,

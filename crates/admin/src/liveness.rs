@@ -17,8 +17,9 @@ struct Seen {
 }
 
 impl Liveness {
-    /// True while every worker's count, as it is at `now_ms`, has changed lately. The caller nudges the workers
-    /// after it has read the counts, so that one without work moves before the next call, too.
+    /// True while every worker's count, as it is at `now_ms`, has changed lately. The caller nudges
+    /// the workers after it has read the counts, so that one without work moves before the next
+    /// call, too.
     pub(crate) fn note(&mut self, looks: &[u64], now_ms: u64) -> bool {
         self.workers.resize(looks.len(), Seen { looks: 0, since_ms: now_ms });
         for (seen, &looks) in self.workers.iter_mut().zip(looks) {

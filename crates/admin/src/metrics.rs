@@ -1,7 +1,8 @@
 //! `/metrics`: a node's facts for Prometheus.
 //!
-//! Names follow Prometheus' conventions: counters end in `_total`, times are in seconds, sizes in bytes. Labels have few
-//! values. [`table`] names the counters of the workers; everything else is named here.
+//! Names follow Prometheus' conventions: counters end in `_total`, times are in seconds, sizes in
+//! bytes. Labels have few values. [`table`] names the counters of the workers; everything else is
+//! named here.
 
 mod format;
 mod process;

@@ -1,7 +1,8 @@
 //! The HTTP server: few connections, none of them for long without a use.
 //!
-//! Monitoring keeps some connections open, and a hostile client as many as it may. So their number is bounded, the
-//! connection that has waited longest for a request makes way for a new one, and half a request ends soon.
+//! Monitoring keeps some connections open, and a hostile client as many as it may. So their number
+//! is bounded, the connection that has waited longest for a request makes way for a new one, and
+//! half a request ends soon.
 
 use std::io;
 use std::net::SocketAddr;
@@ -30,7 +31,8 @@ pub(crate) struct Limits {
     pub(crate) connections: usize,
     /// From the first byte of a request to the end of its head.
     pub(crate) head: Duration,
-    /// Without any byte, in either direction. Longer than a scraper's usual pause of 15 to 60 seconds.
+    /// Without any byte, in either direction. Longer than a scraper's usual pause of 15 to 60
+    /// seconds.
     pub(crate) idle: Duration,
 }
 

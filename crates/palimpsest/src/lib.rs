@@ -1,10 +1,10 @@
 //! The `palimpsest` program: one file per subcommand.
 //!
-//! It is a library so that tests can parse arguments and files without a process: [`understand_arguments`],
-//! [`understand_file`].
+//! It is a library so that tests can parse arguments and files without a process:
+//! [`understand_arguments`], [`understand_file`].
 //!
-//! Exit codes: 0 good, 1 it ran and found a fault, 2 wrong usage or configuration. An error is one line on stderr
-//! with the remedy.
+//! Exit codes: 0 good, 1 it ran and found a fault, 2 wrong usage or configuration. An error is one
+//! line on stderr with the remedy.
 
 #[macro_use]
 mod output;

@@ -7,13 +7,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::SIGXFSZ;
 use types::limits::MEMBERS_MAX;
 
-/// File descriptors of a node for its files, its listeners and what it opens for a moment.
+/// File descriptors of a node for its files, its listeners and short-lived files.
 const FILES: u64 = 24;
 
 /// Connections to the admin port.
 const ADMIN: u64 = admin::CONNECTIONS_MAX as u64;
 
-/// File descriptors of a thread: what it waits on, and what wakes it.
+/// File descriptors of a thread: its poll and its waker.
 const OF_THREAD: u64 = 3;
 
 /// File descriptors that a node keeps from its clients.
@@ -29,8 +29,8 @@ fn own(config: &NodeConfig) -> u64 {
 /// Raises the limit of file descriptors to the maximum, and lets a write beyond the maximal file
 /// length fail instead of ending the process.
 ///
-/// Gives each of `nodes` the number of clients for which it has file descriptors. What a node itself needs is kept from
-/// them, for it opens files and links while it serves.
+/// Gives each of `nodes` the number of clients for which it has file descriptors. What a node
+/// itself needs is kept from them, for it opens files and links while it serves.
 pub(crate) fn lift<'a>(nodes: impl ExactSizeIterator<Item = &'a mut NodeConfig>) {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     // If it is refused, the current limit has to do.

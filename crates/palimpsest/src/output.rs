@@ -1,9 +1,9 @@
 //! Output of commands that end by themselves.
 //!
-//! The macros here stand in for those of the standard library, which panic if a stream cannot be written.
-//! A reader may stop reading, as `head` does. Then the command ends without a word, with the exit
-//! code of a program that SIGPIPE ended. Standard output that cannot be written for another reason
-//! is a fault. Standard error may be lost.
+//! The macros here stand in for those of the standard library, which panic if a stream cannot be
+//! written. A reader may stop reading, as `head` does. Then the command ends without a word, with
+//! the exit code of a program that SIGPIPE ended. Standard output that cannot be written for
+//! another reason is a fault. Standard error may be lost.
 
 macro_rules! println {
     () => { $crate::output::to_stdout(format_args!("\n")) };

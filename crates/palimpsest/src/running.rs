@@ -52,7 +52,8 @@ pub(crate) fn start_admin(
         .map_err(|error| Failure::usage(format!("cannot serve HTTP: {error}")))
 }
 
-/// Waits for the end: a signal, or a node that stops by itself. Prints `ready` once every node can serve.
+/// Waits for the end: a signal, or a node that stops by itself. Prints `ready` once every node can
+/// serve.
 pub(crate) fn watch(nodes: &[&Node], fronts: &[Arc<RespFront>]) -> Result<(), Failure> {
     let signals = signals::install();
     let mut was_ready = false;

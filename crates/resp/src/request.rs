@@ -5,8 +5,8 @@
 //! pieces is looked at once. Every length is checked before anything is reserved for it.
 //!
 //! Limits, order of checks and texts are those of `processMultibulkBuffer` and
-//! `processInlineBuffer`, redis-server 7.0.15. Departures: a request has at most 4 Mi arguments and a
-//! greatest length, and lines are measured by where they end, not by how they arrived.
+//! `processInlineBuffer`, redis-server 7.0.15. Departures: a request has at most 4 Mi arguments and
+//! a greatest length, and lines are measured by where they end, not by how they arrived.
 
 use base::decimal::parse_i64;
 use smallvec::SmallVec;
@@ -15,7 +15,8 @@ use crate::encode;
 use crate::inline::split_args;
 use crate::scan::{BULK_LEN_MAX, LINE_LEN_MAX, LineEnd, line_end};
 
-/// Arguments of one request. Redis 7 takes 2^31, which a request of the greatest length cannot hold.
+/// Arguments of one request. Redis 7 takes 2^31, which a request of the greatest length cannot
+/// hold.
 const ARGS_MAX: usize = 4 * 1024 * 1024;
 
 /// Limits for a client that has not authenticated (Redis 6.2, CVE-2021-32675).

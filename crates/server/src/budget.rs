@@ -1,8 +1,8 @@
-//! The memory that one client may take: requests under way, their expected replies, and replies that
-//! wait for an earlier one. A session beyond it takes no more input, and drops no request.
+//! The memory that one client may take: requests under way, their expected replies, and replies
+//! that wait for an earlier one. A session beyond it takes no more input, and drops no request.
 //!
-//! A session expects replies as long as its last ones, and the longest value until it has seen some.
-//! This is wrong by much where the sizes of a client's values jump. Therefore the replies
+//! A session expects replies as long as its last ones, and the longest value until it has seen
+//! some. This is wrong by much where the sizes of a client's values jump. Therefore the replies
 //! that may be as long as a value are bounded in number as well.
 //!
 //! Replies that were written and not read are not counted here: see `node::front::OUT_LEN_MAX`.
@@ -59,7 +59,8 @@ impl Budget {
         self.under_way.values -= cost.values;
     }
 
-    /// A reply that may be as long as a value has come. The expectation rises at once, falls slowly.
+    /// A reply that may be as long as a value has come. The expectation rises at once, falls
+    /// slowly.
     pub(crate) fn learn(&mut self, len: usize) {
         let fallen = self.expected_len - self.expected_len.saturating_sub(len) / 8;
         self.expected_len = fallen.max(len);

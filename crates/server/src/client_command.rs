@@ -166,8 +166,8 @@ fn of_type(kind: &[u8]) -> Result<Filter, String> {
     }
 }
 
-/// `CLIENT KILL addr` or `CLIENT KILL ID id | ADDR addr | LADDR addr | TYPE type | USER user | MAXAGE seconds |
-/// SKIPME yes/no …`.
+/// `CLIENT KILL addr` or `CLIENT KILL ID id | ADDR addr | LADDR addr | TYPE type | USER user |
+/// MAXAGE seconds | SKIPME yes/no …`.
 fn kill(session: &Session, args: &[&[u8]], now: Nanos) -> Result<Bytes, Cow<'static, str>> {
     if let [_, _, address] = args {
         let address = String::from_utf8_lossy(address);

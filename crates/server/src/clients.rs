@@ -1,4 +1,5 @@
-//! The clients of this node, for `CLIENT LIST` and `CLIENT KILL`: touched when they come, go or name themselves.
+//! The clients of this node, for `CLIENT LIST` and `CLIENT KILL`: touched when they come, go or
+//! name themselves.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -178,8 +179,8 @@ impl Clients {
         self.by_id.lock().map(|clients| clients.values().cloned().collect()).unwrap_or_default()
     }
 
-    /// Marks the clients that fit: they are not listed any more, and each ends with the next step of its session. Returns how
-    /// many.
+    /// Marks the clients that fit: they are not listed any more, and each ends with the next step
+    /// of its session. Returns how many.
     pub(crate) fn kill(&self, fits: impl Fn(&ClientFacts) -> bool) -> usize {
         let Ok(mut clients) = self.by_id.lock() else { return 0 };
         let known = clients.len();
@@ -209,7 +210,8 @@ impl ClientFacts {
         now.since(last).as_millis() / 1_000
     }
 
-    /// Letters of Redis: `O` monitors, `x` is in a transaction, `b` waits, `c` closes; `N` is none of these.
+    /// Letters of Redis: `O` monitors, `x` is in a transaction, `b` waits, `c` closes; `N` is none
+    /// of these.
     fn flags(&self) -> String {
         let state = self.activity.state();
         let letters = [

@@ -15,8 +15,8 @@ use crate::front::Shared;
 use crate::session::bulk_len_max;
 use crate::slow::{self, SlowChange};
 
-/// Parameters of features that this store does not have, with the defaults of Redis. They are remembered without
-/// effect, so that scripts go on.
+/// Parameters of features that this store does not have, with the defaults of Redis. They are
+/// remembered without effect, so that scripts go on.
 const IGNORED: &[(&str, &str)] = &[
     ("activerehashing", "yes"),
     ("hash-max-listpack-entries", "512"),
@@ -143,7 +143,7 @@ fn set(shared: &Shared, pairs: &[&[u8]], cx: &SessionContext<'_>) -> Result<(), 
 
 /// One checked pair of `CONFIG SET`.
 enum Change {
-    /// The value is what it was.
+    /// The value stays the same.
     None,
     /// Taken without effect.
     Remember(String),
@@ -250,7 +250,7 @@ fn memory(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// What is wrong with a value in the place of `default`.
+/// The fault of a value in the place of `default`.
 fn fault(default: &str, value: &str) -> Option<&'static str> {
     if matches!(default, "yes" | "no") {
         let is_one = ["yes", "no"].iter().any(|word| word.eq_ignore_ascii_case(value));

@@ -21,7 +21,8 @@ pub(crate) enum Verdict {
     Rejected,
 }
 
-/// All commands of a node. Places are those of the command table, subcommands behind their container.
+/// All commands of a node. Places are those of the command table, subcommands behind their
+/// container.
 pub(crate) struct Counts {
     rows: Rows,
     workers: Mutex<BTreeMap<usize, Arc<WorkerCounts>>>,

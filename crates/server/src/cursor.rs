@@ -1,7 +1,8 @@
 //! Cursors of `SCAN`: the top 52 bits of a position in the hash space.
 //!
-//! Clients in JavaScript hold integers below 2^53 only, so a position of 64 bits cannot be a cursor.
-//! A scan therefore ends only where these bits change: keys that share them come in one reply.
+//! Clients in JavaScript hold integers below 2^53 only, so a position of 64 bits cannot be a
+//! cursor. A scan therefore ends only where these bits change: keys that share them come in one
+//! reply.
 
 use types::Key;
 
@@ -34,8 +35,8 @@ pub(crate) fn parse(text: &[u8]) -> Option<u64> {
 }
 
 /// Leaves about `len` of `keys`, which are in the order of the hash space, and returns the position
-/// of the others. Keys of one cursor stay together, also with those of the cursor `last`, which came
-/// before.
+/// of the others. Keys of one cursor stay together, also with those of the cursor `last`, which
+/// came before.
 pub(crate) fn cut(keys: &mut Vec<Key>, len: usize, last: Option<u64>) -> Option<u64> {
     let last = match len.checked_sub(1) {
         Some(at) => Some(of(keys.get(at)?.hash())),

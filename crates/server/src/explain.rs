@@ -56,7 +56,8 @@ fn state(held: &Held) -> &'static [u8] {
     }
 }
 
-/// Replicas that hold the state of the highest version, or all without a record if no replica has one.
+/// Replicas that hold the state of the highest version, or all without a record if no replica has
+/// one.
 fn agreed(explanation: &Explanation) -> usize {
     let newest = explanation
         .replicas

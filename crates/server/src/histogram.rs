@@ -1,4 +1,5 @@
-//! Histograms of command times. A power of two has 32 buckets: a percentile is at most 3 % too high.
+//! Histograms of command times. A power of two has 32 buckets: a percentile is at most 3 % too
+//! high.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

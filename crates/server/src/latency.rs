@@ -238,7 +238,8 @@ fn put_histograms(out: &mut Vec<u8>, totals: &Totals, names: &[&[u8]]) {
     }
 }
 
-/// Cumulative counts by bounds in microseconds, in Redis' roundings. Bounds without calls are left out.
+/// Cumulative counts by bounds in microseconds, in Redis' roundings. Bounds without calls are left
+/// out.
 fn steps(total: &CommandTotal) -> Vec<(u64, u64)> {
     let Some(times) = &total.times else { return Vec::new() };
     let bound = |power: u32| (1_024_u64 << power) + (8 << power) - 1;

@@ -1,8 +1,9 @@
 //! Floor 5: RESP sessions over a node.
 //!
-//! A [`Session`](session::Session) turns a client's bytes into requests for registers and their outcomes into replies,
-//! in the order the client asked. It owns no socket and reads no clock; what a command means is in `commands`, what a
-//! register does with it is in `protocols`. Start reading at [`session`], then [`pipeline`] for the order of replies.
+//! A [`Session`](session::Session) turns a client's bytes into requests for registers and their
+//! outcomes into replies, in the order the client asked. It owns no socket and reads no clock; what
+//! a command means is in `commands`, what a register does with it is in `protocols`. Start reading
+//! at [`session`], then [`pipeline`] for the order of replies.
 
 // Output goes through `tracing`: a print panics if its stream takes nothing.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]

@@ -42,8 +42,8 @@ impl Limits {
 
     /// How long this node has a command under `ONCE` remembered.
     ///
-    /// A repeat that arrives within the window at a member with a longer request timeout may run that much later. The protocol
-    /// adds twice this node's own timeout; the rest is added here.
+    /// A repeat that arrives within the window at a member with a longer request timeout may run
+    /// that much later. The protocol adds twice this node's own timeout; the rest is added here.
     pub(crate) fn remember_for(&self, own_timeout: Millis) -> Millis {
         let longer = self.request_timeout.load(Relaxed).saturating_sub(own_timeout.0);
         Millis(self.once_window().0.saturating_add(longer.saturating_mul(2)))

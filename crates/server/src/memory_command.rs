@@ -1,4 +1,4 @@
-//! `MEMORY DOCTOR`, `MALLOC-STATS`, `PURGE` and `STATS`: what this process takes.
+//! `MEMORY DOCTOR`, `MALLOC-STATS`, `PURGE` and `STATS`: the memory of this process.
 
 use bytes::Bytes;
 use commands::SessionVerb;
@@ -55,7 +55,8 @@ fn put_stats(out: &mut Vec<u8>, cx: &SessionContext<'_>) {
     }
 }
 
-/// Bytes of memory of this process: resident now, and at most so far. Zero where the kernel does not tell.
+/// Bytes of memory of this process: resident now, and at most so far. Zero where the kernel does
+/// not tell.
 fn memory_of_process() -> (u64, u64) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let field = |name: &str| {

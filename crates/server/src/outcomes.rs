@@ -35,8 +35,8 @@ pub(crate) fn reply(outcome: Outcome) -> Bytes {
     }
 }
 
-/// What an error of one part says about a command of several: where others may have had their effect, none can say that
-/// there was none.
+/// The error of a command of several parts, made of the error of one part. If other parts may have
+/// had an effect, the error does not deny it.
 pub(crate) fn of_several(error: Bytes, others_changed: bool) -> Bytes {
     match error.as_ref() {
         CLUSTERDOWN | LOADING if others_changed => Bytes::from_static(UNKNOWN),
@@ -44,7 +44,7 @@ pub(crate) fn of_several(error: Bytes, others_changed: bool) -> Bytes {
     }
 }
 
-/// Of several errors in the parts of one command the one to show: what may have happened outweighs what did not.
+/// The graver of two errors in the parts of one command: an unknown effect outweighs none.
 pub(crate) fn graver(one: Bytes, other: Bytes) -> Bytes {
     let weight = |reply: &Bytes| match reply.as_ref() {
         UNKNOWN => 3,

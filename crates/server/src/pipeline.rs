@@ -18,7 +18,7 @@ use crate::words::{Words, WordsAt};
 
 /// Bits of a token that name the part of a request.
 const PART_BITS: u32 = 24;
-/// Numbers wrap around, far beyond what may be pending.
+/// Numbers wrap around, far beyond the number of pending requests.
 const NUMBER_MASK: u64 = (1 << (64 - PART_BITS)) - 1;
 /// Requests of one connection without a written reply.
 const PENDING_MAX: usize = 4096;

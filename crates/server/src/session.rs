@@ -142,7 +142,8 @@ impl Session {
         cx: &mut SessionContext<'_>,
     ) {
         if is_http(args) {
-            // A page makes a browser speak to this port: close without a reply, as redis-server does.
+            // A page makes a browser speak to this port: close without a reply, as redis-server
+            // does.
             self.pipeline.clear();
             self.closing = true;
             return;
@@ -398,8 +399,8 @@ impl Session {
         }
     }
 
-    /// Makes the shell call [`front::Session::on_timer`] at `at` or earlier. That looks at everything
-    /// that may have become due, so one timer is enough.
+    /// Makes the shell call [`front::Session::on_timer`] at `at` or earlier. That looks at
+    /// everything that may have become due, so one timer is enough.
     pub(crate) fn arm(&mut self, at: Nanos, cx: &mut SessionContext<'_>) {
         if at < self.armed {
             self.armed = at;
@@ -444,7 +445,8 @@ impl Session {
         }
     }
 
-    /// Ends a client that has been idle for too long, and sees to it that the end of its patience is noticed.
+    /// Ends a client that has been idle for too long, and sees to it that the end of its patience
+    /// is noticed.
     fn look_at_idle(&mut self, cx: &mut SessionContext<'_>) {
         let Some(idle_max) = cx.node.client_settings().idle_max() else { return };
         // A client that waits for a reply is not idle.
@@ -529,7 +531,8 @@ impl Session {
         }
     }
 
-    /// Takes whole requests off the front of `input` while there is room; returns how many bytes they were.
+    /// Takes whole requests off the front of `input` while there is room; returns how many bytes
+    /// they were.
     fn take_requests(&mut self, input: &[u8], cx: &mut SessionContext<'_>) -> usize {
         let mut taken = 0;
         let mut parser = std::mem::take(&mut self.parser);
@@ -584,7 +587,8 @@ impl front::Session for Session {
             taken += self.take_requests(&input[taken..], cx);
             let was_full = self.is_full();
             self.flush(cx);
-            // A wait may have ended meanwhile and made room, for which the shell does not call again.
+            // A wait may have ended meanwhile and made room, for which the shell does not call
+            // again.
             if self.closing || !was_full || self.is_full() || !cx.has_room() {
                 break;
             }

@@ -1,8 +1,9 @@
-//! `MULTI`, `EXEC`, `DISCARD`, `WATCH`: transactions are refused so far, and a refused one runs nothing.
+//! `MULTI`, `EXEC`, `DISCARD`, `WATCH`: transactions are refused so far, and a refused one runs
+//! nothing.
 //!
-//! `MULTI` opens a transaction, so that a client's whole pipeline is recognised as one. Every command
-//! in it is refused, and `EXEC` then answers `EXECABORT`. A transaction without commands is run: it
-//! has no effect. `WATCH` is refused, so that no client relies on it.
+//! `MULTI` opens a transaction, so that a client's whole pipeline is recognised as one. Every
+//! command in it is refused, and `EXEC` then answers `EXECABORT`. A transaction without commands is
+//! run: it has no effect. `WATCH` is refused, so that no client relies on it.
 
 use bytes::Bytes;
 use commands::{CommandSpec, Execution, SessionVerb};

@@ -13,7 +13,8 @@ use crate::walk::of_one_key;
 
 /// Questions under way at a time.
 const AT_ONCE: usize = 256;
-/// Attempts to read a key without an answer from a quorum. A read has no effect, so it is safe to repeat.
+/// Attempts to read a key without an answer from a quorum. A read has no effect, so it is safe to
+/// repeat.
 const TRIES: u32 = 3;
 
 /// Listings that wait for reads of some of their keys.

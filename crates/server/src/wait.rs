@@ -1,7 +1,8 @@
 //! `WAIT`: every reply already means a majority, so it only tells how many other replicas that is.
 //!
-//! A quorum minus this node surely holds the connection's writes. Asked for more, it waits as long as it was told and
-//! then answers what is known: which of the others have caught up is not tracked per connection.
+//! A quorum minus this node surely holds the connection's writes. Asked for more, it waits as long
+//! as it was told and then answers the known number: no connection tracks which replicas have
+//! caught up.
 
 use base::Nanos;
 

@@ -1,9 +1,9 @@
 //! Commands over the keyspace: listings of its 256 shards from quorums, several shards at a time.
 //!
-//! `SCAN` goes on until it has looked at `COUNT` keys; its [cursor] is a position in the hash space.
-//! `KEYS`, `DBSIZE` and the flushes walk the whole hash space. `FLUSHALL` deletes key by key, so a
-//! concurrent write may survive. A walk begins once all earlier requests of its connection are
-//! answered, and later ones wait for it.
+//! `SCAN` goes on until it has looked at `COUNT` keys; its [cursor] is a position in the hash
+//! space. `KEYS`, `DBSIZE` and the flushes walk the whole hash space. `FLUSHALL` deletes key by
+//! key, so a concurrent write may survive. A walk begins once all earlier requests of its
+//! connection are answered, and later ones wait for it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,13 +21,15 @@ use crate::{cursor, outcomes};
 
 /// Shards listed at a time.
 const SHARDS_AT_ONCE: u64 = 16;
-/// Registers of one listing. Those without a key take part while they are in memory, so it may come without any.
+/// Registers of one listing. Those without a key take part while they are in memory, so it may come
+/// without any.
 const LISTING_LEN: usize = 1024;
 /// Registers that `RANDOMKEY` draws from, where they all are keys.
 const DRAW_LEN: usize = 16;
 /// Keys that one `SCAN` looks at; asked for more, it answers with fewer.
 const SCAN_COUNT_MAX: i64 = 16 * LISTING_LEN as i64;
-/// Deletes of a flush under way at a time: as many as a client's pipeline has, so that commits are as large.
+/// Deletes of a flush under way at a time: as many as a client's pipeline has, so that commits are
+/// as large.
 const DELETES_AT_ONCE: usize = 1024;
 /// The same while storage cannot keep up.
 const DELETES_WHEN_FULL: usize = 32;
@@ -85,7 +87,8 @@ pub(crate) struct Walk {
     /// Keys looked at, of those that `SCAN` counts, and the cursor of the last one.
     visited: usize,
     last_cursor: Option<u64>,
-    /// Listings without a key that were not the last of their shard. The next ones ask for more registers.
+    /// Listings without a key that were not the last of their shard. The next ones ask for more
+    /// registers.
     barren: u32,
     found: Vec<Key>,
     found_len: usize,
@@ -219,7 +222,8 @@ impl Walk {
         }
     }
 
-    /// Stretches at a time. A walk that may end early begins with one and widens while it finds no key.
+    /// Stretches at a time. A walk that may end early begins with one and widens while it finds no
+    /// key.
     fn width(&self) -> u64 {
         match self.kind.task {
             Task::Scan { .. } | Task::Random { .. } => (self.through + 1).min(SHARDS_AT_ONCE),
@@ -358,8 +362,8 @@ impl Walk {
         }
     }
 
-    /// Takes listed keys in the order of the hash space until there are enough. The cursor is then the
-    /// position of the next key; keys listed beyond it are dropped.
+    /// Takes listed keys in the order of the hash space until there are enough. The cursor is then
+    /// the position of the next key; keys listed beyond it are dropped.
     fn go_on_scanning(&mut self) {
         let Task::Scan { pattern, count, wants_strings, .. } = &self.kind.task else { return };
         let (count, wants_strings) = (*count, *wants_strings);

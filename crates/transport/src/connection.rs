@@ -1,8 +1,8 @@
 //! One conversation with a peer: handshake, frames, keep-alive, a bounded buffer.
 //!
-//! Free of sockets and clocks: bytes that arrived go in, bytes to write come out, time is an argument. A connection
-//! never repairs itself. Every fault is a [`Reset`]: the connection is dropped, both sides learn of it, and the
-//! protocols above repeat the messages that mattered.
+//! Free of sockets and clocks: bytes that arrived go in, bytes to write come out, time is an
+//! argument. A connection never repairs itself. Every fault is a [`Reset`]: the connection is
+//! dropped, both sides learn of it, and the protocols above repeat the messages that mattered.
 
 use std::collections::VecDeque;
 
@@ -43,7 +43,8 @@ pub struct KeepAlive {
 }
 
 impl KeepAlive {
-    /// Links between workers: a link that drops packets must be noticed within half a second of traffic.
+    /// Links between workers: a link that drops packets must be noticed within half a second of
+    /// traffic.
     pub const WORKERS: KeepAlive = KeepAlive {
         owed: Nanos::from_millis(100),
         idle: Nanos::from_secs(1),
@@ -99,7 +100,8 @@ pub struct Connection {
     written: usize,
     /// Bytes written in all.
     written_total: u64,
-    /// Of frames not yet written to their ends: where in all that is ever written these are, and when they were queued.
+    /// Of frames not yet written to their ends: where in all that is ever written these are, and
+    /// when they were queued.
     waiting: VecDeque<(u64, Nanos)>,
     heard_at: Nanos,
     said_at: Nanos,
@@ -161,7 +163,8 @@ impl Connection {
         self.decoder.push(bytes);
         let before = happenings.len();
         self.take_frames(now, happenings)?;
-        // A frame may take longer than the peer's patience, and its question stands behind all that it has queued.
+        // A frame may take longer than the peer's patience, and its question stands behind all that
+        // it has queued.
         if let State::Open { seed } = self.state
             && (self.decoder.is_within() || happenings.len() > before)
             && now >= self.said_at + self.keep_alive.owed
@@ -248,7 +251,8 @@ impl Connection {
         self.put(now, seed, Kind::Ping, &self.probe.to_le_bytes());
     }
 
-    /// An empty pong says that the peer lives; one with the number of the last ping ends a round trip.
+    /// An empty pong says that the peer lives; one with the number of the last ping ends a round
+    /// trip.
     fn on_pong(&mut self, now: Nanos, number: &[u8]) {
         if self.is_probing && number == self.probe.to_le_bytes() {
             self.is_probing = false;
@@ -256,8 +260,8 @@ impl Connection {
         }
     }
 
-    /// The newest round trip that was not taken yet: from queueing a ping, behind frames with payload, to the pong that
-    /// answers it.
+    /// The newest round trip that was not taken yet: from queueing a ping, behind frames with
+    /// payload, to the pong that answers it.
     pub fn take_round_trip(&mut self) -> Option<Nanos> {
         self.round_trip.take()
     }

@@ -1,8 +1,9 @@
 //! Frames: the envelope of a payload in a byte stream.
 //!
-//! `magic u16, version u8, kind u8, len u32, checksum u64`, little endian, then `len` bytes. The checksum covers
-//! the header and the payload and is seeded with a number that both ends of a connection derived in its handshake,
-//! so the bytes of another connection do not verify. It guards against accidents, not against forgers.
+//! `magic u16, version u8, kind u8, len u32, checksum u64`, little endian, then `len` bytes. The
+//! checksum covers the header and the payload and is seeded with a number that both ends of a
+//! connection derived in its handshake, so the bytes of another connection do not verify. It guards
+//! against accidents, not against forgers.
 
 use std::ops::Range;
 
@@ -115,7 +116,8 @@ impl Decoder {
         self.payload_len_max = payload_len_max;
     }
 
-    /// Bytes that arrived. At most one frame of the longest kind is held, plus the bytes that came with its end.
+    /// Bytes that arrived. At most one frame of the longest kind is held, plus the bytes that came
+    /// with its end.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }

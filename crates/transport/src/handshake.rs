@@ -1,12 +1,13 @@
 //! Identifies the other end: a mutual challenge by the cluster's secret.
 //!
-//! Both ends send a [`Hello`] with a fresh nonce, then a proof: HMAC-SHA256 under the secret over a tag that names
-//! the direction and both hellos, the dialler's first. Fresh nonces on both sides make a recorded conversation
-//! worthless; the tag makes a proof worthless when it is sent back to its author. Without a secret the key is
-//! empty and the proof only shows that both ends agree on the hellos.
+//! Both ends send a [`Hello`] with a fresh nonce, then a proof: HMAC-SHA256 under the secret over a
+//! tag that names the direction and both hellos, the dialler's first. Fresh nonces on both sides
+//! make a recorded conversation worthless; the tag makes a proof worthless when it is sent back to
+//! its author. Without a secret the key is empty and the proof only shows that both ends agree on
+//! the hellos.
 //!
-//! It does not encrypt and does not authenticate later frames: an attacker that can change packets between nodes is
-//! outside the scope of a cluster secret.
+//! It does not encrypt and does not authenticate later frames: an attacker that can change packets
+//! between nodes is outside the scope of a cluster secret.
 
 use std::fmt;
 
@@ -44,7 +45,8 @@ pub struct Hello {
     pub channel: u16,
     /// Worker threads of the node.
     pub workers: u16,
-    /// Hash of the settings on which workers must agree. The control channel says in words how they differ.
+    /// Hash of the settings on which workers must agree. The control channel says in words how they
+    /// differ.
     pub settings: u64,
     pub nonce: Nonce,
 }

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 
-/// Seconds of the links between nodes. Pings find a silent peer sooner; this covers handshakes as well.
+/// Seconds of the links between nodes. Pings find a silent peer sooner; this covers handshakes as
+/// well.
 pub const OF_PEERS: u64 = 10;
 
 /// Unanswered probes that end a connection.
 const PROBES: u32 = 3;
 
-/// Probes an idle connection after `seconds` and then every third of that, as Redis does; 0 never probes.
+/// Probes an idle connection after `seconds` and then every third of that, as Redis does; 0 never
+/// probes.
 ///
 /// Bytes that the other end does not acknowledge end the connection in the same time.
 ///

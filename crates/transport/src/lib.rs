@@ -1,8 +1,9 @@
 //! Floor 3: frames and links between nodes.
 //!
-//! [`frame`] lays out bytes, [`handshake`] identifies the other end, [`connection`] puts both together into one
-//! conversation with keep-alive and a bounded buffer. All three are free of sockets and clocks. [`link`] is the
-//! interface of a transport: a byte pipe that an event loop can wait for. [`tcp`] and [`local`] implement it.
+//! [`frame`] lays out bytes, [`handshake`] identifies the other end, [`connection`] puts both
+//! together into one conversation with keep-alive and a bounded buffer. All three are free of
+//! sockets and clocks. [`link`] is the interface of a transport: a byte pipe that an event loop can
+//! wait for. [`tcp`] and [`local`] implement it.
 //!
 //! No algorithm lives here: payloads are opaque, and the layer above decides which nodes may talk.
 

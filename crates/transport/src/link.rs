@@ -1,7 +1,8 @@
 //! The interface of a transport: byte pipes that an event loop can wait for.
 //!
-//! A pipe delivers bytes in order or ends. It promises no more: bytes written before an end may or may not have
-//! arrived. Frames, proofs and keep-alive are put on top by [`Connection`](crate::Connection), the same for all.
+//! A pipe delivers bytes in order or ends. It promises no more: bytes written before an end may or
+//! may not have arrived. Frames, proofs and keep-alive are put on top by
+//! [`Connection`](crate::Connection), the same for all.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -9,7 +10,8 @@ use std::net::SocketAddr;
 use mio::event::Source;
 use types::NodeId;
 
-/// One end of a byte stream. Reads and writes never block: they end in `WouldBlock` where they would.
+/// One end of a byte stream. Reads and writes never block: they end in `WouldBlock` where they
+/// would.
 pub trait Pipe: Read + Write + Source + Send {
     /// The address of the other end, if the transport has addresses.
     fn remote(&self) -> Option<SocketAddr> {

@@ -1,6 +1,8 @@
-//! Links inside one process: nodes of `palimpsest dev` and tests reach each other through socket pairs.
+//! Links inside one process: nodes of `palimpsest dev` and tests reach each other through socket
+//! pairs.
 //!
-//! No port is opened and no byte leaves the process. An event loop waits for a pair as for any socket.
+//! No port is opened and no byte leaves the process. An event loop waits for a pair as for any
+//! socket.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -36,7 +38,8 @@ impl Hub {
         self.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The network as `node` sees it. A node that attaches again takes the place of its former self.
+    /// The network as `node` sees it. A node that attaches again takes the place of its former
+    /// self.
     ///
     /// # Errors
     /// When the system is out of sockets.

@@ -11,12 +11,14 @@ use types::NodeId;
 use crate::keep_alive;
 use crate::link::{Acceptor, Network, Pipe};
 
-/// Connections that the system keeps until they are accepted. A client that finds no room tries again a second
-/// later, so it must do for a burst of clients while this process is kept from running.
+/// Connections that the system keeps until they are accepted. A client that finds no room tries
+/// again a second later, so it must do for a burst of clients while this process is kept from
+/// running.
 const BACKLOG: i32 = 1024;
 
-/// Bytes beyond those on their way that the system takes. Its default is megabytes, behind which new frames would wait on
-/// a slow link. Frames that wait in this process are known, and bounded in time.
+/// Bytes beyond those on their way that the system takes. Its default is megabytes, behind which
+/// new frames would wait on a slow link. Frames that wait in this process are known, and bounded in
+/// time.
 const NOT_SENT_LEN_MAX: u32 = 1 << 20;
 
 impl Pipe for TcpStream {
@@ -91,7 +93,8 @@ pub fn listen(address: &str) -> io::Result<TcpListener> {
         // Sets SO_REUSEADDR, so that a restart need not wait for old connections to be forgotten.
         match TcpListener::bind(one) {
             Ok(listener) => {
-                // It listens already, with room for 128; asked again, the system takes the new number.
+                // It listens already, with room for 128; asked again, the system takes the new
+                // number.
                 rustix::net::listen(&listener, BACKLOG)?;
                 return Ok(listener);
             }

@@ -24,12 +24,13 @@ pub struct Command {
     pub once: Option<Box<Once>>,
 }
 
-/// Makes a command safe to repeat: within the window, commands of one key with the same session and number run
-/// at most once.
+/// Makes a command safe to repeat: within the window, commands of one key with the same session and
+/// number run at most once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Once {
-    /// The client's own name for itself, 1 to [`ONCE_SESSION_LEN_MAX`](crate::limits::ONCE_SESSION_LEN_MAX) bytes, never
-    /// used by another client.
+    /// The client's own name for itself, 1 to
+    /// [`ONCE_SESSION_LEN_MAX`](crate::limits::ONCE_SESSION_LEN_MAX) bytes, never used by another
+    /// client.
     pub session: Bytes,
     /// Grows with every command of the session on the key.
     pub seq: u64,
@@ -57,7 +58,8 @@ pub struct View<'a> {
     /// The encoded value; `None` when there is no key.
     pub value: Option<&'a [u8]>,
     pub ttl: TimeToLive,
-    /// The end of its time to live, in Unix time by the clock of the node that set it. Present iff there is one.
+    /// The end of its time to live, in Unix time by the clock of the node that set it. Present iff
+    /// there is one.
     pub ends: Option<Millis>,
 }
 
@@ -128,8 +130,9 @@ pub enum ExpiryChange {
 
 /// The semantics of all commands: pure, so that it may run at any proposer, any number of times.
 pub trait Update: Send + Sync {
-    /// Runs `body` (see [`Command::body`]) on the state that it finds. A body that this node does not understand
-    /// leaves the state and replies with an error: it can only come from a newer peer.
+    /// Runs `body` (see [`Command::body`]) on the state that it finds. A body that this node does
+    /// not understand leaves the state and replies with an error: it can only come from a newer
+    /// peer.
     fn apply(&self, view: View<'_>, body: &[u8], clock: Clock) -> Applied;
 }
 

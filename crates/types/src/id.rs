@@ -27,11 +27,13 @@ id!(
     NodeId(u16), "n"
 );
 id!(
-    /// Which start of a node's process this is: durably raised before the first message of every start. 24 bits.
+    /// Which start of a node's process this is: durably raised before the first message of every
+    /// start. 24 bits.
     Incarnation(u32), "i"
 );
 id!(
-    /// How often a node has lost acceptor state. Acknowledgements from before a loss are void. 24 bits.
+    /// How often a node has lost acceptor state. Acknowledgements from before a loss are void. 24
+    /// bits.
     Loss(u32), "l"
 );
 id!(

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 /// One of the 256 parts of a database's hash space: the top byte of a key's hash.
 ///
-/// Floors, promise ceilings and recovery progress are kept per shard, and a shard belongs to one worker
-/// (`shard % workers`), so no byte on disk depends on the number of workers.
+/// Floors, promise ceilings and recovery progress are kept per shard, and a shard belongs to one
+/// worker (`shard % workers`), so no byte on disk depends on the number of workers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Shard(pub u8);
 
@@ -19,7 +19,8 @@ const INLINE_LEN_MAX: usize = 22;
 
 /// A key: cheap to clone, hashed once.
 ///
-/// Most keys are short. They live where they are used: finding a register then follows no pointer to its key.
+/// Most keys are short. They live where they are used: finding a register then follows no pointer
+/// to its key.
 #[derive(Clone)]
 pub struct Key {
     hash: u64,
@@ -150,7 +151,8 @@ impl Hasher for Prehashed {
     }
 
     fn write_u64(&mut self, n: u64) {
-        // The shard is the top byte and the same for many keys of a worker; the table looks at top bits too.
+        // The shard is the top byte and the same for many keys of a worker; the table looks at top
+        // bits too.
         self.0 = n.rotate_left(29).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
 }

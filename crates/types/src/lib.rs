@@ -1,7 +1,7 @@
 //! Floor 1: the words every crate shares.
 //!
-//! Ids, rounds, keys, commands and outcomes, with their bytes. No algorithm lives here; what a round
-//! *permits* is decided by the protocol that uses it.
+//! Ids, rounds, keys, commands and outcomes, with their bytes. No algorithm lives here; what a
+//! round *permits* is decided by the protocol that uses it.
 
 pub mod command;
 pub mod explain;

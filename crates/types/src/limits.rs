@@ -29,7 +29,8 @@ pub const ONCE_REPLY_LEN_MAX: usize = 1024;
 /// Bytes of one session that a key remembers: its name, its reply and 64 bytes of numbers.
 pub const ONCE_ENTRY_LEN_MAX: usize = ONCE_SESSION_LEN_MAX + ONCE_REPLY_LEN_MAX + 64;
 
-/// Bytes of an encoded record: the largest value, its key, its header, and the sessions that it remembers.
+/// Bytes of an encoded record: the largest value, its key, its header, and the sessions that it
+/// remembers.
 pub const RECORD_LEN_MAX: usize =
     16 * 1024 * 1024 + KEY_LEN_MAX + 1024 + ONCE_ENTRIES_MAX * ONCE_ENTRY_LEN_MAX;
 

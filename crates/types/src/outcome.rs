@@ -9,8 +9,8 @@ use crate::explain::Explanation;
 pub enum Outcome {
     /// The command ran; RESP3 bytes.
     Reply(Bytes),
-    /// A listing step: keys that exist, in hash order; those on which no quorum agreed yet, which a read of each settles;
-    /// and where to go on (`None`: the shard is done).
+    /// A listing step: keys that exist, in hash order; those on which no quorum agreed yet, which a
+    /// read of each settles; and where to go on (`None`: the shard is done).
     Listed { keys: Vec<Key>, unsettled: Vec<Key>, next_hash: Option<u64> },
     /// The record of each replica of a key.
     Explained(Box<Explanation>),
@@ -20,6 +20,6 @@ pub enum Outcome {
     Unknown,
     /// This node forgot its state and cannot answer yet, not even through others.
     Loading,
-    /// The protocol of this database cannot do what the command needs. Holds the protocol's name.
+    /// The protocol of this database cannot run the command. Holds the protocol's name.
     Unsupported(&'static str),
 }

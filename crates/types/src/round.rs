@@ -5,14 +5,16 @@ use std::fmt;
 use crate::id::{Epoch, Incarnation, NodeId};
 use crate::wire::{Malformed, Reader, Wire};
 
-/// A ballot: `(epoch u20, number u36, node u16, incarnation u24)` in 96 bits, compared lexicographically.
+/// A ballot: `(epoch u20, number u36, node u16, incarnation u24)` in 96 bits, compared
+/// lexicographically.
 ///
-/// Two different values under one round destroy everything, so a ballot names the *start of a process* that
-/// minted it, and every component of that process mints from one generator.
+/// Two different values under one round destroy everything, so a ballot names the *start of a
+/// process* that minted it, and every component of that process mints from one generator.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Ballot(Wide);
 
-/// A round: a ballot and the number `k` of the proposal made under it. `Round::NONE` is below every round.
+/// A round: a ballot and the number `k` of the proposal made under it. `Round::NONE` is below every
+/// round.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Round(Wide);
 

@@ -1,6 +1,7 @@
 //! How words become bytes: little endian, length-prefixed, no schema compiler.
 //!
-//! Decoding trusts no input: a short or overlong one is [`Malformed`], never a panic or a huge allocation.
+//! Decoding trusts no input: a short or overlong one is [`Malformed`], never a panic or a huge
+//! allocation.
 
 use bytes::Bytes;
 

@@ -10,8 +10,8 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The format that headers `Accept` prefer: the one with the higher quality, or OpenMetrics where both have the same.
-    /// OpenMetrics is sent only by name, never for `*/*`.
+    /// The format that headers `Accept` prefer: the one with the higher quality, or OpenMetrics
+    /// where both have the same. OpenMetrics is sent only by name, never for `*/*`.
     pub(crate) fn accepted<'a>(headers: impl Iterator<Item = &'a str>) -> Format {
         let (mut open, mut classic) = (0.0_f32, 0.0_f32);
         for range in headers.flat_map(|header| header.split(',')) {
@@ -44,7 +44,8 @@ impl Format {
     }
 }
 
-/// The classic format has no units and no end, and its counters carry `_total` in their descriptions, too.
+/// The classic format has no units and no end, and its counters carry `_total` in their
+/// descriptions, too.
 fn classic(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut help = None;

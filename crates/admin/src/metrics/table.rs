@@ -1,7 +1,7 @@
 //! The counters of the workers, and the names under which Prometheus gets them.
 //!
-//! One row per series. Rows of one name stand together and differ in their label. A counter that helps to find faults in
-//! Palimpsest itself, but no operator, is named `debug_…`.
+//! One row per series. Rows of one name stand together and differ in their label. A counter that
+//! helps to find faults in Palimpsest itself, but no operator, is named `debug_…`.
 
 use super::writer::{Kind, Unit};
 

@@ -36,7 +36,8 @@ pub(crate) struct Args {
         env = "PALIMPSEST_DATA_DIR"
     )]
     data_dir: PathBuf,
-    /// The crashes that an acknowledged write survives: volatile, pmem or disk; volatile starts empty each time
+    /// The crashes that an acknowledged write survives: volatile, pmem or disk; volatile starts
+    /// empty each time
     #[arg(long, value_name = "MODE", default_value = "disk", env = "PALIMPSEST_DURABILITY")]
     durability: String,
     /// Replication protocol

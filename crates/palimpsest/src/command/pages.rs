@@ -1,4 +1,5 @@
-//! `palimpsest completions` and `palimpsest man`: pages made from the command line's own description.
+//! `palimpsest completions` and `palimpsest man`: pages made from the command line's own
+//! description.
 
 use std::io::Write as _;
 use std::path::PathBuf;

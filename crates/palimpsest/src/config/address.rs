@@ -38,7 +38,8 @@ pub(crate) fn split<'a>(flag: &str, address: &'a str) -> Result<(&'a str, u16), 
     Ok((host, port.parse().map_err(|_| bad())?))
 }
 
-/// The address `offset` ports above the one of `--listen`. Without such a port, the error asks for `flag`.
+/// The address `offset` ports above the one of `--listen`. Without such a port, the error asks for
+/// `flag`.
 pub(crate) fn port_above(listen: &str, offset: u16, flag: &str) -> Result<String, Failure> {
     let (host, port) = split("--listen", listen)?;
     if port == 0 {
@@ -50,7 +51,8 @@ pub(crate) fn port_above(listen: &str, offset: u16, flag: &str) -> Result<String
     Ok(format!("{host}:{above}"))
 }
 
-/// True when every address that the name stands for is one of this machine alone; an unknown name has none.
+/// True when every address that the name stands for is one of this machine alone; an unknown name
+/// has none.
 pub(crate) fn is_loopback(address: &str) -> bool {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     if let Ok(ip) = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {

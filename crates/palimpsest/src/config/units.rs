@@ -1,4 +1,5 @@
-//! Sizes and times as they are typed: a number with a unit, or a bare number in the option's own unit.
+//! Sizes and times as they are typed: a number with a unit, or a bare number in the option's own
+//! unit.
 //!
 //! Sizes follow `redis.conf`: `k`, `m`, `g` are powers of 1000, `kb`, `mb`, `gb` powers of 1024.
 
@@ -89,7 +90,8 @@ fn time(text: &str, unit: Duration) -> Result<Duration, String> {
         let number = trimmed.parse::<f64>().map_err(|_| bad())?;
         Duration::try_from_secs_f64(number / per_second).map_err(|_| bad())?
     } else {
-        // In this notation `M` is a month, and an upper-case letter is a slip more likely than that.
+        // In this notation `M` is a month, and an upper-case letter is a slip more likely than
+        // that.
         humantime::parse_duration(&trimmed.to_ascii_lowercase()).map_err(|_| bad())?
     };
     if time.as_millis() > u128::from(u64::MAX) { Err(bad()) } else { Ok(time) }

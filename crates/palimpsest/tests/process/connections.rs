@@ -1,4 +1,4 @@
-//! Connections that idle, vanish, are paused or killed, and what is left for the others.
+//! Connections that idle, vanish, are paused or killed, and the descriptors left for others.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -82,7 +82,8 @@ fn unproven_peers_are_bounded_and_time_out() {
     assert!(last.read_to_end(&mut Vec::new()).is_ok(), "it was closed");
 }
 
-/// The kernel's timer of the node's end of a client's connection, in hundredths of a second. `None` without keep-alive.
+/// The kernel's timer of the node's end of a client's connection, in hundredths of a second. `None`
+/// without keep-alive.
 fn keep_alive_timer(server: SocketAddr, client: SocketAddr) -> Option<u64> {
     let hex = |address: SocketAddr| match address {
         SocketAddr::V4(it) => {

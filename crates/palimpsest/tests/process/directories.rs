@@ -223,7 +223,8 @@ fn truncated_file_is_refused_or_repaired_and_never_believed() {
     let file = fs::File::options().write(true).open(&largest).expect("the file is there");
     file.set_len(length / 2).expect("the file can be cut");
     nodes.cluster.start_node(2).expect("the program starts");
-    // Either it says that this directory cannot be used, or it serves everything that was acknowledged.
+    // Either it says that this directory cannot be used, or it serves everything that was
+    // acknowledged.
     let mut ended = false;
     eventually("the node serves or ends", || {
         ended = !nodes.process(2).is_running();

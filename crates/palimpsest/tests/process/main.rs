@@ -1,7 +1,9 @@
-//! Real nodes in processes of their own, with real clients, under everything that happens to processes.
+//! Real nodes in processes of their own, with real clients, under everything that happens to
+//! processes.
 //!
-//! Every test starts its own cluster on free ports of loopback and waits for conditions, never for a time. One
-//! cluster runs at a time, so that two cores are enough. A failing test prints the nodes' logs.
+//! Every test starts its own cluster on free ports of loopback and waits for conditions, never for
+//! a time. One cluster runs at a time, so that two cores are enough. A failing test prints the
+//! nodes' logs.
 
 mod admin;
 mod clients;

@@ -13,7 +13,8 @@ fn lone_node_says_so_in_time_and_a_refused_write_has_no_effect() {
     let asked = std::time::Instant::now();
     let write = nodes.ask(0, "SET x after");
     let read = nodes.ask(0, "GET x");
-    // Two commands at 1.5 s each, below the time-out of client libraries; the rest is for a slow machine.
+    // Two commands at 1.5 s each, below the time-out of client libraries; the rest is for a slow
+    // machine.
     assert!(asked.elapsed() < LIMIT / 2, "two answers took {:?}", asked.elapsed());
     let promised = write.is_error("UNKNOWN") || write.is_error("CLUSTERDOWN");
     assert!(promised, "without a quorum a write was answered {write:?}");

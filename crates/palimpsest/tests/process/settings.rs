@@ -1,4 +1,5 @@
-//! Settings on which nodes must agree, limits of which the smallest counts, and corrected first starts.
+//! Settings on which nodes must agree, limits of which the smallest counts, and corrected first
+//! starts.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -42,7 +43,8 @@ fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files.map(|file| (file.path(), std::fs::read(file.path()).expect("a file"))).collect()
 }
 
-/// Starts three nodes of which the last has another value of `flag`: they name it and form nothing. Corrected, they serve.
+/// Starts three nodes of which the last has another value of `flag`: they name it and form nothing.
+/// Corrected, they serve.
 fn refuse_each_other(flag: &str, value: &str, right: &str, text: &str) {
     let mut nodes = Nodes::prepare("disk");
     set(&mut nodes, 2, flag, value);

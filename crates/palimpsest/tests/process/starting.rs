@@ -120,7 +120,8 @@ fn under(limit: &str, dir: &Path) -> (SocketAddr, Command) {
     serving(limit, dir, members)
 }
 
-/// A node under a limit of the shell; `members` makes its list from its addresses for clients and for nodes.
+/// A node under a limit of the shell; `members` makes its list from its addresses for clients and
+/// for nodes.
 fn serving(
     limit: &str,
     dir: &Path,
@@ -149,8 +150,8 @@ fn a_limit_on_the_length_of_files_is_named() {
     assert!(said.contains("File too large"), "{said}");
 }
 
-/// Clients beyond the limit of file descriptors wait, which is logged, and are served once others leave. The node
-/// keeps its own descriptors even if the clients come first.
+/// Clients beyond the limit of file descriptors wait, which is logged, and are served once others
+/// leave. The node keeps its own descriptors even if the clients come first.
 #[test]
 fn clients_that_find_no_file_descriptor_wait() {
     let scratch = ScratchDir::new(&std::env::temp_dir(), "few-descriptors").expect("a folder");
@@ -178,7 +179,8 @@ fn clients_that_find_no_file_descriptor_wait() {
     assert!(said.contains("clients wait that cannot be accepted"), "{said}");
 }
 
-/// A list that names other ports than nodes listen at is not refused, for there may be proxies; it is remarked.
+/// A list that names other ports than nodes listen at is not refused, for there may be proxies; it
+/// is remarked.
 #[test]
 fn members_that_are_not_reached_are_named() {
     let scratch = ScratchDir::new(&std::env::temp_dir(), "not-reached").expect("a folder");

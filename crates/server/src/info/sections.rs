@@ -174,7 +174,8 @@ pub(super) fn stats(text: &mut String, session: &Session, status: &NodeStatus) {
     put(text, "acl_access_denied_auth", of_kind("WRONGPASS"));
 }
 
-/// Every node takes writes, so each says that it is a master and names the others as connected replicas.
+/// Every node takes writes, so each says that it is a master and names the others as connected
+/// replicas.
 pub(super) fn replication(text: &mut String, status: &NodeStatus) {
     let others = status.members.iter().filter(|member| member.up && member.node != status.id);
     put(text, "role", "master");

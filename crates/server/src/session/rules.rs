@@ -24,7 +24,8 @@ pub(super) fn cost_of(command: &Command, key: &[u8]) -> Cost {
     Cost { asked_len: command.body.len() + key.len(), values }
 }
 
-/// Bytes of one argument. The input buffer is the last limit; a value beyond its own limit gets an error.
+/// Bytes of one argument. The input buffer is the last limit; a value beyond its own limit gets an
+/// error.
 pub(crate) fn bulk_len_max(shared: &Shared) -> usize {
     shared.config.max_value_size.saturating_mul(2).clamp(32 << 20, front::INPUT_LEN_MAX)
 }
@@ -34,8 +35,9 @@ pub(super) fn limits(shared: &Shared) -> Limits {
     Limits { bulk_len_max, request_len_max: front::INPUT_LEN_MAX, authenticated: true }
 }
 
-/// True for commands that read statistics, and for commands on more keys than are under way at a time.
-/// Earlier requests of the connection end before the first key, later ones begin after the last key.
+/// True for commands that read statistics, and for commands on more keys than are under way at a
+/// time. Earlier requests of the connection end before the first key, later ones begin after the
+/// last key.
 pub(super) fn takes_turns(spec: &CommandSpec, argc: usize) -> bool {
     match spec.execution {
         Execution::PerKey(..) => argc > PARTS_AT_ONCE,

@@ -24,7 +24,8 @@ impl Session {
         cx.explain(token(number, 0), self.database(), Key::new(key));
     }
 
-    /// Lists the keys of a small database from a quorum. A large database answers with this node's count.
+    /// Lists the keys of a small database from a quorum. A large database answers with this node's
+    /// count.
     pub(super) fn count_keys(&mut self, args: &[&[u8]], cx: &mut SessionContext<'_>) {
         let database = self.facts.database;
         let figures = cx.node.databases().into_iter().find(|one| one.index == database);

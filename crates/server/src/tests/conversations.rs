@@ -1,4 +1,4 @@
-//! Who speaks, in which language, and for how long.
+//! Conversations: authentication, protocol versions, ends.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,7 +15,7 @@ fn nothing_is_served_before_the_password() {
     for line in ["GET a", "PING", "CLIENT ID", "INFO", "MGET a b", "FLUSHALL", "COMMAND"] {
         assert_eq!(world.ask(&mut client, line), "-NOAUTH Authentication required.\r\n", "{line}");
     }
-    // What redis-server 7 says before it asks who is there.
+    // Answers of redis-server 7 before authentication.
     assert!(world.ask(&mut client, "NOSUCH a").starts_with("-ERR unknown command 'NOSUCH'"));
     assert!(world.ask(&mut client, "GET").starts_with("-ERR wrong number of arguments"));
     assert!(world.ask(&mut client, "CLIENT NOSUCH").starts_with("-ERR unknown subcommand"));
@@ -208,13 +208,14 @@ fn wait_answers_at_once_what_a_majority_means_and_later_for_more() {
     assert_eq!(world.say(&mut client, b""), ":1\r\n+PONG\r\n");
 }
 
-/// A wait whose time has passed ends when the next one comes, and nobody calls the session for that again.
+/// A wait whose time has passed ends when the next one comes, and the session gets no other call
+/// for it.
 #[test]
 fn what_is_held_behind_waits_goes_on_when_the_last_of_them_ends_in_the_same_step() {
     let mut world = World::new(None);
     let mut client = world.connect();
     assert_eq!(world.say(&mut client, b"WAIT 2 300\r\n"), "");
-    // Its timer is due, and what the client sends is looked at first.
+    // Its timer is due, and the client's bytes come first.
     world.now += Nanos::from_millis(300);
     let said = world.say(&mut client, b"WAIT 1 0\r\nDBSIZE\r\nPING\r\n");
     assert_eq!(said, ":1\r\n:1\r\n:0\r\n+PONG\r\n");

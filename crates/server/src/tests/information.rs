@@ -5,8 +5,8 @@ use node::front::Socket;
 
 use super::world::World;
 
-/// Fields of the default sections of redis-server 7.0.15 that redis_exporter, Datadog, redis-cli, RedisInsight or
-/// redis-py read.
+/// Fields of the default sections of redis-server 7.0.15 that redis_exporter, Datadog, redis-cli,
+/// RedisInsight or redis-py read.
 const READ: &[&str] = &[
     "redis_version redis_build_id redis_mode os arch_bits multiplexing_api process_id process_supervised run_id",
     "tcp_port server_time_usec uptime_in_seconds uptime_in_days hz configured_hz lru_clock executable config_file",

@@ -101,7 +101,8 @@ fn requests_under_way_are_bounded_and_all_are_answered() {
     assert!(said == all, "replies are missing or out of order");
 }
 
-/// Sends `commands` and answers all of them, the client reading as fast as it can. Returns the most that could be held.
+/// Sends `commands` and answers all of them, the client reading as fast as it can. Returns the most
+/// that could be held.
 fn most_held(world: &mut World, commands: &[Vec<u8>], value_len: usize) -> usize {
     let mut client = world.connect();
     world.send(&mut client, &commands.concat());
@@ -125,7 +126,7 @@ fn values_under_way_are_bounded_by_their_length() {
     assert!(most_held(&mut world, &get("long", 300), 1 << 20) <= 34 << 20);
     let most = most_held(&mut world, &get("short", 3_000), 1);
     assert!(most > 100, "{most}: short values are asked for many at a time");
-    // What is expected is wrong now, and all the same not by any amount.
+    // The expected sum is wrong now, but only by a bounded amount.
     let mixed = [get("short", 500), get("long", 500)].concat();
     assert!(most_held(&mut world, &mixed, 1 << 20) <= 130 << 20);
 }

@@ -17,7 +17,7 @@ fn filled(count: usize) -> (World, Connection) {
     (world, client)
 }
 
-/// The bulk strings of a reply that holds nothing else but headers.
+/// The bulk strings of a reply that holds only them and headers.
 fn strings(reply: &str) -> Vec<String> {
     let lines = reply.split("\r\n").filter(|line| !line.is_empty());
     lines.filter(|line| !line.starts_with(['*', '$'])).map(str::to_string).collect()

@@ -141,7 +141,7 @@ fn latency_events_begin_at_the_threshold() {
     assert_eq!(world.ask(&mut client, "LATENCY LATEST"), "*0\r\n");
 }
 
-/// What a monitor sees within a second, without times.
+/// The lines that a monitor sees within a second, without times.
 fn seen(world: &mut World, monitor: &mut Connection) -> Vec<String> {
     world.pass(monitor, Nanos::from_secs(1));
     let said = String::from_utf8_lossy(&std::mem::take(&mut monitor.said)).into_owned();

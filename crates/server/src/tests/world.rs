@@ -111,7 +111,7 @@ impl Facts for FakeNode {
     }
 }
 
-/// What a request ends with instead of running; `None` runs it.
+/// The outcome of a request that does not run; `None` runs it.
 pub type Fate = fn(&Key, Access) -> Option<Outcome>;
 
 /// All nodes' registers, and the front of one of them.
@@ -205,7 +205,7 @@ impl World {
         connection.untaken = input[taken..].to_vec();
     }
 
-    /// Shows `input` to the session; nothing ends yet.
+    /// Shows `input` to the session. No request ends yet.
     pub fn send(&self, connection: &mut Connection, input: &[u8]) {
         connection.untaken.extend_from_slice(input);
         if !connection.session.is_full() {
@@ -213,14 +213,14 @@ impl World {
         }
     }
 
-    /// Ends everything that is under way and feeds what was held, until nothing more happens.
+    /// Ends all requests under way and feeds held input, until the session rests.
     pub fn settle(&mut self, connection: &mut Connection) {
         while !connection.asks.is_empty() {
             self.settle_one(connection);
         }
     }
 
-    /// Ends one of those that are under way, and feeds what was held.
+    /// Ends one request under way, and feeds held input.
     pub fn settle_one(&mut self, connection: &mut Connection) {
         let ask = connection.asks.remove(self.any_first(&connection.asks));
         let outcome = self.outcome(&ask.what);
@@ -277,7 +277,8 @@ impl World {
         Outcome::Reply(applied.reply)
     }
 
-    /// Tombstones count like keys, and are told of only where this cannot tell them from keys, as of some of both.
+    /// Tombstones count like keys, and are told of only where this cannot tell them from keys, as
+    /// of some of both.
     fn list(&mut self, database: u8, from_hash: u64, limit: usize) -> Outcome {
         self.listings += 1;
         let end = from_hash | (u64::MAX >> 8);
@@ -328,7 +329,7 @@ impl World {
         self.now = until;
     }
 
-    /// What the shell does after a session asked for a step of all.
+    /// The shell's part after a session asked for a step of all.
     pub fn wake(&mut self, connection: &mut Connection) {
         self.step(connection, |session, cx| session.on_timer(cx));
         if !connection.untaken.is_empty() && !connection.session.is_full() {
@@ -337,7 +338,7 @@ impl World {
         self.settle(connection);
     }
 
-    /// Sends, lets everything end, and takes what was said.
+    /// Sends, lets all requests end, and takes the replies.
     pub fn say(&mut self, connection: &mut Connection, input: &[u8]) -> String {
         self.send(connection, input);
         self.settle(connection);

@@ -75,8 +75,8 @@ pub(super) fn run(args: &Args) -> Result<Report, Failure> {
     .map_err(fault)
 }
 
-/// `libpmemlog` flushes emulated memory as it does persistent memory only where the environment says so from the
-/// start.
+/// `libpmemlog` flushes emulated memory as it does persistent memory only where the environment
+/// says so from the start.
 fn again_for_pmemlog(args: &Args) -> Result<(), Failure> {
     let (name, value) = media::PMEMLOG_FORCE;
     if !args.media.contains(&Medium::Pmem) || std::env::var_os(name).is_some() {

@@ -91,7 +91,8 @@ fn failure(silent: &[(&String, Silence)]) -> Failure {
     }
 }
 
-/// The first view of a node that reaches a quorum, or the first. Each node that answered speaks for itself.
+/// The first view of a node that reaches a quorum, or the first. Each node that answered speaks for
+/// itself.
 fn merged(mut views: Vec<Cluster>) -> Cluster {
     let at = views.iter().position(|view| view.serving).unwrap_or(0);
     let base = views.remove(at);

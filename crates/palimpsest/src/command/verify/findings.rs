@@ -30,7 +30,8 @@ impl Findings {
         }
     }
 
-    /// Corrects the number of a medium's faults, `named` of which were passed to [`Findings::fault`].
+    /// Corrects the number of a medium's faults, `named` of which were passed to
+    /// [`Findings::fault`].
     pub(super) fn set_count(&mut self, named_before: u64, count: u64) {
         self.count = named_before + count;
     }

@@ -1,8 +1,8 @@
 //! Links between nodes that can go dark: bytes stop arriving, and no end learns of it.
 //!
-//! Every node is reached by the others through a forwarder of its own. A dark pair's bytes are held, as a network
-//! holds them that drops packets until TCP sends them again; connections stay open. The kernel tells
-//! which process dialled, so that both directions of a pair go dark.
+//! Every node is reached by the others through a forwarder of its own. A dark pair's bytes are
+//! held, as a network holds them that drops packets until TCP sends them again; connections stay
+//! open. The kernel tells which process dialled, so that both directions of a pair go dark.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -90,7 +90,8 @@ impl Proxies {
         (0..3).for_each(|node| self.isolate(node));
     }
 
-    /// Lets a node take in so many bytes per second from each other node; `None`: as fast as it can.
+    /// Lets a node take in so many bytes per second from each other node; `None`: as fast as it
+    /// can.
     pub fn throttle(&self, node: usize, rate: Option<u64>) {
         let mut rates = self.switch.rates.lock().unwrap_or_else(PoisonError::into_inner);
         match rate {
@@ -174,8 +175,9 @@ fn dialler(stream: &TcpStream, pids: &Mutex<Vec<u32>>) -> Option<usize> {
     pids.into_iter().position(|pid| owns_socket(pid, inode))
 }
 
-/// The inode of the socket at the local end of a connection, from `/proc/net/tcp`. Connections to other addresses may have
-/// the same local one, among them such as are closed and have no socket any more.
+/// The inode of the socket at the local end of a connection, from `/proc/net/tcp`. Connections to
+/// other addresses may have the same local one, among them such as are closed and have no socket
+/// any more.
 fn inode_of(local: SocketAddr, remote: SocketAddr) -> Option<u64> {
     let wanted = [in_table(local)?, in_table(remote)?];
     let table = std::fs::read_to_string("/proc/net/tcp").ok()?;

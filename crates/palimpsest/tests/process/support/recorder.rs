@@ -19,7 +19,8 @@ const KEYS: u8 = 6;
 const CLIENTS: u64 = 5;
 /// A reply that takes longer is an unknown outcome. Longer than any node looks for a quorum.
 const REPLY_MAX: Duration = Duration::from_secs(4);
-/// Between two operations of a client: enough of them for any test, and few enough to check in seconds.
+/// Between two operations of a client: enough of them for any test, and few enough to check in
+/// seconds.
 const PACE: Duration = Duration::from_millis(1);
 
 /// A recorded load on some nodes.
@@ -120,7 +121,7 @@ impl Recorder {
             if self.perform(&mut client, id, input) {
                 connection = Some(client);
             } else {
-                life += 1; // whoever does not know what became of his call is a new client
+                life += 1; // a client with an unknown outcome starts anew
             }
         }
     }
