@@ -12,7 +12,7 @@ use crate::metadata::{self, Scope};
 use crate::report::{Report, announce};
 use crate::{
     chaos, edges, fuzz, licences, pmem_vm, porcupine, release, root, suites, target, tested, tidy,
-    tla,
+    tla, words,
 };
 
 /// The short simulation of `test`. `./x sim` runs campaigns of any length.
@@ -43,6 +43,8 @@ pub enum Chore {
     Fix,
     /// Style, edges, licences.
     Tidy,
+    /// Lower the budgets of `tidy` for words to the present counts.
+    Words,
     /// Build in release mode and measure.
     Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -128,6 +130,7 @@ pub fn run(chore: Chore) -> Result<()> {
             cargo(&["fmt", "--all"])
         }
         Chore::Tidy => check_repository(),
+        Chore::Words => words::lower(&root(), &tidy::files(&root())?),
     }
 }
 

@@ -18,6 +18,7 @@ pub mod source;
 pub mod suites;
 pub mod tidy;
 pub mod tla;
+pub mod words;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::source::{self, Line};
+use crate::words;
 
 /// A file this long holds more than one subject.
 const FILE_LINES_MAX: usize = 700;
@@ -86,6 +87,7 @@ pub fn violations(root: &Path) -> Result<Vec<String>> {
             wrong.extend(check_rust(path, &text, is_test_file(root, path)));
         }
     }
+    wrong.extend(words::violations(root, &files)?);
     for path in [SHELLS, PURE_PATHS, UNSAFE_PATHS].concat() {
         if !files.iter().any(|file| is_below(file, path)) {
             wrong.push(format!(
@@ -97,7 +99,7 @@ pub fn violations(root: &Path) -> Result<Vec<String>> {
 }
 
 /// Tracked files and new ones that are not ignored.
-fn files(root: &Path) -> Result<Vec<String>> {
+pub(crate) fn files(root: &Path) -> Result<Vec<String>> {
     let output = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
         .current_dir(root)
