@@ -17,6 +17,7 @@ pub mod handshake;
 pub mod keep_alive;
 pub mod link;
 pub mod local;
+mod names;
 pub mod tcp;
 
 pub use backoff::Backoff;

@@ -10,6 +10,7 @@ use types::NodeId;
 
 use crate::keep_alive;
 use crate::link::{Acceptor, Network, Pipe};
+use crate::names::Names;
 
 /// Connections that the system keeps until they are accepted. A client that finds no room tries
 /// again a second later, so it must do for a burst of clients while this process is kept from
@@ -45,8 +46,7 @@ impl Acceptor for TcpListener {
 pub struct Tcp {
     listener: Option<TcpListener>,
     address: SocketAddr,
-    /// `HOST:PORT`; resolved anew for every attempt, for hosts move.
-    peers: BTreeMap<NodeId, String>,
+    names: Names,
     /// Which of a peer's addresses to try next, where its name has several.
     attempts: usize,
 }
@@ -59,7 +59,8 @@ impl Tcp {
     pub fn listen(address: &str, peers: BTreeMap<NodeId, String>) -> io::Result<Tcp> {
         let listener = listen(address)?;
         let address = listener.local_addr()?;
-        Ok(Tcp { listener: Some(listener), address, peers, attempts: 0 })
+        let names = Names::new(peers, look_up);
+        Ok(Tcp { listener: Some(listener), address, names, attempts: 0 })
     }
 
     /// Where this end listens.
@@ -106,11 +107,10 @@ pub fn listen(address: &str) -> io::Result<TcpListener> {
 
 impl Network for Tcp {
     fn dial(&mut self, peer: NodeId) -> io::Result<Box<dyn Pipe>> {
-        let missing = || io::Error::new(io::ErrorKind::NotFound, "no address of this member");
-        let addresses = look_up(self.peers.get(&peer).ok_or_else(missing)?)?;
+        let addresses = self.names.addresses(peer)?;
         self.attempts = self.attempts.wrapping_add(1);
-        let address = addresses.get(self.attempts % addresses.len().max(1)).ok_or_else(missing)?;
-        let stream = TcpStream::connect(*address)?;
+        let address = addresses[self.attempts % addresses.len()];
+        let stream = TcpStream::connect(address)?;
         tune(&stream)?;
         Ok(Box::new(stream))
     }

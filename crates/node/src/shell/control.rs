@@ -94,6 +94,8 @@ pub(crate) struct Control {
     front: Arc<dyn Front>,
     rng: Prng,
     dialler: Dialler,
+    /// Members that dial this node and were not yet told that it is there.
+    unknocked: Vec<NodeId>,
     conns: Vec<Option<Conn>>,
     /// Connections wait that could not be accepted, most likely for want of file descriptors.
     has_backlog: bool,
@@ -151,6 +153,7 @@ impl Control {
             front,
             rng,
             dialler,
+            unknocked: Vec::new(),
             conns: Vec::new(),
             has_backlog: false,
             links: BTreeMap::new(),
@@ -178,6 +181,7 @@ impl Control {
     pub(crate) fn run(&mut self) -> Result<(), String> {
         self.report_start();
         self.tell(Told::Start)?;
+        self.unknocked = self.others().filter(|&peer| !self.dialler.dials(peer)).collect();
         self.knock();
         let mut events = Events::with_capacity(256);
         let mut mail = Vec::new();
@@ -246,6 +250,8 @@ impl Control {
 
     fn on_time(&mut self) -> Result<(), String> {
         let now = self.board.clocks.now();
+        // First of all: workers may be held back until this is durable.
+        self.keep_uptimes(now)?;
         for at in 0..self.conns.len() {
             let Some(conn) = self.conns[at].as_mut() else { continue };
             if conn.connection.next_timer() <= now {
@@ -258,11 +264,11 @@ impl Control {
         if self.has_backlog {
             self.accept();
         }
+        self.knock();
         self.dial_due(now);
         self.report_changes(now);
         self.tell(Told::Recovering(self.board.is_recovering()))?;
-        self.send_reports(now)?;
-        self.keep_uptimes(now)
+        self.send_reports(now)
     }
 
     /// Saves the clocks of countdowns where that is due, see [`crate::uptime`].

@@ -99,14 +99,15 @@ impl Control {
 
     /// Makes those that dial this node do so at once: they may have waited long while it was away.
     pub(super) fn knock(&mut self) {
-        let silent: Vec<NodeId> = self.others().filter(|&peer| !self.dialler.dials(peer)).collect();
-        for peer in silent {
+        for peer in std::mem::take(&mut self.unknocked) {
             match self.network.dial(peer) {
                 Ok(pipe) => {
                     let hello = self.hello(CHANNEL_CONTROL);
                     let handshake = Handshake::dial(hello, peer, self.secret());
                     self.add(pipe, handshake, Some(peer), CHANNEL_CONTROL);
                 }
+                // Its name is being looked up.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.unknocked.push(peer),
                 Err(error) => self.note_unknown_host(peer, &error),
             }
         }

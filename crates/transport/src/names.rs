@@ -1,0 +1,161 @@
+//! The addresses behind the names of the other members' hosts.
+//!
+//! A name service may take many seconds to answer. A thread of its own asks it, at most one per member at a time, and
+//! the thread that dials never waits.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use types::NodeId;
+
+/// What asks the name service about `HOST:PORT`. Never returns an empty list.
+pub(crate) type LookUp = fn(&str) -> io::Result<Vec<SocketAddr>>;
+
+type Answer = (NodeId, io::Result<Vec<SocketAddr>>);
+
+pub(crate) struct Names {
+    /// `HOST:PORT` of each member.
+    names: BTreeMap<NodeId, String>,
+    look_up: LookUp,
+    known: BTreeMap<NodeId, Vec<SocketAddr>>,
+    /// Why the last look-up failed, where that was not told yet.
+    failures: BTreeMap<NodeId, io::Error>,
+    under_way: BTreeSet<NodeId>,
+    answers: (Sender<Answer>, Receiver<Answer>),
+}
+
+impl Names {
+    pub(crate) fn new(names: BTreeMap<NodeId, String>, look_up: LookUp) -> Names {
+        Names {
+            names,
+            look_up,
+            known: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            under_way: BTreeSet::new(),
+            answers: channel(),
+        }
+    }
+
+    /// The newest addresses that are known. Each call has the name looked up anew, because hosts move.
+    ///
+    /// # Errors
+    /// `WouldBlock` until the first look-up has ended; `NotFound` once after each that found none, unless an earlier one
+    /// found any.
+    pub(crate) fn addresses(&mut self, peer: NodeId) -> io::Result<Vec<SocketAddr>> {
+        let missing = || io::Error::new(io::ErrorKind::NotFound, "no address of this member");
+        let name = self.names.get(&peer).ok_or_else(missing)?;
+        if let Ok(address) = name.parse() {
+            return Ok(vec![address]);
+        }
+        let name = name.clone();
+        self.take_answers();
+        let failure = self.failures.remove(&peer);
+        self.start(peer, name)?;
+        match (self.known.get(&peer), failure) {
+            // The name service may be away: better than none.
+            (Some(addresses), _) => Ok(addresses.clone()),
+            (None, Some(failure)) => Err(failure),
+            (None, None) => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    fn take_answers(&mut self) {
+        while let Ok((peer, answer)) = self.answers.1.try_recv() {
+            self.under_way.remove(&peer);
+            match answer {
+                Ok(addresses) => drop(self.known.insert(peer, addresses)),
+                Err(error) => drop(self.failures.insert(peer, error)),
+            }
+        }
+    }
+
+    fn start(&mut self, peer: NodeId, name: String) -> io::Result<()> {
+        if self.under_way.contains(&peer) {
+            return Ok(());
+        }
+        let (answers, look_up) = (self.answers.0.clone(), self.look_up);
+        let ask = move || {
+            // The node may be gone when the answer comes.
+            let _ = answers.send((peer, look_up(&name)));
+        };
+        std::thread::Builder::new().name("names".to_string()).spawn(ask)?;
+        self.under_way.insert(peer);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Mutex, PoisonError};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    const PEER: NodeId = NodeId(2);
+
+    fn names(name: &str, look_up: LookUp) -> Names {
+        Names::new([(PEER, name.to_string())].into(), look_up)
+    }
+
+    /// Asks until the look-up has ended.
+    fn ask(names: &mut Names) -> io::Result<Vec<SocketAddr>> {
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            match names.addresses(PEER) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    assert!(Instant::now() < end, "the answer never comes");
+                    std::thread::yield_now();
+                }
+                known => return known,
+            }
+        }
+    }
+
+    #[test]
+    fn numeric_address_needs_no_name_service() {
+        let mut names = names("127.0.0.1:7", |_| panic!("it is a number"));
+        assert_eq!(names.addresses(PEER).expect("it is known"), ["127.0.0.1:7".parse().unwrap()]);
+        let unknown = names.addresses(NodeId(3)).expect_err("no member");
+        assert_eq!(unknown.kind(), io::ErrorKind::NotFound);
+    }
+
+    /// The dialling thread goes on while the name service is silent, and asks it once.
+    #[test]
+    fn silent_name_service_blocks_only_its_thread() {
+        static ASKED: AtomicUsize = AtomicUsize::new(0);
+        static SILENCE: Mutex<()> = Mutex::new(());
+        let silence = SILENCE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = names("far:7", |_| {
+            ASKED.fetch_add(1, Ordering::SeqCst);
+            let _answers = SILENCE.lock().unwrap_or_else(PoisonError::into_inner);
+            Ok(vec!["127.0.0.1:7".parse().unwrap()])
+        });
+        for _ in 0..100 {
+            let error = names.addresses(PEER).expect_err("it is silent");
+            assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        }
+        assert!(ASKED.load(Ordering::SeqCst) <= 1);
+        drop(silence);
+        assert_eq!(ask(&mut names).expect("it answers").len(), 1);
+    }
+
+    #[test]
+    fn failure_is_told_and_known_addresses_outlive_it() {
+        static ASKED: AtomicUsize = AtomicUsize::new(0);
+        let mut names = names("far:7", |_| match ASKED.fetch_add(1, Ordering::SeqCst) {
+            1 => Ok(vec!["127.0.0.1:7".parse().unwrap()]),
+            _ => Err(io::Error::new(io::ErrorKind::NotFound, "unknown")),
+        });
+        assert_eq!(ask(&mut names).expect_err("unknown").kind(), io::ErrorKind::NotFound);
+        while ASKED.load(Ordering::SeqCst) < 4 {
+            if let Err(error) = names.addresses(PEER) {
+                let early = ASKED.load(Ordering::SeqCst) <= 2;
+                assert!(early && error.kind() == io::ErrorKind::WouldBlock, "{error}");
+            }
+        }
+        assert!(names.addresses(PEER).is_ok());
+    }
+}
