@@ -24,6 +24,7 @@ const CHECKSUM_LEN: usize = 8;
 const ADDRESS_LEN_MAX: usize = 512;
 const CLOCKS_MAX: usize = 32;
 const PROTOCOL_LEN_MAX: usize = 64;
+const CLOCK_LEN: usize = 16;
 // How far a lost copy may be ahead, and one to be above it.
 const DAMAGE_STEP: u32 = 2;
 
@@ -202,6 +203,7 @@ impl Identity {
             body.extend_from_slice(&clock.shown.0.to_le_bytes());
             body.extend_from_slice(&clock.until.0.to_le_bytes());
         }
+        let later_clocks = (CLOCKS_MAX - self.clocks.len()) * CLOCK_LEN;
         body.push(self.members.len() as u8);
         for member in &self.members {
             body.extend_from_slice(&member.node.0.to_le_bytes());
@@ -216,6 +218,10 @@ impl Identity {
         for database in &self.databases {
             body.extend_from_slice(&[database.index, database.durability as u8]);
             put_blob(&mut body, database.protocol.as_bytes());
+        }
+        // Clocks are added while the node runs: that must never be what does not fit.
+        if body.len() + later_clocks > COPY_LEN - CHECKSUM_LEN {
+            return None;
         }
         seal(&body, place)
     }
@@ -437,6 +443,36 @@ mod tests {
         let mut large = identity();
         large.members[0].listen = "x".repeat(COPY_LEN);
         assert_eq!(large.encode(1, 0), None);
+    }
+
+    /// Clocks are added at run time, and must not stop a node whose addresses did fit.
+    #[test]
+    fn clocks_fit_wherever_addresses_do() {
+        let mut large = Identity { clocks: Vec::new(), ..identity() };
+        let fits = |it: &Identity| it.encode(1, 0).is_some();
+        while fits(&large) {
+            large.members[0].listen.push('x');
+        }
+        large.members[0].listen.pop();
+        let clock = SavedClock { shown: Millis(u64::MAX), until: Millis(u64::MAX) };
+        for count in 0..=CLOCKS_MAX {
+            let with_clocks = Identity { clocks: vec![clock; count], ..large.clone() };
+            assert!(fits(&with_clocks), "{count} clocks");
+        }
+    }
+
+    /// Clocks are saved often: what a torn write leaves of such a save must not look like a lost identity.
+    #[test]
+    fn saves_of_clocks_differ_within_one_sector() {
+        const SECTOR_LEN: usize = 512;
+        let saved = |shown: u64| {
+            let clock = SavedClock { shown: Millis(shown), until: Millis(!shown) };
+            Identity { clocks: vec![clock; 14], stopped: Incarnation(9), ..identity() }
+        };
+        let (before, after) = (saved(5).encode(12, 0), saved(!5).encode(14, 0));
+        let (before, after) = (before.expect("it fits"), after.expect("it fits"));
+        assert_ne!(before[..SECTOR_LEN], after[..SECTOR_LEN]);
+        assert_eq!(before[SECTOR_LEN..], after[SECTOR_LEN..]);
     }
 
     #[test]
