@@ -20,7 +20,7 @@ Mutations == {"none",
     "never-rests",    \* the clock runs on, unsaved, while nothing counts
     "saves-late",     \* the clock of a running countdown is not saved in time
     "saved-end",      \* after a crash the clock runs to the saved end only
-    "tell-unmarked"}  \* the first use of the clock is told before it is saved
+    "store-unmarked"} \* an acceptance is durable before the first use of its clock
 ASSUME Mutation \in Mutations
 
 Symmetry == Permutations(Keys)
@@ -30,14 +30,12 @@ VARIABLES
     shown,    \* what the clock shows
     until,    \* the known countdowns are over when it shows this
     saved,    \* [shown, until]; until 0: the clock was never used
-    keys,     \* key -> [held, started, crashes, accepted, told]; held: it was not over
+    keys,     \* key -> [held, started, crashes, accepted]; held: it was not over
     crashes
 
 vars == <<time, shown, until, saved, keys, crashes>>
 
-(* An acceptance that a crash came before may be told at any later time, as if it *)
-(* had been accepted then.                                                      *)
-Excused == TimeMax
+New == [held |-> 0, started |-> 0, crashes |-> 0, accepted |-> FALSE]
 Max(a, b) == IF a > b THEN a ELSE b
 
 Init ==
@@ -45,8 +43,7 @@ Init ==
     /\ shown = 0
     /\ until = 0
     /\ saved = [shown |-> 0, until |-> 0]
-    /\ keys = [k \in Keys |->
-           [held |-> 0, started |-> 0, crashes |-> 0, accepted |-> FALSE, told |-> FALSE]]
+    /\ keys = [k \in Keys |-> New]
     /\ crashes = 0
 
 Counts == shown < until
@@ -72,12 +69,8 @@ Save ==
     /\ saved' = [shown |-> shown, until |-> until]
     /\ UNCHANGED <<time, shown, until, keys, crashes>>
 
-(* Others hear of the acceptance. *)
-Tell(k) ==
-    /\ keys[k].accepted
-    /\ saved.until > 0 \/ Mutation = "tell-unmarked"
-    /\ keys' = [keys EXCEPT ![k].told = TRUE]
-    /\ UNCHANGED <<time, shown, until, saved, crashes>>
+(* Registers are written and told of once the first use of their clock is saved. *)
+IsStored(key) == key.accepted /\ (saved.until > 0 \/ Mutation = "store-unmarked")
 
 Crash ==
     /\ crashes < CrashMax
@@ -86,15 +79,14 @@ Crash ==
     /\ until' = IF saved.until = 0 \/ Mutation = "saved-end" THEN saved.until
                 ELSE Max(saved.until, saved.shown + Interval + Span)
     /\ keys' = [k \in Keys |->
-           IF ~keys[k].accepted THEN keys[k]
-           ELSE [keys[k] EXCEPT !.crashes = IF keys[k].told THEN @ + 1 ELSE Excused]]
+           IF IsStored(keys[k]) THEN [keys[k] EXCEPT !.crashes = @ + 1] ELSE New]
     /\ UNCHANGED <<time, saved>>
 
 Next ==
     \/ Tick
     \/ Save
     \/ Crash
-    \/ \E k \in Keys : Accept(k) \/ Tell(k)
+    \/ \E k \in Keys : Accept(k)
 
 Spec == Init /\ [][Next]_vars
 
@@ -102,5 +94,6 @@ NeverEarly == \A k \in Keys : IsOver(keys[k]) => keys[k].held >= Span
 
 (* What a crash costs is bounded, wherever it comes. *)
 NotLate == \A k \in Keys :
-    keys[k].told /\ ~IsOver(keys[k]) => keys[k].held < Span + keys[k].crashes * Interval
+    keys[k].accepted /\ ~IsOver(keys[k]) =>
+        keys[k].held < Span + keys[k].crashes * Interval
 =============================================================================

@@ -7,12 +7,15 @@
 //! - Spans within a factor of two share a clock, and it is saved once it has run for 0.8 s and 1 % of the shortest.
 //! - A clock stands still while nothing counts on it. So a countdown that starts after a long rest starts no later
 //!   than one such step behind the saved value, although nothing has been saved for it.
-//! - A node knows after a restart which clocks must run: it saves the end of the last countdown with each clock, and
-//!   after a crash each clock that was ever used runs for as long as its longest span. The first use of a clock is
-//!   saved before anything about it leaves the node.
+//! - A node knows after a restart which clocks must run: it saves the end of the last countdown
+//!   with each clock. After a crash each clock that was ever used runs for twice its longest
+//!   span. The first use of a clock is saved before the register that counts on it.
+//!   It is also saved before anything about it leaves the node.
 //!
-//! No moment counts twice: a clock shows at most the time for which it has run, and starts are taken from the same
-//! clock. A clock that stood still goes on with the offset of the worker that woke it: never a larger one.
+//! No moment counts twice. A clock shows at most the time for which it has run, and starts are
+//! taken from the same clock. A clock that stood still goes on with the offset of the worker that
+//! woke it: never a larger one. A clock never rests twice at the same time. So a worker that was
+//! kept waiting cannot wake it from an earlier rest.
 //!
 //! Workers share the clocks without a lock; the control thread stops them and saves them.
 
@@ -147,6 +150,7 @@ pub struct Uptimes {
 
 impl Uptimes {
     /// Something was accepted that counts on a clock of which a crash would leave no trace.
+    /// It is neither stored nor told before there is one.
     pub(crate) fn is_held(&self) -> bool {
         self.asked.load(SeqCst) != 0
     }
@@ -227,6 +231,8 @@ impl Uptime for TurnUptime<'_> {
 pub struct Keeper {
     uptimes: Arc<Uptimes>,
     saved: [u64; CLASSES],
+    /// The times that clocks showed when they came to rest last.
+    rested: [u64; CLASSES],
 }
 
 impl Keeper {
@@ -242,10 +248,11 @@ impl Keeper {
             }
             let until = match until.0 {
                 0 => 0,
-                // Countdowns may have started since, on a clock that had gone on for a while.
+                // Countdowns may have started since, on a clock that had gone on for a while:
+                // in the worst case for as long as a save stalled.
                 until if !orderly => {
                     let late = scale.save_after(class) + scale.save_takes() + 2;
-                    let last = shown.0 + late + scale.longest(class);
+                    let last = shown.0 + late + 2 * scale.longest(class);
                     until.max(last).min(FOREVER)
                 }
                 until => until,
@@ -273,6 +280,7 @@ impl Keeper {
         Keeper {
             uptimes: Arc::new(uptimes),
             saved: std::array::from_fn(|class| found(class).shown.0),
+            rested: std::array::from_fn(|class| found(class).shown.0),
         }
     }
 
@@ -284,7 +292,9 @@ impl Keeper {
     /// Stops clocks whose countdowns are over. `Some`: write this, and tell [`Keeper::on_saved`] once it is durable.
     pub fn look(&mut self, now: Nanos) -> Option<Vec<SavedClock>> {
         let now = now.as_millis();
-        (0..CLASSES).for_each(|class| self.rest(class, now));
+        for class in 0..CLASSES {
+            self.rest(class, now);
+        }
         let scale = self.uptimes.scale;
         let is_due =
             |class| self.unsaved(class, now).is_some_and(|ran| ran >= scale.save_after(class));
@@ -295,10 +305,12 @@ impl Keeper {
     #[must_use]
     pub fn next(&self, now: Nanos) -> Option<Nanos> {
         let millis = now.as_millis();
-        let left = |class| {
-            let ran = self.unsaved(class, millis)?;
+        let left = |class: usize| {
             let clock = &self.uptimes.clocks[class];
-            let shown = clock.motion().shows(millis).0;
+            // One whose countdowns are over runs until the next look stops it.
+            let motion @ Motion::Running(_) = clock.motion() else { return None };
+            let ran = self.unsaved(class, millis)?;
+            let shown = motion.shows(millis).0;
             let until_rest = clock.until.load(SeqCst).saturating_sub(shown);
             Some(self.uptimes.scale.save_after(class).saturating_sub(ran).min(until_rest))
         };
@@ -316,10 +328,8 @@ impl Keeper {
             let shown = clock.motion().shows(now.as_millis()).0;
             let kept = saved.get(class).map_or(0, |clock| clock.shown.0);
             let bound = self.uptimes.scale.save_after(class) + late.0;
-            match shown < clock.until.load(SeqCst) {
-                true => shown.saturating_sub(kept).saturating_sub(bound),
-                false => 0,
-            }
+            // Also of a clock that rests: the next countdown starts where it stands.
+            shown.saturating_sub(kept).saturating_sub(bound)
         };
         (0..CLASSES).map(lost).max().unwrap_or(0)
     }
@@ -343,20 +353,28 @@ impl Keeper {
         save.iter().any(|clock| clock.until.0 > 0).then_some(save)
     }
 
-    /// How long a clock has run since it was saved. `None`: nothing counts on it.
+    /// How long a clock has run since it was saved. It may have run for long after its last
+    /// countdown, where the process stood still: then it is saved although it rests.
     fn unsaved(&self, class: usize, now: u64) -> Option<u64> {
         let clock = &self.uptimes.clocks[class];
         let shown = clock.motion().shows(now).0;
-        (shown < clock.until.load(SeqCst)).then(|| shown.saturating_sub(self.saved[class]))
+        let is_over = shown >= clock.until.load(SeqCst);
+        let is_ignored = is_over && mutation::is(Mutation::NeverRests);
+        (!is_ignored).then(|| shown.saturating_sub(self.saved[class]))
     }
 
-    fn rest(&self, class: usize, now: u64) {
+    fn rest(&mut self, class: usize, now: u64) {
         let clock = &self.uptimes.clocks[class];
         let from @ Motion::Running(_) = clock.motion() else { return };
         let shown = from.shows(now).0;
         if shown < clock.until.load(SeqCst) || mutation::is(Mutation::NeverRests) {
             return;
         }
+        // A worker may still be about to wake it from an earlier rest: it must find another.
+        if shown <= self.rested[class] {
+            return;
+        }
+        self.rested[class] = shown;
         clock.rested_at.store(now, SeqCst);
         let to = Motion::Resting(shown);
         if clock.turn(from, to) && clock.until.load(SeqCst) > shown {
@@ -376,278 +394,4 @@ impl Keeper {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const DAY: Millis = Millis(86_400_000);
-    const LOCK: Millis = Millis(2_000);
-
-    /// A node's clocks, the identity that they are saved to, and its process's time.
-    struct Node {
-        keeper: Keeper,
-        saved: Vec<SavedClock>,
-        now: u64,
-    }
-
-    impl Node {
-        fn new() -> Node {
-            Node { keeper: keeper(&[], true, 5), saved: Vec::new(), now: 5 }
-        }
-
-        fn at(&self) -> Nanos {
-            Nanos::from_millis(self.now)
-        }
-
-        fn start(&self, span: Millis) -> Millis {
-            self.keeper.uptimes.at(self.at()).start(span)
-        }
-
-        fn rest(&self, span: Millis, start: Millis) -> u64 {
-            let at = self.keeper.uptimes.at(self.at());
-            let at: &dyn Uptime = &at;
-            at.rest(span, start).0
-        }
-
-        /// Lets time pass, saving in time. How often it saved.
-        fn pass(&mut self, millis: u64) -> u64 {
-            let (end, mut saves) = (self.now + millis, 0);
-            loop {
-                while let Some(save) = self.keeper.look(self.at()) {
-                    self.keeper.on_saved(&save);
-                    self.saved = save;
-                    saves += 1;
-                }
-                let next = self.keeper.next(self.at()).map_or(end, |next| next.as_millis());
-                assert!(next > self.now, "it looks again and again");
-                if next >= end {
-                    self.now = end;
-                    return saves;
-                }
-                self.now = next;
-            }
-        }
-
-        fn crash(&mut self) {
-            self.now = 3;
-            self.keeper = keeper(&self.saved, false, self.now);
-        }
-
-        fn stop(&mut self) {
-            if let Some(save) = self.keeper.close(self.at()) {
-                self.saved = save;
-            }
-            self.now = 3;
-            self.keeper = keeper(&self.saved, true, self.now);
-        }
-    }
-
-    fn keeper(saved: &[SavedClock], orderly: bool, now: u64) -> Keeper {
-        Keeper::restore(Scale::REAL, saved, orderly, Nanos::from_millis(now))
-    }
-
-    fn most(span: Millis) -> u64 {
-        1_000 + span.0 / 100
-    }
-
-    #[test]
-    fn every_class_is_saved_in_time() {
-        let scale = Scale::REAL;
-        for span in (0..40).flat_map(|bit| [(1_u64 << bit) - 1, 1 << bit, (1 << bit) + 1]) {
-            let class = scale.class(Millis(span));
-            assert!(scale.shortest(class) <= span && span < scale.longest(class), "{span}");
-            assert!(scale.save_after(class) + 150 < most(Millis(span)), "{span}");
-        }
-        assert_eq!(scale.class(Millis(u64::MAX)), CLASSES - 1);
-    }
-
-    #[test]
-    fn node_without_countdowns_saves_nothing() {
-        let mut node = Node::new();
-        assert_eq!(node.pass(DAY.0), 0);
-        node.crash();
-        assert_eq!(node.pass(DAY.0), 0);
-        node.stop();
-        assert!(node.saved.is_empty());
-    }
-
-    #[test]
-    fn clock_stands_still_when_nothing_counts() {
-        let mut node = Node::new();
-        node.start(LOCK);
-        assert!(node.pass(3_000) > 0);
-        assert_eq!(node.pass(DAY.0), 0);
-        let start = node.start(LOCK);
-        assert!(start.0 < 3_000, "{start:?} after a day");
-        assert_eq!(node.rest(LOCK, start), LOCK.0);
-    }
-
-    #[test]
-    fn day_long_countdown_is_saved_every_quarter_of_an_hour() {
-        let mut node = Node::new();
-        let start = node.start(DAY);
-        let saves = node.pass(DAY.0);
-        assert!((96..160).contains(&saves), "{saves} saves");
-        assert!(node.rest(DAY, start) <= 2);
-        node.pass(2);
-        assert_eq!(node.rest(DAY, start), 0);
-    }
-
-    /// The smallest input of the fault: a long countdown runs, a short one starts, the node is killed.
-    #[test]
-    fn crash_costs_a_short_countdown_little_beside_a_long_one() {
-        for held in [0, 1, 40, 799, 801, 1_300] {
-            let mut node = Node::new();
-            node.start(DAY);
-            node.pass(290_000);
-            let lock = node.start(LOCK);
-            // Its first use is held back until a trace of it is durable.
-            node.pass(held.max(1));
-            node.crash();
-            let left = node.rest(LOCK, lock);
-            assert!(left <= LOCK.0 - held + most(LOCK), "{left} ms are left after {held}");
-            assert!(left >= LOCK.0 - held, "early: {left} ms are left after {held}");
-            node.pass(left + 2);
-            assert_eq!(node.rest(LOCK, lock), 0);
-        }
-    }
-
-    #[test]
-    fn crashes_in_a_row_cost_little_each() {
-        for span in [LOCK, Millis(70_000), Millis(3_600_000), DAY] {
-            let mut node = Node::new();
-            node.pass(1_000_000);
-            let start = node.start(span);
-            let (mut ran, mut crashes) = (0, 0);
-            let step = most(span) + span.0 / 7;
-            while node.rest(span, start) > 0 {
-                node.pass(step);
-                ran += step;
-                node.crash();
-                crashes += 1;
-                assert!(crashes < 20, "{span:?} never ends");
-            }
-            assert!(ran >= span.0, "{span:?} was early");
-            assert!(ran <= span.0 + step + crashes * most(span), "{span:?} took {ran} ms");
-        }
-    }
-
-    #[test]
-    fn countdown_that_was_not_saved_runs_after_a_crash() {
-        let mut node = Node::new();
-        node.start(LOCK);
-        node.pass(10_000);
-        // A clock that was used before: nothing is held back.
-        let lock = node.start(LOCK);
-        assert!(!node.keeper.uptimes.is_held());
-        node.crash();
-        node.pass(LOCK.0 + most(LOCK));
-        assert_eq!(node.rest(LOCK, lock), 0);
-    }
-
-    #[test]
-    fn first_use_of_a_clock_is_held_until_it_is_saved() {
-        let mut node = Node::new();
-        node.start(LOCK);
-        assert!(node.keeper.uptimes.is_held() && node.keeper.uptimes.take_changed());
-        node.pass(1);
-        assert!(!node.keeper.uptimes.is_held());
-        node.start(LOCK);
-        assert!(!node.keeper.uptimes.is_held());
-        node.start(DAY);
-        assert!(node.keeper.uptimes.is_held());
-    }
-
-    #[test]
-    fn orderly_stop_costs_nothing() {
-        let mut node = Node::new();
-        let start = node.start(DAY);
-        node.pass(DAY.0 / 2 + 77);
-        let left = node.rest(DAY, start);
-        node.stop();
-        assert!((left..=left + 1).contains(&node.rest(DAY, start)));
-        node.pass(left + 2);
-        assert_eq!(node.rest(DAY, start), 0);
-        node.pass(DAY.0 / 4);
-        assert_eq!(node.pass(DAY.0), 0, "nothing counts any more");
-        node.stop();
-        assert_eq!(node.pass(DAY.0), 0, "nor after an orderly restart");
-    }
-
-    #[test]
-    fn what_starts_while_the_node_stops_is_held_back() {
-        let mut node = Node::new();
-        node.start(LOCK);
-        node.pass(1);
-        assert!(!node.keeper.uptimes.is_held());
-        assert!(node.keeper.close(node.at()).is_some());
-        node.start(LOCK);
-        assert!(node.keeper.uptimes.is_held());
-    }
-
-    #[test]
-    fn countdown_nobody_knows_of_wakes_its_clock() {
-        let mut node = Node::new();
-        let start = Millis(3);
-        assert_eq!(node.rest(LOCK, start), LOCK.0);
-        assert!(node.keeper.uptimes.is_held());
-        node.pass(LOCK.0 + 10);
-        assert_eq!(node.rest(LOCK, start), 0);
-    }
-
-    #[test]
-    fn worker_in_an_old_turn_counts_no_time_at_rest() {
-        let mut node = Node::new();
-        let old = node.start(LOCK);
-        node.pass(1);
-        let end = node.keeper.uptimes.clocks[0].until.load(SeqCst);
-        let before = node.at();
-        node.pass(end + 50);
-        let Motion::Resting(shown) = node.keeper.uptimes.clocks[0].motion() else {
-            panic!("nothing counts")
-        };
-        // Its turn began before the clock came to rest.
-        let start = node.keeper.uptimes.at(before).start(LOCK);
-        assert!(start.0 < shown);
-        assert_eq!(node.rest(LOCK, old), 0);
-        let at = node.keeper.uptimes.at(Nanos::from_millis(node.now));
-        assert!(at.now(LOCK).0 <= shown + 50);
-        node.now = before.as_millis() + LOCK.0;
-        assert!(node.rest(LOCK, start) > 0, "never early");
-    }
-
-    /// Threads start countdowns while the clock comes to rest again and again: no countdown is over early.
-    #[test]
-    fn countdowns_are_never_early_while_clocks_come_to_rest() {
-        let keeper = Keeper::restore(Scale { bits: 16, every: Millis(16) }, &[], true, Nanos(0));
-        let (uptimes, began) = (keeper.uptimes(), std::time::Instant::now());
-        let now = move || Nanos(began.elapsed().as_nanos() as u64);
-        let worker = move |uptimes: Arc<Uptimes>, seed: u64| {
-            for round in 0..300_u64 {
-                let turn = now();
-                let span = Millis(1 + (round * 7 + seed) % 4);
-                let start = uptimes.at(turn).start(span);
-                while uptimes.at(now()).now(span).0 <= start.0 + span.0 {
-                    assert!(now() < turn + Nanos::from_secs(60), "the clock stands still");
-                    std::hint::spin_loop();
-                }
-                let passed = now().since(turn);
-                assert!(passed >= Nanos::from_millis(span.0), "{span:?} took {passed:?}");
-                std::thread::sleep(std::time::Duration::from_micros(500 * (round % 5)));
-            }
-        };
-        let threads: Vec<_> = (0..2)
-            .map(|seed| {
-                let uptimes = Arc::clone(&uptimes);
-                std::thread::spawn(move || worker(uptimes, seed))
-            })
-            .collect();
-        let mut keeper = keeper;
-        while threads.iter().any(|thread| !thread.is_finished()) {
-            if let Some(save) = keeper.look(now()) {
-                keeper.on_saved(&save);
-            }
-            std::thread::yield_now();
-        }
-        threads.into_iter().for_each(|thread| thread.join().expect("never early"));
-    }
-}
+mod tests;

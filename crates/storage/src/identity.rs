@@ -219,7 +219,7 @@ impl Identity {
             body.extend_from_slice(&[database.index, database.durability as u8]);
             put_blob(&mut body, database.protocol.as_bytes());
         }
-        // Clocks are added while the node runs: that must never be what does not fit.
+        // Clocks are added while the node runs: they must always fit.
         if body.len() + later_clocks > COPY_LEN - CHECKSUM_LEN {
             return None;
         }
@@ -445,7 +445,7 @@ mod tests {
         assert_eq!(large.encode(1, 0), None);
     }
 
-    /// Clocks are added at run time, and must not stop a node whose addresses did fit.
+    /// Clocks are added at run time, and must not stop a node with long addresses.
     #[test]
     fn clocks_fit_wherever_addresses_do() {
         let mut large = Identity { clocks: Vec::new(), ..identity() };
@@ -461,7 +461,7 @@ mod tests {
         }
     }
 
-    /// Clocks are saved often: what a torn write leaves of such a save must not look like a lost identity.
+    /// Clocks are saved often: a torn save must not look like a lost identity.
     #[test]
     fn saves_of_clocks_differ_within_one_sector() {
         const SECTOR_LEN: usize = 512;

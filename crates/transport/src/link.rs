@@ -30,10 +30,12 @@ pub trait Acceptor: Source + Send {
 
 /// Reaches the other members.
 pub trait Network: Send {
-    /// Starts to connect to `peer`, without waiting for anything; a failure may also show on the first use of the pipe.
+    /// Starts to connect to `peer` and never waits. A failure may also show on the first use of
+    /// the pipe.
     ///
     /// # Errors
-    /// Of the transport; try again later. `WouldBlock` while the name of the peer's host is being looked up.
+    /// Of the transport; try again later. `WouldBlock` while the name of the peer's host is being
+    /// looked up.
     fn dial(&mut self, peer: NodeId) -> io::Result<Box<dyn Pipe>>;
 
     /// The end that peers connect to. Taken once, at start.

@@ -1,7 +1,7 @@
 //! The addresses behind the names of the other members' hosts.
 //!
-//! A name service may take many seconds to answer. A thread of its own asks it, at most one per member at a time, and
-//! the thread that dials never waits.
+//! A name service may take many seconds to answer. A thread of its own asks it, at most one per
+//! member at a time, and the thread that dials never waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use types::NodeId;
 
-/// What asks the name service about `HOST:PORT`. Never returns an empty list.
+/// Asks the name service about `HOST:PORT`. Never returns an empty list.
 pub(crate) type LookUp = fn(&str) -> io::Result<Vec<SocketAddr>>;
 
 type Answer = (NodeId, io::Result<Vec<SocketAddr>>);
@@ -38,11 +38,11 @@ impl Names {
         }
     }
 
-    /// The newest addresses that are known. Each call has the name looked up anew, because hosts move.
+    /// The newest addresses that are known. Each call has the name looked up anew: hosts move.
     ///
     /// # Errors
-    /// `WouldBlock` until the first look-up has ended; `NotFound` once after each that found none, unless an earlier one
-    /// found any.
+    /// `WouldBlock` until the first look-up has ended. `NotFound` once after each look-up that
+    /// found none, unless an earlier one found any.
     pub(crate) fn addresses(&mut self, peer: NodeId) -> io::Result<Vec<SocketAddr>> {
         let missing = || io::Error::new(io::ErrorKind::NotFound, "no address of this member");
         let name = self.names.get(&peer).ok_or_else(missing)?;

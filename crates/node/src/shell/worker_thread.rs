@@ -297,8 +297,10 @@ impl WorkerThread {
 
     /// At most a few turns, as long as there is something for them. What it writes to sockets waits for [`Self::flush`].
     pub(crate) fn work(&mut self, pass_began: Moment) -> Result<(), String> {
-        self.note_time(self.board.clocks.look_again(pass_began));
+        // Mail first: a countdown in a frame that another thread has read must not start
+        // before the frame came.
         self.take_mail();
+        self.note_time(self.board.clocks.look_again(pass_began));
         self.resume();
         if self.inputs.is_empty() && !self.is_due {
             let timer = self.worker.as_ref().and_then(|worker| worker.next_timer());

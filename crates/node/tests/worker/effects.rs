@@ -34,6 +34,30 @@ fn a_gated_reply_waits_for_its_ticket() {
     assert_eq!(replies(&world.turn()), [(1, "ok".to_string())]);
 }
 
+/// After a crash a register that outlived its clock's trace is told of, and the clock stands still.
+#[test]
+fn countdown_is_stored_after_the_first_use_of_its_clock_is_saved() {
+    let mut world = World::new();
+    world.ask(DISK, &key("a"), "count v");
+    let asked = world.turn();
+    assert!(asked.uptimes_changed && asked.replies.is_empty());
+    let save = world.keeper.look(world.now).expect("the clock was never used");
+    world.ask(DISK, &key("b"), "local v");
+    assert!(world.turn().replies.is_empty());
+    world.script.complete_all();
+    assert!(world.turn().replies.is_empty());
+    assert_eq!(world.script.state().writes, [], "the save is not durable yet");
+    world.keeper.on_saved(&save);
+    assert!(world.turn().replies.is_empty(), "the registers are not durable yet");
+    assert_eq!(world.script.state().writes.len(), 2);
+    world.script.complete_all();
+    let expected = [(1, "ok".to_string()), (2, "ok".to_string())];
+    assert_eq!(replies(&world.turn()), expected);
+    world.ask(DISK, &key("c"), "count v");
+    world.turn();
+    assert_eq!(world.script.state().writes.len(), 3, "its clock is known");
+}
+
 #[test]
 fn a_message_to_oneself_waits_alike_and_never_meets_the_network() {
     let mut world = World::new();

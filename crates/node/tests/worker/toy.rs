@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use base::Nanos;
+use base::{Millis, Nanos};
 use bytes::Bytes;
 use protocols::{
     Cell, Cells, Consistency, Context, Effects, Emit, Env, Event, Message, Peer, Properties,
@@ -135,6 +135,11 @@ impl Toy {
             b"set" => self.broadcast(cx, tag, key, rest),
             b"get" => cx.fx.reply_after(cx.cells.ticket(&key), tag, read(cx.cells, &key)),
             b"local" => {
+                let ticket = write(cx, &key, rest);
+                cx.fx.reply_after(ticket, tag, text("ok"));
+            }
+            b"count" => {
+                cx.uptime.start(Millis(2_000));
                 let ticket = write(cx, &key, rest);
                 cx.fx.reply_after(ticket, tag, text("ok"));
             }

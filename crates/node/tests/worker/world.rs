@@ -36,6 +36,7 @@ impl Update for NoUpdate {
 pub struct World {
     pub worker: Worker,
     pub script: Script,
+    pub keeper: Keeper,
     pub now: Nanos,
     inputs: Vec<Input>,
     tag: u64,
@@ -74,6 +75,7 @@ impl World {
     }
 
     pub fn shaped(shape: Shape, script: Script) -> World {
+        let keeper = Keeper::restore(Scale::REAL, &[], true, Nanos::ZERO);
         let config = WorkerConfig {
             index: 0,
             workers: shape.workers,
@@ -86,7 +88,7 @@ impl World {
             cells_memory: shape.cells_max * node::CELL_LEN,
             scrub: node::worker::ScrubConfig::OFF,
             counts_keys: shape.counts_keys,
-            uptimes: Keeper::restore(Scale::REAL, &[], true, Nanos::ZERO).uptimes(),
+            uptimes: keeper.uptimes(),
         };
         let volatile = Box::new(VolatileStore::new(shape.volatile));
         let spec =
@@ -104,7 +106,7 @@ impl World {
             Nanos::ZERO,
         );
         let worker = worker.expect("the toy is registered");
-        World { worker, script, now: Nanos::ZERO, inputs: Vec::new(), tag: 0 }
+        World { worker, script, keeper, now: Nanos::ZERO, inputs: Vec::new(), tag: 0 }
     }
 
     pub fn input(&mut self, input: Input) -> &mut World {
