@@ -78,8 +78,16 @@ fn scrapers_have_a_password_of_their_own() {
     let metrics = ["--metrics-password-file".to_string(), metrics.display().to_string()];
     nodes.cluster.nodes[1].arguments.extend(metrics);
     nodes.cluster.nodes[2].arguments.push("--metrics-loopback".into());
-    nodes.start_all();
+    for index in 0..nodes.len() {
+        nodes.cluster.start_node(index).expect("the program starts");
+    }
     let admins: Vec<SocketAddr> = nodes.cluster.nodes.iter().map(|node| node.admin).collect();
+    // The helpers ask without a password.
+    for &admin in &admins {
+        eventually("the node is ready", || {
+            http_get(admin, "/readyz").is_some_and(|(code, _)| code == 200)
+        });
+    }
     // "x:sesame" and "x:scrape"
     let (sesame, of_scraper) = (Some("eDpzZXNhbWU="), Some("eDpzY3JhcGU="));
     for (node, credentials, expected) in [
