@@ -201,20 +201,30 @@ fn metrics_are_in_the_format_of_prometheus() {
     }
 }
 
+/// Names behind `prefix` in the text of a program.
+fn names_after<'a>(text: &'a str, prefix: &str) -> Vec<&'a str> {
+    let is_other = |letter: char| !letter.is_ascii_alphanumeric() && letter != '_';
+    let parts = text.split(prefix).skip(1);
+    parts.filter_map(|rest| rest.split(is_other).next()).filter(|name| name.contains('_')).collect()
+}
+
 #[test]
-fn dashboard_shows_counters_that_there_are() {
+fn console_shows_fields_that_there_are() {
     let nodes = Nodes::start("volatile");
     let admin = nodes.cluster.nodes[0].admin;
-    let (code, page) = http_get(admin, "/").expect("an answer");
-    assert_eq!(code, 200);
-    let (code, status) = http_get(admin, "/api/v1/status").expect("an answer");
-    assert_eq!(code, 200);
-    let status: serde_json::Value = serde_json::from_str(&status).expect("it is JSON");
-    let calls = ["stat(\"", "count(\""].into_iter().flat_map(|call| page.split(call).skip(1));
-    let names: Vec<&str> = calls.filter_map(|rest| rest.split('"').next()).collect();
-    assert!(names.len() > 3, "{names:?}");
+    let get = |path: &str| {
+        let (code, body) = http_get(admin, path).expect("an answer");
+        assert_eq!(code, 200, "{path}");
+        body
+    };
+    assert!(get("/").contains("console.js") && get("/console.css").contains("--page"));
+    let program = get("/console.js");
+    let cluster: serde_json::Value =
+        serde_json::from_str(&get("/api/v1/cluster")).expect("it is JSON");
+    let names = [names_after(&program, "node."), names_after(&program, "(n) => n.")].concat();
+    assert!(names.len() > 10, "{names:?}");
     for name in names {
-        assert!(status["stats"][name].is_u64(), "the page asks for {name}: {}", status["stats"]);
+        assert!(cluster["nodes"][0].get(name).is_some(), "the page asks for {name}: {cluster}");
     }
 }
 

@@ -477,10 +477,10 @@ fn a_start_names_what_a_twin_or_parity_makes_good() {
     let in_use = (0..disk.file_len(File::Ring) / SECTOR).find(is_in_use).expect("it has stripes");
     let sector = in_use * SECTOR;
     for (file, offset, wanted) in [
-        (File::Slots, 200, "slots at 0: a superblock is damaged"),
-        (File::Slots, 4096 + 200, "slots at 4096: a superblock is damaged"),
-        (File::Ring, sector, &format!("ring at {sector}: damaged sectors from here on: 1;")),
-        (File::Extents, 70, "extents at 0: the map of a group is damaged"),
+        (File::Slots, 200, "slots at 0: one of two superblocks"),
+        (File::Slots, 4096 + 200, "slots at 4096: one of two superblocks"),
+        (File::Ring, sector, &format!("ring at {sector}: 1 damaged sectors from here on;")),
+        (File::Extents, 70, "extents at 0: a space map"),
     ] {
         let disk = disk.copy();
         disk.rot(file, |bytes| bytes[offset] ^= 1);

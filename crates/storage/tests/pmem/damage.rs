@@ -312,7 +312,7 @@ fn a_file_of_another_directory_is_refused_and_one_superblock_is_enough() {
     for copy in [0, 4096] {
         memory.flip(copy + 20, 1);
         let said = poll(&mut open(&memory).store(0));
-        let is_named = |it: &Completion| matches!(it, Completion::Remark(text) if text.starts_with(&format!("pmem at {copy}: a superblock")));
+        let is_named = |it: &Completion| matches!(it, Completion::Remark(text) if text.starts_with(&format!("pmem at {copy}: one of two superblocks")));
         assert!(said.len() == 1 && is_named(&said[0]), "{said:?}");
         assert!(poll(&mut open(&memory).store(0)).is_empty(), "it is mended");
     }

@@ -30,7 +30,7 @@ fn scrub_all(store: &mut PmemStore<Modelled>, bytes: u64) -> (Scrubbed, usize) {
                 }
                 Completion::Forgotten { .. } => forgotten += 1,
                 Completion::Remark(text) => {
-                    assert!(text.contains("at 4096: a superblock"), "{text}")
+                    assert!(text.contains("at 4096: one of two superblocks"), "{text}")
                 }
                 other => panic!("{other:?}"),
             }
