@@ -6,55 +6,16 @@ for each line `count` on its standard input it increments 300 times and prints `
 The line `end` makes it compare the sum.
 """
 
-import os
-import shutil
 import subprocess
 import sys
 import threading
 import time
 
 from support.cluster import Cluster
+from support.examples import LANGUAGES, copied
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 SUBJECTS = ["strings", "counters", "expiry", "pipeline", "lock", "once", "failover"]
 SECONDS_MAX = 180
-
-
-def copied(language):
-    """Builds happen in a copy: the source folder stays clean."""
-    folder = os.path.join(os.environ["SUITE_DIR"], language)
-    shutil.copytree(os.path.join(HERE, "clients", language), folder, dirs_exist_ok=True)
-    return folder
-
-
-def run(folder, *command):
-    subprocess.run(command, cwd=folder, check=True, stdout=sys.stderr)
-
-
-def python():
-    return [sys.executable, os.path.join(HERE, "clients", "python", "main.py")]
-
-
-def node():
-    folder = copied("node")
-    run(folder, "npm", "ci", "--no-audit", "--no-fund", "--silent")
-    return ["node", os.path.join(folder, "main.mjs")]
-
-
-def go():
-    folder = copied("go")
-    run(folder, "go", "build", "-mod=readonly", "-o", "example", ".")
-    return [os.path.join(folder, "example")]
-
-
-def java():
-    folder = copied("java")
-    run(folder, "mvn", "--quiet", "--batch-mode", "package")
-    return ["java", "-cp", os.path.join(folder, "target/lib/*") + ":" + os.path.join(folder, "target/classes"),
-            "example.Main"]
-
-
-LANGUAGES = {"python": python, "node": node, "go": go, "java": java}
 SHORT = ["python", "node"]
 
 
@@ -110,7 +71,7 @@ def main():
     for name in names:
         start = time.monotonic()
         try:
-            program = LANGUAGES[name]()
+            program = LANGUAGES[name](copied(name))
             with Cluster() as cluster:
                 held, complaints = converse(program, cluster)
         except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
