@@ -10,7 +10,8 @@
 //! `Proposed`, no node is formed.
 //!
 //! **Correcting.** A node may be restarted with another list or other databases while surely no cluster has formed with it
-//! ([`Durable::is_surely_unformed`]). A member that noted a proposal drops it once the proposer has dropped it.
+//! ([`Durable::is_surely_unformed`]). A member drops the proposal that it noted once the proposer has dropped it and no
+//! other member is formed. The proposer's word alone is not enough: it may have formed the cluster and lost its disk.
 //!
 //! **Rejoining.** A node that remembers no cluster and meets a formed one is a node that lost its memory. It takes an
 //! incarnation and a loss far above all that enough members know of it, waits until as many have durably noted them,
@@ -165,6 +166,8 @@ pub struct Formation {
     durable: Durable,
     /// What this node would call a new cluster.
     fresh: ClusterId,
+    /// The noted proposal that was dropped last. A member may have become formed unheard meanwhile.
+    dropped: Option<ClusterId>,
     /// Peers with a connection, and what they said on it.
     heard: BTreeMap<NodeId, Option<Status>>,
     forget_asked: bool,
@@ -176,7 +179,8 @@ impl Formation {
     #[must_use]
     pub fn new(me: NodeId, durable: Durable, fresh: ClusterId) -> Formation {
         let heard = BTreeMap::new();
-        Formation { me, durable, fresh, heard, forget_asked: false, is_recovering: false }
+        let (dropped, forget_asked, is_recovering) = (None, false, false);
+        Formation { me, durable, fresh, dropped, heard, forget_asked, is_recovering }
     }
 
     #[must_use]
@@ -385,7 +389,7 @@ impl Formation {
         if let Some(formed) = self.formed_cluster() {
             match proposed {
                 // No member of that cluster spoke as this node: it noted the proposal and was waiting.
-                Some(mine) if mine == formed => self.become_formed(formed, out),
+                _ if proposed.or(self.dropped) == Some(formed) => self.become_formed(formed, out),
                 // The proposer might still form what was promised to it, unless it says otherwise.
                 Some(mine) if !self.is_abandoned(mine) => {}
                 _ => self.rejoin(out),
@@ -397,7 +401,7 @@ impl Formation {
         }
     }
 
-    /// Notes what the proposer offers; drops an offer that the proposer has dropped.
+    /// Notes the proposer's offer; drops one that the proposer has dropped while no member is formed.
     fn follow(&mut self, proposed: Option<ClusterId>, out: &mut Vec<Effect>) {
         let agrees = self.agrees(self.proposer());
         match (self.said(self.proposer()), proposed) {
@@ -405,8 +409,9 @@ impl Formation {
             (Some(Standing::Proposed(offer)), _) if agrees => {
                 self.set_standing(Standing::Proposed(offer), out);
             }
-            // Only the proposer forms a cluster first, and its directory says that it has not.
-            (Some(Standing::Empty | Standing::Proposed(_)), Some(_)) => {
+            // A proposer that formed the cluster and lost its disk says the same: the others know.
+            (Some(_), Some(_)) if self.others().all(|node| self.is_unformed(node)) => {
+                self.dropped = proposed;
                 self.set_standing(Standing::Empty, out);
             }
             _ => {}
@@ -414,10 +419,7 @@ impl Formation {
     }
 
     fn propose(&mut self, proposed: Option<ClusterId>, out: &mut Vec<Effect>) {
-        let is_empty = |node| {
-            self.agrees(node)
-                && matches!(self.said(node), Some(Standing::Empty | Standing::Proposed(_)))
-        };
+        let is_empty = |node| self.agrees(node) && self.is_unformed(node);
         if !self.others().all(is_empty) {
             return;
         }
@@ -513,6 +515,11 @@ impl Formation {
     #[must_use]
     pub fn said(&self, node: NodeId) -> Option<Standing> {
         self.heard.get(&node)?.as_ref().map(|status| status.standing)
+    }
+
+    /// It said that it is a member of no cluster yet.
+    fn is_unformed(&self, node: NodeId) -> bool {
+        matches!(self.said(node), Some(Standing::Empty | Standing::Proposed(_)))
     }
 
     fn agrees(&self, node: NodeId) -> bool {

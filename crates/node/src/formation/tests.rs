@@ -299,7 +299,7 @@ impl World {
 
     fn persist(&mut self, node: NodeId, durable: Durable) {
         let (was, is) = (self.standing(node), durable.standing);
-        if let (Standing::Proposed(_), Standing::Formed(cluster)) = (was, is) {
+        if let (Standing::Empty | Standing::Proposed(_), Standing::Formed(cluster)) = (was, is) {
             self.check_fresh(node, cluster);
         }
         self.machine(node).disk = durable;
@@ -396,16 +396,60 @@ impl World {
                     self.connect(one, two);
                 }
             }
-            // Long enough for everything to arrive, short enough to end.
-            for _ in 0..200 {
-                for at in 0..self.connections.len() {
-                    for end in 0..2 {
-                        self.deliver(at, end);
-                    }
+            self.deliver_all();
+        }
+        self.is_cruel = true;
+    }
+
+    /// Delivers for long enough that everything arrives, and short enough to end.
+    fn deliver_all(&mut self) {
+        for _ in 0..200 {
+            for at in 0..self.connections.len() {
+                for end in 0..2 {
+                    self.deliver(at, end);
                 }
             }
         }
-        self.is_cruel = true;
+    }
+
+    /// Connects all nodes in random order, delivers in random order, and restarts some of them.
+    fn connect_all(&mut self) {
+        let nodes = self.nodes();
+        let mut pairs: Vec<(NodeId, NodeId)> = nodes
+            .iter()
+            .flat_map(|&one| nodes.iter().map(move |&two| (one, two)))
+            .filter(|(one, two)| one < two)
+            .collect();
+        while !pairs.is_empty() {
+            let at = self.rng.below(pairs.len() as u64) as usize;
+            let (one, two) = pairs.swap_remove(at);
+            self.connect(one, two);
+            for _ in 0..self.rng.below(20) {
+                self.deliver_any();
+            }
+            if self.rng.below(3) == 0 {
+                let node = *self.rng.pick(&nodes);
+                self.crash(node);
+                self.start(node);
+            }
+        }
+        self.deliver_all();
+    }
+
+    /// A majority is formed and the others have noted the proposal only.
+    fn form_majority(&mut self) {
+        let cluster = id(70);
+        let nodes = self.nodes();
+        let majority = nodes.len() / 2 + 1;
+        for (at, node) in nodes.into_iter().enumerate() {
+            let machine = self.machine(node);
+            machine.disk.standing = Standing::Proposed(cluster);
+            if at < majority {
+                machine.disk.standing = Standing::Formed(cluster);
+                let life = machine.lives.last_mut().expect("a node lives");
+                (life.formed, life.fresh) = (Some(cluster), Some(cluster));
+            }
+        }
     }
 
     fn clusters(&self) -> Vec<Option<ClusterId>> {
@@ -483,6 +527,24 @@ proptest! {
         for node in world.nodes().into_iter().take(wiped) {
             prop_assert!(world.machine(node).disk.mine.loss.0 >= JUMP);
         }
+    }
+
+    #[test]
+    fn cluster_survives_a_wiped_member_while_it_forms(
+        count in prop::sample::select(vec![3_u16, 5]),
+        seed: u64,
+        wiped in 0_u16..3,
+    ) {
+        let mut world = World::new(count, seed);
+        world.is_cruel = false;
+        world.form_majority();
+        world.wipe(NodeId(wiped % (count / 2 + 1) + 1));
+        world.nodes().into_iter().for_each(|node| world.start(node));
+        world.connect_all();
+        // The wiped member introduces itself anew.
+        world.heal();
+        prop_assert!(world.is_one_cluster(), "{:?}", world.clusters());
+        prop_assert_eq!(world.clusters()[0], Some(id(70)));
     }
 
     #[test]
@@ -613,15 +675,45 @@ fn noted_proposal_is_dropped_with_its_proposer() {
     world.machine(NodeId(1)).typed.push(member(9));
     world.is_cruel = false;
     world.mistypes = true;
-    world.start(NodeId(1));
-    world.start(NodeId(2));
+    world.nodes().into_iter().for_each(|node| world.start(node));
     assert_eq!(world.standing(NodeId(1)), Standing::Empty);
     world.connect(NodeId(1), NodeId(2));
-    for _ in 0..20 {
-        world.deliver(0, 0);
-        world.deliver(0, 1);
-    }
+    world.deliver_all();
+    assert_eq!(world.standing(NodeId(2)), Standing::Proposed(id(70)), "3 may be formed");
+    world.connect(NodeId(2), NodeId(3));
+    world.deliver_all();
     assert_eq!(world.standing(NodeId(2)), Standing::Empty);
+    world.heal();
+    assert!(world.is_one_cluster());
+}
+
+#[test]
+fn proposal_dropped_too_early_still_counts() {
+    let mut world = World::new(3, 9);
+    world.is_cruel = false;
+    for node in world.nodes() {
+        world.machine(node).disk.standing = Standing::Proposed(id(70));
+        world.start(node);
+    }
+    let [one, two, three] = [NodeId(1), NodeId(2), NodeId(3)];
+    world.connect(two, three);
+    world.deliver_all();
+    world.step(two, Input::Up { peer: one }, false);
+    let status = Status {
+        standing: Standing::Formed(id(70)),
+        ..world.machines[&one].running.as_ref().map(Formation::status).expect("it runs")
+    };
+    world.step(two, Input::Told { peer: one, status }, false);
+    assert_eq!(world.standing(two), Standing::Formed(id(70)));
+    // Node 3 hears the wiped proposer before the word of node 2 arrives.
+    world.wipe(one);
+    world.start(one);
+    world.connect(one, three);
+    let at = world.connections.len() - 1;
+    (0..4).for_each(|_| (0..2).for_each(|end| world.deliver(at, end)));
+    assert_eq!(world.standing(three), Standing::Empty);
+    world.deliver_all();
+    assert_eq!(world.standing(three), Standing::Formed(id(70)));
     world.heal();
     assert!(world.is_one_cluster());
 }
