@@ -169,6 +169,7 @@ fn beginning(config: &NodeConfig, dir: &DataDir) -> Result<Beginning, BadConfig>
     let is_open =
         dir.is_empty() && before.as_ref().is_none_or(|it| it.is_surely_unformed(config.id));
     let known = before.as_ref().map(|durable| durable.members.clone()).unwrap_or_default();
+    let standing = before.as_ref().map_or(Standing::Empty, |durable| durable.standing);
     let databases = Databases::of(&config.databases);
     if let Some(before) = before.filter(|before| !is_open && !before.databases.is_empty()) {
         check_databases(config, &databases, &before)?;
@@ -181,10 +182,13 @@ fn beginning(config: &NodeConfig, dir: &DataDir) -> Result<Beginning, BadConfig>
     let members = match (members.is_empty(), is_open) {
         (true, _) => known,
         (false, true) => members,
-        (false, false) => check_moved(members, known)?,
+        (false, false) => check_moved(members, known, standing)?,
     };
     Ok(Beginning { members, databases, is_open })
 }
+
+/// How to correct a member that has agreed to a proposal.
+const RESET_HINT: &str = "; where none has formed, 'palimpsest reset' makes it new";
 
 /// Protocol and durability of a database never change in place.
 fn check_databases(
@@ -198,9 +202,9 @@ fn check_databases(
     };
     let hint = match before.standing {
         Standing::Proposed(_) => {
-            "; it has agreed to form a cluster with them: where none has formed, 'palimpsest reset' makes it new"
+            format!("; it has agreed to form a cluster with them{RESET_HINT}")
         }
-        _ => "",
+        _ => String::new(),
     };
     Err(BadConfig(format!(
         "{}: {text}. Protocol and durability of a database never change in place: start node {} with those of its \
@@ -217,11 +221,16 @@ fn check_databases(
 fn check_moved(
     members: Vec<MemberAddress>,
     known: Vec<MemberAddress>,
+    standing: Standing,
 ) -> Result<Vec<MemberAddress>, BadConfig> {
     let ids = |list: &[MemberAddress]| list.iter().map(|m| m.node).collect::<Vec<_>>();
+    let (relation, hint) = match standing {
+        Standing::Proposed(_) => ("has agreed to form", RESET_HINT),
+        _ => ("belongs to", ""),
+    };
     if !known.is_empty() && ids(&known) != ids(&members) {
         return Err(BadConfig(format!(
-            "--cluster lists nodes {:?}, but this node belongs to a cluster of {:?}: correct the list",
+            "--cluster lists nodes {:?}, but this node {relation} a cluster of {:?}: correct the list{hint}",
             ids(&members),
             ids(&known)
         )));
@@ -232,8 +241,8 @@ fn check_moved(
     if !known.is_empty() && !members.iter().any(is_known) {
         let addresses: Vec<&str> = known.iter().map(|member| member.client.as_str()).collect();
         return Err(BadConfig(format!(
-            "this directory belongs to a cluster at {}, none of which --cluster lists: use another --data-dir, or \
-             change the addresses of a moved cluster one at a time",
+            "this directory {relation} a cluster at {}, none of which --cluster lists: use another --data-dir, or \
+             change the addresses of a moved cluster one at a time{hint}",
             addresses.join(", ")
         )));
     }
@@ -436,4 +445,33 @@ pub(crate) fn draw<const LEN: usize>() -> [u8; LEN] {
         }
     }
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_list_names_reset_before_a_cluster_formed() {
+        let list = |nodes: &[u16], host: &str| {
+            let one = |&node: &u16| {
+                let address = format!("{host}:{node}");
+                MemberAddress { node: NodeId(node), client: address.clone(), peer: address }
+            };
+            nodes.iter().map(one).collect::<Vec<_>>()
+        };
+        let id = ClusterId([7; 16]);
+        for asked in [list(&[1, 2, 9], "h"), list(&[1, 2, 3], "other")] {
+            let refusal = |standing| {
+                let refused = check_moved(asked.clone(), list(&[1, 2, 3], "h"), standing);
+                refused.err().map(|error| error.to_string()).unwrap_or_default()
+            };
+            let proposed = refusal(Standing::Proposed(id));
+            assert!(proposed.contains("has agreed to form a cluster"), "{proposed}");
+            assert!(proposed.contains("palimpsest reset"), "{proposed}");
+            let formed = refusal(Standing::Formed(id));
+            assert!(formed.contains("belongs to a cluster"), "{formed}");
+            assert!(!formed.contains("reset"), "{formed}");
+        }
+    }
 }
