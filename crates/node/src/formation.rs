@@ -9,9 +9,10 @@
 //! the proposer is formed, then each member that hears so. Only the proposer can form a cluster first: while it says
 //! `Proposed`, no node is formed.
 //!
-//! **Correcting.** A node may be restarted with another list or other databases while surely no cluster has formed with it
-//! ([`Durable::is_surely_unformed`]). A member drops the proposal that it noted once the proposer has dropped it and no
-//! other member is formed. The proposer's word alone is not enough: it may have formed the cluster and lost its disk.
+//! **Correcting.** A node may be restarted with another list or other databases while surely no
+//! cluster has formed with it ([`Durable::is_surely_unformed`]). A member drops the proposal that
+//! it noted once the proposer has dropped it and no other member is formed. The proposer's word
+//! alone is not enough: it may have formed the cluster and lost its disk.
 //!
 //! **Rejoining.** A node that remembers no cluster and meets a formed one is a node that lost its memory. It takes an
 //! incarnation and a loss far above all that enough members know of it, waits until as many have durably noted them,
@@ -388,7 +389,7 @@ impl Formation {
     fn advance_empty(&mut self, proposed: Option<ClusterId>, out: &mut Vec<Effect>) {
         if let Some(formed) = self.formed_cluster() {
             match proposed {
-                // No member of that cluster spoke as this node: it noted the proposal and was waiting.
+                // It noted the proposal and waited, so it never spoke as a member.
                 _ if proposed.or(self.dropped) == Some(formed) => self.become_formed(formed, out),
                 // The proposer might still form what was promised to it, unless it says otherwise.
                 Some(mine) if !self.is_abandoned(mine) => {}
@@ -401,7 +402,7 @@ impl Formation {
         }
     }
 
-    /// Notes the proposer's offer; drops one that the proposer has dropped while no member is formed.
+    /// Notes the proposer's offer. Drops it if the proposer has and no other member is formed.
     fn follow(&mut self, proposed: Option<ClusterId>, out: &mut Vec<Effect>) {
         let agrees = self.agrees(self.proposer());
         match (self.said(self.proposer()), proposed) {

@@ -54,7 +54,7 @@ fn counts_survive(durability: &str) {
     pipeline(&nodes, 1, &numbered(300, |n| format!("EXPIRE key:{n} 1000")));
     check(&nodes, (3_000, 300), "after writes");
     nodes.kill(1);
-    // A replica takes half a minute to repair what it missed: one medium stands for all.
+    // A replica takes half a minute to repair missed writes: one medium stands for all.
     let missed = if durability == "disk" { 100 } else { 0 };
     pipeline(&nodes, 0, &numbered(missed as usize, |n| format!("SET more:{n} value")));
     nodes.restart(1);
