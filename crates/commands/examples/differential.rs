@@ -100,7 +100,7 @@ fn decimals(server: &mut Server, seed: u64, sums: u64) -> Result<()> {
 }
 
 fn compare(server: &mut Server, store: &mut Store, command: &[Vec<u8>]) -> Result<()> {
-    let found = Reply::from_bytes(&store.execute(command))?;
+    let found = support::heard(store.execute(command));
     let expected = server.call(command)?;
     ensure!(
         found == expected,

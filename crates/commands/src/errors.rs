@@ -1,76 +1,74 @@
 //! Error replies. The texts are redis-server's, byte by byte: clients match them.
 
 use bytes::Bytes;
-use types::Malformed;
+use types::{Malformed, Reply};
 use values::DecodeError;
 
-/// An error reply, encoded; the same for RESP2 and RESP3.
+/// The text of an error reply: its code first, no line ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ErrorReply(Bytes);
 
-pub const SYNTAX: ErrorReply = fixed(b"-ERR syntax error\r\n");
+pub const SYNTAX: ErrorReply = fixed(b"ERR syntax error");
 pub const WRONG_TYPE: ErrorReply =
-    fixed(b"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n");
-pub const NOT_AN_INTEGER: ErrorReply = fixed(b"-ERR value is not an integer or out of range\r\n");
-pub const NOT_A_FLOAT: ErrorReply = fixed(b"-ERR value is not a valid float\r\n");
-pub const INCREMENT_OVERFLOW: ErrorReply = fixed(b"-ERR increment or decrement would overflow\r\n");
-pub const DECREMENT_OVERFLOW: ErrorReply = fixed(b"-ERR decrement would overflow\r\n");
-pub const INCREMENT_NOT_FINITE: ErrorReply =
-    fixed(b"-ERR increment would produce NaN or Infinity\r\n");
-pub const OFFSET_OUT_OF_RANGE: ErrorReply = fixed(b"-ERR offset is out of range\r\n");
+    fixed(b"WRONGTYPE Operation against a key holding the wrong kind of value");
+pub const NOT_AN_INTEGER: ErrorReply = fixed(b"ERR value is not an integer or out of range");
+pub const NOT_A_FLOAT: ErrorReply = fixed(b"ERR value is not a valid float");
+pub const INCREMENT_OVERFLOW: ErrorReply = fixed(b"ERR increment or decrement would overflow");
+pub const DECREMENT_OVERFLOW: ErrorReply = fixed(b"ERR decrement would overflow");
+pub const INCREMENT_NOT_FINITE: ErrorReply = fixed(b"ERR increment would produce NaN or Infinity");
+pub const OFFSET_OUT_OF_RANGE: ErrorReply = fixed(b"ERR offset is out of range");
 pub(crate) const EXPIRE_NX_AND_OTHERS: ErrorReply =
-    fixed(b"-ERR NX and XX, GT or LT options at the same time are not compatible\r\n");
+    fixed(b"ERR NX and XX, GT or LT options at the same time are not compatible");
 pub(crate) const EXPIRE_GT_AND_LT: ErrorReply =
-    fixed(b"-ERR GT and LT options at the same time are not compatible\r\n");
+    fixed(b"ERR GT and LT options at the same time are not compatible");
 pub(crate) const CONDITION_UNKNOWN: ErrorReply =
-    fixed(b"-ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE\r\n");
+    fixed(b"ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE");
 pub(crate) const CONDITION_NEEDS_STRING: ErrorReply =
-    fixed(b"-ERR Key should be of string type if conditions are specified\r\n");
+    fixed(b"ERR Key should be of string type if conditions are specified");
 pub(crate) const DIGEST_LEN: ErrorReply =
-    fixed(b"-ERR digest must be exactly 16 hexadecimal characters\r\n");
-pub(crate) const ONCE_NESTED: ErrorReply = fixed(b"-ERR ONCE calls can not be nested\r\n");
+    fixed(b"ERR digest must be exactly 16 hexadecimal characters");
+pub(crate) const ONCE_NESTED: ErrorReply = fixed(b"ERR ONCE calls can not be nested");
 pub(crate) const STRING_TOO_LONG: ErrorReply =
-    fixed(b"-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n");
+    fixed(b"ERR string exceeds maximum allowed size (proto-max-bulk-len)");
 pub(crate) const FREQUENCY_NOT_TRACKED: ErrorReply = fixed(
-    b"-ERR An LFU maxmemory policy is not selected, access frequency not tracked. \
-Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust.\r\n",
+    b"ERR An LFU maxmemory policy is not selected, access frequency not tracked. \
+Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust.",
 );
 pub(crate) const IDLE_TIME_NOT_TRACKED: ErrorReply =
-    fixed(b"-ERR idle time not tracked: this store keeps no times of access\r\n");
-pub(crate) const NO_KEYS: ErrorReply = fixed(b"-ERR The command has no key arguments\r\n");
-pub(crate) const INVALID_COMMAND: ErrorReply = fixed(b"-ERR Invalid command specified\r\n");
+    fixed(b"ERR idle time not tracked: this store keeps no times of access");
+pub(crate) const NO_KEYS: ErrorReply = fixed(b"ERR The command has no key arguments");
+pub(crate) const INVALID_COMMAND: ErrorReply = fixed(b"ERR Invalid command specified");
 pub(crate) const INVALID_ARITY: ErrorReply =
-    fixed(b"-ERR Invalid number of arguments specified for command\r\n");
+    fixed(b"ERR Invalid number of arguments specified for command");
 
 /// A body that this node cannot read: it comes from a peer of a newer version.
 pub(crate) const NOT_UNDERSTOOD: ErrorReply =
-    fixed(b"-ERR this node does not know the command that a peer sent: upgrade it\r\n");
+    fixed(b"ERR this node does not know the command that a peer sent: upgrade it");
 
 /// Redis shows so much of what it did not understand.
 const SHOWN_LEN_MAX: usize = 128;
 
-const fn fixed(reply: &'static [u8]) -> ErrorReply {
-    ErrorReply(Bytes::from_static(reply))
+const fn fixed(text: &'static [u8]) -> ErrorReply {
+    ErrorReply(Bytes::from_static(text))
 }
 
 impl ErrorReply {
     /// `text` starts with its code: `ERR …`. Line ends become blanks.
     #[must_use]
     pub fn new(text: &[u8]) -> ErrorReply {
-        let mut out = Vec::new();
-        resp::encode::error(&mut out, text);
-        ErrorReply(out.into())
+        let on_line = |&byte: &u8| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte };
+        ErrorReply(text.iter().map(on_line).collect())
     }
 
-    /// The reply's bytes.
     #[must_use]
-    pub fn bytes(&self) -> &Bytes {
+    pub fn text(&self) -> &Bytes {
         &self.0
     }
+}
 
-    #[must_use]
-    pub fn into_bytes(self) -> Bytes {
-        self.0
+impl From<ErrorReply> for Reply {
+    fn from(error: ErrorReply) -> Reply {
+        Reply::Error(error.0)
     }
 }
 
@@ -166,7 +164,7 @@ mod tests {
     use super::*;
 
     fn check(error: &ErrorReply, text: &str) {
-        assert_eq!(String::from_utf8_lossy(error.bytes()), format!("-{text}\r\n"));
+        assert_eq!(String::from_utf8_lossy(error.text()), text);
     }
 
     /// Replies of redis-server 7.0.15.

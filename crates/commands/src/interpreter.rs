@@ -1,7 +1,6 @@
 //! Runs commands on states: one entry for all of them.
 
-use bytes::Bytes;
-use types::{Applied, Change, Clock, ExpiryChange, TimeToLive, Update, View};
+use types::{Applied, Change, Clock, ExpiryChange, Reply, TimeToLive, Update, View};
 
 use crate::errors::{self, ErrorReply};
 use crate::keys::{expire, inspect, key, time_left};
@@ -28,7 +27,7 @@ impl Update for Interpreter {
     fn apply(&self, view: View<'_>, body: &[u8], clock: Clock) -> Applied {
         let cx = Context { view, clock, max_value_len: self.max_value_len };
         let applied = Operation::decode(body).map_err(ErrorReply::from).and_then(|op| run(&cx, op));
-        applied.unwrap_or_else(|error| Applied::unchanged(error.into_bytes()))
+        applied.unwrap_or_else(|error| Applied::unchanged(error.into()))
     }
 }
 
@@ -101,7 +100,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// `value too large`.
-    pub(crate) fn put(&self, parts: &[&[u8]], expiry: ExpiryChange, reply: Bytes) -> Ran {
+    pub(crate) fn put(&self, parts: &[&[u8]], expiry: ExpiryChange, reply: Reply) -> Ran {
         self.put_in_place_of(b"", parts, expiry, reply)
     }
 
@@ -114,7 +113,7 @@ impl<'a> Context<'a> {
         old: &[u8],
         parts: &[&[u8]],
         expiry: ExpiryChange,
-        reply: Bytes,
+        reply: Reply,
     ) -> Ran {
         self.check_growth(old, parts.iter().map(|part| part.len() as u64).sum())?;
         let value = values::string::encode_parts(parts);
@@ -136,14 +135,14 @@ impl<'a> Context<'a> {
     }
 }
 
-pub(crate) fn unchanged(reply: Bytes) -> Ran {
+pub(crate) fn unchanged(reply: Reply) -> Ran {
     Ok(Applied::unchanged(reply))
 }
 
-pub(crate) fn deleted(reply: Bytes) -> Ran {
+pub(crate) fn deleted(reply: Reply) -> Ran {
     Ok(Applied { change: Change::Delete, reply })
 }
 
-pub(crate) fn expires(to: TimeToLive, reply: Bytes) -> Ran {
+pub(crate) fn expires(to: TimeToLive, reply: Reply) -> Ran {
     Ok(Applied { change: Change::Expire(ExpiryChange::Set(to)), reply })
 }

@@ -55,7 +55,7 @@ mod tests {
         match crate::plan(&args, CLOCK) {
             Ok((_, Plan::Key { command, key })) => Ok((command, key)),
             Ok((_, other)) => panic!("{line}: {other:?}"),
-            Err(error) => Err(String::from_utf8_lossy(error.bytes()).trim_end().to_string()),
+            Err(error) => Err(String::from_utf8_lossy(error.text()).trim_end().to_string()),
         }
     }
 
@@ -77,23 +77,23 @@ mod tests {
     fn what_cannot_run_once_is_refused_in_so_many_words() {
         let long = "s".repeat(ONCE_SESSION_LEN_MAX + 1);
         for (line, text) in [
-            ("once s 1 ping", "-ERR wrong number of arguments for 'once' command"),
-            ("once s 1 ping x", "-ERR ONCE runs commands on one key, 'ping' is none"),
-            ("once s 1 mget a", "-ERR ONCE runs commands on one key, 'mget' is none"),
-            ("once s 1 del a b", "-ERR ONCE runs commands on one key, 'del' is none"),
+            ("once s 1 ping", "ERR wrong number of arguments for 'once' command"),
+            ("once s 1 ping x", "ERR ONCE runs commands on one key, 'ping' is none"),
+            ("once s 1 mget a", "ERR ONCE runs commands on one key, 'mget' is none"),
+            ("once s 1 del a b", "ERR ONCE runs commands on one key, 'del' is none"),
             (
                 "once s 1 client getname",
-                "-ERR ONCE runs commands on one key, 'client|getname' is none",
+                "ERR ONCE runs commands on one key, 'client|getname' is none",
             ),
-            ("once s 1 scan 0", "-ERR ONCE runs commands on one key, 'scan' is none"),
-            ("once s 1 once s 1 get a", "-ERR ONCE calls can not be nested"),
-            ("once s x get a", "-ERR value is not an integer or out of range"),
-            ("once s -1 get a", "-ERR value is not an integer or out of range"),
-            ("once s 1 get a b", "-ERR wrong number of arguments for 'get' command"),
-            ("once s 1 set a b c", "-ERR syntax error"),
-            ("once s 1 nosuch a", "-ERR unknown command 'nosuch', with args beginning with: 'a' "),
-            ("once  1 get a", "-ERR ONCE session must be 1 to 64 bytes, not 0"),
-            (&format!("once {long} 1 get a"), "-ERR ONCE session must be 1 to 64 bytes, not 65"),
+            ("once s 1 scan 0", "ERR ONCE runs commands on one key, 'scan' is none"),
+            ("once s 1 once s 1 get a", "ERR ONCE calls can not be nested"),
+            ("once s x get a", "ERR value is not an integer or out of range"),
+            ("once s -1 get a", "ERR value is not an integer or out of range"),
+            ("once s 1 get a b", "ERR wrong number of arguments for 'get' command"),
+            ("once s 1 set a b c", "ERR syntax error"),
+            ("once s 1 nosuch a", "ERR unknown command 'nosuch', with args beginning with: 'a' "),
+            ("once  1 get a", "ERR ONCE session must be 1 to 64 bytes, not 0"),
+            (&format!("once {long} 1 get a"), "ERR ONCE session must be 1 to 64 bytes, not 65"),
         ] {
             let expected = text.trim_end().to_string();
             assert_eq!(plan(line).map(|_| ()), Err(expected), "{line}");

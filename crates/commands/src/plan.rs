@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use types::limits::KEY_LEN_MAX;
-use types::{Access, Clock, Command};
+use types::{Access, Clock, Command, Reply};
 
 use crate::errors::{self, ErrorReply};
 use crate::spec::CommandSpec;
@@ -180,29 +180,24 @@ fn check_keys(args: &[&[u8]], keys: Range<usize>) -> Result<(), ErrorReply> {
 }
 
 impl Combine {
-    /// One reply out of those of all keys, in the order of the keys. The first error is the whole answer.
+    /// One reply out of those of all keys, in the order of the keys. The first error is the whole
+    /// answer.
     #[must_use]
-    pub fn replies(self, replies: &[Bytes]) -> Bytes {
-        if let Some(error) = replies.iter().find(|reply| reply.first() == Some(&b'-')) {
+    pub fn replies(self, replies: Vec<Reply>) -> Reply {
+        if let Some(error) = replies.iter().find(|reply| reply.is_error()) {
             return error.clone();
         }
-        let mut out = Vec::new();
         match self {
-            Combine::Sum => resp::encode::integer(&mut out, sum(replies)),
-            Combine::Array => {
-                out.reserve(replies.iter().map(|reply| reply.len()).sum::<usize>() + 16);
-                resp::encode::array(&mut out, replies.len());
-                replies.iter().for_each(|reply| out.extend_from_slice(reply));
-            }
+            Combine::Sum => Reply::Integer(sum(&replies)),
+            Combine::Array => Reply::Array(replies),
         }
-        out.into()
     }
 }
 
-fn sum(replies: &[Bytes]) -> i64 {
-    let integer = |reply: &Bytes| {
-        let text = reply.strip_prefix(b":")?.strip_suffix(b"\r\n")?;
-        base::decimal::parse_i64(text)
+fn sum(replies: &[Reply]) -> i64 {
+    let integer = |reply: &Reply| match reply {
+        Reply::Integer(value) => Some(*value),
+        _ => None,
     };
     replies.iter().filter_map(integer).fold(0, i64::saturating_add)
 }
@@ -213,15 +208,16 @@ mod tests {
 
     #[test]
     fn replies_of_keys_become_one() {
-        let replies = [Bytes::from_static(b":1\r\n"), Bytes::from_static(b":2\r\n")];
-        assert_eq!(Combine::Sum.replies(&replies).as_ref(), b":3\r\n");
-        assert_eq!(Combine::Array.replies(&replies).as_ref(), b"*2\r\n:1\r\n:2\r\n");
-        assert_eq!(Combine::Array.replies(&[]).as_ref(), b"*0\r\n");
+        let replies = vec![Reply::Integer(1), Reply::Integer(2)];
+        assert_eq!(Combine::Sum.replies(replies.clone()), Reply::Integer(3));
+        assert_eq!(Combine::Array.replies(replies.clone()), Reply::Array(replies));
+        assert_eq!(Combine::Array.replies(Vec::new()), Reply::Array(Vec::new()));
     }
 
     #[test]
     fn one_error_is_the_whole_answer() {
-        let replies = [Bytes::from_static(b":1\r\n"), Bytes::from_static(b"-UNKNOWN x\r\n")];
-        assert_eq!(Combine::Sum.replies(&replies).as_ref(), b"-UNKNOWN x\r\n");
+        let error = Reply::error("WRONGTYPE x");
+        let replies = vec![Reply::Integer(1), error.clone()];
+        assert_eq!(Combine::Sum.replies(replies), error);
     }
 }

@@ -1,6 +1,6 @@
 //! What a row of the command table says. Arity, keys, access and documentation are read from here only.
 
-use types::{Access, Clock};
+use types::{Access, Clock, Reply};
 
 use crate::errors::{self, ErrorReply};
 use crate::plan::{Execution, Plan};
@@ -30,10 +30,33 @@ pub struct CommandSpec {
     /// plain write). `None` when a session executes it.
     pub access: Option<Access>,
     pub execution: Execution,
-    /// The reply, in RESP3, that tells that a key is not there. `None` for commands that are no lookups: Redis counts
-    /// hits and misses of reads only.
-    pub miss: Option<&'static [u8]>,
+    /// The reply that tells that a key is not there. `None` for commands that are no lookups: Redis
+    /// counts hits and misses of reads only.
+    pub miss: Option<Miss>,
     pub subcommands: &'static [CommandSpec],
+}
+
+/// The reply of a read that finds no key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Miss {
+    Null,
+    /// An empty string.
+    Empty,
+    Integer(i64),
+    Simple(&'static str),
+}
+
+impl Miss {
+    #[must_use]
+    pub fn is(self, reply: &Reply) -> bool {
+        match (self, reply) {
+            (Miss::Null, Reply::Null) => true,
+            (Miss::Empty, Reply::Bulk(bytes)) => bytes.is_empty(),
+            (Miss::Integer(miss), Reply::Integer(value)) => miss == *value,
+            (Miss::Simple(miss), Reply::Simple(text)) => miss == text,
+            _ => false,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -202,7 +202,7 @@ mod tests {
     fn the_number_of_arguments_is_checked_first() {
         let text = |args: &[&[u8]]| {
             let error = plan(args, CLOCK).expect_err("wrong number of arguments");
-            String::from_utf8(error.bytes().to_vec()).unwrap()
+            String::from_utf8(error.text().to_vec()).unwrap()
         };
         for (args, name) in [
             (&[b"GET".as_slice()][..], "get"),
@@ -211,7 +211,7 @@ mod tests {
             (&[b"client", b"GETNAME", b"x"], "client|getname"),
             (&[b"mget"], "mget"),
         ] {
-            let expected = format!("-ERR wrong number of arguments for '{name}' command\r\n");
+            let expected = format!("ERR wrong number of arguments for '{name}' command");
             assert_eq!(text(args), expected);
         }
         assert_eq!(lookup(b"set").unwrap().arity, Arity::AtLeast(3));
@@ -232,6 +232,6 @@ mod tests {
         let long = vec![b'k'; types::limits::KEY_LEN_MAX + 1];
         assert!(plan(&[b"GET", &long[1..]], CLOCK).is_ok());
         let error = plan(&[b"MGET", b"a", &long], CLOCK).expect_err("too long");
-        assert!(error.bytes().starts_with(b"-ERR key too large: 65537 bytes"));
+        assert!(error.text().starts_with(b"ERR key too large: 65537 bytes"));
     }
 }

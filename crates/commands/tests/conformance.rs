@@ -8,7 +8,6 @@ mod support;
 
 use std::path::Path;
 
-use resp::Reply;
 use support::Store;
 
 const NOW: u64 = 1_700_000_000_000;
@@ -19,7 +18,7 @@ fn check(name: &str) {
     let store = std::cell::RefCell::new(Store::new(NOW));
     let again = support::replay(
         &support::parse(&script),
-        |args| Reply::from_bytes(&store.borrow_mut().execute(args)).expect("one RESP3 reply"),
+        |args| support::heard(store.borrow_mut().execute(args)),
         |millis| store.borrow_mut().now += millis,
     );
     for (number, (found, expected)) in again.lines().zip(script.lines()).enumerate() {

@@ -8,6 +8,7 @@ mod handshake;
 mod identity;
 mod image;
 mod messages;
+mod outcomes;
 mod payloads;
 mod pmem;
 mod replies;
@@ -35,6 +36,7 @@ pub const TARGETS: &[Target] = &[
     handshake::TARGET,
     payloads::TARGET,
     messages::TARGET,
+    outcomes::TARGET,
     commands::TARGET,
     disk::TARGET,
     pmem::TARGET,

@@ -40,6 +40,11 @@ fn messages_hold() {
 }
 
 #[test]
+fn outcomes_hold() {
+    check("outcomes");
+}
+
+#[test]
 fn commands_hold() {
     check("commands");
 }

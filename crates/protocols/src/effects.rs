@@ -4,8 +4,7 @@
 //! could make untrue is thus never said. Messages to oneself take the same path and wait for the same ticket.
 
 use base::Nanos;
-use bytes::Bytes;
-use types::{Command, Key, NodeId, Outcome, Shard, Tag, Ticket};
+use types::{Command, Key, NodeId, Outcome, Reply, Shard, Tag, Ticket};
 
 use crate::protocol::Violation;
 
@@ -107,7 +106,7 @@ impl<M> Effects<M> {
     }
 
     /// Answers a local read of durable state that holds while the lease does.
-    pub fn reply_read(&mut self, tag: Tag, reply: Bytes, lease_until: Nanos) {
+    pub fn reply_read(&mut self, tag: Tag, reply: Reply, lease_until: Nanos) {
         self.lease_reads.push((tag, Outcome::Reply(reply), lease_until));
     }
 

@@ -114,7 +114,9 @@ fn line(out: &mut Vec<u8>, kind: u8, text: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn double_text(value: f64) -> String {
+/// The shortest decimal text that reads back as `value`.
+#[must_use]
+pub fn double_text(value: f64) -> String {
     if value.is_nan() {
         return "nan".to_string();
     }

@@ -78,6 +78,12 @@ pub enum ProtocolError {
 impl ProtocolError {
     /// Appends the error reply that redis-server sends before it closes the connection.
     pub fn encode(self, out: &mut Vec<u8>) {
+        encode::error(out, &self.text());
+    }
+
+    /// The text of that reply.
+    #[must_use]
+    pub fn text(self) -> Vec<u8> {
         let mut text = b"ERR ".to_vec();
         match self {
             // The byte itself, which need not be a character.
@@ -87,7 +93,7 @@ impl ProtocolError {
             }
             other => text.extend_from_slice(other.to_string().as_bytes()),
         }
-        encode::error(out, &text);
+        text
     }
 }
 

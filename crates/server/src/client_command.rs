@@ -4,10 +4,9 @@ use std::borrow::Cow;
 
 use base::Nanos;
 use base::decimal::parse_i64;
-use bytes::Bytes;
 use commands::SessionVerb;
 use node::front::SessionContext;
-use resp::encode;
+use types::Reply;
 
 use crate::clients::ClientFacts;
 use crate::session::{Replies, Session};
@@ -30,14 +29,12 @@ pub(crate) fn execute(
     match verb {
         SessionVerb::ClientId => {
             let id = session.id().0 as i64;
-            session.say_with(cx, |out| encode::integer(out, id));
+            session.say(cx, Reply::Integer(id));
         }
         SessionVerb::ClientGetName => {
             let name = session.facts.name.clone();
-            session.say_with(cx, |out| match name.as_str() {
-                "" => encode::null(out),
-                name => encode::bulk(out, name.as_bytes()),
-            });
+            let is_set = !name.is_empty();
+            session.say(cx, if is_set { Reply::bulk(name) } else { Reply::Null });
         }
         SessionVerb::ClientSetName => match valid_name(args[2]) {
             Some(name) => {
@@ -50,12 +47,10 @@ pub(crate) fn execute(
         SessionVerb::ClientSetInfo => set_info(session, args, cx),
         SessionVerb::ClientInfo => {
             let line = session.facts.line(cx.now, &session.shared.counts) + "\n";
-            session.say_with(cx, |out| encode::verbatim(out, *b"txt", line.as_bytes()));
+            session.say(cx, Reply::text(line));
         }
         SessionVerb::ClientList => match listed(session, args, cx) {
-            Ok(lines) => {
-                session.say_with(cx, |out| encode::verbatim(out, *b"txt", lines.as_bytes()));
-            }
+            Ok(lines) => session.say(cx, Reply::text(lines)),
             Err(text) => session.say_error(cx, &text),
         },
         SessionVerb::ClientKill => match kill(session, args, cx.now) {
@@ -75,17 +70,15 @@ pub(crate) fn execute(
             session.say_error(cx, &text);
         }
         SessionVerb::ClientUnblock => unblock(session, args, cx),
-        SessionVerb::ClientGetRedir => session.say(cx, Bytes::from_static(b":-1\r\n")),
-        SessionVerb::ClientTrackingInfo => session.say_with(cx, |out| {
-            encode::map(out, 3);
-            encode::bulk(out, b"flags");
-            encode::set(out, 1);
-            encode::bulk(out, b"off");
-            encode::bulk(out, b"redirect");
-            encode::integer(out, -1);
-            encode::bulk(out, b"prefixes");
-            encode::array(out, 0);
-        }),
+        SessionVerb::ClientGetRedir => session.say(cx, Reply::Integer(-1)),
+        SessionVerb::ClientTrackingInfo => session.say(
+            cx,
+            Reply::map([
+                ("flags", Reply::set([Reply::bulk("off")])),
+                ("redirect", Reply::Integer(-1)),
+                ("prefixes", Reply::Array(Vec::new())),
+            ]),
+        ),
         SessionVerb::ClientConsistency => {
             if args[2].eq_ignore_ascii_case(b"linearizable") {
                 session.say_ok(cx);
@@ -168,12 +161,12 @@ fn of_type(kind: &[u8]) -> Result<Filter, String> {
 
 /// `CLIENT KILL addr` or `CLIENT KILL ID id | ADDR addr | LADDR addr | TYPE type | USER user |
 /// MAXAGE seconds | SKIPME yes/no …`.
-fn kill(session: &Session, args: &[&[u8]], now: Nanos) -> Result<Bytes, Cow<'static, str>> {
+fn kill(session: &Session, args: &[&[u8]], now: Nanos) -> Result<Reply, Cow<'static, str>> {
     if let [_, _, address] = args {
         let address = String::from_utf8_lossy(address);
         return match session.shared.clients.kill(|client| client.peer.to_string() == address) {
             0 => Err("ERR No such client".into()),
-            _ => Ok(Bytes::from_static(b"+OK\r\n")),
+            _ => Ok(Reply::OK),
         };
     }
     let mut filters: Vec<Filter> = Vec::new();
@@ -194,9 +187,7 @@ fn kill(session: &Session, args: &[&[u8]], now: Nanos) -> Result<Bytes, Cow<'sta
     let fits = |client: &ClientFacts| {
         (!skips_me || client.id != mine) && filters.iter().all(|fits| fits(client))
     };
-    let mut reply = Vec::new();
-    encode::integer(&mut reply, session.shared.clients.kill(fits) as i64);
-    Ok(reply.into())
+    Ok(Reply::Integer(session.shared.clients.kill(fits) as i64))
 }
 
 /// The clients that one pair of `CLIENT KILL` selects.
@@ -237,7 +228,7 @@ fn unblock(session: &mut Session, args: &[&[u8]], cx: &mut SessionContext<'_>) {
     } else if parse_i64(args[2]).is_none() {
         session.say_error(cx, "ERR value is not an integer or out of range");
     } else {
-        session.say(cx, Bytes::from_static(b":0\r\n"));
+        session.say(cx, Reply::Integer(0));
     }
 }
 

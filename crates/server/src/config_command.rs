@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use base::decimal::parse_i64;
-use bytes::Bytes;
 use commands::SessionVerb;
 use commands::glob::{Case, matches};
 use node::front::SessionContext;
-use resp::encode;
+use types::Reply;
 
 use crate::front::Shared;
 use crate::session::bulk_len_max;
@@ -76,25 +75,19 @@ pub(crate) fn reply(
     verb: SessionVerb,
     args: &[&[u8]],
     cx: &SessionContext<'_>,
-) -> Bytes {
-    let mut out = Vec::new();
+) -> Reply {
     match verb {
         SessionVerb::ConfigGet => {
             let known = values(shared, cx);
-            let found = found(&known, &args[2..]);
-            encode::map(&mut out, found.len());
-            for (name, value) in found {
-                encode::bulk(&mut out, name.as_bytes());
-                encode::bulk(&mut out, value.as_bytes());
-            }
+            let found = found(&known, &args[2..]).into_iter();
+            Reply::map(found.map(|(name, value)| (name, Reply::copy(value.as_bytes()))))
         }
         SessionVerb::ConfigSet => match set(shared, &args[2..], cx) {
-            Ok(()) => encode::simple(&mut out, b"OK"),
-            Err(text) => encode::error(&mut out, text.as_bytes()),
+            Ok(()) => Reply::OK,
+            Err(text) => Reply::error(text),
         },
-        _ => encode::error(&mut out, b"ERR The server is running without a config file"),
+        _ => Reply::error("ERR The server is running without a config file"),
     }
-    out.into()
 }
 
 /// Names and values that fit any of `patterns`. A plain name comes back as it was written.

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use types::Reply;
+
 /// Words that clients meet often. They are counted without a lock.
 const KNOWN: [&str; 12] = [
     "ERR",
@@ -33,9 +35,16 @@ pub(crate) struct Errors {
 }
 
 impl Errors {
-    /// Counts an error reply.
-    pub(crate) fn add(&self, reply: &[u8]) {
-        let word = reply[1..].split(|byte| *byte == b' ' || *byte == b'\r').next();
+    /// Counts a reply that is an error.
+    pub(crate) fn note(&self, reply: &Reply) {
+        if let Reply::Error(text) = reply {
+            self.add(text);
+        }
+    }
+
+    #[cold]
+    fn add(&self, text: &[u8]) {
+        let word = text.split(|byte| matches!(byte, b' ' | b'\r' | b'\n')).next();
         let word = word.unwrap_or_default();
         if let Some(at) = KNOWN.iter().position(|known| known.as_bytes() == word) {
             self.known[at].fetch_add(1, Relaxed);
@@ -85,12 +94,12 @@ mod tests {
     #[test]
     fn errors_count_by_first_word_since_a_reset() {
         let errors = Errors::default();
-        for reply in ["-ERR syntax error\r\n", "-ERR other\r\n", "-ODD\r\n"] {
-            errors.add(reply.as_bytes());
+        for text in ["ERR syntax error", "ERR other", "ODD"] {
+            errors.note(&Reply::error(text));
         }
         assert_eq!(errors.since_reset(), [("ERR".into(), 2), ("ODD".into(), 1)]);
         errors.reset();
-        errors.add(b"-ODD thing\r\n");
+        errors.note(&Reply::error("ODD thing"));
         assert_eq!(errors.since_reset(), [("ODD".into(), 1)]);
         assert_eq!(errors.since_start(), [("ERR".into(), 2), ("ODD".into(), 2)]);
     }

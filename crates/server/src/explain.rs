@@ -1,58 +1,46 @@
 //! The reply of `KEY.EXPLAIN`.
 
-use bytes::Bytes;
-use resp::encode;
-use types::explain::{Explanation, Held, Record};
+use types::Reply;
+use types::explain::{Explanation, Held, Record, Replica};
 
 /// A map: key, shard, replicas that agree on the newest round, and a map per replica.
-pub(crate) fn reply(explanation: &Explanation) -> Bytes {
-    let mut out = Vec::new();
-    encode::map(&mut out, 4);
-    encode::bulk(&mut out, b"key");
-    encode::bulk(&mut out, explanation.key.bytes());
-    encode::bulk(&mut out, b"shard");
-    encode::integer(&mut out, i64::from(explanation.key.shard().0));
-    encode::bulk(&mut out, b"agreed");
-    encode::integer(&mut out, agreed(explanation) as i64);
-    encode::bulk(&mut out, b"replicas");
-    encode::array(&mut out, explanation.replicas.len());
-    for replica in &explanation.replicas {
-        let record = match &replica.held {
-            Held::Present(record) => Some(record),
-            Held::Silent | Held::Absent => None,
-        };
-        encode::map(&mut out, if record.is_some() { 7 } else { 2 });
-        encode::bulk(&mut out, b"node");
-        encode::integer(&mut out, i64::from(replica.node.0));
-        encode::bulk(&mut out, b"state");
-        encode::bulk(&mut out, state(&replica.held));
-        if let Some(record) = record {
-            put_record(&mut out, record);
-        }
+pub(crate) fn reply(explanation: &Explanation) -> Reply {
+    Reply::map([
+        ("key", Reply::copy(explanation.key.bytes())),
+        ("shard", Reply::Integer(i64::from(explanation.key.shard().0))),
+        ("agreed", Reply::Integer(agreed(explanation) as i64)),
+        ("replicas", Reply::array(explanation.replicas.iter().map(replica))),
+    ])
+}
+
+fn replica(replica: &Replica) -> Reply {
+    let mut fields = vec![
+        ("node", Reply::Integer(i64::from(replica.node.0))),
+        ("state", Reply::bulk(state(&replica.held))),
+    ];
+    if let Held::Present(record) = &replica.held {
+        fields.extend(record_fields(record));
     }
-    out.into()
+    Reply::map(fields)
 }
 
-fn put_record(out: &mut Vec<u8>, record: &Record) {
-    encode::bulk(out, b"round");
-    encode::bulk(out, record.round.as_bytes());
-    encode::bulk(out, b"version");
-    // Far below the integers that JavaScript holds exactly.
-    encode::integer(out, record.version as i64);
-    encode::bulk(out, b"bytes");
-    encode::integer(out, record.value_len as i64);
-    encode::bulk(out, b"checksum");
-    encode::bulk(out, format!("{:016x}", record.checksum).as_bytes());
-    encode::bulk(out, b"pttl");
-    encode::integer(out, record.rest.map_or(-1, |rest| rest.0 as i64));
+fn record_fields(record: &Record) -> [(&'static str, Reply); 5] {
+    [
+        ("round", Reply::copy(record.round.as_bytes())),
+        // Far below the integers that JavaScript holds exactly.
+        ("version", Reply::Integer(record.version as i64)),
+        ("bytes", Reply::Integer(record.value_len as i64)),
+        ("checksum", Reply::bulk(format!("{:016x}", record.checksum))),
+        ("pttl", Reply::Integer(record.rest.map_or(-1, |rest| rest.0 as i64))),
+    ]
 }
 
-fn state(held: &Held) -> &'static [u8] {
+fn state(held: &Held) -> &'static str {
     match held {
-        Held::Silent => b"silent",
-        Held::Absent => b"absent",
-        Held::Present(record) if record.is_tombstone => b"deleted",
-        Held::Present(_) => b"present",
+        Held::Silent => "silent",
+        Held::Absent => "absent",
+        Held::Present(record) if record.is_tombstone => "deleted",
+        Held::Present(_) => "present",
     }
 }
 
@@ -80,7 +68,6 @@ fn agreed(explanation: &Explanation) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::explain::Replica;
     use types::{Key, NodeId};
 
     fn record(round: &str, version: u64) -> Held {
@@ -115,6 +102,8 @@ mod tests {
     #[test]
     fn reply_is_one_whole_value() {
         let reply = reply(&explanation([record("7.1.1/2", 9), Held::Absent, Held::Silent]));
-        resp::Reply::from_bytes(&reply).expect("one whole reply");
+        let mut out = Vec::new();
+        crate::encoding::put(&mut out, &reply, true);
+        resp::Reply::from_bytes(&out).expect("one whole reply");
     }
 }

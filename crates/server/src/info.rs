@@ -5,10 +5,9 @@ mod sections;
 
 use std::fmt::Write;
 
-use bytes::Bytes;
 use node::front::SessionContext;
 use node::status::{DatabaseFigures, NodeStatus};
-use resp::encode;
+use types::Reply;
 
 use crate::counts::CommandTotal;
 use crate::session::Session;
@@ -35,7 +34,7 @@ const SECTIONS: &[&str] = &[
 /// Only in `INFO all` and by name.
 const EXTRA: &[&str] = &["commandstats", "latencystats"];
 
-pub(crate) fn reply(session: &Session, wanted: &[&[u8]], cx: &SessionContext<'_>) -> Bytes {
+pub(crate) fn reply(session: &Session, wanted: &[&[u8]], cx: &SessionContext<'_>) -> Reply {
     let named = |name: &str| wanted.iter().any(|arg| arg.eq_ignore_ascii_case(name.as_bytes()));
     let everything = named("all") || named("everything");
     let default = wanted.is_empty() || named("default");
@@ -50,9 +49,7 @@ pub(crate) fn reply(session: &Session, wanted: &[&[u8]], cx: &SessionContext<'_>
             put(&mut text, section, session, &status, cx);
         }
     }
-    let mut out = Vec::new();
-    encode::verbatim(&mut out, *b"txt", text.as_bytes());
-    out.into()
+    Reply::text(text)
 }
 
 fn put(

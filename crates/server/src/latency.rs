@@ -6,10 +6,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use base::Nanos;
-use bytes::Bytes;
 use commands::spec::Flag;
 use commands::{CommandSpec, SessionVerb};
-use resp::encode;
+use types::Reply;
 
 use crate::counts::{CommandTotal, Totals};
 use crate::sparkline;
@@ -89,30 +88,24 @@ impl LatencyMonitor {
         args: &[&[u8]],
         unix_secs: u64,
         totals: impl FnOnce() -> Totals,
-    ) -> Result<Bytes, String> {
-        let mut out = Vec::new();
-        match verb {
-            SessionVerb::LatencyHistogram => put_histograms(&mut out, &totals(), &args[2..]),
-            SessionVerb::LatencyReset => encode::integer(&mut out, self.reset(&args[2..]) as i64),
+    ) -> Result<Reply, String> {
+        Ok(match verb {
+            SessionVerb::LatencyHistogram => histograms(&totals(), &args[2..]),
+            SessionVerb::LatencyReset => Reply::Integer(self.reset(&args[2..]) as i64),
             SessionVerb::LatencyHistory => {
                 let samples = self.series(args[2]).unwrap_or_default().samples;
-                encode::array(&mut out, samples.len());
-                for Sample { unix_secs, millis } in samples {
-                    put_numbers(&mut out, &[unix_secs, millis]);
-                }
+                let shown =
+                    |sample: Sample| Reply::array([sample.unix_secs, sample.millis].map(number));
+                Reply::array(samples.into_iter().map(shown))
             }
             SessionVerb::LatencyLatest => {
-                let events = self.events();
-                encode::array(&mut out, events.len());
-                for (event, series) in events {
-                    encode::array(&mut out, 4);
-                    encode::bulk(&mut out, event.as_bytes());
+                let shown = |(event, series): (&'static str, Series)| {
                     let last = series.samples.back();
                     let last = last.map_or((0, 0), |sample| (sample.unix_secs, sample.millis));
-                    [last.0, last.1, series.max_millis]
-                        .iter()
-                        .for_each(|&number| encode::integer(&mut out, number as i64));
-                }
+                    let max = number(series.max_millis);
+                    Reply::array([Reply::bulk(event), number(last.0), number(last.1), max])
+                };
+                Reply::array(self.events().into_iter().map(shown))
             }
             SessionVerb::LatencyGraph => {
                 let event = args[2];
@@ -120,12 +113,10 @@ impl LatencyMonitor {
                     let event = String::from_utf8_lossy(event);
                     format!("ERR No samples available for event '{event}'")
                 })?;
-                let graph = series.graph(&String::from_utf8_lossy(event), unix_secs);
-                encode::verbatim(&mut out, *b"txt", graph.as_bytes());
+                Reply::text(series.graph(&String::from_utf8_lossy(event), unix_secs))
             }
-            _ => encode::verbatim(&mut out, *b"txt", self.report(unix_secs).as_bytes()),
-        }
-        Ok(out.into())
+            _ => Reply::text(self.report(unix_secs)),
+        })
     }
 
     /// `LATENCY DOCTOR`.
@@ -205,13 +196,12 @@ fn age(secs: u64) -> String {
     }
 }
 
-fn put_numbers(out: &mut Vec<u8>, numbers: &[u64]) {
-    encode::array(out, numbers.len());
-    numbers.iter().for_each(|&number| encode::integer(out, number as i64));
+fn number(value: u64) -> Reply {
+    Reply::Integer(value as i64)
 }
 
 /// `LATENCY HISTOGRAM [command …]`. A container stands for its subcommands.
-fn put_histograms(out: &mut Vec<u8>, totals: &Totals, names: &[&[u8]]) {
+fn histograms(totals: &Totals, names: &[&[u8]]) -> Reply {
     let is_named = |total: &CommandTotal| {
         let container = total.name.split('|').next().unwrap_or_default();
         let fits = |name: &&[u8]| {
@@ -219,23 +209,14 @@ fn put_histograms(out: &mut Vec<u8>, totals: &Totals, names: &[&[u8]]) {
         };
         names.is_empty() || names.iter().any(fits)
     };
-    let sent = totals.sent();
-    let wanted: Vec<&&CommandTotal> =
-        sent.iter().filter(|total| total.calls > 0 && is_named(total)).collect();
-    encode::map(out, wanted.len());
-    for total in wanted {
-        encode::bulk(out, total.name.as_bytes());
-        encode::map(out, 2);
-        encode::bulk(out, b"calls");
-        encode::integer(out, total.calls as i64);
-        encode::bulk(out, b"histogram_usec");
-        let steps = steps(total);
-        encode::map(out, steps.len());
-        for (micros, count) in steps {
-            encode::integer(out, micros as i64);
-            encode::integer(out, count as i64);
-        }
-    }
+    let shown = |total: &CommandTotal| {
+        let steps = steps(total).into_iter();
+        let steps = steps.map(|(micros, count)| (number(micros), number(count))).collect();
+        Reply::map([("calls", number(total.calls)), ("histogram_usec", Reply::Map(steps))])
+    };
+    let sent = totals.sent().into_iter();
+    let wanted = sent.filter(|total| total.calls > 0 && is_named(total));
+    Reply::map(wanted.map(|total| (total.name, shown(total))))
 }
 
 /// Cumulative counts by bounds in microseconds, in Redis' roundings. Bounds without calls are left

@@ -15,6 +15,7 @@ mod clients;
 mod config_command;
 mod counts;
 mod cursor;
+mod encoding;
 mod errors;
 mod explain;
 mod front;

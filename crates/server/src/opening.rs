@@ -2,12 +2,10 @@
 
 use std::borrow::Cow;
 
-use bytes::Bytes;
 use node::front::SessionContext;
 use node::status::Door;
-use resp::encode;
-use types::SessionId;
 use types::limits::DATABASES;
+use types::{Reply, SessionId};
 
 use crate::session::{Replies, Session};
 use crate::transaction::Transaction;
@@ -29,7 +27,7 @@ impl Session {
         self.authenticated = self.shared.password.is_open();
         self.parser.limits.authenticated = self.authenticated;
         self.shared.clients.put(&self.facts);
-        self.say(cx, Bytes::from_static(b"+RESET\r\n"));
+        self.say(cx, Reply::simple("RESET"));
     }
 
     pub(crate) fn select(&mut self, args: &[&[u8]], cx: &mut SessionContext<'_>) {
@@ -95,7 +93,7 @@ impl Session {
                 }
                 self.publish(cx);
                 let (id, version) = (self.id(), self.facts.protocol);
-                self.say_with(cx, |out| put_hello(out, id, version));
+                self.say(cx, hello_reply(id, version));
             }
             Err(text) => self.say_error(cx, &text),
         }
@@ -146,20 +144,14 @@ impl Session {
     }
 }
 
-fn put_hello(out: &mut Vec<u8>, id: SessionId, version: u8) {
-    encode::map(out, 7);
-    for (name, value) in [("server", "redis"), ("version", info::REDIS_VERSION)] {
-        encode::bulk(out, name.as_bytes());
-        encode::bulk(out, value.as_bytes());
-    }
-    for (name, value) in [("proto", i64::from(version)), ("id", id.0 as i64)] {
-        encode::bulk(out, name.as_bytes());
-        encode::integer(out, value);
-    }
-    for (name, value) in [("mode", "standalone"), ("role", "master")] {
-        encode::bulk(out, name.as_bytes());
-        encode::bulk(out, value.as_bytes());
-    }
-    encode::bulk(out, b"modules");
-    encode::array(out, 0);
+fn hello_reply(id: SessionId, version: u8) -> Reply {
+    Reply::map([
+        ("server", Reply::bulk("redis")),
+        ("version", Reply::bulk(info::REDIS_VERSION)),
+        ("proto", Reply::Integer(i64::from(version))),
+        ("id", Reply::Integer(id.0 as i64)),
+        ("mode", Reply::bulk("standalone")),
+        ("role", Reply::bulk("master")),
+        ("modules", Reply::Array(Vec::new())),
+    ])
 }

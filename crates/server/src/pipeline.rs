@@ -6,15 +6,15 @@ use base::Nanos;
 use bytes::Bytes;
 use commands::Combine;
 use node::front::Token;
-use types::{Access, Command, Database, Key};
+use types::{Access, Command, Database, Key, Outcome, Reply};
 
 use crate::budget::{Budget, Cost};
 use crate::counts::Verdict;
-use crate::outcomes;
 use crate::recorder::{Call, verdict};
 use crate::wait::Wait;
 use crate::walk::Walk;
 use crate::words::{Words, WordsAt};
+use crate::{encoding, outcomes};
 
 /// Bits of a token that name the part of a request.
 const PART_BITS: u32 = 24;
@@ -40,7 +40,7 @@ pub(crate) struct Pending {
 }
 
 pub(crate) enum Answer {
-    Ready(Bytes),
+    Ready(Reply),
     /// For one reply; its cost until then.
     Waiting(Cost),
     Parts(Box<Parts>),
@@ -54,7 +54,7 @@ pub(crate) struct Parts {
     pub command: Command,
     pub keys: Vec<Key>,
     pub combine: Combine,
-    replies: Vec<Option<Bytes>>,
+    outcomes: Vec<Option<Outcome>>,
     asked: usize,
     answered: usize,
     len: usize,
@@ -68,11 +68,11 @@ impl Parts {
         keys: Vec<Key>,
         combine: Combine,
     ) -> Parts {
-        let replies = vec![None; keys.len()];
+        let outcomes = vec![None; keys.len()];
         let keys_len: usize = keys.iter().map(|key| key.bytes().len()).sum();
         let values = if combine == Combine::Array { keys.len().min(PARTS_AT_ONCE) } else { 0 };
         let cost = Cost { asked_len: keys_len + command.body.len(), values };
-        Parts { database, command, keys, combine, replies, asked: 0, answered: 0, len: 0, cost }
+        Parts { database, command, keys, combine, outcomes, asked: 0, answered: 0, len: 0, cost }
     }
 
     /// The next key to ask, while not too many are under way.
@@ -84,32 +84,27 @@ impl Parts {
         Some((self.asked - 1, self.keys[self.asked - 1].clone()))
     }
 
-    fn take(&mut self, part: usize, reply: Bytes) {
-        self.len += reply.len();
-        if let Some(slot) = self.replies.get_mut(part)
-            && slot.replace(reply).is_none()
+    fn take(&mut self, part: usize, outcome: Outcome) {
+        self.len += outcomes::len(&outcome);
+        if let Some(slot) = self.outcomes.get_mut(part)
+            && slot.replace(outcome).is_none()
         {
             self.answered += 1;
         }
     }
 
-    fn finished(&mut self) -> Option<Bytes> {
+    fn finished(&mut self) -> Option<Outcome> {
         if self.len > REPLY_LEN_MAX {
-            // Replies of requests under way are ignored.
-            return Some(Bytes::from_static(b"-ERR reply too large: ask for fewer keys\r\n"));
+            // Outcomes of requests under way are ignored.
+            let error = Reply::error("ERR reply too large: ask for fewer keys");
+            return Some(Outcome::Reply(error));
         }
         if self.answered < self.keys.len() {
             return None;
         }
-        let replies: Vec<Bytes> = self.replies.drain(..).flatten().collect();
-        match replies.iter().cloned().reduce(outcomes::graver) {
-            Some(error) if error.first() == Some(&b'-') => {
-                let is_update = self.command.access != Access::Read;
-                let has_changed = is_update && replies.iter().any(|r| r.first() != Some(&b'-'));
-                Some(outcomes::of_several(error, has_changed))
-            }
-            _ => Some(self.combine.replies(&replies)),
-        }
+        let parts = self.outcomes.drain(..).flatten().collect();
+        let is_update = self.command.access != Access::Read;
+        Some(outcomes::of_parts(parts, self.combine, is_update))
     }
 }
 
@@ -195,8 +190,10 @@ impl Pipeline {
     }
 
     /// Answers a pending request.
-    pub(crate) fn answer(&mut self, number: u64, reply: Bytes) -> Option<Ended> {
-        let (len, verdict) = (reply.len(), verdict(&reply));
+    pub(crate) fn answer(&mut self, number: u64, outcome: Outcome) -> Option<Ended> {
+        let verdict = verdict(&outcome);
+        let reply = outcomes::reply(outcome);
+        let len = reply.len();
         let pending = self.get_mut(number)?;
         let cost = pending.answer.cost();
         let before = std::mem::replace(&mut pending.answer, Answer::Ready(reply));
@@ -215,31 +212,36 @@ impl Pipeline {
         self.budget.clear();
     }
 
-    /// Takes the reply to a part of a request, which may complete it: see [`Pipeline::answer`].
-    pub(crate) fn take_part(&mut self, number: u64, part: usize, reply: Bytes) -> Option<Ended> {
+    /// Takes the outcome of a part of a request, which may complete it: see [`Pipeline::answer`].
+    pub(crate) fn take_part(
+        &mut self,
+        number: u64,
+        part: usize,
+        outcome: Outcome,
+    ) -> Option<Ended> {
         let at = self.place(number);
         let pending = at.and_then(|at| self.pending.get_mut(at))?;
         match &mut pending.answer {
             Answer::Waiting(cost) => {
                 if cost.values > 0 {
-                    self.budget.learn(reply.len());
+                    self.budget.learn(outcomes::len(&outcome));
                 }
-                self.answer(number, reply)
+                self.answer(number, outcome)
             }
             Answer::Parts(parts) => {
                 if parts.cost.values > 0 {
-                    self.budget.learn(reply.len());
+                    self.budget.learn(outcomes::len(&outcome));
                 }
-                parts.take(part, reply);
-                let reply = parts.finished()?;
-                self.answer(number, reply)
+                parts.take(part, outcome);
+                let outcome = parts.finished()?;
+                self.answer(number, outcome)
             }
             Answer::Ready(_) | Answer::Walk(_) | Answer::Wait(_) => None,
         }
     }
 
     /// Writes the ready front. `note` sees every reply once.
-    pub(crate) fn flush(&mut self, out: &mut Vec<u8>, mut note: impl FnMut(&[u8])) {
+    pub(crate) fn flush(&mut self, out: &mut Vec<u8>, mut note: impl FnMut(&Reply)) {
         while let Some(Pending { answer: Answer::Ready(_), .. }) = self.pending.front() {
             let Some(Pending { resp3, muted, words, answer: Answer::Ready(reply), .. }) =
                 self.pending.pop_front()
@@ -253,7 +255,7 @@ impl Pipeline {
             self.budget.let_go(reply.len());
             note(&reply);
             if !muted {
-                write(out, &reply, resp3);
+                encoding::put(out, &reply, resp3);
             }
         }
     }
@@ -267,20 +269,11 @@ impl Pipeline {
                 next = Some(next.map_or(wait.until, |earlier| earlier.min(wait.until)));
                 continue;
             }
-            let mut reply = Vec::new();
-            resp::encode::integer(&mut reply, wait.known);
+            let reply = Reply::Integer(wait.known);
             self.budget.hold(reply.len());
-            pending.answer = Answer::Ready(reply.into());
+            pending.answer = Answer::Ready(reply);
         }
         next
-    }
-}
-
-pub(crate) fn write(out: &mut Vec<u8>, reply: &[u8], resp3: bool) {
-    if resp3 {
-        out.extend_from_slice(reply);
-    } else {
-        resp::translate_to_resp2(reply, out);
     }
 }
 
@@ -311,15 +304,16 @@ mod tests {
         let mut pipeline = Pipeline::new(1 << 20);
         let numbers: Vec<u64> = (0..3).map(|_| pipeline.push(waiting())).collect();
         let mut out = Vec::new();
-        pipeline.take_part(numbers[2], 0, Bytes::from_static(b"c"));
+        let told = |number| Outcome::Reply(Reply::Integer(number));
+        pipeline.take_part(numbers[2], 0, told(3));
         pipeline.flush(&mut out, |_| {});
         assert!(out.is_empty());
-        pipeline.take_part(numbers[0], 0, Bytes::from_static(b"a"));
+        pipeline.take_part(numbers[0], 0, told(1));
         pipeline.flush(&mut out, |_| {});
-        assert_eq!(out, b"a");
-        pipeline.take_part(numbers[1], 0, Bytes::from_static(b"b"));
+        assert_eq!(out, b":1\r\n");
+        pipeline.take_part(numbers[1], 0, told(2));
         pipeline.flush(&mut out, |_| {});
-        assert_eq!(out, b"abc");
+        assert_eq!(out, b":1\r\n:2\r\n:3\r\n");
         assert!(pipeline.is_empty());
     }
 
@@ -336,21 +330,10 @@ mod tests {
             }
             assert!(asked.len() <= PARTS_AT_ONCE && parts.finished().is_none());
             let part = asked.pop_back().expect("something is under way");
-            parts.take(part, Bytes::from_static(b":1\r\n"));
+            parts.take(part, Outcome::Reply(Reply::Integer(1)));
             answered += 1;
         }
-        assert_eq!(parts.finished().as_deref(), Some(b":600\r\n".as_slice()));
-    }
-
-    #[test]
-    fn the_gravest_error_of_the_parts_is_told() {
-        let keys = vec![Key::new(b"a"), Key::new(b"b"), Key::new(b"c")];
-        let command = Command::new(Access::Update, Bytes::new());
-        let mut parts = Parts::new(Database(0), command, keys, Combine::Sum);
-        parts.take(0, Bytes::from_static(outcomes::CLUSTERDOWN));
-        parts.take(1, Bytes::from_static(outcomes::UNKNOWN));
-        parts.take(2, Bytes::from_static(b":1\r\n"));
-        assert_eq!(parts.finished().as_deref(), Some(outcomes::UNKNOWN));
+        assert_eq!(parts.finished(), Some(Outcome::Reply(Reply::Integer(600))));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use base::Nanos;
 use commands::CommandSpec;
 use node::front::SessionContext;
+use types::Outcome;
 
 use crate::counts::{Counts, Verdict, WorkerCounts};
 use crate::front::Shared;
@@ -42,20 +43,20 @@ impl Recorder {
     }
 
     /// Counts whether a read has found its key.
-    pub(crate) fn look_up(&self, spec: &'static CommandSpec, reply: &[u8]) {
-        match spec.miss {
-            Some(miss) if reply == miss => self.counts.misses.add(1),
-            Some(_) if reply.first() != Some(&b'-') => self.counts.hits.add(1),
+    pub(crate) fn look_up(&self, spec: &'static CommandSpec, outcome: &Outcome) {
+        match (spec.miss, outcome) {
+            (Some(miss), Outcome::Reply(reply)) if miss.is(reply) => self.counts.misses.add(1),
+            (Some(_), Outcome::Reply(reply)) if !reply.is_error() => self.counts.hits.add(1),
             _ => {}
         }
     }
 }
 
-/// How a call ended, by its reply.
-pub(crate) fn verdict(reply: &[u8]) -> Verdict {
-    match reply.first() {
-        Some(b'-') if reply == outcomes::LOADING => Verdict::Rejected,
-        Some(b'-') => Verdict::Failed,
+/// How a call ended.
+pub(crate) fn verdict(outcome: &Outcome) -> Verdict {
+    match outcome {
+        Outcome::Loading => Verdict::Rejected,
+        other if outcomes::is_error(other) => Verdict::Failed,
         _ => Verdict::Answered,
     }
 }

@@ -7,26 +7,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use base::Nanos;
-use bytes::Bytes;
 use commands::spec::Flag;
 use commands::{CommandSpec, ErrorReply, Execution, Plan, SessionVerb};
 use node::front::{self, Client, SessionContext, Socket, Token};
-use resp::{Limits, Parser, Progress, encode};
-use types::{Clock, Database, Key, Outcome, SessionId};
+use resp::{Limits, Parser, Progress};
+use types::{Clock, Database, Key, Outcome, Reply, SessionId};
 
 use crate::clients::{ClientFacts, State};
 use crate::front::Shared;
 use crate::monitor::Monitor;
-use crate::pipeline::{Answer, Parts, Pending, Pipeline, number_and_part, token, write};
+use crate::pipeline::{Answer, Parts, Pending, Pipeline, number_and_part, token};
 use crate::recorder::{Call, Recorder};
 use crate::transaction::Transaction;
-use crate::{client_command, config_command, info, memory_command, outcomes, transaction, wait};
+use crate::{
+    client_command, config_command, encoding, info, memory_command, outcomes, transaction, wait,
+};
 
 pub(crate) use self::rules::bulk_len_max;
 use self::rules::{cost_of, is_http, lacks_room, limits, opens, takes_turns};
 
 /// As redis-server answers: a monitor counts as a replica.
-const MONITORS_ONLY: &[u8] = b"-ERR Replica can't interact with the keyspace\r\n";
+const MONITORS_ONLY: &str = "ERR Replica can't interact with the keyspace";
 
 /// Whether a client wants to hear anything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -153,7 +154,7 @@ impl Session {
             // As in redis-server, an unknown command is named before the password is asked for.
             Err(error) => {
                 self.transaction.fail();
-                return self.say(cx, error.into_bytes());
+                return self.say(cx, error.into());
             }
         };
         if let Some(refusal) = self.refusal(spec, args, cx) {
@@ -178,22 +179,22 @@ impl Session {
         spec: &CommandSpec,
         args: &[&[u8]],
         cx: &SessionContext<'_>,
-    ) -> Option<Bytes> {
+    ) -> Option<Reply> {
         if let Err(error) = spec.check_arity(args.len()) {
-            return Some(error.into_bytes());
+            return Some(error.into());
         }
         // The password may have been removed since the client came.
         if !self.authenticated && !opens(args) && !self.shared.password.is_open() {
-            return Some(Bytes::from_static(b"-NOAUTH Authentication required.\r\n"));
+            return Some(Reply::error("NOAUTH Authentication required."));
         }
         if self.transaction.holds(spec) {
             return Some(transaction::refusal());
         }
         if self.monitor.is_some() && (spec.has(Flag::Write) || spec.has(Flag::Readonly)) {
-            return Some(Bytes::from_static(MONITORS_ONLY));
+            return Some(Reply::error(MONITORS_ONLY));
         }
         let lacks_room = lacks_room(spec, cx.shortage());
-        lacks_room.then_some(Bytes::from_static(outcomes::NO_ROOM))
+        lacks_room.then_some(Reply::error(outcomes::NO_ROOM))
     }
 
     /// Executes a request, or sends its parts to their registers.
@@ -222,7 +223,7 @@ impl Session {
                 let number = self.wait(Answer::Parts(Box::new(parts)));
                 self.go_on(number, cx);
             }
-            Err(error) => self.say(cx, error.into_bytes()),
+            Err(error) => self.say(cx, error.into()),
         }
     }
 
@@ -255,37 +256,25 @@ impl Session {
     }
 
     /// Answers at once, behind pending replies.
-    pub(crate) fn say(&mut self, cx: &mut SessionContext<'_>, reply: Bytes) {
-        self.has_failed = reply.first() == Some(&b'-');
+    pub(crate) fn say(&mut self, cx: &mut SessionContext<'_>, reply: Reply) {
+        self.has_failed = reply.is_error();
         if !self.pipeline.is_empty() {
             self.wait(Answer::Ready(reply));
             return;
         }
         let muted = self.takes_muting();
-        if self.has_failed {
-            self.shared.counts.errors.add(&reply);
-        }
+        self.shared.counts.errors.note(&reply);
         if !muted {
-            write(cx.out, &reply, self.facts.protocol == 3);
+            encoding::put(cx.out, &reply, self.facts.protocol == 3);
         }
-    }
-
-    pub(crate) fn say_with(
-        &mut self,
-        cx: &mut SessionContext<'_>,
-        build: impl FnOnce(&mut Vec<u8>),
-    ) {
-        let mut reply = Vec::new();
-        build(&mut reply);
-        self.say(cx, reply.into());
     }
 
     pub(crate) fn say_ok(&mut self, cx: &mut SessionContext<'_>) {
-        self.say(cx, Bytes::from_static(b"+OK\r\n"));
+        self.say(cx, Reply::OK);
     }
 
     pub(crate) fn say_error(&mut self, cx: &mut SessionContext<'_>, text: &str) {
-        self.say_with(cx, |out| encode::error(out, text.as_bytes()));
+        self.say(cx, Reply::error(text.to_string()));
     }
 
     fn execute(&mut self, verb: SessionVerb, args: &[&[u8]], cx: &mut SessionContext<'_>) {
@@ -294,13 +283,13 @@ impl Session {
         }
         match verb {
             SessionVerb::Ping if args.len() > 2 => {
-                self.say(cx, commands::errors::wrong_arity("ping").into_bytes());
+                self.say(cx, commands::errors::wrong_arity("ping").into());
             }
             SessionVerb::Ping if args.len() == 2 => {
-                self.say_with(cx, |out| encode::bulk(out, args[1]));
+                self.say(cx, Reply::copy(args[1]));
             }
-            SessionVerb::Ping => self.say(cx, Bytes::from_static(b"+PONG\r\n")),
-            SessionVerb::Echo => self.say_with(cx, |out| encode::bulk(out, args[1])),
+            SessionVerb::Ping => self.say(cx, Reply::simple("PONG")),
+            SessionVerb::Echo => self.say(cx, Reply::copy(args[1])),
             SessionVerb::Quit => {
                 self.say_ok(cx);
                 self.closing = true;
@@ -310,16 +299,13 @@ impl Session {
             SessionVerb::Auth => self.auth(args, cx),
             SessionVerb::Select => self.select(args, cx),
             SessionVerb::ReadOnly | SessionVerb::ReadWrite => self.say_ok(cx),
-            SessionVerb::Lolwut => self.say_with(cx, |out| {
-                encode::verbatim(out, *b"txt", b"Scraped and written over, again and again.\n");
-            }),
+            SessionVerb::Lolwut => {
+                self.say(cx, Reply::text("Scraped and written over, again and again.\n"));
+            }
             SessionVerb::Time => {
-                let unix = cx.unix.0;
-                self.say_with(cx, |out| {
-                    encode::array(out, 2);
-                    encode::bulk(out, (unix / 1_000).to_string().as_bytes());
-                    encode::bulk(out, (unix % 1_000 * 1_000).to_string().as_bytes());
-                });
+                let numbers = [cx.unix.0 / 1_000, cx.unix.0 % 1_000 * 1_000];
+                let texts = numbers.iter().map(|number| Reply::bulk(number.to_string()));
+                self.say(cx, Reply::array(texts));
             }
             SessionVerb::Info => {
                 let reply = info::reply(self, &args[1..], cx);
@@ -380,7 +366,7 @@ impl Session {
         let members = cx.node.config().members.len().max(1);
         let known = (members / 2) as i64;
         if self.pipeline.is_empty() && wanted <= known {
-            return self.say_with(cx, |out| encode::integer(out, known));
+            return self.say(cx, Reply::Integer(known));
         }
         let until = if wanted <= known {
             cx.now
@@ -506,27 +492,27 @@ impl Session {
                 while walk.next_database() {
                     walk.go_on(number, cx);
                 }
-                if let Some(reply) = walk.finished() {
-                    self.answer(number, reply, cx);
+                if let Some(outcome) = walk.finished() {
+                    self.answer(number, outcome, cx);
                 }
             }
             Answer::Ready(_) | Answer::Waiting(_) | Answer::Wait(_) => {}
         }
     }
 
-    fn answer(&mut self, number: u64, reply: Bytes, cx: &SessionContext<'_>) {
-        if let Some(ended) = self.pipeline.answer(number, reply) {
+    fn answer(&mut self, number: u64, outcome: Outcome, cx: &SessionContext<'_>) {
+        if let Some(ended) = self.pipeline.answer(number, outcome) {
             self.record(ended, cx);
         }
     }
 
-    /// Takes a reply to a request on keys.
-    fn take_part(&mut self, number: u64, part: usize, reply: Bytes, cx: &SessionContext<'_>) {
+    /// Takes an outcome of a request on keys.
+    fn take_part(&mut self, number: u64, part: usize, outcome: Outcome, cx: &SessionContext<'_>) {
         let call = self.pipeline.get_mut(number).and_then(|pending| pending.call);
         if let Some(Call { spec, .. }) = call {
-            self.recorder.look_up(spec, &reply);
+            self.recorder.look_up(spec, &outcome);
         }
-        if let Some(ended) = self.pipeline.take_part(number, part, reply) {
+        if let Some(ended) = self.pipeline.take_part(number, part, outcome) {
             self.record(ended, cx);
         }
     }
@@ -554,9 +540,7 @@ impl Session {
                 Ok(Progress::Blank { consumed }) => taken += consumed,
                 Ok(Progress::NeedMore { .. }) => break,
                 Err(error) => {
-                    let mut reply = Vec::new();
-                    error.encode(&mut reply);
-                    self.say(cx, reply.into());
+                    self.say(cx, Reply::error(error.text()));
                     self.closing = true;
                 }
             }
@@ -567,11 +551,7 @@ impl Session {
 
     fn flush(&mut self, cx: &mut SessionContext<'_>) {
         let counts = &self.shared.counts;
-        self.pipeline.flush(cx.out, |reply| {
-            if reply.first() == Some(&b'-') {
-                counts.errors.add(reply);
-            }
-        });
+        self.pipeline.flush(cx.out, |reply| counts.errors.note(reply));
     }
 }
 
@@ -617,10 +597,10 @@ impl front::Session for Session {
                 self.go_on(number, cx);
             }
             Some(Pending { answer: Answer::Parts(_), .. }) => {
-                self.take_part(number, part, outcomes::reply(outcome), cx);
+                self.take_part(number, part, outcome, cx);
                 self.go_on(number, cx);
             }
-            _ => self.take_part(number, part, outcomes::reply(outcome), cx),
+            _ => self.take_part(number, part, outcome, cx),
         }
         self.flush(cx);
         if self.pipeline.is_empty() {

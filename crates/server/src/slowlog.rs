@@ -8,7 +8,7 @@ use base::Nanos;
 use base::decimal::parse_i64;
 use bytes::Bytes;
 use commands::SessionVerb;
-use resp::encode;
+use types::Reply;
 
 /// Entries that can be kept: `slowlog-max-len` goes no further.
 pub(crate) const LEN_MAX: usize = 1_000_000;
@@ -100,21 +100,18 @@ impl SlowLog {
     }
 
     /// The reply to a subcommand of `SLOWLOG`, or the text of an error.
-    pub(crate) fn reply(&self, verb: SessionVerb, args: &[&[u8]]) -> Result<Bytes, String> {
-        let mut out = Vec::new();
-        match verb {
-            SessionVerb::SlowlogLen => encode::integer(&mut out, self.len() as i64),
+    pub(crate) fn reply(&self, verb: SessionVerb, args: &[&[u8]]) -> Result<Reply, String> {
+        Ok(match verb {
+            SessionVerb::SlowlogLen => Reply::Integer(self.len() as i64),
             SessionVerb::SlowlogReset => {
                 self.reset();
-                encode::simple(&mut out, b"OK");
+                Reply::OK
             }
             _ => {
                 let entries = self.newest(wanted(args)?);
-                encode::array(&mut out, entries.len());
-                entries.iter().for_each(|(id, entry)| put(&mut out, *id, entry));
+                Reply::array(entries.iter().map(|(id, entry)| shown(*id, entry)))
             }
-        }
-        Ok(out.into())
+        })
     }
 }
 
@@ -135,13 +132,13 @@ fn wanted(args: &[&[u8]]) -> Result<usize, String> {
     Ok(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
-fn put(out: &mut Vec<u8>, id: i64, entry: &Entry) {
-    encode::array(out, 6);
-    encode::integer(out, id);
-    encode::integer(out, entry.unix_secs as i64);
-    encode::integer(out, entry.time.as_micros() as i64);
-    encode::array(out, entry.words.len());
-    entry.words.iter().for_each(|word| encode::bulk(out, word));
-    encode::bulk(out, entry.client.as_bytes());
-    encode::bulk(out, entry.name.as_bytes());
+fn shown(id: i64, entry: &Entry) -> Reply {
+    Reply::array([
+        Reply::Integer(id),
+        Reply::Integer(entry.unix_secs as i64),
+        Reply::Integer(entry.time.as_micros() as i64),
+        Reply::array(entry.words.iter().cloned().map(Reply::Bulk)),
+        Reply::copy(entry.client.as_bytes()),
+        Reply::copy(entry.name.as_bytes()),
+    ])
 }

@@ -5,9 +5,9 @@
 //! command in it is refused, and `EXEC` then answers `EXECABORT`. A transaction without commands is
 //! run: it has no effect. `WATCH` is refused, so that no client relies on it.
 
-use bytes::Bytes;
 use commands::{CommandSpec, Execution, SessionVerb};
 use node::front::SessionContext;
+use types::Reply;
 
 use crate::session::Session;
 
@@ -45,8 +45,8 @@ fn acts_at_once(spec: &CommandSpec) -> bool {
 }
 
 /// The reply to a command within a transaction.
-pub(crate) fn refusal() -> Bytes {
-    Bytes::from(format!("-{NOT_SUPPORTED}\r\n"))
+pub(crate) fn refusal() -> Reply {
+    Reply::error(NOT_SUPPORTED)
 }
 
 impl Session {
@@ -61,7 +61,7 @@ impl Session {
     pub(crate) fn exec(&mut self, cx: &mut SessionContext<'_>) {
         match std::mem::take(&mut self.transaction) {
             Transaction::None => self.say_error(cx, "ERR EXEC without MULTI"),
-            Transaction::Open => self.say(cx, Bytes::from_static(b"*0\r\n")),
+            Transaction::Open => self.say(cx, Reply::Array(Vec::new())),
             Transaction::Failed => {
                 self.say_error(cx, "EXECABORT Transaction discarded because of previous errors.")
             }

@@ -3,11 +3,9 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
-use bytes::Bytes;
 use node::front::SessionContext;
-use types::{Command, Database, Key, Outcome};
+use types::{Command, Database, Key, Outcome, Reply};
 
-use crate::outcomes;
 use crate::pipeline::token;
 use crate::walk::of_one_key;
 
@@ -48,7 +46,7 @@ pub(crate) enum Settled {
     /// All of a stretch's listing is known: its keys, and where it goes on.
     Listing(u64, Vec<Key>, Option<u64>),
     /// Any other reply than a number.
-    Error(Bytes),
+    Error(Outcome),
 }
 
 impl Unsettled {
@@ -102,15 +100,14 @@ impl Unsettled {
         let asked = self.asked.get_mut(part).and_then(Option::take);
         let Some(Question { stretch, key, tries }) = asked else { return Settled::NotYet };
         self.free.push(part);
-        let reply = outcomes::reply(outcome);
-        let exists = match &reply[..] {
-            b":1\r\n" => true,
-            b":0\r\n" => false,
+        let exists = match outcome {
+            Outcome::Reply(Reply::Integer(1)) => true,
+            Outcome::Reply(Reply::Integer(0)) => false,
             _ if tries + 1 < TRIES => {
                 self.to_ask.push_back(Question { stretch, key, tries: tries + 1 });
                 return Settled::NotYet;
             }
-            _ => return Settled::Error(reply),
+            other => return Settled::Error(other),
         };
         let Entry::Occupied(mut entry) = self.waiting.entry(stretch) else {
             return Settled::NotYet;

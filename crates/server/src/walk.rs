@@ -7,13 +7,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use bytes::Bytes;
 use commands::SessionVerb;
 use commands::glob::{Case, matches};
 use node::front::SessionContext;
 use node::status::Facts;
-use resp::encode;
-use types::{Clock, Command, Database, Key, Outcome};
+use types::{Clock, Command, Database, Key, Outcome, Reply};
 
 use crate::pipeline::token;
 use crate::unsettled::{Settled, Unsettled};
@@ -96,7 +94,7 @@ pub(crate) struct Walk {
     to_delete: VecDeque<Key>,
     deleting: usize,
     has_deleted: bool,
-    error: Option<Bytes>,
+    error: Option<Outcome>,
     /// Enough was found: where a scan goes on, 0 for nowhere.
     ended_at: Option<u64>,
 }
@@ -108,7 +106,7 @@ impl WalkKind {
         database: Database,
         node: &dyn Facts,
         seed: u64,
-    ) -> Result<WalkKind, Bytes> {
+    ) -> Result<WalkKind, Reply> {
         let mut databases = VecDeque::from([database]);
         let task = match verb {
             SessionVerb::Scan => scan(args)?,
@@ -127,13 +125,11 @@ impl WalkKind {
     }
 }
 
-fn error(text: &str) -> Bytes {
-    let mut reply = Vec::new();
-    encode::error(&mut reply, text.as_bytes());
-    reply.into()
+fn error(text: &'static str) -> Reply {
+    Reply::error(text)
 }
 
-fn check_flush(args: &[&[u8]]) -> Result<(), Bytes> {
+fn check_flush(args: &[&[u8]]) -> Result<(), Reply> {
     match args {
         [_] => Ok(()),
         [_, how] if how.eq_ignore_ascii_case(b"sync") || how.eq_ignore_ascii_case(b"async") => {
@@ -155,7 +151,7 @@ pub(crate) fn of_one_key(name: &[u8]) -> Command {
 }
 
 /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`.
-fn scan(args: &[&[u8]]) -> Result<Task, Bytes> {
+fn scan(args: &[&[u8]]) -> Result<Task, Reply> {
     let Some(cursor) = cursor::parse(args[1]) else { return Err(error("ERR invalid cursor")) };
     let (mut pattern, mut count, mut wants_strings) = (None, 10, true);
     let mut rest = &args[2..];
@@ -292,15 +288,14 @@ impl Walk {
             match self.unsettled.take(part, outcome) {
                 Settled::NotYet => {}
                 Settled::Listing(stretch, keys, next) => self.take_listing(stretch, keys, next),
-                Settled::Error(reply) => self.fail(reply),
+                Settled::Error(outcome) => self.fail(outcome),
             }
             return;
         }
         if part >= DELETE_PARTS {
             self.deleting -= 1;
-            let reply = outcomes::reply(outcome);
-            if reply.first() == Some(&b'-') {
-                self.fail(reply);
+            if outcomes::is_error(&outcome) {
+                self.fail(outcome);
             }
             return;
         }
@@ -316,14 +311,16 @@ impl Walk {
                 }
                 self.take_listing(stretch, keys, next_hash);
             }
-            other => self.fail(outcomes::reply(other)),
+            other => self.fail(other),
         }
     }
 
-    fn fail(&mut self, reply: Bytes) {
-        let reply = outcomes::of_several(reply, self.has_deleted);
-        let known = self.error.take();
-        self.error = Some(known.map_or(reply.clone(), |known| outcomes::graver(known, reply)));
+    fn fail(&mut self, outcome: Outcome) {
+        let outcome = outcomes::of_several(outcome, self.has_deleted);
+        self.error = Some(match self.error.take() {
+            Some(known) => outcomes::graver(known, outcome),
+            None => outcome,
+        });
     }
 
     fn take_listing(&mut self, stretch: u64, mut keys: Vec<Key>, next_hash: Option<u64>) {
@@ -348,7 +345,7 @@ impl Walk {
                     self.found.push(key);
                 }
                 if self.found_len > KEYS_LEN_MAX {
-                    self.fail(error("ERR too many keys for one reply: use SCAN"));
+                    self.fail(Outcome::Reply(error("ERR too many keys for one reply: use SCAN")));
                 }
             }
             Task::Count => self.count += keys.len() as i64,
@@ -393,13 +390,13 @@ impl Walk {
         }
     }
 
-    /// The reply, once no request is left to be sent or answered.
-    pub(crate) fn finished(&mut self) -> Option<Bytes> {
+    /// The outcome, once no request is left to be sent or answered.
+    pub(crate) fn finished(&mut self) -> Option<Outcome> {
         if self.error.is_some() {
             // Outcomes of requests under way are ignored.
             return self.error.take();
         }
-        self.is_through().then(|| self.reply())
+        self.is_through().then(|| Outcome::Reply(self.reply()))
     }
 
     fn is_through(&self) -> bool {
@@ -417,28 +414,20 @@ impl Walk {
         goes_on
     }
 
-    fn reply(&mut self) -> Bytes {
-        let mut out = Vec::new();
+    fn reply(&mut self) -> Reply {
         match self.kind.task {
             Task::Scan { .. } => {
-                let next = self.ended_at.unwrap_or(0);
-                encode::array(&mut out, 2);
-                encode::bulk(&mut out, cursor::of(next).to_string().as_bytes());
-                put_keys(&mut out, &self.found);
+                let next = cursor::of(self.ended_at.unwrap_or(0));
+                Reply::array([Reply::bulk(next.to_string()), self.found_keys()])
             }
-            Task::Keys { .. } => put_keys(&mut out, &self.found),
-            Task::Count => encode::integer(&mut out, self.count),
-            Task::Random { .. } => match self.found.first() {
-                Some(key) => encode::bulk(&mut out, key.bytes()),
-                None => encode::null(&mut out),
-            },
-            Task::Flush { .. } => encode::simple(&mut out, b"OK"),
+            Task::Keys { .. } => self.found_keys(),
+            Task::Count => Reply::Integer(self.count),
+            Task::Random { .. } => Reply::copy_or_null(self.found.first().map(Key::bytes)),
+            Task::Flush { .. } => Reply::OK,
         }
-        out.into()
     }
-}
 
-fn put_keys(out: &mut Vec<u8>, keys: &[Key]) {
-    encode::array(out, keys.len());
-    keys.iter().for_each(|key| encode::bulk(out, key.bytes()));
+    fn found_keys(&self) -> Reply {
+        Reply::array(self.found.iter().map(|key| Reply::copy(key.bytes())))
+    }
 }

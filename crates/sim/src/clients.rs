@@ -270,31 +270,23 @@ impl Clients {
         }
         if let Some(trace) = &mut world.trace {
             let shown = match &outcome {
-                Outcome::Reply(bytes) if !speaks_resp => format!("{:?}", update::decode(bytes)),
+                Outcome::Reply(reply) if !speaks_resp => format!("{:?}", update::output(reply)),
                 other => format!("{other:?}"),
             };
             let of = &self.keys[op.key].key;
             trace.answered(now, of, (op.session, node), format!("#{} {shown}", tag.0));
         }
         let ended = match outcome {
-            Outcome::Reply(bytes) if speaks_resp => {
-                let reply = resp::Reply::from_bytes(&bytes).ok();
-                reply
-                    .and_then(|reply| redis::ended(&op.input, reply))
-                    .ok_or_else(|| format!("{tag:?} {:?} was not understood", op.input))?
-            }
-            Outcome::Reply(bytes) if op.line.is_some() && bytes.first() == Some(&b'-') => {
-                let ended = match resp::Reply::from_bytes(&bytes) {
-                    Ok(resp::Reply::Error(text)) => redis::error(&text),
-                    _ => None,
+            Outcome::Reply(reply) => {
+                let ended = match speaks_resp {
+                    true => redis::ended(&op.input, &reply),
+                    false => update::output(&reply).map(Ended::Returned),
                 };
-                ended.ok_or_else(|| format!("{tag:?} was answered {bytes:?}"))?
+                ended.ok_or_else(|| format!("{tag:?} {:?} was answered {reply:?}", op.input))?
             }
-            Outcome::Reply(bytes) => {
-                let output = update::decode(&bytes)
-                    .ok_or_else(|| format!("{tag:?} {:?} was not understood", op.input))?;
-                Ended::Returned(output)
-            }
+            Outcome::Refused(_) => Ended::Refused,
+            // It ran, and its answer is not known.
+            Outcome::AlreadyDone => Ended::Unknown,
             Outcome::NoQuorum | Outcome::Loading => Ended::Failed,
             Outcome::Unknown => Ended::Unknown,
             Outcome::Listed { .. } | Outcome::Explained(_) | Outcome::Unsupported(_) => {
@@ -335,7 +327,8 @@ impl Clients {
                 trace.answered(now, of, (session, op.node), format!("#{id} {reply:?}"));
             }
             let shown = format!("{reply:?}");
-            let ended = redis::ended(&op.input, reply)
+            let ended = redis::heard(reply)
+                .and_then(|reply| redis::ended(&op.input, &reply))
                 .ok_or_else(|| format!("#{id} {:?} was answered {shown}", op.input))?;
             freed.extend(self.end(id, now, ended));
         }

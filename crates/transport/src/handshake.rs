@@ -19,9 +19,9 @@ use types::{Incarnation, Loss, NodeId};
 use crate::frame::{self, Kind};
 
 /// Protocol versions that this build speaks. They cover the messages of nodes and workers as well.
-/// Version 6 compares the settings of databases and announces limits.
-pub const VERSION_MIN: u16 = 6;
-pub const VERSION_MAX: u16 = 6;
+/// Version 7 carries typed replies of forwarded commands.
+pub const VERSION_MIN: u16 = 7;
+pub const VERSION_MAX: u16 = 7;
 
 /// The channel for messages between nodes rather than their workers.
 pub const CHANNEL_CONTROL: u16 = u16::MAX;
@@ -239,7 +239,7 @@ impl Wire for Hello {
         out.extend_from_slice(&self.nonce);
     }
 
-    /// Reads the fields of version 6; later versions may append more.
+    /// Reads the fields of version 7; later versions may append more.
     fn decode(reader: &mut Reader<'_>) -> Result<Hello, Malformed> {
         let (_min, _max) = (reader.u16()?, reader.u16()?);
         let node = NodeId(reader.u16()?);

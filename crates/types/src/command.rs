@@ -3,6 +3,8 @@
 use base::Millis;
 use bytes::Bytes;
 
+use crate::Reply;
+
 /// How a command may touch the state of its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
@@ -106,8 +108,7 @@ pub struct Clock {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Applied {
     pub change: Change,
-    /// The reply in RESP3 bytes; a session with an older client translates them.
-    pub reply: Bytes,
+    pub reply: Reply,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -138,7 +139,7 @@ pub trait Update: Send + Sync {
 
 impl Applied {
     #[must_use]
-    pub fn unchanged(reply: Bytes) -> Applied {
+    pub fn unchanged(reply: Reply) -> Applied {
         Applied { change: Change::None, reply }
     }
 }

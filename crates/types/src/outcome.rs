@@ -1,14 +1,16 @@
 //! How a request ends. Not knowing is an outcome.
 
-use bytes::Bytes;
-
-use crate::Key;
 use crate::explain::Explanation;
+use crate::{Key, Reply};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// The command ran; RESP3 bytes.
-    Reply(Bytes),
+    /// The command ran.
+    Reply(Reply),
+    /// The command, safe to repeat, ran before, and its reply was too long to be remembered.
+    AlreadyDone,
+    /// The command, safe to repeat, did not run.
+    Refused(Refusal),
     /// A listing step: keys that exist, in hash order; those on which no quorum agreed yet, which a
     /// read of each settles; and where to go on (`None`: the shard is done).
     Listed { keys: Vec<Key>, unsettled: Vec<Key>, next_hash: Option<u64> },
@@ -22,4 +24,15 @@ pub enum Outcome {
     Loading,
     /// The protocol of this database cannot run the command. Holds the protocol's name.
     Unsupported(&'static str),
+}
+
+/// Why a command that is safe to repeat was not run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// The key remembers as many sessions as it can.
+    NoRoom,
+    /// A command of this session with a higher number ran before.
+    Older,
+    /// Its time was over before it could run.
+    TooLate,
 }

@@ -48,7 +48,7 @@ impl Session for Deaf {
 
 impl Update for Deaf {
     fn apply(&self, _view: View<'_>, _body: &[u8], _clock: Clock) -> Applied {
-        Applied::unchanged(bytes::Bytes::new())
+        Applied::unchanged(types::Reply::Null)
     }
 }
 

@@ -2,13 +2,12 @@
 
 use base::Millis;
 use base::decimal::parse_i64;
-use types::{Command, TimeToLive};
+use types::{Command, Reply, TimeToLive};
 
 use crate::errors::{self, ErrorReply};
 use crate::interpreter::{Context, Ran, deleted, expires, unchanged};
 use crate::operation::{Expire, ExpireConditions, Form, Operation, Unit};
 use crate::plan::Arguments;
-use crate::replies;
 
 pub(crate) fn plan_expire(args: &Arguments<'_>) -> Result<Command, ErrorReply> {
     plan(args, Unit::Seconds, Form::Span)
@@ -70,19 +69,19 @@ fn conditions(options: &[&[u8]]) -> Result<ExpireConditions, ErrorReply> {
 pub(crate) fn expire(cx: &Context<'_>, what: Expire) -> Ran {
     let (ttl, deadline) = what.target(cx.clock.unix);
     if !cx.exists() || !what.only_if.hold(cx.deadline(), deadline) {
-        return unchanged(replies::count(false));
+        return unchanged(Reply::count(false));
     }
     match ttl {
-        Some(ttl) => expires(ttl, replies::count(true)),
-        None => deleted(replies::count(true)),
+        Some(ttl) => expires(ttl, Reply::count(true)),
+        None => deleted(Reply::count(true)),
     }
 }
 
 pub(crate) fn persist(cx: &Context<'_>) -> Ran {
     if !cx.exists() || cx.view.ttl == TimeToLive::Never {
-        return unchanged(replies::count(false));
+        return unchanged(Reply::count(false));
     }
-    expires(TimeToLive::Never, replies::count(true))
+    expires(TimeToLive::Never, Reply::count(true))
 }
 
 impl Expire {

@@ -5,15 +5,14 @@
 //! redis-server while that does not keep them.
 
 use base::decimal::parse_i64;
-use types::Command;
 use types::limits::REGISTER_MEMORY;
+use types::{Command, Reply};
 use values::Kind;
 
 use crate::errors::{self, ErrorReply};
 use crate::interpreter::{Context, Ran, unchanged};
 use crate::operation::{Inspect, Operation};
 use crate::plan::Arguments;
-use crate::replies;
 
 /// Longest string that redis-server keeps in one piece with its header.
 const EMBEDDED_LEN_MAX: usize = 44;
@@ -57,10 +56,10 @@ pub(crate) fn plan_memory_usage(args: &Arguments<'_>) -> Result<Command, ErrorRe
 }
 
 pub(crate) fn inspect(cx: &Context<'_>, what: Inspect) -> Ran {
-    let Some(value) = cx.view.value else { return unchanged(replies::NULL) };
+    let Some(value) = cx.view.value else { return unchanged(Reply::Null) };
     match what {
-        Inspect::Encoding => unchanged(replies::bulk(encoding(value)?.as_bytes())),
-        Inspect::RefCount => unchanged(replies::integer(refcount(value)?)),
+        Inspect::Encoding => unchanged(Reply::copy(encoding(value)?.as_bytes())),
+        Inspect::RefCount => unchanged(Reply::Integer(refcount(value)?)),
         Inspect::Frequency => Err(errors::FREQUENCY_NOT_TRACKED),
         Inspect::IdleTime => Err(errors::IDLE_TIME_NOT_TRACKED),
     }
@@ -68,9 +67,9 @@ pub(crate) fn inspect(cx: &Context<'_>, what: Inspect) -> Ran {
 
 /// Bytes of memory that the key takes at a node that has it in memory.
 pub(crate) fn memory_usage(cx: &Context<'_>, key_len: u64) -> Ran {
-    let Some(value) = cx.view.value else { return unchanged(replies::NULL) };
+    let Some(value) = cx.view.value else { return unchanged(Reply::Null) };
     let bytes = REGISTER_MEMORY as u64 + key_len + value.len() as u64;
-    unchanged(replies::integer(i64::try_from(bytes).unwrap_or(i64::MAX)))
+    unchanged(Reply::Integer(i64::try_from(bytes).unwrap_or(i64::MAX)))
 }
 
 fn encoding(value: &[u8]) -> Result<&'static str, ErrorReply> {

@@ -1,13 +1,12 @@
 //! `DEL UNLINK EXISTS TOUCH TYPE`, on one key.
 
-use types::Command;
+use types::{Command, Reply};
 use values::Kind;
 
 use crate::errors::ErrorReply;
 use crate::interpreter::{Context, Ran, deleted, unchanged};
 use crate::operation::Operation;
 use crate::plan::Arguments;
-use crate::replies;
 
 pub(crate) fn plan_del(args: &Arguments<'_>) -> Result<Command, ErrorReply> {
     Ok(args.command(Operation::Delete.body()))
@@ -22,11 +21,11 @@ pub(crate) fn plan_type(args: &Arguments<'_>) -> Result<Command, ErrorReply> {
 }
 
 pub(crate) fn delete(cx: &Context<'_>) -> Ran {
-    if cx.exists() { deleted(replies::count(true)) } else { unchanged(replies::count(false)) }
+    if cx.exists() { deleted(Reply::count(true)) } else { unchanged(Reply::count(false)) }
 }
 
 pub(crate) fn exists(cx: &Context<'_>) -> Ran {
-    unchanged(replies::count(cx.exists()))
+    unchanged(Reply::count(cx.exists()))
 }
 
 pub(crate) fn type_name(cx: &Context<'_>) -> Ran {
@@ -34,5 +33,5 @@ pub(crate) fn type_name(cx: &Context<'_>) -> Ran {
         Some(value) => Kind::of(value)?.name(),
         None => "none",
     };
-    unchanged(replies::simple(name))
+    unchanged(Reply::simple(name))
 }

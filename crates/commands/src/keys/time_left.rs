@@ -3,13 +3,12 @@
 //! The time left of a span is an estimate. The end is constant: the node that set the span fixed it by its wall clock,
 //! and countdowns that stood still do not move it.
 
-use types::Command;
+use types::{Command, Reply};
 
 use crate::errors::ErrorReply;
 use crate::interpreter::{Context, Ran, unchanged};
 use crate::operation::{Form, Operation, Unit};
 use crate::plan::Arguments;
-use crate::replies;
 
 /// There is no key.
 const NO_KEY: i64 = -2;
@@ -38,17 +37,17 @@ fn plan(args: &Arguments<'_>, unit: Unit, form: Form) -> Result<Command, ErrorRe
 
 pub(crate) fn time_left(cx: &Context<'_>, unit: Unit, form: Form) -> Ran {
     if !cx.exists() {
-        return unchanged(replies::integer(NO_KEY));
+        return unchanged(Reply::Integer(NO_KEY));
     }
     let found = match form {
         Form::Deadline => cx.deadline(),
         Form::Span => cx.time_left(),
     };
-    let Some(millis) = found else { return unchanged(replies::integer(NEVER)) };
+    let Some(millis) = found else { return unchanged(Reply::Integer(NEVER)) };
     let time = match unit {
         Unit::Milliseconds => millis,
         // Redis rounds to the nearest second.
         Unit::Seconds => millis.saturating_add(500) / 1000,
     };
-    unchanged(replies::integer(i64::try_from(time).unwrap_or(i64::MAX)))
+    unchanged(Reply::Integer(i64::try_from(time).unwrap_or(i64::MAX)))
 }

@@ -1,12 +1,11 @@
 //! Conditions on the value: `IFEQ IFNE IFDEQ IFDNE` of `SET` and `DELEX` (Redis 8.4), `DELIFEQ` (Valkey 9.0).
 
-use types::Command;
+use types::{Command, Reply};
 
 use crate::errors::{self, ErrorReply};
 use crate::interpreter::{Context, Ran, deleted, unchanged};
 use crate::operation::{Condition, Operation};
 use crate::plan::Arguments;
-use crate::replies;
 
 /// Hexadecimal digits of a digest.
 const DIGEST_LEN: usize = 16;
@@ -81,7 +80,7 @@ fn has_digest(string: &[u8], expected: &[u8]) -> Result<bool, ErrorReply> {
 
 pub(crate) fn delete_if(cx: &Context<'_>, condition: Condition<'_>) -> Ran {
     if !cx.exists() {
-        return unchanged(replies::count(false));
+        return unchanged(Reply::count(false));
     }
     if condition != Condition::Always && cx.string().is_err() {
         return Err(errors::CONDITION_NEEDS_STRING);
@@ -94,5 +93,5 @@ pub(crate) fn delete_if_equal(cx: &Context<'_>, value: &[u8]) -> Ran {
 }
 
 fn delete_when(holds: bool) -> Ran {
-    if holds { deleted(replies::count(true)) } else { unchanged(replies::count(false)) }
+    if holds { deleted(Reply::count(true)) } else { unchanged(Reply::count(false)) }
 }

@@ -1,6 +1,6 @@
 //! Reading a string: `GET`, `MGET`, `STRLEN`, `DIGEST`; and reading with a change: `GETDEL`, `GETEX`.
 
-use types::{Access, Command, TimeToLive};
+use types::{Access, Command, Reply, TimeToLive};
 
 use super::compare;
 use super::expiration::{Bare, Expiration};
@@ -8,7 +8,6 @@ use crate::errors::{self, ErrorReply};
 use crate::interpreter::{Context, Ran, deleted, expires, unchanged};
 use crate::operation::{Expiry, Operation};
 use crate::plan::Arguments;
-use crate::replies;
 
 pub(crate) fn plan_get(args: &Arguments<'_>) -> Result<Command, ErrorReply> {
     Ok(args.command(Operation::Get.body()))
@@ -46,32 +45,32 @@ pub(crate) fn plan_getex(args: &Arguments<'_>) -> Result<Command, ErrorReply> {
 }
 
 pub(crate) fn get(cx: &Context<'_>) -> Ran {
-    unchanged(replies::bulk_or_null(cx.string()?))
+    unchanged(Reply::copy_or_null(cx.string()?))
 }
 
 pub(crate) fn get_or_null(cx: &Context<'_>) -> Ran {
-    unchanged(replies::bulk_or_null(cx.string().unwrap_or(None)))
+    unchanged(Reply::copy_or_null(cx.string().unwrap_or(None)))
 }
 
 pub(crate) fn str_len(cx: &Context<'_>) -> Ran {
-    unchanged(replies::integer(cx.string()?.map_or(0, |string| string.len() as i64)))
+    unchanged(Reply::Integer(cx.string()?.map_or(0, |string| string.len() as i64)))
 }
 
 pub(crate) fn digest(cx: &Context<'_>) -> Ran {
     let digest = cx.string()?.map(compare::digest);
-    unchanged(replies::bulk_or_null(digest.as_ref().map(String::as_bytes)))
+    unchanged(Reply::copy_or_null(digest.as_ref().map(String::as_bytes)))
 }
 
 pub(crate) fn get_delete(cx: &Context<'_>) -> Ran {
     match cx.string()? {
-        Some(string) => deleted(replies::bulk(string)),
-        None => unchanged(replies::NULL),
+        Some(string) => deleted(Reply::copy(string)),
+        None => unchanged(Reply::Null),
     }
 }
 
 pub(crate) fn get_expire(cx: &Context<'_>, expiry: Expiry) -> Ran {
-    let Some(string) = cx.string()? else { return unchanged(replies::NULL) };
-    let reply = replies::bulk(string);
+    let Some(string) = cx.string()? else { return unchanged(Reply::Null) };
+    let reply = Reply::copy(string);
     match expiry {
         Expiry::Keep => unchanged(reply),
         Expiry::Never if cx.view.ttl == TimeToLive::Never => unchanged(reply),

@@ -1,14 +1,13 @@
 //! Counters: `INCR DECR INCRBY DECRBY`, and decimal fractions: `INCRBYFLOAT`.
 
 use base::decimal::parse_i64;
-use types::{Command, ExpiryChange};
+use types::{Command, ExpiryChange, Reply};
 use values::Extended;
 
 use crate::errors::{self, ErrorReply};
 use crate::interpreter::{Context, Ran};
 use crate::operation::Operation;
 use crate::plan::Arguments;
-use crate::replies;
 
 pub(crate) fn plan_incr(args: &Arguments<'_>) -> Result<Command, ErrorReply> {
     Ok(args.command(Operation::Increment(1).body()))
@@ -43,7 +42,7 @@ pub(crate) fn increment(cx: &Context<'_>, by: i64) -> Ran {
     };
     let new = old.checked_add(by).ok_or(errors::INCREMENT_OVERFLOW)?;
     let mut text = itoa::Buffer::new();
-    cx.put(&[text.format(new).as_bytes()], ExpiryChange::Keep, replies::integer(new))
+    cx.put(&[text.format(new).as_bytes()], ExpiryChange::Keep, Reply::Integer(new))
 }
 
 pub(crate) fn increment_float(cx: &Context<'_>, by: &[u8]) -> Ran {
@@ -53,5 +52,5 @@ pub(crate) fn increment_float(cx: &Context<'_>, by: &[u8]) -> Ran {
     };
     let by = Extended::parse(by).ok_or(errors::NOT_A_FLOAT)?;
     let new = old.plus(by).ok_or(errors::INCREMENT_NOT_FINITE)?.to_string();
-    cx.put(&[new.as_bytes()], ExpiryChange::Keep, replies::bulk(new.as_bytes()))
+    cx.put(&[new.as_bytes()], ExpiryChange::Keep, Reply::copy(new.as_bytes()))
 }

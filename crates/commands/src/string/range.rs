@@ -1,13 +1,12 @@
 //! Parts of strings: `GETRANGE SUBSTR SETRANGE APPEND`.
 
 use base::decimal::parse_i64;
-use types::{Command, ExpiryChange};
+use types::{Command, ExpiryChange, Reply};
 
 use crate::errors::{self, ErrorReply};
 use crate::interpreter::{Context, Ran, unchanged};
 use crate::operation::Operation;
 use crate::plan::Arguments;
-use crate::replies;
 
 pub(crate) fn plan_getrange(args: &Arguments<'_>) -> Result<Command, ErrorReply> {
     let start = parse_i64(args.all[2]).ok_or(errors::NOT_AN_INTEGER)?;
@@ -34,16 +33,16 @@ pub(crate) fn get_range(cx: &Context<'_>, start: i64, end: i64) -> Ran {
     let is_reversed = start < 0 && end < 0 && start > end;
     let (start, end) = (from_end(start), from_end(end).min(len - 1));
     if is_reversed || start > end {
-        return unchanged(replies::EMPTY);
+        return unchanged(Reply::EMPTY);
     }
-    unchanged(replies::bulk(&string[start as usize..=end as usize]))
+    unchanged(Reply::copy(&string[start as usize..=end as usize]))
 }
 
 /// An empty patch changes nothing, not even the length.
 pub(crate) fn set_range(cx: &Context<'_>, offset: u64, patch: &[u8]) -> Ran {
     let string = cx.string()?.unwrap_or_default();
     if patch.is_empty() {
-        return unchanged(replies::integer(string.len() as i64));
+        return unchanged(Reply::Integer(string.len() as i64));
     }
     let end = offset.saturating_add(patch.len() as u64);
     let len = end.max(string.len() as u64);
@@ -52,12 +51,12 @@ pub(crate) fn set_range(cx: &Context<'_>, offset: u64, patch: &[u8]) -> Ran {
     let mut new = vec![0; len as usize];
     new[..string.len()].copy_from_slice(string);
     new[offset as usize..end as usize].copy_from_slice(patch);
-    cx.put_in_place_of(string, &[&new], ExpiryChange::Keep, replies::integer(len as i64))
+    cx.put_in_place_of(string, &[&new], ExpiryChange::Keep, Reply::Integer(len as i64))
 }
 
 pub(crate) fn append(cx: &Context<'_>, tail: &[u8]) -> Ran {
     let string = cx.string()?.unwrap_or_default();
     let len = string.len() + tail.len();
-    let reply = replies::integer(len as i64);
+    let reply = Reply::Integer(len as i64);
     cx.put_in_place_of(string, &[string, tail], ExpiryChange::Keep, reply)
 }

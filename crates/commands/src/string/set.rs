@@ -1,6 +1,6 @@
 //! `SET` with all its options, and its older forms `SETNX SETEX PSETEX GETSET`.
 
-use types::{Access, Command};
+use types::{Access, Command, Reply};
 
 use super::compare;
 use super::expiration::{self, Bare, Expiration, Time};
@@ -8,7 +8,6 @@ use crate::errors::{self, ErrorReply};
 use crate::interpreter::{Context, Ran, unchanged};
 use crate::operation::{Condition, Expiry, Operation, PLAIN_SET, Set, SetReply};
 use crate::plan::Arguments;
-use crate::replies;
 
 /// `SET key value [NX | XX | IFEQ v | IFNE v | IFDEQ d | IFDNE d] [GET] [EX s | … | KEEPTTL]`.
 pub(crate) fn plan_set(args: &Arguments<'_>) -> Result<Command, ErrorReply> {
@@ -90,19 +89,19 @@ impl Set<'_> {
 pub(crate) fn set(cx: &Context<'_>, set: Set<'_>) -> Ran {
     // The old value's type is checked first where it is to be answered.
     let old = match set.reply {
-        SetReply::Old => replies::bulk_or_null(cx.string()?),
-        SetReply::Done | SetReply::Count => replies::NULL,
+        SetReply::Old => Reply::copy_or_null(cx.string()?),
+        SetReply::Done | SetReply::Count => Reply::Null,
     };
     if !set.condition.holds(cx)? {
         return unchanged(match set.reply {
             SetReply::Done | SetReply::Old => old,
-            SetReply::Count => replies::count(false),
+            SetReply::Count => Reply::count(false),
         });
     }
     let reply = match set.reply {
-        SetReply::Done => replies::OK,
+        SetReply::Done => Reply::OK,
         SetReply::Old => old,
-        SetReply::Count => replies::count(true),
+        SetReply::Count => Reply::count(true),
     };
     cx.put(&[set.value], set.expiry.change(), reply)
 }

@@ -9,7 +9,7 @@ use crate::plan::Execution::{Key, PerKey};
 use crate::plan::{Combine, SessionVerb};
 use crate::spec::Arity::{AtLeast, Exactly};
 use crate::spec::Flag::{DenyOom, Fast, Loading, NoScript, Readonly, Stale, Write};
-use crate::spec::{Argument, ArgumentKind, Category, CommandSpec};
+use crate::spec::{Argument, ArgumentKind, Category, CommandSpec, Miss};
 
 const EXPIRE_CONDITION: Argument = Argument::one_of(
     "condition",
@@ -50,7 +50,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: all_keys(&["RO"]),
         access: Some(Access::Read),
         execution: PerKey(key::plan_exists, Combine::Sum),
-        miss: Some(b":0\r\n"),
+        miss: Some(Miss::Integer(0)),
         ..GENERIC
     },
     CommandSpec {
@@ -86,7 +86,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RO", "access"]),
         access: Some(Access::Read),
         execution: Key(time_left::plan_expiretime),
-        miss: Some(b":-2\r\n"),
+        miss: Some(Miss::Integer(-2)),
         ..GENERIC
     },
     CommandSpec {
@@ -192,7 +192,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RO", "access"]),
         access: Some(Access::Read),
         execution: Key(time_left::plan_pexpiretime),
-        miss: Some(b":-2\r\n"),
+        miss: Some(Miss::Integer(-2)),
         ..GENERIC
     },
     CommandSpec {
@@ -206,7 +206,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RO", "access"]),
         access: Some(Access::Read),
         execution: Key(time_left::plan_pttl),
-        miss: Some(b":-2\r\n"),
+        miss: Some(Miss::Integer(-2)),
         ..GENERIC
     },
     CommandSpec {
@@ -247,7 +247,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: all_keys(&["RO"]),
         access: Some(Access::Read),
         execution: PerKey(key::plan_exists, Combine::Sum),
-        miss: Some(b":0\r\n"),
+        miss: Some(Miss::Integer(0)),
         ..GENERIC
     },
     CommandSpec {
@@ -260,7 +260,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RO", "access"]),
         access: Some(Access::Read),
         execution: Key(time_left::plan_ttl),
-        miss: Some(b":-2\r\n"),
+        miss: Some(Miss::Integer(-2)),
         ..GENERIC
     },
     CommandSpec {
@@ -272,7 +272,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RO"]),
         access: Some(Access::Read),
         execution: Key(key::plan_type),
-        miss: Some(b"+none\r\n"),
+        miss: Some(Miss::Simple("none")),
         ..GENERIC
     },
     CommandSpec {

@@ -7,7 +7,7 @@ use crate::plan::Combine;
 use crate::plan::Execution::{Key, PerKey};
 use crate::spec::Arity::{AtLeast, Exactly};
 use crate::spec::Flag::{DenyOom, Fast, Readonly, Write};
-use crate::spec::{Argument, ArgumentKind, CommandSpec, Deprecated};
+use crate::spec::{Argument, ArgumentKind, CommandSpec, Deprecated, Miss};
 use crate::string;
 
 const EXPIRATIONS: &[Argument] = &[
@@ -115,7 +115,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RO", "access"]),
         access: Some(Access::Read),
         execution: Key(string::get::plan_digest),
-        miss: Some(b"_\r\n"),
+        miss: Some(Miss::Null),
         ..STRING
     },
     CommandSpec {
@@ -127,7 +127,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RO", "access"]),
         access: Some(Access::Read),
         execution: Key(string::get::plan_get),
-        miss: Some(b"_\r\n"),
+        miss: Some(Miss::Null),
         ..STRING
     },
     CommandSpec {
@@ -140,7 +140,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RW", "access", "delete"]),
         access: Some(Access::Update),
         execution: Key(string::get::plan_getdel),
-        miss: Some(b"_\r\n"),
+        miss: Some(Miss::Null),
         ..STRING
     },
     CommandSpec {
@@ -156,7 +156,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RW", "access", "update"]),
         access: Some(Access::Update),
         execution: Key(string::get::plan_getex),
-        miss: Some(b"_\r\n"),
+        miss: Some(Miss::Null),
         ..STRING
     },
     CommandSpec {
@@ -170,7 +170,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RO", "access"]),
         access: Some(Access::Read),
         execution: Key(string::range::plan_getrange),
-        miss: Some(b"$0\r\n\r\n"),
+        miss: Some(Miss::Empty),
         ..STRING
     },
     CommandSpec {
@@ -186,7 +186,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RW", "access", "update"]),
         access: Some(Access::Update),
         execution: Key(string::set::plan_getset),
-        miss: Some(b"_\r\n"),
+        miss: Some(Miss::Null),
         ..STRING
     },
     CommandSpec {
@@ -234,7 +234,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: all_keys(&["RO", "access"]),
         access: Some(Access::Read),
         execution: PerKey(string::get::plan_mget, Combine::Array),
-        miss: Some(b"_\r\n"),
+        miss: Some(Miss::Null),
         ..STRING
     },
     CommandSpec {
@@ -313,7 +313,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RO"]),
         access: Some(Access::Read),
         execution: Key(string::get::plan_strlen),
-        miss: Some(b":0\r\n"),
+        miss: Some(Miss::Integer(0)),
         ..STRING
     },
     CommandSpec {
@@ -327,7 +327,7 @@ pub(super) const ROWS: &[CommandSpec] = &[
         keys: one_key(&["RO", "access"]),
         access: Some(Access::Read),
         execution: Key(string::range::plan_getrange),
-        miss: Some(b"$0\r\n\r\n"),
+        miss: Some(Miss::Empty),
         ..STRING
     },
 ];

@@ -6,8 +6,7 @@ use std::fmt::Write as _;
 use base::Millis;
 use bytes::Bytes;
 use commands::{Interpreter, Plan, introspect};
-use resp::Reply;
-use types::{Applied, Change, Clock, Command, ExpiryChange, TimeToLive, Update, View};
+use types::{Applied, Change, Clock, Command, ExpiryChange, Reply, TimeToLive, Update, View};
 use values::Kind;
 
 /// One database: keys expire when they are looked at.
@@ -35,43 +34,42 @@ impl Store {
         Store { now, interpreter: Interpreter::default(), entries: BTreeMap::new() }
     }
 
-    /// The reply to `args`, as RESP3.
-    pub fn execute<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Bytes {
+    /// The reply to `args`.
+    pub fn execute<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Reply {
         let args: Vec<&[u8]> = args.iter().map(AsRef::as_ref).collect();
         if let Some(reply) = self.execute_helper(&args) {
             return reply;
         }
         let clock = Clock { unix: Millis(self.now), seed: 0 };
         match commands::plan(&args, clock) {
-            Err(error) => error.into_bytes(),
+            Err(error) => error.into(),
             Ok((_, Plan::Session(verb))) => {
                 introspect::answer(verb, &args).expect("scripts use no other session command")
             }
             Ok((_, Plan::Key { command, key })) => self.run(&command, args[key]),
             Ok((_, Plan::PerKey { command, keys, combine })) => {
-                let replies: Vec<Bytes> = keys.map(|key| self.run(&command, args[key])).collect();
-                combine.replies(&replies)
+                combine.replies(keys.map(|key| self.run(&command, args[key])).collect())
             }
         }
     }
 
     /// What scripts need beyond the table: an empty database, and a value that is no string.
-    fn execute_helper(&mut self, args: &[&[u8]]) -> Option<Bytes> {
+    fn execute_helper(&mut self, args: &[&[u8]]) -> Option<Reply> {
         match args {
             [b"FLUSHALL"] => {
                 self.entries.clear();
-                Some(Bytes::from_static(b"+OK\r\n"))
+                Some(Reply::OK)
             }
             [b"RPUSH", key, _] if !self.entries.contains_key(*key) => {
                 let value = Bytes::from(vec![Kind::List as u8]);
                 self.entries.insert(key.to_vec(), Entry { value, expiry: Expiry::Never });
-                Some(Bytes::from_static(b":1\r\n"))
+                Some(Reply::Integer(1))
             }
             _ => None,
         }
     }
 
-    fn run(&mut self, command: &Command, key: &[u8]) -> Bytes {
+    fn run(&mut self, command: &Command, key: &[u8]) -> Reply {
         self.drop_expired(key);
         let clock = Clock { unix: Millis(self.now), seed: 0 };
         let entry = self.entries.get(key);
@@ -170,7 +168,7 @@ pub fn parse(script: &str) -> Vec<Line> {
 /// Writes a script again, with the replies that `execute` gives.
 pub fn replay(
     lines: &[Line],
-    mut execute: impl FnMut(&[Vec<u8>]) -> Reply,
+    mut execute: impl FnMut(&[Vec<u8>]) -> resp::Reply,
     mut wait: impl FnMut(u64),
 ) -> String {
     let mut script = String::new();
@@ -200,18 +198,36 @@ pub fn words(text: &str) -> Vec<Vec<u8>> {
     ranges.iter().map(|&(start, end)| bytes[start as usize..end as usize].to_vec()).collect()
 }
 
-/// A reply on one line; different replies look different.
-pub fn render(reply: &Reply) -> String {
-    let all = |all: &[Reply]| all.iter().map(render).collect::<Vec<_>>().join(" ");
+/// A reply as a client with RESP3 reads it.
+pub fn heard(reply: Reply) -> resp::Reply {
+    let all = |all: Vec<Reply>| all.into_iter().map(heard).collect();
     match reply {
-        Reply::Simple(text) => format!("+{}", escape(text)),
-        Reply::Error(text) => format!("-{}", escape(text)),
-        Reply::Integer(value) => format!(":{value}"),
-        Reply::Bulk(bytes) => format!("\"{}\"", escape(bytes)),
-        Reply::Null => "_".to_string(),
-        Reply::Array(elements) => format!("[{}]", all(elements)),
-        Reply::Set(elements) => format!("~[{}]", all(elements)),
+        Reply::Null => resp::Reply::Null,
+        Reply::Simple(text) => resp::Reply::Simple(text.into()),
+        Reply::Error(text) => resp::Reply::Error(text.into()),
+        Reply::Integer(value) => resp::Reply::Integer(value),
+        Reply::Bulk(bytes) => resp::Reply::Bulk(bytes.into()),
+        Reply::Array(elements) => resp::Reply::Array(all(elements)),
+        Reply::Set(elements) => resp::Reply::Set(all(elements)),
         Reply::Map(pairs) => {
+            resp::Reply::Map(pairs.into_iter().map(|(k, v)| (heard(k), heard(v))).collect())
+        }
+        other => panic!("no script has {other:?}"),
+    }
+}
+
+/// A reply on one line; different replies look different.
+pub fn render(reply: &resp::Reply) -> String {
+    let all = |all: &[resp::Reply]| all.iter().map(render).collect::<Vec<_>>().join(" ");
+    match reply {
+        resp::Reply::Simple(text) => format!("+{}", escape(text)),
+        resp::Reply::Error(text) => format!("-{}", escape(text)),
+        resp::Reply::Integer(value) => format!(":{value}"),
+        resp::Reply::Bulk(bytes) => format!("\"{}\"", escape(bytes)),
+        resp::Reply::Null => "_".to_string(),
+        resp::Reply::Array(elements) => format!("[{}]", all(elements)),
+        resp::Reply::Set(elements) => format!("~[{}]", all(elements)),
+        resp::Reply::Map(pairs) => {
             let pairs = pairs.iter().map(|(k, v)| format!("{} {}", render(k), render(v)));
             format!("{{{}}}", pairs.collect::<Vec<_>>().join(", "))
         }

@@ -13,8 +13,8 @@ use bytes::Bytes;
 use node::config::{DatabaseConfig, Durability, MemberAddress, NodeConfig};
 use node::front::{Client, Front, Session, SessionContext, Token};
 use types::{
-    Access, Applied, Change, Clock, Command, Database, ExpiryChange, Key, NodeId, Outcome, Update,
-    View,
+    Access, Applied, Change, Clock, Command, Database, ExpiryChange, Key, NodeId, Outcome, Reply,
+    Update, View,
 };
 
 /// How long a test waits for what must happen.
@@ -58,7 +58,7 @@ impl Session for Lines {
 
     fn on_outcome(&mut self, token: Token, outcome: Outcome, cx: &mut SessionContext<'_>) {
         let text = match outcome {
-            Outcome::Reply(bytes) => bytes.to_vec(),
+            Outcome::Reply(Reply::Bulk(bytes)) => bytes.to_vec(),
             other => format!("{other:?}").into_bytes(),
         };
         self.waiting.insert(token.0, text);
@@ -104,7 +104,7 @@ impl Update for ToyUpdate {
         let old = view.value.map(Bytes::copy_from_slice);
         let put = |value: Bytes, reply: Bytes| Applied {
             change: Change::Put { value, expiry: ExpiryChange::Keep },
-            reply,
+            reply: Reply::Bulk(reply),
         };
         match words[..] {
             ["set", _, value] => {
@@ -117,7 +117,7 @@ impl Update for ToyUpdate {
                 let sum = Bytes::from(sum.to_string());
                 put(sum.clone(), sum)
             }
-            _ => Applied::unchanged(old.unwrap_or(Bytes::from_static(b"-"))),
+            _ => Applied::unchanged(Reply::bulk(old.unwrap_or(Bytes::from_static(b"-")))),
         }
     }
 }

@@ -4,7 +4,9 @@ use base::Nanos;
 use bytes::Bytes;
 use node::Input;
 use storage::{Completion, Place};
-use types::{Access, Command, Database, Incarnation, Loss, NodeId, Outcome, SessionId, Shard, Tag};
+use types::{
+    Access, Command, Database, Incarnation, Loss, NodeId, Outcome, Reply, SessionId, Shard, Tag,
+};
 
 use crate::toy::{DELAY, Say};
 use crate::world::{DISK, PEER, Sender, VOLATILE, World, key, keys_in, replies, sent};
@@ -147,7 +149,7 @@ fn a_read_under_a_lease_goes_out_with_its_deadline_or_not_at_all() {
     world.ask(DISK, &key("a"), "lease");
     world.ask(DISK, &key("a"), "stale");
     let out = world.turn();
-    let expected = (Tag(1), Outcome::Reply(Bytes::from_static(b"ok")), Nanos(6));
+    let expected = (Tag(1), Outcome::Reply(Reply::OK), Nanos(6));
     assert_eq!(out.lease_reads, [expected]);
     assert_eq!(out.replies, [(Tag(2), Outcome::NoQuorum)]);
 }

@@ -6,7 +6,7 @@ use base::Nanos;
 use node::CELL_LEN;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use types::{Database, Key, Outcome, Shard};
+use types::{Database, Key, Outcome, Reply, Shard};
 
 use crate::store::Script;
 use crate::world::{DISK, Shape, VOLATILE, World, key, keys_in, replies};
@@ -81,7 +81,7 @@ fn idle_registers_are_packed_within_a_minute_and_busy_ones_are_not() {
     assert_eq!(world.worker.next_timer(), None, "an idle worker sleeps");
     world.ask(VOLATILE, &keys[50], "get");
     let out = world.turn();
-    assert!(matches!(&out.replies[..], [(_, Outcome::Reply(value))] if value == "v"));
+    assert!(matches!(&out.replies[..], [(_, Outcome::Reply(value))] if *value == Reply::bulk("v")));
 }
 
 #[derive(Clone, Copy, Debug)]

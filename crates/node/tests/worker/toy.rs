@@ -9,7 +9,7 @@ use protocols::{
     Protocol, Request, Scan, Scanned, ScannedCell, Stats, TimerId, Touches, View, Violation,
     Weight,
 };
-use types::{Key, Loss, Malformed, NodeId, Outcome, Reader, Shard, Tag, Ticket, Wire, wire};
+use types::{Key, Loss, Malformed, NodeId, Outcome, Reader, Reply, Shard, Tag, Ticket, Wire, wire};
 
 /// How long the command `timer` waits.
 pub const DELAY: Nanos = Nanos::from_millis(10);
@@ -120,7 +120,7 @@ impl Wire for Written {
 type Cx<'a> = Context<'a, Toy>;
 
 fn text(bytes: impl Into<Bytes>) -> Outcome {
-    Outcome::Reply(bytes.into())
+    Outcome::Reply(Reply::bulk(bytes))
 }
 
 impl Toy {
@@ -164,8 +164,8 @@ impl Toy {
                 self.timers.insert(tag.0, tag);
                 cx.fx.timer(TimerId(tag.0), cx.now + DELAY);
             }
-            b"lease" => cx.fx.reply_read(tag, Bytes::from_static(b"ok"), cx.now + Nanos(1)),
-            b"stale" => cx.fx.reply_read(tag, Bytes::from_static(b"ok"), cx.now),
+            b"lease" => cx.fx.reply_read(tag, Reply::OK, cx.now + Nanos(1)),
+            b"stale" => cx.fx.reply_read(tag, Reply::OK, cx.now),
             b"recovered" => {
                 cx.fx.recovered(key.shard());
                 cx.fx.reply(tag, text("ok"));

@@ -12,7 +12,7 @@ use protocols::{Message, Stats, Touches};
 use storage::volatile::{Beginning, VolatileStore};
 use types::{
     Access, Applied, Clock, Command, Database, Epoch, Incarnation, Key, Loss, NodeId, Outcome,
-    SessionId, Shard, Tag, Update, Wire,
+    Reply, SessionId, Shard, Tag, Update, Wire,
 };
 
 use crate::store::Script;
@@ -29,7 +29,7 @@ struct NoUpdate;
 
 impl Update for NoUpdate {
     fn apply(&self, _view: types::View<'_>, _body: &[u8], _clock: Clock) -> Applied {
-        Applied::unchanged(Bytes::new())
+        Applied::unchanged(Reply::Null)
     }
 }
 
@@ -203,7 +203,7 @@ pub fn frame_of(database: Database, from: Sender, says: &[Say]) -> Bytes {
 /// Replies as `(tag, text)`.
 pub fn replies(out: &Outputs) -> Vec<(u64, String)> {
     let text = |outcome: &Outcome| match outcome {
-        Outcome::Reply(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Outcome::Reply(Reply::Bulk(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
         other => format!("{other:?}"),
     };
     out.replies.iter().map(|(tag, outcome)| (tag.0, text(outcome))).collect()

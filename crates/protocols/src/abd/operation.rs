@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use base::Nanos;
 use bytes::Bytes;
 use types::limits::MEMBERS_MAX;
-use types::{Key, Loss, NodeId, SessionId, Tag};
+use types::{Key, Loss, NodeId, Reply, SessionId, Tag};
 
 use super::message::{Reported, Version};
 use crate::mutation::{self, Mutation};
@@ -27,7 +27,7 @@ pub enum Kind {
         tag: Tag,
         session: SessionId,
         value: Option<Bytes>,
-        reply: Bytes,
+        reply: Reply,
     },
     /// This replica forgot the register.
     Recover,

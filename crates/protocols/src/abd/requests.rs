@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use base::{Millis, Nanos};
 use bytes::Bytes;
 use types::{
-    Access, Change, Clock, ExpiryChange, Incarnation, Key, NodeId, Outcome, SessionId, TimeToLive,
+    Access, Change, Clock, ExpiryChange, Incarnation, Key, NodeId, Outcome, Reply, SessionId,
+    TimeToLive,
 };
 
 use super::message::{Message, Version};
@@ -211,7 +212,7 @@ fn ask(cx: &mut Cx<'_>, id: u64, op: &Operation) {
 
 /// What a write comes to, whatever it finds.
 enum Plain {
-    Store { value: Option<Bytes>, reply: Bytes },
+    Store { value: Option<Bytes>, reply: Reply },
     Answer(Outcome),
 }
 

@@ -2,7 +2,7 @@
 
 use base::Nanos;
 use bytes::Bytes;
-use types::{Access, Change, Clock, Command, ExpiryChange, Key, Outcome, TimeToLive};
+use types::{Access, Change, Clock, Command, ExpiryChange, Key, Outcome, Reply, TimeToLive};
 
 use super::lane::{Lane, Origin, Pend, Waiting};
 use super::message::Message;
@@ -236,8 +236,8 @@ fn ask(cx: &mut Cx<'_>, key: &Key, pend: &Pend) {
 
 /// What a command comes to.
 enum Ran {
-    Changed { value: Option<Bytes>, reply: Bytes },
-    Unchanged { reply: Bytes },
+    Changed { value: Option<Bytes>, reply: Reply },
+    Unchanged { reply: Reply },
     Refused,
 }
 

@@ -1,9 +1,9 @@
 //! What is in progress on one key at this node: one write, and the requests behind it in order of arrival.
 
 use std::collections::VecDeque;
+use types::Reply;
 
 use base::Nanos;
-use bytes::Bytes;
 
 use super::register::Register;
 use crate::protocol::Request;
@@ -34,7 +34,7 @@ pub(super) struct Pend {
 #[derive(Debug)]
 pub(super) struct Origin {
     pub waiting: Waiting,
-    pub reply: Bytes,
+    pub reply: Reply,
 }
 
 /// A request.

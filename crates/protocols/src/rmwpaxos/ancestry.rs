@@ -1,7 +1,6 @@
 //! Is an attempt part of a state's past? Evidence inside the register itself. [spec 9.4]
 
-use bytes::Bytes;
-use types::Round;
+use types::{Outcome, Round};
 
 use super::state::State;
 use crate::mutation::{self, Mutation};
@@ -13,7 +12,7 @@ pub struct Attempt {
     /// Version of the state that it was computed from; its own transition is the next one.
     pub base_version: u64,
     /// What the operation answered there.
-    pub reply: Bytes,
+    pub outcome: Outcome,
 }
 
 /// Where an attempt stands relative to a state.
@@ -66,7 +65,7 @@ mod tests {
     }
 
     fn attempt(number: u64, base_version: u64) -> Attempt {
-        Attempt { round: ballot(number).round(1), base_version, reply: Bytes::new() }
+        Attempt { round: ballot(number).round(1), base_version, outcome: Outcome::Unknown }
     }
 
     fn look(attempt: &Attempt, state: &State) -> Ancestry {

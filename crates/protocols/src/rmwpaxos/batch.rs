@@ -1,11 +1,11 @@
 //! Batches [spec 9.5, step 4]: the commands queued on a key, run in order on the tip, are one proposal.
 
-use types::Outcome;
+use types::{Outcome, Refusal};
 
 use super::draft::{self, Draft};
 use super::operation::{Active, InFlight, Operation, Place, Source};
 use super::state::State;
-use super::{BATCH_MAX, Cx, RmwPaxos, expiry, once, serve};
+use super::{BATCH_MAX, Cx, RmwPaxos, expiry, serve};
 use crate::mutation::{self, Mutation};
 
 /// Commands that were run on the tip.
@@ -106,13 +106,13 @@ impl RmwPaxos {
                 let clock = RmwPaxos::clock(cx);
                 if operation.once().is_some() && operation.deadline <= cx.now {
                     // A copy that was held up for long might find what it did forgotten.
-                    (operation.reply, operation.effective) = (once::too_late(), false);
+                    let refusal = Outcome::Refused(Refusal::TooLate);
+                    (operation.outcome, operation.effective) = (refusal, false);
                     operation.doubtful = true;
                     return;
                 }
-                let (reply, effective) = draft.run(cx.update, &operation.command, clock);
-                operation.reply = reply;
-                operation.effective = effective;
+                (operation.outcome, operation.effective) =
+                    draft.run(cx.update, &operation.command, clock);
             }
         }
     }
@@ -140,8 +140,7 @@ impl RmwPaxos {
             if operation.is_internal() {
                 continue;
             } else if is_fresh || answers_from_tip(&operation) {
-                let reply = operation.reply.clone();
-                self.answer(cx, &operation, Outcome::Reply(reply));
+                self.answer(cx, &operation, operation.outcome.clone());
             } else {
                 active.read_queue.push(operation);
             }

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 
 use base::Millis;
 use bytes::Bytes;
-use types::{Ballot, Change, Clock, Command, ExpiryChange, Once, TimeToLive, Update, View};
+use types::{
+    Ballot, Change, Clock, Command, ExpiryChange, Once, Outcome, Reply, TimeToLive, Update, View,
+};
 
 use super::once::{EntryId, Seen, Table};
 use super::state::{Expiry, ExpiryId, Ring, State, StateFields};
@@ -82,10 +84,13 @@ impl<'a> Draft<'a> {
         View { value, ttl, ends }
     }
 
-    /// Runs a command. Returns its reply and whether it changed anything.
-    pub fn run(&mut self, update: &dyn Update, command: &Command, clock: Clock) -> (Bytes, bool) {
+    /// Runs a command. Returns its outcome and whether it changed anything.
+    pub fn run(&mut self, update: &dyn Update, command: &Command, clock: Clock) -> (Outcome, bool) {
         match &command.once {
-            None => self.apply(update, &command.body, clock),
+            None => {
+                let (reply, changes) = self.apply(update, &command.body, clock);
+                (Outcome::Reply(reply), changes)
+            }
             Some(once) => self.run_once(update, once, &command.body, clock),
         }
     }
@@ -98,9 +103,10 @@ impl<'a> Draft<'a> {
         once: &Once,
         body: &[u8],
         clock: Clock,
-    ) -> (Bytes, bool) {
+    ) -> (Outcome, bool) {
         match self.table().look(once) {
-            Seen::Before(reply) | Seen::Refused(reply) => (reply, false),
+            Seen::Before(outcome) => (outcome, false),
+            Seen::Refused(refusal) => (Outcome::Refused(refusal), false),
             Seen::New => {
                 let (reply, changes) = self.apply(update, body, clock);
                 let is_kept = changes || !mutation::is(Mutation::OnceForgetsNoOps);
@@ -108,7 +114,7 @@ impl<'a> Draft<'a> {
                     self.table().remember(once, &reply);
                     self.table_changed = true;
                 }
-                (reply, is_kept)
+                (Outcome::Reply(reply), is_kept)
             }
         }
     }
@@ -125,7 +131,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn apply(&mut self, update: &dyn Update, body: &[u8], clock: Clock) -> (Bytes, bool) {
+    fn apply(&mut self, update: &dyn Update, body: &[u8], clock: Clock) -> (Reply, bool) {
         let applied = update.apply(self.view(), body, clock);
         let changes = applied.change != Change::None;
         match applied.change {

@@ -372,11 +372,11 @@ fn first_id(incarnation: types::Incarnation) -> u64 {
 /// Says that this transmission of a command had no effect: not to be said of one that may have run. [corrections F5]
 fn denies_effect(outcome: &Outcome) -> bool {
     match outcome {
-        Outcome::Reply(reply) => {
-            once::is_refusal(reply) && !mutation::is(Mutation::OnceRefusalStays)
-        }
+        Outcome::Refused(_) => !mutation::is(Mutation::OnceRefusalStays),
         Outcome::NoQuorum | Outcome::Loading => true,
-        Outcome::Unknown
+        Outcome::Reply(_)
+        | Outcome::AlreadyDone
+        | Outcome::Unknown
         | Outcome::Listed { .. }
         | Outcome::Explained(_)
         | Outcome::Unsupported(_) => false,

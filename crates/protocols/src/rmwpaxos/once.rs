@@ -8,12 +8,11 @@
 use std::borrow::Cow;
 
 use base::Millis;
-use bytes::Bytes;
 use types::limits::{
     ONCE_ENTRIES_MAX, ONCE_ENTRY_LEN_MAX, ONCE_REPLY_LEN_MAX, ONCE_SESSION_LEN_MAX,
 };
 use types::wire::{put_blob, put_varint};
-use types::{Ballot, Malformed, Once, Reader, Wire};
+use types::{Ballot, Malformed, Once, Outcome, Reader, Refusal, Reply, Wire};
 
 use super::state::State;
 use crate::mutation::{self, Mutation};
@@ -24,14 +23,6 @@ pub(super) const TABLE_LEN_MAX: usize = 1 + ONCE_ENTRIES_MAX * ONCE_ENTRY_LEN_MA
 /// The numbers of an entry, and the lengths of its session and reply, fit the room that is counted for them.
 const _: () =
     assert!(ONCE_ENTRY_LEN_MAX - ONCE_SESSION_LEN_MAX - ONCE_REPLY_LEN_MAX >= 1 + 3 * 10 + 12 + 2);
-
-const ALREADY_DONE: &[u8] =
-    b"-ALREADYDONE the command ran before, and its reply was too long to be remembered\r\n";
-const NO_ROOM: &[u8] =
-    b"-TRYAGAIN the key remembers as many sessions as it can, all of them younger than once-window\r\n";
-const OLDER: &[u8] = b"-ERR ONCE a command with a higher seq of this session ran before\r\n";
-
-const TOO_LATE: &[u8] = b"-ERR ONCE too late\r\n";
 
 /// Names what an acceptor counts the age of: the transition that wrote an entry, and how long it is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +40,7 @@ struct Entry<'a> {
     /// The transition that wrote it; `None`: the one being made.
     written: Option<(u64, Ballot)>,
     window: Millis,
-    /// `None`: too long.
+    /// Encoded. `None`: too long.
     reply: Option<Cow<'a, [u8]>>,
 }
 
@@ -65,9 +56,9 @@ pub(super) enum Seen {
     /// It may run, and be remembered.
     New,
     /// It ran before, and this is the answer.
-    Before(Bytes),
+    Before(Outcome),
     /// It must not run.
-    Refused(Bytes),
+    Refused(Refusal),
 }
 
 impl<'a> Table<'a> {
@@ -79,28 +70,30 @@ impl<'a> Table<'a> {
     pub(super) fn look(&self, once: &Once) -> Seen {
         match self.entries.iter().find(|entry| *entry.session == once.session[..]) {
             Some(entry) if entry.seq == once.seq => Seen::Before(entry.answer()),
-            Some(entry) if entry.seq > once.seq => Seen::Refused(Bytes::from_static(OLDER)),
+            Some(entry) if entry.seq > once.seq => Seen::Refused(Refusal::Older),
             Some(_) => Seen::New,
             None if self.entries.len() < ONCE_ENTRIES_MAX => Seen::New,
             None if mutation::is(Mutation::OnceEvictsOldest) => Seen::New,
-            None => Seen::Refused(Bytes::from_static(NO_ROOM)),
+            None => Seen::Refused(Refusal::NoRoom),
         }
     }
 
     /// Remembers a command that [`look`](Table::look) found new.
-    pub(super) fn remember(&mut self, once: &Once, reply: &Bytes) {
+    pub(super) fn remember(&mut self, once: &Once, reply: &Reply) {
         self.entries.retain(|entry| *entry.session != once.session[..]);
         if self.entries.len() == ONCE_ENTRIES_MAX && mutation::is(Mutation::OnceEvictsOldest) {
             self.entries.remove(0);
         }
         assert!(self.entries.len() < ONCE_ENTRIES_MAX, "there was room for the session");
-        let is_short = reply.len() <= ONCE_REPLY_LEN_MAX;
+        // The estimate spares encoding a reply that is far too long.
+        let is_long = reply.len() > 2 * ONCE_REPLY_LEN_MAX;
+        let reply = (!is_long).then(|| reply.to_bytes());
         self.entries.push(Entry {
             session: Cow::Owned(once.session.to_vec()),
             seq: once.seq,
             written: None,
             window: once.window,
-            reply: is_short.then(|| Cow::Owned(reply.to_vec())),
+            reply: reply.filter(|reply| reply.len() <= ONCE_REPLY_LEN_MAX).map(Cow::Owned),
         });
     }
 
@@ -137,10 +130,12 @@ impl<'a> Entry<'a> {
         self.written.map(|(version, birth)| EntryId { version, birth, window: self.window })
     }
 
-    fn answer(&self) -> Bytes {
+    fn answer(&self) -> Outcome {
         match &self.reply {
-            Some(reply) => Bytes::copy_from_slice(reply),
-            None => Bytes::from_static(ALREADY_DONE),
+            Some(reply) => Outcome::Reply(
+                Reply::from_bytes(reply).expect("it was checked when the state was made"),
+            ),
+            None => Outcome::AlreadyDone,
         }
     }
 
@@ -196,23 +191,16 @@ pub(super) fn check(table: &[u8]) -> Result<(), Malformed> {
         return Err(Malformed);
     }
     for _ in 0..count {
-        Entry::decode(&mut reader)?;
+        if let Some(reply) = Entry::decode(&mut reader)?.reply {
+            Reply::from_bytes(&reply)?;
+        }
     }
     if reader.is_empty() { Ok(()) } else { Err(Malformed) }
 }
 
-/// A reply that says that nothing ran. [corrections F5]
-pub(super) fn is_refusal(reply: &[u8]) -> bool {
-    [NO_ROOM, OLDER, TOO_LATE].contains(&reply)
-}
-
-/// What is not run any more because its client has been answered. Nobody is told.
-pub(super) fn too_late() -> Bytes {
-    Bytes::from_static(TOO_LATE)
-}
-
 #[cfg(test)]
 pub(super) mod tests {
+    use bytes::Bytes;
     use proptest::prelude::*;
     use types::{Epoch, Incarnation, NodeId};
 
@@ -231,7 +219,7 @@ pub(super) mod tests {
         let mut made = Table::default();
         for (version, (session, seq, reply)) in (1..).zip(sessions) {
             if made.look(&once(session, *seq)) == Seen::New {
-                made.remember(&once(session, *seq), &Bytes::copy_from_slice(reply));
+                made.remember(&once(session, *seq), &Reply::copy(reply));
                 for entry in &mut made.entries {
                     entry.written.get_or_insert((version, birth(version)));
                 }
@@ -285,12 +273,12 @@ pub(super) mod tests {
             let mut newest = std::collections::BTreeMap::new();
             for (session, seq) in lines {
                 let line = once(&[session], seq);
-                let reply = Bytes::from(format!(":{seq}\r\n"));
+                let reply = Reply::Integer(seq as i64);
                 let known = newest.get(&session).copied();
                 match made.look(&line) {
                     Seen::Before(told) => {
                         prop_assert_eq!(known, Some(seq));
-                        prop_assert_eq!(told, reply);
+                        prop_assert_eq!(told, Outcome::Reply(reply));
                     }
                     Seen::Refused(_) => {
                         let is_full = newest.len() == ONCE_ENTRIES_MAX;
@@ -313,7 +301,8 @@ pub(super) mod tests {
             let session = Bytes::from(vec![n as u8; ONCE_SESSION_LEN_MAX]);
             let line = Once { session, seq: u64::MAX, window: Millis(u64::MAX) };
             assert_eq!(made.look(&line), Seen::New);
-            made.remember(&line, &Bytes::from(vec![0; ONCE_REPLY_LEN_MAX]));
+            // Its kind and its length take three bytes.
+            made.remember(&line, &Reply::bulk(vec![0; ONCE_REPLY_LEN_MAX - 3]));
         }
         made.encode(u64::MAX, Ballot::ceiling(Epoch::MAX, 1)).expect("it has entries")
     }
@@ -330,11 +319,8 @@ pub(super) mod tests {
     #[test]
     fn a_long_reply_is_not_remembered_but_that_there_was_one_is() {
         let bytes = table(&[(b"s".to_vec(), 1, vec![b'x'; ONCE_REPLY_LEN_MAX + 1])]);
-        let Seen::Before(told) = read(&bytes.expect("one entry")).look(&once(b"s", 1)) else {
-            panic!("it ran before")
-        };
-        assert!(told.starts_with(b"-ALREADYDONE "));
-        assert!(!is_refusal(&told), "it is no refusal");
+        let seen = read(&bytes.expect("one entry")).look(&once(b"s", 1));
+        assert_eq!(seen, Seen::Before(Outcome::AlreadyDone));
     }
 
     #[test]
@@ -351,6 +337,6 @@ pub(super) mod tests {
         assert!(!made.drop_over(&others), "of another transition, or kept for another time");
         assert!(made.drop_over(&[id]));
         assert_eq!(made.look(&once(b"a", 1)), Seen::New);
-        assert_eq!(made.look(&once(b"b", 1)), Seen::Before(Bytes::from_static(b"B")));
+        assert_eq!(made.look(&once(b"b", 1)), Seen::Before(Outcome::Reply(Reply::bulk("B"))));
     }
 }

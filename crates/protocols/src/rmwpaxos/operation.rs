@@ -6,7 +6,8 @@ use base::{Millis, Nanos};
 use bytes::Bytes;
 use types::limits::MEMBERS_MAX;
 use types::{
-    Access, Ballot, Command, Incarnation, Key, Loss, NodeId, Once, Round, SessionId, Shard, Tag,
+    Access, Ballot, Command, Incarnation, Key, Loss, NodeId, Once, Outcome, Round, SessionId,
+    Shard, Tag,
 };
 
 use super::ancestry::Attempt;
@@ -66,8 +67,8 @@ pub struct Operation {
     pub step: Place,
     /// Its proposals whose fate is open. [spec 9.4, E1]
     pub attempts: Vec<Attempt>,
-    /// What it answered when it last ran.
-    pub reply: Bytes,
+    /// Its outcome when it last ran.
+    pub outcome: Outcome,
     /// It changed the state when it last ran.
     pub effective: bool,
     /// A quorum read found that it has something to write, or could not decide: it goes through a proposal.
@@ -93,7 +94,7 @@ impl Operation {
             deadline,
             step,
             attempts: Vec::new(),
-            reply: Bytes::new(),
+            outcome: Outcome::Unknown,
             effective: false,
             must_propose: false,
             doubtful: false,

@@ -208,10 +208,10 @@ impl RmwPaxos {
                 Ancestry::NotIn if operation.source == Source::Answered => {}
                 Ancestry::NotIn => active.queue.push_back(operation),
                 Ancestry::In => {
-                    operation.reply = reply_of(&operation, active.tip_version, active.tip.as_ref());
+                    operation.outcome =
+                        outcome_of(&operation, active.tip_version, active.tip.as_ref());
                     if mutation::is(Mutation::EarlyOk) {
-                        let reply = operation.reply.clone();
-                        self.answer(cx, &operation, Outcome::Reply(reply));
+                        self.answer(cx, &operation, operation.outcome.clone());
                         operation.source = Source::Answered;
                     }
                     active.carried.push(operation);
@@ -298,8 +298,7 @@ impl RmwPaxos {
             }
             self.note_chosen(cx, &active.key, &chosen.state);
             for operation in chosen.carried.iter().chain(&chosen.operations) {
-                let reply = operation.reply.clone();
-                self.answer(cx, operation, Outcome::Reply(reply));
+                self.answer(cx, operation, operation.outcome.clone());
             }
         }
         self.settle_collection(cx, active);
@@ -449,7 +448,7 @@ pub(super) fn abandon_proposals(active: &mut Active) {
                 operation.attempts.push(super::ancestry::Attempt {
                     round,
                     base_version: proposal.base_version,
-                    reply: operation.reply.clone(),
+                    outcome: operation.outcome.clone(),
                 });
             } else if operation.source == Source::Answered {
                 continue;
@@ -506,18 +505,17 @@ pub(super) fn fate(
     fate
 }
 
-/// The reply computed at the attempt that is in. [spec 9.4, E4]
-pub(super) fn reply_of(
+/// The outcome computed at the attempt that is in. [spec 9.4, E4]
+pub(super) fn outcome_of(
     operation: &Operation,
     version: u64,
     state: Option<&super::state::State>,
-) -> bytes::Bytes {
+) -> Outcome {
     operation
         .attempts
         .iter()
         .find(|attempt| ancestry(attempt, version, state) == Ancestry::In)
-        .map(|attempt| attempt.reply.clone())
-        .unwrap_or_default()
+        .map_or(Outcome::Unknown, |attempt| attempt.outcome.clone())
 }
 
 /// Asks every other member whose promise is missing.

@@ -4,7 +4,6 @@
 //! an expiry is over, and what became of attempts.
 
 use base::Nanos;
-use bytes::Bytes;
 use types::{Access, Key, Outcome, Round, SessionId};
 
 use super::ancestry::Ancestry;
@@ -12,7 +11,7 @@ use super::draft::Draft;
 use super::message::{Message, Report};
 use super::once::EntryId;
 use super::operation::{Active, Operation, Phase, Purpose, ReadRound, Source};
-use super::proposer::{fate, reply_of};
+use super::proposer::{fate, outcome_of};
 use super::reports::Reports;
 use super::state::State;
 use super::{Cx, RmwPaxos, expiry, serve, window};
@@ -185,7 +184,7 @@ impl RmwPaxos {
                 continue;
             }
             match evaluate(cx, &operation, state.as_ref(), (rest, &droppable)) {
-                Some(reply) => self.answer(cx, &operation, Outcome::Reply(reply)),
+                Some(outcome) => self.answer(cx, &operation, outcome),
                 None => {
                     writers.push(operation.session);
                     operation.must_propose = true;
@@ -219,8 +218,8 @@ impl RmwPaxos {
                 || mutation::is(Mutation::LowExclusion);
             match fate(&operation, state.version(), Some(state)) {
                 Ancestry::In => {
-                    let reply = reply_of(&operation, state.version(), Some(state));
-                    self.answer(cx, &operation, Outcome::Reply(reply));
+                    let outcome = outcome_of(&operation, state.version(), Some(state));
+                    self.answer(cx, &operation, outcome);
                 }
                 Ancestry::Ambiguous if operation.may_run_again() => {
                     base::sometimes!("what may have run is run again, and its table decides");
@@ -432,19 +431,19 @@ fn is_equal(reports: &Reports, one: &Report, other: &Report) -> bool {
     mutation::is(Mutation::NilFromMixed) && value(one).is_none() && value(other).is_none()
 }
 
-/// The reply, if the command changes nothing on this state, whose time to live has so much rest and of which so much
+/// The outcome, if the command changes nothing on this state, whose time to live has so much rest and of which so much
 /// may be forgotten.
 fn evaluate(
     cx: &mut Cx<'_>,
     operation: &Operation,
     state: Option<&State>,
     (rest, droppable): (Option<base::Millis>, &[EntryId]),
-) -> Option<Bytes> {
+) -> Option<Outcome> {
     let clock = RmwPaxos::clock(cx);
     let mut draft = Draft::on(state, rest);
     draft.drop_over(droppable);
-    let (reply, changes) = draft.run(cx.update, &operation.command, clock);
-    (!changes).then_some(reply)
+    let (outcome, changes) = draft.run(cx.update, &operation.command, clock);
+    (!changes).then_some(outcome)
 }
 
 impl RmwPaxos {

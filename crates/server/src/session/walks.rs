@@ -2,9 +2,8 @@
 
 use commands::SessionVerb;
 use node::front::SessionContext;
-use resp::encode;
-use types::Key;
 use types::limits::KEY_LEN_MAX;
+use types::{Key, Reply};
 
 use super::{Hold, Session};
 use crate::budget::Cost;
@@ -18,7 +17,7 @@ impl Session {
     pub(super) fn start_explain(&mut self, key: &[u8], cx: &mut SessionContext<'_>) {
         if key.len() > KEY_LEN_MAX {
             let error = commands::errors::key_too_large(key.len());
-            return self.say(cx, error.into_bytes());
+            return self.say(cx, error.into());
         }
         let number = self.wait(Answer::Waiting(Cost::default()));
         cx.explain(token(number, 0), self.database(), Key::new(key));
@@ -30,7 +29,7 @@ impl Session {
         let database = self.facts.database;
         let figures = cx.node.databases().into_iter().find(|one| one.index == database);
         match figures.filter(|figures| figures.keys >= LISTED_KEYS_MAX) {
-            Some(figures) => self.say_with(cx, |out| encode::integer(out, figures.keys as i64)),
+            Some(figures) => self.say(cx, Reply::Integer(figures.keys as i64)),
             None => self.start_walk(SessionVerb::DbSize, args, cx),
         }
     }

@@ -90,7 +90,7 @@ fn keys_that_share_a_cursor_are_all_returned() {
         world.registers.insert((0, u64::MAX, b"last".to_vec()), bytes::Bytes::from_static(b"v"));
         let count = world.registers.len();
         // Keys are asked about by position here, so an unsettled one would not be found.
-        world.fate = |_, _| Some(Outcome::Reply(bytes::Bytes::from_static(b":1\r\n")));
+        world.fate = |_, _| Some(Outcome::Reply(types::Reply::Integer(1)));
         for options in ["COUNT 1", "COUNT 10", "COUNT 1000", "COUNT 100000"] {
             let (found, _) = scan_all(&mut world, &mut client, options);
             assert_eq!(found.len(), count, "{shared} keys share a cursor, {options}");

@@ -13,7 +13,7 @@ use types::{
 };
 
 use super::clients::Ended;
-use crate::workload::update::{SimUpdate, decode};
+use crate::workload::update::{SimUpdate, output};
 
 /// Long enough for nothing to be given up before a timer says so.
 const REQUEST_TIMEOUT: Nanos = Nanos::from_secs(5);
@@ -399,7 +399,7 @@ impl<P: Protocol + Debug> Node<P> {
 
 fn ended(outcome: &Outcome) -> Result<Ended, String> {
     Ok(match outcome {
-        Outcome::Reply(reply) => Ended::Returned(decode(reply).ok_or("a reply without meaning")?),
+        Outcome::Reply(reply) => Ended::Returned(output(reply).ok_or("a reply without meaning")?),
         Outcome::Unknown => Ended::Unknown,
         _ => Ended::Failed,
     })

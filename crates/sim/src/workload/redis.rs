@@ -3,8 +3,7 @@
 use base::Millis;
 use checker::model::kv::{Bytes, KvInput, KvOutput};
 use commands::Plan;
-use resp::Reply;
-use types::{Clock, Command, Key};
+use types::{Clock, Command, Key, Reply};
 
 use crate::clients::Ended;
 use crate::workload::script::Verb;
@@ -65,11 +64,24 @@ pub fn command(words: &[Vec<u8>]) -> Option<Command> {
     }
 }
 
+/// A reply as a client reads it; `None` for one that no request of these clients has.
+#[must_use]
+pub fn heard(reply: resp::Reply) -> Option<Reply> {
+    Some(match reply {
+        resp::Reply::Simple(text) => Reply::simple(text),
+        resp::Reply::Error(text) => Reply::error(text),
+        resp::Reply::Integer(value) => Reply::Integer(value),
+        resp::Reply::Bulk(bytes) => Reply::bulk(bytes),
+        resp::Reply::Null => Reply::Null,
+        _ => return None,
+    })
+}
+
 /// How a request ended whose reply this is; `None` where it is no reply to it.
 #[must_use]
-pub fn ended(input: &KvInput, reply: Reply) -> Option<Ended> {
+pub fn ended(input: &KvInput, reply: &Reply) -> Option<Ended> {
     let returned = match (input, reply) {
-        (_, Reply::Error(text)) => return error(&text),
+        (_, Reply::Error(text)) => return error(text),
         (KvInput::SetIfAbsent(_) | KvInput::SetIfEqual { .. }, Reply::Null) => KvOutput::Refused,
         (
             KvInput::Set(_)
@@ -77,7 +89,7 @@ pub fn ended(input: &KvInput, reply: Reply) -> Option<Ended> {
             | KvInput::SetIfAbsent(_)
             | KvInput::SetIfEqual { .. },
             Reply::Simple(text),
-        ) if text == b"OK" => KvOutput::Done,
+        ) if text == "OK" => KvOutput::Done,
         // A release deletes where it compares.
         (KvInput::SetIfEqual { .. }, Reply::Integer(1)) => KvOutput::Done,
         (KvInput::SetIfEqual { .. }, Reply::Integer(0)) => KvOutput::Refused,
@@ -85,7 +97,7 @@ pub fn ended(input: &KvInput, reply: Reply) -> Option<Ended> {
         (KvInput::Expire(_), Reply::Integer(_)) => KvOutput::Done,
         (KvInput::Get | KvInput::GetSet(_) | KvInput::GetDel, Reply::Null) => KvOutput::Value(None),
         (KvInput::Get | KvInput::GetSet(_) | KvInput::GetDel, Reply::Bulk(bytes)) => {
-            KvOutput::Value(Some(Bytes::from(&bytes)))
+            KvOutput::Value(Some(Bytes::from(&bytes[..])))
         }
         (
             KvInput::Exists
@@ -94,7 +106,7 @@ pub fn ended(input: &KvInput, reply: Reply) -> Option<Ended> {
             | KvInput::IncrBy(_)
             | KvInput::Append(_),
             Reply::Integer(integer),
-        ) => KvOutput::Integer(integer),
+        ) => KvOutput::Integer(*integer),
         _ => return None,
     };
     Some(Ended::Returned(returned))
@@ -160,13 +172,13 @@ mod tests {
             let command = command(&words(&input, &Key::new(b"k"), 5)).expect("a command");
             let clock = Clock { unix: Millis(1), seed: 0 };
             let applied = Interpreter::default().apply(view, &command.body, clock);
-            let reply = Reply::from_bytes(&applied.reply).expect("a reply");
+            let reply = applied.reply;
             match applied.change {
                 Change::Put { value, .. } => held = Some(value),
                 Change::Delete => held = None,
                 Change::None | Change::Expire(_) => {}
             }
-            let Some(Ended::Returned(output)) = ended(&input, reply.clone()) else {
+            let Some(Ended::Returned(output)) = ended(&input, &reply) else {
                 panic!("{input:?} was answered {reply:?}");
             };
             let next = Kv.step(&model, &input, Some(&output));

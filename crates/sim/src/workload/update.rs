@@ -3,12 +3,12 @@
 //! The real commands are run by the language `Redis`; these are faster and need no parser.
 
 use base::Millis;
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use checker::model::kv::{self, ExpiryTag, KvInput, KvOutput};
 use types::wire::{put_blob, put_varint};
 use types::{
-    Access, Applied, Change, Clock, Command, ExpiryChange, Malformed, Reader, TimeToLive, Update,
-    View,
+    Access, Applied, Change, Clock, Command, ExpiryChange, Malformed, Reader, Reply, TimeToLive,
+    Update, View,
 };
 
 use crate::workload::script::Verb;
@@ -29,14 +29,9 @@ const REMOVE: u8 = 13;
 const ACQUIRE: u8 = 14;
 const RELEASE: u8 = 15;
 
-const DONE: u8 = 1;
-const REFUSED: u8 = 2;
-const ABSENT: u8 = 3;
-const VALUE: u8 = 4;
-const INTEGER: u8 = 5;
-const NOT_AN_INTEGER: u8 = 6;
-const OVERFLOW: u8 = 7;
-const NOT_UNDERSTOOD: u8 = 8;
+const NOT_AN_INTEGER: &[u8] = b"ERR not an integer";
+const OVERFLOW: &[u8] = b"ERR would overflow";
+const NOT_UNDERSTOOD: &[u8] = b"ERR not understood";
 
 /// Longest argument.
 const LEN_MAX: usize = 1 << 20;
@@ -104,21 +99,23 @@ fn op_with(body: &mut Vec<u8>, op: u8, value: &kv::Bytes, access: Access) -> Acc
     access
 }
 
-/// What a reply says; `None` when it is not one of [`SimUpdate`].
+/// The meaning of a reply; `None` for one that [`SimUpdate`] never gives.
 #[must_use]
-pub fn decode(reply: &[u8]) -> Option<KvOutput> {
-    let (&kind, rest) = reply.split_first()?;
-    Some(match kind {
-        DONE => KvOutput::Done,
-        REFUSED => KvOutput::Refused,
-        ABSENT => KvOutput::Value(None),
-        VALUE => KvOutput::Value(Some(kv::Bytes::from(rest))),
-        INTEGER => KvOutput::Integer(i64::from_le_bytes(rest.try_into().ok()?)),
-        NOT_AN_INTEGER => KvOutput::NotAnInteger,
-        OVERFLOW => KvOutput::Overflow,
+pub fn output(reply: &Reply) -> Option<KvOutput> {
+    Some(match reply {
+        Reply::Simple(_) => KvOutput::Done,
+        Reply::Boolean(false) => KvOutput::Refused,
+        Reply::Null => KvOutput::Value(None),
+        Reply::Bulk(value) => KvOutput::Value(Some(kv::Bytes::from(&value[..]))),
+        Reply::Integer(value) => KvOutput::Integer(*value),
+        Reply::Error(text) if text == NOT_AN_INTEGER => KvOutput::NotAnInteger,
+        Reply::Error(text) if text == OVERFLOW => KvOutput::Overflow,
         _ => return None,
     })
 }
+
+const DONE: Reply = Reply::OK;
+const REFUSED: Reply = Reply::Boolean(false);
 
 /// Runs the commands of [`encode`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -126,7 +123,7 @@ pub struct SimUpdate;
 
 impl Update for SimUpdate {
     fn apply(&self, view: View<'_>, body: &[u8], _clock: Clock) -> Applied {
-        apply(view, body).unwrap_or_else(|Malformed| unchanged(&[NOT_UNDERSTOOD]))
+        apply(view, body).unwrap_or_else(|Malformed| error(NOT_UNDERSTOOD))
     }
 }
 
@@ -134,47 +131,47 @@ fn apply(view: View<'_>, body: &[u8]) -> Result<Applied, Malformed> {
     let mut reader = Reader::new(body);
     let found = view.value;
     Ok(match reader.u8()? {
-        GET => unchanged(&value(found)),
-        EXISTS => unchanged(&integer(i64::from(found.is_some()))),
-        STR_LEN => unchanged(&integer(found.map_or(0, <[u8]>::len) as i64)),
-        SET => put(blob(&mut reader)?, NEVER, &[DONE]),
+        GET => Applied::unchanged(Reply::copy_or_null(found)),
+        EXISTS => Applied::unchanged(Reply::count(found.is_some())),
+        STR_LEN => integer(found.map_or(0, <[u8]>::len) as i64),
+        SET => put(blob(&mut reader)?, NEVER, DONE),
         SET_EXPIRING => {
             let value = blob(&mut reader)?;
             let ttl = TimeToLive::After(Millis(reader.varint()?));
-            put(value, ExpiryChange::Set(ttl), &[DONE])
+            put(value, ExpiryChange::Set(ttl), DONE)
         }
-        ACQUIRE if found.is_some() => unchanged(&[REFUSED]),
+        ACQUIRE if found.is_some() => Applied::unchanged(REFUSED),
         ACQUIRE => {
             let value = blob(&mut reader)?;
             let ttl = TimeToLive::After(Millis(reader.varint()?));
-            put(value, ExpiryChange::Set(ttl), &[DONE])
+            put(value, ExpiryChange::Set(ttl), DONE)
         }
         RELEASE => match found == Some(&*blob(&mut reader)?) {
-            true => delete(&[DONE]),
-            false => unchanged(&[REFUSED]),
+            true => delete(DONE),
+            false => Applied::unchanged(REFUSED),
         },
-        SET_IF_ABSENT if found.is_some() => unchanged(&[REFUSED]),
-        SET_IF_ABSENT => put(blob(&mut reader)?, NEVER, &[DONE]),
+        SET_IF_ABSENT if found.is_some() => Applied::unchanged(REFUSED),
+        SET_IF_ABSENT => put(blob(&mut reader)?, NEVER, DONE),
         SET_IF_EQUAL => {
             let expected = blob(&mut reader)?;
             match found == Some(&*expected) {
-                true => put(blob(&mut reader)?, NEVER, &[DONE]),
-                false => unchanged(&[REFUSED]),
+                true => put(blob(&mut reader)?, NEVER, DONE),
+                false => Applied::unchanged(REFUSED),
             }
         }
-        GET_SET => put(blob(&mut reader)?, NEVER, &value(found)),
-        GET_DEL if found.is_none() => unchanged(&[ABSENT]),
-        GET_DEL => delete(&value(found)),
-        DEL if found.is_none() => unchanged(&integer(0)),
-        DEL => delete(&integer(1)),
-        REMOVE => delete(&[DONE]),
+        GET_SET => put(blob(&mut reader)?, NEVER, Reply::copy_or_null(found)),
+        GET_DEL if found.is_none() => Applied::unchanged(Reply::Null),
+        GET_DEL => delete(Reply::copy_or_null(found)),
+        DEL if found.is_none() => integer(0),
+        DEL => delete(Reply::Integer(1)),
+        REMOVE => delete(DONE),
         INCR_BY => incr_by(found, reader.u64()? as i64),
         APPEND => {
             let more = blob(&mut reader)?;
             let old = found.unwrap_or_default();
             let whole = Bytes::from([old, &*more].concat());
             let len = whole.len() as i64;
-            put(whole, ExpiryChange::Keep, &integer(len))
+            put(whole, ExpiryChange::Keep, Reply::Integer(len))
         }
         _ => return Err(Malformed),
     })
@@ -190,10 +187,10 @@ fn incr_by(found: Option<&[u8]>, by: i64) -> Applied {
             .ok()
             .and_then(|text| text.parse::<i64>().ok().filter(|old| old.to_string() == text)),
     };
-    let Some(old) = old else { return unchanged(&[NOT_AN_INTEGER]) };
+    let Some(old) = old else { return error(NOT_AN_INTEGER) };
     match old.checked_add(by) {
-        Some(sum) => put(Bytes::from(sum.to_string()), ExpiryChange::Keep, &integer(sum)),
-        None => unchanged(&[OVERFLOW]),
+        Some(sum) => put(Bytes::from(sum.to_string()), ExpiryChange::Keep, Reply::Integer(sum)),
+        None => error(OVERFLOW),
     }
 }
 
@@ -201,30 +198,20 @@ fn blob(reader: &mut Reader<'_>) -> Result<Bytes, Malformed> {
     Ok(Bytes::copy_from_slice(reader.blob(LEN_MAX)?))
 }
 
-fn put(value: Bytes, expiry: ExpiryChange, reply: &[u8]) -> Applied {
-    Applied { change: Change::Put { value, expiry }, reply: Bytes::copy_from_slice(reply) }
+fn put(value: Bytes, expiry: ExpiryChange, reply: Reply) -> Applied {
+    Applied { change: Change::Put { value, expiry }, reply }
 }
 
-fn delete(reply: &[u8]) -> Applied {
-    Applied { change: Change::Delete, reply: Bytes::copy_from_slice(reply) }
+fn delete(reply: Reply) -> Applied {
+    Applied { change: Change::Delete, reply }
 }
 
-fn unchanged(reply: &[u8]) -> Applied {
-    Applied::unchanged(Bytes::copy_from_slice(reply))
+fn integer(value: i64) -> Applied {
+    Applied::unchanged(Reply::Integer(value))
 }
 
-fn integer(integer: i64) -> [u8; 9] {
-    let mut reply = [INTEGER; 9];
-    reply[1..].copy_from_slice(&integer.to_le_bytes());
-    reply
-}
-
-fn value(found: Option<&[u8]>) -> Bytes {
-    let Some(found) = found else { return Bytes::from_static(&[ABSENT]) };
-    let mut reply = BytesMut::with_capacity(found.len() + 1);
-    reply.put_u8(VALUE);
-    reply.put_slice(found);
-    reply.freeze()
+fn error(text: &'static [u8]) -> Applied {
+    Applied::unchanged(Reply::error(text))
 }
 
 #[cfg(test)]
@@ -245,7 +232,7 @@ mod tests {
             let found = View { value: held.as_deref(), ttl: TimeToLive::Never, ends: None };
             let clock = Clock { unix: Millis(0), seed: 0 };
             let applied = SimUpdate.apply(found, &encode(&input, 5).body, clock);
-            let output = decode(&applied.reply).expect("a reply");
+            let output = output(&applied.reply).expect("a reply");
             match applied.change {
                 Change::Put { value, .. } => held = Some(value),
                 Change::Delete => held = None,

@@ -4,7 +4,8 @@ use base::Millis;
 use bytes::Bytes;
 use types::wire::{put_blob, put_varint};
 use types::{
-    Access, Ballot, Command, Incarnation, Key, Malformed, Outcome, Reader, Round, SessionId, Wire,
+    Access, Ballot, Command, Incarnation, Key, Malformed, Outcome, Reader, Reply, Round, SessionId,
+    Wire,
 };
 
 use super::super::register::Countdown;
@@ -236,12 +237,16 @@ impl Wire for Verdict {
             match outcome {
                 Outcome::Reply(reply) => {
                     out.push(0);
-                    put_blob(out, reply);
+                    reply.encode(out);
                 }
                 Outcome::NoQuorum => out.push(1),
                 Outcome::Unknown => out.push(2),
                 Outcome::Loading => out.push(3),
-                Outcome::Listed { .. } | Outcome::Explained(_) | Outcome::Unsupported(_) => {
+                Outcome::AlreadyDone
+                | Outcome::Refused(_)
+                | Outcome::Listed { .. }
+                | Outcome::Explained(_)
+                | Outcome::Unsupported(_) => {
                     unreachable!("a forwarded command is never answered with {outcome:?}")
                 }
             }
@@ -262,7 +267,7 @@ impl Wire for Verdict {
         let mut outcomes = Vec::with_capacity(count);
         for _ in 0..count {
             outcomes.push(match reader.u8()? {
-                0 => Outcome::Reply(Bytes::decode(reader)?),
+                0 => Outcome::Reply(Reply::decode(reader)?),
                 1 => Outcome::NoQuorum,
                 2 => Outcome::Unknown,
                 3 => Outcome::Loading,

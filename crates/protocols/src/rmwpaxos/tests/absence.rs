@@ -1,7 +1,7 @@
 //! Schedules in which what was deleted comes back at one member, and nobody may see it. [spec 9.5, 9.7]
 
 use base::Nanos;
-use types::{Ballot, Outcome, Round, Wire};
+use types::{Ballot, Outcome, Reply, Round, Wire};
 
 use super::super::{Message, Register};
 use super::older::compare_with;
@@ -62,7 +62,7 @@ pub(super) fn one_that_calls_the_others_forgetful() -> Result<(), String> {
                 world.flow(|_| true);
                 world.pass(Nanos::from_millis(1));
             }
-            claim(!is_read || world.reply(tag) == Some(b"-"), "it was removed")?;
+            claim(!is_read || world.reply(tag) == Some(Reply::Null), "it was removed")?;
             let is_unknown = world.value_of(tag) == Some(&Outcome::Unknown);
             claim(!is_unknown || asked == 1, "only what is proposed on it has an open fate")?;
             world.finish_with(if is_read || is_unknown { "-" } else { "vb" })?;
@@ -90,7 +90,7 @@ pub(super) fn one_that_brings_back() -> Result<(), String> {
         world.flow(|m| m.among(&[1, 2]));
         claim(world.is_open(read), "one of two may be wrong")?;
         world.flow(|_| true);
-        claim(world.reply(read) == Some(b"-"), "the third has removed it, too")?;
+        claim(world.reply(read) == Some(Reply::Null), "the third has removed it, too")?;
         world.finish_with("-")?;
     }
     for writer in [1, 2] {
@@ -147,7 +147,7 @@ fn who_has_just_lost_its_link_is_waited_for() -> Result<(), String> {
             world.flow(|m| !m.is(Kind::Compare));
         }
         let is_read = matches!(ask, Ask::Get);
-        claim(!is_read || world.reply(tag) == Some(b"-"), "the third has removed it, too")?;
+        claim(!is_read || world.reply(tag) == Some(Reply::Null), "the third has removed it, too")?;
         world.finish_with(if is_read { "-" } else { "vb" })?;
     }
     Ok(())
@@ -170,7 +170,7 @@ fn a_third_that_stays_silent_is_not_waited_for_long() -> Result<(), String> {
         world.flow(|m| m.among(&[1, 2]));
         world.pass(MOMENT);
     }
-    claim(world.reply(read) == Some(b"va"), "it was missed, not removed")?;
+    claim(world.reply(read) == Some(Reply::bulk("a")), "it was missed, not removed")?;
     world.finish_with("va")
 }
 
@@ -222,7 +222,7 @@ fn who_lost_a_register_denies_in_vain() -> Result<(), String> {
         world.nodes[0].cells.remove(&key);
         let read = world.start(asked, Ask::Get);
         world.flow(|_| true);
-        claim(world.reply(read) == Some(b"va"), "two hold it")?;
+        claim(world.reply(read) == Some(Reply::bulk("a")), "two hold it")?;
         world.finish_with("va")?;
     }
     Ok(())
@@ -405,7 +405,7 @@ fn what_is_damaged_is_not_found_equal() -> Result<(), String> {
     claim(round(0) == round(2) && round(0).is_some(), "it is recovered as it was")?;
     let read = world.start(0, Ask::Get);
     world.flow(|m| !m.is(Kind::Compare));
-    claim(world.reply(read) == Some(b"va"), "and counts")?;
+    claim(world.reply(read) == Some(Reply::bulk("a")), "and counts")?;
     world.finish_with("va")
 }
 
@@ -430,7 +430,10 @@ fn a_denial_that_is_refuted_holds_up_nobody() -> Result<(), String> {
         world.flow(|m| m.among(&[0, 1, 2]) && !m.is(Kind::Compare));
         world.pass(Nanos::from_millis(1));
     }
-    claim(world.reply(read) == Some(b"va"), "two hold it, and others are not waited for long")
+    claim(
+        world.reply(read) == Some(Reply::bulk("a")),
+        "two hold it, and others are not waited for long",
+    )
 }
 
 /// The first node's medium loses the key, and it denies what the others hold: one the owner's next proposal, which has yet to

@@ -2,7 +2,7 @@
 //! [spec 11, S46, S47, S49; corrections F1, F6 to F8, F10, B1, B2]
 
 use base::{Millis, Nanos};
-use types::{Key, Outcome, Tag, Wire};
+use types::{Key, Outcome, Reply, Tag, Wire};
 
 use super::super::Message;
 use super::super::message::Verdict;
@@ -104,7 +104,10 @@ fn an_owner_answers_no_more_than_a_frame_takes() -> Result<(), String> {
     claim(again[0].message.to_bytes().len() < 1_000, "and runs nothing")?;
     world.deliver_all(answers);
     world.flow(|_| true);
-    claim(world.reply(tag).is_some_and(|reply| reply[0] == b':'), "the first answer counts")
+    claim(
+        world.reply(tag).is_some_and(|reply| matches!(reply, Reply::Integer(_))),
+        "the first answer counts",
+    )
 }
 
 /// F7: a forward arrives at a later start of its owner.
@@ -212,7 +215,7 @@ pub(super) fn clocks_that_jump() -> Result<(), String> {
         let read = world.start(turn % 2, Ask::Get);
         world.flow(|_| true);
         let is_early = world.now < Nanos::from_millis(1_060);
-        claim(!is_early || world.reply(read) == Some(b"vv"), "its time is not over")?;
+        claim(!is_early || world.reply(read) == Some(Reply::bulk("v")), "its time is not over")?;
         world.pass(Nanos::from_millis(10));
     }
     world.finish_with("-")
@@ -234,7 +237,7 @@ pub(super) fn a_deadline_set_anew() -> Result<(), String> {
     world.pass(Nanos::from_millis(20));
     let read = world.start(2, Ask::Get);
     world.flow(|_| true);
-    claim(world.reply(read) == Some(b"vw"), "its time is not over")?;
+    claim(world.reply(read) == Some(Reply::bulk("w")), "its time is not over")?;
     world.pass(Nanos::from_millis(100));
     world.finish_with("-")
 }
@@ -258,7 +261,7 @@ fn a_busy_key_expires_in_time() -> Result<(), String> {
     world.pass(Nanos::from_millis(30));
     let read = world.start(2, Ask::Get);
     claim(world.settle(), "a read ends")?;
-    claim(world.reply(read) == Some(b"-"), "it is gone though it was written")?;
+    claim(world.reply(read) == Some(Reply::Null), "it is gone though it was written")?;
     world.finish()
 }
 
@@ -278,11 +281,11 @@ fn countdown_loses_what_its_clock_loses_in_a_crash() -> Result<(), String> {
         world.pass(Nanos::from_millis(60 + behind - ran - 2));
         let early = world.start(2, Ask::Get);
         world.flow(|_| true);
-        claim(world.reply(early) == Some(b"vv"), "it counts no moment twice")?;
+        claim(world.reply(early) == Some(Reply::bulk("v")), "it counts no moment twice")?;
         world.pass(Nanos::from_millis(10));
         let late = world.start(0, Ask::Get);
         claim(world.settle(), "a read ends")?;
-        claim(world.reply(late) == Some(b"-"), "it loses no more than its clock")?;
+        claim(world.reply(late) == Some(Reply::Null), "it loses no more than its clock")?;
         world.finish()?;
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! Schedules of phase 1 and the first proposal in one message. [spec 9.5, P0]
 
 use base::Nanos;
+use types::Reply;
 
 use super::steps::{Kind, claim};
 use super::strings::Ask;
@@ -42,7 +43,7 @@ fn who_holds_what_another_holds_writes_in_one_round_trip() -> Result<(), String>
         let tag = world.append(1, "b");
         world.flow(|m| m.goes(Kind::Joint, 1, 0) || m.goes(Kind::Accepted, 0, 1));
         world.flow(|m| m.among(&[1]));
-        claim(world.reply(tag) == Some(b":2"), "one other is enough")?;
+        claim(world.reply(tag) == Some(Reply::Integer(2)), "one other is enough")?;
         world.finish_with("vab")?;
     }
     Ok(())
@@ -94,7 +95,7 @@ pub(super) fn a_version_below_a_floor() -> Result<(), String> {
         |register: &super::super::Register| register.state.as_ref().map(|it| it.version());
     let versions: Vec<_> = (0..3).map(|node| world.held(node).and_then(version)).collect();
     claim(versions == [Some(3); 3], &format!("the floor is 2: {versions:?}"))?;
-    claim(world.reply(tag) == Some(b":1"), "nothing about it is doubtful")?;
+    claim(world.reply(tag) == Some(Reply::Integer(1)), "nothing about it is doubtful")?;
     world.finish_with("vb")
 }
 
@@ -160,7 +161,7 @@ fn what_was_declined_is_never_taken() -> Result<(), String> {
         world.pass_at(2, Nanos::from_millis(50));
         world.flow(|m| m.among(&[0, 2]));
     }
-    claim(world.reply(tag) == Some(b":1"), "it happens once, under another ballot")?;
+    claim(world.reply(tag) == Some(Reply::Integer(1)), "it happens once, under another ballot")?;
     world.finish()
 }
 
@@ -186,7 +187,7 @@ fn who_lags_far_behind_is_not_in_doubt() -> Result<(), String> {
         world.sees(2, 1, !absent);
         let tag = world.append(2, "c");
         world.flow(|m| m.among(&[0, 2]) || !absent);
-        claim(world.reply(tag) == Some(b":8"), &format!("{:?}", world.value_of(tag)))?;
+        claim(world.reply(tag) == Some(Reply::Integer(8)), &format!("{:?}", world.value_of(tag)))?;
         world.sees(2, 1, true);
         world.finish_with("vabbbbbbc")?;
     }
@@ -269,7 +270,7 @@ fn a_first_proposal_that_was_given_up_happens_once() -> Result<(), String> {
         world.sees(1, 2 - seen, true);
         world.deliver_all(late);
         world.finish_with("vab")?;
-        claim(world.reply(tag) == Some(b":2"), "once")?;
+        claim(world.reply(tag) == Some(Reply::Integer(2)), "once")?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Schedules of lost memory. [spec 11, S27 to S30, S45]
 
 use base::Nanos;
-use types::{Key, Outcome, Wire};
+use types::{Key, Outcome, Reply, Wire};
 
 use super::super::Message;
 use super::steps::{Kind, claim};
@@ -116,7 +116,7 @@ fn a_damaged_record_voids_its_acknowledgement_only() -> Result<(), String> {
     world.lose_all();
     let other = world.ask(1, &neighbour, Ask::Get);
     world.flow(|_| true);
-    claim(world.reply(other) == Some(b"vn"), "another key is read")?;
+    claim(world.reply(other) == Some(Reply::bulk("n")), "another key is read")?;
     world.deliver_all(early);
     world.deliver_all(last);
     world.flow(|m| m.is(Kind::Accepted));
@@ -171,7 +171,7 @@ fn overtaken_by_its_shard(world: &mut World) -> Result<Vec<Envelope>, String> {
     claim(!world.nodes[0].cells.is_forgotten(world.key.shard()), "the shard is recovered")?;
     let tag = world.append(1, "a");
     world.flow(|m| m.among(&[0, 1]));
-    claim(world.reply(tag) == Some(b":1"), "A1 and A2 accepted it")?;
+    claim(world.reply(tag) == Some(Reply::Integer(1)), "A1 and A2 accepted it")?;
     world.lose_all();
     world.calm();
     Ok(late)
@@ -219,7 +219,7 @@ fn a_shard_forgotten_while_it_is_recovered_is_recovered_from_the_start() -> Resu
     claim(world.nodes[0].register(&neighbour).is_some(), "the neighbour among it")?;
     let read = world.ask(0, &neighbour, Ask::Get);
     world.flow(|_| true);
-    claim(world.reply(read) == Some(b"vn"), "the neighbour is read")?;
+    claim(world.reply(read) == Some(Reply::bulk("n")), "the neighbour is read")?;
     world.finish_with("va")
 }
 

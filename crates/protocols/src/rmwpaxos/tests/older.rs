@@ -1,7 +1,7 @@
 //! Schedules in which one medium goes back, or none, and nobody else may disbelieve itself for it. [spec 9.7]
 
 use base::Nanos;
-use types::{Ballot, Key, Round};
+use types::{Ballot, Key, Reply, Round};
 
 use super::super::Message;
 use super::super::register::ShardMeta;
@@ -104,7 +104,7 @@ fn nor_are_others_of_its_shard() -> Result<(), String> {
     for key in &keys {
         let tag = world.ask(0, key, Ask::Get);
         claim(world.settle(), "a read ends")?;
-        claim(world.reply(tag).unwrap_or_default() == b"-", "what was deleted stays so")?;
+        claim(world.reply(tag) == Some(Reply::Null), "what was deleted stays so")?;
     }
     world.finish()
 }
@@ -220,7 +220,7 @@ pub(super) fn two_that_went_back() -> Result<(), String> {
     for key in &keys {
         let tag = world.ask(0, key, Ask::Get);
         claim(world.settle(), "a read ends")?;
-        claim(world.reply(tag).unwrap_or_default() == b"vab", "and finds what was written")?;
+        claim(world.reply(tag) == Some(Reply::bulk("ab")), "and finds what was written")?;
     }
     world.finish()
 }

@@ -1,11 +1,10 @@
 //! Schedules of commands that are safe to repeat. [corrections F2, F4, F5, F9, F11]
 
 use base::{Millis, Nanos};
-use types::Tag;
 use types::limits::ONCE_ENTRIES_MAX;
+use types::{Outcome, Reply, Tag};
 
 use super::super::State;
-use super::super::once::is_refusal;
 use super::steps::{Kind, claim};
 use super::strings::Ask;
 use super::world::World;
@@ -44,7 +43,7 @@ fn wait(world: &mut World, span: Nanos) {
 }
 
 fn refused(world: &World, tag: Tag) -> bool {
-    world.reply(tag).is_some_and(is_refusal)
+    matches!(world.value_of(tag), Some(Outcome::Refused(_)))
 }
 
 #[test]
@@ -56,7 +55,7 @@ fn the_same_line_at_all_nodes_runs_once() -> Result<(), String> {
         world.finish_with("va")?;
         let later = done(&mut world, 2, append("a", 1, 1))?;
         for tag in tags.into_iter().chain([later]) {
-            claim(world.reply(tag) == Some(b":1"), "all get the first reply")?;
+            claim(world.reply(tag) == Some(Reply::Integer(1)), "all get the first reply")?;
         }
         done(&mut world, 1, append("b", 1, 2))?;
         let older = done(&mut world, 0, append("a", 1, 1))?;
@@ -73,7 +72,7 @@ fn a_repeat_of_a_quiet_key_disturbs_nobody() -> Result<(), String> {
     let tag = world.start(1, append("a", 1, 1));
     claim(world.bag.iter().all(|m| m.is(Kind::Read)), "a read of a quorum is enough")?;
     world.flow(|m| m.is(Kind::Read) || m.is(Kind::State));
-    claim(world.reply(tag) == Some(b":1"), "it is told what it was")?;
+    claim(world.reply(tag) == Some(Reply::Integer(1)), "it is told what it was")?;
     world.finish_with("va")
 }
 
@@ -85,7 +84,7 @@ pub(super) fn a_condition_that_fails_for_a_repeat() -> Result<(), String> {
     world.start(0, set.clone());
     let held = world.take(|m| m.sender() == 0);
     let repeat = done(&mut world, 2, set)?;
-    claim(world.reply(repeat) == Some(b"R"), "the condition does not hold")?;
+    claim(world.reply(repeat) == Some(Reply::Boolean(false)), "the condition does not hold")?;
     world.write(2, Ask::SetIfEqual(b"o".to_vec(), b'x'));
     world.deliver_all(held);
     world.finish_with("vx")
@@ -102,10 +101,10 @@ pub(super) fn a_session_too_many() -> Result<(), String> {
     fill(&mut world)?;
     let late = done(&mut world, 1, append("b", 200, 1))?;
     let first = done(&mut world, 2, append("a", 0, 1))?;
-    claim(world.reply(first) == Some(b":1"), "the first is remembered")?;
+    claim(world.reply(first) == Some(Reply::Integer(1)), "the first is remembered")?;
     claim(refused(&world, late), "there is no room for another")?;
     let next = done(&mut world, 0, append("c", 7, 2))?;
-    claim(world.reply(next) == Some(b":65"), "who is remembered goes on")?;
+    claim(world.reply(next) == Some(Reply::Integer(65)), "who is remembered goes on")?;
     world.finish()
 }
 
@@ -129,9 +128,9 @@ fn a_window_that_is_over_makes_room() -> Result<(), String> {
         fill(&mut world)?;
         wait(&mut world, WINDOW_AND_MORE);
         let late = done(&mut world, asker, append("b", 200, 1))?;
-        claim(world.reply(late) == Some(b":65"), "there is room again")?;
+        claim(world.reply(late) == Some(Reply::Integer(65)), "there is room again")?;
         let repeat = done(&mut world, 0, append("b", 200, 1))?;
-        claim(world.reply(repeat) == Some(b":65"), "it is remembered")?;
+        claim(world.reply(repeat) == Some(Reply::Integer(65)), "it is remembered")?;
         world.finish()?;
     }
     Ok(())
@@ -147,7 +146,11 @@ fn an_owner_at_work_makes_room_when_windows_are_over() -> Result<(), String> {
     let plain = world.start(1, Ask::Append("p"));
     let late = world.start(1, append("b", 200, 1));
     world.finish()?;
-    claim(world.reply(plain) == Some(b":65") && world.reply(late) == Some(b":66"), "both run")
+    claim(
+        world.reply(plain) == Some(Reply::Integer(65))
+            && world.reply(late) == Some(Reply::Integer(66)),
+        "both run",
+    )
 }
 
 /// F10: one replica's clocks run far ahead.
@@ -158,7 +161,7 @@ pub(super) fn a_clock_that_jumps() -> Result<(), String> {
     let late = done(&mut world, 1, append("b", 200, 1))?;
     claim(refused(&world, late), "one replica's count decides nothing")?;
     let first = done(&mut world, 2, append("a", 0, 1))?;
-    claim(world.reply(first) == Some(b":1"), "the first is remembered")?;
+    claim(world.reply(first) == Some(Reply::Integer(1)), "the first is remembered")?;
     world.finish()
 }
 
@@ -173,7 +176,7 @@ pub(super) fn a_repeat_after_a_deletion() -> Result<(), String> {
     done(&mut world, 0, append("a", 1, 1))?;
     world.write(1, Ask::Delete);
     let repeat = done(&mut world, 2, append("a", 1, 1))?;
-    claim(world.reply(repeat) == Some(b":1"), "it ran before")?;
+    claim(world.reply(repeat) == Some(Reply::Integer(1)), "it ran before")?;
     world.finish_with("-")
 }
 
@@ -189,7 +192,7 @@ pub(super) fn a_repeat_after_a_while() -> Result<(), String> {
     world.write(1, Ask::Delete);
     wait(&mut world, Nanos::from_secs(10));
     let repeat = done(&mut world, 2, append("a", 1, 1))?;
-    claim(world.reply(repeat) == Some(b":1"), "it ran before")?;
+    claim(world.reply(repeat) == Some(Reply::Integer(1)), "it ran before")?;
     world.finish_with("-")
 }
 
@@ -310,7 +313,7 @@ fn an_attempt_beyond_the_ring_is_found_in_the_table() -> Result<(), String> {
         world.calm();
     }
     world.finish_with("vabbbb")?;
-    claim(world.reply(tag) == Some(b":1"), "the result of the first attempt")
+    claim(world.reply(tag) == Some(Reply::Integer(1)), "the result of the first attempt")
 }
 
 /// Node 1 owns the key, which holds `x`, and is busy with it.
@@ -333,7 +336,7 @@ fn what_is_held_up_for_longer_than_it_is_remembered_is_not_run() -> Result<(), S
         world.flow(|m| !m.is(Kind::Forward));
     }
     world.lose_all();
-    claim(world.reply(tag) == Some(b":2"), "it ran on its own")?;
+    claim(world.reply(tag) == Some(Reply::Integer(2)), "it ran on its own")?;
     world.write(2, Ask::Delete);
     wait(&mut world, Nanos::from_secs(1_500));
     world.deliver_all(held);

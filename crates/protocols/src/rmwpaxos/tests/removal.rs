@@ -1,6 +1,7 @@
 //! Schedules of deletion, and of forgetting what was deleted. [spec 11, S21 to S26]
 
 use base::Nanos;
+use types::Reply;
 
 use super::steps::{Kind, claim};
 use super::strings::Ask;
@@ -87,7 +88,7 @@ pub(super) fn a_report_from_before_the_deletion(forgets: bool) -> Result<(), Str
     world.deliver(questions[1].clone());
     world.deliver_all(early);
     world.flow(|m| m.goes(Kind::State, 1, 2));
-    claim(world.reply(read) != Some(b"va"), "it was gone before the read ended")?;
+    claim(world.reply(read) != Some(Reply::bulk("a")), "it was gone before the read ended")?;
     world.finish()
 }
 
@@ -201,7 +202,7 @@ pub(super) fn a_floor_of_another_key() -> Result<(), String> {
     collect(&mut world, 1, |_| true);
     let read = world.start(2, Ask::Get);
     world.flow(|m| m.is(Kind::Read) || m.is(Kind::State));
-    claim(world.reply(read) == Some(b"va"), "the live value is read")?;
+    claim(world.reply(read) == Some(Reply::bulk("a")), "the live value is read")?;
     world.append(2, "w");
     for _ in 0..20 {
         world.flow(|m| m.among(&[1, 2]));

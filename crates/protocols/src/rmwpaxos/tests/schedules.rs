@@ -1,7 +1,7 @@
 //! Schedules of one register: proposals, attempts, reads, durability. [spec 11, S1 to S20]
 
 use base::Nanos;
-use types::Outcome;
+use types::{Outcome, Reply};
 
 use super::steps::{Kind, claim};
 use super::strings::Ask;
@@ -24,7 +24,7 @@ fn a_proposal_whose_acknowledgements_are_lost_happens_once() -> Result<(), Strin
     world.lose_all();
     claim(world.is_open(tag), "nobody knows that it is chosen")?;
     world.finish_with("va")?;
-    claim(world.reply(tag) == Some(b":1"), "the first result is told")
+    claim(world.reply(tag) == Some(Reply::Integer(1)), "the first result is told")
 }
 
 /// S2: a proposal reaches one acceptor and its proposer dies.
@@ -39,7 +39,7 @@ fn a_minority_proposal_is_never_seen_and_then_gone() -> Result<(), String> {
     world.sees(1, 0, false);
     let old = world.start(1, Ask::Get);
     world.flow(|m| m.among(&[1, 2]));
-    claim(world.reply(old) == Some(b"-"), "two that know nothing agree")?;
+    claim(world.reply(old) == Some(Reply::Null), "two that know nothing agree")?;
     world.sees(1, 0, true);
     world.sees(1, 2, false);
     let either = world.start(1, Ask::Get);
@@ -74,7 +74,7 @@ fn a_proposer_finds_its_attempt_in_what_others_made_of_it() -> Result<(), String
     let mut world = volatile();
     let tag = build_on_unacknowledged(&mut world, &[2]);
     world.finish_with("vab")?;
-    claim(world.reply(tag) == Some(b":1"), "the result of the first attempt")
+    claim(world.reply(tag) == Some(Reply::Integer(1)), "the result of the first attempt")
 }
 
 /// The same, with many transitions of one owner since.
@@ -83,7 +83,7 @@ fn an_owner_at_work_does_not_hide_what_it_built_upon() -> Result<(), String> {
     let mut world = volatile();
     let tag = build_on_unacknowledged(&mut world, &[2; 7]);
     world.finish_with("vabbbbbbb")?;
-    claim(world.reply(tag) == Some(b":1"), "the result of the first attempt")
+    claim(world.reply(tag) == Some(Reply::Integer(1)), "the result of the first attempt")
 }
 
 /// S4: the same, with more owners since than the ring remembers.
@@ -161,7 +161,7 @@ fn ballots_of_two_starts_differ() -> Result<(), String> {
 /// S8 and S9: two reports differ, the third decides.
 #[test]
 fn a_third_report_decides_between_two_without_a_proposal() -> Result<(), String> {
-    for (third_has_new, value) in [(false, &b"va"[..]), (true, b"vab")] {
+    for (third_has_new, value) in [(false, "a"), (true, "ab")] {
         let mut world = volatile();
         world.write(0, Ask::Append("a"));
         world.append(0, "b");
@@ -175,7 +175,7 @@ fn a_third_report_decides_between_two_without_a_proposal() -> Result<(), String>
         world.flow(|m| m.is(Kind::State));
         claim(world.is_open(tag), "two reports that differ decide nothing")?;
         world.flow(|m| m.is(Kind::Read) || m.is(Kind::State));
-        claim(world.reply(tag) == Some(value), "what two of three hold")?;
+        claim(world.reply(tag) == Some(Reply::bulk(value)), "what two of three hold")?;
         claim(!world.bag.iter().any(|m| m.is(Kind::Prepare)), "nobody was disturbed")?;
         world.finish()?;
     }
@@ -200,8 +200,8 @@ fn proposals_of_a_ballot_may_overtake_and_repeat() -> Result<(), String> {
     world.deliver_all(prepares);
     claim(world.held(1).is_some_and(|r| r.accepted.k() == 2), "the later one stays")?;
     world.finish_with("vab")?;
-    claim(world.reply(first) == Some(b":1"), "the first succeeded")?;
-    claim(world.reply(second) == Some(b":2"), "the second succeeded")
+    claim(world.reply(first) == Some(Reply::Integer(1)), "the first succeeded")?;
+    claim(world.reply(second) == Some(Reply::Integer(2)), "the second succeeded")
 }
 
 /// S11: acceptors hold different proposals of a dead owner's pipeline.
@@ -218,7 +218,7 @@ fn an_acknowledged_proposal_of_a_broken_pipeline_survives_on_every_pair() -> Res
                 || (is_k(m, 2) && m.receiver() == 1)
                 || m.is(Kind::Accepted)
         });
-        claim(world.reply(first) == Some(b":1"), "(b,2) acknowledges (b,1)")?;
+        claim(world.reply(first) == Some(Reply::Integer(1)), "(b,2) acknowledges (b,1)")?;
         world.lose_all();
         world.crash(0, 9);
         world.calm();
@@ -258,7 +258,7 @@ fn a_retry_that_meets_its_own_value_is_done() -> Result<(), String> {
     world.flow(|m| m.is(Kind::Prepare));
     world.lose_all();
     world.finish()?;
-    claim(world.reply(tag) == Some(b":1"), "applied once, and told so")
+    claim(world.reply(tag) == Some(Reply::Integer(1)), "applied once, and told so")
 }
 
 /// S14: Q's prepare and P's accept race at each acceptor, and one acknowledgement is lost.
@@ -450,7 +450,7 @@ fn a_read_does_not_overtake_a_condition_of_its_session() -> Result<(), String> {
     world.finish()?;
     let value = world.start(0, Ask::Get);
     world.finish()?;
-    claim(world.reply(value).is_some_and(|value| value != b"-"), "it is set")?;
+    claim(world.reply(value).is_some_and(|value| value != Reply::Null), "it is set")?;
     claim(world.reply(read) == world.reply(value), "its session reads what it set")
 }
 
@@ -487,7 +487,7 @@ fn a_read_does_not_overtake_a_slow_read_of_its_session() -> Result<(), String> {
     world.finish()?;
     let told = (world.reply(first), world.reply(second));
     claim(
-        told == (Some(b"vxy".as_slice()), Some(b"vxy".as_slice())),
+        told == (Some(Reply::bulk("xy")), Some(Reply::bulk("xy"))),
         &format!("in order: {told:?}"),
     )
 }

@@ -3,7 +3,7 @@
 //! Nodes are named by their index; the acceptors A1, A2, A3 of the specification are 0, 1, 2.
 
 use base::Nanos;
-use types::{Key, Loss, Outcome, Tag};
+use types::{Key, Loss, Outcome, Reply, Tag};
 
 use super::super::{Message, Register};
 use super::strings::Ask;
@@ -210,9 +210,9 @@ impl World {
         active.is_none_or(|active| active.unproven.is_none())
     }
 
-    pub(super) fn reply(&self, tag: Tag) -> Option<&[u8]> {
+    pub(super) fn reply(&self, tag: Tag) -> Option<Reply> {
         match self.value_of(tag) {
-            Some(Outcome::Reply(reply)) => Some(reply),
+            Some(Outcome::Reply(reply)) => Some(reply.clone()),
             _ => None,
         }
     }
@@ -246,13 +246,14 @@ impl World {
         claim(self.undecided == unsure, "the checker can tell")
     }
 
-    /// As [`finish`](World::finish), and the key holds this.
+    /// As [`finish`](World::finish), and the key holds the text behind the `v`; `-`: it is absent.
     pub(super) fn finish_with(&mut self, value: &str) -> Result<(), String> {
         self.finish()?;
         let tag = self.start(0, Ask::Get);
         claim(self.settle(), "a read ends")?;
-        let found = String::from_utf8_lossy(self.reply(tag).unwrap_or_default()).into_owned();
-        if found == value { Ok(()) } else { Err(format!("{found} instead of {value}")) }
+        let found = self.reply(tag);
+        let expected = value.strip_prefix('v').map(str::as_bytes);
+        claim(found == Some(Reply::copy_or_null(expected)), &format!("{found:?} is {value}"))
     }
 }
 

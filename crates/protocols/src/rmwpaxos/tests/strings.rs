@@ -4,7 +4,7 @@ use base::Millis;
 use bytes::Bytes;
 use checker::model::kv::{KvInput, KvOutput};
 use types::{
-    Access, Applied, Change, Clock, Command, ExpiryChange, Once, TimeToLive, Update, View,
+    Access, Applied, Change, Clock, Command, ExpiryChange, Once, Reply, TimeToLive, Update, View,
 };
 
 /// What a client of these tests may ask.
@@ -85,17 +85,14 @@ impl Ask {
         }
     }
 
-    pub(super) fn output(&self, reply: &[u8]) -> KvOutput {
-        if let Ask::Once(_, ask) = self {
-            return ask.output(reply);
-        }
-        let number = || std::str::from_utf8(&reply[1..]).ok().and_then(|text| text.parse().ok());
-        match reply.first() {
-            Some(b'D') => KvOutput::Done,
-            Some(b'R') => KvOutput::Refused,
-            Some(b':') => KvOutput::Integer(number().expect("the reply holds a number")),
-            Some(b'v') => KvOutput::Value(Some((&reply[1..]).into())),
-            Some(b'-') => KvOutput::Value(None),
+    pub(super) fn output(&self, reply: &Reply) -> KvOutput {
+        match (self, reply) {
+            (Ask::Once(_, ask), reply) => ask.output(reply),
+            (_, Reply::Simple(_)) => KvOutput::Done,
+            (_, Reply::Boolean(false)) => KvOutput::Refused,
+            (_, Reply::Integer(number)) => KvOutput::Integer(*number),
+            (_, Reply::Bulk(value)) => KvOutput::Value(Some(value[..].into())),
+            (_, Reply::Null) => KvOutput::Value(None),
             other => panic!("{other:?} is no reply of these tests"),
         }
     }
@@ -103,7 +100,7 @@ impl Ask {
 
 impl Update for Strings {
     fn apply(&self, view: View<'_>, body: &[u8], _clock: Clock) -> Applied {
-        let put = |value: Vec<u8>, ttl: Option<u8>, reply: &'static [u8]| Applied {
+        let put = |value: Vec<u8>, ttl: Option<u8>| Applied {
             change: Change::Put {
                 value: Bytes::from(value),
                 expiry: match ttl {
@@ -111,24 +108,23 @@ impl Update for Strings {
                     None => ExpiryChange::Set(TimeToLive::Never),
                 },
             },
-            reply: Bytes::from_static(reply),
+            reply: Reply::OK,
         };
-        let refused = || Applied::unchanged(Bytes::from_static(b"R"));
+        let refused = || Applied::unchanged(Reply::Boolean(false));
         match (body[0], view.value) {
-            (b'g', None) => Applied::unchanged(Bytes::from_static(b"-")),
-            (b'g', Some(value)) => Applied::unchanged(Bytes::from([b"v", value].concat())),
+            (b'g', value) => Applied::unchanged(Reply::copy_or_null(value)),
             (b'a', value) => {
                 let value = [value.unwrap_or_default(), &body[1..]].concat();
-                let reply = Bytes::from(format!(":{}", value.len()));
+                let reply = Reply::Integer(value.len() as i64);
                 let change = Change::Put { value: Bytes::from(value), expiry: ExpiryChange::Keep };
                 Applied { change, reply }
             }
-            (b'n', None) => put(body[1..].to_vec(), None, b"D"),
-            (b'c', Some(value)) if value == &body[2..] => put(vec![body[1]], None, b"D"),
+            (b'n', None) => put(body[1..].to_vec(), None),
+            (b'c', Some(value)) if value == &body[2..] => put(vec![body[1]], None),
             (b'n' | b'c', _) => refused(),
-            (b'x', _) => put(vec![body[1]], Some(body[2]), b"D"),
-            (b'd', Some(_)) => Applied { change: Change::Delete, reply: Bytes::from_static(b":1") },
-            (b'd', None) => Applied::unchanged(Bytes::from_static(b":0")),
+            (b'x', _) => put(vec![body[1]], Some(body[2])),
+            (b'd', Some(_)) => Applied { change: Change::Delete, reply: Reply::Integer(1) },
+            (b'd', None) => Applied::unchanged(Reply::Integer(0)),
             other => panic!("{other:?} is no command of these tests"),
         }
     }

@@ -8,14 +8,13 @@ mod verdict;
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Millis, Nanos, Prng};
-use bytes::Bytes;
 use checker::history::{ClientId, History, OpId};
 use checker::model::kv::{ExpiryTag, KvInput, KvOutput};
 use types::{
-    Epoch, Incarnation, Key, Loss, NodeId, Outcome, Round, SessionId, Shard, Tag, Ticket, Wire,
+    Epoch, Incarnation, Key, Loss, NodeId, Outcome, Reply, Round, SessionId, Shard, Tag, Ticket,
+    Wire,
 };
 
-use super::super::once;
 use super::super::{Message, Register, RmwPaxos, ShardMeta};
 use super::strings::{Ask, Line, Strings};
 use crate::cells::{Absence, Cell, Cells, Metas};
@@ -51,7 +50,7 @@ struct Repeated {
     sent: usize,
     /// Transmissions that surely had no effect.
     denied: usize,
-    told: Option<Bytes>,
+    told: Option<Reply>,
 }
 
 /// Records of one flush.
@@ -415,7 +414,7 @@ impl World {
     fn complete_repeated(&mut self, named: &(Key, Line), outcome: &Outcome) {
         let repeated = self.repeated.get_mut(named).expect("it was sent");
         match outcome {
-            Outcome::Reply(reply) if once::is_refusal(reply) => repeated.denied += 1,
+            Outcome::Refused(_) => repeated.denied += 1,
             Outcome::NoQuorum | Outcome::Loading => repeated.denied += 1,
             Outcome::Reply(reply) => match &repeated.told {
                 Some(told) if told != reply => {
