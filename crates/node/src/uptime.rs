@@ -10,7 +10,8 @@
 //! - A node knows after a restart which clocks must run: it saves the end of the last countdown
 //!   with each clock. After a crash each clock that was ever used runs for twice its longest
 //!   span. The first use of a clock is saved before the register that counts on it.
-//!   It is also saved before anything about it leaves the node.
+//!   It is also saved before anything about it leaves the node. So is a countdown that starts far
+//!   beyond the saved value, because a save stalls.
 //!
 //! No moment counts twice. A clock shows at most the time for which it has run, and starts are
 //! taken from the same clock. A clock that stood still goes on with the offset of the worker that
@@ -69,6 +70,11 @@ impl Scale {
     fn save_takes(self) -> u64 {
         self.every.0 * 16
     }
+
+    /// Further beyond the saved value no countdown starts before the next save.
+    fn far(self, class: usize) -> u64 {
+        self.save_after(class) + self.save_takes() / 2
+    }
 }
 
 /// No clock gets here.
@@ -99,6 +105,12 @@ impl Motion {
         if word & 1 == 1 { Motion::Running(word as i64 >> 1) } else { Motion::Resting(word >> 1) }
     }
 
+    /// When a countdown starts that is accepted now. `None` at rest: the clock shows a time before
+    /// this turn, and its rest may be taken back.
+    fn starts(self, now: u64) -> Option<Millis> {
+        matches!(self, Motion::Running(_)).then(|| self.shows(now))
+    }
+
     fn shows(self, now: u64) -> Millis {
         match self {
             Motion::Running(offset) => Millis((now as i64).saturating_add(offset).max(0) as u64),
@@ -114,6 +126,8 @@ struct Clock {
     rested_at: AtomicU64,
     /// All countdowns that are known are over once the clock shows this.
     until: AtomicU64,
+    /// What it shows after a crash.
+    saved: AtomicU64,
 }
 
 impl Clock {
@@ -149,8 +163,8 @@ pub struct Uptimes {
 }
 
 impl Uptimes {
-    /// Something was accepted that counts on a clock of which a crash would leave no trace.
-    /// It is neither stored nor told before there is one.
+    /// A countdown was accepted whose clock would stand still after a crash, or stop too early.
+    /// It is neither stored nor told before the clock is saved.
     pub(crate) fn is_held(&self) -> bool {
         self.asked.load(SeqCst) != 0
     }
@@ -165,9 +179,10 @@ impl Uptimes {
         TurnUptime { uptimes: self, turn: now }
     }
 
-    fn mark(&self, class: usize) {
+    fn mark(&self, class: usize, start: u64) {
         let bit = 1 << class;
-        if self.marked.load(SeqCst) & bit == 0 {
+        let is_far = start > self.clocks[class].saved.load(SeqCst) + self.scale.far(class);
+        if is_far || self.marked.load(SeqCst) & bit == 0 {
             self.asked.fetch_or(bit, SeqCst);
             self.changed.store(true, SeqCst);
         }
@@ -202,11 +217,11 @@ impl Uptime for TurnUptime<'_> {
         let (clock, now) = (&clocks[class], self.turn.as_millis());
         loop {
             self.uptimes.wake(class, now);
-            let start = clock.motion().shows(now);
+            let Some(start) = clock.motion().starts(now) else { continue };
             let end = end(start, span);
             if clock.until.load(SeqCst) >= end {
                 // Before the mark is looked at: a node that stops takes the marks away, then reads the end.
-                self.uptimes.mark(class);
+                self.uptimes.mark(class, start.0);
                 return start;
             }
             // The clock may have come to rest before it saw this: it is looked at again.
@@ -220,7 +235,7 @@ impl Uptime for TurnUptime<'_> {
         if clocks[class].until.load(SeqCst) < end(start, span) {
             clocks[class].until.fetch_max(end(start, span), SeqCst);
             self.uptimes.wake(class, self.turn.as_millis());
-            self.uptimes.mark(class);
+            self.uptimes.mark(class, start.0);
             self.uptimes.changed.store(true, SeqCst);
         }
     }
@@ -230,9 +245,10 @@ impl Uptime for TurnUptime<'_> {
 #[derive(Debug)]
 pub struct Keeper {
     uptimes: Arc<Uptimes>,
-    saved: [u64; CLASSES],
     /// The times that clocks showed when they came to rest last.
     rested: [u64; CLASSES],
+    /// A save failed and is tried again then.
+    retry: Option<Nanos>,
 }
 
 impl Keeper {
@@ -266,6 +282,7 @@ impl Keeper {
                 motion: AtomicU64::new(motion.word()),
                 rested_at: AtomicU64::new(now),
                 until: AtomicU64::new(until),
+                saved: AtomicU64::new(shown.0),
             }
         };
         let is_marked = |class: &usize| found(*class).until.0 > 0;
@@ -279,8 +296,8 @@ impl Keeper {
         };
         Keeper {
             uptimes: Arc::new(uptimes),
-            saved: std::array::from_fn(|class| found(class).shown.0),
             rested: std::array::from_fn(|class| found(class).shown.0),
+            retry: None,
         }
     }
 
@@ -291,6 +308,10 @@ impl Keeper {
 
     /// Stops clocks whose countdowns are over. `Some`: write this, and tell [`Keeper::on_saved`] once it is durable.
     pub fn look(&mut self, now: Nanos) -> Option<Vec<SavedClock>> {
+        if self.retry.is_some_and(|retry| now < retry) {
+            return None;
+        }
+        self.retry = None;
         let now = now.as_millis();
         for class in 0..CLASSES {
             self.rest(class, now);
@@ -304,6 +325,9 @@ impl Keeper {
     /// When to look again, if nothing changes before.
     #[must_use]
     pub fn next(&self, now: Nanos) -> Option<Nanos> {
+        if self.retry.is_some() {
+            return self.retry;
+        }
         let millis = now.as_millis();
         let left = |class: usize| {
             let clock = &self.uptimes.clocks[class];
@@ -334,15 +358,24 @@ impl Keeper {
         (0..CLASSES).map(lost).max().unwrap_or(0)
     }
 
-    /// This is durable.
-    pub fn on_saved(&mut self, save: &[SavedClock]) {
-        let mut marks = 0;
-        for (class, clock) in save.iter().enumerate() {
-            self.saved[class] = clock.shown.0;
-            marks |= u32::from(clock.until.0 > 0) << class;
+    /// This is durable, at `now`.
+    pub fn on_saved(&mut self, save: &[SavedClock], now: Nanos) {
+        let Uptimes { scale, clocks, .. } = &*self.uptimes;
+        let (mut marks, mut near) = (0, 0);
+        for (class, (clock, saved)) in clocks.iter().zip(save).enumerate() {
+            clock.saved.store(saved.shown.0, SeqCst);
+            marks |= u32::from(saved.until.0 > 0) << class;
+            // If the save took long, countdowns that started meanwhile wait for the next one.
+            let shown = clock.motion().shows(now.as_millis()).0;
+            near |= u32::from(shown <= saved.shown.0 + scale.far(class)) << class;
         }
         self.uptimes.marked.fetch_or(marks, SeqCst);
-        self.uptimes.asked.fetch_and(!marks, SeqCst);
+        self.uptimes.asked.fetch_and(!(marks & near), SeqCst);
+    }
+
+    /// There was no room for it. It is tried again, not at once.
+    pub fn on_refused(&mut self, now: Nanos) {
+        self.retry = Some(now + Nanos::from_millis(self.uptimes.scale.every.0 / 2));
     }
 
     /// The last word of a process that stops in order. Countdowns that start from now on are held back for ever, so
@@ -360,7 +393,7 @@ impl Keeper {
         let shown = clock.motion().shows(now).0;
         let is_over = shown >= clock.until.load(SeqCst);
         let is_ignored = is_over && mutation::is(Mutation::NeverRests);
-        (!is_ignored).then(|| shown.saturating_sub(self.saved[class]))
+        (!is_ignored).then(|| shown.saturating_sub(clock.saved.load(SeqCst)))
     }
 
     fn rest(&mut self, class: usize, now: u64) {

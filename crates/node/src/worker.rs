@@ -267,9 +267,11 @@ impl Worker {
     /// When the next turn is due though nothing arrives; `None`: never.
     #[must_use]
     pub fn next_timer(&self) -> Option<Nanos> {
+        // Changes that wait for a clock's save are submitted in the turn after it.
+        let submits = !self.shared.uptimes.is_held();
         let is_due = !self.resets.is_empty()
             || self.shared.hold.asks()
-            || self.engines.awake().any(|engine| engine.has_work() || engine.has_dirty());
+            || self.engines.awake().any(|it| it.has_work() || (submits && it.has_dirty()));
         if is_due {
             return Some(self.shared.now);
         }

@@ -49,6 +49,9 @@ pub enum DataDirError {
     AddressesTooLong,
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
+    /// Only the older copy may have changed: another attempt is safe.
+    #[error("{path}: no room: {source}")]
+    Full { path: PathBuf, source: io::Error },
     #[error("{0}/node could not be written earlier: restart the node once the disk is well")]
     Poisoned(PathBuf),
 }
@@ -266,7 +269,13 @@ impl Saved {
     fn write(&mut self, dir: &Path, identity: Identity) -> Result<(), DataDirError> {
         let (sequence, place) = (self.sequence + 1, 1 - self.place);
         let copy = identity.encode(sequence, place).ok_or(DataDirError::AddressesTooLong)?;
-        self.file.write_all_at(&copy, (place * COPY_LEN) as u64).map_err(at(dir))?;
+        let written = self.file.write_all_at(&copy, (place * COPY_LEN) as u64);
+        written.map_err(|source| match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                DataDirError::Full { path: dir.to_owned(), source }
+            }
+            _ => at(dir)(source),
+        })?;
         self.file.sync_data().map_err(at(dir))?;
         (self.sequence, self.place) = (sequence, place);
         (self.identity, self.is_damaged) = (identity, false);
@@ -470,4 +479,30 @@ fn draw() -> Result<u64, DataDirError> {
 fn at(path: &Path) -> impl FnOnce(io::Error) -> DataDirError {
     let path = path.to_owned();
     move |source| DataDirError::Io { path, source }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// A file system that copies on write needs room for each change.
+    #[test]
+    fn full_disk_is_no_lasting_failure() {
+        let full = File::options().write(true).open("/dev/full").expect("Linux has it");
+        let identity = Identity::new(NodeId(1), Durability::Disk, 7);
+        let saved = Saved { file: full, identity, sequence: 4, place: 1, is_damaged: false };
+        let mut dir = DataDir {
+            path: PathBuf::from("here"),
+            node: NodeId(1),
+            directory: File::open("/").expect("it is there"),
+            identity: Some(saved),
+            is_poisoned: false,
+        };
+        for _ in 0..2 {
+            let error = dir.update(|it| it.standing = Standing::Uncertain).expect_err("it is full");
+            assert!(matches!(error, DataDirError::Full { .. }), "{error}");
+            assert!(error.to_string().starts_with("here: no room"), "{error}");
+        }
+        assert_eq!(dir.known().standing, Standing::Unformed, "nothing became durable");
+    }
 }

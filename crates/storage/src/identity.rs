@@ -25,6 +25,8 @@ const ADDRESS_LEN_MAX: usize = 512;
 const CLOCKS_MAX: usize = 32;
 const PROTOCOL_LEN_MAX: usize = 64;
 const CLOCK_LEN: usize = 16;
+/// Encoded limits of one member, beside the byte that says whether there are any.
+const LIMITS_LEN: usize = 24;
 // How far a lost copy may be ahead, and one to be above it.
 const DAMAGE_STEP: u32 = 2;
 
@@ -204,6 +206,8 @@ impl Identity {
             body.extend_from_slice(&clock.until.0.to_le_bytes());
         }
         let later_clocks = (CLOCKS_MAX - self.clocks.len()) * CLOCK_LEN;
+        let silent = self.members.iter().filter(|member| member.limits.is_none()).count();
+        let later_limits = silent * LIMITS_LEN;
         body.push(self.members.len() as u8);
         for member in &self.members {
             body.extend_from_slice(&member.node.0.to_le_bytes());
@@ -219,8 +223,8 @@ impl Identity {
             body.extend_from_slice(&[database.index, database.durability as u8]);
             put_blob(&mut body, database.protocol.as_bytes());
         }
-        // Clocks are added while the node runs: they must always fit.
-        if body.len() + later_clocks > COPY_LEN - CHECKSUM_LEN {
+        // Clocks and limits are added while the node runs: they must always fit.
+        if body.len() + later_clocks + later_limits > COPY_LEN - CHECKSUM_LEN {
             return None;
         }
         seal(&body, place)
@@ -445,10 +449,12 @@ mod tests {
         assert_eq!(large.encode(1, 0), None);
     }
 
-    /// Clocks are added at run time, and must not stop a node with long addresses.
+    /// Clocks and limits are added at run time, and must not stop a node with long addresses.
     #[test]
-    fn clocks_fit_wherever_addresses_do() {
+    fn clocks_and_limits_fit_wherever_addresses_do() {
         let mut large = Identity { clocks: Vec::new(), ..identity() };
+        let limits = large.members[0].limits;
+        large.members.iter_mut().for_each(|member| member.limits = None);
         let fits = |it: &Identity| it.encode(1, 0).is_some();
         while fits(&large) {
             large.members[0].listen.push('x');
@@ -458,6 +464,10 @@ mod tests {
         for count in 0..=CLOCKS_MAX {
             let with_clocks = Identity { clocks: vec![clock; count], ..large.clone() };
             assert!(fits(&with_clocks), "{count} clocks");
+        }
+        for at in 0..large.members.len() {
+            large.members[at].limits = limits;
+            assert!(fits(&large), "limits of {} members", at + 1);
         }
     }
 

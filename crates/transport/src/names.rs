@@ -52,12 +52,14 @@ impl Names {
         let name = name.clone();
         self.take_answers();
         let failure = self.failures.remove(&peer);
-        self.start(peer, name)?;
-        match (self.known.get(&peer), failure) {
+        let started = self.start(peer, name);
+        match (self.known.get(&peer), failure, started) {
             // The name service may be away: better than none.
-            (Some(addresses), _) => Ok(addresses.clone()),
-            (None, Some(failure)) => Err(failure),
-            (None, None) => Err(io::ErrorKind::WouldBlock.into()),
+            (Some(addresses), _, _) => Ok(addresses.clone()),
+            (None, Some(failure), _) => Err(failure),
+            // At the limit of threads the error is `WouldBlock`, which means a look-up under way.
+            (None, None, Err(error)) => Err(io::Error::other(error.to_string())),
+            (None, None, Ok(())) => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 

@@ -22,7 +22,7 @@ use base::{Nanos, Prng};
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
 use protocols::Stats;
-use storage::data_dir::DataDir;
+use storage::data_dir::{DataDir, DataDirError};
 use transport::{Acceptor, Network};
 use types::{Loss, NodeId, Update, Wire};
 
@@ -274,9 +274,14 @@ impl Control {
     /// Saves the clocks of countdowns where that is due, see [`crate::uptime`].
     fn keep_uptimes(&mut self, now: Nanos) -> Result<(), String> {
         let Some(save) = self.uptimes.look(now) else { return Ok(()) };
-        record::save_clocks(&mut self.dir, save.clone(), false)
-            .map_err(|error| error.to_string())?;
-        self.uptimes.on_saved(&save);
+        let result = record::save_clocks(&mut self.dir, save.clone(), false);
+        let now = self.board.clocks.now();
+        match result {
+            Ok(()) => self.uptimes.on_saved(&save, now),
+            // File systems that copy on write need room for it. A crash costs more until there is.
+            Err(DataDirError::Full { .. }) => self.uptimes.on_refused(now),
+            Err(error) => return Err(error.to_string()),
+        }
         self.board.workers.iter().for_each(|mailbox| mailbox.notify());
         Ok(())
     }
@@ -284,9 +289,11 @@ impl Control {
     /// The last word before the thread ends.
     fn end(&mut self) -> Result<(), String> {
         match self.uptimes.close(self.board.clocks.now()) {
-            Some(save) => {
-                record::save_clocks(&mut self.dir, save, true).map_err(|error| error.to_string())
-            }
+            Some(save) => match record::save_clocks(&mut self.dir, save, true) {
+                // The next start takes it for a crash.
+                Ok(()) | Err(DataDirError::Full { .. }) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            },
             None => Ok(()),
         }
     }

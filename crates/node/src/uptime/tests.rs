@@ -36,7 +36,7 @@ impl Node {
         let (end, mut saves) = (self.now + millis, 0);
         loop {
             while let Some(save) = self.keeper.look(self.at()) {
-                self.keeper.on_saved(&save);
+                self.keeper.on_saved(&save, self.at());
                 self.saved = save;
                 saves += 1;
             }
@@ -297,6 +297,51 @@ fn countdown_after_a_standstill_loses_little() {
     }
 }
 
+/// A crash may come while a save stalls, whatever starts meanwhile.
+#[test]
+fn countdown_that_starts_far_beyond_the_last_save_is_held() {
+    let (mut node, soon, late) = (Node::new(), Millis(10_000), Millis(60_000));
+    node.start(soon);
+    node.pass(1);
+    node.now += 7_000;
+    let save = node.keeper.look(node.at()).expect("it is due");
+    node.start(late);
+    assert!(!node.keeper.uptimes.is_held(), "a short stall holds nothing");
+    node.now += 100_000;
+    node.start(late);
+    assert!(node.keeper.uptimes.is_held());
+    // The save that ends now was begun before.
+    node.keeper.on_saved(&save, node.at());
+    assert!(node.keeper.uptimes.is_held());
+    let save = node.keeper.look(node.at()).expect("it is held");
+    node.keeper.on_saved(&save, node.at());
+    assert!(!node.keeper.uptimes.is_held());
+}
+
+#[test]
+fn save_without_room_is_tried_again_later() {
+    let mut node = Node::new();
+    node.start(LOCK);
+    let _ = node.keeper.look(node.at()).expect("its first use");
+    node.keeper.on_refused(node.at());
+    assert_eq!(node.keeper.look(node.at()), None);
+    assert!(node.keeper.uptimes.is_held(), "the countdown waits");
+    node.now = node.keeper.next(node.at()).expect("it is tried again").as_millis();
+    assert!((100..1_000).contains(&node.now), "{}", node.now);
+    node.pass(1);
+    assert!(!node.keeper.uptimes.is_held());
+    assert!(!node.saved.is_empty());
+}
+
+/// The control thread may take a rest back, and the clock then shows more at this turn.
+#[test]
+fn no_countdown_starts_at_rest() {
+    let (rest, off) = (Motion::Resting(1_000), 7);
+    assert_eq!(rest.starts(993), None);
+    assert_eq!(rest.starts(2_000), None);
+    assert_eq!(Motion::Running(off).starts(993), Some(Millis(1_000)));
+}
+
 /// A save may stall, and countdowns start meanwhile.
 #[test]
 fn clock_runs_after_a_crash_for_all_that_started_during_a_stalled_save() {
@@ -341,7 +386,7 @@ fn countdowns_are_never_early_while_clocks_come_to_rest() {
     let mut keeper = keeper;
     while threads.iter().any(|thread| !thread.is_finished()) {
         if let Some(save) = keeper.look(now()) {
-            keeper.on_saved(&save);
+            keeper.on_saved(&save, now());
         }
         std::thread::yield_now();
     }

@@ -49,7 +49,7 @@ fn countdown_is_stored_after_the_first_use_of_its_clock_is_saved() {
     world.script.complete_all();
     assert!(world.turn().replies.is_empty());
     assert_eq!(world.script.state().writes, [], "the save is not durable yet");
-    world.keeper.on_saved(&save);
+    world.keeper.on_saved(&save, world.now);
     assert!(world.turn().replies.is_empty(), "the registers are not durable yet");
     assert_eq!(world.script.state().writes.len(), 2);
     world.script.complete_all();

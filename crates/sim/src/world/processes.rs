@@ -221,7 +221,7 @@ impl World {
         let it = &mut self.nodes[node];
         let Some(process) = &mut it.process else { return };
         if let Some(save) = process.saving.take() {
-            process.uptimes.on_saved(&save);
+            process.uptimes.on_saved(&save, it.clock.local(self.now));
             it.uptimes = save;
         }
         for worker in 0..process.seats.len() {
