@@ -7,6 +7,8 @@
 //!
 //! Replies that were written and not read are not counted here: see `node::front::OUT_LEN_MAX`.
 
+use types::limits::VALUE_LEN_DEFAULT;
+
 /// Bytes that a client may make the node hold as long as its replies are as long as they were.
 pub(crate) const HELD_LEN_MAX: usize = 32 << 20;
 
@@ -37,13 +39,14 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Values are at most `value_len_max` bytes long.
+    /// `value_len_max` is this node's limit. Stored values may be longer: it may have been lowered.
     pub(crate) fn new(value_len_max: usize) -> Budget {
+        let value_len_max = value_len_max.max(VALUE_LEN_DEFAULT);
         Budget {
             under_way: Cost::default(),
             ready_len: 0,
             expected_len: value_len_max.min(HELD_LEN_MAX / VALUES_MIN),
-            values_max: (AT_RISK_LEN_MAX / value_len_max.max(1)).max(VALUES_MIN),
+            values_max: (AT_RISK_LEN_MAX / value_len_max).max(VALUES_MIN),
         }
     }
 
@@ -113,6 +116,15 @@ mod tests {
     fn who_was_not_answered_yet_asks_for_few_values() {
         assert_eq!(fill(&mut Budget::new(1 << 20)), 32);
         assert_eq!(fill(&mut Budget::new(512 << 20)), 32);
+    }
+
+    #[test]
+    fn lowered_limit_reckons_with_stored_values() {
+        let mut budget = Budget::new(1 << 10);
+        assert_eq!(fill(&mut budget), 32);
+        (0..32).for_each(|_| budget.end(VALUE));
+        (0..100).for_each(|_| budget.learn(100));
+        assert_eq!(fill(&mut budget), AT_RISK_LEN_MAX / VALUE_LEN_DEFAULT);
     }
 
     #[test]
