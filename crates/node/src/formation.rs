@@ -23,8 +23,9 @@
 //! **Noting.** A peer's incarnation and loss are durable here before any of its words is believed. So a node that
 //! restarts still knows which of its peers' former words are void [Michael et al., DISC 2017].
 //!
-//! **Settings.** A peer with other databases does not count at all. A peer's limits are durable here before links to its
-//! workers are made, so that a restarted node respects the limits of a member that is down.
+//! **Settings.** A peer with other databases does not count at all. A peer's limits are durable here
+//! before links to its workers are made, so that a restarted node respects the limits of a member
+//! that is down. A raised limit counts once every connected member knows it.
 //!
 //! It does not change the members of a formed cluster.
 
@@ -202,10 +203,19 @@ impl Formation {
         }
     }
 
-    /// The limits that count now.
+    /// The limits that count now. A raised one counts once every connected member knows it.
     #[must_use]
     pub fn agreed(&self) -> Agreed {
-        Agreed::of(&self.durable.limits)
+        let mut limits = self.durable.limits.clone();
+        let heard = self.heard.values().flatten();
+        for status in heard.filter(|status| status.databases == self.durable.databases) {
+            for (node, &theirs) in &status.limits {
+                if let Some(one) = limits.get_mut(node) {
+                    *one = one.strictest(theirs);
+                }
+            }
+        }
+        Agreed::of(&limits)
     }
 
     /// Why a connected peer is refused: the setting in which it differs from this node.
@@ -306,6 +316,7 @@ impl Formation {
     }
 
     pub fn on(&mut self, input: Input, out: &mut Vec<Effect>) {
+        let before = self.agreed();
         match input {
             Input::Start => {
                 out.push(Effect::Agree(self.agreed()));
@@ -327,6 +338,10 @@ impl Formation {
                     out.push(Effect::TellAll);
                 }
             }
+        }
+        let agreed = self.agreed();
+        if agreed != before {
+            out.push(Effect::Agree(agreed));
         }
         self.advance(out);
     }
@@ -360,7 +375,6 @@ impl Formation {
         let is_member = self.durable.members.iter().any(|member| member.node == peer);
         if is_member && self.durable.limits.insert(peer, limits) != Some(limits) {
             self.persist(out);
-            out.push(Effect::Agree(self.agreed()));
         }
     }
 

@@ -207,6 +207,40 @@ fn limits_are_durable_before_they_count() {
 }
 
 #[test]
+fn raised_limit_waits_for_connected_members() {
+    let limits = |size| Limits { max_value_size: size, ..Limits::default() };
+    let [own, peer] = [NodeId(1), NodeId(2)];
+    let durable =
+        Durable { limits: [(own, limits(20)), (peer, limits(20))].into(), ..blank(members(2)) };
+    let mut one = Formation::new(own, durable, id(1));
+    let agreed = |effects: &[Effect]| {
+        let sizes = effects.iter().filter_map(|effect| match effect {
+            Effect::Agree(agreed) => Some(agreed.max_value_size),
+            _ => None,
+        });
+        sizes.collect::<Vec<_>>()
+    };
+    // The peer remembers the former limit of this node, until it has heard the new one.
+    for end in ["told", "down"] {
+        one.on(Input::Up { peer }, &mut Vec::new());
+        for (remembered, expected) in [(9, vec![9]), (9, vec![])] {
+            let limits = [(own, limits(remembered)), (peer, limits(20))].into();
+            let status = Status { limits, ..Formation::status(&one) };
+            let mut effects = Vec::new();
+            one.on(Input::Told { peer, status }, &mut effects);
+            assert_eq!(agreed(&effects), expected);
+        }
+        let input = match end {
+            "told" => Input::Told { peer, status: one.status() },
+            _ => Input::Down { peer },
+        };
+        let mut effects = Vec::new();
+        one.on(input, &mut effects);
+        assert_eq!(agreed(&effects), [20], "{end}");
+    }
+}
+
+#[test]
 fn noted_proposal_is_dropped_with_its_proposer() {
     let mut world = World::new(3, 8);
     world.machine(NodeId(1)).disk.standing = Standing::Proposed(id(70));
