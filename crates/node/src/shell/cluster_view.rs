@@ -78,6 +78,8 @@ impl ClusterView {
                 };
             }
             let seen = self.seen.get(&member.node);
+            let is_linked = membership.linked.contains(&member.node);
+            let is_recovering = membership.recovering.contains(&member.node);
             let is_heard =
                 seen.is_some_and(|it| it.is_linked && now.since(it.heard_at) < SILENT_MAX);
             let silent_for = seen.map(|it| Millis(now.since(it.heard_at).as_millis()));
@@ -85,27 +87,39 @@ impl ClusterView {
                 node: member.node,
                 address: member.client.clone(),
                 is_self: false,
-                up: is_heard || membership.linked.contains(&member.node),
+                up: is_heard || is_linked,
                 silent_for,
                 round_trip: seen.and_then(|seen| seen.round_trip),
-                summary: seen.map(|seen| seen.summary.clone()),
+                summary: current(seen, is_linked, is_recovering),
             }
         };
         membership.durable.members.iter().map(one).collect()
     }
 }
 
+/// The peer's last summary. Worker links stand only between members that have begun, so a summary
+/// from before that is out of date.
+fn current(seen: Option<&Seen>, is_linked: bool, is_recovering: bool) -> Option<Summary> {
+    let summary = seen.map(|seen| seen.summary.clone());
+    let state = summary.as_ref().map_or(State::Forming, |summary| summary.state);
+    if !is_linked || !matches!(state, State::Forming | State::Joining) {
+        return summary;
+    }
+    let state = if is_recovering { State::Recovering } else { State::Ready };
+    Some(Summary { state, remarks: Vec::new(), ..summary.unwrap_or_default() })
+}
+
 impl Board {
     /// This node's summary, from facts that its threads have published.
     pub(crate) fn summary(&self, status: &NodeStatus) -> Summary {
         let stat = |name: &str| status.stats.values.get(name).copied().unwrap_or(0);
-        let recovery_left = RECOVERY_LEFT.into_iter().map(stat).sum();
+        let recovery_left = recovery_left(status);
         let disk = disk(&self.config.data_dir);
         Summary {
             version: self.config.announced.version.clone(),
             advertise: status.advertise.clone(),
             admin: self.config.announced.admin.clone().unwrap_or_default(),
-            state: state(status, recovery_left),
+            state: state(status),
             writes_refused: status.writes_refused.map(of_storage).unwrap_or_default(),
             remarks: remarks(status),
             recovery_left,
@@ -128,12 +142,18 @@ fn sum_of(databases: &[DatabaseFigures], of: fn(&DatabaseFigures) -> u64) -> Opt
     (!databases.is_empty()).then(|| databases.iter().map(of).sum())
 }
 
-fn state(status: &NodeStatus, recovery_left: u64) -> State {
+/// Shards and keys that are left to recover.
+fn recovery_left(status: &NodeStatus) -> u64 {
+    let stat = |name: &str| status.stats.values.get(name).copied().unwrap_or(0);
+    RECOVERY_LEFT.into_iter().map(stat).sum()
+}
+
+pub(super) fn state(status: &NodeStatus) -> State {
     match status.phase {
         Phase::Stopping => State::Stopping,
         Phase::Forming { .. } => State::Forming,
         Phase::Rejoining { .. } => State::Joining,
-        Phase::Formed if recovery_left > 0 => State::Recovering,
+        Phase::Formed if recovery_left(status) > 0 => State::Recovering,
         Phase::Formed if status.loading => State::Loading,
         Phase::Formed if status.ready => State::Ready,
         Phase::Formed => State::NoQuorum,
@@ -179,6 +199,27 @@ fn resident_memory() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn linked_peer_is_not_shown_as_forming() {
+        let state = |state: Option<State>, is_linked, is_recovering| {
+            let seen = state.map(|state| Seen {
+                summary: Summary { state, remarks: vec!["waits".into()], ..Summary::default() },
+                heard_at: Nanos::ZERO,
+                round_trip: None,
+                is_linked: true,
+            });
+            let summary = current(seen.as_ref(), is_linked, is_recovering);
+            summary.map(|summary| (summary.state, summary.remarks.len()))
+        };
+        assert_eq!(state(None, false, false), None);
+        assert_eq!(state(Some(State::Forming), false, false), Some((State::Forming, 1)));
+        for old in [None, Some(State::Forming), Some(State::Joining)] {
+            assert_eq!(state(old, true, false), Some((State::Ready, 0)));
+            assert_eq!(state(old, true, true), Some((State::Recovering, 0)));
+        }
+        assert_eq!(state(Some(State::NoQuorum), true, false), Some((State::NoQuorum, 1)));
+    }
 
     #[test]
     fn this_process_has_memory_and_a_disk() {

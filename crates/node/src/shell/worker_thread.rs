@@ -115,6 +115,8 @@ pub(crate) struct WorkerThread {
     write_window: WriteWindow,
     stats_at: Nanos,
     stats_due: bool,
+    /// The counters of a worker that has begun were published.
+    has_published: bool,
     is_drained: bool,
 }
 
@@ -165,6 +167,7 @@ impl WorkerThread {
             write_window: WriteWindow::new(),
             stats_at: Nanos::ZERO,
             stats_due: false,
+            has_published: false,
             is_drained: false,
             board,
         }
@@ -598,5 +601,10 @@ impl WorkerThread {
         }
         let measures = self.measures();
         self.board.set_stats(self.index, stats, measures);
+        if self.worker.is_some() && !self.has_published {
+            // The peers are to hear at once that this node is ready.
+            self.has_published = true;
+            self.board.control.notify();
+        }
     }
 }

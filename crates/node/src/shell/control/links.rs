@@ -213,6 +213,7 @@ impl Control {
                         // Its purpose is fulfilled once the other end has read it.
                         (true, false) => {}
                         (false, true) => {
+                            self.end_former_link(&hello)?;
                             self.dialler.hurry(hello.node, self.board.clocks.now());
                             return self.drop_conn(at, None);
                         }
@@ -226,6 +227,16 @@ impl Control {
             }
         }
         Ok(())
+    }
+
+    /// Ends the control link to a former process of a peer. It may not have been silent for long.
+    fn end_former_link(&mut self, hello: &Hello) -> Result<(), String> {
+        let Some(&old) = self.links.get(&hello.node) else { return Ok(()) };
+        let former = self.conns[old].as_ref().and_then(|conn| conn.hello.as_ref());
+        match former {
+            Some(former) if former.incarnation < hello.incarnation => self.drop_conn(old, None),
+            _ => Ok(()),
+        }
     }
 
     /// Notes a proven peer durably, or says why it is not wanted.
@@ -268,6 +279,7 @@ impl Control {
         if let Some(conn) = self.conns[at].as_mut() {
             (conn.peer, conn.hello) = (Some(peer), Some(hello));
             self.links.insert(peer, at);
+            self.reports.on_link();
             self.tell(Told::Up { peer })?;
         }
         Ok(())
@@ -278,7 +290,12 @@ impl Control {
         match Message::from_bytes(bytes) {
             Ok(Message::Status(status)) => {
                 self.stale = 0;
+                let is_first = self.formation.said(peer).is_none();
                 self.tell(Told::Told { peer, status })?;
+                if is_first {
+                    // Worker links that were refused as too early stand a chance now.
+                    self.dialler.hurry(peer, self.board.clocks.now());
+                }
             }
             Ok(Message::Report(report)) => {
                 self.on_report(peer, *report);

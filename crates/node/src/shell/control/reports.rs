@@ -12,9 +12,9 @@ use types::wire::{Malformed, Wire};
 use super::Control;
 use super::command_window::CommandWindow;
 use crate::formation::Status;
-use crate::shell::cluster_view::Seen;
+use crate::shell::cluster_view::{self, Seen};
 use crate::status::Facts as _;
-use crate::summary::{Echo, Report};
+use crate::summary::{Echo, Report, State};
 
 pub(super) const REPORT_EVERY: Nanos = Nanos::from_secs(1);
 /// How much earlier a report may be sent.
@@ -45,7 +45,10 @@ impl Message {
 /// The times of the peers' reports, and the round trips that they show.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
+    /// `None` while a peer has not heard any.
     sent_at: Option<Nanos>,
+    /// This node's state as it was sent last.
+    sent_state: State,
     /// Of each peer: when its last report was sent, by its clock, and when it was heard, by ours.
     heard: BTreeMap<NodeId, (Nanos, Nanos)>,
     round_trips: BTreeMap<NodeId, Nanos>,
@@ -53,8 +56,14 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    fn is_due(&self, now: Nanos) -> bool {
-        self.sent_at.is_none_or(|at| now + SLACK >= at + REPORT_EVERY)
+    /// A new state is sent at once: the peers show it.
+    fn is_due(&self, now: Nanos, state: State) -> bool {
+        self.sent_at.is_none_or(|at| now + SLACK >= at + REPORT_EVERY) || state != self.sent_state
+    }
+
+    /// A control link to a peer stands: it waits for a report.
+    pub(super) fn on_link(&mut self) {
+        self.sent_at = None;
     }
 
     /// Notes a report and returns the round trip that its echo shows.
@@ -80,13 +89,15 @@ impl Reports {
 impl Control {
     /// Sends a report to every peer once it is due.
     pub(super) fn send_reports(&mut self, now: Nanos) -> Result<(), String> {
-        if !self.reports.is_due(now) {
+        let status = self.board.status();
+        let state = cluster_view::state(&status);
+        if !self.reports.is_due(now, state) {
             return Ok(());
         }
-        self.reports.sent_at = Some(now);
+        (self.reports.sent_at, self.reports.sent_state) = (Some(now), state);
         let commands = self.commands.as_ref().map(|facts| facts.commands()).unwrap_or_default();
         let figures = self.reports.commands.add(&commands, now);
-        let mut summary = self.board.summary(&self.board.status());
+        let mut summary = self.board.summary(&status);
         summary.commands_per_second = figures.per_second;
         (summary.latency_p50, summary.latency_p99) = (figures.p50, figures.p99);
         summary.round_trips = self.reports.round_trips.clone();
@@ -128,10 +139,21 @@ mod tests {
     #[test]
     fn reports_are_due_once_a_second_or_a_little_earlier() {
         let mut reports = Reports::default();
-        assert!(reports.is_due(Nanos::ZERO));
+        let forming = State::Forming;
+        assert!(reports.is_due(Nanos::ZERO, forming));
         reports.sent_at = Some(Nanos::from_secs(1));
-        assert!(!reports.is_due(Nanos::from_millis(1_799)));
-        assert!(reports.is_due(Nanos::from_millis(1_800)));
+        assert!(!reports.is_due(Nanos::from_millis(1_799), forming));
+        assert!(reports.is_due(Nanos::from_millis(1_800), forming));
+    }
+
+    #[test]
+    fn new_link_or_state_makes_report_due() {
+        let now = Nanos::from_secs(1);
+        let mut reports = Reports { sent_at: Some(now), ..Reports::default() };
+        assert!(!reports.is_due(now, State::Forming));
+        assert!(reports.is_due(now, State::Ready));
+        reports.on_link();
+        assert!(reports.is_due(now, State::Forming));
     }
 
     #[test]
