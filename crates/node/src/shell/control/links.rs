@@ -290,9 +290,9 @@ impl Control {
         match Message::from_bytes(bytes) {
             Ok(Message::Status(status)) => {
                 self.stale = 0;
-                let is_first = self.formation.said(peer).is_none();
+                let before = self.formation.said(peer);
                 self.tell(Told::Told { peer, status })?;
-                if is_first {
+                if self.formation.said(peer) != before {
                     // Worker links that were refused as too early stand a chance now.
                     self.dialler.hurry(peer, self.board.clocks.now());
                 }
