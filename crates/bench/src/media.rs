@@ -1,7 +1,7 @@
 //! What in-place persistence costs beside a log, on three media: section 6.2 of LOGLESS, repeated.
 //!
 //! Patterns write values of one length again and again: appended to a log in two steps, one value in place, or
-//! 100,000 values in place that are drawn by Zipf 0.9; in each way that `storage::pmem::variants` has. Beside them
+//! 100,000 values in place that are drawn by Zipf 0.9; in each way that [`variants`] has. Beside them
 //! run raw loops, which copy, write back and fence, the product's own store, and `libpmemlog` where it is installed.
 //! The patterns take turns in short slices, and ratios are of slices of one round, because machines are noisy.
 //! What was written is looked at after every slice.
@@ -20,6 +20,7 @@ mod pmem_store;
 mod pmemlog;
 mod region;
 mod report;
+pub mod variants;
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -29,13 +30,13 @@ use std::time::Duration;
 
 use storage::pmem::mapped::Mapped;
 use storage::pmem::memory::Memory;
-use storage::pmem::variants::{Checksum, PopCount, TwoStep, Variant};
 
 use self::draws::{Draws, Spread};
 use self::in_memory::{InPlace, Log, Raw};
 use self::on_disk::{Disk, GROUPS, OnDisk};
 use self::pattern::{Pace, Pattern, measure};
 use self::region::Region;
+use self::variants::{Checksum, PopCount, TwoStep, Variant};
 use crate::process::ScratchDir;
 use crate::{Error, Result};
 

@@ -17,7 +17,6 @@ pub mod memory;
 pub mod modelled;
 pub mod persist;
 pub mod store;
-pub mod variants;
 pub mod verify;
 
 mod batch;

@@ -7,10 +7,10 @@ use std::rc::Rc;
 use base::checksum::checksum_at;
 use storage::pmem::memory::Memory;
 use storage::pmem::persist::LINE;
-use storage::pmem::variants::{Found, Sequence, Slot, Variant, Write};
 
 use super::draws::{Draws, Spread};
 use super::pattern::{Name, Pattern};
+use super::variants::{Found, Sequence, Slot, Variant, Write};
 use crate::{Error, Result};
 
 /// Writes, the last ones, that are looked at after a slice.

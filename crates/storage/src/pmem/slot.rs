@@ -1,5 +1,5 @@
 //! Slots: two versions side by side, written in turn, valid by checksum and sequence; the checksum variant of
-//! `variants`, with what a register needs in its header, and a checksum that is seeded.
+//! `bench::media::variants`, with a larger header and a seeded checksum.
 //!
 //! A version is a header of 24 bytes, the key and the record, in its own cache lines, checksummed with a seed
 //! that binds it to its place and its directory. The sequences of a slot's versions always differ by one, so

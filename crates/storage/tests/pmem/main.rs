@@ -11,4 +11,3 @@ mod scrub;
 mod space;
 mod support;
 mod turns;
-mod variants;

@@ -10,15 +10,15 @@
 use base::checksum::checksum_at;
 
 use super::{Found, Header, Slot, Variant, Write, newest, whole_lines};
-use crate::pmem::memory::Memory;
-use crate::pmem::word::mix;
+use crate::workload::scramble;
+use storage::pmem::memory::Memory;
 
 const HEADER_LEN: usize = 16;
 
 /// Over a header and a value, bound to the place of their version.
 #[inline]
 fn sum(at: u64, header: u64, value: &[u8]) -> u64 {
-    checksum_at(mix(mix(at) ^ header), value)
+    checksum_at(scramble(scramble(at) ^ header), value)
 }
 
 fn put_void<M: Memory>(memory: &M, slot: Slot, index: u64) {

@@ -11,7 +11,7 @@
 //!
 //! A slot begins on a cache line and is made of whole lines, so no write of one register touches a line of
 //! another. The sequence of the newest value is the caller's to know: from reading the slot once, or from having
-//! written it. The store's slots are the checksum variant with a larger header (`slot`), and its turns say which
+//! written it. The store's slots are the checksum variant with a larger header (`storage::pmem`), and its turns say which
 //! versions may be torn; here a version that does not verify is taken for one that was interrupted. Who takes over
 //! from a process that ended settles the memory before it reads, as for the store.
 
@@ -23,8 +23,8 @@ pub use checksum::Checksum;
 pub use popcount::PopCount;
 pub use two_step::TwoStep;
 
-use super::memory::Memory;
-use super::persist::LINE;
+use storage::pmem::memory::Memory;
+use storage::pmem::persist::LINE;
 
 /// A place for one value at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

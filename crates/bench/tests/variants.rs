@@ -1,10 +1,10 @@
 //! Ways to write a slot, each against a plain value: all crash states of a write, random histories, damage.
 
 use base::Prng;
+use bench::media::variants::{Checksum, Found, PopCount, Sequence, Slot, TwoStep, Variant, Write};
 use proptest::prelude::*;
 use storage::pmem::memory::Memory;
 use storage::pmem::modelled::{Modelled, Moment};
-use storage::pmem::variants::{Checksum, Found, PopCount, Sequence, Slot, TwoStep, Variant, Write};
 
 const CAPACITY: usize = 100;
 const STATES_MAX: u64 = 50_000;

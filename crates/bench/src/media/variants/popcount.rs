@@ -17,7 +17,7 @@
 #![allow(unsafe_code)]
 
 use super::{Found, Header, Slot, Variant, Write, newest, whole_lines};
-use crate::pmem::memory::Memory;
+use storage::pmem::memory::Memory;
 
 const HEADER_LEN: usize = 16;
 const VERSIONS: u32 = 3;

@@ -9,8 +9,8 @@
 //! out of what it was told to write, is read as if it were whole.
 
 use super::{Found, Header, Slot, Variant, Write, newest, whole_lines};
-use crate::pmem::memory::Memory;
-use crate::pmem::persist::LINE;
+use storage::pmem::memory::Memory;
+use storage::pmem::persist::LINE;
 
 /// A value, then one of so many headers: 1, 2, 3 or 4.
 #[derive(Clone, Copy, Debug)]
