@@ -205,6 +205,31 @@ pub(crate) struct TurnUptime<'a> {
     turn: Nanos,
 }
 
+impl TurnUptime<'_> {
+    /// `between` runs where other threads may take steps: tests order the steps with it.
+    fn start_in_steps(&self, span: Millis, mut between: impl FnMut()) -> Millis {
+        let Uptimes { scale, clocks, .. } = self.uptimes;
+        let class = scale.class(span);
+        let (clock, now) = (&clocks[class], self.turn.as_millis());
+        loop {
+            self.uptimes.wake(class, now);
+            between();
+            let Some(start) = clock.motion().starts(now) else { continue };
+            between();
+            let end = end(start, span);
+            if clock.until.load(SeqCst) >= end {
+                // Before the mark is read: a node that stops takes the marks away, then reads
+                // the end.
+                self.uptimes.mark(class, start.0);
+                return start;
+            }
+            between();
+            // The clock may have come to rest before it saw this: read it again.
+            clock.until.fetch_max(end.saturating_add(scale.slack(span)).min(FOREVER), SeqCst);
+        }
+    }
+}
+
 impl Uptime for TurnUptime<'_> {
     fn now(&self, span: Millis) -> Millis {
         let class = self.uptimes.scale.class(span);
@@ -212,21 +237,7 @@ impl Uptime for TurnUptime<'_> {
     }
 
     fn start(&self, span: Millis) -> Millis {
-        let Uptimes { scale, clocks, .. } = self.uptimes;
-        let class = scale.class(span);
-        let (clock, now) = (&clocks[class], self.turn.as_millis());
-        loop {
-            self.uptimes.wake(class, now);
-            let Some(start) = clock.motion().starts(now) else { continue };
-            let end = end(start, span);
-            if clock.until.load(SeqCst) >= end {
-                // Before the mark is looked at: a node that stops takes the marks away, then reads the end.
-                self.uptimes.mark(class, start.0);
-                return start;
-            }
-            // The clock may have come to rest before it saw this: it is looked at again.
-            clock.until.fetch_max(end.saturating_add(scale.slack(span)).min(FOREVER), SeqCst);
-        }
+        self.start_in_steps(span, || {})
     }
 
     fn keep(&self, span: Millis, start: Millis) {
@@ -397,22 +408,36 @@ impl Keeper {
     }
 
     fn rest(&mut self, class: usize, now: u64) {
+        if let Some((from, to)) = self.rest_due(class, now)
+            && self.uptimes.clocks[class].turn(from, to)
+        {
+            self.confirm_rest(class, from, to);
+        }
+    }
+
+    /// The clock's motion, and the rest to which it is to come, once its countdowns are over.
+    fn rest_due(&mut self, class: usize, now: u64) -> Option<(Motion, Motion)> {
         let clock = &self.uptimes.clocks[class];
-        let from @ Motion::Running(_) = clock.motion() else { return };
+        let from @ Motion::Running(_) = clock.motion() else { return None };
         let shown = from.shows(now).0;
         if shown < clock.until.load(SeqCst) || mutation::is(Mutation::NeverRests) {
-            return;
+            return None;
         }
         // A worker may still be about to wake it from an earlier rest: it must find another.
         if shown <= self.rested[class] {
-            return;
+            return None;
         }
         self.rested[class] = shown;
         clock.rested_at.store(now, SeqCst);
-        let to = Motion::Resting(shown);
-        if clock.turn(from, to) && clock.until.load(SeqCst) > shown {
-            // A countdown started meanwhile, and may not have seen that its clock came to rest. Where another worker
-            // has woken it already, that stands.
+        Some((from, Motion::Resting(shown)))
+    }
+
+    /// Takes the rest back if a countdown started meanwhile: it may not have seen the rest.
+    /// A rest from which another worker has woken the clock stays.
+    fn confirm_rest(&self, class: usize, from: Motion, to: Motion) {
+        let clock = &self.uptimes.clocks[class];
+        let Motion::Resting(shown) = to else { return };
+        if clock.until.load(SeqCst) > shown {
             let _ = clock.turn(to, from);
         }
     }

@@ -280,6 +280,82 @@ fn clock_is_never_woken_from_an_earlier_rest() {
     }
 }
 
+/// The steps of other threads that one start can meet, in the order in which they come.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Step {
+    /// The keeper finds that the clock is to rest, by the time that it read last.
+    Find,
+    Turn,
+    Confirm,
+    /// Another worker starts a countdown.
+    Start,
+}
+
+/// Runs the steps before each point of a start that `points` names for them, and the rest after it.
+/// Returns the time that the countdown is ahead of its span's time, at worst.
+fn ahead_among(order: [Step; 4], points: [usize; 4], delay: u64) -> i64 {
+    let mut node = Node::new();
+    node.start(LOCK);
+    node.pass(1);
+    // The keeper has read this time, and is kept waiting after it.
+    node.now = 6 + node.keeper.uptimes.clocks[0].until.load(SeqCst);
+    let (read, turn) = (node.now, node.now + delay);
+    let uptimes = node.keeper.uptimes();
+    let (mut found, mut has_turned, mut next) = (None, false, 0);
+    let mut run = |point: usize| {
+        while next < order.len() && points[next] <= point {
+            match (order[next], found) {
+                (Step::Find, _) => {
+                    found = node.keeper.rest_due(0, read);
+                    assert!(point > 0 || next > 0 || found.is_some(), "its countdowns are over");
+                }
+                (Step::Turn, Some((from, to))) => has_turned = uptimes.clocks[0].turn(from, to),
+                (Step::Confirm, Some((from, to))) if has_turned => {
+                    node.keeper.confirm_rest(0, from, to);
+                }
+                (Step::Turn | Step::Confirm, _) => {}
+                (Step::Start, _) => {
+                    uptimes.at(Nanos::from_millis(read)).start(LOCK);
+                }
+            }
+            next += 1;
+        }
+    };
+    let mut point = 0;
+    run(point);
+    let start = uptimes.at(Nanos::from_millis(turn)).start_in_steps(LOCK, || {
+        point += 1;
+        run(point);
+    });
+    run(usize::MAX);
+    let counted = |now: u64| uptimes.clocks[0].motion().shows(now).0 as i64 - start.0 as i64 - 1;
+    [0, 1, delay, 1_000].map(|held| counted(turn + held) - held as i64).into_iter().max().unwrap()
+}
+
+/// All orders in which the keeper and another worker can meet the steps of a start.
+#[test]
+fn countdown_is_never_early_in_any_order_of_steps() {
+    use Step::{Confirm, Find, Start, Turn};
+    let orders = [
+        [Start, Find, Turn, Confirm],
+        [Find, Start, Turn, Confirm],
+        [Find, Turn, Start, Confirm],
+        [Find, Turn, Confirm, Start],
+    ];
+    const LAST: usize = 6;
+    for order in orders {
+        for all in 0..LAST.pow(4) {
+            let points = [0, 1, 2, 3].map(|step| all / LAST.pow(step) % LAST);
+            if points.is_sorted() {
+                for delay in [0, 1, 30, 250] {
+                    let ahead = ahead_among(order, points, delay);
+                    assert!(ahead <= 0, "{ahead} ms early: {order:?} at {points:?}, {delay} ms");
+                }
+            }
+        }
+    }
+}
+
 /// Also where the process stood still, and its clock ran far beyond its last countdown.
 #[test]
 fn countdown_after_a_standstill_loses_little() {
