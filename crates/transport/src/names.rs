@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
+use std::panic::catch_unwind;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use types::NodeId;
@@ -13,12 +14,16 @@ use types::NodeId;
 /// Asks the name service about `HOST:PORT`. Never returns an empty list.
 pub(crate) type LookUp = fn(&str) -> io::Result<Vec<SocketAddr>>;
 
+/// Runs a look-up on a thread of its own.
+type Spawn = fn(Box<dyn FnOnce() + Send>) -> io::Result<()>;
+
 type Answer = (NodeId, io::Result<Vec<SocketAddr>>);
 
 pub(crate) struct Names {
     /// `HOST:PORT` of each member.
     names: BTreeMap<NodeId, String>,
     look_up: LookUp,
+    spawn: Spawn,
     known: BTreeMap<NodeId, Vec<SocketAddr>>,
     /// Why the last look-up failed, where that was not told yet.
     failures: BTreeMap<NodeId, io::Error>,
@@ -31,6 +36,7 @@ impl Names {
         Names {
             names,
             look_up,
+            spawn,
             known: BTreeMap::new(),
             failures: BTreeMap::new(),
             under_way: BTreeSet::new(),
@@ -41,8 +47,8 @@ impl Names {
     /// The newest addresses that are known. Each call has the name looked up anew: hosts move.
     ///
     /// # Errors
-    /// `WouldBlock` until the first look-up has ended. `NotFound` once after each look-up that
-    /// found none, unless an earlier one found any.
+    /// `WouldBlock` until the first look-up has ended. Unless an earlier look-up found any:
+    /// `NotFound` once after each that found none, `Other` if no thread can be started.
     pub(crate) fn addresses(&mut self, peer: NodeId) -> io::Result<Vec<SocketAddr>> {
         let missing = || io::Error::new(io::ErrorKind::NotFound, "no address of this member");
         let name = self.names.get(&peer).ok_or_else(missing)?;
@@ -58,7 +64,10 @@ impl Names {
             (Some(addresses), _, _) => Ok(addresses.clone()),
             (None, Some(failure), _) => Err(failure),
             // At the limit of threads the error is `WouldBlock`, which means a look-up under way.
-            (None, None, Err(error)) => Err(io::Error::other(error.to_string())),
+            (None, None, Err(error)) => {
+                let name = &self.names[&peer];
+                Err(io::Error::other(format!("no thread can look up {name:?} ({error})")))
+            }
             (None, None, Ok(())) => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
@@ -79,13 +88,19 @@ impl Names {
         }
         let (answers, look_up) = (self.answers.0.clone(), self.look_up);
         let ask = move || {
+            let panicked = |_| Err(io::Error::new(io::ErrorKind::NotFound, "the look-up panicked"));
+            let answer = catch_unwind(|| look_up(&name)).unwrap_or_else(panicked);
             // The node may be gone when the answer comes.
-            let _ = answers.send((peer, look_up(&name)));
+            let _ = answers.send((peer, answer));
         };
-        std::thread::Builder::new().name("names".to_string()).spawn(ask)?;
+        (self.spawn)(Box::new(ask))?;
         self.under_way.insert(peer);
         Ok(())
     }
+}
+
+fn spawn(ask: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+    std::thread::Builder::new().name("names".to_string()).spawn(ask).map(drop)
 }
 
 #[cfg(test)]
@@ -159,5 +174,32 @@ mod tests {
             }
         }
         assert!(names.addresses(PEER).is_ok());
+    }
+
+    #[test]
+    fn known_addresses_outlive_a_want_of_threads() {
+        let mut names = names("far:7", |_| Ok(vec!["127.0.0.1:7".parse().unwrap()]));
+        let none: Spawn = |_| Err(io::ErrorKind::WouldBlock.into());
+        names.spawn = none;
+        let error = names.addresses(PEER).expect_err("none is known");
+        assert_eq!(error.kind(), io::ErrorKind::Other, "{error}");
+        names.spawn = spawn;
+        assert_eq!(ask(&mut names).expect("it answers").len(), 1);
+        while names.under_way.contains(&PEER) {
+            names.take_answers();
+        }
+        names.spawn = none;
+        assert_eq!(names.addresses(PEER).expect("it is known").len(), 1);
+    }
+
+    #[test]
+    fn look_up_that_panics_is_repeated() {
+        static ASKED: AtomicUsize = AtomicUsize::new(0);
+        let mut names = names("far:7", |_| {
+            assert!(ASKED.fetch_add(1, Ordering::SeqCst) > 0, "the first one fails");
+            Ok(vec!["127.0.0.1:7".parse().unwrap()])
+        });
+        assert_eq!(ask(&mut names).expect_err("it failed").kind(), io::ErrorKind::NotFound);
+        assert_eq!(ask(&mut names).expect("it answers").len(), 1);
     }
 }
