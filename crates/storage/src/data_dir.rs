@@ -50,8 +50,8 @@ pub enum DataDirError {
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
     /// Only the older copy may have changed: another attempt is safe.
-    #[error("{path}: no room: {source}")]
-    Full { path: PathBuf, source: io::Error },
+    #[error("{0}/node cannot be written, the disk is full: make room, then start the node again")]
+    Full(PathBuf),
     #[error("{0}/node could not be written earlier: restart the node once the disk is well")]
     Poisoned(PathBuf),
 }
@@ -269,13 +269,7 @@ impl Saved {
     fn write(&mut self, dir: &Path, identity: Identity) -> Result<(), DataDirError> {
         let (sequence, place) = (self.sequence + 1, 1 - self.place);
         let copy = identity.encode(sequence, place).ok_or(DataDirError::AddressesTooLong)?;
-        let written = self.file.write_all_at(&copy, (place * COPY_LEN) as u64);
-        written.map_err(|source| match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                DataDirError::Full { path: dir.to_owned(), source }
-            }
-            _ => at(dir)(source),
-        })?;
+        self.file.write_all_at(&copy, (place * COPY_LEN) as u64).map_err(not_written(dir))?;
         self.file.sync_data().map_err(at(dir))?;
         (self.sequence, self.place) = (sequence, place);
         (self.identity, self.is_damaged) = (identity, false);
@@ -447,15 +441,26 @@ fn check_unused(path: &Path) -> Result<(), DataDirError> {
 fn create(path: &Path, directory: &File, identity: Identity) -> Result<Saved, DataDirError> {
     let new = path.join(FILE_NEW);
     let options = OpenOptions::new().read(true).write(true).create(true).truncate(true).to_owned();
-    let mut file = options.open(&new).map_err(at(path))?;
+    let mut file = options.open(&new).map_err(not_written(path))?;
     for (sequence, place) in [(2, 0), (1, 1)] {
         let copy = identity.encode(sequence, place).ok_or(DataDirError::AddressesTooLong)?;
-        file.write_all(&copy).map_err(at(path))?;
+        file.write_all(&copy).map_err(not_written(path))?;
     }
-    file.sync_all().map_err(at(path))?;
-    fs::rename(&new, path.join(FILE)).map_err(at(path))?;
+    file.sync_all().map_err(not_written(path))?;
+    fs::rename(&new, path.join(FILE)).map_err(not_written(path))?;
     directory.sync_all().map_err(at(path))?;
     Ok(Saved { file, identity, sequence: 2, place: 0, is_damaged: false })
+}
+
+/// The error of a write that no flush of bytes in use has followed.
+fn not_written(path: &Path) -> impl Fn(io::Error) -> DataDirError {
+    let path = path.to_owned();
+    move |error| match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            DataDirError::Full(path.clone())
+        }
+        _ => at(&path)(error),
+    }
 }
 
 fn remove_files(path: &Path) -> Result<(), DataDirError> {
@@ -484,6 +489,7 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> DataDirError {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+    use crate::identity::SavedClock;
 
     /// A file system that copies on write needs room for each change.
     #[test]
@@ -500,9 +506,50 @@ mod tests {
         };
         for _ in 0..2 {
             let error = dir.update(|it| it.standing = Standing::Uncertain).expect_err("it is full");
-            assert!(matches!(error, DataDirError::Full { .. }), "{error}");
-            assert!(error.to_string().starts_with("here: no room"), "{error}");
+            assert!(matches!(error, DataDirError::Full(_)), "{error}");
+            assert!(error.to_string().starts_with("here/node cannot be written"), "{error}");
         }
         assert_eq!(dir.known().standing, Standing::Unformed, "nothing became durable");
+    }
+
+    #[test]
+    fn identity_is_saved_again_once_there_is_room() {
+        let path = scratch("room");
+        let mut dir = DataDir::open(&path, NodeId(7)).expect("it is new");
+        let before = dir.start(Durability::Disk).expect("it starts").clone();
+        let full = File::options().write(true).open("/dev/full").expect("Linux has it");
+        let saved = dir.identity.as_mut().expect("it was started");
+        let file = std::mem::replace(&mut saved.file, full);
+        let clocks = vec![SavedClock { shown: Millis(5), until: Millis(9) }];
+        for _ in 0..3 {
+            let refused = dir.update(|identity| identity.clocks = clocks.clone());
+            assert!(matches!(refused, Err(DataDirError::Full(_))), "{refused:?}");
+            assert_eq!(dir.identity(), Some(&before));
+        }
+        dir.identity.as_mut().expect("it was started").file = file;
+        dir.update(|identity| identity.clocks = clocks.clone()).expect("there is room again");
+        drop(dir);
+        let dir = DataDir::open(&path, NodeId(7)).expect("it is ours");
+        assert!(!dir.is_damaged());
+        assert_eq!(dir.identity(), Some(&Identity { clocks, ..before }));
+        fs::remove_dir_all(&path).expect("it is ours");
+    }
+
+    #[test]
+    fn first_start_names_a_full_disk() {
+        let path = scratch("first");
+        fs::create_dir_all(&path).expect("a directory");
+        std::os::unix::fs::symlink("/dev/full", path.join(FILE_NEW)).expect("a link");
+        let mut dir = DataDir::open(&path, NodeId(7)).expect("it counts as empty");
+        let error = dir.start(Durability::Disk).expect_err("it is full");
+        assert!(error.to_string().contains("the disk is full: make room"), "{error}");
+        fs::remove_file(path.join(FILE_NEW)).expect("it is ours");
+        dir.start(Durability::Disk).expect("there is room again");
+        fs::remove_dir_all(&path).expect("it is ours");
+    }
+
+    fn scratch(name: &str) -> PathBuf {
+        let name = format!("palimpsest-identity-{name}-{}", std::process::id());
+        std::env::temp_dir().join(name)
     }
 }
