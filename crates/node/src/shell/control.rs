@@ -5,6 +5,7 @@
 //! the peer's counters durably. So a worker never processes messages of a peer whose counters this node could forget.
 
 mod command_window;
+mod full_disk;
 mod links;
 mod operator;
 mod reach;
@@ -26,6 +27,7 @@ use storage::data_dir::{DataDir, DataDirError};
 use transport::{Acceptor, Network};
 use types::{Loss, NodeId, Update, Wire};
 
+use full_disk::{FullDisk, Write};
 use links::Conn;
 use reach::Reach;
 use reports::Reports;
@@ -121,6 +123,7 @@ pub(crate) struct Control {
     stale: u32,
     malformed: u64,
     uptimes: Keeper,
+    full_disk: FullDisk,
     scratch: Vec<u8>,
 }
 
@@ -173,6 +176,7 @@ impl Control {
             stale: 0,
             malformed: 0,
             uptimes,
+            full_disk: FullDisk::default(),
             scratch: vec![0; 64 << 10],
         })
     }
@@ -224,7 +228,8 @@ impl Control {
         let look = Some(now + every);
         let lost = self.members.next_timer();
         let (uptime, dial) = (self.uptimes.next(now), self.dialler.next_timer());
-        let next = [conns, look, lost, uptime, dial, stop_at].into_iter().flatten().min()?;
+        let retry = self.full_disk.next_timer();
+        let next = [conns, look, lost, uptime, dial, retry, stop_at].into_iter().flatten().min()?;
         // Rounded up: waking a little early would mean waking twice.
         Some(Duration::from_nanos(next.since(now).0 + 999_999))
     }
@@ -257,10 +262,13 @@ impl Control {
             if conn.connection.next_timer() <= now {
                 match conn.connection.on_time(now) {
                     Ok(()) => self.flush(at)?,
+                    // The peer is silent because this node does not read.
+                    Err(_) if conn.is_held() => self.drop_conn(at, None)?,
                     Err(reset) => self.drop_conn(at, Some(reset))?,
                 }
             }
         }
+        self.retry_held(now)?;
         if self.has_backlog {
             self.accept();
         }
@@ -277,9 +285,15 @@ impl Control {
         let result = record::save_clocks(&mut self.dir, save.clone(), false);
         let now = self.board.clocks.now();
         match result {
-            Ok(()) => self.uptimes.on_saved(&save, now),
+            Ok(()) => {
+                self.uptimes.on_saved(&save, now);
+                self.report_write(Write::Clocks, true);
+            }
             // File systems that copy on write need room for it. A crash costs more until there is.
-            Err(DataDirError::Full { .. }) => self.uptimes.on_refused(now),
+            Err(DataDirError::Full(_)) => {
+                self.uptimes.on_refused(now);
+                self.report_write(Write::Clocks, false);
+            }
             Err(error) => return Err(error.to_string()),
         }
         self.board.workers.iter().for_each(|mailbox| mailbox.notify());
@@ -290,8 +304,12 @@ impl Control {
     fn end(&mut self) -> Result<(), String> {
         match self.uptimes.close(self.board.clocks.now()) {
             Some(save) => match record::save_clocks(&mut self.dir, save, true) {
+                Ok(()) => Ok(()),
                 // The next start takes it for a crash.
-                Ok(()) | Err(DataDirError::Full { .. }) => Ok(()),
+                Err(DataDirError::Full(_)) => {
+                    self.report_write(Write::Clocks, false);
+                    Ok(())
+                }
                 Err(error) => Err(error.to_string()),
             },
             None => Ok(()),
@@ -340,6 +358,33 @@ impl Control {
         let mut effects = Vec::new();
         self.formation.on(told, &mut effects);
         self.carry_out(effects)
+    }
+
+    /// Lets formation take a step that a peer asks for. False if the disk has no room for the note
+    /// that comes first. All is as before then, and the step may be repeated.
+    fn attempt(
+        &mut self,
+        step: impl FnOnce(&mut Formation, &mut Vec<Effect>),
+    ) -> Result<bool, String> {
+        let mut next = self.formation.clone();
+        let mut effects = Vec::new();
+        step(&mut next, &mut effects);
+        // A member notes once in a step. Before it is one, a step may consist of several notes.
+        if self.formation.is_formed()
+            && let Some(Effect::Persist(durable)) = effects.first()
+        {
+            match record::write(&mut self.dir, durable) {
+                Ok(()) => self.report_write(Write::Notes, true),
+                Err(DataDirError::Full(_)) => {
+                    self.report_write(Write::Notes, false);
+                    return Ok(false);
+                }
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        self.formation = next;
+        self.carry_out(effects)?;
+        Ok(true)
     }
 
     fn carry_out(&mut self, effects: Vec<Effect>) -> Result<(), String> {

@@ -11,6 +11,7 @@ use bench::process::ScratchDir;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::full_disk::Small;
 use crate::support::{BINARY, LIMIT, Nodes, config, eventually, exit_of, http_get, run};
 
 /// A node whose output goes where a test lets it go; it ends with this value.
@@ -145,42 +146,13 @@ fn last_lines_are_written_before_the_end() {
     assert!(log.trim_end().ends_with("stopped"), "{log}");
 }
 
-/// A small file system of its own; only root can have one.
-struct Small(ScratchDir);
-
-impl Small {
-    fn mount(megabytes: u32) -> Option<Small> {
-        let scratch = ScratchDir::new(&std::env::temp_dir(), "small").expect("a folder");
-        let size = format!("size={megabytes}m");
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(scratch.path());
-        let is_mounted = mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
-        is_mounted.then_some(Small(scratch))
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
-    }
-}
-
 #[test]
 fn nodes_live_with_data_and_logs_on_a_full_disk() {
-    let Some(small) = Small::mount(96) else {
-        eprintln!("skipped: a file system can be mounted by root only");
-        return;
-    };
+    let Some(small) = Small::mount(96) else { return };
     let arguments = ["--ring-size", "1048576"].map(str::to_string).to_vec();
-    let dir = small.0.path().to_path_buf();
-    let mut nodes = Nodes::prepare_with(Config { dir: dir.clone(), arguments, ..config() });
+    let mut nodes = Nodes::prepare_with(Config { dir: small.path(), arguments, ..config() });
     nodes.start_all();
-    let filler = dir.join("filler");
-    let fill = || {
-        let mut file = File::options().create(true).append(true).open(&filler).expect("a file");
-        while file.write(&[b'x'; 65536]).is_ok_and(|count| count > 0) {}
-    };
-    fill();
+    small.fill();
     let value = "x".repeat(100_000);
     let mut client = nodes.client(0);
     let mut number = 0;
@@ -196,10 +168,10 @@ fn nodes_live_with_data_and_logs_on_a_full_disk() {
     eventually("the full disk is an event", || has_event(&nodes, "disk full"));
     // Log lines find no space from here on, as many as there are.
     for _ in 0..3 {
-        fill();
+        small.fill();
         nodes.kill(2);
         eventually("the peer's death was noticed", || has_event(&nodes, "member lost"));
-        fill();
+        small.fill();
         nodes.cluster.start_node(2).expect("the program starts");
         nodes.wait_for_answer(2, "GET nothing", &Value::Nil);
     }
@@ -207,7 +179,7 @@ fn nodes_live_with_data_and_logs_on_a_full_disk() {
         assert!(nodes.process(index).is_running(), "node {} ended", index + 1);
         nodes.wait_for_answer(index, "GET nothing", &Value::Nil);
     }
-    std::fs::remove_file(&filler).expect("the filler is there");
+    small.make_room();
     nodes.wait_for_answer(0, &format!("SET key:1 {value}"), &Value::ok());
     eventually("node 1 logs that there is space", || {
         nodes.log(0).contains("disk has enough space again")

@@ -30,6 +30,22 @@ pub(super) struct Conn {
     /// When it was dialled or accepted.
     pub(super) since: Nanos,
     pub(super) address: Option<IpAddr>,
+    /// Happenings that wait for room on the disk. No more is read meanwhile.
+    pub(super) held: Vec<Happening>,
+}
+
+impl Conn {
+    pub(super) fn is_held(&self) -> bool {
+        !self.held.is_empty()
+    }
+}
+
+/// How a proven peer is taken.
+pub(super) enum Admission {
+    Welcome,
+    Refused(Refusal),
+    /// The disk has no room to note it.
+    NoRoom,
 }
 
 impl Control {
@@ -77,7 +93,7 @@ impl Control {
             }
         }
         for at in ended {
-            // It was no link, so its end changes nothing that could fail.
+            // It was no link, so its end has no effect that could fail.
             let _ = self.drop_conn(at, None);
         }
     }
@@ -113,13 +129,16 @@ impl Control {
         }
     }
 
-    /// Names a member's host that no name service knows. It may be known later, so the node goes on.
+    /// Names a member's host that cannot be looked up. It may be known later, so the node goes on.
     fn note_unknown_host(&mut self, peer: NodeId, error: &std::io::Error) {
-        if error.kind() == ErrorKind::NotFound {
-            let addr = self.address(peer);
-            let reason = format!("{error}: correct --cluster, or wait for the name");
-            self.complain(Some(peer), addr, "host of a member unknown", reason);
-        }
+        let reason = match error.kind() {
+            ErrorKind::NotFound => format!("{error}: correct --cluster, or wait for the name"),
+            // No thread can be started.
+            ErrorKind::Other => error.to_string(),
+            _ => return,
+        };
+        let addr = self.address(peer);
+        self.complain(Some(peer), addr, "host of a member unknown", reason);
     }
 
     fn add(
@@ -152,6 +171,7 @@ impl Control {
             blocked: false,
             since: now,
             address,
+            held: Vec::new(),
         };
         match self.conns.get_mut(at) {
             Some(slot) => *slot = Some(conn),
@@ -165,6 +185,9 @@ impl Control {
         let mut happenings = Vec::new();
         loop {
             let Some(conn) = self.conns[at].as_mut() else { return Ok(()) };
+            if conn.is_held() {
+                return Ok(());
+            }
             match conn.pipe.read(&mut self.scratch) {
                 Ok(0) => return self.drop_conn(at, None),
                 Ok(count) => {
@@ -197,8 +220,13 @@ impl Control {
                         conn.channel = hello.channel;
                     }
                     let channel = conn.channel;
-                    if let Err(refusal) = self.admit(&hello, channel)? {
-                        return self.refuse(at, refusal);
+                    match self.admit(&hello, channel)? {
+                        Admission::Welcome => {}
+                        Admission::Refused(refusal) => return self.refuse(at, refusal),
+                        Admission::NoRoom => {
+                            self.hold(at, Happening::Proven(hello), happenings);
+                            return Ok(());
+                        }
                     }
                     if channel != CHANNEL_CONTROL {
                         let payloads = happenings.filter_map(|happening| match happening {
@@ -220,7 +248,12 @@ impl Control {
                         _ => self.on_control_link(at, hello)?,
                     }
                 }
-                Happening::Payload(bytes) => self.on_payload(at, &bytes)?,
+                Happening::Payload(bytes) => {
+                    if !self.on_payload(at, &bytes)? {
+                        self.hold(at, Happening::Payload(bytes), happenings);
+                        return Ok(());
+                    }
+                }
             }
             if self.conns[at].is_none() {
                 return Ok(());
@@ -239,25 +272,49 @@ impl Control {
         }
     }
 
-    /// Notes a proven peer durably, or says why it is not wanted.
-    pub(super) fn admit(
-        &mut self,
-        hello: &Hello,
-        channel: u16,
-    ) -> Result<Result<(), Refusal>, String> {
-        let mut effects = Vec::new();
-        if let Err(refusal) = self.formation.note(hello, &mut effects) {
-            return Ok(Err(refusal));
+    /// Keeps the words of a peer until there is room on the disk to note it.
+    fn hold(&mut self, at: usize, first: Happening, rest: impl Iterator<Item = Happening>) {
+        let Some(conn) = self.conns[at].as_mut() else { return };
+        conn.held = std::iter::once(first).chain(rest).collect();
+        self.full_disk.on_held(self.board.clocks.now());
+    }
+
+    /// Repeats held happenings, once that is due.
+    pub(super) fn retry_held(&mut self, now: Nanos) -> Result<(), String> {
+        if !self.full_disk.is_due(now) {
+            return Ok(());
         }
-        self.carry_out(effects)?;
+        for at in 0..self.conns.len() {
+            let Some(conn) = self.conns[at].as_mut().filter(|conn| conn.is_held()) else {
+                continue;
+            };
+            let mut held = std::mem::take(&mut conn.held);
+            self.on_happenings(at, &mut held)?;
+            // No event tells of bytes that arrived meanwhile.
+            self.read(at)?;
+        }
+        Ok(())
+    }
+
+    /// Notes a proven peer durably, or says why it is not wanted.
+    pub(super) fn admit(&mut self, hello: &Hello, channel: u16) -> Result<Admission, String> {
+        let mut noted = Ok(());
+        if !self.attempt(|formation, effects| noted = formation.note(hello, effects))? {
+            return Ok(Admission::NoRoom);
+        }
+        if let Err(refusal) = noted {
+            return Ok(Admission::Refused(refusal));
+        }
         // Its settings and limits count here before its workers are heard.
         let is_known = self.formation.said(hello.node).is_some();
-        let is_early = channel != CHANNEL_CONTROL && !(self.has_begun && is_known);
-        Ok(if is_early { Err(Refusal::Early) } else { Ok(()) })
+        if channel != CHANNEL_CONTROL && !(self.has_begun && is_known) {
+            return Ok(Admission::Refused(Refusal::Early));
+        }
+        Ok(Admission::Welcome)
     }
 
     pub(super) fn hand_over(&mut self, at: usize, hello: Hello, payloads: Vec<bytes::Bytes>) {
-        // Whatever the connection still has to say is written by the worker.
+        // The worker writes the rest of the connection's output.
         let Some(mut conn) = self.conns[at].take() else { return };
         let _ = self.poll.registry().deregister(&mut conn.pipe);
         let (peer, channel) = (hello.node, conn.channel);
@@ -285,13 +342,19 @@ impl Control {
         Ok(())
     }
 
-    pub(super) fn on_payload(&mut self, at: usize, bytes: &[u8]) -> Result<(), String> {
-        let Some(peer) = self.conns[at].as_ref().and_then(|conn| conn.peer) else { return Ok(()) };
+    /// False if it needs room on the disk.
+    fn on_payload(&mut self, at: usize, bytes: &[u8]) -> Result<bool, String> {
+        let Some(peer) = self.conns[at].as_ref().and_then(|conn| conn.peer) else {
+            return Ok(true);
+        };
         match Message::from_bytes(bytes) {
             Ok(Message::Status(status)) => {
                 self.stale = 0;
                 let before = self.formation.said(peer);
-                self.tell(Told::Told { peer, status })?;
+                let told = Told::Told { peer, status };
+                if !self.attempt(|formation, effects| formation.on(told, effects))? {
+                    return Ok(false);
+                }
                 if self.formation.said(peer) != before {
                     // Worker links that were refused as too early stand a chance now.
                     self.dialler.hurry(peer, self.board.clocks.now());
@@ -299,13 +362,16 @@ impl Control {
             }
             Ok(Message::Report(report)) => {
                 self.on_report(peer, *report);
-                return Ok(());
+                return Ok(true);
             }
-            Ok(Message::Unknown) => return Ok(()),
-            Err(_) => return self.refuse(at, Refusal::Malformed),
+            Ok(Message::Unknown) => return Ok(true),
+            Err(_) => {
+                self.refuse(at, Refusal::Malformed)?;
+                return Ok(true);
+            }
         }
         self.want_links(peer);
-        Ok(())
+        Ok(true)
     }
 
     /// Between formed members worker links are wanted.

@@ -4,6 +4,7 @@ use base::Nanos;
 use transport::{Refusal, Reset};
 use types::NodeId;
 
+use super::full_disk::Write;
 use super::reach::PATIENCE;
 use super::watch::{Change, Step, duration};
 use super::{COMPLAINT_EVERY, Control};
@@ -330,6 +331,27 @@ impl Control {
             }
         };
         self.complain(peer, addr, message, reason);
+    }
+
+    /// Logs that a full disk refuses a write, and that it takes such writes again.
+    pub(super) fn report_write(&mut self, write: Write, is_done: bool) {
+        if !self.full_disk.on_write(write, is_done) {
+            return;
+        }
+        let dir = self.board.config.data_dir.display().to_string();
+        if is_done {
+            let message = match write {
+                Write::Clocks => "clocks of times to live are saved again",
+                Write::Notes => "restarted members are noted again",
+            };
+            event!(self.board, INFO, "storage", message, dir = dir);
+        } else {
+            let message = match write {
+                Write::Clocks => "disk full: clocks of times to live cannot be saved",
+                Write::Notes => "disk full: a restarted member cannot be noted and has to wait",
+            };
+            event!(self.board, ERROR, "storage", message, dir = dir);
+        }
     }
 
     /// Logs a complaint about a peer, at most one per minute.

@@ -1,0 +1,78 @@
+//! Writes of the control thread that a full disk refuses, and when they are tried again.
+//!
+//! File systems that copy on write need room to change the identity.
+
+use base::Nanos;
+
+/// Between two attempts to note a peer.
+const RETRY_EVERY: Nanos = Nanos::from_millis(500);
+
+/// Changes of the identity while a member runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Write {
+    /// The clocks of times to live.
+    Clocks,
+    /// The counters and limits of a peer.
+    Notes,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct FullDisk {
+    are_clocks_refused: bool,
+    are_notes_refused: bool,
+    /// Connections are held; then their notes are tried again.
+    retry: Option<Nanos>,
+}
+
+impl FullDisk {
+    /// Notes how a write ended. True if those of its kind ended in another way before.
+    pub(super) fn on_write(&mut self, write: Write, is_done: bool) -> bool {
+        let is_refused = match write {
+            Write::Clocks => &mut self.are_clocks_refused,
+            Write::Notes => &mut self.are_notes_refused,
+        };
+        std::mem::replace(is_refused, !is_done) == is_done
+    }
+
+    pub(super) fn on_held(&mut self, now: Nanos) {
+        self.retry.get_or_insert(now + RETRY_EVERY);
+    }
+
+    /// True once when held connections are to be taken up again.
+    pub(super) fn is_due(&mut self, now: Nanos) -> bool {
+        self.retry.take_if(|at| *at <= now).is_some()
+    }
+
+    pub(super) fn next_timer(&self) -> Option<Nanos> {
+        self.retry
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_write_changes_once() {
+        let mut disk = FullDisk::default();
+        for (write, other) in [(Write::Clocks, Write::Notes), (Write::Notes, Write::Clocks)] {
+            let outcomes = [true, false, false, true, true, false, true];
+            let changes = outcomes.map(|is_done| {
+                assert!(!disk.on_write(other, true), "{other:?} were never refused");
+                disk.on_write(write, is_done)
+            });
+            assert_eq!(changes, [false, true, false, true, false, true, true], "{write:?}");
+        }
+    }
+
+    #[test]
+    fn held_notes_are_tried_again_later() {
+        let (mut disk, at) = (FullDisk::default(), Nanos::from_millis);
+        assert!(!disk.is_due(at(9_999)));
+        disk.on_held(at(100));
+        disk.on_held(at(400));
+        assert_eq!(disk.next_timer(), Some(at(600)), "the first one decides");
+        assert!(!disk.is_due(at(599)));
+        assert!(disk.is_due(at(600)) && !disk.is_due(at(600)));
+    }
+}
