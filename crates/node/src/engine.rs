@@ -255,6 +255,7 @@ impl<P: Protocol> EngineOf<P> {
     pub(crate) fn with_context(
         &mut self,
         shared: &mut Shared,
+        shard: Option<Shard>,
         run: impl FnOnce(&mut P, &mut Context<'_, P>),
     ) {
         // Countdowns that end with the process need nothing that outlives it.
@@ -266,6 +267,7 @@ impl<P: Protocol> EngineOf<P> {
             passing = Millis(shared.now.since(shared.started).as_millis());
             &passing
         };
+        let replicas = shared.replicas_of(shard);
         let mut cx = Context {
             now: shared.now,
             unix: shared.unix,
@@ -274,7 +276,7 @@ impl<P: Protocol> EngineOf<P> {
             metas: &mut self.metas,
             fx: &mut self.fx,
             rng: &mut self.rng,
-            view: &shared.view,
+            replicas,
             update: &*shared.update,
         };
         run(&mut self.protocol, &mut cx);
@@ -283,7 +285,8 @@ impl<P: Protocol> EngineOf<P> {
     }
 
     pub(crate) fn step(&mut self, shared: &mut Shared, event: Event<P>) {
-        self.with_context(shared, |protocol, cx| protocol.on(cx, event));
+        let shard = event.shard();
+        self.with_context(shared, shard, |protocol, cx| protocol.on(cx, event));
     }
 
     /// Runs an event whose register and shard are resident.
@@ -300,7 +303,8 @@ impl<P: Protocol> EngineOf<P> {
             }
             Work::Peer { from, message, .. } => Event::Peer { from, message },
             Work::Emit(emit) => {
-                self.with_context(shared, |protocol, cx| protocol.on_emit(cx, emit));
+                let shard = emit.key.shard();
+                self.with_context(shared, Some(shard), |protocol, cx| protocol.on_emit(cx, emit));
                 return;
             }
             Work::Scan(scan) => {
@@ -597,7 +601,7 @@ impl<P: Protocol> Engine for EngineOf<P> {
     }
 
     fn check(&self, shared: &Shared) -> Result<(), Violation> {
-        self.protocol.check(&self.cells, &shared.view)
+        self.protocol.check(&self.cells, shared.replicas_of(None))
     }
 
     fn is_idle(&self) -> bool {

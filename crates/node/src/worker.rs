@@ -13,6 +13,7 @@ pub(crate) mod loss;
 pub(crate) mod outbox;
 pub(crate) mod parking;
 pub(crate) mod release;
+mod replica_sets;
 pub(crate) mod residency;
 pub(crate) mod scans;
 mod scrub;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 use base::histogram::Histogram;
 use base::{Millis, Nanos, Prng};
 use bytes::Bytes;
-use protocols::{Env, Pace, Stats, View, Violation};
+use protocols::{Env, Pace, Peers, Stats, Violation};
 use storage::{Completion, Room, Store};
 use types::key::SHARDS;
 use types::limits::DATABASES;
@@ -43,6 +44,7 @@ use census::Counting;
 use engines::Engines;
 use loss::LossHold;
 use outbox::Outbox;
+use replica_sets::ReplicaSets;
 pub use scrub::ScrubConfig;
 use scrub::Scrubber;
 use shared::{Counters, Shared, StoreState};
@@ -314,8 +316,8 @@ impl Worker {
     }
 
     #[must_use]
-    pub fn view(&self) -> &View {
-        &self.shared.view
+    pub fn peers(&self) -> &Peers {
+        &self.shared.peers
     }
 
     /// False: stop reading requests from clients for now. Frames of peers are always taken: they help others finish.
@@ -401,7 +403,8 @@ fn shared(
     update: Arc<dyn Update>,
     now: Nanos,
 ) -> Shared {
-    let view = View::new(EPOCH, config.me, config.incarnation, config.loss, &config.members);
+    let peers = Peers::new(config.me, config.incarnation, config.loss, &config.members);
+    let sets = ReplicaSets::of_all(EPOCH, config.me, &config.members);
     Shared {
         index: config.index,
         workers: config.workers,
@@ -409,8 +412,9 @@ fn shared(
         unix: Millis(0),
         started: now,
         uptimes: Arc::clone(&config.uptimes),
-        outbox: Outbox::new(&view),
-        view,
+        outbox: Outbox::new(&peers),
+        sets,
+        peers,
         update,
         stores: stores.into_iter().map(StoreState::new).collect(),
         timers: Timers::default(),

@@ -5,7 +5,7 @@ use types::explain::{Explanation, Held, Replica};
 use types::limits::MEMBERS_MAX;
 use types::{Key, NodeId, Outcome, Tag};
 
-use crate::view::View;
+use crate::replicas::Replicas;
 
 /// Explanations of one instance under way at a time.
 pub(crate) const EXPLANATIONS_MAX: usize = 64;
@@ -35,21 +35,21 @@ impl Explaining {
         }
     }
 
-    pub(crate) fn add(&mut self, view: &View, from: NodeId, held: Held) {
-        if let Some(index) = view.index(from) {
+    pub(crate) fn add(&mut self, replicas: Replicas<'_>, from: NodeId, held: Held) {
+        if let Some(index) = replicas.index(from) {
             self.held[index] = Some(held);
         }
     }
 
     /// Members that did not answer yet.
-    pub(crate) fn missing(&self, view: &View) -> Vec<NodeId> {
-        let members = view.members().iter().zip(&self.held);
+    pub(crate) fn missing(&self, replicas: Replicas<'_>) -> Vec<NodeId> {
+        let members = replicas.members().zip(&self.held);
         members.filter(|(_, held)| held.is_none()).map(|(member, _)| member.node).collect()
     }
 
     /// Ends the explanation. A member without an answer is silent.
-    pub(crate) fn end(self, view: &View) -> (Tag, Outcome) {
-        let members = view.members().iter().zip(self.held);
+    pub(crate) fn end(self, replicas: Replicas<'_>) -> (Tag, Outcome) {
+        let members = replicas.members().zip(self.held);
         let replicas = members
             .map(|(member, held)| Replica { node: member.node, held: held.unwrap_or(Held::Silent) })
             .collect();

@@ -9,19 +9,21 @@ pub mod effects;
 mod explaining;
 pub mod hermes;
 pub mod mutation;
+pub mod peers;
 pub mod protocol;
 pub mod quorum;
+pub mod replicas;
 pub mod rmwpaxos;
 pub mod uptime;
-pub mod view;
 pub mod zab;
 
 pub use cells::{Absence, Cell, Cells, Metas, Parting, WARMED, Weight};
 pub use effects::{Effects, Emit, Scan, Send, TimerId};
+pub use peers::{Member, Pace, Peers};
 pub use protocol::{
     Consistency, Context, Env, Event, Message, Peer, Properties, Protocol, Request, Scanned,
     ScannedCell, Stats, Touches, Violation,
 };
-pub use quorum::Tally;
+pub use quorum::{Acks, Tally};
+pub use replicas::{MemberIndex, Places, ReplicaSet, Replicas};
 pub use uptime::Uptime;
-pub use view::{Member, Pace, View};

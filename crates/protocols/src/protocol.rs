@@ -12,8 +12,8 @@ use types::{Command, Incarnation, Key, Loss, NodeId, SessionId, Shard, Tag, Upda
 
 use crate::cells::{Cells, Metas, Weight};
 use crate::effects::{Effects, Emit, TimerId};
+use crate::replicas::Replicas;
 use crate::uptime::Uptime;
-use crate::view::View;
 
 /// A replication protocol: one instance per database and worker.
 pub trait Protocol: Sized + Send + 'static {
@@ -78,7 +78,7 @@ pub trait Protocol: Sized + Send + 'static {
     ///
     /// # Errors
     /// Names the invariant that does not hold.
-    fn check(&self, cells: &Cells<Self::Record>, view: &View) -> Result<(), Violation>;
+    fn check(&self, cells: &Cells<Self::Record>, replicas: Replicas<'_>) -> Result<(), Violation>;
 
     /// Nothing is in progress: no request, no timer that matters, no background work.
     fn is_idle(&self) -> bool;
@@ -194,7 +194,7 @@ pub enum Event<P: Protocol> {
     PeerUp {
         node: NodeId,
     },
-    /// This peer is [steady](crate::view::Pace::Steady) again.
+    /// This peer is [steady](crate::peers::Pace::Steady) again.
     PeerSteady {
         node: NodeId,
     },
@@ -209,6 +209,30 @@ pub enum Event<P: Protocol> {
     },
     /// The turn's events are handled: combine what they left.
     Turn,
+}
+
+impl<P: Protocol> Event<P> {
+    /// The shard that the event is about, if it is about one.
+    #[must_use]
+    pub fn shard(&self) -> Option<Shard> {
+        match self {
+            Event::Request(Request { key, .. }) | Event::Explain { key, .. } => Some(key.shard()),
+            Event::List { from_hash, .. } => Some(Shard((from_hash >> 56) as u8)),
+            Event::Peer { message, .. } => match message.touches() {
+                Touches::Key(key) => Some(key.shard()),
+                Touches::Shard(shard) => Some(shard),
+                Touches::Nothing => None,
+            },
+            Event::Forgotten { shard } => Some(*shard),
+            Event::Scanned(Scanned { records, .. }) => records.first().map(|(key, _)| key.shard()),
+            Event::PeerReset { .. }
+            | Event::PeerUp { .. }
+            | Event::PeerSteady { .. }
+            | Event::ViewChanged
+            | Event::Timer(_)
+            | Event::Turn => None,
+        }
+    }
 }
 
 /// Records of one shard in key order.
@@ -239,7 +263,8 @@ pub struct Context<'a, P: Protocol> {
     pub metas: &'a mut Metas<P::Meta>,
     pub fx: &'a mut Effects<P::Message>,
     pub rng: &'a mut Prng,
-    pub view: &'a View,
+    /// The replicas of the shard that the event is about.
+    pub replicas: Replicas<'a>,
     pub update: &'a dyn Update,
 }
 

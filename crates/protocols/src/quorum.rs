@@ -1,76 +1,118 @@
-//! Counting distinct, crash-consistent answers.
+//! Acknowledgements by place in a replica set, each with the loss that it was given under.
+//!
+//! [Michael et al., DISC 2017] An answer stops counting once its sender is known to have lost its
+//! memory since. A tally is therefore counted against the peers at the moment of the decision.
 
 use types::limits::MEMBERS_MAX;
 use types::{Loss, NodeId};
 
 use crate::mutation::{self, Mutation};
-use crate::view::View;
+use crate::peers::Peers;
+use crate::replicas::{MemberIndex, Places, ReplicaSet, Replicas, place};
 
-/// Who has answered, and with which loss.
-///
-/// [Michael et al., DISC 2017] An answer stops counting once its sender is known to have lost its memory since,
-/// so a tally is counted against the view at the moment of the decision, never earlier.
+/// The replicas that have answered, and under which loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Loss plus one per member index; zero: no answer.
+    /// Loss plus one by place; zero: no answer.
     answers: [u32; MEMBERS_MAX],
 }
 
 impl Tally {
     /// Records an answer; a newer loss replaces an older one. True when it is new.
-    pub fn add(&mut self, view: &View, node: NodeId, loss: Loss) -> bool {
-        let Some(index) = view.index(node) else { return false };
+    pub fn add(&mut self, replicas: Replicas<'_>, node: NodeId, loss: Loss) -> bool {
+        let Some(index) = replicas.index(node) else { return false };
         let is_new = self.answers[index] < loss.0 + 1;
-        if !is_new
-            && mutation::is(Mutation::AnswerCountedTwice)
-            && let Some(silent) = (0..view.members().len()).find(|&index| !self.counts(view, index))
-        {
-            self.answers[silent] = view.members()[silent].loss.0 + 1;
+        if !is_new && mutation::is(Mutation::AnswerCountedTwice) {
+            let given = self.places(replicas.set, replicas.peers);
+            let silent = (0..replicas.len()).find(|&index| given & place(index) == 0);
+            if let Some(silent) = silent {
+                self.answers[silent] = replicas.at(silent).loss.0 + 1;
+            }
         }
         self.answers[index] = self.answers[index].max(loss.0 + 1);
         is_new
     }
 
-    /// True when the answer that counts for the member at `index` was given at this loss.
+    /// True when the answer at this place was given under this loss.
     #[must_use]
-    pub fn is_from(&self, index: usize, loss: Loss) -> bool {
+    pub fn is_from(&self, index: MemberIndex, loss: Loss) -> bool {
         self.answers[index] == loss.0 + 1
     }
 
-    /// Forgets a member's answer.
-    pub fn remove(&mut self, view: &View, node: NodeId) {
-        if let Some(index) = view.index(node) {
+    /// Forgets a replica's answer.
+    pub fn remove(&mut self, replicas: Replicas<'_>, node: NodeId) {
+        if let Some(index) = replicas.index(node) {
             self.answers[index] = 0;
         }
     }
 
-    /// True when the member's answer counts now.
+    /// True when the node's answer counts now.
     #[must_use]
-    pub fn has(&self, view: &View, node: NodeId) -> bool {
-        view.index(node).is_some_and(|index| self.counts(view, index))
+    pub fn has(&self, replicas: Replicas<'_>, node: NodeId) -> bool {
+        let counts = |index| self.counts(index, replicas.at(index).loss);
+        replicas.index(node).is_some_and(counts)
     }
 
-    /// Answers that count now.
+    /// The places whose answers count now.
     #[must_use]
-    pub fn count(&self, view: &View) -> usize {
-        (0..view.members().len()).filter(|&index| self.counts(view, index)).count()
+    pub fn places(&self, set: &ReplicaSet, peers: &Peers) -> Places {
+        let counted = |index| self.counts(index, Replicas { set, peers }.at(index).loss);
+        (0..set.nodes().len()).filter(|&index| counted(index)).fold(0, |set, it| set | place(it))
     }
 
-    #[must_use]
-    pub fn is_majority(&self, view: &View) -> bool {
-        self.count(view) >= view.majority()
-    }
-
-    /// Everybody.
-    #[must_use]
-    pub fn is_all(&self, view: &View) -> bool {
-        self.count(view) == view.members().len()
-    }
-
-    fn counts(&self, view: &View, index: usize) -> bool {
+    fn counts(&self, index: MemberIndex, known: Loss) -> bool {
         let answered = self.answers[index];
-        answered > view.members()[index].loss.0
-            || (answered > 0 && mutation::is(Mutation::NoCrashVector))
+        answered > known.0 || (answered > 0 && mutation::is(Mutation::NoCrashVector))
+    }
+}
+
+/// The highest proposal of one ballot that each replica has acknowledged, and under which loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Acks {
+    by_place: [(u32, Loss); MEMBERS_MAX],
+}
+
+impl Acks {
+    /// Records an acknowledgement of all proposals up to `k`. A newer loss voids older ones.
+    pub fn add(&mut self, index: MemberIndex, k: u32, loss: Loss) {
+        let ack = &mut self.by_place[index];
+        if loss > ack.1 {
+            *ack = (k, loss);
+        } else if loss == ack.1 {
+            ack.0 = ack.0.max(k);
+        }
+    }
+
+    /// Replaces the acknowledgement at a place.
+    pub fn set(&mut self, index: MemberIndex, k: u32, loss: Loss) {
+        self.by_place[index] = (k, loss);
+    }
+
+    /// The highest proposal acknowledged at a place, if that counts now; else zero.
+    #[must_use]
+    pub fn at(&self, replicas: Replicas<'_>, index: MemberIndex) -> u32 {
+        let (k, loss) = self.by_place[index];
+        if loss < replicas.at(index).loss { 0 } else { k }
+    }
+
+    /// The places that have acknowledged proposal `k`, or a later one, in answers that count now.
+    #[must_use]
+    pub fn at_least(&self, replicas: Replicas<'_>, k: u32) -> Places {
+        self.places(replicas, |acked| acked >= k)
+    }
+
+    /// The places whose highest acknowledged proposal is `k`, in answers that count now.
+    #[must_use]
+    pub fn exactly(&self, replicas: Replicas<'_>, k: u32) -> Places {
+        self.places(replicas, |acked| acked == k)
+    }
+
+    fn places(&self, replicas: Replicas<'_>, is: impl Fn(u32) -> bool) -> Places {
+        let members = replicas.members().zip(&self.by_place).enumerate();
+        let acked = members.filter(|(_, (member, (k, loss)))| {
+            is(*k) && (*loss >= member.loss || mutation::is(Mutation::NoCrashVector))
+        });
+        acked.fold(0, |set, (index, _)| set | place(index))
     }
 }
 
@@ -80,40 +122,65 @@ mod tests {
 
     use super::*;
 
-    fn view() -> View {
-        View::new(Epoch(1), NodeId(1), Incarnation(1), Loss(1), &[NodeId(1), NodeId(2), NodeId(3)])
+    fn three() -> (ReplicaSet, Peers) {
+        let ids = [NodeId(1), NodeId(2), NodeId(3)];
+        let peers = Peers::new(NodeId(1), Incarnation(1), Loss(1), &ids);
+        (ReplicaSet::new(Epoch(1), NodeId(1), &ids), peers)
     }
 
     #[test]
-    fn one_member_counts_once() {
-        let view = view();
+    fn one_replica_counts_once() {
+        let (set, peers) = three();
+        let replicas = Replicas { set: &set, peers: &peers };
         let mut tally = Tally::default();
-        assert!(tally.add(&view, NodeId(2), Loss(1)));
-        assert!(!tally.add(&view, NodeId(2), Loss(1)));
-        assert!(!tally.is_majority(&view));
-        assert!(tally.add(&view, NodeId(3), Loss(4)));
-        assert!(tally.is_majority(&view));
-        assert!(!tally.is_all(&view));
+        assert!(tally.add(replicas, NodeId(2), Loss(1)));
+        assert!(!tally.add(replicas, NodeId(2), Loss(1)));
+        assert!(!replicas.is_quorum(&tally));
+        assert!(tally.add(replicas, NodeId(3), Loss(4)));
+        assert!(replicas.is_quorum(&tally));
+        assert!(!replicas.is_all(&tally));
     }
 
     #[test]
-    fn an_answer_is_void_once_its_sender_lost_its_memory() {
-        let mut view = view();
+    fn answer_is_void_after_its_sender_lost_memory() {
+        let (set, mut peers) = three();
         let mut tally = Tally::default();
-        tally.add(&view, NodeId(1), Loss(1));
-        tally.add(&view, NodeId(2), Loss(1));
-        assert!(tally.is_majority(&view));
-        assert!(view.learn(NodeId(2), Incarnation(2), Loss(2)));
-        assert!(!tally.is_majority(&view));
-        assert!(tally.add(&view, NodeId(2), Loss(2)));
-        assert!(tally.is_majority(&view));
+        tally.add(Replicas { set: &set, peers: &peers }, NodeId(1), Loss(1));
+        tally.add(Replicas { set: &set, peers: &peers }, NodeId(2), Loss(1));
+        assert!(set.is_quorum(&tally, &peers));
+        assert!(peers.learn(NodeId(2), Incarnation(2), Loss(2)));
+        assert!(!set.is_quorum(&tally, &peers));
+        assert!(tally.add(Replicas { set: &set, peers: &peers }, NodeId(2), Loss(2)));
+        assert!(set.is_quorum(&tally, &peers));
     }
 
     #[test]
     fn strangers_do_not_count() {
-        let view = view();
+        let (set, peers) = three();
         let mut tally = Tally::default();
-        assert!(!tally.add(&view, NodeId(9), Loss(1)));
-        assert_eq!(tally.count(&view), 0);
+        assert!(!tally.add(Replicas { set: &set, peers: &peers }, NodeId(9), Loss(1)));
+        assert_eq!(tally.places(&set, &peers), 0);
+    }
+
+    #[test]
+    fn newer_loss_voids_earlier_acks() {
+        let (set, mut peers) = three();
+        let mut acks = Acks::default();
+        acks.add(0, 3, Loss(1));
+        acks.add(1, 5, Loss(1));
+        acks.add(1, 4, Loss(1));
+        let places = |acks: &Acks, peers: &Peers, k| {
+            let replicas = Replicas { set: &set, peers };
+            (acks.at_least(replicas, k), acks.exactly(replicas, k))
+        };
+        assert_eq!(places(&acks, &peers, 3), (0b011, 0b001));
+        peers.learn(NodeId(2), Incarnation(2), Loss(2));
+        assert_eq!(places(&acks, &peers, 3), (0b001, 0b001));
+        acks.add(1, 9, Loss(1));
+        assert_eq!(places(&acks, &peers, 3).0, 0b001, "given before the loss");
+        acks.add(1, 2, Loss(2));
+        assert_eq!(places(&acks, &peers, 2).0, 0b011);
+        acks.add(1, 7, Loss(1));
+        assert_eq!(places(&acks, &peers, 3).0, 0b001, "an old answer that came late");
     }
 }

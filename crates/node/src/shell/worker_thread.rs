@@ -218,7 +218,7 @@ impl WorkerThread {
     pub(super) fn on_slow_peers(&mut self, is_clogged: bool, paces: &[(NodeId, Pace)]) {
         self.is_clogged = is_clogged;
         let Some(worker) = &self.worker else { return };
-        for member in worker.view().members() {
+        for member in worker.peers().nodes() {
             let told = paces.iter().find(|(peer, _)| *peer == member.node);
             let pace = told.map_or(Pace::Steady, |(_, pace)| *pace);
             if pace != member.pace {
@@ -229,7 +229,7 @@ impl WorkerThread {
 
     /// As many of them as make a majority with this node.
     pub(super) fn peers_of_majority(&self) -> usize {
-        self.worker.as_ref().map_or(0, |worker| worker.view().members().len() / 2)
+        self.worker.as_ref().map_or(0, |worker| worker.peers().nodes().len() / 2)
     }
 
     fn has_work(&self) -> bool {
@@ -478,7 +478,7 @@ impl WorkerThread {
             return Err(text);
         }
         if std::mem::take(&mut self.outputs.raise_loss) {
-            let me = worker.view().member(worker.view().me).expect("a node is in its own view");
+            let me = worker.peers().own();
             self.board.control.send(ControlMail::RaiseLoss { worker: self.index, at: me.loss });
         }
         if std::mem::take(&mut self.outputs.uptimes_changed) {
@@ -580,7 +580,7 @@ impl WorkerThread {
         let durabilities = self.board.config.durabilities();
         let commits = durabilities.into_iter().zip(worker.commit_latencies().cloned());
         measures.commits = commits.filter(|(kind, _)| *kind != Durability::Volatile).collect();
-        let members = worker.view().members().iter();
+        let members = worker.peers().nodes().iter();
         let slow = members.filter(|member| member.pace != Pace::Steady);
         measures.slow = slow.map(|member| member.node).collect();
         measures

@@ -19,12 +19,12 @@ impl Worker {
             self.shared.counters.frames_malformed += 1;
             return;
         };
-        let is_peer = header.sender == from && from != self.shared.view.me;
-        if !is_peer || self.shared.view.member(from).is_none() {
+        let is_peer = header.sender == from && from != self.shared.peers.me();
+        if !is_peer || self.shared.peers.get(from).is_none() {
             self.shared.counters.frames_malformed += 1;
             return;
         }
-        if header.epoch != self.shared.view.epoch {
+        if header.epoch != self.shared.sets.epoch() {
             self.shared.counters.frames_stale += 1;
             return;
         }

@@ -69,10 +69,10 @@ impl Shared {
     /// Takes in what is said of a member. True when a loss grew.
     pub(crate) fn learn(&mut self, node: NodeId, incarnation: Incarnation, loss: Loss) -> bool {
         // What was made under the old loss must not carry the new one.
-        if node == self.view.me && loss > self.me().loss {
-            self.outbox.seal_all(&self.view);
+        if node == self.peers.me() && loss > self.me().loss {
+            self.outbox.seal_all(self.sets.epoch(), &self.peers);
         }
-        self.view.learn(node, incarnation, loss)
+        self.peers.learn(node, incarnation, loss)
     }
 }
 

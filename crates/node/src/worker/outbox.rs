@@ -4,8 +4,8 @@
 //! sender's own loss is the exception: a message must carry the loss it was made under, so all frames are sealed
 //! before the loss is raised.
 
-use protocols::View;
-use types::{Database, NodeId, Shard, Wire};
+use protocols::Peers;
+use types::{Database, Epoch, NodeId, Shard, Wire};
 
 use crate::frame_payload::{header_len, put_message, write_header};
 
@@ -30,23 +30,23 @@ struct Peer {
 
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    /// In the order of the view's members, without this node.
+    /// In the order of the cluster's nodes, without this one.
     peers: Vec<Peer>,
     sealed: Vec<(NodeId, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
 }
 
 impl Outbox {
-    pub(crate) fn new(view: &View) -> Outbox {
+    pub(crate) fn new(nodes: &Peers) -> Outbox {
         let peers =
-            view.others().map(|node| Peer { node, open: Vec::new(), sealed_len: 0 }).collect();
+            nodes.others().map(|node| Peer { node, open: Vec::new(), sealed_len: 0 }).collect();
         Outbox { peers, sealed: Vec::new(), spare: Vec::new() }
     }
 
     /// Appends a message for `to`. False when `to` is not a peer.
     pub(crate) fn push<M: Wire>(
         &mut self,
-        view: &View,
+        (epoch, nodes): (Epoch, &Peers),
         to: NodeId,
         database: Database,
         shard: Shard,
@@ -54,7 +54,7 @@ impl Outbox {
     ) -> bool {
         let Some(index) = self.peers.iter().position(|peer| peer.node == to) else { return false };
         if self.peers[index].open.len() >= FRAME_LEN_FULL {
-            self.seal(view, index);
+            self.seal(epoch, nodes, index);
         }
         let others = self.peers.len();
         let open = &mut self.peers[index].open;
@@ -66,29 +66,34 @@ impl Outbox {
         true
     }
 
-    fn seal(&mut self, view: &View, index: usize) {
+    fn seal(&mut self, epoch: Epoch, nodes: &Peers, index: usize) {
         let peer = &mut self.peers[index];
         if peer.open.is_empty() {
             return;
         }
         let mut frame = std::mem::take(&mut peer.open);
-        let me = *view.member(view.me).expect("a node is a member of its own view");
-        let losses = OtherLosses { view, next: 0, left: view.members().len() - 1 };
-        write_header(&mut frame, me.node, me.incarnation, me.loss, view.epoch, losses);
+        let me = *nodes.own();
+        let losses = OtherLosses { nodes, next: 0, left: nodes.nodes().len() - 1 };
+        write_header(&mut frame, me.node, me.incarnation, me.loss, epoch, losses);
         peer.sealed_len += frame.len();
         self.sealed.push((peer.node, frame));
     }
 
-    /// Ends every open frame under the view as it is now.
-    pub(crate) fn seal_all(&mut self, view: &View) {
+    /// Ends every open frame under the losses known now.
+    pub(crate) fn seal_all(&mut self, epoch: Epoch, nodes: &Peers) {
         for index in 0..self.peers.len() {
-            self.seal(view, index);
+            self.seal(epoch, nodes, index);
         }
     }
 
     /// Hands over all frames.
-    pub(crate) fn take(&mut self, view: &View, frames: &mut Vec<(NodeId, Vec<u8>)>) {
-        self.seal_all(view);
+    pub(crate) fn take(
+        &mut self,
+        epoch: Epoch,
+        nodes: &Peers,
+        frames: &mut Vec<(NodeId, Vec<u8>)>,
+    ) {
+        self.seal_all(epoch, nodes);
         frames.append(&mut self.sealed);
         for peer in &mut self.peers {
             peer.sealed_len = 0;
@@ -120,7 +125,7 @@ impl Outbox {
 
 /// The crash vector without this node, with its length known.
 struct OtherLosses<'a> {
-    view: &'a View,
+    nodes: &'a Peers,
     next: usize,
     left: usize,
 }
@@ -130,9 +135,9 @@ impl Iterator for OtherLosses<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let member = self.view.members().get(self.next)?;
+            let member = self.nodes.nodes().get(self.next)?;
             self.next += 1;
-            if member.node != self.view.me {
+            if member.node != self.nodes.me() {
                 self.left -= 1;
                 return Some((member.node, member.loss));
             }

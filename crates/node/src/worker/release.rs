@@ -105,7 +105,7 @@ impl<P: Protocol> EngineOf<P> {
 
     /// Sends what is free to leave: into the peer's frame, or back to this engine.
     fn leave(&mut self, shared: &mut Shared, to: NodeId, message: P::Message) {
-        if to == shared.view.me {
+        if to == shared.peers.me() {
             shared.counters.messages_looped += 1;
             self.inner.push_back(Work::Peer { from: shared.me(), message, len: 0 });
             return;
@@ -116,7 +116,13 @@ impl<P: Protocol> EngineOf<P> {
             // Any shard of this worker will do: it finds the worker with the same index.
             Touches::Nothing => Shard(shared.index as u8),
         };
-        if shared.outbox.push(&shared.view, to, self.database, shard, &message) {
+        if shared.outbox.push(
+            (shared.sets.epoch(), &shared.peers),
+            to,
+            self.database,
+            shard,
+            &message,
+        ) {
             shared.counters.messages_out += 1;
         } else {
             shared.counters.messages_undeliverable += 1;

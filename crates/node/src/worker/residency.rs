@@ -115,7 +115,9 @@ impl<P: Protocol> EngineOf<P> {
             // That the shard was forgotten is known, and the loss was raised for it.
             None if self.cells.is_forgotten(shard) => {
                 self.metas.fill(shard, P::Meta::default());
-                self.with_context(shared, |protocol, cx| protocol.on_meta_lost(cx, shard));
+                self.with_context(shared, Some(shard), |protocol, cx| {
+                    protocol.on_meta_lost(cx, shard)
+                });
             }
             None => {
                 let store = &mut shared.stores[self.store];
@@ -130,7 +132,7 @@ impl<P: Protocol> EngineOf<P> {
 
     fn fill_meta(&mut self, shared: &mut Shared, shard: Shard, meta: P::Meta) {
         self.metas.fill(shard, meta);
-        self.with_context(shared, |protocol, cx| protocol.on_meta_loaded(cx, shard));
+        self.with_context(shared, Some(shard), |protocol, cx| protocol.on_meta_loaded(cx, shard));
     }
 
     pub(crate) fn on_meta_loaded(&mut self, shared: &mut Shared, shard: Shard, load: Load) {

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use base::{Millis, Nanos};
-use protocols::{Peer, Scan, View};
+use protocols::{Peer, Peers, Replicas, Scan};
 use storage::Store;
 use types::{NodeId, Outcome, Shard, Tag, Ticket, Update};
 
 use super::commits::Commits;
 use super::loss::LossHold;
 use super::outbox::Outbox;
+use super::replica_sets::ReplicaSets;
 use super::scans::{ScanInFlight, ScanPurpose};
 use super::timers::Timers;
 use crate::engine::shard_of;
@@ -90,7 +91,8 @@ pub(crate) struct Shared {
     pub(crate) unix: Millis,
     pub(crate) started: Nanos,
     pub(crate) uptimes: Arc<Uptimes>,
-    pub(crate) view: View,
+    pub(crate) sets: ReplicaSets,
+    pub(crate) peers: Peers,
     pub(crate) update: Arc<dyn Update>,
     pub(crate) stores: Vec<StoreState>,
     pub(crate) outbox: Outbox,
@@ -116,13 +118,19 @@ pub(crate) struct Shared {
 impl Shared {
     /// This node as the sender of messages to itself.
     pub(crate) fn me(&self) -> Peer {
-        let me = self.view.member(self.view.me).expect("a node is a member of its own view");
+        let me = self.peers.own();
         Peer { node: me.node, incarnation: me.incarnation, loss: me.loss }
+    }
+
+    /// The replicas of the shard that an event is about, if it is about one.
+    pub(crate) fn replicas_of(&self, shard: Option<Shard>) -> Replicas<'_> {
+        let set = shard.map_or(self.sets.any(), |shard| self.sets.of(shard));
+        Replicas { set, peers: &self.peers }
     }
 
     /// False for what a dead process or a forgotten memory has sent.
     pub(crate) fn is_current(&self, from: Peer) -> bool {
-        self.view.member(from.node).is_some_and(|member| {
+        self.peers.get(from.node).is_some_and(|member| {
             from.incarnation >= member.incarnation && from.loss >= member.loss
         })
     }

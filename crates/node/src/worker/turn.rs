@@ -173,19 +173,19 @@ impl Worker {
             Input::Frame { from, bytes } => self.on_frame(from, &bytes),
             Input::PeerUp { node, incarnation, loss } => {
                 let grew = self.shared.learn(node, incarnation, loss);
-                self.shared.view.set_up(node, true);
+                self.shared.peers.set_up(node, true);
                 if grew {
                     self.signal_all(Signal::ViewChanged);
                 }
                 self.signal_all(Signal::PeerUp(node));
             }
             Input::PeerReset { node } => {
-                self.shared.view.set_up(node, false);
-                self.shared.view.set_pace(node, Pace::Steady);
+                self.shared.peers.set_up(node, false);
+                self.shared.peers.set_pace(node, Pace::Steady);
                 self.signal_all(Signal::PeerReset(node));
             }
             Input::PeerPace { node, pace } => {
-                let is_new = self.shared.view.set_pace(node, pace);
+                let is_new = self.shared.peers.set_pace(node, pace);
                 if is_new && pace == Pace::Steady {
                     self.signal_all(Signal::PeerSteady(node));
                 }
@@ -302,6 +302,6 @@ impl Worker {
                 out.replies.push((tag, Outcome::NoQuorum));
             }
         }
-        shared.outbox.take(&shared.view, &mut out.frames);
+        shared.outbox.take(shared.sets.epoch(), &shared.peers, &mut out.frames);
     }
 }

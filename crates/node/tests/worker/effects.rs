@@ -186,7 +186,7 @@ fn requests_that_nobody_can_serve_are_answered() {
 #[test]
 fn peers_come_and_go() {
     let mut world = World::new();
-    let is_up = |world: &World| world.worker.view().member(PEER).is_some_and(|peer| peer.up);
+    let is_up = |world: &World| world.worker.peers().get(PEER).is_some_and(|peer| peer.up);
     let incarnation = Incarnation(4);
     world.input(Input::PeerUp { node: PEER, incarnation, loss: Loss(3) });
     world.turn();

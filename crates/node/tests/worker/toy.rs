@@ -6,7 +6,7 @@ use base::{Millis, Nanos};
 use bytes::Bytes;
 use protocols::{
     Cell, Cells, Consistency, Context, Effects, Emit, Env, Event, Message, Peer, Properties,
-    Protocol, Request, Scan, Scanned, ScannedCell, Stats, TimerId, Touches, View, Violation,
+    Protocol, Replicas, Request, Scan, Scanned, ScannedCell, Stats, TimerId, Touches, Violation,
     Weight,
 };
 use types::{Key, Loss, Malformed, NodeId, Outcome, Reader, Reply, Shard, Tag, Ticket, Wire, wire};
@@ -190,7 +190,7 @@ impl Toy {
     fn broadcast(&mut self, cx: &mut Cx<'_>, tag: Tag, key: Key, value: Bytes) {
         self.op += 1;
         self.waiting.insert(self.op, (tag, Vec::new(), value.clone()));
-        for node in cx.view.all() {
+        for node in cx.replicas.all() {
             let put = Say::Put { key: key.clone(), value: value.clone(), op: self.op };
             cx.fx.send_now(node, put);
         }
@@ -210,7 +210,7 @@ impl Toy {
                 if !acks.contains(&from.node) {
                     acks.push(from.node);
                 }
-                if acks.len() == cx.view.majority() {
+                if acks.len() == cx.replicas.len() / 2 + 1 {
                     cx.fx.reply(*tag, text(value.clone()));
                     self.waiting.remove(&op);
                 }
@@ -318,8 +318,8 @@ impl Protocol for Toy {
         Weight::of_key(key.bytes().len() + record.0.len(), false)
     }
 
-    fn check(&self, _cells: &Cells<Record>, view: &View) -> Result<(), Violation> {
-        match view.member(view.me).map(|me| me.loss) {
+    fn check(&self, _cells: &Cells<Record>, replicas: Replicas<'_>) -> Result<(), Violation> {
+        match replicas.member(replicas.me()).map(|me| me.loss) {
             Some(Loss(0)) | None => Err(Violation("this node has no loss".to_string())),
             Some(_) => Ok(()),
         }

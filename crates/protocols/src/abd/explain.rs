@@ -35,8 +35,8 @@ impl Abd {
         value: &Reported,
     ) -> bool {
         let Some(round) = self.explaining.get_mut(&id) else { return false };
-        round.add(cx.view, from.node, held(version, value));
-        if round.missing(cx.view).is_empty() {
+        round.add(cx.replicas, from.node, held(version, value));
+        if round.missing(cx.replicas).is_empty() {
             self.end_explanation(cx, id);
         }
         true
@@ -55,14 +55,14 @@ impl Abd {
     fn end_explanation(&mut self, cx: &mut Cx<'_>, id: u64) {
         if let Some(round) = self.explaining.remove(&id) {
             self.due.remove(&(round.resend_at.min(round.deadline), id));
-            let (tag, outcome) = round.end(cx.view);
+            let (tag, outcome) = round.end(cx.replicas);
             cx.fx.reply(tag, outcome);
         }
     }
 }
 
 fn ask_missing(cx: &mut Cx<'_>, id: u64, round: &Explaining) {
-    for node in round.missing(cx.view) {
+    for node in round.missing(cx.replicas) {
         cx.fx.send_now(node, Message::Query { op: id, key: round.key.clone(), want_value: true });
     }
 }

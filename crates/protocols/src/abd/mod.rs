@@ -56,7 +56,7 @@ use crate::mutation::{self, Mutation};
 use crate::protocol::{
     Consistency, Context, Env, Event, Peer, Properties, Protocol, Request, Stats, Violation,
 };
-use crate::view::View;
+use crate::replicas::Replicas;
 
 /// How long a read waits for the remaining replicas before it writes back.
 pub const PATIENCE: Nanos = Nanos::from_millis(2);
@@ -168,7 +168,7 @@ impl Protocol for Abd {
         register.value.as_ref().map_or(Weight::NONE, len)
     }
 
-    fn check(&self, _cells: &Cells<Register>, _view: &View) -> Result<(), Violation> {
+    fn check(&self, _cells: &Cells<Register>, _replicas: Replicas<'_>) -> Result<(), Violation> {
         for (id, op) in &self.ops {
             if let (Phase::Store { version, .. }, Kind::Write { .. }) = (&op.phase, &op.kind)
                 && version.number > self.minted
@@ -212,7 +212,7 @@ impl Abd {
                 if let Some(op) = self.ops.get_mut(&id)
                     && matches!(op.phase, Phase::Query)
                 {
-                    op.answers.add(cx.view, (from.node, from.loss), version, value);
+                    op.answers.add(cx.replicas, (from.node, from.loss), version, value);
                     self.settle(cx, id);
                 }
             }
@@ -220,7 +220,7 @@ impl Abd {
                 if let Some(op) = self.ops.get_mut(&id)
                     && let Phase::Store { acks, .. } = &mut op.phase
                 {
-                    acks.add(cx.view, from.node, from.loss);
+                    acks.add(cx.replicas, from.node, from.loss);
                     self.settle(cx, id);
                 }
             }
@@ -232,15 +232,15 @@ impl Abd {
                     && walk.from_hash == from_hash
                     && walk.adopting.is_none()
                 {
-                    walk.add(cx.view, (from.node, from.loss), entries, next_hash);
+                    walk.add(cx.replicas, (from.node, from.loss), entries, next_hash);
                     self.settle_walk(cx, id);
                 }
             }
             // Only this node may tell itself what it has recovered.
-            Message::Adopt { op, key, version, value } if from.node == cx.view.me => {
+            Message::Adopt { op, key, version, value } if from.node == cx.replicas.me() => {
                 self.on_adopt(cx, op, &key, version, value);
             }
-            Message::Adopted { op, .. } if from.node == cx.view.me => self.on_adopted(cx, op),
+            Message::Adopted { op, .. } if from.node == cx.replicas.me() => self.on_adopted(cx, op),
             Message::Adopt { .. } | Message::Adopted { .. } => {}
         }
     }

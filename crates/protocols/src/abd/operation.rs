@@ -12,7 +12,7 @@ use types::{Key, Loss, NodeId, Reply, SessionId, Tag};
 use super::message::{Reported, Version};
 use crate::mutation::{self, Mutation};
 use crate::quorum::Tally;
-use crate::view::View;
+use crate::replicas::Replicas;
 
 /// What an operation is for.
 #[derive(Clone, Debug)]
@@ -96,13 +96,13 @@ impl Default for Answers {
 impl Answers {
     pub fn add(
         &mut self,
-        view: &View,
+        replicas: Replicas<'_>,
         (node, loss): (NodeId, Loss),
         version: Version,
         value: Reported,
     ) {
-        let Some(index) = view.index(node) else { return };
-        let is_new = self.tally.add(view, node, loss);
+        let Some(index) = replicas.index(node) else { return };
+        let is_new = self.tally.add(replicas, node, loss);
         // A replica's versions grow, so its newest report stands; a report after a loss stands alone.
         self.versions[index] = if is_new { version } else { self.versions[index].max(version) };
         if version.cmp(&self.newest) == Ordering::Greater {
@@ -112,8 +112,8 @@ impl Answers {
     }
 
     #[must_use]
-    pub fn has(&self, view: &View, node: NodeId) -> bool {
-        self.tally.has(view, node)
+    pub fn has(&self, replicas: Replicas<'_>, node: NodeId) -> bool {
+        self.tally.has(replicas, node)
     }
 
     /// The newest version reported, by whomever.
@@ -133,24 +133,23 @@ impl Answers {
 
     /// Those known to hold the newest version.
     #[must_use]
-    pub fn holders(&self, view: &View) -> Tally {
+    pub fn holders(&self, replicas: Replicas<'_>) -> Tally {
         let mut holders = self.tally;
-        for (index, member) in view.members().iter().enumerate() {
+        for (index, member) in replicas.members().enumerate() {
             if self.versions[index] < self.newest {
-                holders.remove(view, member.node);
+                holders.remove(replicas, member.node);
             }
         }
         holders
     }
 
-    /// Answers of others that count now.
-    fn others(&self, view: &View) -> usize {
+    /// True if replicas other than this one that make a quorum have answered.
+    fn is_quorum_of_others(&self, replicas: Replicas<'_>) -> bool {
+        let (set, answered) = (replicas.set, self.tally.places(replicas.set, replicas.peers));
         if mutation::is(Mutation::RecoverFromSelf) {
-            return self.tally.count(view) + 1;
+            return set.is_quorum_of(answered | set.own_place());
         }
-        let mut others = self.tally;
-        others.remove(view, view.me);
-        others.count(view)
+        set.is_quorum_of(answered & !set.own_place())
     }
 }
 
@@ -162,43 +161,43 @@ impl Operation {
 
     /// Whose answer is still missing, in this phase.
     #[must_use]
-    pub fn lacks(&self, view: &View, node: NodeId) -> bool {
+    pub fn lacks(&self, replicas: Replicas<'_>, node: NodeId) -> bool {
         match &self.phase {
-            Phase::Query => !self.answers.has(view, node),
-            Phase::Store { acks, .. } => !acks.has(view, node),
+            Phase::Query => !self.answers.has(replicas, node),
+            Phase::Store { acks, .. } => !acks.has(replicas, node),
         }
     }
 
     /// Looks at what has been answered.
     #[must_use]
-    pub fn verdict(&self, view: &View) -> Verdict {
+    pub fn verdict(&self, replicas: Replicas<'_>) -> Verdict {
         match (&self.phase, &self.kind) {
             (Phase::Store { version, value, acks }, _) => {
-                if !acks.is_majority(view) {
+                if !replicas.is_quorum(acks) {
                     return Verdict::Wait;
                 }
                 Verdict::Settled { version: *version, value: value.clone() }
             }
-            (Phase::Query, Kind::Write { .. }) if self.answers.tally.is_majority(view) => {
+            (Phase::Query, Kind::Write { .. }) if replicas.is_quorum(&self.answers.tally) => {
                 Verdict::Mint { above: self.answers.newest }
             }
-            (Phase::Query, Kind::Read { .. }) if self.answers.tally.is_majority(view) => {
-                self.read_verdict(view)
+            (Phase::Query, Kind::Read { .. }) if replicas.is_quorum(&self.answers.tally) => {
+                self.read_verdict(replicas)
             }
             // [DISC 2017, recovery] Our own answer is what was lost: a majority of *others* has to be asked.
-            (Phase::Query, Kind::Recover) if self.answers.others(view) >= view.majority() => {
+            (Phase::Query, Kind::Recover) if self.answers.is_quorum_of_others(replicas) => {
                 self.settled()
             }
             (Phase::Query, _) => Verdict::Wait,
         }
     }
 
-    fn read_verdict(&self, view: &View) -> Verdict {
-        let is_held = self.answers.holders(view).is_majority(view);
+    fn read_verdict(&self, replicas: Replicas<'_>) -> Verdict {
+        let is_held = replicas.is_quorum(&self.answers.holders(replicas));
         if is_held || mutation::is(Mutation::NoWriteBack) {
             return self.settled();
         }
-        if self.is_patient && !self.answers.tally.is_all(view) {
+        if self.is_patient && !replicas.is_all(&self.answers.tally) {
             return Verdict::Wait;
         }
         Verdict::WriteBack
@@ -211,12 +210,21 @@ impl Operation {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use types::{Epoch, Incarnation};
 
     use super::*;
+    use crate::peers::Peers;
+    use crate::replicas::ReplicaSet;
 
-    fn view() -> View {
-        View::new(Epoch(1), NodeId(1), Incarnation(1), Loss(1), &[NodeId(1), NodeId(2), NodeId(3)])
+    static SET: LazyLock<ReplicaSet> = LazyLock::new(|| ReplicaSet::new(Epoch(1), NodeId(1), &IDS));
+    static PEERS: LazyLock<Peers> =
+        LazyLock::new(|| Peers::new(NodeId(1), Incarnation(1), Loss(1), &IDS));
+    const IDS: [NodeId; 3] = [NodeId(1), NodeId(2), NodeId(3)];
+
+    fn replicas() -> Replicas<'static> {
+        Replicas { set: &SET, peers: &PEERS }
     }
 
     fn version(number: u64) -> Version {
@@ -242,17 +250,17 @@ mod tests {
 
     fn report(op: &mut Operation, node: u16, number: u64) {
         let value = Reported::Value(Bytes::from(vec![number as u8]));
-        op.answers.add(&view(), (NodeId(node), Loss(1)), version(number), value);
+        op.answers.add(replicas(), (NodeId(node), Loss(1)), version(number), value);
     }
 
     #[test]
     fn read_returns_what_a_majority_holds() {
         let mut op = read();
         report(&mut op, 1, 4);
-        assert_eq!(op.verdict(&view()), Verdict::Wait);
+        assert_eq!(op.verdict(replicas()), Verdict::Wait);
         report(&mut op, 3, 4);
         let value = Some(Bytes::from_static(&[4]));
-        assert_eq!(op.verdict(&view()), Verdict::Settled { version: version(4), value });
+        assert_eq!(op.verdict(replicas()), Verdict::Settled { version: version(4), value });
     }
 
     /// S31: returning the newest of two different versions would allow new-then-old.
@@ -261,11 +269,11 @@ mod tests {
         let mut op = read();
         report(&mut op, 1, 4);
         report(&mut op, 2, 5);
-        assert_eq!(op.verdict(&view()), Verdict::Wait);
+        assert_eq!(op.verdict(replicas()), Verdict::Wait);
         op.is_patient = false;
-        assert_eq!(op.verdict(&view()), Verdict::WriteBack);
+        assert_eq!(op.verdict(replicas()), Verdict::WriteBack);
         report(&mut op, 3, 5);
-        assert!(matches!(op.verdict(&view()), Verdict::Settled { .. }));
+        assert!(matches!(op.verdict(replicas()), Verdict::Settled { .. }));
     }
 
     #[test]
@@ -273,9 +281,9 @@ mod tests {
         let mut op = operation(Kind::Recover);
         report(&mut op, 1, 9);
         report(&mut op, 2, 4);
-        assert_eq!(op.verdict(&view()), Verdict::Wait);
+        assert_eq!(op.verdict(replicas()), Verdict::Wait);
         report(&mut op, 3, 5);
-        assert!(matches!(op.verdict(&view()), Verdict::Settled { .. }));
+        assert!(matches!(op.verdict(replicas()), Verdict::Settled { .. }));
     }
 
     /// S28: an answer is void once its sender has lost its memory.
@@ -284,10 +292,10 @@ mod tests {
         let mut op = read();
         report(&mut op, 1, 4);
         report(&mut op, 2, 4);
-        let mut later = view();
+        let mut later = PEERS.clone();
         later.learn(NodeId(2), Incarnation(2), Loss(2));
-        assert_eq!(op.verdict(&later), Verdict::Wait);
-        assert!(op.lacks(&later, NodeId(2)));
+        assert_eq!(op.verdict(Replicas { set: &SET, peers: &later }), Verdict::Wait);
+        assert!(op.lacks(Replicas { set: &SET, peers: &later }, NodeId(2)));
     }
 
     #[test]
@@ -295,6 +303,6 @@ mod tests {
         let mut op = read();
         report(&mut op, 2, 4);
         report(&mut op, 2, 4);
-        assert_eq!(op.verdict(&view()), Verdict::Wait);
+        assert_eq!(op.verdict(replicas()), Verdict::Wait);
     }
 }

@@ -8,7 +8,7 @@ use types::{Key, Loss, NodeId, Shard, Tag, Ticket};
 
 use super::message::{Entry, Reported, Version};
 use crate::quorum::Tally;
-use crate::view::View;
+use crate::replicas::{Places, Replicas, place};
 
 /// Why a shard is walked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +45,7 @@ pub struct Found {
     pub version: Version,
     pub value: Reported,
     /// Replicas that reported this version.
-    pub holders: usize,
+    pub holders: Places,
 }
 
 impl Found {
@@ -84,38 +84,42 @@ impl Walk {
 
     /// Whose page is still missing.
     #[must_use]
-    pub fn lacks(&self, view: &View, node: NodeId) -> bool {
-        let is_needed = node != view.me || matches!(self.purpose, Purpose::List { .. });
-        is_needed && !self.answered.has(view, node)
+    pub fn lacks(&self, replicas: Replicas<'_>, node: NodeId) -> bool {
+        let is_needed = node != replicas.me() || matches!(self.purpose, Purpose::List { .. });
+        is_needed && !self.answered.has(replicas, node)
     }
 
     pub fn add(
         &mut self,
-        view: &View,
+        replicas: Replicas<'_>,
         (node, loss): (NodeId, Loss),
         entries: Vec<Entry>,
         next_hash: Option<u64>,
     ) {
-        if self.answered.add(view, node, loss) {
+        if self.answered.add(replicas, node, loss) {
             self.pages.insert(node, (entries, next_hash));
         }
     }
 
     /// The registers that enough pages cover, once there are enough.
     #[must_use]
-    pub fn merged(&self, view: &View) -> Option<Merged> {
+    pub fn merged(&self, replicas: Replicas<'_>) -> Option<Merged> {
         let mut counted = self.answered;
         if matches!(self.purpose, Purpose::Recover { .. }) {
-            counted.remove(view, view.me);
+            counted.remove(replicas, replicas.me());
         }
-        if !counted.is_majority(view) {
+        if !replicas.is_quorum(&counted) {
             return None;
         }
-        let pages = || self.pages.iter().filter(|&(&node, _)| counted.has(view, node));
+        let pages = || self.pages.iter().filter(|&(&node, _)| counted.has(replicas, node));
         // Beyond the shortest page somebody was not asked yet.
         let next_hash = pages().filter_map(|(_, (_, next_hash))| *next_hash).min();
         let mut registers = BTreeMap::<Key, Found>::new();
-        for entry in pages().flat_map(|(_, (entries, _))| entries) {
+        let entries = pages().flat_map(|(&node, (entries, _))| {
+            let at = replicas.index(node).map_or(0, place);
+            entries.iter().map(move |entry| (at, entry))
+        });
+        for (at, entry) in entries {
             if next_hash.is_some_and(|next| entry.key.hash() >= next) {
                 continue;
             }
@@ -123,9 +127,9 @@ impl Walk {
             match entry.version.cmp(&newest.version) {
                 Ordering::Greater => {
                     let (version, value) = (entry.version, entry.value.clone());
-                    *newest = Found { version, value, holders: 1 };
+                    *newest = Found { version, value, holders: at };
                 }
-                Ordering::Equal => newest.holders += 1,
+                Ordering::Equal => newest.holders |= at,
                 Ordering::Less => {}
             }
         }
@@ -135,12 +139,21 @@ impl Walk {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use types::{Epoch, Incarnation};
 
     use super::*;
+    use crate::peers::Peers;
+    use crate::replicas::ReplicaSet;
 
-    fn view() -> View {
-        View::new(Epoch(1), NodeId(1), Incarnation(1), Loss(1), &[NodeId(1), NodeId(2), NodeId(3)])
+    static SET: LazyLock<ReplicaSet> = LazyLock::new(|| ReplicaSet::new(Epoch(1), NodeId(1), &IDS));
+    static PEERS: LazyLock<Peers> =
+        LazyLock::new(|| Peers::new(NodeId(1), Incarnation(1), Loss(1), &IDS));
+    const IDS: [NodeId; 3] = [NodeId(1), NodeId(2), NodeId(3)];
+
+    fn replicas() -> Replicas<'static> {
+        Replicas { set: &SET, peers: &PEERS }
     }
 
     fn entry(key: &Key, number: u64) -> Entry {
@@ -154,11 +167,16 @@ mod tests {
         keys.sort();
         let purpose = Purpose::List { tag: Tag(1) };
         let mut walk = Walk::new(purpose, 0, 10, Nanos::MAX);
-        walk.add(&view(), (NodeId(2), Loss(1)), keys.iter().map(|k| entry(k, 1)).collect(), None);
-        assert_eq!(walk.merged(&view()), None);
+        walk.add(
+            replicas(),
+            (NodeId(2), Loss(1)),
+            keys.iter().map(|k| entry(k, 1)).collect(),
+            None,
+        );
+        assert_eq!(walk.merged(replicas()), None);
         let short = vec![entry(&keys[0], 2)];
-        walk.add(&view(), (NodeId(3), Loss(1)), short, Some(keys[1].hash()));
-        let merged = walk.merged(&view()).expect("two of three pages");
+        walk.add(replicas(), (NodeId(3), Loss(1)), short, Some(keys[1].hash()));
+        let merged = walk.merged(replicas()).expect("two of three pages");
         assert_eq!(merged.next_hash, Some(keys[1].hash()));
         assert_eq!(merged.registers.len(), 1);
         assert_eq!(merged.registers[&keys[0]].version.number, 2);
@@ -167,10 +185,10 @@ mod tests {
     #[test]
     fn recovery_does_not_count_its_own_page() {
         let mut walk = Walk::new(Purpose::Recover { shard: Shard(0) }, 0, 10, Nanos::MAX);
-        walk.add(&view(), (NodeId(1), Loss(1)), Vec::new(), None);
-        walk.add(&view(), (NodeId(2), Loss(1)), Vec::new(), None);
-        assert_eq!(walk.merged(&view()), None);
-        assert!(!walk.lacks(&view(), NodeId(1)));
-        assert!(walk.lacks(&view(), NodeId(3)));
+        walk.add(replicas(), (NodeId(1), Loss(1)), Vec::new(), None);
+        walk.add(replicas(), (NodeId(2), Loss(1)), Vec::new(), None);
+        assert_eq!(walk.merged(replicas()), None);
+        assert!(!walk.lacks(replicas(), NodeId(1)));
+        assert!(walk.lacks(replicas(), NodeId(3)));
     }
 }

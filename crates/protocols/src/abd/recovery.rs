@@ -77,7 +77,7 @@ impl Abd {
             let ScannedCell::Present(register) = cell else {
                 // A page may not pass over what was forgotten: recover it, and let them ask again.
                 let query = Message::Query { op: 0, key, want_value: false };
-                return cx.fx.send_now(cx.view.me, query);
+                return cx.fx.send_now(cx.replicas.me(), query);
             };
             len += key.bytes().len() + register.value.as_ref().map_or(0, Bytes::len);
             let is_same_hash = entries.last().is_some_and(|last| last.key.hash() == key.hash());
@@ -95,12 +95,12 @@ impl Abd {
 
     pub(super) fn settle_walk(&mut self, cx: &mut Cx<'_>, id: u64) {
         let Some(walk) = self.walks.get_mut(&id) else { return };
-        let Some(merged) = walk.merged(cx.view) else { return };
+        let Some(merged) = walk.merged(cx.replicas) else { return };
         match walk.purpose {
             Purpose::List { tag } => {
                 let is_there = |found: &Found| found.value != Reported::Nothing;
                 let (settled, unsettled): (Vec<_>, Vec<_>) = (merged.registers.into_iter())
-                    .partition(|(_, found)| found.holders >= cx.view.majority());
+                    .partition(|(_, found)| cx.replicas.set.is_quorum_of(found.holders));
                 let keys = settled.into_iter().filter(|(_, found)| is_there(found));
                 let keys = keys.map(|(key, _)| key).collect();
                 let unsettled = unsettled.into_iter().map(|(key, _)| key).collect();
@@ -119,7 +119,8 @@ impl Abd {
                         Reported::Value(value) => Some(value),
                         Reported::Nothing | Reported::Omitted => None,
                     };
-                    cx.fx.send_now(cx.view.me, Message::Adopt { op: id, key, version, value });
+                    cx.fx
+                        .send_now(cx.replicas.me(), Message::Adopt { op: id, key, version, value });
                 }
             }
         }
@@ -158,7 +159,7 @@ impl Abd {
             walk.adopted_after = walk.adopted_after.max(cx.cells.ticket(key));
             if *adopting == 0 {
                 let adopted = Message::Adopted { op, from_hash: walk.from_hash };
-                cx.fx.send(cx.view.me, adopted, walk.adopted_after);
+                cx.fx.send(cx.replicas.me(), adopted, walk.adopted_after);
             }
         }
     }
@@ -234,7 +235,7 @@ impl Abd {
             // one is said again, and a page of which nothing was adopted for a while is fetched again.
             Some(0) => {
                 let adopted = Message::Adopted { op: id, from_hash: walk.from_hash };
-                cx.fx.send(cx.view.me, adopted, walk.adopted_after);
+                cx.fx.send(cx.replicas.me(), adopted, walk.adopted_after);
             }
             Some(left) if left == walk.left_before => {
                 let again = Walk::new(walk.purpose, walk.from_hash, walk.limit, walk.deadline);
@@ -247,7 +248,7 @@ impl Abd {
 }
 
 fn ask_pages(cx: &mut Cx<'_>, id: u64, walk: &Walk) {
-    for node in cx.view.all().filter(|&node| walk.lacks(cx.view, node)) {
+    for node in cx.replicas.all().filter(|&node| walk.lacks(cx.replicas, node)) {
         let Walk { from_hash, limit, .. } = *walk;
         let want_values = walk.wants_values();
         cx.fx.send_now(node, Message::List { op: id, from_hash, limit, want_values });

@@ -89,7 +89,7 @@ impl Abd {
     /// Acts on what the answers of an operation have come to.
     pub(super) fn settle(&mut self, cx: &mut Cx<'_>, id: u64) {
         let Some(op) = self.ops.get_mut(&id) else { return };
-        match op.verdict(cx.view) {
+        match op.verdict(cx.replicas) {
             Verdict::Wait => {}
             Verdict::Mint { above } => {
                 // Above all that this process minted, too: an earlier write of ours may be on its way still.
@@ -111,7 +111,7 @@ impl Abd {
                 ask(cx, id, op);
             }
             Verdict::WriteBack => {
-                let acks = op.answers.holders(cx.view);
+                let acks = op.answers.holders(cx.replicas);
                 let version = op.answers.newest();
                 op.phase = Phase::Store { version, value: op.answers.value(), acks };
                 ask(cx, id, op);
@@ -143,7 +143,7 @@ impl Abd {
             // The operation ends once the register, made resident again, has adopted the value.
             Kind::Recover => {
                 let adopt = Message::Adopt { op: id, key: op.key.clone(), version, value };
-                cx.fx.send_now(cx.view.me, adopt);
+                cx.fx.send_now(cx.replicas.me(), adopt);
             }
         }
     }
@@ -180,7 +180,7 @@ impl Abd {
                 }
                 (Kind::Recover, _) => return,
             };
-            let lacking = cx.view.others().filter(|&node| op.lacks(cx.view, node));
+            let lacking = cx.replicas.others().filter(|&node| op.lacks(cx.replicas, node));
             cx.fx.suspects.extend(lacking);
             cx.fx.reply(tag, outcome);
             return self.next_of_lane(cx, id, session);
@@ -198,7 +198,7 @@ impl Abd {
 
 /// Sends what the phase asks to everybody whose answer is missing, this node included.
 fn ask(cx: &mut Cx<'_>, id: u64, op: &Operation) {
-    for node in cx.view.all().filter(|&node| op.lacks(cx.view, node)) {
+    for node in cx.replicas.all().filter(|&node| op.lacks(cx.replicas, node)) {
         let key = op.key.clone();
         let message = match &op.phase {
             Phase::Query => Message::Query { op: id, key, want_value: op.wants_value() },

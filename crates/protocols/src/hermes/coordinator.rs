@@ -84,7 +84,7 @@ impl Hermes {
         lane.pend = Some(pend);
         // This node counts itself once its own copy is durable.
         let ack = Message::Ack { key: key.clone(), version };
-        cx.fx.send(cx.view.me, ack, cx.cells.ticket(key));
+        cx.fx.send(cx.replicas.me(), ack, cx.cells.ticket(key));
     }
 
     /// [HERMES 3.2, coordinator on ACK]
@@ -95,10 +95,10 @@ impl Hermes {
         if pend.register.version != version {
             return;
         }
-        pend.acks.add(cx.view, from.node, from.loss);
+        pend.acks.add(cx.replicas, from.node, from.loss);
         let is_held = match mutation::is(Mutation::ValidateByMajority) {
-            true => pend.acks.is_majority(cx.view),
-            false => pend.acks.is_all(cx.view),
+            true => cx.replicas.is_quorum(&pend.acks),
+            false => cx.replicas.is_all(&pend.acks),
         };
         if !is_held {
             return;
@@ -108,7 +108,7 @@ impl Hermes {
         {
             register.is_valid = true;
             cx.cells.persist_before_eviction(key);
-            for node in cx.view.others() {
+            for node in cx.replicas.others() {
                 cx.fx.send_now(node, Message::Validate { key: key.clone(), version });
             }
         }
@@ -171,7 +171,7 @@ impl Hermes {
         {
             // The write itself goes on: it may be what keeps the key invalid elsewhere.
             cx.fx.reply(origin.waiting.request.tag, Outcome::Unknown);
-            let lacking = cx.view.others().filter(|&node| !pend.acks.has(cx.view, node));
+            let lacking = cx.replicas.others().filter(|&node| !pend.acks.has(cx.replicas, node));
             cx.fx.suspects.extend(lacking);
         }
         while let Some(waiting) = lane.waiting.pop_front_if(|it| it.deadline <= cx.now) {
@@ -228,7 +228,7 @@ fn is_valid(cx: &Cx<'_>, key: &Key) -> bool {
 
 /// Sends the write to everybody else whose acknowledgement is missing.
 fn ask(cx: &mut Cx<'_>, key: &Key, pend: &Pend) {
-    for node in cx.view.others().filter(|&node| !pend.acks.has(cx.view, node)) {
+    for node in cx.replicas.others().filter(|&node| !pend.acks.has(cx.replicas, node)) {
         let register = pend.register.clone();
         cx.fx.send_now(node, Message::Invalidate { key: key.clone(), register });
     }

@@ -55,7 +55,7 @@ use crate::mutation::{self, Mutation};
 use crate::protocol::{
     Consistency, Context, Env, Event, Peer, Properties, Protocol, Stats, Violation,
 };
-use crate::view::View;
+use crate::replicas::Replicas;
 
 /// How long a read answered from here holds.
 const LEASE: Nanos = Nanos::from_millis(10);
@@ -143,7 +143,7 @@ impl Protocol for Hermes {
         register.value.as_ref().map_or(Weight::NONE, len)
     }
 
-    fn check(&self, cells: &Cells<Register>, _view: &View) -> Result<(), Violation> {
+    fn check(&self, cells: &Cells<Register>, _replicas: Replicas<'_>) -> Result<(), Violation> {
         for (key, lane) in &self.lanes {
             let Some(pend) = &lane.pend else { continue };
             let Cell::Present(register) = cells.get(key) else {

@@ -15,9 +15,9 @@ use super::reports::Reports;
 use super::state::State;
 use super::{Cx, RmwPaxos, proposer, serve};
 use crate::mutation::{self, Mutation};
+use crate::peers::{Member, Pace};
 use crate::protocol::Peer;
 use crate::quorum::Tally;
-use crate::view::{Member, Pace};
 
 /// After a proposal that took a member which was to be spared.
 const SPARES_NOBODY_FOR: Nanos = Nanos::from_secs(5);
@@ -31,18 +31,18 @@ pub(super) fn reporters(
     addressees: Option<Tally>,
 ) -> Tally {
     let mut abreast = addressees.unwrap_or_default();
-    for (node, report) in promises.counted(cx.view) {
+    for (node, report) in promises.counted(cx.replicas) {
         note(cx, &mut abreast, node, report.accepted == round);
     }
     abreast
 }
 
 pub(super) fn note(cx: &Cx<'_>, abreast: &mut Tally, node: NodeId, is_abreast: bool) {
-    match cx.view.member(node) {
+    match cx.replicas.member(node) {
         Some(member) if is_abreast => {
-            abreast.add(cx.view, node, member.loss);
+            abreast.add(cx.replicas, node, member.loss);
         }
-        _ => abreast.remove(cx.view, node),
+        _ => abreast.remove(cx.replicas, node),
     }
 }
 
@@ -69,14 +69,14 @@ impl RmwPaxos {
     ) {
         let (round, chosen_k) = (active.ballot.round(active.k), active.chosen_k);
         let newest = active.in_flight.len() - 1;
-        for node in cx.view.others() {
+        for node in cx.replicas.others() {
             if self.spares(cx, node) {
                 self.spare(cx, active, node);
                 continue;
             }
-            let is_up = cx.view.member(node).is_some_and(|member| member.up);
+            let is_up = cx.replicas.member(node).is_some_and(|member| member.up);
             match &delta {
-                Some(delta) if is_up && active.abreast.has(cx.view, node) => {
+                Some(delta) if is_up && active.abreast.has(cx.replicas, node) => {
                     let (key, delta) = (active.key.clone(), delta.clone());
                     base::sometimes!("a proposal travels as a delta");
                     self.counters.deltas += 1;
@@ -91,7 +91,7 @@ impl RmwPaxos {
     /// Those who most likely were sent the last proposal.
     pub(super) fn addressees(&self, cx: &Cx<'_>) -> Tally {
         let mut abreast = Tally::default();
-        for member in cx.view.members() {
+        for member in cx.replicas.members() {
             note(cx, &mut abreast, member.node, member.up && !self.spares(cx, member.node));
         }
         abreast
@@ -99,7 +99,7 @@ impl RmwPaxos {
 
     /// Whether others stand in for this member.
     pub(super) fn spares(&self, cx: &Cx<'_>, node: NodeId) -> bool {
-        let is_spared = cx.view.member(node).is_some_and(|member| member.pace == Pace::Spared);
+        let is_spared = cx.replicas.member(node).is_some_and(|member| member.pace == Pace::Spared);
         is_spared && cx.now >= self.spares_nobody_until
     }
 
@@ -113,14 +113,13 @@ impl RmwPaxos {
     /// A proposal is chosen, so long after it was sent. Where that took a member that was to be spared because the others are
     /// silent, they do not stand in for it: their links are fast, and they answer nothing.
     pub(super) fn judge_sparing(&mut self, cx: &Cx<'_>, active: &Active, k: u32, took: Nanos) {
-        let is_spared = |member: &&Member| member.pace == Pace::Spared;
-        if took < self.round_trip.resend_after(0)
-            || !cx.view.members().iter().any(|member| is_spared(&member))
-        {
+        let replicas = cx.replicas;
+        let is_spared = |member: &Member| member.pace == Pace::Spared;
+        if took < self.round_trip.resend_after(0) || !replicas.members().any(is_spared) {
             return;
         }
-        let acked = proposer::acked_by(cx, active, k).filter(|member| !is_spared(member));
-        if acked.count() < cx.view.majority() {
+        let acked = active.acks.at_least(replicas, k) & replicas.places(|it| !is_spared(it));
+        if !replicas.set.is_quorum_of(acked) {
             base::sometimes!("others do not stand in for a slow peer");
             self.spares_nobody_until = cx.now + SPARES_NOBODY_FOR;
         }

@@ -20,11 +20,11 @@ use types::{Ballot, Key, NodeId, Round};
 use super::message::Report;
 use super::older::Past;
 use super::operation::{Active, ReadRound};
-use super::owed::Members;
 use super::reports::Reports;
 use super::{Cx, Register, RmwPaxos, collector, proposer, serve};
 use crate::mutation::{self, Mutation};
-use crate::view::Member;
+use crate::peers::Member;
+use crate::replicas::Places;
 
 /// Members that are up are waited for: longer than it takes to find out that one is not.
 const CONTESTED_FOR: Nanos = Nanos::from_secs(1);
@@ -40,14 +40,14 @@ impl RmwPaxos {
         key: &Key,
         theirs: Round,
     ) -> Option<(usize, Past)> {
-        if node == cx.view.me || serve::is_lost(cx, key) {
+        if node == cx.replicas.me() || serve::is_lost(cx, key) {
             return None;
         }
         let own = serve::held(cx, key).filter(|register| !register.accepted.is_none());
         if own.map_or(Round::NONE, |register| register.accepted) == theirs {
             return None;
         }
-        let (shard, member) = (key.shard(), cx.view.index(node)?);
+        let (shard, member) = (key.shard(), cx.replicas.index(node)?);
         let past = match own {
             None => {
                 let (loss, floor) = self.ranges.was_equal_under(shard, member)?;
@@ -62,7 +62,7 @@ impl RmwPaxos {
         let is_left_over = |register: &Register| collector::leftover(register).is_some();
         let is_removed = theirs.is_none() && own.is_some_and(is_left_over);
         // Whether that was something of this shard only the member knows.
-        let has_lost = own.is_none() && cx.view.members()[member].loss > past.loss;
+        let has_lost = own.is_none() && cx.replicas.at(member).loss > past.loss;
         let is_impossible = past.forbids(theirs, Ballot::ZERO) && !is_removed && !has_lost;
         is_impossible.then_some((member, past))
     }
@@ -87,15 +87,15 @@ impl RmwPaxos {
     }
 
     /// Members that durably held what is held here of a register. If they hold nothing now they have lost it.
-    fn witnessed(&self, cx: &Cx<'_>, key: &Key) -> Members {
+    fn witnessed(&self, cx: &Cx<'_>, key: &Key) -> Places {
         let shard = key.shard();
         let held_with = |(index, member): (usize, &Member)| {
             let loss = self.ranges.was_held_with(shard, index);
             let was_held = loss.is_some_and(|loss| member.loss <= loss);
-            let is_other = member.node != cx.view.me;
+            let is_other = member.node != cx.replicas.me();
             (is_other && (was_held || self.ranges.was_told(shard, index))).then_some(1 << index)
         };
-        let members = cx.view.members().iter().enumerate();
+        let members = cx.replicas.members().enumerate();
         members.filter_map(held_with).fold(0, |set, bit| set | bit)
     }
 
@@ -138,7 +138,7 @@ impl RmwPaxos {
     ) {
         let Some((member, past)) = self.past_of(cx, node, key, theirs) else { return };
         if past.round.is_none() {
-            reports.dispute(cx.view, node);
+            reports.dispute(cx.replicas, node);
         }
         self.tell_past(cx, key, (member, node), past);
     }
@@ -146,13 +146,13 @@ impl RmwPaxos {
     /// Phase 1 is won, but one member holds what another may have removed: true while others may still tell. One that
     /// refuses tells nothing, and has the ballot given up.
     pub(super) fn awaits_others(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> bool {
-        if !active.promises.is_contested(cx.view) || mutation::is(Mutation::OneHolderWins) {
+        if !active.promises.is_contested(cx.replicas) || mutation::is(Mutation::OneHolderWins) {
             return false;
         }
         let is_missing = |member: &Member| {
-            self.may_speak(cx, member) && !active.promises.tally.has(cx.view, member.node)
+            self.may_speak(cx, member) && !active.promises.tally.has(cx.replicas, member.node)
         };
-        if !cx.view.members().iter().any(is_missing) {
+        if !cx.replicas.members().any(is_missing) {
             return false;
         }
         if active.contested_until == Nanos::ZERO {
@@ -168,19 +168,19 @@ impl RmwPaxos {
     /// Until when a read that does not decide waits, if anybody may still say something.
     pub(super) fn awaits_until(&self, cx: &Cx<'_>, round: &ReadRound) -> Option<Nanos> {
         let is_contested =
-            round.reports.is_contested(cx.view) && !mutation::is(Mutation::OneHolderWins);
+            round.reports.is_contested(cx.replicas) && !mutation::is(Mutation::OneHolderWins);
         let is_missing = |member: &Member| {
             let may_speak = if is_contested { self.may_speak(cx, member) } else { member.up };
-            may_speak && !round.reports.tally.has(cx.view, member.node)
+            may_speak && !round.reports.tally.has(cx.replicas, member.node)
         };
         let contested_until = if is_contested { round.sent + CONTESTED_FOR } else { Nanos::ZERO };
         let until = round.patient_until.max(contested_until);
-        (cx.now < until && cx.view.members().iter().any(is_missing)).then_some(until)
+        (cx.now < until && cx.replicas.members().any(is_missing)).then_some(until)
     }
 
     fn may_speak(&self, cx: &Cx<'_>, member: &Member) -> bool {
         let is_recent = |at: Nanos| cx.now < at + UNSURE_FOR;
-        let left_at = cx.view.index(member.node).and_then(|index| self.left_at[index]);
+        let left_at = cx.replicas.index(member.node).and_then(|index| self.left_at[index]);
         member.up || self.ranges.started.is_none_or(is_recent) || left_at.is_some_and(is_recent)
     }
 
@@ -188,10 +188,10 @@ impl RmwPaxos {
     pub(super) fn doubt_contested(&mut self, cx: &mut Cx<'_>, key: &Key, reports: &Reports) {
         let own = serve::held(cx, key).map_or(Round::NONE, |register| register.accepted);
         let differs = |(node, report): (NodeId, &Report)| {
-            let index = cx.view.index(node).filter(|_| report.accepted != own)?;
+            let index = cx.replicas.index(node).filter(|_| report.accepted != own)?;
             Some(1 << index)
         };
-        let with = reports.counted(cx.view).filter_map(differs).fold(0, |set, bit| set | bit);
+        let with = reports.counted(cx.replicas).filter_map(differs).fold(0, |set, bit| set | bit);
         self.doubt_once(cx, key.shard(), with);
     }
 }

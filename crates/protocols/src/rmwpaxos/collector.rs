@@ -16,10 +16,10 @@ use super::message::{Due, Message};
 use super::operation::{Active, Operation, Source};
 use super::ranges::own_place;
 use super::state::State;
-use super::{Cx, Register, RmwPaxos, proposer, serve, window};
+use super::{Cx, Register, RmwPaxos, serve, window};
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
-use crate::view::Member;
+use crate::peers::Member;
 
 pub(super) const COLLECT: TimerId = TimerId(1);
 
@@ -129,7 +129,7 @@ impl RmwPaxos {
         if self.collector.armed.is_some_and(|armed| armed <= cx.now) {
             self.collector.armed = None;
         }
-        let all_in_reach = cx.view.members().iter().all(Member::is_in_reach);
+        let all_in_reach = cx.replicas.members().all(Member::is_in_reach);
         for _ in 0..STARTED_MAX {
             let Some(((at, key), ())) = self.collector.due.pop_first() else { break };
             if at > cx.now {
@@ -176,7 +176,7 @@ impl RmwPaxos {
 
     /// How long to leave a key to the node that proposed what it holds.
     fn precedence(&self, cx: &mut Cx<'_>, proposer: NodeId) -> Nanos {
-        let is_up = cx.view.member(proposer).is_some_and(|member| member.up);
+        let is_up = cx.replicas.member(proposer).is_some_and(|member| member.up);
         match proposer == self.env.me || !is_up {
             true => Nanos::ZERO,
             false => FOUND_AFTER + Nanos(cx.rng.below(FOUND_AFTER.0)),
@@ -191,22 +191,18 @@ impl RmwPaxos {
             active.collecting = None;
             return;
         }
-        let members = cx.view.members();
-        let exact = members
-            .iter()
-            .zip(&active.acks)
-            .filter(|(member, (acked, loss))| *acked == k && *loss >= member.loss)
-            .count();
+        let replicas = cx.replicas;
+        let is_held_by_all = active.acks.exactly(replicas, k) == replicas.set.all_places();
         let by_majority = mutation::is(Mutation::CollectByMajority)
-            && proposer::acked(cx, active, k) >= cx.view.majority();
-        if exact < members.len() && !by_majority {
+            && replicas.set.is_quorum_of(active.acks.at_least(replicas, k));
+        if !is_held_by_all && !by_majority {
             return;
         }
         base::sometimes!("a tombstone is collected");
         active.collecting = None;
         self.collector.forget(&active.key);
         let round = active.ballot.round(k);
-        for node in cx.view.all() {
+        for node in cx.replicas.all() {
             cx.fx.send_now(node, Message::Remove { key: active.key.clone(), round });
         }
     }

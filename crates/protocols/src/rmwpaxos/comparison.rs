@@ -12,13 +12,14 @@ use types::{Ballot, Key, Loss, NodeId, Round, Shard, Ticket, Wire};
 use super::message::{Due, Message};
 use super::older::Past;
 use super::operation::{Active, Operation, Source};
-use super::owed::{Members, others_in_reach};
+use super::owed::others_in_reach;
 use super::ranges::own_place;
 use super::{Cx, Register, RmwPaxos, serve};
 use crate::effects::Scan;
 use crate::mutation::{self, Mutation};
+use crate::peers::{Member, Pace};
 use crate::protocol::{Peer, Scanned, ScannedCell};
-use crate::view::{Member, Pace};
+use crate::replicas::Places;
 
 /// Registers that a step asks about.
 pub(super) const STEP: usize = 128;
@@ -64,7 +65,7 @@ pub(super) struct Question {
     range: (u64, Option<u64>),
     /// As far as all who have answered go.
     until: Option<u64>,
-    awaited: Members,
+    awaited: Places,
     deadline: Nanos,
     resends: u32,
 }
@@ -142,7 +143,7 @@ impl RmwPaxos {
             }
             Step::Asking(question)
                 if question.resends < RESENDS_MAX
-                    && question.awaited & others_in_reach(cx.view) != 0 =>
+                    && question.awaited & others_in_reach(cx.replicas) != 0 =>
             {
                 base::sometimes!("a comparison asks again");
                 question.resends += 1;
@@ -198,9 +199,9 @@ impl RmwPaxos {
             && !cx.metas.get(shard).void;
         let Some(walk) = &mut self.ranges.walk else { return };
         if !is_known {
-            walk.note_doubt(Members::MAX);
+            walk.note_doubt(Places::MAX);
         }
-        let awaited = walk.with & others_in_reach(cx.view);
+        let awaited = walk.with & others_in_reach(cx.replicas);
         // Who went away since the walk began is not asked.
         walk.note_doubt(!awaited & !own_place(cx));
         self.counters.keys_compared += own.len() as u64;
@@ -228,9 +229,9 @@ impl RmwPaxos {
             floor: question.floor,
             folds: Box::new(fold(&question.own)),
         };
-        let awaited = question.awaited & others_in_reach(cx.view);
+        let awaited = question.awaited & others_in_reach(cx.replicas);
         let after = gate(cx, walk.shard, &question.own);
-        for (index, member) in cx.view.members().iter().enumerate() {
+        for (index, member) in cx.replicas.members().enumerate() {
             if awaited & 1 << index != 0 {
                 cx.fx.send(member.node, message.clone(), after);
             }
@@ -284,7 +285,7 @@ impl RmwPaxos {
         let differs = |bucket: usize| !is_whole || own[bucket] != folds[bucket];
         let buckets = (0..BUCKETS).filter(|&it| differs(it)).fold(0, |set, it| set | 1_u16 << it);
         let entries = held.into_iter().filter(|it| buckets & 1 << bucket(&it.key) != 0).collect();
-        if let Some(member) = cx.view.index(to) {
+        if let Some(member) = cx.replicas.index(to) {
             self.compare_floor(cx, shard, (member, to), floor);
             // What was accepted behind the scan is nothing that the asker was found to hold.
             let is_still = !self.ranges.was_written_since(shard, began);
@@ -310,7 +311,7 @@ impl RmwPaxos {
         (until, floor): (Option<u64>, Ballot),
         (buckets, entries): (u16, Vec<Held>),
     ) {
-        let Some(member) = cx.view.index(from.node) else { return };
+        let Some(member) = cx.replicas.index(from.node) else { return };
         let Some(walk) = &mut self.ranges.walk else { return };
         let Step::Asking(question) = &mut walk.step else { return };
         if question.id != id || question.awaited & 1 << member == 0 {
@@ -355,7 +356,7 @@ impl RmwPaxos {
         let round = |held: &Option<Held>| held.as_ref().map_or(Round::NONE, |it| it.accepted);
         let (mine, theirs) = (round(&here), round(&there));
         let Some(walk) = self.ranges.walk.as_mut().filter(|_| mine != theirs) else { return };
-        let insist = walk.insist && cx.view.member(node).is_some_and(Member::is_steady);
+        let insist = walk.insist && cx.replicas.member(node).is_some_and(Member::is_steady);
         let (higher, lower) = if mine > theirs { (&here, theirs) } else { (&there, mine) };
         let is_left_over = lower.is_none() && higher.as_ref().is_some_and(|it| it.is_tombstone);
         if !is_left_over || mutation::is(Mutation::RepairRemoved) {
@@ -397,14 +398,14 @@ impl RmwPaxos {
         if is_left_over && !mutation::is(Mutation::RepairRemoved) {
             return self.collect_found(cx, &key, round.ballot().node(), &state);
         }
-        if let Some(member) = cx.view.index(to)
+        if let Some(member) = cx.replicas.index(to)
             && let Some(loss) = self.ranges.was_held_with(key.shard(), member)
             && self.may_tell(cx, key.shard(), member)
         {
             let past = Past { round, floor: Ballot::ZERO, loss };
             return self.tell_older(cx, key, (member, to), past);
         }
-        let pace = cx.view.member(to).map_or(Pace::Steady, |member| member.pace);
+        let pace = cx.replicas.member(to).map_or(Pace::Steady, |member| member.pace);
         if !self.ranges.may_deliver(cx.now, key.shard(), (state.bytes().len(), pace)) {
             return;
         }
@@ -428,7 +429,7 @@ fn gate(cx: &Cx<'_>, shard: Shard, held: &[Held]) -> Ticket {
 
 /// Damaged records are recovered when they are touched.
 fn recover_all(cx: &mut Cx<'_>, lost: Vec<Key>) {
-    let me = cx.view.me;
+    let me = cx.replicas.me();
     for key in lost {
         cx.fx.send_now(me, Message::Touch { key, due: Due::Recover });
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use base::{Millis, Nanos};
 use types::{Key, TimeToLive};
 
+use super::message::Report;
 use super::message::{Due, Message};
 use super::operation::{Active, Operation, Purpose, ReadRound, Source};
 use super::register::Countdown;
@@ -16,7 +17,7 @@ use super::state::{ExpiryId, State};
 use super::{Cx, RmwPaxos, proposer, window};
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
-use crate::view::View;
+use crate::replicas::{Places, Replicas};
 
 pub(super) const EXPIRE: TimerId = TimerId(2);
 
@@ -37,22 +38,20 @@ pub(super) struct Expirer {
 /// Majority votes for `id`, and the largest rest that anybody reports for it.
 pub(super) fn count_votes(
     reports: &Reports,
-    view: &View,
+    replicas: Replicas<'_>,
     id: Option<ExpiryId>,
-) -> (usize, Option<Millis>) {
+) -> (Places, Option<Millis>) {
     let Some(id) = id else { return (0, None) };
-    let mut over = 0;
+    let over = reports.places(replicas, |report| {
+        report.countdown == Countdown::Over && has_deadline(reports, report, id)
+    });
     let mut rest = None;
-    for (_, report) in reports.counted(view) {
-        let state = reports.state_of(report.accepted);
-        if state.and_then(|state| state.expiry_id()) != Some(id) {
+    for (_, report) in reports.counted(replicas) {
+        if !has_deadline(reports, report, id) {
             continue;
         }
         match report.countdown {
-            Countdown::Over => {
-                over += 1;
-                rest = rest.max(Some(Millis(0)));
-            }
+            Countdown::Over => rest = rest.max(Some(Millis(0))),
             Countdown::Running(left) => rest = rest.max(Some(left)),
             Countdown::None => {}
         }
@@ -60,8 +59,14 @@ pub(super) fn count_votes(
     (over, rest)
 }
 
-pub(super) fn votes_needed(view: &View) -> usize {
-    if mutation::is(Mutation::ExpireByOne) { 1 } else { view.majority() }
+/// True if the state reported has this deadline.
+fn has_deadline(reports: &Reports, report: &Report, id: ExpiryId) -> bool {
+    reports.state_of(report.accepted).and_then(|state| state.expiry_id()) == Some(id)
+}
+
+/// True if the replicas that find it over decide.
+pub(super) fn is_voted(replicas: Replicas<'_>, over: Places) -> bool {
+    replicas.set.is_quorum_of(over) || (over != 0 && mutation::is(Mutation::ExpireByOne))
 }
 
 /// Rest of the tip's time to live, as far as this node can tell.
@@ -114,12 +119,12 @@ impl RmwPaxos {
 
     pub(super) fn settle_vote(&mut self, cx: &mut Cx<'_>, active: &mut Active, round: ReadRound) {
         let id = active.tip.as_ref().and_then(|tip| tip.expiry_id());
-        let (over, rest) = count_votes(&round.reports, cx.view, id);
+        let (over, rest) = count_votes(&round.reports, cx.replicas, id);
         active.rest = rest;
-        active.droppable = window::droppable(&round.reports, cx.view, active.tip.as_ref());
+        active.droppable = window::droppable(&round.reports, cx.replicas, active.tip.as_ref());
         let has_ages = id.is_some() || active.tip.as_ref().is_some_and(State::has_once);
         match id {
-            Some(id) if over >= votes_needed(cx.view) => {
+            Some(id) if is_voted(cx.replicas, over) => {
                 let operation = Operation::internal(Source::Expire(id), self.step);
                 active.queue.push_front(operation);
                 // What waits for a window that others do not see over must not have them asked again at once.

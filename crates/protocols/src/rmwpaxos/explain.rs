@@ -44,8 +44,8 @@ impl RmwPaxos {
         report: &Report,
     ) -> bool {
         let Some(round) = self.explanations.0.get_mut(&id) else { return false };
-        round.add(cx.view, from, held(report));
-        if round.missing(cx.view).is_empty() {
+        round.add(cx.replicas, from, held(report));
+        if round.missing(cx.replicas).is_empty() {
             self.end_explanation(cx, id);
         }
         true
@@ -69,14 +69,14 @@ impl RmwPaxos {
 
     fn end_explanation(&mut self, cx: &mut Cx<'_>, id: u64) {
         if let Some(round) = self.explanations.0.remove(&id) {
-            let (tag, outcome) = round.end(cx.view);
+            let (tag, outcome) = round.end(cx.replicas);
             self.reply(cx, tag, outcome);
         }
     }
 }
 
 fn ask_missing(cx: &mut Cx<'_>, id: u64, round: &Explaining) {
-    for node in round.missing(cx.view) {
+    for node in round.missing(cx.replicas) {
         cx.fx.send_now(node, Message::Read { key: round.key.clone(), id, have: Round::NONE });
     }
 }

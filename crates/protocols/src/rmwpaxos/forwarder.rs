@@ -133,7 +133,7 @@ impl RmwPaxos {
     fn busy_owner(&self, cx: &Cx<'_>, active: &Active) -> Option<(NodeId, Incarnation)> {
         let register = serve::held(cx, &active.key)?;
         let (owner, incarnation) = (register.promised.node(), register.promised.incarnation());
-        let member = cx.view.member(owner)?;
+        let member = cx.replicas.member(owner)?;
         let is_recent = register.foreign_at > Nanos::ZERO
             && cx.now.since(register.foreign_at) < self.contended_for();
         // One write of another node now and then is no contention; losing to it, or several in a row, is.
@@ -330,7 +330,7 @@ impl RmwPaxos {
         let Some(forward) = &mut active.forward else { return };
         let waited = cx.now.since(forward.sent);
         let is_up = cx
-            .view
+            .replicas
             .member(forward.to)
             .is_some_and(|member| member.up && member.incarnation == forward.incarnation);
         let patience =

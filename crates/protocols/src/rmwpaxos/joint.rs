@@ -23,9 +23,10 @@ use super::operation::{Active, Operation, Phase, Source};
 use super::state::State;
 use super::{Cx, RmwPaxos, once, proposer, serve};
 use crate::mutation::{self, Mutation};
+use crate::peers::Member;
 use crate::protocol::Peer;
-use crate::quorum::Tally;
-use crate::view::{Member, View};
+use crate::quorum::{Acks, Tally};
+use crate::replicas::Replicas;
 
 /// A longer state waits until it is known who holds its base, unless a delta stands for it.
 const STATE_LEN_MAX: usize = 4096;
@@ -56,11 +57,12 @@ impl Unproven {
 
     /// Everybody who could accept it has promised its ballot, holds something else and has forgotten nothing since it was
     /// asked: nobody has accepted it, and nobody ever will.
-    fn is_dead(&self, view: &View) -> bool {
+    fn is_dead(&self, replicas: Replicas<'_>) -> bool {
         let is_out = |(member, asked): (&Member, &Option<Loss>)| {
-            asked.is_none_or(|loss| loss == member.loss && self.differing.has(view, member.node))
+            asked
+                .is_none_or(|loss| loss == member.loss && self.differing.has(replicas, member.node))
         };
-        !self.is_asked_anew && view.members().iter().zip(&self.asked).all(is_out)
+        !self.is_asked_anew && replicas.members().zip(&self.asked).all(is_out)
     }
 
     pub(super) fn is_overdue(&self, now: Nanos) -> bool {
@@ -87,7 +89,7 @@ impl RmwPaxos {
         active.k = 0;
         active.chosen_k = 0;
         active.rest = None;
-        active.acks = [(0, Loss(0)); MEMBERS_MAX];
+        active.acks = Acks::default();
         active.refused = Tally::default();
         let mut batch = self.run_batch(cx, active);
         let fitting = batch.state.take().and_then(|state| self.payload(active, state));
@@ -121,7 +123,8 @@ impl RmwPaxos {
             let once = operation.once();
             table.zip(once).is_some_and(|(table, once)| once::is_full_for(table, &once.session))
         };
-        cx.view.majority() == 2
+        cx.replicas.set.me().is_some()
+            && cx.replicas.set.is_quorum_of_any_two()
             && (table.is_none() || !active.queue.iter().any(lacks_room))
             && self.takes_short_ways()
             && active.losses == 0
@@ -130,7 +133,7 @@ impl RmwPaxos {
             && active.queue.iter().all(is_plain)
             && !serve::is_lost(cx, &active.key)
             && !held.and_then(|register| register.state.as_ref()).is_some_and(expires)
-            && cx.view.members().iter().any(|member| member.up && member.node != cx.view.me)
+            && cx.replicas.members().any(|member| member.up && member.node != cx.replicas.me())
     }
 
     /// What to send of a state, unless it is long and has to be sent whole.
@@ -151,7 +154,7 @@ impl RmwPaxos {
     ) {
         base::sometimes!("a first proposal travels with phase 1");
         self.counters.joint += 1;
-        let loss = cx.view.member(self.env.me).map_or(Loss(0), |member| member.loss);
+        let loss = cx.replicas.member(self.env.me).map_or(Loss(0), |member| member.loss);
         active.unproven = Some(Unproven {
             base,
             payload,
@@ -163,7 +166,8 @@ impl RmwPaxos {
         });
         active.abreast = self.addressees(cx);
         active.phase = Phase::Owner;
-        for member in cx.view.members().iter().filter(|it| it.up && it.node != cx.view.me) {
+        let replicas = cx.replicas;
+        for member in replicas.members().filter(|it| it.up && it.node != replicas.me()) {
             match self.spares(cx, member.node) {
                 true => self.spare(cx, active, member.node),
                 false => send(cx, active, member.node, after),
@@ -185,7 +189,7 @@ impl RmwPaxos {
     /// It rests on a promise from before a loss, which must not be repeated under the loss that is known now.
     pub(super) fn is_void(&self, cx: &Cx<'_>, active: &Active) -> bool {
         let is_void = |unproven: &Unproven| {
-            cx.view.member(self.env.me).is_none_or(|member| member.loss != unproven.loss)
+            cx.replicas.member(self.env.me).is_none_or(|member| member.loss != unproven.loss)
         };
         active.unproven.as_ref().is_some_and(is_void)
             && !mutation::is(Mutation::FirstRepeatedAfterLoss)
@@ -193,13 +197,13 @@ impl RmwPaxos {
 
     /// Another member has accepted it, so phase 1 is won: the own acceptor follows, and so may others.
     pub(super) fn prove(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
-        if active.unproven.is_none() || proposer::acked(cx, active, 1) == 0 {
+        if active.unproven.is_none() || active.acks.at_least(cx.replicas, 1) == 0 {
             return;
         }
         let Some(unproven) = active.unproven.take() else { return };
         self.accept_own(cx, active);
-        for node in cx.view.others() {
-            if unproven.differing.has(cx.view, node) {
+        for node in cx.replicas.others() {
+            if unproven.differing.has(cx.replicas, node) {
                 proposer::send_accept(cx, active, 0, node);
             }
         }
@@ -209,9 +213,9 @@ impl RmwPaxos {
     pub(super) fn on_differing(&mut self, cx: &mut Cx<'_>, active: &mut Active, from: Peer) {
         let until = cx.now + self.patience();
         let Some(unproven) = &mut active.unproven else { return };
-        unproven.differing.add(cx.view, from.node, from.loss);
+        unproven.differing.add(cx.replicas, from.node, from.loss);
         unproven.until = unproven.until.min(until);
-        if unproven.is_dead(cx.view) {
+        if unproven.is_dead(cx.replicas) {
             base::sometimes!("a first proposal that travels with phase 1 never was one");
             take_back(active);
             self.give_up_joint(active);
@@ -243,16 +247,20 @@ fn take_back(active: &mut Active) {
 /// Whoever is up holds something else or has promised more: phase 1 will not be won by this proposal.
 pub(super) fn is_hopeless(cx: &Cx<'_>, active: &Active) -> bool {
     let may_prove = |unproven: &Unproven, node: NodeId| {
-        let is_up = cx.view.member(node).is_some_and(|member| member.up);
-        is_up && !unproven.differing.has(cx.view, node) && !active.refused.has(cx.view, node)
+        let is_up = cx.replicas.member(node).is_some_and(|member| member.up);
+        is_up
+            && !unproven.differing.has(cx.replicas, node)
+            && !active.refused.has(cx.replicas, node)
     };
     let unproven = active.unproven.as_ref();
-    unproven.is_some_and(|unproven| !cx.view.others().any(|node| may_prove(unproven, node)))
+    unproven.is_some_and(|unproven| !cx.replicas.others().any(|node| may_prove(unproven, node)))
 }
 
 fn send(cx: &mut Cx<'_>, active: &mut Active, node: NodeId, after: Ticket) {
-    let (Some(unproven), Some(index)) = (&mut active.unproven, cx.view.index(node)) else { return };
-    unproven.ask(index, cx.view.members()[index].loss);
+    let (Some(unproven), Some(index)) = (&mut active.unproven, cx.replicas.index(node)) else {
+        return;
+    };
+    unproven.ask(index, cx.replicas.at(index).loss);
     let message = Message::PrepareAccept {
         key: active.key.clone(),
         round: active.ballot.round(1),

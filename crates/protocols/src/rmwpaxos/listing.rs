@@ -15,9 +15,10 @@ use super::register::Countdown;
 use super::{Cx, Register, RmwPaxos};
 use crate::effects::Scan;
 use crate::mutation::{self, Mutation};
+use crate::peers::Member;
 use crate::protocol::{Peer, Scanned, ScannedCell};
 use crate::quorum::Tally;
-use crate::view::{Member, View};
+use crate::replicas::{Places, Replicas, place};
 
 /// Listings served or awaited at a time.
 const LISTS_MAX: usize = 1024;
@@ -65,53 +66,70 @@ pub(super) struct Found {
 }
 
 impl Listings {
-    pub(super) fn add(&mut self, view: &View, from: Peer, listing: Listing) {
-        let Some(index) = view.index(from.node) else { return };
-        if self.tally.add(view, from.node, from.loss) || self.tally.is_from(index, from.loss) {
+    pub(super) fn add(&mut self, replicas: Replicas<'_>, from: Peer, listing: Listing) {
+        let Some(index) = replicas.index(from.node) else { return };
+        if self.tally.add(replicas, from.node, from.loss) || self.tally.is_from(index, from.loss) {
             self.by_member[index] = Some(listing);
         }
     }
 
-    pub(super) fn counted<'a>(&'a self, view: &'a View) -> impl Iterator<Item = &'a Listing> + 'a {
-        view.members().iter().zip(&self.by_member).filter_map(move |(member, listing)| {
-            listing.as_ref().filter(|_| self.tally.has(view, member.node))
+    pub(super) fn counted<'a>(
+        &'a self,
+        replicas: Replicas<'a>,
+    ) -> impl Iterator<Item = &'a Listing> + 'a {
+        self.by_place(replicas).map(|(_, listing)| listing)
+    }
+
+    fn by_place<'a>(
+        &'a self,
+        replicas: Replicas<'a>,
+    ) -> impl Iterator<Item = (Places, &'a Listing)> + 'a {
+        let counted = self.tally.places(replicas.set, replicas.peers);
+        let listings = self.by_member.iter().enumerate();
+        listings.filter_map(move |(index, listing)| {
+            let at = place(index) & counted;
+            listing.as_ref().filter(|_| at != 0).map(|listing| (at, listing))
         })
     }
 
     /// Up to where all counted listings are complete; `None` to the end of the shard.
-    pub(super) fn complete_below(&self, view: &View) -> Option<u64> {
-        self.counted(view).filter_map(|listing| listing.next_hash).min()
+    pub(super) fn complete_below(&self, replicas: Replicas<'_>) -> Option<u64> {
+        self.counted(replicas).filter_map(|listing| listing.next_hash).min()
     }
 
     /// Which keys exist below that position, and of which no majority says the same.
-    fn settled(&self, view: &View) -> (Vec<Key>, Vec<Key>) {
-        let end = self.complete_below(view);
+    fn settled(&self, replicas: Replicas<'_>) -> (Vec<Key>, Vec<Key>) {
+        let end = self.complete_below(replicas);
         let is_complete = |entry: &&Entry| end.is_none_or(|end| entry.key.hash() < end);
-        let listings = self.counted(view).count();
-        let all = self.counted(view).flat_map(|listing| &listing.entries);
-        let mut entries: Vec<&Entry> = all.filter(is_complete).collect();
+        let listings = self.by_place(replicas).fold(0, |set, (at, _)| set | at);
+        let mut entries: Vec<(Places, &Entry)> = Vec::new();
+        for (at, listing) in self.by_place(replicas) {
+            entries.extend(listing.entries.iter().filter(is_complete).map(|entry| (at, entry)));
+        }
         // Each listing is in key order already, and a stable sort takes such runs as they are.
-        entries.sort_by(|a, b| (&a.key, a.accepted).cmp(&(&b.key, b.accepted)));
+        entries.sort_by(|(_, a), (_, b)| (&a.key, a.accepted).cmp(&(&b.key, b.accepted)));
         let (mut live, mut unsettled) = (Vec::new(), Vec::new());
-        for of_key in entries.chunk_by(|a, b| a.key == b.key) {
-            let key = || of_key[0].key.clone();
+        for of_key in entries.chunk_by(|(_, a), (_, b)| a.key == b.key) {
+            let key = || of_key[0].1.key.clone();
             if mutation::is(Mutation::ListHighest) {
-                let is_live = of_key[of_key.len() - 1].live;
+                let is_live = of_key[of_key.len() - 1].1.live;
                 live.extend(is_live.then(key));
                 continue;
             }
-            let holds_nothing = |entry: &&&Entry| entry.accepted.is_none() && !entry.live;
-            let nothing = listings - of_key.len() + of_key.iter().filter(holds_nothing).count();
-            let mut by_round = of_key.chunk_by(|a, b| a.accepted == b.accepted);
-            let same =
-                by_round.find(|same| same.len() >= view.majority() && !same[0].accepted.is_none());
+            let holds = |entry: &Entry| !entry.accepted.is_none() || entry.live;
+            let nothing = listings & !places_of(of_key, holds);
+            let mut by_round = of_key.chunk_by(|(_, a), (_, b)| a.accepted == b.accepted);
+            let same = by_round.find(|same| {
+                !same[0].1.accepted.is_none()
+                    && replicas.set.is_quorum_of(places_of(same, |_| true))
+            });
             // One replica's countdown may be over before the others'; the key exists until a majority's are.
-            let over = |same: &[&Entry]| same.iter().filter(|entry| !entry.live).count();
-            match same.map(|same| (over(same), same.len())) {
+            let over = |same| places_of(same, |entry: &Entry| !entry.live);
+            match same.map(|same| (over(same), places_of(same, |_| true))) {
                 Some((0, _)) => live.push(key()),
-                Some((over, _)) if over >= view.majority() => {}
-                Some((_, all)) if all == view.members().len() => live.push(key()),
-                None if nothing >= view.majority() => {}
+                Some((over, _)) if replicas.set.is_quorum_of(over) => {}
+                Some((_, all)) if all == replicas.set.all_places() => live.push(key()),
+                None if replicas.set.is_quorum_of(nothing) => {}
                 _ => unsettled.push(key()),
             }
         }
@@ -119,16 +137,16 @@ impl Listings {
     }
 
     /// True when nobody who is up is missing, this node included.
-    fn is_from_all_up(&self, view: &View) -> bool {
-        let is_up = |it: &&Member| it.up || it.node == view.me;
-        view.members().iter().filter(is_up).all(|it| self.tally.has(view, it.node))
+    fn is_from_all_up(&self, replicas: Replicas<'_>) -> bool {
+        let is_up = |it: &&Member| it.up || it.node == replicas.me();
+        replicas.members().filter(is_up).all(|it| self.tally.has(replicas, it.node))
     }
 
     /// What is listed below that position: of each key what its highest report says.
-    pub(super) fn merged(&self, view: &View) -> BTreeMap<Key, Found> {
-        let end = self.complete_below(view);
+    pub(super) fn merged(&self, replicas: Replicas<'_>) -> BTreeMap<Key, Found> {
+        let end = self.complete_below(replicas);
         let mut merged: BTreeMap<Key, Found> = BTreeMap::new();
-        for entry in self.counted(view).flat_map(|listing| &listing.entries) {
+        for entry in self.counted(replicas).flat_map(|listing| &listing.entries) {
             if end.is_some_and(|end| entry.key.hash() >= end) {
                 continue;
             }
@@ -140,6 +158,11 @@ impl Listings {
         }
         merged
     }
+}
+
+/// The places whose entry `is` so.
+fn places_of(entries: &[(Places, &Entry)], is: impl Fn(&Entry) -> bool) -> Places {
+    entries.iter().filter(|(_, entry)| is(entry)).fold(0, |set, (at, _)| set | at)
 }
 
 impl Lists {
@@ -170,7 +193,7 @@ impl RmwPaxos {
             resend_at: cx.now + self.round_trip.resend_after(0),
             resends: 0,
         };
-        for node in cx.view.all() {
+        for node in cx.replicas.all() {
             ask(cx, &round, id, node);
         }
         self.lists.rounds.insert(id, round);
@@ -234,7 +257,7 @@ impl RmwPaxos {
         let Some(round) = self.lists.rounds.get_mut(&id) else {
             return self.on_shard_listed(cx, from, shard, id, listing);
         };
-        round.listings.add(cx.view, from, listing);
+        round.listings.add(cx.replicas, from, listing);
         self.settle_list(cx, id);
     }
 
@@ -243,14 +266,14 @@ impl RmwPaxos {
     fn settle_list(&mut self, cx: &mut Cx<'_>, id: u64) {
         let Some(round) = self.lists.rounds.get(&id) else { return };
         let (tag, listings) = (round.tag, &round.listings);
-        if !listings.tally.is_majority(cx.view) {
+        if !cx.replicas.is_quorum(&listings.tally) {
             return;
         }
-        let (keys, unsettled) = listings.settled(cx.view);
-        if !unsettled.is_empty() && round.resends == 0 && !listings.is_from_all_up(cx.view) {
+        let (keys, unsettled) = listings.settled(cx.replicas);
+        if !unsettled.is_empty() && round.resends == 0 && !listings.is_from_all_up(cx.replicas) {
             return;
         }
-        let next_hash = listings.complete_below(cx.view);
+        let next_hash = listings.complete_below(cx.replicas);
         self.lists.rounds.remove(&id);
         self.reply(cx, tag, Outcome::Listed { keys, unsettled, next_hash });
     }
@@ -270,7 +293,8 @@ impl RmwPaxos {
         for id in due {
             self.settle_list(cx, id);
             let Some(round) = self.lists.rounds.get(&id) else { continue };
-            let missing = cx.view.all().filter(|&node| !round.listings.tally.has(cx.view, node));
+            let replicas = cx.replicas;
+            let missing = replicas.all().filter(|&node| !round.listings.tally.has(replicas, node));
             missing.for_each(|node| ask(cx, round, id, node));
         }
         for id in ended {

@@ -92,7 +92,7 @@ use crate::mutation::{self, Mutation};
 use crate::protocol::{
     Consistency, Context, Env, Event, Peer, Properties, Protocol, Request, Stats, Violation,
 };
-use crate::view::View;
+use crate::replicas::Replicas;
 
 pub use acceptor::Payload;
 pub use comparison::{BUCKETS, Folds, Held};
@@ -269,7 +269,7 @@ impl Protocol for RmwPaxos {
     }
 
     fn on_meta_loaded(&mut self, cx: &mut Cx<'_>, shard: Shard) {
-        let epoch = cx.view.epoch;
+        let epoch = cx.replicas.epoch();
         if self.env.durable {
             cx.metas.get_mut(shard).restarted(epoch);
         }
@@ -299,7 +299,7 @@ impl Protocol for RmwPaxos {
         state.value().map_or(Weight::NONE, len)
     }
 
-    fn check(&self, cells: &Cells<Register>, _view: &View) -> Result<(), Violation> {
+    fn check(&self, cells: &Cells<Register>, _replicas: Replicas<'_>) -> Result<(), Violation> {
         for active in self.actives.iter() {
             let key = &active.key;
             let register = match cells.get(key) {
@@ -457,7 +457,7 @@ impl RmwPaxos {
             Cell::Present(register) => register.promised,
             Cell::Absent | Cell::Lost => Ballot::ZERO,
         };
-        let epoch = cx.view.epoch;
+        let epoch = cx.replicas.epoch();
         let meta = cx.metas.get_mut(key.shard());
         meta.saw(promised);
         if meta.number >= NUMBER_LIMIT {

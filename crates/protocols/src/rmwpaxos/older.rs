@@ -142,13 +142,13 @@ impl RmwPaxos {
         key: &Key,
         theirs: Round,
     ) -> bool {
-        let Some(member) = cx.view.index(node) else { return false };
+        let Some(member) = cx.replicas.index(node) else { return false };
         let removed = self.ranges.was_removed_with(key.shard(), member, theirs);
         let Some((loss, floor)) = removed.filter(|_| self.may_tell(cx, key.shard(), member)) else {
             return false;
         };
         // What it has lost since it has recovered from others, the floor too: above theirs it may accept again.
-        let has_lost = cx.view.member(node).is_some_and(|member| member.loss > loss);
+        let has_lost = cx.replicas.member(node).is_some_and(|member| member.loss > loss);
         let own = cx.metas.get(key.shard()).floor_ballot;
         let floor = if has_lost { floor.min(own) } else { floor };
         if theirs.ballot() > floor {
@@ -236,15 +236,16 @@ impl RmwPaxos {
         if denial.held != held || denial.since + ONE_FOR <= cx.now {
             *denial = first;
         }
-        let is_new = denial.by.add(cx.view, from.node, from.loss);
-        if denial.by.is_majority(cx.view) {
+        let is_new = denial.by.add(cx.replicas, from.node, from.loss);
+        if cx.replicas.is_quorum(&denial.by) {
             denied.remove(key);
             return true;
         }
         let tally = denial.by;
         let state = serve::held(cx, key).and_then(|register| register.state.clone());
         let Some(state) = state.filter(|_| is_new) else { return false };
-        let others: Vec<NodeId> = cx.view.others().filter(|&it| !tally.has(cx.view, it)).collect();
+        let others: Vec<NodeId> =
+            cx.replicas.others().filter(|&it| !tally.has(cx.replicas, it)).collect();
         for node in others {
             let (key, state) = (key.clone(), state.clone());
             cx.fx.send_now(node, Message::Repair { key, round: held, state });

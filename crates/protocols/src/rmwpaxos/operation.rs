@@ -4,10 +4,8 @@ use std::collections::VecDeque;
 
 use base::{Millis, Nanos};
 use bytes::Bytes;
-use types::limits::MEMBERS_MAX;
 use types::{
-    Access, Ballot, Command, Incarnation, Key, Loss, NodeId, Once, Outcome, Round, SessionId,
-    Shard, Tag,
+    Access, Ballot, Command, Incarnation, Key, NodeId, Once, Outcome, Round, SessionId, Shard, Tag,
 };
 
 use super::ancestry::Attempt;
@@ -15,7 +13,7 @@ use super::joint::Unproven;
 use super::once::EntryId;
 use super::reports::Reports;
 use super::state::{ExpiryId, State};
-use crate::quorum::Tally;
+use crate::quorum::{Acks, Tally};
 
 /// Who waits for an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -244,7 +242,7 @@ pub struct Active {
     /// Found in the base: succeed with the next proposal.
     pub carried: Vec<Operation>,
     /// Highest proposal of `ballot` acknowledged by each member, with its loss.
-    pub acks: [(u32, Loss); MEMBERS_MAX],
+    pub acks: Acks,
     /// Members that refused `ballot`, and when the last of them did.
     pub refused: Tally,
     pub refused_at: Nanos,
@@ -295,7 +293,7 @@ impl Active {
             unproven: None,
             differed: false,
             carried: Vec::new(),
-            acks: [(0, Loss(0)); MEMBERS_MAX],
+            acks: Acks::default(),
             refused: Tally::default(),
             refused_at: Nanos::ZERO,
             have: None,
@@ -326,7 +324,7 @@ impl Active {
         (self.tip_round, self.abreast) = (Round::NONE, Tally::default());
         (self.base_decided, self.fresh_before) = (false, Place(0));
         (self.unproven, self.differed) = (None, false);
-        self.acks = [(0, Loss(0)); MEMBERS_MAX];
+        self.acks = Acks::default();
         (self.refused, self.refused_at) = (Tally::default(), Nanos::ZERO);
         self.prepared_at = Place(0);
         (self.ask_rest_at, self.contested_until) = (Nanos::ZERO, Nanos::ZERO);
@@ -398,7 +396,7 @@ mod tests {
         (active.base_decided, active.fresh_before, active.prepared_at) = (true, Place(4), Place(5));
         active.differed = true;
         active.tip_round = ballot.round(6);
-        active.acks = [(6, Loss(7)); MEMBERS_MAX];
+        active.acks.add(0, 6, types::Loss(7));
         (active.rest, active.vote_again_at) = (Some(Millis(8)), Nanos(9));
         (active.refused_at, active.ask_rest_at) = (Nanos(10), Nanos(11));
         active.contested_until = Nanos(12);

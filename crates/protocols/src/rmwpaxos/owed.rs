@@ -14,7 +14,8 @@ use super::message::{Due, Message};
 use super::operation::Active;
 use super::{Cx, RmwPaxos, serve};
 use crate::effects::TimerId;
-use crate::view::{Member, View};
+use crate::peers::Member;
+use crate::replicas::{Places, Replicas};
 
 pub(super) const REMIND: TimerId = TimerId(5);
 
@@ -29,9 +30,6 @@ const REMINDERS_MAX: u32 = 5;
 /// Debts that are reminded of at a time, and bytes of states.
 const REMINDED_MAX: usize = 256;
 const REMINDED_LEN_MAX: usize = 1 << 20;
-
-/// A set of members, by their place in the view.
-pub(super) type Members = u16;
 
 #[derive(Default)]
 pub(super) struct Owed {
@@ -58,7 +56,7 @@ struct Debt {
     /// Chosen, and the last proposal of its ballot.
     round: Round,
     /// Who has not acknowledged it.
-    missing: Members,
+    missing: Places,
     due: Nanos,
     reminders: u32,
 }
@@ -117,30 +115,21 @@ impl Owed {
     }
 }
 
-fn others(view: &View, which: impl Fn(&Member) -> bool) -> Members {
-    let members = view.members().iter().enumerate();
-    let others = members.filter(|(_, it)| it.node != view.me && which(it));
-    others.fold(0, |set, (index, _)| set | 1 << index)
-}
-
 /// Members that are up and may be asked, this node left out: what is not urgent would wait in front of a slow one's link.
-pub(super) fn others_in_reach(view: &View) -> Members {
-    others(view, Member::is_in_reach)
+pub(super) fn others_in_reach(replicas: Replicas<'_>) -> Places {
+    replicas.other_places(Member::is_in_reach)
 }
 
 /// Those of them who soon hear what they are told.
-fn others_steady(view: &View) -> Members {
-    others(view, Member::is_steady)
+fn others_steady(replicas: Replicas<'_>) -> Places {
+    replicas.other_places(Member::is_steady)
 }
 
 /// Who has not acknowledged the last proposal; nobody, if it is not by these acknowledgements that it is chosen.
-fn missing(cx: &Cx<'_>, active: &Active) -> Members {
-    let members = cx.view.members().iter().zip(&active.acks).enumerate();
-    let has_acked =
-        members.filter(|(_, (member, (k, loss)))| *k >= active.k && *loss >= member.loss);
-    let (acked, count) = has_acked.fold((0, 0), |(set, n), (index, _)| (set | 1 << index, n + 1));
-    let all: Members = (1 << cx.view.members().len()) - 1;
-    if count >= cx.view.majority() { all & !acked } else { 0 }
+fn missing(cx: &Cx<'_>, active: &Active) -> Places {
+    let set = cx.replicas.set;
+    let acked = active.acks.at_least(cx.replicas, active.k);
+    if set.is_quorum_of(acked) { set.all_places() & !acked } else { 0 }
 }
 
 impl RmwPaxos {
@@ -156,14 +145,14 @@ impl RmwPaxos {
         let due = cx.now + REMIND_AFTER;
         let round = active.ballot.round(active.k);
         self.owed.put(Debt { key: active.key.clone(), round, missing, due, reminders: 0 });
-        if missing & others_steady(cx.view) != 0 {
+        if missing & others_steady(cx.replicas) != 0 {
             self.owed.arm(cx, due);
         }
     }
 
     /// A member is back, or steady again: what it may have missed is sent soon.
     pub(super) fn owe_returned(&mut self, cx: &mut Cx<'_>, node: types::NodeId) {
-        let Some(index) = cx.view.index(node).filter(|_| self.owed.len > 0) else { return };
+        let Some(index) = cx.replicas.index(node).filter(|_| self.owed.len > 0) else { return };
         let due = cx.now + REMIND_BACK_AFTER;
         let mut any = false;
         for debt in self.owed.slots.iter_mut().flatten().filter(|it| it.missing & 1 << index != 0) {
@@ -181,7 +170,7 @@ impl RmwPaxos {
         }
         self.owed.armed = None;
         self.owed.sent_len = 0;
-        let steady = others_steady(cx.view);
+        let steady = others_steady(cx.replicas);
         let mut reminded = 0;
         let mut next = None;
         for slot in &mut self.owed.slots {
@@ -219,7 +208,7 @@ impl RmwPaxos {
         let (round, chosen_k) = (debt.round, debt.round.k());
         let (missing, is_first) = (debt.missing, debt.reminders == 0);
         debt.reminders += 1;
-        for (index, member) in cx.view.members().iter().enumerate() {
+        for (index, member) in cx.replicas.members().enumerate() {
             let key = key.clone();
             if !member.is_steady() || member.node == self.env.me {
                 continue;

@@ -7,18 +7,18 @@ use base::{Millis, Nanos};
 use types::Shard;
 use types::key::SHARDS;
 
-use super::owed::Members;
 use super::ranges::own_place;
 use super::{Cx, RmwPaxos};
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
+use crate::replicas::Places;
 
 pub(super) const PATROL: TimerId = TimerId(7);
 
 #[derive(Debug)]
 pub(super) struct Patrol {
     /// Of each shard of this pass: members that were not found equal since the pass began.
-    missing: Box<[Members; SHARDS]>,
+    missing: Box<[Places; SHARDS]>,
     /// Shards of this pass with such members.
     left: usize,
     /// The shard that comes next.
@@ -59,7 +59,7 @@ impl RmwPaxos {
     fn arm_patrol(&self, cx: &mut Cx<'_>) {
         let every = self.env.compare_every;
         let shards = self.own_shards().count() as u64;
-        if every > Nanos::ZERO && cx.view.members().len() > 1 {
+        if every > Nanos::ZERO && cx.replicas.len() > 1 {
             cx.fx.timer(PATROL, cx.now + Nanos((every.0 / shards).max(1)));
         }
     }
@@ -70,7 +70,7 @@ impl RmwPaxos {
         if mutation::is(Mutation::NoPatrol) {
             return;
         }
-        let others = ((1 << cx.view.members().len()) - 1) & !own_place(cx);
+        let others = cx.replicas.set.all_places() & !own_place(cx);
         let shards: Vec<Shard> = self.own_shards().collect();
         let shard = self.patrol.next;
         let at = shards.iter().position(|&it| it == shard).unwrap_or(0);
@@ -87,7 +87,7 @@ impl RmwPaxos {
     }
 
     /// These members hold what this node holds of the shard.
-    pub(super) fn patrol_found_equal(&mut self, cx: &mut Cx<'_>, shard: Shard, members: Members) {
+    pub(super) fn patrol_found_equal(&mut self, cx: &mut Cx<'_>, shard: Shard, members: Places) {
         let missing = &mut self.patrol.missing[usize::from(shard.0)];
         if *missing == 0 {
             return;

@@ -15,9 +15,10 @@ use super::state::ExpiryId;
 use super::{Cx, DEPTH, RmwPaxos, abreast, expiry, joint, serve, window};
 use crate::cells::Cell;
 use crate::mutation::{self, Mutation};
+use crate::peers::Member;
 use crate::protocol::{Peer, Violation};
-use crate::quorum::Tally;
-use crate::view::Member;
+use crate::quorum::{Acks, Tally};
+use crate::replicas::place;
 
 /// What a majority of promises says of the base of the proposals to come.
 struct Base {
@@ -65,7 +66,7 @@ impl RmwPaxos {
 
     /// An owner that paused goes on under its ballot. [spec 2.4]
     fn resume_ownership(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> bool {
-        let epoch = cx.view.epoch;
+        let epoch = cx.replicas.epoch();
         let Some(register) = cx.cells.get_mut(&active.key) else { return false };
         let ballot = register.accepted.ballot();
         if !register.owned || register.promised != ballot || ballot.epoch() != epoch {
@@ -86,7 +87,7 @@ impl RmwPaxos {
         active.rest = None;
         active.base_decided = true;
         active.fresh_before = Place(0);
-        active.acks = [(0, Loss(0)); MEMBERS_MAX];
+        active.acks = Acks::default();
         active.refused = Tally::default();
         active.phase = Phase::Owner;
         true
@@ -121,18 +122,25 @@ impl RmwPaxos {
     /// Asks as many others as a majority needs, those who soon answer first, and of them the last proposer: it holds what
     /// was accepted last. The rest is asked when one of them refuses or is silent.
     fn ask_some(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
-        let needed = cx.view.majority() - 1;
         let last = serve::held(cx, &active.key).map(|register| register.accepted.ballot().node());
-        let is_up = |node: &NodeId| cx.view.member(*node).is_some_and(|member| member.up);
-        let mut others: SmallVec<[NodeId; MEMBERS_MAX]> = cx.view.others().filter(is_up).collect();
-        if others.len() <= needed {
+        let is_up = |node: &NodeId| cx.replicas.member(*node).is_some_and(|member| member.up);
+        let mut others: SmallVec<[NodeId; MEMBERS_MAX]> =
+            cx.replicas.others().filter(is_up).collect();
+        // The member asked instead of the last proposer differs from key to key.
+        let first = active.key.hash() as usize % others.len().max(1);
+        others.rotate_left(first);
+        let is_steady = |node| cx.replicas.member(node).is_some_and(Member::is_steady);
+        others.sort_by_key(|&node| (!is_steady(node), Some(node) != last));
+        let mut asked = cx.replicas.set.own_place();
+        let needed = others.iter().take_while(|&&node| {
+            let is_short = !cx.replicas.set.is_quorum_of(asked);
+            asked |= cx.replicas.index(node).map_or(0, place);
+            is_short
+        });
+        let needed = needed.count();
+        if needed == others.len() {
             return ask_rest(cx, active);
         }
-        // Whoever is asked instead of the last proposer differs from key to key.
-        let first = active.key.hash() as usize % others.len();
-        others.rotate_left(first);
-        let is_steady = |node| cx.view.member(node).is_some_and(Member::is_steady);
-        others.sort_by_key(|&node| (!is_steady(node), Some(node) != last));
         active.ask_rest_at = cx.now + self.patience();
         for &node in &others[..needed] {
             send_prepare(cx, active, node);
@@ -163,7 +171,7 @@ impl RmwPaxos {
     /// P2: a majority promised. Adopts the highest report and finds out what became of earlier attempts.
     pub(super) fn try_win(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         if active.phase != Phase::Preparing
-            || !active.promises.is_majority(cx.view)
+            || !active.promises.is_quorum(cx.replicas)
             || self.awaits_others(cx, active)
         {
             return;
@@ -174,7 +182,7 @@ impl RmwPaxos {
             // Its reporter left it out for a state that we do not have after all: ask again without.
             active.have = None;
             active.promises.clear();
-            for node in cx.view.all() {
+            for node in cx.replicas.all() {
                 send_prepare(cx, active, node);
             }
             return;
@@ -192,7 +200,7 @@ impl RmwPaxos {
         active.base_decided = base.is_chosen;
         active.fresh_before = if base.is_chosen { active.prepared_at } else { Place(0) };
         active.phase = Phase::Owner;
-        active.acks = [(0, Loss(0)); MEMBERS_MAX];
+        active.acks = Acks::default();
         active.have = None;
         self.resolve_on_base(cx, active);
         if let Some(id) = base.expired {
@@ -251,7 +259,7 @@ impl RmwPaxos {
         if self.on_slow_accepted(cx, from, key, round) {
             return;
         }
-        if let Some(member) = cx.view.index(from.node) {
+        if let Some(member) = cx.replicas.index(from.node) {
             self.owed.on_accepted(member, key, round);
         }
         let Some(mut active) = self.actives.take(key) else { return };
@@ -259,14 +267,9 @@ impl RmwPaxos {
         // Only an acknowledgement of this very ballot counts. [corrections B1]
         let counts = round.ballot() == active.ballot
             || (mutation::is(Mutation::AckOfHigherBallot) && round.ballot() > active.ballot);
-        if let (true, Some(index)) = (counts, cx.view.index(from.node)) {
-            let ack = &mut active.acks[index];
+        if let (true, Some(index)) = (counts, cx.replicas.index(from.node)) {
             let k = if round.ballot() == active.ballot { round.k() } else { active.k };
-            if from.loss > ack.1 {
-                *ack = (k, from.loss);
-            } else if from.loss == ack.1 {
-                ack.0 = ack.0.max(k);
-            }
+            active.acks.add(index, k, from.loss);
             self.prove(cx, &mut active);
             self.settle_chosen(cx, &mut active);
         }
@@ -281,7 +284,8 @@ impl RmwPaxos {
     /// Step 5: answers what a majority has accepted.
     pub(super) fn settle_chosen(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         while let Some(front) = active.in_flight.front() {
-            if acked(cx, active, front.k) < cx.view.majority() {
+            let acked = active.acks.at_least(cx.replicas, front.k);
+            if !cx.replicas.set.is_quorum_of(acked) {
                 break;
             }
             let Some(chosen) = active.in_flight.pop_front() else { break };
@@ -333,7 +337,7 @@ impl RmwPaxos {
         // An accept is refused by an equal floor, too: the register it belonged to was collected.
         if is_ours && (recovering || promised >= active.ballot) {
             if !recovering {
-                active.refused.add(cx.view, from.node, from.loss);
+                active.refused.add(cx.replicas, from.node, from.loss);
                 active.refused_at = cx.now;
             }
             if active.phase == Phase::Preparing && active.ask_rest_at > Nanos::ZERO {
@@ -353,24 +357,14 @@ impl RmwPaxos {
         if active.phase == Phase::Owner && waiting.is_none() {
             return active.refused != Tally::default();
         }
-        let possible = cx
-            .view
-            .members()
-            .iter()
-            .enumerate()
-            .filter(|(index, member)| match waiting {
-                Some(k) if active.phase == Phase::Owner => {
-                    let (acked, loss) = active.acks[*index];
-                    (acked >= k && loss >= member.loss)
-                        || (member.up && !active.refused.has(cx.view, member.node))
-                }
-                _ => {
-                    active.promises.tally.has(cx.view, member.node)
-                        || (member.up && !active.refused.has(cx.view, member.node))
-                }
-            })
-            .count();
-        active.refused != Tally::default() && possible < cx.view.majority()
+        let replicas = cx.replicas;
+        let answered = match waiting {
+            Some(k) if active.phase == Phase::Owner => active.acks.at_least(replicas, k),
+            _ => active.promises.tally.places(replicas.set, replicas.peers),
+        };
+        let refused = active.refused.places(replicas.set, replicas.peers);
+        let possible = answered | (replicas.places(|member| member.up) & !refused);
+        active.refused != Tally::default() && !replicas.set.is_quorum_of(possible)
     }
 
     /// Step 6: somebody else prepared. What was in flight becomes attempts; the queue waits for its turn.
@@ -471,23 +465,6 @@ pub(super) fn abandon_proposals(active: &mut Active) {
     active.refused = Tally::default();
 }
 
-/// Members whose acknowledgement of proposal `k` counts now.
-pub(super) fn acked_by<'a>(
-    cx: &'a Cx<'_>,
-    active: &'a Active,
-    k: u32,
-) -> impl Iterator<Item = &'a Member> {
-    let members = cx.view.members().iter().zip(&active.acks);
-    let has_acked = move |(member, (acked, loss)): &(&Member, &(u32, Loss))| {
-        *acked >= k && (*loss >= member.loss || mutation::is(Mutation::NoCrashVector))
-    };
-    members.filter(has_acked).map(|(member, _)| member)
-}
-
-pub(super) fn acked(cx: &Cx<'_>, active: &Active, k: u32) -> usize {
-    acked_by(cx, active, k).count()
-}
-
 /// Where all attempts of an operation stand together.
 pub(super) fn fate(
     operation: &Operation,
@@ -521,8 +498,8 @@ pub(super) fn outcome_of(
 /// Asks every other member whose promise is missing.
 pub(super) fn ask_rest(cx: &mut Cx<'_>, active: &mut Active) {
     active.ask_rest_at = Nanos::ZERO;
-    for node in cx.view.others() {
-        if !active.promises.tally.has(cx.view, node) {
+    for node in cx.replicas.others() {
+        if !active.promises.tally.has(cx.replicas, node) {
             send_prepare(cx, active, node);
         }
     }
@@ -543,26 +520,27 @@ pub(super) fn count_promise(
         let known = active.have.as_ref().filter(|(round, _)| *round == report.accepted);
         report.state = known.map(|(_, state)| state.clone());
     }
-    active.promises.add(cx.view, node, loss, report);
+    active.promises.add(cx.replicas, node, loss, report);
 }
 
 fn read_base(cx: &Cx<'_>, promises: &Reports) -> Base {
-    let counted = || promises.counted(cx.view).map(|(_, report)| report);
+    let set = cx.replicas.set;
+    let counted = || promises.counted(cx.replicas).map(|(_, report)| report);
     let highest = counted().map(|report| report.accepted).max().unwrap_or(Round::NONE);
-    let absent = counted().filter(|report| report.accepted.is_none()).count();
+    let absent = promises.places(cx.replicas, |report| report.accepted.is_none());
     // A majority that holds nothing has promised: what one alone holds is not chosen, and never will be.
-    let is_removed =
-        absent >= cx.view.majority() + promises.lost(cx.view) && promises.is_contested(cx.view);
+    let is_removed = set.is_quorum_of(absent & !promises.lost(cx.replicas))
+        && promises.is_contested(cx.replicas);
     let round = if is_removed { Round::NONE } else { highest };
-    let equal = counted().filter(|report| report.accepted == round).count();
+    let equal = promises.places(cx.replicas, |report| report.accepted == round);
     let state = promises.state_of(round);
     let id = state.as_ref().and_then(|state| state.expiry_id());
-    let (over, rest) = expiry::count_votes(promises, cx.view, id);
+    let (over, rest) = expiry::count_votes(promises, cx.replicas, id);
     Base {
         round,
-        is_chosen: equal >= cx.view.majority(),
-        expired: id.filter(|_| over >= expiry::votes_needed(cx.view)),
-        droppable: window::droppable(promises, cx.view, state.as_ref()),
+        is_chosen: set.is_quorum_of(equal),
+        expired: id.filter(|_| expiry::is_voted(cx.replicas, over)),
+        droppable: window::droppable(promises, cx.replicas, state.as_ref()),
         rest,
         version_floor: counted().map(|report| report.floor_version).max().unwrap_or(0),
     }
@@ -570,7 +548,7 @@ fn read_base(cx: &Cx<'_>, promises: &Reports) -> Base {
 
 pub(super) fn send_prepare(cx: &mut Cx<'_>, active: &Active, to: NodeId) {
     let have = match &active.have {
-        Some((round, _)) if to != cx.view.me => *round,
+        Some((round, _)) if to != cx.replicas.me() => *round,
         _ => Round::NONE,
     };
     let message = Message::Prepare { key: active.key.clone(), ballot: active.ballot, have };

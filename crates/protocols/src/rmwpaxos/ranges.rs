@@ -15,12 +15,13 @@ use types::limits::MEMBERS_MAX;
 use types::{Ballot, Key, Loss, NodeId, Round, Shard};
 
 use super::comparison::Step;
-use super::owed::{Members, others_in_reach};
+use super::owed::others_in_reach;
 use super::{Cx, Register, RmwPaxos, collector};
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
+use crate::peers::Pace;
 use crate::protocol::ScannedCell;
-use crate::view::Pace;
+use crate::replicas::Places;
 
 pub(super) const COMPARE: TimerId = TimerId(6);
 
@@ -56,15 +57,15 @@ const SOON_MAX: u8 = 3;
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Unsure {
     /// Members to compare with; this node's own bit: to be searched for tombstones.
-    with: Members,
+    with: Places,
     /// Of those that walk this shard from their side: everything was equal so far, and nothing was accepted since.
-    agreeing: Members,
+    agreeing: Places,
     /// Members that, when they were last asked, durably held what this node holds; nothing was accepted here since.
-    held_by: Members,
+    held_by: Places,
     /// Members of those that were told that they held more than they said since, and nothing was accepted here since.
-    told: Members,
+    told: Places,
     /// Members that were found equal so, and nothing was removed here since.
-    equal_once: Members,
+    equal_once: Places,
     /// What each of those had lost by then, at most.
     held_with: [Loss; MEMBERS_MAX],
     /// The floor under which each of those held nothing else.
@@ -115,16 +116,16 @@ impl fmt::Debug for Ranges {
 #[derive(Debug)]
 pub(super) struct Walk {
     pub(super) shard: Shard,
-    pub(super) with: Members,
+    pub(super) with: Places,
     /// Of those: no difference so far.
-    pub(super) equal: Members,
+    pub(super) equal: Places,
     pub(super) from_hash: u64,
     pub(super) step: Step,
     /// Late accepts did not help.
     pub(super) insist: bool,
     differs: bool,
     /// Of those equal: one holds a tombstone that the other has removed.
-    left_over: Members,
+    left_over: Places,
     /// The lowest floor that each member had.
     pub(super) floors: [Ballot; MEMBERS_MAX],
     /// What members had lost when it began, at most.
@@ -160,7 +161,7 @@ impl Walk {
     }
 
     /// What is held here, or by a member, cannot be told.
-    pub(super) fn note_doubt(&mut self, members: Members) {
+    pub(super) fn note_doubt(&mut self, members: Places) {
         self.equal &= !members;
     }
 }
@@ -198,7 +199,7 @@ impl Ranges {
         if unsure.with == 0 {
             unsure.since = cx.now;
         }
-        unsure.with = Members::MAX;
+        unsure.with = Places::MAX;
         (unsure.agreeing, unsure.held_by, unsure.told) = (0, 0, 0);
         (unsure.differed, unsure.failures) = (0, 0);
         unsure.written_at = cx.now;
@@ -332,14 +333,14 @@ impl Ranges {
         let unsure = self.of(shard);
         (unsure.held_by, unsure.told, unsure.equal_once, unsure.agreeing) = (0, 0, 0, 0);
         if let Some(walk) = self.walk.as_mut().filter(|walk| walk.shard == shard) {
-            walk.note_doubt(Members::MAX);
+            walk.note_doubt(Places::MAX);
         }
     }
 }
 
 impl RmwPaxos {
     /// The shard is to be compared with these members, as far as it is not already.
-    pub(super) fn doubt_once(&mut self, cx: &mut Cx<'_>, shard: Shard, with: Members) {
+    pub(super) fn doubt_once(&mut self, cx: &mut Cx<'_>, shard: Shard, with: Places) {
         let with = with & !self.ranges.of(shard).with;
         if with != 0 {
             self.doubt(cx, shard, with);
@@ -363,13 +364,13 @@ impl RmwPaxos {
 
     /// A member was away: what it missed is not known.
     pub(super) fn doubt_member(&mut self, cx: &mut Cx<'_>, node: NodeId) {
-        let Some(index) = cx.view.index(node) else { return };
+        let Some(index) = cx.replicas.index(node) else { return };
         let shards: Vec<Shard> = self.own_shards().collect();
         shards.into_iter().for_each(|shard| self.doubt(cx, shard, 1 << index));
     }
 
     /// The shard is to be compared with these members.
-    pub(super) fn doubt(&mut self, cx: &mut Cx<'_>, shard: Shard, with: Members) {
+    pub(super) fn doubt(&mut self, cx: &mut Cx<'_>, shard: Shard, with: Places) {
         let quiet = quiet_for(cx);
         if let Some(walk) = self.ranges.walk.as_mut().filter(|walk| walk.shard == shard) {
             walk.note_doubt(with);
@@ -431,7 +432,7 @@ impl RmwPaxos {
                 insist,
                 differs: false,
                 left_over: 0,
-                floors: [Ballot::ceiling(cx.view.epoch, Ballot::NUMBER_MAX); MEMBERS_MAX],
+                floors: [Ballot::ceiling(cx.replicas.epoch(), Ballot::NUMBER_MAX); MEMBERS_MAX],
                 losses: losses(cx),
                 started: cx.now,
             });
@@ -544,27 +545,27 @@ fn next_pace(now: Nanos) -> Nanos {
 
 fn losses(cx: &Cx<'_>) -> [Loss; MEMBERS_MAX] {
     let mut losses = [Loss(0); MEMBERS_MAX];
-    let members = cx.view.members().iter();
+    let members = cx.replicas.members();
     losses.iter_mut().zip(members).for_each(|(loss, member)| *loss = member.loss);
     losses
 }
 
-fn all(cx: &Cx<'_>) -> Members {
-    (1 << cx.view.members().len()) - 1
+fn all(cx: &Cx<'_>) -> Places {
+    cx.replicas.set.all_places()
 }
 
 /// This node, and the others that may be asked.
-fn reach(cx: &Cx<'_>) -> Members {
-    others_in_reach(cx.view) | own_place(cx)
+fn reach(cx: &Cx<'_>) -> Places {
+    others_in_reach(cx.replicas) | own_place(cx)
 }
 
 /// This node, in a set of members.
-pub(super) fn own_place(cx: &Cx<'_>) -> Members {
-    cx.view.index(cx.view.me).map_or(0, |index| 1 << index)
+pub(super) fn own_place(cx: &Cx<'_>) -> Places {
+    cx.replicas.set.own_place()
 }
 
 fn quiet_for(cx: &Cx<'_>) -> Nanos {
-    let place = cx.view.index(cx.view.me).unwrap_or(0) as u64;
+    let place = cx.replicas.set.me().unwrap_or(0) as u64;
     Nanos(QUIET.0 * (1 + place))
 }
 

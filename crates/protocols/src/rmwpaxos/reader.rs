@@ -100,7 +100,7 @@ impl RmwPaxos {
                 report.state = known_state(cx, key, &round.reports, report.accepted);
             }
             let accepted = report.accepted;
-            round.reports.add(cx.view, from.node, from.loss, report);
+            round.reports.add(cx.replicas, from.node, from.loss, report);
             self.dispute_impossible(cx, from.node, key, accepted, &mut round.reports);
             if round.resends > 0 && from.node != self.env.me {
                 // Who only reads learns from this that others are far away.
@@ -113,7 +113,7 @@ impl RmwPaxos {
 
     /// Looks whether the reports decide; if not, waits, polls again or has it decided.
     pub(super) fn settle_read(&mut self, cx: &mut Cx<'_>, active: &mut Active, round: ReadRound) {
-        if !round.reports.is_majority(cx.view) {
+        if !round.reports.is_quorum(cx.replicas) {
             active.read = Some(round);
             return;
         }
@@ -132,7 +132,7 @@ impl RmwPaxos {
         if let Some(until) = self.awaits_until(cx, &round) {
             self.sweep.back_off(cx, until, active.key.clone());
             active.read = Some(round);
-        } else if round.polls < POLLS_MAX && !round.reports.is_contested(cx.view) {
+        } else if round.polls < POLLS_MAX && !round.reports.is_contested(cx.replicas) {
             active.read = Some(self.poll_again(cx, &active.key.clone(), round));
         } else {
             self.have_decided(active, round);
@@ -160,7 +160,7 @@ impl RmwPaxos {
     ) {
         match &state {
             Some(state) => self.repair(cx, &active.key, &round.reports, chosen, state),
-            None if round.reports.is_contested(cx.view) => {
+            None if round.reports.is_contested(cx.replicas) => {
                 self.doubt_contested(cx, &active.key, &round.reports);
             }
             None => {}
@@ -169,14 +169,14 @@ impl RmwPaxos {
             return self.resolve_on_chosen(cx, active, chosen, state.as_ref());
         }
         let id = state.as_ref().and_then(|state| state.expiry_id());
-        let (over, rest) = expiry::count_votes(&round.reports, cx.view, id);
-        if let Some(id) = id.filter(|_| over >= expiry::votes_needed(cx.view)) {
+        let (over, rest) = expiry::count_votes(&round.reports, cx.replicas, id);
+        if let Some(id) = id.filter(|_| expiry::is_voted(cx.replicas, over)) {
             // It must be seen gone by everybody once it was seen gone by one: the tombstone first.
             propose_all(active, round.operations);
             active.queue.push_front(Operation::internal(Source::Expire(id), self.step));
             return;
         }
-        let droppable = window::droppable(&round.reports, cx.view, state.as_ref());
+        let droppable = window::droppable(&round.reports, cx.replicas, state.as_ref());
         let mut writers: Vec<SessionId> = Vec::new();
         for mut operation in round.operations {
             if writers.contains(&operation.session) {
@@ -255,7 +255,7 @@ impl RmwPaxos {
             return;
         }
         let lagging: Vec<_> = reports
-            .counted(cx.view)
+            .counted(cx.replicas)
             .filter(|(_, report)| report.accepted < chosen)
             .map(|(node, _)| node)
             .collect();
@@ -367,14 +367,14 @@ fn follow(active: &mut Active, sessions: &[SessionId]) {
 }
 
 pub(super) fn ask_all(cx: &mut Cx<'_>, key: &Key, round: &ReadRound) {
-    for node in cx.view.all() {
+    for node in cx.replicas.all() {
         ask(cx, key, round, node);
     }
 }
 
 pub(super) fn ask(cx: &mut Cx<'_>, key: &Key, round: &ReadRound, node: types::NodeId) {
     let have = match serve::held(cx, key) {
-        Some(register) if node != cx.view.me => register.accepted,
+        Some(register) if node != cx.replicas.me() => register.accepted,
         _ => Round::NONE,
     };
     cx.fx.send_now(node, Message::Read { key: key.clone(), id: round.id, have });
@@ -391,12 +391,11 @@ fn known_state(cx: &Cx<'_>, key: &Key, reports: &Reports, round: Round) -> Optio
 
 /// [spec 9.5, read 2]
 fn decide(cx: &Cx<'_>, reports: &Reports) -> Decision {
-    let majority = cx.view.majority();
-    let counted: Vec<&Report> = reports.counted(cx.view).map(|(_, report)| report).collect();
+    let counted: Vec<&Report> = reports.counted(cx.replicas).map(|(_, report)| report).collect();
     for report in &counted {
-        let equal = counted.iter().filter(|other| is_equal(reports, report, other)).count();
-        let lost = if report.accepted.is_none() { reports.lost(cx.view) } else { 0 };
-        if equal >= majority + lost {
+        let equal = reports.places(cx.replicas, |other| is_equal(reports, report, other));
+        let lost = if report.accepted.is_none() { reports.lost(cx.replicas) } else { 0 };
+        if cx.replicas.set.is_quorum_of(equal & !lost) {
             return Decision::Chosen(report.accepted, reports.state_of(report.accepted));
         }
     }
@@ -450,7 +449,7 @@ impl RmwPaxos {
     /// A majority has disagreed for long enough.
     pub(super) fn settle_late_read(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         let is_late = |round: &mut ReadRound| {
-            cx.now >= round.patient_until && round.reports.is_majority(cx.view)
+            cx.now >= round.patient_until && round.reports.is_quorum(cx.replicas)
         };
         if let Some(round) = active.read.take_if(is_late) {
             self.settle_read(cx, active, round);
@@ -465,7 +464,7 @@ impl RmwPaxos {
         round.resends += 1;
         round.resend_at = cx.now + self.round_trip.resend_after(round.resends);
         let is_disputed = |round: &mut ReadRound| {
-            round.reports.has_disputes() && !round.reports.is_majority(cx.view)
+            round.reports.has_disputes() && !round.reports.is_quorum(cx.replicas)
         };
         if let Some(round) = active.read.take_if(is_disputed) {
             // What was denied may have been removed since it was reported.
@@ -473,8 +472,8 @@ impl RmwPaxos {
             return;
         }
         let Some(round) = &active.read else { return };
-        for node in cx.view.all() {
-            if !round.reports.tally.has(cx.view, node) {
+        for node in cx.replicas.all() {
+            if !round.reports.tally.has(cx.replicas, node) {
                 ask(cx, &active.key, round, node);
             }
         }

@@ -179,7 +179,8 @@ impl RmwPaxos {
         }
         let report = Box::new(serve::report_of(cx, &key, Round::NONE));
         let meta = cx.metas.get(key.shard());
-        let promised = acceptor::effective_promise(serve::held(cx, &key), meta, cx.view.epoch);
+        let promised =
+            acceptor::effective_promise(serve::held(cx, &key), meta, cx.replicas.epoch());
         let after = cx.cells.ticket(&key).max(cx.metas.ticket(key.shard()));
         cx.fx.send(from.node, Message::Recovered { key, id, promised, report }, after);
     }
@@ -197,27 +198,29 @@ impl RmwPaxos {
         if recovery.id != id || recovery.slow.is_some() || from.node == self.env.me {
             return;
         }
-        recovery.reports.add(cx.view, from.node, from.loss, report);
-        if let Some(index) = cx.view.index(from.node) {
+        recovery.reports.add(cx.replicas, from.node, from.loss, report);
+        if let Some(index) = cx.replicas.index(from.node) {
             recovery.promised[index] = recovery.promised[index].max(promised);
         }
         // A majority of the others, this node not counted.
-        if recovery.reports.tally.is_majority(cx.view) {
+        if cx.replicas.is_quorum(&recovery.reports.tally) {
             self.settle_recovery(cx, key);
         }
     }
 
     fn settle_recovery(&mut self, cx: &mut Cx<'_>, key: &Key) {
         let Some(recovery) = self.recovery.keys.get(key) else { return };
-        let counted = || recovery.reports.counted(cx.view).map(|(_, report)| report);
+        let counted = || recovery.reports.counted(cx.replicas).map(|(_, report)| report);
         let highest = counted().map(|report| report.accepted).max().unwrap_or(Round::NONE);
-        let equal = counted().filter(|report| report.accepted == highest).count();
+        let reports = &recovery.reports;
+        let equal = reports.places(cx.replicas, |report| report.accepted == highest);
+        let is_chosen = cx.replicas.set.is_quorum_of(equal);
         let promised = recovery.promised.iter().copied().max().unwrap_or(Ballot::ZERO);
         let floors = Floors {
             ballot: counted().map(|report| report.floor_ballot).max().unwrap_or(Ballot::ZERO),
             version: counted().map(|report| report.floor_version).max().unwrap_or(0),
         };
-        let adoptable = equal >= cx.view.majority() || mutation::is(Mutation::AdoptMinority);
+        let adoptable = is_chosen || mutation::is(Mutation::AdoptMinority);
         if highest.is_none() {
             return self.recover_absent(cx, key, promised, floors);
         }
@@ -225,7 +228,7 @@ impl RmwPaxos {
             Some(state) if adoptable => {
                 let register = Register {
                     accepted: highest,
-                    chosen: equal >= cx.view.majority(),
+                    chosen: is_chosen,
                     countdown: Started::anew(&state, cx.uptime),
                     once_starts: Starts::anew(&state, cx.uptime),
                     state: Some(state),
@@ -294,7 +297,7 @@ impl RmwPaxos {
         let ballot = if mutation::is(Mutation::TwoMinters) {
             self.recovery.own_number = self.recovery.own_number.max(promised.number()) + 1;
             let (me, incarnation) = (self.env.me, self.env.incarnation);
-            Ballot::new(cx.view.epoch, self.recovery.own_number, me, incarnation)
+            Ballot::new(cx.replicas.epoch(), self.recovery.own_number, me, incarnation)
         } else {
             let Some(ballot) = self.mint(cx, key) else { return };
             ballot
@@ -311,7 +314,7 @@ impl RmwPaxos {
         // Two round trips, and beginning anew voids it: those after it have longer.
         recovery.retry_at = cx.now + patience;
         recovery.proposals += 1;
-        let others: Vec<_> = cx.view.others().collect();
+        let others: Vec<_> = cx.replicas.others().collect();
         for node in others {
             let message = Message::Prepare { key: key.clone(), ballot, have: Round::NONE };
             cx.fx.send_now(node, message);
@@ -336,17 +339,17 @@ impl RmwPaxos {
             return false;
         }
         let Some(slow) = self.slow_of(key, ballot) else { return false };
-        slow.promises.add(cx.view, from.node, from.loss, report.clone());
-        if slow.proposed.is_some() || !slow.promises.tally.is_majority(cx.view) {
+        slow.promises.add(cx.replicas, from.node, from.loss, report.clone());
+        if slow.proposed.is_some() || !cx.replicas.is_quorum(&slow.promises.tally) {
             return true;
         }
-        let counted = slow.promises.counted(cx.view);
+        let counted = slow.promises.counted(cx.replicas);
         let highest = counted.map(|(_, report)| report.accepted).max().unwrap_or(Round::NONE);
         match slow.promises.state_of(highest) {
             Some(state) => {
                 slow.proposed = Some(state.clone());
                 let round = ballot.round(1);
-                let others: Vec<_> = cx.view.others().collect();
+                let others: Vec<_> = cx.replicas.others().collect();
                 for node in others {
                     let (key, state) = (key.clone(), state.clone());
                     cx.fx.send_now(node, Message::Accept { key, round, chosen_k: 0, state });
@@ -369,8 +372,8 @@ impl RmwPaxos {
             return false;
         }
         let Some(slow) = self.slow_of(key, round.ballot()) else { return false };
-        slow.accepted.add(cx.view, from.node, from.loss);
-        if !slow.accepted.is_majority(cx.view) {
+        slow.accepted.add(cx.replicas, from.node, from.loss);
+        if !cx.replicas.is_quorum(&slow.accepted) {
             return true;
         }
         let Some(state) = slow.proposed.clone() else { return true };
@@ -405,7 +408,7 @@ impl RmwPaxos {
             return;
         }
         let Some(recovery) = self.recovery.keys.get(key) else { return };
-        if recovery.slow.is_some() || recovery.reports.tally.is_majority(cx.view) {
+        if recovery.slow.is_some() || cx.replicas.is_quorum(&recovery.reports.tally) {
             return self.restart_recovery(cx, key);
         }
         let patience = self.asked_again_after(recovery.retries + 1);
@@ -413,8 +416,10 @@ impl RmwPaxos {
         recovery.retries += 1;
         recovery.retry_at = cx.now + patience;
         recovery.is_in_vain = cx.now.since(recovery.begun_at) >= shards::STANDS_STILL_AFTER
-            && shards::majority_is_up(cx.view);
-        for node in cx.view.others().filter(|&node| !recovery.reports.tally.has(cx.view, node)) {
+            && shards::majority_is_up(cx.replicas);
+        for node in
+            cx.replicas.others().filter(|&node| !recovery.reports.tally.has(cx.replicas, node))
+        {
             cx.fx.send_now(node, Message::Recover { key: key.clone(), id: recovery.id });
         }
     }
@@ -451,7 +456,7 @@ impl RmwPaxos {
     /// What a node was asked is lost with its connection.
     pub(super) fn ask_returned(&mut self, cx: &mut Cx<'_>, node: NodeId) {
         let is_missing =
-            |it: &KeyRecovery| it.slow.is_none() && !it.reports.tally.has(cx.view, node);
+            |it: &KeyRecovery| it.slow.is_none() && !it.reports.tally.has(cx.replicas, node);
         for (key, recovery) in self.recovery.keys.iter().filter(|(_, it)| is_missing(it)) {
             cx.fx.send_now(node, Message::Recover { key: key.clone(), id: recovery.id });
         }
@@ -483,7 +488,7 @@ impl RmwPaxos {
 
 /// What was held of the shard with a lower loss says nothing of what is held from now on.
 pub(super) fn note_loss(cx: &mut Cx<'_>, shard: Shard) {
-    let loss = cx.view.member(cx.view.me).map_or(Loss(0), |me| me.loss);
+    let loss = cx.replicas.member(cx.replicas.me()).map_or(Loss(0), |me| me.loss);
     if cx.metas.get(shard).lost_at < loss {
         cx.metas.get_mut(shard).lost_at = loss;
         cx.metas.persist(shard);
@@ -491,7 +496,7 @@ pub(super) fn note_loss(cx: &mut Cx<'_>, shard: Shard) {
 }
 
 fn ask_others(cx: &mut Cx<'_>, key: &Key, id: u64) {
-    let others: Vec<_> = cx.view.others().collect();
+    let others: Vec<_> = cx.replicas.others().collect();
     for node in others {
         cx.fx.send_now(node, Message::Recover { key: key.clone(), id });
     }

@@ -3,11 +3,10 @@
 use types::{Loss, NodeId, Round};
 
 use super::message::Report;
-use super::owed::Members;
 use super::state::State;
 use crate::mutation::{self, Mutation};
 use crate::quorum::Tally;
-use crate::view::View;
+use crate::replicas::{Places, Replicas, outnumber, place};
 
 /// The newest report of each member.
 #[derive(Clone, Debug, Default)]
@@ -16,7 +15,7 @@ pub struct Reports {
     /// As long as the last member that has answered.
     by_member: Vec<Option<Report>>,
     /// Members whose report this node knows to be impossible, unless it is this node that has lost something.
-    disputed: Members,
+    disputed: Places,
 }
 
 impl Reports {
@@ -26,10 +25,10 @@ impl Reports {
         self.disputed = 0;
     }
 
-    pub fn add(&mut self, view: &View, from: NodeId, loss: Loss, report: Report) {
-        let Some(index) = view.index(from) else { return };
+    pub fn add(&mut self, replicas: Replicas<'_>, from: NodeId, loss: Loss, report: Report) {
+        let Some(index) = replicas.index(from) else { return };
         // A report from before a loss must not take the place of a later one and count as if it were later.
-        if self.tally.add(view, from, loss) || self.tally.is_from(index, loss) {
+        if self.tally.add(replicas, from, loss) || self.tally.is_from(index, loss) {
             if self.by_member.len() <= index {
                 self.by_member.resize(index + 1, None);
             }
@@ -39,8 +38,8 @@ impl Reports {
     }
 
     /// What this member reported should not be there; see [`super::absence`].
-    pub(super) fn dispute(&mut self, view: &View, node: NodeId) {
-        if let Some(index) = view.index(node) {
+    pub(super) fn dispute(&mut self, replicas: Replicas<'_>, node: NodeId) {
+        if let Some(index) = replicas.index(node) {
             self.disputed |= 1 << index;
         }
     }
@@ -48,43 +47,60 @@ impl Reports {
     /// Reports that count now.
     pub fn counted<'a>(
         &'a self,
-        view: &'a View,
+        replicas: Replicas<'a>,
     ) -> impl Iterator<Item = (NodeId, &'a Report)> + 'a {
-        self.given(view).filter(|(index, _)| !self.is_void(view, *index)).map(|(index, report)| {
-            let member = &view.members()[index];
-            (member.node, report)
-        })
+        let given = self.given(replicas).filter(move |(index, _)| !self.is_void(replicas, *index));
+        given.map(move |(index, report)| (replicas.at(index).node, report))
+    }
+
+    /// Reports that count now, each with its place.
+    pub(super) fn by_place<'a>(
+        &'a self,
+        replicas: Replicas<'a>,
+    ) -> impl Iterator<Item = (Places, &'a Report)> + 'a {
+        let given = self.given(replicas).filter(move |(index, _)| !self.is_void(replicas, *index));
+        given.map(|(index, report)| (place(index), report))
+    }
+
+    /// The places whose report counts now and `is` so.
+    pub(super) fn places(&self, replicas: Replicas<'_>, is: impl Fn(&Report) -> bool) -> Places {
+        let those = self.by_place(replicas).filter(|(_, report)| is(report));
+        those.fold(0, |set, (at, _)| set | at)
     }
 
     /// Reports of this life of their members, by the members' places.
-    fn given<'a>(&'a self, view: &'a View) -> impl Iterator<Item = (usize, &'a Report)> + 'a {
-        let members = view.members().iter().zip(&self.by_member).enumerate();
+    fn given<'a>(
+        &'a self,
+        replicas: Replicas<'a>,
+    ) -> impl Iterator<Item = (usize, &'a Report)> + 'a {
+        let members = replicas.members().zip(&self.by_member).enumerate();
         members.filter_map(move |(index, (member, report))| {
             let report = report.as_ref()?;
-            self.tally.has(view, member.node).then_some((index, report))
+            self.tally.has(replicas, member.node).then_some((index, report))
         })
     }
 
     /// Members that hold nothing, and durably held what another reports, as that one knows: they have lost it. Unless
     /// these are more than those who hold something: then one medium that has gone back is likelier than several.
-    pub(super) fn lost(&self, view: &View) -> usize {
-        let witnessed = self.counted(view).fold(0, |set, (_, report)| set | report.witnessed);
+    pub(super) fn lost(&self, replicas: Replicas<'_>) -> Places {
+        let witnessed = self.counted(replicas).fold(0, |set, (_, report)| set | report.witnessed);
         if witnessed == 0 || mutation::is(Mutation::WitnessIgnored) {
             return 0;
         }
-        let given = self.given(view).filter(|(index, _)| witnessed & 1 << index != 0);
-        let lost = given.filter(|(_, report)| report.accepted.is_none() && !report.denies).count();
-        let holding = self.counted(view).filter(|(_, report)| !report.accepted.is_none()).count();
-        match lost > holding && !mutation::is(Mutation::WitnessAlone) {
+        let given = self.given(replicas).filter(|(index, _)| witnessed & 1 << index != 0);
+        let lost = given.filter(|(_, report)| report.accepted.is_none() && !report.denies);
+        let lost = lost.fold(0, |set, (index, _)| set | place(index));
+        let holding = self.places(replicas, |report| !report.accepted.is_none());
+        match outnumber(lost, holding) && !mutation::is(Mutation::WitnessAlone) {
             true => 0,
             false => lost,
         }
     }
 
     #[must_use]
-    pub fn is_majority(&self, view: &View) -> bool {
-        self.tally.is_majority(view)
-            && (!self.has_disputes() || self.counted(view).count() >= view.majority())
+    pub fn is_quorum(&self, replicas: Replicas<'_>) -> bool {
+        replicas.is_quorum(&self.tally)
+            && (!self.has_disputes() || replicas.set.is_quorum_of(self.places(replicas, |_| true)))
     }
 
     /// The state of `round`, from whoever sent it.
@@ -100,8 +116,8 @@ impl Reports {
     /// The newest that is held is alive, and somebody holds nothing under a floor that covers it: there it was removed, or
     /// never arrived.
     #[must_use]
-    pub(super) fn is_contested(&self, view: &View) -> bool {
-        let counted = || self.counted(view).map(|(_, report)| report);
+    pub(super) fn is_contested(&self, replicas: Replicas<'_>) -> bool {
+        let counted = || self.counted(replicas).map(|(_, report)| report);
         if !counted().any(|report| report.accepted.is_none()) {
             return false;
         }
@@ -120,17 +136,17 @@ impl Reports {
     }
 
     /// A member that holds nothing knows that this one held nothing, either; and nobody else holds the same.
-    fn is_void(&self, view: &View, index: usize) -> bool {
+    fn is_void(&self, replicas: Replicas<'_>, index: usize) -> bool {
         if !self.has_disputes() {
             return false;
         }
         let Some(report) = self.by_member[index].as_ref() else { return false };
         let round = report.accepted;
-        let is_own = view.index(view.me) == Some(index);
+        let is_own = replicas.set.me() == Some(index);
         let is_denied = self.disputed & 1 << index != 0
-            || (is_own && self.given(view).any(|(_, it)| it.denies && covers(it, round)));
+            || (is_own && self.given(replicas).any(|(_, it)| it.denies && covers(it, round)));
         let is_confirmed =
-            || self.given(view).any(|(other, it)| other != index && it.accepted == round);
+            || self.given(replicas).any(|(other, it)| other != index && it.accepted == round);
         is_denied && self.is_alive(round) && !is_confirmed()
     }
 }

@@ -12,8 +12,8 @@ use super::state::State;
 use super::{Cx, RmwPaxos, proposer};
 use crate::cells::Cell;
 use crate::mutation::{self, Mutation};
+use crate::peers::Pace;
 use crate::protocol::Peer;
-use crate::view::Pace;
 
 /// The ticket a reply about this register waits for: its last change and its shard's.
 pub(super) fn gate(cx: &Cx<'_>, key: &Key) -> Ticket {
@@ -94,7 +94,7 @@ impl RmwPaxos {
         key: &Key,
         ballot: Ballot,
     ) -> Result<Ticket, Ballot> {
-        let (epoch, durable) = (cx.view.epoch, self.env.durable);
+        let (epoch, durable) = (cx.replicas.epoch(), self.env.durable);
         let meta = cx.metas.get_mut(key.shard());
         let prepared = cx
             .cells
@@ -124,7 +124,7 @@ impl RmwPaxos {
             }
             Ok(after) => {
                 let report = self.report_to(cx, me, &active.key, Round::NONE);
-                match cx.view.member(me) {
+                match cx.replicas.member(me) {
                     Some(&member) if after == Ticket::DURABLE => {
                         proposer::count_promise(cx, active, (me, member.loss), report);
                     }
@@ -172,7 +172,7 @@ impl RmwPaxos {
         }
         let meta = cx.metas.get(key.shard());
         let held = held(cx, &key);
-        let is_refused = acceptor::effective_promise(held, meta, cx.view.epoch) > ballot;
+        let is_refused = acceptor::effective_promise(held, meta, cx.replicas.epoch()) > ballot;
         let is_won = acceptor::completes_phase_one(held, meta, (round, base), &payload);
         if is_refused || is_won || is_lost(cx, &key) {
             return self.on_accept(cx, from, key, Proposal { round, chosen_k: 0, payload });
@@ -200,9 +200,9 @@ impl RmwPaxos {
             }
             Accepted::Yes { round, .. } => {
                 let after = accepted_gate(cx, &active.key);
-                match cx.view.index(me) {
+                match cx.replicas.index(me) {
                     Some(index) if after == Ticket::DURABLE && round.ballot() == active.ballot => {
-                        active.acks[index] = (round.k(), cx.view.members()[index].loss);
+                        active.acks.set(index, round.k(), cx.replicas.at(index).loss);
                     }
                     _ => {
                         let message = Message::Accepted { key: active.key.clone(), round };
@@ -257,7 +257,7 @@ impl RmwPaxos {
 
     fn accept(&mut self, cx: &mut Cx<'_>, key: &Key, proposal: Proposal) -> Accepted {
         let ballot = proposal.round.ballot();
-        let (epoch, moment) = (cx.view.epoch, RmwPaxos::moment(cx));
+        let (epoch, moment) = (cx.replicas.epoch(), RmwPaxos::moment(cx));
         let meta = cx.metas.get_mut(key.shard());
         meta.saw(ballot);
         let meta: &ShardMeta = meta;
@@ -300,9 +300,10 @@ impl RmwPaxos {
 fn has_promised(cx: &Cx<'_>, from: Peer, ballot: Ballot) -> bool {
     let is_proposer = from.node == ballot.node() && from.incarnation == ballot.incarnation();
     // It may have waited here for its register to be read while the loss became known.
-    let is_current = cx.view.member(from.node).is_some_and(|member| from.loss >= member.loss)
+    let is_current = cx.replicas.member(from.node).is_some_and(|member| from.loss >= member.loss)
         || mutation::is(Mutation::FirstFromBeforeLoss);
-    is_proposer && is_current && cx.view.majority() == 2 && ballot.epoch() == cx.view.epoch
+    let set = cx.replicas.set;
+    is_proposer && is_current && set.is_quorum_of_any_two() && ballot.epoch() == set.epoch()
 }
 
 fn nack(cx: &mut Cx<'_>, to: NodeId, key: Key, tried: Round, promised: Ballot, recovering: bool) {

@@ -11,7 +11,7 @@ use super::message::Message;
 use super::operation::{Active, Operation, Phase, ReadRound, Source};
 use super::{Cx, RmwPaxos, abreast, proposer, reader};
 use crate::effects::TimerId;
-use crate::view::Pace;
+use crate::peers::Pace;
 
 pub(super) const SWEEP: TimerId = TimerId(0);
 pub(super) const BACK_OFF: TimerId = TimerId(3);
@@ -185,7 +185,7 @@ impl RmwPaxos {
         }
         if active.phase == Phase::Preparing
             && active.promises.has_disputes()
-            && !active.promises.is_majority(cx.view)
+            && !active.promises.is_quorum(cx.replicas)
         {
             // What was denied may be held by others by now, and who has promised once says nothing more of it.
             let resends = active.resends;
@@ -196,7 +196,7 @@ impl RmwPaxos {
         }
         match active.phase {
             Phase::Preparing | Phase::Owner => {
-                let nodes: Vec<NodeId> = cx.view.all().collect();
+                let nodes: Vec<NodeId> = cx.replicas.all().collect();
                 for node in nodes {
                     self.resend_to(cx, active, node);
                 }
@@ -209,10 +209,10 @@ impl RmwPaxos {
 
     /// Sends a member again what it did not answer, unless that most likely still waits in front of its link.
     fn resend_to(&mut self, cx: &mut Cx<'_>, active: &mut Active, node: NodeId) {
-        let is_slow = cx.view.member(node).is_some_and(|member| member.pace == Pace::Slow);
+        let is_slow = cx.replicas.member(node).is_some_and(|member| member.pace == Pace::Slow);
         if is_slow && active.phase == Phase::Owner && !active.in_flight.is_empty() {
             // What it was spared it is told. A link on which much waits may have lost that.
-            let is_told = active.abreast.has(cx.view, node);
+            let is_told = active.abreast.has(cx.replicas, node);
             if is_told && !active.resends.is_multiple_of(SLOW_RESENDS) {
                 base::sometimes!("nothing is sent again to a slow peer");
                 return;
@@ -225,14 +225,13 @@ impl RmwPaxos {
     /// Sends a member again what it did not answer: if it was sent, it was lost.
     fn resend_lost(&mut self, cx: &mut Cx<'_>, active: &mut Active, node: NodeId) {
         match active.phase {
-            Phase::Preparing if !active.promises.tally.has(cx.view, node) => {
+            Phase::Preparing if !active.promises.tally.has(cx.replicas, node) => {
                 proposer::send_prepare(cx, active, node);
             }
             Phase::Owner if active.unproven.is_some() => self.resend_unproven(cx, active, node),
             Phase::Owner => {
-                let Some(index) = cx.view.index(node) else { return };
-                let (acked, loss) = active.acks[index];
-                let acked = if loss < cx.view.members()[index].loss { 0 } else { acked };
+                let Some(index) = cx.replicas.index(node) else { return };
+                let acked = active.acks.at(cx.replicas, index);
                 for at in 0..active.in_flight.len() {
                     if active.in_flight[at].k > acked {
                         proposer::send_accept(cx, active, at, node);
@@ -267,7 +266,7 @@ impl RmwPaxos {
             let mut active = self.take_active(cx, &key);
             self.resend_lost(cx, &mut active, node);
             match &active.read {
-                Some(round) if !round.reports.tally.has(cx.view, node) => {
+                Some(round) if !round.reports.tally.has(cx.replicas, node) => {
                     reader::ask(cx, &key, round, node);
                 }
                 _ => {}
@@ -288,7 +287,7 @@ impl RmwPaxos {
 
     /// Decisions that waited for this peer go on without it.
     pub(super) fn on_peer_reset(&mut self, cx: &mut Cx<'_>, node: NodeId) {
-        if let Some(index) = cx.view.index(node) {
+        if let Some(index) = cx.replicas.index(node) {
             self.left_at[index] = Some(cx.now);
         }
         for key in self.actives.keys_of(|active| active.read.is_some()) {

@@ -17,8 +17,8 @@ use super::reports::Reports;
 use super::state::State;
 use super::{Cx, expiry, serve};
 use crate::mutation::{self, Mutation};
+use crate::replicas::{Places, Replicas};
 use crate::uptime::Uptime;
-use crate::view::View;
 
 /// When the entries of a register's state were first accepted here, in the order of its table, in uptime.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -95,19 +95,25 @@ fn chosen_of(table: &[u8], over: u64) -> impl Iterator<Item = EntryId> + '_ {
 }
 
 /// Entries of `state` that a majority of the reports finds over.
-pub(super) fn droppable(reports: &Reports, view: &View, state: Option<&State>) -> Vec<EntryId> {
+pub(super) fn droppable(
+    reports: &Reports,
+    replicas: Replicas<'_>,
+    state: Option<&State>,
+) -> Vec<EntryId> {
     let Some(table) = state.and_then(State::once) else { return Vec::new() };
-    let votes: Vec<Vec<EntryId>> = reports
-        .counted(view)
+    let votes: Vec<(Places, Vec<EntryId>)> = reports
+        .by_place(replicas)
         .filter(|(_, report)| report.windows_over != 0)
-        .filter_map(|(_, report)| {
+        .filter_map(|(at, report)| {
             let held = reports.state_of(report.accepted)?;
-            Some(chosen_of(held.once()?, report.windows_over).collect())
+            Some((at, chosen_of(held.once()?, report.windows_over).collect()))
         })
         .collect();
-    let needed =
-        if mutation::is(Mutation::OnceDroppedByOne) { 1 } else { expiry::votes_needed(view) };
-    let is_over = |id: &EntryId| votes.iter().filter(|vote| vote.contains(id)).count() >= needed;
+    let is_over = |id: &EntryId| {
+        let by = votes.iter().filter(|(_, vote)| vote.contains(id));
+        let by = by.fold(0, |set, (at, _)| set | at);
+        expiry::is_voted(replicas, by) || (by != 0 && mutation::is(Mutation::OnceDroppedByOne))
+    };
     once::ids(table).filter(is_over).collect()
 }
 
@@ -165,6 +171,8 @@ mod tests {
     use super::super::register::Countdown;
     use super::super::state::{Ring, StateFields};
     use super::*;
+    use crate::peers::Peers;
+    use crate::replicas::ReplicaSet;
 
     const WINDOW: u64 = 1_000;
 
@@ -253,18 +261,20 @@ mod tests {
     #[test]
     fn a_majority_drops_what_each_of_it_finds_over() {
         let nodes = [NodeId(1), NodeId(2), NodeId(3)];
-        let view = View::new(types::Epoch(1), NodeId(1), Incarnation(1), Loss(1), &nodes);
+        let set = ReplicaSet::new(types::Epoch(1), NodeId(1), &nodes);
+        let peers = Peers::new(NodeId(1), Incarnation(1), Loss(1), &nodes);
+        let replicas = Replicas { set: &set, peers: &peers };
         let (older, newer) = (remembering("ab"), remembering("abc"));
         let mut reports = Reports::default();
-        reports.add(&view, NodeId(1), Loss(1), report(birth(1).round(1), &older, 0b11));
-        assert!(droppable(&reports, &view, Some(&newer)).is_empty(), "one is no majority");
-        reports.add(&view, NodeId(2), Loss(1), report(birth(1).round(2), &newer, 0b101));
-        let over = droppable(&reports, &view, Some(&newer));
+        reports.add(replicas, NodeId(1), Loss(1), report(birth(1).round(1), &older, 0b11));
+        assert!(droppable(&reports, replicas, Some(&newer)).is_empty(), "one is no majority");
+        reports.add(replicas, NodeId(2), Loss(1), report(birth(1).round(2), &newer, 0b101));
+        let over = droppable(&reports, replicas, Some(&newer));
         let ids: Vec<EntryId> = once::ids(newer.once().expect("it remembers")).collect();
         assert_eq!(over, [ids[0]], "states may differ, transitions may not");
-        reports.add(&view, NodeId(3), Loss(1), report(birth(1).round(2), &newer, 0b010));
-        assert_eq!(droppable(&reports, &view, Some(&newer)), [ids[0], ids[1]]);
-        assert!(droppable(&reports, &view, Some(&remembering(""))).is_empty());
-        assert!(droppable(&reports, &view, None).is_empty());
+        reports.add(replicas, NodeId(3), Loss(1), report(birth(1).round(2), &newer, 0b010));
+        assert_eq!(droppable(&reports, replicas, Some(&newer)), [ids[0], ids[1]]);
+        assert!(droppable(&reports, replicas, Some(&remembering(""))).is_empty());
+        assert!(droppable(&reports, replicas, None).is_empty());
     }
 }

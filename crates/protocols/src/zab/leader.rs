@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::replicas::ReplicaSet;
 use types::limits::MEMBERS_MAX;
 use types::{Clock, Command, Key, NodeId};
 
@@ -14,6 +15,8 @@ use super::{Cx, Zab};
 pub(super) struct Leader {
     /// By member index: what it has, and what it had at the last tick.
     acked: [u64; MEMBERS_MAX],
+    /// What every member has.
+    acked_by_all: u64,
     acked_before: [u64; MEMBERS_MAX],
     /// By member index: the writes that came from there.
     origins: [Origin; MEMBERS_MAX],
@@ -32,17 +35,9 @@ struct Origin {
 }
 
 impl Leader {
-    /// What every member has.
-    pub fn acked_by_all(&self, count: usize) -> u64 {
-        self.acked[..count].iter().copied().min().unwrap_or(0)
-    }
-
     /// What a majority has. [ZAB, B3]
-    fn acked_by_majority(&self, count: usize, majority: usize) -> u64 {
-        let mut acked = self.acked;
-        let acked = &mut acked[..count];
-        acked.sort_unstable_by(|a, b| b.cmp(a));
-        acked[majority - 1]
+    fn acked_by_majority(&self, set: &ReplicaSet) -> u64 {
+        set.reached_by_quorum(&self.acked)
     }
 }
 
@@ -56,7 +51,7 @@ impl Zab {
         key: Key,
         command: Command,
     ) {
-        let Some(index) = cx.view.index(from) else { return };
+        let Some(index) = cx.replicas.index(from) else { return };
         let origin = &mut self.leader.origins[index];
         if number <= origin.taken || number > origin.taken + WINDOW {
             return;
@@ -68,16 +63,17 @@ impl Zab {
             origin.taken += 1;
             let clock = Clock { unix: cx.unix, seed: cx.rng.next_u64() };
             let txn = Txn { origin: from, number: origin.taken, key, command, clock };
-            self.forwards.on_taken(cx.view.me, &txn);
+            self.forwards.on_taken(cx.replicas.me(), &txn);
             self.history.insert(self.history.last() + 1, txn);
         }
     }
 
     pub(super) fn on_ack(&mut self, cx: &Cx<'_>, from: NodeId, upto: u64) {
-        let Some(index) = cx.view.index(from) else { return };
+        let Some(index) = cx.replicas.index(from) else { return };
         // Nobody has what was not proposed yet.
         let upto = upto.min(self.history.last());
         self.leader.acked[index] = self.leader.acked[index].max(upto);
+        self.leader.acked_by_all = cx.replicas.set.reached_by_all(&self.leader.acked);
     }
 
     /// What the turn left: proposals, and how far it is committed now.
@@ -87,30 +83,30 @@ impl Zab {
             let first = self.leader.proposed + 1;
             let txns = self.history.range(first, TXNS_MAX);
             self.leader.proposed += txns.len() as u64;
-            for node in cx.view.others() {
+            for node in cx.replicas.others() {
                 cx.fx.send_now(node, Message::Propose { first, txns: txns.clone() });
             }
         }
         // The leader's own copy: in memory, so it counts at once.
-        self.on_ack(cx, cx.view.me, last);
-        let committed = self.leader.acked_by_majority(cx.view.members().len(), cx.view.majority());
+        self.on_ack(cx, cx.replicas.me(), last);
+        let committed = self.leader.acked_by_majority(cx.replicas.set);
         self.history.commit(committed);
         if self.leader.told < committed {
             self.leader.told = committed;
-            for node in cx.view.others() {
+            for node in cx.replicas.others() {
                 cx.fx.send_now(node, Message::Commit { upto: committed });
             }
         }
-        self.history.forget(self.leader.acked_by_all(cx.view.members().len()));
+        self.history.forget(self.leader.acked_by_all);
     }
 
     /// Proposes again to those who have made no progress since the last tick.
     pub(super) fn propose_again(&mut self, cx: &mut Cx<'_>) {
-        for (index, member) in cx.view.members().iter().enumerate() {
+        for (index, member) in cx.replicas.members().enumerate() {
             let acked = self.leader.acked[index];
             let is_stuck = acked == self.leader.acked_before[index];
             self.leader.acked_before[index] = acked;
-            if is_stuck && acked < self.leader.proposed && member.node != cx.view.me {
+            if is_stuck && acked < self.leader.proposed && member.node != cx.replicas.me() {
                 let txns = self.history.range(acked + 1, TXNS_MAX);
                 cx.fx.send_now(member.node, Message::Propose { first: acked + 1, txns });
             }
@@ -118,8 +114,8 @@ impl Zab {
     }
 
     /// Every write that came is in everybody's history.
-    pub(super) fn is_leader_idle(&self, count: usize) -> bool {
-        self.leader.acked_by_all(count) == self.history.last()
+    pub(super) fn is_leader_idle(&self) -> bool {
+        self.leader.acked_by_all == self.history.last()
             && self.leader.origins.iter().all(|origin| origin.early.is_empty())
     }
 }

@@ -52,7 +52,7 @@ use crate::mutation::{self, Mutation};
 use crate::protocol::{
     Consistency, Context, Env, Event, Peer, Properties, Protocol, Request, Stats, Violation,
 };
-use crate::view::View;
+use crate::replicas::Replicas;
 
 /// What was not answered is sent again after this long.
 const RESEND: Nanos = Nanos::from_millis(10);
@@ -62,8 +62,6 @@ const TICK: TimerId = TimerId(0);
 #[derive(Debug)]
 pub struct Zab {
     env: Env,
-    /// Members, once known; the first of them leads.
-    members: usize,
     is_leader: bool,
     history: History,
     forwards: Forwards,
@@ -117,7 +115,6 @@ impl Protocol for Zab {
     fn open(env: Env) -> Zab {
         Zab {
             env,
-            members: 0,
             is_leader: false,
             history: History::default(),
             forwards: Forwards::default(),
@@ -127,8 +124,7 @@ impl Protocol for Zab {
     }
 
     fn on(&mut self, cx: &mut Cx<'_>, event: Event<Zab>) {
-        self.members = cx.view.members().len();
-        self.is_leader = leader_of(cx.view) == self.env.me;
+        self.is_leader = leader_of(cx.replicas) == self.env.me;
         match event {
             Event::Request(request) => self.on_request(cx, request),
             Event::List { tag, .. } | Event::Explain { tag, .. } => {
@@ -160,7 +156,7 @@ impl Protocol for Zab {
         Weight::of_key(key.bytes().len() + value.0.len(), false)
     }
 
-    fn check(&self, _cells: &Cells<Value>, _view: &View) -> Result<(), Violation> {
+    fn check(&self, _cells: &Cells<Value>, _replicas: Replicas<'_>) -> Result<(), Violation> {
         let (applied, committed) = (self.history.applied(), self.history.committed());
         if applied > committed {
             return Err(Violation(format!("zab: applied {applied}, committed {committed}")));
@@ -172,7 +168,7 @@ impl Protocol for Zab {
         self.history.applied() == self.history.last()
             && self.history.applied() == self.history.committed()
             && self.forwards.is_empty()
-            && (!self.is_leader || self.is_leader_idle(self.members))
+            && (!self.is_leader || self.is_leader_idle())
     }
 
     fn stats(&self, stats: &mut Stats) {
@@ -182,8 +178,8 @@ impl Protocol for Zab {
     }
 }
 
-fn leader_of(view: &View) -> NodeId {
-    view.members()[0].node
+fn leader_of(replicas: Replicas<'_>) -> NodeId {
+    replicas.at(0).node
 }
 
 /// Requests.
@@ -200,7 +196,7 @@ impl Zab {
             let number = self.forwards.add(&request, cx.now, deadline);
             let Request { key, command, .. } = request;
             let write = Message::Write { number, key, command };
-            return cx.fx.send_now(leader_of(cx.view), write);
+            return cx.fx.send_now(leader_of(cx.replicas), write);
         }
         match self.forwards.last_write(request.session) {
             Some(write) if !mutation::is(Mutation::ReadPastOwnWrites) => {
@@ -212,7 +208,7 @@ impl Zab {
     }
 
     fn on_message(&mut self, cx: &mut Cx<'_>, from: Peer, message: Message) {
-        let is_from_leader = from.node == leader_of(cx.view);
+        let is_from_leader = from.node == leader_of(cx.replicas);
         match message {
             Message::Write { number, key, command } if self.is_leader => {
                 self.on_write(cx, from.node, number, key, command);
@@ -239,14 +235,14 @@ impl Zab {
     /// [ZAB, B2] Departure: what comes ahead of a gap is kept, not refused; the acknowledgement stops at the gap.
     fn on_propose(&mut self, cx: &mut Cx<'_>, first: u64, txns: Vec<Txn>) {
         for (index, txn) in (first..).zip(txns) {
-            self.forwards.on_taken(cx.view.me, &txn);
+            self.forwards.on_taken(cx.replicas.me(), &txn);
             self.history.insert(index, txn);
         }
         let upto = match mutation::is(Mutation::AckPastGap) {
             true => self.history.newest(),
             false => self.history.last(),
         };
-        cx.fx.send_now(leader_of(cx.view), Message::Ack { upto });
+        cx.fx.send_now(leader_of(cx.replicas), Message::Ack { upto });
     }
 }
 
@@ -350,7 +346,7 @@ impl Zab {
     fn on_tick(&mut self, cx: &mut Cx<'_>) {
         self.is_ticking = false;
         self.expire(cx);
-        let leader = leader_of(cx.view);
+        let leader = leader_of(cx.replicas);
         let due = self.forwards.untaken.iter_mut().filter(|(_, it)| it.sent_at + RESEND <= cx.now);
         for (&number, untaken) in due.take(message::TXNS_MAX) {
             untaken.sent_at = cx.now;
@@ -367,7 +363,7 @@ impl Zab {
     fn expire(&mut self, cx: &mut Cx<'_>) {
         let (writes, reads) = self.forwards.expire(cx.now);
         if !writes.is_empty() && !self.is_leader {
-            cx.fx.suspect(leader_of(cx.view));
+            cx.fx.suspect(leader_of(cx.replicas));
         }
         for tag in writes {
             cx.fx.reply(tag, Outcome::Unknown);

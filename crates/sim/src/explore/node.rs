@@ -6,8 +6,8 @@ use std::fmt::{Debug, Write};
 use base::{Millis, Nanos, Prng, checksum};
 use protocols::cells::{Absence, Cell, Cells, Metas};
 use protocols::effects::{Effects, Scan, TimerId};
-use protocols::view::View;
 use protocols::{Context, Env, Event, Peer, Protocol, Request, Scanned, ScannedCell};
+use protocols::{Peers, ReplicaSet, Replicas};
 use types::{
     Command, Epoch, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Shard, Tag, Ticket, Wire,
 };
@@ -78,7 +78,8 @@ pub(super) struct Node<P: Protocol> {
     protocol: P,
     cells: Cells<P::Record>,
     metas: Metas<P::Meta>,
-    view: View,
+    set: ReplicaSet,
+    peers: Peers,
     timers: BTreeSet<(Nanos, TimerId)>,
     now: Nanos,
     stored: Stored,
@@ -107,8 +108,9 @@ impl<P: Protocol + Debug> Node<P> {
         let request_timeout = REQUEST_TIMEOUT;
         let compare_every = Nanos::ZERO;
         let env = Env { me, incarnation, request_timeout, compare_every, durable, worker, workers };
-        let mut view = View::new(Epoch(1), me, incarnation, loss, &setting.ids);
-        setting.ids.iter().for_each(|&id| view.set_up(id, true));
+        let set = ReplicaSet::new(Epoch(1), me, &setting.ids);
+        let mut peers = Peers::new(me, incarnation, loss, &setting.ids);
+        setting.ids.iter().for_each(|&id| peers.set_up(id, true));
         let absence = if durable { Absence::Kept } else { Absence::Certain };
         let mut cells = Cells::new(absence);
         cells.set_open_ticket(Ticket::DURABLE);
@@ -116,7 +118,7 @@ impl<P: Protocol + Debug> Node<P> {
         metas.set_open_ticket(Ticket::DURABLE);
         let (protocol, now) = (P::open(env), Nanos::from_secs(1));
         let timers = BTreeSet::new();
-        let mut node = Node { protocol, cells, metas, view, timers, now, stored, is_quiet };
+        let mut node = Node { protocol, cells, metas, set, peers, timers, now, stored, is_quiet };
         node.load(setting);
         node
     }
@@ -157,7 +159,7 @@ impl<P: Protocol + Debug> Node<P> {
             metas: &mut self.metas,
             fx,
             rng: &mut Prng::new(1),
-            view: &self.view,
+            replicas: Replicas { set: &self.set, peers: &self.peers },
             update: &SimUpdate,
         };
         run(&mut self.protocol, &mut cx);
@@ -199,12 +201,12 @@ impl<P: Protocol + Debug> Node<P> {
             Input::Restart => self.restart(setting),
             Input::Gone(node) => self.lose_peer(setting, NodeId(node), &mut said)?,
             Input::Back(node) => {
-                let known = self.view.member(NodeId(node)).map_or(0, |it| it.incarnation.0);
+                let known = self.peers.get(NodeId(node)).map_or(0, |it| it.incarnation.0);
                 // A first start has incarnation 1, of which nobody need have heard.
                 let incarnation = Incarnation(known.max(1) + 1);
-                self.view.learn(NodeId(node), incarnation, Loss(0));
+                self.peers.learn(NodeId(node), incarnation, Loss(0));
                 self.lose_peer(setting, NodeId(node), &mut said)?;
-                self.view.set_up(NodeId(node), true);
+                self.peers.set_up(NodeId(node), true);
                 self.step(setting, Event::PeerUp { node: NodeId(node) }, &mut said)?;
             }
         }
@@ -217,12 +219,12 @@ impl<P: Protocol + Debug> Node<P> {
         node: NodeId,
         said: &mut Said,
     ) -> Result<(), String> {
-        self.view.set_up(node, false);
+        self.peers.set_up(node, false);
         self.step(setting, Event::PeerReset { node }, said)
     }
 
     fn me(&self) -> (NodeId, Incarnation, Loss) {
-        let me = self.view.member(self.view.me).expect("it is a member of its view");
+        let me = self.peers.own();
         (me.node, me.incarnation, me.loss)
     }
 
@@ -250,12 +252,12 @@ impl<P: Protocol + Debug> Node<P> {
         said: &mut Said,
     ) -> Result<(), String> {
         let Envelope { from: (node, incarnation, loss), losses, bytes, .. } = envelope;
-        let me = self.view.me;
-        let mut grew = self.view.learn(node, incarnation, loss);
+        let me = self.peers.me();
+        let mut grew = self.peers.learn(node, incarnation, loss);
         for (other, loss) in losses.into_iter().filter(|(other, _)| *other != me) {
-            grew |= self.view.learn(other, Incarnation(0), loss);
+            grew |= self.peers.learn(other, Incarnation(0), loss);
         }
-        let is_void = self.view.member(node).is_some_and(|known| loss < known.loss);
+        let is_void = self.peers.get(node).is_some_and(|known| loss < known.loss);
         if grew {
             self.step(setting, Event::ViewChanged, said)?;
         }
@@ -304,7 +306,8 @@ impl<P: Protocol + Debug> Node<P> {
             }
         }
         self.store(setting);
-        let checked = self.protocol.check(&self.cells, &self.view);
+        let checked =
+            self.protocol.check(&self.cells, Replicas { set: &self.set, peers: &self.peers });
         checked.map_err(|violation| violation.0)?;
         self.carry_out(fx, said)
     }
@@ -338,7 +341,7 @@ impl<P: Protocol + Debug> Node<P> {
         fx.recovered.into_iter().for_each(|shard| self.cells.set_forgotten(shard, false));
         own.extend(fx.scans.iter().map(|scan| Event::Scanned(self.scanned(scan))));
         let from = self.me();
-        let losses: Vec<_> = self.view.members().iter().map(|it| (it.node, it.loss)).collect();
+        let losses: Vec<_> = self.peers.nodes().iter().map(|it| (it.node, it.loss)).collect();
         for send in fx.sends {
             let (node, incarnation, loss) = from;
             if send.to == node {
@@ -390,7 +393,7 @@ impl<P: Protocol + Debug> Node<P> {
         let meta = self.metas.get(setting.key.shard());
         let mut text = String::new();
         let stored = (&self.stored.record, &self.stored.meta);
-        write!(text, "{:?}{cell:?}{meta:?}{:?}", self.protocol, self.view)
+        write!(text, "{:?}{cell:?}{meta:?}{:?}", self.protocol, self.peers)
             .and_then(|()| write!(text, "{:?}{:?}{stored:?}", self.timers, self.now))
             .expect("a text takes what is written to it");
         hash(ranked(&text).as_bytes())

@@ -40,7 +40,7 @@ impl World {
         let seat = &mut process.seats[worker];
         let hears_of_loss = seat.inbox.iter().any(|input| matches!(input, Input::Loss { .. }));
         for (node, pace) in paces {
-            if seat.worker.view().member(node).is_some_and(|member| member.pace != pace) {
+            if seat.worker.peers().get(node).is_some_and(|member| member.pace != pace) {
                 seat.inbox.push(Input::PeerPace { node, pace });
             }
         }

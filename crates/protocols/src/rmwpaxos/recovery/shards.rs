@@ -7,14 +7,13 @@ use types::{Ballot, Key, NodeId, Shard};
 
 use super::super::listing::Listings;
 use super::super::message::{Due, Listing, Message};
-use super::super::owed::Members;
 use super::super::register::Register;
 use super::super::{Cx, RmwPaxos};
 use crate::cells::Cell;
 use crate::effects::Scan;
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Peer, Scanned};
-use crate::view::View;
+use crate::replicas::{Places, Replicas};
 
 const SHARDS_AT_ONCE: usize = 8;
 const LISTING_STEP: u32 = 512;
@@ -84,8 +83,8 @@ impl ShardRecovery {
     }
 
     /// The node has not listed its part of the step.
-    fn lacks(&self, view: &View, node: NodeId) -> bool {
-        self.next.is_none() && !self.listings.tally.has(view, node)
+    fn lacks(&self, replicas: Replicas<'_>, node: NodeId) -> bool {
+        self.next.is_none() && !self.listings.tally.has(replicas, node)
     }
 
     fn stands_still(&self, now: Nanos) -> bool {
@@ -150,18 +149,18 @@ impl RmwPaxos {
         if recovery.id != id || recovery.next.is_some() || from.node == self.env.me {
             return;
         }
-        recovery.listings.add(cx.view, from, listing);
-        if !recovery.listings.tally.is_majority(cx.view) {
+        recovery.listings.add(cx.replicas, from, listing);
+        if !cx.replicas.is_quorum(&recovery.listings.tally) {
             return;
         }
-        for listing in recovery.listings.counted(cx.view) {
+        for listing in recovery.listings.counted(cx.replicas) {
             recovery.floor_ballot = recovery.floor_ballot.max(listing.floor_ballot);
             recovery.floor_version = recovery.floor_version.max(listing.floor_version);
             recovery.number = recovery.number.max(listing.number);
         }
         recovery.progressed_at = cx.now;
-        recovery.next = Some(recovery.listings.complete_below(cx.view));
-        let merged = recovery.listings.merged(cx.view).into_iter();
+        recovery.next = Some(recovery.listings.complete_below(cx.replicas));
+        let merged = recovery.listings.merged(cx.replicas).into_iter();
         recovery.pending = merged.map(|(key, found)| (key, found.state_len)).collect();
         if cx.metas.get(shard).disbelieved {
             recovery.own_scan = Some(scan);
@@ -282,14 +281,14 @@ impl RmwPaxos {
             (meta.void, meta.disbelieved) = (false, false);
             meta.ceiling = meta.ceiling.max(recovery.number);
             meta.restart_floor =
-                meta.restart_floor.max(Ballot::ceiling(cx.view.epoch, recovery.number));
+                meta.restart_floor.max(Ballot::ceiling(cx.replicas.epoch(), recovery.number));
             meta.number = meta.number.max(recovery.number);
         }
         cx.metas.persist(shard);
         self.ranges.on_raised(cx, shard);
         self.void_answers(cx.now, shard);
         cx.fx.recovered(shard);
-        self.doubt(cx, shard, Members::MAX);
+        self.doubt(cx, shard, Places::MAX);
         self.start_shards(cx);
     }
 
@@ -300,7 +299,8 @@ impl RmwPaxos {
             }
             recovery.retries += 1;
             recovery.retry_at = cx.now + self.round_trip.resend_after(recovery.retries);
-            for node in cx.view.others().filter(|&node| recovery.lacks(cx.view, node)) {
+            let replicas = cx.replicas;
+            for node in replicas.others().filter(|&node| recovery.lacks(replicas, node)) {
                 ask_listing_of(cx, node, shard, recovery);
             }
             for key in recovery.begun.keys().chain(&recovery.stuck).cloned() {
@@ -312,7 +312,7 @@ impl RmwPaxos {
 
     /// What nobody answers though a majority is there may be lost for good: the shard goes on with the rest.
     fn pass_by_what_stands_still(&mut self, cx: &mut Cx<'_>) {
-        let is_enough_up = majority_is_up(cx.view);
+        let is_enough_up = majority_is_up(cx.replicas);
         for recovery in self.recovery.shards.values_mut() {
             let has_more = !recovery.pending.is_empty() || !recovery.begun.is_empty();
             recovery.is_in_vain = is_enough_up && !has_more && recovery.stands_still(cx.now);
@@ -335,7 +335,8 @@ impl RmwPaxos {
     }
 
     pub(super) fn ask_returned_for_shards(&mut self, cx: &mut Cx<'_>, node: NodeId) {
-        let is_missing = |it: &ShardRecovery| it.lacks(cx.view, node);
+        let replicas = cx.replicas;
+        let is_missing = |it: &ShardRecovery| it.lacks(replicas, node);
         for (&shard, recovery) in self.recovery.shards.iter().filter(|(_, it)| is_missing(it)) {
             ask_listing_of(cx, node, shard, recovery);
         }
@@ -343,13 +344,12 @@ impl RmwPaxos {
 }
 
 /// Enough others are there to recover from.
-pub(super) fn majority_is_up(view: &View) -> bool {
-    let is_up = |node: &NodeId| view.member(*node).is_some_and(|member| member.up);
-    view.others().filter(is_up).count() >= view.majority()
+pub(super) fn majority_is_up(replicas: Replicas<'_>) -> bool {
+    replicas.set.is_quorum_of(replicas.other_places(|member| member.up))
 }
 
 fn ask_listing(cx: &mut Cx<'_>, shard: Shard, recovery: &ShardRecovery) {
-    for node in cx.view.others() {
+    for node in cx.replicas.others() {
         ask_listing_of(cx, node, shard, recovery);
     }
 }

@@ -388,7 +388,7 @@ fn what_is_damaged_is_not_found_equal() -> Result<(), String> {
     world.lose_all();
     raise_floors(&mut world, &[1, 2, 1, 2, 3, 4], 1)?;
     world.crash_damaged(0);
-    let node = world.nodes[1].view.me;
+    let node = world.nodes[1].peers.me();
     world.step(0, Event::PeerUp { node });
     for _ in 0..60 {
         world.lose(|m| m.is(Kind::Compare) && !m.among(&[0, 1]));

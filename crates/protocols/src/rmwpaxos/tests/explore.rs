@@ -7,7 +7,7 @@ use base::{Nanos, Prng};
 
 use super::strings::Ask;
 use super::world::{Ways, World};
-use crate::view::Pace;
+use crate::peers::Pace;
 
 const OPERATIONS_MAX: u64 = 16;
 const LATE_SEEDS: u64 = 2_000;

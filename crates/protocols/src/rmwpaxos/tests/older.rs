@@ -30,10 +30,10 @@ fn raise_floors(world: &mut World) -> Result<(), String> {
 
 /// Everybody compares what it holds with that node.
 pub(super) fn compare_with(world: &mut World, index: usize) {
-    let node = world.nodes[index].view.me;
+    let node = world.nodes[index].peers.me();
     for other in (0..world.nodes.len()).filter(|&other| other != index) {
         world.step(other, Event::PeerUp { node });
-        let other = world.nodes[other].view.me;
+        let other = world.nodes[other].peers.me();
         world.step(index, Event::PeerUp { node: other });
     }
 }

@@ -6,8 +6,8 @@ use types::Round;
 use super::steps::{Kind, claim};
 use super::strings::Ask;
 use super::world::{Envelope, World};
+use crate::peers::Pace;
 use crate::protocol::Event;
-use crate::view::Pace;
 
 const LATE: Nanos = Nanos::from_millis(150);
 const SOON: Nanos = Nanos::from_millis(10);
@@ -124,7 +124,7 @@ fn what_a_link_took_with_it_is_sent_again_to_a_slow_peer() -> Result<(), String>
     let tag = world.append(0, "b");
     world.flow(|m| m.among(&[0]));
     world.lose_all();
-    let node = world.nodes[2].view.me;
+    let node = world.nodes[2].peers.me();
     world.step(0, Event::PeerReset { node });
     world.step(0, Event::PeerUp { node });
     world.flow(|m| m.among(&[0, 2]));

@@ -80,7 +80,7 @@ fn a_member_that_was_away_is_repaired_when_it_is_back() -> Result<(), String> {
     written_by_two(&mut world);
     claim(world.bag.is_empty(), "nobody speaks to who is away")?;
     world.sees(0, 2, true);
-    let node = world.nodes[2].view.me;
+    let node = world.nodes[2].peers.me();
     world.step(0, Event::PeerUp { node });
     world.pass_at(0, Nanos::from_millis(10));
     world.flow(|_| true);

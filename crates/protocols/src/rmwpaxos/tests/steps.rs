@@ -8,8 +8,8 @@ use types::{Key, Loss, Outcome, Reply, Tag};
 use super::super::{Message, Register};
 use super::strings::Ask;
 use super::world::{Envelope, World};
+use crate::peers::Pace;
 use crate::protocol::Event;
-use crate::view::Pace;
 
 /// A message's kind, to choose by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,8 +130,8 @@ impl World {
 
     /// Whether `node` takes `other` for up.
     pub(super) fn sees(&mut self, node: usize, other: usize, up: bool) {
-        let id = self.nodes[other].view.me;
-        self.nodes[node].view.set_up(id, up);
+        let id = self.nodes[other].peers.me();
+        self.nodes[node].peers.set_up(id, up);
         if !up {
             self.step(node, Event::PeerReset { node: id });
         }
@@ -139,17 +139,17 @@ impl World {
 
     /// How `node` sees that `other` takes what it is told.
     pub(super) fn sees_pace(&mut self, node: usize, other: usize, pace: Pace) {
-        let id = self.nodes[other].view.me;
-        if self.nodes[node].view.set_pace(id, pace) && pace == Pace::Steady {
+        let id = self.nodes[other].peers.me();
+        if self.nodes[node].peers.set_pace(id, pace) && pace == Pace::Steady {
             self.step(node, Event::PeerSteady { node: id });
         }
     }
 
     /// Nodes are told to spare others only beside a majority that is steady.
     pub(super) fn spare_beside_majorities(&mut self, node: usize) {
-        let view = &self.nodes[node].view;
-        let steady = view.members().iter().filter(|member| member.pace == Pace::Steady).count();
-        if steady < view.majority() {
+        let peers = &self.nodes[node].peers;
+        let steady = peers.nodes().iter().filter(|member| member.pace == Pace::Steady).count();
+        if steady <= peers.nodes().len() / 2 {
             self.turn_paces(node, Pace::Spared, Pace::Slow);
         }
     }
@@ -166,7 +166,7 @@ impl World {
 
     fn turn_paces(&mut self, node: usize, from: Pace, to: Pace) {
         for other in 0..self.nodes.len() {
-            if self.nodes[node].view.members()[other].pace == from {
+            if self.nodes[node].peers.nodes()[other].pace == from {
                 self.sees_pace(node, other, to);
             }
         }
@@ -223,8 +223,8 @@ impl World {
         self.nodes[index].stored_cells.remove(&key);
         self.crash(index, 0);
         let node = &mut self.nodes[index];
-        let me = *node.view.member(node.view.me).expect("a node is a member of its own view");
-        node.view.learn(me.node, me.incarnation, Loss(me.loss.0 + 1));
+        let me = *node.peers.own();
+        node.peers.learn(me.node, me.incarnation, Loss(me.loss.0 + 1));
         node.cells.fill(&key, None, true);
     }
 

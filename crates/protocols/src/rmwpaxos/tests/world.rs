@@ -20,8 +20,9 @@ use super::strings::{Ask, Line, Strings};
 use crate::cells::{Absence, Cell, Cells, Metas};
 use crate::effects::{Effects, Send, TimerId};
 use crate::mutation::{self, Mutation};
+use crate::peers::Peers;
 use crate::protocol::{Context, Env, Event, Peer, Protocol, Request, Scanned, ScannedCell};
-use crate::view::View;
+use crate::replicas::{ReplicaSet, Replicas};
 
 const REQUEST_TIMEOUT: Nanos = Nanos::from_secs(20);
 
@@ -66,7 +67,8 @@ pub(super) struct Node {
     pub metas: Metas<ShardMeta>,
     fx: Effects<Message>,
     rng: Prng,
-    pub view: View,
+    pub set: ReplicaSet,
+    pub peers: Peers,
     pub timers: BTreeSet<(Nanos, TimerId)>,
     /// How far this node's clocks run ahead of the others'.
     pub ahead: Millis,
@@ -161,7 +163,7 @@ impl World {
         }
         // Their connections have told them of each other.
         for node in &mut world.nodes {
-            ids.iter().for_each(|&id| _ = node.view.learn(id, Incarnation(1), Loss(1)));
+            ids.iter().for_each(|&id| _ = node.peers.learn(id, Incarnation(1), Loss(1)));
         }
         world
     }
@@ -183,8 +185,9 @@ impl World {
             worker: usize::from(self.key.shard().0),
             workers: 256,
         };
-        let mut view = View::new(Epoch(1), me, incarnation, loss, ids);
-        ids.iter().for_each(|&id| view.set_up(id, true));
+        let set = ReplicaSet::new(Epoch(1), me, ids);
+        let mut peers = Peers::new(me, incarnation, loss, ids);
+        ids.iter().for_each(|&id| peers.set_up(id, true));
         let mut metas = Metas::default();
         metas.fill(self.key.shard(), ShardMeta::default());
         let mut node = Node {
@@ -197,7 +200,8 @@ impl World {
             metas,
             fx: Effects::default(),
             rng: Prng::new(seed ^ u64::from(me.0) << 32 ^ u64::from(incarnation.0)),
-            view,
+            set,
+            peers,
             timers: BTreeSet::new(),
             ahead: Millis(0),
             behind: Millis(0),
@@ -236,7 +240,7 @@ impl World {
         self.next_tag += 1;
         let tag = Tag(self.next_tag);
         let session = SessionId(former.map_or(tag.0, |former| former.0));
-        let start = self.nodes[node].view.member(self.nodes[node].view.me).expect("it is one");
+        let start = self.nodes[node].peers.own();
         self.asked_at.insert(tag, (node, start.incarnation));
         let op = self.invoke(key, &ask, tag);
         if let Ask::Expiring { millis, .. } = ask {
@@ -316,11 +320,13 @@ impl World {
             metas: &mut node.metas,
             fx: &mut node.fx,
             rng: &mut node.rng,
-            view: &node.view,
+            replicas: Replicas { set: &node.set, peers: &node.peers },
             update: &Strings,
         };
         node.protocol.on(&mut cx, event);
-        if let Err(violation) = node.protocol.check(&node.cells, &node.view) {
+        if let Err(violation) =
+            node.protocol.check(&node.cells, Replicas { set: &node.set, peers: &node.peers })
+        {
             self.fault.get_or_insert(violation.0);
         }
         self.note_accepted(index);
@@ -378,10 +384,10 @@ impl World {
 
     fn post(&mut self, index: usize, send: Send<Message>) {
         self.note_payload(&send.message);
-        let view = &self.nodes[index].view;
-        let me = view.member(view.me).expect("a node is a member of its own view");
+        let peers = &self.nodes[index].peers;
+        let me = peers.own();
         let from = Peer { node: me.node, incarnation: me.incarnation, loss: me.loss };
-        let losses = view.members().iter().map(|member| (member.node, member.loss)).collect();
+        let losses = peers.nodes().iter().map(|member| (member.node, member.loss)).collect();
         self.bag.push(Envelope { from, to: send.to, losses, message: send.message });
     }
 
@@ -479,8 +485,8 @@ impl World {
         for batch in kept {
             old.store(batch);
         }
-        let ids: Vec<NodeId> = old.view.all().collect();
-        let me = *old.view.member(old.view.me).expect("a node is a member of its own view");
+        let ids: Vec<NodeId> = old.set.nodes().to_vec();
+        let me = *old.peers.own();
         let (cells, metas) = (old.stored_cells.clone(), old.stored_metas.clone());
         let incarnation = Incarnation(me.incarnation.0 + 1);
         let loss = Loss(me.loss.0 + u32::from(!self.durable));
@@ -505,7 +511,7 @@ impl World {
             self.step(index, Event::Forgotten { shard });
         }
         for other in (0..self.nodes.len()).filter(|&other| other != index) {
-            self.nodes[other].view.learn(me.node, incarnation, Loss(0));
+            self.nodes[other].peers.learn(me.node, incarnation, Loss(0));
             self.step(other, Event::PeerReset { node: me.node });
             self.step(other, Event::PeerUp { node: me.node });
         }
@@ -532,8 +538,8 @@ impl World {
     fn forget(&mut self, index: usize, shard: Shard) {
         self.submit(index);
         let node = &mut self.nodes[index];
-        let me = *node.view.member(node.view.me).expect("a node is a member of its own view");
-        node.view.learn(me.node, me.incarnation, Loss(me.loss.0 + 1));
+        let me = *node.peers.own();
+        node.peers.learn(me.node, me.incarnation, Loss(me.loss.0 + 1));
         node.cells.set_forgotten(shard, true);
         self.step(index, Event::Forgotten { shard });
     }
@@ -553,7 +559,7 @@ impl World {
             metas: &mut node.metas,
             fx: &mut node.fx,
             rng: &mut node.rng,
-            view: &node.view,
+            replicas: Replicas { set: &node.set, peers: &node.peers },
             update: &Strings,
         };
         run(&mut node.protocol, &mut cx);
@@ -564,18 +570,18 @@ impl World {
         self.holds_what_it_says = self.is_held_as_said(&envelope);
         let Envelope { from, to, losses, message } = envelope;
         let index = self.index(to);
-        let view = &mut self.nodes[index].view;
-        let me = view.me;
+        let peers = &mut self.nodes[index].peers;
+        let me = peers.me();
         let mut grew = false;
         for (node, loss) in losses {
             if node != me {
-                grew |= view.learn(node, Incarnation(0), loss);
+                grew |= peers.learn(node, Incarnation(0), loss);
             }
         }
         if from.node != me {
-            grew |= view.learn(from.node, from.incarnation, from.loss);
+            grew |= peers.learn(from.node, from.incarnation, from.loss);
         }
-        let known = *view.member(from.node).expect("all are members");
+        let known = *peers.get(from.node).expect("all are members");
         if grew {
             self.step(index, Event::ViewChanged);
         }

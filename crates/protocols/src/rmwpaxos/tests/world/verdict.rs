@@ -10,8 +10,8 @@ impl World {
     /// Nothing is under way: whoever asked a process that still lives was answered.
     pub(super) fn find_unanswered(&mut self) {
         for (tag, (node, incarnation)) in &self.asked_at {
-            let view = &self.nodes[*node].view;
-            let lives = view.member(view.me).is_some_and(|me| me.incarnation == *incarnation);
+            let peers = &self.nodes[*node].peers;
+            let lives = peers.get(peers.me()).is_some_and(|me| me.incarnation == *incarnation);
             if lives && !self.outcomes.contains_key(tag) {
                 self.fault.get_or_insert(format!("{tag:?} was never answered"));
             }
