@@ -1,16 +1,11 @@
-//! Runs commands on states: one entry for all of them.
+//! Runs operations on states: the code of a body selects a handler.
 
-use types::{Applied, Change, Clock, ExpiryChange, Reply, TimeToLive, Update, View};
+use types::{Applied, Clock, Malformed, Update, View};
 
-use crate::errors::{self, ErrorReply};
-use crate::keys::{expire, inspect, key, time_left};
-use crate::operation::Operation;
-use crate::string::{compare, get, increment, range, set};
+use crate::context::{Context, RunResult};
+use crate::table;
 
-/// Longest string that redis-server makes.
-const STRING_LEN_MAX: u64 = 512 << 20;
-
-/// The semantics of all commands. The same on every node of a cluster.
+/// The semantics of all commands. All nodes of a cluster have the same one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Interpreter {
     /// Bytes of the value of one key (`max-value-size`).
@@ -26,123 +21,176 @@ impl Default for Interpreter {
 impl Update for Interpreter {
     fn apply(&self, view: View<'_>, body: &[u8], clock: Clock) -> Applied {
         let cx = Context { view, clock, max_value_len: self.max_value_len };
-        let applied = Operation::decode(body).map_err(ErrorReply::from).and_then(|op| run(&cx, op));
-        applied.unwrap_or_else(|error| Applied::unchanged(error.into()))
+        run(&cx, body).unwrap_or_else(|error| Applied::unchanged(error.into()))
     }
 }
 
-/// What a command finds and must respect.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Context<'a> {
-    pub(crate) view: View<'a>,
-    pub(crate) clock: Clock,
-    max_value_len: usize,
+fn run(cx: &Context<'_>, body: &[u8]) -> RunResult {
+    let (&code, fields) = body.split_first().ok_or(Malformed)?;
+    let run = RUN_BY_CODE[usize::from(code)].ok_or(Malformed)?;
+    run(cx, fields)
 }
 
-/// A command ends with a change and a reply, or with an error and no change.
-pub(crate) type Ran = Result<Applied, ErrorReply>;
+type Run = fn(&Context<'_>, &[u8]) -> RunResult;
 
-fn run(cx: &Context<'_>, operation: Operation<'_>) -> Ran {
-    match operation {
-        Operation::Get => get::get(cx),
-        Operation::GetOrNull => get::get_or_null(cx),
-        Operation::StrLen => get::str_len(cx),
-        Operation::Digest => get::digest(cx),
-        Operation::GetRange { start, end } => range::get_range(cx, start, end),
-        Operation::GetDelete => get::get_delete(cx),
-        Operation::GetExpire(expiry) => get::get_expire(cx, expiry),
-        Operation::Set(what) => set::set(cx, what),
-        Operation::Append(tail) => range::append(cx, tail),
-        Operation::SetRange { offset, patch } => range::set_range(cx, offset, patch),
-        Operation::Increment(by) => increment::increment(cx, by),
-        Operation::IncrementFloat(by) => increment::increment_float(cx, by),
-        Operation::Delete => key::delete(cx),
-        Operation::DeleteIf(condition) => compare::delete_if(cx, condition),
-        Operation::DeleteIfEqual(value) => compare::delete_if_equal(cx, value),
-        Operation::Exists => key::exists(cx),
-        Operation::Type => key::type_name(cx),
-        Operation::TimeLeft { unit, form } => time_left::time_left(cx, unit, form),
-        Operation::Expire(what) => expire::expire(cx, what),
-        Operation::Persist => expire::persist(cx),
-        Operation::Inspect(what) => inspect::inspect(cx, what),
-        Operation::MemoryUsage { key_len } => inspect::memory_usage(cx, key_len),
+/// The compiler fills this array, and rejects two operations with one code.
+static RUN_BY_CODE: [Option<Run>; 256] = build();
+
+const fn build() -> [Option<Run>; 256] {
+    let mut by_code: [Option<Run>; 256] = [None; 256];
+    let mut group = 0;
+    while group < table::GROUPS.len() {
+        let modules = table::GROUPS[group];
+        let mut module = 0;
+        while module < modules.len() {
+            let handlers = modules[module].operations;
+            let mut handler = 0;
+            while handler < handlers.len() {
+                let code = handlers[handler].code as usize;
+                assert!(by_code[code].is_none(), "two operations have the same code");
+                by_code[code] = Some(handlers[handler].run);
+                handler += 1;
+            }
+            module += 1;
+        }
+        group += 1;
     }
+    by_code
 }
 
-impl<'a> Context<'a> {
-    pub(crate) fn exists(&self) -> bool {
-        self.view.value.is_some()
+#[cfg(test)]
+mod tests {
+    use base::Millis;
+    use proptest::prelude::*;
+    use types::{Reply, TimeToLive};
+
+    use super::*;
+    use crate::operation::Handler;
+    use crate::plan::Plan;
+
+    /// Codes of released operations. A new operation takes the next code.
+    const CODES: &[&str] = &[
+        "Get",
+        "GetOrNull",
+        "StrLen",
+        "Digest",
+        "GetRange",
+        "GetDelete",
+        "GetExpire",
+        "Set",
+        "Append",
+        "SetRange",
+        "Increment",
+        "IncrementFloat",
+        "Delete",
+        "DeleteIf",
+        "DeleteIfEqual",
+        "Exists",
+        "Type",
+        "TimeLeft",
+        "Expire",
+        "Persist",
+        "Inspect",
+        "MemoryUsage",
+    ];
+
+    const CLOCK: Clock = Clock { unix: Millis(1_000_000), seed: 0 };
+
+    fn handlers() -> impl Iterator<Item = &'static Handler> {
+        table::GROUPS.iter().flat_map(|modules| *modules).flat_map(|module| module.operations)
     }
 
-    /// The string at the key, `None` if there is no key.
-    ///
-    /// # Errors
-    /// `WRONGTYPE` when there is something else.
-    pub(crate) fn string(&self) -> Result<Option<&'a [u8]>, ErrorReply> {
-        Ok(self.view.value.map(values::string::decode).transpose()?)
+    fn handler(body: &[u8]) -> Option<&'static Handler> {
+        handlers().find(|handler| body.first() == Some(&handler.code))
     }
 
-    /// When the key expires, in milliseconds of Unix time by the clock of the node that set it: constant.
-    pub(crate) fn deadline(&self) -> Option<u64> {
-        self.view.ends.map(|ends| ends.0)
+    /// Decodes a body and encodes it again.
+    fn recode(body: &[u8]) -> Result<Vec<u8>, Malformed> {
+        let handler = handler(body).ok_or(Malformed)?;
+        Ok((handler.recode)(&body[1..])?.to_vec())
     }
 
-    /// What is left of the key's time to live, in milliseconds.
-    pub(crate) fn time_left(&self) -> Option<u64> {
-        match self.view.ttl {
-            TimeToLive::Never => None,
-            TimeToLive::After(rest) => Some(rest.0),
-            TimeToLive::At { unix } => Some(unix.0.saturating_sub(self.clock.unix.0)),
+    #[test]
+    fn codes_never_change() {
+        let mut found: Vec<_> = handlers().map(|handler| (handler.code, handler.name)).collect();
+        found.sort_unstable();
+        let expected = (1..).zip(CODES.iter().copied());
+        assert_eq!(
+            found.iter().copied().take(CODES.len()).collect::<Vec<_>>(),
+            expected.collect::<Vec<_>>()
+        );
+        let codes = found.iter().map(|(code, _)| usize::from(*code));
+        assert_eq!(codes.collect::<Vec<_>>(), (1..=found.len()).collect::<Vec<_>>());
+        assert_eq!(RUN_BY_CODE.iter().flatten().count(), found.len());
+    }
+
+    #[test]
+    fn bodies_never_change() {
+        for handler in handlers() {
+            assert!(!handler.examples.is_empty(), "{}: no example", handler.name);
+            for (line, body) in handler.examples {
+                let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+                let command = match crate::plan(&args, CLOCK) {
+                    Ok((_, Plan::Key { command, .. } | Plan::PerKey { command, .. })) => command,
+                    other => panic!("{line}: {other:?}"),
+                };
+                assert_eq!(
+                    command.body.escape_ascii().to_string(),
+                    body.escape_ascii().to_string(),
+                    "{line}"
+                );
+                assert_eq!(body[0], handler.code, "{line}: another operation");
+                assert_eq!(recode(body).as_deref(), Ok(*body), "{line}");
+            }
         }
     }
 
-    /// Puts the string that `parts` make up.
-    ///
-    /// # Errors
-    /// `value too large`.
-    pub(crate) fn put(&self, parts: &[&[u8]], expiry: ExpiryChange, reply: Reply) -> Ran {
-        self.put_in_place_of(b"", parts, expiry, reply)
-    }
-
-    /// Puts the string that `parts` make up, a change of `old`.
-    ///
-    /// # Errors
-    /// `value too large`.
-    pub(crate) fn put_in_place_of(
-        &self,
-        old: &[u8],
-        parts: &[&[u8]],
-        expiry: ExpiryChange,
-        reply: Reply,
-    ) -> Ran {
-        self.check_growth(old, parts.iter().map(|part| part.len() as u64).sum())?;
-        let value = values::string::encode_parts(parts);
-        Ok(Applied { change: Change::Put { value, expiry }, reply })
-    }
-
-    /// A value longer than a limit that was lowered later may change, and must not grow.
-    ///
-    /// # Errors
-    /// `value too large`, and what redis-server says of more than it can hold.
-    pub(crate) fn check_growth(&self, old: &[u8], len: u64) -> Result<(), ErrorReply> {
-        if len > STRING_LEN_MAX {
-            return Err(errors::STRING_TOO_LONG);
+    /// A last field without a length may be cut: then another operation of the same kind remains.
+    #[test]
+    fn truncated_bodies_are_rejected_or_differ() {
+        for (line, body) in handlers().flat_map(|handler| handler.examples) {
+            for len in 0..body.len() {
+                if let Ok(again) = recode(&body[..len]) {
+                    assert_eq!(again, body[..len], "{line}: {len} bytes");
+                }
+            }
+            let last = body.last().copied().unwrap_or_default();
+            let longer = [body, &[last][..]].concat();
+            assert!(recode(&longer).is_err() || recode(&longer) == Ok(longer), "{line}");
         }
-        if len > (self.max_value_len as u64).max(old.len() as u64) {
-            return Err(errors::value_too_large(len, self.max_value_len));
-        }
-        Ok(())
     }
-}
 
-pub(crate) fn unchanged(reply: Reply) -> Ran {
-    Ok(Applied::unchanged(reply))
-}
+    fn apply(body: &[u8]) -> Applied {
+        let view = View { value: None, ttl: TimeToLive::Never, ends: None };
+        Interpreter::default().apply(view, body, CLOCK)
+    }
 
-pub(crate) fn deleted(reply: Reply) -> Ran {
-    Ok(Applied { change: Change::Delete, reply })
-}
+    #[test]
+    fn bodies_of_newer_versions_are_errors() {
+        let unknown = Applied::unchanged(crate::errors::NOT_UNDERSTOOD.into());
+        let next = handlers().map(|handler| handler.code).max().expect("there are operations") + 1;
+        for body in [&b""[..], &[0], &[next], &[255, 1], &[1, 0], &[8, 7, 0, 0], &[21, 4]] {
+            assert_eq!(apply(body), unknown, "{body:?}");
+            assert_eq!(recode(body), Err(Malformed), "{body:?}");
+        }
+        let bits = [19, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(apply(&bits), unknown, "an unknown condition");
+    }
 
-pub(crate) fn expires(to: TimeToLive, reply: Reply) -> Ran {
-    Ok(Applied { change: Change::Expire(ExpiryChange::Set(to)), reply })
+    proptest! {
+        #[test]
+        fn random_bodies_recode_or_are_errors(
+            code in 0..40_u8,
+            fields in prop::collection::vec(prop_oneof![0..8_u8, any::<u8>()], 0..24),
+        ) {
+            let body = [&[code][..], &fields].concat();
+            match recode(&body) {
+                Ok(again) => prop_assert_eq!(recode(&again), Ok(again)),
+                Err(Malformed) => {
+                    let reply = Reply::from(crate::errors::NOT_UNDERSTOOD);
+                    prop_assert_eq!(apply(&body), Applied::unchanged(reply));
+                }
+            }
+        }
+    }
 }

@@ -9,7 +9,7 @@ use types::Reply;
 use crate::docs;
 use crate::errors::{self, ErrorReply};
 use crate::glob::{self, Case};
-use crate::plan::SessionVerb;
+use crate::session_verb::SessionVerb;
 use crate::spec::{Argument, CommandSpec, KeyRange, LastKey};
 use crate::table;
 

@@ -1,6 +1,19 @@
-//! Commands on keys whatever their type: deleting, asking for them, and their time to live.
+//! Commands on keys of any type, and on the keyspace.
 
-pub(crate) mod expire;
-pub(crate) mod inspect;
-pub(crate) mod key;
-pub(crate) mod time_left;
+mod time;
+
+crate::module::modules! {
+    del,
+    exists,
+    expire,
+    key_explain,
+    keys_by_pattern,
+    object,
+    once,
+    persist,
+    randomkey,
+    scan,
+    ttl,
+    type_name,
+    wait,
+}

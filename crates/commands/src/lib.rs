@@ -1,30 +1,39 @@
-//! What each Redis command does to a state.
+//! The Redis commands: their rows, and their effect on the state of a key.
 //!
-//! [`table`] says which commands there are; [`plan()`] turns arguments into what must be done, which is
-//! either the session's business ([`SessionVerb`]) or a [`types::Command`] for the register of a key;
-//! [`Interpreter`] runs such a command on what the register holds. All of it is pure: no clock, no
-//! randomness, no I/O, and no panic whatever the bytes.
+//! [`table`] finds the row of a command. [`plan()`] turns arguments into a [`Plan`]: a session
+//! executes a [`SessionVerb`], a register runs a [`types::Command`] through the [`Interpreter`].
+//! All of it is pure: it has no clock, randomness or I/O, and no bytes make it panic.
 //!
-//! Sources: the behaviour of redis-server 7.0.15, compared command by command (`tests/conformance`), and
-//! for `IFEQ`, `DELEX` and `DIGEST` the documentation and tests of Redis 8.4. Departures: `GETEX` and
-//! `INCRBYFLOAT` refuse bad arguments before they look at the key; values are limited by `max-value-size`.
+//! Each command has one file in the folder of its group: row, plan, codec, effect. The file of the
+//! folder lists them. `ARCHITECTURE.md` says how to add one.
+//!
+//! Sources: redis-server 7.0.15, compared reply by reply (`tests/conformance`); the documentation
+//! and tests of Redis 8.4 for `IFEQ`, `DELEX` and `DIGEST`. Departures: `GETEX` and `INCRBYFLOAT`
+//! refuse bad arguments before they read the key, and `max-value-size` limits values.
 
+mod connection;
+mod context;
 pub mod docs;
 pub mod errors;
 pub mod glob;
 mod interpreter;
 pub mod introspect;
 mod keys;
-mod once;
+mod module;
+mod monitoring;
 mod operation;
 pub mod plan;
-mod replies;
+mod row;
+mod server;
+mod session_verb;
 pub mod spec;
 mod string;
 pub mod table;
+mod transactions;
 
 pub use errors::ErrorReply;
 pub use interpreter::Interpreter;
-pub use plan::{Combine, Execution, Plan, SessionVerb};
+pub use plan::{Combine, Execution, Plan};
+pub use session_verb::SessionVerb;
 pub use spec::CommandSpec;
 pub use table::{find, lookup, lookup_full, plan, resolve};

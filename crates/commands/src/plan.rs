@@ -1,31 +1,32 @@
-//! From arguments to what must be done: by the session itself, or by a register.
+//! Plans: the arguments of a command, checked and parsed, for a session or for registers.
 
 use std::ops::Range;
 
-use bytes::Bytes;
 use types::limits::KEY_LEN_MAX;
 use types::{Access, Clock, Command, Reply};
 
 use crate::errors::{self, ErrorReply};
+use crate::operation::Operation;
+use crate::session_verb::SessionVerb;
 use crate::spec::CommandSpec;
 
-/// Who executes a command, and how it becomes one.
+/// The executor of a command, and the function that parses its arguments.
 #[derive(Clone, Copy, Debug)]
 pub enum Execution {
     /// The session.
     Session(SessionVerb),
     /// The register of its one key.
     Key(Planner),
-    /// The registers of its keys, each on its own: linearizable per key, not atomic together.
+    /// The registers of its keys, each alone: linearizable per key, not atomic together.
     PerKey(Planner, Combine),
-    /// Nobody: it only holds subcommands.
+    /// None: it only holds subcommands.
     Container,
 }
 
 /// Parses the arguments of a command on keys. For [`Execution::PerKey`] the result fits every key.
 pub type Planner = fn(&Arguments<'_>) -> Result<Command, ErrorReply>;
 
-/// What a planner reads.
+/// The input of a planner.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments<'a> {
     pub spec: &'static CommandSpec,
@@ -34,15 +35,15 @@ pub struct Arguments<'a> {
     pub clock: Clock,
 }
 
-/// What a session must do.
+/// The task of a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Plan {
     /// Execute it.
     Session(SessionVerb),
     /// Send `command` to the register of argument `key`; its reply is the answer.
     Key { command: Command, key: usize },
-    /// Send `command` to the register of each of the arguments `keys`, and combine the replies in their
-    /// order.
+    /// Send `command` to the registers of the arguments `keys`, and combine the replies in the
+    /// order of the keys.
     PerKey { command: Command, keys: Range<usize>, combine: Combine },
 }
 
@@ -55,89 +56,11 @@ pub enum Combine {
     Array,
 }
 
-/// What a session executes itself. Subcommands are verbs of their own.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum SessionVerb {
-    Ping,
-    Echo,
-    Quit,
-    Reset,
-    Hello,
-    Auth,
-    Select,
-    ClientId,
-    ClientGetName,
-    ClientSetName,
-    ClientSetInfo,
-    ClientInfo,
-    ClientList,
-    ClientKill,
-    ClientReply,
-    ClientNoEvict,
-    ClientNoTouch,
-    ClientPause,
-    ClientUnpause,
-    ClientUnblock,
-    ClientTrackingInfo,
-    ClientGetRedir,
-    ClientConsistency,
-    ClientHelp,
-    Command,
-    CommandCount,
-    CommandDocs,
-    CommandGetKeys,
-    CommandGetKeysAndFlags,
-    CommandHelp,
-    CommandInfo,
-    CommandList,
-    Info,
-    ConfigGet,
-    ConfigSet,
-    ConfigResetStat,
-    ConfigRewrite,
-    ConfigHelp,
-    MemoryDoctor,
-    MemoryHelp,
-    MemoryMallocStats,
-    MemoryPurge,
-    MemoryStats,
-    ObjectHelp,
-    DbSize,
-    Time,
-    Wait,
-    Multi,
-    Exec,
-    Discard,
-    Watch,
-    Unwatch,
-    Monitor,
-    SlowlogGet,
-    SlowlogHelp,
-    SlowlogLen,
-    SlowlogReset,
-    LatencyDoctor,
-    LatencyGraph,
-    LatencyHelp,
-    LatencyHistogram,
-    LatencyHistory,
-    LatencyLatest,
-    LatencyReset,
-    FlushAll,
-    FlushDb,
-    Scan,
-    Keys,
-    KeyExplain,
-    RandomKey,
-    ReadOnly,
-    ReadWrite,
-    Lolwut,
-}
-
 impl Arguments<'_> {
-    /// The command with the row's access.
-    pub(crate) fn command(&self, body: impl Into<Bytes>) -> Command {
-        // A planner belongs to a row that names its access: a test goes through the table.
-        Command::new(self.spec.access.unwrap_or(Access::Update), body.into())
+    /// The command that runs `operation` with the row's access.
+    pub(crate) fn command<'o>(&self, operation: &impl Operation<'o>) -> Command {
+        // Each row with a planner names its access: a test checks the table.
+        Command::new(self.spec.access.unwrap_or(Access::Update), operation.body())
     }
 }
 
@@ -180,8 +103,8 @@ fn check_keys(args: &[&[u8]], keys: Range<usize>) -> Result<(), ErrorReply> {
 }
 
 impl Combine {
-    /// One reply out of those of all keys, in the order of the keys. The first error is the whole
-    /// answer.
+    /// One reply out of the replies of all keys, in the order of the keys. The first error replaces
+    /// all others.
     #[must_use]
     pub fn replies(self, replies: Vec<Reply>) -> Reply {
         if let Some(error) = replies.iter().find(|reply| reply.is_error()) {
@@ -207,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replies_of_keys_become_one() {
+    fn replies_of_keys_combine() {
         let replies = vec![Reply::Integer(1), Reply::Integer(2)];
         assert_eq!(Combine::Sum.replies(replies.clone()), Reply::Integer(3));
         assert_eq!(Combine::Array.replies(replies.clone()), Reply::Array(replies));
@@ -215,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn one_error_is_the_whole_answer() {
+    fn first_error_replaces_other_replies() {
         let error = Reply::error("WRONGTYPE x");
         let replies = vec![Reply::Integer(1), error.clone()];
         assert_eq!(Combine::Sum.replies(replies), error);

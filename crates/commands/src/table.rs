@@ -1,34 +1,32 @@
-//! The command table: one row per command, and nothing else knows what a command's name means.
+//! The command table: one row per command. No other place knows the meaning of a command's name.
 //!
-//! The rows stand in the files of this folder, by group; this file finds them.
-
-mod connection;
-mod keys;
-mod monitoring;
-mod rows;
-mod server;
-mod strings;
-mod transactions;
+//! The rows stand in the files of the commands, and each folder lists its files. This file lists
+//! the folders and finds rows.
 
 use types::Clock;
 
 use crate::errors::{self, ErrorReply};
+use crate::module::Module;
 use crate::plan::Plan;
 use crate::spec::CommandSpec;
+use crate::{connection, keys, monitoring, server, string, transactions};
 
-/// All rows, subcommands within their containers.
-pub static TABLE: [&[CommandSpec]; 6] = [
-    connection::ROWS,
-    server::ROWS,
-    keys::ROWS,
-    strings::ROWS,
-    transactions::ROWS,
-    monitoring::ROWS,
+/// The folders, in the order in which `COMMAND` lists them.
+pub(crate) static GROUPS: [&[Module]; 6] = [
+    connection::MODULES,
+    server::MODULES,
+    keys::MODULES,
+    string::MODULES,
+    transactions::MODULES,
+    monitoring::MODULES,
 ];
+
+/// All rows, subcommands within their containers. The compiler sorts them by name within a folder.
+static ROWS: [&CommandSpec; COUNT] = list();
 
 /// Rows in the order of the table.
 pub fn rows() -> impl Iterator<Item = &'static CommandSpec> {
-    TABLE.iter().flat_map(|rows| rows.iter())
+    ROWS.iter().copied()
 }
 
 /// The row of the command called `name`, in any case. Does not look for subcommands.
@@ -87,27 +85,86 @@ pub fn lookup_full(name: &[u8]) -> Option<&'static CommandSpec> {
     }
 }
 
-/// Twice the number of rows and more, so that chains are short.
-const SLOTS: usize = 256;
+/// At least twice the number of rows, so that chains are short.
+const SLOTS: usize = (2 * COUNT).next_power_of_two();
 
-/// Rows by the hash of their name, built by the compiler; a collision goes to the next free slot.
+const COUNT: usize = count();
+
+/// Rows by the hash of their name, built by the compiler. A collision takes the next free slot.
 static INDEX: [Option<&CommandSpec>; SLOTS] = build_index();
+
+const fn count() -> usize {
+    let mut count = 0;
+    let mut group = 0;
+    while group < GROUPS.len() {
+        let mut module = 0;
+        while module < GROUPS[group].len() {
+            count += GROUPS[group][module].rows.len();
+            module += 1;
+        }
+        group += 1;
+    }
+    count
+}
+
+const fn list() -> [&'static CommandSpec; COUNT] {
+    let mut all = [&GROUPS[0][0].rows[0]; COUNT];
+    let mut len = 0;
+    let mut group = 0;
+    while group < GROUPS.len() {
+        let first = len;
+        let mut module = 0;
+        while module < GROUPS[group].len() {
+            let rows = GROUPS[group][module].rows;
+            let mut row = 0;
+            while row < rows.len() {
+                insert(&mut all, first, len, &rows[row]);
+                len += 1;
+                row += 1;
+            }
+            module += 1;
+        }
+        group += 1;
+    }
+    all
+}
+
+/// Inserts `spec` into `all[first..len]`, which is sorted by name.
+const fn insert(
+    all: &mut [&'static CommandSpec],
+    first: usize,
+    len: usize,
+    spec: &'static CommandSpec,
+) {
+    let mut at = len;
+    while at > first && is_before(spec.name.as_bytes(), all[at - 1].name.as_bytes()) {
+        all[at] = all[at - 1];
+        at -= 1;
+    }
+    all[at] = spec;
+}
+
+const fn is_before(name: &[u8], other: &[u8]) -> bool {
+    let mut at = 0;
+    while at < name.len() && at < other.len() {
+        if name[at] != other[at] {
+            return name[at] < other[at];
+        }
+        at += 1;
+    }
+    name.len() < other.len()
+}
 
 const fn build_index() -> [Option<&'static CommandSpec>; SLOTS] {
     let mut index: [Option<&'static CommandSpec>; SLOTS] = [None; SLOTS];
-    let mut group = 0;
-    while group < TABLE.len() {
-        let rows = TABLE[group];
-        let mut row = 0;
-        while row < rows.len() {
-            let mut slot = slot_of(rows[row].name.as_bytes());
-            while index[slot].is_some() {
-                slot = (slot + 1) % SLOTS;
-            }
-            index[slot] = Some(&rows[row]);
-            row += 1;
+    let mut row = 0;
+    while row < COUNT {
+        let mut slot = slot_of(ROWS[row].name.as_bytes());
+        while index[slot].is_some() {
+            slot = (slot + 1) % SLOTS;
         }
-        group += 1;
+        index[slot] = Some(ROWS[row]);
+        row += 1;
     }
     index
 }
@@ -128,7 +185,8 @@ mod tests {
     use base::Millis;
 
     use super::*;
-    use crate::plan::{Combine, Execution, SessionVerb};
+    use crate::plan::{Combine, Execution};
+    use crate::session_verb::SessionVerb;
     use crate::spec::{Arity, Flag, LastKey};
 
     const CLOCK: Clock = Clock { unix: Millis(1_000_000), seed: 0 };

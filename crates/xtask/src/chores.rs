@@ -127,7 +127,8 @@ pub fn run(chore: Chore) -> Result<()> {
                 "--allow-dirty",
                 "--allow-staged",
             ])?;
-            cargo(&["fmt", "--all"])
+            cargo(&["fmt", "--all"])?;
+            format_listed(&[])
         }
         Chore::Tidy => check_repository(),
         Chore::Words => words::lower(&root(), &tidy::files(&root())?),
@@ -151,8 +152,10 @@ fn test() -> Result<()> {
 /// Cheap checks come first: a slip costs seconds. A failed test does not stop the others.
 fn checks(report: &mut Report) -> Result<()> {
     let lints = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
-    report
-        .step("cargo fmt --check", |_| finish(cargo_command().args(["fmt", "--all", "--check"])))?;
+    report.step("cargo fmt --check", |_| {
+        finish(cargo_command().args(["fmt", "--all", "--check"]))?;
+        format_listed(&["--check"])
+    })?;
     report.step("tidy, edges, licences", |_| check_repository())?;
     report.step("cargo clippy", |_| finish(cargo_command().args(lints)))?;
     report.step("build tests", |_| finish(cargo_test(ALL).arg("--no-run")))?;
@@ -173,6 +176,17 @@ fn checks(report: &mut Report) -> Result<()> {
         });
     }
     Ok(())
+}
+
+/// Formats the files that `modules!` declares: cargo fmt follows plain `mod` lines only.
+fn format_listed(options: &[&str]) -> Result<()> {
+    let is_listed = |path: &String| {
+        let folder = path.strip_prefix("crates/commands/src/");
+        folder.is_some_and(|path| path.contains('/') && path.ends_with(".rs"))
+    };
+    let files = tidy::files(&root())?.into_iter().filter(is_listed);
+    let mut rustfmt = Command::new("rustfmt");
+    finish(rustfmt.current_dir(root()).args(["--edition", "2024"]).args(options).args(files))
 }
 
 fn check_repository() -> Result<()> {

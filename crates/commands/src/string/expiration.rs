@@ -2,46 +2,90 @@
 
 use base::Millis;
 use base::decimal::parse_i64;
-use types::Clock;
+use types::wire::{Malformed, Reader};
+use types::{Clock, ExpiryChange, TimeToLive};
 
 use crate::errors::{self, ErrorReply};
-use crate::operation::Expiry;
+use crate::operation::Sink;
 
-/// How a time is given.
+/// The change of a time to live.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Time {
+pub(super) enum Expiry {
+    Keep,
+    Never,
+    After(Millis),
+    At { unix: Millis },
+}
+
+impl Expiry {
+    pub(super) fn change(self) -> ExpiryChange {
+        match self {
+            Expiry::Keep => ExpiryChange::Keep,
+            Expiry::Never => ExpiryChange::Set(TimeToLive::Never),
+            Expiry::After(span) => ExpiryChange::Set(TimeToLive::After(span)),
+            Expiry::At { unix } => ExpiryChange::Set(TimeToLive::At { unix }),
+        }
+    }
+
+    pub(super) fn encode(self, out: &mut impl Sink) {
+        let (tag, time) = match self {
+            Expiry::Keep => (0, None),
+            Expiry::Never => (1, None),
+            Expiry::After(span) => (2, Some(span)),
+            Expiry::At { unix } => (3, Some(unix)),
+        };
+        out.byte(tag);
+        if let Some(time) = time {
+            out.varint(time.0);
+        }
+    }
+
+    pub(super) fn decode(fields: &mut Reader<'_>) -> Result<Expiry, Malformed> {
+        Ok(match fields.u8()? {
+            0 => Expiry::Keep,
+            1 => Expiry::Never,
+            2 => Expiry::After(Millis(fields.varint()?)),
+            3 => Expiry::At { unix: Millis(fields.varint()?) },
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+/// The unit and the origin of a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Time {
     Ex,
     Px,
     ExAt,
     PxAt,
 }
 
-/// The option that stands for no time.
+/// The option that takes no time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Bare {
+pub(super) enum Bare {
     /// `KEEPTTL`, of `SET`.
     Keep,
     /// `PERSIST`, of `GETEX`.
     Persist,
 }
 
-/// What the options so far say.
+/// The options read so far.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Expiration<'a> {
+pub(super) struct Expiration<'a> {
     allowed: Bare,
     bare: bool,
     time: Option<(Time, &'a [u8])>,
 }
 
 impl<'a> Expiration<'a> {
-    pub(crate) fn new(allowed: Bare) -> Expiration<'a> {
+    pub(super) fn new(allowed: Bare) -> Expiration<'a> {
         Expiration { allowed, bare: false, time: None }
     }
 
-    /// Takes `option`, whose operand would be `next`. Answers how many arguments it took; `None` for
-    /// another option, for one that does not go with those before, and for a missing operand. The same
-    /// option may come again; the last one counts.
-    pub(crate) fn take(&mut self, option: &[u8], next: Option<&'a [u8]>) -> Option<usize> {
+    /// Takes `option`, whose operand would be `next`, and returns the number of arguments taken.
+    /// `None` for another option, for one that contradicts the options before, and for a missing
+    /// operand. An option may come twice: the last one counts.
+    pub(super) fn take(&mut self, option: &[u8], next: Option<&'a [u8]>) -> Option<usize> {
         if option.eq_ignore_ascii_case(self.allowed.word()) {
             self.bare = true;
             return self.time.is_none().then_some(1);
@@ -52,11 +96,11 @@ impl<'a> Expiration<'a> {
         fits.then_some(2)
     }
 
-    /// What becomes of the time to live; `None` when no option said so.
+    /// The change of the time to live, `None` without an option.
     ///
     /// # Errors
     /// The time is no integer or out of range.
-    pub(crate) fn expiry(&self, name: &str, clock: Clock) -> Result<Option<Expiry>, ErrorReply> {
+    pub(super) fn expiry(&self, name: &str, clock: Clock) -> Result<Option<Expiry>, ErrorReply> {
         match (self.time, self.bare, self.allowed) {
             (Some((time, text)), ..) => expiry(name, time, text, clock).map(Some),
             (None, true, Bare::Keep) => Ok(Some(Expiry::Keep)),
@@ -83,11 +127,11 @@ impl Time {
     }
 }
 
-/// Reads a time, which must be positive and, in milliseconds of Unix time, fit 64 bits with a sign.
+/// Reads a time. It must be positive, and its end in milliseconds of Unix time must fit `i64`.
 ///
 /// # Errors
 /// Redis' texts; `name` is the command's.
-pub(crate) fn expiry(
+pub(super) fn expiry(
     name: &str,
     time: Time,
     text: &[u8],

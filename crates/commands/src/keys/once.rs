@@ -1,6 +1,6 @@
 //! `ONCE session seq command …`: makes a command on one key safe to repeat.
 //!
-//! What it runs is planned by its own row; that it runs once is the register's business.
+//! The inner command's own row plans it. The register runs it at most once.
 
 use base::decimal::parse_i64;
 use bytes::Bytes;
@@ -8,16 +8,39 @@ use types::limits::{ONCE_SESSION_LEN_MAX, ONCE_WINDOW_DEFAULT};
 use types::{Command, Once};
 
 use crate::errors::{self, ErrorReply};
-use crate::plan::{Arguments, Plan};
+use crate::plan::Plan;
+use crate::row::*;
 use crate::table;
 
-/// Arguments before the command that is to run once.
-const OWN_ARGUMENTS: usize = 3;
-/// Where its key is: such a command has it behind its name.
-pub(crate) const KEY: usize = OWN_ARGUMENTS + 1;
+pub(super) const MODULE: Module = Module { rows: &[ROW], operations: &[] };
 
-/// The window is the default one; a node that is configured otherwise sets its own.
-pub(crate) fn plan_once(arguments: &Arguments<'_>) -> Result<Command, ErrorReply> {
+/// Arguments before the inner command.
+const OWN_ARGUMENTS: usize = 3;
+/// The place of the inner command's key, which follows its name.
+const KEY: usize = OWN_ARGUMENTS + 1;
+
+const ROW: CommandSpec = CommandSpec {
+    name: "once",
+    arity: AtLeast(5),
+    since: "7.4.0",
+    summary: "Runs a command on one key at most once, however often the line is sent (Palimpsest only).",
+    complexity: "Depends on the command.",
+    arguments: &[
+        Argument::string("session"),
+        Argument::integer("seq"),
+        Argument::string("command"),
+        Argument::key(),
+        Argument::string("argument").optional().multiple(),
+    ],
+    flags: &[Write, DenyOom],
+    keys: one_key_at(KEY, &["RW", "access", "update"]),
+    access: Some(Access::Update),
+    execution: Key(plan),
+    ..GENERIC
+};
+
+/// Sets the default window. A node with another configuration replaces it.
+fn plan(arguments: &Arguments<'_>) -> Result<Command, ErrorReply> {
     let session = arguments.all[1];
     if session.is_empty() || session.len() > ONCE_SESSION_LEN_MAX {
         return Err(errors::once_session(session.len()));
@@ -50,7 +73,7 @@ mod tests {
 
     const CLOCK: Clock = Clock { unix: Millis(1_000_000), seed: 0 };
 
-    fn plan(line: &str) -> Result<(Command, usize), String> {
+    fn planned(line: &str) -> Result<(Command, usize), String> {
         let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         match crate::plan(&args, CLOCK) {
             Ok((_, Plan::Key { command, key })) => Ok((command, key)),
@@ -60,11 +83,11 @@ mod tests {
     }
 
     #[test]
-    fn the_command_is_what_it_is_without() {
+    fn body_is_the_same_as_without_once() {
         for line in ["incr k", "GET k", "set k v nx ex 5", "del k", "EXISTS k", "ttl k", "getex k"]
         {
-            let (bare, key) = plan(line).expect("a command on one key");
-            let (command, once_key) = plan(&format!("ONCE s-1 7 {line}")).expect("the same");
+            let (bare, key) = planned(line).expect("a command on one key");
+            let (command, once_key) = planned(&format!("ONCE s-1 7 {line}")).expect("the same");
             assert_eq!((&command.body, once_key), (&bare.body, key + OWN_ARGUMENTS), "{line}");
             assert_eq!(command.access, Access::Update, "{line}: it is remembered, so it writes");
             let once = command.once.expect("it is safe to repeat");
@@ -74,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_run_once_is_refused_in_so_many_words() {
+    fn other_commands_are_refused() {
         let long = "s".repeat(ONCE_SESSION_LEN_MAX + 1);
         for (line, text) in [
             ("once s 1 ping", "ERR wrong number of arguments for 'once' command"),
@@ -96,7 +119,7 @@ mod tests {
             (&format!("once {long} 1 get a"), "ERR ONCE session must be 1 to 64 bytes, not 65"),
         ] {
             let expected = text.trim_end().to_string();
-            assert_eq!(plan(line).map(|_| ()), Err(expected), "{line}");
+            assert_eq!(planned(line).map(|_| ()), Err(expected), "{line}");
         }
     }
 }

@@ -1,138 +1,29 @@
-//! Rows of commands about the connection; sessions execute them.
+//! `CLIENT` and its subcommands. Sessions execute them.
 
-use super::rows::{CONNECTION, session};
-use crate::plan::SessionVerb;
-use crate::spec::Arity::{AtLeast, Exactly};
-use crate::spec::Flag::{Admin, AllowBusy, Fast, Loading, NoAuth, NoScript, Stale};
-use crate::spec::{Argument, CommandSpec, Flag, Group};
+use super::{LOCAL, LOCAL_ADMIN};
+use crate::row::*;
 
-/// May be sent before anything else, and always works.
-const ALWAYS: &[Flag] = &[NoScript, Loading, Stale, Fast, NoAuth, AllowBusy];
-const LOCAL: &[Flag] = &[NoScript, Loading, Stale];
-const LOCAL_FAST: &[Flag] = &[Loading, Stale, Fast];
-const LOCAL_ADMIN: &[Flag] = &[Admin, NoScript, Loading, Stale];
+pub(super) const MODULE: Module = Module { rows: &[ROW], operations: &[] };
 
 const ON_OFF: &[Argument] = &[Argument::word("on", "ON"), Argument::word("off", "OFF")];
 
-const CLIENT_TYPES: &[Argument] = &[
+const TYPES: &[Argument] = &[
     Argument::word("normal", "NORMAL"),
     Argument::word("master", "MASTER"),
     Argument::word("replica", "REPLICA"),
     Argument::word("pubsub", "PUBSUB"),
 ];
 
-pub(super) const ROWS: &[CommandSpec] = &[
-    CommandSpec {
-        name: "auth",
-        arity: AtLeast(2),
-        summary: "Authenticates the connection.",
-        arguments: &[
-            Argument::string("username").optional().since("6.0.0"),
-            Argument::string("password"),
-        ],
-        flags: ALWAYS,
-        execution: session(SessionVerb::Auth),
-        ..CONNECTION
-    },
-    CommandSpec {
-        name: "client",
-        arity: AtLeast(2),
-        since: "2.4.0",
-        summary: "Holds commands about client connections.",
-        complexity: "Depends on subcommand.",
-        categories: &[],
-        subcommands: CLIENT,
-        ..CONNECTION
-    },
-    CommandSpec {
-        name: "echo",
-        arity: Exactly(2),
-        summary: "Answers the given string.",
-        arguments: &[Argument::string("message")],
-        flags: LOCAL_FAST,
-        execution: session(SessionVerb::Echo),
-        ..CONNECTION
-    },
-    CommandSpec {
-        name: "hello",
-        arity: AtLeast(1),
-        since: "6.0.0",
-        summary: "Agrees on the protocol's version, and authenticates and names the connection.",
-        arguments: &[Argument::block(
-            "arguments",
-            &[
-                Argument::integer("protover"),
-                Argument::block(
-                    "username_password",
-                    &[Argument::string("username"), Argument::string("password")],
-                )
-                .after("AUTH")
-                .optional(),
-                Argument::string("clientname").after("SETNAME").optional(),
-            ],
-        )
-        .optional()],
-        flags: ALWAYS,
-        execution: session(SessionVerb::Hello),
-        ..CONNECTION
-    },
-    CommandSpec {
-        name: "ping",
-        arity: AtLeast(1),
-        summary: "Answers PONG, or the given string.",
-        arguments: &[Argument::string("message").optional()],
-        flags: &[Fast],
-        tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
-        execution: session(SessionVerb::Ping),
-        ..CONNECTION
-    },
-    CommandSpec {
-        name: "quit",
-        arity: AtLeast(1),
-        summary: "Closes the connection.",
-        flags: ALWAYS,
-        execution: session(SessionVerb::Quit),
-        ..CONNECTION
-    },
-    CommandSpec {
-        name: "readonly",
-        arity: Exactly(1),
-        since: "3.0.0",
-        summary: "Accepted for cluster clients: every node serves reads and writes.",
-        group: Group::Cluster,
-        flags: LOCAL_FAST,
-        execution: session(SessionVerb::ReadOnly),
-        ..CONNECTION
-    },
-    CommandSpec {
-        name: "readwrite",
-        arity: Exactly(1),
-        since: "3.0.0",
-        summary: "Accepted for cluster clients: every node serves reads and writes.",
-        group: Group::Cluster,
-        flags: LOCAL_FAST,
-        execution: session(SessionVerb::ReadWrite),
-        ..CONNECTION
-    },
-    CommandSpec {
-        name: "reset",
-        arity: Exactly(1),
-        since: "6.2.0",
-        summary: "Makes the connection as it was at its beginning.",
-        flags: ALWAYS,
-        execution: session(SessionVerb::Reset),
-        ..CONNECTION
-    },
-    CommandSpec {
-        name: "select",
-        arity: Exactly(2),
-        summary: "Selects the connection's database.",
-        arguments: &[Argument::integer("index")],
-        flags: LOCAL_FAST,
-        execution: session(SessionVerb::Select),
-        ..CONNECTION
-    },
-];
+const ROW: CommandSpec = CommandSpec {
+    name: "client",
+    arity: AtLeast(2),
+    since: "2.4.0",
+    summary: "Holds commands about client connections.",
+    complexity: "Depends on subcommand.",
+    categories: &[],
+    subcommands: CLIENT,
+    ..CONNECTION
+};
 
 const CLIENT: &[CommandSpec] = &[
     CommandSpec {
@@ -208,7 +99,7 @@ const CLIENT: &[CommandSpec] = &[
                     "new-format",
                     &[
                         Argument::integer("client-id").after("ID").optional(),
-                        Argument::one_of("type", CLIENT_TYPES).after("TYPE").optional(),
+                        Argument::one_of("type", TYPES).after("TYPE").optional(),
                         Argument::string("username").after("USER").optional(),
                         Argument::string("addr").after("ADDR").optional(),
                         Argument::string("laddr").after("LADDR").optional(),
@@ -229,7 +120,7 @@ const CLIENT: &[CommandSpec] = &[
         summary: "Describes the connections of this node.",
         complexity: "O(N) where N is the number of connections.",
         arguments: &[
-            Argument::one_of("type", CLIENT_TYPES).after("TYPE").optional().since("5.0.0"),
+            Argument::one_of("type", TYPES).after("TYPE").optional().since("5.0.0"),
             Argument::integer("client-id").after("ID").optional().multiple().since("6.2.0"),
         ],
         flags: LOCAL_ADMIN,
