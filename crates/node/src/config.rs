@@ -138,8 +138,8 @@ impl NodeConfig {
     /// The limits that this node announces to the others.
     #[must_use]
     pub fn limits(&self) -> Limits {
-        let NodeConfig { max_value_size, once_window, request_timeout, .. } = *self;
-        Limits { max_value_size, once_window, request_timeout }
+        let NodeConfig { max_value_size, once_window, .. } = *self;
+        Limits { max_value_size, once_window }
     }
 
     /// True where any database keeps its state in memory only.

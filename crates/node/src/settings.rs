@@ -138,16 +138,11 @@ pub struct Limits {
     pub max_value_size: usize,
     /// How long a command under `ONCE` is remembered.
     pub once_window: Millis,
-    pub request_timeout: Millis,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits {
-            max_value_size: VALUE_LEN_DEFAULT,
-            once_window: ONCE_WINDOW_DEFAULT,
-            request_timeout: Millis(1_500),
-        }
+        Limits { max_value_size: VALUE_LEN_DEFAULT, once_window: ONCE_WINDOW_DEFAULT }
     }
 }
 
@@ -158,14 +153,13 @@ impl Limits {
         Limits {
             max_value_size: self.max_value_size.min(other.max_value_size),
             once_window: self.once_window.min(other.once_window),
-            request_timeout: self.request_timeout.max(other.request_timeout),
         }
     }
 }
 
 impl Wire for Limits {
     fn encode(&self, out: &mut Vec<u8>) {
-        for number in [self.max_value_size as u64, self.once_window.0, self.request_timeout.0] {
+        for number in [self.max_value_size as u64, self.once_window.0] {
             out.extend_from_slice(&number.to_le_bytes());
         }
     }
@@ -174,7 +168,6 @@ impl Wire for Limits {
         Ok(Limits {
             max_value_size: usize::try_from(reader.u64()?).map_err(|_| Malformed)?,
             once_window: Millis(reader.u64()?),
-            request_timeout: Millis(reader.u64()?),
         })
     }
 }
@@ -184,8 +177,6 @@ impl Wire for Limits {
 pub struct Agreed {
     pub max_value_size: usize,
     pub once_window: Millis,
-    /// The longest of any member: a command may take effect that late.
-    pub request_timeout: Millis,
     /// Members whose own `max-value-size` is smaller than another member's and counts.
     pub max_value_size_set_by: Vec<NodeId>,
     /// Members whose own `once-window` is shorter than another member's and the shortest.
@@ -208,14 +199,10 @@ impl Agreed {
         let default = Limits::default();
         let size = |one: &Limits| one.max_value_size as u64;
         let window = |one: &Limits| one.once_window.0;
-        let timeout = limits.values().map(|one| one.request_timeout).max();
-        let request_timeout = timeout.unwrap_or(default.request_timeout);
         let shortest = least(window).unwrap_or(default.once_window.0);
-        let window_min = request_timeout.0.saturating_mul(ONCE_WINDOW_TIMEOUTS_MIN);
         Agreed {
             max_value_size: least(size).map_or(default.max_value_size, |size| size as usize),
-            once_window: Millis(shortest.max(window_min)),
-            request_timeout,
+            once_window: Millis(shortest),
             max_value_size_set_by: set_by(size),
             once_window_set_by: set_by(window),
         }
@@ -272,30 +259,17 @@ mod tests {
 
     #[test]
     fn smallest_limit_counts_and_is_attributed() {
-        let limits = |size, window, timeout| Limits {
-            max_value_size: size,
-            once_window: Millis(window),
-            request_timeout: Millis(timeout),
-        };
+        let limits = |size, window| Limits { max_value_size: size, once_window: Millis(window) };
         let all = BTreeMap::from([
-            (NodeId(1), limits(100, 20_000, 1_500)),
-            (NodeId(2), limits(50, 600_000, 1_500)),
-            (NodeId(3), limits(50, 30_000, 2_000)),
+            (NodeId(1), limits(100, 20_000)),
+            (NodeId(2), limits(50, 600_000)),
+            (NodeId(3), limits(50, 30_000)),
         ]);
         let agreed = Agreed::of(&all);
         assert_eq!((agreed.max_value_size, agreed.once_window.0), (50, 20_000));
         assert_eq!(agreed.max_value_size_set_by, [NodeId(2), NodeId(3)]);
         assert_eq!(agreed.once_window_set_by, [NodeId(1)]);
-        assert_eq!(agreed.request_timeout, Millis(2_000));
         let alike = BTreeMap::from([(NodeId(1), all[&NodeId(1)]), (NodeId(2), all[&NodeId(1)])]);
         assert!(Agreed::of(&alike).max_value_size_set_by.is_empty(), "no member is smaller");
-    }
-
-    #[test]
-    fn once_window_covers_the_longest_request() {
-        let short = Limits { once_window: Millis(10_000), ..Limits::default() };
-        let patient = Limits { request_timeout: Millis(60_000), ..Limits::default() };
-        let agreed = Agreed::of(&BTreeMap::from([(NodeId(1), short), (NodeId(2), patient)]));
-        assert_eq!(agreed.once_window, Millis(240_000));
     }
 }

@@ -77,6 +77,8 @@ pub struct WorkerConfig {
     pub seed: u64,
     /// How long a request may look for a quorum.
     pub request_timeout: Nanos,
+    /// The longest time of a request under `ONCE`, the same at all nodes.
+    pub once_timeout: Nanos,
     /// Bytes of memory for resident registers before eviction, over all databases, and for what stores hold in memory.
     pub cells_memory: usize,
     pub scrub: ScrubConfig,
@@ -254,6 +256,7 @@ impl Worker {
                 me: config.me,
                 incarnation: config.incarnation,
                 request_timeout: config.request_timeout,
+                once_timeout: config.once_timeout,
                 compare_every: config.scrub.compare_every,
                 worker: config.index,
                 workers: config.workers,

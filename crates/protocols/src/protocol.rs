@@ -134,6 +134,8 @@ pub struct Env {
     pub incarnation: Incarnation,
     /// How long a request may look for a quorum.
     pub request_timeout: Nanos,
+    /// The longest time of a request under `ONCE`. The same at all nodes.
+    pub once_timeout: Nanos,
     /// Within this time everything is compared with the other replicas though nothing was written, where the protocol
     /// can; zero: never.
     pub compare_every: Nanos,

@@ -12,8 +12,6 @@ use types::{Applied, Clock, Update, View};
 pub(crate) struct Limits {
     max_value_len: Arc<AtomicUsize>,
     once_window: AtomicU64,
-    /// The longest request timeout of any member.
-    request_timeout: AtomicU64,
 }
 
 impl Limits {
@@ -22,14 +20,12 @@ impl Limits {
         Limits {
             max_value_len: Arc::new(AtomicUsize::new(max_value_len)),
             once_window: AtomicU64::new(once_window.0),
-            request_timeout: AtomicU64::new(0),
         }
     }
 
     pub(crate) fn agree(&self, agreed: &Agreed) {
         self.max_value_len.store(agreed.max_value_size, Relaxed);
         self.once_window.store(agreed.once_window.0, Relaxed);
-        self.request_timeout.store(agreed.request_timeout.0, Relaxed);
     }
 
     pub(crate) fn max_value_len(&self) -> usize {
@@ -38,15 +34,6 @@ impl Limits {
 
     pub(crate) fn once_window(&self) -> Millis {
         Millis(self.once_window.load(Relaxed))
-    }
-
-    /// How long this node has a command under `ONCE` remembered.
-    ///
-    /// A repeat that arrives within the window at a member with a longer request timeout may run
-    /// that much later. The protocol adds twice this node's own timeout; the rest is added here.
-    pub(crate) fn remember_for(&self, own_timeout: Millis) -> Millis {
-        let longer = self.request_timeout.load(Relaxed).saturating_sub(own_timeout.0);
-        Millis(self.once_window().0.saturating_add(longer.saturating_mul(2)))
     }
 
     pub(crate) fn interpreter(&self) -> Arc<dyn Update> {
@@ -62,23 +49,5 @@ struct LimitedInterpreter {
 impl Update for LimitedInterpreter {
     fn apply(&self, view: View<'_>, body: &[u8], clock: Clock) -> Applied {
         Interpreter { max_value_len: self.max_value_len.load(Relaxed) }.apply(view, body, clock)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commands_are_remembered_for_the_slowest_member() {
-        let limits = Limits::new(1, Millis(10_000));
-        let agreed = Agreed {
-            once_window: Millis(20_000),
-            request_timeout: Millis(5_000),
-            ..Agreed::default()
-        };
-        limits.agree(&agreed);
-        assert_eq!(limits.remember_for(Millis(5_000)), Millis(20_000));
-        assert_eq!(limits.remember_for(Millis(1_500)), Millis(27_000));
     }
 }

@@ -208,8 +208,7 @@ impl Session {
             Ok(Plan::Session(verb)) => self.execute(verb, args, cx),
             Ok(Plan::Key { mut command, key }) => {
                 if let Some(once) = &mut command.once {
-                    let own_timeout = cx.node.config().request_timeout;
-                    once.window = self.shared.limits.remember_for(own_timeout);
+                    once.window = self.shared.limits.once_window();
                 }
                 let number = self.wait(Answer::Waiting(cost_of(&command, args[key])));
                 cx.run(token(number, 0), self.database(), Key::new(args[key]), command);

@@ -48,6 +48,7 @@ impl Cluster {
                 members: members.clone(),
                 seed: u64::from(me.0),
                 request_timeout: Nanos::from_secs(10),
+                once_timeout: Nanos::from_secs(10),
                 cells_memory: usize::MAX,
                 scrub: node::worker::ScrubConfig::OFF,
                 counts_keys: false,

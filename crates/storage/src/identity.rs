@@ -17,7 +17,7 @@ use types::{Incarnation, Loss, Malformed, NodeId, Reader};
 pub const COPY_LEN: usize = 4096;
 
 /// The only format that this version reads and writes.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 
 const MAGIC: [u8; 8] = *b"PALIMPST";
 const CHECKSUM_LEN: usize = 8;
@@ -26,7 +26,7 @@ const CLOCKS_MAX: usize = 32;
 const PROTOCOL_LEN_MAX: usize = 64;
 const CLOCK_LEN: usize = 16;
 /// Encoded limits of one member, beside the byte that says whether there are any.
-const LIMITS_LEN: usize = 24;
+const LIMITS_LEN: usize = 16;
 // How far a lost copy may be ahead, and one to be above it.
 const DAMAGE_STEP: u32 = 2;
 
@@ -70,7 +70,6 @@ pub struct Limits {
     /// Bytes of one key's value.
     pub max_value_size: u64,
     pub once_window: Millis,
-    pub request_timeout: Millis,
 }
 
 /// The protocol and durability of one database. They never change once a cluster has formed.
@@ -234,7 +233,7 @@ impl Identity {
 fn put_limits(body: &mut Vec<u8>, limits: Option<Limits>) {
     body.push(u8::from(limits.is_some()));
     if let Some(limits) = limits {
-        for number in [limits.max_value_size, limits.once_window.0, limits.request_timeout.0] {
+        for number in [limits.max_value_size, limits.once_window.0] {
             body.extend_from_slice(&number.to_le_bytes());
         }
     }
@@ -355,11 +354,7 @@ fn decode_durability(reader: &mut Reader<'_>) -> Result<Durability, Malformed> {
 fn decode_limits(reader: &mut Reader<'_>) -> Result<Option<Limits>, Malformed> {
     match reader.u8()? {
         0 => Ok(None),
-        1 => Ok(Some(Limits {
-            max_value_size: reader.u64()?,
-            once_window: Millis(reader.u64()?),
-            request_timeout: Millis(reader.u64()?),
-        })),
+        1 => Ok(Some(Limits { max_value_size: reader.u64()?, once_window: Millis(reader.u64()?) })),
         _ => Err(Malformed),
     }
 }
@@ -389,11 +384,8 @@ mod tests {
             peer_listen: format!("10.0.0.{node}:16379"),
             incarnation: Incarnation(3),
             loss: Loss(u32::from(node)),
-            limits: (node != 3).then_some(Limits {
-                max_value_size: 1 << 20,
-                once_window: Millis(600_000),
-                request_timeout: Millis(1_500),
-            }),
+            limits: (node != 3)
+                .then_some(Limits { max_value_size: 1 << 20, once_window: Millis(600_000) }),
         };
         let database = |index| DatabaseSetting {
             index,
@@ -427,9 +419,9 @@ mod tests {
     fn bytes_never_change() {
         let copy = identity().encode(12, 1).expect("it fits");
         let hash = base::checksum::hash(&copy);
-        const GOLDEN: u64 = 0xeb65_717d_1242_a733;
+        const GOLDEN: u64 = 0x8d23_ab3b_36d6_ce40;
         assert_eq!(copy[8..16], *b"PALIMPST");
-        assert_eq!(copy[16..32], [4, 0, 0, 0, 2, 0, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(copy[16..32], [5, 0, 0, 0, 2, 0, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(hash, GOLDEN, "the format changed: {hash:#x}");
     }
 

@@ -25,6 +25,7 @@ use mio::{Events, Interest, Poll, Token};
 use protocols::Stats;
 use storage::data_dir::{DataDir, DataDirError};
 use transport::{Acceptor, Network};
+use types::limits::ONCE_TIMEOUT_MAX;
 use types::{Loss, NodeId, Update, Wire};
 
 use full_disk::{FullDisk, Write};
@@ -482,6 +483,7 @@ impl Control {
                 members: durable.members.iter().map(|member| member.node).collect(),
                 seed: self.rng.next_u64(),
                 request_timeout: Nanos::from_millis(config.request_timeout.0),
+                once_timeout: Nanos::from_millis(ONCE_TIMEOUT_MAX.0),
                 cells_memory: config.cells_memory / self.board.workers.len(),
                 scrub: config.scrub,
                 counts_keys: true,

@@ -55,9 +55,9 @@ fn databases(identity: &Identity) -> Databases {
 }
 
 fn limits(member: &identity::Member) -> Option<(types::NodeId, Limits)> {
-    let identity::Limits { max_value_size, once_window, request_timeout } = member.limits?;
+    let identity::Limits { max_value_size, once_window } = member.limits?;
     let max_value_size = usize::try_from(max_value_size).ok()?;
-    Some((member.node, Limits { max_value_size, once_window, request_timeout }))
+    Some((member.node, Limits { max_value_size, once_window }))
 }
 
 /// Makes `durable` durable.
@@ -116,7 +116,6 @@ fn members(durable: &Durable) -> Vec<identity::Member> {
         let limits = durable.limits.get(&address.node).map(|one| identity::Limits {
             max_value_size: one.max_value_size as u64,
             once_window: one.once_window,
-            request_timeout: one.request_timeout,
         });
         identity::Member {
             node: address.node,

@@ -85,6 +85,7 @@ impl World {
             members: shape.members,
             seed: 1,
             request_timeout: Nanos::from_secs(1),
+            once_timeout: Nanos::from_secs(1),
             cells_memory: shape.cells_max * node::CELL_LEN,
             scrub: node::worker::ScrubConfig::OFF,
             counts_keys: shape.counts_keys,

@@ -107,7 +107,16 @@ impl<P: Protocol + Debug> Node<P> {
         let durable = setting.is_durable;
         let request_timeout = REQUEST_TIMEOUT;
         let compare_every = Nanos::ZERO;
-        let env = Env { me, incarnation, request_timeout, compare_every, durable, worker, workers };
+        let env = Env {
+            me,
+            incarnation,
+            request_timeout,
+            once_timeout: request_timeout,
+            compare_every,
+            durable,
+            worker,
+            workers,
+        };
         let set = ReplicaSet::new(Epoch(1), me, &setting.ids);
         let mut peers = Peers::new(me, incarnation, loss, &setting.ids);
         setting.ids.iter().for_each(|&id| peers.set_up(id, true));

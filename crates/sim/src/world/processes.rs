@@ -62,6 +62,7 @@ impl World {
                 members: members.clone(),
                 seed: self.rng.next_u64(),
                 request_timeout: Nanos(config.request_timeout),
+                once_timeout: Nanos(config.request_timeout),
                 cells_memory: config.cells_max * CELL_LEN,
                 scrub: config.scrub,
                 counts_keys: false,

@@ -136,6 +136,28 @@ fn a_window_that_is_over_makes_room() -> Result<(), String> {
     Ok(())
 }
 
+/// One node looks for a quorum for longer than any entry is kept, which the others do not know.
+#[test]
+fn a_longer_request_timeout_runs_no_command_twice() -> Result<(), String> {
+    for patient in 0..3 {
+        let mut world = volatile();
+        let others: Vec<usize> = (0..3).filter(|&node| node != patient).collect();
+        world.nodes[patient].protocol.env.request_timeout = Nanos::from_secs(5_000);
+        done(&mut world, others[0], append("a", 1, 1))?;
+        let repeat = world.start(patient, append("a", 1, 1));
+        for _ in 0..100 {
+            world.pass(Nanos(WINDOW_AND_MORE.0 / 100));
+            world.flow(|m| m.among(&others));
+            world.lose_all();
+        }
+        claim(!is_remembered_at(&world, &others), "the window is over")?;
+        claim(!world.is_open(repeat), "its time is over")?;
+        world.calm();
+        world.finish_with("va")?;
+    }
+    Ok(())
+}
+
 #[test]
 fn an_owner_at_work_makes_room_when_windows_are_over() -> Result<(), String> {
     let mut world = volatile();
@@ -235,9 +257,12 @@ fn a_full_table_of_a_value_that_expires_is_voted_on_once() -> Result<(), String>
 }
 
 fn is_remembered(world: &World) -> bool {
-    let has_once =
-        |node| world.held(node).and_then(|it| it.state.as_ref()).is_some_and(State::has_once);
-    (0..world.nodes.len()).any(has_once)
+    is_remembered_at(world, &[0, 1, 2])
+}
+
+fn is_remembered_at(world: &World, nodes: &[usize]) -> bool {
+    let state = |node| world.held(node).and_then(|it| it.state.as_ref());
+    nodes.iter().any(|&node| state(node).is_some_and(State::has_once))
 }
 
 #[test]

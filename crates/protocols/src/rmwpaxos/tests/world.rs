@@ -25,6 +25,7 @@ use crate::protocol::{Context, Env, Event, Peer, Protocol, Request, Scanned, Sca
 use crate::replicas::{ReplicaSet, Replicas};
 
 const REQUEST_TIMEOUT: Nanos = Nanos::from_secs(20);
+pub(super) const ONCE_TIMEOUT: Nanos = Nanos::from_secs(10);
 
 /// A message on its way.
 #[derive(Clone, Debug)]
@@ -180,6 +181,7 @@ impl World {
             me,
             incarnation,
             request_timeout: REQUEST_TIMEOUT,
+            once_timeout: ONCE_TIMEOUT,
             compare_every: Nanos::ZERO,
             durable: self.durable,
             worker: usize::from(self.key.shard().0),
