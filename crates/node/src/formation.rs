@@ -18,7 +18,8 @@
 //! incarnation and a loss far above all that enough members know of it, waits until as many have durably noted them,
 //! forgets everything it has, and only then speaks. Enough is `n - majority + 1` of the others: any majority that
 //! once counted this node's word has one of them in it. The counters jump by [`JUMP`] because a former self may
-//! have raised its own a few times unheard.
+//! have raised its own a few times unheard. The node takes the list of the members, except for
+//! addresses at which it has reached them.
 //!
 //! **Noting.** A peer's incarnation and loss are durable here before any of its words is believed. So a node that
 //! restarts still knows which of its peers' former words are void [Michael et al., DISC 2017].
@@ -29,11 +30,11 @@
 //!
 //! It does not change the members of a formed cluster.
 
+mod encoding;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use transport::{ClusterId, Hello, Refusal};
-use types::limits::MEMBERS_MAX;
-use types::wire::{Malformed, Reader, Wire, put_blob};
 use types::{Incarnation, Loss, NodeId};
 
 use crate::config::MemberAddress;
@@ -41,8 +42,6 @@ use crate::settings::{Agreed, Databases, Limits};
 
 /// Counters of a node that lost its memory go on at the next multiple of this.
 pub const JUMP: u32 = 1 << 12;
-
-const ADDRESS_LEN_MAX: usize = 512;
 
 /// How a node stands to a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -459,7 +458,7 @@ impl Formation {
             .filter(|status| status.standing == Standing::Formed(cluster))
             .filter(|status| status.databases == self.durable.databases)
             .collect();
-        let members = formed[0].members.clone();
+        let members = self.corrected(&formed[0].members);
         if members.iter().all(|member| member.node != self.me) {
             return;
         }
@@ -495,6 +494,17 @@ impl Formation {
         out.push(Effect::Persist(self.durable.clone()));
         out.push(Effect::Agree(self.agreed()));
         out.push(Effect::Reconnect);
+    }
+
+    /// The list of a member, with this node's addresses of itself and of the peers that it dialled.
+    fn corrected(&self, theirs: &[MemberAddress]) -> Vec<MemberAddress> {
+        let is_dialled = |node: NodeId| node > self.me && self.heard.contains_key(&node);
+        let own = |node| self.durable.members.iter().find(|mine| mine.node == node);
+        let one = |their: &MemberAddress| match own(their.node) {
+            Some(mine) if mine.node == self.me || is_dialled(mine.node) => mine.clone(),
+            _ => their.clone(),
+        };
+        theirs.iter().map(one).collect()
     }
 
     fn advance_rejoining(&mut self, cluster: ClusterId, out: &mut Vec<Effect>) {
@@ -589,102 +599,21 @@ fn jump(counters: Counters) -> Option<Counters> {
 }
 
 fn difference(mine: &[MemberAddress], theirs: &[MemberAddress]) -> String {
-    let line = |members: &[MemberAddress], not_in: &[MemberAddress]| {
-        let only: Vec<String> = members
-            .iter()
-            .filter(|member| !not_in.contains(member))
-            .map(|member| format!("{}={} ({})", member.node, member.client, member.peer))
-            .collect();
-        if only.is_empty() { "none".to_string() } else { only.join(", ") }
-    };
     format!(
         "its --cluster list is another: only here {}; only there {}. Give all members the same list",
-        line(mine, theirs),
-        line(theirs, mine)
+        only_in(mine, theirs),
+        only_in(theirs, mine)
     )
 }
 
-impl Wire for Status {
-    fn encode(&self, out: &mut Vec<u8>) {
-        let (code, cluster) = match self.standing {
-            Standing::Empty => (0, None),
-            Standing::Proposed(cluster) => (1, Some(cluster)),
-            Standing::Uncertain => (2, None),
-            Standing::Rejoining(cluster) => (3, Some(cluster)),
-            Standing::Formed(cluster) => (4, Some(cluster)),
-        };
-        out.push(code);
-        cluster.unwrap_or(ClusterId([0; 16])).encode(out);
-        out.push(self.members.len() as u8);
-        for member in &self.members {
-            out.extend_from_slice(&member.node.0.to_le_bytes());
-            put_blob(out, member.client.as_bytes());
-            put_blob(out, member.peer.as_bytes());
-        }
-        out.push(self.known.len() as u8);
-        for (node, counters) in &self.known {
-            out.extend_from_slice(&node.0.to_le_bytes());
-            out.extend_from_slice(&counters.incarnation.0.to_le_bytes());
-            out.extend_from_slice(&counters.loss.0.to_le_bytes());
-        }
-        out.push(u8::from(self.is_recovering));
-        self.databases.encode(out);
-        out.push(self.limits.len() as u8);
-        for (node, limits) in &self.limits {
-            out.extend_from_slice(&node.0.to_le_bytes());
-            limits.encode(out);
-        }
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Result<Status, Malformed> {
-        let (code, cluster) = (reader.u8()?, ClusterId::decode(reader)?);
-        let standing = match code {
-            0 => Standing::Empty,
-            1 => Standing::Proposed(cluster),
-            2 => Standing::Uncertain,
-            3 => Standing::Rejoining(cluster),
-            4 => Standing::Formed(cluster),
-            _ => return Err(Malformed),
-        };
-        let members = decode_list(reader, |reader| {
-            let node = NodeId(reader.u16()?);
-            Ok(MemberAddress { node, client: decode_text(reader)?, peer: decode_text(reader)? })
-        })?;
-        let known = decode_list(reader, |reader| {
-            let node = NodeId(reader.u16()?);
-            let (incarnation, loss) = (Incarnation(reader.u32()?), Loss(reader.u32()?));
-            if incarnation > Incarnation::MAX || loss > Loss::MAX {
-                return Err(Malformed);
-            }
-            Ok((node, Counters { incarnation, loss }))
-        })?;
-        let is_recovering = match reader.u8()? {
-            0 => false,
-            1 => true,
-            _ => return Err(Malformed),
-        };
-        let databases = Databases::decode(reader)?;
-        let limits =
-            decode_list(reader, |reader| Ok((NodeId(reader.u16()?), Limits::decode(reader)?)))?;
-        let (known, limits) = (known.into_iter().collect(), limits.into_iter().collect());
-        Ok(Status { standing, members, known, is_recovering, databases, limits })
-    }
-}
-
-fn decode_list<T>(
-    reader: &mut Reader<'_>,
-    mut one: impl FnMut(&mut Reader<'_>) -> Result<T, Malformed>,
-) -> Result<Vec<T>, Malformed> {
-    let count = usize::from(reader.u8()?);
-    if count > MEMBERS_MAX {
-        return Err(Malformed);
-    }
-    (0..count).map(|_| one(reader)).collect()
-}
-
-fn decode_text(reader: &mut Reader<'_>) -> Result<String, Malformed> {
-    let bytes = reader.blob(ADDRESS_LEN_MAX)?;
-    std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| Malformed)
+/// The entries of `members` that `others` lacks, for an operator.
+pub(crate) fn only_in(members: &[MemberAddress], others: &[MemberAddress]) -> String {
+    let only: Vec<String> = members
+        .iter()
+        .filter(|member| !others.contains(member))
+        .map(|member| format!("{}={} ({})", member.node, member.client, member.peer))
+        .collect();
+    if only.is_empty() { "none".to_string() } else { only.join(", ") }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! may not have arrived. Frames, proofs and keep-alive are put on top by
 //! [`Connection`](crate::Connection), the same for all.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 
@@ -37,6 +38,9 @@ pub trait Network: Send {
     /// Of the transport; try again later. `WouldBlock` while the name of the peer's host is being
     /// looked up.
     fn dial(&mut self, peer: NodeId) -> io::Result<Box<dyn Pipe>>;
+
+    /// From now on the peers are at these addresses (`HOST:PORT`), and there are no others.
+    fn set_peers(&mut self, peers: BTreeMap<NodeId, String>);
 
     /// The end that peers connect to. Taken once, at start.
     ///

@@ -17,7 +17,8 @@ pub(crate) type LookUp = fn(&str) -> io::Result<Vec<SocketAddr>>;
 /// Runs a look-up on a thread of its own.
 type Spawn = fn(Box<dyn FnOnce() + Send>) -> io::Result<()>;
 
-type Answer = (NodeId, io::Result<Vec<SocketAddr>>);
+/// The name that was asked about, and its addresses.
+type Answer = (NodeId, String, io::Result<Vec<SocketAddr>>);
 
 pub(crate) struct Names {
     /// `HOST:PORT` of each member.
@@ -27,7 +28,7 @@ pub(crate) struct Names {
     known: BTreeMap<NodeId, Vec<SocketAddr>>,
     /// Why the last look-up failed, where that was not told yet.
     failures: BTreeMap<NodeId, io::Error>,
-    under_way: BTreeSet<NodeId>,
+    under_way: BTreeSet<(NodeId, String)>,
     answers: (Sender<Answer>, Receiver<Answer>),
 }
 
@@ -42,6 +43,14 @@ impl Names {
             under_way: BTreeSet::new(),
             answers: channel(),
         }
+    }
+
+    /// Takes other names. All that is known of a former name is forgotten.
+    pub(crate) fn set(&mut self, names: BTreeMap<NodeId, String>) {
+        let is_same = |peer: &NodeId| names.get(peer) == self.names.get(peer);
+        self.known.retain(|peer, _| is_same(peer));
+        self.failures.retain(|peer, _| is_same(peer));
+        self.names = names;
     }
 
     /// The newest addresses that are known. Each call has the name looked up anew: hosts move.
@@ -73,9 +82,11 @@ impl Names {
     }
 
     fn take_answers(&mut self) {
-        while let Ok((peer, answer)) = self.answers.1.try_recv() {
-            self.under_way.remove(&peer);
+        while let Ok((peer, name, answer)) = self.answers.1.try_recv() {
+            let is_former = self.names.get(&peer) != Some(&name);
+            self.under_way.remove(&(peer, name));
             match answer {
+                _ if is_former => {}
                 Ok(addresses) => drop(self.known.insert(peer, addresses)),
                 Err(error) => drop(self.failures.insert(peer, error)),
             }
@@ -83,7 +94,8 @@ impl Names {
     }
 
     fn start(&mut self, peer: NodeId, name: String) -> io::Result<()> {
-        if self.under_way.contains(&peer) {
+        let asked = (peer, name.clone());
+        if self.under_way.contains(&asked) {
             return Ok(());
         }
         let (answers, look_up) = (self.answers.0.clone(), self.look_up);
@@ -91,10 +103,10 @@ impl Names {
             let panicked = |_| Err(io::Error::new(io::ErrorKind::NotFound, "the look-up panicked"));
             let answer = catch_unwind(|| look_up(&name)).unwrap_or_else(panicked);
             // The node may be gone when the answer comes.
-            let _ = answers.send((peer, answer));
+            let _ = answers.send((peer, name, answer));
         };
         (self.spawn)(Box::new(ask))?;
-        self.under_way.insert(peer);
+        self.under_way.insert(asked);
         Ok(())
     }
 }
@@ -185,11 +197,35 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::Other, "{error}");
         names.spawn = spawn;
         assert_eq!(ask(&mut names).expect("it answers").len(), 1);
-        while names.under_way.contains(&PEER) {
+        while !names.under_way.is_empty() {
             names.take_answers();
         }
         names.spawn = none;
         assert_eq!(names.addresses(PEER).expect("it is known").len(), 1);
+    }
+
+    #[test]
+    fn answer_about_a_former_name_is_dropped() {
+        static SILENCE: Mutex<()> = Mutex::new(());
+        let silence = SILENCE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = names("old:7", |name| {
+            if name == "old:7" {
+                let _answers = SILENCE.lock().unwrap_or_else(PoisonError::into_inner);
+                return Ok(vec!["127.0.0.1:7".parse().unwrap()]);
+            }
+            Ok(vec!["127.0.0.1:8".parse().unwrap()])
+        });
+        let error = names.addresses(PEER).expect_err("it is silent");
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        names.set([(PEER, "new:8".to_string())].into());
+        drop(silence);
+        assert_eq!(ask(&mut names).expect("it answers"), ["127.0.0.1:8".parse().unwrap()]);
+        while !names.under_way.is_empty() {
+            names.take_answers();
+        }
+        assert_eq!(names.addresses(PEER).expect("known"), ["127.0.0.1:8".parse().unwrap()]);
+        names.set([(PEER, "127.0.0.1:9".to_string())].into());
+        assert_eq!(names.addresses(PEER).expect("known"), ["127.0.0.1:9".parse().unwrap()]);
     }
 
     #[test]

@@ -115,6 +115,10 @@ impl Network for Tcp {
         Ok(Box::new(stream))
     }
 
+    fn set_peers(&mut self, peers: BTreeMap<NodeId, String>) {
+        self.names.set(peers);
+    }
+
     fn acceptor(&mut self) -> io::Result<Box<dyn Acceptor>> {
         let taken = || io::Error::new(io::ErrorKind::AlreadyExists, "the acceptor was taken");
         Ok(Box::new(self.listener.take().ok_or_else(taken)?))

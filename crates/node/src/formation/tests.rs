@@ -3,6 +3,7 @@
 mod world;
 
 use proptest::prelude::*;
+use types::wire::Wire;
 
 use super::*;
 use world::{Life, World, blank, id, member, members};
@@ -315,6 +316,30 @@ fn all_wiped_form_anew() {
     world.heal();
     assert!(world.is_one_cluster());
     assert_ne!(world.clusters()[0], former);
+}
+
+#[test]
+fn rejoined_node_keeps_addresses_that_it_reached() {
+    let (cluster, known) = (id(7), BTreeMap::new());
+    let typed = |node: u16| MemberAddress { client: "typed:1".into(), ..member(node) };
+    let list = [1, 2, 3, 4, 9].map(typed).to_vec();
+    let mut one = Formation::new(NodeId(2), blank(list), id(1));
+    // The first one dials this node, which dials the third one.
+    for peer in [1, 3] {
+        let status = Status {
+            standing: Standing::Formed(cluster),
+            members: members(4),
+            known: known.clone(),
+            is_recovering: false,
+            databases: Databases::default(),
+            limits: BTreeMap::new(),
+        };
+        let peer = NodeId(peer);
+        one.on(Input::Up { peer }, &mut Vec::new());
+        one.on(Input::Told { peer, status }, &mut Vec::new());
+    }
+    assert_eq!(one.durable().standing, Standing::Rejoining(cluster));
+    assert_eq!(one.durable().members, [member(1), typed(2), typed(3), member(4)]);
 }
 
 #[test]

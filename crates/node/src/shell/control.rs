@@ -432,10 +432,23 @@ impl Control {
     /// Closes every connection: this node introduces itself anew, with other counters.
     fn reconnect(&mut self) -> Result<(), String> {
         self.board.workers.iter().for_each(|mailbox| mailbox.send(Mail::DropLinks));
+        self.follow_members();
         for at in 0..self.conns.len() {
             self.drop_conn(at, None)?;
         }
         Ok(())
+    }
+
+    /// Dials the members that formation names: a node that rejoins takes their list.
+    fn follow_members(&mut self) {
+        let me = self.board.id();
+        let members = self.formation.durable().members.iter();
+        let others = members.filter(|member| member.node != me);
+        let peers: BTreeMap<NodeId, String> =
+            others.map(|member| (member.node, member.peer.clone())).collect();
+        self.dialler.set_peers(&peers.keys().copied().filter(|&peer| peer > me).collect());
+        self.unknocked.retain(|peer| peers.contains_key(peer));
+        self.network.set_peers(peers);
     }
 
     /// Everything in the stores is void: they are made anew, and say so.

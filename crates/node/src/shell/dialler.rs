@@ -3,7 +3,7 @@
 //! Of two nodes the one with the lower id dials. There is one control link, and one link per pair of workers:
 //! channel `c` joins worker `c % workers` of either side, for every `c` below the larger number of workers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Nanos, Prng};
 use transport::Backoff;
@@ -35,6 +35,15 @@ impl Dialler {
         let control =
             |peer| ((peer, CHANNEL_CONTROL), (State::Waiting(Nanos::ZERO), Backoff::default()));
         Dialler { links: peers.map(control).collect(), rng }
+    }
+
+    /// From now on these are the peers to dial. Links to others are dialled no more.
+    pub(crate) fn set_peers(&mut self, peers: &BTreeSet<NodeId>) {
+        self.links.retain(|(peer, _), _| peers.contains(peer));
+        for &peer in peers {
+            let new = (State::Waiting(Nanos::ZERO), Backoff::default());
+            self.links.entry((peer, CHANNEL_CONTROL)).or_insert(new);
+        }
     }
 
     /// The worker links to `peer` are wanted from now on: `count` of them.
@@ -146,6 +155,17 @@ mod tests {
         assert_eq!(dialler.take_due(start), [(NodeId(2), CHANNEL_CONTROL)]);
         dialler.hurry(NodeId(2), start);
         assert!(dialler.take_due(start).is_empty(), "an attempt is under way");
+    }
+
+    #[test]
+    fn peers_may_be_corrected() {
+        let mut dialler = Dialler::new([NodeId(2), NodeId(3)].into_iter(), Prng::new(1));
+        dialler.take_due(Nanos(1));
+        dialler.set_peers(&[NodeId(3), NodeId(4)].into());
+        assert!(!dialler.dials(NodeId(2)) && dialler.dials(NodeId(4)));
+        dialler.failed(NodeId(2), CHANNEL_CONTROL, Nanos(1));
+        let due = dialler.take_due(Nanos::MAX);
+        assert_eq!(due, [(NodeId(4), CHANNEL_CONTROL)], "an attempt to 3 is under way");
     }
 
     #[test]

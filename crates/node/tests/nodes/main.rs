@@ -2,6 +2,7 @@
 
 mod bursts;
 mod pipelines;
+mod rejoining;
 mod slow_peer;
 mod toy;
 mod worker_counts;

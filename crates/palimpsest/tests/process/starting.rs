@@ -54,6 +54,27 @@ fn nodes_with_different_lists_do_not_form_a_cluster() {
 }
 
 #[test]
+fn wiped_node_names_a_mistake_in_its_list() {
+    let mut nodes = Nodes::start("disk");
+    assert_eq!(nodes.ask(0, "SET x 1"), Value::ok());
+    nodes.kill(2);
+    std::fs::remove_dir_all(nodes.data_dir(2)).expect("the directory is there");
+    let right = nodes.cluster.nodes[2].arguments.clone();
+    let at = right.iter().position(|word| word == "--cluster").expect("nodes get a list") + 1;
+    let first = right[at].split(',').next().expect("a member");
+    let wrong = right[at].replace(first, "1=127.0.0.1:1@2");
+    nodes.cluster.nodes[2].arguments[at] = wrong;
+    nodes.restart(2);
+    assert_eq!(nodes.ask(2, "GET x"), Value::text("1"));
+    let text = "--cluster of this node is not the members' list: only here 1=127.0.0.1:1 ";
+    eventually("the mistake is named", || nodes.log(2).contains(text));
+    nodes.kill(2);
+    nodes.cluster.nodes[2].arguments = right;
+    nodes.restart(2);
+    assert_eq!(nodes.log(2).matches(text).count(), 1, "the corrected list is good");
+}
+
+#[test]
 fn wrong_usage_is_one_line_and_exit_code_two() {
     let cases: &[&[&str]] = &[
         &["serve"],

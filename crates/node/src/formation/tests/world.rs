@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use base::Prng;
+use types::wire::Wire;
 
 use super::super::*;
 

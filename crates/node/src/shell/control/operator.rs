@@ -10,7 +10,7 @@ use super::watch::{Change, Step, duration};
 use super::{COMPLAINT_EVERY, Control};
 use crate::config::{MemberAddress, PEER_PORT_OFFSET};
 use crate::events::event;
-use crate::formation::Standing;
+use crate::formation::{Standing, only_in};
 
 /// Refusals as a former self, with no message of a peer between, after which this node is one.
 const STALE_MAX: u32 = 8;
@@ -88,6 +88,22 @@ impl Control {
             _ => "rejoined the cluster",
         };
         event!(self.board, INFO, "cluster", message, cluster = cluster, members = members);
+        self.report_own_list();
+    }
+
+    /// A node that rejoins runs with the members' list, and restarts with the one that was typed.
+    fn report_own_list(&self) {
+        let (typed, used) = (&self.board.config.members, &self.formation.durable().members);
+        let is_same = |one| used.contains(one);
+        if typed.is_empty() || typed.len() == used.len() && typed.iter().all(is_same) {
+            return;
+        }
+        let message = format!(
+            "--cluster of this node is not the members' list: only here {}; only there {}. Correct it before the next start",
+            only_in(typed, used),
+            only_in(used, typed)
+        );
+        event!(self.board, WARN, "cluster", message);
     }
 
     /// Looks for changes; called in each iteration.

@@ -1,0 +1,95 @@
+//! The bytes of a status.
+
+use transport::ClusterId;
+use types::limits::MEMBERS_MAX;
+use types::wire::{Malformed, Reader, Wire, put_blob};
+use types::{Incarnation, Loss, NodeId};
+
+use super::{Counters, Standing, Status};
+use crate::config::MemberAddress;
+use crate::settings::{Databases, Limits};
+
+const ADDRESS_LEN_MAX: usize = 512;
+
+impl Wire for Status {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let (code, cluster) = match self.standing {
+            Standing::Empty => (0, None),
+            Standing::Proposed(cluster) => (1, Some(cluster)),
+            Standing::Uncertain => (2, None),
+            Standing::Rejoining(cluster) => (3, Some(cluster)),
+            Standing::Formed(cluster) => (4, Some(cluster)),
+        };
+        out.push(code);
+        cluster.unwrap_or(ClusterId([0; 16])).encode(out);
+        out.push(self.members.len() as u8);
+        for member in &self.members {
+            out.extend_from_slice(&member.node.0.to_le_bytes());
+            put_blob(out, member.client.as_bytes());
+            put_blob(out, member.peer.as_bytes());
+        }
+        out.push(self.known.len() as u8);
+        for (node, counters) in &self.known {
+            out.extend_from_slice(&node.0.to_le_bytes());
+            out.extend_from_slice(&counters.incarnation.0.to_le_bytes());
+            out.extend_from_slice(&counters.loss.0.to_le_bytes());
+        }
+        out.push(u8::from(self.is_recovering));
+        self.databases.encode(out);
+        out.push(self.limits.len() as u8);
+        for (node, limits) in &self.limits {
+            out.extend_from_slice(&node.0.to_le_bytes());
+            limits.encode(out);
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Status, Malformed> {
+        let (code, cluster) = (reader.u8()?, ClusterId::decode(reader)?);
+        let standing = match code {
+            0 => Standing::Empty,
+            1 => Standing::Proposed(cluster),
+            2 => Standing::Uncertain,
+            3 => Standing::Rejoining(cluster),
+            4 => Standing::Formed(cluster),
+            _ => return Err(Malformed),
+        };
+        let members = decode_list(reader, |reader| {
+            let node = NodeId(reader.u16()?);
+            Ok(MemberAddress { node, client: decode_text(reader)?, peer: decode_text(reader)? })
+        })?;
+        let known = decode_list(reader, |reader| {
+            let node = NodeId(reader.u16()?);
+            let (incarnation, loss) = (Incarnation(reader.u32()?), Loss(reader.u32()?));
+            if incarnation > Incarnation::MAX || loss > Loss::MAX {
+                return Err(Malformed);
+            }
+            Ok((node, Counters { incarnation, loss }))
+        })?;
+        let is_recovering = match reader.u8()? {
+            0 => false,
+            1 => true,
+            _ => return Err(Malformed),
+        };
+        let databases = Databases::decode(reader)?;
+        let limits =
+            decode_list(reader, |reader| Ok((NodeId(reader.u16()?), Limits::decode(reader)?)))?;
+        let (known, limits) = (known.into_iter().collect(), limits.into_iter().collect());
+        Ok(Status { standing, members, known, is_recovering, databases, limits })
+    }
+}
+
+fn decode_list<T>(
+    reader: &mut Reader<'_>,
+    mut one: impl FnMut(&mut Reader<'_>) -> Result<T, Malformed>,
+) -> Result<Vec<T>, Malformed> {
+    let count = usize::from(reader.u8()?);
+    if count > MEMBERS_MAX {
+        return Err(Malformed);
+    }
+    (0..count).map(|_| one(reader)).collect()
+}
+
+fn decode_text(reader: &mut Reader<'_>) -> Result<String, Malformed> {
+    let bytes = reader.blob(ADDRESS_LEN_MAX)?;
+    std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| Malformed)
+}
