@@ -1,7 +1,9 @@
 //! Compares this crate with a running redis-server, reply by reply.
 //!
-//! `differential ADDRESS decimals [SEED [SUMS]]`: random sums of decimal fractions, until one differs. (`./x fuzz redis` compares all commands.)
-//! `differential ADDRESS record FILE…`: writes the server's replies into scripts (`tests/conformance`).
+//! `differential ADDRESS decimals [SEED [SUMS]]`: random sums of decimal fractions, until one
+//! differs. (`./x fuzz redis` compares all commands.)
+//! `differential ADDRESS record FILE…`: writes the server's replies into scripts of
+//! `tests/conformance`.
 //! The server's keys are deleted. The expected version is 7.0.15: others have other texts.
 
 #[path = "../tests/support/mod.rs"]

@@ -34,7 +34,7 @@ fn argument(argument: &Argument) -> String {
 }
 
 fn join(parts: &[Argument], separator: &str) -> String {
-    // Within a choice, being optional says nothing more.
+    // All parts of a choice are optional.
     let bare = |part: &Argument| {
         let text = argument(part);
         let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));

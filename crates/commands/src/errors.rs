@@ -45,7 +45,7 @@ pub(crate) const INVALID_ARITY: ErrorReply =
 pub(crate) const NOT_UNDERSTOOD: ErrorReply =
     fixed(b"ERR this node does not know the command that a peer sent: upgrade it");
 
-/// Redis shows so much of what it did not understand.
+/// Redis shows as many bytes of an unknown name.
 const SHOWN_LEN_MAX: usize = 128;
 
 const fn fixed(text: &'static [u8]) -> ErrorReply {
@@ -142,7 +142,7 @@ pub(crate) fn once_session(len: usize) -> ErrorReply {
     ErrorReply::new(format!("ERR ONCE session must be 1 to {max} bytes, not {len}").as_bytes())
 }
 
-/// `name` is the row's of what cannot run once.
+/// `name` is that of the inner command's row.
 pub(crate) fn once_one_key(name: &str) -> ErrorReply {
     ErrorReply::new(format!("ERR ONCE runs commands on one key, '{name}' is none").as_bytes())
 }

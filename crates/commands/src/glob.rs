@@ -9,15 +9,15 @@ pub enum Case {
     Insensitive,
 }
 
-/// Whether all of `text` fits `pattern`. Takes at most as many steps as the product of their lengths.
+/// True if `pattern` matches all of `text`. The steps are at most the product of both lengths.
 #[must_use]
 pub fn matches(pattern: &[u8], text: &[u8], case: Case) -> bool {
     if text.is_empty() {
-        // redis-server looks at no pattern for an empty text; `KEYS *` does not ask it.
+        // redis-server ignores the pattern for an empty text. `KEYS *` skips the match.
         return matches!(pattern, b"" | b"*");
     }
     let (mut pattern, mut text) = (pattern, text);
-    // Behind the last star, and the text that it has not swallowed yet.
+    // The pattern after the last star, and the text that the star has not matched yet.
     let mut retry: Option<(&[u8], &[u8])> = None;
     loop {
         if let [b'*', rest @ ..] = pattern {
@@ -44,7 +44,7 @@ pub fn matches(pattern: &[u8], text: &[u8], case: Case) -> bool {
     }
 }
 
-/// What is left of a pattern, without a star at its front, when its first element takes `byte`.
+/// The rest of a pattern once its first element, which is no star, has matched `byte`.
 fn step(pattern: &[u8], byte: u8, case: Case) -> Option<&[u8]> {
     let same = |a: u8, b: u8| fold(a, case) == fold(b, case);
     match pattern {
@@ -59,8 +59,8 @@ fn step(pattern: &[u8], byte: u8, case: Case) -> Option<&[u8]> {
     }
 }
 
-/// Whether `byte` is in the class that `rest` begins with, and what follows its bracket. A class that does
-/// not end ends with the pattern.
+/// True if `byte` is in the class at the front of `rest`, and the pattern after its bracket. A
+/// class without a bracket ends with the pattern.
 fn class(rest: &[u8], byte: u8, case: Case) -> (bool, &[u8]) {
     let (negated, mut rest) = match rest {
         [b'^', rest @ ..] => (true, rest),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_mean_what_they_mean_in_redis() {
+    fn patterns_match_as_in_redis() {
         for (pattern, text, expected) in [
             ("", "", true),
             ("", "a", false),

@@ -8,6 +8,6 @@ crate::module::modules! {
     slowlog,
 }
 
-const HELP: &[Flag] = &[Loading, Stale];
+const LOCAL: &[Flag] = &[Loading, Stale];
 const LOCAL_ADMIN: &[Flag] = &[Admin, NoScript, Loading, Stale];
 const ON_ALL_NODES: &[&str] = &["request_policy:all_nodes", "response_policy:all_succeeded"];

@@ -15,6 +15,8 @@ use crate::spec::CommandSpec;
 pub enum Execution {
     /// The session.
     Session(SessionVerb),
+    /// A function of the arguments and the table.
+    Table(fn(&Arguments<'_>) -> Result<Reply, ErrorReply>),
     /// The register of its one key.
     Key(Planner),
     /// The registers of its keys, each alone: linearizable per key, not atomic together.
@@ -40,6 +42,8 @@ pub struct Arguments<'a> {
 pub enum Plan {
     /// Execute it.
     Session(SessionVerb),
+    /// Send this reply.
+    Reply(Reply),
     /// Send `command` to the register of argument `key`; its reply is the answer.
     Key { command: Command, key: usize },
     /// Send `command` to the registers of the arguments `keys`, and combine the replies in the
@@ -73,6 +77,7 @@ pub(crate) fn plan(
     let arguments = Arguments { spec, all: args, clock };
     match spec.execution {
         Execution::Session(verb) => Ok(Plan::Session(verb)),
+        Execution::Table(reply) => reply(&arguments).map(Plan::Reply),
         Execution::Key(planner) => {
             let key = spec.keys.map_or(1, |keys| keys.first);
             check_keys(args, key..key + 1)?;

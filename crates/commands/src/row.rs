@@ -5,7 +5,7 @@ pub(crate) use types::Access;
 
 pub(crate) use crate::module::Module;
 pub(crate) use crate::operation::handlers;
-pub(crate) use crate::plan::Execution::{Key, PerKey};
+pub(crate) use crate::plan::Execution::{Key, PerKey, Table};
 pub(crate) use crate::plan::{Arguments, Combine};
 pub(crate) use crate::session_verb::SessionVerb;
 pub(crate) use crate::spec::Arity::{AtLeast, Exactly};
@@ -16,6 +16,7 @@ pub(crate) use crate::spec::{
     Argument, ArgumentKind, Category, CommandSpec, Deprecated, Flag, Group, Miss,
 };
 
+use crate::help;
 use crate::plan::Execution;
 use crate::spec::{KeyRange, LastKey};
 
@@ -59,6 +60,9 @@ pub(crate) const SUM_TIPS: &[&str] = &["request_policy:multi_shard", "response_p
 pub(crate) const fn session(verb: SessionVerb) -> Execution {
     Execution::Session(verb)
 }
+
+/// `HELP` of a container.
+pub(crate) const HELP: Execution = Table(help::reply);
 
 /// The first argument is the only key.
 pub(crate) const fn one_key(flags: &'static [&'static str]) -> Option<KeyRange> {

@@ -1,4 +1,4 @@
-//! What a row of the command table says. Arity, keys, access and documentation are read from here only.
+//! The row of a command: the only source of its arity, keys, access and documentation.
 
 use types::{Access, Clock, Reply};
 
@@ -8,9 +8,9 @@ use crate::plan::{Execution, Plan};
 /// One command, or one subcommand.
 #[derive(Debug)]
 pub struct CommandSpec {
-    /// Lower case; a subcommand's has its container's before a bar: `client|getname`.
+    /// Lower case. A subcommand follows its container and a bar: `client|getname`.
     pub name: &'static str,
-    /// Arguments, the command's name (and subcommand's) included.
+    /// Counts the names of command and subcommand.
     pub arity: Arity,
     /// The first version of Redis that had it, or of Valkey where the summary says so.
     pub since: &'static str,
@@ -26,12 +26,12 @@ pub struct CommandSpec {
     pub deprecated: Option<Deprecated>,
     /// `None` when it has no keys.
     pub keys: Option<KeyRange>,
-    /// The most that it may do to a key's state; one call may need less (`SET` without conditions is a
-    /// plain write). `None` when a session executes it.
+    /// The greatest access of any call: `SET` without conditions is a plain write. `None` when no
+    /// register runs it.
     pub access: Option<Access>,
     pub execution: Execution,
-    /// The reply that tells that a key is not there. `None` for commands that are no lookups: Redis
-    /// counts hits and misses of reads only.
+    /// The reply for a missing key. `None` for commands that are no lookups: Redis counts hits and
+    /// misses of reads only.
     pub miss: Option<Miss>,
     pub subcommands: &'static [CommandSpec],
 }
@@ -71,7 +71,7 @@ pub struct KeyRange {
     pub first: usize,
     pub last: LastKey,
     pub step: usize,
-    /// What is done with them, in the words of Redis' key specifications: `RW access update`.
+    /// Their use, in the words of Redis' key specifications: `RW access update`.
     pub flags: &'static [&'static str],
 }
 
@@ -170,8 +170,8 @@ impl CommandSpec {
         if fits { Ok(()) } else { Err(errors::wrong_arity(self.name)) }
     }
 
-    /// Parses `args`, the command's name included, into what must be done. Nothing has happened before
-    /// that, so every error of syntax leaves no trace. A container has no plan of its own: see
+    /// Parses `args`, the command's name included. No part of the command has run before that, so
+    /// an error of syntax leaves no trace. A container has no plan: see
     /// [`resolve`](crate::resolve).
     ///
     /// # Errors
@@ -192,12 +192,18 @@ impl CommandSpec {
         self.name.split_once('|').map_or(self.name, |(_, short)| short)
     }
 
+    /// The container of a subcommand; the name of any other command.
+    #[must_use]
+    pub fn container(&self) -> &'static str {
+        self.name.split_once('|').map_or(self.name, |(container, _)| container)
+    }
+
     #[must_use]
     pub fn has(&self, flag: Flag) -> bool {
         self.flags.contains(&flag)
     }
 
-    /// All categories: what the row says and what its flags imply, in order.
+    /// The categories of the row, and those that its flags imply, in order.
     #[must_use]
     pub fn categories(&self) -> Vec<Category> {
         let mut all = self.categories.to_vec();

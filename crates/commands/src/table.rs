@@ -67,7 +67,7 @@ pub fn resolve(args: &[&[u8]]) -> Result<&'static CommandSpec, ErrorReply> {
     Ok(spec)
 }
 
-/// The row that `args` name and what must be done for them: [`resolve`], then [`CommandSpec::plan`].
+/// The row that `args` name, and their plan: [`resolve`], then [`CommandSpec::plan`].
 ///
 /// # Errors
 /// The reply to send.
@@ -222,13 +222,13 @@ mod tests {
             assert_eq!(name, name.to_ascii_lowercase());
             assert!(spec.summary.ends_with('.'), "{name}: a summary is a sentence");
             let on_keys = matches!(spec.execution, Execution::Key(_) | Execution::PerKey(..));
-            let is_of_session = matches!(spec.execution, Execution::Session(_));
-            let has_keys = spec.keys.is_some() && !is_of_session;
+            let is_local = matches!(spec.execution, Execution::Session(_) | Execution::Table(_));
+            let has_keys = spec.keys.is_some() && !is_local;
             assert_eq!(on_keys, has_keys, "{name}: keys");
             assert_eq!(on_keys, spec.access.is_some(), "{name}: access");
             if let Some(access) = spec.access {
                 let flag = if access == types::Access::Read { Flag::Readonly } else { Flag::Write };
-                assert!(spec.has(flag), "{name}: {access:?} is not what its flags say");
+                assert!(spec.has(flag), "{name}: {access:?} contradicts its flags");
             }
             let many = has_keys && spec.keys.is_some_and(|keys| keys.last == LastKey::End);
             assert_eq!(many, matches!(spec.execution, Execution::PerKey(..)), "{name}: last key");
@@ -253,7 +253,7 @@ mod tests {
         verbs.sort_unstable();
         verbs.dedup();
         assert_eq!(verbs.len(), count);
-        assert_eq!(count, SessionVerb::Lolwut as usize + 1, "a verb without a row");
+        assert_eq!(count, SessionVerb::ReadWrite as usize + 1, "a verb without a row");
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Commands answer what Redis answers: scripts in `tests/conformance`.
+//! Commands answer as Redis does: scripts in `tests/conformance`.
 //!
-//! `redis-7.0.15-*.txt` hold the replies of redis-server 7.0.15 and are written only by
-//! `cargo run -p commands --example differential -- ADDRESS record FILE…`. The others hold what it cannot
-//! answer: newer commands, the passing of time, own limits; their replies are written by hand.
+//! `cargo run -p commands --example differential -- ADDRESS record FILE…` writes
+//! `redis-7.0.15-*.txt`, the replies of redis-server 7.0.15. The other files are written by hand:
+//! newer commands, the passing of time, own limits.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! `docs/reference/commands.md` is what the table says.
+//! `docs/reference/commands.md` follows from the table.
 
 use std::path::Path;
 

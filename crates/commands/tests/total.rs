@@ -1,4 +1,4 @@
-//! Commands run on anything: no bytes make them panic, and what they write they can read.
+//! Commands run on any bytes without a panic, and decode all that they encode.
 
 use base::Millis;
 use commands::{Interpreter, Plan};
@@ -104,7 +104,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_planned_is_understood(
+    fn planned_commands_decode(
         request in requests(), value in values(), ttl in ttls(), clock in clocks(),
     ) {
         let args: Vec<&[u8]> = request.iter().map(Vec::as_slice).collect();
@@ -112,7 +112,7 @@ proptest! {
             Ok((spec, Plan::Key { command, .. } | Plan::PerKey { command, .. })) => {
                 (command, spec.access)
             }
-            Ok((_, Plan::Session(_))) => unreachable!("only commands on keys are asked for"),
+            Ok((_, other)) => unreachable!("{other:?} of a command on keys"),
             Err(_) => return Ok(()),
         };
         prop_assert!(access.is_some());

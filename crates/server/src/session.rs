@@ -206,6 +206,7 @@ impl Session {
         let clock = self.clock(cx);
         match spec.plan(args, clock) {
             Ok(Plan::Session(verb)) => self.execute(verb, args, cx),
+            Ok(Plan::Reply(reply)) => self.say(cx, reply),
             Ok(Plan::Key { mut command, key }) => {
                 if let Some(once) = &mut command.once {
                     once.window = self.shared.limits.once_window();
@@ -277,9 +278,6 @@ impl Session {
     }
 
     fn execute(&mut self, verb: SessionVerb, args: &[&[u8]], cx: &mut SessionContext<'_>) {
-        if let Some(answer) = commands::introspect::answer(verb, args) {
-            return self.say(cx, answer);
-        }
         match verb {
             SessionVerb::Ping if args.len() > 2 => {
                 self.say(cx, commands::errors::wrong_arity("ping").into());
@@ -288,7 +286,6 @@ impl Session {
                 self.say(cx, Reply::copy(args[1]));
             }
             SessionVerb::Ping => self.say(cx, Reply::simple("PONG")),
-            SessionVerb::Echo => self.say(cx, Reply::copy(args[1])),
             SessionVerb::Quit => {
                 self.say_ok(cx);
                 self.closing = true;
@@ -298,9 +295,6 @@ impl Session {
             SessionVerb::Auth => self.auth(args, cx),
             SessionVerb::Select => self.select(args, cx),
             SessionVerb::ReadOnly | SessionVerb::ReadWrite => self.say_ok(cx),
-            SessionVerb::Lolwut => {
-                self.say(cx, Reply::text("Scraped and written over, again and again.\n"));
-            }
             SessionVerb::Time => {
                 let numbers = [cx.unix.0 / 1_000, cx.unix.0 % 1_000 * 1_000];
                 let texts = numbers.iter().map(|number| Reply::bulk(number.to_string()));

@@ -63,7 +63,7 @@ const CLIENT: &[CommandSpec] = &[
         since: "5.0.0",
         summary: "Shows this help.",
         flags: &[Loading, Stale],
-        execution: session(SessionVerb::ClientHelp),
+        execution: HELP,
         ..CONNECTION
     },
     CommandSpec {

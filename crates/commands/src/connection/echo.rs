@@ -1,6 +1,9 @@
-//! `ECHO`. Sessions execute it.
+//! `ECHO`.
+
+use types::Reply;
 
 use super::LOCAL_FAST;
+use crate::errors::ErrorReply;
 use crate::row::*;
 
 pub(super) const MODULE: Module = Module { rows: &[ROW], operations: &[] };
@@ -11,6 +14,10 @@ const ROW: CommandSpec = CommandSpec {
     summary: "Answers the given string.",
     arguments: &[Argument::string("message")],
     flags: LOCAL_FAST,
-    execution: session(SessionVerb::Echo),
+    execution: Table(reply),
     ..CONNECTION
 };
+
+fn reply(args: &Arguments<'_>) -> Result<Reply, ErrorReply> {
+    Ok(Reply::copy(args.all[1]))
+}

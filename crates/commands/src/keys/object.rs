@@ -48,7 +48,7 @@ const OBJECT: &[CommandSpec] = &[
         since: "6.2.0",
         summary: "Shows this help.",
         flags: &[Loading, Stale],
-        execution: session(SessionVerb::ObjectHelp),
+        execution: HELP,
         ..GENERIC
     },
     CommandSpec {

@@ -1,6 +1,6 @@
 //! `LATENCY` and its subcommands. Sessions execute them.
 
-use super::{HELP, LOCAL_ADMIN, ON_ALL_NODES};
+use super::{LOCAL, LOCAL_ADMIN, ON_ALL_NODES};
 use crate::row::*;
 
 pub(super) const MODULE: Module = Module { rows: &[ROW], operations: &[] };
@@ -47,8 +47,8 @@ const LATENCY: &[CommandSpec] = &[
         arity: Exactly(2),
         since: "2.8.13",
         summary: "Shows this help.",
-        flags: HELP,
-        execution: session(SessionVerb::LatencyHelp),
+        flags: LOCAL,
+        execution: HELP,
         ..SERVER
     },
     CommandSpec {

@@ -1,6 +1,6 @@
 //! `SLOWLOG` and its subcommands. Sessions execute them.
 
-use super::{HELP, ON_ALL_NODES};
+use super::{LOCAL, ON_ALL_NODES};
 use crate::row::*;
 
 pub(super) const MODULE: Module = Module { rows: &[ROW], operations: &[] };
@@ -35,8 +35,8 @@ const SLOWLOG: &[CommandSpec] = &[
         arity: Exactly(2),
         since: "6.2.0",
         summary: "Shows this help.",
-        flags: HELP,
-        execution: session(SessionVerb::SlowlogHelp),
+        flags: LOCAL,
+        execution: HELP,
         ..SERVER
     },
     CommandSpec {

@@ -33,7 +33,7 @@ const CONFIG: &[CommandSpec] = &[
         since: "5.0.0",
         summary: "Shows this help.",
         flags: LOCAL,
-        execution: session(SessionVerb::ConfigHelp),
+        execution: HELP,
         ..SERVER
     },
     CommandSpec {

@@ -42,7 +42,7 @@ const MEMORY: &[CommandSpec] = &[
         since: "4.0.0",
         summary: "Shows this help.",
         flags: LOCAL,
-        execution: session(SessionVerb::MemoryHelp),
+        execution: HELP,
         ..SERVER
     },
     CommandSpec {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use base::Millis;
 use bytes::Bytes;
-use commands::{Interpreter, Plan, introspect};
+use commands::{Interpreter, Plan};
 use types::{Applied, Change, Clock, Command, ExpiryChange, Reply, TimeToLive, Update, View};
 use values::Kind;
 
@@ -43,9 +43,8 @@ impl Store {
         let clock = Clock { unix: Millis(self.now), seed: 0 };
         match commands::plan(&args, clock) {
             Err(error) => error.into(),
-            Ok((_, Plan::Session(verb))) => {
-                introspect::answer(verb, &args).expect("scripts use no other session command")
-            }
+            Ok((_, Plan::Session(verb))) => panic!("scripts have no {verb:?}"),
+            Ok((_, Plan::Reply(reply))) => reply,
             Ok((_, Plan::Key { command, key })) => self.run(&command, args[key]),
             Ok((_, Plan::PerKey { command, keys, combine })) => {
                 combine.replies(keys.map(|key| self.run(&command, args[key])).collect())
@@ -53,7 +52,7 @@ impl Store {
         }
     }
 
-    /// What scripts need beyond the table: an empty database, and a value that is no string.
+    /// Commands of scripts that the table lacks: an empty database, a value that is no string.
     fn execute_helper(&mut self, args: &[&[u8]]) -> Option<Reply> {
         match args {
             [b"FLUSHALL"] => {
@@ -139,7 +138,8 @@ impl Store {
     }
 }
 
-/// A script: lines `> command`, each with its reply below; `# text` begins a story on an empty database;
+/// A script: lines `> command`, each with its reply below. `# text` begins a story on an empty
+/// database.
 /// `@ millis` lets time pass.
 pub enum Line {
     Story(String),
