@@ -6,6 +6,7 @@
 //!
 //! Nothing here decides what is true: that is the worker's and the protocols' business.
 
+mod balance;
 pub(crate) mod board;
 pub(crate) mod clients;
 pub(crate) mod clock;
@@ -13,7 +14,6 @@ pub(crate) mod cluster_view;
 pub(crate) mod control;
 mod dialler;
 pub(crate) mod driver;
-mod idle;
 pub(crate) mod mailbox;
 pub(crate) mod media;
 pub(crate) mod peers;

@@ -1,8 +1,7 @@
-//! Threads that drive workers: as few of them as the load needs.
+//! Threads that drive workers: one per worker, of which [`Balance`] uses as few as the load needs.
 //!
-//! There is a thread per worker, and at first one of them drives all. Handing work to another thread means waking it,
-//! which costs more than most turns; so a thread gives workers away only when it uses most of a core and others are idle,
-//! and takes them back when both together would leave a good part of one unused, or get no more than one.
+//! A thread waits in the kernel while its workers are idle; sockets, timers, mail and completed
+//! commits wake it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsRawFd;
@@ -16,9 +15,9 @@ use protocols::Pace;
 use storage::disk::Pump;
 use types::NodeId;
 
+use super::balance::{Balance, HandOver};
 use super::board::{Board, STOP_MAX};
 use super::clock::{Moment, thread_cpu};
-use super::idle::Idle;
 use super::mailbox::ControlMail;
 use super::peers::Slowness;
 use super::sync::Ordering;
@@ -27,36 +26,10 @@ use super::worker_thread::{PASS_LONG, WorkerThread};
 const TOKEN_WAKE: Token = Token(usize::MAX);
 const TOKEN_PUMP: Token = Token(usize::MAX - 1);
 
-/// How often a thread looks at its load.
-const LOOK_EVERY: Nanos = Nanos::from_millis(100);
-/// Thousandths of a core above which workers are given away.
-const BUSY: u32 = 850;
-/// Thousandths of a core that two threads may use together to become one.
-const QUIET: u32 = 650;
-/// The same where no core is idle: then they get little more than one would.
-const CROWDED: u32 = 1150;
-/// Thousandths of a core that are idle where a further thread gets anything.
-const SPARE: u64 = 300;
-/// Thousandths of a core below which none is idle.
-const NO_SPARE: u64 = 60;
-/// Looks in a row that must say the same.
-const LOOKS: u32 = 3;
-
-/// How often the first thread looks how much of the machine is idle, at most.
-const LOOK_AROUND_EVERY: Nanos = Nanos::from_millis(100);
-/// The next look is as many times as far away as the last one took, which is the longer the more cores there are.
-const LOOK_AROUND_REST: u64 = 1000;
-/// However long it took: on a crowded machine a thread may be kept waiting in the middle of it.
-const LOOK_AROUND_REST_MAX: Nanos = Nanos::from_millis(500);
-/// Hundredths of the machine that are idle where commits are to be fewer; with fewer of them more is idle.
-const LITTLE_IDLE: u64 = 25;
-/// Hundredths that are idle where they are as many as there can be again.
-const MUCH_IDLE: u64 = 40;
-
-/// Rounds over workers between two looks at sockets: what they hand each other is dealt with at once.
+/// Rounds over workers between two looks at sockets: they handle each other's mail at once.
 const ROUNDS_MAX: usize = 3;
 
-/// Passes before the device gets what they have changed, while there is more to read at once: a commit costs as much as
+/// Passes before the device gets their changes, while there is more to read at once: a commit costs as much as
 /// several passes, and takes in as much as there is.
 const PASSES_MAX: usize = 6;
 /// How long after the first of them another one may begin.
@@ -72,17 +45,8 @@ pub(crate) struct Driver {
     /// This thread hears when the disk has completed something.
     hears_pump: bool,
     workers: Vec<WorkerThread>,
-    looked_at: Nanos,
-    cpu_at: Nanos,
-    /// Looks in a row that found a reason to rearrange.
-    looks: u32,
-    /// When the first of them was, and how long cores had been idle then.
-    idle_at: Option<(Nanos, Idle)>,
-    /// The first thread's last look at the whole machine, if the system told.
-    looked_around: Option<(Nanos, Option<Idle>)>,
-    look_around_at: Nanos,
-    is_crowded: bool,
-    /// Some peers may be slow, or may have been for long. None becomes so while nothing is sent.
+    balance: Balance,
+    /// Some peers may be slow, or may have been for long. No peer becomes so while this node sends no frames.
     has_slow_peers: bool,
     /// Peers that the control thread knows to be slow.
     told_slow: BTreeSet<NodeId>,
@@ -109,13 +73,7 @@ impl Driver {
             poll,
             hears_pump: false,
             workers: Vec::new(),
-            looked_at: Nanos::ZERO,
-            cpu_at: Nanos::ZERO,
-            looks: 0,
-            idle_at: None,
-            looked_around: None,
-            look_around_at: Nanos::ZERO,
-            is_crowded: false,
+            balance: Balance::default(),
             has_slow_peers: false,
             told_slow: BTreeSet::new(),
         };
@@ -145,12 +103,12 @@ impl Driver {
                 pump.advance();
             }
             self.balance(ended);
-            self.look_around(ended);
         }
         Ok(())
     }
 
-    /// Takes in what can be read already, before the device gets what the pass before has changed. When the last pass ended.
+    /// Reads sockets that are ready, before the device gets the changes of the pass before.
+    /// Returns the end of the last pass.
     fn pass_on(
         &mut self,
         began: Nanos,
@@ -198,16 +156,13 @@ impl Driver {
     }
 
     fn wait(&mut self, events: &mut Events, stop_at: Option<Nanos>) -> Result<(), String> {
-        // Moves the store on if it is time, which may send to workers: before they are said to sleep.
-        let until_commit = self.until_commit();
-        // All of them, also behind one that may not: whoever sends from now on wakes this thread.
+        // Ask all of them, also after one that may not: mail from now on wakes this thread.
         let restless = self.workers.iter().filter(|worker| !worker.may_sleep()).count();
         let wait = if restless == 0 {
             let timers = self.workers.iter().filter_map(|worker| worker.next_timer());
             let timer = timers.chain(stop_at).min();
-            let timer = timer.map(|at| Duration::from_nanos(at.since(self.board.clocks.now()).0));
             // The kernel counts whole milliseconds here; mio rounds up.
-            timer.into_iter().chain(until_commit).min()
+            timer.map(|at| Duration::from_nanos(at.since(self.board.clocks.now()).0))
         } else {
             Some(Duration::ZERO)
         };
@@ -241,15 +196,15 @@ impl Driver {
         Ok(has_fired)
     }
 
-    /// When what it said left.
+    /// Reads sockets, runs the workers and sends their frames; returns the time of sending.
     fn pass(&mut self, began: Moment) -> Result<Nanos, String> {
         // This thread may have slept since it looked.
         if self.has_slow_peers {
             self.attend_to_slow_peers(began.now);
         }
-        // All of them read before one is turned: what they read for each other is dealt with in the same turn.
+        // All of them read before one runs, so mail between them is handled in the same pass.
         self.workers.iter_mut().try_for_each(|worker| worker.gather(began))?;
-        // The first round is everybody's: a timer may be due.
+        // The first round includes every worker: a timer may be due.
         self.workers.iter_mut().try_for_each(|worker| worker.work(began))?;
         for _ in 1..ROUNDS_MAX {
             if !self.workers.iter().any(WorkerThread::has_mail)
@@ -312,101 +267,28 @@ impl Driver {
         }
     }
 
-    /// Until a commit that was put off is to begin.
-    fn until_commit(&self) -> Option<Duration> {
-        let pump = self.board.pump()?;
-        if pump.begins_in()?.is_zero() {
-            pump.advance();
-        }
-        // Where another thread is at it, that one will see that it is time.
-        pump.begins_in().filter(|wait| !wait.is_zero())
-    }
-
-    /// Tells the disk store whether the cores have time to spare. Nearly always it is too soon since the last time, which the
-    /// end of the pass tells without another look at the clock.
-    fn look_around(&mut self, ended: Nanos) {
-        if ended < self.look_around_at || self.index > 0 {
-            return;
-        }
-        let Some(pump) = self.board.pump().filter(|pump| pump.fd().is_some()) else { return };
-        let now = self.board.clocks.now();
-        let idle = Idle::look();
-        let last = self.looked_around.replace((now, idle));
-        let took = self.board.clocks.now().since(now).0;
-        let rest = Nanos(took.saturating_mul(LOOK_AROUND_REST)).min(LOOK_AROUND_REST_MAX);
-        self.look_around_at = now + LOOK_AROUND_EVERY.max(rest);
-        let limit = if self.is_crowded { MUCH_IDLE } else { LITTLE_IDLE };
-        self.is_crowded = last.is_some_and(|(then, before)| {
-            let percent =
-                before.zip(idle).map(|(it, idle)| idle.percent_since(it, now.since(then)));
-            percent.is_some_and(|percent| percent < limit)
-        });
-        pump.set_crowded(self.is_crowded);
-    }
-
-    /// Gives workers away, or all of them back, as the load wants it.
+    /// Hands workers to another thread if the load asks for it.
     fn balance(&mut self, ended: Nanos) {
-        if ended < self.looked_at + LOOK_EVERY || self.board.is_stopping() {
+        if !self.balance.is_due(ended) || self.board.is_stopping() {
             return;
         }
-        let now = self.board.clocks.now();
-        let cpu = thread_cpu();
-        let (wall, spent) = (now.since(self.looked_at).0, cpu.since(self.cpu_at).0);
-        (self.looked_at, self.cpu_at) = (now, cpu);
-        let load = (spent.saturating_mul(1000) / wall.max(1)).min(1000) as u32;
-        let me = &self.seats[self.index];
-        me.load.store(load, Ordering::Relaxed);
-        let seats = Arc::clone(&self.seats);
-        let partner = seats[..self.index].iter().find(|seat| {
-            let is_used = seat.count.load(Ordering::Relaxed) > 0;
-            is_used && seat.load.load(Ordering::Relaxed) + load < CROWDED
-        });
-        let is_busy = load > BUSY && self.workers.len() > 1;
-        if !is_busy && partner.is_none() {
-            self.looks = 0;
-            return;
-        }
-        if self.looks == 0 {
-            self.idle_at = Idle::look().map(|idle| (now, idle));
-        }
-        self.looks += 1;
-        if self.looks > LOOKS {
-            self.looks = 0;
-            self.rearrange(&seats, partner, load, is_busy);
-        }
-    }
-
-    /// Gives half of the workers to an unused thread, or all of them to a partner, if that is worth it.
-    fn rearrange(&mut self, seats: &[Seat], partner: Option<&Seat>, load: u32, is_busy: bool) {
-        let spare = self.spare();
-        let unused = |seat: &&Seat| seat.count.load(Ordering::Relaxed) == 0;
-        if is_busy
-            && spare >= SPARE
-            && let Some(seat) = seats.iter().find(unused)
+        let moment = (self.board.clocks.now(), thread_cpu());
+        let workers = self.workers.len();
+        if let Some(HandOver { to, count }) =
+            self.balance.look(moment, self.index, workers, &self.seats)
         {
-            return seat.give(self.release(self.workers.len() / 2));
+            let given = self.release(count);
+            self.seats[to].give(given);
         }
-        if let Some(partner) = partner {
-            let both = partner.load.load(Ordering::Relaxed) + load;
-            if both < QUIET || spare < NO_SPARE {
-                partner.give(self.release(self.workers.len()));
-            }
-        }
-    }
-
-    /// Thousandths of a core that were idle since the first of these looks. Where the system does not tell, one is.
-    fn spare(&self) -> u64 {
-        let Some(((then, before), idle)) = self.idle_at.zip(Idle::look()) else { return 1000 };
-        idle.time.since(before.time).0.saturating_mul(1000) / self.looked_at.since(then).0.max(1)
     }
 
     /// Takes workers out of this thread's hands.
     fn release(&mut self, count: usize) -> Vec<WorkerThread> {
-        // What waits at the links of others is told again after the next pass.
+        // The next pass reports the state of the links again.
         self.workers.iter_mut().for_each(|worker| worker.on_slow_peers(false, &[]));
         let given = self.workers.split_off(self.workers.len() - count);
         for worker in &given {
-            // Fails only for what was never registered.
+            // Fails only for a descriptor that was never registered.
             let _ = self.poll.registry().deregister(&mut SourceFd(&worker.as_raw_fd()));
         }
         self.seats[self.index].count.fetch_sub(count, Ordering::Relaxed);

@@ -84,7 +84,6 @@ pub struct Engine {
     index: Index,
     pool: Arc<Pool>, // of what the index refers to
     commit: Option<commit::Commit>,
-    is_put_off: bool, // the next commit, while its stripe takes more
 
     directory: Directory,
     buckets_min: u64, // no fewer
@@ -294,21 +293,6 @@ impl Engine {
             && (self.commit.is_some()
                 || self.ring.waiting_len() > 0
                 || self.unread.as_ref().is_some_and(Unread::has_changes))
-    }
-
-    /// Changes in the stripe that would be written next, while it takes more; `None` as long as one is under way.
-    pub(super) fn collected(&self) -> Option<usize> {
-        self.ring.collected().filter(|_| self.failure.is_none() && self.commit.is_none())
-    }
-
-    /// Changes that are not durable.
-    pub(super) fn undurable(&self) -> usize {
-        self.ring.undurable()
-    }
-
-    /// Lets [`Engine::collected`] become more before it is written, or no longer.
-    pub(super) fn put_off(&mut self, is_put_off: bool) {
-        self.is_put_off = is_put_off;
     }
 
     /// The request that the next stripe waits for.

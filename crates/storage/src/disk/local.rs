@@ -26,8 +26,6 @@ const ROUNDS_MAX: usize = 64;
 const RING_DRIVES: u32 = 32;
 /// One merge of so many is left to the next drive: most are done before a device has answered.
 const MERGES_LEFT: u64 = 4;
-/// One submission of so many has its commit put off to the next drive.
-const PUT_OFF: u64 = 4;
 /// One look of so many for a record finds the engine taken.
 const LOOKS_IN_VAIN: u64 = 2;
 /// The request that reads the ring after a start, and the first of those that read its sectors; the engine counts its own up
@@ -52,7 +50,6 @@ struct Shared<M> {
     /// What the last drive left; what is asked for comes in between.
     merging: Option<Merging>,
     merges: u64,
-    submissions: u64,
     looks: u64,
     /// Every other read: what it brings is checked before the engine takes it, as helpers do.
     checked: HashMap<u64, Io, ByNumber>,
@@ -215,12 +212,7 @@ impl<M: Medium> Link for LocalLink<M> {
             shared.engine.request(self.worker, request);
         }
         shared.idle_polls = 0;
-        shared.submissions += 1;
-        let is_put_off = shared.submissions.is_multiple_of(PUT_OFF);
-        shared.engine.put_off(is_put_off);
         shared.drive();
-        shared.engine.put_off(false);
-        shared.is_still &= !is_put_off;
     }
 
     fn look(&mut self, place: &Place) -> Option<Load> {
@@ -291,7 +283,6 @@ impl<M: Medium> LocalKeeper<M> {
             unread,
             merging: None,
             merges: 0,
-            submissions: 0,
             looks: 0,
             checked: HashMap::default(),
             binding,

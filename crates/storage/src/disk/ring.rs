@@ -334,19 +334,6 @@ impl Ring {
         has_entries.then_some(stripe)
     }
 
-    /// Entries of the next stripe to write, while it takes more; `None` where it has nothing to write.
-    pub(super) fn collected(&self) -> Option<usize> {
-        let stripe = self.stripes.back().filter(|stripe| stripe.number == self.durable + 1)?;
-        let pending = stripe.pending.as_ref().filter(|_| !stripe.is_closed)?;
-        (!pending.is_empty()).then_some(stripe.hashes.len())
-    }
-
-    /// Entries of stripes that are not durable.
-    pub(super) fn undurable(&self) -> usize {
-        let undurable = self.stripes.iter().rev().take_while(|stripe| stripe.pending.is_some());
-        undurable.map(|stripe| stripe.hashes.len()).sum()
-    }
-
     /// The stripe under way is durable: gives away what depended on that.
     pub(super) fn settle_next(&mut self) -> Box<Pending> {
         self.durable += 1;

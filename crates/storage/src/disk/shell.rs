@@ -9,7 +9,6 @@ mod combine;
 mod helpers;
 mod room;
 mod run;
-mod spacing;
 mod uring;
 
 use std::os::fd::{BorrowedFd, RawFd};
@@ -21,7 +20,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::engine::{self, Config, Engine, OpenError, UnreadRing};
 use super::files::FileMedium;
@@ -83,11 +82,6 @@ struct Shared {
     is_committing: AtomicBool,
     /// Workers have left changes, which nobody may have taken yet.
     has_changes: AtomicBool,
-    opened: Instant,
-    /// Nanoseconds after that at which a commit is to begin that was put off; 0 where none was.
-    begin_at: AtomicU64,
-    /// As somebody has said who attends: see [`Pump::set_crowded`].
-    is_crowded: AtomicBool,
     /// Somebody calls [`Pump::advance`] after the turns of workers.
     is_attended: AtomicBool,
     room: RoomWatch,
@@ -148,14 +142,7 @@ impl Shared {
             || self.merged.has_items()
             || self.ring.has_items()
             || self.has_committed.load(SeqCst)
-            || self.begins_in().is_some_and(|wait| wait.is_zero())
             || self.mailboxes.iter().any(|mailbox| mailbox.requests.has_items())
-    }
-
-    /// How long a commit is still put off, if one is.
-    fn begins_in(&self) -> Option<Duration> {
-        let begin_at = Some(self.begin_at.load(SeqCst)).filter(|&at| at != 0)?;
-        Some(Duration::from_nanos(begin_at).saturating_sub(self.opened.elapsed()))
     }
 
     /// Reads what a start left of the ring, while the store serves.
@@ -176,7 +163,6 @@ impl Shared {
     }
 
     fn say_last_words(&self) {
-        self.begin_at.store(0, SeqCst);
         for worker in 0..self.mailboxes.len() {
             let reason = "the store's engine has panicked".to_owned();
             self.deliver(worker, &mut vec![Completion::Failed(reason)]);
@@ -272,30 +258,17 @@ impl Pump {
         }
     }
 
-    /// True where [`Pump::advance`] would begin a commit, or put it off, unless somebody else has done so just now. It takes in
-    /// what is submitted until then.
+    /// True if [`Pump::advance`] would begin a commit. That commit includes all changes submitted
+    /// before the call.
     #[must_use]
     pub fn would_commit(&self) -> bool {
         !self.shared.is_committing.load(Relaxed) && self.shared.has_changes.load(Relaxed)
-    }
-
-    /// How long until [`Pump::advance`] begins a commit that was put off: whoever has put it off must call it then. `None`
-    /// where none was.
-    #[must_use]
-    pub fn begins_in(&self) -> Option<Duration> {
-        self.shared.begins_in()
     }
 
     /// Why the store refuses to grow, if it does.
     #[must_use]
     pub fn lack(&self) -> Option<Lack> {
         self.shared.room.lack(&self.shared.medium)
-    }
-
-    /// Tells whether there is more to do than the cores have time for: then fewer commits, each with more in it, are worth
-    /// some waiting.
-    pub fn set_crowded(&self, is_crowded: bool) {
-        self.shared.is_crowded.store(is_crowded, Relaxed);
     }
 
     /// To be called before [`Pump::advance`] when [`Pump::fd`] became readable, or a wait for it was interrupted.
@@ -369,9 +342,6 @@ pub fn open_at(
         has_stripe: AtomicBool::new(false),
         is_committing: AtomicBool::new(false),
         has_changes: AtomicBool::new(false),
-        opened: Instant::now(),
-        begin_at: AtomicU64::new(0),
-        is_crowded: AtomicBool::new(false),
         is_attended: AtomicBool::new(false),
     });
     let link = |worker| ShellLink { worker, shared: Arc::clone(&shared) };
@@ -429,7 +399,6 @@ impl Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         self.shared.queues.room.stop();
-        self.shared.is_crowded.store(false, Relaxed);
         let is_settled = self.settle();
         self.shared.queues.stop();
         for thread in self.threads.drain(..) {

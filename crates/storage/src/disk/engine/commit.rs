@@ -1,6 +1,5 @@
-//! A batch becomes durable: entries go into the stripe that is being collected; when the previous stripe has been
-//! flushed, it is closed, written and flushed in its turn, unless that is put off. Everything that came in meanwhile shares
-//! the next flush.
+//! Group commit: entries go into the stripe that is being collected. It is closed, written and
+//! flushed as soon as the previous stripe has been flushed. All entries of that time share one flush.
 
 use std::sync::Arc;
 
@@ -215,9 +214,6 @@ impl Engine {
     /// Starts the next stripe, or goes on with one that waits for room.
     pub(super) fn step_commit(&mut self) {
         if self.commit.is_none() {
-            if self.takes_more() {
-                return;
-            }
             let is_redone = self.write_back.is_redone();
             let Some(stripe) = self.ring.close_next() else { return };
             if is_redone && !pending(stripe).contents.is_empty() {
@@ -243,16 +239,11 @@ impl Engine {
         }
     }
 
-    /// True if the next commit is put off, for more to be in it.
-    fn takes_more(&self) -> bool {
-        self.is_put_off && self.collected().is_some()
-    }
-
     /// True if the next stripe can only be written when a write-back has got on.
     pub(super) fn waits_for_write_back(&mut self) -> bool {
         match &self.commit {
             Some(commit) => commit.io.is_none(),
-            None => !self.takes_more() && self.ring.close_next().is_some(),
+            None => self.ring.close_next().is_some(),
         }
     }
 

@@ -427,7 +427,6 @@ impl Engine {
             index: Index::default(),
             pool: Pool::new(pool_len_max(superblock.ring, config)),
             commit: None,
-            is_put_off: false,
             directory: superblock.directory,
             cache: Cache::new(config.cache_bytes),
             extents: Extents::new(superblock.groups, config.first_fit),

@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
 use super::Shared;
-use super::spacing::Spacing;
 use super::uring::Uring;
 use crate::Completion;
 use crate::disk::engine::Engine;
@@ -37,7 +36,6 @@ pub(super) struct Run {
     pub(super) engine: Engine,
     /// Writes the stripes, once somebody attends to its completions.
     pub(super) uring: Option<Uring>,
-    spacing: Spacing,
     /// The stripe that `uring` is to write next.
     stripe: Option<(u64, Vec<Write>)>,
     /// Not yet tried; bounded by the loads of the workers and the buckets of a write-back.
@@ -56,7 +54,6 @@ impl Run {
         Run {
             engine,
             uring: None,
-            spacing: Spacing::default(),
             stripe: None,
             reads: VecDeque::new(),
             under_way: 0,
@@ -72,7 +69,6 @@ impl Run {
         let mut has_moved = true;
         for _ in 0..ROUNDS_MAX {
             has_moved = self.take_requests(shared) | self.take_done(shared);
-            self.space(shared, by);
             self.engine.step();
             has_moved |= self.dispatch(shared);
             self.write_stripe(shared, by);
@@ -130,24 +126,11 @@ impl Run {
         if let (Some(uring), Some(stripes)) = (&mut self.uring, shared.medium.stripes())
             && let Some((done, parts)) = uring.reap(stripes)
         {
-            self.spacing.end(self.engine.undurable(), Instant::now());
             self.engine.recycle(parts);
             self.engine.done(done);
             has_moved = true;
         }
         has_moved
-    }
-
-    /// Puts the next commit off, where that is worth it and a driver will begin it.
-    fn space(&mut self, shared: &Shared, by: By) {
-        let is_expected = by == By::Driver || shared.begin_at.load(SeqCst) != 0;
-        let is_worth_it = self.uring.is_some() && shared.is_crowded.load(Relaxed);
-        let is_worth_it = is_worth_it && is_expected && !self.engine.is_full();
-        let collected = self.engine.collected().filter(|_| is_worth_it);
-        let begin_at = collected.and_then(|it| self.spacing.not_before(it, Instant::now()));
-        let since_opened = |at: Instant| at.saturating_duration_since(shared.opened).as_nanos();
-        shared.begin_at.store(begin_at.map_or(0, |at| since_opened(at) as u64), SeqCst);
-        self.engine.put_off(begin_at.is_some());
     }
 
     /// Passes requests on to those who carry them out; true if an answer is there already.
@@ -197,7 +180,6 @@ impl Run {
         if let (Some((id, writes)), None) = (stripe, self.engine.failure())
             && let (Some(uring), Some(file)) = (&mut self.uring, shared.medium.stripes())
         {
-            self.spacing.begin(Instant::now());
             uring.submit(file, id, writes);
             if uring.is_broken() {
                 shared.has_committed.store(true, SeqCst);
@@ -451,25 +433,6 @@ mod tests {
         std::fs::remove_dir_all(&dir).expect("it is there");
     }
 
-    /// A store in which 64 changes were under way just now, and the next commit may not begin before long.
-    fn spaced(name: &str) -> Option<(PathBuf, Keeper, Pump, DiskStore)> {
-        let (dir, keeper, pump, store) = settled(name);
-        let mut run = keeper.shared.run.lock().expect("nobody has panicked");
-        pump.set_crowded(true);
-        let later = Instant::now() + Duration::from_secs(3600);
-        run.spacing.begin(later);
-        run.spacing.end(64, later);
-        let has_uring = run.uring.is_some();
-        drop(run);
-        if !has_uring {
-            // Helpers write the stripes, each as soon as it can be.
-            keeper.stop();
-            std::fs::remove_dir_all(&dir).expect("it is there");
-            return None;
-        }
-        Some((dir, keeper, pump, store))
-    }
-
     /// Changes these, and moves the store on before anybody else does.
     fn put<'a>(
         keeper: &'a Keeper,
@@ -484,42 +447,5 @@ mod tests {
         store.submit();
         run.turn(&keeper.shared, by);
         run
-    }
-
-    #[test]
-    fn a_commit_that_is_put_off_begins_when_there_is_enough() {
-        let Some((dir, keeper, pump, mut store)) = spaced("enough") else { return };
-        let mut run = put(&keeper, &mut store, 0..38, By::Driver);
-        assert!(pump.begins_in().is_some_and(|wait| !wait.is_zero()) && !pump.would_commit());
-        run.turn(&keeper.shared, By::Helper);
-        assert_eq!(run.engine.collected(), Some(38), "a driver knows of it");
-        drop(run);
-        let run = put(&keeper, &mut store, 38..39, By::Driver);
-        assert!(run.engine.collected().is_none() && pump.begins_in().is_none());
-        drop(run);
-        keeper.stop();
-        std::fs::remove_dir_all(&dir).expect("it is there");
-    }
-
-    #[test]
-    fn a_commit_is_put_off_by_nobody_but_who_will_begin_it() {
-        let Some((dir, keeper, pump, mut store)) = spaced("helper") else { return };
-        let run = put(&keeper, &mut store, 0..1, By::Helper);
-        assert!(run.stripe.is_some() && pump.begins_in().is_none());
-        drop(run);
-        keeper.stop();
-        std::fs::remove_dir_all(&dir).expect("it is there");
-    }
-
-    #[test]
-    fn a_stop_waits_for_no_commit_to_become_more() {
-        let Some((dir, keeper, pump, mut store)) = spaced("stop") else { return };
-        drop(put(&keeper, &mut store, 0..1, By::Driver));
-        assert!(pump.begins_in().is_some());
-        keeper.stop();
-        let mut completions = Vec::new();
-        store.poll(&mut completions);
-        assert!(matches!(completions[..], [Completion::Stored(_)]), "{completions:?}");
-        std::fs::remove_dir_all(&dir).expect("it is there");
     }
 }
