@@ -277,6 +277,7 @@ impl<P: Protocol> EngineOf<P> {
             fx: &mut self.fx,
             rng: &mut self.rng,
             replicas,
+            sets: &shared.sets,
             update: &*shared.update,
         };
         run(&mut self.protocol, &mut cx);

@@ -13,7 +13,6 @@ pub(crate) mod loss;
 pub(crate) mod outbox;
 pub(crate) mod parking;
 pub(crate) mod release;
-mod replica_sets;
 pub(crate) mod residency;
 pub(crate) mod scans;
 mod scrub;
@@ -27,7 +26,7 @@ use std::sync::Arc;
 use base::histogram::Histogram;
 use base::{Millis, Nanos, Prng};
 use bytes::Bytes;
-use protocols::{Env, Pace, Peers, Stats, Violation};
+use protocols::{Env, Pace, Peers, ReplicaSets, Stats, Violation};
 use storage::{Completion, Room, Store};
 use types::key::SHARDS;
 use types::limits::DATABASES;
@@ -44,7 +43,6 @@ use census::Counting;
 use engines::Engines;
 use loss::LossHold;
 use outbox::Outbox;
-use replica_sets::ReplicaSets;
 pub use scrub::ScrubConfig;
 use scrub::Scrubber;
 use shared::{Counters, Shared, StoreState};
@@ -74,6 +72,8 @@ pub struct WorkerConfig {
     pub loss: Loss,
     /// Everybody, this node included.
     pub members: Vec<NodeId>,
+    /// How many of them are replicas of a shard; `None`: all. In the product it is all.
+    pub replicas: Option<usize>,
     pub seed: u64,
     /// How long a request may look for a quorum.
     pub request_timeout: Nanos,
@@ -407,7 +407,8 @@ fn shared(
     now: Nanos,
 ) -> Shared {
     let peers = Peers::new(config.me, config.incarnation, config.loss, &config.members);
-    let sets = ReplicaSets::of_all(EPOCH, config.me, &config.members);
+    let replicas = config.replicas.unwrap_or(config.members.len());
+    let sets = ReplicaSets::spread(EPOCH, config.me, &config.members, replicas);
     Shared {
         index: config.index,
         workers: config.workers,

@@ -12,6 +12,7 @@ pub mod mutation;
 pub mod peers;
 pub mod protocol;
 pub mod quorum;
+pub mod replica_sets;
 pub mod replicas;
 pub mod rmwpaxos;
 pub mod uptime;
@@ -25,5 +26,6 @@ pub use protocol::{
     ScannedCell, Stats, Touches, Violation,
 };
 pub use quorum::{Acks, Tally};
+pub use replica_sets::ReplicaSets;
 pub use replicas::{MemberIndex, Places, ReplicaSet, Replicas};
 pub use uptime::Uptime;

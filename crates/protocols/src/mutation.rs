@@ -146,6 +146,8 @@ base::mutations! {
     OnceFromUndecided = "once-from-undecided",
     /// A member that answers again is counted for one that has not.
     AnswerCountedTwice = "answer-counted-twice",
+    /// A proposer that is no replica counts itself for a silent one.
+    OutsideCounts = "outside-counts",
     /// A version does not name its writer.
     BareNumber = "bare-number",
     /// A local read answers from a register that is not valid.

@@ -87,6 +87,12 @@ impl Peers {
         self.get(self.me).expect("a node knows itself")
     }
 
+    /// The place of a node among all.
+    #[must_use]
+    pub fn index(&self, node: NodeId) -> Option<usize> {
+        self.nodes.iter().position(|member| member.node == node)
+    }
+
     #[must_use]
     pub fn get(&self, node: NodeId) -> Option<&Member> {
         self.nodes.iter().find(|member| member.node == node)

@@ -12,6 +12,7 @@ use types::{Command, Incarnation, Key, Loss, NodeId, SessionId, Shard, Tag, Upda
 
 use crate::cells::{Cells, Metas, Weight};
 use crate::effects::{Effects, Emit, TimerId};
+use crate::replica_sets::ReplicaSets;
 use crate::replicas::Replicas;
 use crate::uptime::Uptime;
 
@@ -265,9 +266,30 @@ pub struct Context<'a, P: Protocol> {
     pub metas: &'a mut Metas<P::Meta>,
     pub fx: &'a mut Effects<P::Message>,
     pub rng: &'a mut Prng,
-    /// The replicas of the shard that the event is about.
+    /// The replicas of the shard that the event is about; see [`Context::about`].
     pub replicas: Replicas<'a>,
+    /// The replicas of every shard.
+    pub sets: &'a ReplicaSets,
     pub update: &'a dyn Update,
+}
+
+impl<'a, P: Protocol> Context<'a, P> {
+    /// From here on the event is about this shard.
+    pub fn about(&mut self, shard: Shard) {
+        self.replicas.set = self.sets.of(shard);
+    }
+
+    /// The replicas of a shard.
+    #[must_use]
+    pub fn replicas_of(&self, shard: Shard) -> Replicas<'a> {
+        self.by_shard()(shard)
+    }
+
+    /// The same as a function, which borrows no context.
+    pub fn by_shard(&self) -> impl Fn(Shard) -> Replicas<'a> + Copy + use<'a, P> {
+        let (sets, peers) = (self.sets, self.replicas.peers);
+        move |shard| Replicas { set: sets.of(shard), peers }
+    }
 }
 
 /// An invariant that does not hold.

@@ -112,7 +112,12 @@ impl Acks {
         let acked = members.filter(|(_, (member, (k, loss)))| {
             is(*k) && (*loss >= member.loss || mutation::is(Mutation::NoCrashVector))
         });
-        acked.fold(0, |set, (index, _)| set | place(index))
+        let acked = acked.fold(0, |set, (index, _)| set | place(index));
+        match mutation::is(Mutation::OutsideCounts) && !replicas.set.has_me() {
+            // The first silent place.
+            true => acked | (acked + 1),
+            false => acked,
+        }
     }
 }
 

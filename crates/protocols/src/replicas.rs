@@ -64,9 +64,20 @@ impl ReplicaSet {
         ReplicaSet { epoch, nodes, members, joint, me }
     }
 
+    /// A set without replicas: it has no quorum.
+    pub(crate) fn without_replicas(epoch: Epoch) -> ReplicaSet {
+        ReplicaSet { epoch, nodes: Vec::new(), members: 0, joint: None, me: None }
+    }
+
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.epoch
+    }
+
+    /// True if this node is a replica.
+    #[must_use]
+    pub fn has_me(&self) -> bool {
+        self.me.is_some()
     }
 
     /// The place of this node, if it is a replica.
@@ -101,7 +112,7 @@ impl ReplicaSet {
     /// True if every replica has an acknowledgement that counts now.
     #[must_use]
     pub fn is_all(&self, acks: &Tally, peers: &Peers) -> bool {
-        acks.places(self, peers) == self.all_places()
+        self.is_all_of(acks.places(self, peers))
     }
 
     /// True if these replicas make a majority of each membership.
@@ -109,6 +120,12 @@ impl ReplicaSet {
     pub fn is_quorum_of(&self, places: Places) -> bool {
         is_majority(places, self.members)
             && self.joint.is_none_or(|joint| is_majority(places, joint))
+    }
+
+    /// True if these are all replicas.
+    #[must_use]
+    pub fn is_all_of(&self, places: Places) -> bool {
+        places != 0 && places == self.all_places()
     }
 
     #[must_use]
@@ -203,7 +220,7 @@ impl<'a> Replicas<'a> {
         self.set.nodes.len()
     }
 
-    /// Never: a set has a replica.
+    /// True for the set of an event about no shard, if shards have different replicas.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.len() == 0

@@ -46,6 +46,7 @@ impl Cluster {
                 incarnation: Incarnation(1),
                 loss: Loss(0),
                 members: members.clone(),
+                replicas: None,
                 seed: u64::from(me.0),
                 request_timeout: Nanos::from_secs(10),
                 once_timeout: Nanos::from_secs(10),

@@ -46,6 +46,9 @@ fn main() {
     if let Ok(distance) = std::env::var("DISTANCE") {
         config.distance = Some(distance.parse().expect("milliseconds"));
     }
+    if let Ok(replicas) = std::env::var("REPLICAS") {
+        config.replicas = Some(replicas.parse().expect("a number"));
+    }
     if let Ok(strikes) = std::env::var("MEDIA_STRIKES") {
         config.media_strikes = strikes.parse().expect("a number");
     }

@@ -34,6 +34,8 @@ mod table;
 mod world;
 
 use checker::model::kv::KvInput;
+use protocols::Protocol;
+use protocols::rmwpaxos::RmwPaxos;
 
 pub use search::{Exploration, Fault, explore};
 
@@ -56,6 +58,8 @@ pub struct Budget {
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub nodes: u16,
+    /// The first so many nodes keep the key. The others are no replicas.
+    pub replicas: u16,
     /// Clients: the node that each asks, and its commands, one after the other.
     pub clients: Vec<(u16, Vec<KvInput>)>,
     pub budget: Budget,
@@ -79,7 +83,13 @@ pub fn worlds(states_max: u64) -> Vec<Named> {
     let named = |name, is_plain, clients: &[(u16, Vec<KvInput>)], budget| Named {
         name,
         is_plain,
-        plan: Plan { nodes: 3, clients: clients.to_vec(), budget, states_max },
+        plan: Plan { nodes: 3, replicas: 3, clients: clients.to_vec(), budget, states_max },
+    };
+    // The last node is no replica.
+    let outside = |name, nodes, clients: &[(u16, Vec<KvInput>)], budget| {
+        let mut named = named(name, false, clients, budget);
+        (named.plan.nodes, named.plan.replicas) = (nodes, nodes - 1);
+        named
     };
     let none = Budget::default();
     let stop = Budget { stops: 1, ..none };
@@ -93,6 +103,9 @@ pub fn worlds(states_max: u64) -> Vec<Named> {
     let appends = &[(1, vec![append("a")]), (2, vec![append("b")])];
     let delete = &[(1, vec![append("a")]), (2, vec![KvInput::Del])];
     let twice = &[(1, vec![append("a"), append("b")]), (2, vec![append("c"), append("d")])];
+    let outer = &[(4, vec![append("a")]), (1, vec![append("b")])];
+    let outer_of_two = &[(3, vec![append("a")]), (1, vec![append("b")])];
+    let outers = &[(4, vec![append("a")]), (4, vec![append("b")])];
     let uneven = &[(1, vec![append("a"), append("b")]), (2, vec![append("c")])];
     vec![
         named("a write, a read", true, write_read, none),
@@ -109,6 +122,11 @@ pub fn worlds(states_max: u64) -> Vec<Named> {
         named("two appends, a node forgets", false, appends, wipe),
         named("two appends, a timer", false, appends, timer),
         named("an append, a delete, a timer", false, delete, timer),
+        outside("an append from outside", 4, outer, none),
+        outside("an append from outside, a node stops", 4, outer, stop),
+        outside("an append from outside of two, a node restarts", 3, outer_of_two, restart),
+        outside("an append from outside, a node forgets", 4, outer, wipe),
+        outside("two appends from outside", 4, outers, none),
         named("two appends and one", false, uneven, none),
         named("two appends and one, a node stops", false, uneven, stop),
         named("two appends each", false, twice, none),
@@ -120,10 +138,12 @@ pub fn worlds(states_max: u64) -> Vec<Named> {
 
 /// Whether a protocol can live in such a world.
 #[must_use]
-pub fn is_livable<P: protocols::Protocol>(named: &Named) -> bool {
+pub fn is_livable<P: Protocol>(named: &Named) -> bool {
     let budget = named.plan.budget;
     // These keep nothing, and have no way back for a node that forgot: their failure-free parts alone are here.
     let is_without_return = P::PROPERTIES.needs_config;
+    let knows_outside = named.plan.replicas == named.plan.nodes || P::NAME == RmwPaxos::NAME;
     (named.is_plain || P::PROPERTIES.read_modify_write)
+        && knows_outside
         && (!is_without_return || budget.wipes + budget.restarts == 0)
 }

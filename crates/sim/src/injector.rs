@@ -282,16 +282,17 @@ impl Injector {
     }
 }
 
-/// A majority of all remembers everything, this node not counted.
+/// A majority of each replica set remembers everything, this node not counted.
 fn may_forget(world: &World, node: usize) -> bool {
     others_that(world, node, |other| !world.medium(other).has_forgotten_anything())
 }
 
-/// True when of the others a majority of all `remember`s.
+/// True when of the others in each replica set of the node a majority of the set `remember`s.
 fn others_that(world: &World, node: usize, remember: impl Fn(usize) -> bool) -> bool {
-    let nodes = world.node_count();
-    let others = (0..nodes).filter(|&other| other != node && remember(other)).count();
-    others > nodes / 2
+    world.replica_sets_of(node).all(|set| {
+        let others = set.iter().filter(|&&other| other != node && remember(other)).count();
+        others > set.len() / 2
+    })
 }
 
 /// A span with this mean; never zero.

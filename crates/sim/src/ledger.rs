@@ -95,6 +95,8 @@ struct Book {
     metas: BTreeMap<(Database, Shard), Story>,
     /// Shards that a worker heard to be forgotten and was not told of a higher loss since.
     unrevealed: BTreeSet<(Database, Shard)>,
+    /// A shard of those that was called known in the turn that goes on.
+    known_early: Option<Shard>,
     complaint: Option<String>,
     is_excused: bool,
 }
@@ -167,10 +169,16 @@ impl Ledger {
         (book.cells, book.metas) = (BTreeMap::new(), BTreeMap::new());
     }
 
-    /// The worker with this index was told of a higher loss.
-    pub fn on_loss(&self, worker: usize, workers: usize) {
+    /// A turn of the worker with this index has ended. `hears_of_loss`: its loss was raised.
+    pub fn end_turn(&self, (worker, workers): (usize, usize), hears_of_loss: bool) {
         let is_its = |shard: Shard| usize::from(shard.0) % workers == worker;
-        self.lock().unrevealed.retain(|(_, shard)| !is_its(*shard));
+        let mut book = self.lock();
+        let early = book.known_early.take();
+        if hears_of_loss {
+            book.unrevealed.retain(|(_, shard)| !is_its(*shard));
+        } else if let Some(shard) = early {
+            book.complain(format!("{shard:?} is called known, and its loss was not raised"));
+        }
     }
 
     /// What must not be, once something was.
@@ -271,7 +279,7 @@ impl Store for Watched {
         if forgotten {
             book.hear_forgotten(database, shard);
         } else if book.unrevealed.contains(&(database, shard)) {
-            book.complain(format!("{shard:?} is called known, and its loss was not raised"));
+            book.known_early = Some(shard);
         }
         drop(book);
         self.store.set_forgotten(database, shard, forgotten);
@@ -390,11 +398,17 @@ mod tests {
         let (mut store, ledger) = watched();
         let shard = Shard(7);
         store.set_forgotten(DATABASE, shard, true);
-        ledger.on_loss(0, 1);
+        ledger.end_turn((0, 1), true);
         store.set_forgotten(DATABASE, shard, false);
+        ledger.end_turn((0, 1), false);
         assert_eq!(ledger.complaint(), None);
         store.set_forgotten(DATABASE, shard, true);
         store.set_forgotten(DATABASE, shard, false);
+        ledger.end_turn((0, 1), true);
+        assert_eq!(ledger.complaint(), None, "the turn in which the loss was raised");
+        store.set_forgotten(DATABASE, shard, true);
+        store.set_forgotten(DATABASE, shard, false);
+        ledger.end_turn((0, 1), false);
         assert!(ledger.complaint().is_some());
     }
 }

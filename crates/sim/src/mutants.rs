@@ -135,7 +135,12 @@ fn config_of_mistake(protocol: &str, mutation: Mutation) -> SimConfig {
     let mix = mutation.name().starts_with("once-").then_some(Mix::Retries);
     let strikes =
         matches!(mutation, Mutation::NoPatrol | Mutation::OlderIsLag | Mutation::OneHolderWins);
-    SimConfig { mix, media_strikes: if strikes { STRIKES } else { 0 }, ..config_of(protocol) }
+    let media_strikes = if strikes { STRIKES } else { 0 };
+    let config = SimConfig { mix, media_strikes, ..config_of(protocol) };
+    match mutation {
+        Mutation::OutsideCounts => SimConfig { nodes: 5, replicas: Some(3), ..config },
+        _ => config,
+    }
 }
 
 fn protocols_of(mutation: Mutation) -> &'static [&'static str] {

@@ -116,6 +116,8 @@ pub struct Profile {
     pub shape: storage::disk::Config,
     pub rest_after: u64,
     pub speech: Speech,
+    /// Nodes that keep a shard.
+    pub replicas: usize,
     pub workers: usize,
     pub links: Links,
     pub clocks: Vec<Clock>,
@@ -153,6 +155,10 @@ pub struct Profile {
 #[derive(Clone, Copy, Debug)]
 pub struct Given {
     pub nodes: usize,
+    /// `None`: all, or drawn where [`Given::spreads`].
+    pub replicas: Option<usize>,
+    /// The protocol knows nodes that are no replicas.
+    pub spreads: bool,
     pub ops: u64,
     pub faults: FaultSet,
     /// The protocol runs commands whose effect depends on the state.
@@ -193,7 +199,8 @@ impl Profile {
             (of_medium.or(given.durability)).unwrap_or_else(|| draw_durability(rng, faults));
         let mut links = draw_links(rng, faults, theme);
         links.distance = given.distance.unwrap_or_default();
-        let (clocks, majority_rate_ppm) = draw_clocks(rng, given.nodes, faults);
+        let replicas = draw_replicas(rng, given);
+        let (clocks, majority_rate_ppm) = draw_clocks(rng, (given.nodes, replicas), faults);
         let clients = rng.between(2, 8) as usize;
         let pipeline = *rng.pick(&[1, 1, 2, 6]);
         let think_max = *rng.pick(&[1, MILLI / 2, 3 * MILLI]);
@@ -218,6 +225,7 @@ impl Profile {
             medium,
             shape,
             rest_after,
+            replicas,
             speech: given.speech.unwrap_or(drawn),
             workers: match rng.between(1, 2) {
                 _ if given.total_order => 1,
@@ -299,6 +307,10 @@ impl Profile {
         self.majority_rate_ppm = NOMINAL_PPM;
     }
 }
+/// Nodes from which on replica sets may differ by shard, and the replicas of a shard then.
+const SPREAD_FROM: usize = 5;
+const SPREAD_REPLICAS: usize = 3;
+const SPREAD_SALT: u64 = 57;
 /// Clients rest for longer than lines are remembered only where that is not long.
 const REST_WINDOW_MAX: Millis = Millis(3_000);
 
@@ -372,8 +384,20 @@ fn draw_links(rng: &mut Prng, faults: FaultSet, theme: Theme) -> Links {
     links
 }
 
-/// One clock per node, and the rate of the M-th fastest: small drifts, and one clock that is grossly wrong.
-fn draw_clocks(rng: &mut Prng, nodes: usize, faults: FaultSet) -> (Vec<Clock>, u64) {
+/// All nodes are replicas, or in half of the runs of many nodes three. Drawn apart.
+fn draw_replicas(rng: &Prng, given: &Given) -> usize {
+    let is_spread = given.spreads && given.nodes >= SPREAD_FROM;
+    let spread = is_spread && Prng::new(rng.clone().next_u64() ^ SPREAD_SALT).chance(0.5);
+    given.replicas.unwrap_or(if spread { SPREAD_REPLICAS } else { given.nodes })
+}
+
+/// One clock per node, and the rate of the M-th fastest, M being a majority of replicas. Clocks
+/// drift a little, and one is grossly wrong.
+fn draw_clocks(
+    rng: &mut Prng,
+    (nodes, replicas): (usize, usize),
+    faults: FaultSet,
+) -> (Vec<Clock>, u64) {
     let mut rates = vec![NOMINAL_PPM; nodes];
     if faults.has(Fault::Drift) {
         for rate in &mut rates {
@@ -387,7 +411,7 @@ fn draw_clocks(rng: &mut Prng, nodes: usize, faults: FaultSet) -> (Vec<Clock>, u
         .collect();
     let mut sorted = rates;
     sorted.sort_unstable();
-    (clocks, sorted[nodes - (nodes / 2 + 1)])
+    (clocks, sorted[nodes - (replicas / 2 + 1)])
 }
 
 fn draw_keys(rng: &mut Prng, theme: Theme, given: &Given) -> Vec<Mix> {

@@ -181,12 +181,14 @@ fn draw(config: &SimConfig, rng: &mut Prng) -> Profile {
         |fault: &Fault| config.media_strikes == 0 || !matches!(fault, Fault::Rot | Fault::RollBack);
     let given = Given {
         nodes: config.nodes,
+        replicas: config.replicas,
         ops: config.ops,
         faults: config.faults.iter().filter(lives_with).filter(leaves_media).collect(),
         read_modify_write: properties.read_modify_write,
         // Those that do not are in the laboratory, or cannot do what depends on the state.
         expires: registry::find(registration.name).is_some(),
         tells_changes: registration.name == RmwPaxos::NAME,
+        spreads: registration.name == RmwPaxos::NAME && config.media_strikes == 0,
         total_order: properties.total_order,
         // A total order needs a log to be durable, and no medium for one exists.
         durability: config.durability.or(properties.total_order.then_some(Durability::Volatile)),
@@ -263,6 +265,7 @@ impl Run {
         let mut world = World::new(WorldConfig {
             protocol: registration.name,
             nodes: config.nodes,
+            replicas: profile.replicas,
             workers: profile.workers,
             medium: MediumConfig {
                 kind: profile.medium,

@@ -68,9 +68,16 @@ impl<P: Protocol> Scenario<P> {
     /// Starts `nodes` nodes, connected, one worker each, request timeout 1.5 seconds.
     #[must_use]
     pub fn new(nodes: usize, durability: Durability) -> Scenario<P> {
+        Scenario::with_replicas(nodes, nodes, durability)
+    }
+
+    /// The same with so many replicas of each shard.
+    #[must_use]
+    pub fn with_replicas(nodes: usize, replicas: usize, durability: Durability) -> Scenario<P> {
         let mut world = World::new(WorldConfig {
             protocol: P::NAME,
             nodes,
+            replicas,
             workers: 1,
             medium: MediumConfig::model(durability),
             seed: 1,

@@ -50,6 +50,8 @@ const NOTICE_MAX: u64 = 100_000;
 pub struct WorldConfig {
     pub protocol: &'static str,
     pub nodes: usize,
+    /// How many of them keep a shard.
+    pub replicas: usize,
     pub workers: usize,
     pub medium: MediumConfig,
     pub seed: u64,
@@ -246,6 +248,14 @@ impl World {
     #[must_use]
     pub fn node_count(&self) -> usize {
         self.nodes.len()
+    }
+
+    /// The replica sets that hold this node; compare [`protocols::ReplicaSets::spread`].
+    pub fn replica_sets_of(&self, node: usize) -> impl Iterator<Item = Vec<usize>> {
+        let (nodes, replicas) = (self.nodes.len(), self.config.replicas);
+        let sets =
+            (0..nodes).map(move |first| (0..replicas).map(|it| (first + it) % nodes).collect());
+        sets.filter(move |set: &Vec<usize>| set.contains(&node))
     }
 
     #[must_use]

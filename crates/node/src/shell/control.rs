@@ -494,6 +494,7 @@ impl Control {
                 incarnation: durable.mine.incarnation,
                 loss: durable.mine.loss,
                 members: durable.members.iter().map(|member| member.node).collect(),
+                replicas: None,
                 seed: self.rng.next_u64(),
                 request_timeout: Nanos::from_millis(config.request_timeout.0),
                 once_timeout: Nanos::from_millis(ONCE_TIMEOUT_MAX.0),

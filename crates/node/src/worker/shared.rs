@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use base::{Millis, Nanos};
-use protocols::{Peer, Peers, Replicas, Scan};
+use protocols::{Peer, Peers, ReplicaSets, Replicas, Scan};
 use storage::Store;
 use types::{NodeId, Outcome, Shard, Tag, Ticket, Update};
 
 use super::commits::Commits;
 use super::loss::LossHold;
 use super::outbox::Outbox;
-use super::replica_sets::ReplicaSets;
 use super::scans::{ScanInFlight, ScanPurpose};
 use super::timers::Timers;
 use crate::engine::shard_of;

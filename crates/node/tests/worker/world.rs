@@ -83,6 +83,7 @@ impl World {
             incarnation: Incarnation(1),
             loss: Loss(1),
             members: shape.members,
+            replicas: None,
             seed: 1,
             request_timeout: Nanos::from_secs(1),
             once_timeout: Nanos::from_secs(1),

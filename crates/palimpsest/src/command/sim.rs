@@ -22,6 +22,10 @@ pub(crate) struct Args {
     /// Nodes of the simulated cluster
     #[arg(long, default_value_t = 3)]
     nodes: usize,
+    /// Nodes that keep each shard (rmwpaxos) [default: all; with 5 nodes or more drawn from each
+    /// seed]
+    #[arg(long)]
+    replicas: Option<usize>,
     /// First seed
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -102,6 +106,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let protocol = args.protocol.as_str();
     let config = SimConfig {
         nodes: args.nodes,
+        replicas: args.replicas,
         ops: args.ops,
         media_strikes: args.media_strikes,
         distance: args.distance,

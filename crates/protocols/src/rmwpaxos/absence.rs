@@ -180,7 +180,7 @@ impl RmwPaxos {
 
     fn may_speak(&self, cx: &Cx<'_>, member: &Member) -> bool {
         let is_recent = |at: Nanos| cx.now < at + UNSURE_FOR;
-        let left_at = cx.replicas.index(member.node).and_then(|index| self.left_at[index]);
+        let left_at = cx.replicas.peers.index(member.node).and_then(|index| self.left_at[index]);
         member.up || self.ranges.started.is_none_or(is_recent) || left_at.is_some_and(is_recent)
     }
 

@@ -97,8 +97,12 @@ impl Collector {
 }
 
 impl RmwPaxos {
-    /// This node's proposal left a tombstone, or something that is to be forgotten one day.
+    /// This node's proposal left a tombstone, or a state that is to be forgotten one day. A node
+    /// that is no replica leaves it to the replicas, which meet it when they compare.
     pub(super) fn schedule_collection(&mut self, cx: &mut Cx<'_>, key: &Key, state: &State) {
+        if !cx.replicas.set.has_me() {
+            return;
+        }
         let window = window::newest(state).filter(|_| !mutation::is(Mutation::OnceCollected));
         let after = window.map_or(GRACE, look_after);
         self.collector.wait_from(key, cx.now + after, state.has_once());
@@ -129,20 +133,20 @@ impl RmwPaxos {
         if self.collector.armed.is_some_and(|armed| armed <= cx.now) {
             self.collector.armed = None;
         }
-        let all_in_reach = cx.replicas.members().all(Member::is_in_reach);
         for _ in 0..STARTED_MAX {
             let Some(((at, key), ())) = self.collector.due.pop_first() else { break };
             if at > cx.now {
                 self.collector.due.insert((at, key), ());
                 break;
             }
-            if all_in_reach {
+            if cx.replicas_of(key.shard()).members().all(Member::is_in_reach) {
                 cx.fx.send_now(self.env.me, Message::Touch { key: key.clone(), due: Due::Collect });
             }
             self.collect_later(cx, &key);
         }
         if self.collector.waiting.len() <= WAITING_MAX / 4 {
             for shard in std::mem::take(&mut self.collector.left_out) {
+                cx.about(shard);
                 self.doubt(cx, shard, own_place(cx));
             }
         }
@@ -176,9 +180,10 @@ impl RmwPaxos {
 
     /// How long to leave a key to the node that proposed what it holds.
     fn precedence(&self, cx: &mut Cx<'_>, proposer: NodeId) -> Nanos {
-        let is_up = cx.replicas.member(proposer).is_some_and(|member| member.up);
-        match proposer == self.env.me || !is_up {
+        let may_collect = cx.replicas.member(proposer).is_none_or(|member| member.up);
+        match proposer == self.env.me || !may_collect {
             true => Nanos::ZERO,
+            // Proposers that are no replicas collect no tombstones: one replica comes first.
             false => FOUND_AFTER + Nanos(cx.rng.below(FOUND_AFTER.0)),
         }
     }
@@ -192,7 +197,7 @@ impl RmwPaxos {
             return;
         }
         let replicas = cx.replicas;
-        let is_held_by_all = active.acks.exactly(replicas, k) == replicas.set.all_places();
+        let is_held_by_all = replicas.set.is_all_of(active.acks.exactly(replicas, k));
         let by_majority = mutation::is(Mutation::CollectByMajority)
             && replicas.set.is_quorum_of(active.acks.at_least(replicas, k));
         if !is_held_by_all && !by_majority {
@@ -217,7 +222,7 @@ impl RmwPaxos {
         proposer: NodeId,
         state: &State,
     ) {
-        let is_own = proposer == self.env.me;
+        let is_own = proposer == self.env.me || cx.replicas.index(proposer).is_none();
         if self.collector.waiting.contains_key(key) || (!is_own && !state.is_tombstone()) {
             return;
         }

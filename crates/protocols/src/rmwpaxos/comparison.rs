@@ -127,6 +127,7 @@ impl RmwPaxos {
     pub(super) fn go_on_with_walk(&mut self, cx: &mut Cx<'_>) {
         let scan = self.next_id();
         let Some(walk) = &mut self.ranges.walk else { return };
+        cx.about(walk.shard);
         match &mut walk.step {
             Step::Pausing { until } if (*until).max(self.ranges.resting_until) > cx.now => {
                 let until = (*until).max(self.ranges.resting_until);
@@ -186,11 +187,12 @@ impl RmwPaxos {
     /// This node's part of the range is read: asks the others.
     fn ask_range(&mut self, cx: &mut Cx<'_>, scanned: Scanned<Register>, began: Nanos) {
         let (id, until) = (scanned.id, scanned.next_hash);
+        let Some(shard) = self.ranges.walk.as_ref().map(|walk| walk.shard) else { return };
+        cx.about(shard);
         for (key, cell) in &scanned.records {
             self.note_found(cx, key, cell);
         }
         let (own, lost) = held_of(scanned, until);
-        let Some(shard) = self.ranges.walk.as_ref().map(|walk| walk.shard) else { return };
         // Who does not know what it holds does not say that it holds the same. A floor that has risen meanwhile may cover what
         // was accepted behind the scan, and would deny that it is there.
         let is_known = lost.is_empty()
@@ -271,6 +273,7 @@ impl RmwPaxos {
     fn answer_range(&mut self, cx: &mut Cx<'_>, answering: Answering, scanned: Scanned<Register>) {
         let Answering { to, loss, id, shard, range: (from_hash, asked_until), .. } = answering;
         let Answering { floor, folds, began, .. } = answering;
+        cx.about(shard);
         let is_stale = self.ranges.has_risen_since(shard, began);
         let until = nearer(asked_until, scanned.next_hash);
         let is_whole = until == asked_until;

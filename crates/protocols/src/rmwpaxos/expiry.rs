@@ -179,8 +179,10 @@ impl RmwPaxos {
 
     /// The register is resident now: if its time is over, a read of nothing has a quorum say so.
     pub(super) fn on_expire_due(&mut self, cx: &mut Cx<'_>, key: Key) {
-        let is_over = super::serve::held(cx, &key)
-            .is_some_and(|register| register.countdown(cx.uptime, cx.unix) == Countdown::Over);
+        // A node that is no replica counts no time down: the replicas vote.
+        let is_over = !cx.replicas.set.has_me()
+            || super::serve::held(cx, &key)
+                .is_some_and(|register| register.countdown(cx.uptime, cx.unix) == Countdown::Over);
         if !is_over {
             return;
         }

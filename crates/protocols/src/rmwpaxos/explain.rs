@@ -69,14 +69,15 @@ impl RmwPaxos {
 
     fn end_explanation(&mut self, cx: &mut Cx<'_>, id: u64) {
         if let Some(round) = self.explanations.0.remove(&id) {
-            let (tag, outcome) = round.end(cx.replicas);
+            let shard = round.key.shard();
+            let (tag, outcome) = round.end(cx.replicas_of(shard));
             self.reply(cx, tag, outcome);
         }
     }
 }
 
 fn ask_missing(cx: &mut Cx<'_>, id: u64, round: &Explaining) {
-    for node in round.missing(cx.replicas) {
+    for node in round.missing(cx.replicas_of(round.key.shard())) {
         cx.fx.send_now(node, Message::Read { key: round.key.clone(), id, have: Round::NONE });
     }
 }

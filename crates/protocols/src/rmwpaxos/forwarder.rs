@@ -131,17 +131,31 @@ impl RmwPaxos {
 
     /// The node whose proposals for this key keep being accepted here, if it is worth asking.
     fn busy_owner(&self, cx: &Cx<'_>, active: &Active) -> Option<(NodeId, Incarnation)> {
-        let register = serve::held(cx, &active.key)?;
-        let (owner, incarnation) = (register.promised.node(), register.promised.incarnation());
-        let member = cx.replicas.member(owner)?;
-        let is_recent = register.foreign_at > Nanos::ZERO
-            && cx.now.since(register.foreign_at) < self.contended_for();
-        // One write of another node now and then is no contention; losing to it, or several in a row, is.
-        let is_busy = is_recent && (active.losses > 0 || register.foreign_run >= CONTENDED_RUN);
+        let (promised, is_busy) = match cx.replicas.set.has_me() {
+            true => {
+                let register = serve::held(cx, &active.key)?;
+                let is_recent = self.is_recent(cx, register.foreign_at);
+                // One write of another node now and then is no contention; losing to it, or several
+                // in a row, is.
+                let is_run = active.losses > 0 || register.foreign_run >= CONTENDED_RUN;
+                (register.promised, is_recent && is_run)
+            }
+            // Without an acceptor a node learns of others by losing to them.
+            false => {
+                let (promised, at) = active.lost_to?;
+                (promised, self.is_recent(cx, at))
+            }
+        };
+        let (owner, incarnation) = (promised.node(), promised.incarnation());
+        let member = cx.replicas.peers.get(owner)?;
         let is_avoided =
             self.forwarder.avoided_until.get(&owner).is_some_and(|until| cx.now < *until);
         let is_there = owner != self.env.me && member.up && member.incarnation == incarnation;
         (is_busy && is_there && !is_avoided).then_some((owner, incarnation))
+    }
+
+    fn is_recent(&self, cx: &Cx<'_>, at: Nanos) -> bool {
+        at > Nanos::ZERO && cx.now.since(at) < self.contended_for()
     }
 
     pub(super) fn contended_for(&self) -> Nanos {
@@ -331,7 +345,8 @@ impl RmwPaxos {
         let waited = cx.now.since(forward.sent);
         let is_up = cx
             .replicas
-            .member(forward.to)
+            .peers
+            .get(forward.to)
             .is_some_and(|member| member.up && member.incarnation == forward.incarnation);
         let patience =
             if is_up { ANSWER_WITHIN.max(self.round_trip.times(8)) } else { RECONNECT_WITHIN };

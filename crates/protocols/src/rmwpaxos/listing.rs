@@ -291,6 +291,8 @@ impl RmwPaxos {
             }
         }
         for id in due {
+            let Some(shard) = self.lists.rounds.get(&id).map(|round| round.shard) else { continue };
+            cx.about(shard);
             self.settle_list(cx, id);
             let Some(round) = self.lists.rounds.get(&id) else { continue };
             let replicas = cx.replicas;

@@ -137,6 +137,39 @@ impl Message {
     }
 }
 
+impl Message {
+    /// True for messages to acceptors, and for those by which acceptors compare themselves.
+    pub(super) fn is_for_replicas(&self) -> bool {
+        match self {
+            Message::Read { .. }
+            | Message::Prepare { .. }
+            | Message::Accept { .. }
+            | Message::AcceptDelta { .. }
+            | Message::PrepareAccept { .. }
+            | Message::Repair { .. }
+            | Message::Remove { .. }
+            | Message::Chosen { .. }
+            | Message::Recover { .. }
+            | Message::Recovered { .. }
+            | Message::List { .. }
+            | Message::Compare { .. }
+            | Message::Compared { .. }
+            | Message::Want { .. }
+            | Message::Older { .. }
+            | Message::OlderFloor { .. } => true,
+            Message::State { .. }
+            | Message::Promise { .. }
+            | Message::Accepted { .. }
+            | Message::Nack { .. }
+            | Message::NeedFull { .. }
+            | Message::Forward { .. }
+            | Message::Forwarded { .. }
+            | Message::Listed { .. }
+            | Message::Touch { .. } => false,
+        }
+    }
+}
+
 impl ProtocolMessage for Message {
     fn is_write(&self) -> bool {
         matches!(

@@ -273,7 +273,7 @@ impl Protocol for RmwPaxos {
         if self.env.durable {
             cx.metas.get_mut(shard).restarted(epoch);
         }
-        if cx.metas.get(shard).void && !cx.cells.is_forgotten(shard) {
+        if cx.metas.get(shard).void && !cx.cells.is_forgotten(shard) && cx.replicas.set.has_me() {
             self.find_void(cx, shard);
         }
     }
@@ -415,6 +415,7 @@ impl RmwPaxos {
 
     /// Takes the key's proposer out to work on it; it must be put back.
     fn take_active(&mut self, cx: &mut Cx<'_>, key: &Key) -> Box<Active> {
+        cx.about(key.shard());
         self.actives.take(key).unwrap_or_else(|| {
             cx.cells.pin(key);
             self.sweep.arm(cx);
@@ -435,6 +436,7 @@ impl RmwPaxos {
         let mut touched = std::mem::take(&mut self.touched);
         for key in touched.drain(..) {
             let Some(mut active) = self.actives.take(&key) else { continue };
+            cx.about(key.shard());
             active.touched = false;
             self.pump(cx, &mut active);
             if active.is_done() {
@@ -518,6 +520,10 @@ impl RmwPaxos {
     }
 
     fn on_message(&mut self, cx: &mut Cx<'_>, from: Peer, message: Message) {
+        // A node that is no replica has no acceptor.
+        if message.is_for_replicas() && !cx.replicas.set.has_me() {
+            return;
+        }
         match message {
             Message::Read { key, id, have } => self.on_read(cx, from, key, id, have),
             Message::Prepare { key, ballot, have } => self.on_prepare(cx, from, key, ballot, have),

@@ -246,6 +246,8 @@ pub struct Active {
     /// Members that refused `ballot`, and when the last of them did.
     pub refused: Tally,
     pub refused_at: Nanos,
+    /// The highest promise by which this key's ballots were refused, and when that was.
+    pub lost_to: Option<(Ballot, Nanos)>,
     /// What phase 1 was asked with: the own acceptor's round and state.
     pub have: Option<(Round, State)>,
     pub promises: Reports,
@@ -296,6 +298,7 @@ impl Active {
             acks: Acks::default(),
             refused: Tally::default(),
             refused_at: Nanos::ZERO,
+            lost_to: None,
             have: None,
             promises: Reports::default(),
             prepared_at: Place(0),
@@ -326,6 +329,7 @@ impl Active {
         (self.unproven, self.differed) = (None, false);
         self.acks = Acks::default();
         (self.refused, self.refused_at) = (Tally::default(), Nanos::ZERO);
+        self.lost_to = None;
         self.prepared_at = Place(0);
         (self.ask_rest_at, self.contested_until) = (Nanos::ZERO, Nanos::ZERO);
         (self.rest, self.vote_again_at) = (None, Nanos::ZERO);
@@ -400,6 +404,7 @@ mod tests {
         (active.rest, active.vote_again_at) = (Some(Millis(8)), Nanos(9));
         (active.refused_at, active.ask_rest_at) = (Nanos(10), Nanos(11));
         active.contested_until = Nanos(12);
+        active.lost_to = Some((ballot, Nanos(13)));
         (active.losses, active.resend_at, active.resends, active.touched) = (1, Nanos(2), 3, true);
         active.start_over(Key::new(b"next"));
         assert_eq!(format!("{active:?}"), format!("{:?}", Active::new(Key::new(b"next"))));

@@ -15,7 +15,7 @@ use super::operation::Active;
 use super::{Cx, RmwPaxos, serve};
 use crate::effects::TimerId;
 use crate::peers::Member;
-use crate::replicas::{Places, Replicas};
+use crate::replicas::{Places, Replicas, place};
 
 pub(super) const REMIND: TimerId = TimerId(5);
 
@@ -139,7 +139,7 @@ impl RmwPaxos {
             return;
         }
         let missing = missing(cx, active);
-        if missing == 0 {
+        if missing == 0 || !cx.replicas.set.has_me() {
             return;
         }
         let due = cx.now + REMIND_AFTER;
@@ -152,10 +152,14 @@ impl RmwPaxos {
 
     /// A member is back, or steady again: what it may have missed is sent soon.
     pub(super) fn owe_returned(&mut self, cx: &mut Cx<'_>, node: types::NodeId) {
-        let Some(index) = cx.replicas.index(node).filter(|_| self.owed.len > 0) else { return };
+        if self.owed.len == 0 {
+            return;
+        }
         let due = cx.now + REMIND_BACK_AFTER;
         let mut any = false;
-        for debt in self.owed.slots.iter_mut().flatten().filter(|it| it.missing & 1 << index != 0) {
+        let place_in = |debt: &Debt| cx.replicas_of(debt.key.shard()).index(node).map_or(0, place);
+        let debts = self.owed.slots.iter_mut().flatten();
+        for debt in debts.filter(|debt| debt.missing & place_in(debt) != 0) {
             (debt.due, debt.reminders, any) = (due, 0, true);
         }
         if any {
@@ -170,11 +174,12 @@ impl RmwPaxos {
         }
         self.owed.armed = None;
         self.owed.sent_len = 0;
-        let steady = others_steady(cx.replicas);
+        let replicas_of = cx.by_shard();
+        let steady = |debt: &Debt| others_steady(replicas_of(debt.key.shard()));
         let mut reminded = 0;
         let mut next = None;
         for slot in &mut self.owed.slots {
-            let is_wanted = |debt: &&mut Debt| debt.missing & steady != 0;
+            let is_wanted = |debt: &&mut Debt| debt.missing & steady(debt) != 0;
             let Some(debt) = slot.as_mut().filter(is_wanted) else { continue };
             if debt.due <= cx.now && reminded < REMINDED_MAX {
                 if debt.reminders >= REMINDERS_MAX {

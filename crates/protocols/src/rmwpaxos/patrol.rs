@@ -7,7 +7,6 @@ use base::{Millis, Nanos};
 use types::Shard;
 use types::key::SHARDS;
 
-use super::ranges::own_place;
 use super::{Cx, RmwPaxos};
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
@@ -51,16 +50,16 @@ impl Patrol {
 
 impl RmwPaxos {
     pub(super) fn start_patrol(&mut self, cx: &mut Cx<'_>) {
-        let Some(first) = self.own_shards().next() else { return };
+        let Some(first) = self.replicated_shards(cx).next() else { return };
         self.patrol.next = first;
         self.arm_patrol(cx);
     }
 
     fn arm_patrol(&self, cx: &mut Cx<'_>) {
         let every = self.env.compare_every;
-        let shards = self.own_shards().count() as u64;
-        if every > Nanos::ZERO && cx.replicas.len() > 1 {
-            cx.fx.timer(PATROL, cx.now + Nanos((every.0 / shards).max(1)));
+        let shards = self.replicated_shards(cx).count() as u64;
+        if every > Nanos::ZERO && cx.replicas.peers.nodes().len() > 1 {
+            cx.fx.timer(PATROL, cx.now + Nanos((every.0 / shards.max(1)).max(1)));
         }
     }
 
@@ -70,19 +69,24 @@ impl RmwPaxos {
         if mutation::is(Mutation::NoPatrol) {
             return;
         }
-        let others = cx.replicas.set.all_places() & !own_place(cx);
-        let shards: Vec<Shard> = self.own_shards().collect();
+        let shards: Vec<Shard> = self.replicated_shards(cx).collect();
         let shard = self.patrol.next;
+        let others = |cx: &Cx<'_>, shard: Shard| {
+            let set = cx.replicas_of(shard).set;
+            set.all_places() & !set.own_place()
+        };
         let at = shards.iter().position(|&it| it == shard).unwrap_or(0);
         if at == 0 {
-            shards.iter().for_each(|it| self.patrol.missing[usize::from(it.0)] = others);
+            let missing = &mut self.patrol.missing;
+            shards.iter().for_each(|&it| missing[usize::from(it.0)] = others(cx, it));
             self.patrol.left = shards.len();
         }
         let before = shards[(at + shards.len() - 1) % shards.len()];
         self.patrol.is_behind = at > 0 && self.patrol.missing[usize::from(before.0)] != 0;
         self.patrol.next = shards[(at + 1) % shards.len()];
         if self.patrol.missing[usize::from(shard.0)] != 0 && !cx.cells.is_forgotten(shard) {
-            self.doubt(cx, shard, others);
+            cx.about(shard);
+            self.doubt(cx, shard, others(cx, shard));
         }
     }
 

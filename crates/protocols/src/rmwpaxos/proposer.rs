@@ -339,6 +339,8 @@ impl RmwPaxos {
             if !recovering {
                 active.refused.add(cx.replicas, from.node, from.loss);
                 active.refused_at = cx.now;
+                let highest = active.lost_to.map_or(promised, |(known, _)| known.max(promised));
+                active.lost_to = Some((highest, cx.now));
             }
             if active.phase == Phase::Preparing && active.ask_rest_at > Nanos::ZERO {
                 ask_rest(cx, &mut active);

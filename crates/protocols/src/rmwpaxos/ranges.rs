@@ -21,7 +21,7 @@ use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
 use crate::peers::Pace;
 use crate::protocol::ScannedCell;
-use crate::replicas::Places;
+use crate::replicas::{Places, Replicas, place};
 
 pub(super) const COMPARE: TimerId = TimerId(6);
 
@@ -347,31 +347,48 @@ impl RmwPaxos {
         }
     }
 
-    pub(super) fn own_shards(&self) -> impl Iterator<Item = Shard> + '_ {
-        (0..=u8::MAX).map(Shard).filter(|&shard| self.env.owns(shard))
+    /// The shards of this worker of which this node is a replica.
+    pub(super) fn replicated_shards<'a>(
+        &'a self,
+        cx: &'a Cx<'_>,
+    ) -> impl Iterator<Item = Shard> + 'a {
+        let is_ours = |shard: &Shard| self.env.owns(*shard) && cx.sets.of(*shard).has_me();
+        (0..=u8::MAX).map(Shard).filter(is_ours)
     }
 
     /// The first event of a process: what an earlier one left to do is not known.
     pub(super) fn start_comparing(&mut self, cx: &mut Cx<'_>) {
         if self.ranges.started.is_none() {
             self.ranges.started = Some(cx.now);
-            let me = own_place(cx);
-            let shards: Vec<Shard> = self.own_shards().collect();
-            shards.into_iter().for_each(|shard| self.doubt(cx, shard, me));
+            let set = cx.replicas.set;
+            let shards: Vec<Shard> = self.replicated_shards(cx).collect();
+            for shard in shards {
+                cx.about(shard);
+                self.doubt(cx, shard, own_place(cx));
+            }
+            cx.replicas.set = set;
             self.start_patrol(cx);
         }
     }
 
     /// A member was away: what it missed is not known.
     pub(super) fn doubt_member(&mut self, cx: &mut Cx<'_>, node: NodeId) {
-        let Some(index) = cx.replicas.index(node) else { return };
-        let shards: Vec<Shard> = self.own_shards().collect();
-        shards.into_iter().for_each(|shard| self.doubt(cx, shard, 1 << index));
+        let shards: Vec<Shard> = self.replicated_shards(cx).collect();
+        for shard in shards {
+            cx.about(shard);
+            if let Some(index) = cx.replicas.index(node) {
+                self.doubt(cx, shard, place(index));
+            }
+        }
     }
 
     /// The shard is to be compared with these members.
     pub(super) fn doubt(&mut self, cx: &mut Cx<'_>, shard: Shard, with: Places) {
-        let quiet = quiet_for(cx);
+        let replicas = cx.replicas_of(shard);
+        if !replicas.set.has_me() {
+            return;
+        }
+        let quiet = quiet_for(replicas);
         if let Some(walk) = self.ranges.walk.as_mut().filter(|walk| walk.shard == shard) {
             walk.note_doubt(with);
         }
@@ -404,13 +421,13 @@ impl RmwPaxos {
 
     /// Begins with the next shard whose time has come; sets the timer for the first of the others.
     fn start_walk(&mut self, cx: &mut Cx<'_>) {
-        let reach = reach(cx);
-        let quiet = quiet_for(cx);
         let mut first: Option<Nanos> = None;
         for ahead in 0..=u8::MAX {
             let shard = Shard(self.ranges.next.wrapping_add(ahead));
+            let replicas = cx.replicas_of(shard);
+            let quiet = quiet_for(replicas);
             let unsure = self.ranges.of(shard);
-            let with = unsure.with & reach;
+            let with = unsure.with & reach(replicas);
             // A shard that is forgotten here is doubted again when it is recovered.
             if with == 0 || cx.cells.is_forgotten(shard) {
                 continue;
@@ -421,6 +438,7 @@ impl RmwPaxos {
                 first = Some(first.map_or(at, |first| first.min(at)));
                 continue;
             }
+            cx.about(shard);
             let insist = unsure.differed >= LATE_ACCEPTS_MAX && cx.now >= unsure.insist_at;
             self.ranges.next = shard.0.wrapping_add(1);
             self.ranges.walk = Some(Walk {
@@ -470,6 +488,7 @@ impl RmwPaxos {
     /// What was equal from beginning to end, nothing having been accepted meanwhile, needs no further word.
     fn end_walk(&mut self, cx: &mut Cx<'_>) {
         let Some(walk) = self.ranges.walk.take() else { return };
+        cx.about(walk.shard);
         self.counters.shards_compared += 1;
         self.counters.shards_different += u64::from(walk.differs);
         let unsure = self.ranges.of(walk.shard);
@@ -555,8 +574,8 @@ fn all(cx: &Cx<'_>) -> Places {
 }
 
 /// This node, and the others that may be asked.
-fn reach(cx: &Cx<'_>) -> Places {
-    others_in_reach(cx.replicas) | own_place(cx)
+fn reach(replicas: Replicas<'_>) -> Places {
+    others_in_reach(replicas) | replicas.set.own_place()
 }
 
 /// This node, in a set of members.
@@ -564,8 +583,8 @@ pub(super) fn own_place(cx: &Cx<'_>) -> Places {
     cx.replicas.set.own_place()
 }
 
-fn quiet_for(cx: &Cx<'_>) -> Nanos {
-    let place = cx.replicas.set.me().unwrap_or(0) as u64;
+fn quiet_for(replicas: Replicas<'_>) -> Nanos {
+    let place = replicas.set.me().unwrap_or(0) as u64;
     Nanos(QUIET.0 * (1 + place))
 }
 

@@ -404,6 +404,7 @@ impl RmwPaxos {
 
     /// Nothing was decided for a while. Answers may be on their way: those who have not answered are asked the same again.
     fn retry_recovery(&mut self, cx: &mut Cx<'_>, key: &Key) {
+        cx.about(key.shard());
         if self.drop_overtaken(cx, key) {
             return;
         }
@@ -455,9 +456,13 @@ impl RmwPaxos {
 
     /// What a node was asked is lost with its connection.
     pub(super) fn ask_returned(&mut self, cx: &mut Cx<'_>, node: NodeId) {
-        let is_missing =
-            |it: &KeyRecovery| it.slow.is_none() && !it.reports.tally.has(cx.replicas, node);
-        for (key, recovery) in self.recovery.keys.iter().filter(|(_, it)| is_missing(it)) {
+        let replicas_of = cx.by_shard();
+        let is_missing = |key: &Key, it: &KeyRecovery| {
+            let replicas = replicas_of(key.shard());
+            let is_replica = replicas.index(node).is_some();
+            it.slow.is_none() && is_replica && !it.reports.tally.has(replicas, node)
+        };
+        for (key, recovery) in self.recovery.keys.iter().filter(|(key, it)| is_missing(key, it)) {
             cx.fx.send_now(node, Message::Recover { key: key.clone(), id: recovery.id });
         }
         self.ask_returned_for_shards(cx, node);

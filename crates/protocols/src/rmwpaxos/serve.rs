@@ -29,16 +29,21 @@ fn accepted_gate(cx: &Cx<'_>, key: &Key) -> Ticket {
 
 /// What the own acceptor holds of `key`, unless it is forgotten.
 pub(super) fn held<'a>(cx: &'a Cx<'_>, key: &Key) -> Option<&'a Register> {
+    debug_assert!(
+        std::ptr::eq(cx.replicas.set, cx.sets.of(key.shard())),
+        "the event is about the shard of {key:?}"
+    );
     match cx.cells.get(key) {
         Cell::Present(register) => Some(register),
         Cell::Absent | Cell::Lost => None,
     }
 }
 
-/// A register that takes part in nothing: it, or what its shard stood for, is forgotten.
+/// A register that is silent: it, or the fields of its shard, are forgotten. A node that is no
+/// replica has forgotten no register.
 pub(super) fn is_lost(cx: &Cx<'_>, key: &Key) -> bool {
     let is_lost = matches!(cx.cells.get(key), Cell::Lost) || cx.metas.get(key.shard()).void;
-    is_lost && !mutation::is(Mutation::NoRecovery)
+    is_lost && cx.replicas_of(key.shard()).set.has_me() && !mutation::is(Mutation::NoRecovery)
 }
 
 pub(super) fn report_of(cx: &Cx<'_>, key: &Key, have: Round) -> Report {
@@ -115,6 +120,9 @@ impl RmwPaxos {
     /// [`accept_own`](RmwPaxos::accept_own).
     pub(super) fn prepare_own(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         let me = self.env.me;
+        if !cx.replicas.set.has_me() {
+            return;
+        }
         if is_lost(cx, &active.key) || !self.takes_short_ways() {
             return proposer::send_prepare(cx, active, me);
         }
@@ -188,6 +196,9 @@ impl RmwPaxos {
     pub(super) fn accept_own(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         let me = self.env.me;
         let Some(newest) = active.in_flight.back() else { return };
+        if !cx.replicas.set.has_me() {
+            return;
+        }
         if is_lost(cx, &active.key) || !self.takes_short_ways() {
             return proposer::send_accept(cx, active, active.in_flight.len() - 1, me);
         }

@@ -76,6 +76,7 @@ impl RmwPaxos {
                 return;
             }
             let Some(mut active) = self.actives.take(&key) else { continue };
+            cx.about(key.shard());
             if matches!(active.phase, Phase::BackingOff { until } if until <= cx.now) {
                 active.phase = Phase::Idle;
             }
@@ -264,9 +265,12 @@ impl RmwPaxos {
         self.ask_returned(cx, node);
         for key in self.actives.keys_of(|_| true) {
             let mut active = self.take_active(cx, &key);
-            self.resend_lost(cx, &mut active, node);
+            let is_replica = cx.replicas.index(node).is_some();
+            if is_replica {
+                self.resend_lost(cx, &mut active, node);
+            }
             match &active.read {
-                Some(round) if !round.reports.tally.has(cx.replicas, node) => {
+                Some(round) if is_replica && !round.reports.tally.has(cx.replicas, node) => {
                     reader::ask(cx, &key, round, node);
                 }
                 _ => {}
@@ -287,7 +291,7 @@ impl RmwPaxos {
 
     /// Decisions that waited for this peer go on without it.
     pub(super) fn on_peer_reset(&mut self, cx: &mut Cx<'_>, node: NodeId) {
-        if let Some(index) = cx.replicas.index(node) {
+        if let Some(index) = cx.replicas.peers.index(node) {
             self.left_at[index] = Some(cx.now);
         }
         for key in self.actives.keys_of(|active| active.read.is_some()) {

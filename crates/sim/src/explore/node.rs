@@ -7,7 +7,7 @@ use base::{Millis, Nanos, Prng, checksum};
 use protocols::cells::{Absence, Cell, Cells, Metas};
 use protocols::effects::{Effects, Scan, TimerId};
 use protocols::{Context, Env, Event, Peer, Protocol, Request, Scanned, ScannedCell};
-use protocols::{Peers, ReplicaSet, Replicas};
+use protocols::{Peers, ReplicaSet, ReplicaSets, Replicas};
 use types::{
     Command, Epoch, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Shard, Tag, Ticket, Wire,
 };
@@ -60,6 +60,8 @@ pub(super) struct Said {
 /// What does not change in a world.
 pub(super) struct Setting {
     pub ids: Vec<NodeId>,
+    /// Those of them that are replicas of the key.
+    pub replicas: Vec<NodeId>,
     pub key: Key,
     pub is_durable: bool,
     /// Timers may fire.
@@ -78,7 +80,7 @@ pub(super) struct Node<P: Protocol> {
     protocol: P,
     cells: Cells<P::Record>,
     metas: Metas<P::Meta>,
-    set: ReplicaSet,
+    sets: ReplicaSets,
     peers: Peers,
     timers: BTreeSet<(Nanos, TimerId)>,
     now: Nanos,
@@ -117,7 +119,7 @@ impl<P: Protocol + Debug> Node<P> {
             worker,
             workers,
         };
-        let set = ReplicaSet::new(Epoch(1), me, &setting.ids);
+        let sets = ReplicaSets::shared(ReplicaSet::new(Epoch(1), me, &setting.replicas));
         let mut peers = Peers::new(me, incarnation, loss, &setting.ids);
         setting.ids.iter().for_each(|&id| peers.set_up(id, true));
         let absence = if durable { Absence::Kept } else { Absence::Certain };
@@ -127,7 +129,7 @@ impl<P: Protocol + Debug> Node<P> {
         metas.set_open_ticket(Ticket::DURABLE);
         let (protocol, now) = (P::open(env), Nanos::from_secs(1));
         let timers = BTreeSet::new();
-        let mut node = Node { protocol, cells, metas, set, peers, timers, now, stored, is_quiet };
+        let mut node = Node { protocol, cells, metas, sets, peers, timers, now, stored, is_quiet };
         node.load(setting);
         node
     }
@@ -168,7 +170,8 @@ impl<P: Protocol + Debug> Node<P> {
             metas: &mut self.metas,
             fx,
             rng: &mut Prng::new(1),
-            replicas: Replicas { set: &self.set, peers: &self.peers },
+            replicas: Replicas { set: self.sets.any(), peers: &self.peers },
+            sets: &self.sets,
             update: &SimUpdate,
         };
         run(&mut self.protocol, &mut cx);
@@ -316,7 +319,7 @@ impl<P: Protocol + Debug> Node<P> {
         }
         self.store(setting);
         let checked =
-            self.protocol.check(&self.cells, Replicas { set: &self.set, peers: &self.peers });
+            self.protocol.check(&self.cells, Replicas { set: self.sets.any(), peers: &self.peers });
         checked.map_err(|violation| violation.0)?;
         self.carry_out(fx, said)
     }

@@ -64,6 +64,7 @@ impl<P: Protocol + Debug> Rules<P> {
         let session = |it: &Planned| SessionId(it.client as u64 + 1);
         let setting = Setting {
             ids: (1..=plan.nodes).map(NodeId).collect(),
+            replicas: (1..=plan.replicas).map(NodeId).collect(),
             key: Key::new(b"key"),
             is_durable: plan.budget.restarts > 0,
             has_timers: plan.budget.timers > 0,

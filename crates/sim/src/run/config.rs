@@ -8,6 +8,8 @@ pub struct SimConfig {
     /// A name from the table of protocols.
     pub protocol: String,
     pub nodes: usize,
+    /// How many of them keep a shard; `None`: all, or drawn from the seed where they are many.
+    pub replicas: Option<usize>,
     pub seed: u64,
     /// Operations of clients.
     pub ops: u64,
@@ -37,6 +39,7 @@ impl SimConfig {
         SimConfig {
             protocol: protocol.to_string(),
             nodes: 3,
+            replicas: None,
             seed,
             ops: 200,
             faults: FaultSet::all(),
@@ -83,6 +86,7 @@ impl SimConfig {
         let cuts = Some(&self.cuts).filter(|cuts| **cuts != Cuts::default());
         let strikes = Some(self.media_strikes).filter(|&it| it > 0);
         let choices = [
+            ("REPLICAS", self.replicas.map(|it| it.to_string())),
             ("MEDIUM", self.medium.map(|it| it.name().to_string())),
             ("CLIENTS", self.speech.map(|it| it.name().to_string())),
             ("WORKLOAD", self.mix.map(|it| it.name().to_string())),
@@ -115,6 +119,7 @@ pub fn validate(config: &SimConfig) -> Result<(), Misuse> {
             types::limits::MEMBERS_MAX
         )));
     }
+    validate_replicas(config)?;
     validate_medium(config)?;
     validate_workload(config)?;
     let registration = registry::find_anywhere(&config.protocol);
@@ -134,6 +139,21 @@ pub fn validate(config: &SimConfig) -> Result<(), Misuse> {
                 "mutations are not compiled in: build with --features mutations".into(),
             ));
         }
+    }
+    Ok(())
+}
+
+/// Only the default protocol knows nodes that are no replicas of a shard.
+fn validate_replicas(config: &SimConfig) -> Result<(), Misuse> {
+    let Some(replicas) = config.replicas else { return Ok(()) };
+    if !(2..=config.nodes).contains(&replicas) {
+        return Err(Misuse(format!("{replicas} replicas; use 2 to {}", config.nodes)));
+    }
+    if replicas < config.nodes && config.protocol != RmwPaxos::NAME {
+        return Err(Misuse(format!("every node of {} is a replica", config.protocol)));
+    }
+    if replicas < config.nodes && config.media_strikes > 0 {
+        return Err(Misuse("strikes at media expect every node to be a replica".into()));
     }
     Ok(())
 }

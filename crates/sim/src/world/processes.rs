@@ -60,6 +60,7 @@ impl World {
                 incarnation: it.incarnation,
                 loss: it.loss,
                 members: members.clone(),
+                replicas: Some(config.replicas),
                 seed: self.rng.next_u64(),
                 request_timeout: Nanos(config.request_timeout),
                 once_timeout: Nanos(config.request_timeout),

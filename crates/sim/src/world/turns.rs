@@ -48,11 +48,9 @@ impl World {
         if let Err(violation) = seat.worker.check() {
             self.failure.get_or_insert(format!("n{}: {}", it.id, violation.0));
         }
+        it.ledger.end_turn((worker, workers), hears_of_loss);
         if let Some(complaint) = it.ledger.complaint() {
             self.failure.get_or_insert(format!("n{}: {complaint}", it.id));
-        }
-        if hears_of_loss {
-            it.ledger.on_loss(worker, workers);
         }
         // A medium that ended its process in the middle of the turn, or failed in one before.
         let ends_now = matches!(it.medium, Medium::Pmem(_)) || outputs.failed.is_some();

@@ -96,6 +96,11 @@ impl RmwPaxos {
     /// A shard was found forgotten: list what the others hold of it. From the start where a recovery is under way:
     /// registers that it found whole may be among what is forgotten now.
     pub(in super::super) fn on_forgotten(&mut self, cx: &mut Cx<'_>, shard: Shard) {
+        if !cx.replicas.set.has_me() {
+            // It held no register of the shard.
+            (cx.metas.get_mut(shard).void, cx.metas.get_mut(shard).disbelieved) = (false, false);
+            return cx.fx.recovered(shard);
+        }
         if !mutation::is(Mutation::NoRecovery) {
             let is_recovered = self.recovery.shards.remove(&shard).is_none();
             if !is_recovered {
@@ -180,6 +185,7 @@ impl RmwPaxos {
         let mut shards = self.recovery.shards.iter_mut();
         let found = shards.find(|(_, recovery)| recovery.own_scan == Some(scanned.id));
         let Some((&shard, recovery)) = found else { return false };
+        cx.about(shard);
         let listed_until = recovery.next.flatten();
         let until = [listed_until, scanned.next_hash].into_iter().flatten().min();
         let is_below = |key: &Key| until.is_none_or(|until| key.hash() < until);
@@ -299,7 +305,7 @@ impl RmwPaxos {
             }
             recovery.retries += 1;
             recovery.retry_at = cx.now + self.round_trip.resend_after(recovery.retries);
-            let replicas = cx.replicas;
+            let replicas = cx.replicas_of(shard);
             for node in replicas.others().filter(|&node| recovery.lacks(replicas, node)) {
                 ask_listing_of(cx, node, shard, recovery);
             }
@@ -312,17 +318,15 @@ impl RmwPaxos {
 
     /// What nobody answers though a majority is there may be lost for good: the shard goes on with the rest.
     fn pass_by_what_stands_still(&mut self, cx: &mut Cx<'_>) {
-        let is_enough_up = majority_is_up(cx.replicas);
-        for recovery in self.recovery.shards.values_mut() {
+        let is_enough_up = |shard: Shard| majority_is_up(cx.replicas_of(shard));
+        for (&shard, recovery) in &mut self.recovery.shards {
             let has_more = !recovery.pending.is_empty() || !recovery.begun.is_empty();
-            recovery.is_in_vain = is_enough_up && !has_more && recovery.stands_still(cx.now);
-        }
-        if !is_enough_up {
-            return;
+            recovery.is_in_vain = !has_more && recovery.stands_still(cx.now) && is_enough_up(shard);
         }
         let still = self.recovery.shards.iter_mut().filter(|(_, it)| it.stands_still(cx.now));
         let mut passed = Vec::new();
-        for (&shard, recovery) in still.filter(|(_, it)| !it.begun.is_empty()) {
+        let still = still.filter(|(shard, it)| !it.begun.is_empty() && is_enough_up(**shard));
+        for (&shard, recovery) in still {
             recovery.pass_by_begun();
             recovery.progressed_at = cx.now;
             passed.push(shard);
@@ -335,9 +339,13 @@ impl RmwPaxos {
     }
 
     pub(super) fn ask_returned_for_shards(&mut self, cx: &mut Cx<'_>, node: NodeId) {
-        let replicas = cx.replicas;
-        let is_missing = |it: &ShardRecovery| it.lacks(replicas, node);
-        for (&shard, recovery) in self.recovery.shards.iter().filter(|(_, it)| is_missing(it)) {
+        let replicas_of = cx.by_shard();
+        let is_missing = |shard: Shard, it: &ShardRecovery| {
+            let replicas = replicas_of(shard);
+            replicas.index(node).is_some() && it.lacks(replicas, node)
+        };
+        let shards = self.recovery.shards.iter();
+        for (&shard, recovery) in shards.filter(|(shard, it)| is_missing(**shard, it)) {
             ask_listing_of(cx, node, shard, recovery);
         }
     }
@@ -349,7 +357,7 @@ pub(super) fn majority_is_up(replicas: Replicas<'_>) -> bool {
 }
 
 fn ask_listing(cx: &mut Cx<'_>, shard: Shard, recovery: &ShardRecovery) {
-    for node in cx.replicas.others() {
+    for node in cx.replicas_of(shard).others() {
         ask_listing_of(cx, node, shard, recovery);
     }
 }

@@ -22,7 +22,8 @@ use crate::effects::{Effects, Send, TimerId};
 use crate::mutation::{self, Mutation};
 use crate::peers::Peers;
 use crate::protocol::{Context, Env, Event, Peer, Protocol, Request, Scanned, ScannedCell};
-use crate::replicas::{ReplicaSet, Replicas};
+use crate::replica_sets::ReplicaSets;
+use crate::replicas::Replicas;
 
 const REQUEST_TIMEOUT: Nanos = Nanos::from_secs(20);
 pub(super) const ONCE_TIMEOUT: Nanos = Nanos::from_secs(10);
@@ -68,7 +69,7 @@ pub(super) struct Node {
     pub metas: Metas<ShardMeta>,
     fx: Effects<Message>,
     rng: Prng,
-    pub set: ReplicaSet,
+    pub sets: ReplicaSets,
     pub peers: Peers,
     pub timers: BTreeSet<(Nanos, TimerId)>,
     /// How far this node's clocks run ahead of the others'.
@@ -187,7 +188,7 @@ impl World {
             worker: usize::from(self.key.shard().0),
             workers: 256,
         };
-        let set = ReplicaSet::new(Epoch(1), me, ids);
+        let sets = ReplicaSets::of_all(Epoch(1), me, ids);
         let mut peers = Peers::new(me, incarnation, loss, ids);
         ids.iter().for_each(|&id| peers.set_up(id, true));
         let mut metas = Metas::default();
@@ -202,7 +203,7 @@ impl World {
             metas,
             fx: Effects::default(),
             rng: Prng::new(seed ^ u64::from(me.0) << 32 ^ u64::from(incarnation.0)),
-            set,
+            sets,
             peers,
             timers: BTreeSet::new(),
             ahead: Millis(0),
@@ -322,12 +323,13 @@ impl World {
             metas: &mut node.metas,
             fx: &mut node.fx,
             rng: &mut node.rng,
-            replicas: Replicas { set: &node.set, peers: &node.peers },
+            replicas: Replicas { set: node.sets.any(), peers: &node.peers },
+            sets: &node.sets,
             update: &Strings,
         };
         node.protocol.on(&mut cx, event);
         if let Err(violation) =
-            node.protocol.check(&node.cells, Replicas { set: &node.set, peers: &node.peers })
+            node.protocol.check(&node.cells, Replicas { set: node.sets.any(), peers: &node.peers })
         {
             self.fault.get_or_insert(violation.0);
         }
@@ -487,7 +489,7 @@ impl World {
         for batch in kept {
             old.store(batch);
         }
-        let ids: Vec<NodeId> = old.set.nodes().to_vec();
+        let ids: Vec<NodeId> = old.sets.any().nodes().to_vec();
         let me = *old.peers.own();
         let (cells, metas) = (old.stored_cells.clone(), old.stored_metas.clone());
         let incarnation = Incarnation(me.incarnation.0 + 1);
@@ -561,7 +563,8 @@ impl World {
             metas: &mut node.metas,
             fx: &mut node.fx,
             rng: &mut node.rng,
-            replicas: Replicas { set: &node.set, peers: &node.peers },
+            replicas: Replicas { set: node.sets.any(), peers: &node.peers },
+            sets: &node.sets,
             update: &Strings,
         };
         run(&mut node.protocol, &mut cx);
