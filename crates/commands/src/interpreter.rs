@@ -1,8 +1,9 @@
 //! Runs operations on states: the code of a body selects a handler.
 
-use types::{Applied, Clock, Malformed, Update, View};
+use types::{Applied, Clock, Update, View};
 
-use crate::context::{Context, RunResult};
+use crate::context::Context;
+use crate::operation;
 use crate::table;
 
 /// The semantics of all commands. All nodes of a cluster have the same one.
@@ -21,17 +22,17 @@ impl Default for Interpreter {
 impl Update for Interpreter {
     fn apply(&self, view: View<'_>, body: &[u8], clock: Clock) -> Applied {
         let cx = Context { view, clock, max_value_len: self.max_value_len };
-        run(&cx, body).unwrap_or_else(|error| Applied::unchanged(error.into()))
+        let handler = body
+            .split_first()
+            .and_then(|(&code, fields)| RUN_BY_CODE[usize::from(code)].map(|run| (run, fields)));
+        match handler {
+            Some((run, fields)) => run(&cx, fields),
+            None => operation::not_understood(),
+        }
     }
 }
 
-fn run(cx: &Context<'_>, body: &[u8]) -> RunResult {
-    let (&code, fields) = body.split_first().ok_or(Malformed)?;
-    let run = RUN_BY_CODE[usize::from(code)].ok_or(Malformed)?;
-    run(cx, fields)
-}
-
-type Run = fn(&Context<'_>, &[u8]) -> RunResult;
+type Run = fn(&Context<'_>, &[u8]) -> Applied;
 
 /// The compiler fills this array, and rejects two operations with one code.
 static RUN_BY_CODE: [Option<Run>; 256] = build();
@@ -48,6 +49,7 @@ const fn build() -> [Option<Run>; 256] {
             while handler < handlers.len() {
                 let code = handlers[handler].code as usize;
                 assert!(by_code[code].is_none(), "two operations have the same code");
+                assert!(code != 0 && code != 255, "the code is reserved");
                 by_code[code] = Some(handlers[handler].run);
                 handler += 1;
             }
@@ -62,7 +64,7 @@ const fn build() -> [Option<Run>; 256] {
 mod tests {
     use base::Millis;
     use proptest::prelude::*;
-    use types::{Reply, TimeToLive};
+    use types::{Malformed, Reply, TimeToLive};
 
     use super::*;
     use crate::operation::Handler;

@@ -6,13 +6,16 @@
 //! field.
 
 use bytes::Bytes;
+use types::Applied;
 use types::wire::{Malformed, Reader};
 
 use crate::context::{Context, RunResult};
+use crate::errors;
 
 /// One operation on one key. A command's file implements it beside the command's row.
 pub(crate) trait Operation<'a>: Sized {
-    /// First byte of a body. A code is never reused.
+    /// First byte of a body. A code is never reused. Code 0 stays invalid, and 255 stays free for
+    /// codes of two bytes.
     const CODE: u8;
 
     /// Tests hold every version to these bytes.
@@ -57,7 +60,7 @@ pub(crate) type Examples = &'static [(&'static str, &'static [u8])];
 pub(crate) struct Handler {
     pub(crate) code: u8,
     /// Decodes the fields and runs the operation.
-    pub(crate) run: fn(&Context<'_>, &[u8]) -> RunResult,
+    pub(crate) run: fn(&Context<'_>, &[u8]) -> Applied,
     #[cfg(test)]
     pub(crate) name: &'static str,
     #[cfg(test)]
@@ -86,10 +89,20 @@ macro_rules! handlers {
 }
 pub(crate) use handlers;
 
-/// # Errors
-/// The operation's own, or that of a body that this version does not write.
-pub(crate) fn run<'a, O: Operation<'a>>(cx: &Context<'_>, fields: &'a [u8]) -> RunResult {
-    decode::<O>(fields)?.run(cx)
+/// Decodes the fields and runs the operation. An error changes no state.
+pub(crate) fn run<'a, O: Operation<'a>>(cx: &Context<'_>, fields: &'a [u8]) -> Applied {
+    match decode::<O>(fields) {
+        Ok(operation) => match operation.run(cx) {
+            Ok(applied) => applied,
+            Err(error) => Applied::unchanged(error.into()),
+        },
+        Err(Malformed) => not_understood(),
+    }
+}
+
+/// The result of a body that this version does not write.
+pub(crate) fn not_understood() -> Applied {
+    Applied::unchanged(errors::NOT_UNDERSTOOD.into())
 }
 
 /// # Errors

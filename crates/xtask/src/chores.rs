@@ -180,13 +180,15 @@ fn checks(report: &mut Report) -> Result<()> {
 
 /// Formats the files that `modules!` declares: cargo fmt follows plain `mod` lines only.
 fn format_listed(options: &[&str]) -> Result<()> {
+    let root = root();
     let is_listed = |path: &String| {
         let folder = path.strip_prefix("crates/commands/src/");
         folder.is_some_and(|path| path.contains('/') && path.ends_with(".rs"))
+            && root.join(path).exists()
     };
-    let files = tidy::files(&root())?.into_iter().filter(is_listed);
+    let files = tidy::files(&root)?.into_iter().filter(is_listed);
     let mut rustfmt = Command::new("rustfmt");
-    finish(rustfmt.current_dir(root()).args(["--edition", "2024"]).args(options).args(files))
+    finish(rustfmt.current_dir(&root).args(["--edition", "2024"]).args(options).args(files))
 }
 
 fn check_repository() -> Result<()> {
