@@ -96,8 +96,7 @@ fn node_outside_the_set_never_counts_itself() {
 }
 
 /// The replica acknowledges, and forgets before the second one has heard of the proposal.
-#[test]
-fn acknowledgement_from_before_a_loss_does_not_count_outside() {
+fn an_acknowledgement_from_before_a_loss() {
     let (inside, outside) = inside_and_outside();
     let mut it = spread(Durability::Volatile);
     let old = it.write(inside[0], KEY, "old");
@@ -172,4 +171,21 @@ fn node_outside_the_set_recovers_nothing() {
     assert_eq!(it.value(inside[1], KEY).as_deref(), Some("ab"));
     assert!(it.held().is_empty());
     it.check();
+}
+
+#[test]
+fn acknowledgement_from_before_a_loss_does_not_count_outside() {
+    an_acknowledgement_from_before_a_loss();
+}
+
+#[cfg(feature = "mutations")]
+mod mistakes {
+    use protocols::mutation::{self, Mutation};
+
+    #[test]
+    #[should_panic(expected = "not linearizable")]
+    fn without_crash_vectors_it_counts_outside() {
+        mutation::set(Some(Mutation::NoCrashVector));
+        super::an_acknowledgement_from_before_a_loss();
+    }
 }
