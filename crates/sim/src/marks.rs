@@ -5,14 +5,9 @@
 /// Every mark, and who can reach it: a protocol, a medium that must be asked for (`pmem` is rarely drawn), or strikes at
 /// media.
 pub const MARKS: &[(&str, &str)] = &[
-    ("disk", "disk: a digest seems to name what the ring does not have"),
-    ("disk", "disk: a record is read from a ring that has not been"),
     ("disk", "disk: a record of the ring goes home to an extent"),
     ("disk", "disk: a record that a stripe has room for goes to an extent before it"),
-    ("disk", "disk: a request waits until the ring has been read"),
-    ("disk", "disk: a store serves before its ring has been read"),
     ("disk", "disk: a write-back begins while another is written"),
-    ("disk", "disk: an entry of the ring is found under one that is not durable"),
     ("node", "a cell without a register leaves memory"),
     ("node", "a listing is overtaken by amnesia"),
     ("node", "a message becomes stale while it waits"),

@@ -22,8 +22,6 @@ base::mutations! {
     LostIsAbsent = "disk-lost-is-absent",
     /// Disk: a scrub reads and does not verify.
     DiskScrubBlind = "disk-scrub-blind",
-    /// Disk: a digest does not name all hashes of a part of the ring.
-    DigestShort = "disk-digest-short",
     /// Pmem: records are not written back from the cache.
     SlotUnwritten = "pmem-slot-unwritten",
     /// Pmem: a shard is forgotten without waiting until that is persistent.

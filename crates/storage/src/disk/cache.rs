@@ -110,15 +110,6 @@ impl Cache {
         bucket
     }
 
-    /// Nothing of what pages hold counts any more.
-    pub(super) fn void(&mut self) {
-        for cached in self.buckets.values_mut() {
-            self.bytes -= cached.bucket.memory();
-            cached.bucket = std::mem::take(&mut cached.bucket).void();
-            self.bytes += cached.bucket.memory();
-        }
-    }
-
     /// Keeps a bucket in memory until it is unpinned as often.
     ///
     /// # Panics

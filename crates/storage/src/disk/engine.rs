@@ -7,10 +7,8 @@
 
 mod commit;
 mod config;
-mod digests;
 mod homes;
 mod joins;
-mod known;
 mod listing;
 mod lookup;
 mod loss;
@@ -23,7 +21,6 @@ mod superblocks;
 mod surplus;
 mod survey;
 mod sweep;
-mod unread;
 mod write_back;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +33,6 @@ use types::limits::DATABASES;
 use types::{Database, Shard};
 
 use super::cache::{ByNumber, Cache};
-use super::digest::Shelf;
 use super::directory::Directory;
 use super::extents::Extents;
 use super::index::Index;
@@ -54,8 +50,6 @@ pub(super) use lookup::is_page_of;
 pub use open::create;
 pub(super) use open::find_ring;
 pub(super) use superblocks::Superblocks;
-use unread::Unread;
-pub(super) use unread::UnreadRing;
 
 /// Bytes of large records that may wait for the medium before the store calls itself full.
 const UNWRITTEN_LEN_MAX: usize = 64 << 20;
@@ -79,8 +73,6 @@ pub struct Engine {
     failure: Option<String>,
 
     ring: Ring,
-    shelf: Shelf,
-    digests: BTreeSet<u64>, // by io
     index: Index,
     pool: Arc<Pool>, // of what the index refers to
     commit: Option<commit::Commit>,
@@ -105,8 +97,6 @@ pub struct Engine {
     batch: u64,             // the newest write-back
     batch_in_place: u64,
     floor: u64, // pages of older write-backs are void
-    /// As a superblock that is in place has it.
-    floor_in_place: u64,
     /// A superblock of this process is in place.
     is_numbered: bool,
     used: u64, // bytes that records take in pages
@@ -114,9 +104,6 @@ pub struct Engine {
     marked: Marked,  // whose marks stand in the superblock
     held_until: u64, // nothing is written back before the ring's head is here
     is_resting: bool,
-    unread: Option<Unread>,
-    lost_ring: Option<u64>, // the stripe whose marks say so, until it is durable
-    mending: Option<mending::Mending>, // of a ring that was read late
 
     flags: Flags,         // forgotten shards as workers see them
     flags_durable: Flags, // as the durable stripes have them
@@ -136,7 +123,6 @@ impl Engine {
         if self.failure.is_some() {
             return;
         }
-        let Some(request) = self.hold(worker, request) else { return };
         match request {
             Request::Change(batch) => {
                 if std::mem::take(&mut self.is_resting) {
@@ -160,10 +146,6 @@ impl Engine {
         if self.failure.is_some() {
             return;
         }
-        if self.digests.remove(&done.id) {
-            // Nothing depends on it: there may have been no room for a longer file.
-            return;
-        }
         let bytes = match done.result {
             Ok(bytes) => bytes,
             Err(reason) => match self.reads.get(&done.id).and_then(lookup::Reading::stand_in) {
@@ -180,7 +162,7 @@ impl Engine {
                 (lookup::Reading::Run { first }, Some(pages)) => self.run_read(first, pages),
                 (reading, _) => self.read_done(reading, bytes),
             }
-        } else if !self.is_mended(done.id) && !self.is_cut(done.id) {
+        } else if !self.is_cut(done.id) {
             self.given(done.id);
         }
     }
@@ -206,7 +188,6 @@ impl Engine {
         self.step_surplus();
         if self.is_held() && (self.is_full() || self.waits_for_write_back()) {
             self.held_until = 0;
-            self.want_ring();
             self.step_write_back();
         }
         self.cache.shrink();
@@ -255,7 +236,7 @@ impl Engine {
 
     /// Bytes that were submitted and are in no stripe yet that is being written.
     fn waiting_len(&self) -> usize {
-        self.ring.waiting_len() + self.unread.as_ref().map_or(0, Unread::len)
+        self.ring.waiting_len()
     }
 
     /// Of the ring.
@@ -289,10 +270,7 @@ impl Engine {
     /// True while something that was submitted is not durable.
     #[must_use]
     pub fn is_committing(&self) -> bool {
-        self.failure.is_none()
-            && (self.commit.is_some()
-                || self.ring.waiting_len() > 0
-                || self.unread.as_ref().is_some_and(Unread::has_changes))
+        self.failure.is_none() && (self.commit.is_some() || self.ring.waiting_len() > 0)
     }
 
     /// The request that the next stripe waits for.
@@ -338,7 +316,6 @@ impl Engine {
 
     fn fail(&mut self, reason: &str) {
         self.failure = Some(reason.to_owned());
-        self.unread = None;
         self.ios.clear();
         for completions in &mut self.completions {
             completions.push(Completion::Failed(reason.to_owned()));

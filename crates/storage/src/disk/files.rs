@@ -248,7 +248,7 @@ impl FileMedium {
     }
 
     /// Where a file is written past the page cache, nothing of it is left there for a write to make durable: what creates
-    /// a store and what starts it flush all files, and from then on stripes, blanks, images and digests are all that is written.
+    /// a store and what starts it flush all files, and from then on it writes only stripes, blanks and images.
     fn store(
         &self,
         writes: &[Write],

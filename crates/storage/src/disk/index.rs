@@ -140,41 +140,6 @@ impl Index {
         }
     }
 
-    /// Brings in what was folded of all parts that have been used already, under what they have. `superseded` is told the
-    /// stripe of each entry that nothing needs any more, `replaced` each place whose newest entry that could stand for it
-    /// is in this stripe, which is later than `durable`.
-    pub(super) fn unfold_used(
-        &mut self,
-        durable: u64,
-        mut superseded: impl FnMut(u64),
-        mut replaced: impl FnMut(u64, At),
-    ) {
-        for number in 0..PARTS {
-            if self.parts[number].places.is_empty() {
-                continue;
-            }
-            let mut found = self.take_folded(number, &mut superseded);
-            let newer = std::mem::take(&mut self.parts[number]);
-            // Those of the newer ones are known outside.
-            let tie = newer.places.iter().map(|place| place.slot.tie + 1).max().unwrap_or(0);
-            found.places.iter_mut().for_each(|place| place.slot.tie += tie);
-            for Hashed { hash, mut slot } in newer.places {
-                if let Some(old) = found.take(hash, &slot) {
-                    self.sizes.remove(&old.entry());
-                    self.len -= 1;
-                    if slot.durable(durable).is_some() {
-                        self.forget(&old);
-                        superseded(old.stripe);
-                    } else {
-                        replaced(slot.put_under(old), (hash, slot.tie));
-                    }
-                }
-                found.put(hash, slot);
-            }
-            self.parts[number] = found;
-        }
-    }
-
     /// The entries that were folded of a part, those of one place as its newest.
     fn take_folded(&mut self, number: usize, superseded: &mut impl FnMut(u64)) -> Part {
         let mut part = Part::default();
@@ -406,90 +371,6 @@ mod tests {
         dead.sort_unstable();
         wanted.sort_unstable();
         assert_eq!(dead, wanted);
-    }
-
-    /// Entries of few hashes, in several parts, with several keys each.
-    fn draw(prng: &mut base::Prng) -> Arc<Bytes> {
-        let hash = prng.below(6) << 58 | prng.below(2);
-        raw(hash, &[b'a' + prng.below(3) as u8], &[prng.below(9) as u8])
-    }
-
-    /// Stripe and bytes of all versions of each place.
-    fn versions(index: &Index) -> Vec<Vec<(u64, Vec<u8>)>> {
-        let slots = index.range(0, u64::MAX);
-        let all = |slot: &Slot| slot.versions().map(|v| (v.stripe, bytes(v))).collect();
-        let mut places: Vec<_> = slots.map(|(_, slot)| all(slot)).collect();
-        places.sort();
-        places
-    }
-
-    #[test]
-    fn what_is_found_goes_under_what_came_before_it_was() {
-        for seed in 0..200 {
-            let mut prng = base::Prng::new(seed);
-            let (mut staged, mut payloads) = (Staged::default(), Vec::new());
-            let (mut wanted, mut index) = (Index::default(), Index::default());
-            let (mut dead, mut wanted_dead) = (Vec::new(), Vec::new());
-            for found in 0..4 {
-                for _ in 0..prng.below(12) {
-                    let entry = draw(&mut prng);
-                    staged.push(&Entry::read(&entry).expect("whole"), payloads.len(), found);
-                    payloads.extend_from_slice(&entry);
-                    let stripe = 4 + found as u64;
-                    if let Some(old) = wanted.insert(&entry, 0, stripe) {
-                        wanted.settle(old.at, stripe);
-                        wanted_dead.push(old.stripe);
-                    }
-                }
-            }
-            // Of four later stripes two are durable before the others have been found.
-            let (mut awaited, mut wanted_awaited) = (Vec::new(), Vec::new());
-            for stripe in 8..12 {
-                for _ in 0..prng.below(8) {
-                    let entry = draw(&mut prng);
-                    let into = |awaited: &mut Vec<_>, dead: &mut Vec<_>, old: Option<Replaced>| {
-                        match old {
-                            Some(old) if old.stripe == stripe => dead.push(stripe),
-                            Some(old) => awaited.push((stripe, old.at)),
-                            None => {}
-                        }
-                    };
-                    let old = wanted.insert(&entry, 0, stripe);
-                    into(&mut wanted_awaited, &mut wanted_dead, old);
-                    into(&mut awaited, &mut dead, index.insert(&entry, 0, stripe));
-                }
-            }
-            let settle = |index: &mut Index,
-                          awaited: &mut Vec<(u64, At)>,
-                          dead: &mut Vec<u64>,
-                          to| {
-                let (due, rest) = awaited.iter().partition(|&&(stripe, _)| stripe <= to);
-                *awaited = rest;
-                let due: Vec<(u64, At)> = due;
-                dead.extend(due.into_iter().filter_map(|(stripe, at)| index.settle(at, stripe)));
-            };
-            settle(&mut wanted, &mut wanted_awaited, &mut wanted_dead, 9);
-            settle(&mut index, &mut awaited, &mut dead, 9);
-            index.fold(staged, payloads.into(), 4);
-            index.unfold_used(
-                9,
-                |stripe| dead.push(stripe),
-                |stripe, at| awaited.push((stripe, at)),
-            );
-            let mut rest = Vec::new();
-            index.unfold(0, u64::MAX, |stripe| rest.push(stripe));
-            dead.append(&mut rest);
-            assert_eq!(versions(&index), versions(&wanted), "seed {seed}");
-            assert_eq!((index.sizes(), index.len), (wanted.sizes(), wanted.len), "seed {seed}");
-            assert_eq!(index.references, wanted.references, "seed {seed}");
-            awaited.sort_unstable();
-            settle(&mut wanted, &mut wanted_awaited, &mut wanted_dead, 12);
-            settle(&mut index, &mut awaited, &mut dead, 12);
-            assert_eq!(versions(&index), versions(&wanted), "seed {seed}, all durable");
-            dead.sort_unstable();
-            wanted_dead.sort_unstable();
-            assert_eq!(dead, wanted_dead, "seed {seed}");
-        }
     }
 
     #[test]

@@ -4,34 +4,25 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
 use hashbrown::HashMap;
 use types::Database;
 
 use super::cache::ByNumber;
-use super::engine::{self, Config, Engine, OpenError, UnreadRing};
+use super::engine::{self, Config, Engine, OpenError};
 use super::handle::{Handle, Link, Terms};
-use super::io::{Done, File, Io, Medium};
+use super::io::{Done, Io, Medium};
 use super::merge::Merging;
-use super::recovery::Recovered;
 use super::request::Request;
-use super::stripe::SECTOR;
 use crate::{Completion, Load, Place, Staging};
 
 /// Polls in a row that found nothing to do before the engine is told to rest.
 const IDLE_POLLS: u32 = 64;
 /// Rounds of one drive: a medium that completes at once lets the engine go on at once, but not for ever.
 const ROUNDS_MAX: usize = 64;
-/// Drives after which a ring that nobody waits for is read.
-const RING_DRIVES: u32 = 32;
 /// One merge of so many is left to the next drive: most are done before a device has answered.
 const MERGES_LEFT: u64 = 4;
 /// One look of so many for a record finds the engine taken.
 const LOOKS_IN_VAIN: u64 = 2;
-/// The request that reads the ring after a start, and the first of those that read its sectors; the engine counts its own up
-/// from zero.
-const RING_READ: u64 = u64::MAX;
-const SECTOR_READS: u64 = 1 << 63;
 
 /// A worker's store without threads.
 pub type LocalStore<M> = Handle<LocalLink<M>>;
@@ -46,7 +37,6 @@ struct Shared<M> {
     /// See [`LocalKeeper::is_still`].
     is_still: bool,
     done: Vec<Done>,
-    unread: Option<RingReading>,
     /// What the last drive left; what is asked for comes in between.
     merging: Option<Merging>,
     merges: u64,
@@ -56,58 +46,9 @@ struct Shared<M> {
     binding: u64,
 }
 
-/// What a start has left to be read of the ring.
-#[derive(Debug)]
-struct RingReading {
-    ring: UnreadRing,
-    /// Drives until it is read uncalled.
-    drives_left: u32,
-    /// Those that have been read, in order of their places, where the ring could not be read in one piece.
-    sectors: Vec<Option<Result<Bytes, String>>>,
-    sectors_left: u64,
-}
-
-impl RingReading {
-    fn new(ring: UnreadRing) -> RingReading {
-        RingReading { ring, drives_left: RING_DRIVES, sectors: Vec::new(), sectors_left: 0 }
-    }
-
-    fn read_all(&self) -> Io {
-        let len = self.ring.extent.ring as usize * SECTOR;
-        Io::Read { id: RING_READ, file: File::Ring, offset: 0, len }
-    }
-
-    fn read_each(&mut self) -> impl Iterator<Item = Io> + use<> {
-        self.sectors_left = self.ring.extent.ring;
-        self.sectors = vec![None; self.sectors_left as usize];
-        (0..self.sectors_left).map(|place| Io::Read {
-            id: SECTOR_READS + place,
-            file: File::Ring,
-            offset: place * SECTOR as u64,
-            len: SECTOR,
-        })
-    }
-
-    /// Takes a sector; true if it was the last.
-    fn put(&mut self, done: Done) -> bool {
-        self.sectors[(done.id - SECTOR_READS) as usize] = Some(done.result);
-        self.sectors_left -= 1;
-        self.sectors_left == 0
-    }
-
-    fn find(&self) -> Result<Recovered, String> {
-        self.ring.find(&mut |first, count| {
-            let run = &self.sectors[first as usize..(first + count) as usize];
-            let sectors = run.iter().map(|read| read.clone().expect("all have been read"));
-            Ok(sectors.collect::<Result<Vec<_>, _>>()?.concat().into())
-        })
-    }
-}
-
 impl<M: Medium> Shared<M> {
     fn drive(&mut self) {
         self.is_still = false;
-        self.read_ring();
         if let Some(merging) = self.merging.take() {
             self.engine.merged(Ok(merging.merge()));
         }
@@ -136,60 +77,17 @@ impl<M: Medium> Shared<M> {
             self.medium.poll(&mut self.done);
             self.under_way = self.under_way.saturating_sub(self.done.len());
             for done in std::mem::take(&mut self.done) {
-                match done.id >= SECTOR_READS {
-                    true => self.ring_read(done),
-                    false => {
-                        let io = self.checked.remove(&done.id);
-                        let pages = io.and_then(|io| engine::check(&io, &done, self.binding));
-                        self.engine.done_checked(done, pages);
-                    }
-                }
+                let io = self.checked.remove(&done.id);
+                let pages = io.and_then(|io| engine::check(&io, &done, self.binding));
+                self.engine.done_checked(done, pages);
                 is_idle = false;
             }
             if is_idle {
-                self.is_still =
-                    self.under_way == 0 && self.unread.is_none() && self.merging.is_none();
+                self.is_still = self.under_way == 0 && self.merging.is_none();
                 return;
             }
             self.idle_polls = 0;
         }
-    }
-
-    /// Reads the ring once somebody waits for it, or a while after the start.
-    fn read_ring(&mut self) {
-        let Some(reading) = self.unread.as_mut().filter(|it| it.drives_left > 0) else { return };
-        reading.drives_left = if self.engine.wants_ring() { 0 } else { reading.drives_left - 1 };
-        if reading.drives_left == 0 {
-            self.medium.submit(reading.read_all());
-            self.under_way += 1;
-        }
-    }
-
-    fn ring_read(&mut self, done: Done) {
-        let Some(reading) = &mut self.unread else { return };
-        let found = match done {
-            Done { id: RING_READ, result: Ok(content) } => {
-                reading.ring.find(&mut |first, count| {
-                    let start = first as usize * SECTOR;
-                    Ok(content.slice(start..start + count as usize * SECTOR))
-                })
-            }
-            Done { id: RING_READ, result: Err(_) } => {
-                for io in reading.read_each() {
-                    self.medium.submit(io);
-                    self.under_way += 1;
-                }
-                return;
-            }
-            sector => {
-                if !reading.put(sector) {
-                    return;
-                }
-                reading.find()
-            }
-        };
-        self.unread = None;
-        self.engine.take_ring(found);
     }
 }
 
@@ -272,7 +170,6 @@ impl<M: Medium> LocalKeeper<M> {
     ) -> Result<(LocalKeeper<M>, Vec<LocalStore<M>>), OpenError> {
         let engine = Engine::open(&mut medium, binding, workers, config)?;
         let terms = Terms::of(&engine);
-        let unread = engine.unread().map(RingReading::new);
         let shared = Shared {
             engine,
             medium,
@@ -280,7 +177,6 @@ impl<M: Medium> LocalKeeper<M> {
             idle_polls: 0,
             is_still: false,
             done: Vec::new(),
-            unread,
             merging: None,
             merges: 0,
             looks: 0,
@@ -318,12 +214,6 @@ impl<M: Medium> LocalKeeper<M> {
     #[must_use]
     pub fn is_dirty(&self) -> bool {
         lock(&self.shared).engine.is_dirty()
-    }
-
-    /// True after a start until the ring has been read.
-    #[must_use]
-    pub fn has_unread_ring(&self) -> bool {
-        lock(&self.shared).engine.unread().is_some()
     }
 
     /// True while a worker has completions to poll.

@@ -57,8 +57,6 @@ pub(super) struct Recovered {
     pub(super) unfinished: Vec<u64>,
     /// Sectors of whole stripes that are damaged and whose content parity gave back.
     pub(super) restored: Vec<Restored>,
-    /// In front of what is whole behind damage, where the head is known: sectors that are damaged.
-    pub(super) lost: Vec<u64>,
 }
 
 /// Reads a run of sectors of the ring file, given the first one and how many.
@@ -131,24 +129,6 @@ impl<'a> RingImage<'a> {
 
     /// Walks the stripes from `tail` on, which end somewhere before `end`.
     pub(super) fn walk(&mut self, tail: u64, end: u64) -> Result<Recovered, String> {
-        self.walk_on(tail, end, false)
-    }
-
-    /// Walks the stripes from `tail` on, which are known to go on until `head`.
-    pub(super) fn walk_all(&mut self, tail: u64, head: u64) -> Result<Recovered, String> {
-        let mut recovered = self.walk_on(tail, head, true)?;
-        // What is behind has been written since, by whoever knows that the ring goes on there.
-        recovered.unfinished.clear();
-        recovered.damaged |= recovered.head != head;
-        recovered.head = head;
-        if recovered.damaged {
-            let first = recovered.stripes.first().map_or(head, |found| found.position);
-            recovered.lost = self.unusable(tail, first, first)?;
-        }
-        Ok(recovered)
-    }
-
-    fn walk_on(&mut self, tail: u64, end: u64, is_known: bool) -> Result<Recovered, String> {
         let mut recovered = Recovered { head: tail, ..Recovered::default() };
         let mut stripes: Vec<(Placed, Said)> = Vec::new();
         // Sectors are looked at in order and none twice: their payloads have room.
@@ -158,7 +138,6 @@ impl<'a> RingImage<'a> {
                 Some(placed) => At::Whole(placed),
                 None => self.stripe_at(recovered.head, end, &mut arena, &mut recovered.restored)?,
             };
-            let at = if is_known && matches!(at, At::End) { At::Damaged } else { at };
             match at {
                 At::Whole(placed) => {
                     self.let_go(recovered.head, placed.sectors);

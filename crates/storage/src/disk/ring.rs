@@ -8,12 +8,10 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use types::Ticket;
 
-use super::digest::DigestWriter;
 use super::engine::MARK_LEN;
 use super::entry::Mark;
 use super::index::At;
 use super::io::{File, Write};
-use super::metas::Metas;
 use super::staged::Said;
 use super::stripe::{SECTOR, StripeWriter, payload_max};
 
@@ -28,7 +26,6 @@ pub(super) struct Pending {
     pub(super) tickets: Vec<(usize, Ticket)>,
     /// Places whose older entries, in other stripes, nothing needs once this one is durable.
     pub(super) superseded: Vec<At>,
-    pub(super) metas: Metas,
     /// What it says of shards; follows its entries when it is written.
     pub(super) marks: Vec<Mark>,
     /// Records that must be in their extents before the stripe that refers to them.
@@ -43,7 +40,6 @@ impl Pending {
             writer: StripeWriter::over(memory),
             tickets: Vec::new(),
             superseded: Vec::new(),
-            metas: Metas::default(),
             marks: Vec::new(),
             contents: Vec::new(),
             released: Vec::new(),
@@ -125,8 +121,6 @@ pub(super) struct Ring {
     asides: VecDeque<Aside>,
     asides_begun: u64,
     asides_durable: u64,
-    /// Of the stripes since the last digest that was written.
-    pub(super) digest: DigestWriter,
     /// Memory of a stripe that has been written, for the next one.
     spare: Vec<u8>,
 }
@@ -147,7 +141,6 @@ impl Ring {
             asides: VecDeque::new(),
             asides_begun: 0,
             asides_durable: 0,
-            digest: DigestWriter::begin(tail, tail),
             spare: Vec::new(),
         }
     }
@@ -269,7 +262,6 @@ impl Ring {
     /// That stripe is durable.
     pub(super) fn settle_aside(&mut self) {
         self.asides_durable = self.asides_begun;
-        self.digest.add(&[], &Metas::default(), true, self.head);
     }
 
     /// What a superblock made now says of marks.
@@ -339,10 +331,7 @@ impl Ring {
         self.durable += 1;
         let stripe = find(&mut self.stripes, self.durable);
         let stripe = stripe.expect("a stripe under way is in the ring");
-        let pending = stripe.pending.take().expect("it was not durable until now");
-        let has_marks = pending.marks.iter().any(Mark::says_something);
-        self.digest.add(&stripe.hashes, &pending.metas, has_marks, self.head);
-        pending
+        stripe.pending.take().expect("it was not durable until now")
     }
 
     /// Bytes of payload that wait to be written.

@@ -12,7 +12,6 @@ mod run;
 mod uring;
 
 use std::os::fd::{BorrowedFd, RawFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize,
@@ -22,13 +21,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::engine::{self, Config, Engine, OpenError, UnreadRing};
+use super::engine::{self, Config, Engine, OpenError};
 use super::files::FileMedium;
 use super::handle::{Handle, Link, Terms};
 use super::io::Done;
 use super::merge::Merged;
 use super::page::CheckedPage;
-use super::recovery::Recovered;
 use super::request::Request;
 use crate::{Completion, Lack, Load, Place, Room, Staging};
 use combine::{EngineLock, Inbox, Left};
@@ -72,8 +70,6 @@ struct Shared {
     /// Completions of helpers, with what they have checked.
     done: Inbox<(Done, Option<Vec<CheckedPage>>)>,
     merged: Inbox<Result<Merged, String>>,
-    /// What a start left to be read of the ring.
-    ring: Inbox<Result<Recovered, String>>,
     /// The ring of the system may have completed a commit.
     has_committed: AtomicBool,
     /// A stripe waits for a driver.
@@ -140,19 +136,8 @@ impl Shared {
     fn has_news(&self) -> bool {
         self.done.has_items()
             || self.merged.has_items()
-            || self.ring.has_items()
             || self.has_committed.load(SeqCst)
             || self.mailboxes.iter().any(|mailbox| mailbox.requests.has_items())
-    }
-
-    /// Reads what a start left of the ring, while the store serves.
-    fn read_ring(&self, unread: UnreadRing) {
-        let read = || unread.read(&mut self.medium.reading());
-        // A reader that panics holds nothing: who waits for the ring is to hear of it.
-        let read = catch_unwind(AssertUnwindSafe(read))
-            .unwrap_or_else(|_| Err("the thread that reads the ring has panicked".to_owned()));
-        self.ring.put(&mut vec![read]);
-        self.advance(By::Helper);
     }
 
     fn deliver(&self, worker: usize, completions: &mut Vec<Completion>) {
@@ -317,7 +302,7 @@ pub fn open_at(
     let medium = FileMedium::open(dir)?;
     let engine = Engine::open(&mut medium.reading(), binding, wakers.len(), config)?;
     let terms = Terms::of(&engine);
-    let (staging, memory, unread) = (engine.staging(), engine.memory(), engine.unread());
+    let (staging, memory) = (engine.staging(), engine.memory());
     let mailboxes = wakers.into_iter().map(|waker| Mailbox {
         requests: Inbox::default(),
         completions: Inbox::default(),
@@ -337,7 +322,6 @@ pub fn open_at(
         queues: Queues::default(),
         done: Inbox::default(),
         merged: Inbox::default(),
-        ring: Inbox::default(),
         has_committed: AtomicBool::new(false),
         has_stripe: AtomicBool::new(false),
         is_committing: AtomicBool::new(false),
@@ -346,7 +330,7 @@ pub fn open_at(
     });
     let link = |worker| ShellLink { worker, shared: Arc::clone(&shared) };
     let stores = (0..shared.mailboxes.len()).map(|w| Handle::new(link(w), terms.clone())).collect();
-    let threads = helpers::start(&shared, unread)?;
+    let threads = helpers::start(&shared)?;
     shared.advance(By::Driver);
     Ok((Keeper { shared, threads }, stores))
 }
@@ -398,7 +382,7 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        self.shared.queues.room.stop();
+        self.shared.queues.room.call();
         let is_settled = self.settle();
         self.shared.queues.stop();
         for thread in self.threads.drain(..) {

@@ -10,7 +10,6 @@ use bytes::Bytes;
 
 use super::entry::{Entry, Mark};
 use super::index::{PARTS, part_of};
-use super::metas::Metas;
 use super::sizes::Sizes;
 use super::stripe::{STRIPE_HEAD_LEN, entries};
 
@@ -41,14 +40,6 @@ pub(super) struct Said {
     /// Hashes of its entries.
     pub(super) hashes: Vec<u64>,
     pub(super) marks: Vec<Mark>,
-    pub(super) metas: Metas,
-}
-
-impl Said {
-    /// True if it says something of forgotten shards.
-    pub(super) fn has_marks(&self) -> bool {
-        self.marks.iter().any(Mark::says_something)
-    }
 }
 
 impl Default for Staged {
@@ -84,7 +75,6 @@ impl Staged {
                 Some(mark) => said.marks.push(mark),
                 None => {
                     said.hashes.push(entry.hash);
-                    said.metas.add(&entry);
                     self.push(&entry, start + STRIPE_HEAD_LEN + at, found);
                 }
             }

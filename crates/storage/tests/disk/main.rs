@@ -1,5 +1,6 @@
 //! The disk medium: against a plain map, against damage, and with its threads on real files.
 
+mod blanks;
 mod crash;
 mod cut_short;
 mod doubt;
@@ -7,10 +8,10 @@ mod faults;
 mod groups;
 mod history;
 mod joins;
-mod late_loss;
 mod late_reads;
 mod listing;
 mod liveness;
+mod lives;
 mod lost_ring;
 mod marks;
 mod model;
@@ -27,8 +28,6 @@ mod support;
 mod surplus;
 mod survey;
 mod uncounted;
-mod unread;
-mod unread_lives;
 mod unreadable;
 mod unreadable_later;
 mod unreadable_start;

@@ -68,9 +68,6 @@ struct Content {
 pub enum Withheld {
     /// Reads of a file, but no verification.
     Reads(File),
-    Both(File),
-    /// What is left of a start: ring and spare.
-    Start,
     /// Reads and verifications from this byte on.
     At(File, u64),
     /// Writes that are flushed.
@@ -80,11 +77,7 @@ pub enum Withheld {
 impl Withheld {
     fn is(self, io: &Io) -> bool {
         match (self, io) {
-            (Withheld::Reads(of) | Withheld::Both(of), Io::Read { file, .. }) => of == *file,
-            (Withheld::Both(of), Io::Verify { file, .. }) => of == *file,
-            (Withheld::Start, Io::Read { file, .. } | Io::Verify { file, .. }) => {
-                matches!(file, File::Ring | File::Spare)
-            }
+            (Withheld::Reads(of), Io::Read { file, .. }) => of == *file,
             (
                 Withheld::At(of, at),
                 Io::Read { file, offset, .. } | Io::Verify { file, offset, .. },

@@ -1,4 +1,4 @@
-//! A sector that cannot be read, met by a start that was cut off before, or that serves before it has read its ring.
+//! A sector that cannot be read, met by a start that was cut off before.
 
 use storage::disk::{Config, File};
 use storage::{Completion, Load, Place, Store};
@@ -38,30 +38,14 @@ fn filled(batches: u64, config: &Config) -> SimDisk {
     world.disk.crashed(1)
 }
 
-/// A sector of a stripe that digests speak of cannot be read, and parity has it. A load looks for its record in that part.
+/// A sector of a stripe cannot be read, and parity has it.
 #[test]
-fn a_load_waits_for_the_ring_where_its_part_cannot_be_read() {
+fn a_stripe_with_parity_need_not_be_readable() {
     let disk = filled(150, &config());
-    let ring = disk.bytes(File::Ring);
-    let wanted = 5;
-    let at = ring.windows(32).position(|it| *it == record(wanted, 400)[..32]).expect("there");
-    let sector = at / SECTOR;
+    let sector = sector_of(&disk, &record(5, 400));
     disk.make_unreadable(File::Ring, sector..sector + 1);
     let mut world = opens(&disk, &config()).expect("it opens");
-    assert!(world.keeper.has_unread_ring());
-    // The reader of the whole ring is slow; here it would read it in one piece, so it comes when the sector can be read.
-    world.disk.withhold(Withheld::Reads(File::Ring));
-    assert_eq!(world.stores[0].load(&cell(wanted)), Load::Pending);
-    (0..20).for_each(|_| world.poll());
-    let failed = world.heard[0].iter().find(|heard| matches!(heard, Completion::Failed(_)));
-    assert_eq!(failed, None);
-    world.disk.make_unreadable(File::Ring, 0..0);
-    world.disk.release();
-    (0..40).for_each(|_| world.poll());
-    let found = Load::Found(record(wanted, 400).into());
-    let is_it =
-        |heard: &Completion| matches!(heard, Completion::Loaded { load, .. } if *load == found);
-    assert!(world.heard[0].iter().any(is_it), "{:?}", world.heard[0]);
+    assert_eq!(world.load(&cell(5)), Load::Found(record(5, 400).into()));
 }
 
 /// A map costs no record: damaged it closes its group until a survey has made another.
@@ -154,7 +138,6 @@ fn what_cannot_be_read_elsewhere_does_not_keep_a_damaged_ring_closed() {
     let disk = filled(40, &config());
     let damaged = sector_of(&disk, &record(5, 400));
     disk.rot(File::Ring, |bytes| bytes[damaged * SECTOR..(damaged + 2) * SECTOR].fill(0x55));
-    disk.rot(File::Spare, |bytes| bytes.fill(0x55)); // no digests: it is found at once
     let next = damaged + 2;
     for sector in
         (0..disk.file_len(File::Ring) / SECTOR).filter(|it| !(damaged..=next).contains(it))
@@ -169,15 +152,13 @@ fn what_cannot_be_read_elsewhere_does_not_keep_a_damaged_ring_closed() {
 /// A sector of a stripe cannot be read once, and parity has it. A sector beside it rots later.
 #[test]
 fn a_sector_that_could_not_be_read_once_does_not_leave_its_stripe_without_parity() {
-    for (batches, has_digests) in [(20, false), (150, true)] {
+    for batches in [20, 150] {
         let disk = filled(batches, &config());
         let wanted = record(9, 400);
         let sector = sector_of(&disk, &wanted);
         disk.make_unreadable(File::Ring, sector..sector + 1);
         let mut world = opens(&disk, &config()).expect("parity has it");
-        assert_eq!(world.keeper.has_unread_ring(), has_digests);
         (0..100).for_each(|_| world.poll());
-        assert!(!world.keeper.has_unread_ring());
         let is_remark = |heard: &&Completion| matches!(heard, Completion::Remark(_));
         assert_eq!(world.heard[0].iter().filter(is_remark).count(), 1);
         let disk = disk.copy();

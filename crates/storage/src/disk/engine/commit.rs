@@ -9,7 +9,6 @@ use types::Ticket;
 use super::Engine;
 use crate::Completion;
 use crate::disk::bytes_at::put_u64;
-use crate::disk::digest::{DigestWriter, Shelf};
 use crate::disk::entry::{Entry, HEAD_LEN, Kind, Mark, entry_checksum};
 use crate::disk::extents::{UNIT, content_write, units_for};
 use crate::disk::index::WARMED;
@@ -44,8 +43,6 @@ struct Losses {
     marks: Vec<Mark>,
     /// The damaged buckets of which these are all.
     buckets: Vec<u64>,
-    /// The same of a lost ring.
-    has_ring: bool,
 }
 
 impl Commit {
@@ -164,7 +161,6 @@ impl Engine {
                 continue;
             }
             count += 1;
-            pending.metas.add(&entry);
             stripe.hashes.push(entry.hash);
             taken += 1;
             if is_folded {
@@ -294,12 +290,7 @@ impl Engine {
     /// left of the ring is for such marks, and for no entries.
     fn write_losses(&mut self) {
         let (used, ring, head) = (self.ring.used(), self.ring.sectors, self.ring.head);
-        let limit = match self.unread {
-            // Nothing goes home before the ring has been read, so the last of it is not given away.
-            Some(_) => self.sweep.limit(ring).max(ring / 16 * 13),
-            None => ring,
-        };
-        let room = limit.saturating_sub(used).min(Ring::stripe_max(ring));
+        let room = ring.saturating_sub(used).min(Ring::stripe_max(ring));
         if room < STRIPE_SECTORS_MIN {
             return;
         }
@@ -318,7 +309,7 @@ impl Engine {
         let durable = self.ring.durable;
         let waiting = self.repairs.iter().filter(|&(_, &stripe)| are_all && stripe > durable);
         let buckets = waiting.map(|(&bucket, _)| bucket).collect();
-        let losses = Losses { marks, buckets, has_ring: are_all && self.lost_ring.is_some() };
+        let losses = Losses { marks, buckets };
         let id = self.take_io_id();
         let (writes, flush) = (ring_writes(bytes, head, ring), Files::of(File::Ring));
         self.ios.push(Io::Store { id, writes, flush });
@@ -327,16 +318,12 @@ impl Engine {
 
     fn losses_done(&mut self, losses: Losses) {
         self.ring.settle_aside();
-        self.write_digest();
         self.set_flags_durable(&losses.marks);
         self.note_repair();
         for bucket in losses.buckets {
             if let Some(stripe) = self.repairs.get_mut(&bucket) {
                 *stripe = 0;
             }
-        }
-        if losses.has_ring {
-            self.lost_ring = None;
         }
         self.commit = Some(Commit::waiting());
     }
@@ -351,34 +338,12 @@ impl Engine {
 
     /// Stripes with marks that something waits for.
     fn awaited_marks(&self) -> impl Iterator<Item = u64> {
-        self.repairs.values().copied().chain(self.lost_ring)
+        self.repairs.values().copied()
     }
 
-    /// Lets go of stripes that nothing needs, but not before all of them are known.
+    /// Lets go of stripes that the store needs no more.
     pub(super) fn trim(&mut self) {
-        if self.unread.is_none() {
-            self.ring.trim(self.marked);
-        }
-    }
-
-    /// Writes the digest of the last stripes when it is long enough. Nobody waits for it.
-    pub(super) fn write_digest(&mut self) {
-        if self.shelf.takes(&self.ring.digest) {
-            let DigestWriter { end, marks_end, .. } = self.ring.digest;
-            let next = DigestWriter::begin(end, marks_end);
-            let digest = std::mem::replace(&mut self.ring.digest, next);
-            if self.floor_in_place != self.floor {
-                // A later start may choose this floor again, after the stripes have been lost.
-                return;
-            }
-            let seed = Shelf::seed(self.binding, self.floor);
-            if let Some((offset, bytes)) = self.shelf.write(seed, digest) {
-                let id = self.take_io_id();
-                self.digests.insert(id);
-                let writes = vec![Write { file: File::Spare, offset, bytes: bytes.into() }];
-                self.ios.push(Io::Store { id, writes, flush: Files::default() });
-            }
-        }
+        self.ring.trim(self.marked);
     }
 
     pub(super) fn commit_done(&mut self) {
@@ -399,7 +364,6 @@ impl Engine {
     fn stripe_done(&mut self) {
         let pending = self.ring.settle_next();
         let number = self.ring.durable;
-        self.write_digest();
         for superseded in pending.superseded.chunks(WARMED) {
             self.index.warm(superseded.iter().map(|&(hash, _)| hash));
             for &at in superseded {
@@ -414,9 +378,6 @@ impl Engine {
         self.set_flags_durable(&pending.marks);
         for (worker, ticket) in pending.tickets {
             self.completions[worker].push(Completion::Stored(ticket));
-        }
-        if self.lost_ring.is_some_and(|stripe| stripe <= number) {
-            self.lost_ring = None;
         }
         self.trim();
     }

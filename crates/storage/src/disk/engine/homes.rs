@@ -141,8 +141,7 @@ impl Engine {
 
     /// A step of putting the last process's write-back in place is done.
     fn redone(&mut self) {
-        let WriteBack::Redone { images, last, tail, floor, .. } =
-            std::mem::take(&mut self.write_back)
+        let WriteBack::Redone { images, last, tail, .. } = std::mem::take(&mut self.write_back)
         else {
             unreachable!("nothing else waits for the device");
         };
@@ -150,13 +149,11 @@ impl Engine {
             Some(last) => {
                 let id = self.take_io_id();
                 self.ios.push(Io::Store { id, writes: vec![last], flush: HOMES });
-                self.write_back =
-                    WriteBack::Redone { io: Some(id), images, last: None, tail, floor };
+                self.write_back = WriteBack::Redone { io: Some(id), images, last: None, tail };
             }
             None => {
                 // What it moved may leave the ring.
                 self.ring.tail = tail;
-                self.floor_in_place = floor;
             }
         }
     }
@@ -224,7 +221,6 @@ impl Engine {
             }
         }
         self.ring.tail = tail;
-        self.floor_in_place = self.floor;
         self.batch_in_place = work.batch;
         self.is_numbered = true;
         self.marked = work.marked;

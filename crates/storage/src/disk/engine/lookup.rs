@@ -7,7 +7,6 @@ use types::limits::{KEY_LEN_MAX, RECORD_LEN_MAX};
 use types::{Database, Key, Shard};
 
 use super::scrub::ScrubRead;
-use super::unread::Seek;
 use super::{Engine, primary_place};
 use crate::disk::entry::{Identity, Reference, content_checksum, fingerprint};
 use crate::disk::extents::{Map, PAGE_DOUBTED, UNIT, map_place, units_for};
@@ -80,14 +79,6 @@ pub(super) enum Reading {
     Map {
         group: u64,
     },
-    Part {
-        seek: Seek,
-        part: (u64, u64),
-    },
-    /// A digest, or part of one.
-    Digest {
-        number: usize,
-    },
     Scrub(ScrubRead),
 }
 
@@ -100,10 +91,6 @@ impl Reading {
             Reading::Map { .. } => Some(Bytes::from_static(&[0; PAGE])),
             // They are written again.
             Reading::Scrub(ScrubRead::Superblocks(_) | ScrubRead::Map { .. }) => Some(Bytes::new()),
-            // Parity may stand in for what cannot be read of the ring: who reads all of it finds out.
-            Reading::Part { .. } => Some(Bytes::new()),
-            // What it speaks of waits until the ring has been read.
-            Reading::Digest { .. } => Some(Bytes::new()),
             Reading::Run { .. } | Reading::Content { .. } | Reading::Scrub(_) => None,
         }
     }
@@ -126,7 +113,7 @@ impl Engine {
     /// for before, and the worker has taken all that the engine told it: else something newer might be missed, or a record
     /// be absent that was lost.
     pub(in crate::disk) fn look(&mut self, worker: usize, place: &Place) -> Option<Load> {
-        if self.failure.is_some() || self.unread.is_some() || self.has_completions(worker) {
+        if self.failure.is_some() || self.has_completions(worker) {
             return None;
         }
         let identity = Identity::of(self.binding, place);
@@ -156,10 +143,7 @@ impl Engine {
     fn find(&mut self, identity: &Identity) -> Option<Found> {
         self.unfold(identity.hash, identity.hash);
         let bucket = self.directory.bucket_of(identity.hash);
-        let known = self.index.find(identity);
-        let known =
-            known.or_else(|| self.unread.as_ref().and_then(|unread| unread.known(identity)));
-        let entry = match known {
+        let entry = match self.index.find(identity) {
             Some(entry) => Some(entry),
             None => self.cache.touch(bucket)?.entries().find(|entry| identity.matches(entry)),
         };
@@ -281,7 +265,7 @@ impl Engine {
     /// Looks for room in groups that a start has left alone: when those that are known have none, or nothing else is to be
     /// done.
     pub(super) fn step_maps(&mut self) {
-        let may_read = self.unread.is_none() && !self.write_back.is_redone();
+        let may_read = !self.write_back.is_redone();
         let is_time = self.extents.seeks_room() || self.is_resting;
         if may_read && is_time && self.maps.is_empty() && self.extents.unknown().next().is_some() {
             let groups: Vec<u64> = self.extents.unknown().take(MAPS_AT_ONCE).collect();
@@ -318,8 +302,6 @@ impl Engine {
                 self.learn_map(group, Map::read(&bytes, group, self.binding));
                 self.map_known(group);
             }
-            Reading::Part { seek, part } => self.part_read(seek, part, &bytes),
-            Reading::Digest { number } => self.digest_read(number, bytes),
             Reading::Scrub(read) => self.scrub_read(read, bytes),
         }
     }

@@ -11,28 +11,23 @@ use types::limits::DATABASES;
 use types::{Database, Shard};
 
 use super::config::{Config, OpenError};
-use super::digests::{Digests, newest};
 use super::joins::Slots;
 use super::loss::SUPERBLOCK_UNUSABLE;
 use super::scrub::Scrub;
 use super::superblocks::{Superblocks, write_superblocks};
 use super::surplus::Surplus;
 use super::sweep::{Sweep, burst_len};
-use super::unread::Unread;
 use super::write_back::WriteBack;
 use super::{Engine, primary_place};
 use crate::disk::cache::{ByNumber, Cache};
-use crate::disk::digest::{DigestWriter, Shelf};
 use crate::disk::directory::Directory;
 use crate::disk::entry::Mark;
 use crate::disk::extents::{Extents, Map, map_place, units_for};
 use crate::disk::index::Index;
 use crate::disk::io::{Blocking, File, Files, Medium, Write};
-use crate::disk::metas::Metas;
-use crate::disk::outline::{Extent, Outline};
 use crate::disk::page::{PAGE, Packer, PagePlace};
 use crate::disk::pool::Pool;
-use crate::disk::recovery::{CHUNK, Found, Recovered};
+use crate::disk::recovery::{CHUNK, Recovered, RingImage};
 use crate::disk::ring::{Marked, Ring, ring_writes};
 use crate::disk::spare::{self, Images};
 use crate::disk::stripe::{SECTOR, StripeWriter, blank};
@@ -72,9 +67,8 @@ pub fn create(medium: &mut dyn Medium, binding: u64, config: &Config) -> Result<
             Files::default(),
         )?;
     }
-    // Neither images nor digests nor a map, whatever the file held before.
-    let shelf = shelf(ring, config.spare_pages);
-    let zeros = Bytes::from(vec![0; shelf.start() as usize + shelf.len()]);
+    // Neither images nor a map, whatever the file held before.
+    let zeros = Bytes::from(vec![0; spare::file_len(config.spare_pages) as usize]);
     let no_map = Write { file: File::Extents, offset: 0, bytes: zeros.slice(..PAGE) };
     let mut writes = vec![Write { file: File::Spare, offset: 0, bytes: zeros }, no_map];
     let directory = Directory::new(config.initial_level, 0).expect("the level was checked");
@@ -111,8 +105,6 @@ struct Redone {
     superblock: Superblock,
     /// Where the ring begins until the write-back is in place: what it moved is not to leave the ring before.
     tail: u64,
-    /// That of the superblock in place.
-    floor: u64,
 }
 
 impl Redone {
@@ -126,7 +118,7 @@ impl Redone {
             (Some(superblock), Some(last))
                 if superblock.batch == images.batch && superblock.format == FORMAT =>
             {
-                Ok(Redone { images, superblock, tail: last.tail, floor: last.floor })
+                Ok(Redone { images, superblock, tail: last.tail })
             }
             _ => Err(images),
         }
@@ -147,8 +139,6 @@ pub(in crate::disk) struct Opening {
     /// Bytes from the start of the slots file where copies of it stood that were of no use.
     unusable: Vec<u64>,
     pub(in crate::disk) recovered: Recovered,
-    /// Of the ring, where it has not been read.
-    outline: Option<Outline>,
     /// Positions of the ring's free part that must be made blank after damage.
     not_blank: Vec<u64>,
     redone: Option<Redone>,
@@ -205,24 +195,6 @@ impl Opening {
         // Before the first write-back of pages there is no head.
         let may_be_older =
             redo && superblock.batch > 0 && !spare::has_head(medium, superblock.binding)?;
-        if redo && let Some(mut outline) = outline(medium, &superblock) {
-            if redone.is_none() {
-                copies.mend(medium, &superblock)?;
-            }
-            let not_blank = std::mem::take(&mut outline.unfinished);
-            let restored = std::mem::take(&mut outline.restored);
-            let (recovered, outline) =
-                (Recovered { restored, ..Recovered::default() }, Some(outline));
-            return Ok(Opening {
-                superblock,
-                unusable,
-                recovered,
-                outline,
-                not_blank,
-                redone,
-                may_be_older,
-            });
-        }
         let FoundRing { recovered, mut bad } = find_ring(medium, &superblock, false)?;
         if recovered.damaged
             && let Some(Redone { images, .. }) = redone.take()
@@ -236,8 +208,7 @@ impl Opening {
         }
         let mut not_blank = recovered.unfinished.clone();
         not_blank.append(&mut bad);
-        let outline = None;
-        Ok(Opening { superblock, unusable, recovered, outline, not_blank, redone, may_be_older })
+        Ok(Opening { superblock, unusable, recovered, not_blank, redone, may_be_older })
     }
 }
 
@@ -255,34 +226,6 @@ fn mark_of_all(binding: u64, head: u64) -> Bytes {
     writer.finish(binding, head)
 }
 
-/// What can be known of the ring without reading it. Where something cannot be read, who reads all of the ring finds out
-/// whether it is needed.
-fn outline(medium: &mut Blocking<'_>, superblock: &Superblock) -> Option<Outline> {
-    let extent = extent(superblock);
-    if !extent.is_long(&mut reading(medium)).ok()? {
-        return None;
-    }
-    let shelf = shelf(superblock.ring, superblock.spare);
-    let seed = Shelf::seed(superblock.binding, superblock.floor);
-    let mut read_spare = |offset: u64, len: usize| medium.read(File::Spare, offset, len);
-    let newest = newest(&shelf, seed, &extent, &mut read_spare)?;
-    extent.outline(newest, &mut reading(medium)).ok()?
-}
-
-/// Reads of the ring, in sectors.
-pub(super) fn reading(medium: &mut Blocking<'_>) -> impl FnMut(u64, u64) -> Result<Bytes, String> {
-    |first, count| medium.read(File::Ring, first * SECTOR as u64, count as usize * SECTOR)
-}
-
-fn shelf(ring: u64, images: u64) -> Shelf {
-    Shelf::new(ring, Ring::stripe_max(ring), spare::file_len(images))
-}
-
-fn extent(superblock: &Superblock) -> Extent {
-    let Superblock { binding, ring, tail, .. } = *superblock;
-    Extent { binding, ring, stripe_max: Ring::stripe_max(ring), tail }
-}
-
 /// What the ring held, and which of its sectors are bad.
 pub(in crate::disk) struct FoundRing {
     pub(in crate::disk) recovered: Recovered,
@@ -297,10 +240,12 @@ pub(in crate::disk) fn find_ring(
     superblock: &Superblock,
     all: bool,
 ) -> Result<FoundRing, String> {
-    let mut read = reading(medium);
-    let extent = extent(superblock);
-    let (tail, end) = (extent.tail, extent.end());
-    let mut image = extent.image(CHUNK, &mut read);
+    let mut read = |first: u64, count: u64| {
+        medium.read(File::Ring, first * SECTOR as u64, count as usize * SECTOR)
+    };
+    let Superblock { binding, ring, tail, .. } = *superblock;
+    let end = tail + ring;
+    let mut image = RingImage::new(binding, ring, Ring::stripe_max(ring), CHUNK, &mut read);
     let recovered = image.walk(tail, end)?;
     let head = recovered.head;
     let bad = match (all, recovered.damaged) {
@@ -309,7 +254,7 @@ pub(in crate::disk) fn find_ring(
             let first = recovered.stripes.first().map_or(head, |found| found.position);
             let mut bad = image.unusable(head, head, end)?;
             let lost = image.unusable(tail, first, first)?;
-            bad.extend(lost.into_iter().map(|position| position + extent.ring));
+            bad.extend(lost.into_iter().map(|position| position + ring));
             bad
         }
         (false, false) => Vec::new(),
@@ -350,27 +295,15 @@ impl Engine {
         if opening.may_be_older {
             engine.extents.doubt_end();
         }
-        match opening.outline.take() {
-            Some(outline) => {
-                engine.remark_restored(&opening.recovered.restored);
-                engine.outline(outline, &opening.superblock);
-            }
-            None => {
-                let Recovered { head, stripes, .. } = &opening.recovered;
-                engine.ring.head = *head;
-                // What a superblock before this one needs may have had marks.
-                engine.digest_found(stripes, opening.superblock.tail);
-                engine.replay(&mut opening.recovered);
-            }
-        }
+        engine.ring.head = opening.recovered.head;
+        engine.replay(&mut opening.recovered);
         match opening.recovered.damaged {
             true => engine.forget_all(&mut medium, &opening, is_followed)?,
             false => engine.mend(&mut medium, &opening)?,
         }
         if let Some(Redone { images, tail, .. }) = opening.redone.take() {
             let tail = std::mem::replace(&mut engine.ring.tail, tail);
-            let floor = opening.superblock.floor;
-            engine.write_back = WriteBack::redo(images.whole, tail, floor);
+            engine.write_back = WriteBack::redo(images.whole, tail);
         }
         engine.sweep = Sweep::new(engine.ring.sectors, engine.ring.head, engine.ring.used());
         engine.held_until = engine.ring.head + first_sectors(engine.ring.sectors);
@@ -384,34 +317,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Serves before the ring has been read: nothing until its digests have come, then what it has nothing of.
-    fn outline(&mut self, outline: Outline, superblock: &Superblock) {
-        base::sometimes!("disk: a store serves before its ring has been read");
-        let Outline { head, newest, last, .. } = outline;
-        let extent = extent(superblock);
-        self.ring.head = head;
-        self.digest_found(&last, newest.marks_end);
-        let seed = Shelf::seed(superblock.binding, superblock.floor);
-        let digests = Digests::new(self.shelf, seed, extent.tail, newest);
-        self.read_digests(Unread::new(extent, head, digests, last, self.completions.len()));
-    }
-
-    /// Goes on with digests behind the last of those that were found, or begins again. Before that there are no marks
-    /// behind `marks_end`.
-    fn digest_found(&mut self, stripes: &[Found], marks_end: u64) {
-        let head = self.ring.head;
-        let first = stripes.first().map_or(head, |found| found.position);
-        self.ring.digest = DigestWriter::begin(first, marks_end);
-        let ends = stripes.iter().skip(1).map(|found| found.position).chain([head]);
-        for (Found { said, .. }, end) in stripes.iter().zip(ends) {
-            self.ring.digest.add(&said.hashes, &said.metas, said.has_marks(), end);
-            self.write_digest();
-        }
-    }
-
     fn new(opening: &Opening, workers: usize, config: &Config) -> Engine {
-        let Opening { superblock, redone, .. } = opening;
-        let redone = redone.as_ref();
+        let superblock = &opening.superblock;
         Engine {
             binding: superblock.binding,
             fill_percent: config.fill_percent,
@@ -422,8 +329,6 @@ impl Engine {
             next_io: 1 << 32,
             failure: None,
             ring: Ring::new(superblock.ring, superblock.tail),
-            shelf: shelf(superblock.ring, superblock.spare),
-            digests: BTreeSet::new(),
             index: Index::default(),
             pool: Pool::new(pool_len_max(superblock.ring, config)),
             commit: None,
@@ -446,16 +351,12 @@ impl Engine {
             batch: superblock.batch + 2,
             batch_in_place: superblock.batch + 2,
             floor: superblock.floor,
-            floor_in_place: redone.map_or(superblock.floor, |redone| redone.floor),
             is_numbered: false,
             used: superblock.used,
             sweep: Sweep::new(superblock.ring, superblock.tail, 0),
             marked: Marked::default(),
             held_until: 0,
             is_resting: false,
-            unread: None,
-            lost_ring: None,
-            mending: None,
             flags: superblock.flags.clone(),
             flags_durable: superblock.flags.clone(),
             losses: vec![0; DATABASES * SHARDS],
@@ -508,7 +409,6 @@ impl Engine {
         let has_references = staged.has_references();
         self.remark_restored(&recovered.restored);
         self.index.fold(staged, std::mem::take(&mut recovered.payloads), first);
-        self.unfold_used();
         if recovered.damaged || has_references {
             self.unfold(0, u64::MAX);
         }
@@ -566,8 +466,6 @@ impl Engine {
         let number = self.ring.put_behind(head);
         self.ring.head = head + sectors;
         self.ring.stripe(number).expect("it has just been added").has_marks = true;
-        self.ring.digest.add(&[], &Metas::default(), true, self.ring.head);
-        self.write_digest();
         self.replay_mark(Mark::FORGET_ALL);
         self.void_pages();
         if !is_followed {
@@ -575,7 +473,6 @@ impl Engine {
         }
         let flags = std::mem::replace(&mut self.flags_durable, opening.superblock.flags.clone());
         write_superblocks(medium, &self.superblock(tail))?;
-        self.floor_in_place = self.floor;
         self.flags_durable = flags;
         self.ring.tail = tail;
         Ok(())

@@ -21,13 +21,11 @@ impl Surplus {
 }
 
 impl Engine {
-    /// Gives back what one group has too much of: all of them one after the other at rest, else one now and then. What
-    /// only the ring refers to is free as far as maps say, so never before the ring has been read.
+    /// Gives back what one group has too much of: all of them one after the other at rest, else one now and
+    /// then.
     pub(super) fn step_surplus(&mut self) {
-        let knows_all =
-            self.unread.is_none() && self.lost_ring.is_none() && !self.write_back.is_redone();
         let is_time = self.is_resting || self.surplus.is_due;
-        if self.surplus.giving.is_some() || !knows_all || !is_time {
+        if self.surplus.giving.is_some() || self.write_back.is_redone() || !is_time {
             return;
         }
         self.surplus.is_due = false;

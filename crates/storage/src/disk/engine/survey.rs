@@ -5,11 +5,9 @@ use crate::disk::extents::{GROUP_UNITS, Map, PAGE_UNITS, map_place, units_for};
 use crate::disk::page::Bucket;
 
 impl Engine {
-    /// A pass begins. What the ring holds keeps its units only once the ring has been read.
+    /// A pass begins.
     pub(super) fn begin_survey(&mut self) {
-        if self.unread.is_none() && self.lost_ring.is_none() {
-            self.extents.begin_survey(self.batch);
-        }
+        self.extents.begin_survey(self.batch);
     }
 
     /// The first pages of a pass are looked at.

@@ -212,7 +212,7 @@ impl Engine {
     /// until it kept up for a lap, for those of which a bucket would not take home many at a time: its pages are written for
     /// few.
     pub(super) fn extent_len(&self) -> Option<usize> {
-        if self.unread.is_some() || self.write_back.is_redone() {
+        if self.write_back.is_redone() {
             return None; // there may be no extents to give
         }
         if self.is_nearly_far_behind() {

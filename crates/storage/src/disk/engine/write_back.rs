@@ -34,8 +34,6 @@ pub(super) enum WriteBack {
         last: Option<Write>,
         /// Where the ring begins once it is in place.
         tail: u64,
-        /// Of its superblock.
-        floor: u64,
     },
     Gather(Gather),
     Build(Build),
@@ -143,10 +141,10 @@ impl WriteBack {
     }
 
     /// The write-back of these images, the last of which is written after the others were flushed.
-    pub(super) fn redo(mut images: Vec<Write>, tail: u64, floor: u64) -> WriteBack {
+    pub(super) fn redo(mut images: Vec<Write>, tail: u64) -> WriteBack {
         let last = images.pop();
         let images = images.into_iter().map(|image| ((image.file, image.offset), image.bytes));
-        WriteBack::Redone { io: None, images: images.collect(), last, tail, floor }
+        WriteBack::Redone { io: None, images: images.collect(), last, tail }
     }
 
     /// True while the last process's write-back may not be in place.
@@ -198,13 +196,9 @@ impl Engine {
         }
     }
 
-    /// True shortly after a start, while the device is for those who ask, until the ring has been read, and where it was
-    /// damaged until that is known for good; only the last process's write-back may be what somebody waits for then.
+    /// True shortly after a start, while the device serves requests first.
     pub(super) fn is_held(&self) -> bool {
         self.ring.head < self.held_until
-            || self.unread.is_some()
-            || ((self.lost_ring.is_some() || self.mending.is_some())
-                && !self.write_back.is_redone())
     }
 
     /// True while a write-back can go on without anything from outside.

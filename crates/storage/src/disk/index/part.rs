@@ -93,20 +93,6 @@ impl Part {
         None
     }
 
-    /// Takes out the entry of a place.
-    pub(super) fn take(&mut self, hash: u64, place: &Slot) -> Option<Slot> {
-        let is_it = |&i: &usize| self.places[i].slot.entry().has_identity_of(&place.entry());
-        let at = self.same(hash).find(is_it)?;
-        Some(self.places.remove(at).slot)
-    }
-
-    /// Adds a place where its tie belongs among those of its hash.
-    pub(super) fn put(&mut self, hash: u64, slot: Slot) {
-        let lower = self.same(hash).take_while(|&i| self.places[i].slot.tie < slot.tie).count();
-        let at = self.first(hash) + lower;
-        self.insert(at, hash, slot);
-    }
-
     /// The places of one hash, by where they stand.
     pub(super) fn same(&self, hash: u64) -> impl Iterator<Item = usize> {
         self.same_from(self.first(hash), hash)

@@ -44,23 +44,6 @@ impl Slot {
         std::iter::successors(Some(self), |slot| slot.older.as_deref())
     }
 
-    /// Puts what it replaces behind the oldest of them, whose stripe it returns.
-    ///
-    /// # Panics
-    /// If that refers to an extent: nobody would give it back.
-    pub(super) fn put_under(&mut self, old: Slot) -> u64 {
-        assert!(
-            old.entry().reference().is_none(),
-            "what refers to an extent is not replaced unseen"
-        );
-        let mut oldest = self;
-        while oldest.older.is_some() {
-            oldest = oldest.older.as_mut().expect("it was there just now");
-        }
-        oldest.older = Some(Box::new(old));
-        oldest.stripe
-    }
-
     /// The newest entry that is durable when the stripes up to this one are.
     pub(in crate::disk) fn durable(&self, stripe: u64) -> Option<&Slot> {
         self.versions().find(|slot| slot.stripe <= stripe)

@@ -12,15 +12,13 @@ use std::time::Duration;
 
 use super::run::By;
 use super::{LastWords, Shared, lock};
-use crate::disk::engine::{self, UnreadRing};
+use crate::disk::engine;
 use crate::disk::files::Flusher;
 use crate::disk::io::{Done, Io};
 use crate::disk::merge::{Merged, Merging};
 
 /// Threads that read.
 const READERS: usize = 2;
-/// How long a start leaves the ring unread where nobody waits for it: first the device is for those who ask.
-const RING_AFTER: Duration = Duration::from_millis(100);
 /// How long it leaves the page cache as the process before has left it.
 const CACHE_AFTER: Duration = Duration::from_millis(500);
 /// How long what finds no room waits before it tries again.
@@ -36,55 +34,32 @@ pub(super) struct Queues {
     /// Reads of homes for the helper that builds write-backs.
     pub(super) gathers: Queue,
     pub(super) homes: Queue,
-    /// For the helper that reads what a start left of the ring.
-    pub(super) ring: Call,
     /// For the helper that drops what the process before has left in the page cache.
-    cache: Call,
+    cache: Stop,
     /// For helpers that wait for room: only ever to stop.
-    pub(super) room: Call,
+    pub(super) room: Stop,
     /// The engine has something to write back, or to go on with.
     is_reminded: AtomicBool,
 }
 
-/// What a helper waits for once.
+/// Ends the pause of a helper when the store stops.
 #[derive(Default)]
-pub(super) struct Call {
-    state: Mutex<Called>,
+pub(super) struct Stop {
+    is_called: Mutex<bool>,
     has_news: Condvar,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum Called {
-    #[default]
-    No,
-    Yes,
-    /// There is nobody left to serve.
-    Stop,
-}
-
-impl Call {
-    pub(super) fn make(&self) {
-        self.set(Called::Yes);
+impl Stop {
+    pub(super) fn call(&self) {
+        *lock(&self.is_called) = true;
+        self.has_news.notify_all();
     }
 
-    pub(super) fn stop(&self) {
-        self.set(Called::Stop);
-    }
-
-    fn set(&self, to: Called) {
-        let mut state = lock(&self.state);
-        if *state == Called::No {
-            *state = to;
-            drop(state);
-            self.has_news.notify_all();
-        }
-    }
-
-    /// Waits for the call, no longer than `most`; false where there is to be none.
-    fn wait(&self, most: Duration) -> bool {
-        let state = lock(&self.state);
-        let waited = self.has_news.wait_timeout_while(state, most, |state| *state == Called::No);
-        *waited.unwrap_or_else(PoisonError::into_inner).0 != Called::Stop
+    /// Waits for so long; returns false if the store stops meanwhile.
+    fn pause(&self, time: Duration) -> bool {
+        let is_called = lock(&self.is_called);
+        let waited = self.has_news.wait_timeout_while(is_called, time, |is_called| !*is_called);
+        !*waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
@@ -149,7 +124,7 @@ impl Queues {
 
     /// Ends the helpers when they have nothing left to do.
     pub(super) fn stop(&self) {
-        [&self.ring, &self.cache, &self.room].into_iter().for_each(Call::stop);
+        [&self.cache, &self.room].into_iter().for_each(Stop::call);
         for queue in [&self.reads, &self.commits, &self.gathers, &self.homes] {
             queue.stops.store(true, SeqCst);
             queue.wake();
@@ -158,12 +133,9 @@ impl Queues {
 }
 
 /// Starts all helpers of a store, or none.
-pub(super) fn start(
-    shared: &Arc<Shared>,
-    unread: Option<UnreadRing>,
-) -> Result<Vec<JoinHandle<()>>, String> {
+pub(super) fn start(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, String> {
     let mut threads = Vec::new();
-    let started = start_all(shared, unread, &mut threads);
+    let started = start_all(shared, &mut threads);
     if started.is_err() {
         shared.queues.stop();
         for thread in threads.drain(..) {
@@ -174,11 +146,7 @@ pub(super) fn start(
     started.map(|()| threads)
 }
 
-fn start_all(
-    shared: &Arc<Shared>,
-    unread: Option<UnreadRing>,
-    threads: &mut Vec<JoinHandle<()>>,
-) -> Result<(), String> {
+fn start_all(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<()>>) -> Result<(), String> {
     fn spawn(
         shared: &Arc<Shared>,
         name: &str,
@@ -202,17 +170,10 @@ fn start_all(
         })?);
     }
     threads.push(spawn(shared, "disk-cache", |shared| {
-        if shared.queues.cache.wait(CACHE_AFTER) {
-            shared.medium.drop_rest(|pause| shared.queues.cache.wait(pause));
+        if shared.queues.cache.pause(CACHE_AFTER) {
+            shared.medium.drop_rest(|pause| shared.queues.cache.pause(pause));
         }
     })?);
-    if let Some(unread) = unread {
-        threads.push(spawn(shared, "disk-ring", move |shared| {
-            if shared.queues.ring.wait(RING_AFTER) {
-                shared.read_ring(unread);
-            }
-        })?);
-    }
     Ok(())
 }
 
@@ -279,7 +240,7 @@ fn carry_out_one(shared: &Shared, io: &Io, by: Flusher) -> Done {
         if let Some(before) = waits.replace(Some(lack)) {
             shared.room.wait_ends(before);
         }
-        shared.queues.room.wait(ROOM_LOOK)
+        shared.queues.room.pause(ROOM_LOOK)
     });
     if matches!(io, Io::Store { .. }) {
         shared.room.look_if_grown(&shared.medium);

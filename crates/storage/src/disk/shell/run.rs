@@ -77,9 +77,6 @@ impl Run {
                 break;
             }
         }
-        if self.engine.wants_ring() {
-            shared.queues.ring.make();
-        }
         if has_moved {
             shared.queues.remind();
         }
@@ -116,10 +113,6 @@ impl Run {
         }
         for merged in shared.merged.take().unwrap_or_default() {
             self.engine.merged(merged);
-            has_moved = true;
-        }
-        for ring in shared.ring.take().unwrap_or_default() {
-            self.engine.take_ring(ring);
             has_moved = true;
         }
         shared.has_committed.store(false, SeqCst);
@@ -162,7 +155,6 @@ impl Run {
                 {
                     commits.push(io);
                 }
-                (io @ Io::Store { flush, .. }, _) if is_digest(flush) => slow.push(io),
                 (io, _) => homes.push(io),
             }
         }
@@ -262,12 +254,6 @@ impl Run {
     pub(super) fn wait_for_commit(&mut self) -> bool {
         self.uring.as_mut().is_some_and(Uring::wait)
     }
-}
-
-/// True for a digest, which neither waits behind a write-back, for the next start would have to read what it speaks of,
-/// nor lets a commit wait.
-fn is_digest(flush: Files) -> bool {
-    flush == Files::default()
 }
 
 #[cfg(test)]
