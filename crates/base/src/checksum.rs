@@ -48,7 +48,16 @@ pub fn checksum_at(place: u64, bytes: &[u8]) -> u64 {
 /// Bytes up to which XXH3 takes a seed as it is.
 const SEEDED_IN_REGISTERS_MAX: usize = 240;
 
-/// Stable hash of a key's bytes.
+/// Hash of `bytes` under a secret of at least 136 bytes, which counts at every length.
+///
+/// # Panics
+/// If the secret is shorter.
+#[must_use]
+pub fn keyed_hash(secret: &[u8], bytes: &[u8]) -> u64 {
+    XxHash3_64::oneshot_with_secret(secret, bytes).expect("a secret has 136 bytes or more")
+}
+
+/// Stable hash of bytes, without a secret.
 #[must_use]
 pub fn hash(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)

@@ -4,7 +4,7 @@
 //! whenever the status changes. A status counts only while the connection lives on which it arrived. A change is
 //! durable before it is told.
 //!
-//! **Forming.** The member with the lowest id proposes a random cluster id once *all* members have said that they
+//! **Forming.** The member with the lowest id proposes a random cluster once *all* members have said that they
 //! never belonged to one, and hold the same list and the same databases. The others note the proposal. Once all have,
 //! the proposer is formed, then each member that hears so. Only the proposer can form a cluster first: while it says
 //! `Proposed`, no node is formed.
@@ -33,8 +33,10 @@
 mod encoding;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use transport::{ClusterId, Hello, Refusal};
+use types::positions::SECRET_LEN;
 use types::{Incarnation, Loss, NodeId};
 
 use crate::config::MemberAddress;
@@ -43,19 +45,33 @@ use crate::settings::{Agreed, Databases, Limits};
 /// Counters of a node that lost its memory go on at the next multiple of this.
 pub const JUMP: u32 = 1 << 12;
 
+/// A cluster, as the proposer drew it. A status carries it, so the other end has proved its name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Cluster {
+    pub id: ClusterId,
+    /// Decides the positions of keys; shown nowhere.
+    pub secret: [u8; SECRET_LEN],
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.id.fmt(f)
+    }
+}
+
 /// How a node stands to a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
     /// It never belonged to one, as far as its directory knows.
     Empty,
     /// It would belong to this one if all agree; it never spoke as a member.
-    Proposed(ClusterId),
+    Proposed(Cluster),
     /// It may have belonged to one and does not know which: it never counts as empty.
     Uncertain,
     /// It belongs to this one, has lost its memory, and waits until enough members have noted that.
-    Rejoining(ClusterId),
+    Rejoining(Cluster),
     /// It belongs to this one.
-    Formed(ClusterId),
+    Formed(Cluster),
 }
 
 /// What tells the lives of a node apart.
@@ -127,7 +143,7 @@ pub enum Input {
     },
     Told {
         peer: NodeId,
-        status: Status,
+        status: Box<Status>,
     },
     /// Everything in the stores is durably marked as forgotten.
     Forgotten,
@@ -139,7 +155,7 @@ pub enum Input {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// Make this durable before anything else.
-    Persist(Durable),
+    Persist(Box<Durable>),
     /// Tell every connected peer the status.
     TellAll,
     Tell(NodeId),
@@ -166,9 +182,9 @@ pub struct Formation {
     me: NodeId,
     durable: Durable,
     /// What this node would call a new cluster.
-    fresh: ClusterId,
+    fresh: Cluster,
     /// The noted proposal that was dropped last. A member may have become formed unheard meanwhile.
-    dropped: Option<ClusterId>,
+    dropped: Option<Cluster>,
     /// Peers with a connection, and what they said on it.
     heard: BTreeMap<NodeId, Option<Status>>,
     forget_asked: bool,
@@ -178,7 +194,7 @@ pub struct Formation {
 impl Formation {
     /// `fresh` is drawn at random for every start of the process.
     #[must_use]
-    pub fn new(me: NodeId, durable: Durable, fresh: ClusterId) -> Formation {
+    pub fn new(me: NodeId, durable: Durable, fresh: Cluster) -> Formation {
         let heard = BTreeMap::new();
         let (dropped, forget_asked, is_recovering) = (None, false, false);
         Formation { me, durable, fresh, dropped, heard, forget_asked, is_recovering }
@@ -235,7 +251,7 @@ impl Formation {
     #[must_use]
     pub fn cluster(&self) -> Option<ClusterId> {
         match self.durable.standing {
-            Standing::Formed(cluster) | Standing::Rejoining(cluster) => Some(cluster),
+            Standing::Formed(cluster) | Standing::Rejoining(cluster) => Some(cluster.id),
             Standing::Empty | Standing::Proposed(_) | Standing::Uncertain => None,
         }
     }
@@ -295,7 +311,7 @@ impl Formation {
     pub fn raise_loss(&mut self, loss: Loss, out: &mut Vec<Effect>) {
         assert!(loss > self.durable.mine.loss, "{loss:?} is not above {:?}", self.durable.mine);
         self.durable.mine.loss = loss;
-        out.push(Effect::Persist(self.durable.clone()));
+        out.push(Effect::Persist(Box::new(self.durable.clone())));
         out.push(Effect::Reconnect);
     }
 
@@ -330,7 +346,7 @@ impl Formation {
             Input::Down { peer } => {
                 self.heard.remove(&peer);
             }
-            Input::Told { peer, status } => self.on_told(peer, status, out),
+            Input::Told { peer, status } => self.on_told(peer, *status, out),
             Input::Forgotten => self.on_forgotten(out),
             Input::Recovering(is_recovering) => {
                 if std::mem::replace(&mut self.is_recovering, is_recovering) != is_recovering {
@@ -399,7 +415,7 @@ impl Formation {
         }
     }
 
-    fn advance_empty(&mut self, proposed: Option<ClusterId>, out: &mut Vec<Effect>) {
+    fn advance_empty(&mut self, proposed: Option<Cluster>, out: &mut Vec<Effect>) {
         if let Some(formed) = self.formed_cluster() {
             match proposed {
                 // It noted the proposal and waited, so it never spoke as a member.
@@ -416,7 +432,7 @@ impl Formation {
     }
 
     /// Notes the proposer's offer. Drops it if the proposer has and no other member is formed.
-    fn follow(&mut self, proposed: Option<ClusterId>, out: &mut Vec<Effect>) {
+    fn follow(&mut self, proposed: Option<Cluster>, out: &mut Vec<Effect>) {
         let agrees = self.agrees(self.proposer());
         match (self.said(self.proposer()), proposed) {
             (Some(Standing::Proposed(offer)), noted) if noted == Some(offer) => {}
@@ -432,7 +448,7 @@ impl Formation {
         }
     }
 
-    fn propose(&mut self, proposed: Option<ClusterId>, out: &mut Vec<Effect>) {
+    fn propose(&mut self, proposed: Option<Cluster>, out: &mut Vec<Effect>) {
         let is_empty = |node| self.agrees(node) && self.is_unformed(node);
         if !self.others().all(is_empty) {
             return;
@@ -491,7 +507,7 @@ impl Formation {
         limits.retain(|&node, _| members.iter().any(|member| member.node == node));
         let (standing, databases) = (Standing::Rejoining(cluster), self.durable.databases.clone());
         self.durable = Durable { standing, mine, members, known, databases, limits };
-        out.push(Effect::Persist(self.durable.clone()));
+        out.push(Effect::Persist(Box::new(self.durable.clone())));
         out.push(Effect::Agree(self.agreed()));
         out.push(Effect::Reconnect);
     }
@@ -507,7 +523,7 @@ impl Formation {
         theirs.iter().map(one).collect()
     }
 
-    fn advance_rejoining(&mut self, cluster: ClusterId, out: &mut Vec<Effect>) {
+    fn advance_rejoining(&mut self, cluster: Cluster, out: &mut Vec<Effect>) {
         let noted = self.others().filter(|&node| {
             self.said(node) == Some(Standing::Formed(cluster)) && self.has_noted_me(node)
         });
@@ -517,7 +533,7 @@ impl Formation {
         }
     }
 
-    fn become_formed(&mut self, cluster: ClusterId, out: &mut Vec<Effect>) {
+    fn become_formed(&mut self, cluster: Cluster, out: &mut Vec<Effect>) {
         self.set_standing(Standing::Formed(cluster), out);
         out.push(Effect::Formed);
     }
@@ -528,7 +544,7 @@ impl Formation {
     }
 
     fn persist(&self, out: &mut Vec<Effect>) {
-        out.push(Effect::Persist(self.durable.clone()));
+        out.push(Effect::Persist(Box::new(self.durable.clone())));
         out.push(Effect::TellAll);
     }
 
@@ -557,7 +573,7 @@ impl Formation {
         status.known.get(&self.me) == Some(&self.durable.mine)
     }
 
-    fn formed_cluster(&self) -> Option<ClusterId> {
+    fn formed_cluster(&self) -> Option<Cluster> {
         self.heard.values().flatten().find_map(|status| match status.standing {
             Standing::Formed(cluster) if status.databases == self.durable.databases => {
                 Some(cluster)
@@ -575,7 +591,7 @@ impl Formation {
     }
 
     /// True when the proposer will surely not form `cluster` any more.
-    fn is_abandoned(&self, cluster: ClusterId) -> bool {
+    fn is_abandoned(&self, cluster: Cluster) -> bool {
         self.is_proposer()
             || self.said(self.proposer()).is_some_and(|said| said != Standing::Proposed(cluster))
     }

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use base::{Millis, Nanos};
-use types::{Access, Command, Database, Key, Outcome, SessionId};
+use types::{Access, Command, Database, Key, Outcome, Positions, SessionId};
 
 use crate::settings::Agreed;
 use crate::status::{CommandFacts, Facts};
@@ -160,6 +160,8 @@ pub struct SessionContext<'a> {
     /// What `INFO`, `CONFIG GET` and the like tell about the node.
     pub node: &'a dyn Facts,
     asks: &'a mut Vec<Ask>,
+    /// None while the node belongs to no cluster: it serves no keys then.
+    positions: Option<&'a Positions>,
     outstanding: usize,
     /// What the writes that may still be asked for may weigh.
     writes_left: usize,
@@ -185,12 +187,25 @@ impl<'a> SessionContext<'a> {
             unix,
             node,
             asks,
+            positions: None,
             outstanding,
             writes_left: usize::MAX,
             shortage: Shortage::None,
             is_write_held: false,
             wake_at: None,
         }
+    }
+
+    /// The same, of a node that belongs to a cluster with keys at these positions.
+    #[must_use]
+    pub fn with_positions(self, positions: Option<&'a Positions>) -> SessionContext<'a> {
+        SessionContext { positions, ..self }
+    }
+
+    /// Where keys lie; none while the node belongs to no cluster.
+    #[must_use]
+    pub fn positions(&self) -> Option<&'a Positions> {
+        self.positions
     }
 
     /// The same, with a clock reading that is younger than the turn.

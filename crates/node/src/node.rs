@@ -19,7 +19,7 @@ use types::{NodeId, Update};
 
 use crate::config::{BadConfig, MemberAddress, NodeConfig};
 use crate::events::event;
-use crate::formation::{Durable, Formation, Standing};
+use crate::formation::{Cluster, Durable, Formation, Standing};
 use crate::front::Front;
 use crate::registry;
 use crate::settings::Databases;
@@ -340,7 +340,8 @@ fn open_identity(config: &NodeConfig, dir: &mut DataDir) -> Result<Formation, St
     let is_member = |node| durable.members.iter().any(|member| member.node == node);
     durable.limits.retain(|&node, _| is_member(node));
     record::write(dir, &durable)?;
-    Ok(Formation::new(config.id, durable, ClusterId(draw())))
+    let fresh = Cluster { id: ClusterId(draw()), secret: draw() };
+    Ok(Formation::new(config.id, durable, fresh))
 }
 
 /// Opens what the node keeps. Shards that are forgotten in it are found by the workers, which ask for a higher loss
@@ -449,6 +450,8 @@ pub(crate) fn draw<const LEN: usize>() -> [u8; LEN] {
 
 #[cfg(test)]
 mod tests {
+    use types::positions::SECRET_LEN;
+
     use super::*;
 
     #[test]
@@ -460,7 +463,7 @@ mod tests {
             };
             nodes.iter().map(one).collect::<Vec<_>>()
         };
-        let id = ClusterId([7; 16]);
+        let id = Cluster { id: ClusterId([7; 16]), secret: [1; SECRET_LEN] };
         for asked in [list(&[1, 2, 9], "h"), list(&[1, 2, 3], "other")] {
             let refusal = |standing| {
                 let refused = check_moved(asked.clone(), list(&[1, 2, 3], "h"), standing);

@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn keys_of_one_cursor_stay_together() {
-        let key = |hash: u64| Key::with_hash(hash, &hash.to_be_bytes());
+        let key = |hash: u64| Key::at(hash, &hash.to_be_bytes());
         let keys: Vec<Key> = [0x1000, 0x1001, 0x1fff, 0x2000, 0x5000].map(key).to_vec();
         for (len, last, left, next) in [
             (0, Some(1), 3, Some(0x2000)),

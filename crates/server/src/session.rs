@@ -11,7 +11,7 @@ use commands::spec::Flag;
 use commands::{CommandSpec, ErrorReply, Execution, Plan, SessionVerb};
 use node::front::{self, Client, SessionContext, Socket, Token};
 use resp::{Limits, Parser, Progress};
-use types::{Clock, Database, Key, Outcome, Reply, SessionId};
+use types::{Clock, Database, Outcome, Reply, SessionId};
 
 use crate::clients::{ClientFacts, State};
 use crate::front::Shared;
@@ -211,11 +211,17 @@ impl Session {
                 if let Some(once) = &mut command.once {
                     once.window = self.shared.limits.once_window();
                 }
+                let Some(positions) = cx.positions() else {
+                    return self.say(cx, outcomes::reply(Outcome::Loading));
+                };
                 let number = self.wait(Answer::Waiting(cost_of(&command, args[key])));
-                cx.run(token(number, 0), self.database(), Key::new(args[key]), command);
+                cx.run(token(number, 0), self.database(), positions.key(args[key]), command);
             }
             Ok(Plan::PerKey { command, keys, combine }) => {
-                let keys = args[keys].iter().map(|key| Key::new(key)).collect();
+                let Some(positions) = cx.positions() else {
+                    return self.say(cx, outcomes::reply(Outcome::Loading));
+                };
+                let keys = args[keys].iter().map(|key| positions.key(key)).collect();
                 let parts = Parts::new(self.database(), command, keys, combine);
                 if takes_turns(spec, args.len()) {
                     self.hold = Hold::Answers;

@@ -14,6 +14,7 @@ use node::front::{Ask, Client, Front, Session, SessionContext, Token, Wanted};
 use node::status::{Facts, NodeStatus, Phase};
 use resp::{Reply, ReplyParser};
 use server::{RespFront, ServerConfig};
+use types::positions::PUBLIC;
 use types::{NodeId, Outcome, SessionId, Tag};
 
 use crate::world::{DATABASE, Wake, World};
@@ -188,7 +189,8 @@ impl Lines {
         let mut asks = Vec::new();
         let times = world.times(line.node);
         let outstanding = line.under_way + line.held.len();
-        let mut cx = SessionContext::new(&mut line.out, &mut asks, outstanding, times, &self.facts);
+        let mut cx = SessionContext::new(&mut line.out, &mut asks, outstanding, times, &self.facts)
+            .with_positions(Some(&PUBLIC));
         with(&mut *line.session, &mut cx);
         line.held.extend(asks);
         self.release(world, session);

@@ -13,7 +13,7 @@ use base::Millis;
 use rustix::fs::FlockOperation;
 use types::{Incarnation, Loss, NodeId};
 
-use crate::identity::{COPY_LEN, Durability, Found, Identity, Member, Standing, decode};
+use crate::identity::{COPY_LEN, Cluster, Durability, Found, Identity, Member, Standing, decode};
 
 const FILE: &str = "node";
 const FILE_NEW: &str = "node.new";
@@ -27,8 +27,6 @@ pub enum DataDirError {
     Busy(PathBuf),
     #[error("{dir} belongs to node {found}, not to node {asked}: check --id and --data-dir")]
     WrongNode { dir: PathBuf, found: NodeId, asked: NodeId },
-    #[error("{dir} belongs to another cluster: use its members, or another --data-dir")]
-    ForeignCluster { dir: PathBuf, found: u128, asked: u128 },
     #[error(
         "{dir} has format {found}, which this version does not know: run the version that wrote it"
     )]
@@ -169,22 +167,6 @@ impl DataDir {
         Ok(self.known())
     }
 
-    /// Joins the cluster `cluster`, once its first members agreed on it or a member named it.
-    ///
-    /// # Errors
-    /// `ForeignCluster` where the node already belongs to another one; `AddressesTooLong`, `Io`.
-    pub fn form(&mut self, cluster: u128, members: &[Member]) -> Result<(), DataDirError> {
-        if let Some(found) = self.known().cluster.filter(|&found| found != cluster) {
-            let dir = self.path.clone();
-            return Err(DataDirError::ForeignCluster { dir, found, asked: cluster });
-        }
-        self.update(|identity| {
-            identity.cluster = Some(cluster);
-            identity.members = members.to_vec();
-            identity.standing = Standing::Formed;
-        })
-    }
-
     /// Durably raises the loss: what the node acknowledged before proves nothing any more.
     ///
     /// # Errors
@@ -205,7 +187,7 @@ impl DataDir {
     /// If a counter would fall, or before `start`.
     pub fn rejoin(
         &mut self,
-        cluster: u128,
+        cluster: Cluster,
         members: &[Member],
         incarnation: Incarnation,
         loss: Loss,
@@ -408,7 +390,7 @@ fn choose(path: &Path, file: File, found: [Found; 2]) -> Result<Saved, DataDirEr
             }
             Found::Valid { sequence, identity } => {
                 if newest.as_ref().is_none_or(|(other, ..)| sequence > *other) {
-                    newest = Some((sequence, place, identity));
+                    newest = Some((sequence, place, *identity));
                 }
             }
             Found::Damaged => {}

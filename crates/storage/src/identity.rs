@@ -8,8 +8,11 @@
 //! copy that has outlived a damaged one is behind by at most one, and [`Identity::after_damage`] is above
 //! whatever the damaged copy may have said.
 
+use std::fmt;
+
 use base::Millis;
 use types::limits::{DATABASES, MEMBERS_MAX};
+use types::positions::SECRET_LEN;
 use types::wire::put_blob;
 use types::{Incarnation, Loss, Malformed, NodeId, Reader};
 
@@ -17,7 +20,7 @@ use types::{Incarnation, Loss, Malformed, NodeId, Reader};
 pub const COPY_LEN: usize = 4096;
 
 /// The only format that this version reads and writes.
-pub const FORMAT: u32 = 5;
+pub const FORMAT: u32 = 6;
 
 const MAGIC: [u8; 8] = *b"PALIMPST";
 const CHECKSUM_LEN: usize = 8;
@@ -36,6 +39,20 @@ pub enum Durability {
     Volatile,
     Pmem,
     Disk,
+}
+
+/// A cluster, as its first members drew it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Cluster {
+    pub id: u128,
+    /// Decides the positions of keys; shown nowhere.
+    pub secret: [u8; SECRET_LEN],
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cluster({:032x})", self.id)
+    }
 }
 
 /// How a node stands to a cluster.
@@ -94,7 +111,7 @@ pub struct Identity {
     pub node: NodeId,
     pub standing: Standing,
     /// Drawn by the first members together; none until then.
-    pub cluster: Option<u128>,
+    pub cluster: Option<Cluster>,
     /// At most `MEMBERS_MAX`, in the order of the configuration.
     pub members: Vec<Member>,
     pub durability: Durability,
@@ -117,7 +134,7 @@ pub struct Identity {
 pub enum Found {
     Valid {
         sequence: u64,
-        identity: Identity,
+        identity: Box<Identity>,
     },
     /// Whole, but of a format that this version does not know.
     OtherFormat(u32),
@@ -193,7 +210,9 @@ impl Identity {
         body.push(self.standing as u8);
         body.extend_from_slice(&sequence.to_le_bytes());
         body.push(u8::from(self.cluster.is_some()));
-        body.extend_from_slice(&self.cluster.unwrap_or(0).to_le_bytes());
+        let cluster = self.cluster.unwrap_or(Cluster { id: 0, secret: [0; SECRET_LEN] });
+        body.extend_from_slice(&cluster.id.to_le_bytes());
+        body.extend_from_slice(&cluster.secret);
         body.extend_from_slice(&self.incarnation.0.to_le_bytes());
         body.extend_from_slice(&self.loss.0.to_le_bytes());
         body.extend_from_slice(&self.binding.to_le_bytes());
@@ -271,7 +290,7 @@ pub fn decode(copy: &[u8], place: usize) -> Found {
         Err(Malformed) => return Found::Damaged,
     }
     match decode_fields(&mut reader) {
-        Ok((sequence, identity)) => Found::Valid { sequence, identity },
+        Ok((sequence, identity)) => Found::Valid { sequence, identity: Box::new(identity) },
         Err(Malformed) => Found::Damaged,
     }
 }
@@ -288,11 +307,12 @@ fn decode_fields(reader: &mut Reader<'_>) -> Result<(u64, Identity), Malformed> 
     };
     let sequence = reader.u64()?;
     let has_cluster = reader.u8()? == 1;
-    let cluster = u128::from(reader.u64()?) | u128::from(reader.u64()?) << 64;
+    let id = u128::from(reader.u64()?) | u128::from(reader.u64()?) << 64;
+    let secret = *reader.take(SECRET_LEN)?.first_chunk().ok_or(Malformed)?;
     let identity = Identity {
         node,
         standing,
-        cluster: has_cluster.then_some(cluster),
+        cluster: has_cluster.then_some(Cluster { id, secret }),
         durability,
         incarnation: Incarnation(reader.u32()?),
         loss: Loss(reader.u32()?),
@@ -394,7 +414,10 @@ mod tests {
         };
         Identity {
             standing: Standing::Formed,
-            cluster: Some(0x0123_4567_89ab_cdef_fedc_ba98_7654_3210),
+            cluster: Some(Cluster {
+                id: 0x0123_4567_89ab_cdef_fedc_ba98_7654_3210,
+                secret: [0x5a; SECRET_LEN],
+            }),
             members: vec![member(1), member(2), member(3)],
             incarnation: Incarnation(41),
             loss: Loss(7),
@@ -408,7 +431,7 @@ mod tests {
     #[test]
     fn bytes_come_back_at_their_place_only() {
         let copy = identity().encode(12, 1).expect("it fits");
-        let found = Found::Valid { sequence: 12, identity: identity() };
+        let found = Found::Valid { sequence: 12, identity: Box::new(identity()) };
         assert_eq!(decode(&copy, 1), found);
         assert_eq!(decode(&copy, 0), Found::Damaged);
         assert_eq!(decode(&copy[..COPY_LEN - 1], 1), Found::Damaged);
@@ -419,9 +442,9 @@ mod tests {
     fn bytes_never_change() {
         let copy = identity().encode(12, 1).expect("it fits");
         let hash = base::checksum::hash(&copy);
-        const GOLDEN: u64 = 0x8d23_ab3b_36d6_ce40;
+        const GOLDEN: u64 = 0x91b4_671d_b31b_3a96;
         assert_eq!(copy[8..16], *b"PALIMPST");
-        assert_eq!(copy[16..32], [5, 0, 0, 0, 2, 0, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(copy[16..32], [6, 0, 0, 0, 2, 0, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(hash, GOLDEN, "the format changed: {hash:#x}");
     }
 

@@ -6,7 +6,7 @@
 //! only its own shards.
 
 use bytes::Bytes;
-use types::{Database, Key, Shard, Ticket};
+use types::{Database, Key, Positions, Shard, Ticket};
 
 /// Where a record lives.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -143,6 +143,10 @@ pub trait Store: Send {
 
     /// Appends what has completed since the last call.
     fn poll(&mut self, completions: &mut Vec<Completion>);
+
+    /// Tells where keys lie, before the first of them is put or found. Media that store positions
+    /// ignore it.
+    fn set_positions(&mut self, _positions: &Positions) {}
 
     /// False where records live no longer than the process (`volatile`): a register need only be put before it leaves
     /// the worker's cells, and shard fields, which never leave them, are not kept.

@@ -10,7 +10,7 @@ mod records;
 use bytes::Bytes;
 use types::key::SHARDS;
 use types::limits::DATABASES;
-use types::{Database, Shard, Ticket};
+use types::{Database, Positions, Shard, Ticket};
 
 use self::records::Records;
 use crate::store::{Completion, Load, Place, Store};
@@ -107,6 +107,11 @@ impl Store for VolatileStore {
 
     fn poll(&mut self, completions: &mut Vec<Completion>) {
         completions.append(&mut self.scanned);
+    }
+
+    fn set_positions(&mut self, positions: &Positions) {
+        let all = self.databases.iter_mut().flatten();
+        all.for_each(|kept| kept.records.set_positions(positions));
     }
 
     fn outlives_process(&self) -> bool {

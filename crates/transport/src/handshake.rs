@@ -20,8 +20,8 @@ use crate::frame::{self, Kind};
 
 /// Protocol versions that this build speaks. They cover the messages of nodes and workers as well.
 /// Version 7 carries typed replies of forwarded commands.
-pub const VERSION_MIN: u16 = 8;
-pub const VERSION_MAX: u16 = 8;
+pub const VERSION_MIN: u16 = 9;
+pub const VERSION_MAX: u16 = 9;
 
 /// The channel for messages between nodes rather than their workers.
 pub const CHANNEL_CONTROL: u16 = u16::MAX;

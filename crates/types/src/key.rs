@@ -17,7 +17,7 @@ pub const SHARDS: usize = 256;
 /// Longest key that needs no memory of its own.
 const INLINE_LEN_MAX: usize = 22;
 
-/// A key: cheap to clone, hashed once.
+/// A key with its position: cheap to clone, hashed once.
 ///
 /// Most keys are short. They live where they are used: finding a register then follows no pointer
 /// to its key.
@@ -38,8 +38,16 @@ enum Repr {
 }
 
 impl Key {
+    /// A key at its public position: for tests, simulation and measurements. Nodes ask
+    /// [`crate::Positions`].
     #[must_use]
     pub fn new(bytes: &[u8]) -> Key {
+        Key::at(base::checksum::hash(bytes), bytes)
+    }
+
+    /// A key whose position is known already: it was stored or sent with it.
+    #[must_use]
+    pub fn at(position: u64, bytes: &[u8]) -> Key {
         let repr = if bytes.len() <= INLINE_LEN_MAX {
             let mut inline = [0; INLINE_LEN_MAX];
             inline[..bytes.len()].copy_from_slice(bytes);
@@ -47,14 +55,7 @@ impl Key {
         } else {
             Repr::Shared(Arc::from(bytes))
         };
-        Key { hash: base::checksum::hash(bytes), repr }
-    }
-
-    /// A key at a place of the caller's choice, for tests of collisions.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn with_hash(hash: u64, bytes: &[u8]) -> Key {
-        Key { hash, ..Key::new(bytes) }
+        Key { hash: position, repr }
     }
 
     #[must_use]
@@ -74,7 +75,7 @@ impl Key {
         }
     }
 
-    /// Stable 64-bit hash: the key's place in the hash space. Its top byte is the shard.
+    /// The key's position in the hash space of its cluster. Its top byte is the shard.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash

@@ -9,6 +9,7 @@ pub mod id;
 pub mod key;
 pub mod limits;
 pub mod outcome;
+pub mod positions;
 pub mod reply;
 pub mod round;
 pub mod wire;
@@ -19,6 +20,7 @@ pub use command::{
 pub use id::{Database, Epoch, Incarnation, Loss, NodeId, SessionId, Tag, Ticket};
 pub use key::{Key, Shard};
 pub use outcome::{Outcome, Refusal};
+pub use positions::Positions;
 pub use reply::{Double, Reply};
 pub use round::{Ballot, Round};
 pub use wire::{Malformed, Reader, Wire};

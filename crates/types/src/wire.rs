@@ -160,11 +160,13 @@ impl Wire for Bytes {
 
 impl Wire for crate::Key {
     fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.hash().to_le_bytes());
         put_blob(out, self.bytes());
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<crate::Key, Malformed> {
-        Ok(crate::Key::new(reader.blob(crate::limits::KEY_LEN_MAX)?))
+        let position = reader.u64()?;
+        Ok(crate::Key::at(position, reader.blob(crate::limits::KEY_LEN_MAX)?))
     }
 }
 

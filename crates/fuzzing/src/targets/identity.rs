@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use base::Millis;
 use storage::data_dir::DataDir;
 use storage::identity::{
-    COPY_LEN, Durability, Found, Identity, Member, SavedClock, Standing, decode,
+    COPY_LEN, Cluster, Durability, Found, Identity, Member, SavedClock, Standing, decode,
 };
+use types::positions::SECRET_LEN;
 use types::{Incarnation, Loss, NodeId};
 
 use super::Target;
@@ -33,7 +34,7 @@ fn written() -> [Identity; 2] {
     };
     let first = Identity {
         standing: Standing::Formed,
-        cluster: Some(7),
+        cluster: Some(Cluster { id: 7, secret: [9; SECRET_LEN] }),
         members: vec![member(1), member(2), member(3)],
         incarnation: Incarnation(41),
         loss: Loss(7),
@@ -55,8 +56,8 @@ fn run(data: &[u8]) {
     for (place, identity) in written.iter().enumerate() {
         let copy = file.get(place * COPY_LEN..).unwrap_or_default();
         let found = decode(&copy[..copy.len().min(COPY_LEN)], place);
-        let is_it =
-            found == Found::Valid { sequence: 12 + place as u64, identity: identity.clone() };
+        let is_it = found
+            == Found::Valid { sequence: 12 + place as u64, identity: Box::new(identity.clone()) };
         assert!(is_it || found == Found::Damaged || damage == Damage::Forged, "{found:?}");
     }
     check_directory(&written[1], &file, damage);

@@ -2,14 +2,31 @@
 
 use transport::ClusterId;
 use types::limits::MEMBERS_MAX;
+use types::positions::SECRET_LEN;
 use types::wire::{Malformed, Reader, Wire, put_blob};
 use types::{Incarnation, Loss, NodeId};
 
-use super::{Counters, Standing, Status};
+use super::{Cluster, Counters, Standing, Status};
 use crate::config::MemberAddress;
 use crate::settings::{Databases, Limits};
 
 const ADDRESS_LEN_MAX: usize = 512;
+
+/// Stands in a status where there is none.
+const NO_CLUSTER: Cluster = Cluster { id: ClusterId([0; 16]), secret: [0; SECRET_LEN] };
+
+impl Wire for Cluster {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.id.encode(out);
+        out.extend_from_slice(&self.secret);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Cluster, Malformed> {
+        let id = ClusterId::decode(reader)?;
+        let secret = *reader.take(SECRET_LEN)?.first_chunk().ok_or(Malformed)?;
+        Ok(Cluster { id, secret })
+    }
+}
 
 impl Wire for Status {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -21,7 +38,7 @@ impl Wire for Status {
             Standing::Formed(cluster) => (4, Some(cluster)),
         };
         out.push(code);
-        cluster.unwrap_or(ClusterId([0; 16])).encode(out);
+        cluster.unwrap_or(NO_CLUSTER).encode(out);
         out.push(self.members.len() as u8);
         for member in &self.members {
             out.extend_from_slice(&member.node.0.to_le_bytes());
@@ -44,7 +61,7 @@ impl Wire for Status {
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Status, Malformed> {
-        let (code, cluster) = (reader.u8()?, ClusterId::decode(reader)?);
+        let (code, cluster) = (reader.u8()?, Cluster::decode(reader)?);
         let standing = match code {
             0 => Standing::Empty,
             1 => Standing::Proposed(cluster),

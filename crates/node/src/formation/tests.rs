@@ -144,7 +144,7 @@ fn peers_hear_when_a_node_recovers_and_when_it_is_done() {
         let bytes = recovering.status().to_bytes();
         let status = Status::from_bytes(&bytes).expect("a status comes back");
         assert_eq!(status, recovering.status());
-        peer.on(Input::Told { peer: NodeId(1), status }, &mut Vec::new());
+        peer.on(Input::Told { peer: NodeId(1), status: Box::new(status) }, &mut Vec::new());
         assert_eq!(peer.recovering().contains(&NodeId(1)), is_recovering);
     }
 }
@@ -157,7 +157,7 @@ fn different_lists_are_named_and_form_nothing() {
     let mut effects = Vec::new();
     one.on(Input::Up { peer: NodeId(2) }, &mut effects);
     effects.clear();
-    one.on(Input::Told { peer: NodeId(2), status }, &mut effects);
+    one.on(Input::Told { peer: NodeId(2), status: Box::new(status) }, &mut effects);
     let [Effect::Complain { peer: NodeId(2), text }] = &effects[..] else { panic!("{effects:?}") };
     assert!(text.contains("only here 2=h:2 (h:2)") && text.contains("only there 2=x:7"), "{text}");
 }
@@ -179,7 +179,7 @@ fn different_databases_are_named_and_form_nothing() {
         let mut effects = Vec::new();
         one.on(Input::Up { peer: NodeId(2) }, &mut effects);
         effects.clear();
-        one.on(Input::Told { peer: NodeId(2), status }, &mut effects);
+        one.on(Input::Told { peer: NodeId(2), status: Box::new(status) }, &mut effects);
         let [Effect::Complain { text, .. }] = &effects[..] else { panic!("{effects:?}") };
         assert!(text.contains("database 0: protocol abd there, rmwpaxos here"), "{text}");
         assert_eq!(one.durable().standing, Standing::Empty);
@@ -197,7 +197,7 @@ fn limits_are_durable_before_they_count() {
         let limits = [(NodeId(2), limits(size))].into();
         let status = Status { limits, ..Formation::status(&one) };
         let mut effects = Vec::new();
-        one.on(Input::Told { peer: NodeId(2), status }, &mut effects);
+        one.on(Input::Told { peer: NodeId(2), status: Box::new(status) }, &mut effects);
         let [Effect::Persist(durable), Effect::TellAll, Effect::Agree(agreed), ..] = &effects[..]
         else {
             panic!("{effects:?}")
@@ -228,11 +228,11 @@ fn raised_limit_waits_for_connected_members() {
             let limits = [(own, limits(remembered)), (peer, limits(20))].into();
             let status = Status { limits, ..Formation::status(&one) };
             let mut effects = Vec::new();
-            one.on(Input::Told { peer, status }, &mut effects);
+            one.on(Input::Told { peer, status: Box::new(status) }, &mut effects);
             assert_eq!(agreed(&effects), expected);
         }
         let input = match end {
-            "told" => Input::Told { peer, status: one.status() },
+            "told" => Input::Told { peer, status: Box::new(one.status()) },
             _ => Input::Down { peer },
         };
         let mut effects = Vec::new();
@@ -279,7 +279,7 @@ fn proposal_dropped_too_early_still_counts() {
         standing: Standing::Formed(id(70)),
         ..world.machines[&one].running.as_ref().map(Formation::status).expect("it runs")
     };
-    world.step(two, Input::Told { peer: one, status }, false);
+    world.step(two, Input::Told { peer: one, status: Box::new(status) }, false);
     assert_eq!(world.standing(two), Standing::Formed(id(70)));
     // Node 3 hears the wiped proposer before the word of node 2 arrives.
     world.wipe(one);
@@ -336,7 +336,7 @@ fn rejoined_node_keeps_addresses_that_it_reached() {
         };
         let peer = NodeId(peer);
         one.on(Input::Up { peer }, &mut Vec::new());
-        one.on(Input::Told { peer, status }, &mut Vec::new());
+        one.on(Input::Told { peer, status: Box::new(status) }, &mut Vec::new());
     }
     assert_eq!(one.durable().standing, Standing::Rejoining(cluster));
     assert_eq!(one.durable().members, [member(1), typed(2), typed(3), member(4)]);

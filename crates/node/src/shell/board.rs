@@ -11,7 +11,7 @@ use mio::Waker;
 use protocols::Stats;
 use storage::{Lack, disk};
 use transport::ClusterId;
-use types::{Incarnation, Loss, NodeId};
+use types::{Incarnation, Loss, NodeId, Positions};
 
 use super::clock::Clocks;
 use super::cluster_view::ClusterView;
@@ -78,6 +78,8 @@ pub(crate) struct Board {
     changed: (Mutex<()>, Condvar),
     /// Wake the threads that drive workers, also those that have none.
     drivers: OnceLock<Vec<Arc<Waker>>>,
+    /// Where keys lie, once the node belongs to a cluster.
+    pub(crate) positions: OnceLock<Positions>,
     /// Moves the disk stores on, once there are any.
     pump: OnceLock<disk::Pump>,
 }
@@ -138,6 +140,7 @@ impl Board {
             failure: Mutex::new(None),
             changed: (Mutex::new(()), Condvar::new()),
             drivers: OnceLock::new(),
+            positions: OnceLock::new(),
             pump: OnceLock::new(),
         }
     }

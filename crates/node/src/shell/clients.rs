@@ -327,6 +327,7 @@ impl Clients {
         let times = (self.now, self.unix);
         let mut cx =
             SessionContext::new(&mut slot.out, &mut asks, slot.outstanding, times, &*self.board)
+                .with_positions(self.board.positions.get())
                 .with_moment(self.moment)
                 .with_writes_left(self.writes_left())
                 .with_shortage(self.shortage);

@@ -26,7 +26,7 @@ use protocols::Stats;
 use storage::data_dir::{DataDir, DataDirError};
 use transport::{Acceptor, Network};
 use types::limits::ONCE_TIMEOUT_MAX;
-use types::{Loss, NodeId, Update, Wire};
+use types::{Loss, NodeId, Positions, Update, Wire};
 
 use full_disk::{FullDisk, Write};
 use links::Conn;
@@ -467,6 +467,9 @@ impl Control {
     /// The node is a member: its workers begin.
     fn begin(&mut self) -> Result<(), String> {
         let mut media = self.media.take().expect("stores are opened before a node is formed");
+        let positions = self.positions();
+        let stores = media.stores.iter_mut().flatten();
+        stores.for_each(|store| store.set_positions(&positions));
         self.has_begun = true;
         self.keepers.append(&mut media.keepers);
         if let Some(pump) = media.pump.take() {
@@ -510,11 +513,24 @@ impl Control {
             let (worker, first) = (Box::new(worker), first.clone());
             self.board.workers[index].send(Mail::Begin { worker, first });
         }
+        // Sessions may name keys only now: those of another cluster would lie elsewhere.
+        assert_eq!(self.board.positions.get_or_init(|| positions.clone()), &positions);
         self.report_begin();
         for peer in self.links.keys().copied().collect::<Vec<_>>() {
             self.want_links(peer);
         }
         Ok(())
+    }
+
+    /// Where the cluster's keys lie.
+    ///
+    /// # Panics
+    /// If the node is no member.
+    fn positions(&self) -> Positions {
+        let Standing::Formed(cluster) = self.formation.durable().standing else {
+            panic!("only a member has keys")
+        };
+        Positions::new(&cluster.secret)
     }
 
     fn publish(&self) {

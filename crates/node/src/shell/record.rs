@@ -7,13 +7,16 @@ use transport::ClusterId;
 use types::Database;
 
 use crate::config::{Durability, MemberAddress, NodeConfig};
-use crate::formation::{Counters, Durable, Standing};
+use crate::formation::{Cluster, Counters, Durable, Standing};
 use crate::settings::{DatabaseSetting, Databases, Limits};
 use crate::uptime::{Keeper, Scale};
 
 /// What the directory says, in formation's words.
 pub(crate) fn read(identity: &Identity) -> Durable {
-    let cluster = identity.cluster.map(|id| ClusterId(id.to_le_bytes()));
+    let cluster = identity.cluster.map(|identity::Cluster { id, secret }| Cluster {
+        id: ClusterId(id.to_le_bytes()),
+        secret,
+    });
     let standing = match (identity.standing, cluster) {
         (identity::Standing::Unformed, None) => Standing::Empty,
         (identity::Standing::Unformed, Some(cluster)) => Standing::Proposed(cluster),
@@ -69,9 +72,8 @@ pub(crate) fn write(dir: &mut DataDir, durable: &Durable) -> Result<(), DataDirE
     if let Standing::Rejoining(cluster) = durable.standing {
         let known = dir.identity().map_or_else(Counters::default, counters);
         if known != durable.mine {
-            let cluster = u128::from_le_bytes(cluster.0);
             let Counters { incarnation, loss } = durable.mine;
-            return dir.rejoin(cluster, &members, incarnation, loss);
+            return dir.rejoin(saved_cluster(cluster), &members, incarnation, loss);
         }
     }
     let (standing, cluster) = match durable.standing {
@@ -83,10 +85,14 @@ pub(crate) fn write(dir: &mut DataDir, durable: &Durable) -> Result<(), DataDirE
     };
     dir.update(|identity| {
         identity.standing = standing;
-        identity.cluster = cluster.map(|cluster| u128::from_le_bytes(cluster.0));
+        identity.cluster = cluster.map(saved_cluster);
         identity.members = members;
         identity.databases = durable.databases.as_slice().iter().map(setting).collect();
     })
+}
+
+fn saved_cluster(Cluster { id, secret }: Cluster) -> identity::Cluster {
+    identity::Cluster { id: u128::from_le_bytes(id.0), secret }
 }
 
 fn setting(one: &DatabaseSetting) -> identity::DatabaseSetting {

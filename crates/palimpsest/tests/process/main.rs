@@ -20,6 +20,7 @@ mod logs;
 mod once;
 mod output;
 mod partitions;
+mod positions;
 mod quorum;
 mod settings;
 mod starting;

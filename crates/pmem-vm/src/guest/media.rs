@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use storage::pmem::{Pmem, verify};
 use storage::volatile::Beginning;
 use storage::{Load, Place, Store};
+use types::positions::PUBLIC;
 use types::{Database, Key};
 
 use super::PROGRAMS;
@@ -79,7 +80,7 @@ fn read(dir: &Path) -> Result<()> {
         ensure!(found == expected, "key {key}: {found:?}");
     }
     drop((store, pmem));
-    let report = verify(dir, BINDING, &mut |_| ()).context("verify")?;
+    let report = verify(dir, BINDING, &PUBLIC, &mut |_| ()).context("verify")?;
     ensure!(report.registers == KEYS && report.faults_count == 0, "verify: {report:?}");
     Ok(())
 }

@@ -3,10 +3,11 @@
 use commands::SessionVerb;
 use node::front::SessionContext;
 use types::limits::KEY_LEN_MAX;
-use types::{Key, Reply};
+use types::{Outcome, Reply};
 
 use super::{Hold, Session};
 use crate::budget::Cost;
+use crate::outcomes;
 use crate::pipeline::{Answer, token};
 use crate::walk::{Walk, WalkKind};
 
@@ -19,8 +20,11 @@ impl Session {
             let error = commands::errors::key_too_large(key.len());
             return self.say(cx, error.into());
         }
+        let Some(positions) = cx.positions() else {
+            return self.say(cx, outcomes::reply(Outcome::Loading));
+        };
         let number = self.wait(Answer::Waiting(Cost::default()));
-        cx.explain(token(number, 0), self.database(), Key::new(key));
+        cx.explain(token(number, 0), self.database(), positions.key(key));
     }
 
     /// Lists the keys of a small database from a quorum. A large database answers with this node's

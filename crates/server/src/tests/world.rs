@@ -12,6 +12,7 @@ use node::client_settings::ClientSettings;
 use node::config::{DatabaseConfig, Durability, MemberAddress, NodeConfig};
 use node::front::{Ask, Client, Front, Session, SessionContext, Shortage, Socket, Wanted};
 use node::status::{DatabaseFigures, Facts, NodeStatus, Phase};
+use types::positions::PUBLIC;
 use types::{Access, View};
 use types::{
     Change, Clock, Command, Database, Key, NodeId, Outcome, SessionId, TimeToLive, Update,
@@ -191,6 +192,7 @@ impl World {
         let outstanding = connection.asks.len();
         let mut cx =
             SessionContext::new(&mut connection.said, &mut asks, outstanding, times, &self.node)
+                .with_positions(Some(&PUBLIC))
                 .with_writes_left(self.writes_max.saturating_sub(outstanding))
                 .with_shortage(self.shortage);
         with(&mut *connection.session, &mut cx);
@@ -293,9 +295,9 @@ impl World {
         let (mut keys, mut unsettled) = (Vec::new(), Vec::new());
         for place in places.into_iter().take(limit) {
             if self.prng.next_u64().is_multiple_of(self.unsettled_of) {
-                unsettled.push(Key::with_hash(place.1, &place.2));
+                unsettled.push(Key::at(place.1, &place.2));
             } else if self.registers.contains_key(place) {
-                keys.push(Key::with_hash(place.1, &place.2));
+                keys.push(Key::at(place.1, &place.2));
             }
         }
         Outcome::Listed { keys, unsettled, next_hash }

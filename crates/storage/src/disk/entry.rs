@@ -362,7 +362,7 @@ impl Identity {
 
     /// The key, where it is not a fingerprint.
     pub(super) fn short_key(&self) -> Option<Key> {
-        (!self.kind.has_long_key()).then(|| Key::new(&self.key))
+        (!self.kind.has_long_key()).then(|| Key::at(self.hash, &self.key))
     }
 }
 

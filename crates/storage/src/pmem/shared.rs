@@ -4,8 +4,11 @@
 //! one shard, and a shard to one worker.
 
 use std::io;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use types::Positions;
+use types::positions::PUBLIC;
 
 use super::layout::{BUMP_AT, GRANULE, GRANULE_BITS, Geometry, PAGE, PageKind, PageUse, ShardId};
 use super::memory::Memory;
@@ -24,6 +27,7 @@ pub struct Shared<M> {
     pub geometry: Geometry,
     // Ties every check in the file to one data directory.
     binding: u64,
+    positions: OnceLock<Positions>,
     allocator: Mutex<Allocator>,
     // Which workers' intents are in use.
     taken: Box<[AtomicBool]>,
@@ -47,12 +51,24 @@ impl<M: Memory> Shared<M> {
         let taken = (0..geometry.workers).map(|_| AtomicBool::new(false)).collect();
         let allocator = Allocator { bump: 0, holes: Vec::new(), looking: None, has_more: true };
         let allocator = Mutex::new(allocator);
-        let shared = Shared { memory, geometry, binding, allocator, taken };
+        let positions = OnceLock::new();
+        let shared = Shared { memory, geometry, binding, positions, allocator, taken };
         // A damaged word cannot hide pages that are in use: everything that exists counts as given out.
         let end = shared.memory.len().max(geometry.segments_at());
         let bump = shared.word(BUMP_AT).and_then(offset_of).filter(|&bump| bump <= end);
         shared.lock().bump = bump.unwrap_or(end);
         shared
+    }
+
+    /// # Panics
+    /// If keys were found by other positions before.
+    pub fn set_positions(&self, positions: &Positions) {
+        assert_eq!(self.positions.get_or_init(|| positions.clone()), positions);
+    }
+
+    /// Where keys lie; where anyone would find them unless told otherwise.
+    pub fn positions(&self) -> &Positions {
+        self.positions.get_or_init(|| PUBLIC.clone())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Allocator> {

@@ -10,8 +10,6 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 
-use base::checksum::hash;
-
 use super::directory::Match;
 use super::layout::{Class, GRANULE, PAGE, PageKind, PageUse, ROOT_META, ShardId};
 use super::memory::Memory;
@@ -414,7 +412,7 @@ impl<M: Memory> Shared<M> {
                 meta.is_some_and(|meta| offset_of(meta) != Some(home.at))
             }
             Kind::Cell => {
-                let hash = hash(reading.key(&content, buffers));
+                let hash = self.positions().of(reading.key(&content, buffers));
                 let is_it = |slot| if slot == home.at { Match::Yes } else { Match::No };
                 self.search(home.shard, hash, is_it) == Ok(None)
             }

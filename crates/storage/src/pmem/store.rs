@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use types::{Database, Key, Shard, Ticket};
+use types::{Database, Key, Positions, Shard, Ticket};
 
 use self::scrub::Scrub;
 use self::turn::Write;
@@ -129,7 +129,7 @@ impl<M: Memory> PmemStore<M> {
                 return Match::Yes;
             }
             // An entry vouches for its hash: another hash means that it leads to a wrong slot.
-            if base::checksum::hash(found) == key.hash() { Match::No } else { Match::Damaged }
+            if shared.positions().of(found) == key.hash() { Match::No } else { Match::Damaged }
         })?;
         let found = entry.zip(located).map(|(entry, (home, reading, content))| Located {
             entry: Some(entry),
@@ -233,6 +233,10 @@ impl<M: Memory> PmemStore<M> {
 }
 
 impl<M: Memory> Store for PmemStore<M> {
+    fn set_positions(&mut self, positions: &Positions) {
+        self.shared.set_positions(positions);
+    }
+
     fn load(&mut self, place: &Place) -> Load {
         let changed = match place {
             Place::Cell(database, key) => Changed::Cell(ShardId::of(*database, key), key.clone()),

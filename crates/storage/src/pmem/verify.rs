@@ -5,7 +5,8 @@ use std::fs::File;
 use std::path::Path;
 
 use types::key::SHARDS;
-use types::{Database, Key, Shard};
+use types::positions::PUBLIC;
+use types::{Database, Positions, Shard};
 
 use super::directory::Entry;
 use super::intent::Target;
@@ -100,14 +101,19 @@ impl Report {
 ///
 /// # Errors
 /// Any [`PmemError`]: then there is nothing that could be checked.
-pub fn verify(dir: &Path, binding: u64, say: Say<'_>) -> Result<Report, PmemError> {
+pub fn verify(
+    dir: &Path,
+    binding: u64,
+    positions: &Positions,
+    say: Say<'_>,
+) -> Result<Report, PmemError> {
     let path = dir.join(FILE);
     let memory = File::open(&path).and_then(Mapped::read_only);
     let memory = memory.map_err(|error| not_mapped(&path, error))?;
     if read_superblock(&memory, &path)?.binding != binding {
         return Err(PmemError::Foreign(path));
     }
-    check(memory, &path, say)
+    check(memory, &path, positions, say)
 }
 
 /// Checks memory that holds a medium; `path` is for messages.
@@ -115,16 +121,22 @@ pub fn verify(dir: &Path, binding: u64, say: Say<'_>) -> Result<Report, PmemErro
 /// # Errors
 /// Any [`PmemError`] but `Io`.
 pub fn verify_memory<M: Memory>(memory: M, path: &Path) -> Result<Report, PmemError> {
-    check(memory, path, &mut |_| ())
+    check(memory, path, &PUBLIC, &mut |_| ())
 }
 
-fn check<M: Memory>(memory: M, path: &Path, say: Say<'_>) -> Result<Report, PmemError> {
+fn check<M: Memory>(
+    memory: M,
+    path: &Path,
+    positions: &Positions,
+    say: Say<'_>,
+) -> Result<Report, PmemError> {
     let superblock = read_superblock(&memory, path)?;
     let mut report = Report::default();
     for copy in (0..2).filter(|&copy| Superblock::read(&memory, copy) == Copy::Damaged) {
         report.add(Fault::Superblock { copy });
     }
     let shared = Shared::new(memory, superblock.geometry, superblock.binding);
+    shared.set_positions(positions);
     let mut check = Check { excused: BTreeSet::new(), shared, report, buffers: Buffers::default() };
     for worker in 0..superblock.geometry.workers {
         let unfinished = check.shared.last_turn(worker).unfinished;
@@ -205,7 +217,7 @@ impl<M: Memory> Check<M> {
             self.report.unfinished += u64::from(is_excused);
             return is_excused;
         };
-        let key = Key::new(reading.key(&content, &self.buffers));
-        hash.is_none_or(|hash| key.hash() == hash)
+        let position = self.shared.positions().of(reading.key(&content, &self.buffers));
+        hash.is_none_or(|hash| position == hash)
     }
 }

@@ -4,8 +4,9 @@ use std::hash::BuildHasher;
 
 use bytes::Bytes;
 use hashbrown::HashTable;
-use types::Key;
 use types::key::ByHash;
+use types::positions::PUBLIC;
+use types::{Key, Positions};
 
 use super::packed::Packed;
 
@@ -13,12 +14,26 @@ use super::packed::Packed;
 const KEPT_CAPACITY: usize = 64;
 
 /// Keys of one shard with their records.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Records {
     table: HashTable<Packed>,
+    positions: Positions,
+}
+
+impl Default for Records {
+    fn default() -> Records {
+        Records { table: HashTable::new(), positions: PUBLIC.clone() }
+    }
 }
 
 impl Records {
+    /// # Panics
+    /// If there are records already.
+    pub(super) fn set_positions(&mut self, positions: &Positions) {
+        assert!(self.table.is_empty(), "records lie where other positions put them");
+        self.positions = positions.clone();
+    }
+
     pub(super) fn get(&self, key: &Key) -> Option<&[u8]> {
         let is_it = |packed: &Packed| packed.parts().0 == key.bytes();
         Some(self.table.find(place_of(key.hash()), is_it)?.parts().1)
@@ -29,7 +44,10 @@ impl Records {
         let packed = Packed::new(key.bytes(), record);
         match self.table.find_mut(place_of(key.hash()), is_it) {
             Some(known) => *known = packed,
-            None => drop(self.table.insert_unique(place_of(key.hash()), packed, place_again)),
+            None => {
+                let place_again = |packed: &Packed| place_again(&self.positions, packed);
+                self.table.insert_unique(place_of(key.hash()), packed, place_again);
+            }
         }
     }
 
@@ -45,13 +63,14 @@ impl Records {
     fn shrink(&mut self) {
         let table = &mut self.table;
         if table.capacity() > KEPT_CAPACITY && table.capacity() / 8 > table.len() {
+            let place_again = |packed: &Packed| place_again(&self.positions, packed);
             table.shrink_to(2 * table.len(), place_again);
         }
     }
 
     /// About `limit` records in key order from `from_hash` on, and where to go on. Never splits a hash.
     pub(super) fn list(&self, from_hash: u64, limit: usize) -> (Vec<(Key, Bytes)>, Option<u64>) {
-        let hashed = self.table.iter().map(|packed| (hash_of(packed), packed));
+        let hashed = self.table.iter().map(|packed| (hash_of(&self.positions, packed), packed));
         let mut found: Vec<_> = hashed.filter(|(hash, _)| *hash >= from_hash).collect();
         let mut next_hash = None;
         if limit < found.len() {
@@ -63,9 +82,9 @@ impl Records {
             found.retain(|(hash, _)| end.is_none_or(|end| *hash < end));
             next_hash = end;
         }
-        let read = |(_, packed): (u64, &Packed)| {
+        let read = |(position, packed): (u64, &Packed)| {
             let (key, record) = packed.parts();
-            (Key::new(key), Bytes::copy_from_slice(record))
+            (Key::at(position, key), Bytes::copy_from_slice(record))
         };
         let mut records: Vec<_> = found.into_iter().map(read).collect();
         records.sort_unstable_by(|(one, _), (two, _)| one.cmp(two));
@@ -74,16 +93,16 @@ impl Records {
 }
 
 /// The position of its key in the hash space.
-fn hash_of(packed: &Packed) -> u64 {
-    base::checksum::hash(packed.parts().0)
+fn hash_of(positions: &Positions, packed: &Packed) -> u64 {
+    positions.of(packed.parts().0)
 }
 
 fn place_of(hash: u64) -> u64 {
     ByHash.hash_one(hash)
 }
 
-fn place_again(packed: &Packed) -> u64 {
-    place_of(hash_of(packed))
+fn place_again(positions: &Positions, packed: &Packed) -> u64 {
+    place_of(hash_of(positions, packed))
 }
 
 #[cfg(test)]

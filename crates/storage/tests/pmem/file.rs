@@ -8,6 +8,7 @@ use storage::pmem::memory::Memory;
 use storage::pmem::{Pmem, PmemError, verify};
 use storage::volatile::Beginning;
 use storage::{Load, Place, Store};
+use types::positions::PUBLIC;
 use types::{Key, Shard};
 
 use crate::support::*;
@@ -52,7 +53,7 @@ fn a_mapped_file_keeps_its_records_and_is_bound_to_its_directory() {
         assert_eq!(found(store.load(&place)), Some(n.to_be_bytes().to_vec()));
     }
     drop((store, pmem));
-    let report = verify(&scratch.0, BINDING, &mut |_| ()).expect("it is ours");
+    let report = verify(&scratch.0, BINDING, &PUBLIC, &mut |_| ()).expect("it is ours");
     assert_eq!((report.registers, report.faults_count), (2_000, 0));
 }
 
@@ -135,7 +136,7 @@ fn a_file_that_was_cut_short_is_refused_or_known_to_lack_its_end() {
     for part in 1..16 {
         let len = (used * part / 16).next_multiple_of(4096);
         fs::write(&path, &whole[..len as usize]).expect("it is writable");
-        let checked = verify(&scratch.0, BINDING, &mut |_| ());
+        let checked = verify(&scratch.0, BINDING, &PUBLIC, &mut |_| ());
         match Pmem::open(&scratch.0, BINDING, Beginning::New) {
             Err(PmemError::CutShort(_)) => {
                 assert!(matches!(checked, Err(PmemError::CutShort(_))));

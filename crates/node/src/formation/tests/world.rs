@@ -23,17 +23,17 @@ pub(super) fn blank(members: Vec<MemberAddress>) -> Durable {
     Durable { standing, mine, members, known, databases: Databases::default(), limits }
 }
 
-pub(super) fn id(number: u64) -> ClusterId {
+pub(super) fn id(number: u64) -> Cluster {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&number.to_le_bytes());
-    ClusterId(bytes)
+    Cluster { id: ClusterId(bytes), secret: [number as u8; SECRET_LEN] }
 }
 
 /// A message on a connection, in order.
 #[derive(Clone, Debug)]
 pub(super) enum Item {
     Hello(Hello),
-    Status(Status),
+    Status(Box<Status>),
 }
 
 #[derive(Debug)]
@@ -48,9 +48,9 @@ pub(super) struct Connection {
 /// One life of a node, from wipe to wipe.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Life {
-    pub(super) formed: Option<ClusterId>,
+    pub(super) formed: Option<Cluster>,
     /// It became a member of this one without having forgotten anything.
-    pub(super) fresh: Option<ClusterId>,
+    pub(super) fresh: Option<Cluster>,
     pub(super) most: Counters,
 }
 
@@ -212,7 +212,7 @@ impl World {
             Item::Hello(hello) => self.on_hello(at, end, hello),
             Item::Status(status) => {
                 let bytes = Status::from_bytes(&status.to_bytes());
-                assert_eq!(bytes.as_ref(), Ok(&status));
+                assert_eq!(bytes.as_ref(), Ok(&*status));
                 self.step(to, Input::Told { peer: from, status }, true);
             }
         }
@@ -270,7 +270,7 @@ impl World {
                 return false;
             }
             match effect {
-                Effect::Persist(durable) => self.persist(node, durable),
+                Effect::Persist(durable) => self.persist(node, *durable),
                 Effect::Tell(peer) => self.tell(node, peer),
                 Effect::TellAll => {
                     let peers: Vec<NodeId> = self.machine(node).links.keys().copied().collect();
@@ -301,7 +301,7 @@ impl World {
         let Some(&at) = self.machine(node).links.get(&peer) else { return };
         let status = self.machines[&node].running.as_ref().expect("it speaks").status();
         let end = usize::from(self.connections[at].ends[0] == node);
-        self.connections[at].queues[end].push_back(Item::Status(status));
+        self.connections[at].queues[end].push_back(Item::Status(Box::new(status)));
     }
 
     pub(super) fn persist(&mut self, node: NodeId, durable: Durable) {
@@ -314,7 +314,7 @@ impl World {
 
     /// A node that becomes a member with an empty memory has never been one, and no other node
     /// remembers another cluster in full.
-    pub(super) fn check_fresh(&mut self, node: NodeId, cluster: ClusterId) {
+    pub(super) fn check_fresh(&mut self, node: NodeId, cluster: Cluster) {
         for life in &self.machines[&node].lives {
             assert_ne!(life.formed, Some(cluster), "{node:?} was a member and counts as new");
         }
@@ -460,7 +460,7 @@ impl World {
         }
     }
 
-    pub(super) fn clusters(&self) -> Vec<Option<ClusterId>> {
+    pub(super) fn clusters(&self) -> Vec<Option<Cluster>> {
         let formed = |machine: &Machine| match machine.disk.standing {
             Standing::Formed(cluster) => Some(cluster),
             _ => None,

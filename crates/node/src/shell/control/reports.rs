@@ -26,7 +26,7 @@ const REPORT: u8 = 0x80;
 
 /// A message on the control link of two nodes.
 pub(super) enum Message {
-    Status(Status),
+    Status(Box<Status>),
     Report(Box<Report>),
     /// Of a later version.
     Unknown,
@@ -37,7 +37,7 @@ impl Message {
         match bytes.split_first() {
             Some((&REPORT, rest)) => Ok(Message::Report(Box::new(Report::from_bytes(rest)?))),
             Some((&kind, _)) if kind >= LATER_KINDS => Ok(Message::Unknown),
-            _ => Ok(Message::Status(Status::from_bytes(bytes)?)),
+            _ => Ok(Message::Status(Box::new(Status::from_bytes(bytes)?))),
         }
     }
 }

@@ -9,6 +9,9 @@ use storage::disk::OpenError;
 use storage::identity::{Durability, Identity, Standing};
 use storage::{Note, Progress};
 
+use types::Positions;
+use types::positions::PUBLIC;
+
 use super::findings::Findings;
 use crate::Failure;
 
@@ -54,7 +57,7 @@ fn check_pmem(
     let before = findings.count;
     let mut teller = Teller::new("pmem", "shards", has_asked);
     let mut say = |note: Note<'_, _>| teller.on_note(&note, findings);
-    let report = storage::pmem::verify(dir, identity.binding, &mut say)
+    let report = storage::pmem::verify(dir, identity.binding, &positions(identity), &mut say)
         .map_err(|error| Failure::fault(error.to_string()))?;
     teller.end();
     let mut lines = vec![format!("{} registers, {} shard records", report.registers, report.metas)];
@@ -69,6 +72,13 @@ fn check_pmem(
     findings.medium("pmem", counts, &lines);
     findings.set_count(before, report.faults_count);
     Ok(())
+}
+
+fn positions(identity: &Identity) -> Positions {
+    match &identity.cluster {
+        Some(cluster) => Positions::new(&cluster.secret),
+        None => PUBLIC.clone(),
+    }
 }
 
 fn check_disk(

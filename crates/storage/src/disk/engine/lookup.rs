@@ -197,7 +197,8 @@ impl Engine {
         } else {
             *key == identity.key[..]
         };
-        is_its_key.then(|| (Key::new(key), content.slice(reference.key_len as usize..)))
+        is_its_key
+            .then(|| (Key::at(identity.hash, key), content.slice(reference.key_len as usize..)))
     }
 
     fn answer(&mut self, ask: Ask, found: Option<(Key, Bytes)>) {

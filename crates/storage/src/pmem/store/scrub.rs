@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use base::checksum::hash;
 use types::key::SHARDS;
 use types::{Database, Shard};
 
@@ -150,9 +149,9 @@ impl<M: Memory> PmemStore<M> {
     fn scrub_slot(&mut self, id: ShardId, entry: &Entry, done: &mut Scrubbed) {
         let buffers = &mut self.scratch.buffers;
         let found = self.shared.read_live(entry.slot, id, Kind::Cell, buffers);
-        let is_whole = found
-            .as_ref()
-            .is_some_and(|(_, reading, content)| hash(reading.key(content, buffers)) == entry.hash);
+        let is_whole = found.as_ref().is_some_and(|(_, reading, content)| {
+            self.shared.positions().of(reading.key(content, buffers)) == entry.hash
+        });
         done.bytes += found.map_or(PAGE, |(home, _, _)| home.class.slot_len());
         if is_whole {
             done.registers += 1;
