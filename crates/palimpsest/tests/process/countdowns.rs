@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use bench::client::{Client, Value};
 use bench::cluster::Config;
+use types::limits::ONCE_TIMEOUT_MAX;
 
 use crate::support::{LIMIT, Nodes, config, eventually};
 
@@ -95,8 +96,7 @@ fn a_crash_costs_what_ran_once_little_after_a_long_rest() {
         nodes.ask(1, "ONCE session 1 INCR counter") != Value::Integer(1)
     });
     ran += began.elapsed();
-    // A window is stored with two request timeouts more.
-    let (least, most) = (WINDOW, WINDOW + Duration::from_secs(1));
+    let (least, most) = (WINDOW, WINDOW + 2 * Duration::from_millis(ONCE_TIMEOUT_MAX.0));
     assert!(ran >= least, "forgotten after {ran:?}");
     assert!(ran < most + CRASH + SLOW, "forgotten after {ran:?}");
 }
