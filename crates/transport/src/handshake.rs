@@ -468,10 +468,10 @@ mod tests {
     #[test]
     fn another_protocol_version_is_named() {
         let mut bytes = hello(1).to_bytes();
-        bytes[..4].copy_from_slice(&[9, 0, 12, 0]);
+        bytes[..4].copy_from_slice(&[0xf9, 0xff, 0xfc, 0xff]);
         let mut acceptor = Handshake::accept(hello(2), &[NodeId(1)], b"");
         let end = acceptor.on_frame(Kind::Hello, &bytes, &mut Vec::new());
-        assert_eq!(end, Err(Refusal::Version { min: 9, max: 12 }));
+        assert_eq!(end, Err(Refusal::Version { min: 0xfff9, max: 0xfffc }));
     }
 
     proptest! {

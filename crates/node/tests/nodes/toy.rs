@@ -13,7 +13,7 @@ use bytes::Bytes;
 use node::config::{DatabaseConfig, Durability, MemberAddress, NodeConfig};
 use node::front::{Client, Front, Session, SessionContext, Token};
 use types::{
-    Access, Applied, Change, Clock, Command, Database, ExpiryChange, Key, NodeId, Outcome, Reply,
+    Access, Applied, Change, Clock, Command, Database, ExpiryChange, NodeId, Outcome, Reply,
     Update, View,
 };
 
@@ -88,10 +88,14 @@ impl Lines {
                 return;
             }
         };
-        let key = Key::new(words.next().unwrap_or_default().as_bytes());
-        let command = Command::new(access, Bytes::copy_from_slice(line));
-        cx.run(Token(self.asked), Database(0), key, command);
+        let token = Token(self.asked);
         self.asked += 1;
+        let Some(positions) = cx.positions() else {
+            return self.on_outcome(token, Outcome::Loading, cx);
+        };
+        let key = positions.key(words.next().unwrap_or_default().as_bytes());
+        let command = Command::new(access, Bytes::copy_from_slice(line));
+        cx.run(token, Database(0), key, command);
     }
 }
 
