@@ -169,6 +169,8 @@ pub struct Request {
     pub session: SessionId,
     pub key: Key,
     pub command: Command,
+    /// When the node took it in: it may have waited for its register since.
+    pub asked_at: Nanos,
 }
 
 /// What happened.

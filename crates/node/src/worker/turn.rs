@@ -151,7 +151,8 @@ impl Worker {
             Input::Request { tag, session, database, key, command } => {
                 assert!(self.owns(key.shard()), "{key:?} belongs to another worker");
                 if let Some(engine) = self.start_request(tag, database) {
-                    let request = Request { tag, session, key, command };
+                    let asked_at = self.shared.now;
+                    let request = Request { tag, session, key, command, asked_at };
                     let engine = self.engines.wake(engine, &self.shared);
                     engine.on_request(&mut self.shared, request);
                 }

@@ -41,7 +41,7 @@ impl Abd {
 
     /// False when the request was answered at once.
     pub(super) fn begin(&mut self, cx: &mut Cx<'_>, asked_at: Nanos, request: Request) -> bool {
-        let Request { tag, session, key, command } = request;
+        let Request { tag, session, key, command, .. } = request;
         let deadline = asked_at + self.env.request_timeout;
         if deadline <= cx.now {
             cx.fx.reply(tag, Outcome::NoQuorum);

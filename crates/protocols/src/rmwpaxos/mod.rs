@@ -385,16 +385,15 @@ fn denies_effect(outcome: &Outcome) -> bool {
 
 impl RmwPaxos {
     fn on_request(&mut self, cx: &mut Cx<'_>, request: Request) {
-        let Request { tag, session, key, mut command } = request;
-        let mut timeout = self.env.request_timeout;
+        let Request { tag, session, key, mut command, asked_at } = request;
+        let mut deadline = cx.now + self.env.request_timeout;
         if let Some(once) = &mut command.once {
             // Entries outlast a time that all nodes share. A longer timeout would outlast them.
             let shared = self.env.once_timeout;
-            timeout = timeout.min(shared);
+            deadline = deadline.min(asked_at + shared);
             // A line that comes in time runs in time: within one timeout, the other is for clocks.
             once.window = Millis(once.window.0.saturating_add(2 * shared.as_millis()));
         }
-        let deadline = cx.now + timeout;
         let operation = Operation::new(Source::Client(tag), session, command, deadline, self.step);
         self.recover_if_lost(cx, &key);
         self.enqueue(cx, key, operation);

@@ -228,6 +228,17 @@ pub(super) mod tests {
         made.encode(0, Ballot::ZERO)
     }
 
+    /// A table that one transition wrote, with an entry for each window.
+    pub(in super::super) fn written_at_once(windows: [Millis; 2]) -> Vec<u8> {
+        let mut made = Table::default();
+        for (session, window) in (0..).zip(windows) {
+            let line = Once { window, ..once(&[session], 1) };
+            assert_eq!(made.look(&line), Seen::New);
+            made.remember(&line, &Reply::Integer(1));
+        }
+        made.encode(1, birth(1)).expect("it has entries")
+    }
+
     pub(in super::super) fn tables() -> impl Strategy<Value = Option<Vec<u8>>> {
         let bytes = |max| proptest::collection::vec(any::<u8>(), 0..max);
         let sessions = (proptest::collection::vec(0..3_u8, 1..4), any::<u64>(), bytes(20));

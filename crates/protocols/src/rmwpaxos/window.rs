@@ -42,13 +42,17 @@ impl Starts {
         };
         // Both are in the order of their versions, as far as they lie on one chain: one walk finds what goes on. What
         // it misses of other branches starts anew, which is later and never earlier.
-        let mut former = once::ids(former).zip(&starts.0).peekable();
+        let former: Vec<(EntryId, &Millis)> = once::ids(former).zip(&starts.0).collect();
+        let mut rest = &former[..];
         let mut start_of = |id: EntryId| {
-            while former.next_if(|(earlier, _)| earlier.version < id.version).is_some() {}
-            let is_same = |(earlier, _): &(EntryId, &Millis)| {
-                (earlier.version, earlier.birth) == (id.version, id.birth)
-            };
-            match former.peek().filter(|it| is_same(it)) {
+            while let [(earlier, _), later @ ..] = rest
+                && earlier.version < id.version
+            {
+                rest = later;
+            }
+            // One transition may write entries with windows of several lengths and clocks.
+            let mut same = rest.iter().take_while(|(other, _)| other.version == id.version);
+            match same.find(|(other, _)| *other == id) {
                 Some((_, start)) => **start,
                 None => uptime.start(id.window),
             }
@@ -167,7 +171,7 @@ mod tests {
     use types::{Ballot, Incarnation, Loss, NodeId, Round};
 
     use super::super::message::Report;
-    use super::super::once::tests::{birth, table};
+    use super::super::once::tests::{birth, table, written_at_once};
     use super::super::register::Countdown;
     use super::super::state::{Ring, StateFields};
     use super::*;
@@ -179,15 +183,12 @@ mod tests {
     /// Sessions named by a letter, each written by the transition of its place.
     fn remembering(sessions: &str) -> State {
         let sessions: Vec<_> = sessions.bytes().map(|name| (vec![name], 1, Vec::new())).collect();
-        let table = table(&sessions);
-        State::new(&StateFields {
-            version: 9,
-            mod_version: 9,
-            ring: Ring::default(),
-            expiry: None,
-            once: table.as_deref(),
-            value: None,
-        })
+        with_table(table(&sessions).as_deref())
+    }
+
+    fn with_table(once: Option<&[u8]>) -> State {
+        let (ring, expiry, value) = (Ring::default(), None, None);
+        State::new(&StateFields { version: 9, mod_version: 9, ring, expiry, once, value })
     }
 
     fn holding(state: State, once_starts: Option<Box<Starts>>) -> Register {
@@ -220,6 +221,38 @@ mod tests {
         let register = then(&first(remembering("ab"), 100), remembering("abc"), 700);
         assert_eq!(register.windows_over(&Millis(101 + WINDOW)), 0b011);
         assert_eq!(register.windows_over(&Millis(701 + WINDOW)), 0b111);
+    }
+
+    /// Windows up to a length are counted on one clock, longer ones on another.
+    #[derive(Debug)]
+    struct TwoClocks(Millis, Millis);
+
+    impl Uptime for TwoClocks {
+        fn now(&self, span: Millis) -> Millis {
+            if span.0 <= WINDOW { self.0 } else { self.1 }
+        }
+
+        fn start(&self, span: Millis) -> Millis {
+            self.now(span)
+        }
+
+        fn keep(&self, _span: Millis, _start: Millis) {}
+    }
+
+    #[test]
+    fn windows_of_one_transition_are_counted_on_their_own_clocks() {
+        for windows in [[WINDOW, 5 * WINDOW], [5 * WINDOW, WINDOW]] {
+            let clocks = TwoClocks(Millis(7), Millis(9_000_000));
+            let state = with_table(Some(&written_at_once(windows.map(Millis))));
+            let mut register = holding(state.clone(), Starts::anew(&state, &clocks));
+            for _ in 0..2 {
+                let starts = Starts::going_on(&register, &state, &clocks);
+                register = holding(state.clone(), starts);
+                assert_eq!(register.windows_over(&clocks), 0, "{windows:?}");
+            }
+            let later = TwoClocks(Millis(8 + WINDOW), Millis(9_000_001 + 5 * WINDOW));
+            assert_eq!(register.windows_over(&later), 0b11, "{windows:?}");
+        }
     }
 
     #[test]

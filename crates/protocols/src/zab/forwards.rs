@@ -52,7 +52,7 @@ impl Forwards {
     /// Numbers a write.
     pub fn add(&mut self, request: &Request, now: Nanos, deadline: Nanos) -> u64 {
         self.numbered += 1;
-        let Request { tag, session, key, command } = request.clone();
+        let Request { tag, session, key, command, .. } = request.clone();
         self.untaken.insert(self.numbered, Untaken { key, command, sent_at: now });
         self.pending.insert(self.numbered, Pending { tag, deadline });
         self.last_writes.insert(session, self.numbered);

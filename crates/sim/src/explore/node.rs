@@ -192,7 +192,7 @@ impl<P: Protocol + Debug> Node<P> {
             Input::Ask(number) => {
                 let (session, command) = setting.commands[number as usize].clone();
                 let (tag, key) = (Tag(u64::from(number)), setting.key.clone());
-                let request = Request { tag, session, key, command };
+                let request = Request { tag, session, key, command, asked_at: self.now };
                 self.step(setting, Event::Request(request), &mut said)?;
             }
             Input::Deliver(_) => {

@@ -7,7 +7,7 @@ use types::{Outcome, Reply, Tag};
 use super::super::State;
 use super::steps::{Kind, claim};
 use super::strings::Ask;
-use super::world::World;
+use super::world::{ONCE_TIMEOUT, World};
 
 /// Longer than a line is remembered in these worlds, the time for requests under way included.
 const WINDOW_AND_MORE: Nanos = Nanos::from_secs(500);
@@ -154,6 +154,23 @@ fn a_longer_request_timeout_runs_no_command_twice() -> Result<(), String> {
         claim(!world.is_open(repeat), "its time is over")?;
         world.calm();
         world.finish_with("va")?;
+    }
+    Ok(())
+}
+
+/// A node took a line in within the window, and read its register after the window.
+#[test]
+fn a_line_that_waited_for_its_register_runs_no_second_time() -> Result<(), String> {
+    for late in 0..3 {
+        let mut world = volatile();
+        done(&mut world, 0, append("a", 1, 1))?;
+        wait(&mut world, WINDOW_AND_MORE);
+        done(&mut world, 1, append("b", 2, 1))?;
+        world.parked = ONCE_TIMEOUT;
+        let repeat = done(&mut world, late, append("a", 1, 1))?;
+        claim(world.reply(repeat).is_none(), "it came too late")?;
+        world.parked = Nanos::ZERO;
+        world.finish_with("vab")?;
     }
     Ok(())
 }

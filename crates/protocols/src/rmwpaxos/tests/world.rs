@@ -90,6 +90,8 @@ pub(super) struct Node {
 
 pub(super) struct World {
     pub now: Nanos,
+    /// How long requests have waited in their node before the protocol sees them.
+    pub parked: Nanos,
     pub nodes: Vec<Node>,
     pub bag: Vec<Envelope>,
     pub durable: bool,
@@ -154,6 +156,7 @@ impl World {
             clock: 0,
             undecided: 0,
             by_message: ways.by_message,
+            parked: Nanos::ZERO,
             always_deltas: ways.always_deltas,
             holds_what_it_says: false,
             fault: None,
@@ -251,7 +254,8 @@ impl World {
         }
         self.asked.insert(tag, (key.clone(), ask.clone(), op));
         let command = ask.command();
-        let request = Request { tag, session, key: key.clone(), command };
+        let asked_at = self.now - self.parked;
+        let request = Request { tag, session, key: key.clone(), command, asked_at };
         self.step(node, Event::Request(request));
         tag
     }
