@@ -25,7 +25,7 @@ pub const ONCE_WINDOW_DEFAULT: Millis = Millis(600_000);
 
 /// How long a command that is safe to repeat may look for a quorum at any node, however long its
 /// `request-timeout` is. All nodes know it, so an entry outlives every repeat.
-pub const ONCE_TIMEOUT_MAX: Millis = Millis(10_000);
+pub const ONCE_TIMEOUT_MAX: Millis = Millis(5_000);
 
 /// Bytes of a reply that is remembered; of a longer one only that the command ran.
 pub const ONCE_REPLY_LEN_MAX: usize = 1024;
