@@ -281,7 +281,7 @@ fn run(seed: u64, fault: Fault, after: u64) -> bool {
     (0..20).for_each(|_| run.world.poll());
     run.hear();
     // A store goes on without a discard, and without what a scrub reads of superblocks and maps.
-    let may_go_on = matches!(fault, Fault::Discard | Fault::Write | Fault::Verify);
+    let may_go_on = matches!(fault, Fault::Discard | Fault::Verify);
     assert!(run.has_failed[0] || !disk.has_failed() || may_go_on, "{what}");
     assert_eq!(run.has_failed[0], run.has_failed[1], "{what}");
     let mut prng = Prng::new(seed ^ after << 20);
