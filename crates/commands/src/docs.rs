@@ -82,6 +82,7 @@ A plain `SET` is a `write`. With a condition, `GET` or `KEEPTTL` it is an `updat
 - Session and number identify a line. Another command under a used number does not run.
 - A key remembers 64 sessions. Further ones get `-TRYAGAIN` until a window is over.
 - A command under `ONCE` looks for a quorum for `request-timeout`, for 5 s at most.
+- A line that `CLIENT PAUSE` holds arrives when the pause ends: keep pauses shorter than `once-window`.
 - Send the same line again after `-UNKNOWN`, `-CLUSTERDOWN`, `-OOM` or a lost connection.
 
 ## Limits

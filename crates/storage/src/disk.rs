@@ -2,7 +2,7 @@
 //!
 //! The commit point is a staging ring of fixed size: what all workers changed in a turn goes there in one sequential
 //! write and one flush. The homes of records are packed bucket pages under a hash directory that is pure arithmetic, so
-//! a start reads the ring and two superblocks and nothing else, whatever the number of keys. Records go home later,
+//! a start reads a bounded part of the store, whatever the number of keys. Records go home later,
 //! many at a time, through images that make the rewrite of a page safe. Damage is never taken for age: what was
 //! acknowledged and cannot be read is reported as forgotten.
 //!

@@ -351,7 +351,6 @@ mod tests {
     /// A store with one change, which it has told of.
     fn settled(name: &str) -> (PathBuf, Keeper, Pump, DiskStore) {
         let (dir, keeper, pump, mut store) = opened(name);
-        // Until the ring has been read, changes wait for that.
         drop(put(&keeper, &mut store, 0..1, By::Driver));
         drop(settle(&keeper, &pump));
         store.poll(&mut Vec::new());
