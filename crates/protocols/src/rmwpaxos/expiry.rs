@@ -8,18 +8,21 @@ use std::collections::BTreeMap;
 use base::{Millis, Nanos};
 use types::{Key, TimeToLive};
 
-use super::message::Report;
-use super::message::{Due, Message};
-use super::operation::{Active, Operation, Purpose, ReadRound, Source};
-use super::register::Countdown;
-use super::reports::Reports;
-use super::state::{ExpiryId, State};
-use super::{Cx, RmwPaxos, proposer, window};
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
 use crate::replicas::{Places, Replicas};
+use crate::rmwpaxos::Cx;
+use crate::rmwpaxos::RmwPaxos;
+use crate::rmwpaxos::core::operation::{Active, Operation, Purpose, ReadRound, Source};
+use crate::rmwpaxos::core::proposer;
+use crate::rmwpaxos::core::reports::Reports;
+use crate::rmwpaxos::core::state::{ExpiryId, State};
+use crate::rmwpaxos::message::Report;
+use crate::rmwpaxos::message::{Due, Message};
+use crate::rmwpaxos::once::window;
+use crate::rmwpaxos::register::Countdown;
 
-pub(super) const EXPIRE: TimerId = TimerId(2);
+pub(crate) const EXPIRE: TimerId = TimerId(2);
 
 /// Keys whose end a node waits for; others expire when they are touched.
 const SCHEDULED_MAX: usize = 65_536;
@@ -30,13 +33,13 @@ const SLACK: Nanos = Nanos::from_millis(20);
 
 /// The deadlines that this node set, in order, so that keys vanish though nobody touches them.
 #[derive(Default, Debug)]
-pub(super) struct Expirer {
+pub(crate) struct Expirer {
     due: BTreeMap<(Nanos, Key), ExpiryId>,
     armed: Option<Nanos>,
 }
 
 /// Majority votes for `id`, and the largest rest that anybody reports for it.
-pub(super) fn count_votes(
+pub(crate) fn count_votes(
     reports: &Reports,
     replicas: Replicas<'_>,
     id: Option<ExpiryId>,
@@ -65,12 +68,12 @@ fn has_deadline(reports: &Reports, report: &Report, id: ExpiryId) -> bool {
 }
 
 /// True if the replicas that find it over decide.
-pub(super) fn is_voted(replicas: Replicas<'_>, over: Places) -> bool {
+pub(crate) fn is_voted(replicas: Replicas<'_>, over: Places) -> bool {
     replicas.set.is_quorum_of(over) || (over != 0 && mutation::is(Mutation::ExpireByOne))
 }
 
 /// Rest of the tip's time to live, as far as this node can tell.
-pub(super) fn estimated_rest(cx: &Cx<'_>, active: &Active) -> Option<Millis> {
+pub(crate) fn estimated_rest(cx: &Cx<'_>, active: &Active) -> Option<Millis> {
     let id = active.tip.as_ref()?.expiry_id()?;
     match proposer::own_countdown(cx, &active.key, id) {
         Countdown::Running(rest) => Some(rest),
@@ -81,7 +84,7 @@ pub(super) fn estimated_rest(cx: &Cx<'_>, active: &Active) -> Option<Millis> {
 
 impl RmwPaxos {
     /// The tip's time seems over: asks a quorum before anything is built on it. True while the vote is under way.
-    pub(super) fn try_vote(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> bool {
+    pub(crate) fn try_vote(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> bool {
         if RmwPaxos::waits_for_vote(active) {
             return true;
         }
@@ -117,7 +120,7 @@ impl RmwPaxos {
         true
     }
 
-    pub(super) fn settle_vote(&mut self, cx: &mut Cx<'_>, active: &mut Active, round: ReadRound) {
+    pub(crate) fn settle_vote(&mut self, cx: &mut Cx<'_>, active: &mut Active, round: ReadRound) {
         let id = active.tip.as_ref().and_then(|tip| tip.expiry_id());
         let (over, rest) = count_votes(&round.reports, cx.replicas, id);
         active.rest = rest;
@@ -137,7 +140,7 @@ impl RmwPaxos {
     }
 
     /// A state with a deadline was chosen: remember when to look.
-    pub(super) fn schedule_expiry(&mut self, cx: &mut Cx<'_>, key: &Key, state: &State) {
+    pub(crate) fn schedule_expiry(&mut self, cx: &mut Cx<'_>, key: &Key, state: &State) {
         let Some(expiry) = state.expiry() else { return };
         if expiry.id.version != state.version() || self.expirer.due.len() >= SCHEDULED_MAX {
             return;
@@ -162,7 +165,7 @@ impl RmwPaxos {
         }
     }
 
-    pub(super) fn on_expire_timer(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn on_expire_timer(&mut self, cx: &mut Cx<'_>) {
         // An earlier timer may have replaced this one: only the newest arms another.
         if self.expirer.armed.is_some_and(|armed| armed <= cx.now) {
             self.expirer.armed = None;
@@ -178,10 +181,10 @@ impl RmwPaxos {
     }
 
     /// The register is resident now: if its time is over, a read of nothing has a quorum say so.
-    pub(super) fn on_expire_due(&mut self, cx: &mut Cx<'_>, key: Key) {
+    pub(crate) fn on_expire_due(&mut self, cx: &mut Cx<'_>, key: Key) {
         // A node that is no replica counts no time down: the replicas vote.
         let is_over = !cx.replicas.set.has_me()
-            || super::serve::held(cx, &key)
+            || crate::rmwpaxos::core::replies::held(cx, &key)
                 .is_some_and(|register| register.countdown(cx.uptime, cx.unix) == Countdown::Over);
         if !is_over {
             return;
@@ -194,7 +197,7 @@ impl RmwPaxos {
     }
 
     /// What follows from a state being chosen by our proposal.
-    pub(super) fn note_chosen(&mut self, cx: &mut Cx<'_>, key: &Key, state: &State) {
+    pub(crate) fn note_chosen(&mut self, cx: &mut Cx<'_>, key: &Key, state: &State) {
         if state.has_expiry() {
             self.schedule_expiry(cx, key, state);
         }

@@ -1,17 +1,18 @@
 //! What nodes say to each other about a key or a shard.
 
 mod codec;
+pub(crate) mod delta;
 mod parts;
 
 use std::sync::Arc;
 
 use types::{Ballot, Key, Loss, NodeId, Reader, Round, Shard, Wire};
 
-use super::acceptor::Payload;
-use super::comparison::{Folds, Held};
-use super::delta::Delta;
-use super::state::State;
 use crate::protocol::{Message as ProtocolMessage, Touches};
+use crate::rmwpaxos::core::acceptor::Payload;
+use crate::rmwpaxos::core::state::State;
+use crate::rmwpaxos::message::delta::Delta;
+use crate::rmwpaxos::services::anti_entropy::comparison::{Folds, Held};
 
 use codec::kind;
 pub use parts::{Entry, Forward, Listing, Report, Verdict};
@@ -139,7 +140,7 @@ impl Message {
 
 impl Message {
     /// True for messages to acceptors, and for those by which acceptors compare themselves.
-    pub(super) fn is_for_replicas(&self) -> bool {
+    pub(crate) fn is_for_replicas(&self) -> bool {
         match self {
             Message::Read { .. }
             | Message::Prepare { .. }

@@ -6,7 +6,7 @@
 //!
 //! # Round trips
 //! A read of a quiet key takes one and changes nothing. A write takes two, or one where this node won phase 1
-//! before ([`register::Register::owned`]) or holds what another of three members holds ([`joint`]). Commands queued on a key are one proposal.
+//! before ([`register::Register::owned`]) or holds what another of three members holds ([`fast::combined`]). Commands queued on a key are one proposal.
 //!
 //! # Words
 //! *Owner*: whoever the acceptors promised last; a hint, never a lease. *Tip*: the state after the last proposal.
@@ -36,48 +36,24 @@
 //! 5. A result is released only once a state that contains it is chosen, or, for one that changed nothing, once the
 //!    state it was computed from is, and every attempt of it is excluded.
 //! 6. A command that is safe to repeat is in the chain at most once within its window: the state remembers it ([`once`]),
-//!    and only a majority forgets it ([`window`]).
+//!    and only a majority forgets it ([`once::window`]).
 //! 7. A reply leaves only when all that it reflects is durable here.
 //!
 //! # Departures from [RMW]
 //! An inconsistent phase 1 adopts the highest report and proposes on top of it at once [CAS 2.2]: two round trips
 //! under contention instead of up to five. Exactly-once rests on the ring of birth ballots inside the state, not on
-//! notifications. Start reading at [`proposer`].
+//! notifications. Start reading at [`core::proposer`].
 
-mod abreast;
-mod absence;
-mod acceptor;
-mod actives;
-mod ancestry;
-mod batch;
-mod collector;
-mod comparison;
-mod delta;
-mod draft;
+mod core;
+mod deletion;
 mod expiry;
-mod explain;
-mod forwarder;
-mod joint;
-mod listing;
+mod fast;
 mod message;
-mod older;
 mod once;
-mod operation;
-mod owed;
-mod patrol;
-mod proposer;
-mod ranges;
-mod reader;
-mod recovery;
 mod register;
-mod reports;
-mod round_trip;
-mod serve;
-mod state;
-mod sweep;
+mod services;
 #[cfg(test)]
 mod tests;
-mod window;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -94,16 +70,19 @@ use crate::protocol::{
 };
 use crate::replicas::Replicas;
 
-pub use acceptor::Payload;
-pub use comparison::{BUCKETS, Folds, Held};
-pub use delta::Delta;
+pub use self::core::acceptor::Payload;
+pub use self::core::state::{Expiry, ExpiryId, Ring, State, StateFields};
+pub use message::delta::Delta;
 pub use message::{Entry, Forward, Listing, Message, Report, Verdict};
-pub use once::EntryId;
+pub use once::table::EntryId;
+pub use once::window::Starts;
 pub use register::{Countdown, Register, ShardMeta, Started};
-pub use state::{Expiry, ExpiryId, Ring, State, StateFields};
-pub use window::Starts;
+pub use services::anti_entropy::comparison::{BUCKETS, Folds, Held};
 
-use operation::{Active, Operation, Source};
+use self::core::operation::{Active, Operation, Source};
+use self::core::{acceptor, actives, operation, proposer, reader, retry, round_trip};
+use services::anti_entropy::{comparison, patrol, pending_repairs, ranges};
+use services::{explaining, forwarding, listing, recovery, rollback_detector};
 
 /// Proposals of one key under way at a time.
 const DEPTH: usize = 2;
@@ -133,24 +112,24 @@ pub struct RmwPaxos {
     /// Smoothed time from a proposal to its choice.
     round_trip: round_trip::RoundTrip,
     next_id: u64,
-    forwarder: forwarder::Forwarder,
+    forwarder: forwarding::Forwarder,
     recovery: recovery::Recovery,
-    collector: collector::Collector,
+    collector: deletion::Collector,
     expirer: expiry::Expirer,
     lists: listing::Lists,
-    explanations: explain::Explanations,
+    explanations: explaining::Explanations,
     /// Those who should stand in for slow members did not.
     spares_nobody_until: Nanos,
-    owed: owed::Owed,
+    owed: pending_repairs::Owed,
     ranges: ranges::Ranges,
     patrol: patrol::Patrol,
-    denied: older::Denied,
-    told: older::Told,
+    denied: rollback_detector::Denied,
+    told: rollback_detector::Told,
     /// When the link to each member ended last.
     left_at: [Option<Nanos>; MEMBERS_MAX],
     /// Comparisons of others, waiting for the scan of that number.
     answering: BTreeMap<u64, comparison::Answering>,
-    sweep: sweep::Sweep,
+    sweep: retry::Sweep,
     counters: Counters,
     /// Everybody is asked, the own acceptor by messages too, which are then as late as anybody's.
     #[cfg(test)]
@@ -220,21 +199,21 @@ impl Protocol for RmwPaxos {
             step: operation::Place(0),
             round_trip: round_trip::RoundTrip::default(),
             next_id: first_id,
-            forwarder: forwarder::Forwarder::starting_at(first_id),
+            forwarder: forwarding::Forwarder::starting_at(first_id),
             recovery: recovery::Recovery::default(),
-            collector: collector::Collector::default(),
+            collector: deletion::Collector::default(),
             expirer: expiry::Expirer::default(),
             lists: listing::Lists::default(),
-            explanations: explain::Explanations::default(),
+            explanations: explaining::Explanations::default(),
             spares_nobody_until: Nanos::ZERO,
-            owed: owed::Owed::default(),
+            owed: pending_repairs::Owed::default(),
             ranges: ranges::Ranges::default(),
             patrol: patrol::Patrol::default(),
-            denied: older::Denied::default(),
-            told: older::Told::default(),
+            denied: rollback_detector::Denied::default(),
+            told: rollback_detector::Told::default(),
             left_at: [None; MEMBERS_MAX],
             answering: BTreeMap::new(),
-            sweep: sweep::Sweep::default(),
+            sweep: retry::Sweep::default(),
             counters: Counters::default(),
             #[cfg(test)]
             by_message: false,
@@ -568,7 +547,7 @@ impl RmwPaxos {
                 self.deliver_late(cx, key, from.node, have, insist);
             }
             Message::Older { key, round, floor, loss } => {
-                self.on_older(cx, from, &key, older::Past { round, floor, loss });
+                self.on_older(cx, from, &key, rollback_detector::Past { round, floor, loss });
             }
             Message::OlderFloor { shard, floor, loss } => {
                 self.on_older_floor(cx, shard, floor, loss);
@@ -586,14 +565,14 @@ impl RmwPaxos {
 
     fn on_timer(&mut self, cx: &mut Cx<'_>, timer: TimerId) {
         match timer {
-            sweep::SWEEP => self.on_sweep(cx),
-            collector::COLLECT => self.on_collect_timer(cx),
+            retry::SWEEP => self.on_sweep(cx),
+            deletion::COLLECT => self.on_collect_timer(cx),
             expiry::EXPIRE => self.on_expire_timer(cx),
-            sweep::BACK_OFF => self.on_back_off_timer(cx),
+            retry::BACK_OFF => self.on_back_off_timer(cx),
             recovery::RETRY => self.on_recovery_timer(cx),
             ranges::COMPARE => self.on_compare_timer(cx),
             patrol::PATROL => self.on_patrol_timer(cx),
-            owed::REMIND => self.on_remind_timer(cx),
+            pending_repairs::REMIND => self.on_remind_timer(cx),
             other => unreachable!("{other:?} was never set"),
         }
     }

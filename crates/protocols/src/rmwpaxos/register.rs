@@ -6,8 +6,8 @@ use base::{Millis, Nanos};
 use types::wire::put_varint;
 use types::{Ballot, Epoch, Loss, Malformed, NodeId, Reader, Round, TimeToLive, Wire};
 
-use super::state::{ExpiryId, State};
-use super::window::Starts;
+use crate::rmwpaxos::core::state::{ExpiryId, State};
+use crate::rmwpaxos::once::window::Starts;
 use crate::uptime::Uptime;
 
 /// One key at one acceptor.
@@ -281,10 +281,10 @@ mod tests {
     use types::Incarnation;
     use types::limits::{KEY_LEN_MAX, RECORD_LEN_MAX};
 
-    use super::super::delta::Delta;
-    use super::super::once;
-    use super::super::state::{Expiry, Ring, StateFields};
     use super::*;
+    use crate::rmwpaxos::core::state::{Expiry, Ring, StateFields};
+    use crate::rmwpaxos::message::delta::Delta;
+    use crate::rmwpaxos::once::table;
 
     fn ballot(number: u64) -> Ballot {
         Ballot::new(Epoch(1), number, NodeId(2), Incarnation(3))
@@ -341,7 +341,7 @@ mod tests {
         };
         let mut ring = Ring::default();
         (0..9).for_each(|number| ring.push(most(number).0));
-        let table = once::tests::largest();
+        let table = table::tests::largest();
         let value = vec![7; 16 << 20];
         let state = |version| {
             State::new(&StateFields {

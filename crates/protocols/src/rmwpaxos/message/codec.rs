@@ -5,14 +5,14 @@ use std::sync::Arc;
 use types::wire::put_varint;
 use types::{Ballot, Key, Loss, Malformed, Reader, Round, Shard, Wire};
 
-use super::super::acceptor::Payload;
-use super::super::comparison::{BUCKETS, Held};
-use super::super::delta::Delta;
-use super::super::state::State;
 use super::parts::{flag, proposal};
 use super::{Forward, LISTING_KEYS_MAX, Listing, Message, Report, Verdict};
+use crate::rmwpaxos::core::acceptor::Payload;
+use crate::rmwpaxos::core::state::State;
+use crate::rmwpaxos::message::delta::Delta;
+use crate::rmwpaxos::services::anti_entropy::comparison::{BUCKETS, Held};
 
-pub(super) mod kind {
+pub(crate) mod kind {
     pub const READ: u8 = 1;
     pub const STATE: u8 = 2;
     pub const PREPARE: u8 = 3;

@@ -8,9 +8,9 @@ use types::{
     Wire,
 };
 
-use super::super::register::Countdown;
-use super::super::state::State;
 use super::FORWARD_COMMANDS_MAX;
+use crate::rmwpaxos::core::state::State;
+use crate::rmwpaxos::register::Countdown;
 
 /// What an acceptor reports of its register.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -79,12 +79,12 @@ pub struct Entry {
 }
 
 /// A round that carries a proposal: `k` starts at 1.
-pub(super) fn proposal(reader: &mut Reader<'_>) -> Result<Round, Malformed> {
+pub(crate) fn proposal(reader: &mut Reader<'_>) -> Result<Round, Malformed> {
     let round = Round::decode(reader)?;
     if round.k() == 0 { Err(Malformed) } else { Ok(round) }
 }
 
-pub(super) fn flag(reader: &mut Reader<'_>) -> Result<bool, Malformed> {
+pub(crate) fn flag(reader: &mut Reader<'_>) -> Result<bool, Malformed> {
     match reader.u8()? {
         0 => Ok(false),
         1 => Ok(true),

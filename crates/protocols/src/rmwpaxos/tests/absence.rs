@@ -3,13 +3,13 @@
 use base::Nanos;
 use types::{Ballot, Outcome, Reply, Round, Wire};
 
-use super::super::{Message, Register};
 use super::older::compare_with;
 use super::steps::{Kind, claim};
 use super::strings::Ask;
 use super::world::{Envelope, Ways, World};
 use crate::mutation::{self, Mutation};
 use crate::protocol::Event;
+use crate::rmwpaxos::{Message, Register};
 
 const MOMENT: Nanos = Nanos::from_millis(100);
 const LONG: Nanos = Nanos::from_secs(30);

@@ -4,11 +4,11 @@
 use base::{Millis, Nanos};
 use types::{Key, Outcome, Reply, Tag, Wire};
 
-use super::super::Message;
-use super::super::message::Verdict;
 use super::steps::{Kind, claim};
 use super::strings::Ask;
 use super::world::{Envelope, World};
+use crate::rmwpaxos::Message;
+use crate::rmwpaxos::message::Verdict;
 
 fn volatile() -> World {
     World::new(3, false, 1)

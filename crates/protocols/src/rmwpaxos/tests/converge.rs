@@ -4,12 +4,12 @@
 use base::Nanos;
 use types::{Key, Round};
 
-use super::super::comparison::STEP;
-use super::super::ranges::PAUSE;
 use super::steps::{Kind, claim};
 use super::strings::Ask;
 use super::world::{Envelope, World};
 use crate::protocol::Event;
+use crate::rmwpaxos::services::anti_entropy::comparison::STEP;
+use crate::rmwpaxos::services::anti_entropy::ranges::PAUSE;
 
 fn volatile() -> World {
     World::new(3, false, 1)
@@ -216,10 +216,10 @@ pub(super) fn a_late_accept_after_a_removal() -> Result<(), String> {
     world.flow(|_| true);
     claim((0..3).all(|node| world.held(node).is_none()), "it is removed")?;
     for envelope in late {
-        let super::super::Message::Accept { key, round, state, .. } = envelope.message else {
+        let crate::rmwpaxos::Message::Accept { key, round, state, .. } = envelope.message else {
             continue;
         };
-        let message = super::super::Message::Repair { key, round, state };
+        let message = crate::rmwpaxos::Message::Repair { key, round, state };
         world.step(1, Event::Peer { from: envelope.from, message });
     }
     claim(world.held(1).is_none(), "the floor refuses it")?;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use base::{Millis, Nanos};
 use types::{Ballot, Epoch, Incarnation, NodeId, Wire};
 
-use super::super::acceptor::{self, Accepted, Moment, Payload, Proposal};
-use super::super::{Delta, Message, Register, Ring, ShardMeta, State, StateFields};
 use super::steps::{Kind, claim};
 use super::strings::Ask;
 use super::world::{Envelope, Ways, World};
+use crate::rmwpaxos::core::acceptor::{self, Accepted, Moment, Payload, Proposal};
+use crate::rmwpaxos::{Delta, Message, Register, Ring, ShardMeta, State, StateFields};
 
 fn world(durable: bool) -> World {
     World::with(3, durable, 1, Ways { by_message: true, always_deltas: true })

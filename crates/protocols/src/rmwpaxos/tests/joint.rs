@@ -92,7 +92,7 @@ pub(super) fn a_version_below_a_floor() -> Result<(), String> {
     let tag = world.append(2, "b");
     world.flow(|_| true);
     let version =
-        |register: &super::super::Register| register.state.as_ref().map(|it| it.version());
+        |register: &crate::rmwpaxos::Register| register.state.as_ref().map(|it| it.version());
     let versions: Vec<_> = (0..3).map(|node| world.held(node).and_then(version)).collect();
     claim(versions == [Some(3); 3], &format!("the floor is 2: {versions:?}"))?;
     claim(world.reply(tag) == Some(Reply::Integer(1)), "nothing about it is doubtful")?;

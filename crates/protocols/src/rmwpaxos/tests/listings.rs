@@ -2,10 +2,10 @@
 
 use base::{Millis, Nanos};
 
-use super::super::State;
 use super::steps::{Kind, claim};
 use super::strings::Ask;
 use super::world::{Envelope, World};
+use crate::rmwpaxos::State;
 
 fn is_listing(m: &Envelope) -> bool {
     m.is(Kind::List) || m.is(Kind::Listed)

@@ -3,10 +3,10 @@
 use base::Nanos;
 use types::{Key, Outcome, Reply, Wire};
 
-use super::super::Message;
 use super::steps::{Kind, claim};
 use super::strings::Ask;
 use super::world::{Envelope, World};
+use crate::rmwpaxos::Message;
 
 fn volatile() -> World {
     World::new(3, false, 1)

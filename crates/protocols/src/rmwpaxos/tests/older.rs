@@ -3,13 +3,13 @@
 use base::Nanos;
 use types::{Ballot, Key, Reply, Round};
 
-use super::super::Message;
-use super::super::register::ShardMeta;
 use super::steps::{Kind, claim};
 use super::strings::Ask;
 use super::world::{Envelope, Ways, World};
 use crate::mutation::{self, Mutation};
 use crate::protocol::Event;
+use crate::rmwpaxos::Message;
+use crate::rmwpaxos::register::ShardMeta;
 
 const LONG: Nanos = Nanos::from_secs(240);
 

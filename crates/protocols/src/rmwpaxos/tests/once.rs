@@ -4,10 +4,10 @@ use base::{Millis, Nanos};
 use types::limits::ONCE_ENTRIES_MAX;
 use types::{Outcome, Reply, Tag};
 
-use super::super::State;
 use super::steps::{Kind, claim};
 use super::strings::Ask;
 use super::world::{ONCE_TIMEOUT, World};
+use crate::rmwpaxos::State;
 
 /// Longer than a line is remembered in these worlds, the time for requests under way included.
 const WINDOW_AND_MORE: Nanos = Nanos::from_secs(500);

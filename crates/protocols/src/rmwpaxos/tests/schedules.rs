@@ -212,7 +212,7 @@ fn an_acknowledged_proposal_of_a_broken_pipeline_survives_on_every_pair() -> Res
         let first = world.append(0, "a");
         world.prepared(&[0, 1, 2]);
         world.append(0, "b");
-        let is_k = |m: &super::world::Envelope, wanted: u32| matches!(&m.message, super::super::Message::Accept { round, .. } if round.k() == wanted);
+        let is_k = |m: &super::world::Envelope, wanted: u32| matches!(&m.message, crate::rmwpaxos::Message::Accept { round, .. } if round.k() == wanted);
         world.flow(|m| {
             (is_k(m, 1) && m.receiver() == 0)
                 || (is_k(m, 2) && m.receiver() == 1)

@@ -5,11 +5,11 @@
 use base::Nanos;
 use types::{Key, Loss, Outcome, Reply, Tag};
 
-use super::super::{Message, Register};
 use super::strings::Ask;
 use super::world::{Envelope, World};
 use crate::peers::Pace;
 use crate::protocol::Event;
+use crate::rmwpaxos::{Message, Register};
 
 /// A message's kind, to choose by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

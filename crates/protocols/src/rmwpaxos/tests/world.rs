@@ -15,7 +15,6 @@ use types::{
     Wire,
 };
 
-use super::super::{Message, Register, RmwPaxos, ShardMeta};
 use super::strings::{Ask, Line, Strings};
 use crate::cells::{Absence, Cell, Cells, Metas};
 use crate::effects::{Effects, Send, TimerId};
@@ -24,6 +23,7 @@ use crate::peers::Peers;
 use crate::protocol::{Context, Env, Event, Peer, Protocol, Request, Scanned, ScannedCell};
 use crate::replica_sets::ReplicaSets;
 use crate::replicas::Replicas;
+use crate::rmwpaxos::{Message, Register, RmwPaxos, ShardMeta};
 
 const REQUEST_TIMEOUT: Nanos = Nanos::from_secs(20);
 pub(super) const ONCE_TIMEOUT: Nanos = Nanos::from_secs(10);

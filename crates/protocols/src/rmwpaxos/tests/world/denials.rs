@@ -1,8 +1,8 @@
 //! Nobody denies what another holds, unless a medium has gone back. [spec 9.7]
 
-use super::super::super::Message;
 use super::{Envelope, World};
 use crate::effects::Send;
+use crate::rmwpaxos::Message;
 
 impl World {
     /// The message asks for a register and says what its sender holds of it, which is so now, and alive.

@@ -2,8 +2,8 @@
 
 use types::Wire;
 
-use super::super::super::{Message, Payload, State};
 use super::World;
+use crate::rmwpaxos::{Message, Payload, State};
 
 impl World {
     /// What a node accepted of itself, it may not have told anybody: those it would tell may all be slow.

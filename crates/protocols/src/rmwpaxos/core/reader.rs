@@ -1,0 +1,491 @@
+//! Quorum reads [spec 9.5]: one round trip that changes nothing.
+//!
+//! They answer reads, and commands that change nothing where they are evaluated on a chosen state; they learn whether
+//! an expiry is over, and what became of attempts.
+
+use base::Nanos;
+use types::{Access, Key, Outcome, Round, SessionId};
+
+use crate::mutation::{self, Mutation};
+use crate::protocol::Peer;
+use crate::rmwpaxos::Cx;
+use crate::rmwpaxos::RmwPaxos;
+use crate::rmwpaxos::core::ancestry::Ancestry;
+use crate::rmwpaxos::core::operation::{Active, Operation, Phase, Purpose, ReadRound, Source};
+use crate::rmwpaxos::core::proposer::{fate, outcome_of};
+use crate::rmwpaxos::core::replies;
+use crate::rmwpaxos::core::reports::Reports;
+use crate::rmwpaxos::core::state::State;
+use crate::rmwpaxos::core::state_builder::Draft;
+use crate::rmwpaxos::expiry;
+use crate::rmwpaxos::message::{Message, Report};
+use crate::rmwpaxos::once::table::EntryId;
+use crate::rmwpaxos::once::window;
+
+/// Reads of one quorum before asking somebody to decide. [spec 9.5, read 3]
+const POLLS_MAX: u32 = 3;
+/// An acceptor that lags behind a decided round this old is repaired by readers.
+const REPAIR_AFTER: Nanos = Nanos::from_millis(50);
+
+const PATIENCE_MIN: Nanos = Nanos::from_millis(2);
+const PATIENCE_MAX: Nanos = Nanos::from_millis(40);
+
+/// What the reports of a quorum say.
+enum Decision {
+    /// This round is chosen; `None` stands for nil.
+    Chosen(Round, Option<State>),
+    /// Not enough reports, or they disagree.
+    Open,
+}
+
+impl RmwPaxos {
+    /// Starts the next quorum read for the reads that wait, one at a time: later ones share the one after it.
+    pub(crate) fn start_read(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        if active.read.is_none() && !active.read_queue.is_empty() {
+            let operations = std::mem::take(&mut active.read_queue);
+            self.read_quorum(cx, active, Purpose::Answer, operations);
+        }
+    }
+
+    pub(crate) fn read_quorum(
+        &mut self,
+        cx: &mut Cx<'_>,
+        active: &mut Active,
+        purpose: Purpose,
+        operations: Vec<Operation>,
+    ) {
+        self.counters.reads += 1;
+        let round = ReadRound {
+            id: self.next_id(),
+            purpose,
+            operations,
+            reports: Reports::default(),
+            polls: 1,
+            patient_until: cx.now + self.patience(),
+            sent: cx.now,
+            resend_at: cx.now + self.round_trip.resend_after(0),
+            resends: 0,
+        };
+        ask_all(cx, &active.key, &round);
+        active.read = Some(round);
+    }
+
+    /// How long those who did not answer yet are worth waiting for: twice as long as proposals take.
+    pub(crate) fn patience(&self) -> Nanos {
+        self.round_trip.times(2).clamp(PATIENCE_MIN, PATIENCE_MAX)
+    }
+
+    /// A quorum read that somebody else's proposals kept from deciding, once more.
+    fn poll_again(&mut self, cx: &mut Cx<'_>, key: &Key, mut round: ReadRound) -> ReadRound {
+        round.id = self.next_id();
+        round.polls += 1;
+        round.reports = Reports::default();
+        round.sent = cx.now;
+        round.resend_at = cx.now + self.round_trip.resend_after(0);
+        ask_all(cx, key, &round);
+        round
+    }
+
+    pub(crate) fn on_state(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        key: &Key,
+        id: u64,
+        mut report: Report,
+    ) {
+        let asked = |active: &Active| active.read.as_ref().is_some_and(|round| round.id == id);
+        if !self.actives.get(key).is_some_and(asked) {
+            return;
+        }
+        let mut active = self.take_active(cx, key);
+        if let Some(mut round) = active.read.take() {
+            if report.state.is_none() && !report.accepted.is_none() {
+                report.state = known_state(cx, key, &round.reports, report.accepted);
+            }
+            let accepted = report.accepted;
+            round.reports.add(cx.replicas, from.node, from.loss, report);
+            self.dispute_impossible(cx, from.node, key, accepted, &mut round.reports);
+            if round.resends > 0 && from.node != self.env.me {
+                // Who only reads learns from this that others are far away.
+                self.round_trip.observe(cx.now.since(round.sent));
+            }
+            self.settle_read(cx, &mut active, round);
+        }
+        self.put_active(active);
+    }
+
+    /// Looks whether the reports decide; if not, waits, polls again or has it decided.
+    pub(crate) fn settle_read(&mut self, cx: &mut Cx<'_>, active: &mut Active, round: ReadRound) {
+        if !round.reports.is_quorum(cx.replicas) {
+            active.read = Some(round);
+            return;
+        }
+        if round.purpose == Purpose::Vote {
+            return self.settle_vote(cx, active, round);
+        }
+        match decide(cx, &round.reports) {
+            Decision::Chosen(chosen, state) if chosen.is_none() || state.is_some() => {
+                self.on_decided(cx, active, round, chosen, state);
+            }
+            _ => self.on_undecided(cx, active, round),
+        }
+    }
+
+    fn on_undecided(&mut self, cx: &mut Cx<'_>, active: &mut Active, round: ReadRound) {
+        if let Some(until) = self.awaits_until(cx, &round) {
+            self.sweep.back_off(cx, until, active.key.clone());
+            active.read = Some(round);
+        } else if round.polls < POLLS_MAX && !round.reports.is_contested(cx.replicas) {
+            active.read = Some(self.poll_again(cx, &active.key.clone(), round));
+        } else {
+            self.have_decided(active, round);
+        }
+    }
+
+    /// Nobody can tell what is chosen: the operations go through a proposal, which decides it.
+    fn have_decided(&mut self, active: &mut Active, round: ReadRound) {
+        base::sometimes!("a quorum read stays undecided and a proposal decides");
+        propose_all(active, round.operations);
+        if round.purpose == Purpose::Resolve {
+            for operation in &mut active.queue {
+                operation.must_propose = true;
+            }
+        }
+    }
+
+    fn on_decided(
+        &mut self,
+        cx: &mut Cx<'_>,
+        active: &mut Active,
+        round: ReadRound,
+        chosen: Round,
+        state: Option<State>,
+    ) {
+        match &state {
+            Some(state) => self.repair(cx, &active.key, &round.reports, chosen, state),
+            None if round.reports.is_contested(cx.replicas) => {
+                self.doubt_contested(cx, &active.key, &round.reports);
+            }
+            None => {}
+        }
+        if round.purpose == Purpose::Resolve {
+            return self.resolve_on_chosen(cx, active, chosen, state.as_ref());
+        }
+        let id = state.as_ref().and_then(|state| state.expiry_id());
+        let (over, rest) = expiry::count_votes(&round.reports, cx.replicas, id);
+        if let Some(id) = id.filter(|_| expiry::is_voted(cx.replicas, over)) {
+            // It must be seen gone by everybody once it was seen gone by one: the tombstone first.
+            propose_all(active, round.operations);
+            active.queue.push_front(Operation::internal(Source::Expire(id), self.step));
+            return;
+        }
+        let droppable = window::droppable(&round.reports, cx.replicas, state.as_ref());
+        let mut writers: Vec<SessionId> = Vec::new();
+        for mut operation in round.operations {
+            if writers.contains(&operation.session) {
+                active.queue.push_back(operation);
+                continue;
+            }
+            match evaluate(cx, &operation, state.as_ref(), (rest, &droppable)) {
+                Some(outcome) => self.answer(cx, &operation, outcome),
+                None => {
+                    writers.push(operation.session);
+                    operation.must_propose = true;
+                    active.queue.push_back(operation);
+                }
+            }
+        }
+        follow(active, &writers);
+    }
+
+    /// What became of attempts, seen from a chosen state. [spec 9.4, E5]
+    fn resolve_on_chosen(
+        &mut self,
+        cx: &mut Cx<'_>,
+        active: &mut Active,
+        chosen: Round,
+        state: Option<&State>,
+    ) {
+        // Absent says too little: only a proposal of our own excludes the attempts.
+        let Some(state) = state else {
+            active.queue.iter_mut().for_each(|operation| operation.must_propose = true);
+            return;
+        };
+        let queue = std::mem::take(&mut active.queue);
+        for mut operation in queue {
+            if operation.attempts.is_empty() {
+                active.queue.push_back(operation);
+                continue;
+            }
+            let excluded = operation.attempts.iter().all(|attempt| attempt.round < chosen)
+                || mutation::is(Mutation::LowExclusion);
+            match fate(&operation, state.version(), Some(state)) {
+                Ancestry::In => {
+                    let outcome = outcome_of(&operation, state.version(), Some(state));
+                    self.answer(cx, &operation, outcome);
+                }
+                Ancestry::Ambiguous if operation.may_run_again() => {
+                    base::sometimes!("what may have run is run again, and its table decides");
+                    active.queue.push_back(operation.doubted());
+                }
+                Ancestry::Ambiguous => self.answer(cx, &operation, Outcome::Unknown),
+                Ancestry::NotIn if excluded && operation.source == Source::Answered => {}
+                Ancestry::NotIn => {
+                    if excluded {
+                        base::sometimes!("an attempt is excluded by a chosen state");
+                        operation.attempts.clear();
+                    } else {
+                        operation.must_propose = true;
+                    }
+                    active.queue.push_back(operation);
+                }
+            }
+        }
+    }
+
+    /// Sends a decided state to those whose reports lag behind it. [spec 9.7]
+    fn repair(
+        &mut self,
+        cx: &mut Cx<'_>,
+        key: &Key,
+        reports: &Reports,
+        chosen: Round,
+        state: &State,
+    ) {
+        let quiet = replies::held(cx, key)
+            .is_none_or(|register| cx.now.since(register.foreign_at) > REPAIR_AFTER);
+        if !quiet {
+            return;
+        }
+        let lagging: Vec<_> = reports
+            .counted(cx.replicas)
+            .filter(|(_, report)| report.accepted < chosen)
+            .map(|(node, _)| node)
+            .collect();
+        for node in lagging {
+            self.counters.repairs += 1;
+            let message = Message::Repair { key: key.clone(), round: chosen, state: state.clone() };
+            cx.fx.send_now(node, message);
+        }
+    }
+
+    /// Commands that would change nothing where this node stands are evaluated on a quorum read first: a failed
+    /// condition then costs one round trip and takes nobody's ownership.
+    pub(crate) fn try_read_first(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> bool {
+        let eligible = |operation: &Operation| {
+            operation.command.access != Access::Write
+                && operation.attempts.is_empty()
+                && !operation.must_propose
+        };
+        if active.read.is_some() || !active.queue.iter().all(eligible) {
+            return false;
+        }
+        let Some(register) = replies::held(cx, &active.key) else {
+            // Not here does not mean nowhere, but it is the best guess there is.
+            return self.read_first_on(cx, active, None);
+        };
+        let state = register.state.clone();
+        self.read_first_on(cx, active, state)
+    }
+
+    fn read_first_on(
+        &mut self,
+        cx: &mut Cx<'_>,
+        active: &mut Active,
+        state: Option<State>,
+    ) -> bool {
+        let changes = active
+            .queue
+            .iter()
+            .any(|operation| evaluate(cx, operation, state.as_ref(), (None, &[])).is_none());
+        if changes {
+            return false;
+        }
+        let operations = std::mem::take(&mut active.queue).into();
+        self.read_quorum(cx, active, Purpose::Answer, operations);
+        true
+    }
+
+    /// Attempts of a contended key are resolved by a read, so that what is left may be forwarded.
+    pub(crate) fn try_resolve(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> bool {
+        let unresolved =
+            |operation: &Operation| !operation.attempts.is_empty() && !operation.must_propose;
+        if active.read.is_some() || !active.queue.iter().any(unresolved) {
+            return false;
+        }
+        self.read_quorum(cx, active, Purpose::Resolve, Vec::new());
+        true
+    }
+}
+
+/// What became of attempts is being asked: whoever prepared now would only disturb.
+pub(crate) fn is_resolving(active: &Active) -> bool {
+    active.read.as_ref().is_some_and(|round| round.purpose == Purpose::Resolve)
+}
+
+/// Takes reads of this session that are under way back into the queue: what follows is queued there.
+pub(crate) fn recall(active: &mut Active, session: SessionId) {
+    if active.read.is_none() && active.read_queue.is_empty() {
+        return;
+    }
+    let mut recalled = Vec::new();
+    let mut pull = |operations: &mut Vec<Operation>| {
+        let (mine, others) = std::mem::take(operations)
+            .into_iter()
+            .partition(|operation| operation.session == session);
+        *operations = others;
+        recalled.extend::<Vec<Operation>>(mine);
+    };
+    if let Some(round) = &mut active.read {
+        pull(&mut round.operations);
+        if round.operations.is_empty() && round.purpose == Purpose::Answer {
+            active.read = None;
+        }
+    }
+    pull(&mut active.read_queue);
+    active.queue.extend(recalled);
+}
+
+/// Has a proposal decide these, ahead of what is queued.
+fn propose_all(active: &mut Active, operations: Vec<Operation>) {
+    let sessions: Vec<SessionId> = operations.iter().map(|operation| operation.session).collect();
+    for mut operation in operations.into_iter().rev() {
+        operation.must_propose = true;
+        active.queue.push_front(operation);
+    }
+    follow(active, &sessions);
+}
+
+/// Reads that wait go behind what their session has in the queue now: a quorum read would answer them from the state
+/// before it. [corrections B10]
+fn follow(active: &mut Active, sessions: &[SessionId]) {
+    if sessions.is_empty() {
+        return;
+    }
+    let (behind, others) = std::mem::take(&mut active.read_queue)
+        .into_iter()
+        .partition(|operation| sessions.contains(&operation.session));
+    active.read_queue = others;
+    active.queue.extend::<Vec<Operation>>(behind);
+}
+
+pub(crate) fn ask_all(cx: &mut Cx<'_>, key: &Key, round: &ReadRound) {
+    for node in cx.replicas.all() {
+        ask(cx, key, round, node);
+    }
+}
+
+pub(crate) fn ask(cx: &mut Cx<'_>, key: &Key, round: &ReadRound, node: types::NodeId) {
+    let have = match replies::held(cx, key) {
+        Some(register) if node != cx.replicas.me() => register.accepted,
+        _ => Round::NONE,
+    };
+    cx.fx.send_now(node, Message::Read { key: key.clone(), id: round.id, have });
+}
+
+/// The state of a round that a report left out because we had it when we asked: whatever replica it came from, a
+/// round has one state.
+fn known_state(cx: &Cx<'_>, key: &Key, reports: &Reports, round: Round) -> Option<State> {
+    replies::held(cx, key)
+        .filter(|register| register.accepted == round)
+        .and_then(|register| register.state.clone())
+        .or_else(|| reports.state_of(round))
+}
+
+/// [spec 9.5, read 2]
+fn decide(cx: &Cx<'_>, reports: &Reports) -> Decision {
+    let counted: Vec<&Report> = reports.counted(cx.replicas).map(|(_, report)| report).collect();
+    for report in &counted {
+        let equal = reports.places(cx.replicas, |other| is_equal(reports, report, other));
+        let lost = if report.accepted.is_none() { reports.lost(cx.replicas) } else { 0 };
+        if cx.replicas.set.is_quorum_of(equal & !lost) {
+            return Decision::Chosen(report.accepted, reports.state_of(report.accepted));
+        }
+    }
+    let highest = counted.iter().map(|report| report.accepted).max().unwrap_or(Round::NONE);
+    for report in &counted {
+        let is_highest = report.accepted == highest || mutation::is(Mutation::AnyChosen);
+        // An absent report may hide a newer tombstone that was removed. [spec 11, S22b]
+        let above_floors = counted.iter().all(|other| {
+            !other.accepted.is_none()
+                || other.floor_ballot < report.accepted.ballot()
+                || mutation::is(Mutation::ChosenIgnoresFloor)
+        });
+        if report.chosen && is_highest && above_floors && !report.accepted.is_none() {
+            base::sometimes!("a read believes the chosen mark");
+            return Decision::Chosen(report.accepted, reports.state_of(report.accepted));
+        }
+    }
+    Decision::Open
+}
+
+/// Equal rounds, never equal values. [spec 0.5]
+fn is_equal(reports: &Reports, one: &Report, other: &Report) -> bool {
+    if one.accepted == other.accepted {
+        return true;
+    }
+    let value = |report: &Report| {
+        reports.state_of(report.accepted).and_then(|state| state.value().map(<[u8]>::to_vec))
+    };
+    if mutation::is(Mutation::EqualValues) && !one.accepted.is_none() && !other.accepted.is_none() {
+        return value(one).is_some() && value(one) == value(other);
+    }
+    mutation::is(Mutation::NilFromMixed) && value(one).is_none() && value(other).is_none()
+}
+
+/// The outcome, if the command changes nothing on this state, whose time to live has so much rest and of which so much
+/// may be forgotten.
+fn evaluate(
+    cx: &mut Cx<'_>,
+    operation: &Operation,
+    state: Option<&State>,
+    (rest, droppable): (Option<base::Millis>, &[EntryId]),
+) -> Option<Outcome> {
+    let clock = RmwPaxos::clock(cx);
+    let mut draft = Draft::on(state, rest);
+    draft.drop_over(droppable);
+    let (outcome, changes) = draft.run(cx.update, &operation.command, clock);
+    (!changes).then_some(outcome)
+}
+
+impl RmwPaxos {
+    /// A majority has disagreed for long enough.
+    pub(crate) fn settle_late_read(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        let is_late = |round: &mut ReadRound| {
+            cx.now >= round.patient_until && round.reports.is_quorum(cx.replicas)
+        };
+        if let Some(round) = active.read.take_if(is_late) {
+            self.settle_read(cx, active, round);
+        }
+    }
+
+    /// A quorum read's resend: members whose report is missing.
+    pub(crate) fn resend_read(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+        let Some(round) = active.read.as_mut().filter(|round| cx.now >= round.resend_at) else {
+            return;
+        };
+        round.resends += 1;
+        round.resend_at = cx.now + self.round_trip.resend_after(round.resends);
+        let is_disputed = |round: &mut ReadRound| {
+            round.reports.has_disputes() && !round.reports.is_quorum(cx.replicas)
+        };
+        if let Some(round) = active.read.take_if(is_disputed) {
+            // What was denied may have been removed since it was reported.
+            active.read = Some(self.poll_again(cx, &active.key, round));
+            return;
+        }
+        let Some(round) = &active.read else { return };
+        for node in cx.replicas.all() {
+            if !round.reports.tally.has(cx.replicas, node) {
+                ask(cx, &active.key, round, node);
+            }
+        }
+    }
+
+    /// True while a read holds the proposer back.
+    pub(crate) fn waits_for_vote(active: &Active) -> bool {
+        active.read.as_ref().is_some_and(|round| round.purpose == Purpose::Vote)
+            && active.phase == Phase::Owner
+    }
+}

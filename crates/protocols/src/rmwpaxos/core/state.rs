@@ -1,0 +1,452 @@
+//! The replicated state of one key, and its bytes.
+
+use std::fmt;
+
+use base::Millis;
+use triomphe::ThinArc;
+use types::limits::RECORD_LEN_MAX;
+use types::wire::{put_blob, put_varint};
+use types::{Ballot, Malformed, Reader, TimeToLive, Wire};
+
+use crate::rmwpaxos::once::table::{self, TABLE_LEN_MAX};
+
+/// Runs of birth ballots that a state remembers. [spec 9.2 has R = 4 single ones in as many bytes]
+const RUNS_MAX: usize = 4;
+
+/// What replicas of a key agree on: one link of its chain of states.
+///
+/// It is its own bytes, checked when it was made, behind one pointer: to pass it on is to copy them, and an idle
+/// register costs one piece of memory.
+#[derive(Clone, PartialEq, Eq)]
+pub struct State(ThinArc<Head, u8>);
+
+/// What is looked at most, and where in the bytes the rest is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Head {
+    version: u64,
+    mod_version: u64,
+    value_at: u32,
+    ring_at: u8,
+    expiry_at: u8,
+    once_at: u8,
+    flags: u8,
+}
+
+/// A state in parts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StateFields<'a> {
+    /// Transitions since the key first existed. Never decreases along a chain, also across removal.
+    pub version: u64,
+    /// The version whose transition last changed the value. `mod_version <= version`.
+    pub mod_version: u64,
+    pub ring: Ring,
+    pub expiry: Option<Expiry>,
+    /// The bytes of the table of commands that are safe to repeat; `None`: it is empty.
+    pub once: Option<&'a [u8]>,
+    /// `None`: a tombstone.
+    pub value: Option<&'a [u8]>,
+}
+
+/// When a state's value is to vanish.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Expiry {
+    /// Names the transition that set it; every other transition copies it.
+    pub id: ExpiryId,
+    pub ttl: TimeToLive,
+    /// The end in Unix time, by the clock of the node that set it. It is shown to clients and decides nothing.
+    pub ends: Millis,
+}
+
+/// A version alone would not do: two dead branches may have the same version and other deadlines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ExpiryId {
+    pub version: u64,
+    pub birth: Ballot,
+}
+
+/// The ballots under which the last transitions were born: evidence of ancestry. Neighbours with one ballot are a run,
+/// so that an owner at work does not push the past of others out of the few bytes there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ring {
+    /// Runs, newest last.
+    len: u8,
+    counts: [u8; RUNS_MAX],
+    ballots: [Ballot; RUNS_MAX],
+}
+
+impl Ring {
+    pub fn push(&mut self, birth: Ballot) {
+        let len = usize::from(self.len);
+        if len > 0 && self.ballots[len - 1] == birth && self.counts[len - 1] < u8::MAX {
+            self.counts[len - 1] += 1;
+        } else {
+            self.push_run(1, birth);
+        }
+    }
+
+    fn push_run(&mut self, count: u8, birth: Ballot) {
+        if usize::from(self.len) == RUNS_MAX {
+            self.counts.rotate_left(1);
+            self.ballots.rotate_left(1);
+        } else {
+            self.len += 1;
+        }
+        let newest = usize::from(self.len) - 1;
+        (self.counts[newest], self.ballots[newest]) = (count, birth);
+    }
+
+    fn runs(&self) -> impl DoubleEndedIterator<Item = (u8, Ballot)> {
+        let len = usize::from(self.len);
+        self.counts[..len].iter().copied().zip(self.ballots[..len].iter().copied())
+    }
+
+    /// The birth ballot `age` transitions before the newest, 0 for the newest.
+    #[must_use]
+    pub fn birth(&self, age: u64) -> Option<Ballot> {
+        let mut reach = 0;
+        for (count, birth) in self.runs().rev() {
+            reach += u64::from(count);
+            if age < reach {
+                return Some(birth);
+            }
+        }
+        None
+    }
+}
+
+const HAS_VALUE: u8 = 1;
+const HAS_SPAN: u8 = 2;
+const HAS_DEADLINE: u8 = 4;
+const HAS_ONCE: u8 = 8;
+const FLAGS: u8 = HAS_VALUE | HAS_SPAN | HAS_DEADLINE | HAS_ONCE;
+const EXPIRES: u8 = HAS_SPAN | HAS_DEADLINE;
+
+/// Bytes of a state without its value and its table, at most.
+const HEAD_LEN_MAX: usize = 128;
+/// Bytes of a state without its value, at most.
+pub(crate) const FIELDS_LEN_MAX: usize = HEAD_LEN_MAX + TABLE_LEN_MAX;
+
+impl State {
+    #[must_use]
+    pub fn new(fields: &StateFields<'_>) -> State {
+        let value_len = fields.value.map_or(0, <[u8]>::len);
+        let once_len = fields.once.map_or(0, <[u8]>::len);
+        let mut bytes = Vec::with_capacity(HEAD_LEN_MAX + once_len + value_len);
+        let head = fields.encode(&mut bytes);
+        State(ThinArc::from_header_and_slice(head, &bytes))
+    }
+
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.0.header.header.version
+    }
+
+    #[must_use]
+    pub fn mod_version(&self) -> u64 {
+        self.0.header.header.mod_version
+    }
+
+    #[must_use]
+    pub fn is_tombstone(&self) -> bool {
+        self.0.header.header.flags & HAS_VALUE == 0
+    }
+
+    #[must_use]
+    pub fn value(&self) -> Option<&[u8]> {
+        (!self.is_tombstone()).then(|| self.part(self.0.header.header.value_at as usize))
+    }
+
+    #[must_use]
+    pub fn ring(&self) -> Ring {
+        let bytes = self.part(usize::from(self.0.header.header.ring_at));
+        Ring::decode(&mut Reader::new(bytes)).expect("it was checked when the state was made")
+    }
+
+    #[must_use]
+    pub fn has_expiry(&self) -> bool {
+        self.0.header.header.flags & EXPIRES != 0
+    }
+
+    #[must_use]
+    pub fn expiry(&self) -> Option<Expiry> {
+        let Head { flags, expiry_at, .. } = self.0.header.header;
+        let bytes = self.part(usize::from(expiry_at));
+        Expiry::decode(flags, &mut Reader::new(bytes)).expect("it was checked when it was made")
+    }
+
+    #[must_use]
+    pub fn expiry_id(&self) -> Option<ExpiryId> {
+        if self.has_expiry() { self.expiry().map(|expiry| expiry.id) } else { None }
+    }
+
+    #[must_use]
+    pub fn has_once(&self) -> bool {
+        self.0.header.header.flags & HAS_ONCE != 0
+    }
+
+    /// The bytes of the table of commands that are safe to repeat. Never empty.
+    #[must_use]
+    pub fn once(&self) -> Option<&[u8]> {
+        if !self.has_once() {
+            return None;
+        }
+        let bytes = self.part(usize::from(self.0.header.header.once_at));
+        Some(Reader::new(bytes).blob(TABLE_LEN_MAX).expect("it was checked when it was made"))
+    }
+
+    #[must_use]
+    pub fn fields(&self) -> StateFields<'_> {
+        StateFields {
+            version: self.version(),
+            mod_version: self.mod_version(),
+            ring: self.ring(),
+            expiry: self.expiry(),
+            once: self.once(),
+            value: self.value(),
+        }
+    }
+
+    /// All of it, as it is stored and sent.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.0.slice
+    }
+
+    fn part(&self, from: usize) -> &[u8] {
+        &self.0.slice[from..]
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fields().fmt(f)
+    }
+}
+
+impl StateFields<'_> {
+    /// Appends the bytes to an empty buffer.
+    fn encode(&self, out: &mut Vec<u8>) -> Head {
+        let expiry_flag = match self.expiry.map(|expiry| expiry.ttl) {
+            Some(TimeToLive::After(_)) => HAS_SPAN,
+            Some(TimeToLive::At { .. }) => HAS_DEADLINE,
+            Some(TimeToLive::Never) | None => 0,
+        };
+        let value_flag = if self.value.is_some() { HAS_VALUE } else { 0 };
+        let once_flag = if self.once.is_some() { HAS_ONCE } else { 0 };
+        let flags = value_flag | expiry_flag | once_flag;
+        out.push(flags);
+        put_varint(out, self.version);
+        put_varint(out, self.version - self.mod_version);
+        let ring_at = out.len() as u8;
+        self.ring.encode(out);
+        let expiry_at = out.len() as u8;
+        if let Some(expiry) = self.expiry {
+            expiry.encode(out);
+        }
+        let once_at = out.len() as u8;
+        if let Some(table) = self.once {
+            put_blob(out, table);
+        }
+        if let Some(value) = self.value {
+            put_blob(out, value);
+        }
+        let value_at = (out.len() - self.value.map_or(0, <[u8]>::len)) as u32;
+        let (version, mod_version) = (self.version, self.mod_version);
+        Head { version, mod_version, value_at, ring_at, expiry_at, once_at, flags }
+    }
+}
+
+impl Expiry {
+    /// `version · birth · end · [span]`
+    fn encode(&self, out: &mut Vec<u8>) {
+        let span = match self.ttl {
+            TimeToLive::Never => return,
+            TimeToLive::At { unix } => {
+                debug_assert_eq!(unix, self.ends, "a deadline is its own end");
+                None
+            }
+            TimeToLive::After(span) => Some(span),
+        };
+        put_varint(out, self.id.version);
+        self.id.birth.encode(out);
+        put_varint(out, self.ends.0);
+        if let Some(span) = span {
+            put_varint(out, span.0);
+        }
+    }
+
+    fn decode(flags: u8, reader: &mut Reader<'_>) -> Result<Option<Expiry>, Malformed> {
+        if flags & EXPIRES == 0 {
+            return Ok(None);
+        }
+        let id = ExpiryId { version: reader.varint()?, birth: Ballot::decode(reader)? };
+        let ends = Millis(reader.varint()?);
+        let ttl = if flags & HAS_SPAN != 0 {
+            TimeToLive::After(Millis(reader.varint()?))
+        } else {
+            TimeToLive::At { unix: ends }
+        };
+        Ok(Some(Expiry { id, ttl, ends }))
+    }
+}
+
+/// `flags u8 · version · version - mod_version · runs u8 · (count u8, ballot)* · [expiry] · [table] · [value]`,
+/// numbers LEB128.
+impl Wire for State {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0.slice);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<State, Malformed> {
+        let whole = reader.rest();
+        let at = |reader: &Reader<'_>| whole.len() - reader.rest().len();
+        let flags = reader.u8()?;
+        if flags & !FLAGS != 0 || flags & EXPIRES == EXPIRES {
+            return Err(Malformed);
+        }
+        let version = reader.varint()?;
+        let mod_version = version.checked_sub(reader.varint()?).ok_or(Malformed)?;
+        let ring_at = at(reader);
+        Ring::decode(reader)?;
+        let expiry_at = at(reader);
+        Expiry::decode(flags, reader)?;
+        let once_at = at(reader);
+        if flags & HAS_ONCE != 0 {
+            table::check(reader.blob(TABLE_LEN_MAX)?)?;
+        }
+        let value_len = if flags & HAS_VALUE != 0 { reader.blob(RECORD_LEN_MAX)?.len() } else { 0 };
+        let end = at(reader);
+        let short = |at: usize| u8::try_from(at).map_err(|_| Malformed);
+        let head = Head {
+            version,
+            mod_version,
+            value_at: u32::try_from(end - value_len).map_err(|_| Malformed)?,
+            ring_at: short(ring_at)?,
+            expiry_at: short(expiry_at)?,
+            once_at: short(once_at)?,
+            flags,
+        };
+        Ok(State(ThinArc::from_header_and_slice(head, &whole[..end])))
+    }
+}
+
+impl Wire for Ring {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.len);
+        for (count, birth) in self.runs() {
+            out.push(count);
+            birth.encode(out);
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Ring, Malformed> {
+        let mut ring = Ring::default();
+        let len = reader.u8()?;
+        if usize::from(len) > RUNS_MAX {
+            return Err(Malformed);
+        }
+        for _ in 0..len {
+            let count = reader.u8()?;
+            if count == 0 {
+                return Err(Malformed);
+            }
+            ring.push_run(count, Ballot::decode(reader)?);
+        }
+        Ok(ring)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+    use types::{Epoch, Incarnation, NodeId};
+
+    use super::*;
+
+    fn ballots() -> impl Strategy<Value = Ballot> {
+        (0..4_u64, 1..4_u16, 0..3_u32)
+            .prop_map(|(n, node, inc)| Ballot::new(Epoch(1), n, NodeId(node), Incarnation(inc)))
+    }
+
+    pub(crate) fn states() -> impl Strategy<Value = State> {
+        let ttl = prop_oneof![
+            (any::<u64>(), any::<u64>())
+                .prop_map(|(ms, ends)| (TimeToLive::After(Millis(ms)), Millis(ends))),
+            any::<u64>().prop_map(|ms| (TimeToLive::At { unix: Millis(ms) }, Millis(ms))),
+        ];
+        let expiry = proptest::option::of((any::<u64>(), ballots(), ttl)).prop_map(|found| {
+            found.map(|(version, birth, (ttl, ends))| Expiry {
+                id: ExpiryId { version, birth },
+                ttl,
+                ends,
+            })
+        });
+        let value = proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40));
+        let births = proptest::collection::vec(ballots(), 0..9);
+        (any::<u64>(), any::<u64>(), births, expiry, table::tests::tables(), value).prop_map(
+            |(version, back, births, expiry, once, value)| {
+                let mut ring = Ring::default();
+                births.into_iter().for_each(|birth| ring.push(birth));
+                let mod_version = version - back.min(version);
+                let (once, value) = (once.as_deref(), value.as_deref());
+                State::new(&StateFields { version, mod_version, ring, expiry, once, value })
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_come_back(state in states()) {
+            prop_assert_eq!(State::from_bytes(&state.to_bytes()), Ok(state.clone()));
+            prop_assert_eq!(State::new(&state.fields()), state);
+        }
+
+        #[test]
+        fn damaged_bytes_never_panic(state in states(), at in any::<usize>(), with in any::<u8>()) {
+            let mut bytes = state.to_bytes();
+            let at = at % bytes.len();
+            bytes[at] = with;
+            let _ = State::from_bytes(&bytes);
+            let _ = State::from_bytes(&bytes[..at]);
+        }
+    }
+
+    fn births(numbers: &[u64]) -> Vec<Ballot> {
+        let birth = |&n: &u64| Ballot::new(Epoch(1), n, NodeId(1), Incarnation(1));
+        numbers.iter().map(birth).collect()
+    }
+
+    fn ring(births: &[Ballot]) -> Ring {
+        let mut ring = Ring::default();
+        births.iter().for_each(|&birth| ring.push(birth));
+        ring
+    }
+
+    #[test]
+    fn the_ring_keeps_the_newest() {
+        let births = births(&[1, 2, 3, 4, 5, 6]);
+        let ring = ring(&births);
+        assert_eq!(ring.birth(0), Some(births[5]));
+        assert_eq!(ring.birth(3), Some(births[2]));
+        assert_eq!(ring.birth(4), None);
+    }
+
+    #[test]
+    fn an_owner_at_work_does_not_push_others_out() {
+        let mut numbers = vec![1, 2];
+        numbers.resize(200, 3);
+        let births = births(&numbers);
+        let ring = ring(&births);
+        for (age, birth) in births.iter().rev().enumerate() {
+            assert_eq!(ring.birth(age as u64), Some(*birth), "{age} before the newest");
+        }
+        assert_eq!(ring.birth(200), None);
+        assert_eq!(Ring::from_bytes(&ring.to_bytes()), Ok(ring));
+    }
+
+    #[test]
+    fn a_run_that_is_full_is_followed_by_another() {
+        let births = births(&[7; 300]);
+        assert_eq!(ring(&births).birth(299), Some(births[0]));
+    }
+}

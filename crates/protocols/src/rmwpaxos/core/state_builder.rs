@@ -1,0 +1,217 @@
+//! A batch of commands run in order on one state: one transition, however many commands.
+
+use std::borrow::Cow;
+
+use base::Millis;
+use bytes::Bytes;
+use types::{
+    Ballot, Change, Clock, Command, ExpiryChange, Once, Outcome, Reply, TimeToLive, Update, View,
+};
+
+use crate::mutation::{self, Mutation};
+use crate::rmwpaxos::core::state::{Expiry, ExpiryId, Ring, State, StateFields};
+use crate::rmwpaxos::once::table::{EntryId, Seen, Table};
+
+/// The state that a batch is making.
+#[derive(Debug)]
+pub struct Draft<'a> {
+    base: Option<&'a State>,
+    /// Set by this batch; `None` inside: deleted by it.
+    value: Option<Option<Bytes>>,
+    expiry: DraftExpiry,
+    expiry_changed: bool,
+    /// What is remembered of commands that are safe to repeat, once it was looked at.
+    table: Option<Table<'a>>,
+    table_changed: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum DraftExpiry {
+    None,
+    /// As the base has it.
+    Kept {
+        expiry: Expiry,
+        rest: Option<Millis>,
+    },
+    /// Set by this batch.
+    New {
+        ttl: TimeToLive,
+        ends: Millis,
+    },
+}
+
+impl<'a> Draft<'a> {
+    /// Starts from `base`; `rest` is the estimated rest of its time to live.
+    #[must_use]
+    pub fn on(base: Option<&'a State>, rest: Option<Millis>) -> Draft<'a> {
+        let expiry = base.and_then(State::expiry);
+        Draft {
+            base,
+            value: None,
+            expiry: expiry.map_or(DraftExpiry::None, |expiry| DraftExpiry::Kept { expiry, rest }),
+            expiry_changed: false,
+            table: None,
+            table_changed: false,
+        }
+    }
+
+    #[must_use]
+    pub fn is_changed(&self) -> bool {
+        self.value.is_some() || self.expiry_changed || self.table_changed
+    }
+
+    fn value(&self) -> Option<&[u8]> {
+        match &self.value {
+            Some(changed) => changed.as_deref(),
+            None => self.base.and_then(State::value),
+        }
+    }
+
+    fn view(&self) -> View<'_> {
+        let value = self.value();
+        let (ttl, ends) = match (value, self.expiry) {
+            (None, _) | (_, DraftExpiry::None) => (TimeToLive::Never, None),
+            (_, DraftExpiry::New { ttl, ends }) => (ttl, Some(ends)),
+            (_, DraftExpiry::Kept { expiry, rest }) => {
+                let ttl = match (expiry.ttl, rest) {
+                    // It is there until a quorum says otherwise, so some of its time is left.
+                    (TimeToLive::After(_), Some(rest)) => TimeToLive::After(Millis(rest.0.max(1))),
+                    (ttl, _) => ttl,
+                };
+                (ttl, Some(expiry.ends))
+            }
+        };
+        View { value, ttl, ends }
+    }
+
+    /// Runs a command. Returns its outcome and whether it changed anything.
+    pub fn run(&mut self, update: &dyn Update, command: &Command, clock: Clock) -> (Outcome, bool) {
+        match &command.once {
+            None => {
+                let (reply, changes) = self.apply(update, &command.body, clock);
+                (Outcome::Reply(reply), changes)
+            }
+            Some(once) => self.run_once(update, once, &command.body, clock),
+        }
+    }
+
+    /// Runs a command unless it ran before, and remembers it whatever it did: of copies that are still on their way none
+    /// may do what this one did not. [corrections F2]
+    fn run_once(
+        &mut self,
+        update: &dyn Update,
+        once: &Once,
+        body: &[u8],
+        clock: Clock,
+    ) -> (Outcome, bool) {
+        match self.table().look(once) {
+            Seen::Before(outcome) => (outcome, false),
+            Seen::Refused(refusal) => (Outcome::Refused(refusal), false),
+            Seen::New => {
+                let (reply, changes) = self.apply(update, body, clock);
+                let is_kept = changes || !mutation::is(Mutation::OnceForgetsNoOps);
+                if is_kept {
+                    self.table().remember(once, &reply);
+                    self.table_changed = true;
+                }
+                (Outcome::Reply(reply), is_kept)
+            }
+        }
+    }
+
+    fn table(&mut self) -> &mut Table<'a> {
+        let base = self.base;
+        self.table.get_or_insert_with(|| Table::of(base))
+    }
+
+    /// Forgets what a majority has found to be remembered for long enough.
+    pub fn drop_over(&mut self, over: &[EntryId]) {
+        if !over.is_empty() {
+            self.table_changed |= self.table().drop_over(over);
+        }
+    }
+
+    fn apply(&mut self, update: &dyn Update, body: &[u8], clock: Clock) -> (Reply, bool) {
+        let applied = update.apply(self.view(), body, clock);
+        let changes = applied.change != Change::None;
+        match applied.change {
+            Change::None => {}
+            Change::Put { value, expiry } => {
+                self.value = Some(Some(value));
+                self.set_expiry(expiry, clock);
+            }
+            Change::Expire(expiry) => self.set_expiry(expiry, clock),
+            Change::Delete => self.delete(),
+        }
+        (applied.reply, changes)
+    }
+
+    fn set_expiry(&mut self, change: ExpiryChange, clock: Clock) {
+        let ExpiryChange::Set(ttl) = change else { return };
+        self.expiry_changed = true;
+        self.expiry = match ttl.ends(clock.unix) {
+            None => DraftExpiry::None,
+            Some(ends) => DraftExpiry::New { ttl, ends },
+        };
+    }
+
+    fn delete(&mut self) {
+        self.value = Some(None);
+        self.expiry = DraftExpiry::None;
+        if mutation::is(Mutation::OnceLostOnDelete) {
+            self.table = Some(Table::default());
+            self.table_changed = true;
+        }
+    }
+
+    /// Deletes the value if it still is the one whose expiry was voted on. [corrections F10]
+    pub fn expire(&mut self, id: ExpiryId) -> bool {
+        match self.expiry {
+            DraftExpiry::Kept { expiry, .. } if expiry.id == id => {
+                self.delete();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The next state of the chain, born under `birth`.
+    #[must_use]
+    pub fn finish(&self, base_version: u64, birth: Ballot) -> State {
+        let version = base_version + 1;
+        let mut ring = self.base.map_or_else(Ring::default, State::ring);
+        ring.push(birth);
+        let mod_version = match self.base {
+            Some(state) if self.value.is_none() => state.mod_version(),
+            _ => version,
+        };
+        let value = self.value();
+        let expiry = match self.expiry {
+            _ if value.is_none() => None,
+            DraftExpiry::None => None,
+            DraftExpiry::Kept { expiry, .. } => Some(expiry),
+            DraftExpiry::New { ttl, ends } => {
+                Some(Expiry { id: ExpiryId { version, birth }, ttl, ends })
+            }
+        };
+        let table = match &self.table {
+            Some(table) if self.table_changed => table.encode(version, birth).map(Cow::Owned),
+            _ => self.base.and_then(State::once).map(Cow::Borrowed),
+        };
+        let once = table.as_deref();
+        State::new(&StateFields { version, mod_version, ring, expiry, once, value })
+    }
+}
+
+/// What decides an absent register without changing anything: a tombstone at its version floor.
+#[must_use]
+pub fn nil(version: u64) -> State {
+    State::new(&StateFields {
+        version,
+        mod_version: version,
+        ring: Ring::default(),
+        expiry: None,
+        once: None,
+        value: None,
+    })
+}

@@ -1,0 +1,6 @@
+//! Anti-entropy: replicas become equal though no client reads.
+
+pub(crate) mod comparison;
+pub(crate) mod patrol;
+pub(crate) mod pending_repairs;
+pub(crate) mod ranges;

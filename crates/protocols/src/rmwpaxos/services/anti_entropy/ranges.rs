@@ -1,0 +1,693 @@
+//! Which shards are compared with whom, and when [spec 9.7]: so that replicas become equal though nobody reads.
+//!
+//! A shard is compared with a member after something was accepted here or the member was away, once the shard has been
+//! quiet for a while; with equal shards nothing is said any more. One walk at a time goes through the registers of
+//! one shard in hash order, a few at a time, with all members in question together ([`crate::rmwpaxos::services::anti_entropy::comparison`]). On its way it
+//! finds the tombstones that nobody collects.
+//!
+//! All of it is a hint. What it leads to is a late accept, which the acceptor may refuse, or a proposal like any other.
+
+use std::fmt;
+
+use base::Nanos;
+use types::key::SHARDS;
+use types::limits::MEMBERS_MAX;
+use types::{Ballot, Key, Loss, NodeId, Round, Shard};
+
+use crate::effects::TimerId;
+use crate::mutation::{self, Mutation};
+use crate::peers::Pace;
+use crate::protocol::ScannedCell;
+use crate::replicas::{Places, Replicas, place};
+use crate::rmwpaxos::Cx;
+use crate::rmwpaxos::Register;
+use crate::rmwpaxos::RmwPaxos;
+use crate::rmwpaxos::deletion;
+use crate::rmwpaxos::services::anti_entropy::comparison::Step;
+use crate::rmwpaxos::services::anti_entropy::pending_repairs::others_in_reach;
+
+pub(crate) const COMPARE: TimerId = TimerId(6);
+
+/// A shard is left alone for so long after a write; times a member's place, so that the first compares for all.
+const QUIET: Nanos = Nanos::from_secs(2);
+/// A shard that is never quiet is compared all the same.
+const BUSY_MAX: Nanos = Nanos::from_secs(60);
+/// Between two steps of a walk: what bounds its cost, above all that of the walk through everything after a start.
+pub(crate) const PAUSE: Nanos = Nanos::from_millis(200);
+/// Pauses after a step that found as many registers as a step looks at.
+const FULL_STEP_PACES: u64 = 3;
+/// After a step that found a difference.
+const PAUSE_SHORT: Nanos = Nanos::from_millis(2);
+/// What each byte that is delivered late adds to that: usually, and to a member that is to be spared.
+const PAUSE_PER_BYTE: [Nanos; 2] = [Nanos(100), Nanos(1_000)];
+/// Nothing is delivered late where so long a pause is to follow already: the next walk finds it again.
+const PAUSE_OWED_MAX: Nanos = Nanos::from_secs(1);
+/// However long one state is.
+const PAUSE_LONG: Nanos = Nanos::from_secs(10);
+const RETRY_MIN: Nanos = Nanos::from_secs(1);
+const RETRY_MAX: Nanos = Nanos::from_secs(60);
+/// Who takes in neither late accepts nor proposals has no room, say: every proposal is one that the others store. The pause
+/// doubles each time, up to an hour.
+const INSIST_AGAIN_AFTER: Nanos = Nanos::from_secs(8);
+const INSISTED_MAX: u8 = 9;
+/// Walks that find the same shard different, nothing having been written between, before the late accept that did not
+/// help gives way to a proposal.
+const LATE_ACCEPTS_MAX: u8 = 1;
+/// Walks in a row that soon follow each other; later ones wait ever longer.
+const SOON_MAX: u8 = 3;
+
+/// What is not known to be equal.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Unsure {
+    /// Members to compare with; this node's own bit: to be searched for tombstones.
+    with: Places,
+    /// Of those that walk this shard from their side: everything was equal so far, and nothing was accepted since.
+    agreeing: Places,
+    /// Members that, when they were last asked, durably held what this node holds; nothing was accepted here since.
+    held_by: Places,
+    /// Members of those that were told that they held more than they said since, and nothing was accepted here since.
+    told: Places,
+    /// Members that were found equal so, and nothing was removed here since.
+    equal_once: Places,
+    /// What each of those had lost by then, at most.
+    held_with: [Loss; MEMBERS_MAX],
+    /// The floor under which each of those held nothing else.
+    held_floors: [Ballot; MEMBERS_MAX],
+    since: Nanos,
+    written_at: Nanos,
+    /// The floor has risen here.
+    raised_at: Option<Nanos>,
+    /// Not before.
+    try_at: Nanos,
+    /// Walks in a row that left something to do.
+    failures: u8,
+    /// Walks in a row that found a difference, nothing having been written between.
+    differed: u8,
+    /// Walks that insisted and found a difference all the same, since the last that found none, and when the next may.
+    insisted: u8,
+    insist_at: Nanos,
+}
+
+pub(crate) struct Ranges {
+    shards: Box<[Unsure; SHARDS]>,
+    /// How far each member, walking from its side, has been answered without a gap: links may lose a question.
+    answered: [Option<(Shard, u64)>; MEMBERS_MAX],
+    /// The loss with which each began that, and the lowest floor since.
+    asked_with: [(Loss, Ballot); MEMBERS_MAX],
+    pub(crate) walk: Option<Walk>,
+    /// Where the search for the next shard begins.
+    next: u8,
+    armed: Option<Nanos>,
+    /// The first event of the process.
+    pub(crate) started: Option<Nanos>,
+    /// For so long what was delivered late, by this node and to it, has no step follow.
+    pub(crate) resting_until: Nanos,
+}
+
+/// Of the shards, those of which there is something to say.
+impl fmt::Debug for Ranges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shards = self.shards.iter().enumerate();
+        let unsure = shards.filter(|(_, unsure)| **unsure != Unsure::default());
+        f.debug_map().entries(unsure).finish()?;
+        write!(f, "{:?} {:?} ", self.answered, self.walk)?;
+        write!(f, "{} {:?} {:?}", self.next, self.armed, self.started)
+    }
+}
+
+/// One comparison of a shard, from its beginning to its end.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    pub(crate) shard: Shard,
+    pub(crate) with: Places,
+    /// Of those: no difference so far.
+    pub(crate) equal: Places,
+    pub(crate) from_hash: u64,
+    pub(crate) step: Step,
+    /// Late accepts did not help.
+    pub(crate) insist: bool,
+    differs: bool,
+    /// Of those equal: one holds a tombstone that the other has removed.
+    left_over: Places,
+    /// The lowest floor that each member had.
+    pub(crate) floors: [Ballot; MEMBERS_MAX],
+    /// What members had lost when it began, at most.
+    losses: [Loss; MEMBERS_MAX],
+    started: Nanos,
+}
+
+impl Default for Ranges {
+    fn default() -> Ranges {
+        Ranges {
+            shards: Box::new([Unsure::default(); SHARDS]),
+            answered: [None; MEMBERS_MAX],
+            asked_with: [(Loss(0), Ballot::ZERO); MEMBERS_MAX],
+            walk: None,
+            next: 0,
+            armed: None,
+            started: None,
+            resting_until: Nanos::ZERO,
+        }
+    }
+}
+
+impl Walk {
+    /// A member does not hold what this node does.
+    pub(crate) fn note_difference(&mut self, member: usize) {
+        self.equal &= !(1 << member);
+        self.differs = true;
+    }
+
+    /// A member holds a tombstone that was removed here, or the other way round.
+    pub(crate) fn note_left_over(&mut self, member: usize) {
+        self.left_over |= 1 << member;
+    }
+
+    /// What is held here, or by a member, cannot be told.
+    pub(crate) fn note_doubt(&mut self, members: Places) {
+        self.equal &= !members;
+    }
+}
+
+impl Unsure {
+    fn note_held(&mut self, member: usize, (loss, floor): (Loss, Ballot)) {
+        self.held_by |= 1 << member;
+        self.told &= !(1 << member);
+        self.equal_once |= 1 << member;
+        self.held_with[member] = loss;
+        self.held_floors[member] = floor;
+    }
+}
+
+impl Ranges {
+    /// Nothing is to be compared with anybody who is up. Before its first event a process knows nothing of that.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.started.is_some() && self.walk.is_none() && self.armed.is_none()
+    }
+
+    fn of(&mut self, shard: Shard) -> &mut Unsure {
+        &mut self.shards[usize::from(shard.0)]
+    }
+
+    fn arm(&mut self, cx: &mut Cx<'_>, at: Nanos) {
+        if self.armed.is_none_or(|armed| at < armed) {
+            self.armed = Some(at);
+            cx.fx.timer(COMPARE, at);
+        }
+    }
+
+    /// Something was accepted here.
+    pub(crate) fn on_write(&mut self, cx: &mut Cx<'_>, shard: Shard) {
+        let unsure = self.of(shard);
+        if unsure.with == 0 {
+            unsure.since = cx.now;
+        }
+        unsure.with = Places::MAX;
+        (unsure.agreeing, unsure.held_by, unsure.told) = (0, 0, 0);
+        (unsure.differed, unsure.failures) = (0, 0);
+        unsure.written_at = cx.now;
+        if self.armed.is_none() && self.walk.is_none() {
+            self.arm(cx, cx.now + QUIET);
+        }
+    }
+
+    /// Something was removed here. Others may hold its tombstone yet, and something newer on top of it.
+    pub(crate) fn on_removal(&mut self, cx: &mut Cx<'_>, shard: Shard) {
+        self.on_write(cx, shard);
+        self.of(shard).equal_once = 0;
+        self.on_raised(cx, shard);
+    }
+
+    /// The floor has risen here.
+    pub(crate) fn on_raised(&mut self, cx: &Cx<'_>, shard: Shard) {
+        self.of(shard).raised_at = Some(cx.now);
+    }
+
+    pub(crate) fn was_written_since(&self, shard: Shard, since: Nanos) -> bool {
+        self.shards[usize::from(shard.0)].written_at >= since
+    }
+
+    pub(crate) fn has_risen_since(&self, shard: Shard, since: Nanos) -> bool {
+        self.shards[usize::from(shard.0)].raised_at.is_some_and(|at| at >= since)
+    }
+
+    /// A member compares its shard with this one, and has come to `until`. Only ranges without a gap make a shard. True
+    /// when all of it was equal.
+    pub(crate) fn on_agreement(
+        &mut self,
+        (member, loss, floor): (usize, Loss, Ballot),
+        shard: Shard,
+        (from_hash, until): (u64, Option<u64>),
+        is_equal: bool,
+    ) -> bool {
+        let is_first = from_hash == shard.first_hash();
+        let joins = |(of, end): (Shard, u64)| of == shard && from_hash <= end;
+        let is_joined = is_first || self.answered[member].is_some_and(joins);
+        // A question from before a loss may have been answered late: it says nothing of what is held since.
+        let is_joined = is_joined && (is_first || self.asked_with[member].0 == loss);
+        self.answered[member] = until.filter(|_| is_joined).map(|until| (shard, until));
+        let lowest = if is_first { floor } else { floor.min(self.asked_with[member].1) };
+        self.asked_with[member] = (loss, lowest);
+        let asked_with = self.asked_with[member];
+        let unsure = self.of(shard);
+        if is_first {
+            unsure.agreeing |= 1 << member;
+        }
+        if !is_equal || !is_joined {
+            unsure.agreeing &= !(1 << member);
+        }
+        if until.is_none() && unsure.agreeing & 1 << member != 0 {
+            base::sometimes!("a member that was asked learns that it is equal");
+            unsure.with &= !(1 << member);
+            unsure.note_held(member, asked_with);
+            return true;
+        }
+        false
+    }
+
+    /// If the member durably held what is held here of this shard, the loss with which it did: unless it has lost some of
+    /// the shard since, it cannot rightly hold less now.
+    pub(crate) fn was_held_with(&self, shard: Shard, member: usize) -> Option<Loss> {
+        let unsure = &self.shards[usize::from(shard.0)];
+        (unsure.held_by & 1 << member != 0).then_some(unsure.held_with[member])
+    }
+
+    /// The same for what is not held here, and a round that the member holds now: with its floor, which forbids it that
+    /// round.
+    pub(crate) fn was_removed_with(
+        &self,
+        shard: Shard,
+        member: usize,
+        round: Round,
+    ) -> Option<(Loss, Ballot)> {
+        self.had_floor(shard, member).filter(|&(_, floor)| round.ballot() <= floor)
+    }
+
+    /// What is not held here now, a member did not hold either when it had this floor, and this loss.
+    pub(crate) fn was_equal_under(&self, shard: Shard, member: usize) -> Option<(Loss, Ballot)> {
+        let unsure = &self.shards[usize::from(shard.0)];
+        (unsure.equal_once & 1 << member != 0)
+            .then(|| (unsure.held_with[member], unsure.held_floors[member]))
+    }
+
+    /// The floor that a member durably had, and the loss with which it did.
+    pub(crate) fn had_floor(&self, shard: Shard, member: usize) -> Option<(Loss, Ballot)> {
+        let floor = self.shards[usize::from(shard.0)].held_floors[member];
+        Some((self.was_held_with(shard, member)?, floor))
+    }
+
+    /// A member is told that it held more: what it holds now is not known any more.
+    pub(crate) fn note_told(&mut self, shard: Shard, member: usize) {
+        let unsure = self.of(shard);
+        unsure.told |= unsure.held_by & 1 << member;
+        unsure.held_by &= !(1 << member);
+    }
+
+    /// The member was told that it durably held what is held here of this shard.
+    pub(crate) fn was_told(&self, shard: Shard, member: usize) -> bool {
+        self.shards[usize::from(shard.0)].told & 1 << member != 0
+    }
+
+    /// A state of so many bytes is to be delivered late, to a member of that pace. False where that has to wait.
+    pub(crate) fn may_deliver(
+        &mut self,
+        now: Nanos,
+        shard: Shard,
+        (len, pace): (usize, Pace),
+    ) -> bool {
+        if self.resting_until > now + PAUSE_OWED_MAX {
+            // That it still differs does not mean that it was refused.
+            self.of(shard).differed = 0;
+            return false;
+        }
+        self.note_late(now, len, pace);
+        true
+    }
+
+    /// A state of so many bytes was delivered late, by a member of that pace or to one.
+    pub(crate) fn note_late(&mut self, now: Nanos, len: usize, pace: Pace) {
+        let per_byte = PAUSE_PER_BYTE[usize::from(pace != Pace::Steady)];
+        let until = self.resting_until.max(now) + Nanos(len as u64 * per_byte.0);
+        self.resting_until = until.min(now + PAUSE_LONG);
+    }
+
+    /// What members hold of a shard that is forgotten here says nothing of what will be recovered.
+    pub(crate) fn doubt_holders(&mut self, shard: Shard) {
+        let unsure = self.of(shard);
+        (unsure.held_by, unsure.told, unsure.equal_once, unsure.agreeing) = (0, 0, 0, 0);
+        if let Some(walk) = self.walk.as_mut().filter(|walk| walk.shard == shard) {
+            walk.note_doubt(Places::MAX);
+        }
+    }
+}
+
+impl RmwPaxos {
+    /// The shard is to be compared with these members, as far as it is not already.
+    pub(crate) fn doubt_once(&mut self, cx: &mut Cx<'_>, shard: Shard, with: Places) {
+        let with = with & !self.ranges.of(shard).with;
+        if with != 0 {
+            self.doubt(cx, shard, with);
+        }
+    }
+
+    /// The shards of this worker of which this node is a replica.
+    pub(crate) fn replicated_shards<'a>(
+        &'a self,
+        cx: &'a Cx<'_>,
+    ) -> impl Iterator<Item = Shard> + 'a {
+        let is_ours = |shard: &Shard| self.env.owns(*shard) && cx.sets.of(*shard).has_me();
+        (0..=u8::MAX).map(Shard).filter(is_ours)
+    }
+
+    /// The first event of a process: what an earlier one left to do is not known.
+    pub(crate) fn start_comparing(&mut self, cx: &mut Cx<'_>) {
+        if self.ranges.started.is_none() {
+            self.ranges.started = Some(cx.now);
+            let set = cx.replicas.set;
+            let shards: Vec<Shard> = self.replicated_shards(cx).collect();
+            for shard in shards {
+                cx.about(shard);
+                self.doubt(cx, shard, own_place(cx));
+            }
+            cx.replicas.set = set;
+            self.start_patrol(cx);
+        }
+    }
+
+    /// A member was away: what it missed is not known.
+    pub(crate) fn doubt_member(&mut self, cx: &mut Cx<'_>, node: NodeId) {
+        let shards: Vec<Shard> = self.replicated_shards(cx).collect();
+        for shard in shards {
+            cx.about(shard);
+            if let Some(index) = cx.replicas.index(node) {
+                self.doubt(cx, shard, place(index));
+            }
+        }
+    }
+
+    /// The shard is to be compared with these members.
+    pub(crate) fn doubt(&mut self, cx: &mut Cx<'_>, shard: Shard, with: Places) {
+        let replicas = cx.replicas_of(shard);
+        if !replicas.set.has_me() {
+            return;
+        }
+        let quiet = quiet_for(replicas);
+        if let Some(walk) = self.ranges.walk.as_mut().filter(|walk| walk.shard == shard) {
+            walk.note_doubt(with);
+        }
+        let unsure = self.ranges.of(shard);
+        if unsure.with == 0 {
+            unsure.since = cx.now;
+        }
+        unsure.with |= with;
+        unsure.agreeing &= !with;
+        unsure.failures = 0;
+        (unsure.insisted, unsure.insist_at) = (0, Nanos::ZERO);
+        unsure.try_at = cx.now + quiet;
+        self.ranges.arm(cx, cx.now + quiet);
+    }
+
+    pub(crate) fn on_compare_timer(&mut self, cx: &mut Cx<'_>) {
+        // An earlier timer may have replaced this one: only the newest arms another.
+        if self.ranges.armed.is_some_and(|armed| armed > cx.now) {
+            return;
+        }
+        self.ranges.armed = None;
+        if mutation::is(Mutation::NoComparison) {
+            return;
+        }
+        if self.ranges.walk.is_none() {
+            self.start_walk(cx);
+        }
+        self.go_on_with_walk(cx);
+    }
+
+    /// Begins with the next shard whose time has come; sets the timer for the first of the others.
+    fn start_walk(&mut self, cx: &mut Cx<'_>) {
+        let mut first: Option<Nanos> = None;
+        for ahead in 0..=u8::MAX {
+            let shard = Shard(self.ranges.next.wrapping_add(ahead));
+            let replicas = cx.replicas_of(shard);
+            let quiet = quiet_for(replicas);
+            let unsure = self.ranges.of(shard);
+            let with = unsure.with & reach(replicas);
+            // A shard that is forgotten here is doubted again when it is recovered.
+            if with == 0 || cx.cells.is_forgotten(shard) {
+                continue;
+            }
+            let is_quiet_at = (unsure.written_at + quiet).min(unsure.since + BUSY_MAX);
+            let at = unsure.try_at.max(is_quiet_at);
+            if at > cx.now {
+                first = Some(first.map_or(at, |first| first.min(at)));
+                continue;
+            }
+            cx.about(shard);
+            let insist = unsure.differed >= LATE_ACCEPTS_MAX && cx.now >= unsure.insist_at;
+            self.ranges.next = shard.0.wrapping_add(1);
+            self.ranges.walk = Some(Walk {
+                shard,
+                with,
+                equal: with,
+                from_hash: shard.first_hash(),
+                step: Step::Pausing { until: cx.now },
+                insist,
+                differs: false,
+                left_over: 0,
+                floors: [Ballot::ceiling(cx.replicas.epoch(), Ballot::NUMBER_MAX); MEMBERS_MAX],
+                losses: losses(cx),
+                started: cx.now,
+            });
+            return;
+        }
+        if let Some(at) = first {
+            self.ranges.arm(cx, at);
+        }
+    }
+
+    /// The step is over: the next one, or the end.
+    pub(crate) fn end_step(&mut self, cx: &mut Cx<'_>, until: Option<u64>) {
+        let soon = cx.now + PAUSE_SHORT;
+        let Some(walk) = &mut self.ranges.walk else { return };
+        match until {
+            Some(from_hash) => {
+                walk.from_hash = from_hash;
+                let paces = if self.patrol.is_behind() { 1 } else { FULL_STEP_PACES };
+                let after_full = next_pace(cx.now) + Nanos(PAUSE.0 * (paces - 1));
+                let until = if walk.differs { soon } else { after_full };
+                walk.step = Step::Pausing { until };
+                self.ranges.arm(cx, until);
+            }
+            None => {
+                // Where one shard differed others most likely do: a member missed something. Where one differs again and
+                // again, it does not get it this way.
+                let (shard, is_news) = (walk.shard, walk.differs && !walk.insist);
+                let is_news = is_news && self.ranges.of(shard).failures == 0;
+                self.end_walk(cx);
+                self.ranges.arm(cx, if is_news { soon } else { next_pace(cx.now) });
+            }
+        }
+    }
+
+    /// What was equal from beginning to end, nothing having been accepted meanwhile, needs no further word.
+    fn end_walk(&mut self, cx: &mut Cx<'_>) {
+        let Some(walk) = self.ranges.walk.take() else { return };
+        cx.about(walk.shard);
+        self.counters.shards_compared += 1;
+        self.counters.shards_different += u64::from(walk.differs);
+        let unsure = self.ranges.of(walk.shard);
+        if walk.insist && walk.differs {
+            unsure.insist_at = cx.now + Nanos(INSIST_AGAIN_AFTER.0 << unsure.insisted);
+            unsure.insisted = (unsure.insisted + 1).min(INSISTED_MAX);
+        } else if walk.equal == walk.with {
+            (unsure.insisted, unsure.insist_at) = (0, Nanos::ZERO);
+        }
+        let is_still = unsure.written_at < walk.started;
+        let mut highest = Ballot::ZERO;
+        if is_still {
+            unsure.with &= !walk.equal;
+            let exact = walk.equal & !walk.left_over & !own_place(cx);
+            for member in (0..MEMBERS_MAX).filter(|member| exact & 1 << member != 0) {
+                unsure.note_held(member, (walk.losses[member], walk.floors[member]));
+                highest = highest.max(walk.floors[member]);
+            }
+            unsure.differed = if walk.differs { unsure.differed.saturating_add(1) } else { 0 };
+        }
+        if walk.equal == walk.with {
+            unsure.failures = 0;
+        } else {
+            unsure.failures = unsure.failures.saturating_add(1);
+            let doublings = unsure.failures.saturating_sub(SOON_MAX).min(6);
+            let pause = Nanos(RETRY_MIN.0 << doublings).min(RETRY_MAX);
+            unsure.try_at = cx.now + pause;
+        }
+        unsure.since = cx.now;
+        // Bits of no member only say that something was written.
+        if unsure.with & all(cx) == 0 {
+            unsure.with = 0;
+        }
+        if is_still {
+            self.patrol_found_equal(cx, walk.shard, walk.equal);
+        }
+        self.raise_floor(cx, walk.shard, highest);
+    }
+
+    /// Who holds the same has a higher floor. What is absent here is refused as it is there: a floor that a medium took back,
+    /// unnoticed, rises again.
+    fn raise_floor(&mut self, cx: &mut Cx<'_>, shard: Shard, floor: Ballot) {
+        let is_void = cx.cells.is_forgotten(shard) || cx.metas.get(shard).void;
+        let is_low = cx.metas.get(shard).floor_ballot < floor;
+        if is_void || !is_low || mutation::is(Mutation::FloorsStay) {
+            return;
+        }
+        base::sometimes!("a floor rises to that of a member that holds the same");
+        let meta = cx.metas.get_mut(shard);
+        meta.floor_ballot = floor;
+        meta.saw(floor);
+        cx.metas.persist(shard);
+        self.ranges.on_raised(cx, shard);
+    }
+
+    /// What should not stay was met: whoever left it may have given it up.
+    pub(crate) fn note_found(&mut self, cx: &mut Cx<'_>, key: &Key, cell: &ScannedCell<Register>) {
+        let ScannedCell::Present(register) = cell else { return };
+        if let Some(state) = deletion::leftover(register) {
+            self.collect_found(cx, key, register.accepted.ballot().node(), state);
+        }
+    }
+
+    pub(crate) fn arm_comparison(&mut self, cx: &mut Cx<'_>, at: Nanos) {
+        self.ranges.arm(cx, at);
+    }
+}
+
+/// The databases of a node walk on their own but in step: what one wake-up does for all costs less.
+fn next_pace(now: Nanos) -> Nanos {
+    Nanos((now.0 / PAUSE.0 + 1) * PAUSE.0)
+}
+
+fn losses(cx: &Cx<'_>) -> [Loss; MEMBERS_MAX] {
+    let mut losses = [Loss(0); MEMBERS_MAX];
+    let members = cx.replicas.members();
+    losses.iter_mut().zip(members).for_each(|(loss, member)| *loss = member.loss);
+    losses
+}
+
+fn all(cx: &Cx<'_>) -> Places {
+    cx.replicas.set.all_places()
+}
+
+/// This node, and the others that may be asked.
+fn reach(replicas: Replicas<'_>) -> Places {
+    others_in_reach(replicas) | replicas.set.own_place()
+}
+
+/// This node, in a set of members.
+pub(crate) fn own_place(cx: &Cx<'_>) -> Places {
+    cx.replicas.set.own_place()
+}
+
+fn quiet_for(replicas: Replicas<'_>) -> Nanos {
+    let place = replicas.set.me().unwrap_or(0) as u64;
+    Nanos(QUIET.0 * (1 + place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHARD: Shard = Shard(3);
+    const MEMBER: usize = 1;
+
+    /// Answers the ranges of `parts`, all equal. True when the member is no longer asked afterwards.
+    fn is_settled_by(parts: &[(u64, Option<u64>)]) -> bool {
+        let mut ranges = Ranges::default();
+        ranges.of(SHARD).with = 1 << MEMBER;
+        let first = SHARD.first_hash();
+        for &(from, until) in parts {
+            let range = (first + from, until.map(|until| first + until));
+            ranges.on_agreement((MEMBER, Loss(1), Ballot::ZERO), SHARD, range, true);
+        }
+        ranges.of(SHARD).with == 0
+    }
+
+    #[test]
+    fn who_was_asked_about_everything_knows_that_it_is_equal() {
+        assert!(is_settled_by(&[(0, None)]));
+        assert!(is_settled_by(&[(0, Some(5)), (5, Some(9)), (9, None)]));
+        assert!(is_settled_by(&[(0, Some(5)), (3, Some(9)), (9, None)]), "one end was nearer");
+    }
+
+    #[test]
+    fn a_question_that_was_lost_leaves_a_gap() {
+        assert!(!is_settled_by(&[(0, Some(5)), (9, None)]));
+        assert!(!is_settled_by(&[(5, Some(9)), (9, None)]));
+        assert!(!is_settled_by(&[(0, Some(5)), (6, Some(9)), (9, None)]));
+    }
+
+    fn ballot(number: u64) -> Ballot {
+        Ballot::ceiling(types::Epoch(1), number)
+    }
+
+    #[test]
+    fn what_is_held_is_held_with_one_loss_and_the_lowest_floor() {
+        let first = SHARD.first_hash();
+        let parts = [(first, Some(first + 5)), (first + 5, None)];
+        let agree = |losses: [u32; 2], floors: [u64; 2]| {
+            let mut ranges = Ranges::default();
+            for ((range, loss), floor) in parts.into_iter().zip(losses).zip(floors) {
+                let with = (MEMBER, Loss(loss), ballot(floor));
+                ranges.on_agreement(with, SHARD, range, true);
+            }
+            let removed = |number: u64| {
+                ranges.was_removed_with(SHARD, MEMBER, ballot(number).round(1)).is_some()
+            };
+            (ranges.was_held_with(SHARD, MEMBER), removed(7), removed(8))
+        };
+        assert_eq!(agree([2, 2], [9, 7]), (Some(Loss(2)), true, false));
+        assert_eq!(agree([2, 2], [7, 9]), (Some(Loss(2)), true, false));
+        assert_eq!(agree([2, 1], [9, 9]).0, None, "asked before the loss, answered late");
+        assert_eq!(agree([1, 2], [9, 9]).0, None);
+    }
+
+    #[test]
+    fn each_member_counts_with_the_floor_of_its_newest_agreement() {
+        const OTHER: usize = 2;
+        let all = (SHARD.first_hash(), None);
+        let round = ballot(7).round(1);
+        let mut ranges = Ranges::default();
+        ranges.on_agreement((MEMBER, Loss(1), ballot(1)), SHARD, all, true);
+        ranges.on_agreement((OTHER, Loss(1), ballot(1)), SHARD, all, true);
+        ranges.on_agreement((MEMBER, Loss(2), ballot(9)), SHARD, all, true);
+        assert_eq!(ranges.was_removed_with(SHARD, MEMBER, round), Some((Loss(2), ballot(9))));
+        assert_eq!(ranges.was_removed_with(SHARD, OTHER, round), None);
+    }
+
+    #[test]
+    fn who_has_forgotten_counts_on_nobody() {
+        let mut ranges = Ranges::default();
+        ranges.on_agreement((MEMBER, Loss(1), ballot(1)), SHARD, (SHARD.first_hash(), None), true);
+        let first = (SHARD.first_hash(), Some(SHARD.first_hash() + 5));
+        ranges.on_agreement((MEMBER, Loss(1), ballot(1)), SHARD, first, true);
+        ranges.doubt_holders(SHARD);
+        assert_eq!(ranges.was_held_with(SHARD, MEMBER), None);
+        let rest = (SHARD.first_hash() + 5, None);
+        assert!(!ranges.on_agreement((MEMBER, Loss(1), ballot(1)), SHARD, rest, true));
+        assert_eq!(ranges.was_held_with(SHARD, MEMBER), None, "it has begun before");
+    }
+
+    #[test]
+    fn what_is_delivered_late_is_paced_and_what_has_to_wait_was_not_refused() {
+        let mut ranges = Ranges::default();
+        let (now, mib) = (Nanos::from_secs(9), 1 << 20);
+        ranges.of(SHARD).differed = 1;
+        assert!(ranges.may_deliver(now, SHARD, (mib, Pace::Steady)));
+        let rest = |ranges: &Ranges| ranges.resting_until.since(now).as_millis();
+        assert_eq!(rest(&ranges), 104);
+        assert!(ranges.may_deliver(now, SHARD, (mib, Pace::Spared)));
+        assert_eq!((rest(&ranges), ranges.of(SHARD).differed), (1_153, 1));
+        assert!(!ranges.may_deliver(now, SHARD, (1, Pace::Steady)));
+        assert_eq!((rest(&ranges), ranges.of(SHARD).differed), (1_153, 0));
+        assert!(ranges.may_deliver(now + PAUSE_OWED_MAX, SHARD, (100 * mib, Pace::Spared)));
+        assert_eq!(rest(&ranges), 11_000, "a long one is not waited for for ever");
+    }
+}

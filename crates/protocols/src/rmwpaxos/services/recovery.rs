@@ -1,0 +1,511 @@
+//! Recovery of lost memory [spec 8]: a register that was forgotten takes part in nothing until a majority of others
+//! has told what it may have promised and accepted.
+//!
+//! One register is recovered when it is touched; a whole shard by listing what the others hold. The question
+//! itself tells the others of the loss, which voids what this node acknowledged before.
+
+mod shards;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::Nanos;
+use types::limits::MEMBERS_MAX;
+use types::{Ballot, Key, Loss, NodeId, Round, Shard};
+
+use self::shards::ShardRecovery;
+use crate::cells::Cell;
+use crate::effects::TimerId;
+use crate::mutation::{self, Mutation};
+use crate::protocol::Peer;
+use crate::quorum::Tally;
+use crate::rmwpaxos::Cx;
+use crate::rmwpaxos::RmwPaxos;
+use crate::rmwpaxos::core::acceptor;
+use crate::rmwpaxos::core::replies;
+use crate::rmwpaxos::core::reports::Reports;
+use crate::rmwpaxos::core::state::State;
+use crate::rmwpaxos::message::{Message, Report};
+use crate::rmwpaxos::once::window::Starts;
+use crate::rmwpaxos::register::{Register, Started};
+
+pub(crate) const RETRY: TimerId = TimerId(4);
+
+const RETRY_EVERY: Nanos = Nanos::from_millis(20);
+/// Who has not answered is asked again after twice as long each time, up to this. Links are reliable while they stand, and
+/// an answer may be long.
+const PATIENCE_MAX: Nanos = Nanos::from_secs(10);
+/// Registers under recovery at a time; those beyond are begun when they are touched again.
+const KEYS_MAX: usize = 16_384;
+/// Shards of 256 whose loss by a majority does not keep a node from being ready.
+const SHARDS_IN_VAIN_MAX: usize = 32;
+
+#[derive(Default, Debug)]
+pub(crate) struct Recovery {
+    keys: BTreeMap<Key, KeyRecovery>,
+    shards: BTreeMap<Shard, ShardRecovery>,
+    waiting_shards: BTreeSet<Shard>,
+    takes: Takes,
+    armed: bool,
+    /// For the mutation that mints without the generator.
+    own_number: u64,
+}
+
+#[derive(Debug)]
+struct KeyRecovery {
+    id: u64,
+    reports: Reports,
+    promised: [Ballot; MEMBERS_MAX],
+    slow: Option<Slow>,
+    begun_at: Nanos,
+    /// Though a majority of others is there.
+    is_in_vain: bool,
+    retry_at: Nanos,
+    retries: u32,
+    /// Proposals of ours that decided nothing.
+    proposals: u32,
+}
+
+/// The others disagree: a proposal of ours decides, counting only them. [spec 8.4, step 4]
+#[derive(Debug)]
+struct Slow {
+    ballot: Ballot,
+    promises: Reports,
+    proposed: Option<State>,
+    accepted: Tally,
+}
+
+/// The highest floors that are reported.
+struct Floors {
+    ballot: Ballot,
+    version: u64,
+}
+
+/// Smoothed time that a register takes: the way, the queue before it, and its length.
+#[derive(Clone, Copy, Debug)]
+struct Takes(Nanos);
+
+impl Default for Takes {
+    /// As from the other side of the world.
+    fn default() -> Takes {
+        Takes(Nanos::from_millis(250))
+    }
+}
+
+impl Takes {
+    fn observe(&mut self, sample: Nanos) {
+        self.0 = Nanos((self.0.0 * 7 + sample.min(PATIENCE_MAX).0) / 8);
+    }
+}
+
+impl KeyRecovery {
+    /// Nothing that was answered so far counts.
+    fn begin_anew(&mut self, id: u64) {
+        self.id = id;
+        self.slow = None;
+        self.reports = Reports::default();
+        self.promised = [Ballot::ZERO; MEMBERS_MAX];
+    }
+}
+
+impl Recovery {
+    pub(crate) fn is_idle(&self) -> bool {
+        self.keys.is_empty() && self.shards_len() == 0
+    }
+
+    #[cfg(test)]
+    pub(crate) fn keys_len(&self) -> usize {
+        self.keys.len()
+    }
+
+    pub(crate) fn keys_going_on(&self) -> usize {
+        self.keys.values().filter(|it| !it.is_in_vain).count()
+    }
+
+    /// All of them where so many are recovered in vain that there is little to serve without them.
+    pub(crate) fn shards_going_on(&self) -> usize {
+        let in_vain = self.shards.values().filter(|it| it.is_in_vain).count();
+        if in_vain > SHARDS_IN_VAIN_MAX { self.shards_len() } else { self.shards_len() - in_vain }
+    }
+
+    /// Registers and shards that a majority has lost, as it seems.
+    pub(crate) fn in_vain(&self) -> usize {
+        let keys = self.keys.values().filter(|it| it.is_in_vain).count();
+        keys + self.shards.values().filter(|it| it.is_in_vain).count()
+    }
+
+    pub(crate) fn shards_len(&self) -> usize {
+        self.shards.len() + self.waiting_shards.len()
+    }
+}
+
+impl RmwPaxos {
+    /// True for a forgotten register, whose recovery this starts.
+    pub(crate) fn recover_if_lost(&mut self, cx: &mut Cx<'_>, key: &Key) -> bool {
+        if !replies::is_lost(cx, key) {
+            return false;
+        }
+        // A register that is whole in a void shard waits for the shard.
+        let can_start = matches!(cx.cells.get(key), Cell::Lost);
+        if can_start && !self.recovery.keys.contains_key(key) && self.recovery.keys.len() < KEYS_MAX
+        {
+            cx.cells.pin(key);
+            let id = self.next_id();
+            let recovery = KeyRecovery {
+                id,
+                reports: Reports::default(),
+                promised: [Ballot::ZERO; MEMBERS_MAX],
+                slow: None,
+                begun_at: cx.now,
+                is_in_vain: false,
+                retry_at: cx.now + self.asked_again_after(0),
+                retries: 0,
+                proposals: 0,
+            };
+            self.recovery.keys.insert(key.clone(), recovery);
+            ask_others(cx, key, id);
+            self.arm_recovery(cx);
+        }
+        true
+    }
+
+    fn arm_recovery(&mut self, cx: &mut Cx<'_>) {
+        if !self.recovery.armed && !self.recovery.is_idle() {
+            self.recovery.armed = true;
+            cx.fx.timer(RETRY, cx.now + RETRY_EVERY);
+        }
+    }
+
+    /// Tells a node that lost its memory what this one holds; says nothing of what it has forgotten itself.
+    pub(crate) fn on_recover(&mut self, cx: &mut Cx<'_>, from: Peer, key: Key, id: u64) {
+        if from.node == self.env.me || self.recover_if_lost(cx, &key) {
+            return;
+        }
+        let report = Box::new(replies::report_of(cx, &key, Round::NONE));
+        let meta = cx.metas.get(key.shard());
+        let promised =
+            acceptor::effective_promise(replies::held(cx, &key), meta, cx.replicas.epoch());
+        let after = cx.cells.ticket(&key).max(cx.metas.ticket(key.shard()));
+        cx.fx.send(from.node, Message::Recovered { key, id, promised, report }, after);
+    }
+
+    pub(crate) fn on_recovered(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        key: &Key,
+        id: u64,
+        promised: Ballot,
+        report: Report,
+    ) {
+        let Some(recovery) = self.recovery.keys.get_mut(key) else { return };
+        if recovery.id != id || recovery.slow.is_some() || from.node == self.env.me {
+            return;
+        }
+        recovery.reports.add(cx.replicas, from.node, from.loss, report);
+        if let Some(index) = cx.replicas.index(from.node) {
+            recovery.promised[index] = recovery.promised[index].max(promised);
+        }
+        // A majority of the others, this node not counted.
+        if cx.replicas.is_quorum(&recovery.reports.tally) {
+            self.settle_recovery(cx, key);
+        }
+    }
+
+    fn settle_recovery(&mut self, cx: &mut Cx<'_>, key: &Key) {
+        let Some(recovery) = self.recovery.keys.get(key) else { return };
+        let counted = || recovery.reports.counted(cx.replicas).map(|(_, report)| report);
+        let highest = counted().map(|report| report.accepted).max().unwrap_or(Round::NONE);
+        let reports = &recovery.reports;
+        let equal = reports.places(cx.replicas, |report| report.accepted == highest);
+        let is_chosen = cx.replicas.set.is_quorum_of(equal);
+        let promised = recovery.promised.iter().copied().max().unwrap_or(Ballot::ZERO);
+        let floors = Floors {
+            ballot: counted().map(|report| report.floor_ballot).max().unwrap_or(Ballot::ZERO),
+            version: counted().map(|report| report.floor_version).max().unwrap_or(0),
+        };
+        let adoptable = is_chosen || mutation::is(Mutation::AdoptMinority);
+        if highest.is_none() {
+            return self.recover_absent(cx, key, promised, floors);
+        }
+        match recovery.reports.state_of(highest) {
+            Some(state) if adoptable => {
+                let register = Register {
+                    accepted: highest,
+                    chosen: is_chosen,
+                    countdown: Started::anew(&state, cx.uptime),
+                    once_starts: Starts::anew(&state, cx.uptime),
+                    state: Some(state),
+                    ..Register::promise_only(promised.max(highest.ballot()))
+                };
+                self.end_recovery(cx, key, register);
+            }
+            _ => self.start_slow(cx, key, promised),
+        }
+    }
+
+    /// Nobody accepted anything: whatever was promised here lies at or below what the others promised. Their floors
+    /// become ours, for what they removed was removed here too, and our reports must show it. [spec 11, S22b]
+    fn recover_absent(&mut self, cx: &mut Cx<'_>, key: &Key, promised: Ballot, floors: Floors) {
+        let meta = cx.metas.get_mut(key.shard());
+        if floors.version > meta.floor_version || floors.ballot > meta.floor_ballot {
+            meta.floor_version = meta.floor_version.max(floors.version);
+            meta.floor_ballot = meta.floor_ballot.max(floors.ballot);
+            meta.saw(floors.ballot);
+            cx.metas.persist(key.shard());
+            self.ranges.on_raised(cx, key.shard());
+        }
+        // Strictly above what was reported: it may be a floor, and a floor refuses its own ballot too, late proposals
+        // before a removed tombstone among them. A ceiling is nobody's ballot.
+        let promised = promised.max(cx.metas.get(key.shard()).floor_ballot);
+        let promised = Ballot::ceiling(promised.epoch(), promised.number());
+        self.end_recovery(cx, key, Register::promise_only(promised));
+    }
+
+    fn end_recovery(&mut self, cx: &mut Cx<'_>, key: &Key, register: Register) {
+        self.counters.expiring_states += u64::from(register.has_ages());
+        if self.drop_overtaken(cx, key) {
+            return;
+        }
+        base::sometimes!("a forgotten register is recovered");
+        if let Some(ended) = self.recovery.keys.remove(key) {
+            self.recovery.takes.observe(cx.now.since(ended.begun_at));
+        }
+        self.counters.recovered_keys += 1;
+        cx.metas.get_mut(key.shard()).saw(register.promised);
+        note_loss(cx, key.shard());
+        // It may be a proposal of this node's that not all others have accepted.
+        self.ranges.doubt_holders(key.shard());
+        cx.cells.put(key, register);
+        cx.cells.persist(key);
+        cx.cells.unpin(key);
+        self.on_key_recovered(cx, key);
+    }
+
+    /// The shard's recovery has ended before the register's: since then it takes part, and what it promised and
+    /// accepted must not be overwritten.
+    fn drop_overtaken(&mut self, cx: &mut Cx<'_>, key: &Key) -> bool {
+        if matches!(cx.cells.get(key), Cell::Lost) {
+            return false;
+        }
+        base::sometimes!("a shard is recovered before a register of it");
+        if self.recovery.keys.remove(key).is_some() {
+            cx.cells.unpin(key);
+        }
+        true
+    }
+
+    fn start_slow(&mut self, cx: &mut Cx<'_>, key: &Key, promised: Ballot) {
+        base::sometimes!("a recovering replica decides by a proposal of its own");
+        cx.metas.get_mut(key.shard()).saw(promised);
+        let ballot = if mutation::is(Mutation::TwoMinters) {
+            self.recovery.own_number = self.recovery.own_number.max(promised.number()) + 1;
+            let (me, incarnation) = (self.env.me, self.env.incarnation);
+            Ballot::new(cx.replicas.epoch(), self.recovery.own_number, me, incarnation)
+        } else {
+            let Some(ballot) = self.mint(cx, key) else { return };
+            ballot
+        };
+        let Some(recovery) = self.recovery.keys.get(key) else { return };
+        let patience = self.asked_again_after(recovery.proposals + 1);
+        let Some(recovery) = self.recovery.keys.get_mut(key) else { return };
+        recovery.slow = Some(Slow {
+            ballot,
+            promises: Reports::default(),
+            proposed: None,
+            accepted: Tally::default(),
+        });
+        // Two round trips, and beginning anew voids it: those after it have longer.
+        recovery.retry_at = cx.now + patience;
+        recovery.proposals += 1;
+        let others: Vec<_> = cx.replicas.others().collect();
+        for node in others {
+            let message = Message::Prepare { key: key.clone(), ballot, have: Round::NONE };
+            cx.fx.send_now(node, message);
+        }
+    }
+
+    fn slow_of(&mut self, key: &Key, ballot: Ballot) -> Option<&mut Slow> {
+        let recovery = self.recovery.keys.get_mut(key)?;
+        recovery.slow.as_mut().filter(|slow| slow.ballot == ballot)
+    }
+
+    /// True when the promise was for a recovery.
+    pub(crate) fn on_slow_promise(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        key: &Key,
+        ballot: Ballot,
+        report: &Report,
+    ) -> bool {
+        if self.recovery.keys.is_empty() || from.node == self.env.me {
+            return false;
+        }
+        let Some(slow) = self.slow_of(key, ballot) else { return false };
+        slow.promises.add(cx.replicas, from.node, from.loss, report.clone());
+        if slow.proposed.is_some() || !cx.replicas.is_quorum(&slow.promises.tally) {
+            return true;
+        }
+        let counted = slow.promises.counted(cx.replicas);
+        let highest = counted.map(|(_, report)| report.accepted).max().unwrap_or(Round::NONE);
+        match slow.promises.state_of(highest) {
+            Some(state) => {
+                slow.proposed = Some(state.clone());
+                let round = ballot.round(1);
+                let others: Vec<_> = cx.replicas.others().collect();
+                for node in others {
+                    let (key, state) = (key.clone(), state.clone());
+                    cx.fx.send_now(node, Message::Accept { key, round, chosen_k: 0, state });
+                }
+            }
+            None => self.restart_recovery(cx, key),
+        }
+        true
+    }
+
+    /// True when the acknowledgement was for a recovery.
+    pub(crate) fn on_slow_accepted(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        key: &Key,
+        round: Round,
+    ) -> bool {
+        if self.recovery.keys.is_empty() || from.node == self.env.me {
+            return false;
+        }
+        let Some(slow) = self.slow_of(key, round.ballot()) else { return false };
+        slow.accepted.add(cx.replicas, from.node, from.loss);
+        if !cx.replicas.is_quorum(&slow.accepted) {
+            return true;
+        }
+        let Some(state) = slow.proposed.clone() else { return true };
+        let register = Register {
+            accepted: round,
+            chosen: true,
+            countdown: Started::anew(&state, cx.uptime),
+            once_starts: Starts::anew(&state, cx.uptime),
+            state: Some(state),
+            ..Register::promise_only(round.ballot())
+        };
+        self.end_recovery(cx, key, register);
+        true
+    }
+
+    /// True when the refusal was for a recovery.
+    pub(crate) fn on_slow_nack(&mut self, cx: &mut Cx<'_>, key: &Key, tried: Round) -> bool {
+        if self.recovery.keys.is_empty() || self.slow_of(key, tried.ballot()).is_none() {
+            return false;
+        }
+        // The retry asks anew: whoever was in the way has decided by then, most likely.
+        let soon = cx.now + self.round_trip.resend_after(1);
+        if let Some(recovery) = self.recovery.keys.get_mut(key) {
+            recovery.retry_at = recovery.retry_at.min(soon);
+        }
+        true
+    }
+
+    /// Nothing was decided for a while. Answers may be on their way: those who have not answered are asked the same again.
+    fn retry_recovery(&mut self, cx: &mut Cx<'_>, key: &Key) {
+        cx.about(key.shard());
+        if self.drop_overtaken(cx, key) {
+            return;
+        }
+        let Some(recovery) = self.recovery.keys.get(key) else { return };
+        if recovery.slow.is_some() || cx.replicas.is_quorum(&recovery.reports.tally) {
+            return self.restart_recovery(cx, key);
+        }
+        let patience = self.asked_again_after(recovery.retries + 1);
+        let Some(recovery) = self.recovery.keys.get_mut(key) else { return };
+        recovery.retries += 1;
+        recovery.retry_at = cx.now + patience;
+        recovery.is_in_vain = cx.now.since(recovery.begun_at) >= shards::STANDS_STILL_AFTER
+            && shards::majority_is_up(cx.replicas);
+        for node in
+            cx.replicas.others().filter(|&node| !recovery.reports.tally.has(cx.replicas, node))
+        {
+            cx.fx.send_now(node, Message::Recover { key: key.clone(), id: recovery.id });
+        }
+    }
+
+    fn restart_recovery(&mut self, cx: &mut Cx<'_>, key: &Key) {
+        let (id, patience) = (self.next_id(), self.asked_again_after(0));
+        let Some(recovery) = self.recovery.keys.get_mut(key) else { return };
+        recovery.begin_anew(id);
+        recovery.retries += 1;
+        recovery.retry_at = cx.now + patience;
+        ask_others(cx, key, id);
+    }
+
+    /// Registers of the shard take part from now on, or may have since they were asked for: answers from before say nothing
+    /// of what they promise and accept, and may forget once more.
+    fn void_answers(&mut self, now: Nanos, shard: Shard) {
+        let patience = self.asked_again_after(0);
+        let mut next_id = self.next_id;
+        let of_shard = self.recovery.keys.iter_mut().filter(|(key, _)| key.shard() == shard);
+        for (_, recovery) in of_shard {
+            next_id += 1;
+            recovery.begin_anew(next_id);
+            recovery.retry_at = now + patience;
+        }
+        self.next_id = next_id;
+    }
+
+    /// When those who have not answered are asked again: not while the answer is likely to be under way.
+    fn asked_again_after(&self, retries: u32) -> Nanos {
+        let first = self.round_trip.resend_after(0).max(Nanos(self.recovery.takes.0.0 * 2));
+        Nanos(first.0 << retries.min(8)).min(PATIENCE_MAX)
+    }
+
+    /// What a node was asked is lost with its connection.
+    pub(crate) fn ask_returned(&mut self, cx: &mut Cx<'_>, node: NodeId) {
+        let replicas_of = cx.by_shard();
+        let is_missing = |key: &Key, it: &KeyRecovery| {
+            let replicas = replicas_of(key.shard());
+            let is_replica = replicas.index(node).is_some();
+            it.slow.is_none() && is_replica && !it.reports.tally.has(replicas, node)
+        };
+        for (key, recovery) in self.recovery.keys.iter().filter(|(key, it)| is_missing(key, it)) {
+            cx.fx.send_now(node, Message::Recover { key: key.clone(), id: recovery.id });
+        }
+        self.ask_returned_for_shards(cx, node);
+    }
+
+    pub(crate) fn on_recovery_timer(&mut self, cx: &mut Cx<'_>) {
+        self.recovery.armed = false;
+        let now = cx.now;
+        let due = |retry_at: Nanos| retry_at <= now;
+        let keys: Vec<Key> = self
+            .recovery
+            .keys
+            .iter()
+            .filter(|(_, recovery)| due(recovery.retry_at))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in keys {
+            self.retry_recovery(cx, &key);
+        }
+        self.retry_shards(cx);
+        self.arm_recovery(cx);
+    }
+
+    /// A loss grew somewhere. Held answers are counted against the view whenever a decision is made, so there is
+    /// nothing to correct; what is missing now is asked for by the next resend.
+    pub(crate) fn on_view_changed(&mut self, _cx: &mut Cx<'_>) {}
+}
+
+/// What was held of the shard with a lower loss says nothing of what is held from now on.
+pub(crate) fn note_loss(cx: &mut Cx<'_>, shard: Shard) {
+    let loss = cx.replicas.member(cx.replicas.me()).map_or(Loss(0), |me| me.loss);
+    if cx.metas.get(shard).lost_at < loss {
+        cx.metas.get_mut(shard).lost_at = loss;
+        cx.metas.persist(shard);
+    }
+}
+
+fn ask_others(cx: &mut Cx<'_>, key: &Key, id: u64) {
+    let others: Vec<_> = cx.replicas.others().collect();
+    for node in others {
+        cx.fx.send_now(node, Message::Recover { key: key.clone(), id });
+    }
+}
