@@ -7,25 +7,12 @@ use bytes::Bytes;
 use types::Ticket;
 
 use super::batch::{Batch, HEAD_LEN, encode, encoded_len};
+use super::device::{Store, Write, offset_of, stripe_max};
 use super::superblock::{COPIES, Superblock};
-use super::{offset_of, stripe_max};
 use crate::disk::stripe::{SECTOR, STRIPE_HEAD_LEN, StripeWriter, payload_max, sectors_for};
 
 /// The part of the ring, one over this, that may be free without the superblock saying so.
 const FREE_UNSAID: u64 = 4;
-
-/// Bytes for a place of the device.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Write {
-    pub offset: u64,
-    pub bytes: Bytes,
-}
-
-/// Writes to make durable, in any order.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Store {
-    pub writes: Vec<Write>,
-}
 
 /// Why a batch was not taken. Nothing was changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -8,8 +8,7 @@ use std::path::Path;
 
 use rustix::fs::Advice;
 
-use super::Device;
-use super::engine::{Store, Write};
+use super::device::{Device, Store, Write};
 use crate::disk::direct::DirectFile;
 
 /// Name of the file in the data directory.

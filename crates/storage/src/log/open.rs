@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 
-use super::engine::{Engine, Store, Write};
+use super::device::{Device, RING_AT, SECTORS_MAX, SECTORS_MIN, Store, Write, offset_of};
+use super::engine::Engine;
 use super::scan::{Found, Next, Scan};
 use super::superblock::{COPIES, Copy, Superblock};
-use super::{Device, RING_AT, SECTORS_MAX, SECTORS_MIN, offset_of};
 use crate::disk::stripe::{SECTOR, blank};
 
 /// Blanks that are written at once while a log is made.

@@ -6,8 +6,8 @@
 use bytes::Bytes;
 
 use super::batch::{self, Batch};
+use super::device::{Device, offset_of, stripe_max};
 use super::superblock::Superblock;
-use super::{Device, offset_of, stripe_max};
 use crate::disk::stripe::{
     SECTOR, STRIPE_SECTORS_MIN, Seen, StripeWriter, blank, entries, payload, see,
 };

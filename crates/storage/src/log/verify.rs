@@ -1,10 +1,10 @@
 //! The offline check of a log: every sector of the ring and both superblocks, without changing a byte.
 
+use super::device::{Device, offset_of};
 use super::engine::Engine;
 use super::open::{OpenError, ring_binding, superblock};
 use super::scan::{Found, Next, Scan};
 use super::superblock::{COPIES, Superblock};
-use super::{Device, offset_of};
 use crate::disk::stripe::Seen;
 
 /// Faults that a report lists; further ones are only counted.
