@@ -39,7 +39,8 @@ use types::{Database, Shard};
 
 use self::intent::Target;
 use self::layout::{
-    BUMP_AT, Class, GRANULE, Geometry, ROOT_DIRECTORY, ROOT_META, ROOT_STATE, ShardId,
+    BUMP_AT, Class, GRANULE, Geometry, ROOT_DIRECTORY, ROOT_META, ROOT_STATE, STATE_FORGOTTEN,
+    STATE_KNOWN, ShardId,
 };
 use self::mapped::Mapped;
 use self::memory::Memory;
@@ -50,15 +51,11 @@ use self::word::NONE;
 use crate::data_dir::is_there;
 use crate::volatile::Beginning;
 
+pub use self::layout::FILE;
 pub use self::store::PmemStore;
 pub use self::verify::{Fault, Report, verify};
 
-/// Name of the file in the data directory.
-pub const FILE: &str = "pmem";
 const FILE_NEW: &str = "pmem.new";
-
-const STATE_KNOWN: u64 = 1;
-const STATE_FORGOTTEN: u64 = 2;
 
 /// Why the medium is not opened. Nothing in it was changed.
 #[derive(Debug, thiserror::Error)]

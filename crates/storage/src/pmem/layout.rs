@@ -15,6 +15,9 @@ use types::key::SHARDS;
 use types::limits::{DATABASES, KEY_LEN_MAX, RECORD_LEN_MAX};
 use types::{Database, Key, Shard};
 
+/// Name of the file in the data directory.
+pub const FILE: &str = "pmem";
+
 /// Unit of allocation.
 pub const PAGE: u64 = 4096;
 /// Unit of the offsets in words, and alignment of every version.
@@ -29,6 +32,9 @@ pub const INTENT_SLOTS_MAX: usize = 480;
 /// Words of a shard's root, as offsets from its beginning.
 pub const ROOT_DIRECTORY: u64 = 0;
 pub const ROOT_STATE: u64 = 8;
+/// Values of the state word.
+pub(super) const STATE_KNOWN: u64 = 1;
+pub(super) const STATE_FORGOTTEN: u64 = 2;
 pub const ROOT_META: u64 = 16;
 const ROOT_CHAINS: u64 = 64;
 const ROOT_LEN: u64 = 512;

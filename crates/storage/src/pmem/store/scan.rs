@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use types::Key;
 
-use super::{Damaged, PmemStore};
-use crate::pmem::directory::Entry;
+use super::shards::PmemStore;
+use crate::pmem::directory::{Damaged, Entry};
 use crate::pmem::layout::ShardId;
 use crate::pmem::memory::Memory;
 use crate::pmem::slot::Kind;

@@ -9,40 +9,19 @@ use std::sync::Arc;
 use types::key::SHARDS;
 use types::{Database, Shard};
 
-use super::{Changed, Damaged, PmemStore};
+use super::shards::PmemStore;
 use crate::mutation::{self, Mutation};
-use crate::pmem::directory::Entry;
-use crate::pmem::layout::{Class, PAGE, ROOT_STATE, ShardId};
+use crate::pmem::batch::Changed;
+use crate::pmem::directory::{Damaged, Entry};
+use crate::pmem::layout::{Class, FILE, PAGE, ROOT_STATE, STATE_FORGOTTEN, STATE_KNOWN, ShardId};
 use crate::pmem::memory::Memory;
 use crate::pmem::slab::Lap;
 use crate::pmem::slot::Kind;
 use crate::pmem::superblock::{Copy, Superblock};
-use crate::pmem::{FILE, STATE_FORGOTTEN, STATE_KNOWN};
 use crate::store::{Completion, Scrubbed, Share};
 
 /// What looking at a shard's root counts for.
 const ROOT_BYTES: u64 = 64;
-
-/// How far the scrub has come.
-#[derive(Debug, Default)]
-pub(super) struct Scrub {
-    // Counts the shards of all databases.
-    shard: usize,
-    // Where to go on in it; its beginning where there is nothing.
-    from_hash: Option<u64>,
-    // Its registers are done: where to go on in its slabs.
-    slab: Option<(Class, Option<u64>)>,
-    // In that slab.
-    lap: Lap,
-    // Since the last answer.
-    damaged: u64,
-}
-
-impl Scrub {
-    pub(super) fn note_damage(&mut self) {
-        self.damaged += 1;
-    }
-}
 
 impl<M: Memory> PmemStore<M> {
     pub(super) fn scrub_step(&mut self, share: Share, bytes: u64) -> Scrubbed {

@@ -8,44 +8,24 @@ use std::io;
 
 use types::Key;
 
-use super::{Changed, Damaged, Located, PmemStore, Scratch};
-use crate::pmem::batch::Batch;
-use crate::pmem::directory::{Entry, InsertError, Match};
+use super::shards::{Link, Located, PmemStore, Scratch, Write};
+use crate::pmem::batch::{Batch, Changed};
+use crate::pmem::directory::{Damaged, Entry, InsertError, Match};
 use crate::pmem::intent::Target;
 use crate::pmem::layout::{
-    Class, GRANULE, HEADER_LEN, INTENT_SLOTS_MAX, ROOT_META, ROOT_STATE, ShardId,
+    Class, GRANULE, HEADER_LEN, INTENT_SLOTS_MAX, ROOT_META, ROOT_STATE, STATE_FORGOTTEN,
+    STATE_KNOWN, ShardId,
 };
 use crate::pmem::memory::Memory;
 use crate::pmem::recent::Spot;
-use crate::pmem::slot::{Home, Kind};
+use crate::pmem::slot::Kind;
 use crate::pmem::word::NONE;
-use crate::pmem::{STATE_FORGOTTEN, STATE_KNOWN};
 
 /// A state that would fit into a class this many times smaller moves there.
 const SHRINK_FACTOR: u64 = 4;
 
 /// Damage that is mended one after the other before a medium is given up that does not stay as it is written.
 const MENDED_MAX: usize = 1_000;
-
-/// One version to be written.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Write {
-    change: usize,
-    home: Home,
-    // Which version, and its sequence.
-    version: (usize, u32),
-    link: Link,
-}
-
-/// What must lead to a slot that was written.
-#[derive(Clone, Copy, Debug)]
-enum Link {
-    /// It does already.
-    Kept,
-    New,
-    /// It led here before.
-    Moved(Home),
-}
 
 impl<M: Memory> PmemStore<M> {
     /// Makes everything in `batch`, and the marks in the open one, durable.
