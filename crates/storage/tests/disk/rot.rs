@@ -422,17 +422,23 @@ fn buckets_that_are_divided_before_they_take_in_the_ring_take_it_in_later() {
         let mut prng = Prng::new(seed);
         let delay = *prng.pick(&[0, 2, 9, 40]);
         let mut world = World::create(SimDisk::new(seed, delay), WORKERS, &config);
-        for _ in 0..3 {
+        let mut model = Model::new();
+        for life in 0..3 {
             let changes = prng.between(10, 300);
-            change(&mut world, &mut prng, &mut Model::new(), changes);
+            change(&mut world, &mut prng, &mut model, changes);
             let disk = world.disk.crashed(prng.next_u64());
             // Behind the superblocks.
             let at = prng.between(2 * 4096, disk.file_len(File::Slots) as u64 - 1) as usize;
             disk.rot(File::Slots, |bytes| bytes[at] ^= 1);
             world = World::open(disk, WORKERS, &config);
+            if prng.chance(0.5) {
+                check(&mut world, &model, &format!("seed {seed}, life {life}, slots at {at}"));
+            }
         }
-        change(&mut world, &mut prng, &mut Model::new(), 300);
+        change(&mut world, &mut prng, &mut model, 300);
         world.settle();
+        check(&mut world, &model, &format!("seed {seed}"));
+        end(world, &model, &config);
     }
 }
 
