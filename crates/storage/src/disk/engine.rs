@@ -37,14 +37,14 @@ use super::directory::Directory;
 use super::extents::Extents;
 use super::index::Index;
 use super::io::{Done, File, Io};
-use super::page::{CheckedPage, PAGE, PagePlace};
+use super::page::CheckedPage;
 use super::pool::Pool;
 use super::request::Request;
 use super::ring::{Marked, Ring};
-use super::superblock::{COPIES, Flags};
+use super::superblock::Flags;
+use crate::disk::place::{PAGE, PagePlace};
 use crate::{Completion, Staging};
 
-pub(super) use commit::MARK_LEN;
 pub use config::{Config, OpenError};
 pub(super) use lookup::is_page_of;
 pub use open::create;
@@ -322,13 +322,6 @@ impl Engine {
         }
     }
 
-    /// Brings what a start left folded of an interval of hashes into the index, both ends included. To be called before
-    /// the index is asked about it.
-    fn unfold(&mut self, first: u64, last: u64) {
-        let ring = &mut self.ring;
-        self.index.unfold(first, last, |stripe| ring.discharge(stripe));
-    }
-
     fn take_io_id(&mut self) -> u64 {
         self.next_io += 1;
         self.next_io
@@ -345,11 +338,6 @@ pub(super) fn check(io: &Io, done: &Done, binding: u64) -> Option<Vec<CheckedPag
     let place = PagePlace { file: *file, offset: *offset };
     let is_run = *file == File::Slots && *len > PAGE;
     is_run.then(|| CheckedPage::run(bytes, place, binding))
-}
-
-/// Where the primary page of a bucket stands.
-pub(super) fn primary_place(bucket: u64) -> PagePlace {
-    PagePlace { file: File::Slots, offset: (COPIES + bucket) * PAGE as u64 }
 }
 
 /// Where the accounts of a shard stand in a table of all of them.

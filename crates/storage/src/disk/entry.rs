@@ -27,6 +27,9 @@ pub(super) const REFERENCE_LEN: usize = 24;
 /// Bytes of the fingerprint of a long key.
 pub(super) const FINGERPRINT_LEN: usize = 16;
 
+/// Bytes of a mark as an entry.
+pub(super) const MARK_LEN: usize = HEAD_LEN + 4;
+
 /// What an entry is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Kind(pub(super) u8);

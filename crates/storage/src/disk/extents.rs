@@ -13,31 +13,14 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use super::io::{File, Write};
-use super::page::{PAGE, PagePlace};
 use super::survey::{Survey, Verdict};
+use crate::disk::place::{GROUP_UNITS, PAGE_UNITS, UNIT};
 
 pub(super) use map::Map;
-
-/// Bytes of a unit.
-pub(super) const UNIT: u64 = 1024;
-/// Units of a page.
-pub(super) const PAGE_UNITS: u64 = PAGE as u64 / UNIT;
-/// Units of a group, its map included: as many as the map has bits.
-pub(super) const GROUP_UNITS: u64 = (PAGE as u64 - map::HEAD_LEN as u64) * 8;
-
-/// Units for so many bytes.
-pub(super) fn units_for(len: usize) -> u64 {
-    (len as u64).div_ceil(UNIT).max(1)
-}
 
 /// The write of what an extent holds that begins at this unit.
 pub(super) fn content_write(unit: u64, content: Bytes) -> Write {
     Write { file: File::Extents, offset: unit * UNIT, bytes: content }
-}
-
-/// Where the map of a group stands.
-pub(super) fn map_place(group: u64) -> PagePlace {
-    PagePlace { file: File::Extents, offset: group * GROUP_UNITS * UNIT }
 }
 
 /// First unit of damaged content, and its checksum as the reference has it. What damaged it may be what stands there now:

@@ -19,10 +19,10 @@ use super::ahead::Ahead;
 use super::arena::Arena;
 use super::direct::{BareFile, DirectFile};
 use super::io::{Done, File, Files, Io, Medium, Write};
-use super::page::PAGE;
 use super::write_out::write_out;
 use crate::Lack;
 use crate::data_dir::is_there;
+use crate::disk::place::PAGE;
 
 /// Reads of at least so many bytes get memory on large pages.
 const LARGE_LEN_MIN: usize = 2 << 20;

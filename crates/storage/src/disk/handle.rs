@@ -13,7 +13,7 @@ use types::{Database, Key, Shard, Ticket};
 
 use super::engine::Engine;
 use super::entry::{
-    Entry, FINGERPRINT_LEN, HEAD_LEN, KEY_LEN_INLINE, Kind, RING_BODY_MAX, Reference,
+    Entry, FINGERPRINT_LEN, HEAD_LEN, KEY_LEN_INLINE, Kind, MARK_LEN, RING_BODY_MAX, Reference,
     entry_checksum, fingerprint, meta_hash,
 };
 use super::pool::{self, Pool};
@@ -361,7 +361,7 @@ impl OpenBatch {
 impl Batch {
     /// Bytes of a stripe that it takes at most.
     fn len(&self) -> usize {
-        self.entries.len() + (self.marks.len() + 1) * super::engine::MARK_LEN
+        self.entries.len() + (self.marks.len() + 1) * MARK_LEN
     }
 
     /// Lets records that are too long for a page go to extents before the stripe.
@@ -408,7 +408,7 @@ impl Batch {
             parts.len() - 1
         };
         for mark in lost {
-            let i = room(&mut parts, super::engine::MARK_LEN);
+            let i = room(&mut parts, MARK_LEN);
             parts[i].marks.push(mark);
         }
         for (_, at) in starts {
@@ -422,7 +422,7 @@ impl Batch {
             }
         }
         for mark in known {
-            let i = room(&mut parts, super::engine::MARK_LEN);
+            let i = room(&mut parts, MARK_LEN);
             parts[i].marks.push(mark);
         }
         let last = parts.len() - 1;

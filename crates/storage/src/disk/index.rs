@@ -17,17 +17,12 @@ use smallvec::SmallVec;
 
 use super::entry::{Entry, Identity, Reference};
 use super::sizes::Sizes;
-use super::staged::{Folded, Staged};
-use part::{Hashed, PLACE_LEN, Part};
+use super::stripe;
+use part::{Hashed, PARTS, PLACE_LEN, Part, part_of};
 pub(super) use slot::Slot;
 
 /// A hash, and a number that tells apart places of one hash.
 pub(super) type At = (u64, u32);
-
-/// Top bits of the hash that choose the part.
-const PART_BITS: u32 = 15;
-/// Parts of an index.
-pub(super) const PARTS: usize = 1 << PART_BITS;
 
 /// Places that are brought into the processor's caches together.
 pub(super) const WARMED: usize = 32;
@@ -46,47 +41,33 @@ pub(super) struct Index {
     parts: Vec<Part>,
     len: usize,
     sizes: Sizes,
-    /// Entries that refer to extents, the replaced ones included, but for what is folded.
+    /// Entries that refer to extents, the replaced ones included.
     references: usize,
-    folded: Option<Folded>,
 }
 
 impl Default for Index {
     fn default() -> Index {
         let parts = (0..PARTS).map(|_| Part::default()).collect();
-        Index { parts, len: 0, sizes: Sizes::default(), references: 0, folded: None }
+        Index { parts, len: 0, sizes: Sizes::default(), references: 0 }
     }
-}
-
-/// The part of a hash.
-pub(super) fn part_of(hash: u64) -> usize {
-    (hash >> (64 - PART_BITS)) as usize
 }
 
 impl Index {
     /// An index without room for anything: what stands in for one that is being used elsewhere.
     pub(super) fn nothing() -> Index {
-        Index { parts: Vec::new(), len: 0, sizes: Sizes::default(), references: 0, folded: None }
-    }
-
-    /// # Panics
-    /// If the part is to be unfolded first: something older would be found, or nothing.
-    fn check(&self, part: usize) {
-        let is_folded = self.folded.as_ref().is_some_and(|folded| folded.has(part));
-        assert!(!is_folded, "part {part} is to be unfolded before it is used");
+        Index { parts: Vec::new(), len: 0, sizes: Sizes::default(), references: 0 }
     }
 
     fn part(&self, hash: u64) -> &Part {
-        self.check(part_of(hash));
         &self.parts[part_of(hash)]
     }
 
-    /// Of the entries; of those that [`Index::fold`] brought, also of the replaced ones.
+    /// Of the newest entries.
     pub(super) fn sizes(&self) -> Sizes {
         self.sizes
     }
 
-    /// False if no entry refers to an extent, whatever was brought in of it.
+    /// False if no entry refers to an extent.
     pub(super) fn has_references(&self) -> bool {
         self.references > 0
     }
@@ -109,64 +90,34 @@ impl Index {
         entries.find(|entry| identity.matches(entry))
     }
 
-    /// Takes what the stripes of a ring hold, all of them durable, to bring it in by and by: before anything else is
-    /// done with an interval of hashes, [`Index::unfold`] is to be called for it. `first` is the number of the first
-    /// stripe.
-    ///
-    /// # Panics
-    /// If the index has entries of hashes that were found.
-    pub(super) fn fold(&mut self, staged: Staged, payloads: Bytes, first: u64) {
-        self.sizes.add_all(staged.sizes());
-        self.folded = Folded::new(staged, payloads, first);
-    }
-
-    /// Brings in what was folded of the parts that an interval of hashes touches, both ends included: as if the entries
-    /// were inserted and settled one by one, oldest first. `superseded` is told the stripe of each entry that was
-    /// replaced.
-    ///
-    /// # Panics
-    /// If a part was used before.
-    pub(super) fn unfold(&mut self, first: u64, last: u64, mut superseded: impl FnMut(u64)) {
-        for number in part_of(first)..=part_of(last) {
-            if self.folded.is_none() {
-                return;
+    /// Inserts the entries of a durable batch that a start has found and checked. `replaced` is told the batch of each
+    /// entry that they replace.
+    pub(super) fn insert_durable(
+        &mut self,
+        payload: &Bytes,
+        stripe: u64,
+        mut replaced: impl FnMut(u64),
+    ) {
+        let (entries, _) = stripe::entries(payload).expect("it was checked when it was found");
+        let shared = Arc::new(payload.slice_ref(entries));
+        let (mut at, mut cold) = (0, 0);
+        for (raw, entry) in Entry::all(&shared) {
+            if cold == 0 {
+                cold = WARMED;
+                self.warm(Entry::hashes(&shared[at..]));
             }
-            let found = self.take_folded(number, &mut superseded);
-            if !found.places.is_empty() {
-                let part = &mut self.parts[number];
-                assert!(part.places.is_empty(), "part {number} was used before it was unfolded");
-                *part = found;
+            cold -= 1;
+            let start = at;
+            at += raw.len();
+            if entry.mark().is_some() {
+                continue;
             }
-        }
-    }
-
-    /// The entries that were folded of a part, those of one place as its newest.
-    fn take_folded(&mut self, number: usize, superseded: &mut impl FnMut(u64)) -> Part {
-        let mut part = Part::default();
-        let Some(folded) = &mut self.folded else { return part };
-        let payloads = Arc::clone(folded.payloads());
-        let mut entries = folded.take(number);
-        if folded.is_empty() {
-            self.folded = None;
-        }
-        // Stable: entries of one hash stay in the order of their stripes.
-        entries.sort_by_key(|&(hash, ..)| hash);
-        part.reserve(entries.chunk_by(|(one, ..), (other, ..)| one == other).count());
-        let mut start = 0; // where the places of this hash begin
-        for (hash, stripe, at) in entries {
-            if part.places.last().is_none_or(|last| last.hash != hash) {
-                start = part.places.len();
-            }
-            let new = Slot::new(&payloads, at, stripe);
-            self.references += usize::from(new.entry().kind.is_in_extent());
-            if let Some(old) = part.append(start, hash, new) {
-                self.sizes.remove(&old.entry());
-                self.forget(&old);
-                superseded(old.stripe);
+            if let Some(old) = self.insert(&shared, start, stripe) {
+                let settled = self.settle(old.at, stripe);
+                assert!(settled.is_none_or(|settled| settled == old.stripe), "only one is older");
+                replaced(old.stripe);
             }
         }
-        self.len += part.places.len();
-        part
     }
 
     /// Brings what an index has of these hashes into the processor's caches, at most [`WARMED`] at a time. Steps of
@@ -191,11 +142,6 @@ impl Index {
         black_box(bytes.flatten().fold(0, |all, one| all ^ one));
     }
 
-    /// True while there is something to [unfold](Index::unfold).
-    pub(super) fn is_folded(&self) -> bool {
-        self.folded.is_some()
-    }
-
     /// Puts the entry that begins at `at` of what came in together, and was checked, in front of an older one, which stays
     /// behind it until [`Index::settle`] unless it is of the same stripe.
     pub(super) fn insert(
@@ -207,7 +153,6 @@ impl Index {
         let mut new = Slot::new(shared, at, stripe);
         let entry = Entry::known(&shared[at..]);
         let hash = entry.hash;
-        self.check(part_of(hash));
         let part = &mut self.parts[part_of(hash)];
         let mut at = part.first(hash);
         let mut known = None;
@@ -243,7 +188,6 @@ impl Index {
 
     /// The stripe is durable, so nothing older of this place is needed; returns the older stripe that had it.
     pub(super) fn settle(&mut self, (hash, tie): At, stripe: u64) -> Option<u64> {
-        self.check(part_of(hash));
         let part = &mut self.parts[part_of(hash)];
         let at = part.same(hash).find(|&i| part.places[i].slot.tie == tie)?;
         let mut slot = &mut part.places[at].slot;
@@ -258,7 +202,6 @@ impl Index {
 
     /// Removes the entry that this stripe has of a place, if it is still there.
     pub(super) fn remove(&mut self, (hash, tie): At, stripe: u64) -> Option<Slot> {
-        self.check(part_of(hash));
         let part = &mut self.parts[part_of(hash)];
         let at = part.same(hash).find(|&i| part.places[i].slot.tie == tie)?;
         if part.places[at].slot.stripe != stripe {
@@ -285,7 +228,6 @@ impl Index {
     /// The entries of an interval of hashes, both ends included.
     pub(super) fn range(&self, first: u64, last: u64) -> impl Iterator<Item = (At, &Slot)> {
         (part_of(first)..=part_of(last)).flat_map(move |number| {
-            self.check(number);
             let part = &self.parts[number];
             let places = part.places[part.first(first)..].iter();
             let places = places.take_while(move |place| place.hash <= last);
@@ -333,44 +275,40 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unfolded_is_as_if_entries_came_one_by_one() {
+    fn entries_that_a_start_found_are_durable_at_once() {
         let mut prng = base::Prng::new(7);
-        let (mut staged, mut payloads) = (Staged::default(), Vec::new());
-        let (mut index, mut wanted) = (Index::default(), Vec::new());
-        for found in 0..9 {
+        let (mut index, mut wanted) = (Index::default(), Index::default());
+        let (mut dead, mut wanted_dead) = (Vec::new(), Vec::new());
+        for stripe in 4..13 {
+            let mut writer = stripe::StripeWriter::new();
             for _ in 0..40 {
                 // Few hashes, in several parts, with several keys each.
                 let hash = prng.below(12) << 58 | prng.below(2);
                 let record = vec![prng.below(9) as u8; *prng.pick(&[1, REFERENCE_LEN])];
                 let entry = raw(hash, &[b'a' + prng.below(3) as u8], &record);
-                staged.push(&Entry::read(&entry).expect("it is whole"), payloads.len(), found);
-                payloads.extend_from_slice(&entry);
-                let stripe = found as u64 + 4;
-                if let Some(old) = index.insert(&entry, 0, stripe) {
-                    index.settle(old.at, stripe);
-                    wanted.push(old.stripe);
+                writer.push(&entry);
+                if let Some(old) = wanted.insert(&entry, 0, stripe) {
+                    wanted.settle(old.at, stripe);
+                    wanted_dead.push(old.stripe);
                 }
             }
+            let len = writer.payload_len();
+            let sectors = writer.finish(1, 0);
+            let payload: Vec<u8> = sectors
+                .chunks(stripe::SECTOR)
+                .flat_map(|sector| &sector[..stripe::PAYLOAD])
+                .copied()
+                .take(len)
+                .collect();
+            index.insert_durable(&payload.into(), stripe, |stripe| dead.push(stripe));
         }
-        let (mut unfolded, mut dead) = (Index::default(), Vec::new());
-        unfolded.fold(staged, payloads.into(), 4);
-        for hash in [5 << 58, 3 << 58, 5 << 58] {
-            unfolded.unfold(hash, hash, |stripe| dead.push(stripe));
-        }
-        unfolded.unfold(2 << 58, 9 << 58, |stripe| dead.push(stripe));
-        assert!(unfolded.folded.is_some());
-        unfolded.unfold(0, u64::MAX, |stripe| dead.push(stripe));
-        assert!(unfolded.folded.is_none(), "nothing is held any longer than it is needed");
         let all = |index: &Index| {
             let slots = index.range(0, u64::MAX);
             slots.map(|(at, slot)| (at, slot.stripe, bytes(slot))).collect::<Vec<_>>()
         };
-        assert_eq!(all(&unfolded), all(&index));
-        assert_eq!((unfolded.sizes(), unfolded.len), (index.sizes(), index.len));
-        assert_eq!(unfolded.references, index.references);
-        dead.sort_unstable();
-        wanted.sort_unstable();
-        assert_eq!(dead, wanted);
+        assert_eq!(all(&index), all(&wanted));
+        assert_eq!((index.sizes(), index.len), (wanted.sizes(), wanted.len));
+        assert_eq!((index.references, dead), (wanted.references, wanted_dead));
     }
 
     #[test]

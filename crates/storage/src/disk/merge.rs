@@ -119,8 +119,8 @@ mod tests {
 
     use super::super::entry::Kind;
     use super::super::io::File;
-    use super::super::page::PagePlace;
     use super::*;
+    use crate::disk::place::PagePlace;
     use base::Prng;
 
     const PLACE: PagePlace = PagePlace { file: File::Slots, offset: 0 };

@@ -11,12 +11,10 @@ use smallvec::SmallVec;
 
 use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use super::entry::{Entry, HEAD_LEN, Kind, PAGE_BODY_MAX};
-use super::extents::{UNIT, units_for};
-use super::io::File;
 use super::pages;
+use crate::disk::place::{PAGE, PagePlace, overflow_place, units_for};
 use crate::mutation::{self, Mutation};
 
-pub(super) const PAGE: usize = 4096;
 /// Bytes of a page's head.
 pub(super) const PAGE_HEAD_LEN: usize = 64;
 /// Bytes of a page that directory and bodies share.
@@ -24,19 +22,6 @@ pub(super) const PAGE_ROOM: usize = PAGE - PAGE_HEAD_LEN;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"PBKT");
 const FORMAT: u16 = 1;
-
-/// A page's place: what its checksum is bound to, beside the node.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct PagePlace {
-    pub(super) file: File,
-    pub(super) offset: u64,
-}
-
-impl PagePlace {
-    pub(super) fn seed(self, binding: u64) -> u64 {
-        binding ^ (self.offset << 3 | self.file as u64).wrapping_mul(0xD6E8_FEB8_6659_FD93)
-    }
-}
 
 /// What a page says of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -305,11 +290,6 @@ impl CheckedPage {
     }
 }
 
-/// Where an overflow page stands.
-pub(super) fn overflow_place(unit: u64) -> PagePlace {
-    PagePlace { file: File::Extents, offset: unit * UNIT }
-}
-
 /// Packs records into as few pages as a single pass gives.
 #[derive(Default, Debug)]
 pub(super) struct Packer<'a> {
@@ -413,6 +393,7 @@ impl Packed {
 #[cfg(test)]
 mod tests {
     use super::super::entry::entry_checksum;
+    use super::super::io::File;
     use super::*;
 
     const PLACE: PagePlace = PagePlace { file: File::Slots, offset: 8 * PAGE as u64 };

@@ -3,11 +3,10 @@
 //! Every page that goes home is a new one, and an old one leaves the cache for it, most often on another thread. To an
 //! allocator, memory of that length is worth as much work as the page itself.
 
+use crate::disk::place::PAGE;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-
-use super::page::PAGE;
 
 /// Pages that are kept.
 const KEPT_MAX: usize = 256;

@@ -19,7 +19,7 @@ use base::checksum::Seeded;
 use bytes::Bytes;
 
 use super::arena::Arena;
-use super::staged::{Said, Staged};
+use super::said::Said;
 use super::stripe::{PAYLOAD, SECTOR, STRIPE_SECTORS_MIN, Seen, data_sectors, payload, seal, see};
 
 /// Sectors that are read at once where all of a ring is.
@@ -45,10 +45,6 @@ pub(super) struct Restored {
 pub(super) struct Recovered {
     /// Whole stripes in order; after damage, those behind the last of it.
     pub(super) stripes: Vec<Found>,
-    /// Their entries.
-    pub(super) staged: Staged,
-    /// The payloads of all of them.
-    pub(super) payloads: Bytes,
     /// Where the next stripe goes.
     pub(super) head: u64,
     /// Something acknowledged may be lost.
@@ -93,7 +89,6 @@ impl Recovered {
         self.damaged = true;
         self.restored.clear();
         stripes.clear();
-        self.staged = Staged::default();
     }
 
     /// What is whole behind damage may fill a ring of this length, so that not even a stripe of so many sectors fits that tells
@@ -102,8 +97,6 @@ impl Recovered {
         let tail = self.stripes.first().map_or(self.head, |found| found.position);
         if self.head + sectors > tail + ring {
             self.stripes.clear();
-            self.staged = Staged::default();
-            self.payloads = Bytes::new();
         }
     }
 }
@@ -143,11 +136,7 @@ impl<'a> RingImage<'a> {
                     self.let_go(recovered.head, placed.sectors);
                     let position = recovered.head;
                     recovered.head += placed.sectors;
-                    let (payload, start) =
-                        (arena.get(placed.payload.clone()), placed.payload.start);
-                    let said =
-                        recovered.staged.take_stripe(payload, start, stripes.len(), self.binding);
-                    match said {
+                    match Said::read(arena.get(placed.payload.clone()), self.binding) {
                         Some(said) => stripes.push((placed, said)),
                         None => {
                             self.need(position, recovered.head)?;
@@ -176,10 +165,9 @@ impl<'a> RingImage<'a> {
                 }
             }
         }
-        recovered.payloads = arena.into_bytes();
-        let payloads = &recovered.payloads;
+        let payloads = arena.into_bytes();
         recovered.stripes =
-            stripes.into_iter().map(|(placed, said)| placed.found(said, payloads)).collect();
+            stripes.into_iter().map(|(placed, said)| placed.found(said, &payloads)).collect();
         Ok(recovered)
     }
 
@@ -499,11 +487,6 @@ mod tests {
         let recovered = world.walk(RING);
         assert!(recovered.damaged);
         assert_eq!((positions(&recovered), recovered.head), (rest, world.head));
-        assert_eq!(
-            recovered.staged.sizes().staged,
-            2 * 1900,
-            "nothing in front of the damage counts"
-        );
     }
 
     #[test]
@@ -518,7 +501,6 @@ mod tests {
             assert!(recovered.damaged);
             recovered.make_room_for(sectors, RING);
             assert_eq!((positions(&recovered).len(), recovered.head), (kept, world.head));
-            assert_eq!(recovered.staged.sizes().staged > 0, kept > 0);
         }
     }
 

@@ -8,11 +8,10 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use types::Ticket;
 
-use super::engine::MARK_LEN;
-use super::entry::Mark;
+use super::entry::{MARK_LEN, Mark};
 use super::index::At;
 use super::io::{File, Write};
-use super::staged::Said;
+use super::said::Said;
 use super::stripe::{SECTOR, StripeWriter, payload_max};
 
 /// Marks of losses that every stripe keeps room for.

@@ -22,9 +22,4 @@ impl Sizes {
         self.staged -= entry.len();
         self.at_home -= entry.home_len();
     }
-
-    pub(super) fn add_all(&mut self, other: Sizes) {
-        self.staged += other.staged;
-        self.at_home += other.at_home;
-    }
 }

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use super::aligned::AlignedBuffer;
 use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use super::io::{Blocking, File, Files, Write};
-use super::page::{PAGE, PageHead, PagePlace};
-use super::superblock::COPIES;
+use super::page::PageHead;
+use crate::disk::place::{COPIES, PAGE, PagePlace};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"PSPR");
 const FORMAT: u16 = 1;

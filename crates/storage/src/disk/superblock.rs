@@ -11,10 +11,7 @@ use types::{Database, Shard};
 
 use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use super::directory::Directory;
-use super::page::PAGE;
-
-/// Copies at the start of the slots file, one page each.
-pub(super) const COPIES: u64 = 2;
+use crate::disk::place::PAGE;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"PSUP");
 /// In stores of format 1 no body in the ring is too long for a page.

@@ -11,7 +11,8 @@
 
 use std::collections::BTreeMap;
 
-use super::extents::{GROUP_UNITS, Map};
+use super::extents::Map;
+use crate::disk::place::GROUP_UNITS;
 
 /// Groups of one survey, at most: what it remembers of each takes two pages.
 const GROUPS_AT_ONCE: u64 = 256;

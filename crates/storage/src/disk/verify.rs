@@ -4,24 +4,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use types::limits::{DATABASES, KEY_LEN_MAX, RECORD_LEN_MAX};
 use types::{Database, Shard};
 
 use super::directory::Directory;
-use super::engine::{OpenError, Superblocks, find_ring, is_page_of, primary_place};
+use super::engine::{OpenError, Superblocks, find_ring, is_page_of};
 use super::entry::{Entry, Reference, content_checksum};
-use super::extents::{GROUP_UNITS, Map, PAGE_UNITS, UNIT, map_place, units_for};
+use super::extents::Map;
 use super::files::FileMedium;
 use super::index::Index;
 use super::io::{Blocking, File, Medium};
-use super::page::{Bucket, PAGE, PageHead, PagePlace, overflow_place};
+use super::page::{Bucket, PageHead};
 use super::recovery::Recovered;
 use super::spare;
-use super::stripe::{SECTOR, entries};
-use super::superblock::{COPIES, Superblock};
+use super::stripe::SECTOR;
+use super::superblock::Superblock;
+use crate::disk::place::{
+    COPIES, GROUP_UNITS, PAGE, PAGE_UNITS, PagePlace, UNIT, map_place, overflow_place,
+    primary_place, units_for,
+};
 use crate::{Note, Progress};
 
 /// Bad slots that a report names; further ones are only counted.
@@ -248,19 +251,12 @@ impl Check<'_> {
         let mut flags = self.superblock.flags.clone();
         let mut index = Index::default();
         for stripe in &stripes {
-            let (bytes, _) = entries(&stripe.payload).expect("the walk checked the stripe");
-            let bytes = Arc::new(Bytes::copy_from_slice(bytes));
-            let mut at = 0;
-            while let Some(entry) = Entry::read(&bytes[at..]) {
-                if let Some(mark) = entry.mark() {
-                    for (database, shard) in mark.shards() {
-                        flags.set(database, shard, mark.forgotten);
-                    }
-                } else {
-                    index.insert(&bytes, at, 0);
+            for mark in &stripe.said.marks {
+                for (database, shard) in mark.shards() {
+                    flags.set(database, shard, mark.forgotten);
                 }
-                at += entry.len();
             }
+            index.insert_durable(&stripe.payload, 0, |_| ());
         }
         let all = (0..DATABASES as u8).flat_map(|d| (0..=u8::MAX).map(move |s| (d, s)));
         let forgotten = all.filter(|&(d, s)| flags.has(Database(d), Shard(s))).count();

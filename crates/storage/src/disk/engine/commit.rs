@@ -9,10 +9,11 @@ use types::Ticket;
 use super::Engine;
 use crate::Completion;
 use crate::disk::bytes_at::put_u64;
-use crate::disk::entry::{Entry, HEAD_LEN, Kind, Mark, entry_checksum};
-use crate::disk::extents::{UNIT, content_write, units_for};
+use crate::disk::entry::{Entry, HEAD_LEN, Kind, MARK_LEN, Mark, entry_checksum};
+use crate::disk::extents::content_write;
 use crate::disk::index::WARMED;
 use crate::disk::io::{File, Files, Io, Write};
+use crate::disk::place::{UNIT, units_for};
 use crate::disk::request::{Batch, Large, ShardMark};
 use crate::disk::ring::{Ring, Stripe, ring_writes};
 use crate::disk::stripe::{
@@ -51,9 +52,6 @@ impl Commit {
         Commit { io: None, step: Step::Ring }
     }
 }
-
-/// Bytes of a mark as an entry.
-pub(in crate::disk) const MARK_LEN: usize = HEAD_LEN + 4;
 
 impl Engine {
     /// Takes a batch: from here on, loads see it.
@@ -142,8 +140,7 @@ impl Engine {
         let expected = entries.len() / entry_len_max.max(HEAD_LEN);
         stripe.hashes.reserve(expected);
         pending.superseded.reserve(expected);
-        let is_folded = self.index.is_folded();
-        let (mut at, mut dead) = (0, Vec::new());
+        let mut at = 0;
         let (mut taken, mut replaced) = (0, 0);
         let (mut run, mut count) = (0, 0); // where entries begin that are next to each other and alive
         let mut cold = 0;
@@ -163,9 +160,6 @@ impl Engine {
             count += 1;
             stripe.hashes.push(entry.hash);
             taken += 1;
-            if is_folded {
-                self.index.unfold(entry.hash, entry.hash, |stripe| dead.push(stripe));
-            }
             let Some(old) = self.index.insert(&shared, start, number) else { continue };
             if old.stripe == number {
                 replaced += 1;
@@ -179,7 +173,6 @@ impl Engine {
         pending.writer.push_all(&entries[run..at], count);
         assert_eq!(at, entries.len(), "a batch is a whole number of entries");
         self.ring.charge(taken, replaced);
-        dead.into_iter().for_each(|stripe| self.ring.discharge(stripe));
     }
 
     /// Puts a worker's mark into the collecting stripe.

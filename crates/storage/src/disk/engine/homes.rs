@@ -7,12 +7,11 @@
 
 use std::vec::IntoIter;
 
+use super::Engine;
 use super::write_back::{Work, WriteBack};
-use super::{Engine, primary_place};
-use crate::disk::extents::{map_place, units_for};
 use crate::disk::index::WARMED;
 use crate::disk::io::{File, Files, Io, Write};
-use crate::disk::page::{PAGE, PagePlace};
+use crate::disk::place::{PAGE, PagePlace, map_place, primary_place, units_for};
 use crate::disk::spare::{self, HOMES};
 use crate::disk::superblock::{FORMAT, Superblock};
 use crate::mutation::{self, Mutation};

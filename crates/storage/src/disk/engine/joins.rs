@@ -3,9 +3,10 @@
 //! A bucket that is added again must find nothing at its place. Where its write-back is torn and the images of that are
 //! lost, an old page would be taken for the new one there; so none is added before the file has been cut.
 
-use super::{Engine, primary_place};
+use super::Engine;
 use crate::disk::io::{File, Io};
 use crate::disk::page::PAGE_ROOM;
+use crate::disk::place::primary_place;
 
 /// Buckets are joined while there are so many times as many as there should be.
 const TOO_MANY: u64 = 2;

@@ -90,7 +90,6 @@ impl Engine {
         let last = self.directory.interval(bucket).1.min(shard_last);
         let (room, room_len) =
             (listing.limit - listing.records.len(), LISTED_LEN_MAX - listing.len);
-        self.unfold(from, last);
         let mut records = self.records(database, bucket, from, last);
         records.sort_by_key(|(identity, _)| identity.hash);
         let mut len = 0;

@@ -6,13 +6,14 @@ use bytes::Bytes;
 use types::limits::{KEY_LEN_MAX, RECORD_LEN_MAX};
 use types::{Database, Key, Shard};
 
+use super::Engine;
 use super::scrub::ScrubRead;
-use super::{Engine, primary_place};
 use crate::disk::entry::{Identity, Reference, content_checksum, fingerprint};
-use crate::disk::extents::{Map, PAGE_DOUBTED, UNIT, map_place, units_for};
+use crate::disk::extents::{Map, PAGE_DOUBTED};
 use crate::disk::io::{File, Io};
-use crate::disk::page::{
-    BadRecord, Bucket, CheckedPage, PAGE, PageHead, PagePlace, overflow_place,
+use crate::disk::page::{BadRecord, Bucket, CheckedPage, PageHead};
+use crate::disk::place::{
+    PAGE, PagePlace, UNIT, map_place, overflow_place, primary_place, units_for,
 };
 use crate::mutation::{self, Mutation};
 use crate::{Completion, Load, Place};
@@ -141,7 +142,6 @@ impl Engine {
 
     /// The newest record of a place; `None` where its bucket has to be read for that.
     fn find(&mut self, identity: &Identity) -> Option<Found> {
-        self.unfold(identity.hash, identity.hash);
         let bucket = self.directory.bucket_of(identity.hash);
         let entry = match self.index.find(identity) {
             Some(entry) => Some(entry),

@@ -10,9 +10,10 @@ use types::{Database, Shard};
 use super::{Engine, shard_index};
 use crate::Completion;
 use crate::disk::entry::{Entry, Identity, Mark, Reference, entry_checksum};
-use crate::disk::extents::{Map, map_place};
+use crate::disk::extents::Map;
 use crate::disk::io::File;
-use crate::disk::page::{BadRecord, PagePlace};
+use crate::disk::page::BadRecord;
+use crate::disk::place::{PagePlace, map_place};
 use crate::disk::recovery::Restored;
 use crate::disk::stripe::SECTOR;
 

@@ -5,10 +5,10 @@
 use super::Engine;
 use super::rebuild::unhome;
 use super::write_back::{How, Shape, WriteBack};
-use crate::disk::extents::PAGE_UNITS;
 use crate::disk::index::At;
 use crate::disk::merge::{Merged, Merging};
 use crate::disk::page::PAGE_ROOM;
+use crate::disk::place::PAGE_UNITS;
 
 /// Bytes of a bucket and of what the ring holds for it, at most: what is longer may need more of the spare than there is.
 const MERGED_LEN_MAX: usize = 4 * PAGE_ROOM;
@@ -43,7 +43,6 @@ impl Engine {
             return None;
         }
         let (first, last) = self.directory.interval(bucket);
-        self.unfold(first, last);
         self.index.warm_range(first, last);
         let durable = self.ring.durable;
         let homes = self.cache.peek(bucket).expect("a target is pinned");

@@ -10,6 +10,7 @@ use types::key::SHARDS;
 use types::limits::DATABASES;
 use types::{Database, Shard};
 
+use super::Engine;
 use super::config::{Config, OpenError};
 use super::joins::Slots;
 use super::loss::SUPERBLOCK_UNUSABLE;
@@ -18,20 +19,20 @@ use super::superblocks::{Superblocks, write_superblocks};
 use super::surplus::Surplus;
 use super::sweep::{Sweep, burst_len};
 use super::write_back::WriteBack;
-use super::{Engine, primary_place};
 use crate::disk::cache::{ByNumber, Cache};
 use crate::disk::directory::Directory;
 use crate::disk::entry::Mark;
-use crate::disk::extents::{Extents, Map, map_place, units_for};
+use crate::disk::extents::{Extents, Map};
 use crate::disk::index::Index;
 use crate::disk::io::{Blocking, File, Files, Medium, Write};
-use crate::disk::page::{PAGE, Packer, PagePlace};
+use crate::disk::page::Packer;
+use crate::disk::place::{COPIES, PAGE, PagePlace, map_place, primary_place, units_for};
 use crate::disk::pool::Pool;
 use crate::disk::recovery::{CHUNK, Recovered, RingImage};
 use crate::disk::ring::{Marked, Ring, ring_writes};
 use crate::disk::spare::{self, Images};
 use crate::disk::stripe::{SECTOR, StripeWriter, blank};
-use crate::disk::superblock::{COPIES, FORMAT, Flags, Superblock};
+use crate::disk::superblock::{FORMAT, Flags, Superblock};
 
 /// Sectors written at once while a ring is made.
 const BLANK_SECTORS: u64 = 2048;
@@ -397,26 +398,23 @@ impl Engine {
         }
     }
 
-    /// Takes what the ring holds; it goes into the index when it is first touched.
+    /// Takes what the ring holds.
     pub(super) fn replay(&mut self, recovered: &mut Recovered) {
         let stripes = std::mem::take(&mut recovered.stripes);
         for mark in stripes.iter().flat_map(|found| &found.said.marks) {
             self.replay_mark(*mark);
         }
-        let stripes = stripes.into_iter().map(|found| (found.position, found.said)).collect();
-        let first = self.ring.put_before(stripes);
-        let staged = std::mem::take(&mut recovered.staged);
-        let has_references = staged.has_references();
         self.remark_restored(&recovered.restored);
-        self.index.fold(staged, std::mem::take(&mut recovered.payloads), first);
-        if recovered.damaged || has_references {
-            self.unfold(0, u64::MAX);
+        let (places, payloads): (Vec<_>, Vec<_>) =
+            stripes.into_iter().map(|found| ((found.position, found.said), found.payload)).unzip();
+        let first = self.ring.put_before(places);
+        for (number, payload) in (first..).zip(payloads) {
+            let ring = &mut self.ring;
+            self.index.insert_durable(&payload, number, |replaced| ring.discharge(replaced));
         }
         self.trim();
-        if has_references {
-            for (unit, count) in self.staged_runs() {
-                self.extents.hold(unit, count);
-            }
+        for (unit, count) in self.staged_runs() {
+            self.extents.hold(unit, count);
         }
     }
 
@@ -427,7 +425,11 @@ impl Engine {
         }
     }
 
+    /// Units that only the ring refers to.
     fn staged_runs(&self) -> Vec<(u64, u64)> {
+        if !self.index.has_references() {
+            return Vec::new();
+        }
         let staged = self.index.range(0, u64::MAX).map(|(_, slot)| slot.entry());
         let references = staged.filter_map(|entry| entry.reference());
         references.map(|reference| (reference.unit, units_for(reference.content_len()))).collect()

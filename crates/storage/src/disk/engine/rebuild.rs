@@ -3,19 +3,19 @@
 
 use std::collections::BTreeSet;
 
+use super::Engine;
 use super::write_back::{How, Shape, Work};
-use super::{Engine, primary_place};
 use crate::disk::entry::{Entry, Reference};
-use crate::disk::extents::{Extents, PAGE_DOUBTED, PAGE_UNITS, content_write, units_for};
+use crate::disk::extents::{Extents, PAGE_DOUBTED, content_write};
 use crate::disk::index::{Index, Slot};
 use crate::disk::merge::Rows;
 use crate::disk::page::{Bucket, PAGE_ROOM, Packed, Packer};
+use crate::disk::place::{PAGE_UNITS, primary_place, units_for};
 
 impl Engine {
     pub(super) fn rebuild(&mut self, number: u64, work: &mut Work, how: How) {
         let olds = self.take_old(number, how.shape);
         let (first, last) = self.directory.interval(number);
-        self.unfold(first, last);
         self.index.warm_range(first, last);
         // Out of the engine while its entries are merged, because the rest of the engine changes with them.
         let index = std::mem::replace(&mut self.index, Index::nothing());

@@ -13,16 +13,18 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use types::limits::{KEY_LEN_MAX, RECORD_LEN_MAX};
 
+use super::Engine;
 use super::lookup::{Ask, Reading, Waiter, Who, is_page_of};
 use super::loss::SUPERBLOCK_UNUSABLE;
 use super::superblocks::Superblocks;
 use super::write_back::WriteBack;
-use super::{Engine, primary_place};
 use crate::disk::entry::{Identity, Kind, Reference};
-use crate::disk::extents::{Map, PAGE_UNITS, UNIT, map_place};
+use crate::disk::extents::Map;
 use crate::disk::io::{File, Io};
-use crate::disk::page::{Bucket, PAGE, PageHead, PagePlace, overflow_place};
-use crate::disk::superblock::COPIES;
+use crate::disk::page::{Bucket, PageHead};
+use crate::disk::place::{
+    COPIES, PAGE, PAGE_UNITS, PagePlace, UNIT, map_place, overflow_place, primary_place,
+};
 use crate::mutation::{self, Mutation};
 use crate::{Completion, Scrubbed};
 

@@ -2,8 +2,8 @@
 
 use super::config::OpenError;
 use crate::disk::io::{Blocking, File, Files, Write};
-use crate::disk::page::PAGE;
-use crate::disk::superblock::{COPIES, Superblock, Unusable};
+use crate::disk::place::{COPIES, PAGE};
+use crate::disk::superblock::{Superblock, Unusable};
 
 /// In the order of their places.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! Space that nothing needs any more is given back to the file system, one group of extents at a time.
 
 use super::Engine;
-use crate::disk::extents::UNIT;
 use crate::disk::io::{File, Io};
+use crate::disk::place::UNIT;
 
 /// What is to be given back.
 #[derive(Debug, Default)]

@@ -1,8 +1,9 @@
 //! The scrub's survey of what pages refer to; see [`crate::disk::survey`].
 
 use super::Engine;
-use crate::disk::extents::{GROUP_UNITS, Map, PAGE_UNITS, map_place, units_for};
+use crate::disk::extents::Map;
 use crate::disk::page::Bucket;
+use crate::disk::place::{GROUP_UNITS, PAGE_UNITS, map_place, units_for};
 
 impl Engine {
     /// A pass begins.

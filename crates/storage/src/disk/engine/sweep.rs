@@ -297,7 +297,6 @@ impl Engine {
     /// True if the ring holds something for a bucket that may go home.
     fn has_durable(&mut self, bucket: u64) -> bool {
         let (first, last) = self.directory.interval(bucket);
-        self.unfold(first, last);
         let durable = self.ring.durable;
         self.index.range(first, last).any(|(_, slot)| slot.durable(durable).is_some())
     }

@@ -11,14 +11,13 @@ use bytes::Bytes;
 
 use super::Engine;
 use super::merging::Lent;
-use crate::disk::extents::GROUP_UNITS;
 use crate::disk::index::At;
 use crate::disk::io::{File, Io, Write};
 use crate::disk::merge::Merging;
-use crate::disk::page::{PAGE_ROOM, PagePlace};
+use crate::disk::page::PAGE_ROOM;
+use crate::disk::place::{COPIES, GROUP_UNITS, PagePlace};
 use crate::disk::ring::Marked;
 use crate::disk::spare::HOMES;
-use crate::disk::superblock::COPIES;
 
 /// What becomes of the next write-back.
 #[derive(Debug, Default)]
@@ -320,7 +319,6 @@ impl Engine {
     pub(super) fn target_known(&mut self, bucket: u64) {
         self.cache.pin(bucket);
         let (first, last) = self.directory.interval(bucket);
-        self.unfold(first, last);
         let homes = self.cache.peek(bucket).expect("it has just come in");
         let mut groups: BTreeSet<u64> = BTreeSet::new();
         let has_references = self.index.has_references();

@@ -2,11 +2,9 @@
 
 use base::checksum::checksum;
 
-use super::{GROUP_UNITS, PAGE_UNITS, map_place};
 use crate::disk::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
-use crate::disk::page::PAGE;
+use crate::disk::place::{GROUP_UNITS, MAP_HEAD_LEN, PAGE, PAGE_UNITS, map_place};
 
-pub(super) const HEAD_LEN: usize = 64;
 pub(super) const WORDS: usize = (GROUP_UNITS / 64) as usize;
 const MAGIC: u32 = u32::from_le_bytes(*b"PMAP");
 const FORMAT: u16 = 1;
@@ -89,7 +87,7 @@ impl Map {
         put_u16(&mut page, 12, FORMAT);
         put_u64(&mut page, 16, group);
         put_u64(&mut page, 24, batch);
-        for (word, bytes) in self.0.iter().zip(page[HEAD_LEN..].chunks_exact_mut(8)) {
+        for (word, bytes) in self.0.iter().zip(page[MAP_HEAD_LEN..].chunks_exact_mut(8)) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
         let sum = checksum(map_place(group).seed(binding), &page[8..]);
@@ -104,7 +102,7 @@ impl Map {
             && u64_at(page, 16) == group
             && u64_at(page, 0) == checksum(map_place(group).seed(binding), &page[8..]);
         let mut map = Map::empty();
-        for (word, bytes) in map.0.iter_mut().zip(page[HEAD_LEN..].chunks_exact(8)) {
+        for (word, bytes) in map.0.iter_mut().zip(page[MAP_HEAD_LEN..].chunks_exact(8)) {
             *word = u64_at(bytes, 0);
         }
         is_whole.then_some(map)

@@ -4,7 +4,8 @@
 //! older map costs what is written over by and by, and would cost all that it calls free here.
 
 use super::map::WORDS;
-use super::{Extents, GROUP_UNITS, Group, Map, PAGE_UNITS};
+use super::{Extents, Group, Map};
+use crate::disk::place::{GROUP_UNITS, PAGE_UNITS};
 
 /// Shorter runs are kept: they are soon used again, and a file in small pieces is slow to read and to write.
 const RUN_UNITS_MIN: u64 = 64;

@@ -1,7 +1,11 @@
 //! A part of the index: the places whose hashes share their top bits.
 
-use super::PART_BITS;
 use super::slot::Slot;
+
+/// Top bits of the hash that choose the part.
+const PART_BITS: u32 = 15;
+/// Parts of an index.
+pub(super) const PARTS: usize = 1 << PART_BITS;
 
 /// A part that is full grows by one of so many: half of that is unused on average.
 const GROWTH_PARTS: usize = 4;
@@ -15,6 +19,11 @@ const GROWTH_MIN: usize = 4;
 /// Bytes of memory that a place takes besides its entries.
 pub(super) const PLACE_LEN: usize =
     size_of::<Hashed>() * (2 * GROWTH_PARTS + 1) / (2 * GROWTH_PARTS);
+
+/// The part of a hash.
+pub(super) fn part_of(hash: u64) -> usize {
+    (hash >> (64 - PART_BITS)) as usize
+}
 
 /// What the index has of a place, and its hash.
 #[derive(Debug)]
@@ -65,32 +74,11 @@ impl Part {
         place.map(|place| &place.slot)
     }
 
-    /// Has room for so many places.
-    pub(super) fn reserve(&mut self, places: usize) {
-        self.places.reserve_exact(places);
-    }
-
     pub(super) fn insert(&mut self, at: usize, hash: u64, slot: Slot) {
         if self.places.len() == self.places.capacity() {
-            self.reserve((self.places.len() / GROWTH_PARTS).max(GROWTH_MIN));
+            self.places.reserve_exact((self.places.len() / GROWTH_PARTS).max(GROWTH_MIN));
         }
         self.places.insert(at, Hashed { hash, slot });
-    }
-
-    /// Adds an entry behind all others, or in the place of the one it replaces, which is returned. `first` is where
-    /// the places of its hash begin.
-    pub(super) fn append(&mut self, first: usize, hash: u64, mut new: Slot) -> Option<Slot> {
-        let known = self.places[first..].iter_mut().find(|place| {
-            let (known, entry) = (place.slot.entry(), new.entry());
-            known.has_identity_of(&entry)
-        });
-        if let Some(Hashed { slot, .. }) = known {
-            new.tie = slot.tie;
-            return Some(std::mem::replace(slot, new));
-        }
-        new.tie = (self.places.len() - first) as u32;
-        self.insert(self.places.len(), hash, new);
-        None
     }
 
     /// The places of one hash, by where they stand.

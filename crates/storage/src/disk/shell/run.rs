@@ -9,7 +9,7 @@ use super::uring::Uring;
 use crate::Completion;
 use crate::disk::engine::Engine;
 use crate::disk::io::{File, Files, Io, Write};
-use crate::disk::page::PAGE;
+use crate::disk::place::PAGE;
 use crate::disk::request::Request;
 
 /// How long nothing is changed in a store before it writes everything back.
