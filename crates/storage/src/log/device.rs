@@ -24,24 +24,25 @@ pub struct Store {
     pub writes: Vec<Write>,
 }
 
-/// A file or something like it. Sectors are kept whole or not at all, in any order, until `store` has returned.
+/// A file or a like device. It keeps each sector whole or not at all, in any order, until `store`
+/// has returned.
 pub trait Device {
     /// Bytes.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's reason.
     fn size(&mut self) -> Result<u64, String>;
 
     /// Fills `into` from `offset` on.
     ///
     /// # Errors
-    /// What the system says, also where there are not so many bytes.
+    /// The system's reason, or that the device has too few bytes.
     fn read(&mut self, offset: u64, into: &mut [u8]) -> Result<(), String>;
 
     /// Makes these bytes durable.
     ///
     /// # Errors
-    /// What the system says; then nothing is known of them, nor of what was stored with a failure before.
+    /// The system's reason. The bytes, and those of earlier failed stores, are then unknown.
     fn store(&mut self, store: &Store) -> Result<(), String>;
 }
 

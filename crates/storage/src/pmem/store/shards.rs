@@ -76,7 +76,7 @@ pub(super) struct Write {
     pub(super) link: Link,
 }
 
-/// What must lead to a slot that was written.
+/// How the directory leads to a slot that was written.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Link {
     /// It does already.
@@ -91,7 +91,7 @@ pub(super) enum Link {
 pub(super) struct Scrub {
     // Counts the shards of all databases.
     pub(super) shard: usize,
-    // Where to go on in it; its beginning where there is nothing.
+    // Where to go on in it; its beginning if `None`.
     pub(super) from_hash: Option<u64>,
     // Its registers are done: where to go on in its slabs.
     pub(super) slab: Option<(Class, Option<u64>)>,
@@ -213,7 +213,7 @@ impl<M: Memory> PmemStore<M> {
         self.scrub.note_damage();
     }
 
-    /// What the absence of a record means.
+    /// The meaning of a record's absence.
     pub(super) fn absent(&mut self, shard: ShardId) -> Load {
         if let Some(&forgotten) = self.batch.forgets.get(&shard) {
             return if forgotten { Load::Lost } else { Load::Absent };
@@ -284,7 +284,7 @@ impl<M: Memory> Shared<M> {
         is_it.then(|| reading.record(&content, buffers))
     }
 
-    /// The slot at `at` where it holds a record of this kind for this shard; `None` where it does not.
+    /// The slot at `at` if it holds a record of this kind for this shard.
     pub(in crate::pmem) fn read_live(
         &self,
         at: u64,
