@@ -95,8 +95,8 @@ struct Book {
     metas: BTreeMap<(Database, Shard), Story>,
     /// Shards that a worker heard to be forgotten and was not told of a higher loss since.
     unrevealed: BTreeSet<(Database, Shard)>,
-    /// A shard of those that was called known in the turn that goes on.
-    known_early: Option<Shard>,
+    /// Shards of those that were called known in this turn.
+    known_early: Vec<Shard>,
     complaint: Option<String>,
     is_excused: bool,
 }
@@ -170,14 +170,22 @@ impl Ledger {
     }
 
     /// A turn of the worker with this index has ended. `hears_of_loss`: its loss was raised.
-    pub fn end_turn(&self, (worker, workers): (usize, usize), hears_of_loss: bool) {
+    /// Only a node that is no replica knows a shard again in that turn: others wait for answers.
+    pub fn end_turn(
+        &self,
+        (worker, workers): (usize, usize),
+        hears_of_loss: bool,
+        is_replica: impl Fn(Shard) -> bool,
+    ) {
         let is_its = |shard: Shard| usize::from(shard.0) % workers == worker;
         let mut book = self.lock();
-        let early = book.known_early.take();
+        for shard in std::mem::take(&mut book.known_early) {
+            if !hears_of_loss || is_replica(shard) {
+                book.complain(format!("{shard:?} is called known, and its loss was not raised"));
+            }
+        }
         if hears_of_loss {
             book.unrevealed.retain(|(_, shard)| !is_its(*shard));
-        } else if let Some(shard) = early {
-            book.complain(format!("{shard:?} is called known, and its loss was not raised"));
         }
     }
 
@@ -279,7 +287,7 @@ impl Store for Watched {
         if forgotten {
             book.hear_forgotten(database, shard);
         } else if book.unrevealed.contains(&(database, shard)) {
-            book.known_early = Some(shard);
+            book.known_early.push(shard);
         }
         drop(book);
         self.store.set_forgotten(database, shard, forgotten);
@@ -398,17 +406,26 @@ mod tests {
         let (mut store, ledger) = watched();
         let shard = Shard(7);
         store.set_forgotten(DATABASE, shard, true);
-        ledger.end_turn((0, 1), true);
+        ledger.end_turn((0, 1), true, |_| true);
         store.set_forgotten(DATABASE, shard, false);
-        ledger.end_turn((0, 1), false);
+        ledger.end_turn((0, 1), false, |_| true);
         assert_eq!(ledger.complaint(), None);
         store.set_forgotten(DATABASE, shard, true);
         store.set_forgotten(DATABASE, shard, false);
-        ledger.end_turn((0, 1), true);
-        assert_eq!(ledger.complaint(), None, "the turn in which the loss was raised");
+        ledger.end_turn((0, 1), true, |_| false);
+        assert_eq!(ledger.complaint(), None, "it is no replica, and its loss was raised");
         store.set_forgotten(DATABASE, shard, true);
         store.set_forgotten(DATABASE, shard, false);
-        ledger.end_turn((0, 1), false);
+        ledger.end_turn((0, 1), true, |_| true);
+        assert!(ledger.complaint().is_some(), "no answer can have come in that turn");
+    }
+
+    #[test]
+    fn shard_known_without_raised_loss_is_reported() {
+        let (mut store, ledger) = watched();
+        store.set_forgotten(DATABASE, Shard(7), true);
+        store.set_forgotten(DATABASE, Shard(7), false);
+        ledger.end_turn((0, 1), false, |_| false);
         assert!(ledger.complaint().is_some());
     }
 }

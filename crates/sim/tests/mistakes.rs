@@ -50,13 +50,10 @@ mod mistakes {
         "once-dropped-by-one",
     ];
 
-    /// As above, under one protocol alone.
-    const RARE_UNDER: (&str, &str) = ("rmwpaxos", "stale-answers");
-
     #[test]
     fn what_few_seeds_catch_is_caught() {
         for (config, name) in every() {
-            if RARE.contains(&name) || (&*config.protocol, name) == RARE_UNDER {
+            if RARE.contains(&name) {
                 continue;
             }
             let seeds_max = if name == SLOWEST.0 { SLOWEST.1 } else { SEEDS_MAX };

@@ -1,5 +1,7 @@
 //! A worker has a turn, and what it asked for is carried out.
 
+use types::Shard;
+
 use super::*;
 
 /// Turns.
@@ -48,7 +50,12 @@ impl World {
         if let Err(violation) = seat.worker.check() {
             self.failure.get_or_insert(format!("n{}: {}", it.id, violation.0));
         }
-        it.ledger.end_turn((worker, workers), hears_of_loss);
+        let (nodes, replicas) = (self.config.nodes, self.config.replicas);
+        let is_replica = |shard: Shard| {
+            let first = usize::from(shard.0) % nodes;
+            (node + nodes - first) % nodes < replicas
+        };
+        it.ledger.end_turn((worker, workers), hears_of_loss, is_replica);
         if let Some(complaint) = it.ledger.complaint() {
             self.failure.get_or_insert(format!("n{}: {complaint}", it.id));
         }
