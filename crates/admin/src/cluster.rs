@@ -13,6 +13,9 @@ use types::NodeId;
 pub struct Cluster {
     /// Hexadecimal; `null` before the node belongs to a cluster.
     pub cluster: Option<String>,
+    /// The level at which the cluster runs; `null` before the node belongs to one.
+    #[serde(default)]
+    pub feature_level: Option<u16>,
     /// The node that was asked.
     pub asked: u16,
     /// Members that must be ready for the cluster to serve.
@@ -42,7 +45,7 @@ pub struct NodeView {
     pub up: bool,
     /// True for the node that was asked.
     pub is_self: bool,
-    /// The setting in which it differs from the asked node, which therefore refuses it.
+    /// The setting or level in which it differs from the asked node, which therefore refuses it.
     #[serde(default)]
     pub refused: Option<String>,
     /// Its limit that is smaller than another member's and counts everywhere.
@@ -87,7 +90,8 @@ impl Cluster {
         };
         let nodes = facts.cluster().into_iter().map(|member| NodeView::of(member, now));
         let nodes = nodes.map(settings).collect();
-        Cluster::judged(status.cluster, status.id.0, nodes)
+        let level = status.level.map(|level| level.0);
+        Cluster { feature_level: level, ..Cluster::judged(status.cluster, status.id.0, nodes) }
     }
 
     /// The cluster of these nodes, with the conclusions drawn from them.
@@ -98,6 +102,7 @@ impl Cluster {
         let ready = nodes.iter().filter(|node| node.is_ready()).count();
         Cluster {
             cluster,
+            feature_level: None,
             asked,
             quorum,
             ready,

@@ -16,6 +16,8 @@ pub(crate) struct Status {
     pub version: &'static str,
     pub node: u16,
     pub cluster: Option<String>,
+    /// The level at which the cluster runs; absent before the node belongs to one.
+    pub feature_level: Option<u16>,
     pub phase: String,
     pub ready: bool,
     pub loading: bool,
@@ -53,7 +55,7 @@ pub(crate) struct Member {
     pub slow: bool,
     /// The newest round trip to it; absent for this node and before the first one.
     pub round_trip_us: Option<u64>,
-    /// The setting in which it differs from this node, which therefore refuses it.
+    /// The setting or level in which it differs from this node, which therefore refuses it.
     pub refused: Option<String>,
     pub incarnation: u32,
     pub loss: u32,
@@ -132,6 +134,7 @@ impl Status {
         Status {
             version,
             node: status.id.0,
+            feature_level: status.level.map(|level| level.0),
             phase: phase(&status.phase),
             ready: status.ready,
             loading: status.loading,

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use base::Millis;
+use types::features::Supported;
 use types::limits::{DATABASES, MEMBERS_MAX};
 use types::{Database, NodeId};
 
@@ -54,6 +55,8 @@ pub struct NodeConfig {
     pub clients_accepted: usize,
     /// How what is stored is verified in the background.
     pub scrub: ScrubConfig,
+    /// The feature levels that this node supports: those of its version, except in tests.
+    pub supported: Supported,
 }
 
 /// What this node tells the others and clients of itself.

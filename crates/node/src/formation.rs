@@ -24,6 +24,11 @@
 //! **Noting.** A peer's incarnation and loss are durable here before any of its words is believed. So a node that
 //! restarts still knows which of its peers' former words are void [Michael et al., DISC 2017].
 //!
+//! **Feature levels.** A cluster forms at the lowest of its members' highest levels. A member
+//! pledges a higher one once all members have announced it on their present connections. From then
+//! on it refuses nodes that do not support it. The cluster runs at the level that all members
+//! have said to have pledged. Both are durable in both copies of the identity and never fall.
+//!
 //! **Settings.** A peer with other databases does not count at all. A peer's limits are durable here
 //! before links to its workers are made, so that a restarted node respects the limits of a member
 //! that is down. A raised limit counts once every connected member knows it.
@@ -31,11 +36,13 @@
 //! It does not change the members of a formed cluster.
 
 mod encoding;
+mod levels;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use transport::{ClusterId, Hello, Refusal};
+use types::features::{Clash, FeatureLevel, Features, Running, Supported};
 use types::positions::SECRET_LEN;
 use types::{Incarnation, Loss, NodeId};
 
@@ -85,6 +92,8 @@ pub struct Counters {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Durable {
     pub standing: Standing,
+    /// Always there in a member.
+    pub running: Option<Running>,
     pub mine: Counters,
     /// Sorted by node.
     pub members: Vec<MemberAddress>,
@@ -111,7 +120,7 @@ impl Durable {
     /// Takes a corrected list and databases on a start. A proposal made for other ones is dropped.
     pub fn correct(&mut self, members: Vec<MemberAddress>, databases: Databases) {
         if self.members != members || self.databases != databases {
-            self.standing = Standing::Empty;
+            (self.standing, self.running) = (Standing::Empty, None);
         }
         (self.members, self.databases) = (members, databases);
     }
@@ -121,6 +130,7 @@ impl Durable {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Status {
     pub standing: Standing,
+    pub features: Features,
     pub members: Vec<MemberAddress>,
     pub known: BTreeMap<NodeId, Counters>,
     /// Part of what the node held is forgotten and not recovered yet: it is no help to a quorum there.
@@ -167,6 +177,8 @@ pub enum Effect {
     Formed,
     /// These limits count from now on.
     Agree(Agreed),
+    /// The cluster runs at this level from now on.
+    Raised(FeatureLevel),
     /// Something only an operator can repair.
     Complain {
         peer: NodeId,
@@ -180,6 +192,7 @@ pub enum Effect {
 #[derive(Clone, Debug)]
 pub struct Formation {
     me: NodeId,
+    supported: Supported,
     durable: Durable,
     /// What this node would call a new cluster.
     fresh: Cluster,
@@ -187,6 +200,8 @@ pub struct Formation {
     dropped: Option<Cluster>,
     /// Peers with a connection, and what they said on it.
     heard: BTreeMap<NodeId, Option<Status>>,
+    /// Peers whose last connection was refused for their features.
+    clashes: BTreeMap<NodeId, Clash>,
     forget_asked: bool,
     is_recovering: bool,
 }
@@ -195,9 +210,23 @@ impl Formation {
     /// `fresh` is drawn at random for every start of the process.
     #[must_use]
     pub fn new(me: NodeId, durable: Durable, fresh: Cluster) -> Formation {
-        let heard = BTreeMap::new();
-        let (dropped, forget_asked, is_recovering) = (None, false, false);
-        Formation { me, durable, fresh, dropped, heard, forget_asked, is_recovering }
+        Formation {
+            me,
+            supported: Supported::HERE,
+            durable,
+            fresh,
+            dropped: None,
+            heard: BTreeMap::new(),
+            clashes: BTreeMap::new(),
+            forget_asked: false,
+            is_recovering: false,
+        }
+    }
+
+    /// The same for a node that supports other feature levels than this version.
+    #[must_use]
+    pub fn supporting(self, supported: Supported) -> Formation {
+        Formation { supported, ..self }
     }
 
     #[must_use]
@@ -210,6 +239,7 @@ impl Formation {
     pub fn status(&self) -> Status {
         Status {
             standing: self.durable.standing,
+            features: self.features(),
             members: self.durable.members.clone(),
             known: self.durable.known.clone(),
             is_recovering: self.is_recovering,
@@ -233,9 +263,12 @@ impl Formation {
         Agreed::of(&limits)
     }
 
-    /// Why a connected peer is refused: the setting in which it differs from this node.
+    /// Why a peer is refused: the setting or the feature level in which it differs from this node.
     #[must_use]
     pub fn refused(&self, peer: NodeId) -> Option<String> {
+        if let Some(clash) = self.clashes.get(&peer) {
+            return Some(clash.to_string());
+        }
         let status = self.heard.get(&peer)?.as_ref()?;
         self.durable.databases.difference("here", &status.databases, "there")
     }
@@ -287,8 +320,13 @@ impl Formation {
     /// counters: they are neither noted nor compared.
     ///
     /// # Errors
-    /// [`Refusal`] when it is a former self of the peer.
+    /// [`Refusal`] when it is a former self of the peer, or its version does not fit.
     pub fn note(&mut self, hello: &Hello, out: &mut Vec<Effect>) -> Result<(), Refusal> {
+        if let Some(clash) = self.clash(hello.node, hello.features) {
+            self.clashes.insert(hello.node, clash);
+            return Err(Refusal::Features(clash));
+        }
+        self.clashes.remove(&hello.node);
         if hello.cluster.is_none() {
             return Ok(());
         }
@@ -359,6 +397,7 @@ impl Formation {
             out.push(Effect::Agree(agreed));
         }
         self.advance(out);
+        self.raise_level(out);
     }
 
     fn on_told(&mut self, peer: NodeId, status: Status, out: &mut Vec<Effect>) {
@@ -371,6 +410,12 @@ impl Formation {
             *heard = Some(status);
             return out.push(Effect::Complain { peer, text });
         }
+        if let Some(clash) = self.clash(peer, status.features) {
+            self.clashes.insert(peer, clash);
+            self.heard.insert(peer, None);
+            return out.push(Effect::Complain { peer, text: clash.to_string() });
+        }
+        let Some(heard) = self.heard.get_mut(&peer) else { return };
         let agrees = status.members == self.durable.members;
         if let (false, Standing::Empty | Standing::Proposed(_)) = (agrees, self.durable.standing)
             && matches!(status.standing, Standing::Empty | Standing::Proposed(_))
@@ -395,7 +440,10 @@ impl Formation {
 
     fn on_forgotten(&mut self, out: &mut Vec<Effect>) {
         let Standing::Rejoining(cluster) = self.durable.standing else { return };
-        self.become_formed(cluster, out);
+        let running = self.durable.running.or_else(|| self.running_in(cluster));
+        if let Some(running) = running {
+            self.become_formed(cluster, running, out);
+        }
     }
 
     /// Takes every step that what was heard allows; there are at most a few in a row.
@@ -416,10 +464,12 @@ impl Formation {
     }
 
     fn advance_empty(&mut self, proposed: Option<Cluster>, out: &mut Vec<Effect>) {
-        if let Some(formed) = self.formed_cluster() {
+        if let Some((formed, running)) = self.formed_cluster() {
             match proposed {
                 // It noted the proposal and waited, so it never spoke as a member.
-                _ if proposed.or(self.dropped) == Some(formed) => self.become_formed(formed, out),
+                _ if proposed.or(self.dropped) == Some(formed) => {
+                    self.become_formed(formed, running, out);
+                }
                 // The proposer might still form what was promised to it, unless it says otherwise.
                 Some(mine) if !self.is_abandoned(mine) => {}
                 _ => self.rejoin(out),
@@ -458,7 +508,7 @@ impl Formation {
             Some(mine) => {
                 let noted = |node| self.said(node) == Some(Standing::Proposed(mine));
                 if self.others().all(noted) {
-                    self.become_formed(mine, out);
+                    self.become_formed(mine, Running::at(self.common_level()), out);
                 }
             }
         }
@@ -466,7 +516,7 @@ impl Formation {
 
     /// Takes counters that no former self can have used, once enough members of the cluster are heard.
     fn rejoin(&mut self, out: &mut Vec<Effect>) {
-        let Some(cluster) = self.formed_cluster() else { return };
+        let Some((cluster, running)) = self.formed_cluster() else { return };
         let formed: Vec<&Status> = self
             .heard
             .values()
@@ -506,7 +556,10 @@ impl Formation {
         };
         limits.retain(|&node, _| members.iter().any(|member| member.node == node));
         let (standing, databases) = (Standing::Rejoining(cluster), self.durable.databases.clone());
-        self.durable = Durable { standing, mine, members, known, databases, limits };
+        // A former self may have pledged more than it knew: every member that it met had, too.
+        let running = self.durable.running.map_or(running, |mine| mine.max(running));
+        let running = Some(running);
+        self.durable = Durable { standing, running, mine, members, known, databases, limits };
         out.push(Effect::Persist(Box::new(self.durable.clone())));
         out.push(Effect::Agree(self.agreed()));
         out.push(Effect::Reconnect);
@@ -533,7 +586,8 @@ impl Formation {
         }
     }
 
-    fn become_formed(&mut self, cluster: Cluster, out: &mut Vec<Effect>) {
+    fn become_formed(&mut self, cluster: Cluster, running: Running, out: &mut Vec<Effect>) {
+        self.durable.running = Some(running);
         self.set_standing(Standing::Formed(cluster), out);
         out.push(Effect::Formed);
     }
@@ -573,13 +627,15 @@ impl Formation {
         status.known.get(&self.me) == Some(&self.durable.mine)
     }
 
-    fn formed_cluster(&self) -> Option<Cluster> {
-        self.heard.values().flatten().find_map(|status| match status.standing {
+    /// The cluster that a connected member belongs to, and its levels.
+    fn formed_cluster(&self) -> Option<(Cluster, Running)> {
+        let cluster = self.heard.values().flatten().find_map(|status| match status.standing {
             Standing::Formed(cluster) if status.databases == self.durable.databases => {
                 Some(cluster)
             }
             _ => None,
-        })
+        })?;
+        Some((cluster, self.running_in(cluster)?))
     }
 
     fn proposer(&self) -> NodeId {

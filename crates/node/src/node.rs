@@ -15,6 +15,7 @@ use protocols::Stats;
 use storage::data_dir::{DataDir, DataDirError};
 use transport::tcp::Tcp;
 use transport::{ClusterId, Network};
+use types::features::Running;
 use types::{NodeId, Update};
 
 use crate::config::{BadConfig, MemberAddress, NodeConfig};
@@ -166,6 +167,7 @@ struct Beginning {
 /// Holds the configuration against the directory, and writes nothing.
 fn beginning(config: &NodeConfig, dir: &DataDir) -> Result<Beginning, BadConfig> {
     let before = dir.identity().map(record::read);
+    check_level(config, before.as_ref())?;
     let is_open =
         dir.is_empty() && before.as_ref().is_none_or(|it| it.is_surely_unformed(config.id));
     let known = before.as_ref().map(|durable| durable.members.clone()).unwrap_or_default();
@@ -185,6 +187,19 @@ fn beginning(config: &NodeConfig, dir: &DataDir) -> Result<Beginning, BadConfig>
         (false, false) => check_moved(members, known, standing)?,
     };
     Ok(Beginning { members, databases, is_open })
+}
+
+/// A version that lacks the cluster's level would not know some of its records.
+fn check_level(config: &NodeConfig, before: Option<&Durable>) -> Result<(), BadConfig> {
+    let beyond = |running: Running| running.beyond(config.supported);
+    match before.and_then(|durable| durable.running).and_then(beyond) {
+        None => Ok(()),
+        Some(level) => Err(BadConfig(format!(
+            "{}: the cluster runs at feature level {level}; this version supports {}",
+            config.data_dir.display(),
+            config.supported
+        ))),
+    }
 }
 
 /// How to correct a member that has agreed to a proposal.
@@ -341,7 +356,7 @@ fn open_identity(config: &NodeConfig, dir: &mut DataDir) -> Result<Formation, St
     durable.limits.retain(|&node, _| is_member(node));
     record::write(dir, &durable)?;
     let fresh = Cluster { id: ClusterId(draw()), secret: draw() };
-    Ok(Formation::new(config.id, durable, fresh))
+    Ok(Formation::new(config.id, durable, fresh).supporting(config.supported))
 }
 
 /// Opens what the node keeps. Shards that are forgotten in it are found by the workers, which ask for a higher loss

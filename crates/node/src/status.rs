@@ -8,6 +8,7 @@ use std::sync::Arc;
 use base::histogram::Histogram;
 use base::{Millis, Nanos};
 use protocols::Stats;
+use types::features::FeatureLevel;
 use types::{Incarnation, Loss, NodeId};
 
 use crate::client_settings::ClientSettings;
@@ -120,6 +121,8 @@ pub struct NodeStatus {
     pub phase: Phase,
     /// Hexadecimal; `None` before the node belongs to a cluster.
     pub cluster: Option<String>,
+    /// The feature level at which the cluster runs; `None` before the node belongs to one.
+    pub level: Option<FeatureLevel>,
     pub incarnation: Incarnation,
     pub loss: Loss,
     /// Sorted by id, this node included.
@@ -248,7 +251,7 @@ pub struct MemberStatus {
     pub up: bool,
     /// It recovers what it forgot, and does not count for a quorum meanwhile. As it said a moment ago.
     pub loading: bool,
-    /// The setting in which it differs from this node, which therefore refuses it.
+    /// The setting or feature level in which it differs from this node, which therefore refuses it.
     pub refused: Option<String>,
     pub incarnation: Incarnation,
     pub loss: Loss,

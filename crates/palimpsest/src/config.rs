@@ -214,6 +214,7 @@ impl Flags {
             clients_max: CLIENTS_MAX_DEFAULT,
             clients_accepted: usize::MAX,
             scrub: scrub(self.scrub_rate, self.compare_every)?,
+            supported: types::features::Supported::HERE,
         };
         let log = LogConfig {
             format: self.log_format.unwrap_or_default(),

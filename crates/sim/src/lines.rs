@@ -300,6 +300,7 @@ impl SimFacts {
             clients_max: 100,
             clients_accepted: usize::MAX,
             scrub: node::config::ScrubConfig::OFF,
+            supported: types::features::Supported::HERE,
         };
         SimFacts { settings: ClientSettings::new(&config), config: Arc::new(config) }
     }
@@ -319,6 +320,7 @@ impl Facts for SimFacts {
             id: NodeId(1),
             phase: Phase::Formed,
             cluster: None,
+            level: Some(types::features::HIGHEST),
             incarnation: Default::default(),
             loss: Default::default(),
             members: Vec::new(),

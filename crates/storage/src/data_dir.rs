@@ -11,9 +11,12 @@ use std::path::{Path, PathBuf};
 
 use base::Millis;
 use rustix::fs::FlockOperation;
+use types::features::Running;
 use types::{Incarnation, Loss, NodeId};
 
-use crate::identity::{COPY_LEN, Cluster, Durability, Found, Identity, Member, Standing, decode};
+use crate::identity::{
+    COPY_LEN, Cluster, Durability, FORMAT, Found, Identity, Member, Standing, decode,
+};
 
 const FILE: &str = "node";
 const FILE_NEW: &str = "node.new";
@@ -28,7 +31,7 @@ pub enum DataDirError {
     #[error("{dir} belongs to node {found}, not to node {asked}: check --id and --data-dir")]
     WrongNode { dir: PathBuf, found: NodeId, asked: NodeId },
     #[error(
-        "{dir} has format {found}, which this version does not know: run the version that wrote it"
+        "{dir}/node has format {found}, this version knows {FORMAT}: run the version that wrote it"
     )]
     UnknownFormat { dir: PathBuf, found: u32 },
     #[error("{0} has files in it but no node: give this node an empty directory")]
@@ -188,6 +191,7 @@ impl DataDir {
     pub fn rejoin(
         &mut self,
         cluster: Cluster,
+        running: Option<Running>,
         members: &[Member],
         incarnation: Incarnation,
         loss: Loss,
@@ -197,6 +201,7 @@ impl DataDir {
         let next = Identity {
             standing: Standing::Uncertain,
             cluster: Some(cluster),
+            running,
             members: members.to_vec(),
             incarnation,
             loss,
@@ -207,7 +212,8 @@ impl DataDir {
         self.save(next)
     }
 
-    /// Durably changes what may change while the node runs: cluster, members, standing, clocks, databases.
+    /// Durably changes what may change while the node runs: cluster, feature levels, members,
+    /// standing, clocks, databases.
     ///
     /// # Errors
     /// `AddressesTooLong`, `Io`, `Poisoned`.
@@ -222,6 +228,10 @@ impl DataDir {
         assert_eq!(fixed(before), fixed(&next), "an update must leave these alone");
         if next == *before && !self.is_poisoned {
             return Ok(());
+        }
+        // Both copies: a pledge must not be forgotten with one of them.
+        if next.running != before.running {
+            self.save(next.clone())?;
         }
         self.save(next)
     }
@@ -299,6 +309,7 @@ pub fn reset(path: &Path, node: NodeId, now_unix: Millis) -> Result<(), DataDirE
     let lost = lost.next_loss().ok_or_else(exhausted)?;
     let blank = Identity {
         cluster: None,
+        running: None,
         members: Vec::new(),
         databases: Vec::new(),
         binding: draw()?,

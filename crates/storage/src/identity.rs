@@ -11,16 +11,17 @@
 use std::fmt;
 
 use base::Millis;
+use types::features::Running;
 use types::limits::{DATABASES, MEMBERS_MAX};
 use types::positions::SECRET_LEN;
 use types::wire::put_blob;
-use types::{Incarnation, Loss, Malformed, NodeId, Reader};
+use types::{Incarnation, Loss, Malformed, NodeId, Reader, Wire as _};
 
 /// Bytes of one copy.
 pub const COPY_LEN: usize = 4096;
 
 /// The only format that this version reads and writes.
-pub const FORMAT: u32 = 6;
+pub const FORMAT: u32 = 7;
 
 const MAGIC: [u8; 8] = *b"PALIMPST";
 const CHECKSUM_LEN: usize = 8;
@@ -95,6 +96,10 @@ pub struct DatabaseSetting {
     pub index: u8,
     pub protocol: String,
     pub durability: Durability,
+    /// How often the cluster has given up all that the database held.
+    pub generation: u64,
+    /// The protocol wants a log beside the registers. No protocol does yet.
+    pub has_log_area: bool,
 }
 
 /// A clock on which times to live are counted: how long it has run, over all starts.
@@ -112,6 +117,8 @@ pub struct Identity {
     pub standing: Standing,
     /// Drawn by the first members together; none until then.
     pub cluster: Option<Cluster>,
+    /// The feature levels of the cluster. A member always has them, and they never fall.
+    pub running: Option<Running>,
     /// At most `MEMBERS_MAX`, in the order of the configuration.
     pub members: Vec<Member>,
     pub durability: Durability,
@@ -161,6 +168,7 @@ impl Identity {
             node,
             standing: Standing::Unformed,
             cluster: None,
+            running: None,
             members: Vec::new(),
             durability,
             incarnation: Incarnation(0),
@@ -213,6 +221,7 @@ impl Identity {
         let cluster = self.cluster.unwrap_or(Cluster { id: 0, secret: [0; SECRET_LEN] });
         body.extend_from_slice(&cluster.id.to_le_bytes());
         body.extend_from_slice(&cluster.secret);
+        self.running.encode(&mut body);
         body.extend_from_slice(&self.incarnation.0.to_le_bytes());
         body.extend_from_slice(&self.loss.0.to_le_bytes());
         body.extend_from_slice(&self.binding.to_le_bytes());
@@ -240,6 +249,8 @@ impl Identity {
         for database in &self.databases {
             body.extend_from_slice(&[database.index, database.durability as u8]);
             put_blob(&mut body, database.protocol.as_bytes());
+            body.extend_from_slice(&database.generation.to_le_bytes());
+            body.push(u8::from(database.has_log_area));
         }
         // Clocks and limits are added while the node runs: they must always fit.
         if body.len() + later_clocks + later_limits > COPY_LEN - CHECKSUM_LEN {
@@ -309,10 +320,12 @@ fn decode_fields(reader: &mut Reader<'_>) -> Result<(u64, Identity), Malformed> 
     let has_cluster = reader.u8()? == 1;
     let id = u128::from(reader.u64()?) | u128::from(reader.u64()?) << 64;
     let secret = *reader.take(SECRET_LEN)?.first_chunk().ok_or(Malformed)?;
+    let running = Option::<Running>::decode(reader)?;
     let identity = Identity {
         node,
         standing,
         cluster: has_cluster.then_some(Cluster { id, secret }),
+        running,
         durability,
         incarnation: Incarnation(reader.u32()?),
         loss: Loss(reader.u32()?),
@@ -322,7 +335,9 @@ fn decode_fields(reader: &mut Reader<'_>) -> Result<(u64, Identity), Malformed> 
         members: decode_members(reader)?,
         databases: decode_databases(reader)?,
     };
-    if identity.incarnation > Incarnation::MAX || identity.loss > Loss::MAX {
+    let is_member = identity.standing == Standing::Formed;
+    let is_consistent = !is_member || identity.running.is_some();
+    if identity.incarnation > Incarnation::MAX || identity.loss > Loss::MAX || !is_consistent {
         return Err(Malformed);
     }
     Ok((sequence, identity))
@@ -388,13 +403,21 @@ fn decode_databases(reader: &mut Reader<'_>) -> Result<Vec<DatabaseSetting>, Mal
         let (index, durability) = (reader.u8()?, decode_durability(reader)?);
         let protocol = reader.blob(PROTOCOL_LEN_MAX)?;
         let protocol = std::str::from_utf8(protocol).map_err(|_| Malformed)?.to_owned();
-        Ok(DatabaseSetting { index, protocol, durability })
+        let generation = reader.u64()?;
+        let has_log_area = match reader.u8()? {
+            0 => false,
+            1 => true,
+            _ => return Err(Malformed),
+        };
+        Ok(DatabaseSetting { index, protocol, durability, generation, has_log_area })
     };
     (0..count).map(|_| one(reader)).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use types::features::FeatureLevel;
+
     use super::*;
 
     fn identity() -> Identity {
@@ -411,6 +434,8 @@ mod tests {
             index,
             protocol: "rmwpaxos".to_string(),
             durability: Durability::Disk,
+            generation: u64::from(index),
+            has_log_area: index == 1,
         };
         Identity {
             standing: Standing::Formed,
@@ -418,6 +443,7 @@ mod tests {
                 id: 0x0123_4567_89ab_cdef_fedc_ba98_7654_3210,
                 secret: [0x5a; SECRET_LEN],
             }),
+            running: Some(Running { level: FeatureLevel(3), pledged: FeatureLevel(4) }),
             members: vec![member(1), member(2), member(3)],
             incarnation: Incarnation(41),
             loss: Loss(7),
@@ -442,9 +468,9 @@ mod tests {
     fn bytes_never_change() {
         let copy = identity().encode(12, 1).expect("it fits");
         let hash = base::checksum::hash(&copy);
-        const GOLDEN: u64 = 0x91b4_671d_b31b_3a96;
+        const GOLDEN: u64 = 0x259e_c5b4_b808_2c84;
         assert_eq!(copy[8..16], *b"PALIMPST");
-        assert_eq!(copy[16..32], [6, 0, 0, 0, 2, 0, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(copy[16..32], [7, 0, 0, 0, 2, 0, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(hash, GOLDEN, "the format changed: {hash:#x}");
     }
 

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use base::Millis;
 use proptest::prelude::*;
 use storage::data_dir::{DataDir, DataDirError, reset};
-use storage::identity::{COPY_LEN, Cluster, Durability, Member, SavedClock, Standing};
+use storage::identity::{COPY_LEN, Cluster, Durability, FORMAT, Member, SavedClock, Standing};
+use types::features::{FeatureLevel, Running};
 use types::positions::SECRET_LEN;
 use types::{Incarnation, Loss, NodeId};
 
@@ -79,6 +80,7 @@ fn cluster(id: u128) -> Cluster {
 fn join(dir: &mut DataDir, id: u128) {
     dir.update(|identity| {
         identity.cluster = Some(cluster(id));
+        identity.running = Some(Running::at(FeatureLevel(1)));
         identity.members = members();
         identity.standing = Standing::Formed;
     })
@@ -159,7 +161,14 @@ fn an_unknown_format_is_refused() {
         let checksum = base::checksum::checksum(0, &bytes[8..COPY_LEN]);
         bytes[..8].copy_from_slice(&checksum.to_le_bytes());
     });
-    assert!(matches!(scratch.open(), Err(DataDirError::UnknownFormat { found: 9, .. })));
+    let before = fs::read(scratch.node_file()).expect("written");
+    let error = scratch.open().expect_err("it is unknown");
+    assert!(matches!(error, DataDirError::UnknownFormat { found: 9, .. }), "{error}");
+    let file = scratch.node_file();
+    let text = format!("{} has format 9, this version knows {FORMAT}:", file.display());
+    assert!(error.to_string().starts_with(&text), "{error}");
+    assert!(reset(&scratch.0, NODE, Millis(0)).is_err(), "what is unknown is not thrown away");
+    assert_eq!(fs::read(file).expect("written"), before);
 }
 
 #[test]
@@ -270,11 +279,15 @@ proptest! {
 fn a_node_that_rejoins_above_its_former_self_is_uncertain_until_it_has_formed() {
     let scratch = Scratch::new();
     let mut first = scratch.start();
-    first.rejoin(cluster(7), &members(), Incarnation(4096), Loss(8192)).expect("it rejoins");
+    let running = Some(Running::at(FeatureLevel(2)));
+    first
+        .rejoin(cluster(7), running, &members(), Incarnation(4096), Loss(8192))
+        .expect("it rejoins");
     drop(first);
     let again = scratch.open().expect("its own directory");
     let identity = again.identity().expect("it has one");
     assert_eq!((identity.standing, identity.cluster), (Standing::Uncertain, Some(cluster(7))));
+    assert_eq!(identity.running, running);
     assert_eq!((identity.incarnation, identity.loss), (Incarnation(4096), Loss(8192)));
     assert!(!again.is_empty());
 }

@@ -374,6 +374,7 @@ mod tests {
             channel: 0,
             workers: 1,
             settings: 1,
+            features: types::features::Features::default(),
             nonce: [node as u8; 32],
         }
     }

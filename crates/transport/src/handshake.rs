@@ -13,15 +13,16 @@ use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use types::features::{Clash, FeatureLevel, Features, Supported};
 use types::wire::{Malformed, Reader, Wire};
 use types::{Incarnation, Loss, NodeId};
 
 use crate::frame::{self, Kind};
 
 /// Protocol versions that this build speaks. They cover the messages of nodes and workers as well.
-/// Version 7 carries typed replies of forwarded commands.
-pub const VERSION_MIN: u16 = 9;
-pub const VERSION_MAX: u16 = 9;
+/// They change with the format of frames and hellos; a feature level tells the rest.
+pub const VERSION_MIN: u16 = 10;
+pub const VERSION_MAX: u16 = 10;
 
 /// The channel for messages between nodes rather than their workers.
 pub const CHANNEL_CONTROL: u16 = u16::MAX;
@@ -48,6 +49,7 @@ pub struct Hello {
     /// Hash of the settings on which workers must agree. The control channel says in words how they
     /// differ.
     pub settings: u64,
+    pub features: Features,
     pub nonce: Nonce,
 }
 
@@ -74,6 +76,8 @@ pub enum Refusal {
     Early,
     #[error("protocols or durabilities of its databases differ from this node's")]
     Settings,
+    #[error("{0}")]
+    Features(Clash),
     #[error("it sent something other than a handshake")]
     Malformed,
 }
@@ -236,10 +240,10 @@ impl Wire for Hello {
         out.extend_from_slice(&self.channel.to_le_bytes());
         out.extend_from_slice(&self.workers.to_le_bytes());
         out.extend_from_slice(&self.settings.to_le_bytes());
+        self.features.encode(out);
         out.extend_from_slice(&self.nonce);
     }
 
-    /// Reads the fields of version 7; later versions may append more.
     fn decode(reader: &mut Reader<'_>) -> Result<Hello, Malformed> {
         let (_min, _max) = (reader.u16()?, reader.u16()?);
         let node = NodeId(reader.u16()?);
@@ -253,12 +257,15 @@ impl Wire for Hello {
             _ => return Err(Malformed),
         };
         let (channel, workers, settings) = (reader.u16()?, reader.u16()?, reader.u64()?);
+        let features = Features::decode(reader)?;
         let mut nonce = Nonce::default();
         nonce.copy_from_slice(reader.take(32)?);
         if incarnation > Incarnation::MAX || loss > Loss::MAX || workers == 0 {
             return Err(Malformed);
         }
-        Ok(Hello { node, incarnation, loss, cluster, channel, workers, settings, nonce })
+        let hello =
+            Hello { node, incarnation, loss, cluster, channel, workers, settings, features, nonce };
+        Ok(hello)
     }
 }
 
@@ -288,27 +295,34 @@ impl fmt::Debug for ClusterId {
 
 impl Wire for Refusal {
     fn encode(&self, out: &mut Vec<u8>) {
-        let (code, min, max) = match *self {
-            Refusal::Version { .. } => (1_u8, VERSION_MIN, VERSION_MAX),
-            Refusal::Secret => (2, 0, 0),
-            Refusal::Cluster => (3, 0, 0),
-            Refusal::Stranger => (4, 0, 0),
-            Refusal::WrongNode => (5, 0, 0),
-            Refusal::Myself => (6, 0, 0),
-            Refusal::Stale => (7, 0, 0),
-            Refusal::Early => (8, 0, 0),
-            Refusal::Malformed => (9, 0, 0),
-            Refusal::Settings => (10, 0, 0),
+        let (code, numbers) = match *self {
+            Refusal::Version { .. } => (1_u8, [VERSION_MIN, VERSION_MAX, 0, 0]),
+            Refusal::Secret => (2, [0; 4]),
+            Refusal::Cluster => (3, [0; 4]),
+            Refusal::Stranger => (4, [0; 4]),
+            Refusal::WrongNode => (5, [0; 4]),
+            Refusal::Myself => (6, [0; 4]),
+            Refusal::Stale => (7, [0; 4]),
+            Refusal::Early => (8, [0; 4]),
+            Refusal::Malformed => (9, [0; 4]),
+            Refusal::Settings => (10, [0; 4]),
+            Refusal::Features(Clash::Level { node, level, supported }) => {
+                (11, [supported.lowest.0, supported.highest.0, node.0, level.0])
+            }
+            Refusal::Features(Clash::Apart { node, supported }) => {
+                (12, [supported.lowest.0, supported.highest.0, node.0, 0])
+            }
         };
         out.push(code);
-        out.extend_from_slice(&min.to_le_bytes());
-        out.extend_from_slice(&max.to_le_bytes());
+        numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
     }
 
     /// A version refusal comes back with the versions of the end that refused.
     fn decode(reader: &mut Reader<'_>) -> Result<Refusal, Malformed> {
         let code = reader.u8()?;
         let (min, max) = (reader.u16()?, reader.u16()?);
+        let (node, level) = (NodeId(reader.u16()?), FeatureLevel(reader.u16()?));
+        let supported = Supported { lowest: FeatureLevel(min), highest: FeatureLevel(max) };
         Ok(match code {
             1 => Refusal::Version { min, max },
             2 => Refusal::Secret,
@@ -320,6 +334,8 @@ impl Wire for Refusal {
             8 => Refusal::Early,
             9 => Refusal::Malformed,
             10 => Refusal::Settings,
+            11 => Refusal::Features(Clash::Level { node, level, supported }),
+            12 => Refusal::Features(Clash::Apart { node, supported }),
             _ => return Err(Malformed),
         })
     }
@@ -340,6 +356,7 @@ mod tests {
             channel: 0,
             workers: 2,
             settings: 1,
+            features: Features::default(),
             nonce: [node as u8; 32],
         }
     }
@@ -488,7 +505,16 @@ mod tests {
         fn hellos_and_refusals_come_back(node in 1_u16.., loss in 0_u32..1 << 24, channel: u16, min: u16) {
             let one = Hello { loss: Loss(loss), channel, cluster: None, ..hello(node) };
             prop_assert_eq!(Hello::from_bytes(&one.to_bytes()), Ok(one));
-            let all = [Refusal::Secret, Refusal::Early, Refusal::Malformed, Refusal::Settings];
+            let (node, level) = (NodeId(node), FeatureLevel(min));
+            let supported = Supported { lowest: FeatureLevel(channel), highest: FeatureLevel(min) };
+            let all = [
+                Refusal::Secret,
+                Refusal::Early,
+                Refusal::Malformed,
+                Refusal::Settings,
+                Refusal::Features(Clash::Level { node, level, supported }),
+                Refusal::Features(Clash::Apart { node, supported }),
+            ];
             for refusal in all {
                 prop_assert_eq!(Refusal::from_bytes(&refusal.to_bytes()), Ok(refusal));
             }

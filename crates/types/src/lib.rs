@@ -5,6 +5,7 @@
 
 pub mod command;
 pub mod explain;
+pub mod features;
 pub mod id;
 pub mod key;
 pub mod limits;

@@ -134,6 +134,7 @@ fn lone(data_dir: PathBuf) -> NodeConfig {
         clients_max: 100,
         clients_accepted: usize::MAX,
         scrub: ScrubConfig::DEFAULT,
+        supported: types::features::Supported::HERE,
         announced: Default::default(),
     }
 }

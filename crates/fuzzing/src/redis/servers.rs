@@ -148,6 +148,7 @@ fn start_cluster(
         clients_max: 1_000,
         clients_accepted: usize::MAX,
         scrub: node::config::ScrubConfig::DEFAULT,
+        supported: types::features::Supported::HERE,
     };
     let front = || {
         let version = env!("CARGO_PKG_VERSION");

@@ -63,6 +63,7 @@ fn pair(secret: &[u8]) -> [End; 2] {
         channel: 0,
         workers: 2,
         settings: 1,
+        features: types::features::Features::default(),
         nonce: [node; 32],
     });
     let dial = Handshake::dial(hellos[0].clone(), NodeId(2), b"secret");

@@ -7,6 +7,7 @@ use storage::data_dir::DataDir;
 use storage::identity::{
     COPY_LEN, Cluster, Durability, Found, Identity, Member, SavedClock, Standing, decode,
 };
+use types::features::{FeatureLevel, Running};
 use types::positions::SECRET_LEN;
 use types::{Incarnation, Loss, NodeId};
 
@@ -35,6 +36,7 @@ fn written() -> [Identity; 2] {
     let first = Identity {
         standing: Standing::Formed,
         cluster: Some(Cluster { id: 7, secret: [9; SECRET_LEN] }),
+        running: Some(Running::at(FeatureLevel(1))),
         members: vec![member(1), member(2), member(3)],
         incarnation: Incarnation(41),
         loss: Loss(7),

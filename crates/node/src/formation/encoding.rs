@@ -1,6 +1,7 @@
 //! The bytes of a status.
 
 use transport::ClusterId;
+use types::features::Features;
 use types::limits::MEMBERS_MAX;
 use types::positions::SECRET_LEN;
 use types::wire::{Malformed, Reader, Wire, put_blob};
@@ -39,6 +40,7 @@ impl Wire for Status {
         };
         out.push(code);
         cluster.unwrap_or(NO_CLUSTER).encode(out);
+        self.features.encode(out);
         out.push(self.members.len() as u8);
         for member in &self.members {
             out.extend_from_slice(&member.node.0.to_le_bytes());
@@ -70,6 +72,10 @@ impl Wire for Status {
             4 => Standing::Formed(cluster),
             _ => return Err(Malformed),
         };
+        let features = Features::decode(reader)?;
+        if matches!(standing, Standing::Formed(_)) && features.running.is_none() {
+            return Err(Malformed);
+        }
         let members = decode_list(reader, |reader| {
             let node = NodeId(reader.u16()?);
             Ok(MemberAddress { node, client: decode_text(reader)?, peer: decode_text(reader)? })
@@ -91,7 +97,7 @@ impl Wire for Status {
         let limits =
             decode_list(reader, |reader| Ok((NodeId(reader.u16()?), Limits::decode(reader)?)))?;
         let (known, limits) = (known.into_iter().collect(), limits.into_iter().collect());
-        Ok(Status { standing, members, known, is_recovering, databases, limits })
+        Ok(Status { standing, features, members, known, is_recovering, databases, limits })
     }
 }
 

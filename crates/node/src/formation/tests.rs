@@ -3,10 +3,11 @@
 mod world;
 
 use proptest::prelude::*;
+use types::features::LOWEST;
 use types::wire::Wire;
 
 use super::*;
-use world::{Life, World, blank, id, member, members};
+use world::{Life, World, blank, id, levels, member, members};
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
@@ -87,6 +88,39 @@ proptest! {
         world.heal();
         prop_assert!(world.is_one_cluster(), "{:?}", world.clusters());
         prop_assert_eq!(world.clusters()[0], Some(id(70)));
+    }
+
+    #[test]
+    fn levels_rise_only_where_all_members_pledged(count in 1_u16..=5, seed: u64, wipes: bool) {
+        let mut world = World::new(count, seed);
+        world.upgrades = true;
+        for _ in 0..6_000 {
+            world.happen(true, wipes);
+        }
+    }
+
+    #[test]
+    fn upgraded_members_end_at_the_highest_common_level(
+        count in 1_u16..=5,
+        seed: u64,
+        versions in prop::collection::vec(2_u16..=3, 5),
+    ) {
+        let mut world = World::new(count, seed);
+        world.heal();
+        prop_assert_eq!(world.levels(), vec![Some(FeatureLevel(1)); usize::from(count)]);
+        for round in 1..=2 {
+            for (node, &version) in world.nodes().into_iter().zip(&versions) {
+                world.crash(node);
+                world.machine(node).supported = levels(version.min(round + 1));
+                world.start(node);
+                (0..50).for_each(|_| world.happen(false, false));
+            }
+            world.heal();
+            let lowest = versions[..usize::from(count)].iter().min().copied();
+            let expected = lowest.map(|lowest| FeatureLevel(lowest.min(round + 1)));
+            prop_assert_eq!(world.levels(), vec![expected; usize::from(count)]);
+        }
+        prop_assert!(world.is_one_cluster());
     }
 
     #[test]
@@ -277,6 +311,7 @@ fn proposal_dropped_too_early_still_counts() {
     world.step(two, Input::Up { peer: one }, false);
     let status = Status {
         standing: Standing::Formed(id(70)),
+        features: running_at(LOWEST),
         ..world.machines[&one].running.as_ref().map(Formation::status).expect("it runs")
     };
     world.step(two, Input::Told { peer: one, status: Box::new(status) }, false);
@@ -328,6 +363,7 @@ fn rejoined_node_keeps_addresses_that_it_reached() {
     for peer in [1, 3] {
         let status = Status {
             standing: Standing::Formed(cluster),
+            features: running_at(LOWEST),
             members: members(4),
             known: known.clone(),
             is_recovering: false,
@@ -368,4 +404,66 @@ fn a_former_self_is_refused() {
     world.heal();
     let one = world.machine(NodeId(1)).running.as_mut().expect("it runs");
     assert_eq!(one.note(&old, &mut Vec::new()), Err(Refusal::Stale));
+}
+
+/// The features of a member whose cluster runs at this level.
+fn running_at(level: FeatureLevel) -> Features {
+    Features { supported: Supported::HERE, running: Some(Running::at(level)) }
+}
+
+#[test]
+fn level_is_durable_before_it_is_told() {
+    let mut one = Formation::new(NodeId(1), blank(members(2)), id(1)).supporting(levels(2));
+    one.on(Input::Start, &mut Vec::new());
+    one.on(Input::Up { peer: NodeId(2) }, &mut Vec::new());
+    let mut tell = |standing, features| {
+        let status = Status { standing, features, ..Formation::status(&one) };
+        let mut effects = Vec::new();
+        one.on(Input::Told { peer: NodeId(2), status: Box::new(status) }, &mut effects);
+        effects
+    };
+    let running = |level, pledged| {
+        Some(Running { level: FeatureLevel(level), pledged: FeatureLevel(pledged) })
+    };
+    tell(Standing::Empty, Features::default());
+    let effects = tell(Standing::Proposed(id(1)), Features::default());
+    assert!(effects.contains(&Effect::Formed), "{effects:?}");
+    for (theirs, mine, raises) in [
+        (Features { supported: levels(1), running: running(1, 1) }, running(1, 1), false),
+        (Features { supported: levels(2), running: running(1, 1) }, running(1, 2), false),
+        (Features { supported: levels(2), running: running(1, 2) }, running(2, 2), true),
+    ] {
+        let effects = tell(Standing::Formed(id(1)), theirs);
+        match &effects[..] {
+            [] => assert_eq!(mine, running(1, 1)),
+            [Effect::Persist(durable), Effect::TellAll, rest @ ..] => {
+                assert_eq!(durable.running, mine);
+                assert_eq!(rest.contains(&Effect::Raised(FeatureLevel(2))), raises);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(one.features().running, running(2, 2));
+}
+
+#[test]
+fn peer_without_the_level_is_refused_by_name() {
+    let durable = Durable {
+        standing: Standing::Formed(id(7)),
+        running: Some(Running::at(FeatureLevel(2))),
+        ..blank(members(2))
+    };
+    let mut one = Formation::new(NodeId(1), durable, id(1)).supporting(levels(2));
+    let mut world = World::new(2, 1);
+    world.start(NodeId(2));
+    let hello = Hello { cluster: Some(id(7).id), ..world.hello(NodeId(2)) };
+    let text = "the cluster runs at feature level 2; the version of node 2 supports 1 to 1";
+    let mut effects = Vec::new();
+    let refusal = one.note(&hello, &mut effects).expect_err("it is refused");
+    assert_eq!(refusal.to_string(), text);
+    assert!(effects.is_empty(), "{effects:?}");
+    assert_eq!(one.refused(NodeId(2)).as_deref(), Some(text));
+    let newer = Features { supported: levels(2), running: None };
+    one.note(&Hello { features: newer, ..hello }, &mut effects).expect("it is welcome");
+    assert_eq!(one.refused(NodeId(2)), None);
 }

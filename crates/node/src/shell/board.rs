@@ -530,6 +530,7 @@ impl Facts for Board {
             id: self.id(),
             phase: if self.is_stopping() { Phase::Stopping } else { membership.phase },
             cluster: membership.cluster.map(|cluster| cluster.to_string()),
+            level: membership.durable.running.map(|running| running.level),
             incarnation,
             loss,
             ready,

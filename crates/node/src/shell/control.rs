@@ -404,6 +404,10 @@ impl Control {
                 Effect::Forget => self.forget()?,
                 Effect::Formed => self.begin()?,
                 Effect::Agree(agreed) => self.front.agree(&agreed),
+                Effect::Raised(level) => {
+                    let level = level.0;
+                    event!(self.board, INFO, "cluster", "feature level raised", level = level);
+                }
                 Effect::Complain { peer, text } => {
                     let addr = self.address(peer);
                     self.complain(Some(peer), addr, "cannot form a cluster with a member", text);

@@ -36,6 +36,7 @@ pub(crate) fn read(identity: &Identity) -> Durable {
     };
     Durable {
         standing,
+        running: identity.running,
         mine: Counters { incarnation: identity.incarnation, loss: identity.loss },
         members: identity.members.iter().map(address).collect(),
         known: identity.members.iter().filter_map(counters).collect(),
@@ -73,7 +74,13 @@ pub(crate) fn write(dir: &mut DataDir, durable: &Durable) -> Result<(), DataDirE
         let known = dir.identity().map_or_else(Counters::default, counters);
         if known != durable.mine {
             let Counters { incarnation, loss } = durable.mine;
-            return dir.rejoin(saved_cluster(cluster), &members, incarnation, loss);
+            return dir.rejoin(
+                saved_cluster(cluster),
+                durable.running,
+                &members,
+                incarnation,
+                loss,
+            );
         }
     }
     let (standing, cluster) = match durable.standing {
@@ -86,6 +93,7 @@ pub(crate) fn write(dir: &mut DataDir, durable: &Durable) -> Result<(), DataDirE
     dir.update(|identity| {
         identity.standing = standing;
         identity.cluster = cluster.map(saved_cluster);
+        identity.running = durable.running;
         identity.members = members;
         identity.databases = durable.databases.as_slice().iter().map(setting).collect();
     })
@@ -101,6 +109,8 @@ fn setting(one: &DatabaseSetting) -> identity::DatabaseSetting {
         index: database.0,
         protocol: protocol.clone(),
         durability: saved(*durability),
+        generation: 0,
+        has_log_area: false,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Real nodes with threads and sockets, in this process, driven by a toy language.
 
 mod bursts;
+mod levels;
 mod pipelines;
 mod rejoining;
 mod slow_peer;

@@ -174,6 +174,7 @@ pub fn config(scratch: &Scratch, id: u16, peers: &[String], durability: Durabili
         clients_max: 100,
         clients_accepted: usize::MAX,
         scrub: node::config::ScrubConfig::OFF,
+        supported: types::features::Supported::HERE,
     }
 }
 

@@ -1,5 +1,7 @@
 //! `palimpsest version`.
 
+use types::features::{HIGHEST, LOWEST, Supported};
+
 use crate::Failure;
 
 #[derive(clap::Args)]
@@ -29,6 +31,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             "version": VERSION,
             "commit": COMMIT,
             "features": features(),
+            "feature_levels": [LOWEST.0, HIGHEST.0],
             "protocols": protocols,
             "media": ["volatile", "pmem", "disk"],
             "cache_flush": flush,
@@ -44,6 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         "features     {}",
         if features().is_empty() { "none".into() } else { features().join(", ") }
     );
+    println!("levels       {}", Supported::HERE);
     println!("protocols    {}", protocols.join(", "));
     println!(
         "media        volatile, pmem ({flush}, DAX here: {}), disk (pwrite + fdatasync)",

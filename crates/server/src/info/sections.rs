@@ -31,6 +31,9 @@ pub(super) fn server(
     put(text, "redis_version", REDIS_VERSION);
     put(text, "server_name", "palimpsest");
     put(text, "palimpsest_version", session.shared.config.version);
+    if let Some(level) = status.level {
+        put(text, "palimpsest_feature_level", level);
+    }
     put(text, "redis_build_id", format_args!("palimpsest-{}", session.shared.config.version));
     put(text, "redis_mode", "standalone");
     put(text, "os", process::os());

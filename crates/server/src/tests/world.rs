@@ -63,6 +63,7 @@ impl FakeNode {
             clients_max: 100,
             clients_accepted: 1_000,
             scrub: node::config::ScrubConfig::OFF,
+            supported: types::features::Supported::HERE,
         };
         let clock = AtomicU64::new(0);
         let settings = ClientSettings::new(&config);
@@ -93,6 +94,7 @@ impl Facts for FakeNode {
             id: NodeId(1),
             phase: Phase::Formed,
             cluster: Some("c0ffee".into()),
+            level: Some(types::features::HIGHEST),
             incarnation: Default::default(),
             loss: Default::default(),
             members: Vec::new(),

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use base::Prng;
+use types::features::{FeatureLevel, Supported};
 use types::wire::Wire;
 
 use super::super::*;
@@ -20,7 +21,8 @@ pub(super) fn members(count: u16) -> Vec<MemberAddress> {
 pub(super) fn blank(members: Vec<MemberAddress>) -> Durable {
     let (standing, mine) = (Standing::Empty, Counters::default());
     let (known, limits) = (BTreeMap::new(), BTreeMap::new());
-    Durable { standing, mine, members, known, databases: Databases::default(), limits }
+    let (running, databases) = (None, Databases::default());
+    Durable { standing, running, mine, members, known, databases, limits }
 }
 
 pub(super) fn id(number: u64) -> Cluster {
@@ -62,6 +64,8 @@ pub(super) struct Machine {
     pub(super) lives: Vec<Life>,
     /// The list that an operator starts it with.
     pub(super) typed: Vec<MemberAddress>,
+    /// The feature levels of the version that is installed.
+    pub(super) supported: Supported,
 }
 
 pub(super) struct World {
@@ -75,6 +79,14 @@ pub(super) struct World {
     pub(super) joined: usize,
     /// An operator may type a wrong list.
     pub(super) mistypes: bool,
+    /// An operator may install versions that support one feature level more, or less.
+    pub(super) upgrades: bool,
+}
+
+/// Those of a version that supports `highest` and the one before.
+pub(super) fn levels(highest: u16) -> Supported {
+    let lowest = FeatureLevel(highest.saturating_sub(1).max(1));
+    Supported { lowest, highest: FeatureLevel(highest) }
 }
 
 impl World {
@@ -82,8 +94,8 @@ impl World {
         let machine = |member: MemberAddress| {
             let (disk, running) = (blank(members(count)), None);
             let lives = vec![Life::default()];
-            let typed = members(count);
-            (member.node, Machine { disk, running, links: BTreeMap::new(), lives, typed })
+            let (typed, links, supported) = (members(count), BTreeMap::new(), levels(1));
+            (member.node, Machine { disk, running, links, lives, typed, supported })
         };
         let machines = members(count).into_iter().map(machine).collect();
         World {
@@ -94,6 +106,7 @@ impl World {
             is_cruel: true,
             joined: 0,
             mistypes: false,
+            upgrades: false,
         }
     }
 
@@ -117,6 +130,9 @@ impl World {
         self.drawn += 1;
         let fresh = id(self.drawn);
         let machine = self.machine(node);
+        if machine.disk.running.is_some_and(|it| it.beyond(machine.supported).is_some()) {
+            return;
+        }
         let typed = machine.typed.clone();
         let ids = |list: &[MemberAddress]| list.iter().map(|one| one.node).collect::<Vec<_>>();
         if machine.disk.is_surely_unformed(node) {
@@ -127,7 +143,8 @@ impl World {
             return;
         }
         machine.disk.mine.incarnation.0 += 1;
-        machine.running = Some(Formation::new(node, machine.disk.clone(), fresh));
+        machine.running =
+            Some(Formation::new(node, machine.disk.clone(), fresh).supporting(machine.supported));
         self.step(node, Input::Start, false);
     }
 
@@ -147,6 +164,27 @@ impl World {
         let machine = self.machine(node);
         machine.disk = blank(machine.disk.members.clone());
         machine.lives.push(Life::default());
+    }
+
+    /// An operator installs a version one feature level above or below.
+    pub(super) fn install(&mut self, node: NodeId) {
+        self.upgrades = true;
+        self.crash(node);
+        let up = self.rng.below(3) > 0;
+        let machine = self.machine(node);
+        let highest = machine.supported.highest.0;
+        machine.supported = levels(if up { (highest + 1).min(4) } else { (highest - 1).max(1) });
+    }
+
+    /// A level is in use only once each member refuses versions without it, for ever.
+    pub(super) fn check_raised(&self, level: FeatureLevel) {
+        for (node, machine) in &self.machines {
+            let pledged = machine.disk.running.map(|running| running.pledged);
+            // A wiped member may have been counted before; all others refuse its old versions.
+            let was_wiped = machine.lives.len() > 1;
+            let is_safe = was_wiped || pledged.is_some_and(|it| it >= level);
+            assert!(is_safe, "{node:?} pledged {pledged:?}, not {level}");
+        }
     }
 
     /// An operator starts a node with a list that no cluster can form with, or with another
@@ -187,6 +225,7 @@ impl World {
             channel: transport::handshake::CHANNEL_CONTROL,
             workers: 1,
             settings: machine.disk.databases.hash(),
+            features: machine.running.as_ref().map(Formation::features).unwrap_or_default(),
             nonce: [0; 32],
         }
     }
@@ -288,8 +327,10 @@ impl World {
                 Effect::Forget => self.step(node, Input::Forgotten, may_crash),
                 Effect::Formed => self.check_acts(node),
                 Effect::Agree(_) => {}
+                Effect::Raised(level) => self.check_raised(level),
                 Effect::Complain { text, .. } => {
-                    assert!(self.mistypes, "all lists are equal: {text}");
+                    let is_due = self.mistypes || self.upgrades;
+                    assert!(is_due, "all lists are equal: {text}");
                 }
                 Effect::Fail(text) => panic!("{text}"),
             }
@@ -309,7 +350,12 @@ impl World {
         if let (Standing::Empty | Standing::Proposed(_), Standing::Formed(cluster)) = (was, is) {
             self.check_fresh(node, cluster);
         }
-        self.machine(node).disk = durable;
+        let machine = self.machine(node);
+        if let (Some(before), Some(after)) = (machine.disk.running, durable.running) {
+            assert_eq!(before.max(after), after, "{node:?}: levels never fall");
+            assert!(after.level <= after.pledged);
+        }
+        machine.disk = durable;
     }
 
     /// A node that becomes a member with an empty memory has never been one, and no other node
@@ -359,6 +405,7 @@ impl World {
             6..=8 if faults => self.close_end(node, peer),
             9 if self.mistypes && self.rng.below(3) == 0 => self.mistype(node),
             9 if self.mistypes => self.correct(node),
+            4 if self.upgrades => self.install(node),
             10..=59 if !self.is_running(node) => self.start(node),
             60..=99 if node != peer => self.connect(node, peer),
             _ => self.deliver_any(),
@@ -454,6 +501,7 @@ impl World {
             machine.disk.standing = Standing::Proposed(cluster);
             if at < majority {
                 machine.disk.standing = Standing::Formed(cluster);
+                machine.disk.running = Some(Running::at(types::features::LOWEST));
                 let life = machine.lives.last_mut().expect("a node lives");
                 (life.formed, life.fresh) = (Some(cluster), Some(cluster));
             }
@@ -466,6 +514,12 @@ impl World {
             _ => None,
         };
         self.machines.values().map(formed).collect()
+    }
+
+    /// The level at which each member runs.
+    pub(super) fn levels(&self) -> Vec<Option<FeatureLevel>> {
+        let level = |machine: &Machine| Some(machine.disk.running?.level);
+        self.machines.values().map(level).collect()
     }
 
     pub(super) fn is_one_cluster(&self) -> bool {

@@ -122,9 +122,11 @@ fn board(poll: &Poll) -> Board {
         clients_max: 1_000,
         clients_accepted: usize::MAX,
         scrub: ScrubConfig::OFF,
+        supported: types::features::Supported::HERE,
     };
     let membership = Membership {
         durable: Durable {
+            running: None,
             standing: Standing::Empty,
             mine: Counters::default(),
             members: Vec::new(),

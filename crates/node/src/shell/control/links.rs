@@ -222,7 +222,11 @@ impl Control {
                     let channel = conn.channel;
                     match self.admit(&hello, channel)? {
                         Admission::Welcome => {}
-                        Admission::Refused(refusal) => return self.refuse(at, refusal),
+                        Admission::Refused(refusal) => {
+                            let conn = self.conns[at].as_mut().expect("it was just read from");
+                            conn.peer = Some(hello.node);
+                            return self.refuse(at, refusal);
+                        }
                         Admission::NoRoom => {
                             self.hold(at, Happening::Proven(hello), happenings);
                             return Ok(());
@@ -456,6 +460,7 @@ impl Control {
             channel,
             workers: self.board.workers.len() as u16,
             settings: self.formation.durable().databases.hash(),
+            features: self.formation.features(),
             nonce: crate::node::draw(),
         }
     }

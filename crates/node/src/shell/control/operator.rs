@@ -324,6 +324,11 @@ impl Control {
             }
             Reset::Refused(Refusal::Early | Refusal::Stale)
             | Reset::RefusedByPeer(Refusal::Early) => return,
+            Reset::Refused(Refusal::Features(clash))
+            | Reset::RefusedByPeer(Refusal::Features(clash)) => {
+                self.refused += 1;
+                ("versions of two members do not fit", clash.to_string())
+            }
             Reset::Refused(why) => {
                 self.refused += 1;
                 ("connection of a node refused", why.to_string())

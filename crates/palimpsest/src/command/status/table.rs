@@ -66,6 +66,9 @@ pub(super) fn render(cluster: &Cluster, style: Style) -> String {
     for warning in &cluster.warnings {
         let _ = writeln!(text, "{} {warning}", style.paint(YELLOW, "warning:"));
     }
+    if let Some(level) = cluster.feature_level {
+        let _ = writeln!(text, "feature level {level}");
+    }
     let colour = if cluster.serving { GREEN } else { RED };
     let _ = writeln!(text, "{}", style.paint(colour, &summary(cluster)));
     text
@@ -206,7 +209,8 @@ pub(super) mod tests {
 
     pub(in crate::command::status) fn cluster(asked: u16, mut nodes: Vec<NodeView>) -> Cluster {
         nodes.iter_mut().for_each(|node| node.is_self = node.node == asked);
-        Cluster::judged(Some("c0ffee".into()), asked, nodes)
+        let cluster = Cluster::judged(Some("c0ffee".into()), asked, nodes);
+        Cluster { feature_level: Some(1), ..cluster }
     }
 
     #[test]
@@ -219,6 +223,7 @@ pub(super) mod tests {
              2  127.0.0.1:6380  ready           0.1.0     1d 2h  1234      -     11.6GB        3  140us\n \
              3  127.0.0.1:6381  down (12s ago)  -             -     -      -          -        -      -\n\
              warning: node 3 is down: last seen 12s ago\n\
+             feature level 1\n\
              2 of 3 nodes are ready, 2 are needed: no more failures are tolerated\n"
         );
     }
