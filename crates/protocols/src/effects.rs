@@ -6,8 +6,6 @@
 use base::Nanos;
 use types::{Command, Key, NodeId, Outcome, Reply, Shard, Tag, Ticket};
 
-use crate::protocol::Violation;
-
 /// A timer of one protocol instance; the instance chooses the numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TimerId(pub u64);
@@ -37,6 +35,10 @@ pub struct Emit {
     /// Set where the request came from this node.
     pub tag: Option<Tag>,
 }
+
+/// An invariant that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation(pub String);
 
 /// What the steps of a turn asked for, in order.
 #[derive(Debug)]

@@ -19,11 +19,11 @@ pub mod uptime;
 pub mod zab;
 
 pub use cells::{Absence, Cell, Cells, Metas, Parting, WARMED, Weight};
-pub use effects::{Effects, Emit, Scan, Send, TimerId};
+pub use effects::{Effects, Emit, Scan, Send, TimerId, Violation};
 pub use peers::{Member, Pace, Peers};
 pub use protocol::{
     Consistency, Context, Env, Event, Message, Peer, Properties, Protocol, Request, Scanned,
-    ScannedCell, Stats, Touches, Violation,
+    ScannedCell, Stats, Touches,
 };
 pub use quorum::{Acks, Tally};
 pub use replica_sets::ReplicaSets;

@@ -11,7 +11,7 @@ use base::{Millis, Nanos, Prng};
 use types::{Command, Incarnation, Key, Loss, NodeId, SessionId, Shard, Tag, Update, Wire};
 
 use crate::cells::{Cells, Metas, Weight};
-use crate::effects::{Effects, Emit, TimerId};
+use crate::effects::{Effects, Emit, TimerId, Violation};
 use crate::replica_sets::ReplicaSets;
 use crate::replicas::Replicas;
 use crate::uptime::Uptime;
@@ -293,10 +293,6 @@ impl<'a, P: Protocol> Context<'a, P> {
         move |shard| Replicas { set: sets.of(shard), peers }
     }
 }
-
-/// An invariant that does not hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation(pub String);
 
 /// What the names of moments end with.
 pub const MOMENT: &str = "_unix";

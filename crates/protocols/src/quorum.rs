@@ -66,6 +66,32 @@ impl Tally {
     }
 }
 
+impl ReplicaSet {
+    /// True if acknowledgements that count now make a majority of each membership.
+    #[must_use]
+    pub fn is_quorum(&self, acks: &Tally, peers: &Peers) -> bool {
+        self.is_quorum_of(acks.places(self, peers))
+    }
+
+    /// True if every replica has an acknowledgement that counts now.
+    #[must_use]
+    pub fn is_all(&self, acks: &Tally, peers: &Peers) -> bool {
+        self.is_all_of(acks.places(self, peers))
+    }
+}
+
+impl Replicas<'_> {
+    #[must_use]
+    pub fn is_quorum(self, acks: &Tally) -> bool {
+        self.set.is_quorum(acks, self.peers)
+    }
+
+    #[must_use]
+    pub fn is_all(self, acks: &Tally) -> bool {
+        self.set.is_all(acks, self.peers)
+    }
+}
+
 /// The highest proposal of one ballot that each replica has acknowledged, and under which loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acks {

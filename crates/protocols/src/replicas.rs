@@ -4,7 +4,6 @@ use types::limits::MEMBERS_MAX;
 use types::{Epoch, NodeId};
 
 use crate::peers::{Member, Peers};
-use crate::quorum::Tally;
 
 /// The place of a replica in its set.
 pub type MemberIndex = usize;
@@ -101,18 +100,6 @@ impl ReplicaSet {
     pub fn others(&self) -> impl Iterator<Item = NodeId> + use<'_> {
         let others = self.nodes.iter().enumerate().filter(|&(place, _)| Some(place) != self.me);
         others.map(|(_, &node)| node)
-    }
-
-    /// True if acknowledgements that count now make a majority of each membership.
-    #[must_use]
-    pub fn is_quorum(&self, acks: &Tally, peers: &Peers) -> bool {
-        self.is_quorum_of(acks.places(self, peers))
-    }
-
-    /// True if every replica has an acknowledgement that counts now.
-    #[must_use]
-    pub fn is_all(&self, acks: &Tally, peers: &Peers) -> bool {
-        self.is_all_of(acks.places(self, peers))
     }
 
     /// True if these replicas make a majority of each membership.
@@ -274,16 +261,6 @@ impl<'a> Replicas<'a> {
     pub fn other_places(self, is: impl Fn(&Member) -> bool) -> Places {
         self.places(is) & !self.set.own_place()
     }
-
-    #[must_use]
-    pub fn is_quorum(self, acks: &Tally) -> bool {
-        self.set.is_quorum(acks, self.peers)
-    }
-
-    #[must_use]
-    pub fn is_all(self, acks: &Tally) -> bool {
-        self.set.is_all(acks, self.peers)
-    }
 }
 
 #[cfg(test)]
@@ -292,6 +269,7 @@ mod tests {
     use types::{Incarnation, Loss};
 
     use super::*;
+    use crate::quorum::Tally;
 
     fn nodes(ids: &[u16]) -> Vec<NodeId> {
         ids.iter().copied().map(NodeId).collect()

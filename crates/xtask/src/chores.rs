@@ -11,8 +11,8 @@ use clap::Subcommand;
 use crate::metadata::{self, Scope};
 use crate::report::{Report, announce};
 use crate::{
-    chaos, edges, fuzz, licences, pmem_vm, porcupine, release, root, suites, target, tested, tidy,
-    tla, words,
+    chaos, edges, fuzz, licences, modules, pmem_vm, porcupine, release, root, suites, target,
+    tested, tidy, tla, words,
 };
 
 /// The short simulation of `test`. `./x sim` runs campaigns of any length.
@@ -43,6 +43,8 @@ pub enum Chore {
     Fix,
     /// Style, edges, licences.
     Tidy,
+    /// Print which file of a crate uses which: CRATE [MODULE].
+    Modules { crate_name: String, module: Option<String> },
     /// Lower the budgets of `tidy` for words to the present counts.
     Words,
     /// Build in release mode and measure.
@@ -131,6 +133,16 @@ pub fn run(chore: Chore) -> Result<()> {
             format_listed(&[])
         }
         Chore::Tidy => check_repository(),
+        Chore::Modules { crate_name, module } => {
+            let graph = modules::Graph::of(&root().join("crates").join(crate_name).join("src"))?;
+            for line in graph.lines(module.as_deref().unwrap_or_default()) {
+                println!("{line}");
+            }
+            for circle in graph.circles() {
+                println!("circle: {}", circle.join(" "));
+            }
+            Ok(())
+        }
         Chore::Words => words::lower(&root(), &tidy::files(&root())?),
     }
 }
@@ -197,6 +209,7 @@ fn check_repository() -> Result<()> {
     let page = std::fs::read_to_string(root.join("ARCHITECTURE.md")).context("ARCHITECTURE.md")?;
     let members = metadata::read(&root, Scope::Members)?;
     wrong.extend(edges::violations(&edges::parse_floors(&page)?, &members));
+    wrong.extend(modules::violations(&root)?);
     let rules = std::fs::read_to_string(root.join("deny.toml")).context("deny.toml")?;
     let packages = metadata::read(&root, Scope::MembersAndDependencies)?;
     wrong.extend(licences::violations(&licences::parse_rules(&rules)?, &packages));

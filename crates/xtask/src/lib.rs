@@ -9,6 +9,7 @@ pub mod edges;
 pub mod fuzz;
 pub mod licences;
 pub mod metadata;
+pub mod modules;
 pub mod pgo;
 pub mod pmem_vm;
 pub mod porcupine;

@@ -50,11 +50,11 @@ use paging::Walk;
 pub use register::Register;
 
 use crate::cells::{Cell, Cells, Weight};
-use crate::effects::TimerId;
+use crate::effects::{TimerId, Violation};
 use crate::explaining::Explaining;
 use crate::mutation::{self, Mutation};
 use crate::protocol::{
-    Consistency, Context, Env, Event, Peer, Properties, Protocol, Request, Stats, Violation,
+    Consistency, Context, Env, Event, Peer, Properties, Protocol, Request, Stats,
 };
 use crate::replicas::Replicas;
 

@@ -50,11 +50,9 @@ pub use message::Message;
 pub use register::{Register, Version};
 
 use crate::cells::{Cell, Cells, Weight};
-use crate::effects::TimerId;
+use crate::effects::{TimerId, Violation};
 use crate::mutation::{self, Mutation};
-use crate::protocol::{
-    Consistency, Context, Env, Event, Peer, Properties, Protocol, Stats, Violation,
-};
+use crate::protocol::{Consistency, Context, Env, Event, Peer, Properties, Protocol, Stats};
 use crate::replicas::Replicas;
 
 /// How long a read answered from here holds.

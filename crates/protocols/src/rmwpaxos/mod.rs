@@ -63,10 +63,10 @@ use types::limits::MEMBERS_MAX;
 use types::{Ballot, Key, Outcome, Shard, Tag};
 
 use crate::cells::{Cell, Cells, Weight};
-use crate::effects::TimerId;
+use crate::effects::{TimerId, Violation};
 use crate::mutation::{self, Mutation};
 use crate::protocol::{
-    Consistency, Context, Env, Event, Peer, Properties, Protocol, Request, Stats, Violation,
+    Consistency, Context, Env, Event, Peer, Properties, Protocol, Request, Stats,
 };
 use crate::replicas::Replicas;
 

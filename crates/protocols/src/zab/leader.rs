@@ -1,121 +1,39 @@
-//! The leader's side: one order for the writes of all nodes, proposed, counted and committed.
+//! What the leader knows besides its history.
 
 use std::collections::BTreeMap;
 
-use crate::replicas::ReplicaSet;
 use types::limits::MEMBERS_MAX;
-use types::{Clock, Command, Key, NodeId};
+use types::{Command, Key};
 
-use super::history::WINDOW;
-use super::message::{Message, TXNS_MAX, Txn};
-use super::{Cx, Zab};
+use crate::replicas::ReplicaSet;
 
-/// What the leader knows besides its history.
+/// Acknowledgements and origins, as the leader counts them.
 #[derive(Debug, Default)]
 pub(super) struct Leader {
     /// By member index: what it has, and what it had at the last tick.
-    acked: [u64; MEMBERS_MAX],
+    pub(super) acked: [u64; MEMBERS_MAX],
     /// What every member has.
-    acked_by_all: u64,
-    acked_before: [u64; MEMBERS_MAX],
+    pub(super) acked_by_all: u64,
+    pub(super) acked_before: [u64; MEMBERS_MAX],
     /// By member index: the writes that came from there.
-    origins: [Origin; MEMBERS_MAX],
+    pub(super) origins: [Origin; MEMBERS_MAX],
     /// Proposed to everybody at least once.
-    proposed: u64,
+    pub(super) proposed: u64,
     /// The commit that everybody was told at least once.
-    told: u64,
+    pub(super) told: u64,
 }
 
 /// Writes of one node, taken in the order of their numbers.
 #[derive(Debug, Default)]
-struct Origin {
-    taken: u64,
+pub(super) struct Origin {
+    pub(super) taken: u64,
     /// Those that came ahead of a gap.
-    early: BTreeMap<u64, (Key, Command)>,
+    pub(super) early: BTreeMap<u64, (Key, Command)>,
 }
 
 impl Leader {
     /// What a majority has. [ZAB, B3]
-    fn acked_by_majority(&self, set: &ReplicaSet) -> u64 {
+    pub(super) fn acked_by_majority(&self, set: &ReplicaSet) -> u64 {
         set.reached_by_quorum(&self.acked)
-    }
-}
-
-impl Zab {
-    /// [ZAB, B1] Takes each write once and in the order of its origin; proposes at the end of the turn.
-    pub(super) fn on_write(
-        &mut self,
-        cx: &mut Cx<'_>,
-        from: NodeId,
-        number: u64,
-        key: Key,
-        command: Command,
-    ) {
-        let Some(index) = cx.replicas.index(from) else { return };
-        let origin = &mut self.leader.origins[index];
-        if number <= origin.taken || number > origin.taken + WINDOW {
-            return;
-        }
-        origin.early.insert(number, (key, command));
-        while !self.history.is_full()
-            && let Some((key, command)) = origin.early.remove(&(origin.taken + 1))
-        {
-            origin.taken += 1;
-            let clock = Clock { unix: cx.unix, seed: cx.rng.next_u64() };
-            let txn = Txn { origin: from, number: origin.taken, key, command, clock };
-            self.forwards.on_taken(cx.replicas.me(), &txn);
-            self.history.insert(self.history.last() + 1, txn);
-        }
-    }
-
-    pub(super) fn on_ack(&mut self, cx: &Cx<'_>, from: NodeId, upto: u64) {
-        let Some(index) = cx.replicas.index(from) else { return };
-        // Nobody has what was not proposed yet.
-        let upto = upto.min(self.history.last());
-        self.leader.acked[index] = self.leader.acked[index].max(upto);
-        self.leader.acked_by_all = cx.replicas.set.reached_by_all(&self.leader.acked);
-    }
-
-    /// What the turn left: proposals, and how far it is committed now.
-    pub(super) fn lead(&mut self, cx: &mut Cx<'_>) {
-        let last = self.history.last();
-        while self.leader.proposed < last {
-            let first = self.leader.proposed + 1;
-            let txns = self.history.range(first, TXNS_MAX);
-            self.leader.proposed += txns.len() as u64;
-            for node in cx.replicas.others() {
-                cx.fx.send_now(node, Message::Propose { first, txns: txns.clone() });
-            }
-        }
-        // The leader's own copy: in memory, so it counts at once.
-        self.on_ack(cx, cx.replicas.me(), last);
-        let committed = self.leader.acked_by_majority(cx.replicas.set);
-        self.history.commit(committed);
-        if self.leader.told < committed {
-            self.leader.told = committed;
-            for node in cx.replicas.others() {
-                cx.fx.send_now(node, Message::Commit { upto: committed });
-            }
-        }
-        self.history.forget(self.leader.acked_by_all);
-    }
-
-    /// Proposes again to those who have made no progress since the last tick.
-    pub(super) fn propose_again(&mut self, cx: &mut Cx<'_>) {
-        for (index, member) in cx.replicas.members().enumerate() {
-            let acked = self.leader.acked[index];
-            let is_stuck = acked == self.leader.acked_before[index];
-            self.leader.acked_before[index] = acked;
-            if is_stuck && acked < self.leader.proposed && member.node != cx.replicas.me() {
-                let txns = self.history.range(acked + 1, TXNS_MAX);
-                cx.fx.send_now(member.node, Message::Propose { first: acked + 1, txns });
-            }
-        }
-    }
-
-    /// Every write that came is in everybody's history.
-    pub(super) fn is_leader_idle(&self) -> bool {
-        self.leader.acked_by_all == self.history.last()
-            && self.leader.origins.iter().all(|origin| origin.early.is_empty())
     }
 }

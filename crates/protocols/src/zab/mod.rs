@@ -32,6 +32,7 @@
 mod forwards;
 mod history;
 mod leader;
+mod leading;
 pub mod message;
 
 use base::Nanos;
@@ -47,10 +48,10 @@ use leader::Leader;
 pub use message::{Message, Txn};
 
 use crate::cells::{Cell, Cells, Weight};
-use crate::effects::{Emit, TimerId};
+use crate::effects::{Emit, TimerId, Violation};
 use crate::mutation::{self, Mutation};
 use crate::protocol::{
-    Consistency, Context, Env, Event, Peer, Properties, Protocol, Request, Stats, Violation,
+    Consistency, Context, Env, Event, Peer, Properties, Protocol, Request, Stats,
 };
 use crate::replicas::Replicas;
 

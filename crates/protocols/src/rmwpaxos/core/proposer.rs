@@ -6,9 +6,10 @@ use types::limits::MEMBERS_MAX;
 use types::{Ballot, Key, Loss, NodeId, Outcome, Round};
 
 use crate::cells::Cell;
+use crate::effects::Violation;
 use crate::mutation::{self, Mutation};
 use crate::peers::Member;
-use crate::protocol::{Peer, Violation};
+use crate::protocol::Peer;
 use crate::quorum::{Acks, Tally};
 use crate::replicas::place;
 use crate::rmwpaxos::Cx;
