@@ -11,8 +11,8 @@ use clap::Subcommand;
 use crate::metadata::{self, Scope};
 use crate::report::{Report, announce};
 use crate::{
-    chaos, edges, fuzz, licences, modules, pmem_vm, porcupine, release, root, suites, target,
-    tested, tidy, tla, words,
+    chaos, edges, fuzz, licences, modules, pmem_vm, porcupine, programs, release, root, suites,
+    target, tested, tidy, tla, words,
 };
 
 /// The short simulation of `test`. `./x sim` runs campaigns of any length.
@@ -170,13 +170,12 @@ fn checks(report: &mut Report) -> Result<()> {
     })?;
     report.step("tidy, edges, licences", |_| check_repository())?;
     report.step("cargo clippy", |_| finish(cargo_command().args(lints)))?;
-    report.step("build tests", |_| finish(cargo_test(ALL).arg("--no-run")))?;
-    report.step("tests", |report| timed_tests(report, ALL))?;
-    report.step("build tests of mistakes", |_| finish(cargo_test(MISTAKES).arg("--no-run")))?;
+    let programs = report.step("build tests", |_| programs::build(cargo_test(ALL)))?;
+    report.step("tests", |report| report.tests(programs, &TIMED))?;
+    let programs =
+        report.step("build tests of mistakes", |_| programs::build(cargo_test(MISTAKES)))?;
     report.step("tests of mistakes", |report| {
-        let mut command = cargo_test(MISTAKES);
-        command.arg("mistakes::");
-        report.cargo_test(command)
+        report.tests(programs, &[&["mistakes::"], &TIMED[..]].concat())
     })?;
     report.step("porcupine", |_| compare_with_porcupine())?;
     report.step("random commands, compared with redis-server", |_| compare_with_redis())?;
@@ -271,32 +270,31 @@ fn mutants(arguments: &[OsString]) -> Result<()> {
 /// Every test program. Clippy compiles examples and benches; there are no documentation tests.
 const ALL: &[&str] = &["--workspace", "--lib", "--bins", "--tests"];
 
-/// Tests that deliberate mistakes are caught. Other tests of these crates ran without the mistakes.
-const MISTAKES: &[&str] = &[
-    "--package",
-    "storage",
-    "--package",
-    "sim",
-    "--lib",
-    "--tests",
+/// Programs with tests that deliberate mistakes are caught. All packages are named, so that crates
+/// from elsewhere keep their features and are not built again.
+pub const MISTAKES: &[&str] = &[
+    "--workspace",
     "--features",
     "sim/mutations",
+    "--test",
+    "mistakes",
+    "--test",
+    "abd",
+    "--test",
+    "outside",
+    "--test",
+    "disk",
+    "--test",
+    "pmem",
 ];
+
+/// Programs print the time of each test.
+const TIMED: [&str; 2] = ["-Zunstable-options", "--report-time"];
 
 fn cargo_test(which: &[&str]) -> Command {
     let mut command = cargo_command();
-    command.args(["test", "--no-fail-fast", "--locked"]).args(which);
+    command.args(["test", "--locked"]).args(which);
     command
-}
-
-/// Runs tests that report their own times. Cargo itself must not see the variable: it would build
-/// some dependencies anew.
-fn timed_tests(report: &mut Report, which: &[&str]) -> Result<()> {
-    let mut command = cargo_test(which);
-    let host = format!("{}_UNKNOWN_LINUX_GNU", std::env::consts::ARCH.to_uppercase());
-    command.env(format!("CARGO_TARGET_{host}_RUNNER"), "env RUSTC_BOOTSTRAP=1");
-    command.args(["--", "-Zunstable-options", "--report-time"]);
-    report.cargo_test(command)
 }
 
 fn cargo(arguments: &[&str]) -> Result<()> {

@@ -13,6 +13,7 @@ pub mod modules;
 pub mod pgo;
 pub mod pmem_vm;
 pub mod porcupine;
+pub mod programs;
 pub mod release;
 pub mod report;
 pub mod source;

@@ -3,11 +3,12 @@
 //! CPU time says how long a step takes on an idle machine, whatever else runs beside it.
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Write as _};
-use std::process::Command;
+use std::io::Write as _;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, ensure};
+
+use crate::programs::{self, Ended, Program};
 
 /// Rows of each table of slowest programs or tests.
 const ROWS_MAX: usize = 15;
@@ -95,38 +96,35 @@ impl Report {
         self.counts.add(counts);
     }
 
-    /// Runs cargo's tests, passes their output on, and keeps counts and times.
+    /// Runs test programs, passes their output on, and keeps counts and times.
     ///
     /// # Errors
-    /// When cargo fails for another reason than a failed test, or runs no test.
-    pub fn cargo_test(&mut self, mut command: Command) -> Result<()> {
-        // One pipe keeps cargo's headings and the runners' lines in order.
-        let (reader, writer) = std::io::pipe().context("a pipe")?;
-        command.stdout(writer.try_clone().context("a pipe")?).stderr(writer);
-        let mut child = command.spawn().context("cargo test did not start")?;
-        // Drops this process' copies of the writing end.
-        drop(command);
-        let (mut counts, mut program) = (Counts::default(), String::new());
-        for line in BufReader::new(reader).split(b'\n') {
-            let line = line.context("the output of cargo test ended early")?;
-            let line = String::from_utf8_lossy(&line);
+    /// When a program does not start, or none runs a test.
+    pub fn tests(&mut self, programs: Vec<Program>, arguments: &[&str]) -> Result<()> {
+        let before = self.counts;
+        programs::run(programs, arguments, |ended| self.take(&ended))?;
+        ensure!(self.counts != before, "no test ran");
+        Ok(())
+    }
+
+    fn take(&mut self, ended: &Ended) {
+        let Ended { program: Program { name, .. }, lines, is_success } = ended;
+        println!("\n     Running {name}");
+        let mut failed = 0;
+        for line in lines {
             println!("{line}");
-            if let Some(name) = parse_heading(&line) {
-                program = name;
-            } else if let Some((result, seconds)) = parse_result(&line) {
-                counts.add(result);
-                self.programs.push(Timed { name: program.clone(), seconds });
-            } else if let Some((name, seconds)) = parse_test(&line) {
-                self.tests.push(Timed { name: format!("{program}: {name}"), seconds });
+            if let Some((result, seconds)) = parse_result(line) {
+                failed += result.failed;
+                self.count(result);
+                self.programs.push(Timed { name: name.clone(), seconds });
+            } else if let Some((test, seconds)) = parse_test(line) {
+                self.tests.push(Timed { name: format!("{name}: {test}"), seconds });
             }
         }
-        let status = child.wait().context("cargo test")?;
-        self.count(counts);
-        ensure!(status.success() || counts.failed > 0, "cargo test: {status}");
-        if counts == Counts::default() {
-            bail!("cargo test ran no test");
+        if !is_success && failed == 0 {
+            println!("FAILED: {name} ended before its tests did");
+            self.count(Counts { passed: 0, failed: 1 });
         }
-        Ok(())
     }
 
     /// Prints the tables and, on a line of its own, the counts.
@@ -198,16 +196,6 @@ pub fn announce(name: &str) {
     let _ = std::io::stdout().flush();
 }
 
-/// `     Running tests/disk/main.rs (target/debug/deps/disk-0123456789abcdef)`
-fn parse_heading(line: &str) -> Option<String> {
-    let rest = line.trim_start().strip_prefix("Running ")?;
-    let (source, program) = rest.strip_suffix(')')?.rsplit_once(" (")?;
-    let file = program.rsplit('/').next()?;
-    let name = file.rsplit_once('-').map_or(file, |(name, _)| name);
-    let kind = if source.starts_with("unittests") { "unit tests" } else { source };
-    Some(format!("{name} ({kind})"))
-}
-
 /// `test result: ok. 12 passed; 0 failed; …; finished in 0.05s`
 fn parse_result(line: &str) -> Option<(Counts, f64)> {
     let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
@@ -238,6 +226,10 @@ pub fn parse_closing_line(output: &str) -> Option<Counts> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
+    use anyhow::bail;
+
     use super::*;
 
     #[test]
@@ -250,12 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_and_tests_are_named() {
-        let unit = "     Running unittests src/lib.rs (target/debug/deps/node-01ab)";
-        assert_eq!(parse_heading(unit).as_deref(), Some("node (unit tests)"));
-        let own = "     Running tests/disk/main.rs (target/debug/deps/disk-01ab)";
-        assert_eq!(parse_heading(own).as_deref(), Some("disk (tests/disk/main.rs)"));
-        assert_eq!(parse_heading("running 3 tests"), None);
+    fn tests_are_named_with_their_time() {
         assert_eq!(parse_test("test a::b ... ok <1.250s>"), Some(("a::b", 1.25)));
         assert_eq!(parse_test("test a::b ... ok"), None);
     }
@@ -292,21 +279,28 @@ mod tests {
         assert!(report.close(Err(anyhow::anyhow!("stopped"))).is_err());
     }
 
+    fn program() -> Vec<Program> {
+        let name = "base (unit tests)".to_owned();
+        vec![Program { name, file: "/bin/sh".into(), folder: std::env::temp_dir() }]
+    }
+
     #[test]
-    fn cargo_test_counts_programs_and_tests() {
-        let script = "printf '     Running unittests src/lib.rs (target/debug/deps/base-1)\\n' >&2; \
-                      printf 'test a ... ok <2.000s>\\n'; \
+    fn programs_and_tests_are_counted() {
+        let script = "printf 'test a ... ok <2.000s>\\n'; \
                       printf 'test result: FAILED. 1 passed; 1 failed; finished in 2.50s\\n'; exit 101";
         let mut report = Report::default();
-        let mut command = Command::new("sh");
-        command.args(["-c", script]);
-        report.cargo_test(command).expect("a failed test is counted, not an error");
+        report.tests(program(), &["-c", script]).expect("a failed test is counted, not an error");
         assert_eq!(report.counts, Counts { passed: 1, failed: 1 });
         let tables = report.tables();
         assert!(tables.contains("     2.5  base (unit tests)"), "{tables}");
         assert!(tables.contains("     2.0  base (unit tests): a"), "{tables}");
-        let mut command = Command::new("sh");
-        command.args(["-c", "exit 101"]);
-        assert!(Report::default().cargo_test(command).is_err());
+    }
+
+    #[test]
+    fn program_that_ends_early_fails_the_run() {
+        let mut report = Report::default();
+        report.tests(program(), &["-c", "exit 101"]).expect("it started");
+        assert_eq!(report.counts, Counts { passed: 0, failed: 1 });
+        assert!(Report::default().tests(program(), &["-c", "exit 0"]).is_err());
     }
 }

@@ -100,7 +100,10 @@ pub fn violations(root: &Path) -> Result<Vec<String>> {
 }
 
 /// Tracked files and new ones that are not ignored.
-pub(crate) fn files(root: &Path) -> Result<Vec<String>> {
+///
+/// # Errors
+/// When git cannot list them.
+pub fn files(root: &Path) -> Result<Vec<String>> {
     let output = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
         .current_dir(root)
