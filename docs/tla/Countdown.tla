@@ -1,6 +1,7 @@
 ------------------------------ MODULE Countdown ------------------------------
 (* What crashes cost a countdown at one node: its clock, when the clock is      *)
-(* saved, and which clocks run after a crash. [docs/protocols/rmwpaxos.md 9.11] *)
+(* saved, and which clocks run after a crash.                                   *)
+(* [docs/protocols/rmwpaxos-expiry.md 9.11]                                     *)
 (*                                                                             *)
 (* One clock, one time to live. Time passes only while the process runs. Votes  *)
 (* and cut fractions are in Expiry.tla.                                         *)

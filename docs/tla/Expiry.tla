@@ -1,6 +1,6 @@
 ------------------------------- MODULE Expiry -------------------------------
 (* A time to live that ends by a vote: one key, durable acceptors, no clock that *)
-(* agrees with another. [docs/protocols/rmwpaxos.md F10]                        *)
+(* agrees with another. [docs/protocols/rmwpaxos-expiry.md F10]                 *)
 (*                                                                             *)
 (* Time passes in parts of the unit that uptimes are cut to. Each acceptor's      *)
 (* uptime passes with it, or stands still while its node is down; some may jump.  *)

@@ -1,7 +1,7 @@
 ----------------------------- MODULE JointPhases -----------------------------
 (* Both phases in one message where two members are a majority: one key, three   *)
 (* nodes, which may forget what they promised and accepted.                     *)
-(* [docs/protocols/rmwpaxos.md 9.5 "P0", 8]                                     *)
+(* [docs/protocols/rmwpaxos-fast-paths.md P0; rmwpaxos-services.md 8]           *)
 (*                                                                             *)
 (* Nothing that was sent ever leaves the network. A proposer may outlive the     *)
 (* loss of its own acceptor's memory, which includes one that does not.         *)

@@ -1,7 +1,7 @@
 ------------------------------ MODULE Recovery ------------------------------
 (* Replicas that lose their memory, and how they come to take part again: one   *)
 (* key, nothing durable but the number of losses.                              *)
-(* [docs/protocols/rmwpaxos.md 8; DISC17]                                      *)
+(* [docs/protocols/rmwpaxos-services.md 8; DISC17]                             *)
 (*                                                                             *)
 (* Nothing that was sent ever leaves the network. What a message tells of losses *)
 (* is learned from the questions of recovering nodes and from the answers to     *)

@@ -1,6 +1,6 @@
 ----------------------------- MODULE Tombstones -----------------------------
 (* Collection of tombstones: one key, durable acceptors, any order of messages. *)
-(* [docs/protocols/rmwpaxos.md 0.5, 7.5, 9.3, 9.4, 9.5 "Reading"]               *)
+(* [docs/protocols/rmwpaxos.md 0.5, 9.3 to 9.5; rmwpaxos-expiry.md 7.5]         *)
 (*                                                                             *)
 (* Nothing that was sent ever leaves the network: what may be lost is simply    *)
 (* not received, what may be late or twice is received at any time. A crash of  *)
