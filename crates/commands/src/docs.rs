@@ -136,7 +136,7 @@ fn access(spec: &CommandSpec) -> &'static str {
         (Some(_), Execution::PerKey(..)) => "update per key",
         (Some(Access::Read), _) => "read",
         (Some(Access::Write), _) => "write",
-        (Some(Access::Update), _) => "update",
+        (Some(Access::Update | Access::Delete), _) => "update",
         (None, _) if spec.has(Flag::Write) => "all keys",
         (None, _) => "",
     }

@@ -1,6 +1,6 @@
 //! The smallest complete protocol in the simulator: it holds under everything, and its broken variants do not.
 
-use checker::model::kv::KvOutput;
+use checker::model::kv::{KvInput, KvOutput};
 use protocols::abd::{Abd, Message};
 use sim::clients::Ended;
 use sim::scenario::Scenario;
@@ -110,6 +110,30 @@ fn an_acknowledgement_from_before_a_loss() {
 #[test]
 fn an_acknowledgement_from_before_a_loss_does_not_count() {
     an_acknowledgement_from_before_a_loss();
+}
+
+/// The tombstone of a delete reaches its own node alone. A second delete meets it there and finds
+/// the key absent: it makes a majority hold a tombstone before it replies.
+#[test]
+fn delete_completes_the_tombstone_of_a_minority() {
+    let mut it = Scenario::<Abd>::new(3, Durability::Volatile);
+    let old = it.write(1, "x", "old");
+    assert_eq!(it.settle(old), Ended::Returned(KvOutput::Done));
+    it.run_for_millis(5);
+    let alone = it.lose(|it| it.from == 1 && it.to != 1 && is_store(&it.message));
+    it.ask(1, "x", KvInput::Expire(None));
+    it.run_for_millis(20);
+    it.lift(alone);
+    let silent = it.lose(|it| it.from == 3 && it.to == 2);
+    let stuck = it.lose(|it| it.from == 1 && it.to == 3);
+    let again = it.ask(2, "x", KvInput::Expire(None));
+    assert_eq!(it.settle(again), Ended::Returned(KvOutput::Done));
+    it.crash(1);
+    it.lift(silent);
+    it.lift(stuck);
+    let read = it.read(3, "x");
+    assert_eq!(it.settle(read), Ended::Returned(KvOutput::Value(None)));
+    it.check();
 }
 
 #[cfg(feature = "mutations")]

@@ -14,6 +14,9 @@ pub enum Access {
     Update,
     /// Replaces any state, and its reply does not depend on the old one (plain `SET`).
     Write,
+    /// Removes any state, and replies whether there was one (`DEL`). A protocol of plain writes
+    /// replies for a state that it read before it removed the key.
+    Delete,
 }
 
 /// One command on one key, ready to run anywhere.

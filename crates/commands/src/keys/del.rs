@@ -20,7 +20,7 @@ const ROWS: &[CommandSpec] = &[
         flags: &[Write],
         tips: SUM_TIPS,
         keys: all_keys(&["RM", "delete"]),
-        access: Some(Access::Update),
+        access: Some(Access::Delete),
         execution: PerKey(plan, Combine::Sum),
         ..GENERIC
     },
@@ -34,7 +34,7 @@ const ROWS: &[CommandSpec] = &[
         flags: &[Write, Fast],
         tips: SUM_TIPS,
         keys: all_keys(&["RM", "delete"]),
-        access: Some(Access::Update),
+        access: Some(Access::Delete),
         execution: PerKey(plan, Combine::Sum),
         ..GENERIC
     },

@@ -20,6 +20,7 @@ mod logs;
 mod once;
 mod output;
 mod partitions;
+mod plain_registers;
 mod positions;
 mod quorum;
 mod settings;

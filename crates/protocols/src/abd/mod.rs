@@ -23,7 +23,7 @@
 //! recovered from a majority of *others*; (5) a version is at most what this process has minted, or foreign.
 //!
 //! Departures: a command whose effect depends on the state is refused, and so is a time to live (expiry is a
-//! conditional delete). A deletion stores a tombstone and keeps it: collecting it needs floors per shard, and a
+//! conditional delete). `DEL` is a plain write of a tombstone; its reply tells of the state that its query saw. A deletion stores a tombstone and keeps it: collecting it needs floors per shard, and a
 //! store below a floor could neither be taken nor be repeated under a newer version. A read waits
 //! [`PATIENCE`] for the remaining replicas before it writes back.
 //!

@@ -22,12 +22,19 @@ pub enum Kind {
         session: SessionId,
         body: Bytes,
     },
-    /// The reply does not depend on what is overwritten, so it is known from the start.
+    /// The reply does not depend on the overwritten value: it is known from the start.
     Write {
         tag: Tag,
         session: SessionId,
         value: Option<Bytes>,
         reply: Reply,
+    },
+    /// Replies whether the newest version that its query saw was a value.
+    Delete {
+        tag: Tag,
+        session: SessionId,
+        was_there: Reply,
+        was_absent: Reply,
     },
     /// This replica forgot the register.
     Recover,
@@ -131,6 +138,12 @@ impl Answers {
         }
     }
 
+    /// True if the newest version is a value.
+    #[must_use]
+    pub fn is_present(&self) -> bool {
+        self.value != Reported::Nothing
+    }
+
     /// Those known to hold the newest version.
     #[must_use]
     pub fn holders(&self, replicas: Replicas<'_>) -> Tally {
@@ -156,7 +169,7 @@ impl Answers {
 impl Operation {
     #[must_use]
     pub fn wants_value(&self) -> bool {
-        !matches!(self.kind, Kind::Write { .. })
+        !matches!(self.kind, Kind::Write { .. } | Kind::Delete { .. })
     }
 
     /// Whose answer is still missing, in this phase.
@@ -180,6 +193,13 @@ impl Operation {
             }
             (Phase::Query, Kind::Write { .. }) if replicas.is_quorum(&self.answers.tally) => {
                 Verdict::Mint { above: self.answers.newest }
+            }
+            (Phase::Query, Kind::Delete { .. }) if replicas.is_quorum(&self.answers.tally) => {
+                // A key that a quorum knows to be absent needs no further tombstone.
+                match replicas.is_quorum(&self.answers.holders(replicas)) {
+                    true if !self.answers.is_present() => self.settled(),
+                    _ => Verdict::Mint { above: self.answers.newest },
+                }
             }
             (Phase::Query, Kind::Read { .. }) if replicas.is_quorum(&self.answers.tally) => {
                 self.read_verdict(replicas)

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use base::{Millis, Nanos};
 use bytes::Bytes;
 use types::{
-    Access, Change, Clock, ExpiryChange, Incarnation, Key, NodeId, Outcome, Reply, SessionId,
-    TimeToLive,
+    Access, Change, Clock, Command, ExpiryChange, Incarnation, Key, NodeId, Outcome, Reply,
+    SessionId, TimeToLive,
 };
 
 use super::message::{Message, Version};
@@ -49,8 +49,11 @@ impl Abd {
         }
         let kind = match command.access {
             Access::Read => Kind::Read { tag, session, body: command.body },
-            Access::Write | Access::Update => match plain_write(cx, &command.body) {
+            Access::Write | Access::Update | Access::Delete => match plain(cx, &command) {
                 Plain::Store { value, reply } => Kind::Write { tag, session, value, reply },
+                Plain::Delete { was_there, was_absent } => {
+                    Kind::Delete { tag, session, was_there, was_absent }
+                }
                 Plain::Answer(outcome) => {
                     cx.fx.reply(tag, outcome);
                     return false;
@@ -105,7 +108,7 @@ impl Abd {
                 let version = Version { number: self.minted, writer, incarnation };
                 let value = match &op.kind {
                     Kind::Write { value, .. } => value.clone(),
-                    Kind::Read { .. } | Kind::Recover => None,
+                    Kind::Delete { .. } | Kind::Read { .. } | Kind::Recover => None,
                 };
                 op.phase = Phase::Store { version, value, acks: Tally::default() };
                 ask(cx, id, op);
@@ -137,6 +140,11 @@ impl Abd {
                 self.next_of_lane(cx, id, *session);
             }
             Kind::Write { tag, session, reply, .. } => {
+                cx.fx.reply(*tag, Outcome::Reply(reply.clone()));
+                self.next_of_lane(cx, id, *session);
+            }
+            Kind::Delete { tag, session, was_there, was_absent } => {
+                let reply = if op.answers.is_present() { was_there } else { was_absent };
                 cx.fx.reply(*tag, Outcome::Reply(reply.clone()));
                 self.next_of_lane(cx, id, *session);
             }
@@ -172,12 +180,16 @@ impl Abd {
         let Some(op) = self.ops.get_mut(&id) else { return };
         if op.deadline <= cx.now {
             let (tag, session, outcome) = match (&op.kind, &op.phase) {
-                (Kind::Write { tag, session, .. }, Phase::Store { .. }) => {
-                    (*tag, *session, Outcome::Unknown)
-                }
-                (Kind::Write { tag, session, .. } | Kind::Read { tag, session, .. }, _) => {
-                    (*tag, *session, Outcome::NoQuorum)
-                }
+                (
+                    Kind::Write { tag, session, .. } | Kind::Delete { tag, session, .. },
+                    Phase::Store { .. },
+                ) => (*tag, *session, Outcome::Unknown),
+                (
+                    Kind::Write { tag, session, .. }
+                    | Kind::Delete { tag, session, .. }
+                    | Kind::Read { tag, session, .. },
+                    _,
+                ) => (*tag, *session, Outcome::NoQuorum),
                 (Kind::Recover, _) => return,
             };
             let lacking = cx.replicas.others().filter(|&node| op.lacks(cx.replicas, node));
@@ -210,16 +222,28 @@ fn ask(cx: &mut Cx<'_>, id: u64, op: &Operation) {
     }
 }
 
-/// What a write comes to, whatever it finds.
+/// The effect of a command that runs on any state alike.
 enum Plain {
     Store { value: Option<Bytes>, reply: Reply },
+    Delete { was_there: Reply, was_absent: Reply },
     Answer(Outcome),
 }
 
-fn plain_write(cx: &mut Cx<'_>, body: &[u8]) -> Plain {
-    let found = types::View { value: None, ttl: TimeToLive::Never, ends: None };
-    let applied = cx.update.apply(found, body, clock(cx.unix, cx.rng.next_u64()));
+fn plain(cx: &mut Cx<'_>, command: &Command) -> Plain {
+    let clock = clock(cx.unix, cx.rng.next_u64());
+    let run = |value| {
+        let found = types::View { value, ttl: TimeToLive::Never, ends: None };
+        cx.update.apply(found, &command.body, clock)
+    };
+    let applied = run(None);
     let reply = applied.reply;
+    if command.access == Access::Delete {
+        let removed = run(Some(b""));
+        return match removed.change {
+            Change::Delete => Plain::Delete { was_there: removed.reply, was_absent: reply },
+            _ => Plain::Answer(Outcome::Unsupported(Abd::NAME)),
+        };
+    }
     match applied.change {
         Change::Put {
             value,

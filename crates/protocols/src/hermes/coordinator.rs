@@ -66,7 +66,7 @@ impl Hermes {
             Ran::Unchanged { reply } => return cx.fx.reply_read(*tag, reply, cx.now + LEASE),
             Ran::Refused => return cx.fx.reply(*tag, Outcome::Unsupported(Hermes::NAME)),
         };
-        let is_rmw = command.access == Access::Update;
+        let is_rmw = command.access != Access::Write;
         let version = version.next(self.env.me, is_rmw);
         let register = Register { version, value, is_rmw, is_valid: false };
         cx.cells.put(key, register.clone());

@@ -53,6 +53,7 @@ fn put_command(out: &mut Vec<u8>, command: &Command) {
         Access::Read => 0,
         Access::Update => 1,
         Access::Write => 2,
+        Access::Delete => 3,
     });
     command.body.encode(out);
 }
@@ -62,6 +63,7 @@ fn take_command(reader: &mut Reader<'_>) -> Result<Command, Malformed> {
         0 => Access::Read,
         1 => Access::Update,
         2 => Access::Write,
+        3 => Access::Delete,
         _ => return Err(Malformed),
     };
     Ok(Command::new(access, Bytes::decode(reader)?))

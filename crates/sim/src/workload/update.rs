@@ -65,8 +65,8 @@ pub fn encode(input: &KvInput, ttl_millis: u64) -> Command {
             access
         }
         KvInput::Append(more) => op_with(&mut body, APPEND, more, Access::Update),
-        // A delete that does not say whether there was anything.
-        KvInput::Expire(_) => op(&mut body, REMOVE, Access::Write),
+        // A delete whose reply the model does not judge.
+        KvInput::Expire(_) => op(&mut body, REMOVE, Access::Delete),
     };
     Command::new(access, Bytes::from(body))
 }
@@ -115,6 +115,7 @@ pub fn output(reply: &Reply) -> Option<KvOutput> {
 }
 
 const DONE: Reply = Reply::OK;
+const ABSENT: &str = "ABSENT";
 const REFUSED: Reply = Reply::Boolean(false);
 
 /// Runs the commands of [`encode`].
@@ -164,6 +165,7 @@ fn apply(view: View<'_>, body: &[u8]) -> Result<Applied, Malformed> {
         GET_DEL => delete(Reply::copy_or_null(found)),
         DEL if found.is_none() => integer(0),
         DEL => delete(Reply::Integer(1)),
+        REMOVE if found.is_none() => Applied::unchanged(Reply::simple(ABSENT)),
         REMOVE => delete(DONE),
         INCR_BY => incr_by(found, reader.u64()? as i64),
         APPEND => {

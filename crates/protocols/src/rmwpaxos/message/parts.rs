@@ -217,6 +217,7 @@ impl Wire for Forward {
                 0 => Access::Read,
                 1 => Access::Update,
                 2 => Access::Write,
+                3 => Access::Delete,
                 _ => return Err(Malformed),
             };
             commands.push((session, Command::new(access, Bytes::decode(reader)?)));
@@ -325,7 +326,8 @@ mod tests {
     use super::*;
 
     fn commands() -> impl Strategy<Value = Command> {
-        let access = prop_oneof![Just(Access::Read), Just(Access::Update), Just(Access::Write)];
+        let access = vec![Access::Read, Access::Update, Access::Write, Access::Delete];
+        let access = proptest::sample::select(access);
         let bytes = |len| proptest::collection::vec(any::<u8>(), len).prop_map(Bytes::from);
         (access, bytes(0..=40)).prop_map(|(access, body)| Command::new(access, body))
     }
