@@ -2,8 +2,8 @@
 
 /// Marks a branch that random testing is expected to reach now and then.
 ///
-/// It costs one relaxed store the first time and a load afterwards; [`reached`](crate::assertions::reached)
-/// lists the marks that were passed, so that a campaign can report those that never were.
+/// It costs one relaxed store the first time and a load afterwards.
+/// A campaign reports the marks that [`reached`](crate::assertions::reached) lacks.
 #[macro_export]
 macro_rules! sometimes {
     ($name:literal) => {{

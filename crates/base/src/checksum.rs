@@ -1,4 +1,5 @@
-//! Checksums and stable hashes: XXH3 64 bit, whose output is fixed for ever and so may go to disk and wire.
+//! Checksums and stable hashes by XXH3 (64 bit). Its output never changes, so it may go to disk and
+//! wire.
 
 use twox_hash::XxHash3_64;
 use twox_hash::xxhash3_64::{DEFAULT_SECRET_LENGTH, SecretBuffer};
@@ -9,7 +10,7 @@ pub fn checksum(seed: u64, bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(seed, bytes)
 }
 
-/// [`checksum`] for many under one seed: what XXH3 derives from that for more than 240 bytes, it derives once.
+/// [`checksum`] for many inputs under one seed: derives the secret for long inputs once.
 #[derive(Debug)]
 pub struct Seeded {
     seed: u64,
@@ -31,21 +32,24 @@ impl Seeded {
     }
 }
 
-/// As [`checksum`], for what is stored right behind a fence. Of more than 240 bytes XXH3 turns a seed into a secret in
-/// memory, and loading that waits until its stores are done, which they are after the fence: these are bound to `place`
-/// afterwards. Fewer need no memory, and need the seed: with the known secret some words of 8 bytes hide their neighbour.
+/// [`checksum`] that is cheap right after a fence.
+///
+/// Beyond 240 bytes XXH3 writes a secret into memory, and loading it would wait for the fence.
+/// Such inputs are bound to `place` afterwards.
+/// Shorter ones take the seed, because the known secret lets some 8-byte words hide their
+/// neighbour.
 #[inline]
 #[must_use]
 pub fn checksum_at(place: u64, bytes: &[u8]) -> u64 {
     if bytes.len() <= SEEDED_IN_REGISTERS_MAX {
-        // Of a secret it looks at the length only when there are more.
+        // The length of a secret is checked only for longer inputs.
         XxHash3_64::oneshot_with_seed_and_secret(place, &[], bytes).expect("needs no secret")
     } else {
         hash(bytes) ^ place
     }
 }
 
-/// Bytes up to which XXH3 takes a seed as it is.
+/// Inputs up to this length take a seed without deriving a secret in memory.
 const SEEDED_IN_REGISTERS_MAX: usize = 240;
 
 /// Hash of `bytes` under a secret of at least 136 bytes, which counts at every length.
@@ -68,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_bytes_elsewhere_have_another_checksum() {
+    fn place_changes_the_checksum() {
         for len in [1, 16, 17, 128, 240, 241, 300] {
             let bytes = vec![7; len];
             for place in [1, 64, u64::MAX] {
@@ -78,9 +82,9 @@ mod tests {
         }
     }
 
-    /// The first word is what the algorithm's secret begins with: of what is multiplied one factor is 0.
+    /// The first word equals the start of the algorithm's secret, so one factor of a product is 0.
     #[test]
-    fn no_word_hides_its_neighbour_at_every_place() {
+    fn no_word_hides_its_neighbour() {
         let bytes = |second: u8| {
             let mut bytes = [second; 32];
             bytes[..8].copy_from_slice(&0xbe4b_a423_396c_feb8_u64.to_le_bytes());
@@ -91,7 +95,7 @@ mod tests {
         assert_ne!(checksum_at(4096, &bytes(1)), checksum_at(4096, &bytes(2)));
     }
 
-    /// Of each way that the algorithm takes by length; with the seed 0 and 7.
+    /// Covers each branch by length, with the seeds 0 and 7.
     #[test]
     fn values_never_change() {
         assert_eq!(hash(b""), 0x2d06_8005_38d3_94c2);

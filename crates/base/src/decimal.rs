@@ -1,12 +1,12 @@
 //! Whole numbers in decimal, read as strictly as Redis reads them (`string2ll`, Redis 7).
 //!
-//! Strict means that a number has one spelling only, so text and number may stand for each other: no plus,
-//! no leading zero, no space, no minus zero.
+//! A number has one spelling, so text and number may stand for each other.
+//! Plus signs, leading zeros, spaces and minus zero are errors.
 
 /// Longest text of an `i64`: a sign and nineteen digits.
 pub const TEXT_LEN_MAX: usize = 20;
 
-/// The number that `text` spells, `None` if it is not the one spelling of an `i64`.
+/// The number that `text` spells; `None` unless `text` is the one spelling of an `i64`.
 #[must_use]
 pub fn parse_i64(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {

@@ -1,7 +1,7 @@
-//! Floor 0: what the standard library lacks.
+//! Floor 0: additions to the standard library.
 //!
-//! Nothing here knows about replication. Everything is deterministic: time is an integer that the caller
-//! has read, randomness has a seed, hashes do not depend on the process.
+//! The crate does not know replication. It is deterministic: the caller reads the time, randomness
+//! has a seed, hashes do not depend on the process.
 
 pub mod assertions;
 pub mod checksum;

@@ -1,9 +1,9 @@
-//! Deliberate mistakes, switched on one at a time to show that tests would notice them.
+//! Deliberate mistakes (mutants), switched on one at a time to show that tests notice them.
 //!
-//! A crate names its own by [`mutations!`](crate::mutations). They exist under `cfg(test)` of that crate and under its
-//! feature `mutations`; elsewhere nothing of them is compiled.
+//! A crate declares its own with [`mutations!`](crate::mutations).
+//! They are compiled only under `cfg(test)` of that crate or under its feature `mutations`.
 
-/// Makes `Mutation`, with one variant per mistake and a name for each, and the switch: `set` and `is`.
+/// Defines `Mutation`, with one variant and name per mistake, and its switch: `set` and `is`.
 #[macro_export]
 macro_rules! mutations {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {

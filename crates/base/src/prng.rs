@@ -1,7 +1,7 @@
 //! Seeded randomness: xoshiro256++ (Blackman and Vigna, 2019), seeded by SplitMix64.
 //!
-//! Own code because every crate below floor 3 must draw the same numbers for a seed for ever: a seed in
-//! a bug report is useless once a library changes its stream.
+//! A seed must draw the same numbers for ever, because bug reports name seeds.
+//! A library may change its stream, so the generator is our own.
 
 /// A deterministic generator. Not for secrets.
 #[derive(Clone, Debug)]
