@@ -1,9 +1,10 @@
 //! Decimal fractions as Redis counts them: x87 extended precision, 64 bits of mantissa.
 //!
-//! `INCRBYFLOAT` and `HINCRBYFLOAT` of Redis 7 read with `strtold`, add `long double`s and print `%.17Lf`
-//! without trailing zeros. On x86-64 that is IEEE 754 extended precision, which Rust does not have, so it
-//! is done here with whole numbers, exactly rounded: the same text as redis-server on every machine.
-//! Only reading, adding and printing; nothing faster than a counter needs.
+//! `INCRBYFLOAT` and `HINCRBYFLOAT` of Redis 7 read with `strtold`, add `long double`s and print
+//! `%.17Lf` without trailing zeros.
+//! On x86-64 that is IEEE 754 extended precision, which Rust lacks.
+//! Whole numbers emulate it here, exactly rounded, so each machine prints the text of redis-server.
+//! Only reading, adding and printing; as fast as a counter needs.
 
 use crate::unsigned::Unsigned;
 
@@ -41,8 +42,8 @@ impl Extended {
     pub const ZERO: Extended =
         Extended { negative: false, magnitude: Magnitude::Finite { mantissa: 0, exponent: 0 } };
 
-    /// Reads what C's `strtold` reads to its end: decimal or hexadecimal, with exponent, or `inf`.
-    /// `None` for everything else, for blanks, for "not a number", and for numbers too large or too small.
+    /// Reads the language of C's `strtold`: decimal or hexadecimal, with exponent, or `inf`. `None`
+    /// for all other text, blanks, NaN, and numbers too large or too small.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Extended> {
         if text.len() > TEXT_LEN_MAX {
@@ -128,8 +129,9 @@ fn fixed_point(mantissa: u64, shift: i64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
-/// The number nearest to `number * 2^exponent`, half to even; `sticky` says that it is a little more than
-/// that, in which case `number` has more bits than a mantissa.
+/// The number nearest to `number * 2^exponent`, half to even.
+///
+/// `sticky` marks a number that is slightly larger; it then has more bits than a mantissa.
 fn round(number: &Unsigned, exponent: i64, sticky: bool) -> Magnitude {
     let dropped = (number.bit_len() - MANTISSA_BITS).max(EXPONENT_MIN - exponent).max(0);
     let (mut mantissa, mut exponent) = (number.window(dropped as usize), exponent + dropped);
@@ -181,8 +183,8 @@ fn parse_decimal(text: &[u8]) -> Option<Magnitude> {
     in_range(round(&quotient, shift, sticky))
 }
 
-/// `dividend / divisor` as `(quotient, shift, sticky)`: `quotient * 2^shift`, and a little more if sticky.
-/// The quotient has 66 to 68 bits, so that it can be rounded to 64.
+/// `dividend / divisor` as `(quotient, shift, sticky)`: `quotient * 2^shift`, and a little more if
+/// sticky. The quotient has 66 to 68 bits, so that it can be rounded to 64.
 fn divide(dividend: Unsigned, divisor: Unsigned) -> (Unsigned, i64, bool) {
     const QUOTIENT_BITS: i64 = 67;
     let shift = dividend.bit_len() - divisor.bit_len() - QUOTIENT_BITS;
@@ -385,7 +387,8 @@ mod tests {
             prop_assert_eq!(sum(&a.to_string(), &b.to_string()), Some(expected));
         }
 
-        /// Below ten the error is far below the last digit printed. (435.779 + 4.602 does end in 1, in Redis too.)
+        /// Below ten the error is far below the last printed digit. (435.779 + 4.602 ends in 1, in
+        /// Redis too.)
         #[test]
         fn short_fractions_add_exactly(a in -9_999_i64..9_999, b in -9_999_i64..9_999) {
             let text = |n: i64| format!("{}{}.{:03}", if n < 0 { "-" } else { "" }, n.abs() / 1000, n.abs() % 1000);

@@ -1,6 +1,6 @@
 //! The type of a value: its first byte.
 
-/// What a value is. The numbers are on disk.
+/// The type of a value. The numbers are on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -36,7 +36,7 @@ impl Kind {
         Kind::ALL.into_iter().find(is_it).ok_or(DecodeError::UnknownKind(first))
     }
 
-    /// What `TYPE` says (Redis 7).
+    /// The reply of `TYPE` (Redis 7).
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

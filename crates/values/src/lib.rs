@@ -1,7 +1,8 @@
-//! Typed states and their bytes: what stands in a register when a key has a value.
+//! Typed states and their bytes: the content of a register whose key has a value.
 //!
-//! The first byte names the type, the rest belongs to it. These bytes go to disk and wire, so they never
-//! change; a new form gets a new first byte. What commands do to a value is not decided here.
+//! The first byte names the type; the rest belongs to it.
+//! These bytes go to disk and wire, so they never change. A new form gets a new first byte.
+//! The crate `commands` decides the effect of commands.
 
 pub mod float;
 mod kind;

@@ -1,6 +1,6 @@
-//! Whole numbers of any size: just what [`float`](crate::float) needs, no general arithmetic.
+//! Whole numbers of any size: only the arithmetic that [`float`](crate::float) needs.
 //!
-//! Sizes are bounded by the callers: a few hundred limbs.
+//! Callers bound sizes to a few hundred limbs.
 
 use std::cmp::Ordering;
 
