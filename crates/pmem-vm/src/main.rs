@@ -13,7 +13,8 @@ use pmem_vm::{guest, host};
 #[derive(Parser)]
 #[command(name = "pmem-vm")]
 enum Part {
-    /// Boots guests and judges; exit code 0: all was well, 1: it was not, 2: that is not known
+    /// Boots guests and judges them; exit code 0: no fault, 1: a fault, 2: the run could not be
+    /// made
     Host(host::Arguments),
     /// The part inside
     Guest(guest::Arguments),

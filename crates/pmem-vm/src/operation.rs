@@ -1,7 +1,7 @@
-//! What a client does: a function of its number and of the operation's, so that host and guest need not talk of it.
+//! Operations as a function of client and number, so that host and guest need not exchange them.
 //!
-//! Clients own their keys. Operation `n` is on key `n % KEYS`; a value says which operation wrote it, and each of
-//! its bytes follows from that.
+//! Clients own their keys. Operation `n` is on key `n % KEYS`.
+//! A value names the operation that wrote it, and each of its bytes follows from that.
 
 use base::Prng;
 
@@ -18,7 +18,7 @@ const DELETIONS_PPM: u32 = 100_000;
 
 /// A change of one key.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Change {
+pub enum KeyChange {
     Set(Vec<u8>),
     Delete,
 }
@@ -29,26 +29,27 @@ pub fn key(client: usize, key: u64) -> String {
     format!("client-{client}-key-{key}")
 }
 
-/// What an operation does.
+/// The change that an operation makes.
 #[must_use]
-pub fn change(client: usize, number: u64) -> Change {
+pub fn change(client: usize, number: u64) -> KeyChange {
     let mut prng = Prng::new(number << 8 | client as u64);
     if prng.chance_ppm(DELETIONS_PPM) {
-        return Change::Delete;
+        return KeyChange::Delete;
     }
     let mut value = format!("{client}:{number}:").into_bytes();
     let len = *prng.pick(&LENGTHS) + prng.below(20);
     value.extend((0..len).map(|_| prng.next_u64() as u8));
-    Change::Set(value)
+    KeyChange::Set(value)
 }
 
-/// The operation that wrote this value of a client's key; `None` where no operation writes such a value.
+/// The operation that wrote this value of a client's key; `None` for a value that no operation
+/// writes.
 #[must_use]
 pub fn writer(client: usize, key: u64, value: &[u8]) -> Option<u64> {
     let mut parts = value.splitn(3, |&byte| byte == b':');
     parts.next()?;
     let number: u64 = std::str::from_utf8(parts.next()?).ok()?.parse().ok()?;
-    let is_whole = change(client, number) == Change::Set(value.to_vec());
+    let is_whole = change(client, number) == KeyChange::Set(value.to_vec());
     (is_whole && number % KEYS == key).then_some(number)
 }
 
@@ -57,10 +58,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_names_its_operation_and_no_other_value_does() {
+    fn value_names_exactly_its_operation() {
         let mut deletions = 0;
         for number in 0..2_000 {
-            let Change::Set(mut value) = change(3, number) else {
+            let KeyChange::Set(mut value) = change(3, number) else {
                 deletions += 1;
                 continue;
             };

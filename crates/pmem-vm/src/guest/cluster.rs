@@ -1,4 +1,5 @@
-//! Three nodes of the release build on the mount, and the check of their files while they do not run.
+//! Three nodes of the release build on the mount, and the check of their files while they do not
+//! run.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,8 +11,8 @@ use bench::cluster::{is_whole, serves};
 use bench::process::{Process, wait_until};
 
 use super::PROGRAMS;
-use super::line::Line;
-use crate::said::Said;
+use super::line::SerialLine;
+use crate::message::Message;
 
 const NODES: u16 = 3;
 /// Emulation is slow.
@@ -28,14 +29,14 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Nodes with their data below `dir`; starts nothing.
+    /// Nodes with their data below `dir`, not started.
     #[must_use]
     pub fn new(dir: &Path) -> Cluster {
         let addresses = (1..=NODES).map(|node| SocketAddr::from(([127, 0, 0, 1], 7_000 + node)));
         Cluster { dir: dir.to_owned(), addresses: addresses.collect(), processes: Vec::new() }
     }
 
-    /// Where clients connect, by node.
+    /// Client addresses, by node.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
@@ -48,12 +49,12 @@ impl Cluster {
     /// Checks the files of every node that has some.
     ///
     /// # Errors
-    /// When something in them is not whole.
-    pub fn verify(&self, line: &Line) -> Result<()> {
+    /// When a file is damaged.
+    pub fn verify(&self, line: &SerialLine) -> Result<()> {
         for node in 1..=NODES {
             let dir = self.data_dir(node);
             if !dir.exists() {
-                line.say(&Said::Empty { node });
+                line.send(&Message::Empty { node });
                 continue;
             }
             let mut command = Command::new(Path::new(PROGRAMS).join("palimpsest"));
@@ -62,7 +63,7 @@ impl Cluster {
             let text = String::from_utf8_lossy(&text);
             ensure!(output.status.success(), "node {node}: verify: {}: {text}", output.status);
             println!("{text}");
-            line.say(&Said::Whole { node });
+            line.send(&Message::Whole { node });
         }
         Ok(())
     }
@@ -87,11 +88,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until all nodes serve and remember everything, and looks at how they map their files.
+    /// Waits until all nodes serve and have recovered every shard, and checks how they map their
+    /// files.
     ///
     /// # Errors
     /// When one ends, takes too long, or does not use MAP_SYNC.
-    pub fn wait_ready(&mut self, line: &Line) -> Result<()> {
+    pub fn wait_ready(&mut self, line: &SerialLine) -> Result<()> {
         for ((node, process), &address) in (1..).zip(&mut self.processes).zip(&self.addresses) {
             let mut has_ended = false;
             let is_ready = wait_until(READY_MAX, || {
@@ -99,25 +101,25 @@ impl Cluster {
                 has_ended || serves(address) && is_whole(address)
             });
             if has_ended || !is_ready {
-                bail!("node {node} does not serve; it said: {}", process.log_tail());
+                bail!("node {node} does not serve; its log: {}", process.log_tail());
             }
-            let said = std::fs::read_to_string(&process.log).context("a node's log")?;
-            ensure!(!said.contains("emulated"), "node {node} takes DAX for emulated: {said}");
+            let log = std::fs::read_to_string(&process.log).context("a node's log")?;
+            ensure!(!log.contains("emulated"), "node {node} takes DAX for emulated: {log}");
             let maps = std::fs::read_to_string(format!("/proc/{}/smaps", process.pid()));
             let file = self.dir.join(format!("node-{node}")).join(storage::pmem::FILE);
             ensure!(
                 is_synchronous(&maps.context("smaps")?, &file),
                 "node {node} maps its file without MAP_SYNC"
             );
-            line.say(&Said::Synced { node });
+            line.send(&Message::Synced { node });
         }
         Ok(())
     }
 
-    /// Asks all nodes to end, and waits for that.
+    /// Stops all nodes with SIGTERM and waits for them.
     ///
     /// # Errors
-    /// When one does not, or not with exit code 0.
+    /// When one does not end, or not with exit code 0.
     pub fn stop(&mut self) -> Result<()> {
         for (node, mut process) in (1..).zip(self.processes.drain(..)) {
             let code = process.stop(STOP_MAX);
@@ -127,13 +129,13 @@ impl Cluster {
     }
 }
 
-/// Whether every mapping of this file has synchronous page faults, and there is one. [Linux: proc(5), `sf`]
+/// True when the file has mappings, and all have synchronous page faults. [Linux: proc(5), `sf`]
 fn is_synchronous(smaps: &str, file: &Path) -> bool {
     let file = file.display().to_string();
     let mut is_ours = false;
     let mut flags = Vec::new();
     for line in smaps.lines() {
-        // A mapping begins with its addresses; what is said of it follows as `Name: value`.
+        // A mapping begins with its addresses; `Name: value` lines about it follow.
         if line.split_whitespace().next().is_some_and(|word| !word.ends_with(':')) {
             is_ours = line.ends_with(&file);
         } else if let Some(words) = line.strip_prefix("VmFlags:").filter(|_| is_ours) {

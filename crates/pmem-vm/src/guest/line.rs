@@ -1,6 +1,6 @@
 //! The serial line to the host: whole lines, from any thread.
 //!
-//! The kernel holds back at most [`HELD_BACK_MAX`] bytes of what was written; then a writer waits.
+//! The kernel buffers at most [`HELD_BACK_MAX`] written bytes; then a writer waits.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -8,32 +8,32 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
-use crate::said::Said;
+use crate::message::Message;
 
-/// Bytes that may be on their way when the power goes: a page of the line's driver and the chip's own queue.
+/// Bytes that a power cut may lose: a page of the line's driver and the chip's queue.
 pub const HELD_BACK_MAX: usize = 4_096 + 16;
 
 const DEVICE: &str = "/dev/ttyS1";
 
 /// The line.
-pub struct Line(Mutex<File>);
+pub struct SerialLine(Mutex<File>);
 
-impl Line {
+impl SerialLine {
     /// Opens it.
     ///
     /// # Errors
     /// When this machine has no such line.
-    pub fn open() -> Result<Line> {
+    pub fn open() -> Result<SerialLine> {
         let file = OpenOptions::new().write(true).open(DEVICE).context(DEVICE)?;
-        Ok(Line(Mutex::new(file)))
+        Ok(SerialLine(Mutex::new(file)))
     }
 
-    /// Says something; waits while too much is on its way.
-    pub fn say(&self, said: &Said) {
+    /// Sends a message; waits while the line's buffers are full.
+    pub fn send(&self, message: &Message) {
         let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = format!("{said}\n");
+        let text = format!("{message}\n");
         if let Err(error) = file.write_all(text.as_bytes()) {
-            eprintln!("{said}: {DEVICE}: {error}");
+            eprintln!("{message}: {DEVICE}: {error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The medium by itself on real DAX: made, written in turns, opened again, verified; and its own tests of files.
+//! The medium alone on real DAX: create, write in batches, reopen, verify; and its own file tests.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,8 +11,8 @@ use types::positions::PUBLIC;
 use types::{Database, Key};
 
 use super::PROGRAMS;
-use super::line::Line;
-use crate::said::Said;
+use super::line::SerialLine;
+use crate::message::Message;
 
 const BINDING: u64 = 7;
 const KEYS: u64 = 1_000;
@@ -22,13 +22,13 @@ const TURNS: u64 = 20;
 ///
 /// # Errors
 /// The first that fails.
-pub fn check(mount: &Path, line: &Line) -> Result<()> {
+pub fn check(mount: &Path, line: &SerialLine) -> Result<()> {
     let dir = mount.join("media");
     std::fs::create_dir_all(&dir).context("a folder on the mount")?;
     write(&dir)?;
-    line.say(&Said::Passed("a file is made with MAP_SYNC and written in turns".into()));
+    line.send(&Message::Passed("a file is made with MAP_SYNC and written in batches".into()));
     read(&dir)?;
-    line.say(&Said::Passed("it opens again, holds what was written, and verifies".into()));
+    line.send(&Message::Passed("it opens again, holds the written records, and verifies".into()));
     std::fs::remove_dir_all(&dir).context("removing the folder")?;
     let tests = mount.join("tests");
     std::fs::create_dir_all(&tests).context("a folder on the mount")?;
@@ -38,7 +38,7 @@ pub fn check(mount: &Path, line: &Line) -> Result<()> {
         .status()
         .context("the storage crate's tests")?;
     ensure!(status.success(), "the storage crate's tests of files fail here: {status}");
-    line.say(&Said::Passed("the storage crate's tests of files".into()));
+    line.send(&Message::Passed("the storage crate's tests of files".into()));
     std::fs::remove_dir_all(&tests).context("removing the folder")
 }
 
@@ -47,7 +47,7 @@ fn place(key: u64) -> Place {
 }
 
 fn record(key: u64, turn: u64) -> Vec<u8> {
-    // Its length changes with every turn, so that registers move.
+    // The length changes with every batch, so that registers move.
     let words = 1 + (key + turn * 7) % 40;
     (key << 32 | turn).to_le_bytes().repeat(words as usize)
 }

@@ -1,7 +1,8 @@
 //! The part inside the guest: it checks, reads and writes until the power goes.
 //!
-//! It never judges what it read, for it knows nothing of the boots before: it says what is there, and the host
-//! judges. It ends only when something is wrong; then the guest's kernel stops, and the host sees that.
+//! It reports its reads and leaves the judgement to the host, because it does not know earlier
+//! boots.
+//! It ends only on an error; then the guest's kernel stops, and the host sees that.
 
 pub mod clients;
 pub mod cluster;
@@ -14,15 +15,15 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use self::cluster::Cluster;
-use self::line::Line;
-use crate::said::Said;
+use self::line::SerialLine;
+use crate::message::Message;
 
 /// Where ext4 is mounted with `-o dax`.
 pub const MOUNT: &str = "/dax";
 /// Where the host put the programs.
 pub const PROGRAMS: &str = "/programs";
 
-/// What one boot is for.
+/// The purpose of one boot.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct Arguments {
     /// Counts the boots of one image, from 0
@@ -36,24 +37,24 @@ pub struct Arguments {
     pub writes: bool,
 }
 
-/// Does what the boot is for, and then waits for the power to go.
+/// Does the boot's work, then waits for the power to go.
 ///
 /// # Errors
-/// When something is wrong; it has been said over the line too.
+/// When a check fails; the line has reported it too.
 pub fn run(arguments: Arguments) -> Result<()> {
-    let line = Line::open()?;
+    let line = SerialLine::open()?;
     let done = work(arguments, &line);
     if let Err(error) = &done {
-        line.say(&Said::Wrong(format!("{error:#}")));
+        line.send(&Message::Wrong(format!("{error:#}")));
     }
     // The host reads the line and cuts the power.
     std::thread::sleep(Duration::from_secs(3_600));
     done
 }
 
-fn work(arguments: Arguments, line: &Line) -> Result<()> {
+fn work(arguments: Arguments, line: &SerialLine) -> Result<()> {
     let flush = storage::pmem::persist::CacheFlush::detect();
-    line.say(&Said::Flush(flush.name().to_string()));
+    line.send(&Message::Flush(flush.name().to_string()));
     if arguments.media {
         media::check(Path::new(MOUNT), line)?;
     }
@@ -63,17 +64,17 @@ fn work(arguments: Arguments, line: &Line) -> Result<()> {
     let mut cluster = Cluster::new(Path::new(MOUNT));
     cluster.verify(line)?;
     cluster.start()?;
-    line.say(&Said::Started);
+    line.send(&Message::Started);
     cluster.wait_ready(line)?;
-    line.say(&Said::Ready { uptime_ms: uptime_ms()? });
+    line.send(&Message::Ready { uptime_ms: uptime_ms()? });
     clients::read_all(cluster.addresses(), line)?;
-    line.say(&Said::ReadAll);
+    line.send(&Message::ReadAll);
     if arguments.writes {
         return clients::write(arguments.boot, cluster.addresses(), line);
     }
     cluster.stop()?;
     cluster.verify(line)?;
-    line.say(&Said::Stopped);
+    line.send(&Message::Stopped);
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 const MODE_FOLDER: u32 = 0o040_755;
 const MODE_PROGRAM: u32 = 0o100_755;
 
-/// An archive in the making. Folders come before what is in them.
+/// An archive under construction. A folder comes before its content.
 #[derive(Default)]
 pub struct Archive {
     bytes: Vec<u8>,
@@ -32,7 +32,8 @@ impl Archive {
         self.entries += 1;
         let len = u32::try_from(content.len()).expect("programs are shorter than 4 GiB");
         let name_len = name.len() as u32 + 1;
-        // inode, mode, user, group, links, time, length, device and its own (two words each), name, checksum.
+        // inode, mode, user, group, links, time, length, device and its own (two words each), name,
+        // checksum
         let fields = [self.entries, mode, 0, 0, 1, 0, len, 0, 0, 0, 0, name_len, 0];
         self.bytes.extend_from_slice(b"070701");
         for field in fields {
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_archive_has_the_bytes_that_the_kernel_reads() {
+    fn archive_has_the_newc_format() {
         let mut archive = Archive::default();
         archive.folder("bin");
         archive.file("bin/a", b"hello");

@@ -1,13 +1,13 @@
-//! One boot: from power on to the cut, and what the guest said in between.
+//! One boot: from power on to the cut, and the guest's messages in between.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use super::machine::{Machine, Parts};
-use crate::ledger::Ledger;
-use crate::said::Said;
+use super::machine::{Machine, MachineParts};
+use crate::message::Message;
+use crate::reference_model::ReferenceModel;
 
 /// How long a boot may take until its cut.
 const BOOT_MAX: Duration = Duration::from_secs(600);
@@ -17,16 +17,16 @@ const FINDINGS_MAX: usize = 10;
 
 /// When the power goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cut {
+pub enum PowerCut {
     /// This long after the first write of the boot was acknowledged.
     Writing(Duration),
     /// This long after the nodes' processes were started.
     Starting(Duration),
-    /// Once everything has been read, and the nodes were stopped.
+    /// Once everything has been read, and the nodes have stopped.
     AtTheEnd,
 }
 
-/// What came of a boot.
+/// The result of a boot.
 #[derive(Debug, Default)]
 pub struct Booted {
     /// From power on until all nodes served.
@@ -39,7 +39,7 @@ pub struct Booted {
     pub acked_just_before: u64,
     /// Checks of the medium that passed.
     pub passed: u64,
-    /// Nodes of which it was seen that they map with MAP_SYNC.
+    /// Nodes seen to map with MAP_SYNC.
     pub synced: u64,
     /// At most ten.
     pub findings: Vec<String>,
@@ -47,10 +47,10 @@ pub struct Booted {
 }
 
 impl Booted {
-    fn find(&mut self, what: String) {
+    fn add_finding(&mut self, finding: String) {
         self.findings_count += 1;
         if self.findings.len() < FINDINGS_MAX {
-            self.findings.push(what);
+            self.findings.push(finding);
         }
     }
 }
@@ -60,11 +60,16 @@ impl Booted {
 #[error("interrupted")]
 pub struct Interrupted;
 
-/// Boots, follows what the guest says, cuts the power.
+/// Boots, follows the guest's messages, cuts the power.
 ///
 /// # Errors
-/// When the guest does not get as far as its cut: then nothing is known about the store.
-pub fn boot(parts: &Parts, cut: Cut, ledger: &mut Ledger, stop: &AtomicBool) -> Result<Booted> {
+/// When the guest does not reach its cut. The store is then neither right nor wrong.
+pub fn boot(
+    parts: &MachineParts,
+    cut: PowerCut,
+    model: &mut ReferenceModel,
+    stop: &AtomicBool,
+) -> Result<Booted> {
     let mut follow = Follow {
         machine: Machine::start(parts)?,
         start: Instant::now(),
@@ -79,7 +84,7 @@ pub fn boot(parts: &Parts, cut: Cut, ledger: &mut Ledger, stop: &AtomicBool) -> 
         if follow.cut_at.is_some_and(|at| Instant::now() >= at) {
             break true;
         }
-        let has_failed = follow.listen(cut, ledger)?;
+        let has_failed = follow.listen(cut, model)?;
         if has_failed {
             break false;
         }
@@ -91,8 +96,8 @@ pub fn boot(parts: &Parts, cut: Cut, ledger: &mut Ledger, stop: &AtomicBool) -> 
     };
     follow.machine.cut_power();
     let cut_at = Instant::now();
-    // What it said before is as true as ever.
-    follow.listen(cut, ledger)?;
+    // The messages before the failure still count.
+    follow.listen(cut, model)?;
     let just_before = |at: &&Instant| cut_at.duration_since(**at) < Duration::from_secs(1);
     follow.booted.acked_just_before = follow.last_acks.iter().filter(just_before).count() as u64;
     if !was_cut {
@@ -106,7 +111,7 @@ struct Follow {
     machine: Machine,
     start: Instant,
     cut_at: Option<Instant>,
-    // When the latest acknowledgements were heard; bounded below.
+    // Arrival times of the latest acknowledgements; bounded below.
     last_acks: Vec<Instant>,
     booted: Booted,
 }
@@ -114,55 +119,58 @@ struct Follow {
 const LAST_ACKS_MAX: usize = 10_000;
 
 impl Follow {
-    /// Takes in what was said; whether the guest itself found something wrong, and goes no further.
-    fn listen(&mut self, cut: Cut, ledger: &mut Ledger) -> Result<bool> {
+    /// Takes in messages; true when the guest reported an error and stops there.
+    fn listen(&mut self, cut: PowerCut, model: &mut ReferenceModel) -> Result<bool> {
         let mut has_failed = false;
         for line in self.machine.lines()? {
-            let said: Said = match line.parse() {
-                Ok(said) => said,
+            let message: Message = match line.parse() {
+                Ok(message) => message,
                 Err(unreadable) => bail!("{unreadable}"),
             };
-            if let Err(what) = ledger.note(&said) {
-                self.booted.find(what);
+            if let Err(finding) = model.note(&message) {
+                self.booted.add_finding(finding);
             }
-            has_failed |= matches!(said, Said::Wrong(_));
-            self.take(said, cut);
+            has_failed |= matches!(message, Message::Wrong(_));
+            self.take(message, cut);
         }
         Ok(has_failed)
     }
 
-    fn take(&mut self, said: Said, cut: Cut) {
+    fn take(&mut self, message: Message, cut: PowerCut) {
         let now = Instant::now();
-        match said {
-            Said::Flush(name) => self.booted.flush = Some(name),
-            Said::Passed(what) => {
-                println!("  passed: {what}");
+        match message {
+            Message::Flush(name) => self.booted.flush = Some(name),
+            Message::Passed(check) => {
+                println!("  passed: {check}");
                 self.booted.passed += 1;
             }
-            Said::Synced { .. } => self.booted.synced += 1,
-            Said::Started => {
-                if let Cut::Starting(after) = cut {
+            Message::Synced { .. } => self.booted.synced += 1,
+            Message::Started => {
+                if let PowerCut::Starting(after) = cut {
                     self.cut_at = Some(now + after);
                 }
             }
-            Said::Ready { .. } => self.booted.ready = Some(now - self.start),
-            Said::Holds { .. } => self.booted.read += 1,
-            Said::Acked { .. } | Said::Missed { .. } => {
+            Message::Ready { .. } => self.booted.ready = Some(now - self.start),
+            Message::Holds { .. } => self.booted.read += 1,
+            Message::Acked { .. } | Message::Missed { .. } => {
                 self.booted.acked += 1;
                 if self.last_acks.len() == LAST_ACKS_MAX {
                     self.last_acks.drain(..LAST_ACKS_MAX / 2);
                 }
                 self.last_acks.push(now);
-                if let (Cut::Writing(after), None) = (cut, self.cut_at) {
+                if let (PowerCut::Writing(after), None) = (cut, self.cut_at) {
                     self.cut_at = Some(now + after);
                 }
             }
-            Said::Stopped => self.cut_at = Some(now),
-            Said::Wrong(what) => self.booted.find(what),
-            Said::Unknown { client, number, reply } => {
+            Message::Stopped => self.cut_at = Some(now),
+            Message::Wrong(finding) => self.booted.add_finding(finding),
+            Message::Unknown { client, number, reply } => {
                 println!("  no outcome: client {client}, operation {number}: {reply}");
             }
-            Said::Whole { .. } | Said::Empty { .. } | Said::ReadAll | Said::Reserved { .. } => {}
+            Message::Whole { .. }
+            | Message::Empty { .. }
+            | Message::ReadAll
+            | Message::Reserved { .. } => {}
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What the guest boots from: a shell for the first steps, modules, and programs with the libraries that they use.
+//! The guest's initramfs: a shell for the first steps, modules, and programs with their libraries.
 //!
-//! The programs are the host's own builds: what is tested is what is shipped.
+//! The programs are the host's own builds, so the test covers the shipped binaries.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +18,7 @@ const INIT: &str = include_str!("init.sh");
 /// Programs by their names in the guest.
 pub type Programs<'a> = [(&'a str, &'a Path)];
 
-/// Writes the archive to `to`; `scratch` is a folder for what comes up on the way.
+/// Writes the archive to `to`; temporary files go to the folder `scratch`.
 ///
 /// # Errors
 /// When a program or one of its libraries cannot be read.
@@ -53,7 +53,7 @@ fn add_libraries(archive: &mut Archive, libraries: &BTreeSet<PathBuf>) -> Result
     for library in libraries {
         folders.extend(library.ancestors().skip(1));
     }
-    // A folder sorts before what is in it.
+    // A folder sorts before its content.
     for folder in folders {
         let name = folder.to_string_lossy();
         let name = name.trim_start_matches('/');

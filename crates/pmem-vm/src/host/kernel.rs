@@ -1,4 +1,4 @@
-//! The distribution's own kernel, unpacked and not installed, and the modules that ext4 with DAX takes.
+//! The distribution's kernel, unpacked and not installed, and the modules that ext4 with DAX needs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -52,11 +52,11 @@ fn package() -> Result<String> {
     Ok(package.with_context(|| format!("{META_PACKAGE} depends on nothing"))?.to_string())
 }
 
-/// What is unpacked gets its name last, so that a half unpacked one is never used.
+/// Renames the unpacked folder last, so that a partial one is never used.
 fn unpack(cache: &Path, package: &str, folder: &Path) -> Result<()> {
     let fresh = cache.join("fresh");
     if fresh.exists() {
-        fs::remove_dir_all(&fresh).context("what an earlier run left")?;
+        fs::remove_dir_all(&fresh).context("folder of an earlier run")?;
     }
     fs::create_dir_all(&fresh).with_context(|| fresh.display().to_string())?;
     run(Command::new("apt-get").args(["download", package]).current_dir(&fresh))?;

@@ -1,6 +1,6 @@
 //! The guest as a process: its NVDIMM is a file, and its power is that process.
 //!
-//! Always emulated by software: where nested virtualisation is only pretended, KVM hangs instead of failing.
+//! Software always emulates it: KVM hangs on hosts that only pretend to nest virtualisation.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -14,21 +14,21 @@ use super::tool::run;
 
 /// Bytes of the NVDIMM; the file is sparse.
 const NVDIMM_LEN: u64 = 1 << 30;
-/// Where an fsdax namespace begins in it.
+/// Start of an fsdax namespace in the file.
 const DATA_AT: u64 = 2 << 20;
 const BLOCK: u64 = 4_096;
 
-/// Whether what the guest writes reaches the file.
+/// Whether the guest's writes reach the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Share {
     On,
-    /// The guest sees no difference, and all is gone with its power: the harness must say so.
+    /// The guest notices no difference and loses all with its power; the host must report that.
     Off,
 }
 
-/// What a machine is made of.
+/// The parts of a machine.
 #[derive(Clone, Debug)]
-pub struct Parts<'a> {
+pub struct MachineParts<'a> {
     pub kernel: &'a Path,
     pub initramfs: &'a Path,
     /// The NVDIMM's file.
@@ -38,7 +38,7 @@ pub struct Parts<'a> {
     pub cpu: &'a str,
     /// Arguments of the guest's part of this program.
     pub parameters: &'a str,
-    /// A folder for what it says, and how those files' names end.
+    /// A folder for its output, and the suffix of those files' names.
     pub dir: &'a Path,
     pub name: &'a str,
 }
@@ -47,8 +47,8 @@ pub struct Parts<'a> {
 pub struct Machine {
     process: Process,
     console: PathBuf,
-    said: File,
-    // Of the line that has not ended yet.
+    output: File,
+    // The start of an unfinished line.
     partial: Vec<u8>,
 }
 
@@ -66,14 +66,14 @@ pub fn make_nvdimm(path: &Path) -> Result<()> {
 }
 
 impl Machine {
-    /// Turns it on.
+    /// Starts the machine.
     ///
     /// # Errors
     /// When qemu cannot be started.
-    pub fn start(parts: &Parts) -> Result<Machine> {
+    pub fn start(parts: &MachineParts) -> Result<Machine> {
         let console = parts.dir.join(format!("console-{}", parts.name));
-        let said = parts.dir.join(format!("said-{}", parts.name));
-        for file in [&console, &said] {
+        let output = parts.dir.join(format!("said-{}", parts.name));
+        for file in [&console, &output] {
             fs::write(file, "").with_context(|| file.display().to_string())?;
         }
         let share = if parts.share == Share::On { "on" } else { "off" };
@@ -88,22 +88,22 @@ impl Machine {
             format!("memory-backend-file,id=m1,share={share},mem-path={nvdimm},size={NVDIMM_LEN}");
         command.args(["-object", &memory, "-device", "nvdimm,memdev=m1,id=nv1"]);
         command.args(["-serial", &format!("file:{}", console.display())]);
-        command.args(["-serial", &format!("file:{}", said.display())]);
+        command.args(["-serial", &format!("file:{}", output.display())]);
         command.arg("-kernel").arg(parts.kernel).arg("-initrd").arg(parts.initramfs);
         let parameters =
             format!("console=ttyS0 quiet panic=-1 PARAMETERS=\"{}\"", parts.parameters);
         command.args(["-append", &parameters]);
         let process = Process::start(&mut command, &console)?;
-        let said = File::open(&said).with_context(|| said.display().to_string())?;
-        Ok(Machine { process, console, said, partial: Vec::new() })
+        let output = File::open(&output).with_context(|| output.display().to_string())?;
+        Ok(Machine { process, console, output, partial: Vec::new() })
     }
 
-    /// Whole lines that it has said since the last call.
+    /// Whole lines received since the last call.
     ///
     /// # Errors
     /// When they cannot be read.
     pub fn lines(&mut self) -> Result<Vec<String>> {
-        self.said.read_to_end(&mut self.partial).context("what the guest says")?;
+        self.output.read_to_end(&mut self.partial).context("the guest's output")?;
         let Some(end) = self.partial.iter().rposition(|&byte| byte == b'\n') else {
             return Ok(Vec::new());
         };
@@ -122,7 +122,7 @@ impl Machine {
         self.process.is_running()
     }
 
-    /// The last that it said on its console.
+    /// The last lines of its console.
     pub fn console_tail(&self) -> String {
         let text = fs::read(&self.console).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);

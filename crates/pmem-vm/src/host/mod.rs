@@ -1,4 +1,5 @@
-//! The part on the host: it builds the guest, boots it, cuts its power and judges what comes back.
+//! The part on the host: it builds the guest, boots it, cuts its power and judges the reads after
+//! it.
 
 pub mod archive;
 pub mod boot;
@@ -10,7 +11,7 @@ pub mod tool;
 
 use std::path::PathBuf;
 
-/// What `./x pmem-vm` takes.
+/// Arguments of `./x pmem-vm`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Arguments {
     /// Cuts per CPU; about 20 s each
@@ -22,7 +23,7 @@ pub struct Arguments {
     /// Draws the moments of the cuts; without it another one each time
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Where the kernel is unpacked, and what the guest said is kept after a finding
+    /// Folder for the unpacked kernel, and for the guest's output after a finding
     #[arg(long, default_value = "target/pmem-vm")]
     pub dir: PathBuf,
     /// The product; without it the one beside this program

@@ -1,4 +1,4 @@
-//! All boots of a run: cuts for each CPU on an image of its own, then an image that must lose everything.
+//! All boots of a run: cuts for each CPU on its own image, then an image that must lose everything.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,25 +9,25 @@ use anyhow::{Context, Result, ensure};
 use base::Prng;
 use bench::process::ScratchDir;
 
-use super::boot::{Booted, Cut, boot};
-use super::machine::{Parts, Share, make_nvdimm};
+use super::boot::{Booted, PowerCut, boot};
+use super::machine::{MachineParts, Share, make_nvdimm};
 use super::tool::run as run_tool;
 use super::{Arguments, initramfs, kernel};
-use crate::ledger::Ledger;
 use crate::operation::{CLIENTS, KEYS};
+use crate::reference_model::ReferenceModel;
 
-/// What a CPU of this name must offer, so that both ways of writing back are seen to be taken.
+/// Write-back instructions that each CPU must offer, so that a run covers both ways.
 const FLUSHES: [(&str, &str); 2] = [("max", "clwb"), ("qemu64", "clflush")];
 const WRITING_MS_MIN: u64 = 200;
 const WRITING_MS_MAX: u64 = 4_000;
-/// From the first byte that nodes write to well after they serve.
+/// Covers the time from the nodes' first written byte to well after they serve.
 const STARTING_MS_MAX: u64 = 2_500;
 
 /// How the folders of runs begin; the number of the process follows.
 const SCRATCH: &str = "palimpsest-pmem-vm";
 
-/// A run's standing parts.
-struct Run<'a> {
+/// The constant parts of a run.
+struct ImageRun<'a> {
     kernel: kernel::Kernel,
     initramfs: PathBuf,
     dir: &'a Path,
@@ -35,7 +35,7 @@ struct Run<'a> {
     prng: Prng,
 }
 
-/// What came of one image.
+/// The result of one image.
 #[derive(Debug, Default)]
 struct Total {
     cuts: u64,
@@ -49,10 +49,10 @@ struct Total {
     findings_count: u64,
 }
 
-/// Does everything; whether all was well.
+/// Does the whole run; true when it found no fault.
 ///
 /// # Errors
-/// When the run could not be made: then nothing is known about the store.
+/// When the run could not be made. The store is then neither right nor wrong.
 pub fn run(arguments: &Arguments, stop: &AtomicBool) -> Result<bool> {
     let begun = Instant::now();
     let seed = arguments.seed.unwrap_or_else(fresh_seed);
@@ -66,7 +66,7 @@ pub fn run(arguments: &Arguments, stop: &AtomicBool) -> Result<bool> {
     let programs: [(&str, &Path); 3] =
         [("palimpsest", &binary), ("pmem-vm", &own), ("storage-tests", &arguments.storage_tests)];
     initramfs::write(&initramfs, &kernel, &programs, scratch.path())?;
-    let mut run = Run { kernel, initramfs, dir: scratch.path(), stop, prng: Prng::new(seed) };
+    let mut run = ImageRun { kernel, initramfs, dir: scratch.path(), stop, prng: Prng::new(seed) };
     let mut is_well = true;
     for cpu in &arguments.cpus {
         println!("-cpu {cpu}");
@@ -89,20 +89,20 @@ pub fn run(arguments: &Arguments, stop: &AtomicBool) -> Result<bool> {
     Ok(is_well)
 }
 
-impl Run<'_> {
-    /// Cuts the power of one image's guests, and looks at the end once more.
+impl ImageRun<'_> {
+    /// Cuts the power of one image's guests, then checks the image once more.
     fn image(&mut self, cpu: &str, cuts: u64) -> Result<Total> {
         let nvdimm = self.dir.join(format!("nvdimm-{cpu}"));
         make_nvdimm(&nvdimm)?;
-        let (mut ledger, mut total) = (Ledger::default(), Total::default());
+        let (mut model, mut total) = (ReferenceModel::default(), Total::default());
         for number in 0..=cuts {
             let cut = match number {
-                number if number == cuts => Cut::AtTheEnd,
-                // Some cuts hit nodes that are just coming back from the one before.
-                number if number % 4 == 2 => Cut::Starting(self.draw(0, STARTING_MS_MAX)),
-                _ => Cut::Writing(self.draw(WRITING_MS_MIN, WRITING_MS_MAX)),
+                number if number == cuts => PowerCut::AtTheEnd,
+                // Some cuts hit nodes that are still recovering from the cut before.
+                number if number % 4 == 2 => PowerCut::Starting(self.draw(0, STARTING_MS_MAX)),
+                _ => PowerCut::Writing(self.draw(WRITING_MS_MIN, WRITING_MS_MAX)),
             };
-            let booted = self.boot((&nvdimm, Share::On), cpu, (number, cut), &mut ledger)?;
+            let booted = self.boot((&nvdimm, Share::On), cpu, (number, cut), &mut model)?;
             check_boot(&booted, cpu, (number, cut))?;
             let goes_on = booted.findings_count == 0;
             total.add(&booted, cut);
@@ -110,21 +110,22 @@ impl Run<'_> {
                 break;
             }
         }
-        total.unknown = ledger.unknown;
+        total.unknown = model.unknown;
         Ok(total)
     }
 
-    /// Without sharing, nothing reaches the file: a harness that looks at the right thing reports losses.
+    /// A machine without sharing loses all writes: a run that reports no loss checks the wrong
+    /// file.
     fn control(&mut self, cpu: &str) -> Result<bool> {
-        println!("control: -cpu {cpu}, and what is written is not kept");
+        println!("control: -cpu {cpu}, and writes are not kept");
         let nvdimm = self.dir.join("nvdimm-control");
         make_nvdimm(&nvdimm)?;
-        let mut ledger = Ledger::default();
-        let cut = Cut::Writing(self.draw(WRITING_MS_MIN, WRITING_MS_MAX));
-        let before = self.boot((&nvdimm, Share::Off), cpu, (0, cut), &mut ledger)?;
+        let mut model = ReferenceModel::default();
+        let cut = PowerCut::Writing(self.draw(WRITING_MS_MIN, WRITING_MS_MAX));
+        let before = self.boot((&nvdimm, Share::Off), cpu, (0, cut), &mut model)?;
         ensure!(before.findings_count == 0, "before the cut: {:?}", before.findings);
         ensure!(before.acked > 0, "nothing was acknowledged before the cut");
-        let after = self.boot((&nvdimm, Share::Off), cpu, (1, Cut::AtTheEnd), &mut ledger)?;
+        let after = self.boot((&nvdimm, Share::Off), cpu, (1, PowerCut::AtTheEnd), &mut model)?;
         let is_lost = |finding: &String| finding.contains("lost: ");
         let lost = after.findings.iter().filter(|finding| is_lost(finding)).count();
         println!(
@@ -140,15 +141,15 @@ impl Run<'_> {
         &mut self,
         (nvdimm, share): (&Path, Share),
         cpu: &str,
-        (number, cut): (u64, Cut),
-        ledger: &mut Ledger,
+        (number, cut): (u64, PowerCut),
+        model: &mut ReferenceModel,
     ) -> Result<Booted> {
         let media = if number == 0 && share == Share::On { " --media" } else { "" };
-        let writes = if cut == Cut::AtTheEnd { "" } else { " --writes" };
+        let writes = if cut == PowerCut::AtTheEnd { "" } else { " --writes" };
         let parameters = format!("--boot {number}{media}{writes}");
         let image = if share == Share::On { "kept" } else { "control" };
         let name = format!("{cpu}-{image}-{number}");
-        let parts = Parts {
+        let parts = MachineParts {
             kernel: &self.kernel.image,
             initramfs: &self.initramfs,
             nvdimm,
@@ -158,7 +159,7 @@ impl Run<'_> {
             dir: self.dir,
             name: &name,
         };
-        let booted = boot(&parts, cut, ledger, self.stop)
+        let booted = boot(&parts, cut, model, self.stop)
             .with_context(|| format!("boot {number} of -cpu {cpu}"))?;
         let ready =
             booted.ready.map_or("not yet".to_string(), |r| format!("{:.1} s", r.as_secs_f64()));
@@ -178,8 +179,8 @@ impl Run<'_> {
     }
 }
 
-/// What must be so whatever the store does; otherwise the run would prove less than it says.
-fn check_boot(booted: &Booted, cpu: &str, (number, cut): (u64, Cut)) -> Result<()> {
+/// Holds whatever the store does; otherwise the run would prove less than it says.
+fn check_boot(booted: &Booted, cpu: &str, (number, cut): (u64, PowerCut)) -> Result<()> {
     if booted.findings_count > 0 {
         return Ok(());
     }
@@ -187,19 +188,19 @@ fn check_boot(booted: &Booted, cpu: &str, (number, cut): (u64, Cut)) -> Result<(
     let flush = booted.flush.as_deref();
     ensure!(wanted.is_none() || wanted == flush, "-cpu {cpu} has {flush:?}, not {wanted:?}");
     ensure!(number > 0 || booted.passed == 3, "{} checks of the medium passed", booted.passed);
-    if let Cut::Starting(_) = cut {
+    if let PowerCut::Starting(_) = cut {
         return Ok(());
     }
     ensure!(booted.synced == 3, "MAP_SYNC was seen at {} nodes", booted.synced);
     ensure!(booted.read == CLIENTS as u64 * KEYS, "{} keys were read", booted.read);
-    ensure!(cut == Cut::AtTheEnd || booted.acked > 0, "nothing was acknowledged");
+    ensure!(cut == PowerCut::AtTheEnd || booted.acked > 0, "nothing was acknowledged");
     Ok(())
 }
 
 impl Total {
-    fn add(&mut self, booted: &Booted, cut: Cut) {
+    fn add(&mut self, booted: &Booted, cut: PowerCut) {
         self.boots += 1;
-        self.cuts += u64::from(cut != Cut::AtTheEnd);
+        self.cuts += u64::from(cut != PowerCut::AtTheEnd);
         self.cuts_while_writing += u64::from(booted.acked_just_before > 0);
         self.acked += booted.acked;
         self.read += booted.read;
@@ -229,7 +230,7 @@ fn tell(cpu: &str, total: &Total) -> bool {
     total.findings_count == 0
 }
 
-/// Removes what runs left that were killed. Their guests ended with them.
+/// Removes folders of killed runs. Their guests ended with them.
 fn remove_leftovers() -> Result<()> {
     let folder = std::env::temp_dir();
     for entry in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
@@ -237,7 +238,7 @@ fn remove_leftovers() -> Result<()> {
         let name = entry.file_name();
         let Some(pid) = owner(&name.to_string_lossy()) else { continue };
         if !Path::new("/proc").join(pid.to_string()).exists() {
-            std::fs::remove_dir_all(entry.path()).context("what an earlier run left")?;
+            std::fs::remove_dir_all(entry.path()).context("folder of an earlier run")?;
         }
     }
     Ok(())
@@ -249,15 +250,15 @@ fn owner(name: &str) -> Option<u32> {
     pid.parse().ok()
 }
 
-/// Keeps what all guests said, and the NVDIMMs, of which only what was written takes room.
+/// Keeps the guests' output and the NVDIMMs, which are sparse files.
 fn keep(scratch: &Path, dir: &Path) -> Result<()> {
     let kept = dir.join("kept");
     if kept.exists() {
-        std::fs::remove_dir_all(&kept).context("what an earlier run kept")?;
+        std::fs::remove_dir_all(&kept).context("evidence of an earlier run")?;
     }
     let mut command = Command::new("cp");
     run_tool(command.args(["-r", "--sparse=always"]).arg(scratch).arg(&kept))?;
-    println!("what the guests said and the NVDIMMs are in {}", kept.display());
+    println!("the guests' output and the NVDIMMs are in {}", kept.display());
     Ok(())
 }
 

@@ -1,30 +1,32 @@
-//! What was acknowledged before a cut, and whether what was read after it is one of the states that allows.
+//! Reference model: which values may a key hold after a power cut?
 //!
-//! There is one operation under way per key at most, so the newest acknowledged one of each is known, and of what may
-//! have begun after it a bound: a client says ahead how far it will go. After a cut a key may hold
-//! that newest one or one that was begun after it; whatever was read counts as acknowledged from then on. A deletion that found nothing changed nothing: it is a read,
-//! and a write that was under way at a cut may still take effect after it.
+//! A key has at most one operation under way, so the newest acknowledged one is known.
+//! Clients reserve operations ahead, which bounds those that may have begun.
+//! After a cut a key holds the newest acknowledged operation or one that began later.
+//! A read value counts as acknowledged from then on.
+//! A deletion that found no key is a read: a write under way at a cut may still take effect after
+//! it.
 
 use std::ops::Range;
 
-use crate::operation::{self, CLIENTS, Change, KEYS};
-use crate::said::Said;
+use crate::message::Message;
+use crate::operation::{self, CLIENTS, KEYS, KeyChange};
 
 /// Operations of one boot of one client that may have begun: first and last.
 type Span = (u64, u64);
 
 #[derive(Default)]
 struct ClientLedger {
-    // One for each boot in which the client got to write; disjoint, ascending.
+    // One for each boot in which the client wrote; disjoint, ascending.
     spans: Vec<Span>,
     // By key: the newest operation that was acknowledged or read.
     newest: Vec<Option<u64>>,
-    // By key: an operation failed with an outcome that nobody knows, which may still take effect at any time.
+    // By key: an operation has an unknown outcome, so it may still take effect at any time.
     is_unsure: Vec<bool>,
 }
 
-/// What the host knows.
-pub struct Ledger {
+/// The host's knowledge of all keys.
+pub struct ReferenceModel {
     clients: Vec<ClientLedger>,
     pub acked: u64,
     pub read: u64,
@@ -32,46 +34,48 @@ pub struct Ledger {
     pub unknown: u64,
 }
 
-impl Default for Ledger {
-    fn default() -> Ledger {
+impl Default for ReferenceModel {
+    fn default() -> ReferenceModel {
         let client = || ClientLedger {
             spans: Vec::new(),
             newest: vec![None; KEYS as usize],
             is_unsure: vec![false; KEYS as usize],
         };
         let clients = (0..CLIENTS).map(|_| client()).collect();
-        Ledger { clients, acked: 0, read: 0, unknown: 0 }
+        ReferenceModel { clients, acked: 0, read: 0, unknown: 0 }
     }
 }
 
-impl Ledger {
-    /// Notes a line; what is wrong with it, if anything.
+impl ReferenceModel {
+    /// Records a message.
     ///
     /// # Errors
-    /// A write that was lost or invented, or a line that no guest says.
-    pub fn note(&mut self, said: &Said) -> Result<(), String> {
-        match *said {
-            Said::Reserved { client, number } => self.client(client)?.reserve(number),
-            Said::Acked { client, number } => {
+    /// A lost or invented write, or a message that no guest sends.
+    pub fn note(&mut self, message: &Message) -> Result<(), String> {
+        match *message {
+            Message::Reserved { client, number } => self.client(client)?.reserve(number),
+            Message::Acked { client, number } => {
                 self.acked += 1;
                 self.client(client)?.ack(number)
             }
-            Said::Missed { client, number } => {
+            Message::Missed { client, number } => {
                 self.acked += 1;
                 let read = self.client(client)?.read(client, number % KEYS, (None, number));
-                read.map_err(|what| format!("{}: {what}", operation::key(client, number % KEYS)))
+                read.map_err(|finding| {
+                    format!("{}: {finding}", operation::key(client, number % KEYS))
+                })
             }
-            Said::Unknown { client, number, .. } => {
+            Message::Unknown { client, number, .. } => {
                 self.unknown += 1;
                 self.client(client)?.is_unsure[(number % KEYS) as usize] = true;
                 Ok(())
             }
-            Said::Holds { client, key, number } if key < KEYS => {
+            Message::Holds { client, key, number } if key < KEYS => {
                 self.read += 1;
                 let holds = self.client(client)?.read(client, key, (number, u64::MAX));
-                holds.map_err(|what| format!("{}: {what}", operation::key(client, key)))
+                holds.map_err(|finding| format!("{}: {finding}", operation::key(client, key)))
             }
-            Said::Holds { key, .. } => Err(format!("there is no key {key}")),
+            Message::Holds { key, .. } => Err(format!("there is no key {key}")),
             _ => Ok(()),
         }
     }
@@ -104,7 +108,7 @@ impl ClientLedger {
         self.spans.iter().any(|&(first, last)| (first..=last).contains(&number))
     }
 
-    /// What an operation found that comes before `before` on its key.
+    /// Records that an operation read a key's state from before `before`.
     fn read(
         &mut self,
         client: usize,
@@ -134,13 +138,13 @@ impl ClientLedger {
         Ok(())
     }
 
-    /// The first of these operations that has begun, is on the key of the first one, and deletes it.
+    /// The first of these operations that has begun, is on the first one's key, and deletes it.
     fn deletion_in(&self, client: usize, range: Range<u64>) -> Option<u64> {
         let begun = |&(first, last): &Span| first.max(range.start)..(last + 1).min(range.end);
         let later = self.spans.iter().flat_map(begun);
         later
             .filter(|number| number % KEYS == range.start % KEYS)
-            .find(|&number| operation::change(client, number) == Change::Delete)
+            .find(|&number| operation::change(client, number) == KeyChange::Delete)
     }
 }
 
@@ -150,97 +154,97 @@ mod tests {
 
     const CLIENT: usize = 2;
 
-    fn ledger(lines: &[Said]) -> Ledger {
-        let mut ledger = Ledger::default();
-        for said in lines {
-            ledger.note(said).expect("nothing is wrong yet");
+    fn model(lines: &[Message]) -> ReferenceModel {
+        let mut model = ReferenceModel::default();
+        for message in lines {
+            model.note(message).expect("nothing is wrong yet");
         }
-        ledger
+        model
     }
 
-    fn reserved(number: u64) -> Said {
-        Said::Reserved { client: CLIENT, number }
+    fn reserved(number: u64) -> Message {
+        Message::Reserved { client: CLIENT, number }
     }
 
-    fn acked(number: u64) -> Said {
-        Said::Acked { client: CLIENT, number }
+    fn acked(number: u64) -> Message {
+        Message::Acked { client: CLIENT, number }
     }
 
-    fn holds(key: u64, number: Option<u64>) -> Said {
-        Said::Holds { client: CLIENT, key, number }
+    fn holds(key: u64, number: Option<u64>) -> Message {
+        Message::Holds { client: CLIENT, key, number }
     }
 
-    /// The first two operations on one key of which this is so.
+    /// The first two operations on one key that satisfy `is_wanted`.
     fn two(is_wanted: impl Fn(bool, bool) -> bool) -> (u64, u64) {
-        let deletes = |number| operation::change(CLIENT, number) == Change::Delete;
+        let deletes = |number| operation::change(CLIENT, number) == KeyChange::Delete;
         let is_right = |&first: &u64| is_wanted(deletes(first), deletes(first + KEYS));
         let first = (0..KEYS).find(is_right).expect("there are such two among so many");
         (first, first + KEYS)
     }
 
     #[test]
-    fn the_newest_acknowledged_or_a_later_begun_one_is_right() {
+    fn newest_acknowledged_or_later_operation_is_right() {
         let (first, second) = two(|first, second| !first && !second);
         let before = [reserved(2 * KEYS), acked(first)];
-        assert_eq!(ledger(&before).note(&holds(first, Some(first))), Ok(()));
-        assert_eq!(ledger(&before).note(&holds(first, Some(second))), Ok(()));
-        assert_eq!(ledger(&[]).note(&holds(first, None)), Ok(()), "nothing was acknowledged");
+        assert_eq!(model(&before).note(&holds(first, Some(first))), Ok(()));
+        assert_eq!(model(&before).note(&holds(first, Some(second))), Ok(()));
+        assert_eq!(model(&[]).note(&holds(first, None)), Ok(()), "nothing was acknowledged");
     }
 
     #[test]
-    fn what_is_older_than_the_newest_acknowledged_is_lost() {
+    fn value_before_newest_acknowledged_is_lost() {
         let (first, second) = two(|first, second| !first && !second);
-        let mut ledger = ledger(&[reserved(2 * KEYS), acked(first), acked(second)]);
-        assert!(ledger.note(&holds(first, Some(first))).is_err());
-        assert!(ledger.note(&holds(first, None)).is_err());
+        let mut model = model(&[reserved(2 * KEYS), acked(first), acked(second)]);
+        assert!(model.note(&holds(first, Some(first))).is_err());
+        assert!(model.note(&holds(first, None)).is_err());
     }
 
     #[test]
-    fn absence_wants_a_deletion() {
+    fn absent_key_requires_a_deletion() {
         let (first, _) = two(|first, second| !first && second);
         let before = [reserved(first), acked(first)];
-        assert!(ledger(&before).note(&holds(first, None)).is_err(), "none has begun");
-        let mut begun = ledger(&before);
+        assert!(model(&before).note(&holds(first, None)).is_err(), "none has begun");
+        let mut begun = model(&before);
         assert_eq!(begun.note(&reserved(first + KEYS)), Ok(()));
         assert_eq!(begun.note(&holds(first, None)), Ok(()), "one may have taken effect");
         assert!(begun.note(&holds(first, Some(first))).is_err(), "it was seen to have");
     }
 
     #[test]
-    fn what_was_read_once_may_not_be_taken_back() {
+    fn read_value_never_goes_back() {
         let (first, second) = two(|first, second| !first && !second);
-        let mut ledger = ledger(&[reserved(2 * KEYS), acked(first), holds(first, Some(second))]);
-        assert!(ledger.note(&holds(first, Some(first))).is_err());
+        let mut model = model(&[reserved(2 * KEYS), acked(first), holds(first, Some(second))]);
+        assert!(model.note(&holds(first, Some(first))).is_err());
     }
 
     #[test]
-    fn a_deletion_that_found_nothing_is_no_bar_to_a_write_under_way_before_it() {
+    fn missed_deletion_allows_earlier_pending_write() {
         let (first, second) = two(|first, second| !first && second);
-        let missed = Said::Missed { client: CLIENT, number: second };
-        let mut under_way = ledger(&[reserved(2 * KEYS), missed.clone()]);
+        let missed = Message::Missed { client: CLIENT, number: second };
+        let mut under_way = model(&[reserved(2 * KEYS), missed.clone()]);
         assert_eq!(under_way.note(&holds(first, Some(first))), Ok(()));
-        let mut acknowledged = ledger(&[reserved(2 * KEYS), acked(first)]);
+        let mut acknowledged = model(&[reserved(2 * KEYS), acked(first)]);
         assert!(acknowledged.note(&missed).is_err(), "there was something to delete");
     }
 
     #[test]
-    fn what_was_never_begun_is_invented() {
-        let mut ledger = ledger(&[reserved(10), acked(3)]);
-        assert!(ledger.note(&holds(11, Some(11))).is_err());
-        assert!(ledger.note(&holds(4, Some(3))).is_err(), "of another key");
-        assert!(ledger.note(&acked(11)).is_err());
-        assert_eq!(ledger.note(&reserved(operation::PER_BOOT + 10)), Ok(()), "the next boot");
-        assert!(ledger.note(&holds(11, Some(11))).is_err(), "not in between");
+    fn operation_never_begun_is_invented() {
+        let mut model = model(&[reserved(10), acked(3)]);
+        assert!(model.note(&holds(11, Some(11))).is_err());
+        assert!(model.note(&holds(4, Some(3))).is_err(), "of another key");
+        assert!(model.note(&acked(11)).is_err());
+        assert_eq!(model.note(&reserved(operation::PER_BOOT + 10)), Ok(()), "the next boot");
+        assert!(model.note(&holds(11, Some(11))).is_err(), "not in between");
     }
 
     #[test]
-    fn a_key_with_an_unknown_outcome_may_change_late() {
+    fn key_with_unknown_outcome_may_change_late() {
         let (first, second) = two(|first, second| !first && !second);
         let reply = "an error".to_string();
-        let unknown = Said::Unknown { client: CLIENT, number: second, reply };
-        let mut ledger = ledger(&[reserved(2 * KEYS), acked(first), unknown]);
-        assert_eq!(ledger.note(&holds(first, Some(second))), Ok(()));
-        assert_eq!(ledger.note(&holds(first, Some(first))), Ok(()));
-        assert_eq!((ledger.unknown, ledger.read), (1, 2));
+        let unknown = Message::Unknown { client: CLIENT, number: second, reply };
+        let mut model = model(&[reserved(2 * KEYS), acked(first), unknown]);
+        assert_eq!(model.note(&holds(first, Some(second))), Ok(()));
+        assert_eq!(model.note(&holds(first, Some(first))), Ok(()));
+        assert_eq!((model.unknown, model.read), (1, 2));
     }
 }
