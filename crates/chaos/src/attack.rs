@@ -1,4 +1,4 @@
-//! Faults as they happen: begun, held for a while, healed, and waited for until every node serves again.
+//! Faults as they happen: begin, hold, heal, and wait until every node serves again.
 
 use std::time::Duration;
 
@@ -13,67 +13,68 @@ use crate::lab::Lab;
 use crate::links::{Cut, Manner, Rules, Shape, minority, partition};
 use crate::load::Recorder;
 use crate::nodes::{Clocks, Nodes};
-use crate::sh::{Finding, Stop};
+use crate::sh::{BrokenPromise, StopSignal};
 
 mod files;
 
 /// For how long a fault holds.
 const HOLD_MS: (u64, u64) = (1_500, 4_000);
-/// Until keys of a generation have been worked on before its fault.
+/// Clients work this long on a generation's keys before its fault.
 const PRELUDE: Duration = Duration::from_millis(400);
-/// Until every node acknowledges a write after all healed: clients wait for lost replies for some seconds.
+/// Within this time after healing every node acknowledges a write. Clients wait seconds for lost
+/// replies.
 const WRITES_MAX: Duration = Duration::from_secs(20);
-/// Connections between nodes notice a reset within this time: they are never silent for longer.
+/// Connections between nodes notice a reset within this time, because they are never silent longer.
 const RESET: Duration = Duration::from_millis(400);
 
 /// One fault as it happened.
-pub struct Strike {
+pub struct InjectedFault {
     pub fault: Fault,
-    /// To whom, and how.
-    pub what: String,
-    /// From its first harm until nothing more was wrong outside the nodes.
+    /// The fault's victims and details.
+    pub details: String,
+    /// From the first harm until the environment of the nodes was whole again.
     pub window: Window,
     /// Nodes that had a quorum all the time.
     pub survivors: Vec<usize>,
-    /// When every node served and was whole again.
+    /// When every node served and had recovered.
     pub recovered: u64,
 }
 
-struct Held {
-    what: String,
+struct HeldFault {
+    details: String,
     window: Window,
     survivors: Vec<usize>,
 }
 
-/// Whoever attacks.
+/// Injects faults into the cluster.
 pub struct Attack<'a> {
     pub lab: &'a mut Lab,
     pub nodes: &'a mut Nodes,
     pub recorder: &'a Recorder,
     pub host: &'a Host,
     pub rng: Prng,
-    pub stop: &'a Stop,
+    pub stop: &'a StopSignal,
 }
 
 impl Attack<'_> {
     /// Makes one fault happen, and heals it.
     ///
     /// # Errors
-    /// A [`Finding`] when nodes do not come back as they must; another error when the host failed.
-    pub fn strike(&mut self, fault: Fault) -> Result<Strike> {
+    /// A [`BrokenPromise`] when nodes do not recover; another error when the host failed.
+    pub fn inject(&mut self, fault: Fault) -> Result<InjectedFault> {
         self.recorder.next_generation();
         self.stop.sleep(PRELUDE)?;
-        let Held { what, window, survivors } = self.begin_and_heal(fault)?;
+        let HeldFault { details, window, survivors } = self.begin_and_heal(fault)?;
         let all = self.nodes.all();
         self.nodes
             .wait_ready(&all, self.stop)
-            .with_context(|| format!("after {} ({what})", fault.name()))?;
+            .with_context(|| format!("after {} ({details})", fault.name()))?;
         let recovered = self.recorder.now();
         self.wait_for_writes(recovered)?;
-        Ok(Strike { fault, what, window, survivors, recovered })
+        Ok(InjectedFault { fault, details, window, survivors, recovered })
     }
 
-    /// Clients that still wait for what was lost must not be counted against the next fault.
+    /// Waits out clients' pending requests, so that they do not count against the next fault.
     fn wait_for_writes(&mut self, from: u64) -> Result<()> {
         let mut silent = None;
         self.stop.wait(WRITES_MAX, || {
@@ -81,12 +82,14 @@ impl Attack<'_> {
             silent.is_none()
         })?;
         match silent {
-            Some(node) => bail!(Finding(format!("{} takes no writes, all healed", name(node)))),
+            Some(node) => {
+                bail!(BrokenPromise(format!("{} takes no writes, all healed", name(node))))
+            }
             None => Ok(()),
         }
     }
 
-    fn begin_and_heal(&mut self, fault: Fault) -> Result<Held> {
+    fn begin_and_heal(&mut self, fault: Fault) -> Result<HeldFault> {
         match fault {
             Fault::Calm => self.calm(),
             Fault::Kill => {
@@ -157,7 +160,7 @@ impl Attack<'_> {
         self.nodes.all().into_iter().filter(|node| !victims.contains(node)).collect()
     }
 
-    /// Those who are left, if they are a quorum.
+    /// The other nodes, if they are a quorum.
     fn survivors(&self, victims: &[usize]) -> Vec<usize> {
         let others = self.others(victims);
         if others.len() > self.nodes.len() / 2 { others } else { Vec::new() }
@@ -171,14 +174,15 @@ impl Attack<'_> {
         Ok(self.stop.sleep(Duration::from_millis(self.rng.between(low_ms, high_ms)))?)
     }
 
-    /// Lets what began at `from` hold.
+    /// Lets a fault that began at `from` hold.
     fn hold(&mut self, from: u64) -> Result<Window> {
         let time = self.hold_time();
         self.stop.sleep(time)?;
         Ok(Window { from, to: self.recorder.now() })
     }
 
-    /// Makes the network whole again; a window that lasted until then. A busy host may take its time to change rules.
+    /// Makes the network whole again; extends the window until then. A busy host may be slow to
+    /// change rules.
     fn heal_network(&mut self, window: Window) -> Result<Window> {
         self.lab.apply(&Rules::default())?;
         Ok(Window { to: self.recorder.now(), ..window })
@@ -192,25 +196,25 @@ impl Attack<'_> {
         self.nodes.wait_ready(which, self.stop)
     }
 
-    fn calm(&mut self) -> Result<Held> {
+    fn calm(&mut self) -> Result<HeldFault> {
         let window = self.hold(self.recorder.now())?;
-        Ok(Held { what: "nothing".into(), window, survivors: self.nodes.all() })
+        Ok(HeldFault { details: "no fault".into(), window, survivors: self.nodes.all() })
     }
 
-    fn kill(&mut self, victims: Vec<usize>) -> Result<Held> {
+    fn kill(&mut self, victims: Vec<usize>) -> Result<HeldFault> {
         let from = self.recorder.now();
         self.nodes.kill(&victims);
         let window = self.hold(from)?;
         self.start(&victims)?;
-        Ok(Held { what: names(&victims), window, survivors: self.survivors(&victims) })
+        Ok(HeldFault { details: names(&victims), window, survivors: self.survivors(&victims) })
     }
 
-    fn kill_all_but_one(&mut self) -> Result<Held> {
+    fn kill_all_but_one(&mut self) -> Result<HeldFault> {
         let spared = self.one();
         self.kill(self.others(&[spared]))
     }
 
-    fn kill_starting(&mut self) -> Result<Held> {
+    fn kill_starting(&mut self) -> Result<HeldFault> {
         let victim = self.one();
         let from = self.recorder.now();
         let times = self.rng.between(3, 6);
@@ -220,35 +224,38 @@ impl Attack<'_> {
             self.sleep_between(5, 500)?;
         }
         let window = Window { from, to: self.recorder.now() };
-        let what = format!("{}, {times} times", names(&[victim]));
-        Ok(Held { what, window, survivors: self.survivors(&[victim]) })
+        let details = format!("{}, {times} times", names(&[victim]));
+        Ok(HeldFault { details, window, survivors: self.survivors(&[victim]) })
     }
 
-    fn rolling_restart(&mut self) -> Result<Held> {
+    fn rolling_restart(&mut self) -> Result<HeldFault> {
         let from = self.recorder.now();
         for node in self.nodes.all() {
             let code = self.nodes.list[node].stop();
             if code != Some(0) {
-                let said = self.nodes.list[node].log_tail();
-                bail!(Finding(format!("{} ended with {code:?} when asked to: {said}", name(node))));
+                let log = self.nodes.list[node].log_tail();
+                bail!(BrokenPromise(format!(
+                    "{} ended with {code:?} after SIGTERM: {log}",
+                    name(node)
+                )));
             }
             self.nodes.start(node)?;
             self.wait_ready(&[node])?;
         }
         let window = Window { from, to: self.recorder.now() };
-        // At any moment at most one is away.
-        Ok(Held { what: "each in turn".into(), window, survivors: self.nodes.all() })
+        // At most one node is down at any moment.
+        Ok(HeldFault { details: "each in turn".into(), window, survivors: self.nodes.all() })
     }
 
-    fn pause(&mut self, victims: Vec<usize>) -> Result<Held> {
+    fn pause(&mut self, victims: Vec<usize>) -> Result<HeldFault> {
         let from = self.recorder.now();
         self.nodes.pause(&victims);
         let window = self.hold(from)?;
         self.nodes.resume(&victims);
-        Ok(Held { what: names(&victims), window, survivors: self.survivors(&victims) })
+        Ok(HeldFault { details: names(&victims), window, survivors: self.survivors(&victims) })
     }
 
-    fn pause_flapping(&mut self) -> Result<Held> {
+    fn pause_flapping(&mut self) -> Result<HeldFault> {
         let victim = self.one();
         let from = self.recorder.now();
         for _ in 0..self.rng.between(6, 14) {
@@ -258,10 +265,10 @@ impl Attack<'_> {
             self.sleep_between(20, 200)?;
         }
         let window = Window { from, to: self.recorder.now() };
-        Ok(Held { what: names(&[victim]), window, survivors: self.survivors(&[victim]) })
+        Ok(HeldFault { details: names(&[victim]), window, survivors: self.survivors(&[victim]) })
     }
 
-    fn pause_and_kill(&mut self) -> Result<Held> {
+    fn pause_and_kill(&mut self) -> Result<HeldFault> {
         let [paused, killed] = self.two();
         let from = self.recorder.now();
         self.nodes.pause(&[paused]);
@@ -271,21 +278,21 @@ impl Attack<'_> {
         self.nodes.start(killed)?;
         let window = self.hold(from)?;
         self.nodes.resume(&[paused]);
-        let what = format!("{} paused, {} killed", name(paused), name(killed));
-        Ok(Held { what, window, survivors: self.survivors(&[paused, killed]) })
+        let details = format!("{} paused, {} killed", name(paused), name(killed));
+        Ok(HeldFault { details, window, survivors: self.survivors(&[paused, killed]) })
     }
 
-    fn cut(&mut self, shape: Shape, manner: Manner) -> Result<Held> {
+    fn cut(&mut self, shape: Shape, manner: Manner) -> Result<HeldFault> {
         let (cuts, survivors) = partition(shape, self.nodes.len(), &mut self.rng);
-        let what = describe(&cuts);
+        let details = describe(&cuts);
         let from = self.recorder.now();
         self.lab.apply(&Rules { manner, ..Rules::cut(cuts) })?;
         let window = self.hold(from)?;
         let window = self.heal_network(window)?;
-        Ok(Held { what, window, survivors })
+        Ok(HeldFault { details, window, survivors })
     }
 
-    fn cut_flapping(&mut self) -> Result<Held> {
+    fn cut_flapping(&mut self) -> Result<HeldFault> {
         const SHAPES: [Shape; 6] =
             [Shape::Minority, Shape::All, Shape::Deaf, Shape::Mute, Shape::Pair, Shape::Ring];
         let from = self.recorder.now();
@@ -299,19 +306,19 @@ impl Attack<'_> {
             self.sleep_between(50, 400)?;
         }
         let window = Window { from, to: self.recorder.now() };
-        Ok(Held { what: format!("{times} cuts"), window, survivors: self.nodes.all() })
+        Ok(HeldFault { details: format!("{times} cuts"), window, survivors: self.nodes.all() })
     }
 
-    fn cut_clients(&mut self) -> Result<Held> {
+    fn cut_clients(&mut self) -> Result<HeldFault> {
         let victim = self.one();
         let from = self.recorder.now();
         self.lab.apply(&Rules { deaf: [victim].into(), ..Rules::default() })?;
         let window = self.hold(from)?;
         let window = self.heal_network(window)?;
-        Ok(Held { what: names(&[victim]), window, survivors: self.survivors(&[victim]) })
+        Ok(HeldFault { details: names(&[victim]), window, survivors: self.survivors(&[victim]) })
     }
 
-    fn cut_and_kill(&mut self) -> Result<Held> {
+    fn cut_and_kill(&mut self) -> Result<HeldFault> {
         let [alone, killed] = self.two();
         let others = self.others(&[alone]);
         let cuts = others
@@ -326,12 +333,12 @@ impl Attack<'_> {
         self.nodes.start(killed)?;
         let window = self.hold(from)?;
         let window = self.heal_network(window)?;
-        let what = format!("{} cut off, {} killed", name(alone), name(killed));
-        Ok(Held { what, window, survivors: self.survivors(&[alone, killed]) })
+        let details = format!("{} cut off, {} killed", name(alone), name(killed));
+        Ok(HeldFault { details, window, survivors: self.survivors(&[alone, killed]) })
     }
 
-    /// Slows every link that begins or ends at one of `which`.
-    fn slow(&mut self, which: &[usize], delay: Delay, with_kill: bool) -> Result<Held> {
+    /// Slows every link of a node in `which`.
+    fn slow(&mut self, which: &[usize], delay: Delay, with_kill: bool) -> Result<HeldFault> {
         let detours = match self.host.has(Tool::Netem) {
             true => {
                 let (base, jitter) = (delay.least_ms, (delay.most_ms - delay.least_ms) / 2);
@@ -341,14 +348,14 @@ impl Attack<'_> {
             }
             false => Some(self.lead_through_detours(which, delay)?),
         };
-        // Connections were broken to slow them down, which is another fault: it is waited for until they stand again.
+        // Slowing links breaks connections, which is another fault: wait until they stand again.
         self.wait_ready(&self.nodes.all())?;
         let from = self.recorder.now();
-        let mut what = format!("{}, {} to {} ms", names(which), delay.least_ms, delay.most_ms);
+        let mut details = format!("{}, {} to {} ms", names(which), delay.least_ms, delay.most_ms);
         let mut killed = Vec::new();
         if with_kill {
             killed = minority(self.nodes.len(), &mut self.rng);
-            what += &format!(", {} killed", names(&killed));
+            details += &format!(", {} killed", names(&killed));
             self.sleep_between(200, 1_000)?;
             self.nodes.kill(&killed);
             self.sleep_between(200, 1_500)?;
@@ -359,8 +366,8 @@ impl Attack<'_> {
             which.iter().try_for_each(|&node| self.lab.shape(node, ""))?;
         }
         let window = self.heal_network(window)?;
-        drop(detours); // which ends their connections: nodes dial directly again
-        Ok(Held { what, window, survivors: self.survivors(&killed) })
+        drop(detours); // ends their connections: nodes dial directly again
+        Ok(HeldFault { details, window, survivors: self.survivors(&killed) })
     }
 
     fn lead_through_detours(&mut self, which: &[usize], delay: Delay) -> Result<Detours> {
@@ -372,7 +379,7 @@ impl Attack<'_> {
             .filter(|(a, b)| touched(a, b))
             .collect();
         let detours = Detours::open(&pairs, delay, &mut self.rng)?;
-        // Connections that stand keep their way, so they are reset first.
+        // Established connections keep their path, so reset them first.
         let cuts = pairs.iter().map(|&(from, to)| Cut { from, to });
         self.lab.apply(&Rules { manner: Manner::Reset, ..Rules::cut(cuts) })?;
         self.stop.sleep(RESET)?;
@@ -380,27 +387,27 @@ impl Attack<'_> {
         Ok(detours)
     }
 
-    fn loss(&mut self) -> Result<Held> {
+    fn loss(&mut self) -> Result<HeldFault> {
         let loss_percent = self.rng.between(2, 25);
         let from = self.recorder.now();
         self.lab.apply(&Rules { loss_percent, ..Rules::default() })?;
         let window = self.hold(from)?;
         let window = self.heal_network(window)?;
-        let what = format!("{loss_percent} % of packets");
-        Ok(Held { what, window, survivors: self.nodes.all() })
+        let details = format!("{loss_percent} % of packets");
+        Ok(HeldFault { details, window, survivors: self.nodes.all() })
     }
 
-    fn narrow(&mut self) -> Result<Held> {
+    fn narrow(&mut self) -> Result<HeldFault> {
         let victim = self.one();
         let from = self.recorder.now();
         self.lab.shape(victim, "tbf rate 2mbit burst 16kb latency 200ms")?;
         let window = self.hold(from)?;
         self.lab.shape(victim, "")?;
         let window = self.heal_network(window)?;
-        Ok(Held { what: names(&[victim]), window, survivors: self.nodes.all() })
+        Ok(HeldFault { details: names(&[victim]), window, survivors: self.nodes.all() })
     }
 
-    fn clock_steps(&mut self) -> Result<Held> {
+    fn clock_steps(&mut self) -> Result<HeldFault> {
         const DAY_S: i64 = 86_400;
         const STEPS_S: [i64; 8] =
             [30, -30, 3_600, -3_600, DAY_S, -30 * DAY_S, 365 * DAY_S, -365 * DAY_S];
@@ -426,8 +433,8 @@ impl Attack<'_> {
         self.set_wall(victim, 0)?;
         let window = Window { from, to: self.recorder.now() };
         self.restart_with(victim, Clocks::default())?;
-        let what = format!("{}: {}", names(&[victim]), steps.join(", "));
-        Ok(Held { what, window, survivors: self.nodes.all() })
+        let details = format!("{}: {}", names(&[victim]), steps.join(", "));
+        Ok(HeldFault { details, window, survivors: self.nodes.all() })
     }
 
     fn set_wall(&self, node: usize, ahead_s: i64) -> Result<()> {
@@ -445,19 +452,19 @@ impl Attack<'_> {
         self.wait_ready(&[node])
     }
 
-    fn clock_reboot(&mut self) -> Result<Held> {
+    fn clock_reboot(&mut self) -> Result<HeldFault> {
         const AHEAD_S_MAX: u64 = 400 * 86_400;
         let victim = self.one();
         let from = self.recorder.now();
         self.nodes.kill(&[victim]);
         let was = self.nodes.list[victim].clocks.monotonic_ahead_s;
-        // Back to the host's own clock, which is behind, or far ahead of it.
+        // Back to the host's clock, which is behind or far ahead.
         let ahead = if was > 0 { 0 } else { self.rng.between(1, AHEAD_S_MAX) };
         self.nodes.list[victim].clocks.monotonic_ahead_s = ahead;
         let window = self.hold(from)?;
         self.nodes.start(victim)?;
-        let what = format!("{}: from {was} s ahead to {ahead} s", names(&[victim]));
-        Ok(Held { what, window, survivors: self.survivors(&[victim]) })
+        let details = format!("{}: from {was} s ahead to {ahead} s", names(&[victim]));
+        Ok(HeldFault { details, window, survivors: self.survivors(&[victim]) })
     }
 }
 
@@ -465,7 +472,7 @@ fn name(node: usize) -> String {
     format!("node {}", node + 1)
 }
 
-/// For people.
+/// For messages to people.
 fn names(which: &[usize]) -> String {
     let numbers: Vec<String> = which.iter().map(|node| (node + 1).to_string()).collect();
     format!("node {}", numbers.join(", "))

@@ -1,7 +1,8 @@
-//! What clients ask, how that is said in RESP, and what a reply means.
+//! Calls of clients, their encoding in RESP, and the meaning of replies.
 //!
-//! Values are never written twice, so a read names the write that it saw. A value may be padded: its length follows
-//! from its token, and a read is held against the whole of it, while histories hold the token alone.
+//! No value is written twice, so a read names the write that it saw.
+//! Values may be padded to a length that follows from their token.
+//! A read is checked in full, while histories hold the token alone.
 
 use base::Prng;
 use bench::client::Value;
@@ -17,9 +18,9 @@ pub const LOCK_MS: u64 = 1_200;
 const PADDED_MAX: u64 = 6_000;
 const FILL_BYTES: usize = 400_000;
 
-/// What a key is used as.
+/// The use of a key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Kind {
+pub enum KeyKind {
     /// Read, written, compared and set, deleted.
     Register,
     /// Counted up.
@@ -32,46 +33,47 @@ pub enum Kind {
     Fill,
 }
 
-impl Kind {
+impl KeyKind {
     /// The kinds that clients draw by themselves.
-    pub const DRAWN: [Kind; 4] = [Kind::Register, Kind::Counter, Kind::Text, Kind::Lock];
+    pub const DRAWN: [KeyKind; 4] =
+        [KeyKind::Register, KeyKind::Counter, KeyKind::Text, KeyKind::Lock];
 
     /// How many keys of this kind a generation has.
     pub fn keys(self) -> u16 {
         match self {
-            Kind::Register => 3,
-            Kind::Counter => 2,
-            Kind::Text | Kind::Lock | Kind::Fill => 1,
+            KeyKind::Register => 3,
+            KeyKind::Counter => 2,
+            KeyKind::Text | KeyKind::Lock | KeyKind::Fill => 1,
         }
     }
 
     fn word(self) -> &'static str {
         match self {
-            Kind::Register => "register",
-            Kind::Counter => "counter",
-            Kind::Text => "text",
-            Kind::Lock => "lock",
-            Kind::Fill => "fill",
+            KeyKind::Register => "register",
+            KeyKind::Counter => "counter",
+            KeyKind::Text => "text",
+            KeyKind::Lock => "lock",
+            KeyKind::Fill => "fill",
         }
     }
 }
 
-/// Names a key. Each generation of keys is worked on for the time of one fault, and read again at the end.
+/// Names a key. A generation of keys lasts for one fault and is read again at the end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Key {
-    pub kind: Kind,
+pub struct TestKey {
+    pub kind: KeyKind,
     pub generation: u32,
     pub number: u16,
 }
 
-impl Key {
+impl TestKey {
     /// As nodes know it.
     pub fn name(self) -> String {
         format!("{}:{}:{}", self.kind.word(), self.generation, self.number)
     }
 }
 
-/// What is asked of a key.
+/// A call on a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Call {
     Kv(KvInput),
@@ -79,28 +81,28 @@ pub enum Call {
 }
 
 impl Call {
-    /// Whether its success is a write that the store acknowledged.
+    /// Whether its success is an acknowledged write.
     pub fn is_write(&self) -> bool {
         !matches!(self, Call::Kv(KvInput::Get) | Call::Lock(LockInput::Holder))
     }
 
     /// The call that reads a key of this kind.
-    pub fn read(kind: Kind) -> Call {
+    pub fn read(kind: KeyKind) -> Call {
         match kind {
-            Kind::Lock => Call::Lock(LockInput::Holder),
+            KeyKind::Lock => Call::Lock(LockInput::Holder),
             _ => Call::Kv(KvInput::Get),
         }
     }
 }
 
-/// What was answered.
+/// The reply to a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Reply {
+pub enum Answer {
     Kv(KvOutput),
     Lock(LockOutput),
 }
 
-/// What a client remembers of a key: the last value it saw, or the token by which it holds the lock.
+/// A client's memory of a key: the last value it saw, or the token by which it holds the lock.
 #[derive(Clone, Default, Debug)]
 pub struct Memory {
     pub value: Option<Bytes>,
@@ -109,11 +111,11 @@ pub struct Memory {
 
 impl Memory {
     /// Learns from an answer.
-    pub fn note(&mut self, call: &Call, reply: &Reply) {
+    pub fn note(&mut self, call: &Call, reply: &Answer) {
         match (call, reply) {
-            (_, Reply::Kv(KvOutput::Value(seen))) => self.value.clone_from(seen),
+            (_, Answer::Kv(KvOutput::Value(seen))) => self.value.clone_from(seen),
             (Call::Kv(KvInput::Set(value)), _) => self.value = Some(value.clone()),
-            (Call::Lock(LockInput::Acquire(token)), Reply::Lock(LockOutput::Granted(true))) => {
+            (Call::Lock(LockInput::Acquire(token)), Answer::Lock(LockOutput::Granted(true))) => {
                 self.held = Some(*token);
             }
             (Call::Lock(LockInput::Release(_)), _) => self.held = None,
@@ -122,11 +124,11 @@ impl Memory {
     }
 }
 
-/// Draws a call; `token` is one that was never used before.
-pub fn draw(rng: &mut Prng, kind: Kind, token: u64, memory: &Memory) -> Call {
+/// Draws a call; `token` was never used before.
+pub fn draw(rng: &mut Prng, kind: KeyKind, token: u64, memory: &Memory) -> Call {
     let value = Bytes::from(token.to_string().as_bytes());
     Call::Kv(match kind {
-        Kind::Register => match rng.below(10) {
+        KeyKind::Register => match rng.below(10) {
             0..=3 => KvInput::Get,
             4..=5 => KvInput::Set(value),
             6 => KvInput::SetIfAbsent(value),
@@ -137,14 +139,14 @@ pub fn draw(rng: &mut Prng, kind: Kind, token: u64, memory: &Memory) -> Call {
             },
             _ => KvInput::Del,
         },
-        Kind::Counter if rng.chance(0.6) => KvInput::IncrBy(1),
-        Kind::Text if rng.chance(0.3) => {
+        KeyKind::Counter if rng.chance(0.6) => KvInput::IncrBy(1),
+        KeyKind::Text if rng.chance(0.3) => {
             // Items end with a comma, so that no two sequences of them read alike.
             KvInput::Append(Bytes::from(format!("{token},").as_bytes()))
         }
-        Kind::Counter | Kind::Text => KvInput::Get,
-        Kind::Fill => KvInput::Set(value),
-        Kind::Lock => {
+        KeyKind::Counter | KeyKind::Text => KvInput::Get,
+        KeyKind::Fill => KvInput::Set(value),
+        KeyKind::Lock => {
             return Call::Lock(match (memory.held, rng.below(10)) {
                 (Some(token), 0..=4) => LockInput::Release(token),
                 (_, 0..=5) => LockInput::Acquire(token),
@@ -154,17 +156,17 @@ pub fn draw(rng: &mut Prng, kind: Kind, token: u64, memory: &Memory) -> Call {
     })
 }
 
-/// Draws a call that writes whatever the key holds.
-pub fn draw_write(rng: &mut Prng, kind: Kind, token: u64) -> Call {
+/// Draws a call that writes in any state of the key.
+pub fn draw_write(rng: &mut Prng, kind: KeyKind, token: u64) -> Call {
     match kind {
-        Kind::Counter => Call::Kv(KvInput::IncrBy(1)),
-        Kind::Text => draw(rng, Kind::Text, token, &Memory::default()),
+        KeyKind::Counter => Call::Kv(KvInput::IncrBy(1)),
+        KeyKind::Text => draw(rng, KeyKind::Text, token, &Memory::default()),
         _ => Call::Kv(KvInput::Set(Bytes::from(token.to_string().as_bytes()))),
     }
 }
 
-/// The words of a request; `wall_ms` is the time of day, from which some locks count their deadline.
-pub fn words(key: Key, call: &Call, wall_ms: u64) -> Vec<Vec<u8>> {
+/// The words of a request. Some locks count their deadline from `wall_ms`, the time of day.
+pub fn words(key: TestKey, call: &Call, wall_ms: u64) -> Vec<Vec<u8>> {
     let name = key.name().into_bytes();
     let word = |text: &str| text.as_bytes().to_vec();
     let padded = |value: &Bytes| pad(key.kind, value.as_slice());
@@ -198,22 +200,24 @@ pub fn words(key: Key, call: &Call, wall_ms: u64) -> Vec<Vec<u8>> {
     }
 }
 
-/// The time of day at which a lock may end that was asked for at `wall_ms`: no sooner than [`LOCK_MS`] later by the
-/// clock of the histories, though the time of day is cut off to milliseconds, and may be slewed meanwhile.
+/// Deadline of a lock that was requested at `wall_ms`.
+///
+/// At least [`LOCK_MS`] later by the histories' clock, although the time of day is truncated to
+/// milliseconds and may be slewed.
 fn deadline_ms(wall_ms: u64) -> u64 {
     wall_ms + 1 + LOCK_MS + LOCK_MS / 500
 }
 
-/// The value that stands for a token: registers and fills are padded, to a length that the token decides.
-fn pad(kind: Kind, token: &[u8]) -> Vec<u8> {
+/// The value of a token: registers and fills are padded to a length that the token decides.
+fn pad(kind: KeyKind, token: &[u8]) -> Vec<u8> {
     let length = match kind {
-        Kind::Fill => FILL_BYTES,
-        Kind::Register => {
+        KeyKind::Fill => FILL_BYTES,
+        KeyKind::Register => {
             let drawn = base::checksum::hash(token);
             // One in eight is long.
             if drawn.is_multiple_of(8) { (drawn / 8 % PADDED_MAX) as usize } else { 0 }
         }
-        Kind::Counter | Kind::Text | Kind::Lock => 0,
+        KeyKind::Counter | KeyKind::Text | KeyKind::Lock => 0,
     };
     let mut value = token.to_vec();
     if value.len() < length {
@@ -222,33 +226,33 @@ fn pad(kind: Kind, token: &[u8]) -> Vec<u8> {
     value
 }
 
-/// The token that a value stands for.
+/// The token of a value.
 ///
 /// # Errors
-/// When nobody can have written such a value.
-fn unpad(kind: Kind, value: &[u8]) -> Result<Bytes, String> {
-    if !matches!(kind, Kind::Register | Kind::Fill) {
+/// When no client can have written the value.
+fn unpad(kind: KeyKind, value: &[u8]) -> Result<Bytes, String> {
+    if !matches!(kind, KeyKind::Register | KeyKind::Fill) {
         return Ok(Bytes::from(value));
     }
     let end = value.iter().position(|byte| *byte == b'.').unwrap_or(value.len());
     match pad(kind, &value[..end]) == value {
         true => Ok(Bytes::from(&value[..end])),
         false => Err(format!(
-            "a value that nobody wrote: {} bytes, \"{}\"…",
+            "a value that no client wrote: {} bytes, \"{}\"…",
             value.len(),
             value[..value.len().min(60)].escape_ascii()
         )),
     }
 }
 
-/// What a reply tells.
+/// Interprets a reply.
 ///
-/// `-CLUSTERDOWN`, `-LOADING`, `-OOM` and `-TRYAGAIN` promise that there was no effect and will be none; `-UNKNOWN` promises
-/// nothing.
+/// `-CLUSTERDOWN`, `-LOADING`, `-OOM` and `-TRYAGAIN` promise that there was and will be no effect.
+/// `-UNKNOWN` promises neither.
 ///
 /// # Errors
-/// When no correct node gives that reply.
-pub fn outcome(kind: Kind, call: &Call, reply: &Value) -> Result<Outcome<Reply>, String> {
+/// When no correct node sends that reply.
+pub fn outcome(kind: KeyKind, call: &Call, reply: &Value) -> Result<Outcome<Answer>, String> {
     if let Value::Error(text) = reply {
         return match text.split(' ').next() {
             Some("UNKNOWN") => Ok(Outcome::Unknown),
@@ -257,13 +261,13 @@ pub fn outcome(kind: Kind, call: &Call, reply: &Value) -> Result<Outcome<Reply>,
         };
     }
     let returned = match call {
-        Call::Kv(input) => kv_output(kind, input, reply)?.map(Reply::Kv),
-        Call::Lock(input) => lock_output(*input, reply).map(Reply::Lock),
+        Call::Kv(input) => kv_output(kind, input, reply)?.map(Answer::Kv),
+        Call::Lock(input) => lock_output(*input, reply).map(Answer::Lock),
     };
     returned.map(Outcome::Returned).ok_or_else(|| format!("{call:?} was answered with {reply:?}"))
 }
 
-fn kv_output(kind: Kind, input: &KvInput, reply: &Value) -> Result<Option<KvOutput>, String> {
+fn kv_output(kind: KeyKind, input: &KvInput, reply: &Value) -> Result<Option<KvOutput>, String> {
     use KvInput as I;
     Ok(match (input, reply) {
         (I::Set(_) | I::SetIfAbsent(_) | I::SetIfEqual { .. }, Value::Simple(ok)) if ok == "OK" => {
@@ -301,12 +305,12 @@ fn lock_output(input: LockInput, reply: &Value) -> Option<LockOutput> {
 mod tests {
     use super::*;
 
-    fn error(text: &str) -> Result<Outcome<Reply>, String> {
-        outcome(Kind::Register, &Call::read(Kind::Register), &Value::Error(text.to_string()))
+    fn error(text: &str) -> Result<Outcome<Answer>, String> {
+        outcome(KeyKind::Register, &Call::read(KeyKind::Register), &Value::Error(text.to_string()))
     }
 
     #[test]
-    fn errors_mean_what_the_contract_says() {
+    fn errors_follow_the_contract() {
         assert_eq!(error("UNKNOWN no quorum"), Ok(Outcome::Unknown));
         for text in ["CLUSTERDOWN few", "LOADING wait", "OOM full", "TRYAGAIN conflict"] {
             assert_eq!(error(text), Ok(Outcome::Failed), "{text}");
@@ -315,12 +319,12 @@ mod tests {
     }
 
     #[test]
-    fn padded_values_come_back_as_tokens_and_torn_ones_are_refused() {
+    fn padded_values_decode_and_torn_values_fail() {
         let long = (0..u64::MAX)
             .map(|token| token.to_string())
-            .find(|token| pad(Kind::Register, token.as_bytes()).len() > 1_000)
+            .find(|token| pad(KeyKind::Register, token.as_bytes()).len() > 1_000)
             .expect("one in eight is long");
-        for kind in [Kind::Register, Kind::Fill] {
+        for kind in [KeyKind::Register, KeyKind::Fill] {
             let mut value = pad(kind, long.as_bytes());
             assert_eq!(unpad(kind, &value), Ok(Bytes::from(&long)), "{kind:?}");
             value.pop();
@@ -331,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn deadline_is_never_sooner_than_the_time_to_live() {
+    fn deadline_is_never_before_time_to_live() {
         // The host's clock may run faster by 500 ppm and show its last millisecond only.
         for wall_us in 0..3_000_u64 {
             let asked_ms = wall_us / 1_000;
@@ -339,7 +343,7 @@ mod tests {
             assert!(lasts_us / 1.000_5 >= (LOCK_MS * 1_000) as f64, "asked at {wall_us} us");
         }
         let words = words(
-            Key { kind: Kind::Lock, generation: 1, number: 0 },
+            TestKey { kind: KeyKind::Lock, generation: 1, number: 0 },
             &Call::Lock(LockInput::Acquire(3)),
             5_000,
         );
@@ -347,23 +351,25 @@ mod tests {
     }
 
     #[test]
-    fn reply_of_another_shape_is_refused() {
+    fn reply_of_wrong_shape_is_an_error() {
         let set = Call::Kv(KvInput::Set(Bytes::from("1")));
-        assert!(outcome(Kind::Register, &set, &Value::Nil).is_err());
-        assert!(outcome(Kind::Register, &set, &Value::Integer(1)).is_err());
+        assert!(outcome(KeyKind::Register, &set, &Value::Nil).is_err());
+        assert!(outcome(KeyKind::Register, &set, &Value::Integer(1)).is_err());
         let take = Call::Lock(LockInput::Acquire(1));
-        assert!(outcome(Kind::Lock, &take, &Value::Integer(1)).is_err());
-        let refused = Ok(Outcome::Returned(Reply::Lock(LockOutput::Granted(false))));
-        assert_eq!(outcome(Kind::Lock, &take, &Value::Nil), refused);
+        assert!(outcome(KeyKind::Lock, &take, &Value::Integer(1)).is_err());
+        let refused = Ok(Outcome::Returned(Answer::Lock(LockOutput::Granted(false))));
+        assert_eq!(outcome(KeyKind::Lock, &take, &Value::Nil), refused);
     }
 
     #[test]
-    fn every_drawn_call_can_be_said_in_words() {
+    fn every_drawn_call_encodes() {
         let mut rng = Prng::new(1);
         let mut memory = Memory { value: Some(Bytes::from("7")), held: Some(7) };
         for token in 0..2_000 {
-            for kind in [Kind::Register, Kind::Counter, Kind::Text, Kind::Lock, Kind::Fill] {
-                let key = Key { kind, generation: 1, number: 0 };
+            for kind in
+                [KeyKind::Register, KeyKind::Counter, KeyKind::Text, KeyKind::Lock, KeyKind::Fill]
+            {
+                let key = TestKey { kind, generation: 1, number: 0 };
                 let call = draw(&mut rng, kind, token, &memory);
                 assert!(words(key, &call, 0).len() >= 2);
                 assert!(words(key, &draw_write(&mut rng, kind, token), 0).len() >= 2);

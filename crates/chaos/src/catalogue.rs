@@ -1,4 +1,4 @@
-//! Every fault there is: its name, what it needs, and in which order a run meets them.
+//! All faults: their names, their requirements, and the order in which a run injects them.
 
 use base::Prng;
 
@@ -9,7 +9,7 @@ use crate::nodes::Durability;
 /// One way to attack a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, clap::ValueEnum)]
 pub enum Fault {
-    /// Nothing: what the figures of the others are held against.
+    /// No fault: the baseline for the figures of the others.
     Calm,
     /// `kill -9` of a minority at one moment; started again later.
     Kill,
@@ -35,15 +35,15 @@ pub enum Fault {
     CutReset,
     /// Every node is alone.
     CutAll,
-    /// One node hears nobody.
+    /// One node receives no packet from its peers.
     CutIncoming,
-    /// One node is heard by nobody.
+    /// One node's packets reach no peer.
     CutOutgoing,
     /// Packets from one node to another get lost; all else arrives.
     CutOneWay,
     /// Two nodes do not reach each other; both reach the others.
     CutPair,
-    /// No node is heard by the next.
+    /// Each node's packets do not reach the next node.
     CutRing,
     /// Cuts of any shape come and go, several times a second.
     CutFlapping,
@@ -51,9 +51,9 @@ pub enum Fault {
     CutClients,
     /// A node is cut off while another is killed and started again.
     CutAndKill,
-    /// What one node says and hears takes up to a quarter of a second.
+    /// Packets to and from one node take up to a quarter of a second.
     SlowOne,
-    /// What all nodes say takes up to 60 ms.
+    /// Packets of all nodes take up to 60 ms.
     SlowAll,
     /// A node is killed while all links are slow.
     SlowAndKill,
@@ -73,18 +73,19 @@ pub enum Fault {
     ClockSteps,
     /// One node comes back with another monotonic clock, as after a restart of its machine.
     ClockReboot,
-    /// Everything that was acknowledged is destroyed: beyond any promise, so it must be reported. Only on demand.
+    /// Destroys all acknowledged data, beyond any promise, so the run must report it. Only on
+    /// demand.
     ForgetAll,
 }
 
-/// Why a fault does not happen in a run.
+/// Why a run leaves a fault out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Obstacle {
-    /// It is beyond what this durability promises, or means nothing there.
+    /// It breaks this durability's promise, or has no effect there.
     Durability(&'static str),
-    /// The host lacks what it takes.
+    /// The host lacks a requirement.
     Host(&'static str),
-    /// It shows that violations are found, and breaks every run.
+    /// It proves that violations are found, and fails every run.
     OnDemand,
 }
 
@@ -137,7 +138,7 @@ impl Fault {
     }
 }
 
-/// What nodes keep their data on.
+/// The kind of volume for the nodes' data.
 pub fn ground(durability: Durability, host: &Host) -> Ground {
     match durability {
         Durability::Volatile => Ground::Folder,
@@ -156,7 +157,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// `None` without a fault to meet.
+    /// `None` without faults.
     pub fn new(faults: Vec<Fault>, rng: Prng) -> Option<Schedule> {
         (!faults.is_empty()).then_some(Schedule { faults, left: Vec::new(), rng })
     }
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn schedule_meets_every_fault_once_before_any_twice() {
+    fn schedule_draws_each_fault_once_per_round() {
         for seed in 0..100 {
             for round in order(seed).chunks(4) {
                 let mut round = round.to_vec();
@@ -198,14 +199,14 @@ mod tests {
     }
 
     #[test]
-    fn schedule_follows_from_its_seed_and_differs_between_seeds() {
+    fn seed_decides_the_schedule() {
         assert_eq!(order(7), order(7));
         assert!((0..20).any(|seed| order(seed) != order(7)));
         assert!(Schedule::new(Vec::new(), Prng::new(1)).is_none());
     }
 
     #[test]
-    fn volatile_nodes_never_lose_the_memory_of_a_majority() {
+    fn volatile_majority_never_loses_its_memory() {
         let host = Host::lacking(&[]);
         for fault in [Fault::KillAll, Fault::KillMajority] {
             assert!(fault.obstacle(Durability::Volatile, &host).is_some());
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_lacks_is_replaced_or_said() {
+    fn missing_tools_have_a_stand_in() {
         let bare = Host::lacking(<Tool as clap::ValueEnum>::value_variants());
         for fault in [Fault::Loss, Fault::SlowOne, Fault::FullDisk, Fault::ClockSteps] {
             let obstacle = fault.obstacle(Durability::Disk, &bare);

@@ -9,7 +9,7 @@ use base::Prng;
 
 const SECTOR: u64 = 512;
 
-/// Damages one file below `dir`; what was done to it.
+/// Damages one file below `dir`; returns a description.
 ///
 /// # Errors
 /// When there is no file, or it cannot be changed.
@@ -18,14 +18,15 @@ pub fn damage(dir: &Path, rng: &mut Prng) -> Result<String> {
     if files.is_empty() {
         bail!("{} holds no file to damage", dir.display());
     }
-    // Of two the longer one: what a node knows itself by is a small file, and without it nothing else matters.
+    // Prefer the longer of two files: the identity is a small file, and damaging it hides all other
+    // damage.
     let drawn = [rng.pick(&files), rng.pick(&files)];
     let path = drawn.into_iter().max_by_key(|path| path.metadata().map_or(0, |about| about.len()));
     let path = path.expect("two were drawn");
     let name = path.strip_prefix(dir).unwrap_or(path).display().to_string();
     let file = File::options().read(true).write(true).open(path).context("a data file")?;
     let length = file.metadata().context("a data file")?.len();
-    let what = match rng.below(10) {
+    let change = match rng.below(10) {
         _ if length == 0 => return remove(path, &name),
         0 => return remove(path, &name),
         1 => {
@@ -38,7 +39,7 @@ pub fn damage(dir: &Path, rng: &mut Prng) -> Result<String> {
         _ => flip(&file, length, rng, &name)?,
     };
     file.sync_all().context("a damaged file")?;
-    Ok(what)
+    Ok(change)
 }
 
 fn remove(path: &Path, name: &str) -> Result<String> {
@@ -73,7 +74,7 @@ fn flip(file: &File, length: u64, rng: &mut Prng, name: &str) -> Result<String> 
     Ok(format!("{name}: {count} bits flipped"))
 }
 
-/// A place that holds something, if one is found soon: files are long and mostly empty.
+/// An offset with data, if one is found soon: files are long and mostly empty.
 fn used_place(file: &File, length: u64, rng: &mut Prng) -> Result<u64> {
     const TRIES: u64 = 200;
     let mut at = 0;
@@ -113,10 +114,10 @@ mod tests {
         for seed in 0..60 {
             fs::create_dir_all(dir.join("sub")).expect("a folder can be made");
             fs::write(dir.join("sub/file"), &content).expect("a file can be written");
-            let said = damage(&dir, &mut Prng::new(seed)).expect("there is a file");
+            let change = damage(&dir, &mut Prng::new(seed)).expect("there is a file");
             let after = fs::read(dir.join("sub/file")).ok();
             // An even number of flips of one bit would undo each other.
-            assert!(after.as_ref() != Some(&content) || said.contains("flipped"), "{said}");
+            assert!(after.as_ref() != Some(&content) || change.contains("flipped"), "{change}");
             fs::remove_dir_all(&dir).expect("the folder is there");
         }
     }

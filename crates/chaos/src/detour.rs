@@ -1,6 +1,7 @@
-//! A proxy that delays what nodes tell each other, where the kernel cannot.
+//! A proxy that delays traffic between nodes, for hosts whose kernel cannot.
 //!
-//! New connections of a pair are led here by the network's rules; what arrives is passed on later, in order.
+//! The network's rules lead new connections of a pair here; the proxy forwards data later, in
+//! order.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -33,12 +34,12 @@ pub struct Delay {
 pub struct Detours {
     /// The port of each pair (dialler, target).
     pub ports: BTreeMap<(usize, usize), u16>,
-    shared: Arc<Shared>,
+    shared: Arc<DetourState>,
     acceptors: Vec<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct DetourState {
     is_over: AtomicBool,
     streams: Mutex<Vec<TcpStream>>,
 }
@@ -72,7 +73,7 @@ impl Drop for Detours {
         }
         let streams = self.shared.streams.lock().unwrap_or_else(PoisonError::into_inner);
         for stream in streams.iter() {
-            let _ = stream.shutdown(Shutdown::Both); // it may be closed already
+            let _ = stream.shutdown(Shutdown::Both); // the connection may have closed
         }
     }
 }
@@ -82,14 +83,14 @@ fn accept(
     target: SocketAddr,
     delay: Delay,
     mut rng: Prng,
-    shared: &Shared,
+    shared: &DetourState,
 ) {
     while !shared.is_over.load(Ordering::Relaxed) {
         let Ok((inward, _)) = listener.accept() else {
             std::thread::sleep(POLL);
             continue;
         };
-        // A dialler whose target does not answer is hung up on, and dials again.
+        // A target that does not answer: hang up, and the dialler tries again.
         let Ok(outward) = TcpStream::connect_timeout(&target, CONNECT_MAX) else { continue };
         // Both fail only on a connection that has ended.
         let _ = join(&inward, &outward, delay, &mut rng);
@@ -115,9 +116,9 @@ fn join(
     Ok(())
 }
 
-type Piece = (Instant, Vec<u8>);
+type DelayedData = (Instant, Vec<u8>);
 
-fn read(mut from: TcpStream, delay: Delay, mut rng: Prng, sender: &SyncSender<Piece>) {
+fn read(mut from: TcpStream, delay: Delay, mut rng: Prng, sender: &SyncSender<DelayedData>) {
     let mut buffer = vec![0; PIECE_BYTES];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
         let wait = Duration::from_millis(rng.between(delay.least_ms, delay.most_ms));
@@ -125,15 +126,15 @@ fn read(mut from: TcpStream, delay: Delay, mut rng: Prng, sender: &SyncSender<Pi
             break;
         }
     }
-    let _ = from.shutdown(Shutdown::Both); // it may be closed already
+    let _ = from.shutdown(Shutdown::Both); // the connection may have closed
 }
 
-fn write(mut to: TcpStream, receiver: &Receiver<Piece>) {
+fn write(mut to: TcpStream, receiver: &Receiver<DelayedData>) {
     while let Ok((due, bytes)) = receiver.recv() {
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         if to.write_all(&bytes).is_err() {
             break;
         }
     }
-    let _ = to.shutdown(Shutdown::Both); // it may be closed already
+    let _ = to.shutdown(Shutdown::Both); // the connection may have closed
 }

@@ -1,4 +1,4 @@
-//! For how long nobody's write was acknowledged, by fault. Pure arithmetic on times.
+//! The longest span without an acknowledged write, by fault. Pure arithmetic on times.
 
 /// A span of time in nanoseconds since the recording began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -7,10 +7,11 @@ pub struct Window {
     pub to: u64,
 }
 
-/// The longest time between two successive acknowledgements of which a part lies in `window`.
+/// The longest time between two successive acknowledgements that overlaps `window`.
 ///
-/// `times` are moments of acknowledgement in order. Where there is none before or after the window, the window's
-/// own end stands for it, so silence is never shorter than what was seen of it.
+/// `times` are moments of acknowledgement in order.
+/// A window's end stands in for a missing acknowledgement, so the observed silence is never
+/// shortened.
 pub fn longest(times: &[u64], window: Window) -> u64 {
     let first = times.partition_point(|&at| at <= window.from);
     let last = times.partition_point(|&at| at < window.to);
@@ -40,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn gap_is_the_longest_silence_that_touches_the_window() {
+    fn gap_is_longest_silence_overlapping_the_window() {
         check(&[1, 2, 9, 11, 12], (5, 10), 7);
         check(&[1, 4, 6, 8, 20], (5, 10), 12);
         check(&[4, 6, 7, 12], (5, 10), 5);
@@ -48,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_before_and_after_all_acknowledgements_counts_to_the_window() {
+    fn silence_extends_to_ends_of_window() {
         check(&[], (5, 10), 5);
         check(&[6], (5, 10), 4);
         check(&[1], (5, 10), 9);

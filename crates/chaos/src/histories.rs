@@ -1,4 +1,4 @@
-//! From what clients recorded to histories, one for each key, and to verdicts on them.
+//! Turns recorded calls into one history per key, and checks each.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -9,27 +9,27 @@ use checker::model::kv::{Kv, KvInput, KvOutput};
 use checker::{ClientId, History, Limit, Operation, Outcome, Verdict, linearizable};
 use serde_json::{Value, json};
 
-use crate::calls::{Call, Key, Kind, LOCK_MS, Reply};
+use crate::calls::{Answer, Call, KeyKind, LOCK_MS, TestKey};
 use crate::lock::{Lock, LockInput, LockOutput};
 
 /// Effort for the history of one key: a second or two at most.
 const LIMIT: Limit = Limit { explored_max: 400_000 };
 
-/// One call of a client, and what it was told.
+/// One call of a client and its outcome.
 #[derive(Clone, Debug)]
-pub struct Op {
+pub struct RecordedCall {
     pub client: u64,
     /// The node that was asked, from 0.
     pub node: usize,
-    pub key: Key,
+    pub key: TestKey,
     pub call: Call,
     /// Nanoseconds since the recording began, as is `done`.
     pub invoked: u64,
     pub done: u64,
-    pub outcome: Outcome<Reply>,
+    pub outcome: Outcome<Answer>,
 }
 
-impl Op {
+impl RecordedCall {
     /// Whether a write was acknowledged.
     pub fn is_acknowledged_write(&self) -> bool {
         self.call.is_write() && matches!(self.outcome, Outcome::Returned(_))
@@ -38,7 +38,7 @@ impl Op {
 
 /// The verdict on one key.
 pub struct Judged {
-    pub key: Key,
+    pub key: TestKey,
     pub verdict: Verdict,
     pub operations: usize,
     /// A line of JSON as `tools/porcupine` reads it.
@@ -46,26 +46,26 @@ pub struct Judged {
 }
 
 /// Judges every key.
-pub fn judge(ops: &[Op], seed: u64) -> Vec<Judged> {
-    let mut by_key: BTreeMap<Key, Vec<&Op>> = BTreeMap::new();
+pub fn judge(ops: &[RecordedCall], seed: u64) -> Vec<Judged> {
+    let mut by_key: BTreeMap<TestKey, Vec<&RecordedCall>> = BTreeMap::new();
     for op in ops {
         by_key.entry(op.key).or_default().push(op);
     }
-    let judge_key = |(key, ops): (Key, Vec<&Op>)| match key.kind {
-        Kind::Lock => judge_one(key, &Lock, &lock_history(&ops), ("lock", lock_line), seed),
+    let judge_key = |(key, ops): (TestKey, Vec<&RecordedCall>)| match key.kind {
+        KeyKind::Lock => judge_one(key, &Lock, &lock_history(&ops), ("lock", lock_line), seed),
         _ => judge_one(key, &Kv, &kv_history(&ops), ("kv", kv_line), seed),
     };
     by_key.into_iter().map(judge_key).collect()
 }
 
-/// How an input and its answer are written.
-type Line<I, O> = fn(&I, Option<&O>) -> (Value, Value);
+/// Encodes an input and its answer.
+type Encoder<I, O> = fn(&I, Option<&O>) -> (Value, Value);
 
 fn judge_one<M: Model>(
-    key: Key,
+    key: TestKey,
     model: &M,
     history: &History<M::Input, M::Output>,
-    (name, line): (&str, Line<M::Input, M::Output>),
+    (name, line): (&str, Encoder<M::Input, M::Output>),
     seed: u64,
 ) -> Judged {
     let start = Instant::now();
@@ -95,12 +95,12 @@ pub fn write(judged: &[Judged], out: &mut impl Write) -> io::Result<()> {
     judged.iter().try_for_each(|judged| writeln!(out, "{}", judged.line))
 }
 
-fn kv_history(ops: &[&Op]) -> History<KvInput, KvOutput> {
+fn kv_history(ops: &[&RecordedCall]) -> History<KvInput, KvOutput> {
     let mut history = History::new();
     for op in ops {
         let Call::Kv(input) = &op.call else { panic!("{:?} is not asked of a string", op.call) };
         let outcome = match &op.outcome {
-            Outcome::Returned(Reply::Kv(output)) => Outcome::Returned(output.clone()),
+            Outcome::Returned(Answer::Kv(output)) => Outcome::Returned(output.clone()),
             Outcome::Returned(other) => panic!("{other:?} is no answer to {input:?}"),
             Outcome::Failed => Outcome::Failed,
             Outcome::Unknown => Outcome::Unknown,
@@ -112,12 +112,12 @@ fn kv_history(ops: &[&Op]) -> History<KvInput, KvOutput> {
 }
 
 /// With an expiry for each token that may have held the lock until its time was over.
-fn lock_history(ops: &[&Op]) -> History<LockInput, LockOutput> {
+fn lock_history(ops: &[&RecordedCall]) -> History<LockInput, LockOutput> {
     let mut history = History::new();
     for op in ops {
         let Call::Lock(input) = &op.call else { panic!("{:?} is not asked of a lock", op.call) };
         let outcome = match &op.outcome {
-            Outcome::Returned(Reply::Lock(output)) => Outcome::Returned(*output),
+            Outcome::Returned(Answer::Lock(output)) => Outcome::Returned(*output),
             Outcome::Returned(other) => panic!("{other:?} is no answer to {input:?}"),
             Outcome::Failed => Outcome::Failed,
             Outcome::Unknown => Outcome::Unknown,
@@ -127,7 +127,7 @@ fn lock_history(ops: &[&Op]) -> History<LockInput, LockOutput> {
         let LockInput::Acquire(token) = *input else { continue };
         let may_hold =
             matches!(outcome, Outcome::Unknown | Outcome::Returned(LockOutput::Granted(true)));
-        // A hold begins after it was asked for.
+        // A hold begins after its request.
         let end = op.invoked + LOCK_MS * 1_000_000;
         if may_hold && !is_released_before(ops, token, end) {
             history.invoke(ClientId(u64::MAX), LockInput::Expire(token), end);
@@ -136,16 +136,16 @@ fn lock_history(ops: &[&Op]) -> History<LockInput, LockOutput> {
     history
 }
 
-fn is_released_before(ops: &[&Op], token: u64, end: u64) -> bool {
+fn is_released_before(ops: &[&RecordedCall], token: u64, end: u64) -> bool {
     ops.iter().any(|op| {
         op.call == Call::Lock(LockInput::Release(token))
-            && op.outcome == Outcome::Returned(Reply::Lock(LockOutput::Granted(true)))
+            && op.outcome == Outcome::Returned(Answer::Lock(LockOutput::Granted(true)))
             && op.done < end
     })
 }
 
-/// Failed operations surely had no effect: the other checker does not hear of them.
-fn operations<I, O>(history: &History<I, O>, line: Line<I, O>) -> Vec<Value> {
+/// Failed operations surely had no effect, so the other checker does not see them.
+fn operations<I, O>(history: &History<I, O>, line: Encoder<I, O>) -> Vec<Value> {
     let encode = |operation: &Operation<I, O>| {
         let answer = match &operation.outcome {
             Outcome::Returned(answer) => Some(answer),
@@ -208,29 +208,34 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn op(client: u64, call: Call, (invoked, done): (u64, u64), outcome: Outcome<Reply>) -> Op {
-        let kind = if matches!(call, Call::Lock(_)) { Kind::Lock } else { Kind::Register };
-        let key = Key { kind, generation: 1, number: 0 };
-        Op { client, node: 0, key, call, invoked, done, outcome }
+    fn op(
+        client: u64,
+        call: Call,
+        (invoked, done): (u64, u64),
+        outcome: Outcome<Answer>,
+    ) -> RecordedCall {
+        let kind = if matches!(call, Call::Lock(_)) { KeyKind::Lock } else { KeyKind::Register };
+        let key = TestKey { kind, generation: 1, number: 0 };
+        RecordedCall { client, node: 0, key, call, invoked, done, outcome }
     }
 
     fn set(value: &str) -> Call {
         Call::Kv(KvInput::Set(Bytes::from(value)))
     }
 
-    fn saw(value: Option<&str>) -> Outcome<Reply> {
-        Outcome::Returned(Reply::Kv(KvOutput::Value(value.map(Bytes::from))))
+    fn saw(value: Option<&str>) -> Outcome<Answer> {
+        Outcome::Returned(Answer::Kv(KvOutput::Value(value.map(Bytes::from))))
     }
 
-    fn done() -> Outcome<Reply> {
-        Outcome::Returned(Reply::Kv(KvOutput::Done))
+    fn done() -> Outcome<Answer> {
+        Outcome::Returned(Answer::Kv(KvOutput::Done))
     }
 
     fn get() -> Call {
         Call::Kv(KvInput::Get)
     }
 
-    fn only(ops: &[Op]) -> Judged {
+    fn only(ops: &[RecordedCall]) -> Judged {
         judge(ops, 1).pop().expect("one key")
     }
 
@@ -244,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_write_may_show_late_and_a_refused_one_never() {
+    fn unknown_write_may_appear_but_refused_never() {
         let read = op(2, get(), (900, 910), saw(Some("1")));
         let unknown = op(1, set("1"), (0, 10), Outcome::Unknown);
         assert!(only(&[unknown, read.clone()]).verdict.holds());
@@ -253,8 +258,8 @@ mod tests {
     }
 
     #[test]
-    fn lock_that_ends_before_its_time_is_a_violation() {
-        let granted = || Outcome::Returned(Reply::Lock(LockOutput::Granted(true)));
+    fn lock_released_early_is_a_violation() {
+        let granted = || Outcome::Returned(Answer::Lock(LockOutput::Granted(true)));
         let acquire = |token| Call::Lock(LockInput::Acquire(token));
         let first = op(1, acquire(1), (0, 10), granted());
         let second = |at| op(2, acquire(2), (at, at + 10), granted());
@@ -267,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_hold_what_may_have_had_an_effect() {
+    fn lines_hold_operations_with_possible_effect() {
         let ops = [
             op(1, set("1"), (0, 10), done()),
             op(1, set("2"), (20, 30), Outcome::Failed),
@@ -286,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn expiry_is_told_to_the_other_checker_too() {
+    fn other_checker_sees_expiry() {
         let call = Call::Lock(LockInput::Acquire(4));
         let line: Value =
             serde_json::from_str(&only(&[op(1, call, (5, 10), Outcome::Unknown)]).line)

@@ -1,11 +1,11 @@
-//! What this host offers, and what stands in for what it lacks.
+//! Capabilities of this host, and stand-ins for missing ones.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::sh;
 
-/// Something that a fault needs of the host.
+/// A capability that a fault requires.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, clap::ValueEnum)]
 pub enum Tool {
     /// nftables in a network namespace.
@@ -25,7 +25,7 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// For people.
+    /// For messages to people.
     pub fn name(self) -> &'static str {
         match self {
             Tool::Nft => "nft",
@@ -38,18 +38,18 @@ impl Tool {
         }
     }
 
-    /// What is done where it is missing.
+    /// The stand-in where it is missing.
     pub fn stand_in(self) -> &'static str {
         match self {
             Tool::Nft => "silent cuts are made by blackhole routes",
             Tool::Netem => "a proxy of our own delays connections between nodes",
-            Tool::Loop => "a tmpfs of small size is what fills up",
+            Tool::Loop => "a small tmpfs fills up instead",
             _ => "nothing",
         }
     }
 }
 
-/// What was found.
+/// The capabilities found.
 pub struct Host {
     missing: BTreeSet<Tool>,
     /// The library to preload.
@@ -57,7 +57,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Looks, in this process's own network and mount namespaces; `without` counts as missing.
+    /// Probes this process's own network and mount namespaces; `without` counts as missing.
     pub fn look(without: &[Tool]) -> Host {
         let faketime = faketime();
         let found = |tool: Tool| match tool {
@@ -78,7 +78,7 @@ impl Host {
         Host { missing, faketime }
     }
 
-    /// A host of which only this is known.
+    /// A host with only this capability.
     #[cfg(test)]
     pub fn lacking(missing: &[Tool]) -> Host {
         Host { missing: missing.iter().copied().collect(), faketime: None }
@@ -88,14 +88,14 @@ impl Host {
         !self.missing.contains(&tool)
     }
 
-    /// One line for each thing that is missing.
+    /// One line for each missing capability.
     pub fn gaps(&self) -> Vec<String> {
         let line = |tool: &Tool| format!("no {} here: {}", tool.name(), tool.stand_in());
         self.missing.iter().map(line).collect()
     }
 }
 
-/// Whether the loopback device of this namespace takes such a discipline.
+/// Whether the loopback device of this namespace takes such a queueing discipline.
 fn qdisc(words: &[&str]) -> bool {
     let added = sh::works(&[&["tc", "qdisc", "add", "dev", "lo", "root"], words].concat());
     added && sh::works(&["tc", "qdisc", "del", "dev", "lo", "root"])

@@ -1,7 +1,7 @@
-//! The network that nodes live in: a namespace each, joined by a bridge in the namespace of this process.
+//! The nodes' network: one namespace each, joined by a bridge in this process's namespace.
 //!
-//! This process has a network and a mount namespace of its own ([`enter`]), so all but names is gone with it however
-//! it ends; the names go with [`Lab`], or with the next run.
+//! This process has its own network and mount namespace ([`enter`]), so all but names ends with it.
+//! The names go with [`Lab`], or with the next run.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const NAME: &str = "palimpsest-chaos-";
 const NAMESPACES: &str = "/run/netns";
 const INSIDE: &str = "PALIMPSEST_CHAOS_INSIDE";
 
-/// Starts this program once more, in namespaces of its own; returns where that has been done.
+/// Runs this program once more, in namespaces of its own; returns in that process.
 ///
 /// # Errors
 /// When this user or this system may not have such namespaces.
@@ -40,29 +40,29 @@ pub fn enter() -> Result<()> {
     Err(command.env(INSIDE, "1").exec()).context("unshare")
 }
 
-/// The network of a run, and the folder for all that it writes.
+/// A run's network, and the folder of its files.
 pub struct Lab {
-    /// Goes with this value.
+    /// Removed when this value is dropped.
     pub dir: PathBuf,
     name: String,
     nodes: usize,
     has_nft: bool,
-    /// What each node was last told.
-    told: Vec<String>,
+    /// By node: the rules applied last.
+    applied: Vec<String>,
 }
 
 impl Lab {
-    /// Builds it.
+    /// Builds the network.
     ///
     /// # Errors
-    /// When the system refuses; what was built is gone again.
+    /// When the system refuses; a partial network is removed again.
     pub fn build(nodes: usize, host: &Host) -> Result<Lab> {
         sweep();
         let name = format!("{NAME}{}", std::process::id());
         let dir = std::env::temp_dir().join(&name);
         std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
-        let told = vec![String::new(); nodes];
-        let lab = Lab { dir, name, nodes, has_nft: host.has(Tool::Nft), told };
+        let applied = vec![String::new(); nodes];
+        let lab = Lab { dir, name, nodes, has_nft: host.has(Tool::Nft), applied };
         ip("link set lo up")?;
         ip("link add name hub type bridge")?;
         ip(&format!("addr add {HUB}/24 dev hub"))?;
@@ -100,10 +100,10 @@ impl Lab {
     }
 
     fn tell_nft(&mut self, node: usize, script: String) -> Result<()> {
-        if self.told[node] != script {
+        if self.applied[node] != script {
             let [enter, namespace] = self.inside(node);
             sh::run_with(&[&enter, &namespace, "nft", "-f", "-"], &script)?;
-            self.told[node] = script;
+            self.applied[node] = script;
         }
         Ok(())
     }
@@ -117,7 +117,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Gives a node's wire a queueing discipline; none at all with an empty one.
+    /// Gives a node's link a queueing discipline; an empty one removes it.
     ///
     /// # Errors
     /// When the kernel does not have it.
@@ -144,7 +144,7 @@ impl Drop for Lab {
         for node in 0..self.nodes {
             remove_namespace(&self.namespace(node));
         }
-        // Wires in this process's own namespace went with the other ends.
+        // Links in this process's own namespace went with the other ends.
         let _ = ip("link del hub");
         if let Err(error) = std::fs::remove_dir_all(&self.dir) {
             eprintln!("chaos: {} stays behind: {error}", self.dir.display());
@@ -158,13 +158,13 @@ fn ip(line: &str) -> Result<()> {
 }
 
 fn remove_namespace(name: &str) {
-    // A name whose mount went with its process is an empty file.
+    // A name whose mount ended with its process is an empty file.
     if ip(&format!("netns del {name}")).is_err() {
         let _ = std::fs::remove_file(Path::new(NAMESPACES).join(name));
     }
 }
 
-/// Removes what runs left that were killed.
+/// Removes namespaces and folders of killed runs.
 fn sweep() {
     for name in left_behind(Path::new(NAMESPACES)) {
         remove_namespace(&name);
@@ -175,14 +175,14 @@ fn sweep() {
     }
 }
 
-/// Entries of `folder` that are named after a run whose process is gone.
+/// Entries of `folder` whose name belongs to a run that has ended.
 fn left_behind(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     names.filter(|name| run_of(name).is_some_and(|pid| !is_running(pid))).collect()
 }
 
-/// The process that a name was made by.
+/// The process in a name.
 fn run_of(name: &str) -> Option<u32> {
     let rest = name.strip_prefix(NAME)?;
     rest.split('-').next()?.parse().ok()
@@ -198,7 +198,7 @@ pub struct Volume {
     is_mounted: bool,
 }
 
-/// What a volume is made of.
+/// The kind of a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ground {
     /// A file system in a file.
@@ -236,7 +236,7 @@ impl Volume {
         Ok(volume)
     }
 
-    /// Where a node may write.
+    /// The folder in which a node may write.
     pub fn data_dir(&self) -> PathBuf {
         self.mount.join("data")
     }
@@ -245,7 +245,7 @@ impl Volume {
         self.mount.join("ballast")
     }
 
-    /// Takes all space that is left.
+    /// Takes all remaining space.
     ///
     /// # Errors
     /// When the volume cannot fill up, or the file cannot be written.
@@ -256,7 +256,7 @@ impl Volume {
         }
         let file = std::fs::File::create(self.ballast()).context("ballast")?;
         let mut size = 0;
-        // Large pieces first, then what is left between them.
+        // Large pieces first, then smaller ones for the remaining gaps.
         for piece in [8 << 20, 1 << 20, 64 << 10, 4 << 10] {
             while fallocate(&file, FallocateFlags::empty(), size, piece).is_ok() {
                 size += piece;
@@ -267,7 +267,7 @@ impl Volume {
 
     /// Gives the space back.
     pub fn relieve(&self) {
-        let _ = std::fs::remove_file(self.ballast()); // there is none if nothing was filled
+        let _ = std::fs::remove_file(self.ballast()); // absent unless the volume was filled
     }
 }
 
@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_of_ended_runs_are_swept() {
+    fn sweep_takes_only_names_of_ended_runs() {
         let folder = std::env::temp_dir().join(format!("chaos-test-{}", std::process::id()));
         let gone = format!("{NAME}4294967295-1");
         let own = format!("{NAME}{}", std::process::id());
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn folder_is_never_filled_up() {
+    fn folder_volume_never_fills_up() {
         let folder = std::env::temp_dir().join(format!("chaos-volume-{}", std::process::id()));
         let volume = Volume::make(folder.clone(), Ground::Folder, 1).expect("a folder can be made");
         assert!(volume.fill().is_err());

@@ -1,11 +1,12 @@
-//! Real processes under attack.
+//! Attacks real processes.
 //!
-//! Nodes of the release build live in network namespaces of their own and serve clients while faults happen to them,
-//! one after another in a seeded order: killed, paused, cut off in every shape, slowed, with full disks, damaged
-//! files and wrong clocks. What clients were told is checked key by key afterwards.
+//! Nodes of the release build run in their own network namespaces and serve clients during faults.
+//! Faults follow one another in a seeded order: kills, pauses, partitions of every shape, delays,
+//! full disks, damaged files and wrong clocks.
+//! Afterwards the replies to clients are checked key by key.
 //!
-//! It needs root and touches nothing outside its own namespaces and folders; the host's clock is never set. It does
-//! not measure speed. Start reading at [`run`], then [`attack`].
+//! It needs root and touches only its own namespaces and folders; the host's clock is never set.
+//! It does not measure speed. Start reading at [`run`], then [`attack`].
 
 pub mod attack;
 pub mod calls;

@@ -1,6 +1,7 @@
-//! What a network does to packets between nodes, and the words in which a node's namespace is told so.
+//! The network's treatment of packets between nodes, and the rules that configure it.
 //!
-//! Nodes are counted from 0. Clients reach every node over the same wires; only rules that say so touch them.
+//! Nodes are counted from 0. Clients reach every node over the same links; only explicit rules
+//! affect them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -8,9 +9,9 @@ use std::net::Ipv4Addr;
 
 use base::Prng;
 
-/// Where nodes listen for each other.
+/// The port of nodes for their peers.
 pub const PEER_PORT: u16 = 16_379;
-/// Where nodes listen for clients.
+/// The port of nodes for clients.
 pub const RESP_PORT: u16 = 6_379;
 
 /// The address of a node.
@@ -29,17 +30,17 @@ pub struct Cut {
     pub to: usize,
 }
 
-/// What becomes of a cut packet.
+/// The treatment of a cut packet.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Manner {
-    /// Nobody hears of it.
+    /// It is dropped silently.
     #[default]
     Silent,
     /// Its connection is reset.
     Reset,
 }
 
-/// All that is wrong with the network at one moment.
+/// All network faults at one moment.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Rules {
     pub cuts: BTreeSet<Cut>,
@@ -53,7 +54,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// These cuts and nothing else.
+    /// Only these cuts.
     pub fn cut(cuts: impl IntoIterator<Item = Cut>) -> Rules {
         Rules { cuts: cuts.into_iter().collect(), ..Rules::default() }
     }
@@ -97,7 +98,7 @@ impl Rules {
         )
     }
 
-    /// The routes of one node that swallow what it sends along a cut, for a host without nft.
+    /// Routes of one node that drop its packets along a cut, for a host without nft.
     pub fn black_holes(&self, node: usize) -> Vec<String> {
         let mine = self.cuts.iter().filter(|cut| cut.from == node);
         mine.map(|cut| format!("{}/32", address(cut.to))).collect()
@@ -113,21 +114,21 @@ fn line(into: &mut String, rule: &str) {
 pub enum Shape {
     /// A minority on its own, as one group.
     Minority,
-    /// Everybody alone.
+    /// Every node alone.
     All,
-    /// One node hears nobody.
+    /// One node receives no packet.
     Deaf,
-    /// One node is heard by nobody.
+    /// One node's packets arrive nowhere.
     Mute,
     /// Between two nodes, one direction.
     OneWay,
     /// Between two nodes; both still reach the others.
     Pair,
-    /// Each node is not heard by the next.
+    /// Each node's packets do not reach the next node.
     Ring,
 }
 
-/// What a shape cuts, and which nodes can still reach a quorum and be answered.
+/// The cuts of a shape, and the nodes that can still reach a quorum and get its answers.
 pub fn partition(shape: Shape, nodes: usize, rng: &mut Prng) -> (Vec<Cut>, Vec<usize>) {
     let all: Vec<usize> = (0..nodes).collect();
     let victim = *rng.pick(&all);
@@ -164,7 +165,7 @@ pub fn minority(nodes: usize, rng: &mut Prng) -> Vec<usize> {
     all
 }
 
-/// The nodes that form a quorum with those they hear and are heard by.
+/// The nodes that form a quorum with peers reachable in both directions.
 pub fn survivors(nodes: usize, cuts: &[Cut]) -> Vec<usize> {
     let cut = |from, to| cuts.contains(&Cut { from, to });
     let reaches = |a: usize, b: usize| a == b || !cut(a, b) && !cut(b, a);
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_leave_the_quorums_that_they_should() {
+    fn shapes_leave_expected_quorums() {
         for shape in [Shape::Minority, Shape::Deaf, Shape::Mute] {
             check(shape, 3, &[2]);
         }
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn silent_cut_is_made_where_packets_arrive_and_a_reset_where_they_leave() {
+    fn drops_are_inbound_and_resets_outbound() {
         let mut rules = Rules::cut([Cut { from: 0, to: 1 }]);
         assert!(rules.script(1).contains("ip saddr 10.77.0.1 drop"));
         assert!(!rules.script(0).contains("drop"));
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn detour_and_loss_leave_clients_alone() {
+    fn detours_and_loss_spare_clients() {
         let rules =
             Rules { loss_percent: 7, detours: [((0, 2), 9_002)].into(), ..Rules::default() };
         let script = rules.script(0);

@@ -1,4 +1,4 @@
-//! Clients that work while nodes are attacked, and write down what they asked and what they were told.
+//! Clients that work during the attack, and record their calls and replies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -10,24 +10,24 @@ use base::Prng;
 use bench::client::Client;
 use checker::Outcome;
 
-use crate::calls::{self, Call, Key, Kind, Memory, Reply};
-use crate::histories::Op;
+use crate::calls::{self, Answer, Call, KeyKind, Memory, TestKey};
+use crate::histories::RecordedCall;
 
-/// A reply that takes longer is an unknown outcome. Longer than any node looks for a quorum.
+/// A later reply is an unknown outcome. Longer than any node looks for a quorum.
 const REPLY_MAX: Duration = Duration::from_secs(4);
-/// Between two calls of a client that writes to one node all the time, and of one that roams.
+/// Pause between calls of a client that writes to one node, and of one that roams.
 const WRITER_PACE: Duration = Duration::from_millis(4);
 const ROAMER_PACE: Duration = Duration::from_millis(9);
 const RECONNECT_PACE: Duration = Duration::from_millis(20);
 const ROAMERS_PER_NODE: usize = 2;
-/// More would not be checked in time: what comes after is not asked.
+/// A longer history would not be checked in time, so clients stop here.
 const OPS_MAX: usize = 2_000_000;
 
-/// Everything that clients did.
+/// Records all calls of clients.
 pub struct Recorder {
     addresses: Vec<SocketAddr>,
     start: Instant,
-    ops: Mutex<Vec<Op>>,
+    ops: Mutex<Vec<RecordedCall>>,
     /// Replies that no correct node gives.
     broken: Mutex<Vec<String>>,
     /// When each node last acknowledged a write.
@@ -87,7 +87,7 @@ impl Recorder {
         u64::try_from(self.start.elapsed().as_nanos()).expect("a run is shorter than 500 years")
     }
 
-    /// From now on clients work on other keys, and only sometimes on those before.
+    /// Moves clients to new keys; they return to older ones only sometimes.
     pub fn next_generation(&self) {
         self.generation.fetch_add(1, Ordering::Relaxed);
     }
@@ -98,7 +98,7 @@ impl Recorder {
     }
 
     /// All calls so far.
-    pub fn ops(&self) -> MutexGuard<'_, Vec<Op>> {
+    pub fn ops(&self) -> MutexGuard<'_, Vec<RecordedCall>> {
         self.ops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -108,11 +108,11 @@ impl Recorder {
     }
 
     /// All keys that were ever worked on.
-    pub fn keys(&self) -> BTreeSet<Key> {
+    pub fn keys(&self) -> BTreeSet<TestKey> {
         self.ops().iter().map(|op| op.key).collect()
     }
 
-    /// A client of one node that asks what it is told to.
+    /// A client of one node that makes the given calls.
     pub fn client(&self, node: usize) -> Asker<'_> {
         Asker { recorder: self, node, id: self.new_client(), connection: None }
     }
@@ -125,16 +125,16 @@ impl Recorder {
         self.clients.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn note_broken(&self, what: String) {
+    fn note_broken(&self, finding: String) {
         const BROKEN_MAX: usize = 100;
         let mut broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
         if broken.len() < BROKEN_MAX {
-            broken.push(what);
+            broken.push(finding);
         }
     }
 }
 
-/// A connection to one node, under a new name after every call whose outcome is not known.
+/// A connection to one node, under a new client name after every unknown outcome.
 pub struct Asker<'a> {
     recorder: &'a Recorder,
     node: usize,
@@ -143,22 +143,23 @@ pub struct Asker<'a> {
 }
 
 impl Asker<'_> {
-    /// Asks and records; the outcome, `None` when nobody could be asked.
-    pub fn ask(&mut self, key: Key, call: &Call) -> Option<Outcome<Reply>> {
+    /// Makes and records a call; `None` when the node could not be reached.
+    pub fn ask(&mut self, key: TestKey, call: &Call) -> Option<Outcome<Answer>> {
         let recorder = self.recorder;
         let mut client = match self.connection.take() {
             Some(client) => client,
             None => Client::connect(recorder.addresses[self.node], REPLY_MAX).ok()?,
         };
-        // The clocks in this order: a deadline by the wall clock then lies no earlier than it is taken to.
+        // Read the clocks in this order: a deadline by the wall clock then lies no earlier than
+        // recorded.
         let invoked = recorder.now();
         let words = calls::words(key, call, wall_ms());
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         let reply = client.ask(&words);
         let done = recorder.now();
         let outcome = match &reply {
-            Ok(reply) => calls::outcome(key.kind, call, reply).unwrap_or_else(|what| {
-                recorder.note_broken(format!("node {}: {}: {what}", self.node + 1, key.name()));
+            Ok(reply) => calls::outcome(key.kind, call, reply).unwrap_or_else(|finding| {
+                recorder.note_broken(format!("node {}: {}: {finding}", self.node + 1, key.name()));
                 Outcome::Unknown
             }),
             Err(_) => Outcome::Unknown,
@@ -171,7 +172,15 @@ impl Asker<'_> {
             self.id = recorder.new_client();
         }
         let node = self.node;
-        let op = Op { client: client_id, node, key, call, invoked, done, outcome: outcome.clone() };
+        let op = RecordedCall {
+            client: client_id,
+            node,
+            key,
+            call,
+            invoked,
+            done,
+            outcome: outcome.clone(),
+        };
         if op.is_acknowledged_write() {
             recorder.acknowledged[node].fetch_max(done, Ordering::Relaxed);
         }
@@ -192,7 +201,7 @@ struct Worker<'a> {
     asker: Asker<'a>,
     /// Stays with its node and only writes.
     is_writer: bool,
-    memories: BTreeMap<Key, Memory>,
+    memories: BTreeMap<TestKey, Memory>,
 }
 
 impl<'a> Worker<'a> {
@@ -218,7 +227,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// One call; false when nobody could be asked.
+    /// Makes one call; false when the node could not be reached.
     fn step(&mut self) -> bool {
         let generation = self.recorder.generation.load(Ordering::Relaxed);
         let key = self.draw_key(generation);
@@ -234,23 +243,24 @@ impl<'a> Worker<'a> {
         if let Outcome::Returned(reply) = outcome {
             self.memories.entry(key).or_default().note(&call, &reply);
         }
-        // What was long ago is not gone back to.
+        // Clients do not return to old generations.
         self.memories.retain(|key, _| key.generation == 0 || key.generation + 3 > generation);
         true
     }
 
-    /// Mostly of this generation, sometimes of the one before, and of the one that lives as long as the run.
-    fn draw_key(&mut self, generation: u32) -> Key {
+    /// Mostly of this generation, sometimes of the one before, and of generation 0, which lasts for
+    /// the run.
+    fn draw_key(&mut self, generation: u32) -> TestKey {
         let generation = match self.rng.below(20) {
             0 => 0,
             1 => generation - 1,
             _ => generation,
         };
         let kind = match self.is_writer {
-            true => *self.rng.pick(&[Kind::Register, Kind::Counter, Kind::Counter]),
-            false => *self.rng.pick(&Kind::DRAWN),
+            true => *self.rng.pick(&[KeyKind::Register, KeyKind::Counter, KeyKind::Counter]),
+            false => *self.rng.pick(&KeyKind::DRAWN),
         };
         let number = self.rng.below(u64::from(kind.keys())) as u16;
-        Key { kind, generation, number }
+        TestKey { kind, generation, number }
     }
 }

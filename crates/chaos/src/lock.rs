@@ -1,14 +1,16 @@
-//! The model of a lock with a time to live: taken by a token, released by the same token, or expired.
+//! The model of a lock with a time to live: taken by a token, released by the same token, or
+//! expired.
 //!
-//! Time is not modelled. Whoever makes a history adds, for each token that may have come to hold the lock, one
-//! [`LockInput::Expire`] invoked at the earliest moment at which that hold may end, and never completed.
+//! Time is not modelled. The history has a [`LockInput::Expire`] for each token that may have held
+//! the lock.
+//! It is invoked at the earliest end of that hold, and never completed.
 
 use checker::model::{Calls, MarksAfter, Model};
 
 /// Names one attempt to take a lock; never used twice.
 pub type Token = u64;
 
-/// What a client asks of the lock.
+/// A request to the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LockInput {
     /// `SET k token NX PX ..`: `Granted`.
@@ -21,12 +23,12 @@ pub enum LockInput {
     Expire(Token),
 }
 
-/// What the lock answers.
+/// An answer of the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LockOutput {
-    /// Whether it did what was asked.
+    /// Whether the lock granted the request.
     Granted(bool),
-    /// Who holds it.
+    /// The token that holds it.
     Holder(Option<Token>),
 }
 
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn lock_passes_on_only_once_it_may_have_expired() {
+    fn lock_passes_on_only_after_expiry() {
         let yes = LockOutput::Granted(true);
         assert!(holds(Some(4), &[(Acquire(1), yes), (Acquire(2), yes)]));
         assert!(!holds(Some(16), &[(Acquire(1), yes), (Acquire(2), yes)]));
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn expiry_of_an_earlier_hold_does_not_end_a_later_one() {
+    fn earlier_expiry_keeps_later_hold() {
         let yes = LockOutput::Granted(true);
         let calls = [
             (Acquire(1), yes),

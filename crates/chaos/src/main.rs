@@ -10,15 +10,16 @@ use chaos::host::{Host, Tool};
 use chaos::lab::{self, Lab};
 use chaos::nodes::Durability;
 use chaos::report;
-use chaos::run::{self, Done, Plan};
-use chaos::sh::{Interrupted, Stop};
+use chaos::run::{self, RunPlan, RunResult};
+use chaos::sh::{Interrupted, StopSignal};
 use clap::Parser;
 
-/// Attacks a cluster of real processes and checks what its clients were told.
+/// Attacks a cluster of real processes and checks the replies to its clients.
 #[derive(Parser)]
 #[command(name = "chaos")]
 struct Arguments {
-    /// How long faults go on, over all modes together: 90s, 10m. Starting and checking come on top, about a minute
+    /// How long faults go on, over all modes together: 90s, 10m. Starting and checking take about a
+    /// minute more
     #[arg(long, default_value = "3m", value_parser = parse_time)]
     time: Duration,
     /// The modes to attack; without it all three, one after another
@@ -29,7 +30,8 @@ struct Arguments {
     nodes: u8,
     #[arg(long, default_value = "rmwpaxos")]
     protocol: String,
-    /// Draws the order of faults, their victims and what clients ask; without it another one each time
+    /// Seed for the order of faults, their victims and the clients' calls; without it another one
+    /// each time
     #[arg(long)]
     seed: Option<u64>,
     /// Only these faults
@@ -50,7 +52,7 @@ struct Arguments {
     /// The program of tools/porcupine, which checks the histories once more
     #[arg(long)]
     porcupine: Option<PathBuf>,
-    /// Panics after this time, to show that nothing stays behind
+    /// Panics after this time, to show that the run cleans up
     #[arg(long, value_parser = parse_time, hide = true)]
     panic_after: Option<Duration>,
 }
@@ -81,9 +83,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs all modes; whether all was well.
+/// Runs all modes; true when all passed.
 fn attack(arguments: &Arguments) -> Result<bool> {
-    let stop = Stop::default();
+    let stop = StopSignal::default();
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, stop.0.clone()).context("signals")?;
     }
@@ -119,7 +121,7 @@ fn plan(
     (durability, modes): (Durability, &[Durability]),
     seed: u64,
     host: &Host,
-) -> Result<Plan> {
+) -> Result<RunPlan> {
     let is_asked_for = |fault: &Fault| arguments.only.contains(fault);
     let is_possible = |fault: &Fault| match fault.obstacle(durability, host) {
         Some(chaos::catalogue::Obstacle::OnDemand) => is_asked_for(fault),
@@ -130,7 +132,7 @@ fn plan(
     let binary = arguments.binary.clone().unwrap_or_else(|| beside.with_file_name("palimpsest"));
     ensure!(binary.is_file(), "{} is no program: build it first", binary.display());
     let modes_count = u32::try_from(modes.len()).context("modes")?;
-    Ok(Plan {
+    Ok(RunPlan {
         binary: std::path::absolute(binary).context("the program under attack")?,
         durability,
         nodes: usize::from(arguments.nodes),
@@ -146,8 +148,8 @@ fn plan(
     })
 }
 
-/// Prints what came of a run; whether all was well.
-fn tell(done: &Done, arguments: &Arguments, host: &Host) -> bool {
+/// Prints the result of a run; true when it passed.
+fn tell(done: &RunResult, arguments: &Arguments, host: &Host) -> bool {
     let wanted: Vec<Fault> = match arguments.only.is_empty() {
         true => Fault::all().iter().copied().filter(|f| *f != Fault::ForgetAll).collect(),
         false => arguments.only.clone(),

@@ -1,4 +1,4 @@
-//! The nodes under attack: started in their namespaces, killed, paused, asked how they are.
+//! The nodes under attack: started in their namespaces, killed, paused, asked for their status.
 
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
@@ -14,9 +14,9 @@ use bench::process::Process;
 use crate::host::Host;
 use crate::lab::{Ground, Lab, Volume};
 use crate::links::{PEER_PORT, RESP_PORT, address};
-use crate::sh::{Finding, Stop};
+use crate::sh::{BrokenPromise, StopSignal};
 
-/// How long a node may take until it serves and has recovered what it forgot.
+/// Timeout for a node to serve and recover its forgotten shards.
 pub const READY_MAX: Duration = Duration::from_secs(60);
 
 /// How nodes store.
@@ -51,9 +51,9 @@ pub struct Clocks {
 pub struct Node {
     pub resp: SocketAddr,
     pub volume: Volume,
-    /// What it has said, over all its starts.
+    /// Its output, over all its starts.
     pub log: PathBuf,
-    /// Where the library reads how far the time of day is off.
+    /// The file from which the library reads the clock's offset.
     pub wall_file: PathBuf,
     pub clocks: Clocks,
     arguments: Vec<String>,
@@ -70,14 +70,15 @@ pub struct Nodes {
     pub ground: Ground,
 }
 
-/// Space on each node's volume: room for all that clients write, large values in several sizes of slots included.
+/// Space on each node's volume: enough for all writes of clients, with large values in several slot
+/// sizes.
 const VOLUME_MB: u64 = 1_024;
 
 impl Nodes {
-    /// Makes places for their data, and starts nothing.
+    /// Makes volumes for their data and starts no node.
     ///
     /// # Errors
-    /// When there is no place.
+    /// When a volume cannot be made.
     pub fn prepare(
         lab: &Lab,
         host: &Host,
@@ -157,11 +158,11 @@ impl Nodes {
         self.list[node].start(&self.dir)
     }
 
-    /// Waits until these nodes serve and have recovered what they forgot.
+    /// Waits until these nodes serve and have recovered their forgotten shards.
     ///
     /// # Errors
     /// When one ends, or they do not in time.
-    pub fn wait_ready(&mut self, which: &[usize], stop: &Stop) -> Result<()> {
+    pub fn wait_ready(&mut self, which: &[usize], stop: &StopSignal) -> Result<()> {
         for &index in which {
             let node = &mut self.list[index];
             let mut has_ended = false;
@@ -170,12 +171,12 @@ impl Nodes {
                 has_ended || serves(node.resp) && is_whole(node.resp)
             })?;
             if has_ended || !is_ready {
-                let what = match has_ended {
+                let status = match has_ended {
                     true => "ended by itself",
                     false => "does not serve or recover",
                 };
-                let said = node.log_tail();
-                bail!(Finding(format!("node {} {what}; it said:\n{said}", index + 1)));
+                let log = node.log_tail();
+                bail!(BrokenPromise(format!("node {} {status}; its log:\n{log}", index + 1)));
             }
         }
         Ok(())
@@ -184,7 +185,7 @@ impl Nodes {
     /// `kill -9`.
     pub fn kill(&mut self, which: &[usize]) {
         let pids: Vec<u32> = which.iter().filter_map(|&index| self.list[index].pid()).collect();
-        // All at the same moment; what follows waits for each.
+        // Kill all at the same moment, then wait for each.
         pids.into_iter().for_each(bench::process::kill_pid);
         for &index in which {
             self.list[index].process = None;
@@ -213,7 +214,7 @@ impl Node {
         let at = words.iter().rposition(|word| word == "--").expect("it ends the wrapper") + 1;
         words.splice(at..at, self.clocks.words(&self.wall_file));
         let mut command = Command::new(&words[0]);
-        // A group of its own: what a terminal sends to this process is not for the nodes.
+        // Its own process group, so that a terminal's signals reach only this process.
         command.args(&words[1..]).current_dir(dir).process_group(0);
         self.process = Some(Process::start(&mut command, &self.log).context("a node")?);
         Ok(())
@@ -228,12 +229,13 @@ impl Node {
         self.process.as_mut().is_some_and(Process::is_running)
     }
 
-    /// How it ended by itself: `None` while it runs or was not started, then its code, or none after a signal.
+    /// How it ended by itself: `None` while it runs or is not started, then its code (none after a
+    /// signal).
     pub fn ended(&mut self) -> Option<Option<i32>> {
         self.process.as_mut()?.exit_code()
     }
 
-    /// SIGTERM; its exit code.
+    /// Sends SIGTERM; returns its exit code.
     pub fn stop(&mut self) -> Option<i32> {
         let code = self.process.as_mut()?.stop(Duration::from_secs(20));
         self.process = None;
@@ -286,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clocks_are_those_of_the_host_unless_they_are_attacked() {
+    fn clocks_are_the_hosts_unless_attacked() {
         let wall = Path::new("wall");
         assert!(Clocks::default().words(wall).is_empty());
         let clocks = Clocks { faketime: Some("lib.so".into()), monotonic_ahead_s: 7 };

@@ -1,13 +1,13 @@
-//! What runs came to, as tables.
+//! Results of runs, as tables.
 
 use crate::catalogue::Fault;
 use crate::gaps;
 use crate::host::Host;
 use crate::nodes::Durability;
-use crate::run::Done;
+use crate::run::RunResult;
 
-/// One line for each fault: how often, for how long, and for how long writes were not acknowledged.
-pub fn faults(done: &Done, wanted: &[Fault], host: &Host) -> String {
+/// One line for each fault: count, duration, and the longest span without acknowledged writes.
+pub fn faults(done: &RunResult, wanted: &[Fault], host: &Host) -> String {
     let acknowledged = acknowledged(done);
     let mut table = format!(
         "durability {}\n\n\
@@ -23,18 +23,20 @@ pub fn faults(done: &Done, wanted: &[Fault], host: &Host) -> String {
     table
 }
 
-/// Faults during which a side with a quorum acknowledged nothing for longer than `most` nanoseconds.
-pub fn silences(done: &Done, most: u64) -> Vec<String> {
+/// Faults during which a side with a quorum acknowledged no write for longer than `most`
+/// nanoseconds.
+pub fn silences(done: &RunResult, most: u64) -> Vec<String> {
     let acknowledged = acknowledged(done);
-    let mut said = Vec::new();
-    for strike in done.strikes.iter().filter(|strike| !strike.survivors.is_empty()) {
-        let gap = gaps::longest(&merged(&strike.survivors, &acknowledged), strike.window);
+    let mut lines = Vec::new();
+    for injected in done.faults.iter().filter(|injected| !injected.survivors.is_empty()) {
+        let gap = gaps::longest(&merged(&injected.survivors, &acknowledged), injected.window);
         if gap > most {
-            let (name, what, seconds) = (strike.fault.name(), &strike.what, gap as f64 / 1e9);
-            said.push(format!("{name} ({what}): no write was acknowledged for {seconds:.1} s"));
+            let (name, details, seconds) =
+                (injected.fault.name(), &injected.details, gap as f64 / 1e9);
+            lines.push(format!("{name} ({details}): no write was acknowledged for {seconds:.1} s"));
         }
     }
-    said
+    lines
 }
 
 /// The moments of several nodes in one order.
@@ -54,7 +56,7 @@ fn absence(fault: Fault, durability: Durability, host: &Host) -> String {
 }
 
 /// Moments at which writes were acknowledged, for each node in order.
-fn acknowledged(done: &Done) -> Vec<Vec<u64>> {
+fn acknowledged(done: &RunResult) -> Vec<Vec<u64>> {
     let ops = done.recorder.ops();
     let count = ops.iter().map(|op| op.node + 1).max().unwrap_or(0);
     let mut times = vec![Vec::new(); count];
@@ -66,7 +68,7 @@ fn acknowledged(done: &Done) -> Vec<Vec<u64>> {
 }
 
 #[derive(Default)]
-struct Row {
+struct FaultRow {
     times: usize,
     held: u64,
     survivors_least: usize,
@@ -76,21 +78,21 @@ struct Row {
     back: Option<u64>,
 }
 
-fn row(done: &Done, fault: Fault, acknowledged: &[Vec<u64>]) -> Option<Row> {
-    let mut row = Row { survivors_least: usize::MAX, ..Row::default() };
-    for strike in done.strikes.iter().filter(|strike| strike.fault == fault) {
-        let window = strike.window;
+fn row(done: &RunResult, fault: Fault, acknowledged: &[Vec<u64>]) -> Option<FaultRow> {
+    let mut row = FaultRow { survivors_least: usize::MAX, ..FaultRow::default() };
+    for injected in done.faults.iter().filter(|injected| injected.fault == fault) {
+        let window = injected.window;
         let of = |&node: &usize| acknowledged.get(node).map(Vec::as_slice).unwrap_or_default();
-        // Without a surviving side there is none whose silence would be a fault: all nodes are looked at.
+        // Without a surviving side no silence is a fault: the table shows all nodes.
         let all: Vec<usize> = (0..acknowledged.len()).collect();
-        let side = if strike.survivors.is_empty() { &all } else { &strike.survivors };
+        let side = if injected.survivors.is_empty() { &all } else { &injected.survivors };
         let any = merged(side, acknowledged);
         let each = side.iter().map(|node| gaps::longest(of(node), window)).max();
         let back = all.iter().map(|node| gaps::first_after(of(node), window.to)).max();
         row.times += 1;
         row.held += window.to - window.from;
-        row.survivors_least = row.survivors_least.min(strike.survivors.len());
-        row.survivors_most = row.survivors_most.max(strike.survivors.len());
+        row.survivors_least = row.survivors_least.min(injected.survivors.len());
+        row.survivors_most = row.survivors_most.max(injected.survivors.len());
         row.gap_any = row.gap_any.max(gaps::longest(&any, window));
         row.gap_each = row.gap_each.max(each.unwrap_or_default());
         row.back = row.back.max(back.flatten());
@@ -98,11 +100,11 @@ fn row(done: &Done, fault: Fault, acknowledged: &[Vec<u64>]) -> Option<Row> {
     (row.times > 0).then_some(row)
 }
 
-impl Row {
+impl FaultRow {
     fn text(&self) -> String {
         let ms = |nanos: u64| format!("{:.0}", nanos as f64 / 1e6);
         let side = match (self.survivors_least, self.survivors_most) {
-            (0, 0) => "nobody".to_string(),
+            (0, 0) => "none".to_string(),
             (least, most) if least == most => most.to_string(),
             (least, most) => format!("{least} to {most}"),
         };
@@ -113,8 +115,8 @@ impl Row {
     }
 }
 
-/// How much was asked, what was said, and what the checker made of it.
-pub fn summary(done: &Done) -> String {
+/// The number of calls, their outcomes, and the checker's verdicts.
+pub fn summary(done: &RunResult) -> String {
     let (answered, none, unknown) = done.outcomes();
     let undecided = done.judged.iter().filter(|judged| !judged.verdict.holds()).count();
     let wrong = done.judged.iter().filter(|judged| judged.verdict.is_violation()).count();
@@ -123,7 +125,7 @@ pub fn summary(done: &Done) -> String {
         "durability {}: {} faults; {answered} calls answered, {none} surely without effect, {unknown} unknown; \
          {} histories, the longest of {longest} calls: {} hold, {wrong} do not, {} undecided",
         done.durability.name(),
-        done.strikes.len(),
+        done.faults.len(),
         done.judged.len(),
         done.judged.len() - undecided,
         undecided - wrong,

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 use base::Prng;
 use checker::Outcome;
 
-use crate::attack::{Attack, Strike};
-use crate::calls::{Call, Kind, Reply};
+use crate::attack::{Attack, InjectedFault};
+use crate::calls::{Answer, Call, KeyKind};
 use crate::catalogue::{Fault, Schedule};
 use crate::histories::{self, Judged};
 use crate::host::Host;
@@ -20,17 +20,17 @@ use crate::load::Recorder;
 use crate::lock::LockOutput;
 use crate::nodes::{Durability, Nodes, READY_MAX};
 use crate::report;
-use crate::sh::{self, Finding, Stop};
+use crate::sh::{self, BrokenPromise, StopSignal};
 
-/// A side with a quorum that acknowledges nothing for so many nanoseconds is at fault, whatever happens elsewhere.
+/// A side with a quorum that acknowledges no write for so many nanoseconds is at fault.
 const SILENCE_MAX: u64 = 10_000_000_000;
 /// Between two tries of a read that has no outcome yet.
 const AGAIN: Duration = Duration::from_millis(100);
-/// More wrong keys than this are only counted.
+/// More violations than this are only counted.
 const SHOWN_MAX: usize = 3;
 
-/// What to do.
-pub struct Plan {
+/// The settings of a run.
+pub struct RunPlan {
     pub binary: PathBuf,
     pub durability: Durability,
     pub nodes: usize,
@@ -40,20 +40,20 @@ pub struct Plan {
     pub faults: Vec<Fault>,
     /// The program that asks Porcupine, if it could be built.
     pub porcupine: Option<PathBuf>,
-    /// Where to keep what a violation is explained by.
+    /// Folder for the evidence of a violation.
     pub keep: PathBuf,
     pub is_always_kept: bool,
-    /// Ends the run by a panic, to show that nothing stays behind.
+    /// Ends the run by a panic, to show that it cleans up.
     pub panic_after: Option<Duration>,
 }
 
-/// What came of it.
-pub struct Done {
+/// The result of a run.
+pub struct RunResult {
     pub durability: Durability,
-    pub strikes: Vec<Strike>,
+    pub faults: Vec<InjectedFault>,
     pub recorder: Recorder,
     pub judged: Vec<Judged>,
-    /// What must not be, in words.
+    /// Violations, in words.
     pub findings: Vec<String>,
     /// Where histories and logs were kept, if they were.
     pub kept: Option<PathBuf>,
@@ -62,13 +62,13 @@ pub struct Done {
 /// Runs a plan to its end.
 ///
 /// # Errors
-/// When the host fails or the run is interrupted. What nodes do wrong is part of what came of it.
-pub fn run(plan: &Plan, lab: &mut Lab, host: &Host, stop: &Stop) -> Result<Done> {
+/// When the host fails or the run is interrupted. Faults of nodes are findings in the result.
+pub fn run(plan: &RunPlan, lab: &mut Lab, host: &Host, stop: &StopSignal) -> Result<RunResult> {
     lab.apply(&Rules::default())?;
     let wanted = (plan.nodes, plan.protocol.as_str());
     let mut nodes = Nodes::prepare(lab, host, &plan.binary, plan.durability, wanted)?;
     let recorder = Recorder::new(nodes.list.iter().map(|node| node.resp).collect());
-    let mut strikes = Vec::new();
+    let mut faults = Vec::new();
     let mut findings = Vec::new();
     let attacked = recorder.during(plan.seed, || {
         let start = nodes.all().into_iter().try_for_each(|node| nodes.start(node));
@@ -76,12 +76,12 @@ pub fn run(plan: &Plan, lab: &mut Lab, host: &Host, stop: &Stop) -> Result<Done>
         let rng = Prng::new(plan.seed);
         let (nodes, recorder) = (&mut nodes, &recorder);
         let attack = Attack { lab, nodes, recorder, host, rng, stop };
-        attack_for(plan, attack, &mut strikes)
+        attack_for(plan, attack, &mut faults)
     });
     let ended = attacked.and_then(|()| conclude(plan, &mut nodes, &recorder, stop));
     if let Err(error) = ended {
-        // What the nodes did wrong is told; anything else is an error of the run itself.
-        let Some(finding) = error.downcast_ref::<Finding>() else { return Err(error) };
+        // A finding goes to the result; any other error ends the run.
+        let Some(finding) = error.downcast_ref::<BrokenPromise>() else { return Err(error) };
         findings.push(match error.to_string() == finding.0 {
             true => finding.0.clone(),
             false => format!("{error}: {finding}"),
@@ -96,7 +96,7 @@ pub fn run(plan: &Plan, lab: &mut Lab, host: &Host, stop: &Stop) -> Result<Done>
     write_histories(&file, &judged)?;
     findings.extend(plan.porcupine.as_deref().and_then(|program| ask_porcupine(program, &file)));
     let mut done =
-        Done { durability: plan.durability, strikes, recorder, judged, findings, kept: None };
+        RunResult { durability: plan.durability, faults, recorder, judged, findings, kept: None };
     done.findings.extend(report::silences(&done, SILENCE_MAX));
     if plan.is_always_kept || !done.findings.is_empty() {
         done.kept = Some(keep(plan, &nodes, &done)?);
@@ -104,7 +104,11 @@ pub fn run(plan: &Plan, lab: &mut Lab, host: &Host, stop: &Stop) -> Result<Done>
     Ok(done)
 }
 
-fn attack_for(plan: &Plan, mut attack: Attack<'_>, strikes: &mut Vec<Strike>) -> Result<()> {
+fn attack_for(
+    plan: &RunPlan,
+    mut attack: Attack<'_>,
+    faults: &mut Vec<InjectedFault>,
+) -> Result<()> {
     let begun = Instant::now();
     let schedule = Schedule::new(plan.faults.clone(), attack.rng.fork());
     for fault in schedule.into_iter().flatten() {
@@ -115,24 +119,30 @@ fn attack_for(plan: &Plan, mut attack: Attack<'_>, strikes: &mut Vec<Strike>) ->
             plan.panic_after.is_none_or(|after| begun.elapsed() < after),
             "a panic was asked for"
         );
-        let strike = attack.strike(fault)?;
+        let injected = attack.inject(fault)?;
         let seconds = |nanos: u64| nanos as f64 / 1e9;
         eprintln!(
             "{:8} {:7.1} s  {} ({}), held {:.1} s, whole after {:.1} s",
             plan.durability.name(),
-            seconds(strike.window.from),
+            seconds(injected.window.from),
             fault.name(),
-            strike.what,
-            seconds(strike.window.to - strike.window.from),
-            seconds(strike.recovered - strike.window.to),
+            injected.details,
+            seconds(injected.window.to - injected.window.from),
+            seconds(injected.recovered - injected.window.to),
         );
-        strikes.push(strike);
+        faults.push(injected);
     }
     Ok(())
 }
 
-/// After the last fault: every key is read at every node, locks end, nodes stop when asked and leave whole files.
-fn conclude(plan: &Plan, nodes: &mut Nodes, recorder: &Recorder, stop: &Stop) -> Result<()> {
+/// Runs after the last fault: read every key at every node, let locks end, stop nodes, verify their
+/// files.
+fn conclude(
+    plan: &RunPlan,
+    nodes: &mut Nodes,
+    recorder: &Recorder,
+    stop: &StopSignal,
+) -> Result<()> {
     let all = nodes.all();
     nodes.wait_ready(&all, stop)?;
     for &node in &all {
@@ -141,34 +151,37 @@ fn conclude(plan: &Plan, nodes: &mut Nodes, recorder: &Recorder, stop: &Stop) ->
     for &node in &all {
         let code = nodes.list[node].stop();
         if code != Some(0) {
-            let said = nodes.list[node].log_tail();
-            bail!(Finding(format!("node {} ended with {code:?} when asked to: {said}", node + 1)));
+            let log = nodes.list[node].log_tail();
+            bail!(BrokenPromise(format!(
+                "node {} ended with {code:?} after SIGTERM: {log}",
+                node + 1
+            )));
         }
         if plan.durability != Durability::Volatile {
             let dir = nodes.list[node].volume.data_dir().display().to_string();
             let verified = sh::run(&[&nodes.binary.display().to_string(), "verify", &dir]);
-            verified.map_err(|error| Finding(format!("in the end: {error:#}")))?;
+            verified.map_err(|error| BrokenPromise(format!("in the end: {error:#}")))?;
         }
     }
     Ok(())
 }
 
-/// Reads each key once, and each lock until nobody holds it any more.
-fn read_all(recorder: &Recorder, node: usize, stop: &Stop) -> Result<()> {
+/// Reads each key once, and each lock until it is free.
+fn read_all(recorder: &Recorder, node: usize, stop: &StopSignal) -> Result<()> {
     let mut asker = recorder.client(node);
     for key in recorder.keys() {
         let end = Instant::now() + READY_MAX;
         loop {
             let outcome = asker.ask(key, &Call::read(key.kind));
-            let is_free = |reply: &Reply| *reply == Reply::Lock(LockOutput::Holder(None));
-            if matches!(&outcome, Some(Outcome::Returned(r)) if key.kind != Kind::Lock || is_free(r))
+            let is_free = |reply: &Answer| *reply == Answer::Lock(LockOutput::Holder(None));
+            if matches!(&outcome, Some(Outcome::Returned(r)) if key.kind != KeyKind::Lock || is_free(r))
             {
                 break;
             }
             if Instant::now() > end {
                 let (name, node) = (key.name(), node + 1);
-                let what = format!("{name} at node {node}, all healed: still {outcome:?}");
-                bail!(Finding(what));
+                let details = format!("{name} at node {node}, all healed: still {outcome:?}");
+                bail!(BrokenPromise(details));
             }
             stop.sleep(AGAIN)?;
         }
@@ -177,22 +190,22 @@ fn read_all(recorder: &Recorder, node: usize, stop: &Stop) -> Result<()> {
 }
 
 fn panics(nodes: &Nodes) -> Vec<String> {
-    let said = |node: &crate::nodes::Node| {
+    let panic_of = |node: &crate::nodes::Node| {
         let text = node.log_text();
         let line = text.lines().find(|line| line.contains("panicked at"))?;
-        Some(format!("a node said: {line}"))
+        Some(format!("a node panicked: {line}"))
     };
-    nodes.list.iter().filter_map(said).collect()
+    nodes.list.iter().filter_map(panic_of).collect()
 }
 
 fn wrong(judged: &[Judged]) -> Vec<String> {
     let wrong: Vec<&Judged> = judged.iter().filter(|j| j.verdict.is_violation()).collect();
     let show = |j: &&Judged| format!("{}: {}", j.key.name(), j.verdict);
-    let mut said: Vec<String> = wrong.iter().take(SHOWN_MAX).map(show).collect();
+    let mut lines: Vec<String> = wrong.iter().take(SHOWN_MAX).map(show).collect();
     if wrong.len() > SHOWN_MAX {
-        said.push(format!("and {} more keys", wrong.len() - SHOWN_MAX));
+        lines.push(format!("and {} more keys", wrong.len() - SHOWN_MAX));
     }
-    said
+    lines
 }
 
 fn write_histories(path: &Path, judged: &[Judged]) -> Result<()> {
@@ -200,7 +213,7 @@ fn write_histories(path: &Path, judged: &[Judged]) -> Result<()> {
     histories::write(judged, &mut out).and_then(|()| out.flush()).context("histories.jsonl")
 }
 
-/// Why Porcupine is not content; `None` if it is.
+/// Porcupine's objection; `None` if it has none.
 fn ask_porcupine(program: &Path, histories: &Path) -> Option<String> {
     let ask = || -> Result<bool> {
         let mut command = std::process::Command::new(program);
@@ -216,7 +229,7 @@ fn ask_porcupine(program: &Path, histories: &Path) -> Option<String> {
 }
 
 /// Copies histories, logs, the list of faults and the data directories.
-fn keep(plan: &Plan, nodes: &Nodes, done: &Done) -> Result<PathBuf> {
+fn keep(plan: &RunPlan, nodes: &Nodes, done: &RunResult) -> Result<PathBuf> {
     let folder = plan.keep.join(format!("{}-{}", plan.seed, plan.durability.name()));
     if folder.exists() {
         std::fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
@@ -238,15 +251,15 @@ fn keep(plan: &Plan, nodes: &Nodes, done: &Done) -> Result<PathBuf> {
         }
     }
     let mut text = String::new();
-    for strike in &done.strikes {
-        let window = strike.window;
+    for injected in &done.faults {
+        let window = injected.window;
         text += &format!(
             "{} to {}, whole at {}: {} ({})\n",
             window.from,
             window.to,
-            strike.recovered,
-            strike.fault.name(),
-            strike.what
+            injected.recovered,
+            injected.fault.name(),
+            injected.details
         );
     }
     text += &format!("\n{}\n", done.findings.join("\n\n"));
@@ -254,7 +267,7 @@ fn keep(plan: &Plan, nodes: &Nodes, done: &Done) -> Result<PathBuf> {
     Ok(folder)
 }
 
-impl Done {
+impl RunResult {
     /// Calls that were answered, surely had no effect, or are not known.
     pub fn outcomes(&self) -> (usize, usize, usize) {
         let mut counts = (0, 0, 0);

@@ -1,4 +1,4 @@
-//! Other programs, run to their end; and waiting that ends when the run is to end.
+//! Runs other programs to their end, and waits until a run is to end.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// Runs a program; what it printed.
+/// Runs a program and returns its output.
 ///
 /// # Errors
-/// When it cannot be started or fails; with what it said.
+/// When it cannot be started or fails; with its error output.
 pub fn run(words: &[&str]) -> Result<String> {
     run_with(words, "")
 }
 
-/// The same with something on its standard input.
+/// [`run`] with data on standard input.
 ///
 /// # Errors
 /// As for [`run`].
@@ -25,13 +25,13 @@ pub fn run_with(words: &[&str], input: &str) -> Result<String> {
     command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("{} cannot be started", words[0]))?;
     let mut stdin = child.stdin.take().expect("standard input was asked for");
-    // A program that ends without reading has said why.
+    // A program that ends without reading its input has explained that itself.
     let _ = stdin.write_all(input.as_bytes());
     drop(stdin);
     let output = child.wait_with_output().with_context(|| words.join(" "))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("{}: {}: {}", words.join(" "), output.status, said.trim());
+        let errors = String::from_utf8_lossy(&output.stderr);
+        bail!("{}: {}: {}", words.join(" "), output.status, errors.trim());
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -41,9 +41,9 @@ pub fn works(words: &[&str]) -> bool {
     run(words).is_ok()
 }
 
-/// Set once somebody wants the run to end.
+/// Set once the run is to end.
 #[derive(Clone, Default)]
-pub struct Stop(pub Arc<AtomicBool>);
+pub struct StopSignal(pub Arc<AtomicBool>);
 
 /// The run was asked to end.
 #[derive(Debug)]
@@ -57,21 +57,21 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// The nodes did what they must not do, or not what they must.
+/// Nodes broke a promise.
 #[derive(Debug)]
-pub struct Finding(pub String);
+pub struct BrokenPromise(pub String);
 
-impl std::fmt::Display for Finding {
+impl std::fmt::Display for BrokenPromise {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Finding {}
+impl std::error::Error for BrokenPromise {}
 
 const SLICE: Duration = Duration::from_millis(5);
 
-impl Stop {
+impl StopSignal {
     /// Whether the run is to end.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)

@@ -1,7 +1,7 @@
 //! Faults of files: full disks, damage between restarts, directories that are gone.
 //!
-//! One node's files are harmed at a time. Damage may be noticed late, so a damaged directory is checked afterwards, and
-//! given up if anything in it is still not whole: then the next node may be harmed.
+//! One node's files are harmed at a time, because damage may be noticed late.
+//! A damaged directory is checked afterwards and replaced unless it is whole.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use anyhow::{Context, Result, bail};
 use checker::Outcome;
 use checker::model::kv::{Bytes, KvInput};
 
-use super::{Attack, Held, name, names};
-use crate::calls::{Call, Key, Kind};
+use super::{Attack, HeldFault, name, names};
+use crate::calls::{Call, KeyKind, TestKey};
 use crate::damage;
 use crate::gaps::Window;
-use crate::sh::{self, Finding};
+use crate::sh::{self, BrokenPromise};
 
 /// Large values written while a disk is full: more than the media keep in reserve.
 const FILLS: u16 = 100;
-/// How long a node whose start may fail is watched.
+/// How long a node with a possibly failing start is watched.
 const START_MAX: Duration = Duration::from_secs(20);
 
 impl Attack<'_> {
-    pub(super) fn full_disk(&mut self, victims: &[usize]) -> Result<Held> {
+    pub(super) fn full_disk(&mut self, victims: &[usize]) -> Result<HeldFault> {
         let survivors = self.survivors(victims);
         let from = self.recorder.now();
         for &node in victims {
@@ -31,7 +31,7 @@ impl Attack<'_> {
         let fills = self.write_fills(through)?;
         self.stop.sleep(Duration::from_millis(500))?;
         let ended_full = self.note_ends(victims)?;
-        // A start must not need space to say that there is none.
+        // A start must report a full disk without needing space.
         self.nodes.kill(victims);
         self.start(victims)?;
         let hold = self.hold_time();
@@ -46,49 +46,49 @@ impl Attack<'_> {
                 self.nodes.start(node)?;
             }
         }
-        // Those that were running when space came back may still end of what they met before.
+        // A node may still end because of an error from before space came back.
         self.revive(victims)?;
         self.remove_fills(through, &fills)?;
-        let what = format!(
+        let details = format!(
             "{}: {} large values, {ended_full} ended, {refused} ended or refused to start",
             names(victims),
             fills.len()
         );
-        Ok(Held { what, window, survivors })
+        Ok(HeldFault { details, window, survivors })
     }
 
-    /// Writes large values to new keys; the keys.
-    fn write_fills(&mut self, through: usize) -> Result<Vec<Key>> {
+    /// Writes large values to new keys; returns the keys.
+    fn write_fills(&mut self, through: usize) -> Result<Vec<TestKey>> {
         let generation = u32::try_from(self.recorder.now() / 1_000_000_000).unwrap_or(u32::MAX);
         let mut keys = Vec::new();
         let mut asker = self.recorder.client(through);
         for number in 0..FILLS {
-            let key = Key { kind: Kind::Fill, generation, number };
+            let key = TestKey { kind: KeyKind::Fill, generation, number };
             let token = self.recorder.new_token().to_string();
             let outcome = asker.ask(key, &Call::Kv(KvInput::Set(Bytes::from(&token))));
             if outcome.is_none() || self.stop.is_set() {
-                break; // nobody listens there any more
+                break; // the node has ended
             }
             keys.push(key);
             if outcome == Some(Outcome::Unknown) && keys.len() > 3 {
-                break; // a quorum is full; each further one would take its time
+                break; // a quorum is full: each further write would only take time
             }
         }
         Ok(keys)
     }
 
-    fn remove_fills(&mut self, through: usize, keys: &[Key]) -> Result<()> {
+    fn remove_fills(&mut self, through: usize, keys: &[TestKey]) -> Result<()> {
         let all = self.nodes.all();
         self.wait_ready(&all)?;
         let mut asker = self.recorder.client(through);
-        // Whether it succeeds is seen by the reads at the end, which must explain it.
+        // The reads at the end decide whether it succeeded.
         for &key in keys.iter().skip(2) {
             asker.ask(key, &Call::Kv(KvInput::Del));
         }
         Ok(())
     }
 
-    /// How many have ended by themselves; each with an exit code that says so.
+    /// Counts nodes that have ended by themselves, and checks their exit codes.
     fn note_ends(&mut self, which: &[usize]) -> Result<usize> {
         let mut count = 0;
         for &index in which {
@@ -98,14 +98,16 @@ impl Attack<'_> {
                 Some(Some(1 | 2)) => count += 1,
                 Some(code) => {
                     let (said, name) = (node.log_tail(), name(index));
-                    bail!(Finding(format!("{name} ended with {code:?} on a full disk: {said}")));
+                    bail!(BrokenPromise(format!(
+                        "{name} ended with {code:?} on a full disk: {said}"
+                    )));
                 }
             }
         }
         Ok(count)
     }
 
-    /// Starts those again that have ended, until all serve.
+    /// Restarts nodes that have ended, until all serve.
     fn revive(&mut self, which: &[usize]) -> Result<()> {
         for &node in which {
             if !self.serves_or_ends(node)? {
@@ -116,7 +118,7 @@ impl Attack<'_> {
         Ok(())
     }
 
-    /// Waits for one of both; true when it serves, false when it has ended.
+    /// Waits until the node serves or ends; true when it serves.
     fn serves_or_ends(&mut self, node: usize) -> Result<bool> {
         let node = &mut self.nodes.list[node];
         let mut has_ended = false;
@@ -127,7 +129,7 @@ impl Attack<'_> {
         Ok(!has_ended)
     }
 
-    pub(super) fn damage(&mut self) -> Result<Held> {
+    pub(super) fn damage(&mut self) -> Result<HeldFault> {
         let victim = self.one();
         let from = self.recorder.now();
         self.nodes.kill(&[victim]);
@@ -137,23 +139,23 @@ impl Attack<'_> {
             done.push(damage::damage(&dir, &mut self.rng)?);
         }
         let window = self.hold(from)?;
-        let mut what = format!("{}: {}", names(&[victim]), done.join("; "));
+        let mut details = format!("{}: {}", names(&[victim]), done.join("; "));
         self.nodes.start(victim)?;
         if !self.serves_or_ends(victim)? {
             self.refused(victim)?;
-            what += "; refused";
+            details += "; refused";
             self.give_up_directory(victim)?;
         }
         self.wait_ready(&[victim])?;
         self.read_all(victim);
         self.wait_ready(&[victim])?;
         if !self.is_whole_offline(victim)? {
-            what += "; given up afterwards";
+            details += "; given up afterwards";
             self.give_up_directory(victim)?;
         } else {
             self.nodes.start(victim)?;
         }
-        Ok(Held { what, window, survivors: self.survivors(&[victim]) })
+        Ok(HeldFault { details, window, survivors: self.survivors(&[victim]) })
     }
 
     fn refused(&mut self, node: usize) -> Result<()> {
@@ -161,12 +163,12 @@ impl Attack<'_> {
         if !matches!(ended, Some(Some(1 | 2))) {
             let said = self.nodes.list[node].log_tail();
             let name = name(node);
-            bail!(Finding(format!("{name} ended with {ended:?} over damaged files: {said}")));
+            bail!(BrokenPromise(format!("{name} ended with {ended:?} over damaged files: {said}")));
         }
         Ok(())
     }
 
-    /// What an operator does with a disk that is no good.
+    /// Replaces the directory, as an operator replaces a bad disk.
     fn give_up_directory(&mut self, node: usize) -> Result<()> {
         self.nodes.kill(&[node]);
         self.remove_directory(node)?;
@@ -181,7 +183,7 @@ impl Attack<'_> {
         }
     }
 
-    /// Reads every key through this node, so that it meets what is damaged.
+    /// Reads every key through this node, so that it meets the damage.
     fn read_all(&self, node: usize) {
         let mut asker = self.recorder.client(node);
         for key in self.recorder.keys() {
@@ -191,29 +193,32 @@ impl Attack<'_> {
         }
     }
 
-    /// Stops a node and asks `palimpsest verify`.
+    /// Stops a node and runs `palimpsest verify`.
     fn is_whole_offline(&mut self, node: usize) -> Result<bool> {
         let code = self.nodes.list[node].stop();
         if code != Some(0) {
             let said = self.nodes.list[node].log_tail();
-            bail!(Finding(format!("{} ended with {code:?} when asked to: {said}", name(node))));
+            bail!(BrokenPromise(format!(
+                "{} ended with {code:?} when asked to: {said}",
+                name(node)
+            )));
         }
         let binary = self.nodes.binary.display().to_string();
         let dir = self.nodes.list[node].volume.data_dir().display().to_string();
         Ok(sh::works(&[&binary, "verify", &dir]))
     }
 
-    pub(super) fn wipe(&mut self) -> Result<Held> {
+    pub(super) fn wipe(&mut self) -> Result<HeldFault> {
         let victim = self.one();
         let from = self.recorder.now();
         self.nodes.kill(&[victim]);
         self.remove_directory(victim)?;
         let window = self.hold(from)?;
         self.nodes.start(victim)?;
-        Ok(Held { what: names(&[victim]), window, survivors: self.survivors(&[victim]) })
+        Ok(HeldFault { details: names(&[victim]), window, survivors: self.survivors(&[victim]) })
     }
 
-    pub(super) fn forget_all(&mut self) -> Result<Held> {
+    pub(super) fn forget_all(&mut self) -> Result<HeldFault> {
         let all = self.nodes.all();
         let from = self.recorder.now();
         self.nodes.kill(&all);
@@ -222,6 +227,6 @@ impl Attack<'_> {
         }
         self.start(&all)?;
         let window = Window { from, to: self.recorder.now() };
-        Ok(Held { what: "all that was acknowledged".into(), window, survivors: Vec::new() })
+        Ok(HeldFault { details: "all acknowledged data".into(), window, survivors: Vec::new() })
     }
 }
