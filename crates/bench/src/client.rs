@@ -45,10 +45,10 @@ pub struct Client {
 const DEPTH_MAX: usize = 8;
 
 impl Client {
-    /// Connects; `limit` is also how long each reply may take.
+    /// Connects; `limit` is also the timeout of each reply.
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// When no server listens there.
     pub fn connect(address: SocketAddr, limit: Duration) -> std::io::Result<Client> {
         let stream = TcpStream::connect_timeout(&address, limit)?;
         stream.set_read_timeout(Some(limit))?;
@@ -57,10 +57,10 @@ impl Client {
         Ok(Client { stream: BufReader::new(stream), out: Vec::new() })
     }
 
-    /// Sends a command and waits for its reply.
+    /// Sends a command and waits for its reply. An error reply is a value.
     ///
     /// # Errors
-    /// When the connection ends, the reply takes too long, or it is no RESP. A reply that is an error is a value.
+    /// When the connection ends, the reply takes too long, or it is no RESP.
     pub fn ask(&mut self, words: &[&[u8]]) -> std::io::Result<Value> {
         self.out.clear();
         write_command(&mut self.out, words);
@@ -68,7 +68,7 @@ impl Client {
         self.read(0)
     }
 
-    /// The same for words that are text.
+    /// [`Client::ask`] for a line of text.
     ///
     /// # Errors
     /// As for [`Client::ask`].
@@ -77,7 +77,7 @@ impl Client {
         self.ask(&words)
     }
 
-    /// Sends bytes as they are.
+    /// Sends raw bytes.
     ///
     /// # Errors
     /// When the connection has ended.
@@ -148,7 +148,7 @@ fn malformed(line: &str) -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::InvalidData, format!("no RESP: {line:?}"))
 }
 
-/// Asks one question over a connection of its own; `None` when there is no answer.
+/// Sends one command over its own connection; `None` without a reply.
 pub fn ask_once(address: SocketAddr, line: &str, limit: Duration) -> Option<Value> {
     Client::connect(address, limit).and_then(|mut client| client.command(line)).ok()
 }

@@ -1,4 +1,4 @@
-//! A cluster of this product in processes of its own on loopback, to be loaded, killed and restarted.
+//! A cluster of this product on loopback, one process per node, to be loaded, killed and restarted.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::client::{self, Value};
 use crate::process::{self, Process, ScratchDir};
 use crate::{Error, Result};
 
-/// What to start.
+/// The cluster to start.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The `palimpsest` program.
@@ -17,12 +17,12 @@ pub struct Config {
     pub nodes: u16,
     /// As on the command line: `volatile`, `pmem` or `disk`.
     pub durability: String,
-    /// Data directories are made in a folder below this one, which goes with the cluster.
+    /// The cluster's data directories are in a temporary folder below this one.
     pub dir: PathBuf,
     /// More arguments for every node.
     pub arguments: Vec<String>,
-    /// Ports on loopback that `--cluster` names for the nodes' links instead of their own, as behind a proxy;
-    /// empty: their own.
+    /// Loopback ports that `--cluster` names for the nodes' links, as behind a proxy; empty: the
+    /// nodes' own.
     pub peer_ports: Vec<u16>,
 }
 
@@ -39,7 +39,8 @@ impl Default for Config {
     }
 }
 
-/// The program to measure: `PALIMPSEST_BIN`, else this program if it is that, else the release build.
+/// The measured program: `PALIMPSEST_BIN`, else this program if it is palimpsest, else the release
+/// build.
 pub fn default_binary() -> PathBuf {
     if let Some(path) = std::env::var_os("PALIMPSEST_BIN") {
         return PathBuf::from(path);
@@ -50,35 +51,35 @@ pub fn default_binary() -> PathBuf {
     }
 }
 
-/// One node: where it listens, where its data lies, and its process while it runs.
+/// One node: its addresses, its data, and its process while it runs.
 pub struct Node {
     pub id: u16,
     pub resp: SocketAddr,
     pub peer: SocketAddr,
     pub admin: SocketAddr,
     pub data_dir: PathBuf,
-    /// What it has said so far, over all its starts.
+    /// Its output, over all its starts.
     pub log: PathBuf,
-    /// Its arguments; a change counts from the next start on.
+    /// Its arguments; a change takes effect at the next start.
     pub arguments: Vec<String>,
     pub process: Option<Process>,
 }
 
-/// Nodes that belong together.
+/// The nodes of one cluster.
 pub struct Cluster {
     pub nodes: Vec<Node>,
     binary: PathBuf,
     scratch: ScratchDir,
 }
 
-/// How long a cluster may take until it serves.
+/// Timeout for a cluster to serve.
 const READY_MAX: Duration = Duration::from_secs(30);
 
 impl Cluster {
-    /// Chooses ports and folders, and starts nothing.
+    /// Chooses ports and folders and starts no node.
     ///
     /// # Errors
-    /// When there is no folder or no port to be had.
+    /// When no folder or no port is available.
     pub fn prepare(config: &Config) -> Result<Cluster> {
         let scratch = ScratchDir::new(&config.dir, "palimpsest-cluster")?;
         let free = process::free_addresses(usize::from(config.nodes) * 3)?;
@@ -107,7 +108,7 @@ impl Cluster {
     /// Starts a cluster and waits until every node serves.
     ///
     /// # Errors
-    /// When it does not; the message ends with what the node said.
+    /// When it does not; the message ends with the node's output.
     pub fn start(config: &Config) -> Result<Cluster> {
         let mut cluster = Cluster::prepare(config)?;
         for index in 0..cluster.nodes.len() {
@@ -151,8 +152,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until node `index` answers a command on a key, has recovered what it may have forgotten, and has all its
-    /// links to the others that run: from then on another node may be lost.
+    /// Waits until node `index` could replace another one.
+    ///
+    /// It then serves, has recovered its forgotten shards, and has links to all other nodes that
+    /// run.
     ///
     /// # Errors
     /// When that takes too long, or the process ends.
@@ -170,7 +173,7 @@ impl Cluster {
         }
         let said = node.process.as_ref().map(Process::log_tail).unwrap_or_default();
         Err(Error::NotReady {
-            what: format!("node {}", node.id),
+            system: format!("node {}", node.id),
             seconds: READY_MAX.as_secs(),
             details: format!("{}; it said:\n{said}", if ended { ", it ended" } else { "" }),
         })
@@ -206,23 +209,23 @@ fn arguments(node: &Node, members: &str, config: &Config) -> Vec<String> {
     std::iter::once("serve".to_string()).chain(flags).chain(config.arguments.clone()).collect()
 }
 
-/// Whether a quorum answers there: a read of a key is no error.
+/// Whether a quorum answers there: a read of a key succeeds.
 pub fn serves(address: SocketAddr) -> bool {
     let reply = client::ask_once(address, "GET ready", Duration::from_secs(2));
     reply.is_some_and(|reply| !matches!(reply, Value::Error(_)))
 }
 
-/// Whether a node remembers everything that it has acknowledged: it does not say that it is loading.
+/// Whether a node has recovered all forgotten shards: it does not report loading.
 pub fn is_whole(address: SocketAddr) -> bool {
     info(address, "persistence", "loading") == Some(0)
 }
 
-/// Whether all links stand between a node and so many members, itself counted.
+/// Whether links connect a node to `members` nodes, itself included.
 pub fn reaches(address: SocketAddr, members: usize) -> bool {
     info(address, "palimpsest", "members_up").is_some_and(|up| up >= members)
 }
 
-/// What a node says in a line of a section of INFO.
+/// The value of a line in a section of INFO.
 fn info(address: SocketAddr, section: &str, name: &str) -> Option<usize> {
     let reply = client::ask_once(address, &format!("INFO {section}"), Duration::from_secs(2));
     let Some(Value::Bulk(text)) = reply else { return None };

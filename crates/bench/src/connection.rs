@@ -1,4 +1,4 @@
-//! One client connection of the load generator: packets out, replies in, and what they are worth.
+//! One client connection of the load generator: sends packets and judges replies.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -7,28 +7,28 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 
-use crate::reply::{self, Reply};
+use crate::reply::{self, ReplyStatus};
 use crate::{Error, Result};
 
-/// How long to wait before a lost connection is tried again.
+/// Pause before reconnecting.
 const RECONNECT_DELAY: Duration = Duration::from_millis(5);
 
-/// What a reply was worth.
-pub(crate) enum Verdict<'a> {
+/// The result of a reply.
+pub(crate) enum ReplyVerdict<'a> {
     /// So many commands succeeded, all sent at this time.
     Succeeded { commands: u32, sent_at: Instant },
     /// So many commands failed, for this reason.
     Failed { commands: u32, kind: &'a str },
 }
 
-/// What is on its way.
+/// Requests without a reply.
 #[derive(Default)]
 struct Packet {
-    /// Replies to commands that are still to come.
+    /// Missing replies to commands.
     replies: u32,
-    /// Replies to come before those, to commands that are no load (AUTH).
+    /// Missing replies before those, to commands that are no load (AUTH).
     preamble: u32,
-    /// Set when `WAIT` ends the packet: how many replicas it must report.
+    /// Set when `WAIT` ends the packet: the number of replicas it must report.
     wait: Option<u32>,
     /// Commands that succeeded so far, counted when `WAIT` has answered.
     held: u32,
@@ -40,7 +40,7 @@ impl Packet {
     }
 }
 
-enum Link {
+enum LinkState {
     Up(TcpStream),
     Connecting(TcpStream),
     Down { retry_at: Instant },
@@ -49,11 +49,11 @@ enum Link {
 pub(crate) struct Connection {
     pub(crate) address: SocketAddr,
     token: Token,
-    link: Link,
+    link: LinkState,
     /// Bytes to send, from `out_at` on.
     out: Vec<u8>,
     out_at: usize,
-    /// The start of a reply whose end has not come yet.
+    /// The start of an incomplete reply.
     rest: Vec<u8>,
     packet: Packet,
     sent_at: Instant,
@@ -72,7 +72,7 @@ impl Connection {
         Connection {
             address,
             token,
-            link: Link::Down { retry_at: now },
+            link: LinkState::Down { retry_at: now },
             out: Vec::new(),
             out_at: 0,
             rest: Vec::new(),
@@ -84,31 +84,31 @@ impl Connection {
     }
 
     pub(crate) fn is_up(&self) -> bool {
-        matches!(self.link, Link::Up(_))
+        matches!(self.link, LinkState::Up(_))
     }
 
     pub(crate) fn is_idle(&self) -> bool {
         self.packet.is_done()
     }
 
-    /// Since when the server owes something: a connection, or replies.
+    /// Since when the server owes a connection or replies.
     pub(crate) fn waiting_since(&self) -> Option<Instant> {
-        let waits = matches!(self.link, Link::Connecting(_)) || !self.is_idle();
+        let waits = matches!(self.link, LinkState::Connecting(_)) || !self.is_idle();
         waits.then_some(self.sent_at)
     }
 
-    /// When it wants to be tried again, `None` while it is up.
+    /// When to reconnect; `None` while it is up.
     pub(crate) fn retry_at(&self) -> Option<Instant> {
         match self.link {
-            Link::Up(_) | Link::Connecting(_) => None,
-            Link::Down { retry_at } => Some(retry_at),
+            LinkState::Up(_) | LinkState::Connecting(_) => None,
+            LinkState::Down { retry_at } => Some(retry_at),
         }
     }
 
-    /// Begins to connect. Nothing is known of success until something has been answered.
+    /// Begins to connect. Success is unknown until the first reply.
     pub(crate) fn connect(&mut self, registry: &Registry, now: Instant) -> Result<()> {
         let Ok(mut stream) = TcpStream::connect(self.address) else {
-            self.link = Link::Down { retry_at: now + RECONNECT_DELAY };
+            self.link = LinkState::Down { retry_at: now + RECONNECT_DELAY };
             return Ok(());
         };
         // An option that cannot be set costs speed, not correctness.
@@ -116,26 +116,26 @@ impl Connection {
         registry
             .register(&mut stream, self.token, Interest::READABLE | Interest::WRITABLE)
             .map_err(Error::io("epoll"))?;
-        self.link = Link::Connecting(stream);
+        self.link = LinkState::Connecting(stream);
         self.sent_at = now;
         Ok(())
     }
 
-    /// Takes note that the connection stands, if it does, and begins what comes before any load.
+    /// Notes that the connection is established, if it is, and sends the preamble.
     pub(crate) fn establish(&mut self, now: Instant) -> std::io::Result<()> {
-        let Link::Connecting(stream) = &mut self.link else { return Ok(()) };
+        let LinkState::Connecting(stream) = &mut self.link else { return Ok(()) };
         if let Some(error) = stream.take_error()? {
             return Err(error);
         }
         if stream.peer_addr().is_err() {
             return Ok(());
         }
-        let Link::Connecting(stream) =
-            std::mem::replace(&mut self.link, Link::Down { retry_at: now })
+        let LinkState::Connecting(stream) =
+            std::mem::replace(&mut self.link, LinkState::Down { retry_at: now })
         else {
             unreachable!("it was connecting above");
         };
-        self.link = Link::Up(stream);
+        self.link = LinkState::Up(stream);
         if let Some(auth) = &self.auth {
             self.out.extend_from_slice(auth);
             self.packet.preamble = 1;
@@ -144,14 +144,14 @@ impl Connection {
         self.flush()
     }
 
-    /// Ends the connection; what was on its way is lost. Returns how many commands that were.
+    /// Closes the connection; returns how many commands lost their replies.
     pub(crate) fn disconnect(&mut self, registry: &Registry, now: Instant) -> u32 {
-        if let Link::Up(stream) | Link::Connecting(stream) = &mut self.link {
+        if let LinkState::Up(stream) | LinkState::Connecting(stream) = &mut self.link {
             // A socket that is being closed leaves epoll by itself.
             let _ = registry.deregister(stream);
         }
         let lost = self.packet.replies + self.packet.held;
-        self.link = Link::Down { retry_at: now + RECONNECT_DELAY };
+        self.link = LinkState::Down { retry_at: now + RECONNECT_DELAY };
         self.out.clear();
         self.out_at = 0;
         self.rest.clear();
@@ -178,9 +178,9 @@ impl Connection {
         self.flush()
     }
 
-    /// Writes what the socket takes.
+    /// Writes until the socket is full.
     pub(crate) fn flush(&mut self) -> std::io::Result<()> {
-        let Link::Up(stream) = &mut self.link else { return Ok(()) };
+        let LinkState::Up(stream) = &mut self.link else { return Ok(()) };
         while self.out_at < self.out.len() {
             match stream.write(&self.out[self.out_at..]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -193,17 +193,17 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads what has come and hands out a verdict for each reply.
+    /// Reads from the socket and hands out a verdict for each reply.
     ///
     /// # Errors
-    /// The inner result is an I/O error: the connection is lost. The outer one is a server that speaks no RESP.
+    /// The outer result: the server speaks no RESP. The inner one: the connection is lost.
     pub(crate) fn receive(
         &mut self,
         scratch: &mut [u8],
-        mut judge: impl FnMut(Verdict<'_>),
+        mut judge: impl FnMut(ReplyVerdict<'_>),
     ) -> Result<std::io::Result<()>> {
         loop {
-            let Link::Up(stream) = &mut self.link else { return Ok(Ok(())) };
+            let LinkState::Up(stream) = &mut self.link else { return Ok(Ok(())) };
             let count = match stream.read(scratch) {
                 Ok(0) => return Ok(Err(ErrorKind::UnexpectedEof.into())),
                 Ok(count) => count,
@@ -229,7 +229,11 @@ impl Connection {
     }
 
     /// Judges all whole replies in `bytes`; returns how many bytes they took.
-    fn take_replies(&mut self, bytes: &[u8], judge: &mut impl FnMut(Verdict<'_>)) -> Result<usize> {
+    fn take_replies(
+        &mut self,
+        bytes: &[u8],
+        judge: &mut impl FnMut(ReplyVerdict<'_>),
+    ) -> Result<usize> {
         let mut used = 0;
         while used < bytes.len() {
             let Some((reply, length)) = reply::first(&bytes[used..])? else { break };
@@ -239,28 +243,34 @@ impl Connection {
         Ok(used)
     }
 
-    fn take(&mut self, reply: Reply<'_>, judge: &mut impl FnMut(Verdict<'_>)) -> Result<()> {
+    fn take(
+        &mut self,
+        reply: ReplyStatus<'_>,
+        judge: &mut impl FnMut(ReplyVerdict<'_>),
+    ) -> Result<()> {
         let sent_at = self.sent_at;
         let packet = &mut self.packet;
         if packet.preamble > 0 {
             packet.preamble -= 1;
-            if let Reply::Bad(text) = reply {
+            if let ReplyStatus::Bad(text) = reply {
                 return Err(Error::Usage(String::from_utf8_lossy(text).into_owned()));
             }
         } else if packet.replies > 0 {
             packet.replies -= 1;
             match reply {
-                Reply::Bad(text) => judge(Verdict::Failed { commands: 1, kind: first_word(text) }),
+                ReplyStatus::Bad(text) => {
+                    judge(ReplyVerdict::Failed { commands: 1, kind: first_word(text) })
+                }
                 _ if packet.wait.is_some() => packet.held += 1,
-                _ => judge(Verdict::Succeeded { commands: 1, sent_at }),
+                _ => judge(ReplyVerdict::Succeeded { commands: 1, sent_at }),
             }
         } else if let Some(wanted) = packet.wait.take() {
             let commands = std::mem::take(&mut packet.held);
             match reply {
-                Reply::Integer(copies) if copies >= i64::from(wanted) => {
-                    judge(Verdict::Succeeded { commands, sent_at });
+                ReplyStatus::Integer(copies) if copies >= i64::from(wanted) => {
+                    judge(ReplyVerdict::Succeeded { commands, sent_at });
                 }
-                _ => judge(Verdict::Failed { commands, kind: "too few replicas" }),
+                _ => judge(ReplyVerdict::Failed { commands, kind: "too few replicas" }),
             }
         } else {
             return Err(Error::Protocol("a reply that nothing was sent for".to_string()));

@@ -1,8 +1,9 @@
-//! What clients of the other nodes notice when a node dies or pauses.
+//! Measures how clients of the other nodes notice that a node dies or pauses.
 //!
-//! Writers on all nodes write to a few shared keys, so that the victim has a part in them. Two figures, both of the
-//! *other* nodes and both against the same run without a fault: the longest time in which no writer of such a node
-//! had a success, and the longest time in which some one writer had none.
+//! Writers on all nodes write to a few shared keys, so that the victim takes part in them.
+//! Both figures concern the *other* nodes, and are compared with a run without a fault.
+//! The first is the longest time without a success of any writer of such a node.
+//! The second is the longest time without a success of one writer.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,23 +14,23 @@ use crate::Result;
 use crate::cluster::{self, Cluster};
 use crate::process;
 use crate::report::{self, median};
-use crate::resp::{self, Stop};
+use crate::resp::{self, RunEnd};
 use crate::workload::{Keys, Mix};
 
-/// What happens to the victim.
+/// The victim's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Fault {
+pub enum VictimFault {
     None,
     Kill,
     Pause,
 }
 
-/// What to measure.
+/// Settings of the measurement.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub cluster: cluster::Config,
-    /// On the nodes that stay, and as many per node on the victim.
+    /// On the surviving nodes, and as many per node on the victim.
     pub writers: usize,
     pub pause: Duration,
     pub timeout: Duration,
@@ -55,12 +56,13 @@ impl Default for Config {
 
 /// One kind of fault, over all repetitions.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
-    pub fault: Fault,
-    /// Longest time without a success of any writer of a node that stayed, by repetition, in milliseconds.
+pub struct FailoverRow {
+    pub fault: VictimFault,
+    /// Longest time without a success of any writer of a surviving node, by repetition, in
+    /// milliseconds.
     pub together_ms: Vec<f64>,
     pub together_median_ms: f64,
-    /// Longest time without a success of some writer of a node that stayed.
+    /// Longest time without a success of some writer of a surviving node.
     pub writer_ms: Vec<f64>,
     pub writer_median_ms: f64,
     /// Commands that failed, over all nodes and repetitions.
@@ -68,20 +70,20 @@ pub struct Row {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct FailoverReport {
     pub durability: String,
-    pub rows: Vec<Row>,
+    pub rows: Vec<FailoverRow>,
 }
 
 /// Runs without a fault, with a kill and with a pause in turn, `repetitions` times.
 ///
 /// # Errors
 /// When the cluster does not come up, or not again.
-pub fn run(config: &Config) -> Result<Report> {
+pub fn run(config: &Config) -> Result<FailoverReport> {
     let mut cluster = Cluster::start(&config.cluster)?;
-    let faults = [Fault::None, Fault::Kill, Fault::Pause];
-    let mut rows: Vec<Row> = faults
-        .map(|fault| Row {
+    let faults = [VictimFault::None, VictimFault::Kill, VictimFault::Pause];
+    let mut rows: Vec<FailoverRow> = faults
+        .map(|fault| FailoverRow {
             fault,
             together_ms: Vec::new(),
             together_median_ms: 0.0,
@@ -106,15 +108,15 @@ pub fn run(config: &Config) -> Result<Report> {
         row.together_median_ms = median(&row.together_ms);
         row.writer_median_ms = median(&row.writer_ms);
     }
-    Ok(Report { durability: config.cluster.durability.clone(), rows })
+    Ok(FailoverReport { durability: config.cluster.durability.clone(), rows })
 }
 
 fn run_one(
     config: &Config,
     cluster: &mut Cluster,
     victim: usize,
-    fault: Fault,
-) -> Result<report::Report> {
+    fault: VictimFault,
+) -> Result<report::LoadReport> {
     let mut addresses = cluster.addresses();
     let last = addresses.len() - 1;
     addresses.swap(victim, last);
@@ -126,7 +128,7 @@ fn run_one(
         keys: Keys::Uniform { count: config.keys },
         pause: config.pause,
         timeout: Some(config.timeout),
-        stop: Stop::After(config.window),
+        stop: RunEnd::After(config.window),
         warm_up: Duration::from_millis(500),
         server_pids: cluster.pids(),
         ..resp::Config::default()
@@ -137,26 +139,26 @@ fn run_one(
         scope.spawn(move || {
             std::thread::sleep(strike_after);
             match (fault, pid) {
-                (Fault::Kill, Some(pid)) => process::kill_pid(pid),
-                (Fault::Pause, Some(pid)) => process::pause_pid(pid),
+                (VictimFault::Kill, Some(pid)) => process::kill_pid(pid),
+                (VictimFault::Pause, Some(pid)) => process::pause_pid(pid),
                 _ => {}
             }
         });
         resp::run(&load)
     })?;
     match (fault, pid) {
-        (Fault::Kill, _) => {
-            cluster.kill_node(victim); // collects the dead process
+        (VictimFault::Kill, _) => {
+            cluster.kill_node(victim); // reaps the dead process
             cluster.start_node(victim)?;
         }
-        (Fault::Pause, Some(pid)) => process::resume_pid(pid),
+        (VictimFault::Pause, Some(pid)) => process::resume_pid(pid),
         _ => {}
     }
     cluster.wait_all_ready()?;
     Ok(report)
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for FailoverReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,

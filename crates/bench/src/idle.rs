@@ -1,4 +1,4 @@
-//! What a cluster costs while nobody asks anything.
+//! The cost of a cluster without requests.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use crate::cluster::{self, Cluster};
 use crate::process::{self, Cpu};
 use crate::{Result, resp, workload};
 
-/// What to measure.
+/// Settings of the measurement.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub cluster: cluster::Config,
-    /// Keys written before, so that there is something to be idle about.
+    /// Keys written before the measurement, so that nodes hold data.
     pub keys: u64,
     /// Time to come to rest.
     pub settle: Duration,
@@ -42,17 +42,17 @@ pub struct NodeReport {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct IdleReport {
     pub durability: String,
     pub seconds: f64,
     pub nodes: Vec<NodeReport>,
 }
 
-/// Starts a cluster, writes some keys, lets it rest, and measures.
+/// Starts a cluster, writes some keys, waits, and measures.
 ///
 /// # Errors
 /// When the cluster does not come up.
-pub fn run(config: &Config) -> Result<Report> {
+pub fn run(config: &Config) -> Result<IdleReport> {
     let cluster = Cluster::start(&config.cluster)?;
     resp::load(&resp::Config {
         addresses: cluster.addresses(),
@@ -79,10 +79,10 @@ pub fn run(config: &Config) -> Result<Report> {
         }
     };
     let nodes = cluster.nodes.iter().zip(after).zip(before).map(node).collect();
-    Ok(Report { durability: config.cluster.durability.clone(), seconds, nodes })
+    Ok(IdleReport { durability: config.cluster.durability.clone(), seconds, nodes })
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for IdleReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "palimpsest ({}): idle for {:.0} s", self.durability, self.seconds)?;
         for node in &self.nodes {

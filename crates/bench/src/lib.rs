@@ -1,12 +1,15 @@
 //! Load generators and measurements.
 //!
-//! [`resp`] loads any server that speaks RESP from one thread and says what its clients saw and what its
-//! processes cost. The other modules are plans made of it: peers, failover, restart, idling; [`media`] writes to
-//! storage without any server. Each starts what it measures on loopback and cleans up. Machines that share their
-//! cores with the load make throughput a poor measure, so the CPU time of the servers per operation stands beside
-//! it everywhere.
+//! [`resp`] loads any server that speaks RESP from one thread.
+//! It reports its clients' results and the CPU time of the server's processes.
+//! Other modules use it for one measurement each: peers, failover, restart, idling.
+//! [`media`] writes to storage without any server.
+//! Each starts its servers on loopback and cleans up.
 //!
-//! Nothing here parses a command line: that is the binary's.
+//! Throughput is a poor measure on machines that share their cores with the load.
+//! So each report also has the servers' CPU time per operation.
+//!
+//! The binary parses the command line.
 
 pub mod client;
 pub mod cluster;
@@ -26,24 +29,24 @@ pub mod workload;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file, socket or process could not be used.
-    #[error("{what}: {source}")]
-    Io { what: String, source: std::io::Error },
-    /// What was to be measured did not come up in time.
-    #[error("{what} was not ready within {seconds} s{details}")]
-    NotReady { what: String, seconds: u64, details: String },
+    #[error("{action}: {source}")]
+    Io { action: String, source: std::io::Error },
+    /// The system under measurement did not come up in time.
+    #[error("{system} was not ready within {seconds} s{details}")]
+    NotReady { system: String, seconds: u64, details: String },
     /// A configuration that cannot be run.
     #[error("{0}")]
     Usage(String),
-    /// A server said something that it must not say.
+    /// A server sent a forbidden reply.
     #[error("{0}")]
     Protocol(String),
 }
 
 impl Error {
-    /// Names what was being done when `source` happened.
-    pub fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
-        let what = what.into();
-        move |source| Error::Io { what, source }
+    /// Adds the failed action to an I/O error.
+    pub fn io(action: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
+        let action = action.into();
+        move |source| Error::Io { action, source }
     }
 }
 

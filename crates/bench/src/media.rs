@@ -1,13 +1,17 @@
-//! What in-place persistence costs beside a log, on three media: section 6.2 of LOGLESS, repeated.
+//! The price of in-place persistence beside a log, on three media: repeats section 6.2 of LOGLESS.
 //!
-//! Patterns write values of one length again and again: appended to a log in two steps, one value in place, or
-//! 100,000 values in place that are drawn by Zipf 0.9; in each way that [`variants`] has. Beside them
-//! run raw loops, which copy, write back and fence, the product's own store, and `libpmemlog` where it is installed.
-//! The patterns take turns in short slices, and ratios are of slices of one round, because machines are noisy.
-//! What was written is looked at after every slice.
+//! Patterns write values of one length again and again, in each of the [`variants`].
+//! They append to a log in two steps, overwrite one value, or overwrite 100,000 values drawn by
+//! Zipf 0.9.
+//! For comparison run raw loops (copy, write back, fence), the product's store, and `libpmemlog` if
+//! installed.
+//! Machines are noisy, so patterns alternate in short slices, and ratios compare slices of one
+//! round.
+//! Each slice ends with a check of the written values.
 //!
-//! Persistent memory is emulated: a file on a memory file system, with the instructions that real one needs. What
-//! real one takes longer for is not emulated. Results go to a table, a CSV file and plots.
+//! Persistent memory is emulated: a file on a memory file system, with the instructions for real
+//! hardware.
+//! The extra time of real hardware is not emulated. Results go to a table, a CSV file and plots.
 
 mod bars;
 mod disk_store;
@@ -43,10 +47,12 @@ use crate::{Error, Result};
 pub use self::bars::Bar;
 pub use self::pattern::Name;
 pub use self::pmemlog::FORCE as PMEMLOG_FORCE;
-pub use self::report::{Report, Row};
+pub use self::report::{MediaReport, MediaRow};
 
-/// Rounds in which the patterns take turns: on the disk, where a slice must see the device settle, and in memory,
-/// where many short slices find those that are compared in the same moments of the machine.
+/// Rounds in which the patterns alternate, on the disk and in memory.
+///
+/// A disk slice must be long enough for the device to settle.
+/// Many short memory slices compare patterns at the same moments of the machine.
 const ROUNDS_ON_DISK: usize = 5;
 const ROUNDS_IN_MEMORY: usize = 15;
 const SEED: u64 = 62;
@@ -54,7 +60,7 @@ const SEED: u64 = 62;
 /// Where values are written.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Medium {
+pub enum TestedMedium {
     /// Memory, without flushes.
     Ram,
     /// Emulated persistent memory.
@@ -62,25 +68,25 @@ pub enum Medium {
     Disk,
 }
 
-impl Medium {
-    pub const ALL: [Medium; 3] = [Medium::Ram, Medium::Pmem, Medium::Disk];
+impl TestedMedium {
+    pub const ALL: [TestedMedium; 3] = [TestedMedium::Ram, TestedMedium::Pmem, TestedMedium::Disk];
 
     pub fn name(self) -> &'static str {
         match self {
-            Medium::Ram => "ram",
-            Medium::Pmem => "pmem",
-            Medium::Disk => "disk",
+            TestedMedium::Ram => "ram",
+            TestedMedium::Pmem => "pmem",
+            TestedMedium::Disk => "disk",
         }
     }
 }
 
-/// What to measure.
+/// Settings of the measurement.
 #[derive(Clone, Debug)]
 pub struct Config {
-    pub media: Vec<Medium>,
+    pub media: Vec<TestedMedium>,
     /// Bytes of a value.
     pub sizes: Vec<usize>,
-    /// Only patterns whose name or way contains one of these; all if there are none.
+    /// Selects patterns whose name or way contains one of these; all if empty.
     pub patterns: Vec<String>,
     pub keys: u32,
     /// Bytes after which logs begin again; 4 MiB at least. [LOGLESS 6.2: 500 MB]
@@ -91,14 +97,14 @@ pub struct Config {
     pub memory_dir: PathBuf,
     /// A folder on the disk.
     pub disk_dir: PathBuf,
-    /// Where the CSV file and the plots go; nowhere without it.
+    /// Folder for the CSV file and the plots; `None`: no files.
     pub out: Option<PathBuf>,
 }
 
 impl Default for Config {
     fn default() -> Config {
         Config {
-            media: Medium::ALL.to_vec(),
+            media: TestedMedium::ALL.to_vec(),
             sizes: (3..=13).map(|bits| 1 << bits).collect(),
             patterns: Vec::new(),
             keys: 100_000,
@@ -140,22 +146,22 @@ impl Config {
         self.patterns.is_empty() || self.patterns.iter().any(matches)
     }
 
-    fn has(&self, medium: Medium) -> bool {
+    fn has(&self, medium: TestedMedium) -> bool {
         self.media.contains(&medium)
     }
 }
 
-/// Measures everything that the configuration names; `progress` is told what comes next.
+/// Measures all selected patterns; announces each to `progress`.
 ///
 /// # Errors
-/// When a file cannot be made or written, or something is not there that was written.
-pub fn run(config: &Config, mut progress: impl FnMut(&str)) -> Result<Report> {
+/// When a file cannot be made or written, or a written value is missing.
+pub fn run(config: &Config, mut progress: impl FnMut(&str)) -> Result<MediaReport> {
     config.check()?;
-    let mut report = Report::default();
-    if config.has(Medium::Ram) || config.has(Medium::Pmem) {
+    let mut report = MediaReport::default();
+    if config.has(TestedMedium::Ram) || config.has(TestedMedium::Pmem) {
         run_in_memory(config, &mut report, &mut progress)?;
     }
-    if config.has(Medium::Disk) {
+    if config.has(TestedMedium::Disk) {
         run_on_disk(config, &mut report, &mut progress)?;
     }
     report.bars = bars::of(&report.rows);
@@ -169,7 +175,7 @@ pub fn run(config: &Config, mut progress: impl FnMut(&str)) -> Result<Report> {
 
 fn run_in_memory(
     config: &Config,
-    report: &mut Report,
+    report: &mut MediaReport,
     progress: &mut impl FnMut(&str),
 ) -> Result<()> {
     let scratch = ScratchDir::new(&config.memory_dir, "media")?;
@@ -183,16 +189,16 @@ fn run_in_memory(
     let mapped = region::create(&path, len).map_err(Error::io(path.display().to_string()))?;
     for &size in &config.sizes {
         let draws = Rc::new(Draws::new(config.keys, size, SEED));
-        if config.has(Medium::Ram) {
+        if config.has(TestedMedium::Ram) {
             progress(&format!("memory, {size} bytes"));
             let patterns = in_memory(&Region::<false>::new(&mapped), &draws, config.log_len);
-            take(config, report, (Medium::Ram, size), patterns)?;
+            take(config, report, (TestedMedium::Ram, size), patterns)?;
         }
-        if config.has(Medium::Pmem) {
+        if config.has(TestedMedium::Pmem) {
             progress(&format!("emulated persistent memory, {size} bytes"));
             let (patterns, note) = on_pmem(&scratch, &mapped, &draws, config.log_len)?;
             report.note(note);
-            take(config, report, (Medium::Pmem, size), patterns)?;
+            take(config, report, (TestedMedium::Pmem, size), patterns)?;
         }
     }
     Ok(())
@@ -259,7 +265,7 @@ fn on_pmem(
 
 fn run_on_disk(
     config: &Config,
-    report: &mut Report,
+    report: &mut MediaReport,
     progress: &mut impl FnMut(&str),
 ) -> Result<()> {
     let scratch = ScratchDir::new(&config.disk_dir, "media")?;
@@ -277,7 +283,7 @@ fn run_on_disk(
                 patterns.push(Box::new(OnDisk::new(&disk, &draws, is_append, group)));
             }
         }
-        // It takes a while to load.
+        // Loading takes a while.
         if config.wants(disk_store::NAME) {
             let dir = scratch.path().join("store");
             let _ = std::fs::remove_dir_all(&dir);
@@ -286,23 +292,23 @@ fn run_on_disk(
                 patterns.push(Box::new(disk_store::Turns { store: Rc::clone(&store), turn }));
             }
         }
-        take(config, report, (Medium::Disk, size), patterns)?;
+        take(config, report, (TestedMedium::Disk, size), patterns)?;
     }
     Ok(())
 }
 
 fn take(
     config: &Config,
-    report: &mut Report,
-    (medium, value_bytes): (Medium, usize),
+    report: &mut MediaReport,
+    (medium, value_bytes): (TestedMedium, usize),
     mut patterns: Patterns,
 ) -> Result<()> {
     patterns.retain(|pattern| config.wants(pattern.name()));
-    let rounds = if medium == Medium::Disk { ROUNDS_ON_DISK } else { ROUNDS_IN_MEMORY };
+    let rounds = if medium == TestedMedium::Disk { ROUNDS_ON_DISK } else { ROUNDS_IN_MEMORY };
     let pace = Pace { slice: config.time / rounds as u32, rounds };
     let measured = measure(&mut patterns, pace)?;
     for (pattern, measured) in patterns.iter().zip(measured) {
-        report.rows.push(Row::of(medium, value_bytes, &**pattern, &measured));
+        report.rows.push(MediaRow::of(medium, value_bytes, &**pattern, &measured));
     }
     Ok(())
 }

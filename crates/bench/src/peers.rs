@@ -1,8 +1,8 @@
-//! The same load on this product and on what people would take instead, in one run on one machine.
+//! The same load on this product and on its alternatives, in one run on one machine.
 //!
-//! Every repetition starts each system afresh, loads it, runs all its workloads and ends it, so that neither a
-//! slow minute of the machine nor a neighbour's idle processes favour anybody. Ratios within one such run
-//! are what to quote; absolute figures belong to the machine.
+//! Every repetition starts each system afresh, loads it, runs all its workloads and ends it.
+//! So neither a slow minute of the machine nor idle neighbour processes favour one system.
+//! Quote ratios within one run; absolute figures belong to the machine.
 
 mod etcd;
 #[cfg(feature = "etcd")]
@@ -19,19 +19,19 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::cluster::{self, Cluster};
-use crate::report::{Report, median};
-use crate::resp::{self, Stop};
+use crate::report::{LoadReport, median};
+use crate::resp::{self, RunEnd};
 use crate::workload::{Keys, Mix};
 use crate::{Error, Result};
 
-/// Something that can be measured.
+/// A system under measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum System {
     /// Three nodes of ours, in memory.
     PalimpsestVolatile,
     /// Three nodes of ours, on disk.
     PalimpsestDisk,
-    /// One redis-server that keeps nothing on disk: what an unreplicated command costs.
+    /// One redis-server without persistence: the price of an unreplicated command.
     Redis,
     /// A redis-server with two replicas and `WAIT 1`: replicated in memory, not linearizable.
     RedisReplicated,
@@ -68,7 +68,7 @@ pub struct Workload {
     pub keys: Keys,
 }
 
-/// What to measure.
+/// Settings of the measurement.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub systems: Vec<System>,
@@ -81,7 +81,7 @@ pub struct Config {
     pub warm_up: Duration,
     pub value_bytes: usize,
     pub keys: u64,
-    /// Only workloads whose name contains this; empty for all.
+    /// Selects workloads whose name contains this; all if empty.
     pub filter: String,
 }
 
@@ -103,7 +103,7 @@ impl Default for Config {
 
 /// One system under one load, over all repetitions.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct PeerRow {
     pub system: System,
     pub workload: Workload,
     pub per_second: f64,
@@ -113,8 +113,8 @@ pub struct Row {
     pub p99_us: f64,
     pub server_cpu_s_per_million: f64,
     pub errors: u64,
-    /// What each repetition found.
-    pub runs: Vec<Report>,
+    /// The report of each repetition.
+    pub runs: Vec<LoadReport>,
 }
 
 /// Two rows that a claim compares.
@@ -130,9 +130,9 @@ pub struct Ratio {
 pub struct Comparison {
     /// By product.
     pub versions: BTreeMap<&'static str, String>,
-    pub rows: Vec<Row>,
+    pub rows: Vec<PeerRow>,
     pub ratios: Vec<Ratio>,
-    /// Systems that were asked for and could not be measured here, and why.
+    /// Requested systems that cannot be measured here, and why.
     pub missing: Vec<String>,
 }
 
@@ -143,11 +143,10 @@ enum Running {
     Etcd(etcd::Servers),
 }
 
-/// Measures everything that `config` asks for.
+/// Measures all selected systems; reports those not installed as missing.
 ///
 /// # Errors
-/// When our own cluster does not come up, or no load's name contains the filter; a peer that is not installed is
-/// reported as missing.
+/// When our own cluster does not come up, or no load's name contains the filter.
 pub fn run(config: &Config) -> Result<Comparison> {
     if config.systems.iter().all(|&system| workloads(system, config).is_empty()) {
         let all = Config { filter: String::new(), ..config.clone() };
@@ -156,7 +155,7 @@ pub fn run(config: &Config) -> Result<Comparison> {
         let names = Vec::from_iter(names).join(", ");
         return Err(Error::Usage(format!("no load is named {:?}: {names}", config.filter)));
     }
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<PeerRow> = Vec::new();
     let mut missing = Vec::new();
     let mut systems = Vec::new();
     for &system in &config.systems {
@@ -209,7 +208,7 @@ fn start(system: System, config: &Config) -> Result<Running> {
     }
 }
 
-/// The loads of a system: the same for all, as far as they make sense there.
+/// The loads of a system: the same for all, as far as the system supports them.
 fn workloads(system: System, config: &Config) -> Vec<Workload> {
     let keys = Keys::Uniform { count: config.keys };
     let load = |name, mix, connections, pipeline| Workload {
@@ -241,7 +240,7 @@ fn workloads(system: System, config: &Config) -> Vec<Workload> {
     all
 }
 
-fn measure(running: &Running, workload: Workload, config: &Config) -> Result<Report> {
+fn measure(running: &Running, workload: Workload, config: &Config) -> Result<LoadReport> {
     let (mut addresses, server_pids, wait_replicas): (Vec<SocketAddr>, Vec<u32>, Option<u32>) =
         match running {
             Running::Palimpsest(cluster) => (cluster.addresses(), cluster.pids(), None),
@@ -263,7 +262,7 @@ fn measure(running: &Running, workload: Workload, config: &Config) -> Result<Rep
         value_bytes: config.value_bytes,
         wait_replicas,
         warm_up: config.warm_up,
-        stop: Stop::After(config.window),
+        stop: RunEnd::After(config.window),
         server_pids,
         ..resp::Config::default()
     };
@@ -276,10 +275,10 @@ fn measure(running: &Running, workload: Workload, config: &Config) -> Result<Rep
     resp::run(&load)
 }
 
-fn add(rows: &mut Vec<Row>, system: System, workload: Workload, report: Report) {
+fn add(rows: &mut Vec<PeerRow>, system: System, workload: Workload, report: LoadReport) {
     match rows.iter_mut().find(|row| row.system == system && row.workload == workload) {
         Some(row) => row.runs.push(report),
-        None => rows.push(Row {
+        None => rows.push(PeerRow {
             system,
             workload,
             per_second: 0.0,
@@ -294,8 +293,8 @@ fn add(rows: &mut Vec<Row>, system: System, workload: Workload, report: Report) 
     }
 }
 
-fn summarize(row: &mut Row) {
-    let each = |of: fn(&Report) -> f64| row.runs.iter().map(of).collect::<Vec<f64>>();
+fn summarize(row: &mut PeerRow) {
+    let each = |of: fn(&LoadReport) -> f64| row.runs.iter().map(of).collect::<Vec<f64>>();
     let speeds = each(|run| run.per_second);
     row.per_second = median(&speeds);
     row.per_second_min = speeds.iter().copied().fold(f64::INFINITY, f64::min);
@@ -303,14 +302,14 @@ fn summarize(row: &mut Row) {
     row.p50_us = median(&each(|run| run.latency.p50_us));
     row.p99_us = median(&each(|run| run.latency.p99_us));
     row.server_cpu_s_per_million = median(&each(|run| run.server_cpu_s_per_million));
-    row.errors = row.runs.iter().map(Report::error_count).sum();
+    row.errors = row.runs.iter().map(LoadReport::error_count).sum();
 }
 
-/// The comparisons that this project makes claims about.
-fn ratios(rows: &[Row]) -> Vec<Ratio> {
-    let cpu: fn(&Row) -> f64 = |row| row.server_cpu_s_per_million;
-    let speed: fn(&Row) -> f64 = |row| row.per_second;
-    let p99: fn(&Row) -> f64 = |row| row.p99_us;
+/// The comparisons behind this project's claims.
+fn ratios(rows: &[PeerRow]) -> Vec<Ratio> {
+    let cpu: fn(&PeerRow) -> f64 = |row| row.server_cpu_s_per_million;
+    let speed: fn(&PeerRow) -> f64 = |row| row.per_second;
+    let p99: fn(&PeerRow) -> f64 = |row| row.p99_us;
     let (volatile, disk) = (System::PalimpsestVolatile, System::PalimpsestDisk);
     let (replicated, etcd) = (System::RedisReplicated, System::Etcd);
     let claims = [
@@ -390,7 +389,7 @@ fn ratios(rows: &[Row]) -> Vec<Ratio> {
         ),
     ];
     let ratio =
-        |(what, of, our, our_load, their, their_load): (&str, fn(&Row) -> f64, _, _, _, _)| {
+        |(what, of, our, our_load, their, their_load): (&str, fn(&PeerRow) -> f64, _, _, _, _)| {
             let ours = mean(rows, our, our_load, of)?;
             let theirs = mean(rows, their, their_load, of)?;
             Some(Ratio { what: what.to_string(), ours, theirs, ratio: ours / theirs })
@@ -399,7 +398,7 @@ fn ratios(rows: &[Row]) -> Vec<Ratio> {
 }
 
 /// Over the rows of one load: to one node and to all.
-fn mean(rows: &[Row], system: System, load: &str, of: fn(&Row) -> f64) -> Option<f64> {
+fn mean(rows: &[PeerRow], system: System, load: &str, of: fn(&PeerRow) -> f64) -> Option<f64> {
     let found: Vec<f64> =
         rows.iter().filter(|r| r.system == system && r.workload.name == load).map(of).collect();
     (!found.is_empty()).then(|| found.iter().sum::<f64>() / found.len() as f64)
@@ -457,7 +456,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_that_fits_no_load_is_an_error_that_names_them() {
+    fn filter_without_match_lists_the_loads() {
         let config = Config { filter: "nosuch".into(), ..Config::default() };
         let error = run(&config).expect_err("there is nothing to measure").to_string();
         assert!(error.contains("\"nosuch\"") && error.contains("set c64 P16"), "{error}");

@@ -1,4 +1,4 @@
-//! Processes that are measured: starting, signals, what they cost, and that nothing of them stays behind.
+//! Measured processes: start, signals, resource usage, and cleanup.
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
@@ -27,7 +27,7 @@ impl Cpu {
         self.user_s + self.system_s
     }
 
-    /// What was used since `earlier`; nothing by a process that has ended in between.
+    /// The usage since `earlier`; zero for a process that has ended in between.
     #[must_use]
     pub fn since(self, earlier: Cpu) -> Cpu {
         let span = |now: f64, then: f64| (now - then).max(0.0);
@@ -38,7 +38,8 @@ impl Cpu {
     }
 }
 
-/// CPU time that these processes used so far, with 10 ms resolution each. One that has ended counts as zero.
+/// CPU time of these processes so far, at a resolution of 10 ms each. An ended process counts as
+/// zero.
 pub fn cpu(pids: &[u32]) -> Cpu {
     pids.iter().filter_map(|&pid| cpu_of(pid)).fold(Cpu::default(), |sum, cpu| Cpu {
         user_s: sum.user_s + cpu.user_s,
@@ -54,7 +55,8 @@ fn cpu_of(pid: u32) -> Option<Cpu> {
     Some(Cpu { user_s: seconds()?, system_s: seconds()? })
 }
 
-/// Bytes that a process has caused to be written to storage, `None` where the kernel does not say.
+/// Bytes that a process caused to be written to storage; `None` where the kernel does not count
+/// them.
 pub fn bytes_written(pid: u32) -> Option<u64> {
     let io = std::fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
     io.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok())
@@ -63,7 +65,7 @@ pub fn bytes_written(pid: u32) -> Option<u64> {
 /// A child process that ends with its owner.
 pub struct Process {
     child: Child,
-    /// What it says on standard output and standard error, both.
+    /// Its standard output and standard error.
     pub log: PathBuf,
 }
 
@@ -86,21 +88,22 @@ impl Process {
         self.child.id()
     }
 
-    /// Ends it at once, as `kill -9` does, and waits until it is gone.
+    /// Ends it with `kill -9` and reaps it.
     pub fn kill(&mut self) {
-        // Both fail only when it has ended already, which is what is wanted.
+        // Both fail only for a process that has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Asks it to stop (SIGTERM) and waits for at most `limit`. The exit code, `None` if it did not stop by itself.
+    /// Sends SIGTERM and waits at most `limit`. Returns the exit code; `None` if it had to be
+    /// killed.
     pub fn stop(&mut self, limit: Duration) -> Option<i32> {
         self.signal(Signal::TERM);
         wait_until(limit, || self.exit_code().is_some());
         self.exit_code().flatten()
     }
 
-    /// SIGSTOP: it stays, and does nothing.
+    /// Pauses it (SIGSTOP).
     pub fn pause(&mut self) {
         self.signal(Signal::STOP);
     }
@@ -119,7 +122,7 @@ impl Process {
         self.exit_code().is_none()
     }
 
-    /// The last lines of what it said.
+    /// The last lines of its output.
     pub fn log_tail(&self) -> String {
         let text = std::fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -166,7 +169,7 @@ pub struct ScratchDir {
 }
 
 impl ScratchDir {
-    /// Makes one below `parent`.
+    /// Creates one below `parent`.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -185,23 +188,25 @@ impl ScratchDir {
 
 impl Drop for ScratchDir {
     fn drop(&mut self) {
-        // What stays behind after a failure here is in a folder for temporary files.
+        // A failure leaves only temporary files behind.
         let _ = std::fs::remove_dir_all(&self.path);
     }
 }
 
-/// Ports below the range from which the system takes those of outgoing connections: a client that keeps trying
-/// to reach a dead server there can neither take the server's port nor end up connected to itself.
+/// Ports below the system's range for outgoing connections.
+///
+/// So a client that retries a dead server neither takes the server's port nor connects to itself.
 const PORTS: std::ops::Range<u16> = 12_000..32_000;
 
-/// Ports on loopback that were free a moment ago, all different, not given to another caller in this process.
+/// Loopback ports that were free a moment ago, all different, not given to another caller in this
+/// process.
 ///
 /// # Errors
 /// When there are none left.
 pub fn free_addresses(count: usize) -> Result<Vec<SocketAddr>> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let span = u32::from(PORTS.end - PORTS.start);
-    // Processes that run at the same time begin at different places.
+    // Concurrent processes begin at different offsets.
     let offset = std::process::id().wrapping_mul(211);
     let mut found = Vec::with_capacity(count);
     for _ in 0..span {
@@ -222,7 +227,7 @@ pub fn free_addresses(count: usize) -> Result<Vec<SocketAddr>> {
     Ok(found)
 }
 
-/// Asks every few milliseconds until `condition` holds. False when `limit` passes first.
+/// Polls until `condition` holds; false when `limit` passes first.
 pub fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     loop {
@@ -248,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn ended_process_costs_nothing() {
+    fn ended_process_has_zero_cpu() {
         assert_eq!(cpu(&[u32::MAX]), Cpu::default());
     }
 

@@ -1,13 +1,13 @@
-//! Finds the end of a reply. Its content is looked at only as far as a load generator has to.
+//! Finds the end of a reply. Parses no more of it than a load generator needs.
 
 use crate::{Error, Result};
 
 /// Replies nest no deeper than this.
 const DEPTH_MAX: usize = 8;
 
-/// What a reply amounts to.
+/// The outcome of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reply<'a> {
+pub(crate) enum ReplyStatus<'a> {
     Good,
     Integer(i64),
     /// The text behind the dash.
@@ -18,14 +18,14 @@ pub(crate) enum Reply<'a> {
 ///
 /// # Errors
 /// When the bytes are no RESP.
-pub(crate) fn first(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>> {
+pub(crate) fn first(bytes: &[u8]) -> Result<Option<(ReplyStatus<'_>, usize)>> {
     let Some(end) = end_of_line(bytes, 0) else { return Ok(None) };
     let line = &bytes[1..end - 2];
     match bytes[0] {
-        b'+' | b'_' | b'#' | b',' | b'(' => Ok(Some((Reply::Good, end))),
-        b'-' => Ok(Some((Reply::Bad(line), end))),
-        b':' => Ok(Some((Reply::Integer(number(line)?), end))),
-        _ => Ok(skip(bytes, 0, 0)?.map(|end| (Reply::Good, end))),
+        b'+' | b'_' | b'#' | b',' | b'(' => Ok(Some((ReplyStatus::Good, end))),
+        b'-' => Ok(Some((ReplyStatus::Bad(line), end))),
+        b':' => Ok(Some((ReplyStatus::Integer(number(line)?), end))),
+        _ => Ok(skip(bytes, 0, 0)?.map(|end| (ReplyStatus::Good, end))),
     }
 }
 
@@ -39,7 +39,8 @@ fn skip(bytes: &[u8], at: usize, depth: usize) -> Result<Option<usize>> {
     let elements = match bytes[at] {
         b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => return Ok(Some(end)),
         b'$' | b'=' | b'!' => {
-            let Ok(length) = usize::try_from(number(line)?) else { return Ok(Some(end)) }; // $-1: nil
+            // $-1: nil
+            let Ok(length) = usize::try_from(number(line)?) else { return Ok(Some(end)) };
             let behind = end + length + 2;
             return Ok((behind <= bytes.len()).then_some(behind));
         }
@@ -74,7 +75,7 @@ fn number(line: &[u8]) -> Result<i64> {
 mod tests {
     use super::*;
 
-    fn check(bytes: &[u8], expected: Reply<'_>) {
+    fn check(bytes: &[u8], expected: ReplyStatus<'_>) {
         let whole = first(bytes).expect("well formed");
         assert_eq!(whole, Some((expected, bytes.len())));
         for cut in 0..bytes.len() {
@@ -84,18 +85,18 @@ mod tests {
 
     #[test]
     fn replies_end_where_they_end() {
-        check(b"+OK\r\n", Reply::Good);
-        check(b":-12\r\n", Reply::Integer(-12));
-        check(b"-UNKNOWN no quorum\r\n", Reply::Bad(b"UNKNOWN no quorum"));
-        check(b"$3\r\na\r\n\r\n", Reply::Good);
-        check(b"$-1\r\n", Reply::Good);
-        check(b"_\r\n", Reply::Good);
-        check(b"*2\r\n$1\r\na\r\n*1\r\n:1\r\n", Reply::Good);
-        check(b"%1\r\n+a\r\n+b\r\n", Reply::Good);
+        check(b"+OK\r\n", ReplyStatus::Good);
+        check(b":-12\r\n", ReplyStatus::Integer(-12));
+        check(b"-UNKNOWN no quorum\r\n", ReplyStatus::Bad(b"UNKNOWN no quorum"));
+        check(b"$3\r\na\r\n\r\n", ReplyStatus::Good);
+        check(b"$-1\r\n", ReplyStatus::Good);
+        check(b"_\r\n", ReplyStatus::Good);
+        check(b"*2\r\n$1\r\na\r\n*1\r\n:1\r\n", ReplyStatus::Good);
+        check(b"%1\r\n+a\r\n+b\r\n", ReplyStatus::Good);
     }
 
     #[test]
-    fn what_is_no_reply_is_an_error() {
+    fn invalid_reply_is_an_error() {
         assert!(first(b"hello\r\n").is_err());
         assert!(first(b"$x\r\n").is_err());
         assert!(first("*1\r\n".repeat(DEPTH_MAX + 3).as_bytes()).is_err());

@@ -1,4 +1,4 @@
-//! What a measurement found, for people and for machines.
+//! Results of a measurement, for people and for machines.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -46,15 +46,15 @@ impl Latency {
 pub struct Gap {
     /// The server that the connections went to.
     pub address: SocketAddr,
-    /// Over each connection by itself, the longest of them, in milliseconds.
+    /// The longest over one connection, in milliseconds.
     pub connection_ms: f64,
     /// Over all connections to this server together, in milliseconds.
     pub together_ms: f64,
 }
 
-/// What clients saw, and what it cost.
+/// The clients' results and their price.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct LoadReport {
     /// Length of the measured window.
     pub seconds: f64,
     /// Commands that succeeded.
@@ -65,7 +65,7 @@ pub struct Report {
     pub errors: BTreeMap<String, u64>,
     /// Longest time in which no connection had a success, in milliseconds.
     pub gap_ms: f64,
-    /// The same by server.
+    /// By server.
     pub gaps: Vec<Gap>,
     /// CPU time of the servers in the window; zero where their process ids were not given.
     pub server_cpu: Cpu,
@@ -75,7 +75,7 @@ pub struct Report {
     pub client_cpu: Cpu,
 }
 
-impl Report {
+impl LoadReport {
     pub fn error_count(&self) -> u64 {
         self.errors.values().sum()
     }
@@ -86,7 +86,7 @@ pub(crate) fn per_million(seconds: f64, operations: u64) -> f64 {
     if operations == 0 { 0.0 } else { seconds * 1e6 / operations as f64 }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for LoadReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Latency { p50_us, p99_us, p999_us, max_us } = self.latency;
         writeln!(f, "{:>12.0} commands/s over {:.1} s", self.per_second, self.seconds)?;

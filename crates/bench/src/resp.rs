@@ -1,8 +1,9 @@
 //! A closed-loop load on servers that speak RESP, from one thread.
 //!
-//! Every connection has one packet on its way; the next leaves when the last reply of the former is there. A
-//! latency is the time from sending a packet to the reply in question. One thread is enough for some hundred
-//! thousand commands a second, and leaves the other cores to the servers.
+//! Every connection has one packet in flight; the next leaves after the last reply to it.
+//! A latency is the time from sending a packet to the reply in question.
+//! One thread is enough for some hundred thousand commands a second, and leaves the other cores to
+//! the servers.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,23 +12,23 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use mio::{Events, Poll, Token};
 
-use crate::connection::{Connection, Verdict};
+use crate::connection::{Connection, ReplyVerdict};
 use crate::process::{self, Cpu};
-use crate::report::{self, Gap, Latency, Report};
+use crate::report::{self, Gap, Latency, LoadReport};
 use crate::workload::{self, Generator, Keys, Mix};
 use crate::{Error, Result};
 
 /// When a run ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Stop {
+pub enum RunEnd {
     /// After this time of measuring.
     After(Duration),
-    /// When this many commands were sent, in whole packets, and each was answered or has failed; give
-    /// [`Config::timeout`] with it, and no warm-up.
+    /// After this many commands, in whole packets, each answered or failed. Requires
+    /// [`Config::timeout`] and no warm-up.
     Commands(u64),
 }
 
-/// What to run.
+/// The load.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Connection *i* goes to address *i* modulo their number.
@@ -40,15 +41,15 @@ pub struct Config {
     pub value_bytes: usize,
     /// Appends `WAIT n` to each packet; its commands succeed when so many replicas have them.
     pub wait_replicas: Option<u32>,
-    /// Time before the window in which everything runs and nothing counts.
+    /// Time before the measured window, under full load.
     pub warm_up: Duration,
-    pub stop: Stop,
-    /// A packet that is not answered by then fails, and its connection is made anew.
+    pub stop: RunEnd,
+    /// A packet without an answer by then fails, and its connection is replaced.
     pub timeout: Option<Duration>,
     /// Time between the last reply and the next packet of a connection.
     pub pause: Duration,
     pub password: Option<String>,
-    /// Processes whose CPU time is the servers'.
+    /// Processes of the servers, for their CPU time.
     pub server_pids: Vec<u32>,
     pub seed: u64,
 }
@@ -64,7 +65,7 @@ impl Default for Config {
             value_bytes: 32,
             wait_replicas: None,
             warm_up: Duration::from_millis(700),
-            stop: Stop::After(Duration::from_secs(3)),
+            stop: RunEnd::After(Duration::from_secs(3)),
             timeout: None,
             pause: Duration::ZERO,
             password: None,
@@ -77,24 +78,23 @@ impl Default for Config {
 /// How long `WAIT` waits on the server before it gives up.
 const WAIT_MS: u32 = 1_000;
 
-/// How long to sleep at most when nothing happens.
+/// Longest sleep without an event.
 const IDLE_MAX: Duration = Duration::from_millis(100);
 
-/// Runs the load to its end.
+/// Runs the load to its end. An unreachable server is a result, not an error.
 ///
 /// # Errors
-/// When the configuration makes no sense, a server refuses the password or does not speak RESP. A server that
-/// cannot be reached is not an error but a result.
-pub fn run(config: &Config) -> Result<Report> {
+/// When the configuration is invalid, or a server refuses the password or does not speak RESP.
+pub fn run(config: &Config) -> Result<LoadReport> {
     check(config)?;
-    let mut run = Run::new(config)?;
+    let mut run = LoadRun::new(config)?;
     while !run.is_over(Instant::now()) {
         run.turn()?;
     }
     Ok(run.finish())
 }
 
-/// Passes over the keys that loading may take: a command of unknown outcome is repeated in the next.
+/// Loading repeats commands of unknown outcome in at most this many passes over the keys.
 const LOAD_PASSES: usize = 3;
 
 /// Writes every key of `config.keys` with a value, as fast as it can, over the same connections.
@@ -109,7 +109,7 @@ pub fn load(config: &Config) -> Result<()> {
         pipeline: 16,
         wait_replicas: None,
         warm_up: Duration::ZERO,
-        stop: Stop::Commands(count),
+        stop: RunEnd::Commands(count),
         pause: Duration::ZERO,
         timeout: Some(Duration::from_secs(10)),
         ..config.clone()
@@ -125,7 +125,7 @@ pub fn load(config: &Config) -> Result<()> {
 }
 
 fn check(config: &Config) -> Result<()> {
-    let wrong = |what: &str| Err(Error::Usage(what.to_string()));
+    let wrong = |reason: &str| Err(Error::Usage(reason.to_string()));
     if config.addresses.is_empty() {
         return wrong("no address to connect to");
     }
@@ -135,7 +135,7 @@ fn check(config: &Config) -> Result<()> {
     if config.pipeline == 0 || config.pipeline > 10_000 {
         return wrong("pipeline: 1 to 10000");
     }
-    if matches!(config.stop, Stop::Commands(_)) && !config.warm_up.is_zero() {
+    if matches!(config.stop, RunEnd::Commands(_)) && !config.warm_up.is_zero() {
         return wrong("a number of commands has no warm-up");
     }
     if config.keys.count() == 0 || config.mix.set + config.mix.get + config.mix.incr == 0 {
@@ -144,7 +144,7 @@ fn check(config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// Since when nobody had a success, and how long it took at worst.
+/// Since when no command has succeeded, and the longest such span.
 #[derive(Clone)]
 struct Drought {
     since: Instant,
@@ -216,7 +216,7 @@ impl Tally {
     }
 }
 
-struct Run<'a> {
+struct LoadRun<'a> {
     config: &'a Config,
     poll: Poll,
     events: Events,
@@ -229,12 +229,12 @@ struct Run<'a> {
     /// The window has begun.
     counting: bool,
     begin: Instant,
-    /// Deadlines, pauses or lost connections are to be looked at before this time.
+    /// The next time to check deadlines, pauses and lost connections.
     look_at: Instant,
 }
 
-impl<'a> Run<'a> {
-    fn new(config: &'a Config) -> Result<Run<'a>> {
+impl<'a> LoadRun<'a> {
+    fn new(config: &'a Config) -> Result<LoadRun<'a>> {
         let now = Instant::now();
         let auth = config.password.as_ref().map(|password| {
             let mut out = Vec::new();
@@ -243,7 +243,7 @@ impl<'a> Run<'a> {
         });
         let address = |i: usize| config.addresses[i % config.addresses.len()];
         let connection = |i| Connection::new(address(i), Token(i), auth.clone(), now);
-        Ok(Run {
+        Ok(LoadRun {
             config,
             poll: Poll::new().map_err(Error::io("epoll"))?,
             events: Events::with_capacity(1024),
@@ -267,8 +267,8 @@ impl<'a> Run<'a> {
             self.tally = Tally::new(self.config, now);
         }
         match self.config.stop {
-            Stop::After(span) => now >= self.tally.started + span,
-            Stop::Commands(count) => self.issued >= count && self.tally.answered >= self.issued,
+            RunEnd::After(span) => now >= self.tally.started + span,
+            RunEnd::Commands(count) => self.issued >= count && self.tally.answered >= self.issued,
         }
     }
 
@@ -290,7 +290,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Reconnects, times out and sends where a pause has ended; sets when to look again.
+    /// Reconnects, times out, and sends after pauses; sets the time of the next check.
     fn look_after_all(&mut self, now: Instant) -> Result<()> {
         let mut soonest = now + IDLE_MAX;
         for index in 0..self.connections.len() {
@@ -323,10 +323,10 @@ impl<'a> Run<'a> {
             let (tally, counting) = (&mut self.tally, self.counting);
             alive = connection.receive(&mut self.scratch, |verdict| match verdict {
                 _ if !counting => {}
-                Verdict::Succeeded { commands, sent_at } => {
+                ReplyVerdict::Succeeded { commands, sent_at } => {
                     tally.succeed(index, commands, now.saturating_duration_since(sent_at), now);
                 }
-                Verdict::Failed { commands, kind } => tally.fail(commands, kind),
+                ReplyVerdict::Failed { commands, kind } => tally.fail(commands, kind),
             })?;
             if connection.is_idle() && !self.config.pause.is_zero() {
                 connection.next_at = now + self.config.pause;
@@ -346,7 +346,7 @@ impl<'a> Run<'a> {
             return;
         }
         let (generator, config) = (&mut self.generator, self.config);
-        if matches!(config.stop, Stop::Commands(count) if self.issued >= count) {
+        if matches!(config.stop, RunEnd::Commands(count) if self.issued >= count) {
             return;
         }
         self.issued += u64::from(config.pipeline);
@@ -374,14 +374,14 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn finish(mut self) -> Report {
+    fn finish(mut self) -> LoadReport {
         let now = Instant::now();
         let tally = &mut self.tally;
         tally.drought.end(now);
         tally.droughts.iter_mut().chain(&mut tally.address_droughts).for_each(|d| d.end(now));
         let seconds = now.duration_since(tally.started).as_secs_f64();
         let server_cpu = process::cpu(&self.config.server_pids).since(tally.cpu);
-        Report {
+        LoadReport {
             seconds,
             operations: tally.operations,
             per_second: tally.operations as f64 / seconds,

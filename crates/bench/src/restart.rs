@@ -1,7 +1,7 @@
-//! How long all nodes together take from `kill -9` to serving, with many keys and with few.
+//! The time for all nodes together from `kill -9` to serving, with many keys and with few.
 //!
-//! The clock starts when the first process is started again. Where the caller is root the page cache is dropped
-//! before, so that what is read comes from the disk.
+//! The clock starts with the first process. For root, the page cache is dropped before, so that
+//! reads come from the disk.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::resp;
 use crate::workload::Keys;
 use crate::{Error, Result};
 
-/// What to measure.
+/// Settings of the measurement.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub cluster: cluster::Config,
@@ -40,7 +40,7 @@ impl Default for Config {
 
 /// One number of keys.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct RestartRow {
     pub keys: u64,
     /// Until the slowest node had answered a SET, by repetition, in milliseconds.
     pub set_ms: Vec<f64>,
@@ -51,21 +51,21 @@ pub struct Row {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct RestartReport {
     pub durability: String,
     /// The page cache was dropped before each restart.
     pub cold: bool,
-    pub rows: Vec<Row>,
+    pub rows: Vec<RestartRow>,
 }
 
-/// How long a restart may take.
+/// Timeout of a restart.
 const SERVE_MAX: Duration = Duration::from_secs(60);
 
-/// Loads, kills, restarts and asks.
+/// Loads, kills, restarts and probes.
 ///
 /// # Errors
-/// When a cluster does not come up, or a key that was acknowledged is gone.
-pub fn run(config: &Config) -> Result<Report> {
+/// When a cluster does not come up, or an acknowledged key is gone.
+pub fn run(config: &Config) -> Result<RestartReport> {
     let mut rows = Vec::new();
     let mut cold = true;
     for &keys in &config.key_counts {
@@ -84,9 +84,9 @@ pub fn run(config: &Config) -> Result<Report> {
             cold &= dropped;
         }
         let (set_median_ms, get_median_ms) = (median(&set_ms), median(&get_ms));
-        rows.push(Row { keys, set_ms, get_ms, set_median_ms, get_median_ms });
+        rows.push(RestartRow { keys, set_ms, get_ms, set_median_ms, get_median_ms });
     }
-    Ok(Report { durability: config.cluster.durability.clone(), cold, rows })
+    Ok(RestartReport { durability: config.cluster.durability.clone(), cold, rows })
 }
 
 /// Times to the first SET and the first GET through every node, and whether the cache was dropped.
@@ -135,7 +135,7 @@ fn probe(
     Ok((set, get))
 }
 
-/// Repeats a command until it is no error; when that was, and the reply.
+/// Repeats a command until it succeeds; returns the time and the reply.
 fn until(address: SocketAddr, line: &str, start: Instant) -> Result<(Duration, Value)> {
     let mut last = None;
     while start.elapsed() < SERVE_MAX {
@@ -148,19 +148,19 @@ fn until(address: SocketAddr, line: &str, start: Instant) -> Result<(Duration, V
         std::thread::sleep(Duration::from_millis(1));
     }
     Err(Error::NotReady {
-        what: format!("{address}, asked {line:?},"),
+        system: format!("{address}, asked {line:?},"),
         seconds: SERVE_MAX.as_secs(),
         details: format!("; the last answer was {last:?}"),
     })
 }
 
-/// Only root may; false where it could not be done.
+/// Only root may; false on failure.
 fn drop_page_cache() -> bool {
     rustix::fs::sync(); // dirty pages would stay
     std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok()
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for RestartReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cache = if self.cold { "page cache dropped" } else { "page cache warm: not root" };
         writeln!(

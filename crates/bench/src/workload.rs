@@ -1,8 +1,8 @@
-//! What clients ask: keys, verbs and values, written straight into an output buffer.
+//! Requests of clients: keys, verbs and values, written straight into an output buffer.
 
 use base::Prng;
 
-/// How often each verb is asked, as weights.
+/// Weights of the verbs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mix {
     pub set: u32,
@@ -20,7 +20,7 @@ impl Mix {
     }
 }
 
-/// Which keys are asked for.
+/// The distribution of keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Keys {
     /// Each key once, in order, then from the start again: for loading.
@@ -30,7 +30,7 @@ pub enum Keys {
     Uniform {
         count: u64,
     },
-    /// Few keys take most requests; which ones is scattered over the key space. [ZIPF, YCSB]
+    /// Few keys take most requests; they are scattered over the key space. [ZIPF, YCSB]
     Zipf {
         count: u64,
         theta: f64,
@@ -58,7 +58,7 @@ pub(crate) struct Generator {
     zipf: Option<Zipf>,
     next: u64,
     rng: Prng,
-    /// Values are windows into this, so that no two look alike and none is made at the time.
+    /// Values are windows into this, so that no two look alike and writing needs no generation.
     material: Vec<u8>,
     value_bytes: usize,
 }

@@ -1,13 +1,14 @@
-//! The load generator against a server that does exactly what a test tells it to.
+//! The load generator against a server that follows a test's script.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use bench::resp::{self, Config, Stop};
+use bench::resp::{self, Config, RunEnd};
 use bench::workload::{Keys, Mix};
 
-/// What the server says to the `n`th command of a connection, counted from 0; `None`: nothing, ever again.
+/// The server's reply to the `n`th command of a connection, counted from 0; `None`: silence from
+/// then on.
 type Script = fn(n: usize) -> Option<&'static str>;
 
 /// Serves connections until the test's process ends.
@@ -44,7 +45,7 @@ fn config(address: SocketAddr) -> Config {
         connections: 4,
         keys: Keys::Uniform { count: 100 },
         warm_up: Duration::ZERO,
-        stop: Stop::Commands(1_000),
+        stop: RunEnd::Commands(1_000),
         timeout: Some(Duration::from_secs(20)),
         ..Config::default()
     }
@@ -73,7 +74,7 @@ fn silence_is_a_timeout_and_a_new_connection() {
     let config = Config {
         mix: Mix::GET,
         timeout: Some(Duration::from_millis(20)),
-        stop: Stop::Commands(200),
+        stop: RunEnd::Commands(200),
         ..config(address)
     };
     let report = resp::run(&config).expect("it runs");
@@ -102,7 +103,7 @@ fn dead_server_is_a_result_and_not_an_error() {
     let address = TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr();
     let config = Config {
         addresses: vec![address.expect("it was bound")],
-        stop: Stop::After(Duration::from_millis(100)),
+        stop: RunEnd::After(Duration::from_millis(100)),
         ..config(([127, 0, 0, 1], 1).into())
     };
     let report = resp::run(&config).expect("it runs");

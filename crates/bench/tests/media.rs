@@ -1,8 +1,8 @@
-//! The media experiment, very short: everything runs, holds what it wrote, and is reported.
+//! A very short media experiment: every pattern runs, holds its values, and is reported.
 
 use std::time::Duration;
 
-use bench::media::{self, Config, Medium};
+use bench::media::{self, Config, TestedMedium};
 use bench::process::ScratchDir;
 
 fn config(scratch: &ScratchDir) -> Config {
@@ -23,13 +23,13 @@ fn every_pattern_runs_and_is_reported_and_drawn() {
     let scratch = ScratchDir::new(&std::env::temp_dir(), "media-test").expect("a folder");
     let config = config(&scratch);
     let report = media::run(&config, |_| {}).expect("it runs");
-    let count = |medium: Medium| {
+    let count = |medium: TestedMedium| {
         report.rows.iter().filter(|row| row.medium == medium && row.value_bytes == 100).count()
     };
-    // Two raw loops, four variants twice, a log; a raw loop, three turns of the store, libpmemlog where it is;
-    // append, in place and the store, four groups each.
+    // Memory: two raw loops, four variants twice, a log; a raw loop, three batch sizes of the
+    // store, libpmemlog if installed. Disk: append, in place and the store, four groups each.
     let pmemlog = usize::from(!report.notes.iter().any(|note| note.contains("libpmemlog")));
-    assert_eq!(Medium::ALL.map(count), [11, 15 + pmemlog, 12], "{report}");
+    assert_eq!(TestedMedium::ALL.map(count), [11, 15 + pmemlog, 12], "{report}");
     assert!(report.rows.iter().all(|row| row.writes_per_second > 0.0), "{report}");
     assert_eq!(report.bars.len(), 3 + pmemlog, "only 1,024 bytes have bars here");
     let out = config.out.expect("it was given");
@@ -55,7 +55,7 @@ fn every_pattern_runs_and_is_reported_and_drawn() {
 fn patterns_are_chosen_by_name() {
     let scratch = ScratchDir::new(&std::env::temp_dir(), "media-test").expect("a folder");
     let config = Config {
-        media: vec![Medium::Ram],
+        media: vec![TestedMedium::Ram],
         patterns: vec!["log".to_string(), "popcount".to_string()],
         out: None,
         ..config(&scratch)
@@ -65,7 +65,7 @@ fn patterns_are_chosen_by_name() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused() {
+fn invalid_configuration_is_refused() {
     let scratch = ScratchDir::new(&std::env::temp_dir(), "media-test").expect("a folder");
     for wrong in [
         Config { sizes: vec![0], ..config(&scratch) },

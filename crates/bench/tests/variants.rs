@@ -1,7 +1,10 @@
-//! Ways to write a slot, each against a plain value: all crash states of a write, random histories, damage.
+//! Ways to write a slot, each against a plain value: all crash states of a write, random histories,
+//! damage.
 
 use base::Prng;
-use bench::media::variants::{Checksum, Found, PopCount, Sequence, Slot, TwoStep, Variant, Write};
+use bench::media::variants::{
+    Checksum, PopCount, Sequence, Slot, SlotContent, TwoStep, Variant, Write,
+};
 use proptest::prelude::*;
 use storage::pmem::memory::Memory;
 use storage::pmem::modelled::{Modelled, Moment};
@@ -21,8 +24,8 @@ macro_rules! for_every_variant {
     };
 }
 
-/// A slot with neighbours on both sides, and what they should hold.
-struct World<V> {
+/// A slot with neighbours on both sides, and their expected content.
+struct NeighbouredSlot<V> {
     memory: Modelled,
     next: Sequence,
     variant: std::marker::PhantomData<V>,
@@ -32,19 +35,19 @@ fn slot<V: Variant>(index: u64) -> Slot {
     Slot { at: 4096 + index * V::slot_len(CAPACITY), capacity: CAPACITY }
 }
 
-/// As many bits in each byte: a population count cannot tell a mixture of such values from one of them.
+/// Bytes with equal bit counts, so that a population count cannot tell a mixture from one of them.
 fn bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut prng = Prng::new(seed);
     (0..len).map(|_| *prng.pick(&[0x0f, 0xf0, 0x33, 0xcc, 0x55, 0xaa, 0x5a, 0x96])).collect()
 }
 
-/// What a slot holds; `None` where that is nothing.
+/// The content of a slot; `None` when it is empty.
 fn read<V: Variant>(memory: &Modelled, slot: Slot) -> Option<(Sequence, Vec<u8>)> {
     let mut value = Vec::new();
     match V::read(memory, slot, &mut value) {
-        Found::Value(sequence) => Some((sequence, value)),
-        Found::Nothing => None,
-        Found::Damaged => panic!("{} is damaged in {slot:?}", V::NAME),
+        SlotContent::Value(sequence) => Some((sequence, value)),
+        SlotContent::Nothing => None,
+        SlotContent::Damaged => panic!("{} is damaged in {slot:?}", V::NAME),
     }
 }
 
@@ -52,12 +55,13 @@ fn neighbours() -> [(u64, Vec<u8>); 2] {
     [(0, bytes(100, CAPACITY)), (2, bytes(101, CAPACITY))]
 }
 
-impl<V: Variant> World<V> {
-    /// Neighbours hold something; the slot in the middle holds the last of `values`.
-    fn new(values: &[Vec<u8>]) -> World<V> {
+impl<V: Variant> NeighbouredSlot<V> {
+    /// Neighbours have values; the slot in the middle has the last of `values`.
+    fn new(values: &[Vec<u8>]) -> NeighbouredSlot<V> {
         let memory = Modelled::new(1 << 20);
         memory.grow(8192).expect("there is room");
-        let mut world = World { memory, next: Sequence::FIRST, variant: Default::default() };
+        let mut world =
+            NeighbouredSlot { memory, next: Sequence::FIRST, variant: Default::default() };
         (0..3).for_each(|index| V::clear(&world.memory, slot::<V>(index)));
         world.memory.fence();
         for (index, value) in neighbours() {
@@ -78,8 +82,8 @@ impl<V: Variant> World<V> {
         read::<V>(&self.memory, slot::<V>(1)).map(|(_, value)| value)
     }
 
-    /// Takes over memory that a crash left.
-    fn reopen(memory: Modelled) -> World<V> {
+    /// Opens memory after a crash.
+    fn reopen(memory: Modelled) -> NeighbouredSlot<V> {
         memory.settle().expect("modelled memory settles");
         V::recover(&memory, slot::<V>(1));
         memory.fence();
@@ -87,7 +91,7 @@ impl<V: Variant> World<V> {
             Some((sequence, _)) => sequence.next(),
             None => Sequence::FIRST,
         };
-        World { memory, next, variant: Default::default() }
+        NeighbouredSlot { memory, next, variant: Default::default() }
     }
 
     fn check_neighbours(&self) {
@@ -103,17 +107,17 @@ fn every_crash_state_of_a_write<V: Variant>() {
         let before: Vec<Vec<u8>> = (0..written).map(|n| bytes(n, 100 - 16 * n as usize)).collect();
         let old = before.last().cloned();
         let new = bytes(50, len);
-        let mut done = World::<V>::new(&before);
+        let mut done = NeighbouredSlot::<V>::new(&before);
         let first = done.memory.events();
         done.write(&new);
         for event in first..done.memory.events() {
-            let mut world = World::<V>::new(&before);
+            let mut world = NeighbouredSlot::<V>::new(&before);
             world.memory.capture_at(Moment::Event(event));
             world.write(&new);
             let captured = world.memory.captured().expect("the moment has come");
             assert!(captured.state_count() <= STATES_MAX, "{}", captured.state_count());
             for memory in captured.states() {
-                let mut after = World::<V>::reopen(memory);
+                let mut after = NeighbouredSlot::<V>::reopen(memory);
                 let found = after.read();
                 assert!(found == old || found.as_ref() == Some(&new), "{}: torn", V::NAME);
                 after.check_neighbours();
@@ -122,7 +126,12 @@ fn every_crash_state_of_a_write<V: Variant>() {
             }
         }
         for memory in done.memory.persistent().states() {
-            assert_eq!(World::<V>::reopen(memory).read().as_ref(), Some(&new), "{}", V::NAME);
+            assert_eq!(
+                NeighbouredSlot::<V>::reopen(memory).read().as_ref(),
+                Some(&new),
+                "{}",
+                V::NAME
+            );
         }
     }
 }
@@ -132,13 +141,13 @@ fn a_crash_leaves_the_value_before_or_after_and_the_neighbours_alone() {
     for_every_variant!(every_crash_state_of_a_write);
 }
 
-/// Two writes one after the other are cut off, and the second one ends like the first.
-fn what_was_given_up_stays_away<V: Variant>() {
+/// Two successive writes are cut off, and the second one ends like the first.
+fn abandoned_write_stays_away<V: Variant>() {
     let mut prng = Prng::new(7);
     let [old, first, second] = [1, 2, 3].map(|seed| [bytes(seed, 40), bytes(9, 60)].concat());
     for _ in 0..60 {
-        let mut world = World::<V>::new(&[bytes(0, 10), old.clone()]);
-        let cut_off = |world: &mut World<V>, value: &[u8], prng: &mut Prng| {
+        let mut world = NeighbouredSlot::<V>::new(&[bytes(0, 10), old.clone()]);
+        let cut_off = |world: &mut NeighbouredSlot<V>, value: &[u8], prng: &mut Prng| {
             let fence = world.memory.fences() + prng.below(V::STEPS as u64);
             world.memory.capture_at(Moment::Fence(fence));
             world.write(value);
@@ -146,11 +155,11 @@ fn what_was_given_up_stays_away<V: Variant>() {
         };
         let persistent = cut_off(&mut world, &first, &mut prng);
         for _ in 0..60 {
-            let mut after = World::<V>::reopen(persistent.crash(&mut prng));
+            let mut after = NeighbouredSlot::<V>::reopen(persistent.crash(&mut prng));
             let found = after.read().expect("it held something");
             assert!(found == old || found == first, "{}: torn", V::NAME);
             let again = cut_off(&mut after, &second, &mut prng);
-            let last = World::<V>::reopen(again.crash(&mut prng)).read();
+            let last = NeighbouredSlot::<V>::reopen(again.crash(&mut prng)).read();
             assert!(
                 last == Some(found) || last.as_ref() == Some(&second),
                 "{}: it came back",
@@ -162,11 +171,11 @@ fn what_was_given_up_stays_away<V: Variant>() {
 
 #[test]
 fn a_write_that_was_cut_off_does_not_come_back_when_the_next_one_is_cut_off_as_well() {
-    for_every_variant!(what_was_given_up_stays_away);
+    for_every_variant!(abandoned_write_stays_away);
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum HistoryStep {
     Write {
         seed: u64,
         len: usize,
@@ -179,31 +188,31 @@ enum Step {
     },
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = HistoryStep> {
     let write = (any::<u64>(), 0..=CAPACITY);
     let crash = (any::<u64>(), 0..=CAPACITY, 0_u64..60);
     prop_oneof![
-        3 => write.prop_map(|(seed, len)| Step::Write { seed, len }),
-        1 => crash.prop_map(|(seed, len, event)| Step::Crash { seed, len, event }),
+        3 => write.prop_map(|(seed, len)| HistoryStep::Write { seed, len }),
+        1 => crash.prop_map(|(seed, len, event)| HistoryStep::Crash { seed, len, event }),
     ]
 }
 
-fn history<V: Variant>(steps: &[Step]) {
-    let mut world = World::<V>::new(&[]);
+fn history<V: Variant>(steps: &[HistoryStep]) {
+    let mut world = NeighbouredSlot::<V>::new(&[]);
     let mut model: Option<Vec<u8>> = None;
     for step in steps {
         match *step {
-            Step::Write { seed, len } => {
+            HistoryStep::Write { seed, len } => {
                 world.write(&bytes(seed, len));
                 model = Some(bytes(seed, len));
             }
-            Step::Crash { seed, len, event } => {
+            HistoryStep::Crash { seed, len, event } => {
                 world.memory.capture_at(Moment::Event(world.memory.events() + event));
                 world.write(&bytes(seed, len));
                 let captured = world.memory.captured();
                 let is_done = captured.is_none();
                 let persistent = captured.unwrap_or_else(|| world.memory.persistent());
-                world = World::reopen(persistent.crash(&mut Prng::new(seed)));
+                world = NeighbouredSlot::reopen(persistent.crash(&mut Prng::new(seed)));
                 let found = world.read();
                 let new = Some(bytes(seed, len));
                 assert!(found == new || !is_done && found == model, "{}: {found:?}", V::NAME);
@@ -227,7 +236,7 @@ proptest! {
 }
 
 fn sequences_begin_again<V: Variant>() {
-    let mut world = World::<V>::new(&[]);
+    let mut world = NeighbouredSlot::<V>::new(&[]);
     world.next = Sequence::LAST;
     for round in 0..8 {
         world.write(&bytes(round, 30));
@@ -252,16 +261,16 @@ fn no_slot_shares_a_line_with_another() {
     for_every_variant!(slots_are_whole_lines);
 }
 
-/// The words of a slot's first version, of `len` bytes with its header, after its first value was written.
+/// The words of a slot's first version after its first write; `len` bytes with the header.
 fn first_version<V: Variant>(value: &[u8]) -> Vec<u64> {
-    let world = World::<V>::new(&[value.to_vec()]);
+    let world = NeighbouredSlot::<V>::new(&[value.to_vec()]);
     let words = (16 + value.len()).div_ceil(8) as u64;
     (0..words).map(|word| world.memory.load(slot::<V>(1).at + 8 * word)).collect()
 }
 
-/// Writes the value that comes `after` some others, of which only these words arrive.
+/// Writes a value after those in `before`; only the given words arrive.
 fn torn<V: Variant>(before: &[Vec<u8>], words: &[u64], arrived: u32) -> Option<Vec<u8>> {
-    let world = World::<V>::new(before);
+    let world = NeighbouredSlot::<V>::new(before);
     for (index, &word) in words.iter().enumerate().filter(|(index, _)| arrived >> index & 1 == 1) {
         world.memory.store(slot::<V>(1).at + 8 * index as u64, word);
     }
@@ -281,7 +290,7 @@ fn a_population_count_sees_every_tear_over_zeros() {
 
 /// Why versions are zeroed before they are written.
 #[test]
-fn a_population_count_believes_a_tear_over_what_was_there_before() {
+fn popcount_misses_tear_over_old_data() {
     let old = [[0x0f; 8], [0xf0; 8]].concat();
     let new = [[0xaa; 8], [0x55; 8]].concat();
     let words = first_version::<PopCount>(&new);
@@ -295,7 +304,7 @@ fn a_checksum_sees_every_tear_over_anything() {
     let (old, new) = (bytes(1, 40), bytes(2, 40));
     let words = {
         let values = [old.clone(), old.clone(), new.clone()];
-        let world = World::<Checksum>::new(&values);
+        let world = NeighbouredSlot::<Checksum>::new(&values);
         (0..7).map(|word| world.memory.load(slot::<Checksum>(1).at + 8 * word)).collect::<Vec<_>>()
     };
     // The third value goes where the first one is.
@@ -310,10 +319,10 @@ fn a_checksum_sees_every_tear_over_anything() {
 fn single_bits_are_seen<V: Variant>() {
     let values = [bytes(1, 50), bytes(2, 50)];
     for bit in 0..8 * V::slot_len(CAPACITY) {
-        let world = World::<V>::new(&values);
+        let world = NeighbouredSlot::<V>::new(&values);
         world.memory.flip(slot::<V>(1).at + bit / 8, 1 << (bit % 8));
         let mut value = Vec::new();
-        if let Found::Value(_) = V::read(&world.memory, slot::<V>(1), &mut value) {
+        if let SlotContent::Value(_) = V::read(&world.memory, slot::<V>(1), &mut value) {
             assert!(values.contains(&value), "{}: bit {bit} makes up a value", V::NAME);
         }
     }

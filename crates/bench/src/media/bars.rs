@@ -1,22 +1,22 @@
-//! What values in place must reach beside raw loops and logs: ratios of slices of one round.
+//! Goals for values in place, as ratios to raw loops and logs in slices of one round.
 
 use std::fmt;
 
 use serde::Serialize;
 
-use super::Medium;
-use super::report::Row;
+use super::TestedMedium;
+use super::report::MediaRow;
 use crate::report::median;
 
 /// Value sizes that have bars.
 const SIZES: [usize; 3] = [64, 256, 1024];
 
-/// What is compared with, and the least ratio at each of the sizes.
+/// Compared patterns, and the least ratio at each of the sizes.
 const COMPARED: [(&str, &str, [f64; 3]); 4] = [
     ("multi", "raw, checksum", [0.85; 3]),
     ("log", "two-step", [1.5, 1.3, 1.0]),
     ("log", "libpmemlog", [1.5, 1.3, 1.0]),
-    // Without a checksum there is no bar: it says what the checksum costs.
+    // No goal without a checksum: the row shows the checksum's price.
     ("multi", "raw", [0.0; 3]),
 ];
 
@@ -24,28 +24,28 @@ const COMPARED: [(&str, &str, [f64; 3]); 4] = [
 #[derive(Clone, Debug, Serialize)]
 pub struct Bar {
     pub value_bytes: usize,
-    /// What is compared with.
+    /// The other pattern.
     pub against: String,
     /// Median over the rounds; the lowest and the highest beside it.
     pub ratio: f64,
     pub lowest: f64,
     pub highest: f64,
-    /// The least that is wanted; 0 where the ratio is for information.
+    /// The least acceptable ratio; 0 where the ratio is for information.
     pub least: f64,
 }
 
 impl Bar {
-    /// True where the median reaches what is wanted.
+    /// True when the median reaches the goal.
     pub fn is_met(&self) -> bool {
         self.ratio >= self.least
     }
 }
 
-/// All bars that the rows allow to check.
-pub(super) fn of(rows: &[Row]) -> Vec<Bar> {
+/// All goals whose rows exist.
+pub(super) fn of(rows: &[MediaRow]) -> Vec<Bar> {
     let find = |size: usize, pattern: &str, how: &str| {
         rows.iter().find(|row| {
-            row.medium == Medium::Pmem
+            row.medium == TestedMedium::Pmem
                 && (row.value_bytes, row.group) == (size, 1)
                 && (row.name.pattern, row.name.how) == (pattern, how)
         })

@@ -1,4 +1,4 @@
-//! The product's own disk store, as a thread that drives workers uses it: a turn of records, and one commit for it.
+//! The product's disk store as a thread with workers uses it: a batch of records and one commit.
 
 use std::cell::RefCell;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -19,38 +19,38 @@ pub(super) const NAME: Name = Name { pattern: "multi", how: "store" };
 const CHECKED: u64 = 8;
 const LOADED_BY: usize = 256;
 const BINDING: u64 = 1;
-/// A store that cannot tell by a descriptor is asked so often.
+/// Poll interval for a store without a descriptor to wait on.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 /// A store that holds a value for every key.
 pub(super) struct Store {
     store: DiskStore,
     pump: Pump,
-    /// Rung when something has completed.
+    /// Signalled when a commit has completed.
     bell: Arc<OwnedFd>,
-    // Ends the store's threads: after what uses them.
+    // Ends the store's threads. Declared last, so that their users end first.
     _keeper: Keeper,
     stored: Ticket,
     loaded: Option<Load>,
     places: Vec<Place>,
-    // Which write was the last of each key.
+    // By key: the number of its last write.
     last: Vec<u64>,
     draws: Rc<Draws>,
     done: u64,
 }
 
-fn failed(what: impl std::fmt::Display) -> Error {
-    Error::Protocol(format!("the store on disk: {what}"))
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::Protocol(format!("the store on disk: {error}"))
 }
 
 impl Store {
-    /// Makes one in a directory and writes every key once.
+    /// Creates a store in a directory and writes every key once.
     pub(super) fn create(dir: &Path, draws: &Rc<Draws>) -> Result<Store> {
         std::fs::create_dir_all(dir).map_err(Error::io(dir.display().to_string()))?;
         let bell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK).map_err(failed)?);
         let rung = Arc::clone(&bell);
         let waker = move || {
-            // Fails only where it has been rung very often already.
+            // Fails only when it is signalled very often already.
             let _ = rustix::io::write(&*rung, &1_u64.to_ne_bytes());
         };
         let config = Config::default();
@@ -85,7 +85,7 @@ impl Store {
         self.draws.key(Spread::Uniform, n) as usize
     }
 
-    /// Submits what was put and waits until it is durable.
+    /// Submits the records and waits until they are durable.
     fn commit(&mut self) -> Result<()> {
         let ticket = self.store.ticket();
         self.store.submit();
@@ -104,7 +104,7 @@ impl Store {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(failed(error)),
         }
-        // Nothing is in it where it was not rung.
+        // Empty when it was not signalled.
         let _ = rustix::io::read(&*self.bell, &mut [0; 8]);
         self.pump.notice();
         self.pump.advance();
@@ -134,7 +134,7 @@ impl Store {
     }
 }
 
-/// Turns of so many writes, each durable before the next.
+/// Batches of so many writes, each durable before the next.
 pub(super) struct Turns {
     pub store: Rc<RefCell<Store>>,
     pub turn: u64,

@@ -1,4 +1,4 @@
-//! What is written where: drawn before anything is measured, the same for every pattern.
+//! Keys and values of the writes: drawn before the measurement, the same for every pattern.
 
 use base::Prng;
 
@@ -6,11 +6,11 @@ use crate::workload::{Zipf, scramble};
 
 /// The skew of the paper's experiment. [LOGLESS 6.2]
 const THETA: f64 = 0.9;
-/// Draws come round after so many.
+/// Draws repeat after so many.
 const DRAWS: usize = 1 << 18;
-/// Values are windows into one text; they begin at one of so many places.
+/// Values are windows into one text; they begin at one of so many offsets.
 const WINDOWS: usize = 1024;
-/// Places are so many bytes apart, as values in a program's memory would be.
+/// Distance of those offsets in bytes, as of values in a program's memory.
 const WINDOW_STEP: usize = 8;
 
 /// Which keys.

@@ -10,19 +10,20 @@ use storage::pmem::persist::LINE;
 
 use super::draws::{Draws, Spread};
 use super::pattern::{Name, Pattern};
-use super::variants::{Found, Sequence, Slot, Variant, Write};
+use super::variants::{Sequence, Slot, SlotContent, Variant, Write};
 use crate::{Error, Result};
 
-/// Writes, the last ones, that are looked at after a slice.
+/// The last writes, which are checked after a slice.
 const CHECKED: u64 = 64;
 
 fn wrong(name: Name) -> Error {
     let Name { pattern, how } = name;
-    Error::Protocol(format!("{pattern}, {how}: what was written last is not there"))
+    Error::Protocol(format!("{pattern}, {how}: the last written value is missing"))
 }
 
-/// Copy, write back, fence: what nothing that persists a value can be faster than. With a checksum it is computed
-/// over the value, bound to the place, and stored in front of it.
+/// Copy, write back, fence: the lower bound for persisting a value.
+///
+/// The optional checksum over the value is bound to the place and stored in front of it.
 pub(super) struct Raw<M> {
     pub memory: M,
     pub draws: Rc<Draws>,
@@ -81,11 +82,11 @@ impl<M: Memory> Pattern for Raw<M> {
     }
 }
 
-/// Append in two steps: the entry, then a header that says how long the log is. [LOGLESS 6.2]
+/// Append in two steps: the entry, then a header with the log's length. [LOGLESS 6.2]
 pub(super) struct Log<M> {
     memory: M,
     draws: Rc<Draws>,
-    // Where it begins again.
+    // The log wraps here.
     len: u64,
     end: u64,
     done: u64,
@@ -138,7 +139,7 @@ pub(super) struct InPlace<V, M> {
     memory: M,
     draws: Rc<Draws>,
     spread: Spread,
-    // Of the last write of each key.
+    // The last write of each key.
     last: Vec<Sequence>,
     done: u64,
     variant: PhantomData<V>,
@@ -201,7 +202,7 @@ impl<V: Variant, M: Memory> Pattern for InPlace<V, M> {
                 continue;
             }
             let found = V::read(&self.memory, self.slot(key), &mut value);
-            let expected = Found::Value(self.last[key as usize]);
+            let expected = SlotContent::Value(self.last[key as usize]);
             if found != expected || value != self.draws.value(n) {
                 return Err(wrong(self.name()));
             }

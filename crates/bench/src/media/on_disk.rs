@@ -1,4 +1,5 @@
-//! Patterns over a file on a disk: appending to what is allocated, and writing in place, with one flush for many.
+//! Patterns over a file on a disk: append to allocated space, or write in place, with grouped
+//! flushes.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -14,16 +15,16 @@ use crate::{Error, Result};
 
 /// Writes that share a flush.
 pub(super) const GROUPS: [u64; 4] = [1, 8, 64, 512];
-/// What is appended to begins again after so many bytes.
+/// Appends wrap after so many bytes.
 const APPENDED_LEN: u64 = 64 << 20;
 const BLOCK_LEN_MAX: usize = 4096;
 const CHUNK: usize = 1 << 20;
 
-/// A file whose every byte has been written once, so that no write has to allocate.
+/// A file that was written in full once, so that no write has to allocate.
 pub(super) struct Disk {
-    // Past the page cache, where that can be.
+    // Bypasses the page cache where possible.
     file: File,
-    // Through it.
+    // Uses the page cache.
     cached: File,
     /// Unit of places and lengths.
     pub block_len: usize,
@@ -32,7 +33,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// Makes the file, long enough for every key to have a place and for the append's part.
+    /// Creates the file, with a place for every key and room for appends.
     pub(super) fn create(path: &Path, keys: u32, value_len_max: usize) -> Result<Disk> {
         let place_len = value_len_max.next_multiple_of(BLOCK_LEN_MAX) as u64;
         let len = u64::from(keys) * place_len + APPENDED_LEN;
@@ -61,7 +62,7 @@ impl Disk {
     }
 }
 
-/// Bytes at an address that O_DIRECT takes.
+/// Bytes at an address that O_DIRECT accepts.
 struct Aligned {
     bytes: Vec<u8>,
     skip: usize,
@@ -122,8 +123,9 @@ impl OnDisk {
         Ok(())
     }
 
-    /// Several go through the page cache, which hands them to the disk together when it is flushed: one after the
-    /// other past it each would wait for the one before.
+    /// Writes a group through the page cache, which sends it to the disk together at the flush.
+    ///
+    /// Direct writes would each wait for the one before.
     fn in_place(&mut self) -> io::Result<()> {
         let value_len = self.draws.value_len;
         let disk = Rc::clone(&self.disk);
@@ -182,7 +184,7 @@ impl Pattern for OnDisk {
         self.disk.file.read_exact_at(found.bytes(), at).map_err(Error::io("a read of the disk"))?;
         match found.bytes()[skip..skip + value_len] == *self.draws.value(n) {
             true => Ok(()),
-            false => Err(Error::Protocol("the disk does not hold what was written".to_string())),
+            false => Err(Error::Protocol("the disk does not hold the written values".to_string())),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is measured, one like the other: prepared, run for a while, looked at.
+//! One interface for all measurements: prepare, run for a while, check.
 
 use std::time::{Duration, Instant};
 
@@ -11,35 +11,35 @@ use crate::Result;
 pub(super) trait Pattern {
     fn name(&self) -> Name;
 
-    /// Writes that one unit does: what shares a fence or a flush.
+    /// Writes per unit; a unit shares a fence or a flush.
     fn unit(&self) -> u64 {
         1
     }
 
-    /// True where a unit waits for a device: then the time that passes counts.
+    /// True when a unit waits for a device: then wall-clock time counts.
     fn is_slow(&self) -> bool {
         false
     }
 
-    /// Makes ready for a slice; other patterns may have used the same memory since the last one.
+    /// Prepares a slice; other patterns may have used the same memory since the last one.
     fn prepare(&mut self) -> Result<()>;
 
     fn write(&mut self, units: u64) -> Result<()>;
 
-    /// Looks whether what was written is there.
+    /// Checks that the written values are there.
     fn check(&mut self) -> Result<()>;
 }
 
-/// What a row is called.
+/// The name of a row.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize)]
 pub struct Name {
     /// `log`, `single`, `multi`, `raw`, `append`.
     pub pattern: &'static str,
-    /// The variant, or whose code it is.
+    /// The variant, or the origin of the code.
     pub how: &'static str,
 }
 
-/// What one pattern did in all slices.
+/// Results of one pattern over all slices.
 pub(super) struct Measured {
     /// Writes per second, by slice.
     pub rates: Vec<f64>,
@@ -56,10 +56,10 @@ pub(super) struct Pace {
 
 /// Units between two looks at the clock.
 const BATCH: u64 = 1024;
-/// Units whose latency is taken, by slice.
+/// Latency samples, by slice.
 const SAMPLES_MAX: u64 = 20_000;
 
-/// Measures patterns in turn, again and again, so that a slow moment of the machine meets all of them.
+/// Measures patterns alternately, so that a slow moment of the machine meets all of them.
 pub(super) fn measure(patterns: &mut [Box<dyn Pattern>], pace: Pace) -> Result<Vec<Measured>> {
     let new = || Measured {
         rates: Vec::with_capacity(pace.rounds),
@@ -83,8 +83,10 @@ pub(super) fn measure(patterns: &mut [Box<dyn Pattern>], pace: Pace) -> Result<V
     Ok(measured)
 }
 
-/// Time that this thread has run. Other programs that take the processor away do not count, and these patterns
-/// never wait; on a machine that runs nothing else it is the time that passes.
+/// CPU time of this thread.
+///
+/// Excludes time taken by other programs. These patterns never wait, so it equals wall-clock time
+/// on an idle machine.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
     let seconds = u64::try_from(time.tv_sec).expect("a thread has not run since before it began");

@@ -1,6 +1,7 @@
-//! Plots of what was found, as SVG and as PNG: speed on the left, the slowest hundredth on the right, one legend.
+//! Plots of the results, as SVG and PNG: speed on the left, 99th percentile on the right, one
+//! legend.
 //!
-//! Text is drawn with a font of our own (`font`), so that a plot looks the same on a machine without any.
+//! Text is drawn with an embedded font (`font`), so that a plot looks the same on every machine.
 
 mod figure;
 
@@ -12,17 +13,17 @@ use std::sync::Once;
 use plotters::prelude::{BitMapBackend, FontStyle, IntoDrawingArea as _, SVGBackend};
 use plotters::style::register_font;
 
-use self::figure::{Figure, HEIGHT, Line, WIDTH, draw};
-use super::Medium;
-use super::report::{Report, Row};
+use self::figure::{Figure, HEIGHT, PlotLine, WIDTH, draw};
+use super::TestedMedium;
+use super::report::{MediaReport, MediaRow};
 use crate::{Error, Result};
 
 const FONT: &[u8] = include_bytes!("font/DejaVuSans-subset.ttf");
 
-/// Which rows make a line: pattern, how, writes per flush (0: any); and its name in the legend.
-type Kind = (&'static str, &'static str, u64, &'static str);
+/// Selects the rows of a line: pattern, how, writes per flush (0: any), and its name in the legend.
+type LineSelector = (&'static str, &'static str, u64, &'static str);
 
-const PATTERNS: &[Kind] = &[
+const PATTERNS: &[LineSelector] = &[
     ("multi", "raw, checksum", 0, "raw loop: checksum, copy, write back, fence"),
     ("multi", "checksum", 0, "100,000 values in place, Zipf 0.9"),
     ("single", "checksum", 0, "one value in place"),
@@ -30,7 +31,7 @@ const PATTERNS: &[Kind] = &[
     ("log", "libpmemlog", 0, "log, libpmemlog"),
 ];
 
-const VARIANTS: &[Kind] = &[
+const VARIANTS: &[LineSelector] = &[
     ("multi", "raw, checksum", 0, "raw loop: checksum, copy, write back, fence"),
     ("multi", "checksum", 0, "one flush, checksum"),
     ("multi", "popcount", 0, "one flush, population count"),
@@ -38,7 +39,7 @@ const VARIANTS: &[Kind] = &[
     ("multi", "four headers", 0, "value, then one of four headers"),
 ];
 
-const STORE: &[Kind] = &[
+const STORE: &[LineSelector] = &[
     ("multi", "raw, checksum", 0, "raw loop, a fence each"),
     ("multi", "raw, checksum, 64 per fence", 0, "raw loop, 64 per fence"),
     ("multi", "store, turns of 1", 0, "the store, turns of 1"),
@@ -46,7 +47,7 @@ const STORE: &[Kind] = &[
     ("multi", "store, turns of 64", 0, "turns of 64"),
 ];
 
-const DISK: &[Kind] = &[
+const DISK: &[LineSelector] = &[
     ("append", "one write", 1, "append, 1 per flush"),
     ("append", "one write", 8, "append, 8"),
     ("append", "one write", 64, "append, 64"),
@@ -57,7 +58,7 @@ const DISK: &[Kind] = &[
     ("multi", "a write each", 512, "in place, 512"),
 ];
 
-const DISK_STORE: &[Kind] = &[
+const DISK_STORE: &[LineSelector] = &[
     ("append", "one write", 1, "append, 1 per flush"),
     ("append", "one write", 8, "append, 8"),
     ("append", "one write", 64, "append, 64"),
@@ -71,22 +72,22 @@ const DISK_STORE: &[Kind] = &[
 const MEMORY: &str = "memory, no flushes";
 const PMEM: &str = "emulated persistent memory";
 
-/// Draws every figure that has something to show.
-pub(super) fn draw_all(report: &Report, dir: &Path) -> Result<()> {
+/// Draws every figure that has data.
+pub(super) fn draw_all(report: &MediaReport, dir: &Path) -> Result<()> {
     let figures = [
-        ("ram-patterns", Medium::Ram, format!("In place and log: {MEMORY}"), PATTERNS),
-        ("ram-variants", Medium::Ram, format!("Ways to write a slot: {MEMORY}"), VARIANTS),
-        ("pmem-patterns", Medium::Pmem, format!("In place and log: {PMEM}"), PATTERNS),
-        ("pmem-variants", Medium::Pmem, format!("Ways to write a slot: {PMEM}"), VARIANTS),
-        ("pmem-store", Medium::Pmem, format!("The store: {PMEM}"), STORE),
-        ("disk", Medium::Disk, "In place and append: disk".to_string(), DISK),
-        ("disk-store", Medium::Disk, "The store and append: disk".to_string(), DISK_STORE),
+        ("ram-patterns", TestedMedium::Ram, format!("In place and log: {MEMORY}"), PATTERNS),
+        ("ram-variants", TestedMedium::Ram, format!("Ways to write a slot: {MEMORY}"), VARIANTS),
+        ("pmem-patterns", TestedMedium::Pmem, format!("In place and log: {PMEM}"), PATTERNS),
+        ("pmem-variants", TestedMedium::Pmem, format!("Ways to write a slot: {PMEM}"), VARIANTS),
+        ("pmem-store", TestedMedium::Pmem, format!("The store: {PMEM}"), STORE),
+        ("disk", TestedMedium::Disk, "In place and append: disk".to_string(), DISK),
+        ("disk-store", TestedMedium::Disk, "The store and append: disk".to_string(), DISK_STORE),
     ];
     for (file, medium, title, kinds) in figures {
         let lines = lines(report, medium, kinds);
         if lines.iter().any(|line| line.speed.len() > 1) {
             let (unit, time) =
-                if medium == Medium::Disk { ("thousand", "ms") } else { ("million", "µs") };
+                if medium == TestedMedium::Disk { ("thousand", "ms") } else { ("million", "µs") };
             let figure = Figure { title, unit, time, lines };
             write(&figure, &dir.join(file))?;
         }
@@ -94,16 +95,16 @@ pub(super) fn draw_all(report: &Report, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-fn lines(report: &Report, medium: Medium, kinds: &[Kind]) -> Vec<Line> {
-    let is_disk = medium == Medium::Disk;
+fn lines(report: &MediaReport, medium: TestedMedium, kinds: &[LineSelector]) -> Vec<PlotLine> {
+    let is_disk = medium == TestedMedium::Disk;
     let (scale, time) = if is_disk { (1e3, 1e6) } else { (1e6, 1e3) };
     let lines = kinds.iter().enumerate().map(|(index, &(pattern, how, group, label))| {
-        let is_it = |row: &&Row| {
+        let is_it = |row: &&MediaRow| {
             (row.name.pattern, row.name.how) == (pattern, how) && [0, row.group].contains(&group)
         };
         let rows = || report.of(medium).filter(is_it);
-        let size = |row: &Row| row.value_bytes as f64;
-        Line {
+        let size = |row: &MediaRow| row.value_bytes as f64;
+        PlotLine {
             label,
             // On disk a colour is a number of writes per flush.
             colour: if is_disk { index % 4 } else { index },

@@ -1,4 +1,5 @@
-//! The product's own persistent-memory store, as a worker drives it: a turn of records, submitted at once.
+//! The product's persistent-memory store as a worker drives it: a batch of records, submitted at
+//! once.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -13,7 +14,7 @@ use super::draws::{Draws, Spread};
 use super::pattern::{Name, Pattern};
 use crate::{Error, Result};
 
-/// Writes in a turn.
+/// Writes in a batch.
 pub(super) const TURNS: [u64; 3] = [1, 8, 64];
 const CHECKED: u64 = 64;
 const LOADED_BY: usize = 256;
@@ -23,14 +24,14 @@ const BINDING: u64 = 1;
 pub(super) struct Store {
     store: PmemStore,
     places: Vec<Place>,
-    // Which write was the last of each key.
+    // By key: the number of its last write.
     last: Vec<u32>,
     draws: Rc<Draws>,
     done: u64,
 }
 
 impl Store {
-    /// Makes one in a directory and writes every key once.
+    /// Creates a store in a directory and writes every key once.
     pub(super) fn create(dir: &Path, draws: &Rc<Draws>) -> Result<Store> {
         std::fs::create_dir_all(dir).map_err(Error::io(dir.display().to_string()))?;
         let pmem = Pmem::open(dir, BINDING, Beginning::New)
@@ -60,7 +61,7 @@ impl Store {
     }
 }
 
-/// Turns of so many writes.
+/// Batches of so many writes.
 pub(super) struct Turns {
     pub store: Rc<RefCell<Store>>,
     pub turn: u64,

@@ -1,7 +1,8 @@
-//! `libpmemlog` beside our own log, where it is installed: appends to a pool, rewound when it is full.
+//! `libpmemlog`, if installed, beside our own log: appends to a pool and rewinds a full one.
 //!
-//! On memory that is not persistent the library flushes by `msync`, unless `PMEM_IS_PMEM_FORCE=1` is in the
-//! environment when it is loaded: then by the same instructions as on persistent memory.
+//! On volatile memory the library flushes by `msync`, unless the environment has
+//! `PMEM_IS_PMEM_FORCE=1` when it is loaded.
+//! Then it uses the instructions for persistent memory.
 
 mod library;
 
@@ -13,7 +14,7 @@ use super::draws::Draws;
 use super::pattern::{Name, Pattern};
 use crate::{Error, Result};
 
-/// What makes the library take any memory for persistent.
+/// Makes the library treat any memory as persistent.
 pub const FORCE: (&str, &str) = ("PMEM_IS_PMEM_FORCE", "1");
 
 /// The log of the library.
@@ -62,7 +63,7 @@ impl Pattern for PmemLog {
         Ok(())
     }
 
-    /// The log is as long as it must be.
+    /// Checks the length of the log.
     fn check(&mut self) -> Result<()> {
         let len = self.pool.len();
         match len > 0 && len.is_multiple_of(self.draws.value_len as u64) {

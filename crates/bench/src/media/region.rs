@@ -1,4 +1,4 @@
-//! The memory that patterns write to: one mapped file for all of them, one after the other.
+//! The memory that patterns write to: one mapped file, shared by all in turn.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -11,11 +11,12 @@ use storage::pmem::memory::{Memory, store_headed};
 
 const PAGE: u64 = 4096;
 
-/// A handle to the memory. Without flushes it is ordinary memory: write-backs and fences do nothing.
+/// A handle to the memory. Without flushes it is ordinary memory: write-backs and fences are
+/// no-ops.
 #[derive(Clone, Debug)]
 pub(super) struct Region<const FLUSHES: bool>(Arc<Mapped>);
 
-/// Makes the file, all of it in memory and mapped.
+/// Creates the file, resident in memory and mapped.
 pub(super) fn create(path: &Path, len: u64) -> io::Result<Arc<Mapped>> {
     let len = len.next_multiple_of(PAGE);
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;

@@ -1,11 +1,11 @@
-//! What was found: a table for people, a CSV file for programs.
+//! Results: a table for people, a CSV file for programs.
 
 use std::fmt::{self, Write as _};
 use std::path::Path;
 
 use serde::Serialize;
 
-use super::Medium;
+use super::TestedMedium;
 use super::bars::Bar;
 use super::pattern::{Measured, Name, Pattern};
 use crate::report::median;
@@ -13,8 +13,8 @@ use crate::{Error, Result};
 
 /// One pattern on one medium with values of one length.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
-    pub medium: Medium,
+pub struct MediaRow {
+    pub medium: TestedMedium,
     pub value_bytes: usize,
     #[serde(flatten)]
     pub name: Name,
@@ -29,23 +29,23 @@ pub struct Row {
     pub p99_ns: u64,
 }
 
-/// Everything that a run found.
+/// All results of a run.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Report {
-    pub rows: Vec<Row>,
+pub struct MediaReport {
+    pub rows: Vec<MediaRow>,
     pub bars: Vec<Bar>,
-    /// What was left out, and why.
+    /// Measurements that were left out, and why.
     pub notes: Vec<String>,
 }
 
-impl Row {
+impl MediaRow {
     pub(super) fn of(
-        medium: Medium,
+        medium: TestedMedium,
         value_bytes: usize,
         pattern: &dyn Pattern,
         measured: &Measured,
-    ) -> Row {
-        Row {
+    ) -> MediaRow {
+        MediaRow {
             medium,
             value_bytes,
             name: pattern.name(),
@@ -58,13 +58,13 @@ impl Row {
     }
 }
 
-impl Report {
+impl MediaReport {
     pub(super) fn note(&mut self, note: Option<String>) {
         self.notes.extend(note.filter(|note| !self.notes.contains(note)));
     }
 
     /// The rows of one medium.
-    pub(super) fn of(&self, medium: Medium) -> impl Iterator<Item = &Row> + Clone {
+    pub(super) fn of(&self, medium: TestedMedium) -> impl Iterator<Item = &MediaRow> + Clone {
         self.rows.iter().filter(move |row| row.medium == medium)
     }
 
@@ -73,8 +73,16 @@ impl Report {
             "medium,value_bytes,pattern,how,writes_per_flush,writes_per_second,lowest,highest,p50_ns,p99_ns\n",
         );
         for row in &self.rows {
-            let Row { medium, value_bytes, name, group, writes_per_second, p50_ns, p99_ns, .. } =
-                row;
+            let MediaRow {
+                medium,
+                value_bytes,
+                name,
+                group,
+                writes_per_second,
+                p50_ns,
+                p99_ns,
+                ..
+            } = row;
             let lowest = row.rates.iter().copied().fold(f64::INFINITY, f64::min);
             let highest = row.rates.iter().copied().fold(0.0, f64::max);
             let (medium, Name { pattern, how }) = (medium.name(), name);
@@ -88,8 +96,8 @@ impl Report {
         std::fs::write(path, text).map_err(Error::io(path.display().to_string()))
     }
 
-    /// What rows are there for one size, in the order in which they came.
-    fn kinds(&self, medium: Medium) -> Vec<(Name, u64)> {
+    /// Kinds of rows for one size, in order of appearance.
+    fn kinds(&self, medium: TestedMedium) -> Vec<(Name, u64)> {
         let mut kinds = Vec::new();
         for row in self.of(medium) {
             if !kinds.contains(&(row.name, row.group)) {
@@ -100,10 +108,10 @@ impl Report {
         kinds
     }
 
-    fn table(&self, f: &mut fmt::Formatter<'_>, medium: Medium) -> fmt::Result {
+    fn table(&self, f: &mut fmt::Formatter<'_>, medium: TestedMedium) -> fmt::Result {
         let mut sizes: Vec<usize> = self.of(medium).map(|row| row.value_bytes).collect();
         sizes.dedup();
-        let unit = if medium == Medium::Disk { "thousand" } else { "million" };
+        let unit = if medium == TestedMedium::Disk { "thousand" } else { "million" };
         writeln!(f, "\n{}: {unit} writes per second / p99 in µs of a group", medium.name())?;
         write!(f, "{:<8}{:<28}{:>6}", "pattern", "how", "group")?;
         sizes.iter().try_for_each(|size| write!(f, " {:>15}", format!("{size} B")))?;
@@ -112,7 +120,7 @@ impl Report {
             write!(f, "{:<8}{:<28}{group:>6}", name.pattern, name.how)?;
             for &size in &sizes {
                 let is_it =
-                    |row: &&Row| (row.name, row.group, row.value_bytes) == (name, group, size);
+                    |row: &&MediaRow| (row.name, row.group, row.value_bytes) == (name, group, size);
                 let cell = self.of(medium).find(is_it).map_or(String::new(), cell);
                 write!(f, " {cell:>15}")?;
             }
@@ -122,14 +130,16 @@ impl Report {
     }
 }
 
-fn cell(row: &Row) -> String {
-    let scale = if row.medium == Medium::Disk { 1e3 } else { 1e6 };
+fn cell(row: &MediaRow) -> String {
+    let scale = if row.medium == TestedMedium::Disk { 1e3 } else { 1e6 };
     format!("{:.2} / {:.2}", row.writes_per_second / scale, row.p99_ns as f64 / 1e3)
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for MediaReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for medium in Medium::ALL.into_iter().filter(|&medium| self.of(medium).next().is_some()) {
+        for medium in
+            TestedMedium::ALL.into_iter().filter(|&medium| self.of(medium).next().is_some())
+        {
             self.table(f, medium)?;
         }
         if !self.bars.is_empty() {

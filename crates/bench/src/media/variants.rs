@@ -1,19 +1,21 @@
-//! Ways to overwrite a value in its slot so that a crash leaves the value before or the value after.
+//! Ways to overwrite a value in its slot so that a crash leaves the value before or the value
+//! after.
 //!
-//! All of them write beside the newest value and then let it count; they differ in how many fences that takes,
-//! what is written besides the value, and what they notice when they read:
+//! All of them write beside the newest value and then make the new one valid.
+//! They differ in fences, in bytes written besides the value, and in the damage that reads detect:
 //!
-//! | variant | fences per write | damage that shows |
+//! | variant | fences per write | detected damage |
 //! |---|---|---|
 //! | [`Checksum`] | 1 | all of it, but for one case in 2^64 |
 //! | [`PopCount`] | 1, and the value's length is written twice | every torn write, every single bit |
-//! | [`TwoStep`], one header or several that take turns | 2 | none |
+//! | [`TwoStep`], one header or several in rotation | 2 | none |
 //!
-//! A slot begins on a cache line and is made of whole lines, so no write of one register touches a line of
-//! another. The sequence of the newest value is the caller's to know: from reading the slot once, or from having
-//! written it. The store's slots are the checksum variant with a larger header (`storage::pmem`), and its turns say which
-//! versions may be torn; here a version that does not verify is taken for one that was interrupted. Who takes over
-//! from a process that ended settles the memory before it reads, as for the store.
+//! A slot consists of whole cache lines, so no write of one register touches a line of another.
+//! The caller knows the sequence of the newest value, from reading or writing the slot.
+//! The store's slots are the checksum variant with a larger header (`storage::pmem`).
+//! There, batches say which versions may be torn; here, a version that does not verify counts as
+//! interrupted.
+//! After a crash, settle the memory before reading, as for the store.
 
 mod checksum;
 mod popcount;
@@ -29,26 +31,28 @@ use storage::pmem::persist::LINE;
 /// A place for one value at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
-    /// Where it begins: a multiple of 64.
+    /// The start of the slot: a multiple of 64.
     pub at: u64,
     /// The longest value, in bytes: at most 2^31.
     pub capacity: usize,
 }
 
-/// Numbers the values of a slot. There are 3 · 2^30 of them, then they begin again: two that are close to each
-/// other have an order for ever, and places that values take in turn (two, three or four) are left in that order.
+/// Numbers the values of a slot; wraps after 3 · 2^30.
+///
+/// Two close numbers keep their order across the wrap, and so does the rotation of places (two,
+/// three or four).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sequence(u32);
 
 const SEQUENCES: u32 = 3 << 30;
 
-/// What was found in a slot; the value is in the buffer that was handed over.
+/// The result of reading a slot; the value is in the caller's buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Found {
+pub enum SlotContent {
     Value(Sequence),
-    /// Nothing was written since the slot was cleared.
+    /// The slot is empty since it was cleared.
     Nothing,
-    /// What is there cannot be the work of this variant, interrupted or not.
+    /// No write of this variant, even an interrupted one, can leave this content.
     Damaged,
 }
 
@@ -56,14 +60,14 @@ pub enum Found {
 pub trait Variant {
     /// On the command line and in tables.
     const NAME: &'static str;
-    /// Parts of a write, with a fence behind each. A turn of many slots takes the first step of all, a fence, and
-    /// so on.
+    /// Parts of a write, each followed by a fence. A batch of slots does the first step of all, a
+    /// fence, and so on.
     const STEPS: usize;
 
     /// Bytes that a slot takes: whole lines.
     fn slot_len(capacity: usize) -> u64;
 
-    /// Makes a slot hold nothing, whatever is there; to be fenced.
+    /// Empties a slot with any content; the caller fences.
     fn clear<M: Memory>(memory: &M, slot: Slot);
 
     /// Stores one part of a write, counted from 0, and starts writing it back.
@@ -73,9 +77,9 @@ pub trait Variant {
     fn step<M: Memory>(memory: &M, slot: Slot, step: usize, write: Write<'_>);
 
     /// Reads the newest value into `value`.
-    fn read<M: Memory>(memory: &M, slot: Slot, value: &mut Vec<u8>) -> Found;
+    fn read<M: Memory>(memory: &M, slot: Slot, value: &mut Vec<u8>) -> SlotContent;
 
-    /// Prepares a slot for the next write after a crash; to be fenced.
+    /// Prepares a slot for the next write after a crash; the caller fences.
     fn recover<M: Memory>(memory: &M, slot: Slot) {
         let _ = (memory, slot);
     }
@@ -90,7 +94,7 @@ pub trait Variant {
     }
 }
 
-/// A value to be written, with the number that it will have: the one after the newest's.
+/// A value to be written, with its number: the one after the newest's.
 #[derive(Clone, Copy, Debug)]
 pub struct Write<'a> {
     pub sequence: Sequence,
@@ -98,9 +102,9 @@ pub struct Write<'a> {
 }
 
 impl Sequence {
-    /// Of the first value of a slot that was cleared.
+    /// The first number of a cleared slot.
     pub const FIRST: Sequence = Sequence(0);
-    /// After which numbers begin again.
+    /// The last number before the wrap.
     pub const LAST: Sequence = Sequence(SEQUENCES - 1);
 
     #[must_use]
@@ -108,12 +112,12 @@ impl Sequence {
         Sequence(if self.0 + 1 == SEQUENCES { 0 } else { self.0 + 1 })
     }
 
-    /// Which of so many places it takes.
+    /// Its place of so many.
     fn index(self, places: u32) -> u64 {
         u64::from(self.0 % places)
     }
 
-    /// None where no sequence is written that way.
+    /// `None` for an invalid sequence.
     fn from_bits(bits: u32) -> Option<Sequence> {
         (bits < SEQUENCES).then_some(Sequence(bits))
     }
@@ -146,7 +150,7 @@ impl Header {
         u64::from(self.sequence.0) | (self.len as u64 + 1) << 32
     }
 
-    /// None where that is no header of this slot.
+    /// `None` for an invalid header of this slot.
     fn from_word(word: u64, slot: Slot) -> Option<Header> {
         let len = usize::try_from((word >> 32).checked_sub(1)?).ok()?;
         let sequence = Sequence::from_bits(word as u32)?;
@@ -154,7 +158,7 @@ impl Header {
     }
 }
 
-/// The newest of some headers that are found in a slot, with where each was found.
+/// The newest of the headers in a slot, with its place.
 fn newest(headers: impl Iterator<Item = (u64, Header)>) -> Option<(u64, Header)> {
     headers.reduce(|best, next| if next.1.sequence.is_after(best.1.sequence) { next } else { best })
 }
@@ -182,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sequences_keep_their_order_and_their_places_when_they_begin_again() {
+    fn sequences_keep_order_and_places_across_wrap() {
         let last = Sequence::LAST;
         assert_eq!(last.next(), Sequence::FIRST);
         assert!(Sequence::FIRST.is_after(last) && !last.is_after(Sequence::FIRST));

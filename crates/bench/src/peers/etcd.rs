@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::process::{self, Process, ScratchDir};
-use crate::report::Report;
+use crate::report::LoadReport;
 use crate::{Error, Result, resp};
 
 pub(super) struct Servers {
@@ -61,7 +61,7 @@ impl Servers {
         if !process::wait_until(READY_MAX, || servers.addresses.iter().all(|&a| is_healthy(a))) {
             let said: Vec<String> = servers.processes.iter().map(Process::log_tail).collect();
             return Err(Error::NotReady {
-                what: "etcd".to_string(),
+                system: "etcd".to_string(),
                 seconds: READY_MAX.as_secs(),
                 details: format!("; it said:\n{}", said.join("\n")),
             });
@@ -90,14 +90,15 @@ fn is_healthy(address: SocketAddr) -> bool {
         && answer.contains("\"health\":\"true\"")
 }
 
-/// Runs a load with etcd's own protocol. Without the feature nothing gets here: there is an [`obstacle`].
+/// Runs a load with etcd's own protocol. Unreachable without the feature, because [`obstacle`]
+/// reports it.
 #[cfg(not(feature = "etcd"))]
-pub(super) fn measure(_config: &resp::Config) -> Result<Report> {
+pub(super) fn measure(_config: &resp::Config) -> Result<LoadReport> {
     Err(Error::Usage(obstacle().unwrap_or_default()))
 }
 
 /// Runs a load with etcd's own protocol.
 #[cfg(feature = "etcd")]
-pub(super) fn measure(config: &resp::Config) -> Result<Report> {
+pub(super) fn measure(config: &resp::Config) -> Result<LoadReport> {
     super::grpc::measure(config)
 }

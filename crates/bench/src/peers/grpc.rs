@@ -1,8 +1,10 @@
-//! A load on etcd over gRPC: `KV.Put` and `KV.Range`. A client has as many calls outstanding as one of ours has commands
-//! in flight.
+//! A load on etcd over gRPC: `KV.Put` and `KV.Range`. A client has as many outstanding calls as one
+//! of ours has commands in flight.
 //!
-//! HTTP/2 comes from `h2`; the two messages are so small that they are written by hand. Clients share a few
-//! connections, spread over the nodes, as etcd's own client library and benchmark do. All runs on one thread.
+//! HTTP/2 comes from `h2`; the two messages are small enough to be encoded by hand.
+//! Clients share a few connections, spread over the nodes, as etcd's client library and benchmark
+//! do.
+//! All runs on one thread.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -17,8 +19,8 @@ use tokio::net::TcpStream;
 use tokio::task::LocalSet;
 
 use crate::process;
-use crate::report::{self, Latency, Report};
-use crate::resp::{Config, Stop};
+use crate::report::{self, Latency, LoadReport};
+use crate::resp::{Config, RunEnd};
 use crate::workload::Mix;
 use crate::{Error, Result};
 
@@ -53,8 +55,8 @@ impl Tally {
 }
 
 /// Runs `config`'s load: SET as Put, GET as a linearizable Range. WAIT does not exist there.
-pub(super) fn measure(config: &Config) -> Result<Report> {
-    let Stop::After(window) = config.stop else {
+pub(super) fn measure(config: &Config) -> Result<LoadReport> {
+    let RunEnd::After(window) = config.stop else {
         return Err(Error::Usage("a load on etcd ends by time".to_string()));
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -65,7 +67,7 @@ pub(super) fn measure(config: &Config) -> Result<Report> {
     LocalSet::new().block_on(&runtime, run(config, window))
 }
 
-async fn run(config: &Config, window: Duration) -> Result<Report> {
+async fn run(config: &Config, window: Duration) -> Result<LoadReport> {
     let mut senders = Vec::new();
     for index in 0..config.connections.min(CONNECTIONS_MAX) {
         senders.push(connect(config.addresses[index % config.addresses.len()]).await?);
@@ -93,7 +95,7 @@ async fn run(config: &Config, window: Duration) -> Result<Report> {
     clients.iter().for_each(tokio::task::JoinHandle::abort);
     let tally = tally.borrow();
     let errors = (tally.errors > 0).then(|| ("grpc".to_string(), tally.errors));
-    Ok(Report {
+    Ok(LoadReport {
         seconds,
         operations: tally.operations,
         per_second: tally.operations as f64 / seconds,
@@ -113,7 +115,7 @@ async fn connect(address: SocketAddr) -> Result<SendRequest<Bytes>> {
     let _ = stream.set_nodelay(true);
     let (sender, connection) = h2::client::handshake(stream).await.map_err(protocol)?;
     tokio::task::spawn_local(async move {
-        // Its end shows in the calls that were made on it.
+        // The calls on a connection notice its end.
         let _ = connection.await;
     });
     Ok(sender)
@@ -266,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn long_fields_have_their_length_in_seven_bit_groups() {
+    fn long_field_has_varint_length() {
         let mut out = BytesMut::new();
         field(&mut out, 2, &[0; 300]);
         assert_eq!(&out[..3], [0x12, 0xAC, 0x02]);

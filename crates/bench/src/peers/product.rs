@@ -1,4 +1,4 @@
-//! Names and versions of what is compared, as their makers call them.
+//! Names and versions of the compared products, as their makers write them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -40,7 +40,7 @@ fn version(program: &Path) -> String {
     text.ok().as_deref().and_then(find_version).unwrap_or("unknown version").to_owned()
 }
 
-/// The first word that looks like a version, without what stands before its first digit.
+/// The first word that looks like a version, from its first digit on.
 fn find_version(text: &str) -> Option<&str> {
     let number = |word| {
         let word: &str = word;
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_found_in_what_programs_print() {
+    fn versions_are_found_in_program_output() {
         let of = |text| find_version(text).unwrap_or_default();
         assert_eq!(of("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.2.1"), "7.0.15");
         assert_eq!(of("etcd Version: 3.5.16\nGit SHA: f20bbad"), "3.5.16");

@@ -1,4 +1,4 @@
-//! redis-server, alone or with replicas, keeping nothing on disk.
+//! redis-server without persistence, alone or with replicas.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::{Error, Result};
 
 pub(super) struct Servers {
     addresses: Vec<SocketAddr>,
-    // Before the folder, so that the processes end before it goes.
+    // Declared before the folder, so that the processes end before it is removed.
     processes: Vec<Process>,
     _scratch: ScratchDir,
 }
@@ -24,7 +24,7 @@ pub(super) fn obstacle() -> Option<String> {
 }
 
 impl Servers {
-    /// The primary first; returns when all replicas are in step with it.
+    /// The primary first; returns when all replicas are in sync.
     pub(super) fn start(dir: &Path, replicas: usize) -> Result<Servers> {
         let scratch = ScratchDir::new(dir, "redis")?;
         let addresses = process::free_addresses(1 + replicas)?;
@@ -35,7 +35,7 @@ impl Servers {
             let mut command = Command::new("redis-server");
             command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
             command.args(["--port", &address.port().to_string()]);
-            // Or the primary waits five seconds for more replicas before it sends its state.
+            // Otherwise the primary waits five seconds for more replicas before it sends its state.
             command.args(["--repl-diskless-sync-delay", "0"]);
             if index > 0 {
                 command.args(["--replicaof", "127.0.0.1", &addresses[0].port().to_string()]);
@@ -55,7 +55,7 @@ impl Servers {
         if !process::wait_until(READY_MAX, in_step) {
             let said: Vec<String> = servers.processes.iter().map(Process::log_tail).collect();
             return Err(Error::NotReady {
-                what: "redis-server".to_string(),
+                system: "redis-server".to_string(),
                 seconds: READY_MAX.as_secs(),
                 details: format!("; it said:\n{}", said.join("\n")),
             });

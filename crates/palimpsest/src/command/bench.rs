@@ -173,7 +173,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-fn run_resp(plan: &RespArgs) -> Result<bench::report::Report, Failure> {
+fn run_resp(plan: &RespArgs) -> Result<bench::report::LoadReport, Failure> {
     let addresses = plan.addresses.iter().map(|text| address(text)).collect::<Result<_, _>>()?;
     let keys = match plan.distribution.as_str() {
         "uniform" => Keys::Uniform { count: plan.keys },
@@ -197,7 +197,7 @@ fn run_resp(plan: &RespArgs) -> Result<bench::report::Report, Failure> {
         keys,
         value_bytes: plan.value_size,
         wait_replicas: plan.wait,
-        stop: resp::Stop::After(plan.time),
+        stop: resp::RunEnd::After(plan.time),
         server_pids: plan.server_pids.clone(),
         password: std::env::var(config::environment::PASSWORD).ok(),
         ..resp::Config::default()

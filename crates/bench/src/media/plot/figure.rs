@@ -1,4 +1,4 @@
-//! How a figure is laid out: two panels over value sizes, and the legend below.
+//! The layout of a figure: two panels over value sizes, and the legend below.
 
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
@@ -11,10 +11,10 @@ const TITLE_HEIGHT: u32 = 50;
 const LEGEND_HEIGHT: u32 = 84;
 /// Entries of the legend in a line.
 const LEGEND_COLUMNS: usize = 4;
-/// Where the largest value is more than so many times the smallest, the axis is logarithmic.
+/// An axis is logarithmic when its largest value is more than so many times the smallest.
 const LINEAR_MAX: f64 = 30.0;
 
-/// Told apart by people who see fewer colours, too. [Okabe and Ito, *Color Universal Design*, 2008]
+/// Distinct for colour-blind readers. [Okabe and Ito, *Color Universal Design*, 2008]
 const COLOURS: [RGBColor; 5] = [
     RGBColor(110, 110, 110),
     RGBColor(0, 114, 178),
@@ -24,7 +24,7 @@ const COLOURS: [RGBColor; 5] = [
 ];
 
 /// One row of measurements over value sizes.
-pub(super) struct Line {
+pub(super) struct PlotLine {
     pub label: &'static str,
     pub colour: usize,
     pub is_dashed: bool,
@@ -40,7 +40,7 @@ pub(super) struct Figure {
     pub unit: &'static str,
     /// Of the time that a write takes.
     pub time: &'static str,
-    pub lines: Vec<Line>,
+    pub lines: Vec<PlotLine>,
 }
 
 type Area<DB> = DrawingArea<DB, Shift>;
@@ -65,8 +65,8 @@ pub(super) fn draw<DB: DrawingBackend>(area: &Area<DB>, figure: &Figure) -> Draw
 fn panel<DB: DrawingBackend>(
     area: &Area<DB>,
     label: &str,
-    lines: &[Line],
-    points: impl Fn(&Line) -> &Vec<(f64, f64)>,
+    lines: &[PlotLine],
+    points: impl Fn(&PlotLine) -> &Vec<(f64, f64)>,
 ) -> Drawn<DB> {
     let values = || lines.iter().flat_map(|line| points(line).iter().map(|&(_, y)| y));
     let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
@@ -80,8 +80,8 @@ fn panel<DB: DrawingBackend>(
 fn axes<DB: DrawingBackend, Y>(
     area: &Area<DB>,
     label: &str,
-    lines: &[Line],
-    points: impl Fn(&Line) -> &Vec<(f64, f64)>,
+    lines: &[PlotLine],
+    points: impl Fn(&PlotLine) -> &Vec<(f64, f64)>,
     range: Y,
 ) -> Drawn<DB>
 where
@@ -140,7 +140,7 @@ fn value_label(value: f64) -> String {
     }
 }
 
-fn draw_legend<DB: DrawingBackend>(area: &Area<DB>, lines: &[Line]) -> Drawn<DB> {
+fn draw_legend<DB: DrawingBackend>(area: &Area<DB>, lines: &[PlotLine]) -> Drawn<DB> {
     // Few long names take fewer columns.
     let columns = if lines.len() > 5 { LEGEND_COLUMNS } else { 3 };
     let column_width = (WIDTH as i32 - 60) / columns as i32;

@@ -1,4 +1,4 @@
-//! The few functions of `libpmemlog` that are called, found when the program runs. [libpmemlog(7), 1.12]
+//! The used functions of `libpmemlog`, loaded at run time. [libpmemlog(7), 1.12]
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -29,15 +29,15 @@ pub struct Library {
 }
 
 impl Library {
-    /// Loads it, or says why that cannot be.
+    /// Loads the library, or explains why it cannot.
     pub fn load() -> Result<Library, String> {
         let missing = |error: libloading::Error| {
             format!("libpmemlog is not installed (Debian: apt install libpmemlog1): {error}")
         };
         // SAFETY: the library's initialisers set up its own state only; they may run at any time.
         let library = unsafe { libloading::Library::new(FILE) }.map_err(missing)?;
-        // SAFETY: the names have these types in libpmemlog.h of version 1; the functions are used only while
-        // `library`, which moves into the same struct, is loaded.
+        // SAFETY: the names have these types in libpmemlog.h of version 1. The functions are used
+        // only while `library`, which moves into the same struct, is loaded.
         unsafe {
             Ok(Library {
                 create: *library.get::<Create>(b"pmemlog_create\0").map_err(missing)?,
@@ -100,7 +100,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // SAFETY: the pool is open and nobody uses it after this.
+        // SAFETY: the pool is open and has no use after this.
         unsafe { (self.library.close)(self.pool.as_ptr()) }
     }
 }

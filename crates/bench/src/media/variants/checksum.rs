@@ -1,15 +1,16 @@
-//! One flush: header and value go out together, and a checksum over both says that all of it arrived.
+//! One flush: header and value are written together, and a checksum over both proves that all
+//! arrived.
 //!
 //! ```text
 //! 0..8    checksum over the rest, bound to the place
-//! 8..16   sequence, bytes of the value plus one (0: nothing)
+//! 8..16   sequence, bytes of the value plus one (0: empty)
 //! 16..    value
 //! ```
 //! Two such versions, each on lines of its own, are written in turn.
 
 use base::checksum::checksum_at;
 
-use super::{Found, Header, Slot, Variant, Write, newest, whole_lines};
+use super::{Header, Slot, SlotContent, Variant, Write, newest, whole_lines};
 use crate::workload::scramble;
 use storage::pmem::memory::Memory;
 
@@ -30,10 +31,10 @@ fn put_void<M: Memory>(memory: &M, slot: Slot, index: u64) {
 #[derive(Clone, Copy, Debug)]
 pub struct Checksum;
 
-/// The header of a version that holds nothing.
+/// The header of an empty version.
 const VOID: u64 = 0;
 
-enum Version {
+enum StoredVersion {
     Holding(Header),
     Void,
     Bad,
@@ -44,16 +45,21 @@ impl Checksum {
         slot.at + index * whole_lines(HEADER_LEN + slot.capacity)
     }
 
-    fn read_version<M: Memory>(memory: &M, slot: Slot, index: u64, value: &mut Vec<u8>) -> Version {
+    fn read_version<M: Memory>(
+        memory: &M,
+        slot: Slot,
+        index: u64,
+        value: &mut Vec<u8>,
+    ) -> StoredVersion {
         let at = Checksum::version_at(slot, index);
         let word = memory.load(at + 8);
         let header = Header::from_word(word, slot);
         let len = header.map_or(0, |header| header.len);
         super::read_value(memory, at + HEADER_LEN as u64, len, value);
         match (memory.load(at) == sum(at, word, value), header) {
-            (true, Some(header)) => Version::Holding(header),
-            (true, None) if word == VOID => Version::Void,
-            _ => Version::Bad,
+            (true, Some(header)) => StoredVersion::Holding(header),
+            (true, None) if word == VOID => StoredVersion::Void,
+            _ => StoredVersion::Bad,
         }
     }
 }
@@ -78,32 +84,38 @@ impl Variant for Checksum {
         memory.put_headed(at, [sum(at, header, write.value), header], write.value);
     }
 
-    /// Makes a version void that was interrupted, if the other one is whole. Else the next write has the same number, and if
-    /// it ends like the one that was interrupted, what arrives of both could be the first of them.
+    /// Voids an interrupted version if the other one is whole.
+    ///
+    /// Otherwise the next write would have the same number. With an equal end, parts of both writes
+    /// could verify as the first.
     fn recover<M: Memory>(memory: &M, slot: Slot) {
         let version = |index| Checksum::read_version(memory, slot, index, &mut Vec::new());
         match [0, 1].map(version) {
-            [Version::Bad, Version::Holding(_) | Version::Void] => put_void(memory, slot, 0),
-            [Version::Holding(_) | Version::Void, Version::Bad] => put_void(memory, slot, 1),
+            [StoredVersion::Bad, StoredVersion::Holding(_) | StoredVersion::Void] => {
+                put_void(memory, slot, 0)
+            }
+            [StoredVersion::Holding(_) | StoredVersion::Void, StoredVersion::Bad] => {
+                put_void(memory, slot, 1)
+            }
             _ => {}
         }
     }
 
-    fn read<M: Memory>(memory: &M, slot: Slot, value: &mut Vec<u8>) -> Found {
+    fn read<M: Memory>(memory: &M, slot: Slot, value: &mut Vec<u8>) -> SlotContent {
         let versions = [0, 1].map(|index| Checksum::read_version(memory, slot, index, value));
         let holding = (0..).zip(&versions).filter_map(|(index, version)| match version {
-            Version::Holding(header) => Some((index, *header)),
-            Version::Void | Version::Bad => None,
+            StoredVersion::Holding(header) => Some((index, *header)),
+            StoredVersion::Void | StoredVersion::Bad => None,
         });
         match newest(holding) {
             Some((index, header)) => {
                 let at = Checksum::version_at(slot, index) + HEADER_LEN as u64;
                 super::read_value(memory, at, header.len, value);
-                Found::Value(header.sequence)
+                SlotContent::Value(header.sequence)
             }
             // The second version is first written when the first one holds something.
-            None if matches!(versions[1], Version::Void) => Found::Nothing,
-            None => Found::Damaged,
+            None if matches!(versions[1], StoredVersion::Void) => SlotContent::Nothing,
+            None => SlotContent::Damaged,
         }
     }
 }

@@ -1,22 +1,24 @@
-//! One flush: header and value go out together over zeros, and the number of bits that are set says that all of
-//! it arrived. [PMIO 3, "Zero"]
+//! One flush: header and value are written together over zeros, and the number of set bits proves
+//! that all arrived. [PMIO 3, "Zero"]
 //!
 //! ```text
 //! 0..8    sequence, bytes of the value plus one
 //! 8..16   bits that are set in the word before and in the value
 //! 16..    value
 //! ```
-//! A word that did not arrive is still zero, so what is torn has fewer bits than it says, or says none although it
-//! has some: no torn write over zeros is taken for a whole one. That needs zeros that are *persistent* before the
-//! write begins. So three versions take turns: while one is written, the one that is stale is zeroed, and the same
-//! fence covers both. A value costs its length twice.
+//! A word that did not arrive is still zero, so a torn version has fewer bits than its count.
+//! No torn write over zeros verifies. The zeros must be *persistent* before the write begins.
+//! So three versions rotate: a write zeroes the stale one, and one fence covers both.
+//! A value costs its length twice.
 //!
-//! What it cannot see: a write over anything but zeros, where a word that is missing can be made up for by one that
-//! was there before; damage that sets as many bits as it clears; whole versions in the wrong place, or of an
-//! earlier time.
+//! It does not detect:
+//!
+//! - a torn write over other data than zeros, where old bits make up for missing ones;
+//! - damage that sets as many bits as it clears;
+//! - whole versions in the wrong place or of an earlier time.
 #![allow(unsafe_code)]
 
-use super::{Found, Header, Slot, Variant, Write, newest, whole_lines};
+use super::{Header, Slot, SlotContent, Variant, Write, newest, whole_lines};
 use storage::pmem::memory::Memory;
 
 const HEADER_LEN: usize = 16;
@@ -60,7 +62,7 @@ impl PopCount {
         slot.at + index * PopCount::version_len(slot)
     }
 
-    /// None where the version is not whole.
+    /// `None` for a version that does not verify.
     fn read_version<M: Memory>(
         memory: &M,
         slot: Slot,
@@ -100,7 +102,7 @@ impl Variant for PopCount {
         let header = Header::of(&write, slot).word();
         let count = u64::from(header.count_ones()) + bits(write.value);
         memory.put_headed(at, [header, count], write.value);
-        // Two before this one: stale, and the next to be written.
+        // The version before the last is stale, and the next to be written.
         let stale = PopCount::version_at(slot, write.sequence.next().index(VERSIONS));
         let word = memory.load(stale);
         if word != 0 {
@@ -110,19 +112,19 @@ impl Variant for PopCount {
         }
     }
 
-    fn read<M: Memory>(memory: &M, slot: Slot, value: &mut Vec<u8>) -> Found {
+    fn read<M: Memory>(memory: &M, slot: Slot, value: &mut Vec<u8>) -> SlotContent {
         if let Some((index, header)) = PopCount::newest(memory, slot, value) {
             let at = PopCount::version_at(slot, index) + HEADER_LEN as u64;
             super::read_value(memory, at, header.len, value);
-            return Found::Value(header.sequence);
+            return SlotContent::Value(header.sequence);
         }
-        // Before the first value is whole there are zeros everywhere but where it goes.
+        // Before the first value is whole, all but its own version must be zeros.
         let others = PopCount::version_at(slot, 1)..slot.at + PopCount::slot_len(slot.capacity);
         let are_zeros = others.step_by(8).all(|word| memory.load(word) == 0);
-        if are_zeros { Found::Nothing } else { Found::Damaged }
+        if are_zeros { SlotContent::Nothing } else { SlotContent::Damaged }
     }
 
-    /// Zeroes what is not the newest: it may be torn, or half zeroed.
+    /// Zeroes all but the newest version: others may be torn, or half zeroed.
     fn recover<M: Memory>(memory: &M, slot: Slot) {
         let newest = PopCount::newest(memory, slot, &mut Vec::new()).map(|(index, _)| index);
         for index in (0..u64::from(VERSIONS)).filter(|&index| Some(index) != newest) {

@@ -1,14 +1,14 @@
-//! Two flushes: the value first, and when it is persistent, a header of eight bytes that is stored whole.
+//! Two flushes: the persistent value first, then a header of eight bytes that is stored whole.
 //!
 //! ```text
 //! HEADERS lines, each:  0..8  sequence, bytes of the value plus one
 //! two values on lines of their own, written in turn
 //! ```
-//! With one header every write flushes the same line, which persistent memory is slow at. With several the headers
-//! take turns, and the newest one counts. [PMIO 3, "dancing"] Nothing is checked: what the medium damages, or leaves
-//! out of what it was told to write, is read as if it were whole.
+//! With one header every write flushes the same line, which is slow on persistent memory.
+//! Several headers rotate, and the newest one counts. [PMIO 3, "dancing"]
+//! No check detects damage or a missing write of the medium.
 
-use super::{Found, Header, Slot, Variant, Write, newest, whole_lines};
+use super::{Header, Slot, SlotContent, Variant, Write, newest, whole_lines};
 use storage::pmem::memory::Memory;
 use storage::pmem::persist::LINE;
 
@@ -17,7 +17,7 @@ use storage::pmem::persist::LINE;
 pub struct TwoStep<const HEADERS: u32>;
 
 impl<const HEADERS: u32> TwoStep<HEADERS> {
-    // Numbers begin again after 3 · 2^30, and headers must take turns then, too.
+    // Headers must also rotate across the wrap of numbers after 3 · 2^30.
     const IS_SENSIBLE: () = assert!(matches!(HEADERS, 1..=4));
 
     fn value_at(slot: Slot, index: u64) -> u64 {
@@ -56,18 +56,18 @@ impl<const HEADERS: u32> Variant for TwoStep<HEADERS> {
         }
     }
 
-    fn read<M: Memory>(memory: &M, slot: Slot, value: &mut Vec<u8>) -> Found {
+    fn read<M: Memory>(memory: &M, slot: Slot, value: &mut Vec<u8>) -> SlotContent {
         let words = (0..u64::from(HEADERS)).map(|index| memory.load(slot.at + index * LINE));
         let written = words.clone().filter(|&word| word != 0);
         let headers = written.clone().filter_map(|word| Header::from_word(word, slot));
         if headers.clone().count() != written.count() {
-            return Found::Damaged;
+            return SlotContent::Damaged;
         }
         let Some((_, header)) = newest(headers.map(|header| (0, header))) else {
-            return Found::Nothing;
+            return SlotContent::Nothing;
         };
         let at = Self::value_at(slot, header.sequence.index(2));
         super::read_value(memory, at, header.len, value);
-        Found::Value(header.sequence)
+        SlotContent::Value(header.sequence)
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use bench::media::{self, Config, Medium, Report};
+use bench::media::{self, Config, MediaReport, TestedMedium};
 
 use super::fault;
 use crate::Failure;
@@ -16,7 +16,7 @@ use crate::config::units;
 pub(super) struct Args {
     /// Any of ram, pmem and disk
     #[arg(long, value_delimiter = ',', default_value = "ram,pmem,disk", value_parser = medium)]
-    media: Vec<Medium>,
+    media: Vec<TestedMedium>,
     /// Sizes of a value; several with commas between
     #[arg(long, value_delimiter = ',', value_name = "BYTES", value_parser = units::memory,
           default_values_t = Config::default().sizes)]
@@ -41,15 +41,15 @@ pub(super) struct Args {
     disk_dir: Option<PathBuf>,
 }
 
-fn medium(text: &str) -> Result<Medium, String> {
-    let found = Medium::ALL.into_iter().find(|medium| medium.name() == text);
+fn medium(text: &str) -> Result<TestedMedium, String> {
+    let found = TestedMedium::ALL.into_iter().find(|medium| medium.name() == text);
     found.ok_or_else(|| format!("{text:?} is none of ram, pmem and disk"))
 }
 
 const TIME_MIN: Duration = Duration::from_millis(1);
 const TIME_MAX: Duration = Duration::from_secs(600);
 
-pub(super) fn run(args: &Args) -> Result<Report, Failure> {
+pub(super) fn run(args: &Args) -> Result<MediaReport, Failure> {
     if !(TIME_MIN..=TIME_MAX).contains(&args.seconds) {
         return Err(Failure::usage("--seconds must be 1ms to 10m"));
     }
@@ -79,7 +79,7 @@ pub(super) fn run(args: &Args) -> Result<Report, Failure> {
 /// says so from the start.
 fn again_for_pmemlog(args: &Args) -> Result<(), Failure> {
     let (name, value) = media::PMEMLOG_FORCE;
-    if !args.media.contains(&Medium::Pmem) || std::env::var_os(name).is_some() {
+    if !args.media.contains(&TestedMedium::Pmem) || std::env::var_os(name).is_some() {
         return Ok(());
     }
     let this = std::env::current_exe()
