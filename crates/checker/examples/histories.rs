@@ -24,7 +24,7 @@ use support::subjects::{
     register_of_unlike_values,
 };
 
-/// Ours and Porcupine's effort are limited alike, to seconds for one history.
+/// Limits our effort and Porcupine's alike, to seconds for one history.
 const LIMIT: Limit = Limit { explored_max: 300_000 };
 
 fn main() -> io::Result<()> {
@@ -52,8 +52,8 @@ fn main() -> io::Result<()> {
     out.flush()
 }
 
-/// How an input and its answer are written.
-type Call<S> =
+/// Encodes an input and its answer.
+type Encoder<S> =
     fn(&<S as checker::Model>::Input, Option<&<S as checker::Model>::Output>) -> (Value, Value);
 
 fn write_all<S: Subject>(
@@ -61,7 +61,7 @@ fn write_all<S: Subject>(
     name: &str,
     subject: &S,
     seeds: impl Iterator<Item = u64>,
-    call: Call<S>,
+    call: Encoder<S>,
 ) -> io::Result<()> {
     for seed in seeds {
         let mut random = Random::new(seed);
@@ -109,7 +109,7 @@ fn shape(random: &mut Random) -> Shape {
     }
 }
 
-/// Failed operations surely had no effect: Porcupine does not hear of them.
+/// Failed operations surely had no effect, so Porcupine does not see them.
 fn operations<I, O>(
     history: &History<I, O>,
     call: impl Fn(&I, Option<&O>) -> (Value, Value),
@@ -199,7 +199,7 @@ fn bag_call(input: &BagInput, answer: Option<&Option<u8>>) -> (Value, Value) {
     (input, json!(answer))
 }
 
-/// What random histories hold is text.
+/// The content of random histories is text.
 fn text(bytes: &Bytes) -> &str {
     std::str::from_utf8(bytes.as_slice()).expect("random values are ASCII")
 }

@@ -1,4 +1,4 @@
-//! A set of small numbers whose capacity is fixed when it is made.
+//! A set of small numbers with a fixed capacity.
 //!
 //! Up to 64 members cost no allocation. Sets of one capacity compare and hash by content; sets of
 //! different capacities are never compared.

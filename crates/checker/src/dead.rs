@@ -1,10 +1,11 @@
-//! Configurations from which the search has found no way on.
+//! Configurations that the search has proven dead.
 //!
-//! A configuration is what has been placed, the state reached, and the optional calls spent on
-//! it. Of two that differ only in what they spent, the one that spent less can do whatever the
-//! other can: so a configuration is dead as soon as one that spent a subset is.
+//! A configuration is the set of placed calls, the state reached, and the optional calls spent on
+//! it.
+//! Of two that differ only in spent calls, the one that spent fewer has all options of the other.
+//! So a configuration is dead when one that spent a subset is dead.
 //!
-//! Only abandoned configurations are kept. A search that never goes back stores nothing.
+//! Only abandoned configurations are kept. A search that never backtracks stores none.
 
 use std::hash::Hash;
 

@@ -1,8 +1,8 @@
-//! Which marks are still needed, and whether anything is left that could make them.
+//! Marks that calls still need, and whether a remaining call could make them.
 //!
-//! A call that needs a mark can never be placed once the state has lost that mark and no call left
-//! may make it again. Without this, a write taken too early shows only when its readers come, and
-//! everything in between is tried in vain.
+//! A call that needs a lost mark can never be placed, unless a remaining call makes the mark again.
+//! Without this check, a write placed too early shows only when its readers come, after a vain
+//! search in between.
 
 use std::hash::Hash;
 use std::ops::Range;
@@ -62,8 +62,8 @@ impl<K: Clone + Eq + Hash> Demand<K> {
         self.blind[call]
     }
 
-    /// Whether no call left can make use of the state that a blind call leaves: placed anywhere, it
-    /// must be followed by another blind call or by nothing.
+    /// Whether no remaining call can use the state that a blind call leaves: wherever it stands, a
+    /// blind call must follow, or it is the last.
     pub(crate) fn is_useless(&self, call: usize) -> bool {
         self.blind[call] && self.unclear_count == 0 && {
             // For a blind call these are all the marks it leaves.
@@ -125,13 +125,12 @@ impl<K: Clone + Eq + Hash> Demand<K> {
         }
     }
 
-    /// The tokens of a state's marks, those that nobody ever needed left out.
+    /// The tokens of a state's marks, without marks that no call needed.
     fn tokens(&self, marks: &[K]) -> Vec<Token> {
         marks.iter().filter_map(|mark| self.token_of.get(mark).copied()).collect()
     }
 
-    /// A token out of reach for good, now that `call` has been placed and has turned the marks
-    /// `before` into `after`.
+    /// A token that is lost for good after `call` has turned the marks `before` into `after`.
     pub(crate) fn lost(&self, call: usize, before: &[K], after: &[K]) -> Option<Token> {
         let made = &self.made[self.makes[call].clone()];
         let present = self.tokens(after);
@@ -139,7 +138,7 @@ impl<K: Clone + Eq + Hash> Demand<K> {
         affected.find(|token| self.is_starved(*token) && !present.contains(token))
     }
 
-    /// Whether calls need the token and nothing left makes it.
+    /// Whether calls need the token and no remaining call makes it.
     fn is_starved(&self, token: Token) -> bool {
         self.needed[token as usize] > 0 && self.makers[token as usize] == 0
     }
@@ -149,7 +148,7 @@ impl<K: Clone + Eq + Hash> Demand<K> {
         self.needs[required].contains(&token)
     }
 
-    /// Whether nothing could ever make `required` right, the marks at the start being `initial`.
+    /// Whether no call could ever make `required` right from the marks `initial`.
     pub(crate) fn is_impossible(&self, required: usize, initial: &[K]) -> bool {
         let initial = self.tokens(initial);
         let is_lacking = |token: &&Token| self.is_starved(**token) && !initial.contains(token);

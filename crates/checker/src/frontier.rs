@@ -1,7 +1,7 @@
-//! Which calls may come next, given those already placed.
+//! Candidates for the next call, given the placed ones.
 //!
-//! One implementation per precedence order; each also names what has been placed in as few bytes
-//! as it can, for the table of dead configurations.
+//! One implementation per precedence order; each also encodes the placed calls compactly, for the
+//! table of dead configurations.
 
 use std::hash::Hash;
 
@@ -103,13 +103,13 @@ mod tests {
     }
 
     #[test]
-    fn key_of_real_time_names_what_is_placed() {
+    fn key_of_real_time_names_placed_calls() {
         check(RealTime::new);
         check(RealTime::in_sessions);
     }
 
     #[test]
-    fn key_of_program_order_names_what_is_placed() {
+    fn key_of_program_order_names_placed_calls() {
         check(|prepared| ProgramOrder::new(prepared, WriteOrder::Free));
         check(|prepared| ProgramOrder::new(prepared, WriteOrder::RealTime));
     }

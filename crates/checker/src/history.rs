@@ -1,8 +1,9 @@
-//! What clients asked, when, and what they were told.
+//! Calls of clients, their times, and their outcomes.
 //!
 //! Times are `u64`: virtual nanoseconds, or any counter that never runs backwards between two
-//! events of which one caused the other. Operation A precedes operation B only if A responded
-//! strictly before B was invoked; equal times mean concurrent.
+//! causally related events.
+//! Operation A precedes operation B only if A responded strictly before B was invoked; equal times
+//! mean concurrent.
 //!
 //! A history is not synchronised: tests with threads keep it behind their own lock.
 
@@ -25,7 +26,7 @@ impl fmt::Display for OpId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClientId(pub u64);
 
-/// What a client learnt about its operation.
+/// The outcome of an operation, as far as its client knows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome<O> {
     /// It took effect once, between invocation and response, and this was the answer.
@@ -67,10 +68,10 @@ impl<I, O> History<I, O> {
         History { operations: Vec::new() }
     }
 
-    /// Records that `client` asked for `input` at time `at`; until completed it is `Unknown`.
+    /// Records that `client` invoked `input` at time `at`; until completed it is `Unknown`.
     ///
-    /// Calls need not come in time order. Those of one client whose times are equal must come in the
-    /// order in which it issued them: that is its program order then.
+    /// Calls need not come in time order. Calls of one client with equal times must come in order
+    /// of issue: that is its program order then.
     ///
     /// # Panics
     /// If the history already holds [`OPERATIONS_MAX`] operations.
@@ -130,7 +131,7 @@ impl<I, O> History<I, O> {
         self.operations.len()
     }
 
-    /// True when nothing has been recorded.
+    /// True for an empty history.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()

@@ -1,13 +1,14 @@
-//! What the answers alone say, before any search.
+//! Conclusions from the answers alone, before any search.
 //!
-//! A call needs a mark that the start lacks, and only one other call can make it: then that call
-//! took effect, before the first, and where it found what it needs in order to make the mark. That
-//! is a need too, and so on. A list that was read thus names its appends one by one, those of
-//! unknown outcome among them. The register whose values are unlike is a case of this: Gibbons and
-//! Korach, "Testing Shared Memories" (1997).
+//! A call needs a mark that the start lacks, and only one other call can make it.
+//! Then that call took effect first, and it found the marks that it needs to make this one.
+//! Those are needs too, and so on.
+//! So a read of a list names its appends one by one, also those of unknown outcome.
+//! The register with unique values is a case of this: Gibbons and Korach, "Testing Shared Memories"
+//! (1997).
 //!
-//! What must come before what narrows the time in which either took effect. Every order that
-//! explains the history satisfies all of this, so no verdict is lost.
+//! Each precedence narrows the time in which either call took effect.
+//! Every order that explains the history satisfies all of this, so no verdict is lost.
 
 use hashbrown::HashMap;
 
@@ -39,7 +40,7 @@ pub(crate) fn infer<M: Model>(model: &M, prepared: &mut Prepared<'_, M>, in_sess
     prepared.sort();
 }
 
-/// What is known of each call.
+/// Conclusions on each call.
 struct Inferred<K> {
     needs: Vec<Vec<K>>,
     is_certain: Vec<bool>,
@@ -76,7 +77,7 @@ impl<'p, 'a, M: Model> Inference<'p, 'a, M> {
         Inferred { needs: self.needs, is_certain: self.is_certain, times }
     }
 
-    /// Goes from needs to the only call that can have met them, and on to what that one needs.
+    /// Goes from needs to the only call that can have met them, and on to that call's needs.
     fn find_needs(&mut self) {
         let mut known: HashMap<M::Mark, Vec<usize>> = HashMap::new();
         let mut open: Vec<(usize, M::Mark)> = (0..self.required_count)

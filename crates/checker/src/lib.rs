@@ -1,13 +1,14 @@
-//! Histories and sequential specifications; knows nothing else.
+//! Histories and sequential specifications, independent of the other crates.
 //!
-//! A test records what clients asked and what they were told ([`History`]), names a sequential
-//! specification ([`Model`]) and asks whether some order of the operations explains every answer:
-//! [`linearizable::check`] for real-time order, [`sequential::check`] for program order. Transactions
-//! over several keys are judged by what their reads reveal of each other: [`serializable::check`].
+//! A test records calls and their outcomes ([`History`]) and names a sequential specification
+//! ([`Model`]).
+//! A check looks for an order of the operations that explains every answer.
+//! [`linearizable::check`] uses real-time order, [`sequential::check`] program order.
+//! [`serializable::check`] judges transactions over several keys by their reads.
 //!
-//! The crate does not run anything, does not read a clock, and never guesses: a search that meets
-//! its [`Limit`] says [`Verdict::Undecided`]. Start reading at `history.rs`, then `model.rs`; the
-//! search itself is `search.rs`.
+//! The crate runs no system, reads no clock, and never guesses.
+//! A search that meets its [`Limit`] returns [`Verdict::Undecided`].
+//! Start reading at `history.rs`, then `model.rs`; the search is in `search.rs`.
 
 mod bitset;
 mod dead;

@@ -11,7 +11,7 @@ use crate::history::{History, Operation};
 use crate::inference::infer;
 use crate::model::Model;
 use crate::prepared::{Prepared, scoped};
-use crate::search::{Found, Search};
+use crate::search::{Search, SearchResult};
 use crate::timeline::explain;
 use crate::verdict::{Criterion, Limit, Verdict};
 
@@ -20,8 +20,9 @@ pub fn check<M: Model>(model: &M, history: &History<M::Input, M::Output>, limit:
     check_operations(model, history.operations(), |input| input, Criterion::Linearizable, limit)
 }
 
-/// Checks the history of one object whose clients do not wait for an answer before they go on: what a client issued
-/// first takes effect first, if both were answered.
+/// Checks the history of one object whose clients pipeline their calls.
+///
+/// Answered calls of a client also take effect in its order of issue.
 pub fn check_in_sessions<M: Model>(
     model: &M,
     history: &History<M::Input, M::Output>,
@@ -69,10 +70,10 @@ fn check_operations<'a, M: Model<Input: 'a, Output: 'a>, I: 'a>(
         false => RealTime::new(&prepared),
     };
     match Search::new(model, &prepared, frontier).run(limit) {
-        Found::Order(order) => Verdict::Holds { order },
-        Found::Nothing(dead_end) => {
+        SearchResult::Order(order) => Verdict::Holds { order },
+        SearchResult::Nothing(dead_end) => {
             Verdict::Violation(Box::new(explain(criterion, &prepared, dead_end)))
         }
-        Found::LimitMet { explored } => Verdict::Undecided { explored },
+        SearchResult::LimitMet { explored } => Verdict::Undecided { explored },
     }
 }

@@ -1,4 +1,4 @@
-//! Which calls may make a mark.
+//! The calls that may make a mark.
 //!
 //! Calls are named by their index in `Prepared::required`, then `Prepared::optional`.
 
@@ -32,7 +32,7 @@ impl<'p, 'a, M: Model> Makers<'p, 'a, M> {
 
     /// The calls that may make `mark`.
     pub(crate) fn of(&self, mark: &M::Mark) -> impl Iterator<Item = usize> {
-        // What a call needs in order to make the mark must come of something too.
+        // Some call must also make the marks that this call needs.
         self.named(mark).filter(|maker| {
             self.needed_to_make(*maker, mark).is_none_or(|needed| {
                 self.is_initial(*maker, &needed) || self.named(&needed).any(|other| other != *maker)

@@ -1,7 +1,7 @@
-//! Sequential specifications: what one operation may do to one state.
+//! Sequential specifications: the possible effects of one operation on one state.
 //!
-//! A model knows nothing of time, clients or concurrency. Those of this folder are the ones the
-//! project needs; any other type may implement [`Model`] too.
+//! A model is free of time, clients and concurrency. This folder has the models that the project
+//! needs; any other type may implement [`Model`] too.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -13,29 +13,29 @@ pub mod kv;
 pub mod lists;
 pub mod register;
 
-/// The calls of a history that may have had an effect, each with its answer if somebody saw one.
+/// The calls of a history that may have had an effect, each with its answer if one was observed.
 pub type Calls<'a, I, O> = &'a [(&'a I, Option<&'a O>)];
 
 /// A sequential specification.
 ///
-/// Only `initial` and `step` define what is right. The rest are hints that let the search skip work;
-/// each must be a true statement about `step`, or verdicts are wrong. A model without hints is
-/// complete with `type Mark = ()`.
+/// Only `initial` and `step` define right answers. The rest are hints that let the search skip
+/// work; each must be a true statement about `step`, or verdicts are wrong. A model without hints
+/// is complete with `type Mark = ()`.
 ///
 /// A *mark* is a property of states that calls need to find and leave behind: of a register, its
-/// value. A call may change no marks but those that [`Model::marks`] looks at for its own input.
+/// value. A call may change no marks but those that [`Model::marks`] returns for its own input.
 pub trait Model {
     /// A state; equal states have equal futures.
     type State: Clone + Eq + Hash + Debug;
-    /// What a client asks for. Equal inputs have equal steps.
+    /// A request of a client. Equal inputs have equal steps.
     type Input: Eq + Hash + Debug;
-    /// What a client is told.
+    /// The answer to a client.
     type Output: Debug;
     /// The states one step may lead to: `Option` for a deterministic model, `Vec` otherwise.
     type Successors: IntoIterator<Item = Self::State>;
-    /// What calls need of a state.
+    /// A property of a state that calls need.
     type Mark: Clone + Eq + Hash;
-    /// This model for one history; `Self` where that makes no difference.
+    /// This model for one history; often `Self`.
     type Scoped: Model<Input = Self::Input, Output = Self::Output>;
 
     /// A model that takes the steps this one takes in a history of these calls and no others, in
@@ -45,8 +45,8 @@ pub trait Model {
     /// The state before the first operation.
     fn initial(&self) -> Self::State;
 
-    /// Every state in which `input` may leave `state` having answered `observed`; none if that
-    /// answer would be wrong. `None` stands for an answer nobody saw: any answer will do.
+    /// Every state in which `input` may leave `state` after it answered `observed`; none if that
+    /// answer would be wrong. `None` means an unobserved answer: any will do.
     fn step(
         &self,
         state: &Self::State,
@@ -54,8 +54,10 @@ pub trait Model {
         observed: Option<&Self::Output>,
     ) -> Self::Successors;
 
-    /// True only if `input`, having answered `observed` (`None`: whatever it answers), leaves
-    /// every state in which it is right as it was, and has one successor there.
+    /// True only if `input`, having answered `observed` (`None`: any answer), never changes the
+    /// state.
+    ///
+    /// It must have one successor in every state in which it is right.
     fn is_pure(&self, input: &Self::Input, observed: Option<&Self::Output>) -> bool {
         let _ = (input, observed);
         false
@@ -91,7 +93,7 @@ pub trait Model {
         None
     }
 
-    /// Which marks a step may add to those of the state before it.
+    /// The marks that a step may add to those of the state before it.
     fn marks_after(
         &self,
         input: &Self::Input,
@@ -101,8 +103,8 @@ pub trait Model {
         MarksAfter::Several
     }
 
-    /// A mark that every state has in which `input`, having answered `observed`, adds `made`; `None`
-    /// if there is none.
+    /// A mark that every state has in which `input`, having answered `observed`, adds `made`;
+    /// `None` if there is none.
     fn mark_to_make(
         &self,
         input: &Self::Input,
@@ -113,14 +115,14 @@ pub trait Model {
         None
     }
 
-    /// False only if no steps lead from `state` to one with `mark` but by a call that would be blind
-    /// if nobody saw its answer.
+    /// False only if all steps from `state` to a state with `mark` use a call that is blind without
+    /// an observed answer.
     fn may_grow_to(&self, state: &Self::State, mark: &Self::Mark) -> bool {
         let _ = (state, mark);
         true
     }
 
-    /// True only if, where nobody sees the answers, `one` and `other` have equal steps. An
+    /// True only if `one` and `other` have equal steps when their answers are unobserved. An
     /// equivalence.
     fn are_alike(&self, one: &Self::Input, other: &Self::Input) -> bool {
         one == other

@@ -1,4 +1,4 @@
-//! A history sorted into what must be placed, what may be placed and what must not.
+//! A history sorted into calls that must, may or must not be placed.
 
 use crate::history::{ClientId, OpId, Operation, Outcome};
 use crate::model::{MarksAfter, Model};
@@ -43,7 +43,7 @@ pub(crate) struct LeftOut<'a, M: Model> {
 }
 
 impl<'a, M: Model> Prepared<'a, M> {
-    /// Takes operations whose input `input_of` projects to the model's.
+    /// Takes operations; `input_of` projects their inputs to the model's.
     pub(crate) fn new<I>(
         model: &M,
         operations: impl IntoIterator<Item = &'a Operation<I, M::Output>>,
@@ -94,7 +94,7 @@ impl<'a, M: Model> Prepared<'a, M> {
         match operation.outcome {
             Outcome::Returned(_) => self.required.push(call),
             Outcome::Failed => self.left_out.push(LeftOut { call, is_failed: true }),
-            // It can change nothing, so leaving it out loses no order.
+            // It has no effect, so leaving it out loses no order.
             Outcome::Unknown if call.is_read => {
                 self.left_out.push(LeftOut { call, is_failed: false });
             }

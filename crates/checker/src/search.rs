@@ -1,22 +1,24 @@
 //! The search for an order of calls that explains every answer.
 //!
 //! Depth first, after Wing and Gong, "Testing and Verifying Concurrent Objects" (1993), with the
-//! table of configurations of Lowe, "Testing for Linearizability" (2017), as Porcupine has it.
-//! What the answers alone say has been put into the calls before (`inference.rs`). Beyond that, each
-//! cut argued where it is made:
+//! table of configurations of Lowe, "Testing for Linearizability" (2017), like Porcupine.
+//! Conclusions from the answers alone are in the calls already (`inference.rs`).
+//! The comment at each further cut argues for it:
 //!
-//! - a pure call that is right now is placed now, and nothing else is tried;
-//! - the call whose response comes first is tried first, or else what makes it right;
-//! - a call whose state no call left can use is placed before the next that hides it;
-//! - an optional call must matter to the very next call, so it is not tried where it cannot;
-//! - a state that can never again give an answer still to be given is abandoned at once, whether
-//!   the model knows it (`Model::can_lead_to`) or no call is left that could help (`demand.rs`);
+//! - a pure call that is right now is placed now, without alternatives;
+//! - the search tries the call with the earliest response first, or else a call that makes it
+//!   right;
+//! - a call whose state no remaining call can use is placed before the next call that hides it;
+//! - an optional call must matter to the very next call;
+//! - a state that can never give a missing answer is abandoned at once (`Model::can_lead_to`,
+//!   `demand.rs`);
 //! - a configuration is abandoned when one that spent fewer optional calls was (`dead.rs`).
 //!
-//! Why the cuts on optional calls lose no verdict: take an order that explains everything with as
-//! few optional calls as possible. It never holds an optional call that does not matter to the
-//! next one, since dropping it would leave a smaller such order. So every step of it is tried,
-//! unless the search found another on the way.
+//! The cuts on optional calls lose no verdict. Take an order that explains all answers with as few
+//! optional calls as possible.
+//! It never holds an optional call that does not matter to the next one, because dropping that call
+//! would leave a smaller such order.
+//! So the search tries every step of it, unless it finds another order first.
 
 use crate::bitset::BitSet;
 use crate::dead::Dead;
@@ -27,14 +29,14 @@ use crate::model::Model;
 use crate::prepared::{Call, Prepared};
 use crate::verdict::Limit;
 
-/// How many unplaced calls, by response, are asked whether they can still be right after an
-/// optional call was spent.
+/// After an optional call is spent, so many unplaced calls, by response, must still be able to be
+/// right.
 const HORIZON: usize = 64;
-/// Configurations entered only to draw a violation that is certain already.
+/// Configurations entered only to draw a violation that is already certain.
 const DRAWING_EXPLORED_MAX: u64 = 20_000;
 
 /// How a search ended.
-pub(crate) enum Found<S> {
+pub(crate) enum SearchResult<S> {
     Order(Vec<OpId>),
     Nothing(DeadEnd<S>),
     LimitMet { explored: u64 },
@@ -83,7 +85,7 @@ struct Frame<S> {
 enum Hopeless {
     /// This required call can never be right any more.
     Call(usize),
-    /// Calls need this mark, and nothing left makes it.
+    /// Calls need this mark, and no remaining call makes it.
     Lost(Token),
 }
 
@@ -121,24 +123,24 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
         }
     }
 
-    pub(crate) fn run(mut self, limit: Limit) -> Found<M::State> {
+    pub(crate) fn run(mut self, limit: Limit) -> SearchResult<M::State> {
         let Some(impossible) = self.impossible_call() else {
             return match self.explore(limit.explored_max) {
-                End::Found => Found::Order(self.order()),
-                End::Exhausted => Found::Nothing(self.into_dead_end()),
-                End::LimitMet => Found::LimitMet { explored: self.explored },
+                End::Found => SearchResult::Order(self.order()),
+                End::Exhausted => SearchResult::Nothing(self.into_dead_end()),
+                End::LimitMet => SearchResult::LimitMet { explored: self.explored },
             };
         };
-        // No order exists; what is left is to show how far one can go.
+        // No order exists; now find out how far a prefix can go.
         match self.explore(limit.explored_max.min(DRAWING_EXPLORED_MAX)) {
             End::Found => unreachable!("an order holds call {impossible}, which is never right"),
             End::Exhausted | End::LimitMet => {
-                Found::Nothing(DeadEnd { blocked: impossible, ..self.into_dead_end() })
+                SearchResult::Nothing(DeadEnd { blocked: impossible, ..self.into_dead_end() })
             }
         }
     }
 
-    /// A required call that is wrong at the start and that nothing could make right.
+    /// A required call that is wrong at the start and that no call could make right.
     fn impossible_call(&self) -> Option<usize> {
         let initial = self.model.initial();
         let has_no_time = |call: &Call<'_, M>| call.earliest > call.latest;
@@ -174,7 +176,7 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
         End::Found
     }
 
-    /// Enters a configuration: works out its first moves, or that there is no hope.
+    /// Enters a configuration: computes its first moves, or proves that it is dead.
     fn enter(&mut self, placed: Option<Piece>, state: M::State) {
         self.explored += 1;
         let moves_from = self.moves.len();
@@ -250,8 +252,8 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
         self.enter(Some(piece), next);
     }
 
-    /// Whether fewer optional calls lead to the same: `piece` is optional and changes nothing, or
-    /// the optional call before it made no difference.
+    /// Whether fewer optional calls lead to the same: `piece` is optional and has no effect, or the
+    /// optional call before it made no difference.
     fn is_needless(&self, piece: Piece, next: &M::State) -> bool {
         if matches!(piece, Piece::Optional(_)) && *next == *self.state() {
             return true;
@@ -264,8 +266,8 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
         }
     }
 
-    /// Why no order goes on from `state`, reached by placing `placed` in the current configuration;
-    /// `None` if that is not known.
+    /// Proof that no order continues from `state`, reached by placing `placed` in the current
+    /// configuration; `None` without proof.
     fn hopeless(&self, placed: Option<Piece>, state: &M::State) -> Option<Hopeless> {
         if let Some(piece) = placed {
             let input = self.call(piece).input;
@@ -285,9 +287,10 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
         self.frontier.upcoming().take(horizon).find(is_hopeless).map(Hopeless::Call)
     }
 
-    /// Whether an optional call that led to `state` cannot matter. Only more optional calls may come
-    /// between it and one of the required calls that may be placed now; none of them is blind, since
-    /// that would undo it.
+    /// Whether an optional call that led to `state` cannot matter.
+    ///
+    /// Only more optional calls may come between it and the next required call. None of them is
+    /// blind, since that would undo it.
     fn is_in_vain(&self, state: &M::State) -> bool {
         let may_follow = |call: &u32| {
             let call = &self.prepared.required[*call as usize];
@@ -296,7 +299,7 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
         !self.candidates().iter().any(may_follow)
     }
 
-    /// The moves to try first: a pure call, or the call whose response comes first.
+    /// Pushes the first moves: a pure call, or the call whose response comes first.
     fn push_first(&mut self) {
         let candidates = self.candidates();
         let is_pure = |call: &&u32| self.prepared.required[**call as usize].is_pure;
@@ -313,7 +316,7 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
         }
     }
 
-    /// The moves beyond the first: those that make the focus right, required calls by response,
+    /// Pushes the other moves: calls that make the focus right, required calls by response,
     /// optional calls.
     fn push_others(&mut self) {
         let candidates = self.candidates();
@@ -340,8 +343,8 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
     fn candidates(&self) -> Vec<u32> {
         let mut candidates = Vec::new();
         self.frontier.candidates(&mut candidates);
-        // A useless call has to be followed by a blind one or by nothing. It may just as well
-        // stand before the first blind call from here on; so no other blind call goes first.
+        // A useless call must be followed by a blind one, or be the last. It may just as well stand
+        // before the first blind call from here on, so no other blind call goes first.
         if let Some(useless) = self.useless_of(&candidates) {
             candidates.retain(|call| *call == useless || !self.demand.is_blind(*call as usize));
         }
@@ -360,8 +363,8 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
         (may_be_placed && self.is_right(self.state(), focus)).then_some(focus)
     }
 
-    /// The optional calls that may be placed. Of several that ask for the same only one: it makes
-    /// no difference which, now or later, since none of them has a response.
+    /// The optional calls that may be placed. Of several alike only one, because they have no
+    /// response: it makes no difference which, now or later.
     fn usable_optionals(&self, candidates: &[u32]) -> Vec<Piece> {
         let is_blind_held_back = self.useless_of(candidates).is_some();
         let mut seen = BitSet::with_capacity(self.prepared.optional.len());
@@ -390,8 +393,7 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
         is_answered && self.has_needed(state, &self.prepared.required[required])
     }
 
-    /// Whether the call finds in `state` what it needs, as far as that was inferred: its answer may
-    /// say less.
+    /// Whether `state` has the inferred marks that the call needs; its answer may say less.
     fn has_needed(&self, state: &M::State, call: &Call<'_, M>) -> bool {
         call.needs.is_empty() || {
             let mut marks = Vec::new();

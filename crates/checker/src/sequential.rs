@@ -1,11 +1,13 @@
 //! Sequential consistency: one order, within each client's program order, explains every answer.
 //!
 //! Lamport, "How to Make a Multiprocessor Computer That Correctly Executes Multiprocess Programs"
-//! (1979). With [`WriteOrder::RealTime`], what ZooKeeper promises: writes are linearizable, reads
-//! may be stale but never go back for one client. Hunt et al., "ZooKeeper" (2010), section 2.3.
+//! (1979).
+//! [`WriteOrder::RealTime`] is the promise of ZooKeeper: writes are linearizable, reads may be
+//! stale but never go back for one client.
+//! Hunt et al., "ZooKeeper" (2010), section 2.3.
 //!
 //! Program order is the order in which a client issued its calls, pipelined or not. A call of
-//! unknown outcome comes after those its client issued before it; nothing must come after it.
+//! unknown outcome comes after its client's earlier calls; no call must come after it.
 //!
 //! Sequential consistency is not local: check histories over many keys as one, with
 //! [`crate::model::keyed::Keyed`]. A violation on one key alone is a violation all the same.
@@ -14,15 +16,15 @@ use crate::frontier::ProgramOrder;
 use crate::history::History;
 use crate::model::Model;
 use crate::prepared::{Prepared, scoped};
-use crate::search::{Found, Search};
+use crate::search::{Search, SearchResult};
 use crate::timeline::explain;
 use crate::verdict::{Criterion, Limit, Verdict};
 
-/// What orders the writes of different clients. A write is any call that is not pure whatever it
-/// answers ([`Model::is_pure`] without an answer).
+/// The order among writes of different clients. A write is any call that is not pure for some
+/// answer ([`Model::is_pure`] without an answer).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteOrder {
-    /// Nothing.
+    /// No order.
     Free,
     /// Real time: a write that responded before another was invoked comes first.
     RealTime,
@@ -43,10 +45,10 @@ pub fn check<M: Model>(
         WriteOrder::RealTime => Criterion::SequentialWithOrderedWrites,
     };
     match Search::new(model, &prepared, ProgramOrder::new(&prepared, write_order)).run(limit) {
-        Found::Order(order) => Verdict::Holds { order },
-        Found::Nothing(dead_end) => {
+        SearchResult::Order(order) => Verdict::Holds { order },
+        SearchResult::Nothing(dead_end) => {
             Verdict::Violation(Box::new(explain(criterion, &prepared, dead_end)))
         }
-        Found::LimitMet { explored } => Verdict::Undecided { explored },
+        SearchResult::LimitMet { explored } => Verdict::Undecided { explored },
     }
 }

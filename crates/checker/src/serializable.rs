@@ -1,19 +1,20 @@
-//! Serializability of transactions over lists, by what their reads reveal.
+//! Serializability of transactions over lists, judged by their reads.
 //!
 //! The list-append method of Elle: Kingsbury and Alvaro, "Elle: Inferring Isolation Anomalies from
 //! Experimental Observations" (VLDB 2020), with the anomalies of Adya, "Weak Consistency" (1999).
 //! Every element is appended once, so a read of a list names the transactions that made it, in
-//! their order. What must come before what makes a graph; a cycle in it is a violation, and its
-//! edges say of which kind.
+//! their order.
+//! Precedences form a graph. A cycle in it is a violation, and its edges give the kind.
 //!
-//! The verdict is exact. All reads of a list are beginnings of the longest one, and an append that
-//! none of them shows comes after all that it shows, hence after everybody who read it. Appends
-//! that nobody saw may stand in any order. So any order that the graph allows explains every read,
-//! and [`Finding::Holds`] has one. A transaction of unknown outcome took effect if one of its
-//! appends was seen; if none was, leaving it out spoils no order.
+//! The verdict is exact. All reads of a list are prefixes of the longest one.
+//! An append that no read shows comes after all shown appends, hence after every reader.
+//! Such appends may stand in any order.
+//! So any order that the graph allows explains every read, and [`Finding::Holds`] has one.
+//! A transaction of unknown outcome took effect if a read shows one of its appends. If none does,
+//! leaving it out spoils no order.
 //!
-//! The cost is about that of reading the history, and for each list the number of reads of all that
-//! was ever seen in it times the number of appends that nobody saw.
+//! The cost is about that of reading the history.
+//! Each list adds the number of reads of its longest state times the number of unread appends.
 
 mod anomaly;
 mod components;
@@ -30,16 +31,16 @@ use graph::Graph;
 use lines::Lines;
 use observations::Observations;
 
-/// What the order of transactions must respect, besides explaining all that was read.
+/// Precedences that an order of transactions must respect, besides explaining all reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Promise {
-    /// Nothing.
+    /// No precedence.
     Serializable,
     /// The order in which each client issued its transactions (strong session serializability).
     InSessions,
     /// Real time: strict serializability.
     Strict,
-    /// Both; they differ where a client does not wait for answers.
+    /// Both; they differ for a client that pipelines.
     StrictInSessions,
 }
 
@@ -59,11 +60,11 @@ impl Promise {
 pub enum Finding {
     /// The promise was kept.
     Holds {
-        /// An order that explains every read: all transactions that returned, and those of unknown
-        /// outcome that were seen.
+        /// An order that explains every read: all transactions that returned, and observed ones of
+        /// unknown outcome.
         order: Vec<OpId>,
     },
-    /// It was not: what tells so, of each knot of transactions the plainest cycle.
+    /// It was broken; of each strongly connected component the simplest cycle proves it.
     Broken(Vec<Anomaly>),
 }
 
@@ -74,7 +75,7 @@ impl Finding {
         matches!(self, Finding::Holds { .. })
     }
 
-    /// What was found; nothing if the promise was kept.
+    /// The anomalies; empty if the promise was kept.
     #[must_use]
     pub fn anomalies(&self) -> &[Anomaly] {
         match self {
@@ -95,8 +96,10 @@ pub fn check(history: &History<Transaction, Seen>, promise: Promise) -> Finding 
     anomalies.extend(lines.anomalies(&observations));
     let graph = Graph::new(&observations, &lines, promise);
     let components = components::of(&graph.successors());
-    let knots = components.iter().filter(|component| component.len() > 1);
-    anomalies.extend(knots.map(|knot| Anomaly::Cycle(cycles::plainest(&graph, knot, promise))));
+    let cyclic = components.iter().filter(|component| component.len() > 1);
+    anomalies.extend(
+        cyclic.map(|component| Anomaly::Cycle(cycles::plainest(&graph, component, promise))),
+    );
     if !anomalies.is_empty() {
         return Finding::Broken(anomalies);
     }

@@ -26,21 +26,21 @@ const TEXT_WIDTH: usize = 100;
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline {
     // By invocation.
-    rows: Vec<Row>,
+    rows: Vec<TimelineRow>,
 }
 
 #[derive(Clone, Debug)]
-struct Row {
+struct TimelineRow {
     id: OpId,
     client: u64,
     invoked: u64,
     responded: Option<u64>,
     call: String,
-    place: Place,
+    place: Placement,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum Placement {
     /// Counted from 1.
     At(usize),
     Blocked,
@@ -87,20 +87,20 @@ fn rows<M: Model>(
     prefix: &[OpId],
     blocked: OpId,
     concurrent: &[OpId],
-) -> Vec<Row> {
+) -> Vec<TimelineRow> {
     // Those recorded last are nearest to the blocked operation.
     let around = &concurrent[concurrent.len().saturating_sub(CONCURRENT_ROWS_MAX)..];
     let last_placed = &prefix[prefix.len().saturating_sub(PREFIX_ROWS_MAX)..];
     let is_shown = |id: OpId| id == blocked || around.contains(&id) || last_placed.contains(&id);
-    let mut rows: Vec<Row> = all(prepared)
+    let mut rows: Vec<TimelineRow> = all(prepared)
         .filter(|(call, _)| is_shown(call.id))
         .map(|(call, is_failed)| {
             let placed = prefix.iter().position(|id| *id == call.id);
             let place = match placed {
-                _ if call.id == blocked => Place::Blocked,
-                _ if is_failed => Place::Failed,
-                Some(at) => Place::At(at + 1),
-                None => Place::NotPlaced,
+                _ if call.id == blocked => Placement::Blocked,
+                _ if is_failed => Placement::Failed,
+                Some(at) => Placement::At(at + 1),
+                None => Placement::NotPlaced,
             };
             row(call, place)
         })
@@ -109,13 +109,13 @@ fn rows<M: Model>(
     rows
 }
 
-fn row<M: Model>(call: &Call<'_, M>, place: Place) -> Row {
+fn row<M: Model>(call: &Call<'_, M>, place: Placement) -> TimelineRow {
     let answer = match (call.output, place) {
         (Some(output), _) => format!("{output:?}"),
-        (None, Place::Failed) => "failed".to_owned(),
+        (None, Placement::Failed) => "failed".to_owned(),
         (None, _) => "unknown".to_owned(),
     };
-    Row {
+    TimelineRow {
         id: call.id,
         client: call.client.0,
         invoked: call.invoked,
@@ -129,7 +129,7 @@ fn cut_off(text: String) -> String {
     if text.chars().count() <= TEXT_WIDTH {
         return text;
     }
-    // Both ends tell something: what was asked, and what was answered.
+    // Keep both ends of a long text: the input and the answer.
     let chars: Vec<char> = text.chars().collect();
     let half = TEXT_WIDTH / 2 - 2;
     let start: String = chars[..half].iter().collect();
@@ -148,7 +148,7 @@ impl fmt::Display for Timeline {
             "op", "client", "time", "invoked", "responded", "placed"
         )?;
         for row in &self.rows {
-            let mark = if matches!(row.place, Place::Blocked) { '>' } else { ' ' };
+            let mark = if matches!(row.place, Placement::Blocked) { '>' } else { ' ' };
             let responded = row.responded.map_or("-".to_owned(), |at| at.to_string());
             writeln!(
                 f,
@@ -167,7 +167,7 @@ impl fmt::Display for Timeline {
 }
 
 /// `|---|` from invocation to response, `|--->` when it never responded.
-fn line(row: &Row, from: u64, to: u64) -> String {
+fn line(row: &TimelineRow, from: u64, to: u64) -> String {
     let column = |at: u64| {
         let span = u128::from(to - from).max(1);
         let offset = u128::from(at - from) * (LINE_WIDTH as u128 - 1) / span;
@@ -180,13 +180,13 @@ fn line(row: &Row, from: u64, to: u64) -> String {
     format!("{}|{body}{tip}", " ".repeat(start))
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Placement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::At(at) => write!(f, "{at}"),
-            Place::Blocked => f.write_str("CANNOT"),
-            Place::NotPlaced => f.write_str("not yet"),
-            Place::Failed => f.write_str("never"),
+            Placement::At(at) => write!(f, "{at}"),
+            Placement::Blocked => f.write_str("CANNOT"),
+            Placement::NotPlaced => f.write_str("not yet"),
+            Placement::Failed => f.write_str("never"),
         }
     }
 }

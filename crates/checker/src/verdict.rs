@@ -1,4 +1,4 @@
-//! What a check says, and how it explains a violation to a person.
+//! Verdicts of a check, and the explanation of a violation for people.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ impl Default for Limit {
     }
 }
 
-/// What was asked of the history.
+/// The criterion of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Criterion {
     /// One order that respects real time.
@@ -55,7 +55,7 @@ pub enum Verdict {
     },
     /// No order explains every answer.
     Violation(Box<Violation>),
-    /// The limit was met first; nothing is known.
+    /// The check met its limit first and has no verdict.
     Undecided {
         /// Configurations entered.
         explored: u64,
@@ -96,8 +96,10 @@ pub struct Violation {
     pub prefix: Vec<OpId>,
     /// The state after `prefix`, as the model prints it.
     pub state: String,
-    /// The operation that could not be placed: the first to respond of those not in `prefix`, or
-    /// one whose answer can never be right after it.
+    /// The operation that could not be placed.
+    ///
+    /// The first to respond of those not in `prefix`, or one whose answer can never be right after
+    /// it.
     pub blocked: OpId,
     /// Operations that overlap `blocked` in time, whether in `prefix` or not.
     pub concurrent: Vec<OpId>,

@@ -1,6 +1,6 @@
 //! Each anomaly is found, by its name and alone, in a long history that is right but for it.
 
-use checker::model::lists::{Key, Lists, Seen, Step, Transaction};
+use checker::model::lists::{Key, ListStep, Lists, Seen, Transaction};
 use checker::serializable::{self, Anomaly, CycleKind, Finding, Promise};
 use checker::{ClientId, History, Outcome};
 
@@ -16,14 +16,14 @@ const B: Key = 1_002;
 const C: Key = 1_003;
 
 /// One transaction: client, invoked, responded, steps, outcome.
-type Line = (u64, u64, u64, Transaction, Outcome<Seen>);
+type TransactionRecord = (u64, u64, u64, Transaction, Outcome<Seen>);
 
-fn add(key: Key, element: u64) -> Step {
-    Step::Append { key, element }
+fn add(key: Key, element: u64) -> ListStep {
+    ListStep::Append { key, element }
 }
 
-fn read(key: Key) -> Step {
-    Step::Read { key }
+fn read(key: Key) -> ListStep {
+    ListStep::Read { key }
 }
 
 fn saw<const N: usize>(lists: [&[u64]; N]) -> Outcome<Seen> {
@@ -31,19 +31,19 @@ fn saw<const N: usize>(lists: [&[u64]; N]) -> Outcome<Seen> {
 }
 
 /// Operations that are open at one time: real time orders none of them.
-fn together(all: Vec<(Transaction, Outcome<Seen>)>) -> Vec<Line> {
+fn together(all: Vec<(Transaction, Outcome<Seen>)>) -> Vec<TransactionRecord> {
     let line = |(client, (steps, outcome))| (client, 0, 9, steps, outcome);
     (0..).zip(all).map(line).collect()
 }
 
 /// One after the other, of different clients.
-fn in_turn(all: Vec<(Transaction, Outcome<Seen>)>) -> Vec<Line> {
+fn in_turn(all: Vec<(Transaction, Outcome<Seen>)>) -> Vec<TransactionRecord> {
     let line = |(at, (steps, outcome))| (at, 2 * at, 2 * at + 1, steps, outcome);
     (0..).zip(all).map(line).collect()
 }
 
 /// The lines in the midst of a right history, in any order of recording.
-fn planted(lines: &[Line], seed: u64) -> History<Transaction, Seen> {
+fn planted(lines: &[TransactionRecord], seed: u64) -> History<Transaction, Seen> {
     let mut random = Random::new(seed);
     let shape = Shape {
         operations_count: 60,
@@ -58,7 +58,7 @@ fn planted(lines: &[Line], seed: u64) -> History<Transaction, Seen> {
     assert!(serializable::check(&around, Promise::StrictInSessions).holds(), "seed {seed}");
     let (from, slowness) = (random.below(100), 1 + random.below(5));
     let mut history = History::new();
-    let mut left: Vec<&Line> = lines.iter().collect();
+    let mut left: Vec<&TransactionRecord> = lines.iter().collect();
     for operation in around.operations() {
         let op = history.invoke(operation.client, operation.input.clone(), operation.invoked);
         if let Some(responded) = operation.responded {
@@ -72,15 +72,20 @@ fn planted(lines: &[Line], seed: u64) -> History<Transaction, Seen> {
     history
 }
 
-fn record(history: &mut History<Transaction, Seen>, line: &Line, from: u64, slowness: u64) {
+fn record(
+    history: &mut History<Transaction, Seen>,
+    line: &TransactionRecord,
+    from: u64,
+    slowness: u64,
+) {
     let (client, invoked, responded, steps, outcome) = line;
     let at = |time: u64| from + slowness * time;
     let op = history.invoke(ClientId(1_000 + client), steps.clone(), at(*invoked));
     history.complete(op, outcome.clone(), at(*responded));
 }
 
-/// All that a strict check of the lines says; a weaker one that is no promise broken says nothing.
-fn check(lines: &[Line], is_expected: impl Fn(&[Anomaly]) -> bool) {
+/// Compares all findings of a strict check; weaker promises that hold must find none.
+fn check(lines: &[TransactionRecord], is_expected: impl Fn(&[Anomaly]) -> bool) {
     for seed in 0..SEEDS {
         let finding = serializable::check(&planted(lines, seed), Promise::StrictInSessions);
         let anomalies = finding.anomalies();
@@ -88,8 +93,8 @@ fn check(lines: &[Line], is_expected: impl Fn(&[Anomaly]) -> bool) {
     }
 }
 
-/// A cycle and nothing else; `needs` are sessions and real time.
-fn check_cycle(lines: &[Line], kind: CycleKind, needs: (bool, bool), length: usize) {
+/// Expects exactly one cycle; `needs` are sessions and real time.
+fn check_cycle(lines: &[TransactionRecord], kind: CycleKind, needs: (bool, bool), length: usize) {
     check(lines, |anomalies| match anomalies {
         [Anomaly::Cycle(cycle)] => {
             let ends = cycle.edges.iter().map(|edge| edge.to);
@@ -100,7 +105,7 @@ fn check_cycle(lines: &[Line], kind: CycleKind, needs: (bool, bool), length: usi
         }
         _ => false,
     });
-    // What a cycle does not need, a weaker promise finds as well; what it needs, none but that.
+    // A promise finds the cycle exactly if it orders the edges that the cycle needs.
     for (promise, sessions, real_time) in [
         (Promise::Serializable, false, false),
         (Promise::InSessions, true, false),
@@ -121,7 +126,7 @@ fn a_read_against_its_own_transaction_is_internal() {
         (vec![add(A, 2), add(A, 3), read(A)], saw([&[3, 2]])),
     ] {
         let other = match &steps[..] {
-            [Step::Read { .. }, Step::Read { .. }] => (vec![add(A, 1)], saw([])),
+            [ListStep::Read { .. }, ListStep::Read { .. }] => (vec![add(A, 1)], saw([])),
             _ => (vec![add(B, 1)], saw([])),
         };
         check(&together(vec![(steps, seen), other]), |anomalies| {
@@ -146,7 +151,7 @@ fn reader_of(anomalies: &[Anomaly]) -> checker::OpId {
 }
 
 #[test]
-fn an_element_that_nobody_appended_is_invented() {
+fn unappended_element_is_invented() {
     let lines = together(vec![(vec![read(A)], saw([&[7]]))]);
     check(&lines, |anomalies| matches!(anomalies, [Anomaly::Invented { key: A, element: 7, .. }]));
 }
@@ -236,9 +241,9 @@ fn appends_in_opposite_orders_are_g0() {
     check_cycle(&lines, CycleKind::G0, (false, false), 2);
 }
 
-/// What a read of the list does not show comes after what it shows.
+/// An append that a read does not show comes after those that it shows.
 #[test]
-fn an_append_that_nobody_read_may_close_a_g0() {
+fn unread_append_may_close_a_g0() {
     let lines = together(vec![
         (vec![add(A, 1), add(B, 1)], saw([])),
         (vec![add(A, 2), add(B, 2)], saw([])),
@@ -264,7 +269,7 @@ fn transactions_that_see_each_other_are_g1c() {
 }
 
 #[test]
-fn half_of_what_a_transaction_wrote_to_two_lists_is_g_single() {
+fn half_a_transaction_is_g_single() {
     let lines = together(vec![
         (vec![add(A, 1), add(B, 1)], saw([])),
         (vec![read(A), read(B)], saw([&[1], &[]])),
@@ -281,7 +286,7 @@ fn write_skew_is_g2() {
     check_cycle(&lines, CycleKind::G2, (false, false), 2);
 }
 
-/// Two readers who disagree on which of two independent appends came first.
+/// Two readers disagree on which of two independent appends came first.
 #[test]
 fn a_long_fork_is_g2() {
     let lines = together(vec![
@@ -329,7 +334,7 @@ fn two_stale_reads_around_real_time_are_g2_realtime() {
 
 #[test]
 fn anomalies_against_the_order_of_a_session_are_process_variants() {
-    // The second is invoked before the first has been answered: real time says nothing.
+    // The second is invoked before the first has been answered, so real time does not order them.
     let session =
         |first: Transaction, seen: Outcome<Seen>, second: Transaction, too: Outcome<Seen>| {
             vec![(1, 0, 5, first, seen), (1, 1, 6, second, too)]
@@ -348,8 +353,8 @@ fn anomalies_against_the_order_of_a_session_are_process_variants() {
 }
 
 #[test]
-fn an_unknown_transaction_that_was_seen_took_effect_as_a_whole() {
-    // Its append to A was seen, so that to B happened too.
+fn observed_unknown_transaction_took_full_effect() {
+    // Its append to A was read, so its append to B happened too.
     let half = |in_b: &[u64]| {
         in_turn(vec![
             (vec![add(A, 1), add(B, 1)], Outcome::Unknown),

@@ -17,10 +17,10 @@ const WALKS: u64 = 2_000;
 const CALLS: usize = 12;
 const STEPS: usize = 12;
 
-type Call<S> = (<S as Model>::Input, Option<<S as Model>::Output>);
+type PossibleCall<S> = (<S as Model>::Input, Option<<S as Model>::Output>);
 
 /// Calls of one history, with the answers that they get on a walk, others, or none.
-fn calls<S: Subject>(subject: &S, random: &mut Random) -> Vec<Call<S>> {
+fn calls<S: Subject>(subject: &S, random: &mut Random) -> Vec<PossibleCall<S>> {
     let mut state = subject.initial();
     let mut call = |_| {
         let input = subject.random_input(random);
@@ -33,8 +33,10 @@ fn calls<S: Subject>(subject: &S, random: &mut Random) -> Vec<Call<S>> {
     (0..CALLS).map(&mut call).collect()
 }
 
-/// Walks through states with the calls of one history; at each, the model of that history must
-/// allow what the model of all allows, and holds to what its hints say.
+/// Walks through states with the calls of one history and compares models.
+///
+/// In each state, the scoped model must allow the same steps as the full one, and its hints must be
+/// true.
 fn check<S: Subject>(subject: &S) {
     let mut right_answers = 0;
     for seed in 0..WALKS {
@@ -76,7 +78,7 @@ fn check<S: Subject>(subject: &S) {
     assert!(right_answers > WALKS, "only {right_answers} answers were right");
 }
 
-/// Of two calls that are alike and whose answers nobody sees, either will do.
+/// Two calls that are alike are interchangeable when their answers are unobserved.
 fn check_alike<M: Model>(model: &M, states: &[M::State], one: &M::Input, other: &M::Input) {
     if model.are_alike(one, other) {
         let is_same = |state: &M::State| {
@@ -87,7 +89,7 @@ fn check_alike<M: Model>(model: &M, states: &[M::State], one: &M::Input, other: 
     }
 }
 
-/// What calls lead to that are not blind and whose answers nobody sees is expected of a state.
+/// A state must expect each mark that non-blind calls with unobserved answers lead to.
 fn check_growth<M: Model>(
     model: &M,
     calls: Calls<'_, M::Input, M::Output>,
@@ -183,7 +185,7 @@ fn check_marks<S: Model>(
                 assert!(is_allowed, "{state:?}, {input:?} -> {observed:?} makes {next:?}");
             }
         }
-        // What another call sees changes only where this call looks.
+        // A call changes the marks of another call only where it looks itself.
         let (seen_before, seen_after) = (marks(state, other), marks(next, other));
         let lost = seen_before.iter().filter(|mark| !seen_after.contains(mark));
         let gained = seen_after.iter().filter(|mark| !seen_before.contains(mark));

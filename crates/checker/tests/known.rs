@@ -11,9 +11,9 @@ use checker::{
 };
 
 /// Client, invocation, response, input, outcome.
-type Line<I, O> = (u64, u64, u64, I, Outcome<O>);
+type CallRecord<I, O> = (u64, u64, u64, I, Outcome<O>);
 
-fn history<I, O>(lines: impl IntoIterator<Item = Line<I, O>>) -> History<I, O> {
+fn history<I, O>(lines: impl IntoIterator<Item = CallRecord<I, O>>) -> History<I, O> {
     let mut history = History::new();
     for (client, invoked, responded, input, outcome) in lines {
         let op = history.invoke(ClientId(client), input, invoked);
@@ -22,7 +22,7 @@ fn history<I, O>(lines: impl IntoIterator<Item = Line<I, O>>) -> History<I, O> {
     history
 }
 
-fn check<M: Model>(model: &M, lines: Vec<Line<M::Input, M::Output>>) -> Verdict {
+fn check<M: Model>(model: &M, lines: Vec<CallRecord<M::Input, M::Output>>) -> Verdict {
     linearizable::check(model, &history(lines), Limit::default())
 }
 
@@ -108,7 +108,7 @@ fn new_value_then_old_value_is_a_violation() {
 }
 
 #[test]
-fn read_of_a_value_nobody_wrote_is_a_violation() {
+fn read_of_unwritten_value_is_a_violation() {
     let lines = vec![(1, 0, 1, write(1), written()), (2, 0, 9, read(), value(7))];
     let violation = violation(check(&Register, lines));
     assert_eq!((violation.blocked, violation.prefix), (OpId(1), vec![OpId(0)]));
@@ -189,7 +189,7 @@ fn unknown_increment_counts_at_most_once() {
 }
 
 #[test]
-fn failed_write_whose_effect_shows_is_a_violation() {
+fn visible_failed_write_is_a_violation() {
     let lines = |outcome| vec![(1, 0, 1, write(1), outcome), (2, 2, 3, read(), value(1))];
     assert!(check(&Register, lines(Outcome::Unknown)).holds());
     assert!(check(&Register, lines(Outcome::Failed)).is_violation());
@@ -221,7 +221,7 @@ fn key_must_not_vanish_before_its_time_nor_take_its_successor_along() {
         let seen = KvOutput::Value(seen.map(Bytes::from));
         (1, at, at + 1, KvInput::Get, Outcome::Returned(seen))
     };
-    let lines = |gets: Vec<Line<KvInput, KvOutput>>| {
+    let lines = |gets: Vec<CallRecord<KvInput, KvOutput>>| {
         let set = KvInput::SetExpiring(Bytes::from("a"), tag);
         let mut lines = vec![
             (1, 0, 1, set, Outcome::Returned(KvOutput::Done)),
@@ -327,7 +327,7 @@ fn sequential_consistency_needs_all_keys_at_once() {
     }
 }
 
-/// Two readers who disagree on which of two independent writes came first.
+/// Two readers disagree on which of two independent writes came first.
 #[test]
 fn independent_writes_are_seen_in_one_order() {
     let lines = |last| {
@@ -348,7 +348,7 @@ fn independent_writes_are_seen_in_one_order() {
     }
 }
 
-/// What a client issued first takes effect first, though it did not wait for the answer.
+/// Calls of a client take effect in order of issue, even when it pipelines.
 #[test]
 fn pipelined_calls_keep_their_order() {
     let lines = |later| {
@@ -371,8 +371,9 @@ fn pipelined_calls_keep_their_order() {
     }
 }
 
-/// The read was issued first, so it must not see what its client wrote after it, though the write
-/// was recorded first and lies within the read.
+/// The read was issued first, so it must not see its client's later write.
+///
+/// The write was recorded first and lies within the read.
 #[test]
 fn order_of_a_session_is_that_of_time_not_of_recording() {
     let lines = vec![(1, 9, 9, write(2), written()), (1, 7, 13, read(), value(2))];

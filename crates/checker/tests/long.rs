@@ -1,4 +1,4 @@
-//! Long histories of many clients, some outcomes unknown: right ones hold, and one wrong answer shows.
+//! Long histories of many clients, some outcomes unknown: right ones pass, one wrong answer fails.
 
 use checker::history::Outcome;
 use checker::model::kv::{Bytes, Kv, KvInput, KvOutput};
@@ -48,7 +48,7 @@ fn long_right_histories_hold() {
     }
 }
 
-/// A list never gets shorter: a read after all else must not show less than one before.
+/// A list never shrinks: a read after all others must not show less than an earlier one.
 #[test]
 fn a_read_that_goes_back_shows_in_a_long_history() {
     for seed in 0..3 {

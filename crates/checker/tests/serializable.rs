@@ -1,4 +1,4 @@
-//! What reads reveal says the same as trying every order, and as the search.
+//! The serializability check agrees with brute force over all orders, and with the search.
 
 use checker::history::Operation;
 use checker::model::lists::{Lists, Seen, Transaction};
@@ -46,7 +46,7 @@ fn history(operations_max: u64, seed: u64) -> History<Transaction, Seen> {
     changed(&history, changes, &mut random)
 }
 
-/// Holds a finding against what is `expected`; true if the promise was kept.
+/// Compares a finding with `expected`; true if the promise was kept.
 fn agrees(
     history: &History<Transaction, Seen>,
     promise: Promise,
@@ -94,7 +94,7 @@ fn every_promise_agrees_with_trying_every_state() {
     }
 }
 
-/// The search knows nothing of elements or cycles; it asks for the same order.
+/// The search has no notion of elements or cycles; it looks for the same order.
 #[test]
 fn strict_serializability_agrees_with_the_search_on_longer_histories() {
     let (mut held, mut broken, mut undecided) = (0, 0, 0);
@@ -111,7 +111,7 @@ fn strict_serializability_agrees_with_the_search_on_longer_histories() {
     assert!(held > 150 && broken > 150, "{held} held, {broken} did not, {undecided} too hard");
 }
 
-/// Whoever does one thing after another keeps every promise.
+/// Sequential transactions keep every promise.
 #[test]
 fn histories_of_a_serial_executor_hold() {
     for seed in 0..60 {

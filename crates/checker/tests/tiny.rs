@@ -11,10 +11,10 @@ use support::twin::{explains, in_program, in_real_time, is_explainable};
 
 const CLIENTS: u64 = 2;
 
-/// What may be asked and answered; `None` is an unknown outcome.
-type Kind<M> = (<M as Model>::Input, Option<<M as Model>::Output>);
+/// A possible call; `None` is an unknown outcome.
+type PossibleCall<M> = (<M as Model>::Input, Option<<M as Model>::Output>);
 
-fn kinds_of_register() -> Vec<Kind<Register>> {
+fn kinds_of_register() -> Vec<PossibleCall<Register>> {
     use RegisterInput as I;
     use RegisterOutput as O;
     let swap = I::Cas { expected: Some(1), new: 2 };
@@ -31,7 +31,7 @@ fn kinds_of_register() -> Vec<Kind<Register>> {
     ]
 }
 
-fn kinds_of_two_registers() -> Vec<Kind<Keyed<u8, Register>>> {
+fn kinds_of_two_registers() -> Vec<PossibleCall<Keyed<u8, Register>>> {
     use RegisterInput as I;
     use RegisterOutput as O;
     let of_one = [
@@ -46,7 +46,7 @@ fn kinds_of_two_registers() -> Vec<Kind<Keyed<u8, Register>>> {
 
 /// Every history of `count` operations, one invoked after the other, each answered within `times`.
 fn every_history<M: Model<Input: Clone, Output: Clone>>(
-    kinds: Vec<Kind<M>>,
+    kinds: Vec<PossibleCall<M>>,
     count: u32,
     times: u64,
 ) -> impl Iterator<Item = History<M::Input, M::Output>> {
@@ -107,7 +107,7 @@ fn compare_sequential<M: Model<Input: Clone, Output: Clone>>(
     });
 }
 
-/// Time is of no account here, so one length of calls is enough.
+/// Time does not count here, so one length of calls is enough.
 #[test]
 fn sequential_register_agrees_with_twin_on_every_history_of_four() {
     let histories = every_history::<Register>(kinds_of_register(), 4, 1);
@@ -120,7 +120,7 @@ fn sequential_registers_agree_with_twin_on_every_history_of_four() {
     compare_sequential(&Keyed::new(Register), histories, WriteOrder::Free);
 }
 
-/// Calls of up to three lengths follow upon, touch or overlap one or two that come after.
+/// Calls of up to three lengths overlap, touch or precede one or two later ones.
 #[test]
 fn ordered_writes_agree_with_twin_on_every_history_of_three() {
     let histories = every_history::<Register>(kinds_of_register(), 3, 3);

@@ -1,6 +1,6 @@
 //! Program order of each client; optionally real-time order among writes too.
 //!
-//! What has been placed is named by how far each client has come.
+//! The key is the number of placed calls of each client.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,20 @@ use crate::prepared::{Call, Prepared};
 use crate::sequential::WriteOrder;
 
 pub(crate) struct ProgramOrder {
-    // Over all required calls; orders the search, precedes nothing.
+    // Over all required calls; orders the search, and sets no precedence.
     responses: ResponseCut,
-    // Over the required calls under real-time order; without any, nothing is ever held back.
+    // Over the required calls under real-time order; without any, it holds back no call.
     writes: ResponseCut,
     // By call: how many responses of `writes` must have been passed before it may be placed.
     required_opening: Vec<u32>,
     optional_opening: Vec<u32>,
-    clients: Vec<Client>,
+    clients: Vec<ClientCalls>,
     // By required call: index of its client.
     client: Vec<u32>,
     optional_after: Vec<After>,
 }
 
-struct Client {
+struct ClientCalls {
     // Required calls in program order.
     calls: Vec<u32>,
     placed: u32,
@@ -86,7 +86,7 @@ impl Frontier for ProgramOrder {
     }
 
     fn candidates(&self, into: &mut Vec<u32>) {
-        let next = |client: &Client| client.calls.get(client.placed as usize).copied();
+        let next = |client: &ClientCalls| client.calls.get(client.placed as usize).copied();
         let passed = self.writes.passed();
         let is_open = |call: &u32| self.required_opening[*call as usize] as usize <= passed;
         into.extend(self.clients.iter().filter_map(next).filter(is_open));
@@ -104,15 +104,17 @@ impl Frontier for ProgramOrder {
     }
 }
 
-/// The clients, the client of each required call, and what each optional call must follow.
-fn split_by_client<M: Model>(prepared: &Prepared<'_, M>) -> (Vec<Client>, Vec<u32>, Vec<After>) {
+/// The clients, the client of each required call, and the predecessors of each optional call.
+fn split_by_client<M: Model>(
+    prepared: &Prepared<'_, M>,
+) -> (Vec<ClientCalls>, Vec<u32>, Vec<After>) {
     let mut index: BTreeMap<ClientId, usize> = BTreeMap::new();
     for call in prepared.required.iter().chain(&prepared.optional) {
         let count = index.len();
         index.entry(call.client).or_insert(count);
     }
-    let mut clients: Vec<Client> =
-        index.iter().map(|_| Client { calls: Vec::new(), placed: 0 }).collect();
+    let mut clients: Vec<ClientCalls> =
+        index.iter().map(|_| ClientCalls { calls: Vec::new(), placed: 0 }).collect();
     let mut client = Vec::with_capacity(prepared.required.len());
     for (at, call) in (0..).zip(&prepared.required) {
         let of = index[&call.client];

@@ -1,10 +1,11 @@
-//! Real-time order: a call that responded before another was invoked comes first. On demand, so does a call that its
-//! client issued before another, though they overlap, if both were answered.
+//! Real-time order: a call that responded before another was invoked comes first.
 //!
-//! What has been placed is named by the response cut and, for the few calls open at the cut, one
-//! bit each: every call with an earlier response is placed, every call invoked later is not. Calls
-//! open at the same moment hold different slots, so the bits are as many as the clients that were
-//! busy at once, however long the history is.
+//! On demand, answered calls of one client also keep their order of issue, even when they overlap.
+//!
+//! The key is the response cut and one bit for each call open at the cut.
+//! Every call with an earlier response is placed, and every call invoked later is not.
+//! Calls open at the same moment hold different slots.
+//! So the bits are as many as the clients that were busy at once, whatever the history's length.
 
 use super::Frontier;
 use super::response_cut::ResponseCut;
@@ -20,7 +21,7 @@ pub(crate) struct RealTime {
     optional_opening: Vec<u32>,
     // By call: unique among the calls open at any one moment.
     slot: Vec<u32>,
-    // Slots of the placed calls whose response has not been passed.
+    // Slots of placed calls whose response has not been passed.
     open_placed: BitSet,
     unplaced: Unplaced,
     // By required call: its client, where program order counts and the call was answered.
@@ -89,7 +90,7 @@ impl Frontier for RealTime {
         let passed = self.cut.passed();
         let is_open = |call: &u32| self.required_opening[*call as usize] as usize <= passed;
         for call in self.unplaced.iter().take_while(is_open) {
-            // What a client issued first comes first here too.
+            // Calls of one client keep their order of issue.
             let is_next = |client: &Vec<Option<ClientId>>| {
                 let own = client[call as usize];
                 own.is_none() || into.iter().all(|other| client[*other as usize] != own)

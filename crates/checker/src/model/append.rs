@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use super::{Calls, Model};
 
-/// What a client asks of the list.
+/// A request to the list.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum AppendInput<T> {
     Append(T),
     Read,
 }
 
-/// What the list answers.
+/// An answer of the list.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum AppendOutput<T> {
     /// Answer of an append: the length with the new item.
@@ -48,7 +48,7 @@ impl<T: Clone + Eq + Hash + fmt::Debug> Model for Append<T> {
     type Input = AppendInput<T>;
     type Output = AppendOutput<T>;
     type Successors = Option<Chain<T>>;
-    // `can_lead_to` says all there is: a list never goes back.
+    // `can_lead_to` is exact: a list never goes back.
     type Mark = ();
     type Scoped = Append<T>;
 
@@ -99,7 +99,7 @@ impl<T: Clone + Eq + Hash + fmt::Debug> Model for Append<T> {
 
 /// An immutable list that shares its older items with the lists it grew from.
 pub struct Chain<T> {
-    last: Option<Arc<Link<T>>>,
+    last: Option<Arc<ChainLink<T>>>,
 }
 
 // Not derived: items need not be cloned.
@@ -109,7 +109,7 @@ impl<T> Clone for Chain<T> {
     }
 }
 
-struct Link<T> {
+struct ChainLink<T> {
     item: T,
     before: Chain<T>,
     len: u64,
@@ -124,7 +124,7 @@ impl<T> Chain<T> {
         self.last.as_ref().map_or(0, |link| link.len)
     }
 
-    /// True when nothing has been appended.
+    /// True for an empty list.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.last.is_none()
@@ -151,7 +151,7 @@ impl<T: Eq + Hash> Chain<T> {
         self.digest().hash(&mut hasher);
         item.hash(&mut hasher);
         let link =
-            Link { item, before: self.clone(), len: self.len() + 1, digest: hasher.finish() };
+            ChainLink { item, before: self.clone(), len: self.len() + 1, digest: hasher.finish() };
         Chain { last: Some(Arc::new(link)) }
     }
 
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn chains_grown_apart_are_equal_when_their_items_are() {
+    fn chains_with_equal_items_are_equal() {
         assert_eq!(chain(0..50), chain(0..50));
         assert_ne!(chain(0..50), chain(0..49));
         assert_ne!(chain([1, 2, 3]), chain([2, 1, 3]));

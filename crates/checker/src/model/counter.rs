@@ -2,7 +2,7 @@
 
 use super::{Calls, Model};
 
-/// What a client asks of a counter.
+/// A request to a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CounterInput {
     /// Adds one; answers the new value.
@@ -20,7 +20,7 @@ impl Model for Counter {
     type Input = CounterInput;
     type Output = u64;
     type Successors = Option<u64>;
-    // `can_lead_to` says all there is: a counter never goes back.
+    // `can_lead_to` is exact: a counter never goes back.
     type Mark = ();
     type Scoped = Counter;
 

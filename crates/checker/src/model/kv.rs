@@ -1,8 +1,9 @@
 //! One key that holds a string or is absent, with the single-key string commands of Redis.
 //!
-//! Time to live is not modelled. A test that lets keys expire adds, for each value with a time to
-//! live, one [`KvInput::Expire`] operation invoked at the earliest moment at which the value may
-//! vanish and never completed: it may then take effect at any later point, or never.
+//! Time to live is not modelled. Instead a test adds one [`KvInput::Expire`] for each value with a
+//! time to live.
+//! It is invoked at the earliest moment at which the value may vanish, and never completed.
+//! So it may take effect at any later point, or never.
 
 use std::fmt;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ impl fmt::Debug for Bytes {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ExpiryTag(pub u64);
 
-/// What a client asks of the key. `Done` and the like are answers of [`KvOutput`].
+/// A request on the key. `Done` and the like are answers of [`KvOutput`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum KvInput {
     /// `GET`: `Value`.
@@ -74,15 +75,15 @@ pub enum KvInput {
     IncrBy(i64),
     /// `APPEND`: `Integer`, the new length in bytes.
     Append(Bytes),
-    /// The key vanishes if its value carries this tag (`None`: whatever it holds); see above.
+    /// The key vanishes if its value carries this tag (`None`: with any value); see above.
     Expire(Option<ExpiryTag>),
 }
 
-/// What the key answers.
+/// An answer of the key.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum KvOutput {
     Done,
-    /// A condition did not hold; nothing was changed.
+    /// A condition did not hold; the key is unchanged.
     Refused,
     /// `None`: absent.
     Value(Option<Bytes>),
@@ -141,7 +142,7 @@ impl Model for Kv {
     }
 }
 
-/// How values are kept. What commands do to them is the same for all.
+/// A representation of values. The effects of commands are the same for all.
 trait Values {
     type Value: Clone;
 
@@ -151,7 +152,7 @@ trait Values {
     /// In bytes.
     fn length(&self, kept: &Self::Value) -> i64;
     fn integer(&self, kept: &Self::Value) -> Option<i64>;
-    /// What is kept of the tag; `None` if no `Expire` asks for it.
+    /// The tag as kept; `None` if no `Expire` uses it.
     fn tag(&self, tag: ExpiryTag) -> Option<ExpiryTag>;
 }
 
@@ -187,7 +188,7 @@ fn length(bytes: &Bytes) -> i64 {
     i64::try_from(bytes.0.len()).expect("a slice is shorter than i64::MAX")
 }
 
-/// Whether `input` answers `observed` in `state`; an answer nobody saw is always right.
+/// Whether `input` answers `observed` in `state`; an unobserved answer is always right.
 fn is_answered_by<V: Values>(
     values: &V,
     state: &Option<Present<V::Value>>,
@@ -218,7 +219,7 @@ fn is_answered_by<V: Values>(
     }
 }
 
-/// What `input` makes of `state`.
+/// The state after `input`.
 fn next<V: Values>(
     values: &V,
     state: &Option<Present<V::Value>>,
@@ -338,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn expiry_removes_only_the_value_it_was_meant_for() {
+    fn expiry_removes_only_its_own_value() {
         use KvInput as I;
         use KvOutput as O;
         let tag = ExpiryTag(1);

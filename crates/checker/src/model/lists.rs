@@ -1,7 +1,7 @@
 //! Transactions over lists: each appends to some and reads some, all at once.
 //!
-//! What `serializable.rs` judges by its own method; as a [`Model`] it serves to ask the search the
-//! same of short histories.
+//! `serializable.rs` judges them by its own method. As a [`Model`] they let the search answer the
+//! same question for short histories.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,20 @@ use super::{Calls, Model};
 
 /// Names a list; all are empty at first.
 pub type Key = u64;
-/// What lists hold. No two appends of one history may add the same element to one list.
+/// An element of a list. No two appends of one history may add the same element to one list.
 pub type Element = u64;
 
 /// One step of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Step {
+pub enum ListStep {
     Append { key: Key, element: Element },
     Read { key: Key },
 }
 
-/// What a client asks for: its steps, one after the other, with nothing in between.
-pub type Transaction = Vec<Step>;
+/// A request of a client: its steps, executed atomically and in order.
+pub type Transaction = Vec<ListStep>;
 
-/// What the reads of a transaction saw, in their order: all elements of the list, oldest first.
+/// The reads of a transaction, in their order: all elements of the list, oldest first.
 pub type Seen = Vec<Vec<Element>>;
 
 /// The model; lists that are empty are left out of the state.
@@ -30,7 +30,7 @@ pub type Seen = Vec<Vec<Element>>;
 pub struct Lists;
 
 impl Lists {
-    /// What a transaction sees in a state, and the state after it.
+    /// The reads of a transaction in a state, and the state after it.
     #[must_use]
     pub fn run(
         &self,
@@ -40,8 +40,8 @@ impl Lists {
         let (mut seen, mut lists) = (Seen::new(), state.clone());
         for step in transaction {
             match *step {
-                Step::Append { key, element } => lists.entry(key).or_default().push(element),
-                Step::Read { key } => seen.push(lists.get(&key).cloned().unwrap_or_default()),
+                ListStep::Append { key, element } => lists.entry(key).or_default().push(element),
+                ListStep::Read { key } => seen.push(lists.get(&key).cloned().unwrap_or_default()),
             }
         }
         (seen, lists)
@@ -75,6 +75,6 @@ impl Model for Lists {
     }
 
     fn is_pure(&self, transaction: &Transaction, _: Option<&Seen>) -> bool {
-        transaction.iter().all(|step| matches!(step, Step::Read { .. }))
+        transaction.iter().all(|step| matches!(step, ListStep::Read { .. }))
     }
 }

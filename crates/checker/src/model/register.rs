@@ -2,7 +2,7 @@
 
 use super::{Calls, MarksAfter, Model};
 
-/// What a client asks of a register.
+/// A request to a register.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RegisterInput {
     Read,
@@ -14,7 +14,7 @@ pub enum RegisterInput {
     },
 }
 
-/// What a register answers.
+/// An answer of a register.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RegisterOutput {
     /// Answer of a read.

@@ -1,4 +1,4 @@
-//! What shows that a promise was broken, and how it is told to people.
+//! Evidence of a broken promise, and its text for people.
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ use crate::model::lists::{Element, Key};
 /// One finding. Adya's and Elle's names are given where they have one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Anomaly {
-    /// A read that what its own transaction did before contradicts.
+    /// A read that contradicts earlier steps of its own transaction.
     Internal { reader: OpId, key: Key },
     /// A read shows one element twice.
     Duplicate { reader: OpId, key: Key, element: Element },
-    /// A read shows an element that nobody appended.
+    /// A read shows an element that no transaction appended.
     Invented { reader: OpId, key: Key, element: Element },
     /// A read shows an append of a transaction that surely had no effect (G1a, aborted read).
     AbortedRead { reader: OpId, key: Key, element: Element, author: OpId },
@@ -63,7 +63,7 @@ pub struct Edge {
     pub why: Dependency,
 }
 
-/// What one transaction has to do with a later one.
+/// The relation of one transaction to a later one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Dependency {
     /// The later one appended `element` after an append of the earlier one (ww).
@@ -88,7 +88,10 @@ impl fmt::Display for Anomaly {
                 write!(f, "duplicate: {reader} reads {element} twice in list {key}")
             }
             Anomaly::Invented { reader, key, element } => {
-                write!(f, "invented: {reader} reads {element} in list {key}, which nobody appended")
+                write!(
+                    f,
+                    "invented: {reader} reads {element} in list {key}, which no transaction appended"
+                )
             }
             Anomaly::AbortedRead { reader, key, element, author } => write!(
                 f,
@@ -107,7 +110,7 @@ impl fmt::Display for Anomaly {
             }
             Anomaly::Reordered { reader, key, author } => write!(
                 f,
-                "reordered: {reader} reads what {author} appended to list {key} in another order"
+                "reordered: {reader} reads the appends of {author} to list {key} in another order"
             ),
             Anomaly::LostUpdate { key, authors } => {
                 let authors: Vec<String> = authors.iter().map(OpId::to_string).collect();

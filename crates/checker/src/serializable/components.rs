@@ -1,28 +1,28 @@
-//! Knots of a graph: sets of nodes each of which leads to every other.
+//! Strongly connected components of a graph.
 //!
 //! Tarjan, "Depth-First Search and Linear Graph Algorithms" (1972), without recursion: histories
 //! are longer than stacks.
 
-use super::graph::Node;
+use super::graph::Vertex;
 
 const UNVISITED: usize = usize::MAX;
 
 struct Search<'g> {
-    successors: &'g [Vec<Node>],
+    successors: &'g [Vec<Vertex>],
     // By node: when it was found; the earliest node still open that it is known to lead to.
     found: Vec<usize>,
     lowest: Vec<usize>,
     is_open: Vec<bool>,
-    // Nodes found whose component is not complete.
-    open: Vec<Node>,
-    // The way from the root, each node with how many of its successors were followed.
-    way: Vec<(Node, usize)>,
+    // Visited nodes whose component is incomplete.
+    open: Vec<Vertex>,
+    // The path from the root; of each node, the number of followed successors.
+    path: Vec<(Vertex, usize)>,
     found_count: usize,
-    components: Vec<Vec<Node>>,
+    components: Vec<Vec<Vertex>>,
 }
 
 /// The strongly connected components, each after all that it leads to.
-pub(super) fn of(successors: &[Vec<Node>]) -> Vec<Vec<Node>> {
+pub(super) fn of(successors: &[Vec<Vertex>]) -> Vec<Vec<Vertex>> {
     let count = successors.len();
     let mut search = Search {
         successors,
@@ -30,7 +30,7 @@ pub(super) fn of(successors: &[Vec<Node>]) -> Vec<Vec<Node>> {
         lowest: vec![0; count],
         is_open: vec![false; count],
         open: Vec::new(),
-        way: Vec::new(),
+        path: Vec::new(),
         found_count: 0,
         components: Vec::new(),
     };
@@ -44,17 +44,17 @@ pub(super) fn of(successors: &[Vec<Node>]) -> Vec<Vec<Node>> {
 }
 
 impl Search<'_> {
-    fn enter(&mut self, node: Node) {
+    fn enter(&mut self, node: Vertex) {
         self.found[node] = self.found_count;
         self.lowest[node] = self.found_count;
         self.found_count += 1;
         self.is_open[node] = true;
         self.open.push(node);
-        self.way.push((node, 0));
+        self.path.push((node, 0));
     }
 
     fn run(&mut self) {
-        while let Some((node, followed)) = self.way.last_mut() {
+        while let Some((node, followed)) = self.path.last_mut() {
             let node = *node;
             if let Some(next) = self.successors[node].get(*followed).copied() {
                 *followed += 1;
@@ -69,9 +69,9 @@ impl Search<'_> {
         }
     }
 
-    fn leave(&mut self, node: Node) {
-        self.way.pop();
-        if let Some((before, _)) = self.way.last() {
+    fn leave(&mut self, node: Vertex) {
+        self.path.pop();
+        if let Some((before, _)) = self.path.last() {
             self.lowest[*before] = self.lowest[*before].min(self.lowest[node]);
         }
         if self.lowest[node] != self.found[node] {
@@ -88,7 +88,7 @@ impl Search<'_> {
 mod tests {
     use super::*;
 
-    fn check(edges: &[(Node, Node)], count: usize, expected: &[&[Node]]) {
+    fn check(edges: &[(Vertex, Vertex)], count: usize, expected: &[&[Vertex]]) {
         let mut successors = vec![Vec::new(); count];
         for (from, to) in edges {
             successors[*from].push(*to);
@@ -99,27 +99,27 @@ mod tests {
     }
 
     #[test]
-    fn nodes_without_a_cycle_come_after_all_they_lead_to() {
+    fn component_comes_after_its_successors() {
         check(&[(0, 1), (1, 2), (0, 2)], 3, &[&[2], &[1], &[0]]);
         check(&[], 2, &[&[0], &[1]]);
     }
 
     #[test]
-    fn nodes_that_lead_to_each_other_are_one_component() {
+    fn nodes_on_a_cycle_share_a_component() {
         check(&[(0, 1), (1, 0), (1, 2), (2, 3), (3, 2)], 4, &[&[2, 3], &[0, 1]]);
         check(&[(0, 1), (1, 2), (2, 3), (3, 1), (2, 0)], 4, &[&[0, 1, 2, 3]]);
     }
 
     /// Against reachability, over every graph of three nodes and many larger ones.
     #[test]
-    fn two_nodes_share_a_component_exactly_if_each_reaches_the_other() {
+    fn components_agree_with_reachability() {
         for (count, graphs) in [(3, 1_u64 << 9), (6, 3_000)] {
             for graph in 0..graphs {
                 // Any mixing will do where not all graphs are tried.
                 let bits =
                     if count == 3 { graph } else { graph.wrapping_mul(0x9E37_79B9_7F4A_7C15) };
                 let has = |from: usize, to: usize| bits >> (from * count + to) & 1 == 1;
-                let successors: Vec<Vec<Node>> = (0..count)
+                let successors: Vec<Vec<Vertex>> = (0..count)
                     .map(|from| (0..count).filter(|to| has(from, *to)).collect())
                     .collect();
                 let mut reaches: Vec<Vec<bool>> =

@@ -1,25 +1,26 @@
-//! What must come before what.
+//! The graph of precedences.
 //!
 //! Nodes are the transactions that took effect and, for real time, the moments at which some
-//! responded. A moment follows its responses and the moment before it, and precedes what was
-//! invoked after it: so real time costs a few edges for each transaction, not for each pair.
+//! responded.
+//! A moment follows its responses and the moment before it, and precedes later invocations.
+//! So real time costs a few edges for each transaction, not for each pair.
 
 use std::collections::BTreeMap;
 
-use super::lines::{Line, Lines};
+use super::lines::{Lines, ListOrder};
 use super::observations::{Observations, Recorded};
 use super::{Dependency, Promise};
 use crate::history::{ClientId, OpId, Outcome};
 use crate::model::lists::Key;
 
 /// A transaction or a moment, as an index.
-pub(super) type Node = usize;
+pub(super) type Vertex = usize;
 
 pub(super) struct Graph {
     // By node; moments come after them.
     transactions: Vec<OpId>,
     /// By node.
-    pub(super) edges: Vec<Vec<(Node, Dependency)>>,
+    pub(super) edges: Vec<Vec<(Vertex, Dependency)>>,
 }
 
 impl Graph {
@@ -50,14 +51,14 @@ impl Graph {
     }
 
     /// The transaction that a node stands for; `None` for a moment.
-    pub(super) fn transaction(&self, node: Node) -> Option<OpId> {
+    pub(super) fn transaction(&self, node: Vertex) -> Option<OpId> {
         self.transactions.get(node).copied()
     }
 
     /// The nodes that come after each, for any reason.
-    pub(super) fn successors(&self) -> Vec<Vec<Node>> {
+    pub(super) fn successors(&self) -> Vec<Vec<Vertex>> {
         let successors =
-            |edges: &Vec<(Node, Dependency)>| edges.iter().map(|(to, _)| *to).collect();
+            |edges: &Vec<(Vertex, Dependency)>| edges.iter().map(|(to, _)| *to).collect();
         self.edges.iter().map(successors).collect()
     }
 
@@ -68,11 +69,11 @@ impl Graph {
         }
     }
 
-    fn node(&self, transaction: OpId) -> Node {
+    fn node(&self, transaction: OpId) -> Vertex {
         self.transactions.binary_search(&transaction).expect("it took effect")
     }
 
-    fn add_line(&mut self, key: Key, line: &Line<'_>, observations: &Observations<'_>) {
+    fn add_line(&mut self, key: Key, line: &ListOrder<'_>, observations: &Observations<'_>) {
         let author = |at: usize| observations.author(key, line.longest[at]);
         for at in 1..line.longest.len() {
             if let (Some(before), Some(after)) = (author(at - 1), author(at)) {
@@ -94,11 +95,11 @@ impl Graph {
         }
     }
 
-    /// A reader comes before what it did not find; the first such append is enough, if it is known.
+    /// A reader comes before the first append that it did not find, if that is known.
     fn add_what_it_missed(
         &mut self,
         key: Key,
-        line: &Line<'_>,
+        line: &ListOrder<'_>,
         (reader, found): (OpId, usize),
         observations: &Observations<'_>,
     ) {
@@ -113,7 +114,8 @@ impl Graph {
         }
     }
 
-    /// An unknown outcome comes after what its client issued before; nothing must come after it.
+    /// An unknown outcome comes after its client's earlier transactions; no transaction must come
+    /// after it.
     fn add_sessions(&mut self, operations: &[&Recorded]) {
         let mut sessions: BTreeMap<ClientId, Vec<&Recorded>> = BTreeMap::new();
         for operation in operations {

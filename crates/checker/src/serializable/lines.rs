@@ -1,19 +1,19 @@
-//! The order in which each list grew, as far as anybody saw it.
+//! The order in which each list grew, as far as reads show it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Anomaly;
 use super::observations::{Observations, Read};
 use crate::history::OpId;
-use crate::model::lists::{Element, Key, Step};
+use crate::model::lists::{Element, Key, ListStep};
 
-/// What is known of one list.
+/// The observed order of one list.
 #[derive(Default)]
-pub(super) struct Line<'a> {
-    /// The longest read; all that is known of the order.
+pub(super) struct ListOrder<'a> {
+    /// The longest read; the known order.
     pub(super) longest: &'a [Element],
     longest_reader: Option<OpId>,
-    /// Who found how many of `longest`.
+    /// Readers, each with the number of elements of `longest` that it read.
     pub(super) readers: Vec<(OpId, usize)>,
     /// Reads that are no beginning of `longest`.
     astray: Vec<OpId>,
@@ -21,11 +21,11 @@ pub(super) struct Line<'a> {
     pub(super) unseen: Vec<(OpId, Element)>,
 }
 
-pub(super) struct Lines<'a>(pub(super) BTreeMap<Key, Line<'a>>);
+pub(super) struct Lines<'a>(pub(super) BTreeMap<Key, ListOrder<'a>>);
 
 impl<'a> Lines<'a> {
     pub(super) fn new(observations: &Observations<'a>) -> Self {
-        let mut lines: BTreeMap<Key, Line<'a>> = BTreeMap::new();
+        let mut lines: BTreeMap<Key, ListOrder<'a>> = BTreeMap::new();
         for read in &observations.reads {
             let line = lines.entry(read.key).or_default();
             if line.longest_reader.is_none() || read.found.len() > line.longest.len() {
@@ -53,7 +53,7 @@ impl<'a> Lines<'a> {
         let operations = observations.history.operations().iter();
         for operation in operations.filter(|operation| observations.took_effect(operation.id)) {
             for step in &operation.input {
-                let Step::Append { key, element } = *step else { continue };
+                let ListStep::Append { key, element } = *step else { continue };
                 if shown.get(&key).is_some_and(|shown| shown.contains(&element)) {
                     continue;
                 }
@@ -65,13 +65,13 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// What several reads and appends together show to be wrong.
+    /// Anomalies that show only in several reads and appends together.
     pub(super) fn anomalies(&self, observations: &Observations<'a>) -> Vec<Anomaly> {
         self.0.iter().flat_map(|(key, line)| line.anomalies(*key, observations)).collect()
     }
 }
 
-impl Line<'_> {
+impl ListOrder<'_> {
     fn anomalies(&self, key: Key, observations: &Observations<'_>) -> Vec<Anomaly> {
         let Some(reader) = self.longest_reader else { return Vec::new() };
         let astray = self.astray.iter();
@@ -96,7 +96,7 @@ impl Line<'_> {
         })
     }
 
-    /// A transaction whose appends do not stand as it made them: the first, the second and so on.
+    /// A transaction whose appends do not stand in the order that it made them.
     fn reordered(&self, key: Key, observations: &Observations<'_>) -> Option<OpId> {
         let mut next: BTreeMap<OpId, usize> = BTreeMap::new();
         let appends = self.longest.iter().filter_map(|e| observations.append(key, *e));
@@ -108,11 +108,12 @@ impl Line<'_> {
         })
     }
 
-    /// Transactions that found the same and then appended: all but one did not see what came between.
+    /// Transactions that read the same state and then appended: all but one missed an append in
+    /// between.
     fn lost_updates(&self, key: Key, observations: &Observations<'_>) -> Vec<Anomaly> {
         let appends_here = |op: &OpId| {
             let mut steps = observations.history.operation(*op).input.iter();
-            steps.any(|step| matches!(step, Step::Append { key: to, .. } if *to == key))
+            steps.any(|step| matches!(step, ListStep::Append { key: to, .. } if *to == key))
         };
         let mut by_found: BTreeMap<usize, Vec<OpId>> = BTreeMap::new();
         for (reader, found) in self.readers.iter().filter(|(reader, _)| appends_here(reader)) {

@@ -1,4 +1,4 @@
-//! Who appended what, and what each transaction found when it began.
+//! The author of each append, and the state of each list that transactions found at their start.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,21 +6,21 @@ use hashbrown::HashMap;
 
 use super::Anomaly;
 use crate::history::{History, OpId, Operation, Outcome};
-use crate::model::lists::{Element, Key, Seen, Step, Transaction};
+use crate::model::lists::{Element, Key, ListStep, Seen, Transaction};
 
 /// A transaction as histories hold it.
 pub(super) type Recorded = Operation<Transaction, Seen>;
 
 /// Where an element comes from.
 #[derive(Clone, Copy)]
-pub(super) struct Append {
+pub(super) struct AppendOrigin {
     pub(super) author: OpId,
     /// Counted from 0 among the author's appends to this list.
     pub(super) place: usize,
     pub(super) is_last: bool,
 }
 
-/// What a transaction found in a list, its own appends left out.
+/// The state of a list that a transaction found, without its own appends.
 pub(super) struct Read<'a> {
     pub(super) reader: OpId,
     pub(super) key: Key,
@@ -29,12 +29,12 @@ pub(super) struct Read<'a> {
 
 pub(super) struct Observations<'a> {
     pub(super) history: &'a History<Transaction, Seen>,
-    appends: HashMap<(Key, Element), Append>,
+    appends: HashMap<(Key, Element), AppendOrigin>,
     /// At most one for each transaction and list, in order of both.
     pub(super) reads: Vec<Read<'a>>,
-    // Transactions and lists that they read against their own steps.
+    // Transactions and lists whose reads contradict their own steps.
     internal: BTreeSet<(OpId, Key)>,
-    // Unknown outcomes that were seen.
+    // Observed transactions of unknown outcome.
     seen: BTreeSet<OpId>,
 }
 
@@ -52,8 +52,8 @@ impl<'a> Observations<'a> {
         observations
     }
 
-    /// Where the element comes from; `None` if nobody appended it.
-    pub(super) fn append(&self, key: Key, element: Element) -> Option<Append> {
+    /// The origin of the element; `None` if no transaction appended it.
+    pub(super) fn append(&self, key: Key, element: Element) -> Option<AppendOrigin> {
         self.appends.get(&(key, element)).copied()
     }
 
@@ -70,13 +70,13 @@ impl<'a> Observations<'a> {
         matches!(self.history.operation(op).outcome, Outcome::Failed)
     }
 
-    /// Who appended the element and took effect.
+    /// The author of the element, if it took effect.
     pub(super) fn author(&self, key: Key, element: Element) -> Option<OpId> {
         let author = self.append(key, element)?.author;
         self.took_effect(author).then_some(author)
     }
 
-    /// What single reads show to be wrong.
+    /// Anomalies of single reads.
     pub(super) fn anomalies(&self) -> Vec<Anomaly> {
         let internal = self
             .internal
@@ -85,7 +85,7 @@ impl<'a> Observations<'a> {
         internal.chain(self.reads.iter().flat_map(|read| self.anomalies_of(read))).collect()
     }
 
-    /// Of each kind the first.
+    /// The first of each kind.
     fn anomalies_of(&self, read: &Read<'_>) -> Vec<Anomaly> {
         let Read { reader, key, found } = *read;
         let mut once = BTreeSet::new();
@@ -110,15 +110,15 @@ impl<'a> Observations<'a> {
         .collect()
     }
 
-    /// Takes what a transaction read back to what it found; it saw that and its own appends.
+    /// Derives the found state from a transaction's reads, which also show its own appends.
     fn add_reads(&mut self, operation: &'a Recorded, answer: &'a Seen) {
         let mut found: BTreeMap<Key, &'a [Element]> = BTreeMap::new();
         let mut own: BTreeMap<Key, Vec<Element>> = BTreeMap::new();
         let mut answers = answer.iter();
         for step in &operation.input {
             match *step {
-                Step::Append { key, element } => own.entry(key).or_default().push(element),
-                Step::Read { key } => {
+                ListStep::Append { key, element } => own.entry(key).or_default().push(element),
+                ListStep::Read { key } => {
                     let list = answers.next().expect("an answer has one list for each read");
                     let own = own.get(&key).map_or(&[][..], Vec::as_slice);
                     match self.found_before(operation.id, key, list, own) {
@@ -159,17 +159,17 @@ impl<'a> Observations<'a> {
     }
 }
 
-fn appends(history: &History<Transaction, Seen>) -> HashMap<(Key, Element), Append> {
-    let mut appends: HashMap<(Key, Element), Append> = HashMap::new();
+fn appends(history: &History<Transaction, Seen>) -> HashMap<(Key, Element), AppendOrigin> {
+    let mut appends: HashMap<(Key, Element), AppendOrigin> = HashMap::new();
     for operation in history.operations() {
         let mut last: BTreeMap<Key, (Element, usize)> = BTreeMap::new();
         for step in &operation.input {
-            let Step::Append { key, element } = *step else { continue };
+            let ListStep::Append { key, element } = *step else { continue };
             let place = last.get(&key).map_or(0, |(_, place)| place + 1);
             if let Some((before, _)) = last.insert(key, (element, place)) {
                 appends.get_mut(&(key, before)).expect("it was added before").is_last = false;
             }
-            let append = Append { author: operation.id, place, is_last: true };
+            let append = AppendOrigin { author: operation.id, place, is_last: true };
             let other = appends.insert((key, element), append);
             assert!(other.is_none(), "element {element} is appended to list {key} twice");
         }

@@ -1,4 +1,4 @@
-//! Random histories: what a correct object might have answered, some with one answer changed.
+//! Random histories: possible answers of a correct object, some with one answer changed.
 
 use std::mem::discriminant;
 
@@ -7,7 +7,7 @@ use checker::{ClientId, History, Outcome};
 use super::Random;
 use super::subjects::Subject;
 
-/// What random histories look like.
+/// The shape of random histories.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) operations_count: usize,
@@ -26,11 +26,11 @@ struct Planned<I> {
     input: I,
     invoked: u64,
     responded: u64,
-    fate: Fate,
+    fate: EffectTime,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum EffectTime {
     Returns {
         at: u64,
     },
@@ -51,8 +51,10 @@ pub(crate) fn right<S: Subject>(
     let mut effects: Vec<(u64, usize)> = Vec::new();
     for (index, call) in planned.iter().enumerate() {
         match call.fate {
-            Fate::Returns { at } | Fate::Unknown { at: Some(at) } => effects.push((at, index)),
-            Fate::Unknown { at: None } | Fate::Failed => {}
+            EffectTime::Returns { at } | EffectTime::Unknown { at: Some(at) } => {
+                effects.push((at, index))
+            }
+            EffectTime::Unknown { at: None } | EffectTime::Failed => {}
         }
     }
     effects.sort_unstable();
@@ -66,7 +68,7 @@ pub(crate) fn right<S: Subject>(
     record(planned, answers)
 }
 
-/// As `right`, then one answer exchanged for one that may be wrong, or one call made later than it was.
+/// `right`, then one answer exchanged for a possibly wrong one, or one call delayed.
 pub(crate) fn doubtful<S: Subject>(
     subject: &S,
     shape: Shape,
@@ -101,7 +103,7 @@ pub(crate) fn doubtful<S: Subject>(
     changed
 }
 
-/// An answer of the same kind that a call around `index` was given: stale, or from the future.
+/// An answer of the same kind from a call around `index`: stale, or from the future.
 fn answer_nearby<I, O: Clone>(
     history: &History<I, O>,
     index: usize,
@@ -135,16 +137,16 @@ fn plan<S: Subject>(subject: &S, shape: Shape, random: &mut Random) -> Vec<Plann
     planned
 }
 
-fn fate(shape: Shape, invoked: u64, responded: u64, random: &mut Random) -> Fate {
+fn fate(shape: Shape, invoked: u64, responded: u64, random: &mut Random) -> EffectTime {
     let within = invoked + random.below(responded - invoked + 1);
     if random.chance(shape.percent_failed) {
-        Fate::Failed
+        EffectTime::Failed
     } else if random.chance(shape.percent_unknown) {
         // Some take effect long after the client gave up.
         let late = random.below(4 * shape.duration_max + 1);
-        Fate::Unknown { at: random.chance(60).then_some(within + late) }
+        EffectTime::Unknown { at: random.chance(60).then_some(within + late) }
     } else {
-        Fate::Returns { at: within }
+        EffectTime::Returns { at: within }
     }
 }
 
@@ -153,8 +155,8 @@ fn record<I, O>(planned: Vec<Planned<I>>, answers: Vec<Option<O>>) -> History<I,
     for (call, answer) in planned.into_iter().zip(answers) {
         let op = history.invoke(ClientId(call.client), call.input, call.invoked);
         let outcome = match (call.fate, answer) {
-            (Fate::Returns { .. }, Some(answer)) => Outcome::Returned(answer),
-            (Fate::Failed, _) => Outcome::Failed,
+            (EffectTime::Returns { .. }, Some(answer)) => Outcome::Returned(answer),
+            (EffectTime::Failed, _) => Outcome::Failed,
             _ => Outcome::Unknown,
         };
         history.complete(op, outcome, call.responded);

@@ -1,4 +1,4 @@
-//! What the tests and the example share: seeded randomness, subjects to test, random histories.
+//! Shared by the tests and the example: seeded randomness, subjects to test, random histories.
 #![allow(dead_code, reason = "each test binary uses a part of this module")]
 
 pub(crate) mod histories;

@@ -67,7 +67,7 @@ pub(crate) struct Drawn<M: Model> {
     pub(crate) draw: fn(&mut Random) -> M::Input,
 }
 
-/// A register to which no value is written twice: what most tests of real stores do.
+/// A register whose writes have unique values, as in most tests of real stores.
 pub(crate) fn register_of_unlike_values() -> Drawn<Register> {
     let draw = |random: &mut Random| match random.chance(50) {
         true => RegisterInput::Read,
@@ -76,7 +76,7 @@ pub(crate) fn register_of_unlike_values() -> Drawn<Register> {
     Drawn { model: Register, draw }
 }
 
-/// A register that is only read and written, with few values: most writes are seen by nobody.
+/// A register with reads and writes of few values: reads observe few of the writes.
 pub(crate) fn register_without_swaps() -> Drawn<Register> {
     let draw = |random: &mut Random| match random.chance(40) {
         true => RegisterInput::Read,
@@ -126,7 +126,7 @@ pub(crate) fn kv_of_lists() -> Drawn<Kv> {
     Drawn { model: Kv, draw }
 }
 
-/// A string key that is counted up and down, and that becomes a number by what is appended.
+/// A string key that is counted up and down, and that appending turns into a number.
 pub(crate) fn kv_of_numbers() -> Drawn<Kv> {
     let draw = |random: &mut Random| {
         let mut value = || Bytes::from(*random.pick(&["0", "1", "-1", "-", "", "10", "x"]));
@@ -144,7 +144,7 @@ pub(crate) fn kv_of_numbers() -> Drawn<Kv> {
     Drawn { model: Kv, draw }
 }
 
-/// A string key whose values differ and vanish when their time has come.
+/// A string key with unique values that expire.
 pub(crate) fn kv_that_expires() -> Drawn<Kv> {
     let draw = |random: &mut Random| {
         let tag = random.below(5);
@@ -291,7 +291,7 @@ impl Subject for Kv {
     }
 }
 
-/// What INCRBY, APPEND and STRLEN may answer beyond small numbers.
+/// Possible answers of INCRBY, APPEND and STRLEN beyond small numbers.
 fn integers_near(state: &<Kv as Model>::State, input: &KvInput) -> impl Iterator<Item = i64> {
     let text = state
         .as_ref()
@@ -318,7 +318,8 @@ impl Subject for Keyed<u8, Register> {
     }
 }
 
-/// A set from which any member may be taken: nondeterministic, above all when nobody saw which.
+/// A set from which any member may be taken: nondeterministic, above all when the answer is
+/// unobserved.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bag;
 
@@ -328,7 +329,7 @@ pub(crate) enum BagInput {
     Put(u8),
     /// Answers the member taken, `None` if there was none.
     Take,
-    /// Takes one member or none, and never tells.
+    /// Takes one member or none, and does not tell.
     Leak,
 }
 

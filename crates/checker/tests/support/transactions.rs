@@ -1,6 +1,6 @@
 //! Random transactions over lists, and histories of them with something changed.
 
-use checker::model::lists::{Element, Lists, Seen, Step, Transaction};
+use checker::model::lists::{Element, ListStep, Lists, Seen, Transaction};
 use checker::{History, Model, Outcome};
 
 use super::Random;
@@ -13,8 +13,8 @@ fn transaction(keys: u64, random: &mut Random) -> Transaction {
     let step = |_| {
         let key = random.below(keys);
         match random.chance(50) {
-            true => Step::Append { key, element: random.bits() },
-            false => Step::Read { key },
+            true => ListStep::Append { key, element: random.bits() },
+            false => ListStep::Read { key },
         }
     };
     (0..count).map(step).collect()
@@ -82,9 +82,9 @@ fn change(list: &mut Vec<Element>, other: Vec<Element>, random: &mut Random) {
 }
 
 fn appended(transaction: &Transaction) -> Vec<Element> {
-    let append = |step: &Step| match *step {
-        Step::Append { element, .. } => Some(element),
-        Step::Read { .. } => None,
+    let append = |step: &ListStep| match *step {
+        ListStep::Append { element, .. } => Some(element),
+        ListStep::Read { .. } => None,
     };
     transaction.iter().filter_map(append).collect()
 }

@@ -82,8 +82,8 @@ pub(crate) fn is_reachable<M: Model>(
     false
 }
 
-/// Whether `order` explains every answer: each returned operation once, no failed one, nothing
-/// before what precedes it, every answer right.
+/// Whether `order` explains every answer: each returned operation once, no failed one, all
+/// precedences respected, every answer right.
 pub(crate) fn explains<M: Model>(
     model: &M,
     history: &History<M::Input, M::Output>,

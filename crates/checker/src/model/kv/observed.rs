@@ -1,9 +1,10 @@
-//! The string key of one history: values that no call of the history can tell apart are one.
+//! The string key of one history: values that no call of the history can distinguish are equal.
 //!
-//! Calls see a value by its content only where the content is one that some call looks for. A value
-//! that is no start of such a content can never become one: APPEND keeps what is there, and all else
-//! replaces it. Of such a value nothing counts but its length and whether it is a number, and those
-//! only where some call asks. So histories with many appends of unknown outcome have few states.
+//! Calls see the content of a value only if some call looks for that content.
+//! A value that is no prefix of such a content can never become one: APPEND extends a value, and
+//! all other writes replace it.
+//! Of such a value only its length counts, and whether it is a number, if some call observes that.
+//! So histories with many appends of unknown outcome have few states.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,7 +25,7 @@ const INTEGER_LENGTH_MAX: usize = 20;
 /// The model of [`Kv`] for the calls it was made for.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    // What calls look for, in order; none is the start of another.
+    // Contents that calls look for, in order; none is a prefix of another.
     wholes: Vec<Bytes>,
     // Whether calls ask for lengths, and whether they count.
     are_lengths_seen: bool,
@@ -33,25 +34,25 @@ pub struct Observed {
     // Whether calls count down, and the longest value that a comparison may replace.
     counts_down: bool,
     compared_max: i64,
-    // What is appended and makes of any value one that nobody looks for.
+    // Suffixes that turn any value into one that no call looks for.
     strange: HashSet<Bytes>,
 }
 
-/// What calls can tell of a value.
+/// The observable part of a value.
 #[derive(Clone)]
 pub enum Content {
-    /// The first bytes of a value that some call looks for; of several such, the last in order.
+    /// A prefix of a content that some call looks for; of several such contents, the last in order.
     Start { whole: Bytes, len: usize },
-    /// A number, or what may become one by appending.
+    /// A number, or a value that appending may turn into one.
     Number(Bytes),
-    /// Nothing that anyone looks for; the length is 0 where nobody asks for it.
+    /// A value that no call looks for; the length is 0 where no call observes it.
     Other { len: i64 },
 }
 
-/// What calls may need of the key.
+/// A property of the key that calls may need.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum KvMark {
-    /// It holds this, or nothing.
+    /// It holds this, or is absent.
     Value(Option<Content>),
     /// In bytes; 0 also if it is absent.
     Length(i64),
@@ -88,7 +89,7 @@ impl Observed {
         observed
     }
 
-    /// What is appended and may lead from a start of a value looked for to another such start.
+    /// Suffixes that may lead from one prefix of a sought value to another.
     fn fitting<'a>(&self, calls: Calls<'a, KvInput, KvOutput>) -> HashSet<&'a [u8]> {
         let tokens: HashSet<&[u8]> = appended(calls).map(Bytes::as_slice).collect();
         let lengths: BTreeSet<usize> = tokens.iter().map(|token| token.len()).collect();
@@ -129,7 +130,7 @@ impl Observed {
         Content::Other { len: if self.are_lengths_seen { len } else { 0 } }
     }
 
-    /// The last of the values looked for that start with `start`.
+    /// The last of the sought values that begins with `start`.
     fn last_from(&self, start: &[u8]) -> Option<&Bytes> {
         let head = |whole: &Bytes| whole.0.len().min(start.len());
         let upto = self.wholes.partition_point(|whole| whole.0[..head(whole)] <= *start);
@@ -137,7 +138,7 @@ impl Observed {
     }
 
     fn marks_of(&self, value: Option<&Content>, into: &mut Vec<KvMark>) {
-        // Nobody needs what nobody looks for.
+        // A call needs only sought values.
         if value.is_none_or(|value| value.text().is_some()) {
             into.push(KvMark::Value(value.cloned()));
         }
@@ -151,7 +152,7 @@ impl Observed {
         }
     }
 
-    /// What two inputs have in common that are alike.
+    /// The common effect of inputs that are alike.
     fn effect<'a>(&self, input: &'a KvInput) -> Effect<'a> {
         use KvInput as I;
         match input {
@@ -169,7 +170,7 @@ impl Observed {
     }
 }
 
-/// What is appended.
+/// All appended suffixes.
 fn appended<'a>(calls: Calls<'a, KvInput, KvOutput>) -> impl Iterator<Item = &'a Bytes> {
     calls.iter().filter_map(|(input, _)| match input {
         KvInput::Append(more) => Some(more),
@@ -177,7 +178,7 @@ fn appended<'a>(calls: Calls<'a, KvInput, KvOutput>) -> impl Iterator<Item = &'a
     })
 }
 
-/// The length of what a comparison asks for.
+/// The length of the value that a comparison expects.
 fn compared(input: &KvInput) -> Option<i64> {
     match input {
         KvInput::SetIfEqual { expected, .. } => Some(length(expected)),
@@ -195,7 +196,7 @@ fn put_by(input: &KvInput) -> Option<&Bytes> {
     }
 }
 
-/// What calls look for, in order, without those that another starts with.
+/// Sought values in order, without prefixes of others.
 fn wholes(calls: Calls<'_, KvInput, KvOutput>) -> Vec<Bytes> {
     let mut all: Vec<&Bytes> =
         calls.iter().filter_map(|(input, output)| looked_for(input, *output)).collect();
@@ -247,7 +248,7 @@ impl Values for Observed {
 
     fn append(&self, value: &Content, more: &Bytes) -> Content {
         match value {
-            // The last that starts with the value is also the last of those that go on like this.
+            // The last sought value with this prefix is also the last with the longer one.
             Content::Start { whole, len } if whole.0[*len..].starts_with(&more.0) => {
                 Content::Start { whole: whole.clone(), len: len + more.0.len() }
             }
@@ -319,8 +320,10 @@ impl fmt::Debug for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.text(), self) {
             (Some(text), _) => write!(f, "\"{}\"", text.escape_ascii()),
-            (None, Content::Other { len }) if *len > 0 => write!(f, "{len} bytes nobody looks for"),
-            (None, _) => f.write_str("bytes nobody looks for"),
+            (None, Content::Other { len }) if *len > 0 => {
+                write!(f, "{len} bytes that no call looks for")
+            }
+            (None, _) => f.write_str("bytes that no call looks for"),
         }
     }
 }
@@ -379,7 +382,7 @@ impl Model for Observed {
             (I::SetIfAbsent(_), O::Refused) => Some(KvMark::Present),
             (I::Del | I::Exists, O::Integer(0)) => Some(KvMark::Value(None)),
             (I::Del | I::Exists, O::Integer(_)) => Some(KvMark::Present),
-            // A sum equal to `by` may come of zero or of nothing.
+            // A sum equal to `by` may come from zero or from an absent key.
             (I::IncrBy(by), O::Integer(sum)) if sum != by => {
                 holds(&bytes_of(sum.checked_sub(*by)?))
             }
@@ -457,7 +460,7 @@ impl Model for Observed {
     }
 
     fn may_grow_to(&self, state: &State, mark: &KvMark) -> bool {
-        // What is absent may become anything, what expires may become absent.
+        // An absent key may become anything, and an expiring one may become absent.
         let Some(Present { value, expiry: None }) = state else { return true };
         let is_negative = || value.text().is_some_and(|text| text.starts_with(b"-"));
         let may_shrink = match value {
