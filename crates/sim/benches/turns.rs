@@ -1,8 +1,9 @@
 //! CPU time of whole workers without sockets, threads or a disk: three nodes in one loop.
 //!
-//! `cargo bench -p sim --bench turns`. Each line is the best of several rounds, in nanoseconds of this thread's CPU
-//! time per command, all three nodes together. *one*: all commands at one node. *spread*: at all in turn, so that most
-//! writes find another node's ballot.
+//! `cargo bench -p sim --bench turns`. Each line is the best of several rounds, in nanoseconds of
+//! this thread's CPU time per command, all three nodes together.
+//! *one*: all commands at one node. *spread*: at each node in turn, so that most writes meet
+//! another node's ballot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const NODES: usize = 3;
 const KEYS: u64 = 100_000;
-/// Commands under way together, as of 64 clients that send sixteen each.
+/// Concurrent commands, as of 64 clients with pipelines of sixteen.
 const BATCH: u64 = 1024;
 const ROUNDS: usize = 15;
 const BATCHES: u64 = 100;
@@ -89,7 +90,7 @@ impl Cluster {
         });
     }
 
-    /// Turns the workers until everything that was asked is answered.
+    /// Turns the workers until every request has its answer.
     fn settle(&mut self, mut open: usize) {
         let mut out = Outputs::default();
         while open > 0 {

@@ -1,6 +1,7 @@
-//! Runs seeds from the command line and prints what came of them.
+//! Runs seeds from the command line and prints the results.
 //!
-//! `cargo run --release -p sim --example campaign -- PROTOCOL SEEDS [FIRST_SEED [OPS [FAULTS [NODES [MUTATION]]]]]`
+//! `cargo run --release -p sim --example campaign -- PROTOCOL SEEDS [FIRST_SEED [OPS [FAULTS [NODES
+//! [MUTATION]]]]]`
 
 use std::time::Instant;
 

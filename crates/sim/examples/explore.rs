@@ -1,8 +1,9 @@
 //! Explores small worlds to their end and prints how large they are.
 //!
-//! `cargo run --release -p sim --example explore -- [PROTOCOL [STATES_MAX [SECONDS_MAX [WORLD]]]]`; with
-//! `--features mutations` a deliberate mistake may follow, and the first path that shows it is printed. `WORLD` is the
-//! beginning of its name; with `=` before it, the whole name.
+//! `cargo run --release -p sim --example explore -- [PROTOCOL [STATES_MAX [SECONDS_MAX [WORLD]]]]`
+//!
+//! With `--features mutations` a deliberate mistake may follow, and the first path that shows it is
+//! printed. `WORLD` is a prefix of a name; `=` before it makes it a whole name.
 
 use std::fmt::Debug;
 use std::time::Instant;
@@ -54,7 +55,7 @@ fn show<P: Protocol + Debug>(named: &Named, seconds_max: f64) {
         return;
     }
     let begun = Instant::now();
-    // The clock is looked at now and then; once the time is over it stays so.
+    // Reads the clock now and then; keeps the answer once the time is over.
     let mut is_over = false;
     let found = explore::<P>(&named.plan, |found| {
         is_over |= found.steps % 65_536 == 0 && begun.elapsed().as_secs_f64() >= seconds_max;

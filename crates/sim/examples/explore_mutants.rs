@@ -1,7 +1,8 @@
-//! Which deliberate mistakes show in small worlds: each is set while a protocol's worlds are explored, the small ones
-//! first, until one shows it.
+//! Finds the deliberate mistakes that show in small worlds. Each is active while the worlds of a
+//! protocol are explored, small ones first, until one shows it.
 //!
-//! `cargo run --release -p sim --features mutations --example explore_mutants -- [PROTOCOL [STATES_MAX]]`
+//! `cargo run --release -p sim --features mutations --example explore_mutants -- [PROTOCOL
+//! [STATES_MAX]]`
 
 use std::fmt::Debug;
 

@@ -1,4 +1,4 @@
-//! Prints how many seeds it takes to catch each deliberate mistake, as the table of `docs/testing.md`.
+//! Prints how many seeds catch each deliberate mistake, as the table of `docs/testing.md`.
 //!
 //! `./x mutants [SEEDS_MAX [STARTS [MUTATION …]]]`
 

@@ -12,11 +12,11 @@ pub struct Campaign {
     pub config: SimConfig,
     pub seeds: u64,
     pub threads: usize,
-    /// Stop at the first failure instead of after so many.
+    /// Stop after so many failures.
     pub failures_max: usize,
 }
 
-/// What came of it.
+/// The result of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct CampaignReport {
     /// Seeds that were run to their end.
@@ -46,7 +46,7 @@ impl CampaignReport {
     }
 }
 
-/// Runs the seeds; `progress` is told after each how many are done.
+/// Runs the seeds; calls `progress` after each with the number done.
 ///
 /// # Panics
 /// If the configuration does not pass [`validate`](crate::validate).

@@ -1,4 +1,4 @@
-//! Clients: sessions that ask, wait, and go elsewhere when their node dies.
+//! Clients: sessions that send requests, wait, and move to another node when theirs dies.
 
 use base::Prng;
 use checker::model::kv::{KvInput, KvOutput};
@@ -18,7 +18,7 @@ pub enum Ended {
     Returned(KvOutput),
     /// Surely no effect.
     Failed,
-    /// This transmission had no effect; another of the same line may have had one.
+    /// This transmission had no effect; another one of the same line may have had one.
     Refused,
     Unknown,
 }
@@ -33,7 +33,7 @@ pub struct Op {
     pub input: KvInput,
     pub verb: Verb,
     pub ttl_millis: u64,
-    /// The line that it sends, where it is under `ONCE`.
+    /// The line that it transmits, if it is under `ONCE`.
     pub line: Option<usize>,
     pub invoked: u64,
     /// When and how it ended; `None` while it is outstanding.
@@ -54,7 +54,7 @@ pub struct SimKey {
     pub mix: Mix,
 }
 
-/// All clients of a run, and everything they did.
+/// All clients of a run, and their operations.
 #[derive(Debug)]
 pub struct Clients {
     clients: Vec<Client>,
@@ -67,7 +67,7 @@ pub struct Clients {
     pub retries: Retries,
     pub outstanding: usize,
     scripts: Scripts,
-    /// Connections that speak RESP, where clients do.
+    /// Connections that speak RESP, if clients use them.
     lines: Option<Lines>,
     rng: Prng,
 }
@@ -109,7 +109,7 @@ impl Clients {
         }
     }
 
-    /// From now on clients speak RESP.
+    /// Switches clients to RESP.
     pub fn speak_resp(&mut self, nodes: usize) {
         let window = self.retries.habits.window;
         self.lines = Some(Lines::new(nodes, window, Prng::new(self.rng.clone().next_u64())));
@@ -133,7 +133,7 @@ impl Clients {
         self.ask(world, client, step, None)
     }
 
-    /// Sends a line, be it a new one.
+    /// Transmits a line, which may be new.
     fn send_line(&mut self, world: &mut World, client: usize, key: usize, line: usize) -> bool {
         if let Some(known) = self.retries.lines.get(line) {
             let step = (key, Verb::Plain, known.input.clone());
@@ -149,13 +149,13 @@ impl Clients {
         is_sent
     }
 
-    /// True when the client may ask.
+    /// True when the client may issue an operation.
     #[must_use]
     pub fn is_free(&self, client: usize) -> bool {
         self.clients[client].outstanding < self.pipeline
     }
 
-    /// Asks through a client. False when its node does not take requests now.
+    /// Sends a client's request. False when its node takes no requests now.
     fn ask(&mut self, world: &mut World, client: usize, step: Step, line: Option<usize>) -> bool {
         if !world.is_up(self.clients[client].node) {
             self.reconnect(world, client);
@@ -168,13 +168,13 @@ impl Clients {
         false
     }
 
-    /// No clients of its own: operations are asked one by one, see [`Clients::ask_node`].
+    /// Without clients: tests issue operations one by one, see [`Clients::ask_node`].
     #[must_use]
     pub fn by_hand() -> Clients {
         Clients::new(0, 1, 1, &[], 1, Prng::new(0))
     }
 
-    /// The index of the key of this name, which is added where it is new.
+    /// The index of the key of this name; adds a new key.
     pub fn key(&mut self, name: &str) -> usize {
         let key = Key::new(name.as_bytes());
         if let Some(index) = self.keys.iter().position(|known| known.key == key) {
@@ -184,7 +184,7 @@ impl Clients {
         self.keys.len() - 1
     }
 
-    /// Asks a node directly, in a session of its own.
+    /// Sends a request to a node, in a session of its own.
     pub fn ask_node(&mut self, world: &mut World, node: usize, key: usize, input: KvInput) -> bool {
         self.sessions += 1;
         self.submit(world, (usize::MAX, node, self.sessions), (key, Verb::Plain, input), None)
@@ -215,7 +215,7 @@ impl Clients {
                     words = retries::words(line, words);
                 }
                 match client {
-                    // Of no client: asked without a connection.
+                    // A request without a client, sent without a connection.
                     usize::MAX => redis::command(&words).is_some_and(|command| {
                         world.request(node, tag, SessionId(session), of, command)
                     }),
@@ -251,7 +251,7 @@ impl Clients {
         }
     }
 
-    /// Takes in a reply. Answers the client that may go on.
+    /// Takes in a reply. Returns the client that may go on.
     ///
     /// # Errors
     /// One line, when the reply itself is wrong.
@@ -285,7 +285,7 @@ impl Clients {
                 ended.ok_or_else(|| format!("{tag:?} {:?} was answered {reply:?}", op.input))?
             }
             Outcome::Refused(_) => Ended::Refused,
-            // It ran, and its answer is not known.
+            // It ran, and its answer is unknown.
             Outcome::AlreadyDone => Ended::Unknown,
             Outcome::NoQuorum | Outcome::Loading => Ended::Failed,
             Outcome::Unknown => Ended::Unknown,
@@ -296,7 +296,7 @@ impl Clients {
         Ok(self.end(tag.0 as usize, now, ended))
     }
 
-    /// An operation has ended. Answers the client that may go on.
+    /// Ends an operation. Returns the client that may go on.
     fn end(&mut self, op: usize, now: u64, ended: Ended) -> Option<usize> {
         let op = &mut self.ops[op];
         op.ended = Some((now, ended));
@@ -310,10 +310,10 @@ impl Clients {
         Some(client)
     }
 
-    /// Moves bytes on a connection. Answers the clients that may go on.
+    /// Moves bytes on a connection. Returns the clients that may go on.
     ///
     /// # Errors
-    /// One line, when what was said is wrong.
+    /// One line, when a reply is wrong.
     pub fn on_line(&mut self, world: &mut World, session: u64) -> Result<Vec<usize>, String> {
         let Some(lines) = &mut self.lines else { return Ok(Vec::new()) };
         let mut answered = Vec::new();
@@ -335,7 +335,8 @@ impl Clients {
         Ok(freed)
     }
 
-    /// A node died: what was asked there will never be answered. Answers the clients that may go on.
+    /// Handles the death of a node: its outstanding requests get no answer. Returns the clients
+    /// that may go on.
     pub fn on_crash(&mut self, world: &World, node: usize) -> Vec<usize> {
         if let Some(lines) = &mut self.lines {
             lines.on_crash(node);

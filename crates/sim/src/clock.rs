@@ -53,7 +53,7 @@ impl Clock {
         Clock { rate_ppm, ..self.clone() }
     }
 
-    /// From `now` on the clock runs at another rate.
+    /// Changes the clock's rate from `now` on.
     pub fn set_rate(&mut self, now: u64, rate_ppm: u64) {
         self.local = self.local(now).0;
         self.since = now;
@@ -65,7 +65,7 @@ impl Clock {
         self.wall_ahead_millis = self.wall_ahead_millis.saturating_add(millis);
     }
 
-    /// The wall clock is right again.
+    /// Sets the wall clock right again.
     pub fn set_wall_right(&mut self) {
         self.wall_ahead_millis = 0;
     }

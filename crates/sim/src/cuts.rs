@@ -1,7 +1,8 @@
-//! What is taken away from a drawn run, so that a failure is left with little around it.
+//! Reductions of a drawn run, so that a failure has little around it.
 //!
-//! A cut run draws the same profile as the whole one and then leaves parts of it out. What happens in it is another
-//! matter: with less to do everything falls on other moments, so a cut comes with a salt that chooses the schedule.
+//! A cut run draws the same profile as the whole one and then leaves parts of it out.
+//! With less to do, all events fall on other moments.
+//! So a cut comes with a salt that chooses the schedule.
 
 use std::fmt;
 
@@ -9,21 +10,21 @@ use crate::faults::{Fault, FaultSet};
 use crate::network::Links;
 use crate::profile::Profile;
 
-/// See the module. The default takes nothing away.
+/// See the module. The default keeps the whole run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cuts {
     /// Another schedule of the same profile; zero: the seed's own.
     pub salt: u64,
-    /// Clients stop asking after so many operations.
+    /// Clients stop after so many operations.
     pub ops: Option<u64>,
     /// Only this key is used, and is called `k0`.
     pub key: Option<usize>,
     pub clients: Option<usize>,
-    /// Faults that come by themselves strike so many times, then no more.
+    /// Spontaneous faults happen so many times, then stop.
     pub strikes: Option<u64>,
     /// One operation per client at a time, and one worker per node.
     pub is_plain: bool,
-    /// Faults that were drawn and do not happen.
+    /// Drawn faults that do not happen.
     pub without: FaultSet,
 }
 
@@ -42,7 +43,7 @@ impl Default for Cuts {
 }
 
 impl Cuts {
-    /// Takes it away from what was drawn.
+    /// Applies the reductions to a drawn profile.
     pub fn apply(&self, profile: &mut Profile) {
         for fault in self.without.iter() {
             leave_out(fault, profile);
@@ -58,10 +59,10 @@ impl Cuts {
         }
     }
 
-    /// Parses what is printed.
+    /// Parses the printed form.
     ///
     /// # Errors
-    /// One line that names what is not understood.
+    /// One line that names the invalid part.
     pub fn parse(text: &str) -> Result<Cuts, String> {
         let mut cuts = Cuts::default();
         for part in text.split(',').filter(|part| !part.is_empty()) {

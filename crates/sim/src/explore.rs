@@ -1,30 +1,35 @@
-//! Small worlds, explored to their end: every order of deliveries, crashes and timers that a budget allows.
+//! Small worlds, explored to their end: every order of deliveries, crashes and timers that a budget
+//! allows.
 //!
-//! A few nodes run the code of a protocol itself, on one key, asked by clients of a few commands each. A state is all
-//! that decides what can come next: what the nodes hold and are about, what is on its way, what clients were told and in
-//! which order. States met before are not gone into again, so where the search ends by itself nothing was left out.
+//! A few nodes run the code of a protocol itself, on one key, with clients of a few commands each.
+//! A state holds everything that affects the future.
+//! That is the state of nodes, messages under way, and the outcomes of commands with their order.
+//! The search visits each state once, so a search that ends by itself is exhaustive.
 //!
 //! # How it is made small and fast
-//! - *A node's step depends on that node alone.* States of one node are numbered, and a step from such a state by an
-//!   event is run once ([`table`]); a world is a few numbers, and a step of it a look into a table.
-//! - *Lost messages cost nothing.* A message may stay on its way for ever, and whatever can happen without it can
-//!   happen while it does. What is checked forbids something to happen; nothing is checked of worlds in which nothing
-//!   can happen any more. So every number of losses is in every world.
-//! - *A message that would change nothing* stays where it is, for the same reason: the world without it can do nothing
-//!   that this one cannot.
-//! - *A message that can change nothing any more* is dropped, once that is proven ([`dead`]).
-//! - *When every client has all its answers*, nothing can be told any more, and it is not gone on.
-//! - *Which of several equal things is which decides nothing.* Messages on their way are a sorted bag; what a protocol
-//!   only compares ([`node`]) is told by its rank; timers are forgotten once none may fire any more.
-//! - Commands are numbered by client and place, not by the order in which they happened to be asked. Which had ended
-//!   before which was asked is kept, and is all that a verdict needs.
+//! - *A node's step depends on that node alone.* States of one node are numbered, and each step
+//!   from a state by an event runs once ([`table`]). A world is a few numbers, and its step is a
+//!   table lookup.
+//! - *Lost messages cost no state.* A message may stay under way for ever, and the world can go on
+//!   without it. Every check forbids an event, so a world without further events needs no check.
+//!   Hence every number of losses is in every world.
+//! - *A message without effect* stays where it is, for the same reason: the world without it has no
+//!   further options.
+//! - *A message that can have no effect any more* is dropped, once that is proven ([`dead`]).
+//! - *When every client has all its answers*, no outcome can change, and the path ends.
+//! - *Identity among equal things has no effect.* Messages under way are a sorted bag. Numbers that
+//!   a protocol only compares ([`node`]) are replaced by ranks. Timers are forgotten once none may
+//!   fire any more.
+//! - Commands are numbered by client and position, not by the order of issue. A verdict needs only
+//!   the precedences between ends and issues, which are kept.
 //!
-//! Replicas and clients are not exchanged for one another: ballots are ordered by node, so protocols tell them apart.
-//! Worlds already met are known by 128 bits of hash: among 10^8 of them two fall together with a probability below
-//! 10^-22; states of nodes likewise.
+//! Replicas and clients are not interchangeable: protocols tell them apart, because ballots are
+//! ordered by node.
+//! Visited worlds are known by 128 bits of hash, and so are states of nodes.
+//! Two of 10^8 worlds collide with a probability below 10^-22.
 //!
-//! A flush is over at the end of a step: what it does to an order of events is the business of random runs. A node has a
-//! clock of its own that moves when one of its timers fires; nobody else's does.
+//! A flush completes at the end of a step: random runs cover the order of flushes and other events.
+//! A node's clock moves only when one of its own timers fires.
 
 mod clients;
 mod dead;
@@ -39,7 +44,8 @@ use protocols::rmwpaxos::RmwPaxos;
 
 pub use search::{Exploration, Fault, explore};
 
-/// What may happen besides deliveries, and how often in one run. Losses of messages are not counted.
+/// Events besides deliveries that may happen, and how often in one run. Losses of messages are not
+/// counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Budget {
     /// Messages that arrive once more.
@@ -48,7 +54,7 @@ pub struct Budget {
     pub stops: u8,
     /// Nodes that start again without their memory.
     pub wipes: u8,
-    /// Nodes that start again with what they have stored. The world is then one of durable nodes.
+    /// Nodes that start again with their stored state. The world is then one of durable nodes.
     pub restarts: u8,
     /// Timers that fire.
     pub timers: u8,
@@ -60,7 +66,7 @@ pub struct Plan {
     pub nodes: u16,
     /// The first so many nodes keep the key. The others are no replicas.
     pub replicas: u16,
-    /// Clients: the node that each asks, and its commands, one after the other.
+    /// Clients: the node of each, and its commands in order.
     pub clients: Vec<(u16, Vec<KvInput>)>,
     pub budget: Budget,
     /// The search gives up after so many states.
@@ -70,7 +76,7 @@ pub struct Plan {
 /// A world by its name.
 pub struct Named {
     pub name: &'static str,
-    /// Reads and writes that do not depend on what was there.
+    /// Reads and writes whose effects do not depend on the state.
     pub is_plain: bool,
     pub plan: Plan,
 }
@@ -136,11 +142,12 @@ pub fn worlds(states_max: u64) -> Vec<Named> {
     ]
 }
 
-/// Whether a protocol can live in such a world.
+/// Whether a protocol supports such a world.
 #[must_use]
 pub fn is_livable<P: Protocol>(named: &Named) -> bool {
     let budget = named.plan.budget;
-    // These keep nothing, and have no way back for a node that forgot: their failure-free parts alone are here.
+    // These have no storage, and no way back for a node that forgot: only their failure-free parts
+    // are here.
     let is_without_return = P::PROPERTIES.needs_config;
     let knows_outside = named.plan.replicas == named.plan.nodes || P::NAME == RmwPaxos::NAME;
     (named.is_plain || P::PROPERTIES.read_modify_write)

@@ -15,38 +15,39 @@ pub enum Fault {
     Reorder,
     /// Windows in which a link delivers the newest frame first.
     Lifo,
-    /// A set of nodes hears nothing of the others, both ways.
+    /// A set of nodes is cut off from the others, both ways.
     Partition,
-    /// Some pairs of nodes hear nothing of each other while others do: any graph.
+    /// Some pairs of nodes are cut off while others are not: any graph.
     PartialPartition,
     /// One direction of one link is dead.
     OneWay,
-    /// A node whose links are up to a hundred times slower than usual. In half of the cases the others notice, and spare it.
+    /// A node whose links are up to a hundred times slower than usual. In half of the cases the
+    /// others notice, and spare it.
     Slow,
     /// Connections end and are made anew.
     Reset,
-    /// A node stands still, for longer than any time-out, and goes on.
+    /// A node stands still, for longer than any timeout, and goes on.
     Pause,
-    /// A node's process ends at any moment; what was durable is there when it starts again.
+    /// A node's process ends at any moment; its durable state is there when it starts again.
     Crash,
-    /// The same, right after it said something.
+    /// The same, right after it sent a message.
     CrashAfterTurn,
     /// All nodes crash at once.
     RestartAll,
     /// Nodes restart one after the other, the next when the last one is up again, or before.
     RollingRestart,
-    /// A crash may leave any part of what was being written.
+    /// A crash may leave any part of the writes in progress.
     Torn,
     /// A node starts again without its memory: a wiped disk, or `volatile`.
     Amnesia,
     /// A durable record turns out damaged.
     Rot,
-    /// A sector turns out to be as it was before a write that changed the head of its page too. An old head, or an
-    /// old sector of the ring, cannot be told from the truth: no engine promises to live with that.
+    /// A sector reverts to its content before a write that also changed the head of its page. An
+    /// old head, or an old sector of the ring, looks valid: no engine promises to survive that.
     RollBack,
-    /// There is no room on the device: what would take more fails, and the node stops until there is.
+    /// The device is full: writes that need space fail, and the node stops until there is space.
     DiskFull,
-    /// A flush fails: what it was to make durable is unknown, and the node stops.
+    /// A flush fails: its data may or may not be durable, and the node stops.
     FlushError,
     /// Clocks that run fast and slow.
     Drift,
@@ -87,8 +88,9 @@ const NAMES: &[(Fault, &str)] = &[
 ];
 
 impl Fault {
-    /// False for faults after which a node is not what the others take it for: only protocols that can go on
-    /// without it, or take it back, live with those.
+    /// False for faults that change a node behind the others' backs.
+    ///
+    /// Only protocols that can go on without such a node, or take it back, survive those.
     #[must_use]
     pub fn leaves_members(self) -> bool {
         !matches!(
@@ -163,7 +165,7 @@ impl FaultSet {
     /// Parses `none`, `all`, or names separated by commas.
     ///
     /// # Errors
-    /// One line that names what is unknown and what there is.
+    /// One line that names the unknown fault and the known ones.
     pub fn parse(text: &str) -> Result<FaultSet, String> {
         match text {
             "none" => Ok(FaultSet::NONE),

@@ -1,7 +1,7 @@
 //! Makes faults happen at the times that the profile's rates draw, and ends them.
 //!
-//! It never takes more than a protocol can bear: at most so many nodes have forgotten something at the same
-//! time that a majority of the others remembers.
+//! Faults stay within the limits of a protocol: at any time a majority of nodes remembers all that
+//! it acknowledged.
 
 use base::Prng;
 
@@ -10,22 +10,22 @@ use crate::profile::Profile;
 use crate::store::{Durability, Survival};
 use crate::world::World;
 
-/// What ends a fault.
+/// The end of a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Undo {
     Start(usize),
-    /// The next one of a rolling restart.
+    /// The next node of a rolling restart.
     Restart(usize),
-    /// There is room on the device again.
+    /// Space on the device again.
     Room(usize),
     Unblock(Vec<(usize, usize)>),
     Quicken(usize),
 }
 
-/// What the injector did to nodes just now.
+/// The injector's latest effects on nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// These nodes died: their clients know.
+    /// Nodes that died, as their clients know.
     pub crashed: Vec<usize>,
 }
 
@@ -41,7 +41,7 @@ pub struct Injector {
     len_max: u64,
     request_timeout: u64,
     workers_vary: bool,
-    /// Faults that may still come by themselves.
+    /// Spontaneous faults that may still happen.
     strikes_left: u64,
     rng: Prng,
     /// Faults that happened, by kind.
@@ -68,14 +68,14 @@ impl Injector {
         }
     }
 
-    /// When something is due next.
+    /// The time of the next due event.
     #[must_use]
     pub fn next_at(&self) -> Option<u64> {
         let undo = self.undo.iter().map(|(at, _)| *at);
         self.next.iter().copied().chain(undo).min()
     }
 
-    /// Does what is due.
+    /// Runs due events.
     pub fn run_due(&mut self, world: &mut World) -> Done {
         let now = world.now();
         let mut done = Done::default();
@@ -93,7 +93,7 @@ impl Injector {
             if self.next[index] <= now {
                 let (fault, gap) = self.gaps[index];
                 self.next[index] = now + 1 + exponential(&mut self.rng, gap);
-                // A run that is held up by its faults sees ever fewer of them.
+                // A run that its faults delay sees ever fewer of them.
                 self.gaps[index].1 = gap + gap / 16;
                 if self.strikes_left > 0 {
                     self.strikes_left -= 1;
@@ -104,7 +104,7 @@ impl Injector {
         done
     }
 
-    /// After a node said something: it may die of it.
+    /// After a node sent a message: it may die of it.
     pub fn after_turn(&mut self, world: &mut World, node: usize) -> Done {
         let mut done = Done::default();
         if self.crash_after_turn_ppm > 0
@@ -125,7 +125,7 @@ impl Injector {
         done
     }
 
-    /// No faults any more: what is dead starts, what is cut heals.
+    /// Ends all faults: dead nodes start, cuts heal.
     pub fn stop(&mut self, world: &mut World) {
         self.gaps.clear();
         self.next.clear();
@@ -282,12 +282,12 @@ impl Injector {
     }
 }
 
-/// A majority of each replica set remembers everything, this node not counted.
+/// A majority of each replica set has forgotten no shard, this node not counted.
 fn may_forget(world: &World, node: usize) -> bool {
     others_that(world, node, |other| !world.medium(other).has_forgotten_anything())
 }
 
-/// True when of the others in each replica set of the node a majority of the set `remember`s.
+/// True when in each replica set of the node a majority of the other members `remember`s.
 fn others_that(world: &World, node: usize, remember: impl Fn(usize) -> bool) -> bool {
     world.replica_sets_of(node).all(|set| {
         let others = set.iter().filter(|&&other| other != node && remember(other)).count();

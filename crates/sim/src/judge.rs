@@ -1,4 +1,4 @@
-//! The verdict over what clients saw: what the protocol promises, or not.
+//! The verdict over the clients' results: whether the protocol's promise holds.
 
 use checker::history::{ClientId, History, Outcome};
 use checker::model::keyed::Keyed;
@@ -14,11 +14,11 @@ use crate::workload::script;
 
 /// Effort per key; beyond it a history counts as undecided.
 const EXPLORED_MAX: u64 = 30_000;
-/// Lines that are sent several times are clients of their own, from here on.
+/// Lines with several transmissions are clients of their own, numbered from here on.
 const LINES: u64 = 1 << 62;
 
-/// Checks every key, in the order of every session. Answers how many were too hard to decide. `majority_rate_ppm` is the rate of the M-th
-/// fastest clock.
+/// Checks every key, in the order of every session. Returns the number of undecided keys.
+/// `majority_rate_ppm` is the rate of the M-th fastest clock.
 ///
 /// # Errors
 /// The first key whose history no order explains.
@@ -31,7 +31,7 @@ pub fn linearizable(clients: &Clients, majority_rate_ppm: u64) -> Result<u64, Wr
         let history = &mut histories[op.key];
         let (client, ended) = match op.line {
             Some(line) if clients.retries.lines[line].op != number => continue,
-            // Its transmissions go different ways: it has no place among others of one connection.
+            // Its transmissions use several connections, so it has no place in the order of one.
             Some(line) => (LINES + line as u64, &lines[line]),
             None => (op.session, &op.ended),
         };
@@ -47,7 +47,7 @@ pub fn linearizable(clients: &Clients, majority_rate_ppm: u64) -> Result<u64, Wr
         if let KvInput::SetExpiring(_, ExpiryTag(tag)) = op.input
             && !matches!(op.ended, Some((_, Ended::Failed)))
         {
-            // It may vanish once a majority's clocks have counted its time, and not a moment sooner.
+            // It may vanish once a majority's clocks have counted its time, and not earlier.
             let nanos = u128::from(op.ttl_millis) * 1_000_000 * u128::from(NOMINAL_PPM);
             let at = op.invoked + (nanos / u128::from(majority_rate_ppm)) as u64;
             let expire = KvInput::Expire(Some(ExpiryTag(tag)));
@@ -58,7 +58,7 @@ pub fn linearizable(clients: &Clients, majority_rate_ppm: u64) -> Result<u64, Wr
     script::check(&clients.ops, &clients.keys, majority_rate_ppm)
         .map_err(|(key, what)| Wrong::of_key(key, what))?;
     for (key, history) in histories.iter().enumerate() {
-        // What scripts do there expires under a condition, which the model does not know.
+        // Script keys expire under a condition, which the model does not know.
         if clients.keys[key].mix == Mix::Lock {
             continue;
         }
@@ -77,8 +77,8 @@ pub fn linearizable(clients: &Clients, majority_rate_ppm: u64) -> Result<u64, Wr
     Ok(undecided)
 }
 
-/// How lines ended that were sent several times: by the first definite answer to any transmission; without effect where
-/// every one was told so.
+/// Outcomes of lines with several transmissions. The first definite answer counts; a line had no
+/// effect if every transmission had none.
 fn answers_to_lines(clients: &Clients) -> Result<Vec<Option<(u64, Ended)>>, Wrong> {
     let mut sent: Vec<Vec<&Option<(u64, Ended)>>> = vec![Vec::new(); clients.retries.lines.len()];
     for op in &clients.ops {
@@ -113,11 +113,11 @@ fn answers_to_lines(clients: &Clients) -> Result<Vec<Option<(u64, Ended)>>, Wron
     sent.iter().enumerate().map(answer).collect()
 }
 
-/// Checks all keys together: writes linearizable, reads in their session's order. Answers one where the whole was
-/// too hard to decide. Values do not expire.
+/// Checks all keys together: writes linearizable, reads in their session's order. Returns 1 for an
+/// undecided history. Values do not expire.
 ///
 /// # Errors
-/// What no order explains.
+/// The outcomes that no order explains.
 pub fn sequential(clients: &Clients) -> Result<u64, Wrong> {
     let mut history: History<(usize, KvInput), KvOutput> = History::new();
     for op in &clients.ops {

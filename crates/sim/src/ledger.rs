@@ -1,9 +1,11 @@
-//! A book of what was handed to a node's storage, held against what storage answers.
+//! Reference model of a node's storage: checks the answers of storage against the changes made.
 //!
-//! [`Watched`] stands between a worker and its store, whichever medium that is. A load must answer the record that
-//! was put last, or one put while it was under way; after a crash, the last durable one or any put after it. A shard
-//! is called known again only by a worker that was told of a higher loss since it heard of the last one. It does not
-//! judge which of several records a crash may leave.
+//! [`CheckedStore`] stands between a worker and its store on any medium.
+//! A load must return the newest record, or one put while the load was under way.
+//! After a crash it returns the last durable record or a later one.
+//! Only a worker that learned of a higher loss since it heard that a shard is forgotten may call
+//! the shard known.
+//! The model accepts any of several records that a crash may leave.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,10 +16,10 @@ use types::{Database, Key, Shard, Ticket};
 
 use crate::medium::Medium;
 
-/// What a place may hold.
+/// A possible content of a place.
 #[derive(Clone, Debug)]
 struct Version {
-    /// Versions of one number are equally possible.
+    /// Versions of equal number are equally possible.
     number: u64,
     /// Durable from here on.
     after: Ticket,
@@ -28,7 +30,7 @@ struct Version {
 struct Story {
     /// Oldest first; never empty.
     versions: Vec<Version>,
-    /// Of loads under way, the number that was newest when the first of them was asked for.
+    /// For loads under way: the newest number when the first of them began.
     asked: Option<u64>,
 }
 
@@ -49,7 +51,8 @@ impl Story {
         self.versions.push(Version { number, after, record });
     }
 
-    /// Everything up to this ticket is durable: what came before the newest of it is gone, unless a load may answer it.
+    /// Everything up to this ticket is durable: older versions are gone, unless a load may return
+    /// them.
     fn settle(&mut self, upto: Ticket) {
         for version in &mut self.versions {
             if version.after <= upto {
@@ -65,7 +68,7 @@ impl Story {
         durable.map(|version| version.number).max().unwrap_or(0)
     }
 
-    /// The process has ended: any of what may have become durable may be there.
+    /// The process ended: any version that may be durable may be there.
     fn end(&mut self) {
         let (durable, newest) = (self.newest_durable(), self.newest());
         self.asked = None;
@@ -88,14 +91,14 @@ impl Story {
     }
 }
 
-/// Of one node; outlives its process.
+/// The model of one node; outlives its process.
 #[derive(Debug, Default)]
 struct Book {
     cells: BTreeMap<(Database, Key), Story>,
     metas: BTreeMap<(Database, Shard), Story>,
-    /// Shards that a worker heard to be forgotten and was not told of a higher loss since.
+    /// Shards that a worker heard to be forgotten, without a higher loss since.
     unrevealed: BTreeSet<(Database, Shard)>,
-    /// Shards of those that were called known in this turn.
+    /// Of those, the shards called known in this turn.
     known_early: Vec<Shard>,
     complaint: Option<String>,
     is_excused: bool,
@@ -127,7 +130,7 @@ impl Book {
         }
     }
 
-    /// Looks at the answer to a load that was asked for when `from` was the newest.
+    /// Checks the answer to a load that began when `from` was the newest.
     fn on_answer(&mut self, place: &Place, from: u64, load: &Load) {
         let record = match load {
             Load::Found(record) => Some(record),
@@ -142,7 +145,7 @@ impl Book {
     }
 }
 
-/// A node's book; clones share it.
+/// A handle to a node's model; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger(Arc<Mutex<Book>>);
 
@@ -151,7 +154,7 @@ impl Ledger {
         self.0.lock().expect("nobody panics while holding a ledger")
     }
 
-    /// From now on nothing is held against the store: it has been made to tell what is not true.
+    /// Stops checking: the test has made the store return false answers.
     pub fn excuse(&self) {
         self.lock().is_excused = true;
     }
@@ -163,14 +166,14 @@ impl Ledger {
         book.stories().for_each(|(_, story)| story.end());
     }
 
-    /// There is nothing any more.
+    /// The medium is empty.
     pub fn wipe(&self) {
         let mut book = self.lock();
         (book.cells, book.metas) = (BTreeMap::new(), BTreeMap::new());
     }
 
-    /// A turn of the worker with this index has ended. `hears_of_loss`: its loss was raised.
-    /// Only a node that is no replica knows a shard again in that turn: others wait for answers.
+    /// Ends a turn of the worker with this index. `hears_of_loss`: its loss was raised. Only a node
+    /// that is no replica may know a shard again in that turn: others wait for answers.
     pub fn end_turn(
         &self,
         (worker, workers): (usize, usize),
@@ -189,14 +192,14 @@ impl Ledger {
         }
     }
 
-    /// What must not be, once something was.
+    /// The first violation.
     #[must_use]
     pub fn complaint(&self) -> Option<String> {
         self.lock().complaint.clone()
     }
 }
 
-/// A store whose answers are held against a [`Ledger`].
+/// A store whose answers are checked against a [`ReferenceModel`].
 pub struct Watched {
     store: Box<dyn Store>,
     medium: Medium,
@@ -238,7 +241,7 @@ impl Watched {
     fn hear(&mut self, completion: &Completion) {
         let mut book = self.ledger.lock();
         match completion {
-            // What a turn hears after its medium has ended the process was never said.
+            // A turn's completions are void after its medium has ended the process.
             Completion::Stored(_) if self.medium.has_failed() => {}
             Completion::Stored(upto) => {
                 for (_, place) in self.changed.extract_if(.., |(ticket, _)| *ticket <= *upto) {

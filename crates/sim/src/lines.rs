@@ -1,8 +1,8 @@
 //! Client connections that speak RESP: real sessions between simulated clients and workers.
 //!
-//! What a client says arrives at its session in pieces of any length, behind each other, and so does what the session
-//! says. A session's requests go to the workers as any others do. When its node ends, a connection is gone and with it
-//! everything that was on its way.
+//! Bytes arrive in order, in pieces of any length, in both directions.
+//! Workers handle a session's requests like any others.
+//! When its node ends, a connection is gone with all bytes under way.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,30 +19,30 @@ use types::{NodeId, Outcome, SessionId, Tag};
 
 use crate::world::{DATABASE, Wake, World};
 
-/// Tags from here on are requests of sessions.
+/// Tags from here on belong to requests of sessions.
 pub const TAGS: u64 = 1 << 40;
-/// Wakes from here on are moments of a line; the rest is its session.
+/// Wakes from here on are moments of a connection; the rest is its session.
 pub const WAKES: u64 = 1 << 40;
-/// Where sessions take clients to be.
+/// The clients' address, as sessions see it.
 const ADDRESS: &str = "127.0.0.1:6379";
-/// Bytes wait for less than this, nanoseconds.
+/// Bytes wait for less than this, in nanoseconds.
 const WAIT_MAX: u64 = 200_000;
 
 /// One connection.
 struct Line {
     node: usize,
     session: Box<dyn Session>,
-    /// On their way to the session.
+    /// Under way to the session.
     to_node: VecDeque<u8>,
-    /// Shown to the session and not taken.
+    /// Offered to the session and not taken.
     untaken: Vec<u8>,
     out: Vec<u8>,
     /// Arrived at the client, not a whole reply yet.
     arrived: Vec<u8>,
     parser: ReplyParser,
-    /// Operations without a reply, in the order in which they were asked.
+    /// Operations without a reply, in order of issue.
     asked: VecDeque<usize>,
-    /// Requests of the session that its node does not take now.
+    /// Requests of the session that its node takes later.
     held: VecDeque<Ask>,
     under_way: usize,
     is_woken: bool,
@@ -53,7 +53,7 @@ pub struct Lines {
     front: Arc<RespFront>,
     facts: SimFacts,
     lines: BTreeMap<u64, Line>,
-    /// Requests of sessions: whose, and by what name.
+    /// Requests of sessions: the session, and its token.
     tags: BTreeMap<u64, (u64, Token)>,
     next_tag: u64,
     rng: Prng,
@@ -80,7 +80,7 @@ impl Lines {
         }
     }
 
-    /// Says something on a connection, which is made where it is new. `op` is answered in its turn.
+    /// Sends bytes on a connection; opens a new one. The reply to `op` comes in its turn.
     pub fn say(
         &mut self,
         world: &mut World,
@@ -130,10 +130,10 @@ impl Lines {
         Ok(())
     }
 
-    /// Moves bytes on a connection. Appends the operations that are answered.
+    /// Moves bytes on a connection. Appends the operations that got a reply.
     ///
     /// # Errors
-    /// One line, when what the session says is no reply.
+    /// One line, when the session's output is no reply.
     pub fn on_wake(
         &mut self,
         world: &mut World,
@@ -165,7 +165,7 @@ impl Lines {
         }
     }
 
-    /// Shows the session what it has not taken.
+    /// Offers the session its untaken bytes.
     fn feed(&mut self, world: &mut World, session: u64) {
         let Some(line) = self.lines.get_mut(&session) else { return };
         if line.untaken.is_empty() || line.session.is_full() {
@@ -217,7 +217,7 @@ impl Lines {
     }
 }
 
-/// How many bytes of so many arrive together.
+/// How many of so many bytes arrive together.
 fn piece(rng: &mut Prng, len: usize) -> usize {
     match len {
         0 => 0,

@@ -1,9 +1,9 @@
-//! The marks of the product that a long run must reach: a branch that no seed takes is a branch nobody tests.
+//! The product's marks that a long run must reach: a branch that no seed takes is untested.
 //!
 //! `tests/marks.rs` compares this list with the sources.
 
-/// Every mark, and who can reach it: a protocol, a medium that must be asked for (`pmem` is rarely drawn), or strikes at
-/// media.
+/// Every mark, and the runs that can reach it. These are a protocol, a medium that must be
+/// requested (`pmem` is rarely drawn), or media faults (`strikes`).
 pub const MARKS: &[(&str, &str)] = &[
     ("disk", "disk: a record of the ring goes home to an extent"),
     ("disk", "disk: a record that a stripe has room for goes to an extent before it"),
@@ -69,7 +69,7 @@ pub const MARKS: &[(&str, &str)] = &[
     ("strikes", "the fields of a shard are older than they were"),
 ];
 
-/// What a run of this protocol should have reached and did not.
+/// Marks that a run of this protocol should have reached and did not.
 #[must_use]
 pub fn missed(protocol: &str, reached: &[&str]) -> Vec<&'static str> {
     let applies =

@@ -1,7 +1,7 @@
-//! What a simulated node stores its registers on: the model store, or a real engine over a simulated device.
+//! The medium of a simulated node: the model store, or a real engine over a simulated device.
 //!
-//! The world sees the same of each: stores for the workers, work that takes time, what a crash leaves, and what is
-//! forgotten. Which one a run uses is drawn, see [`MediumKind`].
+//! The world uses all of them alike: stores for the workers, work that takes time, the state after
+//! a crash, and forgotten shards. A run draws its medium, see [`MediumKind`].
 
 pub mod device;
 pub mod disk;
@@ -17,11 +17,11 @@ use self::pmem::PmemMedium;
 use self::volatile::VolatileMedium;
 use crate::store::{self, Durability, Survival};
 
-/// Who keeps the records.
+/// The implementation of a medium.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum MediumKind {
-    /// The model: what the interface of `storage` allows, and nothing else. Where nothing outlives the process, the
-    /// real store, which is as simple.
+    /// The model: exactly the freedom that the interface of `storage` allows. A volatile node uses
+    /// the real store instead, which is as simple.
     Model,
     /// The disk engine over a simulated device.
     Disk,
@@ -48,7 +48,7 @@ impl MediumKind {
         MediumKind::ALL.iter().copied().find(|kind| kind.name() == name)
     }
 
-    /// What it promises; `None` where the model promises what it is told to.
+    /// The durability that it promises; `None` for the model, which supports each.
     #[must_use]
     pub fn durability(self) -> Option<Durability> {
         match self {
@@ -89,27 +89,27 @@ impl MediumConfig {
     }
 }
 
-/// Something that takes time.
+/// Work that takes time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
     /// The model flushes a worker's batches up to here.
     Flush { worker: usize, upto: Ticket },
-    /// The model reads what a worker asked for.
+    /// The model completes a worker's reads.
     Reads { worker: usize },
     /// The device stores.
     Store(u64),
     /// The device reads.
     Read(u64),
-    /// Nothing has to be done; if nothing is asked for so long, the engine rests.
+    /// The engine goes idle if no request comes for so long.
     Rest { after: u64, asked: u64 },
 }
 
-/// Why there are no stores.
+/// Why a medium did not open.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NotOpened {
-    /// It was damaged so that only a reset helps.
+    /// Damaged beyond repair: only a reset helps.
     Damaged,
-    /// There is no room on the device.
+    /// The device is full.
     Full,
     Other(String),
 }
@@ -156,7 +156,7 @@ impl Medium {
         }
     }
 
-    /// What a worker's last turn, or work that was finished, left to do.
+    /// Work that a worker's last turn, or finished work, left to do.
     pub fn take_work(&self, worker: usize, into: &mut Vec<Work>) {
         match self {
             Medium::Model(model) => {
@@ -169,7 +169,7 @@ impl Medium {
         }
     }
 
-    /// Some work is finished. Appends the workers that have something to hear.
+    /// Finishes work. Appends the workers with completions to hear.
     pub fn finish(&self, work: Work, awake: &mut Vec<usize>) {
         match (self, work) {
             (Medium::Model(model), Work::Flush { worker, upto }) => {
@@ -196,7 +196,7 @@ impl Medium {
         }
     }
 
-    /// The medium is wiped: a new one that knows that it has forgotten everything.
+    /// Wipes the medium: the new one knows that it has forgotten everything.
     pub fn wipe(&self) {
         match self {
             Medium::Model(model) => model.wipe(),
@@ -206,8 +206,8 @@ impl Medium {
         }
     }
 
-    /// Damages something durable. `may` says of a place whether it may be forgotten; damage under a real engine may
-    /// cost any. False when there was nothing to damage.
+    /// Damages something durable. `may` decides whether a place may be forgotten; damage under a
+    /// real engine may hit any. False when there was none to damage.
     pub fn damage(&self, mut may: impl FnMut(&Place) -> bool) -> bool {
         match self {
             Medium::Model(model) => model.damage(may),
@@ -217,7 +217,8 @@ impl Medium {
         }
     }
 
-    /// Makes a sector older than the rest of its page, where there are sectors; see [`Medium::damage`].
+    /// Reverts a sector to an older state than the rest of its page, on media with sectors; see
+    /// [`Medium::damage`].
     pub fn roll_back(&self, mut may: impl FnMut(&Place) -> bool) -> bool {
         match self {
             Medium::Disk(disk) => may(&ANY_PLACE) && disk.roll_back(),
@@ -225,7 +226,7 @@ impl Medium {
         }
     }
 
-    /// Damages something that a scrub verifies; see [`Medium::damage`]. The model has no scrub.
+    /// Damages data that a scrub verifies; see [`Medium::damage`]. The model has no scrub.
     #[must_use]
     pub fn damage_homes(&self) -> bool {
         match self {
@@ -235,7 +236,7 @@ impl Medium {
         }
     }
 
-    /// True if an offline check finds nothing, and nothing is forgotten.
+    /// True if an offline check finds no damage, and no shard is forgotten.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         match self {
@@ -246,7 +247,7 @@ impl Medium {
         }
     }
 
-    /// Remembers what is stored now.
+    /// Takes a snapshot of the stored data.
     pub fn remember(&self) {
         match self {
             Medium::Model(_) | Medium::Volatile(_) => {}
@@ -255,8 +256,8 @@ impl Medium {
         }
     }
 
-    /// Makes some of the medium what it was when it was remembered, whole sectors or lines of it, while no process uses
-    /// it. False where that changes nothing.
+    /// Reverts some sectors or lines to the snapshot, while no process uses the medium. False
+    /// without an effect.
     #[must_use]
     pub fn bring_back(&self) -> bool {
         match self {
@@ -266,7 +267,7 @@ impl Medium {
         }
     }
 
-    /// What a process that starts now would find there; it changes nothing.
+    /// The records that a starting process would find; reads only.
     #[must_use]
     pub fn look(&self, places: &[Place]) -> Vec<Load> {
         match self {
@@ -276,14 +277,14 @@ impl Medium {
         }
     }
 
-    /// Whether there is no room left, where there can be none.
+    /// Sets whether the device is full, on media with that limit.
     pub fn set_full(&self, is_full: bool) {
         if let Medium::Disk(disk) = self {
             disk.set_full(is_full);
         }
     }
 
-    /// Whether the next flush fails, where flushes can.
+    /// Sets whether the next flush fails, on media with flushes.
     pub fn set_failing(&self, fails: bool) {
         match self {
             Medium::Disk(disk) => disk.set_failing(fails),
@@ -292,7 +293,7 @@ impl Medium {
         }
     }
 
-    /// Lets the process end in the middle of a turn to come, where turns write. False where they do not.
+    /// Lets the process end within a coming turn, on media whose turns write. False on others.
     #[must_use]
     pub fn end_within_a_turn(&self) -> bool {
         match self {
@@ -314,7 +315,7 @@ impl Medium {
         }
     }
 
-    /// What an engine did that it must not.
+    /// An engine's forbidden request.
     #[must_use]
     pub fn complaint(&self) -> Option<String> {
         match self {
@@ -323,7 +324,8 @@ impl Medium {
         }
     }
 
-    /// True when anything of the place's shard is forgotten, noticed or not. A real engine is asked for all places.
+    /// True when anything of the place's shard is forgotten, noticed or not. Real engines consider
+    /// all places.
     #[must_use]
     pub fn has_forgotten(&self, place: &Place) -> bool {
         match self {
@@ -345,7 +347,7 @@ impl Medium {
         }
     }
 
-    /// True when anything is forgotten, noticed or not.
+    /// True when any shard is forgotten, noticed or not.
     #[must_use]
     pub fn has_forgotten_anything(&self) -> bool {
         match self {
@@ -357,5 +359,5 @@ impl Medium {
     }
 }
 
-/// Stands for all places where one is asked for.
+/// Stands for all places in a query for one.
 const ANY_PLACE: Place = Place::Meta(Database(0), types::Shard(0));

@@ -1,5 +1,5 @@
-//! Does the simulator find bugs? Each deliberate mistake of `protocols::mutation` and `storage::mutation` is run from
-//! several first seeds until one catches it.
+//! Does the simulator find bugs? Each deliberate mistake of `protocols::mutation` and
+//! `storage::mutation` runs from several first seeds until one catches it.
 
 use protocols::mutation::Mutation;
 use storage::mutation::Mutation as StorageMutation;
@@ -12,20 +12,20 @@ use crate::workload::mix::Mix;
 
 /// Seeds between two first seeds.
 const APART: u64 = 1_000_000;
-/// Strikes at media, where a mistake shows by them alone.
+/// Media faults, for mistakes that only they reveal.
 const STRIKES: u64 = 4;
-/// Operations of a run under a protocol of the laboratory.
+/// Operations of a run under a laboratory protocol.
 const FEW_OPS: u64 = 100;
 
-/// What became of one mistake.
+/// The result for one mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mutant {
     pub protocol: String,
     pub name: &'static str,
-    /// Seeds run until the first that failed, itself included, from each first seed; empty when all seeds from the
-    /// first one held.
+    /// Seeds up to the first failure, itself included, from each first seed; empty when all seeds
+    /// from the first one passed.
     pub seeds: Vec<u64>,
-    /// From so many first seeds all seeds held.
+    /// First seeds from which all seeds passed.
     pub missed: usize,
     /// The first line of the first failure.
     pub symptom: String,
@@ -37,7 +37,7 @@ impl Mutant {
         !self.seeds.is_empty()
     }
 
-    /// Mean over those first seeds from which it was caught.
+    /// Mean over the first seeds that caught it.
     #[must_use]
     pub fn mean(&self) -> Option<u64> {
         let count = self.seeds.len() as u64;
@@ -45,16 +45,16 @@ impl Mutant {
     }
 }
 
-/// How far to look.
+/// The extent of the search.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     pub seeds_max: u64,
-    /// First seeds. What is not caught from the first of them is not tried from the others.
+    /// First seeds. A mistake that the first one misses is not tried from the others.
     pub starts: u64,
     pub threads: usize,
 }
 
-/// Tries the mistakes of `only`, in the run that it is given for each.
+/// Tries the mistakes of `only`, each in its own run.
 ///
 /// # Panics
 /// If a configuration does not pass [`validate`](crate::validate).
@@ -101,7 +101,7 @@ fn try_mutant(config: &SimConfig, effort: Effort, name: &'static str) -> Mutant 
     mutant
 }
 
-/// The runs in which each mistake is a mistake: one per protocol that has the rule.
+/// The runs in which each mistake counts: one per protocol that has the rule.
 #[must_use]
 pub fn every() -> Vec<(SimConfig, &'static str)> {
     let of_protocols = Mutation::ALL.iter().flat_map(|&mutation| {
@@ -161,7 +161,7 @@ fn protocols_of(mutation: Mutation) -> &'static [&'static str] {
         | Mutation::AckLosingRmw
         | Mutation::ReadInvalid
         | Mutation::ValidateAnyVersion => &["hermes"],
-        // Media go back under nodes that have stopped: none of them still counts on what it held.
+        // Media go back under stopped nodes: no node relies on their content.
         Mutation::OneDenies | Mutation::AllAreTold => &[],
         Mutation::ApplyUncommitted | Mutation::ReadPastOwnWrites | Mutation::AckPastGap => &["zab"],
         _ => &["rmwpaxos"],

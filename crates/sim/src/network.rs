@@ -1,20 +1,21 @@
-//! Links between nodes: what becomes of a frame, drawn from the seed.
+//! Links between nodes: draws the fate of each frame from the seed.
 //!
-//! Two kinds of network exist, one per run. On *datagrams* every frame goes its own way. On *connections*
-//! a link is first in, first out, and a lost frame ends the connection with everything under way on it.
-//! The network knows nothing of what frames hold.
+//! Two kinds of network exist, one per run. On *datagrams* every frame travels alone.
+//! On *connections* a link is first in, first out, and a lost frame ends the connection with
+//! everything under way on it.
+//! The network does not read frames.
 
 use base::Prng;
 
-/// How frames travel, for a whole run. Spans are nanoseconds, chances parts per million.
+/// Parameters of links for a whole run. Spans are nanoseconds, chances parts per million.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Links {
     pub is_connected: bool,
-    /// What every frame takes on top of its delay.
+    /// Constant latency that is added to each frame's delay.
     pub distance: u64,
     pub delay_min: u64,
     pub delay_max: u64,
-    /// Frames that take up to `tail_max` instead.
+    /// Share of frames that take up to `tail_max` instead.
     pub tail_ppm: u32,
     pub tail_max: u64,
     pub loss_ppm: u32,
@@ -43,7 +44,7 @@ impl Default for Links {
     }
 }
 
-/// What becomes of one frame.
+/// The fate of one frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     Lost,
@@ -55,7 +56,7 @@ pub enum Fate {
         at: u64,
         again_at: u64,
     },
-    /// The link is dead for now and keeps it: connections only.
+    /// The link is dead for now and keeps the frame: connections only.
     Stalled,
     /// The connection ends, and this frame with it.
     Resets,
@@ -97,7 +98,7 @@ impl Network {
         self.profile.is_connected
     }
 
-    /// Replaces how frames travel; what is under way stays as it was drawn.
+    /// Replaces the parameters; frames under way keep their fate.
     pub fn set_profile(&mut self, profile: Links) {
         let Links { is_connected, distance, .. } = self.profile;
         self.profile = Links { is_connected, distance, ..profile };
@@ -131,14 +132,14 @@ impl Network {
         self.links[from * self.nodes + to].is_up
     }
 
-    /// A connection stands in both directions.
+    /// Establishes a connection in both directions.
     pub fn connect(&mut self, a: usize, b: usize) {
         for (from, to) in [(a, b), (b, a)] {
             self.link(from, to).is_up = true;
         }
     }
 
-    /// Both directions of the connection end. True when it stood.
+    /// Ends the connection in both directions. True when it stood.
     pub fn reset(&mut self, a: usize, b: usize) -> bool {
         let stood = self.link(a, b).is_up;
         for (from, to) in [(a, b), (b, a)] {
@@ -173,13 +174,13 @@ impl Network {
         self.slowness[node] = factor;
     }
 
-    /// Whether the others notice that this node is slow: they do where its factor is even.
+    /// Whether the others notice that this node is slow: they do if its factor is even.
     #[must_use]
     pub fn is_seen_slow(&self, node: usize) -> bool {
         self.slowness[node].is_multiple_of(2)
     }
 
-    /// Draws what becomes of a frame.
+    /// Draws the fate of a frame.
     pub fn send(&mut self, now: u64, from: usize, to: usize) -> Fate {
         let is_connected = self.profile.is_connected;
         let loss_ppm = self.profile.loss_ppm;
@@ -202,7 +203,7 @@ impl Network {
         Fate::Arrives { at }
     }
 
-    /// When a frame sent now arrives.
+    /// The arrival time of a frame sent now.
     pub fn arrival(&mut self, now: u64, from: usize, to: usize) -> u64 {
         let mut at = now + self.delay(from, to);
         let window = self.profile.lifo_window;

@@ -1,7 +1,8 @@
-//! What a seed draws before a run begins: the world, the faults and how often they come, and the workload.
+//! The draws of a seed before a run begins: the world, the faults and their rates, and the
+//! workload.
 //!
-//! Swarm testing [Groce et al., ISSTA 2012]: a run has some of the faults only, and one theme whose faults come
-//! often. All at once and evenly would hide many bugs behind each other.
+//! Swarm testing [Groce et al., ISSTA 2012]: a run has some of the faults only, and one theme whose
+//! faults come often. All faults at equal rates would hide many bugs behind each other.
 
 use base::{Millis, Nanos, Prng};
 use node::worker::ScrubConfig;
@@ -15,16 +16,16 @@ use crate::workload::mix::Mix;
 use crate::workload::retries::Habits;
 
 const MILLI: u64 = 1_000_000;
-/// How often media are what a run is about.
+/// Share of runs whose theme is media.
 const MEDIA_CHANCE: f64 = 0.08;
-/// How often there is a lock, and how often a bank.
+/// Share of runs with a lock, and with a bank.
 const SCRIPT_CHANCE: f64 = 0.1;
-/// A request far away has time for so many ways.
+/// Time of a distant request, in one-way latencies.
 const WAYS_MAX: u64 = 24;
-/// Resident registers where none has to leave.
+/// Resident registers of a run without evictions.
 pub const CELLS_MANY: usize = 10_000;
 
-/// How clients speak to nodes.
+/// The interface between clients and nodes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Speech {
     /// To the workers, in the simulator's own commands.
@@ -52,7 +53,7 @@ impl Speech {
     }
 }
 
-/// What comes often in a run.
+/// The frequent faults of a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Theme {
     Calm,
@@ -81,7 +82,7 @@ const THEMES: &[Theme] = &[
 ];
 
 impl Theme {
-    /// Faults that exist for sure and come often.
+    /// Faults that surely exist and come often.
     fn faults(self) -> &'static [Fault] {
         match self {
             Theme::Calm | Theme::Deletes => &[],
@@ -125,7 +126,7 @@ pub struct Profile {
     pub majority_rate_ppm: u64,
     pub request_timeout: u64,
     pub cells_max: usize,
-    /// How nodes verify what they store; by their own clocks.
+    /// How nodes verify their storage; by their own clocks.
     pub scrub: ScrubConfig,
     pub turn_max: u64,
     pub flush_min: u64,
@@ -139,11 +140,11 @@ pub struct Profile {
     pub keys: Vec<Mix>,
     /// Time to live of expiring values, milliseconds.
     pub ttl_max: u64,
-    /// Faults that come by themselves, with their mean gap.
+    /// Spontaneous faults, with their mean gap.
     pub gaps: Vec<(Fault, u64)>,
-    /// How often a node crashes right after it said something.
+    /// How often a node crashes right after it sent a message.
     pub crash_after_turn_ppm: u32,
-    /// How long lines under `ONCE` are repeated, and for how long they are remembered.
+    /// For how long lines under `ONCE` are repeated and remembered.
     pub habits: Habits,
     /// How often a client rests for longer than lines are remembered.
     pub rest_ppm: u32,
@@ -151,13 +152,13 @@ pub struct Profile {
     pub fault_len_max: u64,
 }
 
-/// What the caller fixes.
+/// The caller's choices.
 #[derive(Clone, Copy, Debug)]
 pub struct Given {
     pub nodes: usize,
     /// `None`: all, or drawn where [`Given::spreads`].
     pub replicas: Option<usize>,
-    /// The protocol knows nodes that are no replicas.
+    /// The protocol supports nodes that are no replicas.
     pub spreads: bool,
     pub ops: u64,
     pub faults: FaultSet,
@@ -165,7 +166,7 @@ pub struct Given {
     pub read_modify_write: bool,
     /// The protocol keeps values with a time to live.
     pub expires: bool,
-    /// The protocol tells small changes of long values as what changed.
+    /// The protocol sends deltas of long values.
     pub tells_changes: bool,
     /// The protocol has one order over all keys, and so one worker per node.
     pub total_order: bool,
@@ -177,7 +178,7 @@ pub struct Given {
     pub speech: Option<Speech>,
     /// The mix of all keys; `None`: drawn.
     pub mix: Option<Mix>,
-    /// What every frame takes on top of its delay; `None`: nothing.
+    /// Constant latency of every frame; `None`: zero.
     pub distance: Option<u64>,
 }
 
@@ -185,7 +186,7 @@ impl Profile {
     #[must_use]
     pub fn draw(rng: &mut Prng, given: &Given) -> Profile {
         let mut theme = *rng.pick(THEMES);
-        // Drawn apart: what stores the records changes nothing else of a seed.
+        // Drawn apart: the medium must not affect other draws of a seed.
         let apart = &mut Prng::new(rng.clone().next_u64());
         if given.faults.has(Fault::DiskFull) && apart.chance(MEDIA_CHANCE) {
             theme = Theme::Media;
@@ -265,7 +266,7 @@ impl Profile {
         profile
     }
 
-    /// Some runs have keys that are asked for under `ONCE`.
+    /// Some runs have keys with requests under `ONCE`.
     fn draw_repeats(&mut self, rng: &mut Prng, given: &Given, length: u64) {
         match given.mix {
             Some(mix) => self.keys.fill(mix),
@@ -276,7 +277,7 @@ impl Profile {
             None => {}
         }
         let repeat_for = *rng.pick(&[length / 8, length, 4 * length]) + 10 * MILLI;
-        // What is sent last may be held up, and its node's clock may be slow.
+        // The last transmission may be delayed, and its node's clock may be slow.
         let late = 3 * self.fault_len_max + 8 * self.request_timeout + 300 * MILLI;
         let window = u128::from(repeat_for + late) * u128::from(self.majority_rate_ppm);
         let window = Millis((window / u128::from(NOMINAL_PPM * MILLI)) as u64 + 1);
@@ -289,8 +290,8 @@ impl Profile {
 }
 
 impl Profile {
-    /// Media are what the run is about: everything is verified every minute. It is compared no oftener than that nodes
-    /// are at rest between two shards.
+    /// Media are the theme: nodes verify everything every minute. Comparisons are rare enough for
+    /// nodes to rest between two shards.
     pub fn scrub_soon(&mut self) {
         self.agree_on_rates();
         self.scrub = ScrubConfig {
@@ -300,18 +301,18 @@ impl Profile {
         };
     }
 
-    /// All clocks run as they should.
+    /// Makes all clocks run at the right rate.
     pub fn agree_on_rates(&mut self) {
         let clocks = self.clocks.iter();
         self.clocks = clocks.map(|clock| clock.at_rate(NOMINAL_PPM)).collect();
         self.majority_rate_ppm = NOMINAL_PPM;
     }
 }
-/// Nodes from which on replica sets may differ by shard, and the replicas of a shard then.
+/// From so many nodes on, replica sets may differ by shard; and the replicas of a shard then.
 const SPREAD_FROM: usize = 5;
 const SPREAD_REPLICAS: usize = 3;
 const SPREAD_SALT: u64 = 57;
-/// Clients rest for longer than lines are remembered only where that is not long.
+/// Clients rest for longer than lines are remembered only if that is short.
 const REST_WINDOW_MAX: Millis = Millis(3_000);
 
 fn draw_durability(rng: &mut Prng, faults: FaultSet) -> Durability {
@@ -322,7 +323,7 @@ fn draw_durability(rng: &mut Prng, faults: FaultSet) -> Durability {
     *rng.pick(kinds)
 }
 
-/// One of those that promise it; rarely one that takes long.
+/// A medium that promises the durability; rarely a slow one.
 fn draw_medium(rng: &mut Prng, durability: Durability, theme: Theme) -> MediumKind {
     match durability {
         Durability::Disk if theme == Theme::Media => MediumKind::Disk,
@@ -342,11 +343,11 @@ fn draw_shape(rng: &mut Prng) -> storage::disk::Config {
         fill_percent: *rng.pick(&[20, 60, 90]),
         first_fit: false,
     };
-    // Without a draw of its own, so that seeds remain what they were.
+    // Derived without a draw, so that seeds keep their meaning.
     storage::disk::Config { first_fit: shape.fill_percent != 60, ..shape }
 }
 
-/// Passes follow each other much sooner than in life, but not so soon that a run does little else.
+/// Passes follow each other much sooner than in production, but leave time for other work.
 fn draw_scrub(rng: &mut Prng) -> ScrubConfig {
     let bytes_per_second = *rng.pick(&[0, 1 << 20, 16 << 20]);
     ScrubConfig { bytes_per_second, pass_min: Nanos::from_secs(5), compare_every: Nanos::ZERO }
@@ -431,7 +432,7 @@ fn draw_keys(rng: &mut Prng, theme: Theme, given: &Given) -> Vec<Mix> {
     drawn.map(kept).collect()
 }
 
-/// Adds what scripts use, now and then.
+/// Sometimes adds the keys of scripts.
 fn draw_scripts(rng: &mut Prng, mut keys: Vec<Mix>, given: &Given) -> Vec<Mix> {
     if given.read_modify_write && given.expires && rng.chance(SCRIPT_CHANCE) {
         keys.extend([Mix::Lock, Mix::Fence]);

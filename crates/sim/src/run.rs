@@ -1,7 +1,8 @@
 //! One run: a world, its clients and its faults, in two acts.
 //!
-//! First faults, with every safety check; then everything heals, and what is still wanted must complete within
-//! a bound, replicas must agree, and nothing may be left over.
+//! The first act has faults, with every safety check. Then everything heals.
+//! Outstanding requests must complete within a bound, replicas must agree, and no garbage may
+//! remain.
 
 mod config;
 mod healing;
@@ -49,20 +50,20 @@ const SLACK: u64 = 2_000 * MILLI;
 const IDLE_MAX: u64 = 240_000 * MILLI;
 /// Reads of one key through one node after healing, at most.
 const FINAL_TRIES: usize = 20;
-/// Events of one run. A run that needs more has lost its way.
+/// Events of one run. A run that needs more does not terminate.
 const EVENTS_MAX: u64 = 50_000_000;
 
 const FAULTS_DUE: Wake = Wake(u64::MAX);
 const LOOK: Wake = Wake(u64::MAX - 1);
 
-/// A run in which everything held.
+/// A run without a violation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunReport {
     /// Operations of clients, final reads included.
     pub ops: u64,
     pub returned: u64,
     pub failed: u64,
-    /// Transmissions under `ONCE` that were not run.
+    /// Transmissions under `ONCE` that did not run.
     pub refused: u64,
     pub unknown: u64,
     /// Keys whose history was too hard to decide.
@@ -71,17 +72,17 @@ pub struct RunReport {
     pub faults: Vec<(Fault, u64)>,
     /// Virtual nanoseconds.
     pub span: u64,
-    /// Of everything that clients saw; equal for equal seeds.
+    /// Digest of all results of clients; equal for equal seeds.
     pub digest: u64,
 }
 
-/// A run in which something did not hold.
+/// A run with a violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub what: String,
-    /// The key it is about, where it is about one.
+    /// The key it is about, if it is about one.
     pub key: Option<usize>,
-    /// When it showed, where that was long before the end of the run. True nanoseconds.
+    /// When it showed, if that was long before the end of the run. True nanoseconds.
     pub until: Option<u64>,
     /// The last messages concerning the key; filled in by [`replay`].
     pub chart: Vec<String>,
@@ -111,7 +112,7 @@ pub fn run(config: &SimConfig) -> Result<RunReport, Failure> {
     run_traced(config, None).map_err(|(failure, _)| *failure)
 }
 
-/// Runs a failing seed again and draws what happened to its key.
+/// Runs a failing seed again and draws the history of its key.
 #[must_use]
 pub fn replay(config: &SimConfig, failure: Failure) -> Failure {
     let key = failure.key.map(|index| types::Key::new(format!("k{index}").as_bytes()));
@@ -156,14 +157,14 @@ fn run_traced(
     }
 }
 
-/// What an assertion of the product said that does not hold.
+/// The message of a failed assertion in the product.
 fn panicked(panic: &(dyn Any + Send)) -> String {
     let said = panic.downcast_ref::<String>().map(String::as_str);
     let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
     format!("panicked: {}", said.unwrap_or("no words"))
 }
 
-/// What a run of this configuration draws, without what is cut.
+/// The draws of a run of this configuration, before cuts.
 ///
 /// # Panics
 /// If the configuration does not pass [`validate`].
@@ -176,7 +177,7 @@ fn draw(config: &SimConfig, rng: &mut Prng) -> Profile {
     let registration = registry::find_anywhere(&config.protocol).expect("a protocol that exists");
     let properties = registration.properties;
     let lives_with = |fault: &Fault| !properties.needs_config || fault.leaves_members();
-    // What strikes find must be theirs.
+    // Findings after media faults must be due to them.
     let leaves_media =
         |fault: &Fault| config.media_strikes == 0 || !matches!(fault, Fault::Rot | Fault::RollBack);
     let given = Given {
@@ -185,12 +186,12 @@ fn draw(config: &SimConfig, rng: &mut Prng) -> Profile {
         ops: config.ops,
         faults: config.faults.iter().filter(lives_with).filter(leaves_media).collect(),
         read_modify_write: properties.read_modify_write,
-        // Those that do not are in the laboratory, or cannot do what depends on the state.
+        // Others are laboratory protocols, or cannot run commands that depend on the state.
         expires: registry::find(registration.name).is_some(),
         tells_changes: registration.name == RmwPaxos::NAME,
         spreads: registration.name == RmwPaxos::NAME && config.media_strikes == 0,
         total_order: properties.total_order,
-        // A total order needs a log to be durable, and no medium for one exists.
+        // A durable total order would need a medium with a log, and none exists.
         durability: config.durability.or(properties.total_order.then_some(Durability::Volatile)),
         medium: config.medium.or_else(|| strikes::medium_for(config)),
         speech: config.speech,
@@ -205,17 +206,17 @@ fn draw(config: &SimConfig, rng: &mut Prng) -> Profile {
     profile
 }
 
-/// Something that does not hold.
+/// A violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     pub what: String,
     pub key: Option<usize>,
-    /// When it showed, where that was long before.
+    /// When it showed, if that was long before.
     pub until: Option<u64>,
 }
 
 impl Wrong {
-    /// It is about a key.
+    /// Assigns it to a key.
     #[must_use]
     pub fn of_key(key: usize, what: String) -> Wrong {
         Wrong { what, key: Some(key), until: None }
@@ -240,7 +241,7 @@ struct Run {
     clients: Clients,
     injector: Injector,
     profile: Profile,
-    /// What the protocol promises.
+    /// The protocol's promise.
     consistency: Consistency,
     protocol: &'static str,
     rng: Prng,
@@ -248,7 +249,7 @@ struct Run {
     fault_wake: u64,
     undecided: u64,
     strikes: u64,
-    /// Operations left when media are remembered.
+    /// Operations left when the media take a snapshot.
     remember_at: u64,
 }
 
@@ -354,8 +355,8 @@ impl Run {
         Ok(())
     }
 
-    /// Runs until the condition holds or `bound` is reached. The condition is asked now and then, ever more
-    /// rarely.
+    /// Runs until the condition holds or `bound` is reached. Evaluates the condition at growing
+    /// intervals.
     fn run_until(&mut self, bound: u64, until: impl Fn(&Run) -> bool) -> Result<(), Wrong> {
         let mut pause = MILLI / 8;
         while !until(self) && self.world.now() < bound {
@@ -378,7 +379,7 @@ impl Run {
         Ok(())
     }
 
-    /// One event, and what follows from it.
+    /// Runs one event and its consequences.
     fn step(&mut self) -> Result<Option<Happened>, Wrong> {
         let Some(happened) = self.world.run_next() else { return Ok(None) };
         if let Some(what) = self.world.failure.take() {

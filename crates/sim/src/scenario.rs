@@ -1,9 +1,12 @@
-//! Directed schedules: a small quiet world in which a test holds, loses and delivers single messages by hand.
+//! Directed schedules: a small quiet world in which a test holds, loses and delivers single
+//! messages by hand.
 //!
-//! Nodes are named by their ids (1, 2, 3). Every message travels in a frame of its own. What no rule names
-//! arrives by itself after 100 microseconds; what a rule holds stays until it is delivered or dropped, whatever
-//! becomes of the nodes meanwhile. A node's messages to itself never pass here. `run_until` panics with a chart
-//! when what it waits for does not come, and [`Scenario::check`] judges everything that was asked.
+//! Nodes are named by their ids (1, 2, 3). Every message travels in a frame of its own.
+//! A message without a rule arrives after 100 microseconds.
+//! A held one stays until the test delivers or drops it, even across crashes of nodes.
+//! Rules do not see a node's messages to itself.
+//! `run_until` panics with a chart when its condition does not come true.
+//! [`Scenario::check`] judges all operations.
 
 use std::sync::Arc;
 
@@ -25,7 +28,7 @@ use crate::trace::Trace;
 use crate::workload::update::SimUpdate;
 use crate::world::{DATABASE, Taken, World, WorldConfig};
 
-/// How long a message takes that nobody holds, nanoseconds.
+/// Latency of a message without a rule, nanoseconds.
 const DELAY: u64 = 100_000;
 /// Waiting for longer than this is a failure, nanoseconds of true time.
 const WAIT_MAX: u64 = 20_000_000_000;
@@ -43,7 +46,7 @@ pub struct Envelope<P: Protocol> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RuleId(usize);
 
-/// Names an operation that was asked.
+/// Names an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Asked(usize);
 
@@ -102,12 +105,12 @@ impl<P: Protocol> Scenario<P> {
         it
     }
 
-    /// From now on keeps every message for which this is true.
+    /// Holds each matching message from now on.
     pub fn hold(&mut self, applies: impl Fn(&Envelope<P>) -> bool + 'static) -> RuleId {
         self.rule(Box::new(applies), false)
     }
 
-    /// From now on loses every message for which this is true. The oldest rule that applies decides.
+    /// Loses each matching message from now on. The oldest rule that applies decides.
     pub fn lose(&mut self, applies: impl Fn(&Envelope<P>) -> bool + 'static) -> RuleId {
         self.rule(Box::new(applies), true)
     }
@@ -119,7 +122,7 @@ impl<P: Protocol> Scenario<P> {
         id
     }
 
-    /// Ends a rule. What it held stays held.
+    /// Ends a rule. Held messages stay held.
     pub fn lift(&mut self, id: RuleId) {
         self.rules.retain(|rule| rule.id != id);
     }
@@ -136,13 +139,13 @@ impl<P: Protocol> Scenario<P> {
         &self.held
     }
 
-    /// True when a message from and to these nodes is held for which `applies` is true.
+    /// True when a matching message from and to these nodes is held.
     #[must_use]
     pub fn holds(&self, from: u16, to: u16, applies: impl Fn(&P::Message) -> bool) -> bool {
         self.held.iter().any(|it| it.from == from && it.to == to && applies(&it.message))
     }
 
-    /// Delivers every held message for which this is true, oldest first; answers how many.
+    /// Delivers every matching held message, oldest first; returns their number.
     pub fn deliver(&mut self, applies: impl Fn(&Envelope<P>) -> bool) -> usize {
         let (due, kept) = std::mem::take(&mut self.held).into_iter().partition(|it| applies(it));
         self.held = kept;
@@ -155,7 +158,7 @@ impl<P: Protocol> Scenario<P> {
         count
     }
 
-    /// Delivers the oldest held message from and to these nodes for which `applies` is true.
+    /// Delivers the oldest matching held message from and to these nodes.
     ///
     /// # Panics
     /// If there is none.
@@ -184,14 +187,14 @@ impl<P: Protocol> Scenario<P> {
             .unwrap_or_else(|| self.fail(&format!("no such message from n{from} to n{to} is held")))
     }
 
-    /// Forgets every held message for which this is true; answers how many.
+    /// Drops every matching held message; returns their number.
     pub fn drop_held(&mut self, applies: impl Fn(&Envelope<P>) -> bool) -> usize {
         let before = self.held.len();
         self.held.retain(|it| !applies(it));
         before - self.held.len()
     }
 
-    /// Ends a node's process; what was not flushed is lost.
+    /// Ends a node's process; unflushed data is lost.
     pub fn crash(&mut self, node: u16) {
         self.world.crash(index(node), Survival::Nothing);
         self.clients.on_crash(&self.world, index(node));
@@ -209,7 +212,7 @@ impl<P: Protocol> Scenario<P> {
         self.run_for_millis(1);
     }
 
-    /// True while a node knows that it has forgotten something.
+    /// True while a node knows that it has forgotten a shard.
     #[must_use]
     pub fn is_recovering(&self, node: u16) -> bool {
         self.world.medium(index(node)).is_recovering()
@@ -230,7 +233,7 @@ impl<P: Protocol> Scenario<P> {
         self.world.resume(index(node));
     }
 
-    /// The world, for what has no shorthand here.
+    /// The world, for operations without a shorthand here.
     pub fn world_mut(&mut self) -> &mut World {
         &mut self.world
     }
@@ -272,7 +275,7 @@ impl<P: Protocol> Scenario<P> {
         self.outcome(asked).expect("it has just ended").clone()
     }
 
-    /// Reads and waits: the value, `None` where there is none.
+    /// Reads and waits: the value, `None` for an absent key.
     ///
     /// # Panics
     /// If the read does not return a value.
@@ -352,7 +355,7 @@ impl<P: Protocol> Scenario<P> {
         }
     }
 
-    /// Judges everything asked so far.
+    /// Judges all operations so far.
     ///
     /// # Panics
     /// If no order explains the answers.
@@ -382,7 +385,8 @@ mod tests {
         matches!(message, Message::Store { .. })
     }
 
-    /// S31: a read that met the new value at a minority must not let a later read return the old one.
+    /// S31: a read that met the new value at a minority must not let a later read return the old
+    /// one.
     #[test]
     fn new_is_never_followed_by_old() {
         let mut it = Scenario::<Abd>::new(3, Durability::Disk);
@@ -401,7 +405,8 @@ mod tests {
         it.check();
     }
 
-    /// S2: what only the crashed writer holds is unknown, may appear, and never disappears again.
+    /// S2: a value that only the crashed writer holds is unknown, may appear, and never disappears
+    /// again.
     #[test]
     fn write_of_a_crashed_writer_is_unknown() {
         let mut it = Scenario::<Abd>::new(3, Durability::Disk);
@@ -425,7 +430,8 @@ mod tests {
     #[test]
     fn acknowledgement_of_a_node_that_forgot_does_not_count() {
         let mut it = Scenario::<Abd>::new(3, Durability::Volatile);
-        // n2 alone takes the store, acknowledges it and forgets it; n3 hears of it after n2 has recovered.
+        // n2 alone takes the store, acknowledges it and forgets it; n3 hears of it after n2 has
+        // recovered.
         it.hold(|it| it.from == 1 && it.to == 3 && is_store(&it.message));
         it.hold(|it| it.to == 1 && matches!(it.message, Message::Stored { .. }));
         let write = it.write(1, "x", "1");

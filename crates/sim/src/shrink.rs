@@ -1,8 +1,11 @@
-//! Makes a failing run small: fewer operations, keys, clients and faults, as long as it still fails in the same way.
+//! Makes a failing run small: fewer operations, keys, clients and faults, as long as it still fails
+//! in the same way.
 //!
-//! Whatever is taken away moves everything else to other moments, and a failure that needs an unlikely order is
-//! gone with it. So each smaller run is tried under several schedules. The effort is counted in events of the
-//! world, never in time: the same failure always shrinks to the same run.
+//! Each reduction moves all other events, and a failure that needs an unlikely order disappears
+//! with that.
+//! So each smaller run is tried under several schedules.
+//! The effort is counted in events of the world, never in time, so the same failure always shrinks
+//! to the same run.
 
 use crate::cuts::Cuts;
 use crate::faults::FaultSet;
@@ -17,7 +20,8 @@ pub const EVENTS_MAX: u64 = 12_000_000;
 /// Letters of a failure's first line by which two failures count as the same.
 const LETTERS: usize = 12;
 
-/// Shrinks a failure at the price of about `events_max` events. Answers the smallest run found, which fails, and how.
+/// Shrinks a failure for about `events_max` events. Returns the smallest failing run and its
+/// failure.
 #[must_use]
 pub fn shrink(config: &SimConfig, failure: &Failure, events_max: u64) -> (SimConfig, Failure) {
     let mut shrinker = Shrinker {
@@ -32,7 +36,7 @@ pub fn shrink(config: &SimConfig, failure: &Failure, events_max: u64) -> (SimCon
     (shrinker.best, shrinker.failure)
 }
 
-/// What a failure is about, without the numbers.
+/// The topic of a failure, without numbers.
 fn kind(what: &str) -> String {
     let first = what.lines().next().unwrap_or_default();
     first.chars().filter(char::is_ascii_alphabetic).take(LETTERS).collect()
@@ -48,7 +52,8 @@ struct Shrinker {
 }
 
 impl Shrinker {
-    /// The model for an engine, and direct words for sessions: each alone tells where the cause is not.
+    /// The model instead of an engine, and direct commands instead of sessions: each alone excludes
+    /// a cause.
     fn simplify_surroundings(&mut self) {
         let profile = drawn(&self.best);
         if profile.medium != MediumKind::Model {
@@ -63,7 +68,7 @@ impl Shrinker {
         }
     }
 
-    /// Tries each way to make it smaller. True when any did.
+    /// Tries each reduction. True when any succeeded.
     fn round(&mut self) -> bool {
         let before = self.best.cuts;
         self.cut_key();
@@ -126,7 +131,8 @@ impl Shrinker {
         self.keep_if_failing(smaller)
     }
 
-    /// True when the run fails in the same way under one of some schedules; it is the best one then.
+    /// True when the run fails in the same way under one of some schedules; it becomes the best
+    /// one.
     fn keep_if_failing(&mut self, mut smaller: SimConfig) -> bool {
         for _ in 0..SCHEDULES {
             if self.events_left == 0 {

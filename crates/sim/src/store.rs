@@ -1,7 +1,8 @@
-//! The model store: what the interface of `storage` allows a medium to do, and nothing else.
+//! The model store: exactly the freedom that the interface of `storage` gives a medium.
 //!
-//! It keeps records in memory and is told by the world when a flush or a read completes. On a crash only what
-//! was flushed survives for sure. It is the simulator's fast default; the real engines are run beside it.
+//! It keeps records in memory, and the world completes its flushes and reads. On a crash only
+//! flushed data surely survives. It is the simulator's fast default; other runs use the real
+//! engines.
 
 mod model_store;
 
@@ -16,10 +17,10 @@ use types::{Database, Key, Shard, Ticket};
 
 pub use self::model_store::ModelStore;
 
-/// What a medium promises.
+/// The promise of a medium.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Durability {
-    /// Nothing outlives the process.
+    /// All state ends with the process.
     Volatile,
     /// A submitted batch is durable at once.
     Pmem,
@@ -27,7 +28,7 @@ pub enum Durability {
     Disk,
 }
 
-/// What a crash leaves of the batches that were not flushed.
+/// The unflushed batches that a crash leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Survival {
     /// None of them.
@@ -107,7 +108,7 @@ struct Handle {
     overlay: BTreeMap<Place, (Ticket, Option<Bytes>)>,
     completions: Vec<Completion>,
     reads: VecDeque<Read>,
-    /// A read was started since the world last looked.
+    /// Set by a new read until the world has seen it.
     has_new_reads: bool,
     is_flushing: bool,
 }
@@ -117,7 +118,7 @@ struct State {
     durability: Durability,
     /// The database whose shards a wiped medium has forgotten.
     database: Database,
-    /// Of each database that was ever used, one map per shard.
+    /// For each database in use, one map per shard.
     cells: BTreeMap<Database, Vec<BTreeMap<Key, Slot>>>,
     metas: BTreeMap<(Database, Shard), Slot>,
     forgotten: Shards,
@@ -134,7 +135,7 @@ pub struct Medium {
     state: Arc<Mutex<State>>,
 }
 
-/// What a worker's last turn left to do.
+/// Work that a worker's last turn left to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Begun {
     /// A flush was begun that covers everything up to here.
@@ -177,7 +178,7 @@ impl Medium {
         (0..workers).map(|worker| ModelStore { medium: self.clone(), worker }).collect()
     }
 
-    /// Begins a flush if there is something to flush and none is under way.
+    /// Begins a flush if there is data to flush and no flush is under way.
     #[must_use]
     pub fn take_work(&self, worker: usize) -> Begun {
         let mut state = self.lock();
@@ -194,14 +195,14 @@ impl Medium {
         work
     }
 
-    /// The flush begun earlier has completed.
+    /// Completes a flush.
     pub fn finish_flush(&self, worker: usize, upto: Ticket) {
         let mut state = self.lock();
         state.handles[worker].is_flushing = false;
         state.settle(worker, upto);
     }
 
-    /// Everything being read has been read.
+    /// Completes all reads.
     pub fn finish_reads(&self, worker: usize) {
         let mut state = self.lock();
         while let Some(read) = state.handles[worker].reads.pop_front() {
@@ -219,7 +220,7 @@ impl Medium {
         }
     }
 
-    /// The medium is wiped: a new one that knows that it has forgotten everything.
+    /// Wipes the medium: the new one knows that it has forgotten everything.
     pub fn wipe(&self) {
         self.lock().forget_everything();
     }
@@ -250,7 +251,7 @@ impl Medium {
         !self.lock().forgotten.is_empty()
     }
 
-    /// True when anything is forgotten, noticed or not.
+    /// True when any shard is forgotten, noticed or not.
     #[must_use]
     pub fn has_forgotten_anything(&self) -> bool {
         let state = self.lock();
@@ -325,12 +326,12 @@ impl State {
         match change {
             Change::Put(place, record) => self.set_slot(&place, Some(Slot::Record(record))),
             Change::Remove(place) => self.set_slot(&place, None),
-            // What is damaged is forgotten with its shard.
+            // Damaged records are forgotten with their shard.
             Change::Forgotten(database, shard, true) => {
                 self.forgotten_durably.set(database, shard, true);
                 self.drop_damage(database, shard);
             }
-            // Damage that nobody has met stays where it is, to be met later.
+            // Undetected damage stays where it is, to be met later.
             Change::Forgotten(database, shard, false) => {
                 self.forgotten_durably.set(database, shard, false);
             }
@@ -353,7 +354,7 @@ impl State {
         }
     }
 
-    /// Makes batches durable and says so.
+    /// Makes batches durable and reports that.
     fn settle(&mut self, worker: usize, upto: Ticket) {
         while self.handles[worker].pending.front().is_some_and(|batch| batch.ticket <= upto) {
             let handle = &mut self.handles[worker];
@@ -390,7 +391,7 @@ impl State {
         }
     }
 
-    /// Whatever is damaged makes its shard forgotten before anybody is told that it is lost.
+    /// Makes a damaged shard forgotten before any worker hears of the loss.
     fn forget_damage(&mut self, worker: usize, place: &Place) {
         let is_overlaid = self.handles[worker].overlay.contains_key(place);
         if !is_overlaid && matches!(self.slot(place), Some(Slot::Damaged)) {
@@ -403,7 +404,7 @@ impl State {
     fn forget(&mut self, worker: usize, database: Database, shard: Shard) -> Completion {
         self.forgotten.set(database, shard, true);
         self.apply(Change::Forgotten(database, shard, true));
-        // What declares the shard known did not know of this.
+        // A pending declaration that the shard is known did not see this damage.
         let Handle { open, pending, .. } = &mut self.handles[worker];
         let changes = pending.iter_mut().flat_map(|batch| &mut batch.changes).chain(open);
         for change in changes {
@@ -492,7 +493,8 @@ impl State {
         }
     }
 
-    /// Keeps any part of a batch: metas come before removals, and a shard is known again only if all is kept.
+    /// Keeps any part of a batch: metas come before removals, and a shard is known again only if
+    /// all is kept.
     fn tear(&mut self, changes: Vec<Change>) {
         let chance_ppm = self.rng.below(1_000_001) as u32;
         let (first, rest): (Vec<Change>, Vec<Change>) = changes.into_iter().partition(|change| {
@@ -522,7 +524,7 @@ impl State {
     }
 }
 
-/// About `limit` whole records from `from_hash` on, and where to go on.
+/// About `limit` whole records from `from_hash` on, and the next position.
 fn page(
     found: BTreeMap<Key, Option<Bytes>>,
     from_hash: u64,

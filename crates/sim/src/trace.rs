@@ -1,7 +1,7 @@
-//! What happened, as a chart for a person. Kept only when a failing seed is run again.
+//! A chart of a run, for people. Kept only when a failing seed runs again.
 //!
-//! One line per message: when it left, between whom, how long it took or why it never arrived, and what it says
-//! beyond the obvious. Times are milliseconds of true time.
+//! One line per message: send time, link, latency or the reason for its loss, and its fields. Times
+//! are milliseconds of true time.
 
 use std::collections::VecDeque;
 
@@ -11,11 +11,11 @@ use types::Key;
 
 /// Lines kept; older ones are dropped.
 const LINES_MAX: usize = 160;
-/// Characters of what a line says.
+/// Characters of a line's text.
 const TEXT_MAX: usize = 180;
 /// Times that one character is shown in a row.
 const REPEATS_MAX: usize = 6;
-/// Fields that say nothing.
+/// Fields without information.
 const SILENT: &[&str] = &[": None", ": false", ": b-", ": 0"];
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,7 +44,7 @@ struct Entry {
 pub struct Trace {
     /// Messages of other keys are left out; `None` shows all.
     key: Option<Key>,
-    /// What happens later is of no interest.
+    /// The chart ends here.
     until: Option<u64>,
     entries: VecDeque<Entry>,
 }
@@ -55,7 +55,7 @@ impl Trace {
         Trace { key, until, entries: VecDeque::new() }
     }
 
-    /// True when only what concerns one key is kept.
+    /// True when only lines about one key are kept.
     #[must_use]
     pub fn is_of_one_key(&self) -> bool {
         self.key.is_some()
@@ -76,7 +76,7 @@ impl Trace {
         self.push(now, What::Note(text));
     }
 
-    /// Adds a line for a question of a client, if it concerns the key.
+    /// Adds a line for a client's request, if it concerns the key.
     pub fn asked(&mut self, now: u64, key: &Key, (session, node): (u64, usize), text: String) {
         if self.key.as_ref().is_none_or(|traced| traced == key) {
             self.push(now, What::Asked { session, node, text });
@@ -90,7 +90,7 @@ impl Trace {
         }
     }
 
-    /// A frame was sent: adds a line for every message of it that concerns the key.
+    /// Adds a line for every message of a sent frame that concerns the key.
     pub fn sent(&mut self, now: u64, protocol: &str, link: (usize, usize), frame: &[u8]) {
         for text in self.texts(protocol, frame) {
             let (from, to) = link;
@@ -98,7 +98,7 @@ impl Trace {
         }
     }
 
-    /// A frame arrived, or did not for the reason given.
+    /// Records that a frame arrived, or why it did not.
     pub fn ended(
         &mut self,
         now: u64,
@@ -126,13 +126,13 @@ impl Trace {
         }
     }
 
-    /// What the messages of a frame say that concern the key.
+    /// Texts of the messages in a frame that concern the key.
     fn texts(&self, protocol: &str, frame: &[u8]) -> Vec<String> {
         let Some(registration) = registry::find_anywhere(protocol) else { return Vec::new() };
         let Ok((_, _, messages)) = frame_payload::decode(frame) else { return Vec::new() };
         let described =
             messages.flatten().filter_map(|message| registration.describe(message.bytes));
-        // Whole shards are compared all the time, and recovered with a note of it.
+        // Comparison and recovery of whole shards have too many messages.
         let of_keys = described.filter(|it| it.key.is_some());
         let concern = of_keys.filter(|it| self.key.is_none() || it.key == self.key);
         concern.map(|it| terse(&it.text, it.key.as_ref())).collect()
@@ -175,7 +175,7 @@ fn spans(sent: u64, times: &[u64]) -> String {
     spans.collect::<Vec<_>>().join(" ")
 }
 
-/// What a message says without its key and without fields that say nothing.
+/// The text of a message without its key and without empty fields.
 fn terse(text: &str, key: Option<&Key>) -> String {
     let mut terse = text.to_owned();
     if let Some(key) = key {
@@ -190,7 +190,7 @@ fn terse(text: &str, key: Option<&Key>) -> String {
     squeeze(&as_text(terse.replace(", }", " }")))
 }
 
-/// Bytes as the text that they are, where a field is written as numbers.
+/// Shows bytes as text, where a field is printed as numbers.
 fn as_text(mut text: String) -> String {
     while let Some(start) = text.find("Some([") {
         let Some(len) = text[start..].find("])") else { break };
@@ -204,7 +204,7 @@ fn as_text(mut text: String) -> String {
     text
 }
 
-/// Shortens what repeats itself.
+/// Shortens repetitions.
 fn squeeze(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let (mut last, mut times) = (' ', 0);
@@ -220,7 +220,7 @@ fn squeeze(text: &str) -> String {
     out
 }
 
-/// Where a field with this value is, together with one comma.
+/// The position of a field with this value, together with one comma.
 fn field_that_ends_in(text: &str, silent: &str) -> Option<(usize, usize)> {
     let ends = |at: usize| text[at..].starts_with([',', ' ', '}']);
     let (at, _) = text.match_indices(silent).find(|(at, _)| ends(at + silent.len()))?;

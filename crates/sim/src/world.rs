@@ -1,8 +1,10 @@
 //! The world: whole nodes in virtual time, one event after the other.
 //!
-//! It runs what the server's shell would run (turns, timers, frames, flushes) and knows nothing of clients,
-//! histories or what is right. Everything is drawn from one seed, and events are ordered by (time, sequence),
-//! so a seed names one run. True time is nanoseconds from the start; nodes see their own clocks only.
+//! It plays the server's shell (turns, timers, frames, flushes), without clients, histories or
+//! rules.
+//! Everything is drawn from one seed, and events are ordered by (time, sequence), so a seed names
+//! one run.
+//! True time is nanoseconds from the start; nodes see only their own clocks.
 
 mod agenda;
 mod links;
@@ -40,17 +42,17 @@ pub const DATABASE: Database = Database(0);
 
 /// Frames kept for dead links before their connections end.
 const STALLED_MAX: usize = 4096;
-/// How long a pair of nodes waits before it tries to connect again.
+/// How long a pair of nodes waits before it connects again.
 const RECONNECT: u64 = 5_000_000;
-/// The end of a connection is noticed within this.
+/// Nodes notice the end of a connection within this.
 const NOTICE_MAX: u64 = 100_000;
 
-/// What a world is made of. Spans are nanoseconds.
+/// The parameters of a world. Spans are nanoseconds.
 #[derive(Clone)]
 pub struct WorldConfig {
     pub protocol: &'static str,
     pub nodes: usize,
-    /// How many of them keep a shard.
+    /// Number of nodes that keep a shard.
     pub replicas: usize,
     pub workers: usize,
     pub medium: MediumConfig,
@@ -69,11 +71,11 @@ pub struct WorldConfig {
     pub clocks: Vec<Clock>,
 }
 
-/// What comes back from [`World::wake`].
+/// A token that comes back from [`World::wake`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wake(pub u64);
 
-/// What an event was, for whoever drives the world.
+/// The kind of an event, for the driver of the world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Happened {
     Wake(Wake),
@@ -123,7 +125,7 @@ struct Seat {
     inbox: Vec<Input>,
     /// When the next turn is planned; `u64::MAX`: not at all.
     turn_at: u64,
-    /// The last turn ends then.
+    /// The end of the last turn.
     free_at: u64,
 }
 
@@ -134,18 +136,18 @@ struct Process {
     paused_until: u64,
     is_loss_rising: bool,
     uptimes: Keeper,
-    /// On its way to the identity.
+    /// Clocks that are being saved to the identity.
     saving: Option<Vec<SavedClock>>,
-    /// When clocks are looked at next; `u64::MAX`: not before something happens.
+    /// Next check of the clocks; `u64::MAX`: not before another event.
     uptimes_due: u64,
 }
 
-/// One node: what outlives its process, and the process.
+/// One node: its process, and the state that outlives it.
 struct SimNode {
     id: NodeId,
     incarnation: Incarnation,
     loss: Loss,
-    /// What the identity says of the clocks of countdowns.
+    /// The countdown clocks saved in the identity.
     uptimes: Vec<SavedClock>,
     clock: Clock,
     medium: Medium,
@@ -178,13 +180,13 @@ pub struct World {
     work: Vec<Work>,
     awake: Vec<usize>,
     pub replies: Vec<Reply>,
-    /// What nodes told their operators, with who did.
+    /// Warnings to operators, with their nodes.
     pub remarks: Vec<(usize, String)>,
-    /// What went wrong, once something did. The run is over then.
+    /// The first violation. It ends the run.
     pub failure: Option<String>,
     pub watchers: Vec<Box<dyn Watcher>>,
     pub trace: Option<Trace>,
-    /// Where set, frames are put here instead of being sent: for directed schedules.
+    /// If set, frames go here instead of the network: for directed schedules.
     pub taken: Option<Vec<Taken>>,
     pub counts: Counts,
 }
@@ -268,18 +270,18 @@ impl World {
         &self.nodes[node].medium
     }
 
-    /// Nothing that the node's medium answers is held against it any more.
+    /// Stops checking the answers of the node's medium.
     pub fn excuse_medium(&self, node: usize) {
         self.nodes[node].ledger.excuse();
     }
 
-    /// How often a node has lost something.
+    /// The node's amnesia count.
     #[must_use]
     pub fn loss(&self, node: usize) -> Loss {
         self.nodes[node].loss
     }
 
-    /// What a node's clocks show: time since some moment, and the time of day.
+    /// A node's clocks: monotonic time, and the time of day.
     #[must_use]
     pub fn times(&self, node: usize) -> (Nanos, Millis) {
         let clock = &self.nodes[node].clock;
@@ -298,12 +300,12 @@ impl World {
         self.agenda.plan(at.max(self.now), event);
     }
 
-    /// Asks for [`Happened::Wake`] at `at`.
+    /// Requests [`Happened::Wake`] at `at`.
     pub fn wake(&mut self, at: u64, wake: Wake) {
         self.schedule(at, Event::Wake(wake));
     }
 
-    /// Runs the next event; `None` when nothing will ever happen again.
+    /// Runs the next event; `None` when no event is left.
     pub fn run_next(&mut self) -> Option<Happened> {
         let (at, event) = self.agenda.next()?;
         self.now = at;
@@ -421,7 +423,7 @@ impl World {
         (0..nodes).all(|a| (0..nodes).all(|b| a == b || self.network.is_up(a, b)))
     }
 
-    /// Who is not idle, for messages.
+    /// Nodes that are not idle, for messages.
     #[must_use]
     pub fn busy(&self) -> Option<String> {
         if self.is_idle() {
@@ -450,14 +452,14 @@ impl World {
         processes.map(|process| process.seats.len()).sum()
     }
 
-    /// Registers that somebody at work keeps in memory.
+    /// Registers that busy workers keep in memory.
     #[must_use]
     pub fn pinned(&self) -> usize {
         let processes = self.nodes.iter().filter_map(|it| it.process.as_ref());
         processes.flat_map(|process| &process.seats).map(|seat| seat.worker.pinned()).sum()
     }
 
-    /// Frames that links have kept while they are dead.
+    /// Frames that dead links keep.
     #[must_use]
     pub fn kept_frames(&self) -> usize {
         self.stalled.len()
@@ -478,7 +480,7 @@ impl World {
 
 /// The trace.
 impl World {
-    /// Adds a line, where lines are kept.
+    /// Adds a line, if lines are kept.
     pub fn note(&mut self, text: impl FnOnce() -> String) {
         if self.trace.is_some() {
             let line = text();
@@ -489,7 +491,7 @@ impl World {
         }
     }
 
-    /// The end of a frame: it arrives, or is lost for a reason.
+    /// Records that a frame arrived, or why it was lost.
     fn note_end(&mut self, (from, to): (usize, usize), bytes: &Bytes, lost: Option<&str>) {
         let (now, protocol) = (self.now, self.config.protocol);
         if let Some(trace) = &mut self.trace {

@@ -1,4 +1,5 @@
-//! The smallest complete protocol in the simulator: it holds under everything, and its broken variants do not.
+//! The smallest complete protocol in the simulator: it passes under all faults, and its mutants
+//! fail.
 
 use checker::model::kv::{KvInput, KvOutput};
 use protocols::abd::{Abd, Message};
@@ -56,7 +57,8 @@ fn holds_with_cuts(seed: u64, cuts: &str) {
     }
 }
 
-/// That a page was adopted waits for storage, and is dropped when the loss of another shard is raised meanwhile.
+/// The adoption of a page waits for storage. It is dropped when the loss of another shard is raised
+/// meanwhile.
 #[test]
 fn a_shard_is_recovered_though_another_is_lost_meanwhile() {
     holds_with_cuts(
@@ -66,7 +68,7 @@ fn a_shard_is_recovered_though_another_is_lost_meanwhile() {
     );
 }
 
-/// So is what is to be adopted, where its register is still being read.
+/// The same for records of a page whose register is still being read.
 #[test]
 fn a_page_is_adopted_though_another_shard_is_lost_meanwhile() {
     let cuts = "ops=6,clients=1,strikes=3,salt=726,plain,without=duplication+delay+reorder+drift";
@@ -77,8 +79,11 @@ fn is_store(message: &Message) -> bool {
     matches!(message, Message::Store { .. })
 }
 
-/// With five members a writer needs two besides itself. The first acknowledges, forgets and recovers from those that
-/// have heard nothing; so once the second has acknowledged, the value is at two members of five.
+/// An acknowledgement from before a loss of memory, in five nodes.
+///
+/// A writer needs two nodes besides itself. The first acknowledges, forgets, and recovers from
+/// nodes without the write.
+/// So once the second has acknowledged, the value is at two members of five.
 fn an_acknowledgement_from_before_a_loss() {
     let mut it = Scenario::<Abd>::new(5, Durability::Volatile);
     let old = it.write(1, "x", "old");
@@ -89,7 +94,7 @@ fn an_acknowledgement_from_before_a_loss() {
     it.run_until(|it| (2..=5).all(|to| it.holds(1, to, is_store)));
     it.deliver_one(1, 2, is_store);
     it.run_for_millis(1);
-    // What it forgets is not recovered from the writer.
+    // It recovers without the writer.
     let without_writer = it.lose(|it| it.from == 1 && it.to == 2 && !is_store(&it.message));
     it.crash_and_wipe(2);
     it.start(2);

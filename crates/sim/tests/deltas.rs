@@ -1,4 +1,4 @@
-//! Values so long that replicas tell each other only what changed, in whole nodes, under all faults.
+//! Values so long that replicas send deltas, in whole nodes, under all faults.
 
 use sim::{Campaign, SimConfig, campaign};
 

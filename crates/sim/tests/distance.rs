@@ -1,4 +1,4 @@
-//! Nodes that are far from each other.
+//! Distant nodes.
 
 use sim::{SimConfig, run};
 

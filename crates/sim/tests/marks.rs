@@ -1,4 +1,4 @@
-//! The list of marks is that of the sources.
+//! The list of marks equals the marks in the sources.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -31,7 +31,7 @@ fn registers_are_linearizable_on_the_pmem_engine() {
     check(SimConfig { protocol: "abd".into(), ..config(MediumKind::Pmem) }, 40);
 }
 
-/// Everything that can happen to it, and cells that hold a few registers at most.
+/// All faults of a volatile node, with few resident registers.
 fn volatile() -> SimConfig {
     let faults = "loss,delay,reorder,partition,reset,pause,crash,rolling-restart,amnesia,jump,eviction,workers";
     SimConfig {

@@ -3,7 +3,7 @@
 mod mistakes {
     use sim::mutants::{Effort, every, mutants};
 
-    /// Twice what nearly all of them take on average, at least; see `docs/testing.md` for the means.
+    /// At least twice the mean of nearly all mistakes; see `docs/testing.md` for the means.
     const SEEDS_MAX: u64 = 1_000;
 
     /// Takes 380 on average, and up to 1,014 from one of four first seeds.

@@ -78,7 +78,7 @@ fn node_outside_the_set_asks_replicas_only() {
     assert!(it.held().is_empty(), "a node outside the set was asked");
 }
 
-/// One replica and the proposer would be a majority of three, were the proposer one.
+/// One replica and the proposer would be a majority of three, if the proposer were one.
 #[test]
 fn node_outside_the_set_never_counts_itself() {
     let (inside, outside) = inside_and_outside();

@@ -1,4 +1,4 @@
-//! Media that rot while nobody looks, or go back.
+//! Media that rot silently, or go back.
 
 use sim::{MediumKind, SimConfig, run};
 

@@ -1,6 +1,7 @@
-//! The waist carries more than the two protocols that databases may choose: a protocol that coordinates at any node
-//! and reads locally, and one with a leader and one order over all keys. Both hold while the membership stays as it
-//! is, whatever the network does, and their broken variants do not.
+//! The protocol trait supports other designs: one with local reads at any node, and one with a
+//! leader and a total order.
+//!
+//! Both pass with a fixed membership under all network faults, and their mutants fail.
 
 use sim::{Campaign, CampaignReport, Durability, FaultSet, SimConfig, campaign};
 
@@ -24,14 +25,14 @@ fn hermes_is_linearizable_on_a_calm_network() {
     for durability in [Durability::Volatile, Durability::Pmem, Durability::Disk] {
         let config = SimConfig { faults: FaultSet::NONE, ..config("hermes", durability) };
         let report = check(config, 100);
-        // A time-out of 20 ms is short for what is sent before links stand, for what loses again and again, and on
-        // a disk whose flushes take 2 ms each.
+        // A timeout of 20 ms is short for frames before links stand, for repeated losses, and for a
+        // disk whose flushes take 2 ms.
         let in_vain = report.unknown + report.failed;
         assert!(in_vain * 300 <= report.ops, "{in_vain} of {}", report.ops);
     }
 }
 
-/// The simulator leaves out the faults that change what a member is, see `Fault::leaves_members`.
+/// The simulator omits faults that change members, see `Fault::leaves_members`.
 #[test]
 fn hermes_is_linearizable_whatever_the_network_does() {
     for durability in [Durability::Volatile, Durability::Pmem, Durability::Disk] {
@@ -63,7 +64,7 @@ fn zab_is_sequential_with_five_nodes() {
     check(SimConfig { nodes: 5, ..config("zab", Durability::Volatile) }, 60);
 }
 
-/// An order that lives in memory only must not be sold as durable.
+/// An order that lives in memory only must not be offered as durable.
 #[test]
 fn no_database_may_choose_a_protocol_of_the_laboratory() {
     for protocol in ["hermes", "zab"] {

@@ -1,4 +1,4 @@
-//! What clients asked and were told, and whether some order explains it.
+//! Commands of clients with their answers, and whether some order explains them.
 
 use checker::model::kv::{Kv, KvInput, KvOutput};
 use checker::sequential::{self, WriteOrder};
@@ -15,10 +15,10 @@ pub(super) enum Ended {
     Unknown,
 }
 
-/// A command that was asked.
+/// A command that was issued.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Asked {
-    /// A set of the commands that had ended when it was asked.
+    /// The set of commands that had ended when it was issued.
     pub after: u32,
     pub ended: Option<Ended>,
 }
@@ -27,12 +27,12 @@ pub(super) struct Asked {
 #[derive(Clone, Debug)]
 pub(super) struct Planned {
     pub client: usize,
-    /// Its node's place among the nodes.
+    /// Its node's index.
     pub node: usize,
     pub input: KvInput,
 }
 
-/// What was asked so far, by the numbers of the commands.
+/// The issued commands, by number.
 pub(super) type Told = Vec<Option<Asked>>;
 
 /// A set of the commands that have ended.
@@ -41,7 +41,7 @@ pub(super) fn ended(told: &Told) -> u32 {
     (0..told.len()).filter(|&at| has_ended(&told[at])).fold(0, |set, at| set | 1 << at)
 }
 
-/// The next command of a client, if it waits for nothing.
+/// The next command of a client without an outstanding one.
 pub(super) fn next_of(planned: &[Planned], told: &Told, client: usize) -> Option<usize> {
     for at in (0..planned.len()).filter(|&at| planned[at].client == client) {
         match &told[at] {
@@ -53,10 +53,10 @@ pub(super) fn next_of(planned: &[Planned], told: &Told, client: usize) -> Option
     None
 }
 
-/// Some order explains what clients were told so far, as far as the protocol promises one.
+/// Checks that some order explains the outcomes so far, as far as the protocol promises one.
 ///
 /// # Errors
-/// Says what no order explains.
+/// Describes the outcomes that no order explains.
 pub(super) fn judge(
     planned: &[Planned],
     told: &Told,
@@ -80,8 +80,11 @@ pub(super) fn judge(
     }
 }
 
-/// One of the orders of askings and ends that come to the same: what had ended when a command was asked grew from one to
-/// the next, so they are asked in the order of those sets, and what a set has more ends just before.
+/// One order of issues and ends that the sets of precedences allow.
+///
+/// The set of ended commands grows from one issue to the next.
+/// So commands are issued in the order of those sets, and the additional members of a set end just
+/// before.
 fn history(
     planned: &[Planned],
     told: &Told,

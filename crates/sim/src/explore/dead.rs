@@ -1,17 +1,22 @@
-//! Messages that are on their way and can change nothing any more: worlds that differ in them alone are one.
+//! Messages under way that can have no effect any more: worlds that differ only in them are one.
 //!
-//! Whether a message is dead is guessed and then proven. After a search it is known which states of a node follow which
-//! (the *graph*), and which messages changed something in which of them. The next search takes a message for dead, and
-//! drops it, where it changed nothing in its addressee's state nor in any that follows from it in the graph. When that
-//! search has ended, every guess is held against the graph as it is then: each message that was dropped in a state is
-//! delivered, for trial, in that state and in all that follow from it. If one of them changes anything, the guess was
-//! wrong: it is remembered what was changed, and searched again.
+//! The search guesses that a message is dead, and proves it afterwards.
+//! It records which states of a node follow from which (the *graph*), and which messages had an
+//! effect in which states.
+//! The next search drops a message that had no effect in its addressee's state nor in any later one
+//! of the graph.
+//! Afterwards each dropped message is delivered, for trial, in its state and in all that follow
+//! from it.
+//! If one has an effect, the guess was wrong: the effect is recorded, and the search runs again.
 //!
-//! Why that suffices: suppose all guesses stand that trial. Let a world of the plan run beside the one of the search,
-//! with the same nodes and the same clients, and with the messages besides that were dropped. A step of the former that
-//! delivers none of those is a step of the latter. One that does deliver one changes nothing: its addressee has gone
-//! from where the message was dropped to where it is now by steps of the search, so its state is one of those in which
-//! the message was tried. So every state of a node and everything that clients are told in the plan's world was seen.
+//! Proof: suppose all guesses pass that trial. Compare a world of the plan with a world of the
+//! search.
+//! Both have the same nodes and clients; the former also has the dropped messages.
+//! A step of the former that delivers none of those is a step of the latter.
+//! A step that delivers one has no effect.
+//! For its addressee has moved by steps of the search from the state of the drop to its present
+//! state, so the trial covers that state.
+//! So the search saw every node state and every outcome of the plan's world.
 
 use std::fmt::Debug;
 
@@ -59,25 +64,25 @@ impl Messages {
     }
 }
 
-/// What is guessed in one search.
+/// The guesses of one search.
 #[derive(Default)]
 pub(super) struct Dead {
-    /// By state: messages that change something there or later. States met since are not guessed about.
+    /// By state: messages with an effect there or later. Newer states have no guesses.
     alive: Vec<Messages>,
-    /// Messages that were known when that was found out.
+    /// Number of messages known at that time.
     messages: u32,
     /// By state: messages that were dropped there.
     dropped: Vec<Messages>,
 }
 
 impl Dead {
-    /// Guesses from what a search has found.
+    /// Derives guesses from the results of a search.
     pub(super) fn learn<P: Protocol + Debug>(table: &Table<P>) -> Dead {
         let mut alive = vec![Messages::default(); table.len()];
         for (state, alive) in alive.iter_mut().enumerate() {
             table.effective(state as u32).for_each(|message| alive.add(message));
         }
-        // Later states have higher numbers, nearly always: one pass from the end does most of it.
+        // Later states nearly always have higher numbers, so one pass from the end does most of it.
         let mut is_stable = false;
         while !is_stable {
             is_stable = true;
@@ -101,8 +106,8 @@ impl Dead {
         true
     }
 
-    /// Tries all that was dropped in all states where it could have arrived. True when nothing was changed; else the
-    /// table knows more than before.
+    /// Tries all dropped messages in all states where they could have arrived. True when none had
+    /// an effect; otherwise the table now knows those effects.
     pub(super) fn proves_itself<P: Protocol + Debug>(mut self, table: &mut Table<P>) -> bool {
         self.dropped.resize(table.len(), Messages::default());
         let mut is_stable = false;
@@ -123,7 +128,7 @@ impl Dead {
     }
 }
 
-/// Whether a message arriving in that state says or changes anything, where that was computed before.
+/// Whether a message has an effect in that state, if that was computed before.
 pub(super) fn known_effect<P: Protocol + Debug>(
     table: &Table<P>,
     state: u32,

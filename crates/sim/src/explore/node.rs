@@ -1,4 +1,4 @@
-//! One node of a small world: the protocol's own code, what it keeps, and what a step of it says.
+//! One node of a small world: the protocol's code, its storage, and the outputs of a step.
 
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Write};
@@ -15,9 +15,9 @@ use types::{
 use super::clients::Ended;
 use crate::workload::update::{SimUpdate, output};
 
-/// Long enough for nothing to be given up before a timer says so.
+/// Long enough that requests end only by a timer.
 const REQUEST_TIMEOUT: Nanos = Nanos::from_secs(5);
-/// Messages that a node may send itself in a row.
+/// Messages that a node may send to itself in a row.
 const OWN_MAX: usize = 1_000;
 
 /// A message on its way.
@@ -29,10 +29,10 @@ pub(super) struct Envelope {
     pub bytes: Vec<u8>,
 }
 
-/// What happens to a node.
+/// An input to a node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Input {
-    /// A client asks the command of that number.
+    /// A client issues the command of that number.
     Ask(u32),
     /// The message of that number arrives.
     Deliver(u32),
@@ -42,7 +42,7 @@ pub(super) enum Input {
     Quiet,
     /// It starts again without its memory.
     Wipe,
-    /// It starts again with what it has stored.
+    /// It starts again with its stored state.
     Restart,
     /// The connection to that node ends for good.
     Gone(u16),
@@ -50,14 +50,14 @@ pub(super) enum Input {
     Back(u16),
 }
 
-/// What a step says to the outside.
+/// The outputs of a step.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Said {
     pub sends: Vec<Envelope>,
     pub ended: Vec<(u64, Ended)>,
 }
 
-/// What does not change in a world.
+/// The constants of a world.
 pub(super) struct Setting {
     pub ids: Vec<NodeId>,
     /// Those of them that are replicas of the key.
@@ -69,7 +69,7 @@ pub(super) struct Setting {
     pub commands: Vec<(SessionId, Command)>,
 }
 
-/// Bytes that a restart finds.
+/// Stored bytes, as a restart finds them.
 #[derive(Default)]
 struct Stored {
     record: Option<Vec<u8>>,
@@ -103,7 +103,7 @@ impl<P: Protocol + Debug> Node<P> {
         is_quiet: bool,
     ) -> Node<P> {
         let shard = setting.key.shard();
-        // An order over all keys needs them all in one place.
+        // An order over all keys needs one worker for all of them.
         let (worker, workers) =
             if P::PROPERTIES.total_order { (0, 1) } else { (usize::from(shard.0), 256) };
         let durable = setting.is_durable;
@@ -134,7 +134,7 @@ impl<P: Protocol + Debug> Node<P> {
         node
     }
 
-    /// Makes everything resident, as it was stored.
+    /// Loads all stored registers.
     fn load(&mut self, setting: &Setting) {
         let shard = setting.key.shard();
         let meta = self
@@ -155,7 +155,7 @@ impl<P: Protocol + Debug> Node<P> {
         }
     }
 
-    /// The same draws in every step: which came before decides nothing.
+    /// Uses the same random draws in every step, so that the path to a state does not matter.
     fn with_context(
         &mut self,
         fx: &mut Effects<P::Message>,
@@ -177,10 +177,10 @@ impl<P: Protocol + Debug> Node<P> {
         run(&mut self.protocol, &mut cx);
     }
 
-    /// Lets it happen.
+    /// Applies an input.
     ///
     /// # Errors
-    /// What must not happen.
+    /// A broken rule.
     pub(super) fn take(
         &mut self,
         setting: &Setting,
@@ -214,7 +214,7 @@ impl<P: Protocol + Debug> Node<P> {
             Input::Gone(node) => self.lose_peer(setting, NodeId(node), &mut said)?,
             Input::Back(node) => {
                 let known = self.peers.get(NodeId(node)).map_or(0, |it| it.incarnation.0);
-                // A first start has incarnation 1, of which nobody need have heard.
+                // A first start has incarnation 1, which the others need not have heard of.
                 let incarnation = Incarnation(known.max(1) + 1);
                 self.peers.learn(NodeId(node), incarnation, Loss(0));
                 self.lose_peer(setting, NodeId(node), &mut said)?;
@@ -256,7 +256,7 @@ impl<P: Protocol + Debug> Node<P> {
         *self = Node::open(setting, me, begun, stored, self.is_quiet);
     }
 
-    /// As a worker takes in a frame: crash vectors first, then what is not void.
+    /// Handles a frame like a worker: crash vectors first, then all messages that are not void.
     fn deliver(
         &mut self,
         setting: &Setting,
@@ -281,7 +281,7 @@ impl<P: Protocol + Debug> Node<P> {
         self.step(setting, Event::Peer { from, message }, said)
     }
 
-    /// One event, what it says to its own node included, and the end of the turn.
+    /// Handles one event, its messages to the own node, and the end of the turn.
     fn step(&mut self, setting: &Setting, event: Event<P>, said: &mut Said) -> Result<(), String> {
         let mut own = self.run(setting, event, said)?;
         own.extend(self.run(setting, Event::Turn, said)?);
@@ -299,7 +299,7 @@ impl<P: Protocol + Debug> Node<P> {
         Ok(())
     }
 
-    /// Answers what the node has for itself.
+    /// Answers the node's messages to itself.
     fn run(
         &mut self,
         setting: &Setting,
@@ -324,7 +324,7 @@ impl<P: Protocol + Debug> Node<P> {
         self.carry_out(fx, said)
     }
 
-    /// What is flushed is durable at once.
+    /// Flushed data is durable at once.
     fn store(&mut self, setting: &Setting) {
         let stored = &mut self.stored;
         if !self.metas.take_dirty().is_empty() && setting.is_durable {
@@ -395,7 +395,7 @@ impl<P: Protocol + Debug> Node<P> {
         self.timers.first().copied()
     }
 
-    /// All that decides what it does next, in 128 bits.
+    /// All that determines its next steps, in 128 bits.
     pub(super) fn digest(&self, setting: &Setting) -> u128 {
         let cell = match self.cells.get(&setting.key) {
             Cell::Present(record) => Some(Some(record)),
@@ -425,7 +425,7 @@ pub(super) fn hash(bytes: &[u8]) -> u128 {
     u128::from(checksum::checksum(1, bytes)) << 64 | u128::from(checksum::checksum(2, bytes))
 }
 
-/// Replaces numbers that are only ever compared (`@17`) by their ranks among all of them.
+/// Replaces numbers that are only compared (`@17`) by their ranks.
 fn ranked(text: &str) -> String {
     let pieces = || {
         text.split('@').skip(1).map(|piece| {

@@ -1,4 +1,4 @@
-//! The search: depth first, each state once; again where it was guessed wrongly which messages are dead.
+//! The search: depth first, each state once; repeated after a wrong guess about dead messages.
 
 use std::fmt::Debug;
 use std::hash::BuildHasherDefault;
@@ -11,7 +11,7 @@ use super::dead::Dead;
 use super::table::Mixed;
 use super::world::{Choice, Rules, World};
 
-/// What was found.
+/// The result of an exploration.
 #[derive(Clone, Debug, Default)]
 pub struct Exploration {
     /// Different states, the first included.
@@ -20,40 +20,42 @@ pub struct Exploration {
     pub node_states: u64,
     /// Choices tried.
     pub steps: u64,
-    /// States after which nothing is gone on with.
+    /// States without further choices.
     pub ends: u64,
     /// Choices on the longest path.
     pub depth: usize,
-    /// Searches made, each with guesses that the one before had corrected.
+    /// Searches made; each has the guesses that the one before had corrected.
     pub passes: u32,
     /// Everything was explored.
     pub is_complete: bool,
     pub fault: Option<Fault>,
 }
 
-/// Something that must not happen, and how it comes to it.
+/// A broken rule, and the path to it.
 #[derive(Clone, Debug)]
 pub struct Fault {
     pub what: String,
     pub path: Vec<String>,
 }
 
-/// A state on the path, and what was not yet tried there.
+/// A state on the path, and its untried choices.
 struct Open {
     world: World,
     choices: Vec<Choice>,
     next: usize,
 }
 
-/// States of the first search, which begins to find out which messages can be dropped. One that did not end is
-/// followed by one of twice as many.
+/// States of the first search, which begins to learn about droppable messages. An unfinished search
+/// is followed by one of twice as many.
 const LEARNED_MAX: u64 = 200_000;
-/// Searches after which it is given up to find out.
+/// Searches after which it stops learning.
 const PASSES_MAX: u32 = 50;
 
-/// Explores a world until it ends, a fault shows, `states_max` states were seen or `may_go_on` says no.
+/// Explores a world until it ends, a rule is broken, `states_max` states were seen or `may_go_on`
+/// says no.
 ///
-/// What is told is of the last search: the first that ended with all its guesses proven, if one did.
+/// The result is that of the last search: the first that ended with all its guesses proven, if one
+/// did.
 #[must_use]
 pub fn explore<P: Protocol + Debug>(
     plan: &Plan,

@@ -1,8 +1,8 @@
 //! States and steps of single nodes, each computed once.
 //!
-//! A step of a node depends on the node's state and on what happens to it, and on nothing else. States are numbered in
-//! the order in which they are met; the node itself is made anew by repeating what led to its state first, unless the
-//! last step ended there.
+//! A step depends only on the node's state and its input. States are numbered in order of
+//! discovery.
+//! To restore a state, replay the inputs that led to it first, unless the last step ended there.
 
 use std::fmt::Debug;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -14,7 +14,7 @@ use super::clients::{Asked, Ended, Told, ended};
 use super::dead::known_effect;
 use super::node::{Envelope, Input, Node, Setting};
 
-/// Mixes what a key is made of: small numbers, or hashes.
+/// Hashes keys, which are small numbers or hashes.
 #[derive(Default)]
 pub(super) struct Mixed(u64);
 
@@ -42,22 +42,22 @@ impl Hasher for Mixed {
 
 pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mixed>>;
 
-/// What one step comes to.
+/// The result of one step.
 pub(super) struct Step {
     pub next: u32,
-    /// Messages by number, and whom they go to.
+    /// Messages by number, with their addressees.
     pub sends: Vec<(u32, usize)>,
     pub ended: Vec<(u64, Ended)>,
 }
 
 impl Step {
-    /// It is more than nothing, from that state on.
+    /// True unless it leaves that state without an output.
     pub(super) fn changes(&self, state: u32) -> bool {
         self.next != state || !self.sends.is_empty() || !self.ended.is_empty()
     }
 }
 
-/// How a state is reached, and what is to be known of it.
+/// The path to a state, and facts about it.
 struct Known {
     /// `None`: the beginning.
     from: Option<(u32, Input)>,
@@ -77,7 +77,7 @@ pub(super) struct Table<P: Protocol> {
     computed: Vec<Result<Step, String>>,
     envelopes: Vec<Envelope>,
     by_envelope: Map<Envelope, u32>,
-    /// What clients were told, and whether it was found fault with.
+    /// Sets of outcomes of commands, each with the violation found in it.
     told: Vec<(Told, Option<String>)>,
     by_told: Map<Told, u32>,
     /// One node each, as the last step of it left it.
@@ -85,7 +85,7 @@ pub(super) struct Table<P: Protocol> {
 }
 
 impl<P: Protocol + Debug> Table<P> {
-    /// The first states have the numbers of their nodes.
+    /// The initial states have the numbers of their nodes.
     pub(super) fn new(setting: Setting) -> Table<P> {
         let count = setting.ids.len();
         let mut table = Table {
@@ -145,12 +145,12 @@ impl<P: Protocol + Debug> Table<P> {
         &self.told[number as usize].0
     }
 
-    /// What is wrong with what clients were told.
+    /// The violation in a set of outcomes.
     pub(super) fn fault(&self, told: u32) -> Option<&String> {
         self.told[told as usize].1.as_ref()
     }
 
-    /// Numbers what clients were told; judges it when it is new.
+    /// Numbers a set of outcomes; judges a new one.
     pub(super) fn number_told(
         &mut self,
         told: Told,
@@ -182,10 +182,10 @@ impl<P: Protocol + Debug> Table<P> {
         number
     }
 
-    /// The step from a state by what happens.
+    /// The step from a state by an input.
     ///
     /// # Errors
-    /// What must not happen, and did.
+    /// A broken rule.
     pub(super) fn step(&mut self, state: u32, input: Input) -> Result<&Step, String> {
         let index = match self.steps.get(&(state, input)) {
             Some(&index) => index,
@@ -232,7 +232,7 @@ impl<P: Protocol + Debug> Table<P> {
         }
     }
 
-    /// Delivers messages for trial. What changes something is noted; false if any does.
+    /// Delivers messages for trial and records their effects; false if any has one.
     pub(super) fn changes_nothing(
         &mut self,
         state: u32,
@@ -300,14 +300,14 @@ impl<P: Protocol + Debug> Table<P> {
     }
 }
 
-/// A command is asked.
+/// Issues a command.
 pub(super) fn ask(told: &Told, number: usize) -> Told {
     let mut next = told.clone();
     next[number] = Some(Asked { after: ended(told), ended: None });
     next
 }
 
-/// A command ends.
+/// Ends a command.
 ///
 /// # Errors
 /// If it had ended.

@@ -1,4 +1,5 @@
-//! One small world: what may happen next, and what comes of it. Everything in it is a number that the table explains.
+//! One small world: its possible events and their results. All parts are numbers that the table
+//! explains.
 
 use std::fmt::Debug;
 
@@ -12,14 +13,14 @@ use super::table::{self, Table};
 use super::{Budget, Plan};
 use crate::workload::update::encode;
 
-/// Something that may happen.
+/// A possible event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Choice {
-    /// The command of that number is asked.
+    /// The command of that number is issued.
     Ask(usize),
     /// The message of that number arrives.
     Deliver(u32),
-    /// It arrives, and a copy stays on its way.
+    /// It arrives, and a copy stays under way.
     Duplicate(u32),
     /// A node's next timer fires.
     Fire(usize),
@@ -27,21 +28,21 @@ pub(super) enum Choice {
     Stop(usize),
     /// A node starts again without its memory.
     Wipe(usize),
-    /// A node starts again with what it has stored.
+    /// A node starts again with its stored state.
     Restart(usize),
 }
 
 #[derive(Clone)]
 pub(super) struct World {
-    /// States of the nodes; `None` where one has stopped.
+    /// States of the nodes; `None` for a stopped one.
     nodes: Vec<Option<u32>>,
-    /// Messages by number, sorted: which was sent first decides nothing.
+    /// Messages by number, sorted, because the order of sending has no effect.
     bag: Vec<u32>,
     told: u32,
     left: Budget,
 }
 
-/// The rules of a plan, and the table of all that was computed.
+/// The rules of a plan, and the table of all computed steps.
 pub(super) struct Rules<P: Protocol> {
     pub table: Table<P>,
     pub dead: Dead,
@@ -83,7 +84,7 @@ impl<P: Protocol + Debug> Rules<P> {
         World { nodes, bag: Vec::new(), told, left: self.budget }
     }
 
-    /// All that may happen now.
+    /// All events that may happen now.
     pub(super) fn choices(&self, world: &World) -> Vec<Choice> {
         let mut choices = Vec::new();
         let told = self.table.told(world.told);
@@ -96,7 +97,7 @@ impl<P: Protocol + Debug> Rules<P> {
             choices.extend(next.map(Choice::Ask));
         }
         for (at, &message) in world.bag.iter().enumerate() {
-            // One of several copies is as good as another.
+            // Copies of a message are interchangeable.
             if at > 0 && world.bag[at - 1] == message {
                 continue;
             }
@@ -117,15 +118,15 @@ impl<P: Protocol + Debug> Rules<P> {
         choices
     }
 
-    /// Every client has all its answers: nothing can be told any more.
+    /// Every client has all its answers, so no outcome can change.
     fn is_over(&self, told: &Told) -> bool {
         told.iter().all(|asked| asked.as_ref().is_some_and(|it| it.ended.is_some()))
     }
 
-    /// What comes of a choice; `None` where it only takes something away.
+    /// The world after a choice; `None` where it only loses a message.
     ///
     /// # Errors
-    /// What must not happen.
+    /// A broken rule.
     pub(super) fn take(&mut self, world: &World, choice: Choice) -> Result<Option<World>, String> {
         let mut next = world.clone();
         match choice {
@@ -188,7 +189,7 @@ impl<P: Protocol + Debug> Rules<P> {
         });
     }
 
-    /// False where it changed nothing.
+    /// False where it had no effect.
     fn apply(&mut self, world: &mut World, node: usize, input: Input) -> Result<bool, String> {
         let Some(state) = world.nodes[node] else { return Ok(false) };
         let step =
@@ -221,7 +222,7 @@ impl<P: Protocol + Debug> Rules<P> {
         self.table.number_told(told, |told| clients::judge(planned, told, consistency))
     }
 
-    /// Whoever asked this node hears nothing any more.
+    /// Gives up the outstanding commands of this node's clients.
     fn give_up(&mut self, world: &mut World, node: usize) -> Result<(), String> {
         for number in 0..self.planned.len() {
             let asked = &self.table.told(world.told)[number];
@@ -273,7 +274,7 @@ impl<P: Protocol + Debug> Rules<P> {
 }
 
 impl World {
-    /// All that decides what can come next, in 128 bits.
+    /// All that determines its future, in 128 bits.
     pub(super) fn digest(&self, scratch: &mut Vec<u8>) -> u128 {
         scratch.clear();
         for node in &self.nodes {

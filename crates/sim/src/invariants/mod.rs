@@ -1,6 +1,6 @@
-//! What must hold in every run, one property per file.
+//! Invariants of every run, one per file.
 //!
-//! A [`Watcher`] sees every message at the moment it is sent, whatever becomes of it.
+//! A [`Watcher`] sees every message when it is sent, even if it is lost later.
 
 pub mod one_value_per_version;
 pub mod registers;
@@ -23,13 +23,13 @@ pub struct Sent<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Looks at every message and objects to what must not be.
+/// Checks every message.
 pub trait Watcher {
     /// # Errors
-    /// One line that names what must not be.
+    /// One line that describes the violation.
     fn on_message(&mut self, sent: &Sent<'_>) -> Result<(), String>;
 
-    /// All is healed and idle: replicas hold the same until somebody writes.
+    /// All is healed and idle: replicas stay equal until the next write.
     fn on_rest(&mut self) {}
 }
 

@@ -1,4 +1,4 @@
-//! ABD: a version names one value, whoever sends it, for ever.
+//! ABD: a version names one value, from every sender, for ever.
 
 use bytes::Bytes;
 use hashbrown::HashMap;

@@ -1,8 +1,9 @@
 //! RMWPaxos, seen from its messages: one state per round, and acceptors that never go back.
 //!
-//! I1: a round names one state, whoever sends it, for ever. I2: what an acceptor reports as accepted never
-//! decreases while it remembers, restarts included; absent again only below its floor. I4, I9: a state proposed
-//! above a chosen round has at least that round's version.
+//! - I1: a round names one state, from every sender, for ever.
+//! - I2: the accepted round that an acceptor reports never decreases while it remembers, restarts
+//!   included. It is absent again only below its floor.
+//! - I4, I9: a state proposed above a chosen round has at least that round's version.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +17,14 @@ use super::{Sent, Watcher};
 #[derive(Debug, Default)]
 struct Register {
     states: BTreeMap<Round, State>,
-    /// What was proposed together with phase 1. It counts as proposed once somebody has accepted it: before, nothing
-    /// says that phase 1 is won.
+    /// States proposed together with phase 1. Such a state counts as proposed once an acceptor has
+    /// accepted it: before that, phase 1 may fail.
     offered: BTreeMap<Round, State>,
     /// The highest round known to be chosen, with its version.
     chosen: Option<(Round, u64)>,
-    /// What each acceptor reported to each other node last: only frames to one node are in order.
+    /// The last report of each acceptor to each other node: only frames to one node are in order.
     accepted: BTreeMap<(NodeId, NodeId, Loss), Round>,
-    /// What was reported first when all had come to rest, unless somebody has written since.
+    /// The first report after all had come to rest, unless a client has written since.
     rest: Rest,
 }
 
@@ -35,7 +36,7 @@ enum Rest {
     Over,
 }
 
-/// Everything that was said of each key.
+/// All messages about each key.
 #[derive(Debug, Default)]
 pub struct Registers {
     registers: HashMap<Key, Register, ByHash>,
@@ -50,7 +51,7 @@ impl Register {
         self.is_one_state(key, round, state)
     }
 
-    /// Somebody has accepted `round`, or follows it.
+    /// Records that an acceptor has accepted `round`, or follows it.
     fn on_won(&mut self, key: &Key, round: Round) -> Result<(), String> {
         match self.offered.remove(&round) {
             Some(state) => self.on_state(key, round, &state),
@@ -84,7 +85,7 @@ impl Register {
 
     /// The state that a delta stands for is the one its round names.
     fn made_by(&self, key: &Key, round: Round, delta: &Delta) -> Result<Option<State>, String> {
-        // What its proposer accepted while nobody else was up was never sent: not seen here.
+        // A state accepted by its proposer alone, while no other node was up, was never sent.
         let Some(base) = self.states.get(&delta.base()) else { return Ok(None) };
         let made = delta.apply(base).map(Some);
         made.ok_or_else(|| format!("I1: {key:?} {round:?} is no change of {:?}", delta.base()))
@@ -113,7 +114,7 @@ impl Register {
             return Ok(());
         }
         self.on_won(key, round)?;
-        // Chosen by its own acceptor and one more, and never sent to anybody who counts: not seen here.
+        // A state may be chosen by its own acceptor and one more without a countable message.
         let Some(state) = self.states.get(&round) else { return Ok(()) };
         let version = state.version();
         self.chosen = Some((round, version));
@@ -127,8 +128,9 @@ impl Register {
         }
     }
 
-    /// Nobody has written since all came to rest: what is read is the same everywhere, and nothing is left that was to
-    /// be collected or forgotten. [spec 7.5, 9.7, 9.9]
+    /// Checks a read after all came to rest without later writes. [spec 7.5, 9.7, 9.9]
+    ///
+    /// It is the same everywhere, and all garbage has been collected.
     fn on_read_at_rest(&mut self, key: &Key, accepted: Round) -> Result<(), String> {
         let left = self.states.get(&accepted).filter(|it| it.is_tombstone() || it.has_once());
         if let (Some(state), false) = (left, matches!(self.rest, Rest::Over)) {

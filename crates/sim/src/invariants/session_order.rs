@@ -1,7 +1,8 @@
-//! Operations of one session on one key take effect in the order in which they were asked, pipelined or not.
+//! Operations of one session on one key take effect in the order of issue, pipelined or not.
 //!
-//! The linearizability check cannot see this: pipelined operations overlap. Values that name the operation
-//! that wrote them can. What ended as unknown is left out: it may take effect at any time.
+//! The linearizability check cannot see this, because pipelined operations overlap.
+//! Values that name the operation that wrote them can.
+//! Operations of unknown outcome are left out: they may take effect at any time.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use checker::model::kv::{Bytes, KvInput, KvOutput};
 use crate::clients::{Ended, Op, SimKey};
 use crate::workload::mix::Mix;
 
-/// Looks at every session and key.
+/// Checks every session and key.
 ///
 /// # Errors
 /// The key, and one line that names the operations.
@@ -72,7 +73,7 @@ fn check_lists(ops: &[Op], lane: &[usize]) -> Result<(), String> {
     Ok(())
 }
 
-/// A read shows no later write of its session, and none that an own write had replaced.
+/// A read shows no later write of its session, and none that a write of its own had replaced.
 fn check_values(ops: &[Op], lane: &[usize]) -> Result<(), String> {
     for &id in lane {
         let Some(value) = read(&ops[id]) else { continue };

@@ -1,9 +1,12 @@
-//! A simulated block device under the disk engine: writes take time, and what was not flushed is uncertain.
+//! A simulated block device under the disk engine: writes take time, and unflushed data is
+//! uncertain.
 //!
-//! A request is under way until the world says that it is finished. A sector that was written and not flushed has
-//! several states, of which a loss of power keeps any, independently of other sectors; the death of the process
-//! keeps what readers saw. A flush that fails says nothing about what it was to flush, and the cache forgets that it
-//! was ever dirty. Rot changes sectors behind everybody's back.
+//! A request is under way until the world finishes it.
+//! A written, unflushed sector has several states, and a loss of power keeps any of them,
+//! independently of other sectors.
+//! A killed process leaves the state that readers saw.
+//! After a failed flush its data may be old or new, and the cache takes it for clean.
+//! Rot changes sectors silently.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +20,7 @@ use storage::disk::{Done, File, Files, Io, Medium, Write};
 pub const SECTOR: usize = 512;
 /// Sectors of a page, of which the first holds its head.
 const SECTORS_OF_PAGE: usize = 8;
-/// How often a full device has no room for what is there already.
+/// How often a full device rejects writes in place too.
 const FULL_FOR_ALL_PPM: u32 = 20_000;
 const FILES: usize = File::ALL.len();
 
@@ -35,19 +38,19 @@ struct Version {
 
 #[derive(Clone, Debug, Default)]
 struct Content {
-    /// What a loss of power leaves for certain, where nothing is pending.
+    /// The state after a loss of power, without pending writes.
     durable: Vec<u8>,
-    /// What a reader sees.
+    /// The state that readers see.
     visible: Vec<u8>,
     /// States of sectors since they were flushed last, oldest first.
     pending: BTreeMap<usize, Vec<Version>>,
-    /// Sectors whose durable state is damaged.
+    /// Sectors with damaged durable state.
     rotten: BTreeSet<usize>,
-    /// What sectors were before the flush that changed them last, and the number of that flush.
+    /// Content of sectors before the flush that changed them last, and the number of that flush.
     before: BTreeMap<usize, (u64, Box<Sector>)>,
 }
 
-/// Part of a write that readers do not see yet.
+/// A part of a write that readers do not see yet.
 #[derive(Debug)]
 struct Late {
     file: File,
@@ -65,20 +68,20 @@ struct UnderWay {
 struct State {
     files: [Content; FILES],
     under_way: Vec<UnderWay>,
-    /// Begun since the world looked last, with whether they store.
+    /// Requests since the last call of `take_begun`, with whether they store.
     begun: Vec<(u64, bool)>,
     done: Vec<Done>,
-    /// Requests are carried out at once: while a store opens.
+    /// Requests complete at once: while a store opens.
     is_instant: bool,
     /// Power fails before so many more requests.
     cut_after: Option<u64>,
     /// The next flush fails.
     fails_next: bool,
     has_failed: bool,
-    /// What would take more room fails.
+    /// Writes that need space fail.
     is_full: bool,
     flushes: u64,
-    /// A request that no engine should make.
+    /// A forbidden request.
     complaint: Option<String>,
     rng: Prng,
 }
@@ -110,7 +113,7 @@ impl Device {
         self.0.lock().expect("nobody panics while holding the state of a simulated device")
     }
 
-    /// From now on requests are carried out at once, or no longer.
+    /// Sets whether requests complete at once.
     pub fn set_instant(&self, is_instant: bool) {
         self.lock().is_instant = is_instant;
     }
@@ -120,7 +123,7 @@ impl Device {
         self.lock().cut_after = requests;
     }
 
-    /// True once power has failed in the middle of requests that were carried out at once.
+    /// True once power has failed among requests that completed at once.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.lock().cut_after == Some(0)
@@ -131,7 +134,7 @@ impl Device {
         into.append(&mut self.lock().begun);
     }
 
-    /// A request is finished, if it is still under way.
+    /// Finishes a request that is still under way.
     pub fn finish(&self, id: u64) {
         let mut state = self.lock();
         let Some(at) = state.under_way.iter().position(|it| it.io.id() == id) else { return };
@@ -148,7 +151,7 @@ impl Device {
         self.lock().fails_next = fails;
     }
 
-    /// Whether what would take more room fails.
+    /// Sets whether writes that need space fail.
     pub fn set_full(&self, is_full: bool) {
         self.lock().is_full = is_full;
     }
@@ -164,13 +167,13 @@ impl Device {
         self.lock().has_failed
     }
 
-    /// What the engine asked for and must not.
+    /// The engine's forbidden request.
     #[must_use]
     pub fn complaint(&self) -> Option<String> {
         self.lock().complaint.take()
     }
 
-    /// The process ends: what was written stays, of what was being written any part.
+    /// The process ends: finished writes stay, and any part of the others.
     pub fn kill(&self) {
         let mut state = self.lock();
         let State { files, under_way, rng, .. } = &mut *state;
@@ -186,7 +189,7 @@ impl Device {
         state.stop();
     }
 
-    /// Power fails: every sector that was not flushed is old or new.
+    /// Power fails: every unflushed sector is old or new.
     pub fn lose_power(&self, keeps: bool) {
         let mut state = self.lock();
         let State { files, rng, .. } = &mut *state;
@@ -206,8 +209,8 @@ impl Device {
         state.stop();
     }
 
-    /// A process opens the files again, as `storage::disk::FileMedium` does: the cache drops what it takes for clean.
-    /// What else readers see need not be durable.
+    /// A process opens the files again, as `storage::disk::FileMedium` does: the cache drops clean
+    /// sectors. The rest of the visible state need not be durable.
     pub fn reopen(&self) {
         let mut state = self.lock();
         state.stop();
@@ -218,21 +221,21 @@ impl Device {
         state.fails_next = false;
     }
 
-    /// There is nothing on the device any more.
+    /// Empties the device.
     pub fn wipe(&self) {
         let mut state = self.lock();
         state.stop();
         state.files = Default::default();
     }
 
-    /// What is durable now, to be brought back later.
+    /// The durable state, for `bring_back`.
     #[must_use]
     pub fn durable(&self) -> Vec<Vec<u8>> {
         self.lock().files.iter().map(|content| content.durable.clone()).collect()
     }
 
-    /// Brings back a sector, a page or a longer run of a file as it was; false where that changed nothing. Nothing may be
-    /// under way.
+    /// Reverts a sector, a page or a longer run of a file; false without an effect. No request may
+    /// be under way.
     pub fn bring_back(&self, before: &[Vec<u8>]) -> bool {
         let mut state = self.lock();
         let State { files, rng, .. } = &mut *state;
@@ -290,8 +293,8 @@ impl Device {
         false
     }
 
-    /// Makes a sector of a page what it was before a write that changed the page's head too; false where none was
-    /// found. The head itself would make it an old page.
+    /// Reverts a sector of a page to its content before a write that changed the page's head too;
+    /// false where none was found. Reverting the head itself would make an old page.
     pub fn roll_back(&self) -> bool {
         let mut state = self.lock();
         let State { files, rng, .. } = &mut *state;
@@ -330,13 +333,13 @@ impl Device {
         !self.lock().files[file as usize].rotten.is_empty()
     }
 
-    /// A device that holds what a loss of power would leave for certain, and does everything at once.
+    /// An instant device with the state that a loss of power surely leaves.
     #[must_use]
     pub fn durable_copy(&self) -> Device {
         self.copy(None)
     }
 
-    /// The same but for one file, which is empty.
+    /// The same, with one file empty.
     #[must_use]
     pub fn durable_copy_without(&self, file: File) -> Device {
         self.copy(Some(file))
@@ -382,7 +385,7 @@ fn write_at(content: &mut Vec<u8>, sector: usize, bytes: &Sector) {
 }
 
 impl Content {
-    /// What readers see of a sector.
+    /// A sector as readers see it.
     fn sector(&self, sector: usize) -> Sector {
         let mut bytes = [0; SECTOR];
         let start = sector * SECTOR;
@@ -401,7 +404,7 @@ impl Content {
         self.rotten.remove(&sector);
     }
 
-    /// The same by a flush: what was there before may come back.
+    /// A flush of a sector: `bring_back` and `roll_back` may later restore its old content.
     fn flush_sector(&mut self, sector: usize, bytes: &Sector, flush: u64) {
         let start = sector * SECTOR;
         if let Some(before) = self.durable.get(start..start + SECTOR)
@@ -413,7 +416,7 @@ impl Content {
         self.make_durable(sector, bytes);
     }
 
-    /// Readers see what is durable wherever nothing is pending.
+    /// Makes readers see the durable state of all sectors without pending writes.
     fn drop_clean(&mut self) {
         let cached = std::mem::replace(&mut self.visible, self.durable.clone());
         for &sector in self.pending.keys() {
@@ -436,7 +439,7 @@ impl Content {
 }
 
 impl State {
-    /// Requests under way are never answered, and their numbers are used again.
+    /// Requests under way get no answer, and their numbers are used again.
     fn stop(&mut self) {
         for versions in self.files.iter_mut().flat_map(|content| content.pending.values_mut()) {
             versions.iter_mut().for_each(|version| version.io = NOBODY);
@@ -451,7 +454,7 @@ impl State {
         self.under_way.iter().any(|it| it.io.id() == io)
     }
 
-    /// What a request changes; what is discarded or cut off becomes zeros.
+    /// The writes of a request; discarded or truncated parts become zeros.
     fn writes<'io>(&self, io: &'io Io) -> Cow<'io, [Write]> {
         let zeros = |file: File, offset: u64, len: u64| Write {
             file,
@@ -471,7 +474,7 @@ impl State {
         }
     }
 
-    /// Takes the sectors of a store: each is seen by readers at once or when it is finished.
+    /// Applies a write: readers see each sector at once or when the request finishes.
     fn write(&mut self, io: &Io) -> Vec<Late> {
         let id = &io.id();
         let writes = self.writes(io);
@@ -512,7 +515,7 @@ impl State {
         late
     }
 
-    /// The answer to a request all of whose writes are seen.
+    /// The answer to a request whose writes are all visible.
     fn end(&mut self, io: &Io) -> Done {
         let result = match io {
             Io::Read { file, offset, len, .. } | Io::Verify { file, offset, len, .. } => {
@@ -529,8 +532,10 @@ impl State {
         Done { id: io.id(), result }
     }
 
-    /// True where there is no room for what these writes need: for what lies beyond the end of its file, and now and
-    /// then for any, as where nothing is written in place.
+    /// True where these writes do not fit.
+    ///
+    /// That is, where they extend a file, and sometimes for any write, as on file systems that
+    /// never write in place.
     fn takes_too_much(&mut self, writes: &[Write]) -> bool {
         if !self.is_full || writes.is_empty() {
             return false;
@@ -552,7 +557,7 @@ impl State {
         Bytes::from(bytes)
     }
 
-    /// Makes durable what is finished; what is still being written stays uncertain.
+    /// Makes finished writes durable; writes in progress stay uncertain.
     fn flush(&mut self, flush: Files) -> Result<(), String> {
         let fails = flush != Files::default() && std::mem::take(&mut self.fails_next);
         self.has_failed |= fails;
@@ -598,7 +603,7 @@ impl Medium for Device {
         state.cut_after = left.map(|left| left - 1);
         state.write(&io);
         if state.cut_after == Some(0) {
-            // Written perhaps, and surely not flushed.
+            // Possibly written, and surely not flushed.
             state.done.push(Done { id: io.id(), result: Err("power fails".to_owned()) });
             return;
         }

@@ -1,8 +1,8 @@
 //! The disk engine in virtual time: the real one, over a simulated device.
 //!
-//! Workers' handles and the engine are those of the server. What its threads do there is done here by the world:
-//! requests to the device end when the world says so, and the engine is told to rest once nothing has been asked of
-//! it for a while. Opening takes no virtual time, but power may fail while it lasts.
+//! Workers' handles and the engine are those of the server. The world plays the engine's threads.
+//! It finishes requests to the device, and tells an idle engine to rest.
+//! Opening takes no virtual time, but power may fail while it lasts.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -34,14 +34,14 @@ struct State {
     workers: usize,
     is_made: bool,
     is_wiped: bool,
-    /// When it went down something was forgotten: it will be again when it opens.
+    /// Shards were forgotten when it went down, and will be when it opens.
     had_forgotten: bool,
-    /// Counts what is asked of the store; a rest is planned for one of its values.
+    /// Counts requests to the store; a rest is planned for one value.
     asked: u64,
     rest_planned: bool,
     begun: Vec<(u64, bool)>,
     power_fails: bool,
-    /// What was durable at some moment.
+    /// The durable state at some moment.
     snapshot: Vec<Vec<u8>>,
     rng: Prng,
 }
@@ -51,8 +51,8 @@ struct State {
 pub struct DiskMedium(Arc<Mutex<State>>);
 
 impl DiskMedium {
-    /// `rest_after`: nanoseconds without a request before everything goes home. `power_fails`: a start may be
-    /// interrupted.
+    /// `rest_after`: nanoseconds without a request before all data is written back. `power_fails`:
+    /// a start may be interrupted.
     #[must_use]
     pub fn new(
         shape: Config,
@@ -99,12 +99,12 @@ impl DiskMedium {
         Ok(stores.into_iter().map(|store| Box::new(store) as _).collect())
     }
 
-    /// Plans what the engine has asked of the device, and its rest.
+    /// Plans the engine's requests to the device, and its rest.
     pub fn take_work(&self, into: &mut Vec<Work>) {
         self.lock().take_work(into);
     }
 
-    /// A request to the device is finished. Appends the workers that have something to hear.
+    /// Finishes a request to the device. Appends the workers with completions to hear.
     pub fn finish(&self, io: u64, awake: &mut Vec<usize>) {
         let state = self.lock();
         let Some(keeper) = &state.keeper else { return };
@@ -113,7 +113,7 @@ impl DiskMedium {
         awake.extend((0..state.workers).filter(|&worker| keeper.has_completions(worker)));
     }
 
-    /// The moment for a rest has come: it is taken if nothing was asked since it was planned.
+    /// Rests if no request came since the rest was planned.
     pub fn rest(&self, asked: u64) {
         let mut state = self.lock();
         state.rest_planned = false;
@@ -138,12 +138,12 @@ impl DiskMedium {
         }
     }
 
-    /// There is nothing any more, and the next start knows it.
+    /// Empties the medium, and the next start knows it.
     pub fn wipe(&self) {
         let mut state = self.lock();
         state.device.wipe();
         (state.is_made, state.is_wiped, state.had_forgotten) = (false, true, true);
-        // A new store has a binding of its own: what is left of the old one is nothing to it.
+        // A new store has its own binding, so old content is invalid in it.
         state.snapshot.clear();
     }
 
@@ -159,32 +159,32 @@ impl DiskMedium {
         self.lock().device.roll_back()
     }
 
-    /// True if an offline check finds nothing, and nothing is forgotten.
+    /// True if an offline check finds no damage, and no shard is forgotten.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         !self.is_recovering() && is_good(&self.lock().device)
     }
 
-    /// Remembers what is durable.
+    /// Takes a snapshot of the durable state.
     pub fn remember(&self) {
         let mut state = self.lock();
         state.snapshot = state.device.durable();
     }
 
-    /// Brings back some of what was remembered; false where that changes nothing. No process may be using it.
+    /// Reverts some sectors to the snapshot; false without an effect. No process may be using it.
     #[must_use]
     pub fn bring_back(&self) -> bool {
         let state = self.lock();
         !state.snapshot.is_empty() && state.device.bring_back(&state.snapshot)
     }
 
-    /// Damages what a scrub looks at; false where nothing was found.
+    /// Damages data that a scrub verifies; false where none was found.
     #[must_use]
     pub fn damage_homes(&self) -> bool {
         self.lock().device.rot_in(&[File::Slots, File::Slots, File::Extents])
     }
 
-    /// What a process that starts now would find; nothing of a store that does not open.
+    /// The records that a starting process would find; none in a store that does not open.
     #[must_use]
     pub fn look(&self, places: &[Place]) -> Vec<Load> {
         let state = self.lock();
@@ -210,7 +210,7 @@ impl DiskMedium {
         self.lock().device.has_failed()
     }
 
-    /// What the engine asked of the device and must not.
+    /// The engine's forbidden request.
     #[must_use]
     pub fn complaint(&self) -> Option<String> {
         self.lock().device.complaint()
@@ -226,7 +226,7 @@ impl DiskMedium {
         }
     }
 
-    /// True when anything is forgotten, noticed or not.
+    /// True when any shard is forgotten, noticed or not.
     #[must_use]
     pub fn has_forgotten_anything(&self) -> bool {
         if self.is_recovering() {
@@ -237,8 +237,8 @@ impl DiskMedium {
     }
 }
 
-/// True if every slot of what is durable can be read. Images of pages do not count for the pages: the engine looks at
-/// them when it opens only.
+/// True if every slot of the durable state can be read. Images of pages do not count for the pages:
+/// the engine reads them only when it opens.
 fn is_good(device: &Device) -> bool {
     if device.has_rot_in(File::Spare) {
         return false;
@@ -273,7 +273,7 @@ impl State {
         if !self.is_made {
             let created = disk::create(&mut self.device.clone(), BINDING, &self.shape);
             if created.is_err() && self.device.is_full() {
-                // Whoever makes a store begins anew where that failed.
+                // A failed creation of a store begins anew.
                 self.device.wipe();
                 return Err(NotOpened::Full);
             }
@@ -282,7 +282,7 @@ impl State {
         let opened = LocalKeeper::open(self.device.clone(), BINDING, workers, &self.shape);
         let (keeper, mut stores) = match opened {
             Err(_) if self.device.is_full() => return Err(NotOpened::Full),
-            // Damage that leaves nothing but zeros looks like no store at all.
+            // Damage that leaves only zeros looks like a missing store.
             Err(OpenError::Damaged | OpenError::Missing) if self.device.is_rotten() => {
                 return Err(NotOpened::Damaged);
             }

@@ -1,8 +1,9 @@
 //! The pmem engine in virtual time: the real one, over modelled memory.
 //!
-//! A turn writes through at once, so nothing here takes virtual time. A loss of power keeps of each cache line any
-//! state since it was certain; the death of the process keeps what was stored, certain or not. Either may come in
-//! the middle of a turn, or of a start. Rot changes single bytes.
+//! A turn writes through at once, so no work here takes virtual time.
+//! A loss of power keeps of each cache line any state since it was certain.
+//! The death of the process keeps all stores, certain or not.
+//! Either may come in the middle of a turn, or of a start. Rot changes single bytes.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -29,26 +30,26 @@ const GEOMETRY: Geometry = Geometry { workers: 4, databases: 1, segment_len: 256
 const CUT_PPM: u32 = 50_000;
 /// Stores, write-backs and fences after which a process ends, at most.
 const EVENTS_UNTIL_END_MAX: u64 = 400;
-/// Damage is looked for again only after so many stores, write-backs and fences: looking takes long.
+/// Stores, write-backs and fences between two searches for damage, which are slow.
 const LOOK_AGAIN_AFTER: u64 = 20_000;
-/// Bytes looked at for one that is in use.
+/// Tries to find a byte that is in use.
 const ROT_TRIES: usize = 256;
 
 #[derive(Debug)]
 struct State {
-    /// The database whose shards are looked at.
+    /// The database of the shards in question.
     database: Database,
     memory: Option<Modelled>,
     pmem: Option<Pmem<Modelled>>,
     is_wiped: bool,
-    /// The process ends at a moment that was chosen.
+    /// The process ends at a chosen moment.
     is_ending: bool,
     power_fails: bool,
-    /// Damaged bytes: where, and what they became.
+    /// Damaged bytes: their positions, and their values.
     rotten: Vec<(u64, u8)>,
-    /// After this many events damage is looked for again; until then there is some.
+    /// Number of events at which damage is checked again; until then it counts as present.
     look_at: u64,
-    /// The memory as it was at some moment.
+    /// The memory at some moment.
     snapshot: Option<Modelled>,
     rng: Prng,
 }
@@ -91,7 +92,7 @@ impl PmemMedium {
         Ok(stores)
     }
 
-    /// The process ends in the middle of a turn to come.
+    /// Lets the process end within a coming turn.
     pub fn end_within_a_turn(&self) {
         let mut state = self.lock();
         let after = state.rng.below(EVENTS_UNTIL_END_MAX);
@@ -99,7 +100,7 @@ impl PmemMedium {
         state.is_ending = true;
     }
 
-    /// The process does not end by itself any more, unless it has.
+    /// Cancels that, unless the process has ended.
     pub fn end_no_more(&self) {
         let mut state = self.lock();
         state.is_ending &= state.captured().is_some();
@@ -112,7 +113,7 @@ impl PmemMedium {
         state.is_ending && state.captured().is_some()
     }
 
-    /// The process ends, with or without the power; at the moment that was chosen for it if that has come.
+    /// The process ends, with or without the power; at its chosen moment if that has come.
     pub fn crash(&self, survival: Survival) {
         let mut state = self.lock();
         state.pmem = None;
@@ -125,7 +126,7 @@ impl PmemMedium {
             Survival::Prefix => false,
         };
         state.is_ending = false;
-        // The memory that is left counts from nought.
+        // The remaining memory counts events from zero.
         state.look_at = LOOK_AGAIN_AFTER;
         state.memory = Some(match loses_power {
             true => left.crash(&mut state.rng),
@@ -133,14 +134,14 @@ impl PmemMedium {
         });
     }
 
-    /// There is nothing any more, and the next start knows it.
+    /// Empties the medium, and the next start knows it.
     pub fn wipe(&self) {
         let mut state = self.lock();
         state.pmem = None;
         state.memory = None;
         state.is_wiped = true;
         state.rotten.clear();
-        // A new store has a binding of its own: what is left of the old one is nothing to it.
+        // A new store has its own binding, so old content is invalid in it.
         state.snapshot = None;
     }
 
@@ -162,7 +163,7 @@ impl PmemMedium {
         false
     }
 
-    /// True if an offline check finds nothing, and nothing is forgotten.
+    /// True if an offline check finds no damage, and no shard is forgotten.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let state = self.lock();
@@ -174,13 +175,13 @@ impl PmemMedium {
         report.is_some_and(|report| report.is_ok_and(is_good))
     }
 
-    /// Remembers what is there.
+    /// Takes a snapshot of the memory.
     pub fn remember(&self) {
         let mut state = self.lock();
         state.snapshot = state.memory.as_ref().map(Modelled::stopped);
     }
 
-    /// Brings back some lines, pages or more as they were; false where that changes nothing.
+    /// Reverts some lines, pages or more to the snapshot; false without an effect.
     #[must_use]
     pub fn bring_back(&self) -> bool {
         let mut state = self.lock();
@@ -188,7 +189,7 @@ impl PmemMedium {
             return false;
         };
         let len = *state.rng.pick(&[64, 128, 256, 4096, 64 << 10]);
-        // Among what has changed, which is a small part.
+        // Choose among the changed lines, which are few.
         let changed: Vec<u64> = (0..before.len().min(memory.len()))
             .step_by(8)
             .filter(|&at| memory.load(at) != before.load(at))
@@ -203,7 +204,7 @@ impl PmemMedium {
         true
     }
 
-    /// What a process that starts now would find; nothing of a medium that does not open.
+    /// The records that a starting process would find; none in a medium that does not open.
     #[must_use]
     pub fn look(&self, places: &[Place]) -> Vec<Load> {
         let state = self.lock();
@@ -233,7 +234,7 @@ impl PmemMedium {
         }
     }
 
-    /// True when anything is forgotten, noticed or not.
+    /// True when any shard is forgotten, noticed or not.
     #[must_use]
     pub fn has_forgotten_anything(&self) -> bool {
         if self.is_recovering() {

@@ -1,4 +1,5 @@
-//! The `volatile` store in virtual time: the real one. It answers at once and is gone with its process.
+//! The `volatile` store in virtual time: the real one. It answers at once and is gone with its
+//! process.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -9,14 +10,14 @@ use types::{Database, Shard, Ticket};
 
 #[derive(Debug)]
 struct State {
-    /// The database whose shards are looked at.
+    /// The database of the shards in question.
     database: Database,
     beginning: Beginning,
-    /// Of the process that runs, one per worker.
+    /// The stores of the running process, one per worker.
     stores: Vec<SharedStore>,
 }
 
-/// What one node keeps in memory; clones share it.
+/// The memory of one node; clones share it.
 #[derive(Clone, Debug)]
 pub struct VolatileMedium(Arc<Mutex<State>>);
 
@@ -40,7 +41,8 @@ impl VolatileMedium {
         state.stores.iter().map(|store| Box::new(store.clone()) as _).collect()
     }
 
-    /// The process ends, or its memory is wiped: every later one knows that it has forgotten everything.
+    /// The process ends, or its memory is wiped: every later one knows that it has forgotten
+    /// everything.
     pub fn forget(&self) {
         let mut state = self.lock();
         state.stores.clear();
@@ -60,7 +62,7 @@ impl VolatileMedium {
     }
 }
 
-/// A worker's store, which the world looks into as well.
+/// A worker's store that the world can inspect too.
 #[derive(Clone, Debug)]
 struct SharedStore(Arc<Mutex<VolatileStore>>);
 

@@ -1,14 +1,14 @@
-//! What to run, and whether there is such a thing.
+//! The configuration of a run, and its validation.
 
 use super::*;
 
-/// What to run.
+/// The configuration of a run.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
     /// A name from the table of protocols.
     pub protocol: String,
     pub nodes: usize,
-    /// How many of them keep a shard; `None`: all, or drawn from the seed where they are many.
+    /// Number of nodes that keep a shard; `None`: all, or drawn from the seed in large clusters.
     pub replicas: Option<usize>,
     pub seed: u64,
     /// Operations of clients.
@@ -22,14 +22,15 @@ pub struct SimConfig {
     pub medium: Option<MediumKind>,
     /// `None`: drawn from the seed.
     pub speech: Option<Speech>,
-    /// What is taken away from what is drawn.
+    /// Reductions of the drawn run.
     pub cuts: Cuts,
-    /// What clients do with every key; `None`: drawn from the seed.
+    /// The clients' mix for every key; `None`: drawn from the seed.
     pub mix: Option<Mix>,
-    /// So often media are struck once all is quiet: a part of one is damaged, or as it was before. Zero: that is not what
-    /// the run is about.
+    /// Number of media faults once all is quiet: a part of a medium is damaged or reverted. Zero:
+    /// none.
     pub media_strikes: u64,
-    /// Milliseconds that every frame takes on top of its delay, as between regions; `None`: none, as in one place.
+    /// Milliseconds of constant latency of every frame, as between regions; `None`: zero, as in one
+    /// place.
     pub distance: Option<u64>,
 }
 
@@ -54,7 +55,8 @@ impl SimConfig {
         }
     }
 
-    /// The line that runs this again. The product has no deliberate mistakes; an example of this crate has.
+    /// The line that repeats this run. The product has no deliberate mistakes; an example of this
+    /// crate has.
     #[must_use]
     pub fn replay_line(&self) -> String {
         let SimConfig { protocol, nodes, seed, ops, faults, .. } = self;
@@ -81,7 +83,7 @@ impl SimConfig {
         }
     }
 
-    /// What is chosen instead of drawn.
+    /// Choices that replace draws.
     fn choices(&self) -> Vec<(&'static str, String)> {
         let cuts = Some(&self.cuts).filter(|cuts| **cuts != Cuts::default());
         let strikes = Some(self.media_strikes).filter(|&it| it > 0);
@@ -102,10 +104,10 @@ impl SimConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misuse(pub String);
 
-/// Checks that a configuration names what exists.
+/// Checks that all names of a configuration exist.
 ///
 /// # Errors
-/// One line that says what to write instead.
+/// One line that says how to correct it.
 pub fn validate(config: &SimConfig) -> Result<(), Misuse> {
     if registry::find_anywhere(&config.protocol).is_none() {
         let all = registry::PROTOCOLS.iter().chain(registry::LABORATORY);
@@ -158,7 +160,7 @@ fn validate_replicas(config: &SimConfig) -> Result<(), Misuse> {
     Ok(())
 }
 
-/// A protocol must be able to do what clients ask for.
+/// A protocol must support the clients' commands.
 fn validate_workload(config: &SimConfig) -> Result<(), Misuse> {
     let Some(mix) = config.mix else { return Ok(()) };
     let is_default = config.protocol == RmwPaxos::NAME;
@@ -171,7 +173,7 @@ fn validate_workload(config: &SimConfig) -> Result<(), Misuse> {
     Err(Misuse(format!("{} cannot do what the workload {} asks", config.protocol, mix.name())))
 }
 
-/// A medium must promise what is asked for, and hold what the protocol needs.
+/// A medium must offer the requested durability, and the protocol's kind of storage.
 fn validate_medium(config: &SimConfig) -> Result<(), Misuse> {
     if config.media_strikes > 0 && config.protocol != RmwPaxos::NAME {
         return Err(Misuse(format!("{} does not compare replicas", config.protocol)));

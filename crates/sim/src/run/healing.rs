@@ -3,7 +3,8 @@
 use super::*;
 
 impl Run {
-    /// Waits until everything is answered, idle and recovered; then reads every key through every node.
+    /// Waits until all requests are answered and all nodes are idle and recovered; then reads every
+    /// key through every node.
     pub(super) fn act_of_healing(&mut self) -> Result<(), Wrong> {
         self.end_requests()?;
         self.settle()?;
@@ -16,7 +17,7 @@ impl Run {
             self.agree(key)?;
         }
         self.settle()?;
-        // Who compares replicas again and again is never silent.
+        // Nodes that compare replicas again and again are never silent.
         if self.profile.scrub.compare_every > base::Nanos::ZERO {
             return Ok(());
         }
@@ -24,7 +25,7 @@ impl Run {
         self.leave_nothing()
     }
 
-    /// Clients ask for nothing more, and what they have asked for is answered.
+    /// Stops the clients and waits for their outstanding answers.
     pub(super) fn end_requests(&mut self) -> Result<(), Wrong> {
         self.ops_left = 0;
         let bound = self.answered_by();
@@ -36,7 +37,7 @@ impl Run {
         Ok(())
     }
 
-    /// When nodes have answered, or given up, whatever is asked now.
+    /// The time by which nodes answer or give up requests sent now.
     fn answered_by(&self) -> u64 {
         self.world.now() + self.profile.request_timeout * SLOWEST + SLACK
     }
@@ -48,7 +49,7 @@ impl Run {
             .any(|op| op.verb == Verb::Acquire || matches!(op.input, KvInput::SetExpiring(..)))
     }
 
-    /// Waits until whatever a majority holds has expired by the slowest clock.
+    /// Waits until all values that a majority holds have expired by the slowest clock.
     fn let_expire(&mut self) -> Result<(), Wrong> {
         let longest = self.profile.ttl_max * MILLI * 4 + 100 * MILLI;
         self.run_for(longest)
@@ -65,8 +66,8 @@ impl Run {
         }
     }
 
-    /// Every node comes to show the same value, and none that should have expired. What only a minority had
-    /// accepted may still surface, once per read that meets it.
+    /// Every node comes to show the same value, and none that should have expired. A value that
+    /// only a minority had accepted may still surface, once per read that meets it.
     fn agree(&mut self, key: usize) -> Result<(), Wrong> {
         let nodes = self.world.node_count();
         let has_expired = |value: &KvOutput| match value {
@@ -82,7 +83,8 @@ impl Run {
             if seen.iter().all(|value| *value == seen[0]) && !has_expired(&seen[0]) {
                 return Ok(());
             }
-            // The countdown of what only a minority had accepted began with the first read that met it.
+            // The countdown of a value accepted by a minority began with the first read that met
+            // it.
             if seen.iter().any(has_expired) {
                 self.let_expire()?;
             }

@@ -1,8 +1,8 @@
-//! What must hold once nothing is wanted any more.
+//! Invariants of an idle cluster.
 
 use super::*;
 
-/// Gauges that are zero in whoever has nothing to do.
+/// Gauges that are zero in an idle node.
 const GAUGES: &[&str] = &[
     "worker_requests_in_progress",
     "worker_events_parked",
@@ -16,16 +16,16 @@ const GAUGES: &[&str] = &[
     "tombstones",
     "keys_remembering",
 ];
-/// Timers that a worker may have left to fire in vain. RMWPaxos leaves none.
+/// Stale timers that a worker may have left. RMWPaxos leaves none.
 const TIMERS_MAX: u64 = 16;
 
 impl Run {
-    /// Replicas of registers that are idle say nothing.
+    /// Replicas of idle registers send no messages.
     pub(super) fn be_silent(&mut self) -> Result<(), Wrong> {
         if self.protocol != RmwPaxos::NAME {
             return Ok(());
         }
-        // What was said last may still be answered.
+        // The last messages may still be answered.
         self.run_for(4 * self.profile.links.distance)?;
         let before = self.world.counts.frames;
         self.run_for(IDLE_MAX)?;
@@ -35,7 +35,7 @@ impl Run {
         }
     }
 
-    /// Nothing is left of what clients asked for but what the keys hold.
+    /// Idle nodes hold only the values of keys.
     pub(super) fn leave_nothing(&mut self) -> Result<(), Wrong> {
         let stats = self.world.stats().values;
         for gauge in GAUGES {

@@ -1,15 +1,17 @@
-//! Strikes at media once all is quiet: damage that nobody asks for, and parts that are as they were before.
+//! Media faults once all is quiet: silent damage, and parts that revert to an older state.
 //!
-//! When a medium is struck everybody holds the same. Damage must be found and repaired though no client does anything.
-//! A part that has gone back is found by comparison: a node whose stored register is older than it was must say so,
-//! where nothing else on it was found damaged, and in any case all replicas must come to agree on the newest, which
-//! [`healing`](super::healing) asks of every node, as part of the history that is checked.
+//! All replicas are equal when a medium is hit. Nodes must find and repair damage without client
+//! requests.
+//! Comparison finds a reverted part: the node with the older register must report it, unless other
+//! damage was found there.
+//! In any case all replicas must agree on the newest state.
+//! [`healing`](super::healing) reads that from every node, as part of the checked history.
 //!
-//! As all held the newest, and the others are there, nobody may see what has gone back: every key is read through every
-//! node at once.
+//! All other replicas hold the newest state, so no read may show the reverted one: every key is
+//! read through every node at once.
 //!
-//! What is not checked, because nobody could promise it: what is answered between a strike while only a minority held
-//! the newest and its discovery.
+//! One promise is impossible and unchecked: reads while only a minority holds the newest state,
+//! before the discovery.
 
 use protocols::rmwpaxos::Register;
 use storage::{Load, Place};
@@ -20,14 +22,15 @@ use crate::world::DATABASE;
 
 /// Long enough for two passes of the scrub.
 const SCRUBBED_AFTER: u64 = 125_000 * MILLI;
-/// Long enough for two passes of the patrol.
+/// Long enough for two passes of anti-entropy.
 const PATROLLED_AFTER: u64 = 2 * 10_300_000 * MILLI;
-/// Long enough for a node that starts to compare all that it holds, one member being silent about some of it.
+/// Long enough for a starting node to compare all its registers, even if one member stays silent
+/// about some.
 const COMPARED_AFTER: u64 = 300_000 * MILLI;
-/// Tries to find something that a strike changes.
+/// Tries to make a fault with an effect.
 const TRIES: usize = 32;
 
-/// One of the engines, where none is asked for.
+/// One of the engines, unless the configuration names a medium.
 pub(super) fn medium_for(config: &SimConfig) -> Option<MediumKind> {
     let kind = if config.seed.is_multiple_of(4) { MediumKind::Pmem } else { MediumKind::Disk };
     (config.media_strikes > 0).then_some(kind)
@@ -38,7 +41,7 @@ impl Run {
         (0..self.world.node_count()).for_each(|node| self.world.medium(node).remember());
     }
 
-    /// A node says that a register of its is older than it was.
+    /// A report that a register is older than it was.
     pub(super) fn says_older(&self) -> Option<&(usize, String)> {
         self.world.remarks.iter().find(|(_, said)| said.contains("older than it was"))
     }
@@ -60,7 +63,7 @@ impl Run {
         Ok(())
     }
 
-    /// Every worker compares all its shards, though nothing is written.
+    /// Every worker compares all its shards, even without writes.
     fn let_patrol_pass(&mut self) -> Result<(), Wrong> {
         self.run_for(PATROLLED_AFTER)?;
         let passed = self.world.stats().values.get("rmw_compare_passed_unix").copied();
@@ -72,7 +75,7 @@ impl Run {
 
     fn damage(&mut self, node: usize) -> Result<(), Wrong> {
         let medium = self.world.medium(node).clone();
-        // A map of the disk that went back contradicts its pages; what that costs is noticed when it costs something.
+        // A reverted map of the disk contradicts its pages; nodes notice that only when it matters.
         if !medium.is_whole() || !medium.damage_homes() {
             return Ok(());
         }
@@ -97,11 +100,12 @@ impl Run {
         let after = medium.look(&places);
         self.world.note(|| format!("strike: n{} goes back: {has_changed}", node + 1));
         self.world.excuse_medium(node);
-        // They remember what this node said, which its medium does not.
+        // The watchers remember messages of this node that its medium does not.
         self.world.watchers.clear();
         let said = self.world.remarks.len();
         let loss = self.world.loss(node);
-        // Who starts anew has forgotten what it found equal: what has gone back is made good, and not called so.
+        // A restarted node has forgotten earlier comparisons: it repairs reverted registers without
+        // reporting them.
         let is_remembered = self.rng.chance(0.7);
         if !is_remembered {
             self.restart_others(node);
@@ -116,12 +120,12 @@ impl Run {
         let of_each = before.iter().zip(&after).zip(&now);
         for (place, ((before, after), now)) in places.iter().zip(of_each) {
             let Place::Cell(_, key) = place else { continue };
-            // What has been written over since, its expiry say, is what it should be.
+            // A register written since, by its expiry for example, is right.
             if accepted(before) != accepted(now) {
                 continue;
             }
             let said = self.world.remarks[said..].iter();
-            // The first register of a shard that shows it speaks for the others.
+            // The first affected register of a shard speaks for the others.
             let names = format!("shard {}:", key.shard().0);
             let mut said = said.filter(|(_, said)| said.contains(&names));
             let is_said = said.any(|(by, said)| *by == node && said.contains("older"));
@@ -132,7 +136,7 @@ impl Run {
             }
         }
         let is_raised = self.world.loss(node) > loss;
-        // Damage that a twin makes good costs nothing.
+        // Damage that a second copy repairs costs no register.
         let forgets = |(by, said): &(usize, String)| *by == node && said.contains("forgotten");
         let has_forgotten = self.world.remarks[said..].iter().any(forgets);
         match has_forgotten && !is_raised {
@@ -149,7 +153,8 @@ impl Run {
         }
     }
 
-    /// All others are there and hold the newest: nobody reads what has gone back, though nothing has been compared yet.
+    /// All other replicas hold the newest state, so no read shows the reverted one, even before any
+    /// comparison.
     fn see_nothing_of_it(&mut self) -> Result<(), Wrong> {
         for key in 0..self.profile.keys.len() {
             for node in 0..self.world.node_count() {

@@ -1,4 +1,4 @@
-//! What a worker sees of a medium.
+//! A worker's view of the model medium.
 
 use super::*;
 
@@ -59,7 +59,7 @@ impl Store for ModelStore {
     fn set_forgotten(&mut self, database: Database, shard: Shard, forgotten: bool) {
         let forgotten = {
             let mut state = self.medium.lock();
-            // Who has not heard of damage cannot have recovered from it.
+            // A worker that has not heard of damage cannot have recovered from it.
             let forgotten = forgotten || state.is_unheard(self.worker, (database, shard));
             state.forgotten.set(database, shard, forgotten);
             forgotten

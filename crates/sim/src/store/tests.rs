@@ -1,4 +1,4 @@
-//! The model medium keeps what it promises.
+//! The model medium keeps its promises.
 
 use super::*;
 

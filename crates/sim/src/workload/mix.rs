@@ -1,6 +1,6 @@
-//! Mixes of commands: what a run's clients draw from.
+//! Mixes of commands: the distributions of a run's clients.
 //!
-//! Values are unique where that makes wrong answers visible: a value names the operation that wrote it.
+//! Values are unique where that reveals wrong answers: a value names the operation that wrote it.
 
 use base::Prng;
 use checker::model::kv::{Bytes, ExpiryTag, KvInput};
@@ -10,14 +10,14 @@ use checker::model::kv::{Bytes, ExpiryTag, KvInput};
 pub enum Mix {
     /// Reads and plain writes.
     Register,
-    /// Reads, plain writes and deletes whose replies depend on nothing.
+    /// Reads, plain writes and deletes whose replies do not depend on the state.
     PlainDelete,
     /// Compare and set.
     Swap,
     Counter,
     /// Appends: one read reveals the whole chain.
     List,
-    /// Small changes of values so long that replicas tell each other only what changed.
+    /// Small changes of values so long that replicas send deltas.
     Long,
     /// Delete and create again, conditionally.
     Recreate,
@@ -49,7 +49,7 @@ impl Mix {
         Mix::All,
     ];
 
-    /// For protocols that tell small changes of long values as what changed.
+    /// For protocols that send deltas of long values.
     pub const EVERY_AND_LONG: &[Mix] = &[
         Mix::Register,
         Mix::PlainDelete,
@@ -146,7 +146,7 @@ impl Mix {
                 10 => KvInput::Append(Bytes::from("+")),
                 _ => KvInput::Del,
             },
-            // What others do with what scripts use.
+            // Commands of other clients on the keys of scripts.
             Mix::Lock | Mix::Fence | Mix::Bank => KvInput::Get,
             Mix::All => match below(rng, 12) {
                 0..3 => KvInput::Get,
@@ -173,7 +173,7 @@ impl Mix {
     }
 }
 
-/// A value that names the operation at its start, of a length to tell changes of, or just not.
+/// A value that names the operation at its start, just above or below the length for deltas.
 fn long(rng: &mut Prng, id: u64) -> Bytes {
     let len = *rng.pick(&[900, 1_100, 3_000]);
     let mut value = format!("v{id},").into_bytes();

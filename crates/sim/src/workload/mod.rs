@@ -1,4 +1,4 @@
-//! What clients do: commands with obvious semantics, and the mixes in which they are drawn.
+//! The clients' workload: commands with obvious semantics, and mixes that draw them.
 
 pub mod mix;
 pub mod redis;

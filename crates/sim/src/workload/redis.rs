@@ -53,7 +53,7 @@ fn incr_by(key: &[u8], by: i64) -> Vec<Vec<u8>> {
     vec![b"INCRBY".to_vec(), key.to_vec(), by.to_string().into_bytes()]
 }
 
-/// What a register is asked for by these words; `None` where they are no command on one key.
+/// The register command of these words; `None` where they are no command on one key.
 #[must_use]
 pub fn command(words: &[Vec<u8>]) -> Option<Command> {
     let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
@@ -77,7 +77,7 @@ pub fn heard(reply: resp::Reply) -> Option<Reply> {
     })
 }
 
-/// How a request ended whose reply this is; `None` where it is no reply to it.
+/// The outcome of a request with this reply; `None` for an impossible reply.
 #[must_use]
 pub fn ended(input: &KvInput, reply: &Reply) -> Option<Ended> {
     let returned = match (input, reply) {
@@ -93,7 +93,7 @@ pub fn ended(input: &KvInput, reply: &Reply) -> Option<Ended> {
         // A release deletes where it compares.
         (KvInput::SetIfEqual { .. }, Reply::Integer(1)) => KvOutput::Done,
         (KvInput::SetIfEqual { .. }, Reply::Integer(0)) => KvOutput::Refused,
-        // A delete that does not say whether there was anything.
+        // A delete that does not tell whether the key existed.
         (KvInput::Expire(_), Reply::Integer(_)) => KvOutput::Done,
         (KvInput::Get | KvInput::GetSet(_) | KvInput::GetDel, Reply::Null) => KvOutput::Value(None),
         (KvInput::Get | KvInput::GetSet(_) | KvInput::GetDel, Reply::Bulk(bytes)) => {
@@ -112,7 +112,7 @@ pub fn ended(input: &KvInput, reply: &Reply) -> Option<Ended> {
     Some(Ended::Returned(returned))
 }
 
-/// How a request ended whose error reply this is; `None` where it is none.
+/// The outcome of a request with this error reply; `None` for another reply.
 #[must_use]
 pub fn error(text: &[u8]) -> Option<Ended> {
     let code = text.split(|&byte| byte == b' ').next()?;
@@ -121,7 +121,7 @@ pub fn error(text: &[u8]) -> Option<Ended> {
         b"CLUSTERDOWN" | b"LOADING" => Some(Ended::Failed),
         b"TRYAGAIN" => Some(Ended::Refused),
         b"ERR" if text.starts_with(b"ERR ONCE ") => Some(Ended::Refused),
-        // It ran, and its answer is not known.
+        // It ran, and its answer is unknown.
         b"ALREADYDONE" => Some(Ended::Unknown),
         b"ERR" if text.ends_with(b"not an integer or out of range") => {
             Some(Ended::Returned(KvOutput::NotAnInteger))

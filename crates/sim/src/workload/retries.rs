@@ -1,19 +1,21 @@
-//! Clients that repeat what they send under `ONCE`: at other nodes, at once, late, after errors.
+//! Clients that repeat requests under `ONCE`: at other nodes, at once, late, after errors.
 //!
-//! A line is one operation however often it is sent. Its first definite answer is its answer, and every other must be
-//! the same; it had no effect only where every transmission was told so. [corrections F9] Nobody repeats a line for so
-//! long that the cluster may have forgotten it.
+//! A line is one operation, however often it is transmitted. Its first definite answer is its
+//! answer, and all others must be equal.
+//! It had no effect only if every transmission had none. [corrections F9]
+//! Clients stop repeating a line before the cluster may forget it.
 
 use base::{Millis, Prng};
 use bytes::Bytes;
 use checker::model::kv::KvInput;
 use types::Once;
 
-/// Lines among which a client chooses what to repeat: the newest, or as many as a key remembers and more.
+/// Number of recent lines that a client may repeat: the newest, or as many as a key remembers and
+/// more.
 const RECENT_MAX: usize = 12;
 const RECENT_IN_CROWDS_MAX: usize = 150;
 
-/// A line that was sent.
+/// A line that was transmitted.
 #[derive(Clone, Debug)]
 pub struct Line {
     pub key: usize,
@@ -21,23 +23,24 @@ pub struct Line {
     /// The client's name for itself.
     pub name: String,
     pub seq: u64,
-    /// When it was sent first, and as which operation.
+    /// Time and operation of the first transmission.
     pub sent: u64,
     pub op: usize,
 }
 
-/// How long lines are repeated and remembered.
+/// For how long lines are repeated and remembered.
 #[derive(Clone, Copy, Debug)]
 pub struct Habits {
     /// Nanoseconds from the first transmission to the last.
     pub repeat_for: u64,
     pub window: Millis,
-    /// Sessions of one client: of few, lines overtake each other.
+    /// Sessions of one client: with few, lines overtake each other.
     pub sessions: u64,
 }
 
 impl Habits {
-    /// Every line has a session of its own, and few are repeated: keys remember as many as they can.
+    /// Every line has a session of its own, and few are repeated: keys remember as many as they
+    /// can.
     pub const CROWD: u64 = u64::MAX;
 }
 
@@ -47,7 +50,7 @@ impl Default for Habits {
     }
 }
 
-/// Everything that was sent under `ONCE`.
+/// All lines under `ONCE`.
 #[derive(Debug, Default)]
 pub struct Retries {
     pub habits: Habits,
@@ -55,8 +58,10 @@ pub struct Retries {
 }
 
 impl Retries {
-    /// What a client does next with a key: `None`, something that is not to be repeated; else the place of its line,
-    /// which may be a new one, to be added once it is sent.
+    /// The next action of a client on a key.
+    ///
+    /// `None`: an operation that is not to be repeated. Otherwise the index of a line; a new one is
+    /// added once it is sent.
     pub fn draw(&self, rng: &mut Prng, key: usize, now: u64) -> Option<usize> {
         let is_young = |line: &Line| line.key == key && now < line.sent + self.habits.repeat_for;
         let recent = self.lines.iter().enumerate().rev().filter(|(_, line)| is_young(line));
@@ -80,7 +85,7 @@ impl Retries {
         Line { key, input, name, seq, sent: now, op }
     }
 
-    /// What makes a line safe to repeat.
+    /// The session and number that make a line safe to repeat.
     #[must_use]
     pub fn once(&self, line: &Line) -> Once {
         let session = Bytes::from(line.name.clone().into_bytes());

@@ -1,9 +1,13 @@
-//! What clients do in several steps, each of which depends on the answer to the one before: locks and a bank.
+//! Multi-step clients, whose steps depend on earlier answers: locks and a bank.
 //!
-//! *Lock*: `SET lock t<op> NX PX ttl`, then a fencing token from a counter, then compare-and-delete. At most one
-//! client is a holder within its lease, and tokens taken within leases increase in the order of the leases. Such keys
-//! are judged by these rules alone. *Bank*: balances in one value; a transfer compares what was read with what is
-//! there and swaps. Their sum never changes.
+//! *Lock*: `SET lock t<op> NX PX ttl`, then a fencing token from a counter, then
+//! compare-and-delete.
+//! At most one client is a holder within its lease.
+//! Tokens taken within leases increase in the order of the leases.
+//! Only these rules judge such keys.
+//!
+//! *Bank*: balances in one value. A transfer swaps the value if it still equals the one read. The
+//! sum never changes.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +18,11 @@ use crate::clients::{Ended, Op, SimKey};
 use crate::clock::NOMINAL_PPM;
 use crate::workload::mix::Mix;
 
-/// What an account begins with, and how many there are.
+/// Initial balance of an account, and the number of accounts.
 const BALANCE: u64 = 100;
 const ACCOUNTS: usize = 4;
 
-/// What a step says on the wire beyond its [`KvInput`].
+/// The encoding of a step beyond its [`KvInput`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Verb {
     #[default]
@@ -29,26 +33,27 @@ pub enum Verb {
     Release,
 }
 
-/// Where a client stands with a lock.
+/// A client's progress with a lock.
 #[derive(Clone, Debug)]
 struct Held {
     value: Bytes,
     has_token: bool,
 }
 
-/// Where all clients stand.
+/// The progress of all clients.
 #[derive(Debug, Default)]
 pub struct Scripts {
     locks: BTreeMap<(usize, usize), Held>,
-    /// What a client read last of a bank.
+    /// A client's last read of a bank.
     read: BTreeMap<(usize, usize), Bytes>,
 }
 
-/// The next step: on which key, and what.
+/// The next step: client's key, verb and input.
 pub type Step = (usize, Verb, KvInput);
 
 impl Scripts {
-    /// The next step of a client on a key of this mix; `None` where the mix has no script. `id` names it.
+    /// The next step of a client on a key of this mix; `None` for a mix without a script. `id`
+    /// names it.
     pub fn next(
         &mut self,
         rng: &mut Prng,
@@ -93,7 +98,7 @@ impl Scripts {
         if rng.chance(0.1) {
             return KvInput::SetIfAbsent(shown(&[BALANCE; ACCOUNTS], id));
         }
-        // What was read is used once: it is old afterwards.
+        // A read value is used once, because it is stale afterwards.
         match self.read.remove(&of).and_then(|read| Some((balances(&read)?, read))) {
             Some((mut balances, expected)) => {
                 let (from, to) = (rng.below(4) as usize, rng.below(4) as usize);
@@ -148,7 +153,8 @@ fn balances(value: &Bytes) -> Option<[u64; ACCOUNTS]> {
     Some(balances)
 }
 
-/// Checks what the scripts of a run promise. `majority_rate_ppm` is the rate of the M-th fastest clock.
+/// Checks the promises of a run's scripts. `majority_rate_ppm` is the rate of the M-th fastest
+/// clock.
 ///
 /// # Errors
 /// The key, and one line that names the operations.

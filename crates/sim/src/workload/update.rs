@@ -1,6 +1,6 @@
-//! The simulator's own commands: a string per key, as the checker's `kv` model has it, in a few bytes.
+//! The simulator's own commands: a string per key, as in the checker's `kv` model, in a few bytes.
 //!
-//! The real commands are run by the language `Redis`; these are faster and need no parser.
+//! The language `Redis` runs the real commands; these are faster and need no parser.
 
 use base::Millis;
 use bytes::Bytes;

@@ -1,9 +1,9 @@
-//! What is going to happen: in the order of time, and at one time in the order in which it was planned.
+//! Future events, ordered by time, then by the order of planning.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Events of kind `E`, each at its time. They stay where they are while their times are sorted.
+/// Events of kind `E`, each at its time. Sorting moves only their times.
 pub(super) struct Agenda<E> {
     /// Time, number, slot.
     order: BinaryHeap<Reverse<(u64, u64, u32)>>,
@@ -27,7 +27,7 @@ impl<E> Agenda<E> {
         self.order.push(Reverse((at, self.planned, slot)));
     }
 
-    /// What comes first, and when.
+    /// The first event, and its time.
     pub(super) fn next(&mut self) -> Option<(u64, E)> {
         let Reverse((at, _, slot)) = self.order.pop()?;
         self.free.push(slot);

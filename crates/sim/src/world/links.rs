@@ -27,7 +27,7 @@ impl World {
         }
     }
 
-    /// Puts a frame that was taken out of the network back, to arrive at `at` whatever becomes of connections.
+    /// Puts a taken frame back, to arrive at `at` whatever the state of connections.
     pub fn put_back(&mut self, taken: Taken, at: u64) {
         let Taken { from, to, worker, bytes } = taken;
         let connection = self.network.connection(from, to);
@@ -94,7 +94,7 @@ impl World {
             .retain(|frame| (frame.from, frame.to) != (a, b) && (frame.from, frame.to) != (b, a));
         if self.network.reset(a, b) {
             for (at, peer) in [(a, b), (b, a)] {
-                // Both have noticed before they connect again, see `plan_connect`.
+                // Both notice before they connect again, see `plan_connect`.
                 let when = self.now + self.rng.between(1_000, NOTICE_MAX);
                 self.schedule(when, Event::Reset { at, peer });
             }
@@ -132,14 +132,14 @@ impl World {
         self.network.block(from, to);
     }
 
-    /// Ends one block. What was kept meanwhile arrives now.
+    /// Ends one block. Frames kept meanwhile arrive now.
     pub fn unblock(&mut self, from: usize, to: usize) {
         self.note(|| format!("link n{} to n{} is alive", from + 1, to + 1));
         self.network.unblock(from, to);
         self.release_stalled();
     }
 
-    /// How a node sees its peers: those that seem slow are spared beside a majority that does not.
+    /// A node's view of its peers: slow ones are spared beside a majority of fast ones.
     pub(super) fn paces_at(&self, node: usize) -> Vec<(NodeId, Pace)> {
         let nodes = self.nodes.len();
         let peers = || (0..nodes).filter(|&peer| peer != node && self.network.is_up(node, peer));

@@ -4,7 +4,7 @@ use node::uptime::Scale;
 
 use super::*;
 
-/// Runs are short, and so is the time to live of what expires in them.
+/// Runs are short, and so are times to live in them.
 const UPTIMES: Scale = Scale { bits: 3, every: Millis(2) };
 /// How long a save waits for its turn, by the fastest clock, at most.
 const UPTIMES_LATE: Millis = Millis(5);
@@ -33,7 +33,7 @@ impl World {
         let mut seats = Vec::with_capacity(workers);
         let mut opened = it.medium.open(workers);
         if matches!(opened, Err(NotOpened::Damaged)) {
-            // What an operator does then: the node begins anew and recovers from the others.
+            // As an operator would: wipe the node, which recovers from the others.
             it.medium.wipe();
             it.ledger.wipe();
             it.loss.0 += 1;
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// Ends a node's process. What was durable stays, and of the rest what `survival` draws.
+    /// Ends a node's process. Durable data stays; `survival` draws the fate of the rest.
     pub fn crash(&mut self, node: usize, survival: Survival) {
         self.note(|| format!("n{} CRASHES, {survival:?} survives", node + 1));
         let now = self.now;
@@ -119,7 +119,7 @@ impl World {
         if let Some(saving) = process.saving.filter(|_| self.rng.chance(0.5)) {
             it.uptimes = saving;
         }
-        // A process that does not run counts on, and saves nothing.
+        // A stopped process saves no clocks, so its countdown may be behind.
         let late = Millis(UPTIMES_LATE.0 + FASTEST * 3 * self.config.flush_max / 1_000_000);
         let excess = process.uptimes.excess(local, &it.uptimes, late);
         if excess > 0 && process.paused_until == 0 {
@@ -185,7 +185,7 @@ impl World {
         self.input_all(node, &Input::Loss { loss });
     }
 
-    /// Has the node's clocks looked at by then.
+    /// Checks the node's clocks by then.
     pub(super) fn plan_uptimes(&mut self, node: usize, at: u64) {
         let Some(process) = &mut self.nodes[node].process else { return };
         let (at, start) = (at.max(process.paused_until).max(self.now), process.start);
@@ -195,7 +195,7 @@ impl World {
         }
     }
 
-    /// What the control thread of a node does.
+    /// Plays the control thread of a node.
     pub(super) fn keep_uptimes(&mut self, node: usize) {
         let (now, it) = (self.now, &mut self.nodes[node]);
         let Some(process) = &mut it.process else { return };
@@ -203,7 +203,7 @@ impl World {
         if process.paused_until > now {
             return self.plan_uptimes(node, now);
         }
-        // One at a time; the end of it looks again.
+        // One save at a time; its end checks again.
         if process.saving.is_some() {
             return;
         }

@@ -1,13 +1,13 @@
-//! What media have begun, and when it ends.
+//! Work that media have begun, and its end.
 
 use super::*;
 
-/// A read that needs not wait for the device takes at most this.
+/// A read from the system's cache takes at most this.
 const CACHED_READ_MAX: u64 = 20_000;
 
 /// Storage.
 impl World {
-    /// Plans what a worker, or a medium that goes on, has begun.
+    /// Plans the work that a worker, or a finished request, has begun.
     pub(super) fn plan_storage(&mut self, node: usize, worker: usize) {
         let mut works = std::mem::take(&mut self.work);
         self.nodes[node].medium.take_work(worker, &mut works);
@@ -24,7 +24,7 @@ impl World {
     fn span_of(&mut self, work: Work) -> u64 {
         let WorldConfig { flush_min, flush_max, ref medium, .. } = self.config;
         match work {
-            // Most of what is read again is in the cache of the system.
+            // Most repeated reads hit the system's cache.
             Work::Read(_) if !self.rng.chance_ppm(medium.slow_read_ppm) => {
                 self.rng.between(1_000, CACHED_READ_MAX)
             }

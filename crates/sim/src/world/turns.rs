@@ -1,4 +1,4 @@
-//! A worker has a turn, and what it asked for is carried out.
+//! Runs a worker's turn and carries out its effects.
 
 use types::Shard;
 
@@ -75,7 +75,7 @@ impl World {
         Happened::Turn { node, spoke }
     }
 
-    /// Does what a turn asked for. True when it said something.
+    /// Carries out the effects of a turn. True when it sent a message or reply.
     fn carry_out(&mut self, node: usize, worker: usize, out: &mut Outputs) -> bool {
         if let Some(text) = out.failed.take() {
             self.failure.get_or_insert(format!("n{} stopped: {text}", node + 1));

@@ -1,4 +1,4 @@
-//! The disk engine keeps its word over a device that keeps only what it was asked to.
+//! The disk engine keeps its promises over a device that keeps only flushed data.
 
 use bytes::Bytes;
 use storage::{Load, Place};
@@ -28,7 +28,7 @@ fn cell() -> Place {
     Place::Cell(DATABASE, Key::new(b"a"))
 }
 
-/// Finishes what is under way, and what follows from it.
+/// Finishes all work, also the work that follows from it.
 fn finish_all(medium: &DiskMedium) {
     let (mut works, mut awake) = (Vec::new(), Vec::new());
     loop {

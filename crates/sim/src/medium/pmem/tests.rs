@@ -1,4 +1,4 @@
-//! The pmem engine keeps its word over memory that keeps only what was written back and fenced.
+//! The pmem engine keeps its promises over memory that keeps only fenced write-backs.
 
 use bytes::Bytes;
 use storage::{Load, Place};
