@@ -9,7 +9,7 @@ use base::{Millis, sometimes};
 use bytes::Bytes;
 use protocols::{
     Absence, Cells, Context, Effects, Emit, Env, Event, Message, Metas, Parting, Peer, Protocol,
-    Request, Scan, Scanned, Stats, TimerId, Touches, Uptime, Violation, WARMED, Weight,
+    Request, Scan, Scanned, Scope, Stats, TimerId, Touches, Uptime, Violation, WARMED, Weight,
 };
 use smallvec::SmallVec;
 use storage::{Load, Place};
@@ -268,7 +268,7 @@ impl<P: Protocol> EngineOf<P> {
             &passing
         };
         let replicas = shared.replicas_of(shard);
-        let mut cx = Context {
+        let mut cx = Scope {
             now: shared.now,
             unix: shared.unix,
             uptime,

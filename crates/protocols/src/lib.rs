@@ -23,7 +23,7 @@ pub use effects::{Effects, Emit, Scan, Send, TimerId, Violation};
 pub use peers::{Member, Pace, Peers};
 pub use protocol::{
     Consistency, Context, Env, Event, Message, Peer, Properties, Protocol, Request, Scanned,
-    ScannedCell, Stats, Touches,
+    ScannedCell, Scope, Stats, Touches,
 };
 pub use quorum::{Acks, Tally};
 pub use replica_sets::ReplicaSets;

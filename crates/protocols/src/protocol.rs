@@ -256,17 +256,21 @@ pub enum ScannedCell<R> {
     Lost,
 }
 
-/// What a step may read and change.
-pub struct Context<'a, P: Protocol> {
+/// What a step of the protocol `P` may read and change.
+pub type Context<'a, P> =
+    Scope<'a, <P as Protocol>::Record, <P as Protocol>::Meta, <P as Protocol>::Message>;
+
+/// The same by the types of a protocol: records `R`, shard fields `S` and messages `M`.
+pub struct Scope<'a, R, S, M> {
     /// Monotonic time of this turn.
     pub now: Nanos,
     /// Wall clock of this turn. Never a safety argument.
     pub unix: Millis,
     /// How long this node has been up, over all its starts on this data.
     pub uptime: &'a dyn Uptime,
-    pub cells: &'a mut Cells<P::Record>,
-    pub metas: &'a mut Metas<P::Meta>,
-    pub fx: &'a mut Effects<P::Message>,
+    pub cells: &'a mut Cells<R>,
+    pub metas: &'a mut Metas<S>,
+    pub fx: &'a mut Effects<M>,
     pub rng: &'a mut Prng,
     /// The replicas of the shard that the event is about; see [`Context::about`].
     pub replicas: Replicas<'a>,
@@ -275,7 +279,7 @@ pub struct Context<'a, P: Protocol> {
     pub update: &'a dyn Update,
 }
 
-impl<'a, P: Protocol> Context<'a, P> {
+impl<'a, R, S, M> Scope<'a, R, S, M> {
     /// From here on the event is about this shard.
     pub fn about(&mut self, shard: Shard) {
         self.replicas.set = self.sets.of(shard);
@@ -288,7 +292,7 @@ impl<'a, P: Protocol> Context<'a, P> {
     }
 
     /// The same as a function, which borrows no context.
-    pub fn by_shard(&self) -> impl Fn(Shard) -> Replicas<'a> + Copy + use<'a, P> {
+    pub fn by_shard(&self) -> impl Fn(Shard) -> Replicas<'a> + Copy + use<'a, R, S, M> {
         let (sets, peers) = (self.sets, self.replicas.peers);
         move |shard| Replicas { set: sets.of(shard), peers }
     }

@@ -7,27 +7,30 @@ use types::wire::put_varint;
 use types::{Ballot, Epoch, Loss, Malformed, NodeId, Reader, Round, TimeToLive, Wire};
 
 use crate::rmwpaxos::core::state::{ExpiryId, State};
-use crate::rmwpaxos::once::window::Starts;
+use crate::rmwpaxos::once::starts::Starts;
 use crate::uptime::Uptime;
 
 /// One key at one acceptor.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Register {
-    /// `accepted.ballot() <= promised`. Its bytes may lag behind memory: a shard's ceiling covers the rest.
+    /// `accepted.ballot() <= promised`. Its bytes may lag behind memory: a shard's ceiling covers
+    /// the rest.
     pub promised: Ballot,
     /// `Round::NONE`: a promise and nothing else.
     pub accepted: Round,
     /// Present iff something was accepted.
     pub state: Option<State>,
-    /// Uptime when the first state with this expiry id was accepted here. `None`: nothing is counted.
+    /// Uptime when the first state with this expiry id was accepted here. `None`: nothing is
+    /// counted.
     pub countdown: Option<Started>,
     /// The same for the commands that the state remembers. Present iff it remembers any.
     pub once_starts: Option<Box<Starts>>,
 
     /// The accepted round is known to be chosen. Lost in a crash.
     pub chosen: bool,
-    /// This process won phase 1 at `accepted.ballot()`, its last proposal was `accepted`, and that is chosen:
-    /// it may go on with the next `k`. Lost in a crash, which also ends the incarnation that minted the ballot.
+    /// This process won phase 1 at `accepted.ballot()`, its last proposal was `accepted`, and that
+    /// is chosen: it may go on with the next `k`. Lost in a crash, which also ends the incarnation
+    /// that minted the ballot.
     pub owned: bool,
     /// When another node's proposal was last accepted. A hint for forwarding.
     pub foreign_at: Nanos,
@@ -94,7 +97,8 @@ impl Register {
         }
     }
 
-    /// The register as its bytes have it. Listings copy registers by the thousand, so nothing is encoded.
+    /// The register as its bytes have it. Listings copy registers by the thousand, so nothing is
+    /// encoded.
     #[must_use]
     pub fn stored(&self) -> Register {
         let kept = Register::promise_only(self.promised);
@@ -114,6 +118,20 @@ impl Register {
     #[must_use]
     pub fn expiry_id(&self) -> Option<ExpiryId> {
         self.state.as_ref().and_then(|state| state.expiry_id())
+    }
+
+    /// The state, and when the entries of its table were accepted first.
+    pub(crate) fn starts(&self) -> (Option<&State>, Option<&Starts>) {
+        (self.state.as_ref(), self.once_starts.as_deref())
+    }
+
+    /// This acceptor's vote: the entries whose windows are over, by their places in the table.
+    #[must_use]
+    pub fn windows_over(&self, uptime: &dyn Uptime) -> u64 {
+        match (&self.once_starts, self.state.as_ref().and_then(State::once)) {
+            (Some(starts), Some(table)) => starts.over(table, uptime),
+            _ => 0,
+        }
     }
 
     /// Something of it is counted in uptime.
@@ -145,8 +163,8 @@ const HAS_PROMISE: u8 = 2;
 const HAS_COUNTDOWN: u8 = 4;
 const FLAGS: u8 = HAS_STATE | HAS_PROMISE | HAS_COUNTDOWN;
 
-/// `flags u8 · [accepted 16] · [promised 12] · [countdown] · [state] · [start]*`; a promise equal to the accepted ballot
-/// is left out.
+/// `flags u8 · [accepted 16] · [promised 12] · [countdown] · [state] · [start]*`; a promise equal
+/// to the accepted ballot is left out.
 impl Wire for Register {
     fn encode(&self, out: &mut Vec<u8>) {
         let mut flags = 0;
@@ -209,17 +227,20 @@ pub struct ShardMeta {
     pub floor_version: u64,
     /// No promise above this number was given before this was durable. [spec 9.8]
     pub ceiling: u64,
-    /// These fields were lost: until they are recovered no register of the shard takes part, for nobody knows any
-    /// more what was promised above the ones that are whole.
+    /// These fields were lost: until they are recovered no register of the shard takes part, for
+    /// nobody knows any more what was promised above the ones that are whole.
     pub void: bool,
-    /// With `void`: the registers that are stored are not believed either, for they may be older than they were.
+    /// With `void`: the registers that are stored are not believed either, for they may be older
+    /// than they were.
     pub disbelieved: bool,
-    /// The loss with which something of this shard was forgotten last: what was held before says nothing.
+    /// The loss with which something of this shard was forgotten last: what was held before says
+    /// nothing.
     pub lost_at: Loss,
 
     /// After a restart: every promise that could have been given before it.
     pub restart_floor: Ballot,
-    /// Highest ballot number seen or minted by this process. All minting counts on from here. [spec 0.2, U2]
+    /// Highest ballot number seen or minted by this process. All minting counts on from here. [spec
+    /// 0.2, U2]
     pub number: u64,
     /// How far the ceiling is raised next time; doubles under load. [corrections F13]
     pub ceiling_step: u64,

@@ -6,7 +6,7 @@ use std::fmt::{Debug, Write};
 use base::{Millis, Nanos, Prng, checksum};
 use protocols::cells::{Absence, Cell, Cells, Metas};
 use protocols::effects::{Effects, Scan, TimerId};
-use protocols::{Context, Env, Event, Peer, Protocol, Request, Scanned, ScannedCell};
+use protocols::{Context, Env, Event, Peer, Protocol, Request, Scanned, ScannedCell, Scope};
 use protocols::{Peers, ReplicaSet, ReplicaSets, Replicas};
 use types::{
     Command, Epoch, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Shard, Tag, Ticket, Wire,
@@ -162,7 +162,7 @@ impl<P: Protocol + Debug> Node<P> {
         run: impl FnOnce(&mut P, &mut Context<'_, P>),
     ) {
         let up = Millis(1_000_000 + self.now.as_millis());
-        let mut cx = Context {
+        let mut cx = Scope {
             now: self.now,
             unix: up,
             uptime: &up,

@@ -1,18 +1,15 @@
 //! The acceptor's handlers [spec 9.3]: pure steps on one register and its shard.
 //!
-//! Each says what changed, so that the caller persists it and lets the reply wait for it. Whether a register
-//! takes part at all (it may be forgotten) is decided by the caller.
-
-use std::sync::Arc;
+//! Each says what changed, so that the caller persists it and lets the reply wait for it. Whether a
+//! register takes part at all (it may be forgotten) is decided by the caller.
 
 use base::{Millis, Nanos};
 use types::{Ballot, Epoch, NodeId, Round};
 
 use crate::mutation::{self, Mutation};
 use crate::rmwpaxos::core::state::State;
-use crate::rmwpaxos::message::Report;
-use crate::rmwpaxos::message::delta::Delta;
-use crate::rmwpaxos::once::window::Starts;
+use crate::rmwpaxos::message::{Payload, Report};
+use crate::rmwpaxos::once::starts::Starts;
 use crate::rmwpaxos::register::{Countdown, Register, ShardMeta, Started};
 use crate::uptime::Uptime;
 
@@ -20,8 +17,9 @@ use crate::uptime::Uptime;
 const CEILING_STEP_MIN: u64 = 256;
 const CEILING_STEP_MAX: u64 = 1 << 20;
 
-/// What an acceptor has promised for a register: `eff` of the specification. A promise alone counts no less than the floor
-/// that stands for no register at all: so nothing that is not held is ever accepted at or below a floor that was told.
+/// What an acceptor has promised for a register: `eff` of the specification. A promise alone counts
+/// no less than the floor that stands for no register at all: so nothing that is not held is ever
+/// accepted at or below a floor that was told.
 #[must_use]
 pub fn effective_promise(register: Option<&Register>, meta: &ShardMeta, epoch: Epoch) -> Ballot {
     let own = match register {
@@ -34,7 +32,8 @@ pub fn effective_promise(register: Option<&Register>, meta: &ShardMeta, epoch: E
     own.max(restart).max(Ballot::new(epoch, 0, NodeId(0), types::Incarnation(0)))
 }
 
-/// May `ballot` be promised or accepted? Equality counts only against a register's own promise, never a floor.
+/// May `ballot` be promised or accepted? Equality counts only against a register's own promise,
+/// never a floor.
 fn permits(register: Option<&Register>, meta: &ShardMeta, epoch: Epoch, ballot: Ballot) -> bool {
     let effective = effective_promise(register, meta, epoch);
     // Where nothing is held, a floor forbids what it equals: it may have risen after the promise.
@@ -97,8 +96,8 @@ pub enum Accepted {
     Refused {
         promised: Ballot,
     },
-    /// The delta cannot be applied to what is held. Nothing changed, not even the promise: the message might as well
-    /// have been lost.
+    /// The delta cannot be applied to what is held. Nothing changed, not even the promise: the
+    /// message might as well have been lost.
     NeedFull,
 }
 
@@ -108,22 +107,6 @@ pub struct Proposal {
     pub round: Round,
     pub chosen_k: u32,
     pub payload: Payload,
-}
-
-/// The state that a round names.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Payload {
-    Whole(State),
-    Delta(Arc<Delta>),
-}
-
-impl Payload {
-    fn resolve(self, register: Option<&Register>) -> Option<State> {
-        match self {
-            Payload::Whole(state) => Some(state),
-            Payload::Delta(delta) => delta.resolve(register),
-        }
-    }
 }
 
 /// When an event happens, by this node's clocks.
@@ -164,30 +147,6 @@ pub fn on_accept(
     Accepted::Yes { round: register.accepted, changed }
 }
 
-/// H3 in one with H2: may the first proposal of a ballot be accepted, where its proposer has promised that ballot, had
-/// accepted nothing above `base`, and the two are a majority? Never once this acceptor has promised the ballot without:
-/// its proposer was told so. [spec 9.5, P0]
-#[must_use]
-pub fn completes_phase_one(
-    register: Option<&Register>,
-    meta: &ShardMeta,
-    (round, base): (Round, Round),
-    payload: &Payload,
-) -> bool {
-    let accepted = register.map_or(Round::NONE, |register| register.accepted);
-    // Proven before: this is a copy, or another acceptor has proven it.
-    let is_proven = accepted.ballot() == round.ballot();
-    let is_first = effective_promise(register, meta, round.ballot().epoch()) < round.ballot();
-    let is_same = accepted == base || mutation::is(Mutation::FirstOnAnyBase);
-    let is_above_floor = match payload {
-        Payload::Whole(state) if base.is_none() => {
-            state.version() > meta.floor_version || mutation::is(Mutation::FirstBelowFloor)
-        }
-        _ => true,
-    };
-    is_proven || (is_first && is_same && is_above_floor)
-}
-
 fn take(register: &mut Register, round: Round, state: State, moment: Moment<'_>) {
     let goes_on = register.expiry_id() == state.expiry_id()
         || (mutation::is(Mutation::CountdownKept) && register.countdown.is_some());
@@ -196,15 +155,19 @@ fn take(register: &mut Register, round: Round, state: State, moment: Moment<'_>)
     } else {
         Started::anew(&state, moment.uptime)
     };
-    register.once_starts =
-        if state.has_once() { Starts::going_on(register, &state, moment.uptime) } else { None };
+    register.once_starts = if state.has_once() {
+        Starts::going_on(register.starts(), &state, moment.uptime)
+    } else {
+        None
+    };
     register.accepted = round;
     register.state = Some(state);
     register.chosen = false;
     register.owned = false;
 }
 
-/// Marks what is held as chosen if it is of this very ballot and not above `round`. [corrections B2]
+/// Marks what is held as chosen if it is of this very ballot and not above `round`. [corrections
+/// B2]
 pub fn on_chosen(register: &mut Register, round: Round) {
     let is_same =
         register.accepted.ballot() == round.ballot() || mutation::is(Mutation::HintOfAnotherBallot);
@@ -237,7 +200,8 @@ pub fn report(
     }
 }
 
-/// H5: forgets a tombstone that every member has accepted. True when the register is gone and the floors stand for it.
+/// H5: forgets a tombstone that every member has accepted. True when the register is gone and the
+/// floors stand for it.
 pub fn on_remove(register: &mut Option<Register>, meta: &mut ShardMeta, round: Round) -> bool {
     let Some(held) = register.as_ref() else { return false };
     let Some(state) = held.state.as_ref().filter(|_| held.accepted == round) else { return false };

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use types::Key;
 use types::key::ByHash;
 
-use crate::rmwpaxos::core::operation::Active;
+use crate::rmwpaxos::core::active::Active;
 
 /// Finished proposers kept for their memory.
 const SPARE_MAX: usize = 256;
@@ -65,7 +65,7 @@ impl Actives {
         assert!(former.is_none(), "{key:?} is worked on already");
         match self.spare.pop() {
             Some(mut active) => {
-                active.start_over(key.clone());
+                active.renew(key.clone());
                 active
             }
             None => Box::new(Active::new(key.clone())),
@@ -84,7 +84,7 @@ impl Actives {
     pub(crate) fn end(&mut self, mut active: Box<Active>) {
         self.by_key.remove(&active.key);
         if self.spare.len() < SPARE_MAX && active.queue.capacity() <= SPARE_QUEUE_MAX {
-            active.forget_states();
+            active.leave();
             self.spare.push(active);
         }
     }

@@ -24,8 +24,8 @@ pub enum Ancestry {
     Ambiguous,
 }
 
-/// Looks for `attempt` among the ancestors of a state with this version and ring; `state` is `None` for an absent
-/// register whose version floor is `version`.
+/// Looks for `attempt` among the ancestors of a state with this version and ring; `state` is `None`
+/// for an absent register whose version floor is `version`.
 #[must_use]
 pub fn ancestry(attempt: &Attempt, version: u64, state: Option<&State>) -> Ancestry {
     if mutation::is(Mutation::NoAncestry) || version <= attempt.base_version {
@@ -37,6 +37,27 @@ pub fn ancestry(attempt: &Attempt, version: u64, state: Option<&State>) -> Ances
         Some(_) => Ancestry::NotIn,
         None => Ancestry::Ambiguous,
     }
+}
+
+/// Where all attempts of an operation stand together.
+#[must_use]
+pub fn fate(attempts: &[Attempt], version: u64, state: Option<&State>) -> Ancestry {
+    let mut fate = Ancestry::NotIn;
+    for attempt in attempts {
+        match ancestry(attempt, version, state) {
+            Ancestry::In => return Ancestry::In,
+            Ancestry::Ambiguous => fate = Ancestry::Ambiguous,
+            Ancestry::NotIn => {}
+        }
+    }
+    fate
+}
+
+/// The outcome computed at the attempt that is in. [spec 9.4, E4]
+#[must_use]
+pub fn outcome_of(attempts: &[Attempt], version: u64, state: Option<&State>) -> Outcome {
+    let is_in = |attempt: &&Attempt| ancestry(attempt, version, state) == Ancestry::In;
+    attempts.iter().find(is_in).map_or(Outcome::Unknown, |attempt| attempt.outcome.clone())
 }
 
 #[cfg(test)]

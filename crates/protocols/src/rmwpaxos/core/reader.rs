@@ -1,22 +1,22 @@
 //! Quorum reads [spec 9.5]: one round trip that changes nothing.
 //!
-//! They answer reads, and commands that change nothing where they are evaluated on a chosen state; they learn whether
-//! an expiry is over, and what became of attempts.
+//! They answer reads, and commands that change nothing where they are evaluated on a chosen state;
+//! they learn whether an expiry is over, and what became of attempts.
 
 use base::Nanos;
-use types::{Access, Key, Outcome, Round, SessionId};
+use types::{Access, Key, NodeId, Outcome, Round, SessionId};
 
+use super::active::{Active, Purpose, ReadRound};
+use super::ancestry::{Ancestry, fate, outcome_of};
+use super::context::{Cx, clock, held};
+use super::hooks::Hooks;
+use super::instance::Core;
+use super::operation::{Operation, Source};
+use super::reports::Reports;
+use super::state::State;
+use super::state_builder::StateBuilder;
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
-use crate::rmwpaxos::Cx;
-use crate::rmwpaxos::RmwPaxos;
-use crate::rmwpaxos::core::ancestry::Ancestry;
-use crate::rmwpaxos::core::operation::{Active, Operation, Phase, Purpose, ReadRound, Source};
-use crate::rmwpaxos::core::proposer::{fate, outcome_of};
-use crate::rmwpaxos::core::replies;
-use crate::rmwpaxos::core::reports::Reports;
-use crate::rmwpaxos::core::state::State;
-use crate::rmwpaxos::core::state_builder::Draft;
 use crate::rmwpaxos::expiry;
 use crate::rmwpaxos::message::{Message, Report};
 use crate::rmwpaxos::once::table::EntryId;
@@ -38,8 +38,9 @@ enum Decision {
     Open,
 }
 
-impl RmwPaxos {
-    /// Starts the next quorum read for the reads that wait, one at a time: later ones share the one after it.
+impl Core {
+    /// Starts the next quorum read for the reads that wait, one at a time: later ones share the one
+    /// after it.
     pub(crate) fn start_read(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         if active.read.is_none() && !active.read_queue.is_empty() {
             let operations = std::mem::take(&mut active.read_queue);
@@ -70,7 +71,8 @@ impl RmwPaxos {
         active.read = Some(round);
     }
 
-    /// How long those who did not answer yet are worth waiting for: twice as long as proposals take.
+    /// How long those who did not answer yet are worth waiting for: twice as long as proposals
+    /// take.
     pub(crate) fn patience(&self) -> Nanos {
         self.round_trip.times(2).clamp(PATIENCE_MIN, PATIENCE_MAX)
     }
@@ -90,9 +92,9 @@ impl RmwPaxos {
         &mut self,
         cx: &mut Cx<'_>,
         from: Peer,
-        key: &Key,
-        id: u64,
+        (key, id): (&Key, u64),
         mut report: Report,
+        hooks: &mut dyn Hooks,
     ) {
         let asked = |active: &Active| active.read.as_ref().is_some_and(|round| round.id == id);
         if !self.actives.get(key).is_some_and(asked) {
@@ -105,7 +107,9 @@ impl RmwPaxos {
             }
             let accepted = report.accepted;
             round.reports.add(cx.replicas, from.node, from.loss, report);
-            self.dispute_impossible(cx, from.node, key, accepted, &mut round.reports);
+            if hooks.disputes(cx, from.node, key, accepted) {
+                round.reports.dispute(cx.replicas, from.node);
+            }
             if round.resends > 0 && from.node != self.env.me {
                 // Who only reads learns from this that others are far away.
                 self.round_trip.observe(cx.now.since(round.sent));
@@ -134,7 +138,7 @@ impl RmwPaxos {
 
     fn on_undecided(&mut self, cx: &mut Cx<'_>, active: &mut Active, round: ReadRound) {
         if let Some(until) = self.awaits_until(cx, &round) {
-            self.sweep.back_off(cx, until, active.key.clone());
+            self.retry.back_off(cx, until, active.key.clone());
             active.read = Some(round);
         } else if round.polls < POLLS_MAX && !round.reports.is_contested(cx.replicas) {
             active.read = Some(self.poll_again(cx, &active.key.clone(), round));
@@ -165,7 +169,7 @@ impl RmwPaxos {
         match &state {
             Some(state) => self.repair(cx, &active.key, &round.reports, chosen, state),
             None if round.reports.is_contested(cx.replicas) => {
-                self.doubt_contested(cx, &active.key, &round.reports);
+                self.tell_contested(cx, &active.key, &round.reports);
             }
             None => {}
         }
@@ -220,9 +224,9 @@ impl RmwPaxos {
             }
             let excluded = operation.attempts.iter().all(|attempt| attempt.round < chosen)
                 || mutation::is(Mutation::LowExclusion);
-            match fate(&operation, state.version(), Some(state)) {
+            match fate(&operation.attempts, state.version(), Some(state)) {
                 Ancestry::In => {
-                    let outcome = outcome_of(&operation, state.version(), Some(state));
+                    let outcome = outcome_of(&operation.attempts, state.version(), Some(state));
                     self.answer(cx, &operation, outcome);
                 }
                 Ancestry::Ambiguous if operation.may_run_again() => {
@@ -253,8 +257,8 @@ impl RmwPaxos {
         chosen: Round,
         state: &State,
     ) {
-        let quiet = replies::held(cx, key)
-            .is_none_or(|register| cx.now.since(register.foreign_at) > REPAIR_AFTER);
+        let quiet =
+            held(cx, key).is_none_or(|register| cx.now.since(register.foreign_at) > REPAIR_AFTER);
         if !quiet {
             return;
         }
@@ -270,8 +274,8 @@ impl RmwPaxos {
         }
     }
 
-    /// Commands that would change nothing where this node stands are evaluated on a quorum read first: a failed
-    /// condition then costs one round trip and takes nobody's ownership.
+    /// Commands that would change nothing where this node stands are evaluated on a quorum read
+    /// first: a failed condition then costs one round trip and takes nobody's ownership.
     pub(crate) fn try_read_first(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> bool {
         let eligible = |operation: &Operation| {
             operation.command.access != Access::Write
@@ -281,7 +285,7 @@ impl RmwPaxos {
         if active.read.is_some() || !active.queue.iter().all(eligible) {
             return false;
         }
-        let Some(register) = replies::held(cx, &active.key) else {
+        let Some(register) = held(cx, &active.key) else {
             // Not here does not mean nowhere, but it is the best guess there is.
             return self.read_first_on(cx, active, None);
         };
@@ -307,8 +311,22 @@ impl RmwPaxos {
         true
     }
 
-    /// Attempts of a contended key are resolved by a read, so that what is left may be forwarded.
+    /// Asks whether an expired key is gone though no client reads it.
+    pub(crate) fn read_for_expiry(&mut self, cx: &mut Cx<'_>, key: &Key) {
+        let mut active = self.take_active(cx, key);
+        if active.read.is_none() {
+            self.read_quorum(cx, &mut active, Purpose::Answer, Vec::new());
+        }
+        self.put_active(active);
+    }
+
+    /// Attempts of a contended key are resolved by a read, so that the rest may be forwarded. True
+    /// while that goes on.
     pub(crate) fn try_resolve(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> bool {
+        let is_resolving = |round: &ReadRound| round.purpose == Purpose::Resolve;
+        if active.read.as_ref().is_some_and(is_resolving) {
+            return true;
+        }
         let unresolved =
             |operation: &Operation| !operation.attempts.is_empty() && !operation.must_propose;
         if active.read.is_some() || !active.queue.iter().any(unresolved) {
@@ -317,34 +335,6 @@ impl RmwPaxos {
         self.read_quorum(cx, active, Purpose::Resolve, Vec::new());
         true
     }
-}
-
-/// What became of attempts is being asked: whoever prepared now would only disturb.
-pub(crate) fn is_resolving(active: &Active) -> bool {
-    active.read.as_ref().is_some_and(|round| round.purpose == Purpose::Resolve)
-}
-
-/// Takes reads of this session that are under way back into the queue: what follows is queued there.
-pub(crate) fn recall(active: &mut Active, session: SessionId) {
-    if active.read.is_none() && active.read_queue.is_empty() {
-        return;
-    }
-    let mut recalled = Vec::new();
-    let mut pull = |operations: &mut Vec<Operation>| {
-        let (mine, others) = std::mem::take(operations)
-            .into_iter()
-            .partition(|operation| operation.session == session);
-        *operations = others;
-        recalled.extend::<Vec<Operation>>(mine);
-    };
-    if let Some(round) = &mut active.read {
-        pull(&mut round.operations);
-        if round.operations.is_empty() && round.purpose == Purpose::Answer {
-            active.read = None;
-        }
-    }
-    pull(&mut active.read_queue);
-    active.queue.extend(recalled);
 }
 
 /// Has a proposal decide these, ahead of what is queued.
@@ -357,8 +347,8 @@ fn propose_all(active: &mut Active, operations: Vec<Operation>) {
     follow(active, &sessions);
 }
 
-/// Reads that wait go behind what their session has in the queue now: a quorum read would answer them from the state
-/// before it. [corrections B10]
+/// Reads that wait go behind what their session has in the queue now: a quorum read would answer
+/// them from the state before it. [corrections B10]
 fn follow(active: &mut Active, sessions: &[SessionId]) {
     if sessions.is_empty() {
         return;
@@ -370,24 +360,24 @@ fn follow(active: &mut Active, sessions: &[SessionId]) {
     active.queue.extend::<Vec<Operation>>(behind);
 }
 
-pub(crate) fn ask_all(cx: &mut Cx<'_>, key: &Key, round: &ReadRound) {
+fn ask_all(cx: &mut Cx<'_>, key: &Key, round: &ReadRound) {
     for node in cx.replicas.all() {
         ask(cx, key, round, node);
     }
 }
 
-pub(crate) fn ask(cx: &mut Cx<'_>, key: &Key, round: &ReadRound, node: types::NodeId) {
-    let have = match replies::held(cx, key) {
+pub(crate) fn ask(cx: &mut Cx<'_>, key: &Key, round: &ReadRound, node: NodeId) {
+    let have = match held(cx, key) {
         Some(register) if node != cx.replicas.me() => register.accepted,
         _ => Round::NONE,
     };
     cx.fx.send_now(node, Message::Read { key: key.clone(), id: round.id, have });
 }
 
-/// The state of a round that a report left out because we had it when we asked: whatever replica it came from, a
-/// round has one state.
+/// The state of a round that a report left out because we had it when we asked: whatever replica it
+/// came from, a round has one state.
 fn known_state(cx: &Cx<'_>, key: &Key, reports: &Reports, round: Round) -> Option<State> {
-    replies::held(cx, key)
+    held(cx, key)
         .filter(|register| register.accepted == round)
         .and_then(|register| register.state.clone())
         .or_else(|| reports.state_of(round))
@@ -434,22 +424,22 @@ fn is_equal(reports: &Reports, one: &Report, other: &Report) -> bool {
     mutation::is(Mutation::NilFromMixed) && value(one).is_none() && value(other).is_none()
 }
 
-/// The outcome, if the command changes nothing on this state, whose time to live has so much rest and of which so much
-/// may be forgotten.
+/// The outcome, if the command changes nothing on this state, whose time to live has so much rest
+/// and of which so much may be forgotten.
 fn evaluate(
     cx: &mut Cx<'_>,
     operation: &Operation,
     state: Option<&State>,
     (rest, droppable): (Option<base::Millis>, &[EntryId]),
 ) -> Option<Outcome> {
-    let clock = RmwPaxos::clock(cx);
-    let mut draft = Draft::on(state, rest);
+    let clock = clock(cx);
+    let mut draft = StateBuilder::on(state, rest);
     draft.drop_over(droppable);
     let (outcome, changes) = draft.run(cx.update, &operation.command, clock);
     (!changes).then_some(outcome)
 }
 
-impl RmwPaxos {
+impl Core {
     /// A majority has disagreed for long enough.
     pub(crate) fn settle_late_read(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         let is_late = |round: &mut ReadRound| {
@@ -481,11 +471,5 @@ impl RmwPaxos {
                 ask(cx, &active.key, round, node);
             }
         }
-    }
-
-    /// True while a read holds the proposer back.
-    pub(crate) fn waits_for_vote(active: &Active) -> bool {
-        active.read.as_ref().is_some_and(|round| round.purpose == Purpose::Vote)
-            && active.phase == Phase::Owner
     }
 }

@@ -1,53 +1,32 @@
-//! The acceptor among its messages: runs the pure handlers on resident registers, persists what they changed and lets
-//! every reply wait for it.
+//! The acceptor among its messages: runs the pure rules on resident registers, persists what they
+//! changed and lets every reply wait for it.
 
 use base::Nanos;
 use types::{Ballot, Key, NodeId, Round, Ticket};
 
-use crate::cells::Cell;
+use super::acceptor::{self, Accepted, Prepared, Proposal};
+use super::active::{Active, Phase, PhaseTwo};
+use super::context::{Cx, gate, held, is_lost};
+use super::hooks::{Hooks, Notice};
+use super::instance::Core;
+use super::proposer;
+use super::send;
+use super::state::State;
+use super::state_builder;
 use crate::mutation::{self, Mutation};
-use crate::peers::Pace;
 use crate::protocol::Peer;
-use crate::rmwpaxos::Cx;
-use crate::rmwpaxos::RmwPaxos;
-use crate::rmwpaxos::core::acceptor::{self, Accepted, Payload, Prepared, Proposal};
-use crate::rmwpaxos::core::operation::Active;
-use crate::rmwpaxos::core::proposer;
-use crate::rmwpaxos::core::state::State;
-use crate::rmwpaxos::message::{Message, Report};
+use crate::rmwpaxos::message::{Message, Payload, Report};
 use crate::rmwpaxos::register::{Register, ShardMeta};
 
-/// The ticket a reply about this register waits for: its last change and its shard's.
-pub(crate) fn gate(cx: &Cx<'_>, key: &Key) -> Ticket {
-    if mutation::is(Mutation::ExposeUnflushed) {
-        return Ticket::DURABLE;
-    }
-    cx.cells.ticket(key).max(cx.metas.ticket(key.shard()))
-}
+/// Others take part in a key for so long after a proposal of theirs: two round trips, within these.
+const CONTENDED_FOR_MIN: Nanos = Nanos::from_millis(3);
+const CONTENDED_FOR_MAX: Nanos = Nanos::from_millis(40);
 
 fn accepted_gate(cx: &Cx<'_>, key: &Key) -> Ticket {
     if mutation::is(Mutation::ReplyBeforeStored) { Ticket::DURABLE } else { gate(cx, key) }
 }
 
-/// What the own acceptor holds of `key`, unless it is forgotten.
-pub(crate) fn held<'a>(cx: &'a Cx<'_>, key: &Key) -> Option<&'a Register> {
-    debug_assert!(
-        std::ptr::eq(cx.replicas.set, cx.sets.of(key.shard())),
-        "the event is about the shard of {key:?}"
-    );
-    match cx.cells.get(key) {
-        Cell::Present(register) => Some(register),
-        Cell::Absent | Cell::Lost => None,
-    }
-}
-
-/// A register that is silent: it, or the fields of its shard, are forgotten. A node that is no
-/// replica has forgotten no register.
-pub(crate) fn is_lost(cx: &Cx<'_>, key: &Key) -> bool {
-    let is_lost = matches!(cx.cells.get(key), Cell::Lost) || cx.metas.get(key.shard()).void;
-    is_lost && cx.replicas_of(key.shard()).set.has_me() && !mutation::is(Mutation::NoRecovery)
-}
-
+/// What the own acceptor holds of `key`, for an asker that holds the state of round `have`.
 pub(crate) fn report_of(cx: &Cx<'_>, key: &Key, have: Round) -> Report {
     let meta = cx.metas.get(key.shard());
     let mut report = acceptor::report(held(cx, key), meta, have, cx.uptime, cx.unix);
@@ -56,18 +35,36 @@ pub(crate) fn report_of(cx: &Cx<'_>, key: &Key, have: Round) -> Report {
         && meta.floor_ballot > Ballot::ZERO
     {
         report.accepted = meta.floor_ballot.round(u32::MAX);
-        report.state = Some(crate::rmwpaxos::core::state_builder::nil(meta.floor_version));
+        report.state = Some(state_builder::nil(meta.floor_version));
     }
     report
 }
 
-impl RmwPaxos {
+fn full_report(
+    cx: &mut Cx<'_>,
+    to: NodeId,
+    (key, have): (&Key, Round),
+    hooks: &mut dyn Hooks,
+) -> Report {
+    let mut report = report_of(cx, key, have);
+    hooks.complete_report(cx, to, key, have, &mut report);
+    report
+}
+
+impl Core {
     /// H4. A forgotten register is silent.
-    pub(crate) fn on_read(&mut self, cx: &mut Cx<'_>, from: Peer, key: Key, id: u64, have: Round) {
-        if self.recover_if_lost(cx, &key) {
+    pub(crate) fn on_read(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        (key, id): (Key, u64),
+        have: Round,
+        hooks: &mut dyn Hooks,
+    ) {
+        if is_lost(cx, &key) {
             return;
         }
-        let report = self.report_to(cx, from.node, &key, have);
+        let report = full_report(cx, from.node, (&key, have), hooks);
         let after = gate(cx, &key);
         cx.fx.send(from.node, Message::State { key, id, report }, after);
     }
@@ -77,24 +74,25 @@ impl RmwPaxos {
         &mut self,
         cx: &mut Cx<'_>,
         from: Peer,
-        key: Key,
-        ballot: Ballot,
+        (key, ballot): (Key, Ballot),
         have: Round,
+        hooks: &mut dyn Hooks,
     ) {
         cx.metas.get_mut(key.shard()).saw(ballot);
-        if self.recover_if_lost(cx, &key) {
+        if is_lost(cx, &key) {
             return nack(cx, from.node, key, ballot.round(0), Ballot::ZERO, true);
         }
         match self.promise(cx, &key, ballot) {
             Err(promised) => nack(cx, from.node, key, ballot.round(0), promised, false),
             Ok(after) => {
-                let report = self.report_to(cx, from.node, &key, have);
+                let report = full_report(cx, from.node, (&key, have), hooks);
                 cx.fx.send(from.node, Message::Promise { key, ballot, report }, after);
             }
         }
     }
 
-    /// Promises `ballot`; it may be said once the ticket is durable. An error is the higher promise that forbids it.
+    /// Promises `ballot`; it may be said once the ticket is durable. An error is the higher promise
+    /// that forbids it.
     pub(crate) fn promise(
         &mut self,
         cx: &mut Cx<'_>,
@@ -119,27 +117,31 @@ impl RmwPaxos {
     }
 
     /// The own acceptor's promise, which counts at once where nothing is waited for; compare
-    /// [`accept_own`](RmwPaxos::accept_own).
-    pub(crate) fn prepare_own(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
-        let me = self.env.me;
+    /// [`accept_own`](Core::accept_own).
+    pub(super) fn prepare_own(
+        &mut self,
+        cx: &mut Cx<'_>,
+        active: &mut Active,
+        hooks: &mut dyn Hooks,
+    ) {
+        let Phase::Preparing(one) = &mut active.phase else { return };
+        let (me, key, ballot) = (self.env.me, &active.key, one.ballot);
         if !cx.replicas.set.has_me() {
             return;
         }
-        if is_lost(cx, &active.key) || !self.takes_short_ways() {
-            return proposer::send_prepare(cx, active, me);
+        if is_lost(cx, key) || !self.takes_short_ways() {
+            return send::prepare(cx, key, one, me);
         }
-        match self.promise(cx, &active.key, active.ballot) {
-            Err(promised) => {
-                nack(cx, me, active.key.clone(), active.ballot.round(0), promised, false);
-            }
+        match self.promise(cx, key, ballot) {
+            Err(promised) => nack(cx, me, key.clone(), ballot.round(0), promised, false),
             Ok(after) => {
-                let report = self.report_to(cx, me, &active.key, Round::NONE);
+                let report = full_report(cx, me, (key, Round::NONE), hooks);
                 match cx.replicas.member(me) {
                     Some(&member) if after == Ticket::DURABLE => {
-                        proposer::count_promise(cx, active, (me, member.loss), report);
+                        proposer::count_promise(cx, key, one, (me, member.loss), report);
                     }
                     _ => {
-                        let (key, ballot) = (active.key.clone(), active.ballot);
+                        let key = key.clone();
                         cx.fx.send(me, Message::Promise { key, ballot, report }, after);
                     }
                 }
@@ -150,7 +152,7 @@ impl RmwPaxos {
     /// H3.
     pub(crate) fn on_accept(&mut self, cx: &mut Cx<'_>, from: Peer, key: Key, proposal: Proposal) {
         let tried = proposal.round;
-        if self.recover_if_lost(cx, &key) {
+        if is_lost(cx, &key) {
             return nack(cx, from.node, key, tried, Ballot::ZERO, true);
         }
         match self.accept(cx, &key, proposal) {
@@ -165,70 +167,38 @@ impl RmwPaxos {
         }
     }
 
-    /// H2 and H3 in one. Only a proposer whose own promise still stands and makes a majority together with this
-    /// acceptor's has won phase 1 by it. Where it has not, the promise alone is given: the proposer learns that this
-    /// message will never be accepted here.
-    pub(crate) fn on_prepare_accept(
-        &mut self,
-        cx: &mut Cx<'_>,
-        from: Peer,
-        key: Key,
-        (round, base): (Round, Round),
-        payload: Payload,
-    ) {
-        let ballot = round.ballot();
-        if !has_promised(cx, from, ballot) {
-            return;
-        }
-        let meta = cx.metas.get(key.shard());
-        let held = held(cx, &key);
-        let is_refused = acceptor::effective_promise(held, meta, cx.replicas.epoch()) > ballot;
-        let is_won = acceptor::completes_phase_one(held, meta, (round, base), &payload);
-        if is_refused || is_won || is_lost(cx, &key) {
-            return self.on_accept(cx, from, key, Proposal { round, chosen_k: 0, payload });
-        }
-        match self.promise(cx, &key, ballot) {
-            Err(promised) => nack(cx, from.node, key, round, promised, false),
-            Ok(after) => cx.fx.send(from.node, Message::NeedFull { key, round }, after),
-        }
-    }
-
-    /// The own acceptor takes the newest proposal. Its acknowledgement counts at once where nothing is waited for;
-    /// elsewhere, and where it has something else to say, it comes as a message like anybody's.
-    pub(crate) fn accept_own(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+    /// The own acceptor takes the newest proposal. Its acknowledgement counts at once where nothing
+    /// is waited for; elsewhere, and where it has something else to say, it comes as a message like
+    /// any other.
+    pub(crate) fn accept_own(&mut self, cx: &mut Cx<'_>, key: &Key, two: &mut PhaseTwo) {
         let me = self.env.me;
-        let Some(newest) = active.in_flight.back() else { return };
+        let Some(newest) = two.in_flight.last() else { return };
         if !cx.replicas.set.has_me() {
             return;
         }
-        if is_lost(cx, &active.key) || !self.takes_short_ways() {
-            return proposer::send_accept(cx, active, active.in_flight.len() - 1, me);
+        if is_lost(cx, key) || !self.takes_short_ways() {
+            return send::accept(cx, key, two, two.in_flight.len() - 1, me);
         }
-        let round = active.ballot.round(newest.k);
+        let round = two.round(newest.k);
         let payload = Payload::Whole(newest.state.clone());
-        let proposal = Proposal { round, chosen_k: active.chosen_k, payload };
-        match self.accept(cx, &active.key, proposal) {
-            Accepted::Refused { promised } => {
-                nack(cx, me, active.key.clone(), round, promised, false);
-            }
+        let proposal = Proposal { round, chosen_k: two.chosen_k, payload };
+        match self.accept(cx, key, proposal) {
+            Accepted::Refused { promised } => nack(cx, me, key.clone(), round, promised, false),
             Accepted::Yes { round, .. } => {
-                let after = accepted_gate(cx, &active.key);
+                let after = accepted_gate(cx, key);
                 match cx.replicas.index(me) {
-                    Some(index) if after == Ticket::DURABLE && round.ballot() == active.ballot => {
-                        active.acks.set(index, round.k(), cx.replicas.at(index).loss);
+                    Some(index) if after == Ticket::DURABLE && round.ballot() == two.ballot => {
+                        two.acks.set(index, round.k(), cx.replicas.at(index).loss);
                     }
-                    _ => {
-                        let message = Message::Accepted { key: active.key.clone(), round };
-                        cx.fx.send(me, message, after);
-                    }
+                    _ => cx.fx.send(me, Message::Accepted { key: key.clone(), round }, after),
                 }
             }
             Accepted::NeedFull => unreachable!("the state is whole"),
         }
     }
 
-    /// A late delivery of somebody's accept. Only a refusal is answered: whoever wants this register equal must
-    /// propose above it.
+    /// A late delivery of an accept. Only a refusal is answered: a node that wants this register
+    /// equal must propose above it.
     pub(crate) fn on_repair(
         &mut self,
         cx: &mut Cx<'_>,
@@ -237,15 +207,7 @@ impl RmwPaxos {
         round: Round,
         state: State,
     ) {
-        self.ranges.note_late(cx.now, state.bytes().len(), Pace::Steady);
-        if self.recover_if_lost(cx, &key) {
-            return;
-        }
-        if self.denies(cx, from.node, &key, round) {
-            return;
-        }
-        let is_removed = held(cx, &key).is_none_or(|it| it.accepted.is_none());
-        if is_removed && !state.is_tombstone() && self.tell_removed(cx, from.node, &key, round) {
+        if is_lost(cx, &key) {
             return;
         }
         if mutation::is(Mutation::RepairBelowFloor) && held(cx, &key).is_none() {
@@ -259,7 +221,7 @@ impl RmwPaxos {
         }
     }
 
-    /// The owner says that a round is chosen. Nobody waits for an answer, and a crash may forget it.
+    /// The owner says that a round is chosen. It has no answer, and a crash may forget it.
     pub(crate) fn on_chosen(&mut self, cx: &mut Cx<'_>, key: &Key, round: Round) {
         if !is_lost(cx, key)
             && let Some(register) = cx.cells.get_mut(key)
@@ -268,9 +230,10 @@ impl RmwPaxos {
         }
     }
 
-    fn accept(&mut self, cx: &mut Cx<'_>, key: &Key, proposal: Proposal) -> Accepted {
+    pub(crate) fn accept(&mut self, cx: &mut Cx<'_>, key: &Key, proposal: Proposal) -> Accepted {
         let ballot = proposal.round.ballot();
-        let (epoch, moment) = (cx.replicas.epoch(), RmwPaxos::moment(cx));
+        let (epoch, moment) =
+            (cx.replicas.epoch(), acceptor::Moment { now: cx.now, uptime: cx.uptime });
         let meta = cx.metas.get_mut(key.shard());
         meta.saw(ballot);
         let meta: &ShardMeta = meta;
@@ -287,14 +250,14 @@ impl RmwPaxos {
         if let Accepted::Yes { changed: true, .. } = accepted {
             self.counters.expiring_states += u64::from(has_ages);
             cx.cells.persist(key);
-            self.ranges.on_write(cx, key.shard());
+            self.notices.push(Notice::Accepted(key.shard()));
         }
         accepted
     }
 
     /// H5. The raised floors and the removal become durable together.
     pub(crate) fn on_remove(&mut self, cx: &mut Cx<'_>, key: Key, round: Round) {
-        if self.recover_if_lost(cx, &key) {
+        if is_lost(cx, &key) {
             return;
         }
         let meta = cx.metas.get_mut(key.shard());
@@ -303,23 +266,24 @@ impl RmwPaxos {
             cx.metas.persist(key.shard());
             cx.cells.remove(&key);
             self.counters.collected += 1;
-            // What others hold counts from here on with the floor that stands for it.
-            self.ranges.on_removal(cx, key.shard());
+            self.notices.push(Notice::Removed(key.shard()));
         }
+    }
+
+    /// A key is contended while another node's proposal for it was accepted within this time.
+    pub(crate) fn contended_for(&self) -> Nanos {
+        self.round_trip.times(2).clamp(CONTENDED_FOR_MIN, CONTENDED_FOR_MAX)
     }
 }
 
-/// The proposer's promise of its own ballot counts here.
-fn has_promised(cx: &Cx<'_>, from: Peer, ballot: Ballot) -> bool {
-    let is_proposer = from.node == ballot.node() && from.incarnation == ballot.incarnation();
-    // It may have waited here for its register to be read while the loss became known.
-    let is_current = cx.replicas.member(from.node).is_some_and(|member| from.loss >= member.loss)
-        || mutation::is(Mutation::FirstFromBeforeLoss);
-    let set = cx.replicas.set;
-    is_proposer && is_current && set.is_quorum_of_any_two() && ballot.epoch() == set.epoch()
-}
-
-fn nack(cx: &mut Cx<'_>, to: NodeId, key: Key, tried: Round, promised: Ballot, recovering: bool) {
+pub(crate) fn nack(
+    cx: &mut Cx<'_>,
+    to: NodeId,
+    key: Key,
+    tried: Round,
+    promised: Ballot,
+    recovering: bool,
+) {
     cx.fx.send_now(to, Message::Nack { key, tried, promised, recovering });
 }
 

@@ -1,4 +1,5 @@
-//! What members say they hold of one register: the answers to a quorum read, to phase 1, to a recovery.
+//! What members say they hold of one register: the answers to a quorum read, to phase 1, to a
+//! recovery.
 
 use types::{Loss, NodeId, Round};
 
@@ -14,7 +15,8 @@ pub struct Reports {
     pub tally: Tally,
     /// As long as the last member that has answered.
     by_member: Vec<Option<Report>>,
-    /// Members whose report this node knows to be impossible, unless it is this node that has lost something.
+    /// Members whose report this node knows to be impossible, unless it is this node that has lost
+    /// something.
     disputed: Places,
 }
 
@@ -27,7 +29,8 @@ impl Reports {
 
     pub fn add(&mut self, replicas: Replicas<'_>, from: NodeId, loss: Loss, report: Report) {
         let Some(index) = replicas.index(from) else { return };
-        // A report from before a loss must not take the place of a later one and count as if it were later.
+        // A report from before a loss must not take the place of a later one and count as if it
+        // were later.
         if self.tally.add(replicas, from, loss) || self.tally.is_from(index, loss) {
             if self.by_member.len() <= index {
                 self.by_member.resize(index + 1, None);
@@ -80,8 +83,9 @@ impl Reports {
         })
     }
 
-    /// Members that hold nothing, and durably held what another reports, as that one knows: they have lost it. Unless
-    /// these are more than those who hold something: then one medium that has gone back is likelier than several.
+    /// Members that hold nothing, and durably held what another reports, as that one knows: they
+    /// have lost it. Unless these are more than those who hold something: then one medium that has
+    /// gone back is likelier than several.
     pub(crate) fn lost(&self, replicas: Replicas<'_>) -> Places {
         let witnessed = self.counted(replicas).fold(0, |set, (_, report)| set | report.witnessed);
         if witnessed == 0 || mutation::is(Mutation::WitnessIgnored) {
@@ -113,8 +117,8 @@ impl Reports {
             .and_then(|report| report.state.clone())
     }
 
-    /// The newest that is held is alive, and somebody holds nothing under a floor that covers it: there it was removed, or
-    /// never arrived.
+    /// The newest that is held is alive, and somebody holds nothing under a floor that covers it:
+    /// there it was removed, or never arrived.
     #[must_use]
     pub(crate) fn is_contested(&self, replicas: Replicas<'_>) -> bool {
         let counted = || self.counted(replicas).map(|(_, report)| report);
@@ -135,7 +139,8 @@ impl Reports {
             && !mutation::is(Mutation::DenialIgnored)
     }
 
-    /// A member that holds nothing knows that this one held nothing, either; and nobody else holds the same.
+    /// A member that holds nothing knows that this one held nothing, either; and nobody else holds
+    /// the same.
     fn is_void(&self, replicas: Replicas<'_>, index: usize) -> bool {
         if !self.has_disputes() {
             return false;

@@ -1,116 +1,65 @@
 //! Time: resending what was not answered, ending what took too long, trying again after losing.
-//!
-//! One timer looks at everything under way every few milliseconds; nothing is under way in an idle node.
-
-use std::collections::BTreeSet;
 
 use base::Nanos;
 use types::{Key, NodeId, Outcome};
 
-use crate::effects::TimerId;
+use super::active::{Active, Phase, PhaseTwo, ReadRound, Resend};
+use super::context::Cx;
+use super::hooks::{Hooks, Notice};
+use super::in_sync;
+use super::instance::Core;
+use super::operation::{Operation, Source};
+use super::proposer;
+use super::reader;
+use super::send;
 use crate::peers::Pace;
-use crate::rmwpaxos::Cx;
-use crate::rmwpaxos::RmwPaxos;
-use crate::rmwpaxos::core::in_sync;
-use crate::rmwpaxos::core::operation::{Active, Operation, Phase, ReadRound, Source};
-use crate::rmwpaxos::core::proposer;
-use crate::rmwpaxos::core::reader;
 use crate::rmwpaxos::message::Message;
 
-pub(crate) const SWEEP: TimerId = TimerId(0);
-pub(crate) const BACK_OFF: TimerId = TimerId(3);
-
-const SWEEP_EVERY: Nanos = Nanos::from_millis(10);
-/// Work that nobody waits for is given up after as many resends.
+/// Work without a client is given up after as many resends.
 const UNWANTED_RESENDS_MAX: u32 = 8;
 /// Of as many resends a slow member gets one: the first after more than a second.
 const SLOW_RESENDS: u32 = 5;
 
-#[derive(Default, Debug)]
-pub(crate) struct Sweep {
-    armed: bool,
-    back_offs: BTreeSet<(Nanos, Key)>,
-}
-
-impl Sweep {
-    pub(crate) fn arm(&mut self, cx: &mut Cx<'_>) {
-        if !self.armed {
-            self.armed = true;
-            cx.fx.timer(SWEEP, cx.now + SWEEP_EVERY);
-        }
-    }
-
-    /// Has the key looked at again at `until`, when it backs off or its patience ends.
-    pub(crate) fn back_off(&mut self, cx: &mut Cx<'_>, until: Nanos, key: Key) {
-        self.back_offs.insert((until, key));
-        cx.fx.timer(BACK_OFF, until);
-    }
-}
-
-impl RmwPaxos {
-    pub(crate) fn on_sweep(&mut self, cx: &mut Cx<'_>) {
-        self.sweep.armed = false;
+impl Core {
+    /// Keys for which something is due, in order.
+    pub(crate) fn due_keys(&mut self, now: Nanos) -> Vec<Key> {
+        self.retry.on_fired();
         let patience = self.patience();
-        let is_due = |active: &Active| {
-            is_due(active, cx.now)
-                || active.is_refused_for(patience, cx.now)
-                || active.asks_rest_now(cx.now)
-                || active.contested_until > Nanos::ZERO
-                || active.unproven.as_ref().is_some_and(|unproven| unproven.is_overdue(cx.now))
-        };
-        for key in self.actives.keys_of(is_due) {
-            let mut active = self.take_active(cx, &key);
-            self.end_overdue(cx, &mut active);
-            self.lose_patience(cx, &mut active);
-            self.resend(cx, &mut active);
-            self.put_active(active);
-        }
-        self.sweep_lists(cx);
-        self.sweep_explanations(cx);
-        let is_busy = !self.actives.is_empty() || !self.lists.is_empty();
-        if is_busy || !self.explanations.is_empty() {
-            self.sweep.arm(cx);
-        }
+        self.actives.keys_of(|active| is_due(active, now, patience))
     }
 
-    pub(crate) fn on_back_off_timer(&mut self, cx: &mut Cx<'_>) {
-        while let Some((until, key)) = self.sweep.back_offs.pop_first() {
-            if until > cx.now {
-                self.sweep.back_offs.insert((until, key));
-                return;
+    /// The next key that backed off until now, or whose patience ends now.
+    pub(crate) fn next_backed_off(&mut self, cx: &mut Cx<'_>) -> Option<Box<Active>> {
+        while let Some(key) = self.retry.next_due(cx.now) {
+            let Some(mut active) = self.find_active(cx, &key) else { continue };
+            if matches!(active.phase, Phase::BackingOff(until) if until <= cx.now) {
+                active.leave();
             }
-            let Some(mut active) = self.actives.take(&key) else { continue };
-            cx.about(key.shard());
-            if matches!(active.phase, Phase::BackingOff { until } if until <= cx.now) {
-                active.phase = Phase::Idle;
-            }
-            self.lose_patience(cx, &mut active);
-            self.put_active(active);
+            return Some(active);
         }
+        None
     }
 
-    /// Goes on without those who did not answer: one of them may be paused.
-    fn lose_patience(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+    /// Goes on without members that did not answer: one of them may be paused.
+    pub(crate) fn lose_patience(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         self.settle_late_read(cx, active);
-        if active.phase == Phase::Preparing && active.asks_rest_now(cx.now) {
-            proposer::ask_rest(cx, active);
+        if let Phase::Preparing(one) = &active.phase {
+            let is_contested = one.contested_until.is_some();
+            if one.ask_rest_at.is_some_and(|at| cx.now >= at) {
+                proposer::ask_rest(cx, active);
+            }
+            if is_contested {
+                self.try_win(cx, active);
+            }
         }
-        if active.phase == Phase::Preparing && active.contested_until > Nanos::ZERO {
-            self.try_win(cx, active);
-        }
-        if active.unproven.as_ref().is_some_and(|unproven| unproven.is_overdue(cx.now)) {
-            self.give_up_joint(active);
-        }
-        let is_trying = matches!(active.phase, Phase::Preparing | Phase::Owner);
-        if is_trying && active.is_refused_for(self.patience(), cx.now) {
+        if is_refused_for(active, self.patience(), cx.now) {
             self.lose(cx, active);
         }
     }
 
     /// Answers what has waited too long. [spec 9.5: request deadline]
-    fn end_overdue(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+    pub(crate) fn end_overdue(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         let now = cx.now;
-        let overdue = |operation: &Operation| operation.deadline <= now;
         let mut ended: Vec<Operation> = Vec::new();
         let mut doubtful: Vec<Operation> = Vec::new();
         active.queue.retain(|operation| keep_or_end(operation, now, &mut ended));
@@ -118,15 +67,13 @@ impl RmwPaxos {
         if let Some(round) = &mut active.read {
             round.operations.retain(|operation| keep_or_end(operation, now, &mut ended));
         }
-        let in_flight = active
-            .in_flight
-            .iter_mut()
-            .flat_map(|proposal| proposal.carried.iter_mut().chain(proposal.operations.iter_mut()));
-        let forwarded = active.forward.iter_mut().flat_map(|forward| &mut forward.operations);
-        for operation in in_flight.chain(&mut active.carried).chain(forwarded) {
-            if overdue(operation) && operation.source != Source::Answered {
-                doubtful.push(operation.clone());
-                operation.source = Source::Answered;
+        if let Phase::Owner(two) = &mut active.phase {
+            let in_flight = two
+                .in_flight
+                .iter_mut()
+                .flat_map(|proposal| proposal.carried.iter_mut().chain(&mut proposal.operations));
+            for operation in in_flight.chain(&mut two.carried) {
+                doubtful.extend(operation.give_up_at(now));
             }
         }
         for operation in ended {
@@ -138,15 +85,13 @@ impl RmwPaxos {
             self.answer(cx, &operation, outcome);
         }
         for operation in doubtful {
-            // A read, wherever it rides, has no effect.
-            let outcome = if operation.is_read() { Outcome::NoQuorum } else { Outcome::Unknown };
-            self.answer(cx, &operation, outcome);
+            self.answer(cx, &operation, operation.outcome_in_doubt());
         }
-        self.end_unwanted(cx, active);
+        self.end_unwanted(active);
     }
 
-    /// Gives up what nobody waits for and nobody answers.
-    fn end_unwanted(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
+    /// Gives up work that no client waits for and no member answers.
+    fn end_unwanted(&mut self, active: &mut Active) {
         let is_unwanted = |round: &mut ReadRound| {
             round.operations.is_empty() && round.resends >= UNWANTED_RESENDS_MAX
         };
@@ -156,141 +101,73 @@ impl RmwPaxos {
         let wanted = |operation: &Operation| {
             matches!(operation.source, Source::Client(_) | Source::Forwarded { .. })
         };
-        let in_flight = active
-            .in_flight
-            .iter()
-            .flat_map(|proposal| proposal.carried.iter().chain(proposal.operations.iter()));
-        let is_wanted = active.queue.iter().chain(&active.carried).chain(in_flight).any(wanted);
-        // A forward ends by itself, and the phase is its own until then.
-        if is_wanted || active.forward.is_some() || active.resends < UNWANTED_RESENDS_MAX {
-            return;
-        }
-        if active.collecting.take().is_some() {
-            self.collect_later(cx, &active.key.clone());
-        }
-        active.in_flight.clear();
-        active.unproven = None;
-        active.carried.clear();
-        active.queue.clear();
-        active.k = 0;
-        active.phase = Phase::Idle;
-        active.resend_at = Nanos::MAX;
-    }
-
-    fn resend(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
-        self.resend_read(cx, active);
-        self.resend_forward(cx, active);
-        if cx.now < active.resend_at {
-            return;
-        }
-        active.resends += 1;
-        active.resend_at = cx.now + self.round_trip.resend_after(active.resends);
-        if self.is_void(cx, active) {
-            return self.give_up_joint(active);
-        }
-        if active.phase == Phase::Preparing
-            && active.promises.has_disputes()
-            && !active.promises.is_quorum(cx.replicas)
-        {
-            // What was denied may be held by others by now, and who has promised once says nothing more of it.
-            let resends = active.resends;
-            self.prepare(cx, active);
-            active.resends = resends;
-            active.resend_at = cx.now + self.round_trip.resend_after(resends);
-            return;
-        }
-        match active.phase {
-            Phase::Preparing | Phase::Owner => {
-                let nodes: Vec<NodeId> = cx.replicas.all().collect();
-                for node in nodes {
-                    self.resend_to(cx, active, node);
-                }
-            }
-            Phase::Idle | Phase::BackingOff { .. } | Phase::Forwarding => {
-                active.resend_at = Nanos::MAX;
-            }
-        }
-    }
-
-    /// Sends a member again what it did not answer, unless that most likely still waits in front of its link.
-    fn resend_to(&mut self, cx: &mut Cx<'_>, active: &mut Active, node: NodeId) {
-        let is_slow = cx.replicas.member(node).is_some_and(|member| member.pace == Pace::Slow);
-        if is_slow && active.phase == Phase::Owner && !active.in_flight.is_empty() {
-            // What it was spared it is told. A link on which much waits may have lost that.
-            let is_told = active.abreast.has(cx.replicas, node);
-            if is_told && !active.resends.is_multiple_of(SLOW_RESENDS) {
-                base::sometimes!("nothing is sent again to a slow peer");
-                return;
-            }
-            in_sync::note(cx, &mut active.abreast, node, true);
-        }
-        self.resend_lost(cx, active, node);
-    }
-
-    /// Sends a member again what it did not answer: if it was sent, it was lost.
-    fn resend_lost(&mut self, cx: &mut Cx<'_>, active: &mut Active, node: NodeId) {
-        match active.phase {
-            Phase::Preparing if !active.promises.tally.has(cx.replicas, node) => {
-                proposer::send_prepare(cx, active, node);
-            }
-            Phase::Owner if active.unproven.is_some() => self.resend_unproven(cx, active, node),
-            Phase::Owner => {
-                let Some(index) = cx.replicas.index(node) else { return };
-                let acked = active.acks.at(cx.replicas, index);
-                for at in 0..active.in_flight.len() {
-                    if active.in_flight[at].k > acked {
-                        proposer::send_accept(cx, active, at, node);
-                    }
-                }
-                if active.in_flight.is_empty() && active.collecting.is_some_and(|k| k > acked) {
-                    self.resend_tombstone(cx, active, node);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// The tombstone is chosen, but to be collected everybody must hold it.
-    fn resend_tombstone(&mut self, cx: &mut Cx<'_>, active: &Active, node: NodeId) {
-        let (Some(state), Some(k)) = (&active.tip, active.collecting) else { return };
-        let message = Message::Accept {
-            key: active.key.clone(),
-            round: active.ballot.round(k),
-            chosen_k: active.chosen_k,
-            state: state.clone(),
+        let (is_wanted, resends) = match &active.phase {
+            Phase::Preparing(one) => (false, one.resend.count),
+            Phase::Owner(two) => (two.operations().any(wanted), two.resend.count),
+            Phase::Idle | Phase::BackingOff(_) | Phase::Waiting => return,
         };
-        cx.fx.send_now(node, message);
+        if is_wanted || active.queue.iter().any(wanted) || resends < UNWANTED_RESENDS_MAX {
+            return;
+        }
+        if active.owner().is_some_and(|two| two.collecting.is_some()) {
+            self.notices.push(Notice::NotCollected { key: active.key.clone() });
+        }
+        active.queue.clear();
+        active.leave();
     }
 
-    /// What a dead connection may have lost is sent again as soon as there is one.
+    /// Sends again what is due of a read, a phase 1 or a proposal.
+    pub(crate) fn resend(&mut self, cx: &mut Cx<'_>, active: &mut Active, hooks: &mut dyn Hooks) {
+        self.resend_read(cx, active);
+        let is_disputed = active
+            .preparing()
+            .is_some_and(|one| one.promises.has_disputes() && !one.promises.is_quorum(cx.replicas));
+        let resend = match &mut active.phase {
+            Phase::Preparing(one) => &mut one.resend,
+            Phase::Owner(two) => &mut two.resend,
+            Phase::Idle | Phase::BackingOff(_) | Phase::Waiting => return,
+        };
+        if cx.now < resend.at {
+            return;
+        }
+        resend.count += 1;
+        resend.at = cx.now + self.round_trip.resend_after(resend.count);
+        let next = *resend;
+        if is_disputed {
+            // What was denied may be held by others by now, and a member that has promised says
+            // nothing more of it.
+            self.prepare(cx, active, hooks);
+            if let Phase::Preparing(one) = &mut active.phase {
+                one.resend = next;
+            }
+            return;
+        }
+        let nodes: Vec<NodeId> = cx.replicas.all().collect();
+        for node in nodes {
+            if let Phase::Owner(two) = &mut active.phase
+                && !may_resend(cx, two, node)
+            {
+                continue;
+            }
+            resend_lost(cx, active, node);
+        }
+    }
+
+    /// Sends again what a dead connection to this member may have lost.
     pub(crate) fn on_peer_up(&mut self, cx: &mut Cx<'_>, node: NodeId) {
-        self.owe_returned(cx, node);
-        self.doubt_member(cx, node);
-        self.ask_returned(cx, node);
         for key in self.actives.keys_of(|_| true) {
             let mut active = self.take_active(cx, &key);
-            let is_replica = cx.replicas.index(node).is_some();
-            if is_replica {
-                self.resend_lost(cx, &mut active, node);
-            }
-            match &active.read {
-                Some(round) if is_replica && !round.reports.tally.has(cx.replicas, node) => {
-                    reader::ask(cx, &key, round, node);
+            if cx.replicas.index(node).is_some() {
+                resend_lost(cx, &mut active, node);
+                match &active.read {
+                    Some(round) if !round.reports.tally.has(cx.replicas, node) => {
+                        reader::ask(cx, &key, round, node);
+                    }
+                    _ => {}
                 }
-                _ => {}
-            }
-            if active.forward.as_ref().is_some_and(|forward| forward.to == node) {
-                self.send_forward(cx, &active);
             }
             self.put_active(active);
         }
-    }
-
-    /// What others stood in for, while it was slow, it is told now.
-    pub(crate) fn on_peer_steady(&mut self, cx: &mut Cx<'_>, node: NodeId) {
-        self.owe_returned(cx, node);
-        // What was left to compare with it only, nobody has waited for.
-        self.arm_comparison(cx, cx.now);
     }
 
     /// Decisions that waited for this peer go on without it.
@@ -308,6 +185,57 @@ impl RmwPaxos {
     }
 }
 
+/// False if what a member did not answer most likely still waits in front of its link.
+pub(crate) fn may_resend(cx: &Cx<'_>, two: &mut PhaseTwo, node: NodeId) -> bool {
+    let is_slow = cx.replicas.member(node).is_some_and(|member| member.pace == Pace::Slow);
+    if !is_slow || two.in_flight.is_empty() {
+        return true;
+    }
+    // What it was spared it is told. A link on which much waits may have lost that.
+    let is_told = two.in_sync.has(cx.replicas, node);
+    if is_told && !two.resend.count.is_multiple_of(SLOW_RESENDS) {
+        base::sometimes!("nothing is sent again to a slow peer");
+        return false;
+    }
+    in_sync::note(cx, &mut two.in_sync, node, true);
+    true
+}
+
+/// Sends a member again what it did not answer: if it was sent, it was lost. An unproven proposal
+/// is not resent here.
+fn resend_lost(cx: &mut Cx<'_>, active: &mut Active, node: NodeId) {
+    match &active.phase {
+        Phase::Preparing(one) if !one.promises.tally.has(cx.replicas, node) => {
+            send::prepare(cx, &active.key, one, node);
+        }
+        Phase::Owner(two) if two.unproven.is_none() => {
+            let Some(index) = cx.replicas.index(node) else { return };
+            let acked = two.acks.at(cx.replicas, index);
+            for at in 0..two.in_flight.len() {
+                if two.in_flight[at].k > acked {
+                    send::accept(cx, &active.key, two, at, node);
+                }
+            }
+            if two.in_flight.is_empty() && two.collecting.is_some_and(|k| k > acked) {
+                resend_tombstone(cx, &active.key, two, node);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The tombstone is chosen, but to be collected all members must hold it.
+fn resend_tombstone(cx: &mut Cx<'_>, key: &Key, two: &PhaseTwo, node: NodeId) {
+    let (Some(state), Some(k)) = (&two.tip.state, two.collecting) else { return };
+    let message = Message::Accept {
+        key: key.clone(),
+        round: two.round(k),
+        chosen_k: two.chosen_k,
+        state: state.clone(),
+    };
+    cx.fx.send_now(node, message);
+}
+
 /// Keeps what is in time or internal; moves what is overdue to `ended`; drops what was answered.
 fn keep_or_end(operation: &Operation, now: Nanos, ended: &mut Vec<Operation>) -> bool {
     if operation.source == Source::Answered {
@@ -320,20 +248,36 @@ fn keep_or_end(operation: &Operation, now: Nanos, ended: &mut Vec<Operation>) ->
     false
 }
 
-fn is_due(active: &Active, now: Nanos) -> bool {
+/// A member refused, and members that might still carry the ballot have had their time: one may be
+/// paused.
+fn is_refused_for(active: &Active, patience: Nanos, now: Nanos) -> bool {
+    match &active.phase {
+        Phase::Preparing(one) => one.refusals.is_any_for(patience, now),
+        Phase::Owner(two) => two.refusals.is_any_for(patience, now),
+        Phase::Idle | Phase::BackingOff(_) | Phase::Waiting => false,
+    }
+}
+
+fn is_due(active: &Active, now: Nanos, patience: Nanos) -> bool {
+    let is_past = |resend: &Resend| now >= resend.at;
+    let is_late = |operation: &Operation| operation.deadline <= now;
+    let (is_phase_due, first) = match &active.phase {
+        Phase::Preparing(one) => {
+            let is_asked = one.ask_rest_at.is_some_and(|at| now >= at);
+            (is_past(&one.resend) || is_asked || one.contested_until.is_some(), None)
+        }
+        Phase::Owner(two) => {
+            let is_unproven = two.unproven.as_ref().is_some_and(|it| now >= it.until);
+            let flying = two.in_flight.first().and_then(|proposal| proposal.operations.first());
+            (is_past(&two.resend) || is_unproven, two.carried.first().or(flying))
+        }
+        Phase::Idle | Phase::BackingOff(_) | Phase::Waiting => (false, None),
+    };
     let read = active.read.as_ref();
-    let forward = active.forward.as_ref();
-    let first = [
-        active.queue.front(),
-        active.read_queue.first(),
-        active.carried.first(),
-        read.and_then(|round| round.operations.first()),
-        forward.and_then(|forward| forward.operations.first()),
-        active.in_flight.front().and_then(|proposal| proposal.operations.first()),
-    ];
-    now >= active.resend_at
+    let first = [active.read_queue.first(), read.and_then(|round| round.operations.first()), first];
+    is_phase_due
+        || is_refused_for(active, patience, now)
         || read.is_some_and(|round| now >= round.resend_at || now >= round.patient_until)
-        || forward.is_some()
-        || first.into_iter().flatten().any(|operation| operation.deadline <= now)
-        || active.queue.iter().any(|operation| operation.deadline <= now)
+        || first.into_iter().flatten().any(is_late)
+        || active.queue.iter().any(is_late)
 }

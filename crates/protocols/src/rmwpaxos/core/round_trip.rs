@@ -33,7 +33,8 @@ impl RoundTrip {
         Nanos(self.0.0 * count)
     }
 
-    /// When to send again what was sent `resends` times before: not while the answer may be on its way from far away.
+    /// When to send again what was sent `resends` times before: not while the answer may be on its
+    /// way from far away.
     pub(crate) fn resend_after(self, resends: u32) -> Nanos {
         let first = self.times(4).clamp(RESEND_FIRST, RESEND_FIRST_MAX);
         Nanos(first.0 << resends.min(4)).min(RESEND_MAX.max(first))

@@ -15,8 +15,8 @@ const RUNS_MAX: usize = 4;
 
 /// What replicas of a key agree on: one link of its chain of states.
 ///
-/// It is its own bytes, checked when it was made, behind one pointer: to pass it on is to copy them, and an idle
-/// register costs one piece of memory.
+/// It is its own bytes, checked when it was made, behind one pointer: to pass it on is to copy
+/// them, and an idle register costs one piece of memory.
 #[derive(Clone, PartialEq, Eq)]
 pub struct State(ThinArc<Head, u8>);
 
@@ -53,7 +53,8 @@ pub struct Expiry {
     /// Names the transition that set it; every other transition copies it.
     pub id: ExpiryId,
     pub ttl: TimeToLive,
-    /// The end in Unix time, by the clock of the node that set it. It is shown to clients and decides nothing.
+    /// The end in Unix time, by the clock of the node that set it. It is shown to clients and
+    /// decides nothing.
     pub ends: Millis,
 }
 
@@ -64,8 +65,9 @@ pub struct ExpiryId {
     pub birth: Ballot,
 }
 
-/// The ballots under which the last transitions were born: evidence of ancestry. Neighbours with one ballot are a run,
-/// so that an owner at work does not push the past of others out of the few bytes there are.
+/// The ballots under which the last transitions were born: evidence of ancestry. Neighbours with
+/// one ballot are a run, so that an owner at work does not push the past of others out of the few
+/// bytes there are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ring {
     /// Runs, newest last.
@@ -290,8 +292,8 @@ impl Expiry {
     }
 }
 
-/// `flags u8 · version · version - mod_version · runs u8 · (count u8, ballot)* · [expiry] · [table] · [value]`,
-/// numbers LEB128.
+/// `flags u8 · version · version - mod_version · runs u8 · (count u8, ballot)* · [expiry] · [table]
+/// · [value]`, numbers LEB128.
 impl Wire for State {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.0.slice);

@@ -14,11 +14,11 @@ use crate::rmwpaxos::once::table::{EntryId, Seen, Table};
 
 /// The state that a batch is making.
 #[derive(Debug)]
-pub struct Draft<'a> {
+pub struct StateBuilder<'a> {
     base: Option<&'a State>,
     /// Set by this batch; `None` inside: deleted by it.
     value: Option<Option<Bytes>>,
-    expiry: DraftExpiry,
+    expiry: BuiltExpiry,
     expiry_changed: bool,
     /// What is remembered of commands that are safe to repeat, once it was looked at.
     table: Option<Table<'a>>,
@@ -26,7 +26,7 @@ pub struct Draft<'a> {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum DraftExpiry {
+enum BuiltExpiry {
     None,
     /// As the base has it.
     Kept {
@@ -40,15 +40,15 @@ enum DraftExpiry {
     },
 }
 
-impl<'a> Draft<'a> {
+impl<'a> StateBuilder<'a> {
     /// Starts from `base`; `rest` is the estimated rest of its time to live.
     #[must_use]
-    pub fn on(base: Option<&'a State>, rest: Option<Millis>) -> Draft<'a> {
+    pub fn on(base: Option<&'a State>, rest: Option<Millis>) -> StateBuilder<'a> {
         let expiry = base.and_then(State::expiry);
-        Draft {
+        StateBuilder {
             base,
             value: None,
-            expiry: expiry.map_or(DraftExpiry::None, |expiry| DraftExpiry::Kept { expiry, rest }),
+            expiry: expiry.map_or(BuiltExpiry::None, |expiry| BuiltExpiry::Kept { expiry, rest }),
             expiry_changed: false,
             table: None,
             table_changed: false,
@@ -70,9 +70,9 @@ impl<'a> Draft<'a> {
     fn view(&self) -> View<'_> {
         let value = self.value();
         let (ttl, ends) = match (value, self.expiry) {
-            (None, _) | (_, DraftExpiry::None) => (TimeToLive::Never, None),
-            (_, DraftExpiry::New { ttl, ends }) => (ttl, Some(ends)),
-            (_, DraftExpiry::Kept { expiry, rest }) => {
+            (None, _) | (_, BuiltExpiry::None) => (TimeToLive::Never, None),
+            (_, BuiltExpiry::New { ttl, ends }) => (ttl, Some(ends)),
+            (_, BuiltExpiry::Kept { expiry, rest }) => {
                 let ttl = match (expiry.ttl, rest) {
                     // It is there until a quorum says otherwise, so some of its time is left.
                     (TimeToLive::After(_), Some(rest)) => TimeToLive::After(Millis(rest.0.max(1))),
@@ -95,8 +95,8 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Runs a command unless it ran before, and remembers it whatever it did: of copies that are still on their way none
-    /// may do what this one did not. [corrections F2]
+    /// Runs a command unless it ran before, and remembers it whatever it did: of copies that are
+    /// still on their way none may do what this one did not. [corrections F2]
     fn run_once(
         &mut self,
         update: &dyn Update,
@@ -121,7 +121,7 @@ impl<'a> Draft<'a> {
 
     fn table(&mut self) -> &mut Table<'a> {
         let base = self.base;
-        self.table.get_or_insert_with(|| Table::of(base))
+        self.table.get_or_insert_with(|| Table::of(base.and_then(State::once)))
     }
 
     /// Forgets what a majority has found to be remembered for long enough.
@@ -150,14 +150,14 @@ impl<'a> Draft<'a> {
         let ExpiryChange::Set(ttl) = change else { return };
         self.expiry_changed = true;
         self.expiry = match ttl.ends(clock.unix) {
-            None => DraftExpiry::None,
-            Some(ends) => DraftExpiry::New { ttl, ends },
+            None => BuiltExpiry::None,
+            Some(ends) => BuiltExpiry::New { ttl, ends },
         };
     }
 
     fn delete(&mut self) {
         self.value = Some(None);
-        self.expiry = DraftExpiry::None;
+        self.expiry = BuiltExpiry::None;
         if mutation::is(Mutation::OnceLostOnDelete) {
             self.table = Some(Table::default());
             self.table_changed = true;
@@ -167,7 +167,7 @@ impl<'a> Draft<'a> {
     /// Deletes the value if it still is the one whose expiry was voted on. [corrections F10]
     pub fn expire(&mut self, id: ExpiryId) -> bool {
         match self.expiry {
-            DraftExpiry::Kept { expiry, .. } if expiry.id == id => {
+            BuiltExpiry::Kept { expiry, .. } if expiry.id == id => {
                 self.delete();
                 true
             }
@@ -188,9 +188,9 @@ impl<'a> Draft<'a> {
         let value = self.value();
         let expiry = match self.expiry {
             _ if value.is_none() => None,
-            DraftExpiry::None => None,
-            DraftExpiry::Kept { expiry, .. } => Some(expiry),
-            DraftExpiry::New { ttl, ends } => {
+            BuiltExpiry::None => None,
+            BuiltExpiry::Kept { expiry, .. } => Some(expiry),
+            BuiltExpiry::New { ttl, ends } => {
                 Some(Expiry { id: ExpiryId { version, birth }, ttl, ends })
             }
         };

@@ -1,165 +1,104 @@
-//! Both phases in one round trip, where two members are a majority [spec 9.5, P0].
+//! Combined prepare-accept: both phases in one round trip, where two members are a majority [spec
+//! 9.5, P0].
 //!
-//! A proposer that is one of three is a majority together with either of the others. It promises its ballot to itself,
-//! computes the first proposal from what it holds, and names the round that it holds. Another acceptor that holds the
-//! same round and has promised nothing higher sees by that alone that phase 1 is won, and with which base: it accepts.
-//! One that holds something else accepts nothing, promises the ballot and asks for the proposal whole.
+//! A proposer that is one of three is a majority together with either of the others. It promises
+//! its ballot to itself, computes the first proposal from the state it holds, and names the round
+//! of that state. Another acceptor that holds the same round and has promised nothing higher sees
+//! by that alone that phase 1 is won, and with which base: it accepts. One that holds another round
+//! does not accept, promises the ballot and asks for the proposal whole.
 //!
-//! The proposer's own acceptor accepts last: until another has, nothing says that phase 1 is won. If none can, phase 1
-//! follows under another ballot. Where everybody who was asked holds something else the proposal never was one; else
-//! it becomes an attempt whose fate is open.
+//! The proposer's own acceptor accepts last: until another has, phase 1 is not known to be won. If
+//! none can, phase 1 follows under another ballot. Where every member that was asked holds another
+//! round the proposal never was one; else it becomes an attempt whose fate is open.
 //!
-//! What an acceptor is told of the proposer's promise is void once it knows that the proposer has lost its memory
-//! since, like any promise [DISC17].
+//! An acceptor must not count the proposer's promise once it knows that the proposer has lost its
+//! memory since, like any promise [DISC17].
 
 use base::Nanos;
 use types::limits::MEMBERS_MAX;
-use types::{Loss, NodeId, Round, Ticket};
+use types::{Ballot, Key, Loss, NodeId, Round, Ticket};
 
 use crate::mutation::{self, Mutation};
 use crate::peers::Member;
 use crate::protocol::Peer;
-use crate::quorum::{Acks, Tally};
+use crate::quorum::Tally;
 use crate::replicas::Replicas;
-use crate::rmwpaxos::Cx;
-use crate::rmwpaxos::RmwPaxos;
-use crate::rmwpaxos::core::acceptor::Payload;
-use crate::rmwpaxos::core::batch;
-use crate::rmwpaxos::core::operation::{Active, Operation, Phase, Source};
+use crate::rmwpaxos::core::acceptor::{Proposal, effective_promise};
+use crate::rmwpaxos::core::active::{Active, Phase, PhaseTwo, Resend, Tip, Unproven};
+use crate::rmwpaxos::core::context::{Cx, gate, held, is_lost};
+use crate::rmwpaxos::core::counters::Figure;
+use crate::rmwpaxos::core::instance::Core;
+use crate::rmwpaxos::core::operation::{Operation, Source};
 use crate::rmwpaxos::core::proposer;
-use crate::rmwpaxos::core::replies;
+use crate::rmwpaxos::core::replies::nack;
+use crate::rmwpaxos::core::retry;
 use crate::rmwpaxos::core::state::State;
-use crate::rmwpaxos::message::Message;
+use crate::rmwpaxos::fast::delta::Deltas;
+use crate::rmwpaxos::message::{Message, Payload};
 use crate::rmwpaxos::once::table;
+use crate::rmwpaxos::register::{Register, ShardMeta};
 
-/// A longer state waits until it is known who holds its base, unless a delta stands for it.
+/// A longer state waits until it is known which members hold its base, unless a delta stands for
+/// it.
 const STATE_LEN_MAX: usize = 4096;
 
-/// The first proposal of a ballot, which nobody is known to have accepted.
-#[derive(Debug)]
-pub(crate) struct Unproven {
-    /// The round that it follows.
-    base: Round,
-    payload: Payload,
-    /// This node's loss when it promised the ballot.
-    loss: Loss,
-    /// To whom it was sent, and the loss that was known of each then.
-    asked: [Option<Loss>; MEMBERS_MAX],
-    /// Somebody was asked again who had lost its memory: what it did before, it does not know.
-    is_asked_anew: bool,
-    /// Members that hold something else.
-    differing: Tally,
-    /// When the others, too, have had their time.
-    until: Nanos,
+/// Figures of first proposals sent together with phase 1.
+#[derive(Default, Debug)]
+pub(crate) struct Combined {
+    pub(crate) sent: Figure,
+    /// Given up because the other members held another round.
+    pub(crate) failed: Figure,
 }
 
-impl Unproven {
-    fn ask(&mut self, index: usize, loss: Loss) {
-        let known = *self.asked[index].get_or_insert(loss);
-        self.is_asked_anew |= known != loss;
-    }
-
-    /// Everybody who could accept it has promised its ballot, holds something else and has forgotten nothing since it was
-    /// asked: nobody has accepted it, and nobody ever will.
-    fn is_dead(&self, replicas: Replicas<'_>) -> bool {
-        let is_out = |(member, asked): (&Member, &Option<Loss>)| {
-            asked
-                .is_none_or(|loss| loss == member.loss && self.differing.has(replicas, member.node))
-        };
-        !self.is_asked_anew && replicas.members().zip(&self.asked).all(is_out)
-    }
-
-    pub(crate) fn is_overdue(&self, now: Nanos) -> bool {
-        now >= self.until
-    }
-}
-
-impl RmwPaxos {
-    /// Proposes on top of what is held here, together with phase 1. False when nothing was proposed.
-    pub(crate) fn try_joint(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> bool {
-        if !self.may_join(cx, active) {
+impl Combined {
+    /// Proposes on top of what is held here, together with phase 1. False when nothing was
+    /// proposed.
+    pub(crate) fn try_propose(
+        &mut self,
+        core: &mut Core,
+        cx: &mut Cx<'_>,
+        active: &mut Active,
+        deltas: &Deltas,
+    ) -> bool {
+        if !may_combine(core, cx, active) {
             return false;
         }
-        let Some(ballot) = self.mint(cx, &active.key) else { return false };
-        let held = replies::held(cx, &active.key);
-        let base = held.map_or(Round::NONE, |register| register.accepted);
-        active.tip = held.and_then(|register| register.state.clone());
-        active.tip_round = base;
-        active.tip_version = match &active.tip {
+        let Some(ballot) = core.mint(cx, &active.key) else { return false };
+        let own = held(cx, &active.key);
+        let base = own.map_or(Round::NONE, |register| register.accepted);
+        let state = own.and_then(|register| register.state.clone());
+        let version = match &state {
             Some(state) => state.version(),
             None => cx.metas.get(active.key.shard()).floor_version,
         };
-        active.ballot = ballot;
-        active.k = 0;
-        active.chosen_k = 0;
-        active.rest = None;
-        active.acks = Acks::default();
-        active.refused = Tally::default();
-        let mut batch = self.run_batch(cx, active);
-        let fitting = batch.state.take().and_then(|state| self.payload(active, state));
+        active.phase = Phase::Owner(PhaseTwo::new(ballot, Tip { state, version, round: base }));
+        let mut batch = core.run_batch(cx, active);
+        let Phase::Owner(two) = &mut active.phase else { return false };
+        let fitting = batch.state.take().and_then(|state| payload(deltas, &two.tip, state));
         let promised = fitting
-            .and_then(|fitting| Some((fitting, self.promise(cx, &active.key, ballot).ok()?)));
+            .and_then(|fitting| Some((fitting, core.promise(cx, &active.key, ballot).ok()?)));
         let Some(((state, payload), after)) = promised else {
-            batch::put_back(active, batch.operations);
-            active.forget_states();
+            active.leave();
+            active.put_back(batch.operations);
             return false;
         };
-        self.push_proposal(cx, active, batch, state);
-        self.send_unproven(cx, active, (base, payload), after);
+        core.push_proposal(cx, two, batch, state);
+        self.send_first(core, cx, &active.key, two, (base, payload, after));
         true
     }
 
-    /// Worth trying: nothing speaks against the other members holding what is held here.
-    fn may_join(&self, cx: &Cx<'_>, active: &Active) -> bool {
-        let is_plain = |operation: &Operation| {
-            let is_asked = matches!(operation.source, Source::Client(_) | Source::Forwarded { .. });
-            // What is long by itself would be run in vain.
-            is_asked
-                && operation.attempts.is_empty()
-                && operation.command.body.len() <= STATE_LEN_MAX
-        };
-        // Whether a time to live is over is found out by phase 1 alone.
-        let expires = |state: &State| state.has_expiry();
-        let held = replies::held(cx, &active.key);
-        // What is full may have room once a majority was asked.
-        let table = held.and_then(|register| register.state.as_ref()?.once());
-        let lacks_room = |operation: &Operation| {
-            let once = operation.once();
-            table.zip(once).is_some_and(|(table, once)| table::is_full_for(table, &once.session))
-        };
-        cx.replicas.set.me().is_some()
-            && cx.replicas.set.is_quorum_of_any_two()
-            && (table.is_none() || !active.queue.iter().any(lacks_room))
-            && self.takes_short_ways()
-            && active.losses == 0
-            && !active.differed
-            && active.carried.is_empty()
-            && active.queue.iter().all(is_plain)
-            && !replies::is_lost(cx, &active.key)
-            && !held.and_then(|register| register.state.as_ref()).is_some_and(expires)
-            && cx.replicas.members().any(|member| member.up && member.node != cx.replicas.me())
-    }
-
-    /// What to send of a state, unless it is long and has to be sent whole.
-    fn payload(&self, active: &Active, state: State) -> Option<(State, Payload)> {
-        if let Some(delta) = self.delta_from_tip(active, &state) {
-            return Some((state, Payload::Delta(delta)));
-        }
-        let is_short = state.bytes().len() <= STATE_LEN_MAX;
-        is_short.then(|| (state.clone(), Payload::Whole(state)))
-    }
-
-    fn send_unproven(
+    fn send_first(
         &mut self,
+        core: &mut Core,
         cx: &mut Cx<'_>,
-        active: &mut Active,
-        (base, payload): (Round, Payload),
-        after: Ticket,
+        key: &Key,
+        two: &mut PhaseTwo,
+        (base, payload, after): (Round, Payload, Ticket),
     ) {
         base::sometimes!("a first proposal travels with phase 1");
-        self.counters.joint += 1;
-        let loss = cx.replicas.member(self.env.me).map_or(Loss(0), |member| member.loss);
-        active.unproven = Some(Unproven {
+        self.sent.add(1);
+        let loss = cx.replicas.member(core.me()).map_or(Loss(0), |member| member.loss);
+        two.unproven = Some(Unproven {
             base,
             payload,
             loss,
@@ -168,106 +107,242 @@ impl RmwPaxos {
             differing: Tally::default(),
             until: Nanos::MAX,
         });
-        active.abreast = self.addressees(cx);
-        active.phase = Phase::Owner;
+        two.in_sync = core.addressees(cx);
         let replicas = cx.replicas;
         for member in replicas.members().filter(|it| it.up && it.node != replicas.me()) {
-            match self.spares(cx, member.node) {
-                true => self.spare(cx, active, member.node),
-                false => send(cx, active, member.node, after),
+            match core.spares(cx, member.node) {
+                true => core.spare(cx, two, member.node),
+                false => send(cx, key, two, member.node, after),
             }
         }
         if mutation::is(Mutation::FirstAcceptedByProposer) {
-            self.accept_own(cx, active);
+            core.accept_own(cx, key, two);
         }
     }
 
-    /// Sends it again to a member that did not answer.
-    pub(crate) fn resend_unproven(&mut self, cx: &mut Cx<'_>, active: &mut Active, node: NodeId) {
-        if node != self.env.me && !self.is_void(cx, active) {
-            let after = replies::gate(cx, &active.key);
-            send(cx, active, node, after);
+    /// Gives up a proposal that others have had their time to prove.
+    pub(crate) fn lose_patience(&mut self, cx: &Cx<'_>, active: &mut Active) {
+        if active.unproven().is_some_and(|unproven| cx.now >= unproven.until) {
+            self.give_up(active);
         }
     }
 
-    /// It rests on a promise from before a loss, which must not be repeated under the loss that is known now.
-    pub(crate) fn is_void(&self, cx: &Cx<'_>, active: &Active) -> bool {
-        let is_void = |unproven: &Unproven| {
-            cx.replicas.member(self.env.me).is_none_or(|member| member.loss != unproven.loss)
-        };
-        active.unproven.as_ref().is_some_and(is_void)
-            && !mutation::is(Mutation::FirstRepeatedAfterLoss)
-    }
-
-    /// Another member has accepted it, so phase 1 is won: the own acceptor follows, and so may others.
-    pub(crate) fn prove(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
-        if active.unproven.is_none() || active.acks.at_least(cx.replicas, 1) == 0 {
+    /// Sends the proposal again to the members that did not answer, if that is due.
+    pub(crate) fn resend(&mut self, core: &Core, cx: &mut Cx<'_>, active: &mut Active) {
+        let Phase::Owner(two) = &mut active.phase else { return };
+        if two.unproven.is_none() || cx.now < two.resend.at {
             return;
         }
-        let Some(unproven) = active.unproven.take() else { return };
-        self.accept_own(cx, active);
+        let count = two.resend.count + 1;
+        two.resend = Resend { at: cx.now + core.round_trip().resend_after(count), count };
+        if is_void(core, cx, two) {
+            return self.give_up(active);
+        }
         for node in cx.replicas.others() {
-            if unproven.differing.has(cx.replicas, node) {
-                proposer::send_accept(cx, active, 0, node);
+            if retry::may_resend(cx, two, node) {
+                let after = gate(cx, &active.key);
+                send(cx, &active.key, two, node, after);
             }
         }
     }
 
-    /// A member holds something else than what was proposed on.
-    pub(crate) fn on_differing(&mut self, cx: &mut Cx<'_>, active: &mut Active, from: Peer) {
-        let until = cx.now + self.patience();
-        let Some(unproven) = &mut active.unproven else { return };
-        unproven.differing.add(cx.replicas, from.node, from.loss);
-        unproven.until = unproven.until.min(until);
-        if unproven.is_dead(cx.replicas) {
-            base::sometimes!("a first proposal that travels with phase 1 never was one");
-            take_back(active);
-            self.give_up_joint(active);
-        } else if is_hopeless(cx, active) {
-            self.give_up_joint(active);
-        } else {
-            self.sweep.back_off(cx, until, active.key.clone());
+    /// Sends a proposal again that a dead connection to this member may have lost.
+    pub(crate) fn on_peer_up(&mut self, core: &mut Core, cx: &mut Cx<'_>, node: NodeId) {
+        for key in core.actives().keys_of(|active| active.unproven().is_some()) {
+            let mut active = core.take_active(cx, &key);
+            if let Phase::Owner(two) = &mut active.phase
+                && node != core.me()
+                && !is_void(core, cx, two)
+            {
+                let after = gate(cx, &key);
+                send(cx, &key, two, node, after);
+            }
+            core.put_active(active);
         }
     }
 
-    /// Phase 1 must find out what there is to propose on.
-    pub(crate) fn give_up_joint(&mut self, active: &mut Active) {
+    /// A member holds another round than the base. False if it does not answer an unproven
+    /// proposal.
+    pub(crate) fn on_need_full(
+        &mut self,
+        core: &mut Core,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        (key, round): (&Key, Round),
+    ) -> bool {
+        let is_of_it = |active: &Active| {
+            let is_of_it = |two: &PhaseTwo| two.unproven.is_some() && two.ballot == round.ballot();
+            active.owner().is_some_and(is_of_it)
+        };
+        if !core.actives().get(key).is_some_and(is_of_it) {
+            return false;
+        }
+        let mut active = core.take_active(cx, key);
+        let until = cx.now + core.patience();
+        if let Phase::Owner(two) = &mut active.phase
+            && let Some(unproven) = &mut two.unproven
+        {
+            unproven.differing.add(cx.replicas, from.node, from.loss);
+            unproven.until = unproven.until.min(until);
+            if is_dead(unproven, cx.replicas) {
+                base::sometimes!("a first proposal that travels with phase 1 never was one");
+                take_back(two);
+                self.give_up(&mut active);
+            } else if two.is_hopeless(cx.replicas) {
+                self.give_up(&mut active);
+            } else {
+                core.look_again(cx, until, key);
+            }
+        }
+        core.put_active(active);
+        true
+    }
+
+    /// Phase 1 must find out the base.
+    fn give_up(&mut self, active: &mut Active) {
         base::sometimes!("a first proposal that travels with phase 1 does not fit");
-        self.counters.joint_failed += 1;
+        self.failed.add(1);
         proposer::abandon_proposals(active);
         active.differed = true;
-        active.phase = Phase::Idle;
-        active.resend_at = Nanos::MAX;
     }
 }
 
-/// What it would have made of the operations is no attempt of theirs.
-fn take_back(active: &mut Active) {
-    for operation in active.in_flight.iter_mut().flat_map(|it| it.operations.iter_mut()) {
+/// H2 and H3 in one, at the acceptor. Only a proposer whose own promise still stands and makes a
+/// majority together with this acceptor's has won phase 1 by it. Where it has not, the promise
+/// alone is given: the proposer learns that this message will never be accepted here.
+pub(crate) fn on_prepare_accept(
+    core: &mut Core,
+    cx: &mut Cx<'_>,
+    from: Peer,
+    key: Key,
+    (round, base): (Round, Round),
+    payload: Payload,
+) {
+    let ballot = round.ballot();
+    if !has_promised(cx, from, ballot) {
+        return;
+    }
+    let meta = cx.metas.get(key.shard());
+    let own = held(cx, &key);
+    let is_refused = effective_promise(own, meta, cx.replicas.epoch()) > ballot;
+    let is_won = completes_phase_one(own, meta, (round, base), &payload);
+    if is_refused || is_won || is_lost(cx, &key) {
+        return core.on_accept(cx, from, key, Proposal { round, chosen_k: 0, payload });
+    }
+    match core.promise(cx, &key, ballot) {
+        Err(promised) => nack(cx, from.node, key, round, promised, false),
+        Ok(after) => cx.fx.send(from.node, Message::NeedFull { key, round }, after),
+    }
+}
+
+/// The proposer's promise of its own ballot counts here.
+fn has_promised(cx: &Cx<'_>, from: Peer, ballot: Ballot) -> bool {
+    let is_proposer = from.node == ballot.node() && from.incarnation == ballot.incarnation();
+    // It may have waited here for its register to be read while the loss became known.
+    let is_current = cx.replicas.member(from.node).is_some_and(|member| from.loss >= member.loss)
+        || mutation::is(Mutation::FirstFromBeforeLoss);
+    let set = cx.replicas.set;
+    is_proposer && is_current && set.is_quorum_of_any_two() && ballot.epoch() == set.epoch()
+}
+
+/// May the first proposal of a ballot be accepted, where its proposer has promised that ballot, had
+/// accepted nothing above `base`, and the two are a majority? Never once this acceptor has promised
+/// the ballot without: its proposer was told so. [spec 9.5, P0]
+fn completes_phase_one(
+    register: Option<&Register>,
+    meta: &ShardMeta,
+    (round, base): (Round, Round),
+    payload: &Payload,
+) -> bool {
+    let accepted = register.map_or(Round::NONE, |register| register.accepted);
+    // Proven before: this is a copy, or another acceptor has proven it.
+    let is_proven = accepted.ballot() == round.ballot();
+    let is_first = effective_promise(register, meta, round.ballot().epoch()) < round.ballot();
+    let is_same = accepted == base || mutation::is(Mutation::FirstOnAnyBase);
+    let is_above_floor = match payload {
+        Payload::Whole(state) if base.is_none() => {
+            state.version() > meta.floor_version || mutation::is(Mutation::FirstBelowFloor)
+        }
+        _ => true,
+    };
+    is_proven || (is_first && is_same && is_above_floor)
+}
+
+/// Worth trying: the other members probably hold the round that is held here.
+fn may_combine(core: &Core, cx: &Cx<'_>, active: &Active) -> bool {
+    let is_plain = |operation: &Operation| {
+        let is_asked = matches!(operation.source, Source::Client(_) | Source::Forwarded { .. });
+        // A long command would be run in vain.
+        is_asked && operation.attempts.is_empty() && operation.command.body.len() <= STATE_LEN_MAX
+    };
+    // Whether a time to live is over is found out by phase 1 alone.
+    let expires = |state: &State| state.has_expiry();
+    let own = held(cx, &active.key);
+    // A full table may have room once a majority was asked.
+    let table = own.and_then(|register| register.state.as_ref()?.once());
+    let lacks_room = |operation: &Operation| {
+        let once = operation.once();
+        table.zip(once).is_some_and(|(table, once)| table::is_full_for(table, &once.session))
+    };
+    cx.replicas.set.me().is_some()
+        && cx.replicas.set.is_quorum_of_any_two()
+        && (table.is_none() || !active.queue.iter().any(lacks_room))
+        && core.takes_short_ways()
+        && active.losses == 0
+        && !active.differed
+        && active.queue.iter().all(is_plain)
+        && !is_lost(cx, &active.key)
+        && !own.and_then(|register| register.state.as_ref()).is_some_and(expires)
+        && cx.replicas.members().any(|member| member.up && member.node != cx.replicas.me())
+}
+
+/// The payload that stands for a state, unless it is long and has to be sent whole.
+fn payload(deltas: &Deltas, tip: &Tip, state: State) -> Option<(State, Payload)> {
+    let base = tip.state.as_ref().filter(|_| !tip.round.is_none());
+    if let Some(delta) = base.and_then(|base| deltas.between((tip.round, base), &state)) {
+        return Some((state, Payload::Delta(delta)));
+    }
+    let is_short = state.bytes().len() <= STATE_LEN_MAX;
+    is_short.then(|| (state.clone(), Payload::Whole(state)))
+}
+
+/// The proposal rests on a promise from before a loss, which must not be repeated under the loss
+/// that is known now.
+fn is_void(core: &Core, cx: &Cx<'_>, two: &PhaseTwo) -> bool {
+    let is_void = |unproven: &Unproven| {
+        cx.replicas.member(core.me()).is_none_or(|member| member.loss != unproven.loss)
+    };
+    two.unproven.as_ref().is_some_and(is_void) && !mutation::is(Mutation::FirstRepeatedAfterLoss)
+}
+
+/// Every member that could accept it has promised its ballot, holds another round and has lost no
+/// memory since it was asked: none has accepted it, and none ever will.
+fn is_dead(unproven: &Unproven, replicas: Replicas<'_>) -> bool {
+    let is_out = |(member, asked): (&Member, &Option<Loss>)| {
+        asked
+            .is_none_or(|loss| loss == member.loss && unproven.differing.has(replicas, member.node))
+    };
+    !unproven.is_asked_anew && replicas.members().zip(&unproven.asked).all(is_out)
+}
+
+/// The proposal is no attempt of its operations.
+fn take_back(two: &mut PhaseTwo) {
+    for operation in two.in_flight.iter_mut().flat_map(|it| it.operations.iter_mut()) {
         operation.effective = false;
     }
 }
 
-/// Whoever is up holds something else or has promised more: phase 1 will not be won by this proposal.
-pub(crate) fn is_hopeless(cx: &Cx<'_>, active: &Active) -> bool {
-    let may_prove = |unproven: &Unproven, node: NodeId| {
-        let is_up = cx.replicas.member(node).is_some_and(|member| member.up);
-        is_up
-            && !unproven.differing.has(cx.replicas, node)
-            && !active.refused.has(cx.replicas, node)
-    };
-    let unproven = active.unproven.as_ref();
-    unproven.is_some_and(|unproven| !cx.replicas.others().any(|node| may_prove(unproven, node)))
-}
-
-fn send(cx: &mut Cx<'_>, active: &mut Active, node: NodeId, after: Ticket) {
-    let (Some(unproven), Some(index)) = (&mut active.unproven, cx.replicas.index(node)) else {
+fn send(cx: &mut Cx<'_>, key: &Key, two: &mut PhaseTwo, node: NodeId, after: Ticket) {
+    let round = two.round(1);
+    let (Some(unproven), Some(index)) = (&mut two.unproven, cx.replicas.index(node)) else {
         return;
     };
-    unproven.ask(index, cx.replicas.at(index).loss);
+    let loss = cx.replicas.at(index).loss;
+    let known = *unproven.asked[index].get_or_insert(loss);
+    unproven.is_asked_anew |= known != loss;
     let message = Message::PrepareAccept {
-        key: active.key.clone(),
-        round: active.ballot.round(1),
+        key: key.clone(),
+        round,
         base: unproven.base,
         payload: unproven.payload.clone(),
     };

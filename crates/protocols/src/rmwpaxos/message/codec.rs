@@ -5,40 +5,13 @@ use std::sync::Arc;
 use types::wire::put_varint;
 use types::{Ballot, Key, Loss, Malformed, Reader, Round, Shard, Wire};
 
-use super::parts::{flag, proposal};
-use super::{Forward, LISTING_KEYS_MAX, Listing, Message, Report, Verdict};
-use crate::rmwpaxos::core::acceptor::Payload;
+use super::delta::Delta;
+use super::kind;
+use super::messages::Message;
+use super::parts::{
+    BUCKETS, Forward, Held, LISTING_KEYS_MAX, Listing, Payload, Report, Verdict, flag, proposal,
+};
 use crate::rmwpaxos::core::state::State;
-use crate::rmwpaxos::message::delta::Delta;
-use crate::rmwpaxos::services::anti_entropy::comparison::{BUCKETS, Held};
-
-pub(crate) mod kind {
-    pub const READ: u8 = 1;
-    pub const STATE: u8 = 2;
-    pub const PREPARE: u8 = 3;
-    pub const PROMISE: u8 = 4;
-    pub const ACCEPT: u8 = 5;
-    pub const ACCEPTED: u8 = 6;
-    pub const NACK: u8 = 7;
-    pub const REPAIR: u8 = 8;
-    pub const REMOVE: u8 = 9;
-    pub const FORWARD: u8 = 10;
-    pub const FORWARDED: u8 = 11;
-    pub const RECOVER: u8 = 12;
-    pub const RECOVERED: u8 = 13;
-    pub const LIST: u8 = 14;
-    pub const LISTED: u8 = 15;
-    pub const ACCEPT_DELTA: u8 = 16;
-    pub const NEED_FULL: u8 = 17;
-    pub const CHOSEN: u8 = 18;
-    pub const COMPARE: u8 = 19;
-    pub const COMPARED: u8 = 20;
-    pub const WANT: u8 = 21;
-    pub const PREPARE_ACCEPT: u8 = 22;
-    pub const PREPARE_ACCEPT_DELTA: u8 = 23;
-    pub const OLDER: u8 = 24;
-    pub const OLDER_FLOOR: u8 = 25;
-}
 
 impl Wire for Message {
     fn encode(&self, out: &mut Vec<u8>) {

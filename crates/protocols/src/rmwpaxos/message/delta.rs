@@ -1,15 +1,17 @@
 //! What a proposal changes in the state before it, in place of the state it makes. [spec 9.3]
 //!
-//! The fields of a state are few and nearly all change with it: they travel whole. Of the value, a delta names the
-//! bytes kept at both ends and carries those between. It is made of the two states alone, never of the commands: there
-//! is nothing in it to be evaluated.
+//! The fields of a state are few and nearly all change with it: they travel whole. Of the value, a
+//! delta names the bytes kept at both ends and carries those between. It is made of the two states
+//! alone, never of the commands: there is nothing in it to be evaluated.
 //!
-//! Two checks stand between a delta and a wrong state. It is applied to exactly the round it was made from, and one
-//! round is one state [spec 0.2, U1]; and what comes out must have the digest of the whole state that was proposed.
-//! The first is the rule; the second notices when the first was broken, here or by a damaged byte. For that 64 bits
-//! suffice: nobody lies, so a wrong state would need a broken rule and a coincidence of one in 2^64 at once.
+//! Two checks stand between a delta and a wrong state. It is applied to exactly the round it was
+//! made from, and one round is one state [spec 0.2, U1]; and what comes out must have the digest of
+//! the whole state that was proposed. The first is the rule; the second notices when the first was
+//! broken, here or by a damaged byte. For that 64 bits suffice: nobody lies, so a wrong state would
+//! need a broken rule and a coincidence of one in 2^64 at once.
 //!
-//! Several changes far apart in one value are one long change here: such a state soon travels whole.
+//! Several changes far apart in one value are one long change here: such a state soon travels
+//! whole.
 
 use bytes::Bytes;
 use types::limits::RECORD_LEN_MAX;
@@ -28,7 +30,8 @@ const SHARE_MIN: usize = 2;
 /// One state, told by what it changes in another.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delta {
-    /// The round of the state that it changes. Never `Round::NONE`: what is absent has nothing to keep.
+    /// The round of the state that it changes. Never `Round::NONE`: what is absent has nothing to
+    /// keep.
     base: Round,
     /// Of the bytes of the new state, all of them.
     digest: u64,

@@ -1,4 +1,6 @@
-//! What messages carry besides rounds and states, and its bytes.
+//! Parts of messages besides rounds and states, and their bytes.
+
+use std::sync::Arc;
 
 use base::Millis;
 use bytes::Bytes;
@@ -8,9 +10,16 @@ use types::{
     Wire,
 };
 
-use super::FORWARD_COMMANDS_MAX;
+use super::delta::Delta;
 use crate::rmwpaxos::core::state::State;
-use crate::rmwpaxos::register::Countdown;
+use crate::rmwpaxos::register::{Countdown, Register};
+
+/// Commands of one forward.
+pub const FORWARD_COMMANDS_MAX: usize = 256;
+/// Keys of one listing step.
+pub const LISTING_KEYS_MAX: usize = 4096;
+/// Parts of a range that are compared on their own.
+pub const BUCKETS: usize = 16;
 
 /// What an acceptor reports of its register.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,13 +34,42 @@ pub struct Report {
     pub floor_version: u64,
     /// The vote on the expiry of the accepted state.
     pub countdown: Countdown,
-    /// The vote on the windows of the commands that the accepted state remembers, by their places in its table.
+    /// The vote on the windows of the commands that the accepted state remembers, by their places
+    /// in its table.
     pub windows_over: u64,
     /// Absent, and what the asker says it holds cannot rightly be there.
     pub denies: bool,
     /// Members, by their places, that durably held the accepted round.
     pub witnessed: u16,
 }
+
+/// The state that a round names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Payload {
+    Whole(State),
+    Delta(Arc<Delta>),
+}
+
+impl Payload {
+    pub(crate) fn resolve(self, register: Option<&Register>) -> Option<State> {
+        match self {
+            Payload::Whole(state) => Some(state),
+            Payload::Delta(delta) => delta.resolve(register),
+        }
+    }
+}
+
+/// A register as a comparison sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Held {
+    pub key: Key,
+    /// Never `Round::NONE`: a promise alone is not compared.
+    pub accepted: Round,
+    pub is_tombstone: bool,
+}
+
+/// Sums of hashes, one per bucket.
+pub type Folds = [u64; BUCKETS];
 
 /// Commands on their way to an owner. [corrections F6, F7]
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,7 +86,8 @@ pub struct Forward {
 /// What became of a forward.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// One outcome per command. `take_over`: the origin sends most of this key's commands and should own it.
+    /// One outcome per command. `take_over`: the origin sends most of this key's commands and
+    /// should own it.
     Done { outcomes: Vec<Outcome>, take_over: bool },
     /// Another incarnation was meant: nothing was executed *here*.
     WrongIncarnation,
@@ -71,8 +110,8 @@ pub struct Listing {
 pub struct Entry {
     pub key: Key,
     pub accepted: Round,
-    /// It holds a value whose time, as far as this acceptor knows, is not over. Without a round: it may, for what it held was
-    /// lost.
+    /// It holds a value whose time, as far as this acceptor knows, is not over. Without a round: it
+    /// may, for what it held was lost.
     pub live: bool,
     /// Bytes of its state.
     pub state_len: u32,

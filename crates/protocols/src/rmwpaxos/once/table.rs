@@ -1,9 +1,9 @@
-//! What a state remembers of commands that are safe to repeat (`ONCE`): per session the number and the reply of its
-//! newest command. [corrections F2, F4; spec 9.9]
+//! What a state remembers of commands that are safe to repeat (`ONCE`): per session the number and
+//! the reply of its newest command. [corrections F2, F4; spec 9.9]
 //!
-//! The table is part of the replicated state, so an entry and the effect of its command are one transition: whoever
-//! sees the one sees the other. When an entry may be dropped is decided by a vote ([`crate::rmwpaxos::once::window`]); nothing is ever
-//! pushed out by something newer.
+//! The table is part of the replicated state, so an entry and the effect of its command are one
+//! transition: whoever sees the one sees the other. When an entry may be dropped is decided by a
+//! vote ([`crate::rmwpaxos::once::window`]); nothing is ever pushed out by something newer.
 
 use std::borrow::Cow;
 
@@ -15,16 +15,17 @@ use types::wire::{put_blob, put_varint};
 use types::{Ballot, Malformed, Once, Outcome, Reader, Refusal, Reply, Wire};
 
 use crate::mutation::{self, Mutation};
-use crate::rmwpaxos::core::state::State;
 
 /// Bytes of a table, at most.
 pub(crate) const TABLE_LEN_MAX: usize = 1 + ONCE_ENTRIES_MAX * ONCE_ENTRY_LEN_MAX;
 
-/// The numbers of an entry, and the lengths of its session and reply, fit the room that is counted for them.
+/// The numbers of an entry, and the lengths of its session and reply, fit the room that is counted
+/// for them.
 const _: () =
     assert!(ONCE_ENTRY_LEN_MAX - ONCE_SESSION_LEN_MAX - ONCE_REPLY_LEN_MAX >= 1 + 3 * 10 + 12 + 2);
 
-/// Names what an acceptor counts the age of: the transition that wrote an entry, and how long it is kept.
+/// Names what an acceptor counts the age of: the transition that wrote an entry, and how long it is
+/// kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntryId {
     pub version: u64,
@@ -62,8 +63,9 @@ pub(crate) enum Seen {
 }
 
 impl<'a> Table<'a> {
-    pub(crate) fn of(state: Option<&'a State>) -> Table<'a> {
-        let entries = state.and_then(State::once).map(entries).into_iter().flatten();
+    /// The table with these bytes.
+    pub(crate) fn of(bytes: Option<&'a [u8]>) -> Table<'a> {
+        let entries = bytes.map(entries).into_iter().flatten();
         Table { entries: entries.collect() }
     }
 
@@ -104,8 +106,8 @@ impl<'a> Table<'a> {
         self.entries.len() < before
     }
 
-    /// The bytes of the table, what is new in it being written by the transition to `version` that is born under
-    /// `birth`. `None`: it is empty.
+    /// The bytes of the table, what is new in it being written by the transition to `version` that
+    /// is born under `birth`. `None`: it is empty.
     pub(crate) fn encode(&self, version: u64, birth: Ballot) -> Option<Vec<u8>> {
         if self.entries.is_empty() {
             return None;

@@ -1,20 +1,18 @@
-//! How long commands that are safe to repeat are remembered: counted like a time to live [corrections F4, F10].
+//! How long commands that are safe to repeat are remembered: counted like a time to live
+//! [corrections F4, F10].
 //!
-//! Every acceptor counts, in its own uptime, from the first state with an entry that it accepted. An entry is dropped by
-//! an ordinary proposal once a majority finds its window over: whoever repeated the command before found the entry in
-//! every quorum, and no clock needs to agree with any other. Votes are taken where reports are at hand anyway (phase 1,
-//! quorum reads), and asked for where a table is full, and when the own acceptor finds enough windows over: half of
-//! them, so that there are no more such votes than commands, or all of them for a tombstone, which can then be collected.
+//! Every acceptor counts, in its own uptime, from the first state with an entry that it accepted.
+//! An entry is dropped by an ordinary proposal once a majority finds its window over: whoever
+//! repeated the command before found the entry in every quorum, and no clock needs to agree with
+//! any other. Votes are taken where reports are at hand anyway (phase 1, quorum reads), and asked
+//! for where a table is full, and when the own acceptor finds enough windows over: half of them, so
+//! that there are no more such votes than commands, or all of them for a tombstone, which can then
+//! be collected.
 
 use base::Millis;
-use types::wire::put_varint;
-use types::{Malformed, Reader};
 
 use crate::mutation::{self, Mutation};
 use crate::replicas::{Places, Replicas};
-use crate::rmwpaxos::Cx;
-use crate::rmwpaxos::core::operation::{Active, Operation, Source};
-use crate::rmwpaxos::core::replies;
 use crate::rmwpaxos::core::reports::Reports;
 use crate::rmwpaxos::core::state::State;
 use crate::rmwpaxos::expiry;
@@ -22,81 +20,8 @@ use crate::rmwpaxos::once::table::{self, EntryId};
 use crate::rmwpaxos::register::Register;
 use crate::uptime::Uptime;
 
-/// When the entries of a register's state were first accepted here, in the order of its table, in uptime.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Starts(Vec<Millis>);
-
-impl Starts {
-    /// All entries of `state` are new here. `None`: it has none.
-    #[must_use]
-    pub fn anew(state: &State, uptime: &dyn Uptime) -> Option<Box<Starts>> {
-        let starts = table::ids(state.once()?).map(|id| uptime.start(id.window));
-        Some(Box::new(Starts(starts.collect())))
-    }
-
-    /// Those of `state`, which follows what `before` has held; entries that it had go on.
-    #[must_use]
-    pub fn going_on(before: &Register, state: &State, uptime: &dyn Uptime) -> Option<Box<Starts>> {
-        let (Some(former), Some(starts)) =
-            (before.state.as_ref().and_then(State::once), &before.once_starts)
-        else {
-            return Starts::anew(state, uptime);
-        };
-        // Both are in the order of their versions, as far as they lie on one chain: one walk finds what goes on. What
-        // it misses of other branches starts anew, which is later and never earlier.
-        let former: Vec<(EntryId, &Millis)> = table::ids(former).zip(&starts.0).collect();
-        let mut rest = &former[..];
-        let mut start_of = |id: EntryId| {
-            while let [(earlier, _), later @ ..] = rest
-                && earlier.version < id.version
-            {
-                rest = later;
-            }
-            // One transition may write entries with windows of several lengths and clocks.
-            let mut same = rest.iter().take_while(|(other, _)| other.version == id.version);
-            match same.find(|(other, _)| *other == id) {
-                Some((_, start)) => **start,
-                None => uptime.start(id.window),
-            }
-        };
-        let table = state.once()?;
-        Some(Box::new(Starts(table::ids(table).map(&mut start_of).collect())))
-    }
-
-    /// The entries of `table` whose windows are over here, by their places.
-    fn over(&self, table: &[u8], uptime: &dyn Uptime) -> u64 {
-        let is_over = |(id, start): (EntryId, &Millis)| uptime.rest(id.window, *start) == Millis(0);
-        let bits = table::ids(table).zip(&self.0).map(is_over).enumerate();
-        bits.fold(0, |bits, (at, over)| bits | u64::from(over) << at)
-    }
-
-    /// As many as the state has entries.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        self.0.iter().for_each(|start| put_varint(out, start.0));
-    }
-
-    pub(crate) fn decode(
-        state: &State,
-        reader: &mut Reader<'_>,
-    ) -> Result<Option<Box<Starts>>, Malformed> {
-        let Some(table) = state.once() else { return Ok(None) };
-        let starts = (0..table::len(table)).map(|_| reader.varint().map(Millis));
-        Ok(Some(Box::new(Starts(starts.collect::<Result<_, _>>()?))))
-    }
-}
-
-impl Register {
-    /// This acceptor's vote: the entries whose windows are over, by their places in the table.
-    #[must_use]
-    pub fn windows_over(&self, uptime: &dyn Uptime) -> u64 {
-        match (&self.once_starts, self.state.as_ref().and_then(State::once)) {
-            (Some(starts), Some(table)) => starts.over(table, uptime),
-            _ => 0,
-        }
-    }
-}
-
-fn chosen_of(table: &[u8], over: u64) -> impl Iterator<Item = EntryId> + '_ {
+/// The entries at these places.
+pub(crate) fn chosen_of(table: &[u8], over: u64) -> impl Iterator<Item = EntryId> + '_ {
     table::ids(table).enumerate().filter(move |(at, _)| over >> at & 1 != 0).map(|(_, id)| id)
 }
 
@@ -123,33 +48,6 @@ pub(crate) fn droppable(
     table::ids(table).filter(is_over).collect()
 }
 
-/// A vote on the windows of the tip's entries is worth a round trip: something waits for one to be dropped, and one may
-/// be over.
-pub(crate) fn wants_vote(cx: &Cx<'_>, active: &Active) -> bool {
-    let Some(tip) = active.tip.as_ref().filter(|tip| tip.has_once()) else { return false };
-    let Some(table) = tip.once() else { return false };
-    let lacks_room = |operation: &Operation| {
-        operation.once().is_some_and(|once| table::is_full_for(table, &once.session))
-    };
-    let waits = |operation: &Operation| match operation.source {
-        Source::Forget => true,
-        Source::Collect => tip.is_tombstone(),
-        _ => lacks_room(operation),
-    };
-    active.droppable.is_empty() && active.queue.iter().any(waits) && may_be_over(cx, active, table)
-}
-
-/// The own acceptor finds one over, or lags and cannot tell.
-fn may_be_over(cx: &Cx<'_>, active: &Active, table: &[u8]) -> bool {
-    let held = replies::held(cx, &active.key);
-    let own = held.and_then(|register| Some((register, register.state.as_ref()?.once()?)));
-    let Some((register, held)) = own else { return true };
-    let bits = register.windows_over(cx.uptime);
-    let over: Vec<EntryId> = chosen_of(held, bits).collect();
-    let known: Vec<EntryId> = table::ids(held).collect();
-    table::ids(table).any(|id| over.contains(&id) || !known.contains(&id))
-}
-
 /// How long the newest entry is kept from now on.
 pub(crate) fn newest(state: &State) -> Option<Millis> {
     table::ids(state.once()?).last().map(|id| id.window)
@@ -160,7 +58,7 @@ pub(crate) fn rest(register: &Register, uptime: &dyn Uptime) -> Option<Millis> {
     let state = register.state.as_ref()?;
     let starts = register.once_starts.as_ref()?;
     let mut rests: Vec<Millis> = table::ids(state.once()?)
-        .zip(&starts.0)
+        .zip(starts.all())
         .map(|(id, start)| uptime.rest(id.window, *start))
         .collect();
     rests.sort_unstable();
@@ -172,11 +70,14 @@ pub(crate) fn rest(register: &Register, uptime: &dyn Uptime) -> Option<Millis> {
 mod tests {
     use types::{Ballot, Incarnation, Loss, NodeId, Round};
 
+    use types::Malformed;
+
     use super::*;
     use crate::peers::Peers;
     use crate::replicas::ReplicaSet;
     use crate::rmwpaxos::core::state::{Ring, StateFields};
     use crate::rmwpaxos::message::Report;
+    use crate::rmwpaxos::once::starts::Starts;
     use crate::rmwpaxos::once::table::tests::{birth, table, written_at_once};
     use crate::rmwpaxos::register::Countdown;
 
@@ -206,7 +107,7 @@ mod tests {
 
     /// The next state that a register takes.
     fn then(before: &Register, state: State, uptime: u64) -> Register {
-        let starts = Starts::going_on(before, &state, &Millis(uptime));
+        let starts = Starts::going_on(before.starts(), &state, &Millis(uptime));
         holding(state, starts)
     }
 
@@ -248,7 +149,7 @@ mod tests {
             let state = with_table(Some(&written_at_once(windows.map(Millis))));
             let mut register = holding(state.clone(), Starts::anew(&state, &clocks));
             for _ in 0..2 {
-                let starts = Starts::going_on(&register, &state, &clocks);
+                let starts = Starts::going_on(register.starts(), &state, &clocks);
                 register = holding(state.clone(), starts);
                 assert_eq!(register.windows_over(&clocks), 0, "{windows:?}");
             }

@@ -1,6 +1,7 @@
 //! Explanations: the record of each replica of a key, for people.
 //!
-//! An explanation asks every member with the messages of a quorum read. It decides and changes no state.
+//! An explanation asks every member with the messages of a quorum read. It decides and changes no
+//! state.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +10,8 @@ use types::explain::{Held, Record};
 use types::{Key, NodeId, Outcome, Round, Tag};
 
 use crate::explaining::{EXPLANATIONS_MAX, Explaining};
-use crate::rmwpaxos::Cx;
-use crate::rmwpaxos::RmwPaxos;
+use crate::rmwpaxos::core::context::Cx;
+use crate::rmwpaxos::core::instance::Core;
 use crate::rmwpaxos::message::{Message, Report};
 use crate::rmwpaxos::register::Countdown;
 
@@ -23,56 +24,57 @@ impl Explanations {
     }
 }
 
-impl RmwPaxos {
-    pub(crate) fn on_explain(&mut self, cx: &mut Cx<'_>, tag: Tag, key: Key) {
-        if self.explanations.0.len() >= EXPLANATIONS_MAX {
-            return self.reply(cx, tag, Outcome::NoQuorum);
+impl Explanations {
+    pub(crate) fn on_request(&mut self, core: &mut Core, cx: &mut Cx<'_>, tag: Tag, key: Key) {
+        if self.0.len() >= EXPLANATIONS_MAX {
+            return core.reply(cx, tag, Outcome::NoQuorum);
         }
-        let id = self.next_id();
-        let mut round = Explaining::new(tag, key, cx.now, self.env.request_timeout);
-        round.resend_at = cx.now + self.round_trip.resend_after(0);
+        let id = core.next_id();
+        let mut round = Explaining::new(tag, key, cx.now, core.env().request_timeout);
+        round.resend_at = cx.now + core.round_trip().resend_after(0);
         ask_missing(cx, id, &round);
-        self.explanations.0.insert(id, round);
-        self.sweep.arm(cx);
+        self.0.insert(id, round);
+        core.arm_retries(cx);
     }
 
     /// Takes the answer of one member. False if no explanation has this id.
-    pub(crate) fn on_explained(
+    pub(crate) fn on_report(
         &mut self,
+        core: &mut Core,
         cx: &mut Cx<'_>,
         from: NodeId,
         id: u64,
         report: &Report,
     ) -> bool {
-        let Some(round) = self.explanations.0.get_mut(&id) else { return false };
+        let Some(round) = self.0.get_mut(&id) else { return false };
         round.add(cx.replicas, from, held(report));
         if round.missing(cx.replicas).is_empty() {
-            self.end_explanation(cx, id);
+            self.end(core, cx, id);
         }
         true
     }
 
-    pub(crate) fn sweep_explanations(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn on_retry(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
         let mut ended = Vec::new();
-        for (&id, round) in &mut self.explanations.0 {
+        for (&id, round) in &mut self.0 {
             if cx.now >= round.deadline {
                 ended.push(id);
             } else if cx.now >= round.resend_at {
                 round.resends += 1;
-                round.resend_at = cx.now + self.round_trip.resend_after(round.resends);
+                round.resend_at = cx.now + core.round_trip().resend_after(round.resends);
                 ask_missing(cx, id, round);
             }
         }
         for id in ended {
-            self.end_explanation(cx, id);
+            self.end(core, cx, id);
         }
     }
 
-    fn end_explanation(&mut self, cx: &mut Cx<'_>, id: u64) {
-        if let Some(round) = self.explanations.0.remove(&id) {
+    fn end(&mut self, core: &mut Core, cx: &mut Cx<'_>, id: u64) {
+        if let Some(round) = self.0.remove(&id) {
             let shard = round.key.shard();
             let (tag, outcome) = round.end(cx.replicas_of(shard));
-            self.reply(cx, tag, outcome);
+            core.reply(cx, tag, outcome);
         }
     }
 }
@@ -100,7 +102,8 @@ fn held(report: &Report) -> Held {
     })
 }
 
-/// `NUMBER.NODE.START/K`: ballot number, proposer, start of the proposer, proposal under the ballot.
+/// `NUMBER.NODE.START/K`: ballot number, proposer, start of the proposer, proposal under the
+/// ballot.
 fn written(round: Round) -> String {
     let ballot = round.ballot();
     format!("{}.{}.{}/{}", ballot.number(), ballot.node().0, ballot.incarnation().0, round.k())

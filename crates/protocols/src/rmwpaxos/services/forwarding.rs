@@ -1,11 +1,12 @@
-//! Forwarding to the owner of a contended key [spec 9.6, corrections F6 to F8]: instead of duelling with it.
+//! Forwarding to the owner of a contended key [spec 9.6, corrections F6 to F8]: instead of duelling
+//! with it.
 //!
-//! A forward names the incarnation that may run it and is never run locally afterwards. The owner remembers what
-//! became of each until its origin says that no copy can follow. One forward of a key is under way at a time, so
-//! the commands of a session keep their order.
+//! A forward names the incarnation that may run it and is never run locally afterwards. The owner
+//! remembers what became of each until its origin says that no copy can follow. One forward of a
+//! key is under way at a time, so the commands of a session keep their order.
 //!
-//! Nothing tells an owner how long a forward was on its way: the network or a stopped machine may have held it up. So
-//! what is safe to repeat for a while is never forwarded.
+//! Nothing tells an owner how long a forward was on its way: the network or a stopped machine may
+//! have held it up. So what is safe to repeat for a while is never forwarded.
 
 use std::collections::BTreeMap;
 
@@ -14,48 +15,59 @@ use types::{Incarnation, Key, NodeId, Outcome, SessionId, Shard};
 
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
-use crate::rmwpaxos::Cx;
-use crate::rmwpaxos::RmwPaxos;
-use crate::rmwpaxos::core::operation::{
-    Active, ForwardKey, Operation, OutstandingForward, Phase, Source,
-};
-use crate::rmwpaxos::core::reader;
-use crate::rmwpaxos::core::replies;
+use crate::rmwpaxos::core::active::Active;
+use crate::rmwpaxos::core::context::{Cx, held};
+use crate::rmwpaxos::core::counters::Figure;
+use crate::rmwpaxos::core::instance::{Core, first_id};
+use crate::rmwpaxos::core::operation::{ForwardKey, Operation, Source};
 use crate::rmwpaxos::message::{FORWARD_COMMANDS_MAX, Forward, Message, Verdict};
 
-/// A key is contended while another node's proposal for it was accepted within two round trips, or within the first of
-/// these and never beyond the second. Short: who forwards depends on the owner, and a paused one is silent.
-const CONTENDED_FOR_MIN: Nanos = Nanos::from_millis(3);
-const CONTENDED_FOR_MAX: Nanos = Nanos::from_millis(40);
 /// Proposals of others in a row, each that recent after the last, that make a key contended.
 const CONTENDED_RUN: u8 = 3;
 /// A forward whose owner's connection ended is given up after this.
 const RECONNECT_WITHIN: Nanos = Nanos::from_millis(25);
-/// An owner that is silent on a connection that stands is given up after this, or eight round trips. Long: an answer
-/// that only comes late would have been `Unknown`.
+/// An owner that is silent on a connection that stands is given up after this, or eight round
+/// trips. Long: an answer that only comes late would have been `Unknown`.
 const ANSWER_WITHIN: Nanos = Nanos::from_millis(700);
 /// How long a node that failed to answer is not forwarded to.
 const AVOID_FOR: Nanos = Nanos::from_secs(1);
-/// Bytes of commands, and of what they may answer, that go to an owner together; a frame takes many times as much.
+/// Bytes of commands, and of what they may answer, that go to an owner together; a frame takes many
+/// times as much.
 const FORWARD_LEN_MAX: usize = 4 << 20;
-/// Bytes of replies that go back together; half of what a frame takes. What its origin knew of the key when it forwarded may
-/// be little.
+/// Bytes of replies that go back together; half of what a frame takes. What its origin knew of the
+/// key when it forwarded may be little.
 const REPLIES_LEN_MAX: usize = 32 << 20;
-/// Of replies of more bytes only that they were given is remembered. Asked again where a connection ended, they are unknown.
+/// Of replies of more bytes only that they were given is remembered. Asked again where a connection
+/// ended, they are unknown.
 const REMEMBERED_LEN_MAX: usize = 16 << 10;
 /// Forwards of one origin and shard that an owner remembers.
 const REMEMBERED_MAX: usize = 4096;
-/// Forwards in a row from one node, with none of its own between, after which an owner offers the key.
+/// Forwards in a row from one node, with none of its own between, after which an owner offers the
+/// key.
 const TAKE_OVER_AFTER: u16 = 32;
 
 /// Both ends of forwarding.
-#[derive(Default, Debug)]
-pub(crate) struct Forwarder {
+#[derive(Debug)]
+pub(crate) struct Forwarding {
     next_sequence: u64,
-    /// Forwards of ours that are not answered, by shard: what lies below the first will never be sent again.
-    outstanding: BTreeMap<(Shard, u64), NodeId>,
+    /// Forwards of ours that are not answered, by shard: nothing below the first will ever be sent
+    /// again.
+    outstanding: BTreeMap<(Shard, u64), Outstanding>,
     avoided_until: BTreeMap<NodeId, Nanos>,
     memory: BTreeMap<(NodeId, Shard), Origin>,
+    forwards: Figure,
+}
+
+/// A forward that was not answered yet, with its operations.
+#[derive(Debug)]
+struct Outstanding {
+    key: Key,
+    to: NodeId,
+    incarnation: Incarnation,
+    operations: Vec<Operation>,
+    sent: Nanos,
+    resend_at: Nanos,
+    resends: u32,
 }
 
 /// What an owner remembers of an origin.
@@ -82,9 +94,19 @@ enum Entry {
     },
 }
 
-impl Forwarder {
-    pub(crate) fn starting_at(next_sequence: u64) -> Forwarder {
-        Forwarder { next_sequence, ..Forwarder::default() }
+impl Forwarding {
+    pub(crate) fn new(incarnation: Incarnation) -> Forwarding {
+        Forwarding {
+            next_sequence: first_id(incarnation),
+            outstanding: BTreeMap::new(),
+            avoided_until: BTreeMap::new(),
+            memory: BTreeMap::new(),
+            forwards: Figure::default(),
+        }
+    }
+
+    pub(crate) fn forwards(&self) -> u64 {
+        self.forwards.get()
     }
 
     /// Bytes of replies to others that this node remembers.
@@ -99,11 +121,16 @@ impl Forwarder {
     }
 }
 
-impl RmwPaxos {
+impl Forwarding {
     /// Forwards the queue if another node is busy with this key; resolves open attempts first.
-    pub(crate) fn try_forward(&mut self, cx: &mut Cx<'_>, active: &mut Active) -> bool {
-        let Some((owner, incarnation)) = self.busy_owner(cx, active) else { return false };
-        if reader::is_resolving(active) || self.try_resolve(cx, active) {
+    pub(crate) fn try_forward(
+        &mut self,
+        core: &mut Core,
+        cx: &mut Cx<'_>,
+        active: &mut Active,
+    ) -> bool {
+        let Some((to, incarnation)) = self.busy_owner(core, cx, active) else { return false };
+        if core.try_resolve(cx, active) {
             return true;
         }
         let forwardable = |operation: &Operation| {
@@ -115,92 +142,85 @@ impl RmwPaxos {
             return false;
         }
         base::sometimes!("commands are forwarded to the owner");
-        self.counters.forwards += 1;
-        self.forwarder.next_sequence += 1;
-        let sequence = self.forwarder.next_sequence;
-        self.forwarder.outstanding.insert((active.key.shard(), sequence), owner);
+        self.forwards.add(1);
+        self.next_sequence += 1;
         let count = together(cx, active);
-        active.forward = Some(OutstandingForward {
-            to: owner,
+        let outstanding = Outstanding {
+            key: active.key.clone(),
+            to,
             incarnation,
-            sequence,
-            operations: active.queue.drain(..count).collect(),
+            operations: core.hand_over(active, count),
             sent: cx.now,
-            resend_at: cx.now + self.round_trip.resend_after(0),
+            resend_at: cx.now + core.round_trip().resend_after(0),
             resends: 0,
-        });
-        active.phase = Phase::Forwarding;
-        self.send_forward(cx, active);
+        };
+        let at = (active.key.shard(), self.next_sequence);
+        self.outstanding.insert(at, outstanding);
+        self.send(cx, at);
         true
     }
 
     /// The node whose proposals for this key keep being accepted here, if it is worth asking.
-    fn busy_owner(&self, cx: &Cx<'_>, active: &Active) -> Option<(NodeId, Incarnation)> {
+    fn busy_owner(
+        &self,
+        core: &Core,
+        cx: &Cx<'_>,
+        active: &Active,
+    ) -> Option<(NodeId, Incarnation)> {
+        let is_recent = |at: Nanos| at > Nanos::ZERO && cx.now.since(at) < core.contended_for();
         let (promised, is_busy) = match cx.replicas.set.has_me() {
             true => {
-                let register = replies::held(cx, &active.key)?;
-                let is_recent = self.is_recent(cx, register.foreign_at);
+                let register = held(cx, &active.key)?;
                 // One write of another node now and then is no contention; losing to it, or several
                 // in a row, is.
                 let is_run = active.losses > 0 || register.foreign_run >= CONTENDED_RUN;
-                (register.promised, is_recent && is_run)
+                (register.promised, is_recent(register.foreign_at) && is_run)
             }
             // Without an acceptor a node learns of others by losing to them.
             false => {
                 let (promised, at) = active.lost_to?;
-                (promised, self.is_recent(cx, at))
+                (promised, is_recent(at))
             }
         };
         let (owner, incarnation) = (promised.node(), promised.incarnation());
         let member = cx.replicas.peers.get(owner)?;
-        let is_avoided =
-            self.forwarder.avoided_until.get(&owner).is_some_and(|until| cx.now < *until);
-        let is_there = owner != self.env.me && member.up && member.incarnation == incarnation;
+        let is_avoided = self.avoided_until.get(&owner).is_some_and(|until| cx.now < *until);
+        let is_there = owner != core.me() && member.up && member.incarnation == incarnation;
         (is_busy && is_there && !is_avoided).then_some((owner, incarnation))
     }
 
-    fn is_recent(&self, cx: &Cx<'_>, at: Nanos) -> bool {
-        at > Nanos::ZERO && cx.now.since(at) < self.contended_for()
-    }
-
-    pub(crate) fn contended_for(&self) -> Nanos {
-        self.round_trip.times(2).clamp(CONTENDED_FOR_MIN, CONTENDED_FOR_MAX)
-    }
-
-    pub(crate) fn send_forward(&mut self, cx: &mut Cx<'_>, active: &Active) {
-        let Some(outstanding) = &active.forward else { return };
-        let shard = active.key.shard();
-        let acked_below = self
-            .forwarder
-            .outstanding
-            .range((shard, 0)..=(shard, u64::MAX))
-            .next()
-            .map_or(outstanding.sequence, |((_, sequence), _)| *sequence);
-        let commands = outstanding
-            .operations
-            .iter()
-            .map(|operation| (operation.session, operation.command.clone()))
-            .collect();
+    fn send(&self, cx: &mut Cx<'_>, (shard, sequence): (Shard, u64)) {
+        let Some(outstanding) = self.outstanding.get(&(shard, sequence)) else { return };
+        let of_shard = self.outstanding.range((shard, 0)..=(shard, u64::MAX));
+        let acked_below = of_shard.map(|((_, sequence), _)| *sequence).next().unwrap_or(sequence);
+        let commands = outstanding.operations.iter();
+        let commands = commands.map(|operation| (operation.session, operation.command.clone()));
         let forward = Forward {
             target: outstanding.incarnation,
-            sequence: outstanding.sequence,
+            sequence,
             acked_below,
-            commands,
+            commands: commands.collect(),
         };
-        cx.fx.send_now(outstanding.to, Message::Forward { key: active.key.clone(), forward });
+        cx.fx.send_now(outstanding.to, Message::Forward { key: outstanding.key.clone(), forward });
     }
 
     /// The owner's side: runs each forward once.
-    pub(crate) fn on_forward(&mut self, cx: &mut Cx<'_>, from: Peer, key: Key, forward: Forward) {
+    pub(crate) fn on_forward(
+        &mut self,
+        core: &mut Core,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        (key, forward): (Key, Forward),
+    ) {
         let sequence = forward.sequence;
-        if forward.target != self.env.incarnation && !mutation::is(Mutation::ForwardAnyIncarnation)
+        if forward.target != core.env().incarnation
+            && !mutation::is(Mutation::ForwardAnyIncarnation)
         {
             let verdict = Verdict::WrongIncarnation;
             return cx.fx.send_now(from.node, Message::Forwarded { key, sequence, verdict });
         }
-        self.recover_if_lost(cx, &key);
-        let take_over = offers_take_over(cx, &key, from.node);
-        let origin = self.forwarder.memory.entry((from.node, key.shard())).or_default();
+        let take_over = core.count_forward(cx, &key, from.node) >= TAKE_OVER_AFTER;
+        let origin = self.memory.entry((from.node, key.shard())).or_default();
         if from.incarnation < origin.incarnation {
             return;
         }
@@ -226,7 +246,7 @@ impl RmwPaxos {
         let outcomes = vec![None; left];
         let entry = Entry::Running { key: key.clone(), outcomes, left, replies_len: 0, take_over };
         origin.entries.insert(sequence, entry);
-        let deadline = cx.now + self.env.request_timeout;
+        let deadline = cx.now + core.env().request_timeout;
         for (index, (session, command)) in forward.commands.into_iter().enumerate() {
             let forward = ForwardKey {
                 origin: from.node,
@@ -237,13 +257,13 @@ impl RmwPaxos {
             let source = Source::Forwarded { forward, index };
             // Sessions are numbered by each node on its own.
             let session = SessionId(session.0 ^ u64::from(from.node.0) << 48);
-            let operation = Operation::new(source, session, command, deadline, self.step);
-            self.enqueue(cx, key.clone(), operation);
+            let operation = Operation::new(source, session, command, deadline, core.step());
+            core.enqueue(cx, &key, operation);
         }
     }
 
     /// A forwarded command ended here: with the last one of its forward the origin is told.
-    pub(crate) fn on_forwarded_done(
+    pub(crate) fn on_done(
         &mut self,
         cx: &mut Cx<'_>,
         forward: ForwardKey,
@@ -251,7 +271,7 @@ impl RmwPaxos {
         outcome: Outcome,
     ) {
         let from = (forward.origin, forward.shard);
-        let Some(origin) = self.forwarder.memory.get_mut(&from) else { return };
+        let Some(origin) = self.memory.get_mut(&from) else { return };
         if origin.incarnation != forward.incarnation {
             return;
         }
@@ -285,83 +305,84 @@ impl RmwPaxos {
     /// The origin's side: the addressed incarnation has answered.
     pub(crate) fn on_forwarded(
         &mut self,
+        core: &mut Core,
         cx: &mut Cx<'_>,
         from: Peer,
-        key: &Key,
-        sequence: u64,
+        (key, sequence): (&Key, u64),
         verdict: Verdict,
     ) {
-        let asked = |active: &Active| {
-            active
-                .forward
-                .as_ref()
-                .is_some_and(|forward| forward.sequence == sequence && forward.to == from.node)
-        };
-        if !self.actives.get(key).is_some_and(asked) {
+        let at = (key.shard(), sequence);
+        let is_asked = |it: &Outstanding| it.key == *key && it.to == from.node;
+        if !self.outstanding.get(&at).is_some_and(is_asked) {
             return;
         }
-        let mut active = self.take_active(cx, key);
-        match verdict {
-            Verdict::Done { outcomes, take_over } => {
-                let Some(forward) = self.end_forward(&mut active) else { return };
-                let mut outcomes = outcomes.into_iter();
-                for operation in forward.operations {
-                    let outcome = match outcomes.next().unwrap_or(Outcome::Unknown) {
-                        // A read has no effect.
-                        Outcome::Unknown if operation.is_read() => Outcome::NoQuorum,
-                        outcome => outcome,
-                    };
-                    self.answer(cx, &operation, outcome);
-                }
-                if let (true, Some(register)) = (take_over, cx.cells.get_mut(key)) {
-                    register.foreign_at = Nanos::ZERO;
+        let Some(forward) = self.outstanding.remove(&at) else { return };
+        let Verdict::Done { outcomes, take_over } = verdict else {
+            return self.give_up(core, cx, forward);
+        };
+        let mut outcomes = outcomes.into_iter();
+        for operation in &forward.operations {
+            let outcome = match outcomes.next().unwrap_or(Outcome::Unknown) {
+                Outcome::Unknown => operation.outcome_in_doubt(),
+                outcome => outcome,
+            };
+            core.answer(cx, operation, outcome);
+        }
+        core.take_over(cx, key, Vec::new());
+        if take_over {
+            core.forget_contention(cx, key);
+        }
+    }
+
+    /// The owner does not answer: a command that could have run there has an unknown fate; reads go
+    /// another way.
+    fn give_up(&mut self, core: &mut Core, cx: &mut Cx<'_>, forward: Outstanding) {
+        self.avoided_until.insert(forward.to, cx.now + AVOID_FOR);
+        let (reads, others): (Vec<_>, Vec<_>) =
+            forward.operations.into_iter().partition(Operation::is_read);
+        core.take_over(cx, &forward.key, reads);
+        let outcome = match mutation::is(Mutation::NoQuorumAfterForward) {
+            true => Outcome::NoQuorum,
+            false => Outcome::Unknown,
+        };
+        for operation in others {
+            core.answer(cx, &operation, outcome.clone());
+        }
+    }
+
+    /// Answers what is overdue, and resends or gives up forwards that are not answered.
+    pub(crate) fn on_retry(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
+        let at: Vec<(Shard, u64)> = self.outstanding.keys().copied().collect();
+        for at in at {
+            cx.about(at.0);
+            let Some(forward) = self.outstanding.get_mut(&at) else { continue };
+            for operation in &mut forward.operations {
+                if let Some(overdue) = operation.give_up_at(cx.now) {
+                    core.answer(cx, &overdue, overdue.outcome_in_doubt());
                 }
             }
-            Verdict::WrongIncarnation => self.give_up_forward(cx, &mut active),
-        }
-        self.put_active(active);
-    }
-
-    fn end_forward(&mut self, active: &mut Active) -> Option<OutstandingForward> {
-        let forward = active.forward.take()?;
-        self.forwarder.outstanding.remove(&(active.key.shard(), forward.sequence));
-        active.phase = Phase::Idle;
-        Some(forward)
-    }
-
-    /// The owner does not answer: what could have run there has an unknown fate; reads go another way.
-    pub(crate) fn give_up_forward(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
-        let Some(forward) = self.end_forward(active) else { return };
-        self.forwarder.avoided_until.insert(forward.to, cx.now + AVOID_FOR);
-        for operation in forward.operations.into_iter().rev() {
-            if operation.is_read() {
-                active.queue.push_front(operation);
-            } else if mutation::is(Mutation::NoQuorumAfterForward) {
-                self.answer(cx, &operation, Outcome::NoQuorum);
-            } else {
-                self.answer(cx, &operation, Outcome::Unknown);
+            let waited = cx.now.since(forward.sent);
+            let owner = cx.replicas.peers.get(forward.to);
+            let is_up = owner.is_some_and(|it| it.up && it.incarnation == forward.incarnation);
+            let round_trip = core.round_trip();
+            let patience =
+                if is_up { ANSWER_WITHIN.max(round_trip.times(8)) } else { RECONNECT_WITHIN };
+            if waited > patience {
+                if let Some(forward) = self.outstanding.remove(&at) {
+                    self.give_up(core, cx, forward);
+                }
+            } else if cx.now >= forward.resend_at {
+                forward.resends += 1;
+                forward.resend_at = cx.now + round_trip.resend_after(forward.resends);
+                self.send(cx, at);
             }
         }
     }
 
-    /// Resends, or gives up, a forward that is not answered.
-    pub(crate) fn resend_forward(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
-        let Some(forward) = &mut active.forward else { return };
-        let waited = cx.now.since(forward.sent);
-        let is_up = cx
-            .replicas
-            .peers
-            .get(forward.to)
-            .is_some_and(|member| member.up && member.incarnation == forward.incarnation);
-        let patience =
-            if is_up { ANSWER_WITHIN.max(self.round_trip.times(8)) } else { RECONNECT_WITHIN };
-        if waited > patience {
-            return self.give_up_forward(cx, active);
-        }
-        if cx.now >= forward.resend_at {
-            forward.resends += 1;
-            forward.resend_at = cx.now + self.round_trip.resend_after(forward.resends);
-            self.send_forward(cx, active);
+    /// Sends again what a dead connection to this node may have lost.
+    pub(crate) fn on_peer_up(&mut self, cx: &mut Cx<'_>, node: NodeId) {
+        for (at, _) in self.outstanding.iter().filter(|(_, forward)| forward.to == node) {
+            self.send(cx, *at);
         }
     }
 }
@@ -382,10 +403,11 @@ fn reply_len(outcome: &Outcome) -> usize {
     }
 }
 
-/// How many commands of a queue go to the owner together: as many that neither their bodies nor their replies, of which
-/// hardly one is longer than the state it sees, exceed what one message should be. At least one.
+/// How many commands of a queue go to the owner together: as many that neither their bodies nor
+/// their replies, of which hardly one is longer than the state it sees, exceed what one message
+/// should be. At least one.
 fn together(cx: &Cx<'_>, active: &Active) -> usize {
-    let state = replies::held(cx, &active.key).and_then(|register| register.state.as_ref());
+    let state = held(cx, &active.key).and_then(|register| register.state.as_ref());
     let mut state_len = state.map_or(0, |state| state.bytes().len());
     let mut len = 0;
     let fits = |operation: &&Operation| {
@@ -396,12 +418,4 @@ fn together(cx: &Cx<'_>, active: &Active) -> usize {
     };
     let fitting = active.queue.iter().take(FORWARD_COMMANDS_MAX).take_while(fits).count();
     fitting.max(1)
-}
-
-/// Counts forwards in a row from one node; after enough of them it should own the key itself.
-fn offers_take_over(cx: &mut Cx<'_>, key: &Key, from: NodeId) -> bool {
-    let Some(register) = cx.cells.get_mut(key) else { return false };
-    let (node, count) = register.forwards;
-    register.forwards = if node == from { (from, count.saturating_add(1)) } else { (from, 1) };
-    register.forwards.1 >= TAKE_OVER_AFTER
 }

@@ -1,8 +1,8 @@
 //! Listings: which keys of a shard exist, from a quorum, in hash order.
 //!
-//! A key that is there for the whole listing is listed; one that comes or goes meanwhile may be either. What the replicas
-//! do not agree on may have been written by nobody who was told so, or overwritten long ago: only a read can say, and the
-//! listing names such keys apart.
+//! A key that is there for the whole listing is listed; one that comes or goes meanwhile may be
+//! either. What the replicas do not agree on may have been written by nobody who was told so, or
+//! overwritten long ago: only a read can say, and the listing names such keys apart.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,11 @@ use crate::peers::Member;
 use crate::protocol::{Peer, Scanned, ScannedCell};
 use crate::quorum::Tally;
 use crate::replicas::{Places, Replicas, place};
-use crate::rmwpaxos::Cx;
-use crate::rmwpaxos::Register;
-use crate::rmwpaxos::RmwPaxos;
+use crate::rmwpaxos::core::context::Cx;
+use crate::rmwpaxos::core::instance::Core;
+
 use crate::rmwpaxos::message::{Entry, LISTING_KEYS_MAX, Listing, Message};
-use crate::rmwpaxos::register::Countdown;
+use crate::rmwpaxos::register::{Countdown, Register};
 
 /// Listings served or awaited at a time.
 const LISTS_MAX: usize = 1024;
@@ -125,7 +125,8 @@ impl Listings {
                 !same[0].1.accepted.is_none()
                     && replicas.set.is_quorum_of(places_of(same, |_| true))
             });
-            // One replica's countdown may be over before the others'; the key exists until a majority's are.
+            // One replica's countdown may be over before the others'; the key exists until a
+            // majority's are.
             let over = |same| places_of(same, |entry: &Entry| !entry.live);
             match same.map(|same| (over(same), places_of(same, |_| true))) {
                 Some((0, _)) => live.push(key()),
@@ -173,59 +174,55 @@ impl Lists {
     }
 }
 
-impl RmwPaxos {
-    pub(crate) fn on_list_request(
+impl Lists {
+    pub(crate) fn on_request(
         &mut self,
+        core: &mut Core,
         cx: &mut Cx<'_>,
         tag: Tag,
         from_hash: u64,
         limit: usize,
     ) {
-        if self.lists.rounds.len() >= LISTS_MAX {
-            return self.reply(cx, tag, Outcome::NoQuorum);
+        if self.rounds.len() >= LISTS_MAX {
+            return core.reply(cx, tag, Outcome::NoQuorum);
         }
-        let id = self.next_id();
+        let id = core.next_id();
         let round = ListRound {
             tag,
             shard: Shard((from_hash >> 56) as u8),
             from_hash,
             limit: limit.clamp(1, LISTING_KEYS_MAX),
             listings: Listings::default(),
-            deadline: cx.now + self.env.request_timeout,
-            resend_at: cx.now + self.round_trip.resend_after(0),
+            deadline: cx.now + core.env().request_timeout,
+            resend_at: cx.now + core.round_trip().resend_after(0),
             resends: 0,
         };
         for node in cx.replicas.all() {
             ask(cx, &round, id, node);
         }
-        self.lists.rounds.insert(id, round);
-        self.sweep.arm(cx);
+        self.rounds.insert(id, round);
+        core.arm_retries(cx);
     }
 
     /// Serves a listing. A forgotten shard is silent: it cannot say what is not there.
     pub(crate) fn on_list(
         &mut self,
+        core: &mut Core,
         cx: &mut Cx<'_>,
         from: Peer,
-        shard: Shard,
-        id: u64,
-        from_hash: u64,
-        limit: u32,
+        (shard, id): (Shard, u64),
+        (from_hash, limit): (u64, u32),
     ) {
-        if cx.cells.is_forgotten(shard) || self.lists.serving.len() >= LISTS_MAX {
+        if cx.cells.is_forgotten(shard) || self.serving.len() >= LISTS_MAX {
             return;
         }
-        let scan = self.next_id();
-        self.lists.serving.insert(scan, Serving { to: from.node, shard, id });
+        let scan = core.next_id();
+        self.serving.insert(scan, Serving { to: from.node, shard, id });
         cx.fx.scan(Scan { id: scan, from_hash, limit: limit as usize });
     }
 
-    pub(crate) fn on_scanned(&mut self, cx: &mut Cx<'_>, mut scanned: Scanned<Register>) {
-        if self.on_range_scanned(cx, &mut scanned) || self.on_disbelieved_scanned(cx, &mut scanned)
-        {
-            return;
-        }
-        let Some(serving) = self.lists.serving.remove(&scanned.id) else { return };
+    pub(crate) fn on_scanned(&mut self, cx: &mut Cx<'_>, scanned: Scanned<Register>) {
+        let Some(serving) = self.serving.remove(&scanned.id) else { return };
         if cx.cells.is_forgotten(serving.shard) || cx.metas.get(serving.shard).void {
             return;
         }
@@ -248,25 +245,25 @@ impl RmwPaxos {
         cx.fx.send(serving.to, message, after);
     }
 
+    /// Gives the listing back if no client of this node has asked for it.
     pub(crate) fn on_listed(
         &mut self,
+        core: &mut Core,
         cx: &mut Cx<'_>,
         from: Peer,
-        shard: Shard,
         id: u64,
         listing: Listing,
-    ) {
-        let Some(round) = self.lists.rounds.get_mut(&id) else {
-            return self.on_shard_listed(cx, from, shard, id, listing);
-        };
+    ) -> Option<Listing> {
+        let Some(round) = self.rounds.get_mut(&id) else { return Some(listing) };
         round.listings.add(cx.replicas, from, listing);
-        self.settle_list(cx, id);
+        self.settle(core, cx, id);
+        None
     }
 
-    /// Ends a listing that a majority has answered. While some keys are not settled it waits a little for the others, which
-    /// may know: to read those keys costs more.
-    fn settle_list(&mut self, cx: &mut Cx<'_>, id: u64) {
-        let Some(round) = self.lists.rounds.get(&id) else { return };
+    /// Ends a listing that a majority has answered. While some keys are not settled it waits a
+    /// little for the others, which may know: to read those keys costs more.
+    fn settle(&mut self, core: &mut Core, cx: &mut Cx<'_>, id: u64) {
+        let Some(round) = self.rounds.get(&id) else { return };
         let (tag, listings) = (round.tag, &round.listings);
         if !cx.replicas.is_quorum(&listings.tally) {
             return;
@@ -276,35 +273,35 @@ impl RmwPaxos {
             return;
         }
         let next_hash = listings.complete_below(cx.replicas);
-        self.lists.rounds.remove(&id);
-        self.reply(cx, tag, Outcome::Listed { keys, unsettled, next_hash });
+        self.rounds.remove(&id);
+        core.reply(cx, tag, Outcome::Listed { keys, unsettled, next_hash });
     }
 
     /// Resends what is missing, ends what took too long or has waited for enough.
-    pub(crate) fn sweep_lists(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn on_retry(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
         let (mut ended, mut due) = (Vec::new(), Vec::new());
-        for (&id, round) in &mut self.lists.rounds {
+        for (&id, round) in &mut self.rounds {
             if cx.now >= round.deadline {
                 ended.push(id);
             } else if cx.now >= round.resend_at {
                 due.push(id);
                 round.resends += 1;
-                round.resend_at = cx.now + self.round_trip.resend_after(round.resends);
+                round.resend_at = cx.now + core.round_trip().resend_after(round.resends);
             }
         }
         for id in due {
-            let Some(shard) = self.lists.rounds.get(&id).map(|round| round.shard) else { continue };
+            let Some(shard) = self.rounds.get(&id).map(|round| round.shard) else { continue };
             cx.about(shard);
-            self.settle_list(cx, id);
-            let Some(round) = self.lists.rounds.get(&id) else { continue };
+            self.settle(core, cx, id);
+            let Some(round) = self.rounds.get(&id) else { continue };
             let replicas = cx.replicas;
             let missing = replicas.all().filter(|&node| !round.listings.tally.has(replicas, node));
             missing.for_each(|node| ask(cx, round, id, node));
         }
         for id in ended {
-            if let Some(round) = self.lists.rounds.remove(&id) {
-                let outcome = self.unavailable(cx, round.shard);
-                self.reply(cx, round.tag, outcome);
+            if let Some(round) = self.rounds.remove(&id) {
+                let outcome = core.unavailable(cx, round.shard);
+                core.reply(cx, round.tag, outcome);
             }
         }
     }

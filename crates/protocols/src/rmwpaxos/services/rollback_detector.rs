@@ -1,17 +1,19 @@
-//! A member holds less than it durably held: its medium has gone back, and nobody else can tell [spec 9.7].
+//! A member holds less than it durably held: its medium has gone back, and nobody else can tell
+//! [spec 9.7].
 //!
-//! An acceptor's round never falls, and what it does not hold any more is forbidden by a floor. So a comparison that finds
-//! a member below what it held before, or with what it had removed, and that has forgotten nothing of the shard since,
-//! has found a whole but older record (or a fault of ours). It may have
-//! answered for that older record meanwhile, which is beyond help. From now on it must not: what else it accepted or
-//! promised after that record is unknown, and so it is of its neighbours. So the shard counts as lost with all that is
-//! stored of it, the loss is raised, and a majority of others gives it back.
+//! An acceptor's round never falls, and what it does not hold any more is forbidden by a floor. So
+//! a comparison that finds a member below what it held before, or with what it had removed, and
+//! that has forgotten nothing of the shard since, has found a whole but older record (or a fault of
+//! ours). It may have answered for that older record meanwhile, which is beyond help. From now on
+//! it must not: what else it accepted or promised after that record is unknown, and so it is of its
+//! neighbours. So the shard counts as lost with all that is stored of it, the loss is raised, and a
+//! majority of others gives it back.
 //!
-//! That it held more is true even if the medium of whoever says so has gone back too: that node holds less than it did
-//! itself. That it had removed something is not: whoever says so may have lost the register on its own medium. So a
-//! majority of others must say that.
+//! That it held more is true even if the medium of whoever says so has gone back too: that node
+//! holds less than it did itself. That it had removed something is not: whoever says so may have
+//! lost the register on its own medium. So a majority of others must say that.
 //!
-//! What differs otherwise may as well be an accept that never arrived, and is repaired in silence.
+//! Other differences may as well be an accept that never arrived, and is repaired in silence.
 
 use std::collections::BTreeMap;
 
@@ -21,21 +23,27 @@ use types::{Ballot, Key, Loss, NodeId, Round, Shard};
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
 use crate::quorum::Tally;
-use crate::rmwpaxos::Cx;
-use crate::rmwpaxos::RmwPaxos;
-use crate::rmwpaxos::core::replies;
+use crate::rmwpaxos::core::context::{Cx, held, is_lost};
+use crate::rmwpaxos::core::counters::Figure;
+use crate::rmwpaxos::core::instance::Core;
 use crate::rmwpaxos::message::Message;
+use crate::rmwpaxos::services::anti_entropy::ranges::Ranges;
 
 /// Registers of which others say that they were removed, at most.
 const DENIED_MAX: usize = 256;
 
-/// For so long one member of a shard alone is told: it recovers meanwhile, and needs the others for that.
+/// For so long one member of a shard alone is told: it recovers meanwhile, and needs the others for
+/// that.
 const ONE_FOR: Nanos = Nanos::from_secs(60);
 
-/// Registers of this node of which others say that they were removed here.
+/// Suspicions that a medium has gone back, of this node's and of others'.
 #[derive(Debug, Default)]
-pub(crate) struct Denied {
-    keys: BTreeMap<Key, Denial>,
+pub(crate) struct RollbackDetector {
+    /// Registers of this node of which others say that they were removed here.
+    denials: BTreeMap<Key, Denial>,
+    /// The member of each shard that was told last that it held more.
+    told: BTreeMap<Shard, Telling>,
+    older: Figure,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -44,10 +52,6 @@ struct Denial {
     by: Tally,
     since: Nanos,
 }
-
-/// Who was told last that it held more, of each shard.
-#[derive(Debug, Default)]
-pub(crate) struct Told(BTreeMap<Shard, Telling>);
 
 #[derive(Clone, Copy, Debug)]
 struct Telling {
@@ -58,14 +62,14 @@ struct Telling {
     asked: u64,
 }
 
-/// What a member held of a register.
+/// The past of a member: the round that it held of a register.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Past {
     /// [`Round::NONE`]: nothing.
     pub(crate) round: Round,
     /// Where it held nothing: that was so for every round up to this one's ballot.
     pub(crate) floor: Ballot,
-    /// What it had lost by then.
+    /// Its loss by then.
     pub(crate) loss: Loss,
 }
 
@@ -80,76 +84,87 @@ impl Past {
     }
 }
 
-impl RmwPaxos {
-    /// True if this member may be told that it held more of a shard. Two that disbelieve themselves wait for each other,
-    /// for ever: so whoever is second is repaired in silence.
+impl RollbackDetector {
+    /// Registers and shards of this node that were found to be older than they were.
+    pub(crate) fn older(&self) -> u64 {
+        self.older.get()
+    }
+
+    /// True if this member may be told that it held more of a shard. Two that disbelieve themselves
+    /// wait for each other, for ever: so whoever is second is repaired in silence.
     pub(crate) fn may_tell(&self, cx: &Cx<'_>, shard: Shard, member: usize) -> bool {
-        let told = self.told.0.get(&shard);
+        let told = self.told.get(&shard);
         told.is_none_or(|told| told.member == member || told.until <= cx.now)
             || mutation::is(Mutation::AllAreTold)
     }
 
     /// Nobody was told of this shard lately.
     pub(crate) fn is_to_be_told(&self, cx: &Cx<'_>, shard: Shard) -> bool {
-        self.told.0.get(&shard).is_none_or(|told| told.until <= cx.now)
+        self.told.get(&shard).is_none_or(|told| told.until <= cx.now)
     }
 
     /// A member durably held this. It is told once; if it disagrees, it is repaired like others.
     pub(crate) fn tell_older(
         &mut self,
+        ranges: &mut Ranges,
         cx: &mut Cx<'_>,
         key: Key,
         (member, node): (usize, NodeId),
         past: Past,
     ) {
         let Past { round, floor, loss } = past;
-        self.note_told(cx, key.shard(), member);
+        self.note_told(ranges, cx, (key.shard(), member));
         cx.fx.send_now(node, Message::Older { key, round, floor, loss });
     }
 
-    /// Who answers a question that was asked after it was told was told in vain: a shard that is recovered is silent.
+    /// Who answers a question that was asked after it was told was told in vain: a shard that is
+    /// recovered is silent.
     pub(crate) fn note_answer(&mut self, shard: Shard, member: usize, question: u64) {
-        let told = self.told.0.get(&shard);
+        let told = self.told.get(&shard);
         if told.is_some_and(|told| told.member == member && question > told.asked) {
-            self.told.0.remove(&shard);
+            self.told.remove(&shard);
         }
     }
 
-    fn note_told(&mut self, cx: &mut Cx<'_>, shard: Shard, member: usize) {
-        let asked = self.next_id();
-        self.told.0.insert(shard, Telling { member, until: cx.now + ONE_FOR, asked });
-        self.ranges.note_told(shard, member);
-        self.doubt(cx, shard, 1 << member);
+    fn note_told(&mut self, ranges: &mut Ranges, cx: &mut Cx<'_>, (shard, member): (Shard, usize)) {
+        let asked = ranges.last_question;
+        self.told.insert(shard, Telling { member, until: cx.now + ONE_FOR, asked });
+        ranges.note_told(shard, member);
+        ranges.doubt(cx, shard, 1 << member);
     }
 
-    /// A member names its floor, which never falls either: where it does, the fields of the shard have gone back.
+    /// A member names its floor, which never falls either: where it does, the fields of the shard
+    /// have gone back.
     pub(crate) fn compare_floor(
         &mut self,
+        ranges: &mut Ranges,
         cx: &mut Cx<'_>,
         shard: Shard,
         (member, node): (usize, NodeId),
         floor: Ballot,
     ) {
-        let had = self.ranges.had_floor(shard, member).filter(|&(_, had)| floor < had);
+        let had = ranges.had_floor(shard, member).filter(|&(_, had)| floor < had);
         let Some((loss, floor)) = had.filter(|_| self.may_tell(cx, shard, member)) else { return };
-        self.note_told(cx, shard, member);
+        self.note_told(ranges, cx, (shard, member));
         cx.fx.send_now(node, Message::OlderFloor { shard, floor, loss });
     }
 
-    /// A member holds a round of what is not held here: true if it had removed it too, and has been told so.
+    /// A member holds a round of what is not held here: true if it had removed it too, and has been
+    /// told so.
     pub(crate) fn tell_removed(
         &mut self,
+        ranges: &mut Ranges,
         cx: &mut Cx<'_>,
         node: NodeId,
-        key: &Key,
-        theirs: Round,
+        (key, theirs): (&Key, Round),
     ) -> bool {
         let Some(member) = cx.replicas.index(node) else { return false };
-        let removed = self.ranges.was_removed_with(key.shard(), member, theirs);
+        let removed = ranges.was_removed_with(key.shard(), member, theirs);
         let Some((loss, floor)) = removed.filter(|_| self.may_tell(cx, key.shard(), member)) else {
             return false;
         };
-        // What it has lost since it has recovered from others, the floor too: above theirs it may accept again.
+        // What it has lost since it has recovered from others, the floor too: above theirs it may
+        // accept again.
         let has_lost = cx.replicas.member(node).is_some_and(|member| member.loss > loss);
         let own = cx.metas.get(key.shard()).floor_ballot;
         let floor = if has_lost { floor.min(own) } else { floor };
@@ -157,26 +172,29 @@ impl RmwPaxos {
             return false;
         }
         let past = Past { round: Round::NONE, floor, loss };
-        self.tell_older(cx, key.clone(), (member, node), past);
+        self.tell_older(ranges, cx, key.clone(), (member, node), past);
         true
     }
 
-    /// The fields of a shard wait to be recovered, and storage knows the shard as recovered: they are from before.
-    pub(crate) fn find_void(&mut self, cx: &mut Cx<'_>, shard: Shard) {
+    /// The fields of a shard wait to be recovered, and storage knows the shard as recovered: they
+    /// are from before.
+    pub(crate) fn find_void(&mut self, core: &mut Core, cx: &mut Cx<'_>, shard: Shard) {
         base::sometimes!("the fields of a shard are older than they were");
-        self.counters.older += 1;
+        self.older.add(1);
         cx.fx.remark(format!(
             "shard {}: its record is older than it was: the medium has lost a write. \
              The shard is recovered from the other members",
             shard.0
         ));
-        disbelieve(cx, shard);
+        core.treat_as_lost(cx, shard);
         cx.fx.forget(shard);
     }
 
-    /// Another member remembers the floor that this one had: its fields of the shard are older than they were.
+    /// Another member remembers the floor that this one had: its fields of the shard are older than
+    /// they were.
     pub(crate) fn on_older_floor(
         &mut self,
+        core: &mut Core,
         cx: &mut Cx<'_>,
         shard: Shard,
         floor: Ballot,
@@ -185,25 +203,31 @@ impl RmwPaxos {
         let meta = cx.metas.get(shard);
         let is_void = meta.lost_at > loss || meta.void || cx.cells.is_forgotten(shard);
         if !is_void && meta.floor_ballot < floor && !mutation::is(Mutation::OlderIsLag) {
-            self.find_void(cx, shard);
+            self.find_void(core, cx, shard);
         }
     }
 
-    /// Another member remembers what this one held. That counts for nothing where something of the shard was forgotten
-    /// since.
-    pub(crate) fn on_older(&mut self, cx: &mut Cx<'_>, from: Peer, key: &Key, past: Past) {
+    /// Another member remembers what this one held. That counts for nothing where something of the
+    /// shard was forgotten since.
+    pub(crate) fn on_older(
+        &mut self,
+        core: &mut Core,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        (key, past): (&Key, Past),
+    ) {
         let meta = cx.metas.get(key.shard());
         let (lost_at, floor) = (meta.lost_at, meta.floor_ballot);
         let is_void = lost_at > past.loss && !past.round.is_none();
-        if is_void || replies::is_lost(cx, key) || mutation::is(Mutation::OlderIsLag) {
+        if is_void || is_lost(cx, key) || mutation::is(Mutation::OlderIsLag) {
             return;
         }
-        let held = replies::held(cx, key).map_or(Round::NONE, |register| register.accepted);
+        let held = held(cx, key).map_or(Round::NONE, |register| register.accepted);
         if !past.forbids(held, floor) || !self.is_agreed(cx, from, key, (held, &past)) {
             return;
         }
         base::sometimes!("a register is older than it was");
-        self.counters.older += 1;
+        self.older.add(1);
         cx.fx.remark(format!(
             "shard {}: the key with hash {:016x} is older than it was, as node {} remembers: \
              the medium has lost a write. The key is recovered from the other members",
@@ -211,31 +235,31 @@ impl RmwPaxos {
             key.hash(),
             from.node,
         ));
-        disbelieve(cx, key.shard());
+        core.treat_as_lost(cx, key.shard());
         cx.fx.disown(key.clone());
     }
 }
 
-impl RmwPaxos {
-    /// That something was removed a majority of others must say. They are asked for what they know: who has removed the
-    /// register too says so when it is delivered.
+impl RollbackDetector {
+    /// That something was removed a majority of others must say. They are asked for what they know:
+    /// who has removed the register too says so when it is delivered.
     fn is_agreed(
         &mut self,
         cx: &mut Cx<'_>,
         from: Peer,
         key: &Key,
-        (held, past): (Round, &Past),
+        (own, past): (Round, &Past),
     ) -> bool {
         if !past.round.is_none() || mutation::is(Mutation::OneDenies) {
             return true;
         }
-        let denied = &mut self.denied.keys;
+        let denied = &mut self.denials;
         if denied.len() >= DENIED_MAX && !denied.contains_key(key) {
             denied.clear();
         }
-        let first = Denial { held, by: Tally::default(), since: cx.now };
+        let first = Denial { held: own, by: Tally::default(), since: cx.now };
         let denial = denied.entry(key.clone()).or_insert(first);
-        if denial.held != held || denial.since + ONE_FOR <= cx.now {
+        if denial.held != own || denial.since + ONE_FOR <= cx.now {
             *denial = first;
         }
         let is_new = denial.by.add(cx.replicas, from.node, from.loss);
@@ -244,21 +268,14 @@ impl RmwPaxos {
             return true;
         }
         let tally = denial.by;
-        let state = replies::held(cx, key).and_then(|register| register.state.clone());
+        let state = held(cx, key).and_then(|register| register.state.clone());
         let Some(state) = state.filter(|_| is_new) else { return false };
         let others: Vec<NodeId> =
             cx.replicas.others().filter(|&it| !tally.has(cx.replicas, it)).collect();
         for node in others {
             let (key, state) = (key.clone(), state.clone());
-            cx.fx.send_now(node, Message::Repair { key, round: held, state });
+            cx.fx.send_now(node, Message::Repair { key, round: own, state });
         }
         false
     }
-}
-
-/// Neither the fields of the shard nor the registers that are stored count until the others have given them back.
-fn disbelieve(cx: &mut Cx<'_>, shard: Shard) {
-    let meta = cx.metas.get_mut(shard);
-    (meta.void, meta.disbelieved) = (true, true);
-    cx.metas.persist(shard);
 }

@@ -1,4 +1,5 @@
-//! Schedules in which what was deleted comes back at one member, and nobody may see it. [spec 9.5, 9.7]
+//! Schedules in which what was deleted comes back at one member, and no client may see it. [spec
+//! 9.5, 9.7]
 
 use base::Nanos;
 use types::{Ballot, Outcome, Reply, Round, Wire};
@@ -14,12 +15,13 @@ use crate::rmwpaxos::{Message, Register};
 const MOMENT: Nanos = Nanos::from_millis(100);
 const LONG: Nanos = Nanos::from_secs(30);
 
-/// Who counts its own promise and report first, as servers do.
+/// Nodes count their own promise and report first, as servers do.
 fn world() -> World {
     World::with(3, true, 1, Ways { by_message: false, always_deltas: false })
 }
 
-/// Written, deleted, collected, and found equal by all. Then the second node's medium brings it back.
+/// Written, deleted, collected, and found equal by all. Then the second node's medium brings it
+/// back.
 fn brought_back() -> Result<World, String> {
     brought_back_among(3)
 }
@@ -47,8 +49,8 @@ fn brought_back_at_a_start() -> Result<World, String> {
     Ok(world)
 }
 
-/// The second node remembers that the others held what it held, which at that time was nothing of this key; the third, or
-/// all others, have started since and remember nothing.
+/// The second node remembers that the others held what it held, which at that time was nothing of
+/// this key; the third, or all others, have started since and remember nothing.
 pub(super) fn one_that_calls_the_others_forgetful() -> Result<(), String> {
     for (members, started) in [(3, 2..3), (5, 2..3), (3, 0..1), (3, 0..3), (5, 0..5)] {
         for (asked, ask) in
@@ -117,7 +119,8 @@ fn what_one_brings_back_waits_for_the_third() -> Result<(), String> {
     one_that_brings_back()
 }
 
-/// Processes are not new any more, and the third's link ends for a moment. It is waited for as if it were up.
+/// Processes are not new any more, and the third's link ends for a moment. It is waited for as if
+/// it were up.
 #[test]
 fn who_has_just_lost_its_link_is_waited_for() -> Result<(), String> {
     for ask in [Ask::Get, Ask::Append("b")] {
@@ -153,7 +156,8 @@ fn who_has_just_lost_its_link_is_waited_for() -> Result<(), String> {
     Ok(())
 }
 
-/// A member that is up and says nothing is not waited for without end: it may be this key's second holder that is silent.
+/// A member that is up and says nothing is not waited for without end: it may be this key's second
+/// holder that is silent.
 #[test]
 fn a_third_that_stays_silent_is_not_waited_for_long() -> Result<(), String> {
     let mut world = world();
@@ -206,8 +210,8 @@ fn what_another_remembers_to_be_removed_does_not_count() -> Result<(), String> {
     one_that_brings_back_while_one_is_away()
 }
 
-/// The first node's medium loses a register while its process lives. It denies what the others hold, who confirm each
-/// other.
+/// The first node's medium loses a register while its process lives. It denies what the others
+/// hold, who confirm each other.
 #[test]
 fn who_lost_a_register_denies_in_vain() -> Result<(), String> {
     for asked in [0, 1, 2] {
@@ -247,7 +251,8 @@ fn while_the_second_reads(
     Ok(())
 }
 
-/// While the second node reads the shard for a comparison with the first, it accepts a key that the first misses.
+/// While the second node reads the shard for a comparison with the first, it accepts a key that the
+/// first misses.
 #[test]
 fn what_is_accepted_behind_a_scan_was_not_found_elsewhere() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
@@ -265,8 +270,9 @@ fn what_is_accepted_behind_a_scan_was_not_found_elsewhere() -> Result<(), String
     world.finish_with("va")
 }
 
-/// While the second node reads the shard for a comparison with the first, it accepts a key that the first misses, and
-/// removes another, for which it has promised more. The floor that stands for that covers the key.
+/// While the second node reads the shard for a comparison with the first, it accepts a key that the
+/// first misses, and removes another, for which it has promised more. The floor that stands for
+/// that covers the key.
 #[test]
 fn what_is_accepted_behind_a_scan_is_not_denied() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
@@ -295,8 +301,8 @@ fn what_is_accepted_behind_a_scan_is_not_denied() -> Result<(), String> {
     world.finish_with("va")
 }
 
-/// A neighbour is written by these, deleted and collected, which raises floors over what was accepted before. Nobody compares,
-/// and one node hears nothing of the key itself.
+/// A neighbour is written by these, deleted and collected, which raises floors over what was
+/// accepted before. Nobody compares, and one node hears nothing of the key itself.
 fn raise_floors(world: &mut World, writers: &[usize], deaf: usize) -> Result<(), String> {
     let (key, neighbour) = (world.key.clone(), world.neighbour.clone());
     for &node in writers {
@@ -317,8 +323,9 @@ fn raise_floors(world: &mut World, writers: &[usize], deaf: usize) -> Result<(),
     claim(world.held(deaf).is_none_or(|it| it.accepted.is_none()), "the key is missed by one")
 }
 
-/// The first node misses the key. The third has found the second to hold the same, which starts again and has lost it. Whoever
-/// asks these two finds nothing; but the third knows better, and makes it good.
+/// The first node misses the key. The third has found the second to hold the same, which starts
+/// again and has lost it. Whoever asks these two finds nothing; but the third knows better, and
+/// makes it good.
 pub(super) fn one_that_lost_what_the_last_missed() -> Result<(), String> {
     for is_written in [false, true] {
         let mut world = world();
@@ -350,8 +357,8 @@ fn who_is_known_to_have_held_it_says_nothing_of_its_absence() -> Result<(), Stri
     one_that_lost_what_the_last_missed()
 }
 
-/// The third node's fields of the shard have gone back, its floor with them, and nobody knows of it. It denies what the second
-/// brings back, and must not take it in when it is asked again.
+/// The third node's fields of the shard have gone back, its floor with them, and nobody knows of
+/// it. It denies what the second brings back, and must not take it in when it is asked again.
 #[test]
 fn what_is_denied_is_not_taken_in() -> Result<(), String> {
     let mut world = world();
@@ -379,7 +386,8 @@ fn what_is_denied_is_not_taken_in() -> Result<(), String> {
     world.finish_with("-")
 }
 
-/// Five members. The second misses the key; the first's record of it is damaged while the two compare.
+/// Five members. The second misses the key; the first's record of it is damaged while the two
+/// compare.
 #[test]
 fn what_is_damaged_is_not_found_equal() -> Result<(), String> {
     let mut world = World::with(5, true, 1, Ways { by_message: false, always_deltas: false });
@@ -409,8 +417,8 @@ fn what_is_damaged_is_not_found_equal() -> Result<(), String> {
     world.finish_with("va")
 }
 
-/// Five members. The first node's medium loses the key, and it denies what two others hold, who confirm each other; the last
-/// two are up and silent.
+/// Five members. The first node's medium loses the key, and it denies what two others hold, who
+/// confirm each other; the last two are up and silent.
 #[test]
 fn a_denial_that_is_refuted_holds_up_nobody() -> Result<(), String> {
     let mut world = World::with(5, true, 1, Ways { by_message: false, always_deltas: false });
@@ -436,8 +444,9 @@ fn a_denial_that_is_refuted_holds_up_nobody() -> Result<(), String> {
     )
 }
 
-/// The first node's medium loses the key, and it denies what the others hold: one the owner's next proposal, which has yet to
-/// arrive elsewhere, one the proposal before, so that neither confirms the other. Its phase 1 goes on all the same.
+/// The first node's medium loses the key, and it denies what the others hold: one the owner's next
+/// proposal, which has yet to arrive elsewhere, one the proposal before, so that neither confirms
+/// the other. Its phase 1 goes on all the same.
 #[test]
 fn a_phase_one_that_meets_only_what_it_denies_asks_again() -> Result<(), String> {
     let mut world = world();

@@ -73,8 +73,8 @@ fn large_commands_are_forwarded_a_few_at_a_time() -> Result<(), String> {
     claim(tags.iter().all(|&tag| world.value_of(tag).is_some()), "all were answered")
 }
 
-/// Replies may be longer than the origin could know. What a frame does not take is answered as unknown, and of long replies
-/// the owner remembers only that it gave them.
+/// Replies may be longer than the origin could know. What a frame does not take is answered as
+/// unknown, and of long replies the owner remembers only that it gave them.
 #[test]
 fn an_owner_answers_no_more_than_a_frame_takes() -> Result<(), String> {
     let mut world = volatile();
@@ -97,7 +97,7 @@ fn an_owner_answers_no_more_than_a_frame_takes() -> Result<(), String> {
     let replies = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Reply(_))).count();
     claim(outcomes.len() == 81, "each command is answered")?;
     claim((20..40).contains(&replies), &format!("half a frame of replies, and here {replies}"))?;
-    claim(world.nodes[1].protocol.forwarder.remembered_len() == 0, "none of it is kept")?;
+    claim(world.nodes[1].protocol.parts.forwarding.remembered_len() == 0, "none of it is kept")?;
     world.deliver_all(copy);
     let again = world.take(|m| m.is(Kind::Forwarded));
     claim(again.len() == 1, "a copy is answered")?;
@@ -167,7 +167,8 @@ fn an_answer_to_an_earlier_forward_is_not_taken_for_another() -> Result<(), Stri
     an_answer_to_an_earlier_forward()
 }
 
-/// A node that was cut off for long, and whose phase 1 was resent as often as unwanted work would be, forwards at last.
+/// A node that was cut off for long, and whose phase 1 was resent as often as unwanted work would
+/// be, forwards at last.
 #[test]
 fn a_forward_after_a_long_silence_is_answered() -> Result<(), String> {
     let mut world = volatile();
@@ -265,7 +266,8 @@ fn a_busy_key_expires_in_time() -> Result<(), String> {
     world.finish()
 }
 
-/// F10: all crash, and their clocks go on from what was saved of them: before the start, or behind it.
+/// F10: all crash, and their clocks go on from what was saved of them: before the start, or behind
+/// it.
 #[test]
 fn countdown_loses_what_its_clock_loses_in_a_crash() -> Result<(), String> {
     for (ran, behind) in [(20, 5), (20, 20), (5, 30)] {
@@ -321,7 +323,8 @@ fn a_deaf_node_does_not_stop_the_others() -> Result<(), String> {
     world.finish()
 }
 
-/// F1: an operation with an attempt at a minority fails its condition on a consistent quorum below the attempt.
+/// F1: an operation with an attempt at a minority fails its condition on a consistent quorum below
+/// the attempt.
 pub(super) fn a_refusal_below_an_attempt() -> Result<(), String> {
     let mut world = volatile();
     world.write(1, Ask::Append("z"));

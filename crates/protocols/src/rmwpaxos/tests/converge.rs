@@ -1,5 +1,5 @@
-//! Schedules in which nobody reads and nobody writes: replicas become equal all the same, and then are silent.
-//! [spec 9.7]
+//! Schedules in which nobody reads and nobody writes: replicas become equal all the same, and then
+//! are silent. [spec 9.7]
 
 use base::Nanos;
 use types::{Key, Round};
@@ -38,7 +38,8 @@ fn has_tombstone(world: &World) -> bool {
 }
 
 impl World {
-    /// Everything goes through and time passes, up to `span`. True when nobody has anything left to do before that.
+    /// Everything goes through and time passes, up to `span`. True when nobody has anything left to
+    /// do before that.
     pub(super) fn rest(&mut self, span: Nanos) -> bool {
         let end = self.now + span;
         while self.now < end && self.fault.is_none() {
@@ -51,7 +52,8 @@ impl World {
         false
     }
 
-    /// All is healed and nobody asks for anything: replicas become equal, no tombstone stays, and then all is silent.
+    /// All is healed and nobody asks for anything: replicas become equal, no tombstone stays, and
+    /// then all is silent.
     pub(super) fn converge(&mut self) -> Result<(), String> {
         self.converge_within(Nanos::from_secs(240))
     }
@@ -113,7 +115,8 @@ fn a_replica_that_refuses_a_late_accept_becomes_equal() -> Result<(), String> {
     world.converge()
 }
 
-/// The owner's proposal reaches the second acceptor only, and the owner dies: it is decided one way or the other.
+/// The owner's proposal reaches the second acceptor only, and the owner dies: it is decided one way
+/// or the other.
 #[test]
 fn what_only_one_has_accepted_is_decided() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
@@ -126,7 +129,8 @@ fn what_only_one_has_accepted_is_decided() -> Result<(), String> {
     world.finish_with("vab")
 }
 
-/// A live value whose round lies below a floor that another key has raised at the replica that lacks it.
+/// A live value whose round lies below a floor that another key has raised at the replica that
+/// lacks it.
 #[test]
 fn a_floor_of_another_key_keeps_nothing_apart() -> Result<(), String> {
     let mut world = volatile();
@@ -146,7 +150,8 @@ fn a_floor_of_another_key_keeps_nothing_apart() -> Result<(), String> {
     world.finish_with("va")
 }
 
-/// An owner's ballot is refused by a member that has started again, each time after the others have chosen.
+/// An owner's ballot is refused by a member that has started again, each time after the others have
+/// chosen.
 #[test]
 fn an_owner_that_one_refuses_prepares_anew() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
@@ -188,8 +193,9 @@ pub(super) fn a_removal_that_one_missed() -> Result<(), String> {
     world.flow(|m| !missed(m));
     world.lose(missed);
     claim(world.held(0).is_none() && world.held(2).is_some(), "one still has it")?;
-    let delivered =
-        |world: &World| world.nodes.iter().map(|node| node.protocol.counters.repairs).sum::<u64>();
+    let delivered = |world: &World| {
+        world.nodes.iter().map(|node| node.protocol.core.counters.repairs).sum::<u64>()
+    };
     let before = delivered(&world);
     claim(world.rest(Nanos::from_secs(240)), "comparing ends")?;
     claim(delivered(&world) == before, "a tombstone is delivered to nobody who has removed it")?;
@@ -238,7 +244,11 @@ fn a_shard_that_is_equal_is_compared_once() -> Result<(), String> {
     world.write(0, Ask::Append("a"));
     claim(world.rest(Nanos::from_secs(60)), "comparing ends")?;
     let walks = |world: &World| {
-        world.nodes.iter().map(|node| node.protocol.counters.shards_compared).sum::<u64>()
+        world
+            .nodes
+            .iter()
+            .map(|node| node.protocol.parts.anti_entropy.figures.shards_compared.get())
+            .sum::<u64>()
     };
     let before = walks(&world);
     claim(before <= 6, "few walks are enough")?;
@@ -264,7 +274,8 @@ fn a_walk_after_a_start_reads_a_bounded_part_at_a_time() -> Result<(), String> {
     }
     world.converge()?;
     world.crash(0, 0);
-    let read = |world: &World| world.nodes[0].protocol.counters.keys_compared;
+    let read =
+        |world: &World| world.nodes[0].protocol.parts.anti_entropy.figures.keys_compared.get();
     let (mut before, mut most) = (0, 0);
     for _ in 0..400 {
         world.pass(PAUSE);
@@ -305,14 +316,14 @@ fn a_question_that_is_lost_is_asked_again() -> Result<(), String> {
 fn a_tombstone_for_which_there_is_no_room_is_collected_when_there_is() -> Result<(), String> {
     let mut world = volatile();
     for node in &mut world.nodes {
-        node.protocol.collector.fill(world.now + Nanos::from_secs(30));
+        node.protocol.parts.deletion.fill(world.now + Nanos::from_secs(30));
     }
     world.write(0, Ask::Append("a"));
     world.write(0, Ask::Delete);
     claim(!world.rest(Nanos::from_secs(20)), "others wait")?;
     claim(has_tombstone(&world), "it is not collected yet")?;
     for node in &mut world.nodes {
-        node.protocol.collector.make_room();
+        node.protocol.parts.deletion.make_room();
     }
     world.converge()
 }

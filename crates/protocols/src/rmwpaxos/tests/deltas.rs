@@ -1,4 +1,5 @@
-//! Proposals told by what they change: whatever becomes of the one before, nobody takes a wrong state. [spec 9.3]
+//! Proposals told by what they change: whatever becomes of the one before, nobody takes a wrong
+//! state. [spec 9.3]
 
 use std::sync::Arc;
 
@@ -8,8 +9,8 @@ use types::{Ballot, Epoch, Incarnation, NodeId, Wire};
 use super::steps::{Kind, claim};
 use super::strings::Ask;
 use super::world::{Envelope, Ways, World};
-use crate::rmwpaxos::core::acceptor::{self, Accepted, Moment, Payload, Proposal};
-use crate::rmwpaxos::{Delta, Message, Register, Ring, ShardMeta, State, StateFields};
+use crate::rmwpaxos::core::acceptor::{self, Accepted, Moment, Proposal};
+use crate::rmwpaxos::{Delta, Message, Payload, Register, Ring, ShardMeta, State, StateFields};
 
 fn world(durable: bool) -> World {
     World::with(3, durable, 1, Ways { by_message: true, always_deltas: true })
@@ -23,7 +24,8 @@ fn is_k(envelope: &Envelope, wanted: u32) -> bool {
     matches!(&envelope.message, Message::AcceptDelta { round, .. } if round.k() == wanted)
 }
 
-/// Node 0 owns the key and all hold `a`; then it proposes `ab` and `abc`, and nothing of that has arrived.
+/// Node 0 owns the key and all hold `a`; then it proposes `ab` and `abc`, and nothing of that has
+/// arrived.
 fn two_under_way(durable: bool) -> World {
     let mut world = world(durable);
     world.write(0, Ask::Append("a"));
@@ -176,7 +178,8 @@ fn to_and_from_a_tombstone_states_travel_whole() -> Result<(), String> {
     world.finish_with("vb")
 }
 
-/// Node 1 lacks `a`, cannot apply the delta that makes `ab` of it, and its question is on its way when `ab` is chosen.
+/// Node 1 lacks `a`, cannot apply the delta that makes `ab` of it, and its question is on its way
+/// when `ab` is chosen.
 fn asked_for_what_is_chosen() -> (World, Vec<Envelope>) {
     let mut world = world(false);
     world.append(0, "a");
@@ -193,7 +196,7 @@ fn asked_for_what_is_chosen() -> (World, Vec<Envelope>) {
 fn what_is_settled_is_sent_whole_to_whoever_asks() -> Result<(), String> {
     let (mut world, asked) = asked_for_what_is_chosen();
     claim(asked.len() == 1 && k_at(&world, 1) == 0, "it asks once and holds nothing")?;
-    claim(world.nodes[0].protocol.actives.is_empty(), "nobody works on the key")?;
+    claim(world.nodes[0].protocol.core.actives().is_empty(), "nobody works on the key")?;
     world.deliver_all(asked);
     world.flow(|_| true);
     claim(k_at(&world, 1) == 2, "it has caught up")?;

@@ -1,7 +1,8 @@
-//! Random schedules: loss, duplication, reordering, crashes with and without memory, deletion, collection, expiry.
+//! Random schedules: loss, duplication, reordering, crashes with and without memory, deletion,
+//! collection, expiry.
 //!
-//! A run draws its rates first, so that some runs crash often, others lose much, others delete much. Then it heals,
-//! and everything must come to an end.
+//! A run draws its rates first, so that some runs crash often, others lose much, others delete
+//! much. Then it heals, and everything must come to an end.
 
 use base::{Nanos, Prng};
 
@@ -151,8 +152,8 @@ fn play_at(
     world.verdict()
 }
 
-/// Several times everything is compared while messages from before are under way, and then they arrive. No medium goes back,
-/// so nobody may disbelieve itself.
+/// Several times everything is compared while messages from before are under way, and then they
+/// arrive. No medium goes back, so nobody may disbelieve itself.
 fn explore_late(seed: u64, members: u16, durable: bool) -> Result<(), String> {
     let mut prng = Prng::new(seed);
     let rates = Rates { once: 0.0, ..Rates::draw(&mut prng) };
@@ -365,7 +366,8 @@ fn what_is_repeated_among_five_members_keeps_one_history() {
     }
 }
 
-/// A register recovered as absent took a late proposal of the ballot whose tombstone had been removed.
+/// A register recovered as absent took a late proposal of the ballot whose tombstone had been
+/// removed.
 #[test]
 fn a_seed_that_once_brought_back_what_was_deleted() {
     explore_all(100_808..100_809, 3, false);

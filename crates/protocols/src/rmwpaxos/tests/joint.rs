@@ -18,8 +18,8 @@ fn lose_patience(world: &mut World, node: usize) {
     world.pass_at(node, Nanos::from_millis(20));
 }
 
-/// A1 and A2 have gone on without A3, whose proposal on what it still holds is on its way to both. Its ballot is above
-/// what they chose.
+/// A1 and A2 have gone on without A3, whose proposal on what it still holds is on its way to both.
+/// Its ballot is above what they chose.
 fn one_lags() -> Result<(World, Vec<Envelope>), String> {
     let mut world = world(false);
     world.write(0, Ask::Append("a"));
@@ -104,8 +104,8 @@ fn what_is_made_of_nothing_lies_above_the_floors() -> Result<(), String> {
     a_version_below_a_floor()
 }
 
-/// A first proposal waits at A1 for its register to be read, while its proposer A3 loses its memory, recovers, and
-/// lets A2 write under a lower ballot.
+/// A first proposal waits at A1 for its register to be read, while its proposer A3 loses its
+/// memory, recovers, and lets A2 write under a lower ballot.
 pub(super) fn a_first_proposal_from_before_a_loss() -> Result<(), String> {
     let mut world = world(false);
     world.append(2, "c");
@@ -136,8 +136,8 @@ fn a_promise_from_before_a_loss_completes_nothing() -> Result<(), String> {
     a_first_proposal_from_before_a_loss()
 }
 
-/// A1, the only one who is asked, holds what nobody else does and declines. Then it forgets, recovers that the others
-/// hold nothing, and gets a copy of the first proposal.
+/// A1, the only one who is asked, holds what nobody else does and declines. Then it forgets,
+/// recovers that the others hold nothing, and gets a copy of the first proposal.
 #[test]
 fn what_was_declined_is_never_taken() -> Result<(), String> {
     let mut world = world(false);
@@ -169,7 +169,8 @@ fn recovers(message: &Envelope) -> bool {
     [Kind::Recover, Kind::Recovered, Kind::List, Kind::Listed].contains(&message.kind())
 }
 
-/// A3 has missed more than a state remembers: what it proposed on what it held is no attempt of anything.
+/// A3 has missed more than a state remembers: what it proposed on what it held is no attempt of
+/// anything.
 #[test]
 fn who_lags_far_behind_is_not_in_doubt() -> Result<(), String> {
     for absent in [true, false] {
@@ -194,8 +195,8 @@ fn who_lags_far_behind_is_not_in_doubt() -> Result<(), String> {
     Ok(())
 }
 
-/// A proposer loses its memory while its first proposal is under way, takes part in another's of a lower ballot, and
-/// then finds itself unanswered.
+/// A proposer loses its memory while its first proposal is under way, takes part in another's of a
+/// lower ballot, and then finds itself unanswered.
 pub(super) fn a_first_proposal_repeated_after_a_loss() -> Result<(), String> {
     let mut world = world(false);
     let key = world.key.clone();
@@ -275,7 +276,8 @@ fn a_first_proposal_that_was_given_up_happens_once() -> Result<(), String> {
     Ok(())
 }
 
-/// Two propose on the same state at the same time; their messages meet in every order at every acceptor.
+/// Two propose on the same state at the same time; their messages meet in every order at every
+/// acceptor.
 #[test]
 fn two_first_proposals_keep_one_history_in_every_order() -> Result<(), String> {
     for order in 0..8_usize {
@@ -298,7 +300,8 @@ fn two_first_proposals_keep_one_history_in_every_order() -> Result<(), String> {
     Ok(())
 }
 
-/// The power fails at a proposer whose promise was on its way; the message arrives after another's lower ballot.
+/// The power fails at a proposer whose promise was on its way; the message arrives after another's
+/// lower ballot.
 #[test]
 fn a_promise_told_with_a_proposal_outlives_a_power_loss() -> Result<(), String> {
     let mut world = world(true);

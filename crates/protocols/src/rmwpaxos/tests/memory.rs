@@ -100,7 +100,8 @@ fn when_all_forget_there_is_no_answer_rather_than_an_empty_one() -> Result<(), S
     world.verdict()
 }
 
-/// S45: one durable record is damaged while its acknowledgement is on its way; other keys do not mind.
+/// S45: one durable record is damaged while its acknowledgement is on its way; other keys do not
+/// mind.
 #[test]
 fn a_damaged_record_voids_its_acknowledgement_only() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
@@ -157,7 +158,8 @@ fn an_answer_to_an_earlier_start_counts_for_nothing() -> Result<(), String> {
     an_answer_to_an_earlier_start()
 }
 
-/// A1 asks for a register, its shard is recovered first, and A1 and A2 accept a write. Returns the answers, which are late.
+/// A1 asks for a register, its shard is recovered first, and A1 and A2 accept a write. Returns the
+/// answers, which are late.
 fn overtaken_by_its_shard(world: &mut World) -> Result<Vec<Envelope>, String> {
     world.crash(0, 0);
     let listing = world.take(|m| m.is(Kind::List));
@@ -223,7 +225,8 @@ fn a_shard_forgotten_while_it_is_recovered_is_recovered_from_the_start() -> Resu
     world.finish_with("va")
 }
 
-/// A register is asked for, its shard is recovered first, and it is lost once more while the answers are still on their way.
+/// A register is asked for, its shard is recovered first, and it is lost once more while the
+/// answers are still on their way.
 #[test]
 fn answers_from_before_a_register_took_part_again_count_for_nothing() -> Result<(), String> {
     let mut world = volatile();
@@ -262,7 +265,8 @@ fn most_under_way(world: &mut World) -> (usize, usize) {
     most
 }
 
-/// What is under way to a recovery has a bound in bytes, and short registers are not waited for one by one.
+/// What is under way to a recovery has a bound in bytes, and short registers are not waited for one
+/// by one.
 #[test]
 fn a_shard_is_recovered_with_as_much_under_way_as_a_link_takes() -> Result<(), String> {
     let mut world = volatile();
@@ -296,7 +300,8 @@ fn a_shard_is_recovered_with_as_much_under_way_as_a_link_takes() -> Result<(), S
     claim(len < 20 << 20, &format!("no more of the large ones than alone, and here {len}"))
 }
 
-/// Another has lost some of the registers, too, and is silent about those: all others are recovered.
+/// Another has lost some of the registers, too, and is silent about those: all others are
+/// recovered.
 #[test]
 fn what_a_majority_has_lost_holds_up_no_other_register() -> Result<(), String> {
     let mut world = volatile();
@@ -320,7 +325,7 @@ fn what_a_majority_has_lost_holds_up_no_other_register() -> Result<(), String> {
     let held = |key: &&Key| world.nodes[0].register(key).is_some();
     claim(others.iter().filter(held).count() == 20, "the others are recovered")?;
     claim(lost.iter().filter(held).count() == 0, "what is lost is not")?;
-    let recovery = &world.nodes[0].protocol.recovery;
+    let recovery = &world.nodes[0].protocol.parts.recovery;
     let going_on = (recovery.keys_going_on(), recovery.shards_going_on());
     claim(going_on == (0, 0) && recovery.in_vain() == 21, "and nothing goes on")?;
     claim(world.nodes[0].cells.is_forgotten(world.key.shard()), "and so its shard is not")?;
@@ -351,7 +356,8 @@ fn an_answer_to_a_recovery_may_take_long() -> Result<(), String> {
     world.finish_with("va")
 }
 
-/// The others disagree and nobody else writes: the proposal that decides needs four ways of a tenth of a second.
+/// The others disagree and nobody else writes: the proposal that decides needs four ways of a tenth
+/// of a second.
 #[test]
 fn a_recovery_over_a_long_way_ends() -> Result<(), String> {
     let mut world = World::new(5, false, 1);
@@ -366,7 +372,7 @@ fn a_recovery_over_a_long_way_ends() -> Result<(), String> {
         world.pass(Nanos::from_millis(100));
         world.deliver_all(under_way);
     }
-    claim(world.nodes[0].protocol.recovery.keys_len() == 0, "it is recovered")?;
+    claim(world.nodes[0].protocol.parts.recovery.keys_len() == 0, "it is recovered")?;
     world.finish()
 }
 
@@ -380,6 +386,6 @@ fn reads_without_a_quorum_come_to_an_end() -> Result<(), String> {
         world.pass(Nanos::from_millis(20));
     }
     claim(world.value_of(read) == Some(&Outcome::NoQuorum), "the client was told")?;
-    claim(world.nodes[0].protocol.actives.is_empty(), "nothing is left of it")?;
+    claim(world.nodes[0].protocol.core.actives().is_empty(), "nothing is left of it")?;
     world.finish()
 }

@@ -1,4 +1,5 @@
-//! Every rule that can be left out is missed: by a random schedule within a stated budget, or by the one made for it.
+//! Every rule that can be left out is missed: by a random schedule within a stated budget, or by
+//! the one made for it.
 
 use super::explore::{explore, explore_deltas, explore_listings};
 use super::{
@@ -96,7 +97,8 @@ fn catch(mutation: Mutation) -> Catch {
     }
 }
 
-/// True when the schedule goes wrong; a panic of an assertion is as good as a claim that does not hold.
+/// True when the schedule goes wrong; a panic of an assertion is as good as a claim that does not
+/// hold.
 fn goes_wrong(play: impl FnOnce() -> Result<(), String> + std::panic::UnwindSafe) -> bool {
     !std::panic::catch_unwind(play).is_ok_and(|played| played.is_ok())
 }

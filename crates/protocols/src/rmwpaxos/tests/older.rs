@@ -1,4 +1,5 @@
-//! Schedules in which one medium goes back, or none, and nobody else may disbelieve itself for it. [spec 9.7]
+//! Schedules in which one medium goes back, or none, and nobody else may disbelieve itself for it.
+//! [spec 9.7]
 
 use base::Nanos;
 use types::{Ballot, Key, Reply, Round};
@@ -14,10 +15,11 @@ use crate::rmwpaxos::register::ShardMeta;
 const LONG: Nanos = Nanos::from_secs(240);
 
 fn disbelieving(world: &World) -> Vec<u64> {
-    world.nodes.iter().map(|node| node.protocol.counters.older).collect()
+    world.nodes.iter().map(|node| node.protocol.parts.detector.older()).collect()
 }
 
-/// A neighbour in the same shard is written often, deleted and collected: floors lie far above what was accepted before.
+/// A neighbour in the same shard is written often, deleted and collected: floors lie far above what
+/// was accepted before.
 fn raise_floors(world: &mut World) -> Result<(), String> {
     let neighbour = world.neighbour.clone();
     for node in [1, 2, 1, 2] {
@@ -42,8 +44,8 @@ fn accepted(world: &World, node: usize, key: &Key) -> Round {
     world.nodes[node].register(key).map_or(Round::NONE, |register| register.accepted)
 }
 
-/// The first node's medium takes back the insertion of a key while its process lives, under a floor that another key
-/// has raised. It alone is wrong.
+/// The first node's medium takes back the insertion of a key while its process lives, under a floor
+/// that another key has raised. It alone is wrong.
 pub(super) fn one_that_lost_a_register() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
     world.write(1, Ask::Append("a"));
@@ -109,7 +111,8 @@ fn nor_are_others_of_its_shard() -> Result<(), String> {
     world.finish()
 }
 
-/// The second node's medium brings back what was deleted and collected, and has lost something else of that shard.
+/// The second node's medium brings back what was deleted and collected, and has lost something else
+/// of that shard.
 #[test]
 fn nor_is_it_where_something_of_the_shard_was_lost_since() -> Result<(), String> {
     let ways = Ways { by_message: false, always_deltas: false };
@@ -131,7 +134,8 @@ fn nor_is_it_where_something_of_the_shard_was_lost_since() -> Result<(), String>
     world.finish_with("-")
 }
 
-/// Something was removed, which raised the floor of its shard: that floor, and what the second node's fields were before.
+/// Something was removed, which raised the floor of its shard: that floor, and what the second
+/// node's fields were before.
 fn with_a_raised_floor() -> Result<(World, Ballot, ShardMeta), String> {
     let mut world = World::new(3, true, 1);
     let shard = world.key.shard();
@@ -158,7 +162,8 @@ fn fields_that_went_back_are_not_believed() -> Result<(), String> {
     world.finish_with("-")
 }
 
-/// The same, and nobody remembers that it had the floor: it rises all the same once all are found equal.
+/// The same, and nobody remembers that it had the floor: it rises all the same once all are found
+/// equal.
 pub(super) fn a_floor_that_went_back() -> Result<(), String> {
     let (mut world, floor, before) = with_a_raised_floor()?;
     let shard = world.key.shard();
@@ -175,8 +180,8 @@ fn a_floor_that_went_back_unnoticed_rises_again() -> Result<(), String> {
     a_floor_that_went_back()
 }
 
-/// A member has promised a key and accepted nothing when a neighbour's floor rises above that promise. All compare equal,
-/// and then the accept arrives, which its own promise permits.
+/// A member has promised a key and accepted nothing when a neighbour's floor rises above that
+/// promise. All compare equal, and then the accept arrives, which its own promise permits.
 #[test]
 fn what_was_promised_below_a_floor_is_not_taken_for_what_was_removed() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
@@ -249,8 +254,9 @@ fn fillers(world: &World) -> Vec<Key> {
         .collect()
 }
 
-/// The second node has promised more for a tombstone than the others have seen, when it is removed: all compare equal,
-/// and the second one's floor lies far above theirs: among five, those who have raised theirs with it may not be asked.
+/// The second node has promised more for a tombstone than the others have seen, when it is removed:
+/// all compare equal, and the second one's floor lies far above theirs: among five, those who have
+/// raised theirs with it may not be asked.
 fn floor_far_above(world: &mut World) -> Result<(), String> {
     mutation::set(Some(Mutation::FloorsStay));
     let gone = world.neighbour.clone();
@@ -293,8 +299,8 @@ fn recovered_floor_is_lower(world: &mut World) -> Result<(), String> {
     claim(!meta.void && meta.floor_ballot < before, "its floor is lower now")
 }
 
-/// The third node's medium brings back what was deleted and collected, soon after the second one has recovered its shard
-/// from damage with a lower floor.
+/// The third node's medium brings back what was deleted and collected, soon after the second one
+/// has recovered its shard from damage with a lower floor.
 #[test]
 fn who_recovered_a_lower_floor_does_not_hide_who_went_back() -> Result<(), String> {
     let ways = Ways { by_message: false, always_deltas: false };
@@ -318,8 +324,8 @@ fn who_recovered_a_lower_floor_does_not_hide_who_went_back() -> Result<(), Strin
     world.finish_with("-")
 }
 
-/// The same after a question of the second node, with the floor that it had, has come late to the first. Nobody has lost
-/// anything.
+/// The same after a question of the second node, with the floor that it had, has come late to the
+/// first. Nobody has lost anything.
 #[test]
 fn a_late_question_does_not_hide_who_went_back() -> Result<(), String> {
     let ways = Ways { by_message: false, always_deltas: false };
@@ -352,8 +358,9 @@ fn a_late_question_does_not_hide_who_went_back() -> Result<(), String> {
     world.finish_with("-")
 }
 
-/// Nobody's medium goes back. The second node has recovered its shard with a lower floor, and accepts a proposal of its own
-/// that reaches nobody else. Then the others' wishes for an older state of that key arrive, which were long on their way.
+/// Nobody's medium goes back. The second node has recovered its shard with a lower floor, and
+/// accepts a proposal of its own that reaches nobody else. Then the others' wishes for an older
+/// state of that key arrive, which were long on their way.
 #[test]
 fn what_is_accepted_above_a_recovered_floor_is_not_taken_for_removed() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
@@ -402,8 +409,9 @@ fn what_is_accepted_above_a_recovered_floor_is_not_taken_for_removed() -> Result
     world.finish()
 }
 
-/// The second node has recovered its shard with a lower floor. It writes a key, which the third misses and is sent late.
-/// Long after, when all hold it, the first node's medium loses that key. It alone is wrong.
+/// The second node has recovered its shard with a lower floor. It writes a key, which the third
+/// misses and is sent late. Long after, when all hold it, the first node's medium loses that key.
+/// It alone is wrong.
 #[test]
 fn an_old_denial_does_not_count_with_one_that_lost_a_register() -> Result<(), String> {
     let mut world = World::new(3, true, 1);
@@ -434,8 +442,9 @@ fn an_old_denial_does_not_count_with_one_that_lost_a_register() -> Result<(), St
     world.finish_with("va")
 }
 
-/// A member has promised a key that is absent, and then gets exactly that promise as its floor, by recovering something
-/// else of the shard. All compare equal, and then the accept arrives. Nobody's medium has gone back.
+/// A member has promised a key that is absent, and then gets exactly that promise as its floor, by
+/// recovering something else of the shard. All compare equal, and then the accept arrives. Nobody's
+/// medium has gone back.
 #[test]
 fn a_promise_equal_to_a_recovered_floor_permits_nothing() -> Result<(), String> {
     let mut world = World::new(5, true, 1);

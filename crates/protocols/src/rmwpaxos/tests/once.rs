@@ -76,7 +76,8 @@ fn a_repeat_of_a_quiet_key_disturbs_nobody() -> Result<(), String> {
     world.finish_with("va")
 }
 
-/// F2: a copy of a compare-and-set is held up; its repeat fails; then the value is what the copy waits for.
+/// F2: a copy of a compare-and-set is held up; its repeat fails; then the value is what the copy
+/// waits for.
 pub(super) fn a_condition_that_fails_for_a_repeat() -> Result<(), String> {
     let mut world = volatile();
     world.write(2, Ask::SetIfAbsent(b'o'));
@@ -142,7 +143,7 @@ fn a_longer_request_timeout_runs_no_command_twice() -> Result<(), String> {
     for patient in 0..3 {
         let mut world = volatile();
         let others: Vec<usize> = (0..3).filter(|&node| node != patient).collect();
-        world.nodes[patient].protocol.env.request_timeout = Nanos::from_secs(5_000);
+        world.nodes[patient].protocol.core.env_mut().request_timeout = Nanos::from_secs(5_000);
         done(&mut world, others[0], append("a", 1, 1))?;
         let repeat = world.start(patient, append("a", 1, 1));
         for _ in 0..100 {
@@ -306,7 +307,7 @@ fn an_owner_at_work_forgets_what_is_over() -> Result<(), String> {
     for session in 0..8 {
         done(&mut world, 1, append("a", session, 1))?;
     }
-    let prepares = |world: &World| world.nodes[1].protocol.counters.phase_ones;
+    let prepares = |world: &World| world.nodes[1].protocol.core.counters.phase_ones;
     let before = prepares(&world);
     for _ in 0..600 {
         world.append(1, "");
@@ -366,7 +367,8 @@ fn busy(world: &mut World) {
     }
 }
 
-/// Whatever a node has said of a command is held up for longer than that is remembered, and meanwhile it ran.
+/// Whatever a node has said of a command is held up for longer than that is remembered, and
+/// meanwhile it ran.
 #[test]
 fn what_is_held_up_for_longer_than_it_is_remembered_is_not_run() -> Result<(), String> {
     let mut world = volatile();

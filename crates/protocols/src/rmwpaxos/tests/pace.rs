@@ -1,4 +1,5 @@
-//! Members that take what they are told slowly: what they are spared, and that they get it when it matters.
+//! Members that take what they are told slowly: what they are spared, and that they get it when it
+//! matters.
 
 use base::Nanos;
 use types::Round;
@@ -151,7 +152,8 @@ fn who_acknowledges_nothing_does_not_stand_in_for_long() -> Result<(), String> {
     world.finish_with("vabc")
 }
 
-/// The fast one answers late once. That the slow one is sometimes first afterwards does not mean that it is needed.
+/// The fast one answers late once. That the slow one is sometimes first afterwards does not mean
+/// that it is needed.
 #[test]
 fn a_hiccup_does_not_end_sparing_for_good() -> Result<(), String> {
     let mut world = written_and_seen(Pace::Spared);

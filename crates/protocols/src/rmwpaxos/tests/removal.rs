@@ -60,8 +60,9 @@ fn a_tombstone_that_one_lacks_is_kept() -> Result<(), String> {
     a_tombstone_that_one_lacks()
 }
 
-/// S22b: of a read's reports one is from before the deletion, one from after the removal. `forgets`: the second
-/// acceptor has lost its memory since, and knows of the removal by the others only.
+/// S22b: of a read's reports one is from before the deletion, one from after the removal.
+/// `forgets`: the second acceptor has lost its memory since, and knows of the removal by the others
+/// only.
 pub(super) fn a_report_from_before_the_deletion(forgets: bool) -> Result<(), String> {
     let mut world = volatile();
     world.append(0, "a");
@@ -102,7 +103,8 @@ fn a_removed_tombstone_is_respected_after_a_loss_of_memory() -> Result<(), Strin
     a_report_from_before_the_deletion(true)
 }
 
-/// S23: after the removal an accept of an older ballot arrives, and the next one of the tombstone's own ballot.
+/// S23: after the removal an accept of an older ballot arrives, and the next one of the tombstone's
+/// own ballot.
 pub(super) fn late_accepts_after_a_removal() -> Result<(), String> {
     let mut world = volatile();
     world.append(2, "x");
@@ -129,7 +131,8 @@ fn floors_refuse_what_is_late() -> Result<(), String> {
     late_accepts_after_a_removal()
 }
 
-/// S23 after a loss of memory: the floors that a register is recovered from are as strict as floors of its own.
+/// S23 after a loss of memory: the floors that a register is recovered from are as strict as floors
+/// of its own.
 #[test]
 fn recovered_floors_refuse_what_is_late() -> Result<(), String> {
     let mut world = volatile();
@@ -148,7 +151,8 @@ fn recovered_floors_refuse_what_is_late() -> Result<(), String> {
     world.finish_with("-")
 }
 
-/// S24: an operation was applied, deleted by another, removed everywhere; now its proposer looks for it.
+/// S24: an operation was applied, deleted by another, removed everywhere; now its proposer looks
+/// for it.
 pub(super) fn an_attempt_removed_with_its_register() -> Result<(), String> {
     let mut world = volatile();
     let tag = world.append(0, "a");

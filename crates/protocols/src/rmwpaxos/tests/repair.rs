@@ -22,7 +22,8 @@ fn reads(m: &Envelope) -> bool {
     m.is(Kind::Read) || m.is(Kind::State)
 }
 
-/// The first node writes, the third hears nothing of it; what the first owes for that is in the bag.
+/// The first node writes, the third hears nothing of it; what the first owes for that is in the
+/// bag.
 fn written_by_two(world: &mut World) {
     world.append(0, "a");
     world.flow(|m| m.among(&[0, 1]));
@@ -131,7 +132,8 @@ pub(super) fn a_hint_of_an_earlier_round() -> Result<(), String> {
     read_new_then_old(&mut world, 2)
 }
 
-/// The second acceptor holds what is undecided. Nobody may be told of it and then of what was before.
+/// The second acceptor holds what is undecided. Nobody may be told of it and then of what was
+/// before.
 fn read_new_then_old(world: &mut World, last_reader: usize) -> Result<(), String> {
     world.start(1, Ask::Get);
     world.flow(|m| m.among(&[1, 2]) && reads(m));

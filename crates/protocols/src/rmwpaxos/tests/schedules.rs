@@ -435,7 +435,8 @@ fn a_promise_outlives_a_power_loss() -> Result<(), String> {
     power_loss_after_a_promise()
 }
 
-/// B10: a condition that fails where the node stands holds on what a quorum holds; a read of its session follows it.
+/// B10: a condition that fails where the node stands holds on what a quorum holds; a read of its
+/// session follows it.
 #[test]
 fn a_read_does_not_overtake_a_condition_of_its_session() -> Result<(), String> {
     let mut world = volatile();

@@ -1,4 +1,5 @@
-//! What a schedule played by hand is made of: choosing messages, pausing nodes, asking and claiming.
+//! What a schedule played by hand is made of: choosing messages, pausing nodes, asking and
+//! claiming.
 //!
 //! Nodes are named by their index; the acceptors A1, A2, A3 of the specification are 0, 1, 2.
 
@@ -89,7 +90,8 @@ impl Envelope {
 }
 
 impl World {
-    /// Delivers what `passes`, and what follows from it, in order; flushes end at once; no time passes.
+    /// Delivers what `passes`, and what follows from it, in order; flushes end at once; no time
+    /// passes.
     pub(super) fn flow(&mut self, passes: impl Fn(&Envelope) -> bool) {
         for _ in 0..10_000 {
             (0..self.nodes.len()).for_each(|node| while self.flush(node) {});
@@ -206,8 +208,8 @@ impl World {
 
     /// No first proposal of the node waits for somebody to complete phase 1.
     pub(super) fn joint_is_over(&self, node: usize) -> bool {
-        let active = self.nodes[node].protocol.actives.get(&self.key);
-        active.is_none_or(|active| active.unproven.is_none())
+        let active = self.nodes[node].protocol.core.actives().get(&self.key);
+        active.is_none_or(|active| active.unproven().is_none())
     }
 
     pub(super) fn reply(&self, tag: Tag) -> Option<Reply> {

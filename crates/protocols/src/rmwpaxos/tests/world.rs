@@ -20,7 +20,7 @@ use crate::cells::{Absence, Cell, Cells, Metas};
 use crate::effects::{Effects, Send, TimerId};
 use crate::mutation::{self, Mutation};
 use crate::peers::Peers;
-use crate::protocol::{Context, Env, Event, Peer, Protocol, Request, Scanned, ScannedCell};
+use crate::protocol::{Context, Env, Event, Peer, Protocol, Request, Scanned, ScannedCell, Scope};
 use crate::replica_sets::ReplicaSets;
 use crate::replicas::Replicas;
 use crate::rmwpaxos::{Message, Register, RmwPaxos, ShardMeta};
@@ -125,7 +125,8 @@ pub(super) struct World {
 }
 
 impl World {
-    /// A world in which a node's own acceptor is one like any other: what is said to it may be late or lost.
+    /// A world in which a node's own acceptor is one like any other: what is said to it may be late
+    /// or lost.
     pub(super) fn new(members: u16, durable: bool, seed: u64) -> World {
         World::with(members, durable, seed, Ways { by_message: true, always_deltas: false })
     }
@@ -197,11 +198,7 @@ impl World {
         let mut metas = Metas::default();
         metas.fill(self.key.shard(), ShardMeta::default());
         let mut node = Node {
-            protocol: RmwPaxos {
-                by_message: self.by_message,
-                always_deltas: self.always_deltas,
-                ..RmwPaxos::open(env)
-            },
+            protocol: RmwPaxos::open(env),
             cells: Cells::new(Absence::Certain),
             metas,
             fx: Effects::default(),
@@ -221,6 +218,8 @@ impl World {
             durable: Ticket::DURABLE,
             open: Ticket(u64::from(self.durable)),
         };
+        node.protocol.core.by_message = self.by_message;
+        node.protocol.parts.deltas.always = self.always_deltas;
         node.cells.set_open_ticket(node.open);
         node.metas.set_open_ticket(node.open);
         node
@@ -284,7 +283,8 @@ impl World {
         self.repeated.iter().filter_map(of_key).collect()
     }
 
-    /// From its asking on plus its time, the value may vanish. The invocation is placed when that moment comes.
+    /// From its asking on plus its time, the value may vanish. The invocation is placed when that
+    /// moment comes.
     fn watch_expiry(&mut self, key: Key, tag: Tag, millis: u8) {
         let at = self.now + Nanos::from_millis(u64::from(millis));
         self.expiries.push((at, key, tag));
@@ -306,7 +306,8 @@ impl World {
         }
     }
 
-    /// What is stored of the shard counts no more, nor does what was not said yet; the loss is raised.
+    /// What is stored of the shard counts no more, nor does what was not said yet; the loss is
+    /// raised.
     fn disown(&mut self, index: usize, shard: Shard, key: Option<Key>) {
         let node = &mut self.nodes[index];
         node.gated.clear();
@@ -319,7 +320,7 @@ impl World {
     fn run(&mut self, index: usize, event: Event<RmwPaxos>) {
         let now = self.now;
         let node = &mut self.nodes[index];
-        let mut cx = Context {
+        let mut cx = Scope {
             now,
             unix: Millis(now.as_millis() + node.ahead.0),
             uptime: &Millis(now.as_millis() + node.ahead.0 - node.behind.0),
@@ -424,7 +425,8 @@ impl World {
         self.outcomes.insert(tag, outcome);
     }
 
-    /// The first definite answer to any transmission is the answer, and all others must be the same. [corrections F9]
+    /// The first definite answer to any transmission is the answer, and all others must be the
+    /// same. [corrections F9]
     fn complete_repeated(&mut self, named: &(Key, Line), outcome: &Outcome) {
         let repeated = self.repeated.get_mut(named).expect("it was sent");
         match outcome {
@@ -486,7 +488,8 @@ impl World {
         true
     }
 
-    /// The process dies and starts again at once. `kept` of its flushes under way had reached the medium.
+    /// The process dies and starts again at once. `kept` of its flushes under way had reached the
+    /// medium.
     pub(super) fn crash(&mut self, index: usize, kept: usize) {
         let old = &mut self.nodes[index];
         let kept: Vec<Batch> = old.batches.drain(..kept.min(old.batches.len())).collect();
@@ -525,14 +528,16 @@ impl World {
         }
     }
 
-    /// A register in memory turns out damaged: its shard is forgotten anew, once the loss is raised.
+    /// A register in memory turns out damaged: its shard is forgotten anew, once the loss is
+    /// raised.
     pub(super) fn forget_anew(&mut self, index: usize, key: &Key) {
         let shard = key.shard();
         self.nodes[index].cells.remove(key);
         self.forget(index, shard);
     }
 
-    /// The process starts again and finds the fields of the shard damaged: it is forgotten, once the loss is raised.
+    /// The process starts again and finds the fields of the shard damaged: it is forgotten, once
+    /// the loss is raised.
     pub(super) fn crash_without_fields(&mut self, index: usize) {
         let shard = self.key.shard();
         self.nodes[index].stored_metas.remove(&shard);
@@ -559,7 +564,7 @@ impl World {
     ) {
         let now = self.now;
         let node = &mut self.nodes[index];
-        let mut cx = Context {
+        let mut cx = Scope {
             now,
             unix: Millis(now.as_millis() + node.ahead.0),
             uptime: &Millis(now.as_millis() + node.ahead.0 - node.behind.0),
@@ -683,10 +688,10 @@ impl Node {
     }
 
     fn is_at_rest(&self) -> bool {
-        self.protocol.actives.is_empty() && self.protocol.lists.is_empty()
+        self.protocol.core.actives().is_empty() && self.protocol.parts.lists.is_empty()
     }
 
     pub(super) fn is_recovering(&self) -> bool {
-        !self.protocol.recovery.is_idle()
+        !self.protocol.parts.recovery.is_idle()
     }
 }

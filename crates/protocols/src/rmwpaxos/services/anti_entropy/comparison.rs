@@ -1,83 +1,80 @@
-//! One step of a comparison [spec 9.7]: the registers of one range of hashes, here and at the members in question.
+//! One step of a comparison [spec 9.7]: the registers of one range of hashes, here and at the
+//! members in question.
 //!
-//! The question holds a fold of (key, accepted round) for each of a few buckets; the answer lists the registers of the
-//! buckets that differ. Whoever holds the higher round delivers its accept late: the asker at once, the other when it
-//! is told that it is wanted. Reading the range goes through the scans that serve listings and makes nothing resident.
+//! The question holds a fold of (key, accepted round) for each of a few buckets; the answer lists
+//! the registers of the buckets that differ. The holder of the higher round delivers its accept
+//! late: the asker at once, the other when it is told that it is wanted. Reading the range goes
+//! through the scans that serve listings and makes no register resident.
 
 use std::collections::BTreeMap;
 
 use base::Nanos;
 use types::{Ballot, Key, Loss, NodeId, Round, Shard, Ticket, Wire};
 
+use super::patrol::Patrol;
+use super::pending_repairs::{PendingRepairs, others_in_reach};
+use super::ranges::{Ranges, own_place, replicated_shards};
+use super::walk::{Question, Step};
 use crate::effects::Scan;
 use crate::mutation::{self, Mutation};
 use crate::peers::{Member, Pace};
 use crate::protocol::{Peer, Scanned, ScannedCell};
 use crate::replicas::Places;
-use crate::rmwpaxos::Cx;
-use crate::rmwpaxos::Register;
-use crate::rmwpaxos::RmwPaxos;
-use crate::rmwpaxos::core::operation::{Active, Operation, Source};
-use crate::rmwpaxos::core::replies;
-use crate::rmwpaxos::message::{Due, Message};
-use crate::rmwpaxos::services::anti_entropy::pending_repairs::others_in_reach;
-use crate::rmwpaxos::services::anti_entropy::ranges::own_place;
-use crate::rmwpaxos::services::rollback_detector::Past;
+use crate::rmwpaxos::core::context::{Cx, held, is_lost};
+use crate::rmwpaxos::core::counters::Figure;
+use crate::rmwpaxos::core::instance::Core;
+use crate::rmwpaxos::core::operation::Source;
+use crate::rmwpaxos::deletion::{self, Deletion};
+use crate::rmwpaxos::message::{BUCKETS, Due, Folds, Held, Message};
+use crate::rmwpaxos::register::Register;
+use crate::rmwpaxos::services::rollback_detector::{Past, RollbackDetector};
 
 /// Registers that a step asks about.
 pub(crate) const STEP: usize = 128;
 /// Registers that an answer tells of: more than that is told in several.
 const ANSWER_MAX: usize = 2 * STEP;
-/// Parts of a range that are compared on their own.
-pub const BUCKETS: usize = 16;
 const ANSWER_WITHIN: Nanos = Nanos::from_secs(1);
-/// A question is asked again so often, each time waiting twice as long; then the whole walk is left to a later one.
+/// A question is asked again so often, each time waiting twice as long; then the whole walk is left
+/// to a later one.
 const RESENDS_MAX: u32 = 2;
 /// Questions of others answered at a time; more are not answered, and asked again later.
 const ANSWERING_MAX: usize = 64;
 /// A register whose owner is at work is about to change.
 const BUSY_FOR: Nanos = Nanos::from_millis(50);
 
-/// A register as a comparison sees it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Held {
-    pub key: Key,
-    /// Never `Round::NONE`: a promise alone is not compared.
-    pub accepted: Round,
-    pub is_tombstone: bool,
+/// Anti-entropy of one instance.
+#[derive(Default, Debug)]
+pub(crate) struct AntiEntropy {
+    pub(crate) ranges: Ranges,
+    pub(crate) patrol: Patrol,
+    pub(crate) repairs: PendingRepairs,
+    /// Comparisons of others, waiting for the scan of that number.
+    answering: BTreeMap<u64, Answering>,
+    pub(crate) figures: Figures,
 }
 
-/// Sums of hashes, one per bucket.
-pub type Folds = [u64; BUCKETS];
-
-/// Where a walk stands.
-#[derive(Debug)]
-pub(crate) enum Step {
-    Pausing { until: Nanos },
-    Scanning { scan: u64, began: Nanos },
-    Asking(Question),
+/// The parts that a comparison works with.
+pub(crate) struct Parts<'a> {
+    pub(crate) core: &'a mut Core,
+    pub(crate) detector: &'a mut RollbackDetector,
+    pub(crate) deletion: &'a mut Deletion,
 }
 
-/// A range that members were asked about.
-#[derive(Debug)]
-pub(crate) struct Question {
-    id: u64,
-    own: Vec<Held>,
-    /// It stands for what is not among them.
-    floor: Ballot,
-    range: (u64, Option<u64>),
-    /// As far as all who have answered go.
-    until: Option<u64>,
-    awaited: Places,
-    deadline: Nanos,
-    resends: u32,
+/// Figures of comparisons.
+#[derive(Default, Debug)]
+pub(crate) struct Figures {
+    pub(crate) shards_compared: Figure,
+    pub(crate) shards_different: Figure,
+    /// Registers that walks have read.
+    pub(crate) keys_compared: Figure,
+    pub(crate) keys_different: Figure,
 }
 
 /// A question of another member, while its range is read.
 #[derive(Debug)]
 pub(crate) struct Answering {
     to: NodeId,
-    /// What it had lost when it asked.
+    /// Its loss when it asked.
     loss: Loss,
     id: u64,
     shard: Shard,
@@ -110,7 +107,7 @@ fn nearer(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     [one, other].into_iter().flatten().min()
 }
 
-/// What a scan found, and the keys of damaged records.
+/// Registers that a scan found, and the keys of damaged records.
 fn held_of(scanned: Scanned<Register>, until: Option<u64>) -> (Vec<Held>, Vec<Key>) {
     let (mut held, mut lost) = (Vec::new(), Vec::new());
     for (key, cell) in scanned.records.into_iter().filter(|(key, _)| is_below(key, until)) {
@@ -126,24 +123,76 @@ fn held_of(scanned: Scanned<Register>, until: Option<u64>) -> (Vec<Held>, Vec<Ke
     (held, lost)
 }
 
-impl RmwPaxos {
-    pub(crate) fn go_on_with_walk(&mut self, cx: &mut Cx<'_>) {
-        let scan = self.next_id();
+impl AntiEntropy {
+    /// The first event of a process: the work that an earlier one left is not known.
+    pub(crate) fn start(&mut self, core: &Core, cx: &mut Cx<'_>) {
+        if self.ranges.started.is_some() {
+            return;
+        }
+        self.ranges.started = Some(cx.now);
+        let set = cx.replicas.set;
+        let shards: Vec<Shard> = replicated_shards(core.env(), cx).collect();
+        for shard in shards {
+            cx.about(shard);
+            self.ranges.doubt(cx, shard, own_place(cx));
+        }
+        cx.replicas.set = set;
+        self.patrol.start(core.env(), cx);
+    }
+
+    pub(crate) fn on_timer(&mut self, parts: &mut Parts<'_>, cx: &mut Cx<'_>) {
+        // An earlier timer may have replaced this one: only the newest arms another.
+        if !self.ranges.on_fired(cx) || mutation::is(Mutation::NoComparison) {
+            return;
+        }
+        if self.ranges.walk.is_none() {
+            self.ranges.start_walk(cx);
+        }
+        self.go_on_with_walk(parts.core, cx);
+    }
+
+    /// The step is over: the next one, or the end.
+    fn end_step(&mut self, core: &mut Core, cx: &mut Cx<'_>, until: Option<u64>) {
+        let is_in_hurry = self.patrol.is_behind();
+        let Some(ended) = self.ranges.end_step(cx, until, is_in_hurry) else { return };
+        self.figures.shards_compared.add(1);
+        self.figures.shards_different.add(u64::from(ended.differs));
+        self.patrol.found_equal(cx, ended.shard, ended.equal);
+        self.raise_floor(core, cx, ended.shard, ended.floor);
+    }
+
+    /// A member that holds the same has a higher floor. Absent registers are refused here as they
+    /// are there: a floor that a medium took back, unnoticed, rises again.
+    fn raise_floor(&mut self, core: &mut Core, cx: &mut Cx<'_>, shard: Shard, floor: Ballot) {
+        let is_void = cx.cells.is_forgotten(shard) || cx.metas.get(shard).void;
+        if is_void || mutation::is(Mutation::FloorsStay) {
+            return;
+        }
+        if core.raise_floors(cx, shard, (floor, 0)) {
+            base::sometimes!("a floor rises to that of a member that holds the same");
+            self.ranges.on_raised(cx, shard);
+        }
+    }
+
+    fn go_on_with_walk(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
+        let scan = core.next_id();
         let Some(walk) = &mut self.ranges.walk else { return };
         cx.about(walk.shard);
         match &mut walk.step {
             Step::Pausing { until } if (*until).max(self.ranges.resting_until) > cx.now => {
                 let until = (*until).max(self.ranges.resting_until);
-                self.arm_comparison(cx, until);
+                self.ranges.arm(cx, until);
             }
             Step::Pausing { .. } => {
+                let from_hash = walk.from_hash;
                 walk.step = Step::Scanning { scan, began: cx.now };
-                cx.fx.scan(Scan { id: scan, from_hash: walk.from_hash, limit: STEP });
+                self.ranges.last_question = scan;
+                cx.fx.scan(Scan { id: scan, from_hash, limit: STEP });
             }
             Step::Scanning { .. } => {}
             Step::Asking(question) if question.deadline > cx.now => {
                 let deadline = question.deadline;
-                self.arm_comparison(cx, deadline);
+                self.ranges.arm(cx, deadline);
             }
             Step::Asking(question)
                 if question.resends < RESENDS_MAX
@@ -154,19 +203,20 @@ impl RmwPaxos {
                 let deadline = cx.now + Nanos(ANSWER_WITHIN.0 << question.resends);
                 question.deadline = deadline;
                 self.ask_awaited(cx);
-                self.arm_comparison(cx, deadline);
+                self.ranges.arm(cx, deadline);
             }
             Step::Asking(question) => {
                 let (silent, until) = (question.awaited, question.until);
                 walk.note_doubt(silent);
-                self.end_step(cx, until);
+                self.end_step(core, cx, until);
             }
         }
     }
 
     /// True when the scan was for a comparison, of this node's or another's.
-    pub(crate) fn on_range_scanned(
+    pub(crate) fn on_scanned(
         &mut self,
+        parts: &mut Parts<'_>,
         cx: &mut Cx<'_>,
         scanned: &mut Scanned<Register>,
     ) -> bool {
@@ -177,27 +227,34 @@ impl RmwPaxos {
         if let Some(began) = began {
             let records = std::mem::take(&mut scanned.records);
             let (id, next_hash) = (scanned.id, scanned.next_hash);
-            self.ask_range(cx, Scanned { id, records, next_hash }, began);
+            self.ask_range(parts, cx, Scanned { id, records, next_hash }, began);
             return true;
         }
         let Some(answering) = self.answering.remove(&scanned.id) else { return false };
         let records = std::mem::take(&mut scanned.records);
         let (id, next_hash) = (scanned.id, scanned.next_hash);
-        self.answer_range(cx, answering, Scanned { id, records, next_hash });
+        self.answer_range(parts, cx, answering, Scanned { id, records, next_hash });
         true
     }
 
     /// This node's part of the range is read: asks the others.
-    fn ask_range(&mut self, cx: &mut Cx<'_>, scanned: Scanned<Register>, began: Nanos) {
+    fn ask_range(
+        &mut self,
+        parts: &mut Parts<'_>,
+        cx: &mut Cx<'_>,
+        scanned: Scanned<Register>,
+        began: Nanos,
+    ) {
         let (id, until) = (scanned.id, scanned.next_hash);
         let Some(shard) = self.ranges.walk.as_ref().map(|walk| walk.shard) else { return };
         cx.about(shard);
         for (key, cell) in &scanned.records {
-            self.note_found(cx, key, cell);
+            note_found(parts.deletion, cx, key, cell);
         }
         let (own, lost) = held_of(scanned, until);
-        // Who does not know what it holds does not say that it holds the same. A floor that has risen meanwhile may cover what
-        // was accepted behind the scan, and would deny that it is there.
+        // A node with damaged records does not say that it holds the same. A floor that has risen
+        // meanwhile may cover a round that was accepted behind the scan, and would deny that it is
+        // there.
         let is_known = lost.is_empty()
             && !self.ranges.has_risen_since(shard, began)
             && !cx.cells.is_forgotten(shard)
@@ -207,9 +264,9 @@ impl RmwPaxos {
             walk.note_doubt(Places::MAX);
         }
         let awaited = walk.with & others_in_reach(cx.replicas);
-        // Who went away since the walk began is not asked.
+        // Members that went away since the walk began are not asked.
         walk.note_doubt(!awaited & !own_place(cx));
-        self.counters.keys_compared += own.len() as u64;
+        self.figures.keys_compared.add(own.len() as u64);
         let deadline = cx.now + ANSWER_WITHIN;
         let range = (walk.from_hash, until);
         let floor = cx.metas.get(shard).floor_ballot;
@@ -217,13 +274,13 @@ impl RmwPaxos {
         walk.step = Step::Asking(question);
         recover_all(cx, lost);
         if awaited == 0 || !is_known {
-            return self.end_step(cx, until);
+            return self.end_step(parts.core, cx, until);
         }
         self.ask_awaited(cx);
-        self.arm_comparison(cx, deadline);
+        self.ranges.arm(cx, deadline);
     }
 
-    /// Asks those who have not answered this step's question.
+    /// Asks members that have not answered this step's question.
     fn ask_awaited(&self, cx: &mut Cx<'_>) {
         let Some(walk) = &self.ranges.walk else { return };
         let Step::Asking(question) = &walk.step else { return };
@@ -243,20 +300,21 @@ impl RmwPaxos {
         }
     }
 
-    /// Another member compares. A forgotten shard is silent: it cannot say what is not there.
+    /// Another member compares. A forgotten shard is silent: it does not know which registers are
+    /// absent.
     pub(crate) fn on_compare(
         &mut self,
+        core: &mut Core,
         cx: &mut Cx<'_>,
         from: Peer,
-        shard: Shard,
-        id: u64,
+        (shard, id): (Shard, u64),
         (range, floor): ((u64, Option<u64>), Ballot),
         folds: Folds,
     ) {
         if cx.cells.is_forgotten(shard) || self.answering.len() >= ANSWERING_MAX {
             return;
         }
-        let scan = self.next_id();
+        let scan = core.next_id();
         self.answering.insert(
             scan,
             Answering {
@@ -273,7 +331,13 @@ impl RmwPaxos {
         cx.fx.scan(Scan { id: scan, from_hash: range.0, limit: ANSWER_MAX });
     }
 
-    fn answer_range(&mut self, cx: &mut Cx<'_>, answering: Answering, scanned: Scanned<Register>) {
+    fn answer_range(
+        &mut self,
+        parts: &mut Parts<'_>,
+        cx: &mut Cx<'_>,
+        answering: Answering,
+        scanned: Scanned<Register>,
+    ) {
         let Answering { to, loss, id, shard, range: (from_hash, asked_until), .. } = answering;
         let Answering { floor, folds, began, .. } = answering;
         cx.about(shard);
@@ -292,16 +356,17 @@ impl RmwPaxos {
         let buckets = (0..BUCKETS).filter(|&it| differs(it)).fold(0, |set, it| set | 1_u16 << it);
         let entries = held.into_iter().filter(|it| buckets & 1 << bucket(&it.key) != 0).collect();
         if let Some(member) = cx.replicas.index(to) {
-            self.compare_floor(cx, shard, (member, to), floor);
-            // What was accepted behind the scan is nothing that the asker was found to hold.
+            parts.detector.compare_floor(&mut self.ranges, cx, shard, (member, to), floor);
+            // A round accepted behind the scan was not compared with the asker's.
             let is_still = !self.ranges.was_written_since(shard, began);
             let is_equal = buckets == 0 && is_still;
             if self.ranges.on_agreement((member, loss, floor), shard, (from_hash, until), is_equal)
             {
-                self.patrol_found_equal(cx, shard, 1 << member);
+                self.patrol.found_equal(cx, shard, 1 << member);
                 if cx.metas.get(shard).floor_ballot < floor {
-                    // It rises when this node asks: who remembers that it was higher says so first.
-                    self.doubt(cx, shard, 1 << member);
+                    // It rises when this node asks: a member that remembers a higher one says so
+                    // first.
+                    self.ranges.doubt(cx, shard, 1 << member);
                 }
             }
         }
@@ -311,6 +376,7 @@ impl RmwPaxos {
 
     pub(crate) fn on_compared(
         &mut self,
+        parts: &mut Parts<'_>,
         cx: &mut Cx<'_>,
         from: Peer,
         id: u64,
@@ -339,20 +405,21 @@ impl RmwPaxos {
             pair.1 = Some(held);
         }
         let (is_done, end) = (question.awaited == 0, question.until);
-        self.note_answer(shard, member, id);
-        self.compare_floor(cx, shard, (member, from.node), floor);
+        parts.detector.note_answer(shard, member, id);
+        parts.detector.compare_floor(&mut self.ranges, cx, shard, (member, from.node), floor);
         for (key, (here, there)) in pairs {
-            self.settle_difference(cx, (member, from.node), key, here, there);
+            self.settle_difference(parts.detector, cx, (member, from.node), key, here, there);
         }
         if is_done {
-            self.end_step(cx, end);
+            self.end_step(parts.core, cx, end);
         }
     }
 
-    /// Who holds the higher round delivers it. A tombstone is delivered to nobody who holds nothing: it was removed
-    /// there, or it will be by its collection.
+    /// The holder of the higher round delivers it. A tombstone is not delivered to a member without
+    /// the register: it was removed there, or it will be by its collection.
     fn settle_difference(
         &mut self,
+        detector: &mut RollbackDetector,
         cx: &mut Cx<'_>,
         (member, node): (usize, NodeId),
         key: Key,
@@ -370,66 +437,75 @@ impl RmwPaxos {
         } else {
             walk.note_left_over(member);
         }
-        self.counters.keys_different += 1;
+        self.figures.keys_different.add(1);
         if mine > theirs {
             let due = Due::Deliver { to: node, lower, insist };
-            cx.fx.send_now(self.env.me, Message::Touch { key, due });
-        } else if is_left_over || !mine.is_none() || !self.tell_removed(cx, node, &key, theirs) {
+            cx.fx.send_now(cx.replicas.me(), Message::Touch { key, due });
+        } else if is_left_over
+            || !mine.is_none()
+            || !detector.tell_removed(&mut self.ranges, cx, node, (&key, theirs))
+        {
             cx.fx.send_now(node, Message::Want { key, have: mine, insist });
         }
     }
 
-    /// A member holds `lower` and this one more, it seems: delivers what is held, or proposes it anew where that did not
-    /// help, for the member has promised more than the round is worth.
+    /// A member holds `lower` and this one more, it seems: delivers its state, or proposes it anew
+    /// where that did not help, for the member has promised more than the round is worth.
     pub(crate) fn deliver_late(
         &mut self,
+        parts: &mut Parts<'_>,
         cx: &mut Cx<'_>,
-        key: Key,
+        (key, lower): (Key, Round),
         to: NodeId,
-        lower: Round,
         insist: bool,
     ) {
-        if replies::is_lost(cx, &key) {
+        if is_lost(cx, &key) {
             return;
         }
-        let Some(register) = replies::held(cx, &key).filter(|it| it.accepted > lower) else {
+        let Some(register) = held(cx, &key).filter(|it| it.accepted > lower) else {
             return;
         };
         let Some(state) = register.state.clone() else { return };
         let round = register.accepted;
-        let is_busy = self.actives.get(&key).is_some_and(Active::has_writes)
+        let is_busy = parts.core.has_writes(&key)
             || (register.foreign_at > Nanos::ZERO && cx.now.since(register.foreign_at) < BUSY_FOR);
         if is_busy {
             return;
         }
         let is_left_over = state.is_tombstone() && lower.is_none();
         if is_left_over && !mutation::is(Mutation::RepairRemoved) {
-            return self.collect_found(cx, &key, round.ballot().node(), &state);
+            return parts.deletion.on_found(cx, &key, round.ballot().node(), &state);
         }
         if let Some(member) = cx.replicas.index(to)
             && let Some(loss) = self.ranges.was_held_with(key.shard(), member)
-            && self.may_tell(cx, key.shard(), member)
+            && parts.detector.may_tell(cx, key.shard(), member)
         {
             let past = Past { round, floor: Ballot::ZERO, loss };
-            return self.tell_older(cx, key, (member, to), past);
+            return parts.detector.tell_older(&mut self.ranges, cx, key, (member, to), past);
         }
         let pace = cx.replicas.member(to).map_or(Pace::Steady, |member| member.pace);
         if !self.ranges.may_deliver(cx.now, key.shard(), (state.bytes().len(), pace)) {
             return;
         }
-        self.counters.repairs += 1;
+        parts.core.counters.repairs += 1;
         if insist {
             base::sometimes!("what a member refuses for its promise is proposed anew");
-            let mut active = self.take_active(cx, &key);
-            active.queue.push_back(Operation::internal(Source::Collect, self.step));
-            return self.put_active(active);
+            return parts.core.propose_internal(cx, &key, Source::Collect);
         }
         base::sometimes!("a comparison of ranges repairs a member");
         cx.fx.send_now(to, Message::Repair { key, round, state });
     }
 }
 
-/// What is said of registers waits until it is durable: whoever hears it counts on it.
+/// A tombstone, or a table of commands, was met: the node that left it may have given it up.
+fn note_found(deletion: &mut Deletion, cx: &mut Cx<'_>, key: &Key, cell: &ScannedCell<Register>) {
+    let ScannedCell::Present(register) = cell else { return };
+    if let Some(state) = deletion::leftover(register) {
+        deletion.on_found(cx, key, register.accepted.ballot().node(), state);
+    }
+}
+
+/// An answer about registers waits until they are durable: the asker counts on it.
 fn gate(cx: &Cx<'_>, shard: Shard, held: &[Held]) -> Ticket {
     let tickets = held.iter().map(|it| cx.cells.ticket(&it.key));
     tickets.max().unwrap_or(Ticket::DURABLE).max(cx.metas.ticket(shard))

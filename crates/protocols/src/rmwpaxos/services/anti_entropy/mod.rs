@@ -4,3 +4,4 @@ pub(crate) mod comparison;
 pub(crate) mod patrol;
 pub(crate) mod pending_repairs;
 pub(crate) mod ranges;
+pub(crate) mod walk;

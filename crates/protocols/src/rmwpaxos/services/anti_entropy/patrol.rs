@@ -1,17 +1,20 @@
-//! The patrol: every shard is compared with all members within a set time, whether or not anything was written.
+//! The patrol: every shard is compared with all members within a set time, whether or not anything
+//! was written.
 //!
-//! It only asks for comparisons, one shard after the other, evenly over that time; [`crate::rmwpaxos::services::anti_entropy::ranges`] walks. A pass is
-//! complete once every shard was found equal at every member since the pass began.
+//! It only asks for comparisons, one shard after the other, evenly over that time;
+//! [`crate::rmwpaxos::services::anti_entropy::ranges`] walks. A pass is complete once every shard
+//! was found equal at every member since the pass began.
 
 use base::{Millis, Nanos};
 use types::Shard;
 use types::key::SHARDS;
 
+use super::ranges::{Ranges, replicated_shards};
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
+use crate::protocol::Env;
 use crate::replicas::Places;
-use crate::rmwpaxos::Cx;
-use crate::rmwpaxos::RmwPaxos;
+use crate::rmwpaxos::core::context::Cx;
 
 pub(crate) const PATROL: TimerId = TimerId(7);
 
@@ -49,60 +52,60 @@ impl Patrol {
     }
 }
 
-impl RmwPaxos {
-    pub(crate) fn start_patrol(&mut self, cx: &mut Cx<'_>) {
-        let Some(first) = self.replicated_shards(cx).next() else { return };
-        self.patrol.next = first;
-        self.arm_patrol(cx);
+impl Patrol {
+    pub(crate) fn start(&mut self, env: &Env, cx: &mut Cx<'_>) {
+        let Some(first) = replicated_shards(env, cx).next() else { return };
+        self.next = first;
+        self.arm(env, cx);
     }
 
-    fn arm_patrol(&self, cx: &mut Cx<'_>) {
-        let every = self.env.compare_every;
-        let shards = self.replicated_shards(cx).count() as u64;
+    fn arm(&self, env: &Env, cx: &mut Cx<'_>) {
+        let every = env.compare_every;
+        let shards = replicated_shards(env, cx).count() as u64;
         if every > Nanos::ZERO && cx.replicas.peers.nodes().len() > 1 {
             cx.fx.timer(PATROL, cx.now + Nanos((every.0 / shards.max(1)).max(1)));
         }
     }
 
     /// The next shard's turn.
-    pub(crate) fn on_patrol_timer(&mut self, cx: &mut Cx<'_>) {
-        self.arm_patrol(cx);
+    pub(crate) fn on_timer(&mut self, ranges: &mut Ranges, env: &Env, cx: &mut Cx<'_>) {
+        self.arm(env, cx);
         if mutation::is(Mutation::NoPatrol) {
             return;
         }
-        let shards: Vec<Shard> = self.replicated_shards(cx).collect();
-        let shard = self.patrol.next;
+        let shards: Vec<Shard> = replicated_shards(env, cx).collect();
+        let shard = self.next;
         let others = |cx: &Cx<'_>, shard: Shard| {
             let set = cx.replicas_of(shard).set;
             set.all_places() & !set.own_place()
         };
         let at = shards.iter().position(|&it| it == shard).unwrap_or(0);
         if at == 0 {
-            let missing = &mut self.patrol.missing;
+            let missing = &mut self.missing;
             shards.iter().for_each(|&it| missing[usize::from(it.0)] = others(cx, it));
-            self.patrol.left = shards.len();
+            self.left = shards.len();
         }
         let before = shards[(at + shards.len() - 1) % shards.len()];
-        self.patrol.is_behind = at > 0 && self.patrol.missing[usize::from(before.0)] != 0;
-        self.patrol.next = shards[(at + 1) % shards.len()];
-        if self.patrol.missing[usize::from(shard.0)] != 0 && !cx.cells.is_forgotten(shard) {
+        self.is_behind = at > 0 && self.missing[usize::from(before.0)] != 0;
+        self.next = shards[(at + 1) % shards.len()];
+        if self.missing[usize::from(shard.0)] != 0 && !cx.cells.is_forgotten(shard) {
             cx.about(shard);
-            self.doubt(cx, shard, others(cx, shard));
+            ranges.doubt(cx, shard, others(cx, shard));
         }
     }
 
     /// These members hold what this node holds of the shard.
-    pub(crate) fn patrol_found_equal(&mut self, cx: &mut Cx<'_>, shard: Shard, members: Places) {
-        let missing = &mut self.patrol.missing[usize::from(shard.0)];
+    pub(crate) fn found_equal(&mut self, cx: &mut Cx<'_>, shard: Shard, members: Places) {
+        let missing = &mut self.missing[usize::from(shard.0)];
         if *missing == 0 {
             return;
         }
         *missing &= !members;
         if *missing == 0 {
-            self.patrol.left -= 1;
-            if self.patrol.left == 0 {
-                self.patrol.passes += 1;
-                self.patrol.passed_at = cx.unix;
+            self.left -= 1;
+            if self.left == 0 {
+                self.passes += 1;
+                self.passed_at = cx.unix;
             }
         }
     }

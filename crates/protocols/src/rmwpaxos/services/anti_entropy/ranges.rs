@@ -1,57 +1,60 @@
-//! Which shards are compared with whom, and when [spec 9.7]: so that replicas become equal though nobody reads.
+//! Which shards are compared with whom, and when [spec 9.7]: so that replicas become equal though
+//! nobody reads.
 //!
-//! A shard is compared with a member after something was accepted here or the member was away, once the shard has been
-//! quiet for a while; with equal shards nothing is said any more. One walk at a time goes through the registers of
-//! one shard in hash order, a few at a time, with all members in question together ([`crate::rmwpaxos::services::anti_entropy::comparison`]). On its way it
-//! finds the tombstones that nobody collects.
+//! A shard is compared with a member after something was accepted here or the member was away, once
+//! the shard has been quiet for a while; with equal shards nothing is said any more. One walk at a
+//! time goes through the registers of one shard in hash order, a few at a time, with all members in
+//! question together ([`crate::rmwpaxos::services::anti_entropy::comparison`]). On its way it finds
+//! the tombstones that nobody collects.
 //!
-//! All of it is a hint. What it leads to is a late accept, which the acceptor may refuse, or a proposal like any other.
+//! All of it is a hint. What it leads to is a late accept, which the acceptor may refuse, or a
+//! proposal like any other.
 
 use std::fmt;
 
 use base::Nanos;
 use types::key::SHARDS;
 use types::limits::MEMBERS_MAX;
-use types::{Ballot, Key, Loss, NodeId, Round, Shard};
+use types::{Ballot, Loss, NodeId, Round, Shard};
 
+use super::pending_repairs::others_in_reach;
+use super::walk::{Step, Walk};
 use crate::effects::TimerId;
-use crate::mutation::{self, Mutation};
 use crate::peers::Pace;
-use crate::protocol::ScannedCell;
+use crate::protocol::Env;
 use crate::replicas::{Places, Replicas, place};
-use crate::rmwpaxos::Cx;
-use crate::rmwpaxos::Register;
-use crate::rmwpaxos::RmwPaxos;
-use crate::rmwpaxos::deletion;
-use crate::rmwpaxos::services::anti_entropy::comparison::Step;
-use crate::rmwpaxos::services::anti_entropy::pending_repairs::others_in_reach;
+use crate::rmwpaxos::core::context::Cx;
 
 pub(crate) const COMPARE: TimerId = TimerId(6);
 
-/// A shard is left alone for so long after a write; times a member's place, so that the first compares for all.
+/// A shard is left alone for so long after a write; times a member's place, so that the first
+/// compares for all.
 const QUIET: Nanos = Nanos::from_secs(2);
 /// A shard that is never quiet is compared all the same.
 const BUSY_MAX: Nanos = Nanos::from_secs(60);
-/// Between two steps of a walk: what bounds its cost, above all that of the walk through everything after a start.
+/// Between two steps of a walk: what bounds its cost, above all that of the walk through everything
+/// after a start.
 pub(crate) const PAUSE: Nanos = Nanos::from_millis(200);
 /// Pauses after a step that found as many registers as a step looks at.
 const FULL_STEP_PACES: u64 = 3;
 /// After a step that found a difference.
 const PAUSE_SHORT: Nanos = Nanos::from_millis(2);
-/// What each byte that is delivered late adds to that: usually, and to a member that is to be spared.
+/// What each byte that is delivered late adds to that: usually, and to a member that is to be
+/// spared.
 const PAUSE_PER_BYTE: [Nanos; 2] = [Nanos(100), Nanos(1_000)];
-/// Nothing is delivered late where so long a pause is to follow already: the next walk finds it again.
+/// Nothing is delivered late where so long a pause is to follow already: the next walk finds it
+/// again.
 const PAUSE_OWED_MAX: Nanos = Nanos::from_secs(1);
 /// However long one state is.
 const PAUSE_LONG: Nanos = Nanos::from_secs(10);
 const RETRY_MIN: Nanos = Nanos::from_secs(1);
 const RETRY_MAX: Nanos = Nanos::from_secs(60);
-/// Who takes in neither late accepts nor proposals has no room, say: every proposal is one that the others store. The pause
-/// doubles each time, up to an hour.
+/// Who takes in neither late accepts nor proposals has no room, say: every proposal is one that the
+/// others store. The pause doubles each time, up to an hour.
 const INSIST_AGAIN_AFTER: Nanos = Nanos::from_secs(8);
 const INSISTED_MAX: u8 = 9;
-/// Walks that find the same shard different, nothing having been written between, before the late accept that did not
-/// help gives way to a proposal.
+/// Walks that find the same shard different, nothing having been written between, before the late
+/// accept that did not help gives way to a proposal.
 const LATE_ACCEPTS_MAX: u8 = 1;
 /// Walks in a row that soon follow each other; later ones wait ever longer.
 const SOON_MAX: u8 = 3;
@@ -61,11 +64,14 @@ const SOON_MAX: u8 = 3;
 struct Unsure {
     /// Members to compare with; this node's own bit: to be searched for tombstones.
     with: Places,
-    /// Of those that walk this shard from their side: everything was equal so far, and nothing was accepted since.
+    /// Of those that walk this shard from their side: everything was equal so far, and nothing was
+    /// accepted since.
     agreeing: Places,
-    /// Members that, when they were last asked, durably held what this node holds; nothing was accepted here since.
+    /// Members that, when they were last asked, durably held what this node holds; nothing was
+    /// accepted here since.
     held_by: Places,
-    /// Members of those that were told that they held more than they said since, and nothing was accepted here since.
+    /// Members of those that were told that they held more than they said since, and nothing was
+    /// accepted here since.
     told: Places,
     /// Members that were found equal so, and nothing was removed here since.
     equal_once: Places,
@@ -83,14 +89,16 @@ struct Unsure {
     failures: u8,
     /// Walks in a row that found a difference, nothing having been written between.
     differed: u8,
-    /// Walks that insisted and found a difference all the same, since the last that found none, and when the next may.
+    /// Walks that insisted and found a difference all the same, since the last that found none, and
+    /// when the next may.
     insisted: u8,
     insist_at: Nanos,
 }
 
 pub(crate) struct Ranges {
     shards: Box<[Unsure; SHARDS]>,
-    /// How far each member, walking from its side, has been answered without a gap: links may lose a question.
+    /// How far each member, walking from its side, has been answered without a gap: links may lose
+    /// a question.
     answered: [Option<(Shard, u64)>; MEMBERS_MAX],
     /// The loss with which each began that, and the lowest floor since.
     asked_with: [(Loss, Ballot); MEMBERS_MAX],
@@ -102,6 +110,8 @@ pub(crate) struct Ranges {
     pub(crate) started: Option<Nanos>,
     /// For so long what was delivered late, by this node and to it, has no step follow.
     pub(crate) resting_until: Nanos,
+    /// The number of the newest question of a walk.
+    pub(crate) last_question: u64,
 }
 
 /// Of the shards, those of which there is something to say.
@@ -111,29 +121,9 @@ impl fmt::Debug for Ranges {
         let unsure = shards.filter(|(_, unsure)| **unsure != Unsure::default());
         f.debug_map().entries(unsure).finish()?;
         write!(f, "{:?} {:?} ", self.answered, self.walk)?;
-        write!(f, "{} {:?} {:?}", self.next, self.armed, self.started)
+        write!(f, "{} {:?} {:?} ", self.next, self.armed, self.started)?;
+        write!(f, "{}", self.last_question)
     }
-}
-
-/// One comparison of a shard, from its beginning to its end.
-#[derive(Debug)]
-pub(crate) struct Walk {
-    pub(crate) shard: Shard,
-    pub(crate) with: Places,
-    /// Of those: no difference so far.
-    pub(crate) equal: Places,
-    pub(crate) from_hash: u64,
-    pub(crate) step: Step,
-    /// Late accepts did not help.
-    pub(crate) insist: bool,
-    differs: bool,
-    /// Of those equal: one holds a tombstone that the other has removed.
-    left_over: Places,
-    /// The lowest floor that each member had.
-    pub(crate) floors: [Ballot; MEMBERS_MAX],
-    /// What members had lost when it began, at most.
-    losses: [Loss; MEMBERS_MAX],
-    started: Nanos,
 }
 
 impl Default for Ranges {
@@ -147,25 +137,8 @@ impl Default for Ranges {
             armed: None,
             started: None,
             resting_until: Nanos::ZERO,
+            last_question: 0,
         }
-    }
-}
-
-impl Walk {
-    /// A member does not hold what this node does.
-    pub(crate) fn note_difference(&mut self, member: usize) {
-        self.equal &= !(1 << member);
-        self.differs = true;
-    }
-
-    /// A member holds a tombstone that was removed here, or the other way round.
-    pub(crate) fn note_left_over(&mut self, member: usize) {
-        self.left_over |= 1 << member;
-    }
-
-    /// What is held here, or by a member, cannot be told.
-    pub(crate) fn note_doubt(&mut self, members: Places) {
-        self.equal &= !members;
     }
 }
 
@@ -180,7 +153,8 @@ impl Unsure {
 }
 
 impl Ranges {
-    /// Nothing is to be compared with anybody who is up. Before its first event a process knows nothing of that.
+    /// Nothing is to be compared with anybody who is up. Before its first event a process knows
+    /// nothing of that.
     pub(crate) fn is_quiet(&self) -> bool {
         self.started.is_some() && self.walk.is_none() && self.armed.is_none()
     }
@@ -189,7 +163,7 @@ impl Ranges {
         &mut self.shards[usize::from(shard.0)]
     }
 
-    fn arm(&mut self, cx: &mut Cx<'_>, at: Nanos) {
+    pub(crate) fn arm(&mut self, cx: &mut Cx<'_>, at: Nanos) {
         if self.armed.is_none_or(|armed| at < armed) {
             self.armed = Some(at);
             cx.fx.timer(COMPARE, at);
@@ -211,7 +185,8 @@ impl Ranges {
         }
     }
 
-    /// Something was removed here. Others may hold its tombstone yet, and something newer on top of it.
+    /// Something was removed here. Others may hold its tombstone yet, and something newer on top of
+    /// it.
     pub(crate) fn on_removal(&mut self, cx: &mut Cx<'_>, shard: Shard) {
         self.on_write(cx, shard);
         self.of(shard).equal_once = 0;
@@ -231,8 +206,8 @@ impl Ranges {
         self.shards[usize::from(shard.0)].raised_at.is_some_and(|at| at >= since)
     }
 
-    /// A member compares its shard with this one, and has come to `until`. Only ranges without a gap make a shard. True
-    /// when all of it was equal.
+    /// A member compares its shard with this one, and has come to `until`. Only ranges without a
+    /// gap make a shard. True when all of it was equal.
     pub(crate) fn on_agreement(
         &mut self,
         (member, loss, floor): (usize, Loss, Ballot),
@@ -243,7 +218,8 @@ impl Ranges {
         let is_first = from_hash == shard.first_hash();
         let joins = |(of, end): (Shard, u64)| of == shard && from_hash <= end;
         let is_joined = is_first || self.answered[member].is_some_and(joins);
-        // A question from before a loss may have been answered late: it says nothing of what is held since.
+        // A question from before a loss may have been answered late: it says nothing of what is
+        // held since.
         let is_joined = is_joined && (is_first || self.asked_with[member].0 == loss);
         self.answered[member] = until.filter(|_| is_joined).map(|until| (shard, until));
         let lowest = if is_first { floor } else { floor.min(self.asked_with[member].1) };
@@ -265,15 +241,15 @@ impl Ranges {
         false
     }
 
-    /// If the member durably held what is held here of this shard, the loss with which it did: unless it has lost some of
-    /// the shard since, it cannot rightly hold less now.
+    /// If the member durably held what is held here of this shard, the loss with which it did:
+    /// unless it has lost some of the shard since, it cannot rightly hold less now.
     pub(crate) fn was_held_with(&self, shard: Shard, member: usize) -> Option<Loss> {
         let unsure = &self.shards[usize::from(shard.0)];
         (unsure.held_by & 1 << member != 0).then_some(unsure.held_with[member])
     }
 
-    /// The same for what is not held here, and a round that the member holds now: with its floor, which forbids it that
-    /// round.
+    /// The same for what is not held here, and a round that the member holds now: with its floor,
+    /// which forbids it that round.
     pub(crate) fn was_removed_with(
         &self,
         shard: Shard,
@@ -283,7 +259,8 @@ impl Ranges {
         self.had_floor(shard, member).filter(|&(_, floor)| round.ballot() <= floor)
     }
 
-    /// What is not held here now, a member did not hold either when it had this floor, and this loss.
+    /// What is not held here now, a member did not hold either when it had this floor, and this
+    /// loss.
     pub(crate) fn was_equal_under(&self, shard: Shard, member: usize) -> Option<(Loss, Ballot)> {
         let unsure = &self.shards[usize::from(shard.0)];
         (unsure.equal_once & 1 << member != 0)
@@ -308,7 +285,8 @@ impl Ranges {
         self.shards[usize::from(shard.0)].told & 1 << member != 0
     }
 
-    /// A state of so many bytes is to be delivered late, to a member of that pace. False where that has to wait.
+    /// A state of so many bytes is to be delivered late, to a member of that pace. False where that
+    /// has to wait.
     pub(crate) fn may_deliver(
         &mut self,
         now: Nanos,
@@ -341,47 +319,13 @@ impl Ranges {
     }
 }
 
-impl RmwPaxos {
+/// Marks of shards.
+impl Ranges {
     /// The shard is to be compared with these members, as far as it is not already.
     pub(crate) fn doubt_once(&mut self, cx: &mut Cx<'_>, shard: Shard, with: Places) {
-        let with = with & !self.ranges.of(shard).with;
+        let with = with & !self.of(shard).with;
         if with != 0 {
             self.doubt(cx, shard, with);
-        }
-    }
-
-    /// The shards of this worker of which this node is a replica.
-    pub(crate) fn replicated_shards<'a>(
-        &'a self,
-        cx: &'a Cx<'_>,
-    ) -> impl Iterator<Item = Shard> + 'a {
-        let is_ours = |shard: &Shard| self.env.owns(*shard) && cx.sets.of(*shard).has_me();
-        (0..=u8::MAX).map(Shard).filter(is_ours)
-    }
-
-    /// The first event of a process: what an earlier one left to do is not known.
-    pub(crate) fn start_comparing(&mut self, cx: &mut Cx<'_>) {
-        if self.ranges.started.is_none() {
-            self.ranges.started = Some(cx.now);
-            let set = cx.replicas.set;
-            let shards: Vec<Shard> = self.replicated_shards(cx).collect();
-            for shard in shards {
-                cx.about(shard);
-                self.doubt(cx, shard, own_place(cx));
-            }
-            cx.replicas.set = set;
-            self.start_patrol(cx);
-        }
-    }
-
-    /// A member was away: what it missed is not known.
-    pub(crate) fn doubt_member(&mut self, cx: &mut Cx<'_>, node: NodeId) {
-        let shards: Vec<Shard> = self.replicated_shards(cx).collect();
-        for shard in shards {
-            cx.about(shard);
-            if let Some(index) = cx.replicas.index(node) {
-                self.doubt(cx, shard, place(index));
-            }
         }
     }
 
@@ -392,10 +336,10 @@ impl RmwPaxos {
             return;
         }
         let quiet = quiet_for(replicas);
-        if let Some(walk) = self.ranges.walk.as_mut().filter(|walk| walk.shard == shard) {
+        if let Some(walk) = self.walk.as_mut().filter(|walk| walk.shard == shard) {
             walk.note_doubt(with);
         }
-        let unsure = self.ranges.of(shard);
+        let unsure = self.of(shard);
         if unsure.with == 0 {
             unsure.since = cx.now;
         }
@@ -404,32 +348,37 @@ impl RmwPaxos {
         unsure.failures = 0;
         (unsure.insisted, unsure.insist_at) = (0, Nanos::ZERO);
         unsure.try_at = cx.now + quiet;
-        self.ranges.arm(cx, cx.now + quiet);
+        self.arm(cx, cx.now + quiet);
     }
 
-    pub(crate) fn on_compare_timer(&mut self, cx: &mut Cx<'_>) {
-        // An earlier timer may have replaced this one: only the newest arms another.
-        if self.ranges.armed.is_some_and(|armed| armed > cx.now) {
-            return;
+    /// A member was away: what it missed is not known.
+    pub(crate) fn doubt_member(&mut self, env: &Env, cx: &mut Cx<'_>, node: NodeId) {
+        let shards: Vec<Shard> = replicated_shards(env, cx).collect();
+        for shard in shards {
+            cx.about(shard);
+            if let Some(index) = cx.replicas.index(node) {
+                self.doubt(cx, shard, place(index));
+            }
         }
-        self.ranges.armed = None;
-        if mutation::is(Mutation::NoComparison) {
-            return;
+    }
+
+    /// The timer has fired: true unless a newer one replaced it.
+    pub(super) fn on_fired(&mut self, cx: &Cx<'_>) -> bool {
+        let is_newest = self.armed.is_none_or(|armed| armed <= cx.now);
+        if is_newest {
+            self.armed = None;
         }
-        if self.ranges.walk.is_none() {
-            self.start_walk(cx);
-        }
-        self.go_on_with_walk(cx);
+        is_newest
     }
 
     /// Begins with the next shard whose time has come; sets the timer for the first of the others.
-    fn start_walk(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn start_walk(&mut self, cx: &mut Cx<'_>) {
         let mut first: Option<Nanos> = None;
         for ahead in 0..=u8::MAX {
-            let shard = Shard(self.ranges.next.wrapping_add(ahead));
+            let shard = Shard(self.next.wrapping_add(ahead));
             let replicas = cx.replicas_of(shard);
             let quiet = quiet_for(replicas);
-            let unsure = self.ranges.of(shard);
+            let unsure = self.of(shard);
             let with = unsure.with & reach(replicas);
             // A shard that is forgotten here is doubted again when it is recovered.
             if with == 0 || cx.cells.is_forgotten(shard) {
@@ -443,8 +392,8 @@ impl RmwPaxos {
             }
             cx.about(shard);
             let insist = unsure.differed >= LATE_ACCEPTS_MAX && cx.now >= unsure.insist_at;
-            self.ranges.next = shard.0.wrapping_add(1);
-            self.ranges.walk = Some(Walk {
+            self.next = shard.0.wrapping_add(1);
+            self.walk = Some(Walk {
                 shard,
                 with,
                 equal: with,
@@ -460,41 +409,46 @@ impl RmwPaxos {
             return;
         }
         if let Some(at) = first {
-            self.ranges.arm(cx, at);
+            self.arm(cx, at);
         }
     }
+}
 
-    /// The step is over: the next one, or the end.
-    pub(crate) fn end_step(&mut self, cx: &mut Cx<'_>, until: Option<u64>) {
+impl Ranges {
+    /// The step is over: the next one, or the end of the walk. In a hurry, full steps follow each
+    /// other sooner.
+    pub(super) fn end_step(
+        &mut self,
+        cx: &mut Cx<'_>,
+        until: Option<u64>,
+        is_in_hurry: bool,
+    ) -> Option<Ended> {
         let soon = cx.now + PAUSE_SHORT;
-        let Some(walk) = &mut self.ranges.walk else { return };
-        match until {
-            Some(from_hash) => {
-                walk.from_hash = from_hash;
-                let paces = if self.patrol.is_behind() { 1 } else { FULL_STEP_PACES };
-                let after_full = next_pace(cx.now) + Nanos(PAUSE.0 * (paces - 1));
-                let until = if walk.differs { soon } else { after_full };
-                walk.step = Step::Pausing { until };
-                self.ranges.arm(cx, until);
-            }
-            None => {
-                // Where one shard differed others most likely do: a member missed something. Where one differs again and
-                // again, it does not get it this way.
-                let (shard, is_news) = (walk.shard, walk.differs && !walk.insist);
-                let is_news = is_news && self.ranges.of(shard).failures == 0;
-                self.end_walk(cx);
-                self.ranges.arm(cx, if is_news { soon } else { next_pace(cx.now) });
-            }
-        }
+        let walk = self.walk.as_mut()?;
+        let Some(from_hash) = until else {
+            // Where one shard differed others most likely do: a member missed something. Where one
+            // differs again and again, it does not get it this way.
+            let (shard, is_news) = (walk.shard, walk.differs && !walk.insist);
+            let is_news = is_news && self.of(shard).failures == 0;
+            let ended = self.end_walk(cx);
+            self.arm(cx, if is_news { soon } else { next_pace(cx.now) });
+            return ended;
+        };
+        walk.from_hash = from_hash;
+        let paces = if is_in_hurry { 1 } else { FULL_STEP_PACES };
+        let after_full = next_pace(cx.now) + Nanos(PAUSE.0 * (paces - 1));
+        let until = if walk.differs { soon } else { after_full };
+        walk.step = Step::Pausing { until };
+        self.arm(cx, until);
+        None
     }
 
-    /// What was equal from beginning to end, nothing having been accepted meanwhile, needs no further word.
-    fn end_walk(&mut self, cx: &mut Cx<'_>) {
-        let Some(walk) = self.ranges.walk.take() else { return };
+    /// What was equal from beginning to end, nothing having been accepted meanwhile, needs no
+    /// further word.
+    fn end_walk(&mut self, cx: &mut Cx<'_>) -> Option<Ended> {
+        let walk = self.walk.take()?;
         cx.about(walk.shard);
-        self.counters.shards_compared += 1;
-        self.counters.shards_different += u64::from(walk.differs);
-        let unsure = self.ranges.of(walk.shard);
+        let unsure = self.of(walk.shard);
         if walk.insist && walk.differs {
             unsure.insist_at = cx.now + Nanos(INSIST_AGAIN_AFTER.0 << unsure.insisted);
             unsure.insisted = (unsure.insisted + 1).min(INSISTED_MAX);
@@ -502,13 +456,13 @@ impl RmwPaxos {
             (unsure.insisted, unsure.insist_at) = (0, Nanos::ZERO);
         }
         let is_still = unsure.written_at < walk.started;
-        let mut highest = Ballot::ZERO;
+        let mut floor = Ballot::ZERO;
         if is_still {
             unsure.with &= !walk.equal;
             let exact = walk.equal & !walk.left_over & !own_place(cx);
             for member in (0..MEMBERS_MAX).filter(|member| exact & 1 << member != 0) {
                 unsure.note_held(member, (walk.losses[member], walk.floors[member]));
-                highest = highest.max(walk.floors[member]);
+                floor = floor.max(walk.floors[member]);
             }
             unsure.differed = if walk.differs { unsure.differed.saturating_add(1) } else { 0 };
         }
@@ -525,39 +479,28 @@ impl RmwPaxos {
         if unsure.with & all(cx) == 0 {
             unsure.with = 0;
         }
-        if is_still {
-            self.patrol_found_equal(cx, walk.shard, walk.equal);
-        }
-        self.raise_floor(cx, walk.shard, highest);
+        let (shard, differs) = (walk.shard, walk.differs);
+        Some(Ended { shard, differs, equal: if is_still { walk.equal } else { 0 }, floor })
     }
+}
 
-    /// Who holds the same has a higher floor. What is absent here is refused as it is there: a floor that a medium took back,
-    /// unnoticed, rises again.
-    fn raise_floor(&mut self, cx: &mut Cx<'_>, shard: Shard, floor: Ballot) {
-        let is_void = cx.cells.is_forgotten(shard) || cx.metas.get(shard).void;
-        let is_low = cx.metas.get(shard).floor_ballot < floor;
-        if is_void || !is_low || mutation::is(Mutation::FloorsStay) {
-            return;
-        }
-        base::sometimes!("a floor rises to that of a member that holds the same");
-        let meta = cx.metas.get_mut(shard);
-        meta.floor_ballot = floor;
-        meta.saw(floor);
-        cx.metas.persist(shard);
-        self.ranges.on_raised(cx, shard);
-    }
+/// A walk that has come to the end of its shard.
+pub(super) struct Ended {
+    pub(super) shard: Shard,
+    pub(super) differs: bool,
+    /// Members that hold what this node holds.
+    pub(super) equal: Places,
+    /// The highest floor of a member that holds exactly the same.
+    pub(super) floor: Ballot,
+}
 
-    /// What should not stay was met: whoever left it may have given it up.
-    pub(crate) fn note_found(&mut self, cx: &mut Cx<'_>, key: &Key, cell: &ScannedCell<Register>) {
-        let ScannedCell::Present(register) = cell else { return };
-        if let Some(state) = deletion::leftover(register) {
-            self.collect_found(cx, key, register.accepted.ballot().node(), state);
-        }
-    }
-
-    pub(crate) fn arm_comparison(&mut self, cx: &mut Cx<'_>, at: Nanos) {
-        self.ranges.arm(cx, at);
-    }
+/// The shards of this worker of which this node is a replica.
+pub(crate) fn replicated_shards<'a>(
+    env: &'a Env,
+    cx: &'a Cx<'_>,
+) -> impl Iterator<Item = Shard> + 'a {
+    let is_ours = |shard: &Shard| env.owns(*shard) && cx.sets.of(*shard).has_me();
+    (0..=u8::MAX).map(Shard).filter(is_ours)
 }
 
 /// The databases of a node walk on their own but in step: what one wake-up does for all costs less.
@@ -598,7 +541,8 @@ mod tests {
     const SHARD: Shard = Shard(3);
     const MEMBER: usize = 1;
 
-    /// Answers the ranges of `parts`, all equal. True when the member is no longer asked afterwards.
+    /// Answers the ranges of `parts`, all equal. True when the member is no longer asked
+    /// afterwards.
     fn is_settled_by(parts: &[(u64, Option<u64>)]) -> bool {
         let mut ranges = Ranges::default();
         ranges.of(SHARD).with = 1 << MEMBER;

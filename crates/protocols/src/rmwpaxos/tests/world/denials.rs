@@ -5,7 +5,8 @@ use crate::effects::Send;
 use crate::rmwpaxos::Message;
 
 impl World {
-    /// The message asks for a register and says what its sender holds of it, which is so now, and alive.
+    /// The message asks for a register and says what its sender holds of it, which is so now, and
+    /// alive.
     pub(super) fn is_held_as_said(&self, envelope: &Envelope) -> bool {
         let (Message::Read { key, have, .. } | Message::Prepare { key, have, .. }) =
             &envelope.message

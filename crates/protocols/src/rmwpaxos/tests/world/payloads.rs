@@ -6,7 +6,8 @@ use super::World;
 use crate::rmwpaxos::{Message, Payload, State};
 
 impl World {
-    /// What a node accepted of itself, it may not have told anybody: those it would tell may all be slow.
+    /// What a node accepted of itself, it may not have told anybody: those it would tell may all be
+    /// slow.
     pub(super) fn note_accepted(&mut self, index: usize) {
         for key in [&self.key, &self.neighbour] {
             let Some(register) = self.nodes[index].register(key) else { continue };

@@ -27,7 +27,8 @@ impl World {
         for (key, history) in &self.histories {
             match check(&Kv, history, Limit { explored_max: 200_000 }) {
                 Verdict::Violation(violation) => return Err(format!("{key:?}: {violation}")),
-                // Many unknown outcomes make some histories too hard; they are counted, not believed.
+                // Many unknown outcomes make some histories too hard; they are counted, not
+                // believed.
                 Verdict::Undecided { .. } => self.undecided += 1,
                 Verdict::Holds { .. } => {}
             }

@@ -1,38 +1,38 @@
-//! Recovery of lost memory [spec 8]: a register that was forgotten takes part in nothing until a majority of others
-//! has told what it may have promised and accepted.
+//! Recovery of lost memory [spec 8]: a register that was forgotten takes part in nothing until a
+//! majority of others has told what it may have promised and accepted.
 //!
-//! One register is recovered when it is touched; a whole shard by listing what the others hold. The question
-//! itself tells the others of the loss, which voids what this node acknowledged before.
-
-mod shards;
+//! One register is recovered when it is touched; a whole shard by listing what the others hold. The
+//! question itself tells the others of the loss, which voids what this node acknowledged before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::Nanos;
 use types::limits::MEMBERS_MAX;
-use types::{Ballot, Key, Loss, NodeId, Round, Shard};
+use types::{Ballot, Key, NodeId, Round, Shard};
 
-use self::shards::ShardRecovery;
+use super::shard::{STANDS_STILL_AFTER, ShardRecovery, majority_is_up};
 use crate::cells::Cell;
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
 use crate::quorum::Tally;
-use crate::rmwpaxos::Cx;
-use crate::rmwpaxos::RmwPaxos;
 use crate::rmwpaxos::core::acceptor;
-use crate::rmwpaxos::core::replies;
+use crate::rmwpaxos::core::context::{Cx, held, is_lost};
+use crate::rmwpaxos::core::counters::Figure;
+use crate::rmwpaxos::core::instance::Core;
+use crate::rmwpaxos::core::replies::report_of;
 use crate::rmwpaxos::core::reports::Reports;
 use crate::rmwpaxos::core::state::State;
 use crate::rmwpaxos::message::{Message, Report};
-use crate::rmwpaxos::once::window::Starts;
+use crate::rmwpaxos::once::starts::Starts;
 use crate::rmwpaxos::register::{Register, Started};
+use crate::rmwpaxos::services::anti_entropy::ranges::Ranges;
 
 pub(crate) const RETRY: TimerId = TimerId(4);
 
 const RETRY_EVERY: Nanos = Nanos::from_millis(20);
-/// Who has not answered is asked again after twice as long each time, up to this. Links are reliable while they stand, and
-/// an answer may be long.
+/// Who has not answered is asked again after twice as long each time, up to this. Links are
+/// reliable while they stand, and an answer may be long.
 const PATIENCE_MAX: Nanos = Nanos::from_secs(10);
 /// Registers under recovery at a time; those beyond are begun when they are touched again.
 const KEYS_MAX: usize = 16_384;
@@ -41,17 +41,18 @@ const SHARDS_IN_VAIN_MAX: usize = 32;
 
 #[derive(Default, Debug)]
 pub(crate) struct Recovery {
-    keys: BTreeMap<Key, KeyRecovery>,
-    shards: BTreeMap<Shard, ShardRecovery>,
-    waiting_shards: BTreeSet<Shard>,
+    pub(super) keys: BTreeMap<Key, KeyRecovery>,
+    pub(super) shards: BTreeMap<Shard, ShardRecovery>,
+    pub(super) waiting_shards: BTreeSet<Shard>,
     takes: Takes,
     armed: bool,
     /// For the mutation that mints without the generator.
     own_number: u64,
+    recovered: Figure,
 }
 
 #[derive(Debug)]
-struct KeyRecovery {
+pub(super) struct KeyRecovery {
     id: u64,
     reports: Reports,
     promised: [Ballot; MEMBERS_MAX],
@@ -117,6 +118,11 @@ impl Recovery {
         self.keys.len()
     }
 
+    /// Registers recovered so far.
+    pub(crate) fn recovered(&self) -> u64 {
+        self.recovered.get()
+    }
+
     pub(crate) fn keys_going_on(&self) -> usize {
         self.keys.values().filter(|it| !it.is_in_vain).count()
     }
@@ -138,18 +144,17 @@ impl Recovery {
     }
 }
 
-impl RmwPaxos {
+impl Recovery {
     /// True for a forgotten register, whose recovery this starts.
-    pub(crate) fn recover_if_lost(&mut self, cx: &mut Cx<'_>, key: &Key) -> bool {
-        if !replies::is_lost(cx, key) {
+    pub(crate) fn begin_if_lost(&mut self, core: &mut Core, cx: &mut Cx<'_>, key: &Key) -> bool {
+        if !is_lost(cx, key) {
             return false;
         }
         // A register that is whole in a void shard waits for the shard.
         let can_start = matches!(cx.cells.get(key), Cell::Lost);
-        if can_start && !self.recovery.keys.contains_key(key) && self.recovery.keys.len() < KEYS_MAX
-        {
+        if can_start && !self.keys.contains_key(key) && self.keys.len() < KEYS_MAX {
             cx.cells.pin(key);
-            let id = self.next_id();
+            let id = core.next_id();
             let recovery = KeyRecovery {
                 id,
                 reports: Reports::default(),
@@ -157,48 +162,53 @@ impl RmwPaxos {
                 slow: None,
                 begun_at: cx.now,
                 is_in_vain: false,
-                retry_at: cx.now + self.asked_again_after(0),
+                retry_at: cx.now + self.asked_again_after(core, 0),
                 retries: 0,
                 proposals: 0,
             };
-            self.recovery.keys.insert(key.clone(), recovery);
+            self.keys.insert(key.clone(), recovery);
             ask_others(cx, key, id);
-            self.arm_recovery(cx);
+            self.arm(cx);
         }
         true
     }
 
-    fn arm_recovery(&mut self, cx: &mut Cx<'_>) {
-        if !self.recovery.armed && !self.recovery.is_idle() {
-            self.recovery.armed = true;
+    pub(super) fn arm(&mut self, cx: &mut Cx<'_>) {
+        if !self.armed && !self.is_idle() {
+            self.armed = true;
             cx.fx.timer(RETRY, cx.now + RETRY_EVERY);
         }
     }
 
-    /// Tells a node that lost its memory what this one holds; says nothing of what it has forgotten itself.
-    pub(crate) fn on_recover(&mut self, cx: &mut Cx<'_>, from: Peer, key: Key, id: u64) {
-        if from.node == self.env.me || self.recover_if_lost(cx, &key) {
+    /// Tells a node that lost its memory what this one holds; says nothing of what it has forgotten
+    /// itself.
+    pub(crate) fn on_recover(
+        &mut self,
+        core: &mut Core,
+        cx: &mut Cx<'_>,
+        from: Peer,
+        (key, id): (Key, u64),
+    ) {
+        if from.node == core.me() || self.begin_if_lost(core, cx, &key) {
             return;
         }
-        let report = Box::new(replies::report_of(cx, &key, Round::NONE));
+        let report = Box::new(report_of(cx, &key, Round::NONE));
         let meta = cx.metas.get(key.shard());
-        let promised =
-            acceptor::effective_promise(replies::held(cx, &key), meta, cx.replicas.epoch());
+        let promised = acceptor::effective_promise(held(cx, &key), meta, cx.replicas.epoch());
         let after = cx.cells.ticket(&key).max(cx.metas.ticket(key.shard()));
         cx.fx.send(from.node, Message::Recovered { key, id, promised, report }, after);
     }
 
     pub(crate) fn on_recovered(
         &mut self,
+        (core, ranges): (&mut Core, &mut Ranges),
         cx: &mut Cx<'_>,
         from: Peer,
-        key: &Key,
-        id: u64,
-        promised: Ballot,
-        report: Report,
+        (key, id): (&Key, u64),
+        (promised, report): (Ballot, Report),
     ) {
-        let Some(recovery) = self.recovery.keys.get_mut(key) else { return };
-        if recovery.id != id || recovery.slow.is_some() || from.node == self.env.me {
+        let Some(recovery) = self.keys.get_mut(key) else { return };
+        if recovery.id != id || recovery.slow.is_some() || from.node == core.me() {
             return;
         }
         recovery.reports.add(cx.replicas, from.node, from.loss, report);
@@ -207,12 +217,12 @@ impl RmwPaxos {
         }
         // A majority of the others, this node not counted.
         if cx.replicas.is_quorum(&recovery.reports.tally) {
-            self.settle_recovery(cx, key);
+            self.settle(core, ranges, cx, key);
         }
     }
 
-    fn settle_recovery(&mut self, cx: &mut Cx<'_>, key: &Key) {
-        let Some(recovery) = self.recovery.keys.get(key) else { return };
+    fn settle(&mut self, core: &mut Core, ranges: &mut Ranges, cx: &mut Cx<'_>, key: &Key) {
+        let Some(recovery) = self.keys.get(key) else { return };
         let counted = || recovery.reports.counted(cx.replicas).map(|(_, report)| report);
         let highest = counted().map(|report| report.accepted).max().unwrap_or(Round::NONE);
         let reports = &recovery.reports;
@@ -225,7 +235,7 @@ impl RmwPaxos {
         };
         let adoptable = is_chosen || mutation::is(Mutation::AdoptMinority);
         if highest.is_none() {
-            return self.recover_absent(cx, key, promised, floors);
+            return self.recover_absent((core, ranges), cx, key, (promised, floors));
         }
         match recovery.reports.state_of(highest) {
             Some(state) if adoptable => {
@@ -237,77 +247,81 @@ impl RmwPaxos {
                     state: Some(state),
                     ..Register::promise_only(promised.max(highest.ballot()))
                 };
-                self.end_recovery(cx, key, register);
+                self.end((core, ranges), cx, key, register);
             }
-            _ => self.start_slow(cx, key, promised),
+            _ => self.start_slow(core, cx, key, promised),
         }
     }
 
-    /// Nobody accepted anything: whatever was promised here lies at or below what the others promised. Their floors
-    /// become ours, for what they removed was removed here too, and our reports must show it. [spec 11, S22b]
-    fn recover_absent(&mut self, cx: &mut Cx<'_>, key: &Key, promised: Ballot, floors: Floors) {
-        let meta = cx.metas.get_mut(key.shard());
-        if floors.version > meta.floor_version || floors.ballot > meta.floor_ballot {
-            meta.floor_version = meta.floor_version.max(floors.version);
-            meta.floor_ballot = meta.floor_ballot.max(floors.ballot);
-            meta.saw(floors.ballot);
-            cx.metas.persist(key.shard());
-            self.ranges.on_raised(cx, key.shard());
+    /// Nobody accepted anything: whatever was promised here lies at or below what the others
+    /// promised. Their floors become ours, for what they removed was removed here too, and our
+    /// reports must show it. [spec 11, S22b]
+    fn recover_absent(
+        &mut self,
+        (core, ranges): (&mut Core, &mut Ranges),
+        cx: &mut Cx<'_>,
+        key: &Key,
+        (promised, floors): (Ballot, Floors),
+    ) {
+        if core.raise_floors(cx, key.shard(), (floors.ballot, floors.version)) {
+            ranges.on_raised(cx, key.shard());
         }
-        // Strictly above what was reported: it may be a floor, and a floor refuses its own ballot too, late proposals
-        // before a removed tombstone among them. A ceiling is nobody's ballot.
+        // Strictly above what was reported: it may be a floor, and a floor refuses its own ballot
+        // too, late proposals before a removed tombstone among them. A ceiling is nobody's ballot.
         let promised = promised.max(cx.metas.get(key.shard()).floor_ballot);
         let promised = Ballot::ceiling(promised.epoch(), promised.number());
-        self.end_recovery(cx, key, Register::promise_only(promised));
+        self.end((core, ranges), cx, key, Register::promise_only(promised));
     }
 
-    fn end_recovery(&mut self, cx: &mut Cx<'_>, key: &Key, register: Register) {
-        self.counters.expiring_states += u64::from(register.has_ages());
+    fn end(
+        &mut self,
+        (core, ranges): (&mut Core, &mut Ranges),
+        cx: &mut Cx<'_>,
+        key: &Key,
+        register: Register,
+    ) {
         if self.drop_overtaken(cx, key) {
             return;
         }
         base::sometimes!("a forgotten register is recovered");
-        if let Some(ended) = self.recovery.keys.remove(key) {
-            self.recovery.takes.observe(cx.now.since(ended.begun_at));
+        if let Some(ended) = self.keys.remove(key) {
+            self.takes.observe(cx.now.since(ended.begun_at));
         }
-        self.counters.recovered_keys += 1;
-        cx.metas.get_mut(key.shard()).saw(register.promised);
-        note_loss(cx, key.shard());
+        self.recovered.add(1);
         // It may be a proposal of this node's that not all others have accepted.
-        self.ranges.doubt_holders(key.shard());
-        cx.cells.put(key, register);
-        cx.cells.persist(key);
+        ranges.doubt_holders(key.shard());
+        core.install(cx, key, register);
         cx.cells.unpin(key);
-        self.on_key_recovered(cx, key);
+        self.on_key_recovered(core, ranges, cx, key);
     }
 
-    /// The shard's recovery has ended before the register's: since then it takes part, and what it promised and
-    /// accepted must not be overwritten.
+    /// The shard's recovery has ended before the register's: since then it takes part, and what it
+    /// promised and accepted must not be overwritten.
     fn drop_overtaken(&mut self, cx: &mut Cx<'_>, key: &Key) -> bool {
         if matches!(cx.cells.get(key), Cell::Lost) {
             return false;
         }
         base::sometimes!("a shard is recovered before a register of it");
-        if self.recovery.keys.remove(key).is_some() {
+        if self.keys.remove(key).is_some() {
             cx.cells.unpin(key);
         }
         true
     }
 
-    fn start_slow(&mut self, cx: &mut Cx<'_>, key: &Key, promised: Ballot) {
+    fn start_slow(&mut self, core: &mut Core, cx: &mut Cx<'_>, key: &Key, promised: Ballot) {
         base::sometimes!("a recovering replica decides by a proposal of its own");
         cx.metas.get_mut(key.shard()).saw(promised);
         let ballot = if mutation::is(Mutation::TwoMinters) {
-            self.recovery.own_number = self.recovery.own_number.max(promised.number()) + 1;
-            let (me, incarnation) = (self.env.me, self.env.incarnation);
-            Ballot::new(cx.replicas.epoch(), self.recovery.own_number, me, incarnation)
+            self.own_number = self.own_number.max(promised.number()) + 1;
+            let (me, incarnation) = (core.me(), core.env().incarnation);
+            Ballot::new(cx.replicas.epoch(), self.own_number, me, incarnation)
         } else {
-            let Some(ballot) = self.mint(cx, key) else { return };
+            let Some(ballot) = core.mint(cx, key) else { return };
             ballot
         };
-        let Some(recovery) = self.recovery.keys.get(key) else { return };
-        let patience = self.asked_again_after(recovery.proposals + 1);
-        let Some(recovery) = self.recovery.keys.get_mut(key) else { return };
+        let Some(recovery) = self.keys.get(key) else { return };
+        let patience = self.asked_again_after(core, recovery.proposals + 1);
+        let Some(recovery) = self.keys.get_mut(key) else { return };
         recovery.slow = Some(Slow {
             ballot,
             promises: Reports::default(),
@@ -325,20 +339,20 @@ impl RmwPaxos {
     }
 
     fn slow_of(&mut self, key: &Key, ballot: Ballot) -> Option<&mut Slow> {
-        let recovery = self.recovery.keys.get_mut(key)?;
+        let recovery = self.keys.get_mut(key)?;
         recovery.slow.as_mut().filter(|slow| slow.ballot == ballot)
     }
 
     /// True when the promise was for a recovery.
     pub(crate) fn on_slow_promise(
         &mut self,
+        core: &mut Core,
         cx: &mut Cx<'_>,
         from: Peer,
-        key: &Key,
-        ballot: Ballot,
+        (key, ballot): (&Key, Ballot),
         report: &Report,
     ) -> bool {
-        if self.recovery.keys.is_empty() || from.node == self.env.me {
+        if self.keys.is_empty() || from.node == core.me() {
             return false;
         }
         let Some(slow) = self.slow_of(key, ballot) else { return false };
@@ -358,7 +372,7 @@ impl RmwPaxos {
                     cx.fx.send_now(node, Message::Accept { key, round, chosen_k: 0, state });
                 }
             }
-            None => self.restart_recovery(cx, key),
+            None => self.restart(core, cx, key),
         }
         true
     }
@@ -366,12 +380,12 @@ impl RmwPaxos {
     /// True when the acknowledgement was for a recovery.
     pub(crate) fn on_slow_accepted(
         &mut self,
+        (core, ranges): (&mut Core, &mut Ranges),
         cx: &mut Cx<'_>,
         from: Peer,
-        key: &Key,
-        round: Round,
+        (key, round): (&Key, Round),
     ) -> bool {
-        if self.recovery.keys.is_empty() || from.node == self.env.me {
+        if self.keys.is_empty() || from.node == core.me() {
             return false;
         }
         let Some(slow) = self.slow_of(key, round.ballot()) else { return false };
@@ -388,39 +402,46 @@ impl RmwPaxos {
             state: Some(state),
             ..Register::promise_only(round.ballot())
         };
-        self.end_recovery(cx, key, register);
+        self.end((core, ranges), cx, key, register);
         true
     }
 
     /// True when the refusal was for a recovery.
-    pub(crate) fn on_slow_nack(&mut self, cx: &mut Cx<'_>, key: &Key, tried: Round) -> bool {
-        if self.recovery.keys.is_empty() || self.slow_of(key, tried.ballot()).is_none() {
+    pub(crate) fn on_slow_nack(
+        &mut self,
+        core: &Core,
+        cx: &Cx<'_>,
+        key: &Key,
+        tried: Round,
+    ) -> bool {
+        if self.keys.is_empty() || self.slow_of(key, tried.ballot()).is_none() {
             return false;
         }
         // The retry asks anew: whoever was in the way has decided by then, most likely.
-        let soon = cx.now + self.round_trip.resend_after(1);
-        if let Some(recovery) = self.recovery.keys.get_mut(key) {
+        let soon = cx.now + core.round_trip().resend_after(1);
+        if let Some(recovery) = self.keys.get_mut(key) {
             recovery.retry_at = recovery.retry_at.min(soon);
         }
         true
     }
 
-    /// Nothing was decided for a while. Answers may be on their way: those who have not answered are asked the same again.
-    fn retry_recovery(&mut self, cx: &mut Cx<'_>, key: &Key) {
+    /// Nothing was decided for a while. Answers may be on their way: those who have not answered
+    /// are asked the same again.
+    fn retry(&mut self, core: &mut Core, cx: &mut Cx<'_>, key: &Key) {
         cx.about(key.shard());
         if self.drop_overtaken(cx, key) {
             return;
         }
-        let Some(recovery) = self.recovery.keys.get(key) else { return };
+        let Some(recovery) = self.keys.get(key) else { return };
         if recovery.slow.is_some() || cx.replicas.is_quorum(&recovery.reports.tally) {
-            return self.restart_recovery(cx, key);
+            return self.restart(core, cx, key);
         }
-        let patience = self.asked_again_after(recovery.retries + 1);
-        let Some(recovery) = self.recovery.keys.get_mut(key) else { return };
+        let patience = self.asked_again_after(core, recovery.retries + 1);
+        let Some(recovery) = self.keys.get_mut(key) else { return };
         recovery.retries += 1;
         recovery.retry_at = cx.now + patience;
-        recovery.is_in_vain = cx.now.since(recovery.begun_at) >= shards::STANDS_STILL_AFTER
-            && shards::majority_is_up(cx.replicas);
+        recovery.is_in_vain =
+            cx.now.since(recovery.begun_at) >= STANDS_STILL_AFTER && majority_is_up(cx.replicas);
         for node in
             cx.replicas.others().filter(|&node| !recovery.reports.tally.has(cx.replicas, node))
         {
@@ -428,78 +449,62 @@ impl RmwPaxos {
         }
     }
 
-    fn restart_recovery(&mut self, cx: &mut Cx<'_>, key: &Key) {
-        let (id, patience) = (self.next_id(), self.asked_again_after(0));
-        let Some(recovery) = self.recovery.keys.get_mut(key) else { return };
+    fn restart(&mut self, core: &mut Core, cx: &mut Cx<'_>, key: &Key) {
+        let (id, patience) = (core.next_id(), self.asked_again_after(core, 0));
+        let Some(recovery) = self.keys.get_mut(key) else { return };
         recovery.begin_anew(id);
         recovery.retries += 1;
         recovery.retry_at = cx.now + patience;
         ask_others(cx, key, id);
     }
 
-    /// Registers of the shard take part from now on, or may have since they were asked for: answers from before say nothing
-    /// of what they promise and accept, and may forget once more.
-    fn void_answers(&mut self, now: Nanos, shard: Shard) {
-        let patience = self.asked_again_after(0);
-        let mut next_id = self.next_id;
-        let of_shard = self.recovery.keys.iter_mut().filter(|(key, _)| key.shard() == shard);
+    /// Registers of the shard take part from now on, or may have since they were asked for: answers
+    /// from before say nothing of what they promise and accept, and may forget once more.
+    pub(super) fn void_answers(&mut self, core: &mut Core, now: Nanos, shard: Shard) {
+        let patience = self.asked_again_after(core, 0);
+        let of_shard = self.keys.iter_mut().filter(|(key, _)| key.shard() == shard);
         for (_, recovery) in of_shard {
-            next_id += 1;
-            recovery.begin_anew(next_id);
+            recovery.begin_anew(core.next_id());
             recovery.retry_at = now + patience;
         }
-        self.next_id = next_id;
     }
 
-    /// When those who have not answered are asked again: not while the answer is likely to be under way.
-    fn asked_again_after(&self, retries: u32) -> Nanos {
-        let first = self.round_trip.resend_after(0).max(Nanos(self.recovery.takes.0.0 * 2));
+    /// When those who have not answered are asked again: not while the answer is likely to be under
+    /// way.
+    fn asked_again_after(&self, core: &Core, retries: u32) -> Nanos {
+        let first = core.round_trip().resend_after(0).max(Nanos(self.takes.0.0 * 2));
         Nanos(first.0 << retries.min(8)).min(PATIENCE_MAX)
     }
 
     /// What a node was asked is lost with its connection.
-    pub(crate) fn ask_returned(&mut self, cx: &mut Cx<'_>, node: NodeId) {
+    pub(crate) fn on_peer_up(&mut self, cx: &mut Cx<'_>, node: NodeId) {
         let replicas_of = cx.by_shard();
         let is_missing = |key: &Key, it: &KeyRecovery| {
             let replicas = replicas_of(key.shard());
             let is_replica = replicas.index(node).is_some();
             it.slow.is_none() && is_replica && !it.reports.tally.has(replicas, node)
         };
-        for (key, recovery) in self.recovery.keys.iter().filter(|(key, it)| is_missing(key, it)) {
+        for (key, recovery) in self.keys.iter().filter(|(key, it)| is_missing(key, it)) {
             cx.fx.send_now(node, Message::Recover { key: key.clone(), id: recovery.id });
         }
         self.ask_returned_for_shards(cx, node);
     }
 
-    pub(crate) fn on_recovery_timer(&mut self, cx: &mut Cx<'_>) {
-        self.recovery.armed = false;
+    pub(crate) fn on_timer(&mut self, core: &mut Core, ranges: &mut Ranges, cx: &mut Cx<'_>) {
+        self.armed = false;
         let now = cx.now;
         let due = |retry_at: Nanos| retry_at <= now;
         let keys: Vec<Key> = self
-            .recovery
             .keys
             .iter()
             .filter(|(_, recovery)| due(recovery.retry_at))
             .map(|(key, _)| key.clone())
             .collect();
         for key in keys {
-            self.retry_recovery(cx, &key);
+            self.retry(core, cx, &key);
         }
-        self.retry_shards(cx);
-        self.arm_recovery(cx);
-    }
-
-    /// A loss grew somewhere. Held answers are counted against the view whenever a decision is made, so there is
-    /// nothing to correct; what is missing now is asked for by the next resend.
-    pub(crate) fn on_view_changed(&mut self, _cx: &mut Cx<'_>) {}
-}
-
-/// What was held of the shard with a lower loss says nothing of what is held from now on.
-pub(crate) fn note_loss(cx: &mut Cx<'_>, shard: Shard) {
-    let loss = cx.replicas.member(cx.replicas.me()).map_or(Loss(0), |me| me.loss);
-    if cx.metas.get(shard).lost_at < loss {
-        cx.metas.get_mut(shard).lost_at = loss;
-        cx.metas.persist(shard);
+        self.retry_shards(core, ranges, cx);
+        self.arm(cx);
     }
 }
 

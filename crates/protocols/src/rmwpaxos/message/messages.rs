@@ -1,26 +1,14 @@
-//! What nodes say to each other about a key or a shard.
-
-mod codec;
-pub(crate) mod delta;
-mod parts;
+//! The messages.
 
 use std::sync::Arc;
 
 use types::{Ballot, Key, Loss, NodeId, Reader, Round, Shard, Wire};
 
+use super::delta::Delta;
+use super::kind;
+use super::parts::{Folds, Forward, Held, Listing, Payload, Report, Verdict};
 use crate::protocol::{Message as ProtocolMessage, Touches};
-use crate::rmwpaxos::core::acceptor::Payload;
 use crate::rmwpaxos::core::state::State;
-use crate::rmwpaxos::message::delta::Delta;
-use crate::rmwpaxos::services::anti_entropy::comparison::{Folds, Held};
-
-use codec::kind;
-pub use parts::{Entry, Forward, Listing, Report, Verdict};
-
-/// Commands of one forward.
-pub const FORWARD_COMMANDS_MAX: usize = 256;
-/// Keys of one listing step.
-pub const LISTING_KEYS_MAX: usize = 4096;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
@@ -36,19 +24,22 @@ pub enum Message {
     Accept { key: Key, round: Round, chosen_k: u32, state: State },
     /// Phase 2, told by what the proposal changes in the state before it.
     AcceptDelta { key: Key, round: Round, chosen_k: u32, delta: Arc<Delta> },
-    /// Phase 1 and the first proposal of phase 2 at once. `base`: the round that the proposal follows; its proposer
-    /// has promised the ballot and holds nothing higher. Accepted where that makes a majority.
+    /// Phase 1 and the first proposal of phase 2 at once. `base`: the round that the proposal
+    /// follows; its proposer has promised the ballot and holds nothing higher. Accepted where that
+    /// makes a majority.
     PrepareAccept { key: Key, round: Round, base: Round, payload: Payload },
-    /// Answers a proposal that does not follow what is held here. Nothing was accepted, nothing refused; of
-    /// `PrepareAccept` the ballot was promised.
+    /// Answers a proposal that does not follow what is held here. Nothing was accepted, nothing
+    /// refused; of `PrepareAccept` the ballot was promised.
     NeedFull { key: Key, round: Round },
     /// Answers `Accept`, `AcceptDelta` and `PrepareAccept` with the round accepted here by now.
     Accepted { key: Key, round: Round },
-    /// Answers a `Prepare` (`tried.k() == 0`) or a proposal that came too late. A hint, never evidence.
+    /// Answers a `Prepare` (`tried.k() == 0`) or a proposal that came too late. A hint, never
+    /// evidence.
     Nack { key: Key, tried: Round, promised: Ballot, recovering: bool },
     /// A late delivery of an accept, by anybody who knows it. Not answered.
     Repair { key: Key, round: Round, state: State },
-    /// A hint: `round` is chosen, and with it what was accepted of its ballot before. [corrections B2]
+    /// A hint: `round` is chosen, and with it what was accepted of its ballot before. [corrections
+    /// B2]
     Chosen { key: Key, round: Round },
     /// Every member accepted the tombstone `round`: forget it.
     Remove { key: Key, round: Round },
@@ -64,10 +55,11 @@ pub enum Message {
     List { shard: Shard, id: u64, from_hash: u64, limit: u32 },
     /// Answers `List`, with the floors read no earlier than the listing. [corrections B11]
     Listed { shard: Shard, id: u64, listing: Listing },
-    /// Compares what is held of a range of hashes, its end excluded; without an end: to the end of the shard. `floor`: no
-    /// register that the sender does not hold may be at or below it.
+    /// Compares what is held of a range of hashes, its end excluded; without an end: to the end of
+    /// the shard. `floor`: no register that the sender does not hold may be at or below it.
     Compare { shard: Shard, id: u64, range: (u64, Option<u64>), floor: Ballot, folds: Box<Folds> },
-    /// Answers `Compare` for the range up to `until`: the buckets that differ, and what is held of them.
+    /// Answers `Compare` for the range up to `until`: the buckets that differ, and what is held of
+    /// them.
     Compared {
         shard: Shard,
         id: u64,
@@ -76,12 +68,14 @@ pub enum Message {
         buckets: u16,
         entries: Vec<Held>,
     },
-    /// The sender holds `have` and knows of a higher round here. `insist`: a `Repair` does not help.
+    /// The sender holds `have` and knows of a higher round here. `insist`: a `Repair` does not
+    /// help.
     Want { key: Key, have: Round, insist: bool },
-    /// The receiver durably held `round` when its loss was `loss`, and seems to hold less now; or it held nothing, with
-    /// this floor, and seems to hold something below.
+    /// The receiver durably held `round` when its loss was `loss`, and seems to hold less now; or
+    /// it held nothing, with this floor, and seems to hold something below.
     Older { key: Key, round: Round, floor: Ballot, loss: Loss },
-    /// The receiver durably had this floor when its loss was `loss`, and has named a lower one since.
+    /// The receiver durably had this floor when its loss was `loss`, and has named a lower one
+    /// since.
     OlderFloor { shard: Shard, floor: Ballot, loss: Loss },
     /// To oneself: makes the register resident and does what is due for it.
     Touch { key: Key, due: Due },

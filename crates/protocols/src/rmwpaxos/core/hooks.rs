@@ -1,0 +1,68 @@
+//! The edge of the core: decisions that parts around it may take part in, and notices for them.
+//!
+//! Without any part the core is a complete protocol: every hook has a default, and every notice may
+//! be dropped.
+
+use std::sync::Arc;
+
+use types::{Key, NodeId, Outcome, Round, Shard};
+
+use super::context::Cx;
+use super::operation::ForwardKey;
+use super::state::State;
+use crate::replicas::Places;
+use crate::rmwpaxos::message::Report;
+use crate::rmwpaxos::message::delta::Delta;
+
+/// Decisions inside a step of the core that parts around it may take part in.
+pub(crate) trait Hooks {
+    /// Adds to the own report for the node `to`, which holds the round `have`.
+    fn complete_report(
+        &mut self,
+        _cx: &mut Cx<'_>,
+        _to: NodeId,
+        _key: &Key,
+        _have: Round,
+        _report: &mut Report,
+    ) {
+    }
+
+    /// True if the report of a member, which says that it accepted this round, must not count.
+    fn disputes(&mut self, _cx: &mut Cx<'_>, _from: NodeId, _key: &Key, _accepted: Round) -> bool {
+        false
+    }
+
+    /// The change from `base` to `state`, if that is to be sent instead of the state.
+    fn delta(&self, _base: (Round, &State), _state: &State) -> Option<Arc<Delta>> {
+        None
+    }
+}
+
+/// No part is around the core.
+#[derive(Debug)]
+pub(crate) struct NoParts;
+
+impl Hooks for NoParts {}
+
+/// An event inside the core, told to the parts around it. The core does not depend on their use
+/// of it.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    /// A state was accepted here.
+    Accepted(Shard),
+    /// A collected tombstone was removed here.
+    Removed(Shard),
+    /// A state that expires, is a tombstone or remembers commands was chosen by a proposal of this
+    /// node.
+    Chosen { key: Key, state: State },
+    /// This node's last proposal is chosen, and these replicas have not acknowledged it.
+    Missed { key: Key, round: Round, missing: Places },
+    /// All replicas hold exactly this tombstone.
+    HeldByAll { key: Key, round: Round },
+    /// The proposal of a tombstone to all replicas was given up.
+    NotCollected { key: Key },
+    /// A read found that these replicas differ from this node about the presence of a register.
+    Contested { shard: Shard, with: Places },
+    /// A command of another node's forward has ended.
+    ForwardedDone { forward: ForwardKey, index: usize, outcome: Outcome },
+}

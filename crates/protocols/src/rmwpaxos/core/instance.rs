@@ -1,0 +1,322 @@
+//! One instance of the core: the keys it works on, ballots, and the interface for services.
+
+use base::Nanos;
+use types::limits::MEMBERS_MAX;
+use types::{Ballot, Incarnation, Key, NodeId, Outcome, Shard, Tag};
+
+use super::active::{Active, Phase};
+use super::actives::Actives;
+use super::context::Cx;
+use super::counters::Counters;
+use super::hooks::Notice;
+use super::operation::{Operation, Place, Source};
+use super::retry_timer::RetryTimer;
+use super::round_trip::RoundTrip;
+use crate::cells::Cell;
+use crate::mutation::{self, Mutation};
+use crate::protocol::Env;
+
+/// Above this number a node mints no ballots; reconfiguration starts the count anew. [corrections
+/// F13]
+const NUMBER_LIMIT: u64 = 1 << 35;
+
+/// Acceptor, proposer and reader of the registers of one database and worker.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(super) env: Env,
+    pub(super) actives: Actives,
+    /// Keys to look at when the turn ends.
+    touched: Vec<Key>,
+    /// Counts events: gives the events of a turn an order.
+    pub(super) step: Place,
+    /// Smoothed time from a proposal to its choice.
+    pub(super) round_trip: RoundTrip,
+    next_id: u64,
+    /// The first event of the process.
+    pub(super) started: Option<Nanos>,
+    /// When the link to each node ended last.
+    pub(super) left_at: [Option<Nanos>; MEMBERS_MAX],
+    /// Members that should stand in for slow ones did not.
+    pub(super) spares_nobody_until: Nanos,
+    pub(super) retry: RetryTimer,
+    pub(super) notices: Vec<Notice>,
+    pub(crate) counters: Counters,
+    /// The own acceptor is asked by messages, which are then as late as any.
+    #[cfg(test)]
+    pub(crate) by_message: bool,
+}
+
+impl Core {
+    pub(crate) fn open(env: Env) -> Core {
+        Core {
+            next_id: first_id(env.incarnation),
+            env,
+            actives: Actives::default(),
+            touched: Vec::new(),
+            step: Place(0),
+            round_trip: RoundTrip::default(),
+            started: None,
+            left_at: [None; MEMBERS_MAX],
+            spares_nobody_until: Nanos::ZERO,
+            retry: RetryTimer::default(),
+            notices: Vec::new(),
+            counters: Counters::default(),
+            #[cfg(test)]
+            by_message: false,
+        }
+    }
+
+    /// An event begins.
+    pub(crate) fn begin_step(&mut self, now: Nanos) {
+        self.step.0 += 1;
+        self.started.get_or_insert(now);
+    }
+
+    /// Takes the notices of the last steps. The list is given back for its memory.
+    pub(crate) fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    pub(crate) fn give_back_notices(&mut self, notices: Vec<Notice>) {
+        if notices.is_empty() && self.notices.is_empty() {
+            self.notices = notices;
+        }
+    }
+
+    /// Queues an operation. Those of one session keep their order: a read behind writes rides along
+    /// with them. Reads of the session that are under way are taken back in front of it.
+    /// [corrections B10]
+    pub(crate) fn enqueue(&mut self, cx: &mut Cx<'_>, key: &Key, operation: Operation) {
+        let mut active = self.take_active(cx, key);
+        if !operation.is_read() || active.has_writes() {
+            active.recall(operation.session);
+            active.queue.push_back(operation);
+        } else {
+            active.read_queue.push(operation);
+        }
+        self.put_active(active);
+    }
+
+    /// Proposes the state of a key once more, or has a majority vote on the entries of its table.
+    pub(crate) fn propose_internal(&mut self, cx: &mut Cx<'_>, key: &Key, source: Source) {
+        let mut active = self.take_active(cx, key);
+        active.queue.push_back(Operation::internal(source, self.step));
+        self.put_active(active);
+    }
+
+    /// The same, unless a write is under way.
+    pub(crate) fn propose_if_free(&mut self, cx: &mut Cx<'_>, key: &Key, source: Source) {
+        if !self.has_writes(key) {
+            self.propose_internal(cx, key, source);
+        }
+    }
+
+    /// Takes the key's proposer out to work on it; it must be put back.
+    pub(crate) fn take_active(&mut self, cx: &mut Cx<'_>, key: &Key) -> Box<Active> {
+        cx.about(key.shard());
+        self.actives.take(key).unwrap_or_else(|| {
+            cx.cells.pin(key);
+            self.retry.arm(cx);
+            self.actives.start(key)
+        })
+    }
+
+    /// Takes out the proposer of a key that is worked on.
+    pub(crate) fn find_active(&mut self, cx: &mut Cx<'_>, key: &Key) -> Option<Box<Active>> {
+        let active = self.actives.take(key)?;
+        cx.about(key.shard());
+        Some(active)
+    }
+
+    /// Puts it back and has it looked at when the turn ends.
+    pub(crate) fn put_active(&mut self, mut active: Box<Active>) {
+        if !active.touched {
+            active.touched = true;
+            self.touched.push(active.key.clone());
+        }
+        self.actives.put_back(active);
+    }
+
+    /// Puts it back as it was.
+    pub(crate) fn put_untouched(&mut self, active: Box<Active>) {
+        self.actives.put_back(active);
+    }
+
+    /// Keys that were worked on since the last end of a turn.
+    pub(crate) fn take_touched(&mut self) -> Vec<Key> {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// Gives the memory of the list back. Keys that were touched meanwhile stay for the next turn.
+    pub(crate) fn give_back_touched(&mut self, mut touched: Vec<Key>) {
+        touched.clear();
+        touched.append(&mut self.touched);
+        self.touched = touched;
+    }
+
+    /// Puts a proposer back after the end of a turn, or ends it.
+    pub(crate) fn put_or_retire(&mut self, cx: &mut Cx<'_>, active: Box<Active>) {
+        if !active.is_done() {
+            return self.actives.put_back(active);
+        }
+        cx.cells.unpin(&active.key);
+        self.actives.end(active);
+    }
+
+    /// The only source of ballots. [spec 0.2, U2] `None`: the numbers are used up.
+    pub(crate) fn mint(&mut self, cx: &mut Cx<'_>, key: &Key) -> Option<Ballot> {
+        let promised = match cx.cells.get(key) {
+            Cell::Present(register) => register.promised,
+            Cell::Absent | Cell::Lost => Ballot::ZERO,
+        };
+        let epoch = cx.replicas.epoch();
+        let meta = cx.metas.get_mut(key.shard());
+        meta.saw(promised);
+        if meta.number >= NUMBER_LIMIT {
+            return None;
+        }
+        meta.number += 1;
+        let incarnation = if mutation::is(Mutation::NoIncarnation) {
+            Incarnation(0)
+        } else {
+            self.env.incarnation
+        };
+        Some(Ballot::new(epoch, meta.number, self.env.me, incarnation))
+    }
+
+    /// True where the own acceptor is asked without messages, and no more others than needed.
+    pub(crate) fn takes_short_ways(&self) -> bool {
+        #[cfg(test)]
+        return !self.by_message;
+        #[cfg(not(test))]
+        true
+    }
+
+    pub(crate) fn next_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// Ends an operation.
+    pub(crate) fn answer(&mut self, cx: &mut Cx<'_>, operation: &Operation, mut outcome: Outcome) {
+        if operation.doubtful && denies_effect(&outcome) {
+            outcome = Outcome::Unknown;
+        }
+        if outcome == Outcome::Unknown {
+            self.counters.unknowns += 1;
+        }
+        match operation.source {
+            Source::Client(tag) => self.reply(cx, tag, outcome),
+            Source::Forwarded { forward, index } => {
+                self.notices.push(Notice::ForwardedDone { forward, index, outcome });
+            }
+            Source::Expire(_) | Source::Collect | Source::Forget | Source::Answered => {}
+        }
+    }
+
+    pub(crate) fn reply(&mut self, cx: &mut Cx<'_>, tag: Tag, outcome: Outcome) {
+        cx.fx.reply(tag, outcome);
+    }
+
+    /// Why there was no quorum: this node may know.
+    pub(crate) fn unavailable(&self, cx: &Cx<'_>, shard: Shard) -> Outcome {
+        if cx.cells.is_forgotten(shard) { Outcome::Loading } else { Outcome::NoQuorum }
+    }
+}
+
+/// Hints for forwarding, and operations that a service holds.
+impl Core {
+    /// Hands the head of a queue to a service. The key waits until the service gives it back.
+    pub(crate) fn hand_over(&mut self, active: &mut Active, count: usize) -> Vec<Operation> {
+        active.phase = Phase::Waiting;
+        active.queue.drain(..count).collect()
+    }
+
+    /// Takes a key back from a service, with the operations that are still to be run.
+    pub(crate) fn take_over(&mut self, cx: &mut Cx<'_>, key: &Key, operations: Vec<Operation>) {
+        let mut active = self.take_active(cx, key);
+        assert!(matches!(active.phase, Phase::Waiting), "{key:?} waits for no service");
+        active.leave();
+        active.put_back(operations);
+        self.put_active(active);
+    }
+
+    /// Counts forwards in a row from one node, this one included.
+    pub(crate) fn count_forward(&mut self, cx: &mut Cx<'_>, key: &Key, from: NodeId) -> u16 {
+        let Some(register) = cx.cells.get_mut(key) else { return 0 };
+        let (node, count) = register.forwards;
+        register.forwards = if node == from { (from, count.saturating_add(1)) } else { (from, 1) };
+        register.forwards.1
+    }
+
+    /// The busy owner offers the key: this node proposes next.
+    pub(crate) fn forget_contention(&mut self, cx: &mut Cx<'_>, key: &Key) {
+        if let Some(register) = cx.cells.get_mut(key) {
+            register.foreign_at = Nanos::ZERO;
+        }
+    }
+}
+
+/// Facts for the parts around the core.
+impl Core {
+    pub(crate) fn env(&self) -> &Env {
+        &self.env
+    }
+
+    #[cfg(test)]
+    pub(crate) fn env_mut(&mut self) -> &mut Env {
+        &mut self.env
+    }
+
+    pub(crate) fn me(&self) -> NodeId {
+        self.env.me
+    }
+
+    /// The place of the present event among all.
+    pub(crate) fn step(&self) -> Place {
+        self.step
+    }
+
+    pub(crate) fn round_trip(&self) -> RoundTrip {
+        self.round_trip
+    }
+
+    pub(crate) fn actives(&self) -> &Actives {
+        &self.actives
+    }
+
+    pub(crate) fn has_writes(&self, key: &Key) -> bool {
+        self.actives.get(key).is_some_and(Active::has_writes)
+    }
+
+    /// Has the retry timer fire, after which it goes on as long as there is work.
+    pub(crate) fn arm_retries(&mut self, cx: &mut Cx<'_>) {
+        self.retry.arm(cx);
+    }
+
+    /// Has the key looked at again at `until`.
+    pub(crate) fn look_again(&mut self, cx: &mut Cx<'_>, until: Nanos, key: &Key) {
+        self.retry.back_off(cx, until, key.clone());
+    }
+}
+
+/// Questions and forwards are numbered on from here. An answer to an earlier start of this process
+/// must not count for a later one.
+pub(crate) fn first_id(incarnation: Incarnation) -> u64 {
+    if mutation::is(Mutation::StaleAnswers) { 0 } else { u64::from(incarnation.0) << 40 }
+}
+
+/// Says that this transmission of a command had no effect: not to be said of one that may have run.
+/// [corrections F5]
+fn denies_effect(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Refused(_) => !mutation::is(Mutation::OnceRefusalStays),
+        Outcome::NoQuorum | Outcome::Loading => true,
+        Outcome::Reply(_)
+        | Outcome::AlreadyDone
+        | Outcome::Unknown
+        | Outcome::Listed { .. }
+        | Outcome::Explained(_)
+        | Outcome::Unsupported(_) => false,
+    }
+}

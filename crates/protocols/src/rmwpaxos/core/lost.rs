@@ -1,0 +1,97 @@
+//! The way out of lost memory [spec 8]: a forgotten register or shard is silent. Services ask a
+//! majority of others for it and install the answer here.
+
+use types::{Ballot, Key, Loss, Shard};
+
+use super::context::Cx;
+use super::instance::Core;
+use crate::cells::Cell;
+use crate::rmwpaxos::register::Register;
+
+impl Core {
+    /// Installs a forgotten register as a majority of others knows it.
+    pub(crate) fn install(&mut self, cx: &mut Cx<'_>, key: &Key, register: Register) {
+        self.counters.expiring_states += u64::from(register.has_ages());
+        cx.metas.get_mut(key.shard()).saw(register.promised);
+        note_loss(cx, key.shard());
+        cx.cells.put(key, register);
+        cx.cells.persist(key);
+    }
+
+    /// Raises the floors of a shard. True if one of them was lower.
+    pub(crate) fn raise_floors(
+        &mut self,
+        cx: &mut Cx<'_>,
+        shard: Shard,
+        (ballot, version): (Ballot, u64),
+    ) -> bool {
+        let meta = cx.metas.get_mut(shard);
+        if version <= meta.floor_version && ballot <= meta.floor_ballot {
+            return false;
+        }
+        meta.floor_version = meta.floor_version.max(version);
+        meta.floor_ballot = meta.floor_ballot.max(ballot);
+        meta.saw(ballot);
+        cx.metas.persist(shard);
+        true
+    }
+
+    /// Ends the loss of a shard. Every register that the others hold is recovered, and their floors
+    /// stand for the rest. `number` is the highest ballot number that they have seen.
+    pub(crate) fn end_loss(
+        &mut self,
+        cx: &mut Cx<'_>,
+        shard: Shard,
+        floors: (Ballot, u64),
+        number: u64,
+    ) {
+        self.raise_floors(cx, shard, floors);
+        let meta = cx.metas.get_mut(shard);
+        meta.saw(floors.0);
+        if meta.void {
+            // A phase 1 that was completed with this node's promise was seen by one of the others
+            // that answered.
+            base::sometimes!("lost shard fields are recovered");
+            (meta.void, meta.disbelieved) = (false, false);
+            meta.ceiling = meta.ceiling.max(number);
+            meta.restart_floor =
+                meta.restart_floor.max(Ballot::ceiling(cx.replicas.epoch(), number));
+            meta.number = meta.number.max(number);
+        }
+        cx.metas.persist(shard);
+        cx.fx.recovered(shard);
+    }
+
+    /// A node that is no replica held no register of the shard: it has lost none.
+    pub(crate) fn end_loss_outside(&mut self, cx: &mut Cx<'_>, shard: Shard) {
+        let meta = cx.metas.get_mut(shard);
+        (meta.void, meta.disbelieved) = (false, false);
+        cx.fx.recovered(shard);
+    }
+
+    /// Neither the fields of the shard nor its registers that are stored count until the others
+    /// have given them back.
+    pub(crate) fn treat_as_lost(&mut self, cx: &mut Cx<'_>, shard: Shard) {
+        let meta = cx.metas.get_mut(shard);
+        (meta.void, meta.disbelieved) = (true, true);
+        cx.metas.persist(shard);
+    }
+
+    /// A register that is not believed counts as forgotten. True if it was held.
+    pub(crate) fn disbelieve(&mut self, cx: &mut Cx<'_>, key: &Key) -> bool {
+        let is_held = matches!(cx.cells.get(key), Cell::Present(_));
+        if is_held {
+            cx.cells.lose(key);
+        }
+        is_held
+    }
+}
+
+/// Registers held under a lower loss are no evidence about the shard from now on.
+pub(crate) fn note_loss(cx: &mut Cx<'_>, shard: Shard) {
+    let loss = cx.replicas.member(cx.replicas.me()).map_or(Loss(0), |me| me.loss);
+    if cx.metas.get(shard).lost_at < loss {
+        cx.metas.get_mut(shard).lost_at = loss;
+        cx.metas.persist(shard);
+    }
+}

@@ -1,0 +1,26 @@
+//! Messages of the proposer to one member.
+
+use types::{Key, NodeId, Round};
+
+use super::active::{PhaseOne, PhaseTwo};
+use super::context::Cx;
+use crate::rmwpaxos::message::Message;
+
+pub(super) fn prepare(cx: &mut Cx<'_>, key: &Key, one: &PhaseOne, to: NodeId) {
+    let have = match &one.have {
+        Some((round, _)) if to != cx.replicas.me() => *round,
+        _ => Round::NONE,
+    };
+    cx.fx.send_now(to, Message::Prepare { key: key.clone(), ballot: one.ballot, have });
+}
+
+pub(crate) fn accept(cx: &mut Cx<'_>, key: &Key, two: &PhaseTwo, index: usize, to: NodeId) {
+    let proposal = &two.in_flight[index];
+    let message = Message::Accept {
+        key: key.clone(),
+        round: two.round(proposal.k),
+        chosen_k: two.chosen_k,
+        state: proposal.state.clone(),
+    };
+    cx.fx.send_now(to, message);
+}

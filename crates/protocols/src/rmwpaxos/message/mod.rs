@@ -1,0 +1,14 @@
+//! Messages between nodes about a key or a shard, and their bytes.
+
+mod codec;
+pub(crate) mod delta;
+mod kind;
+mod messages;
+mod parts;
+
+pub(crate) use messages::Due;
+pub use messages::Message;
+pub use parts::{
+    BUCKETS, Entry, FORWARD_COMMANDS_MAX, Folds, Forward, Held, LISTING_KEYS_MAX, Listing, Payload,
+    Report, Verdict,
+};

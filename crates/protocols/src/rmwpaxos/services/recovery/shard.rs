@@ -1,0 +1,88 @@
+//! The recovery of one shard.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base::Nanos;
+use types::{Ballot, Key, NodeId};
+
+use crate::replicas::Replicas;
+use crate::rmwpaxos::services::listing::Listings;
+
+/// A shard that has come no further for so long waits for answers that may never come, and others
+/// do not wait for it.
+pub(crate) const STANDS_STILL_AFTER: Nanos = Nanos::from_secs(3);
+
+#[derive(Debug)]
+pub(crate) struct ShardRecovery {
+    pub(super) id: u64,
+    pub(super) from_hash: u64,
+    pub(super) listings: Listings,
+    pub(super) floor_ballot: Ballot,
+    pub(super) floor_version: u64,
+    /// Highest ballot number that any of the others has seen in the shard.
+    pub(super) number: u64,
+    /// Listed and not begun, with the lengths of their states.
+    pub(super) pending: BTreeMap<Key, usize>,
+    /// Begun and not known to be recovered.
+    pub(super) begun: BTreeMap<Key, usize>,
+    /// Sum of their lengths.
+    pub(super) begun_len: usize,
+    /// Begun in vain: a majority has lost them, as it seems. The shard cannot end before they are
+    /// recovered, but no other work waits for them.
+    pub(super) stuck: BTreeSet<Key>,
+    /// The step's listing is complete; go on here when no register is pending. `None` inside: the
+    /// shard ends.
+    pub(super) next: Option<Option<u64>>,
+    /// Where no stored register is believed: reads the registers held here of the range that is
+    /// listed.
+    pub(super) own_scan: Option<u64>,
+    pub(super) progressed_at: Nanos,
+    /// It waits only for registers that a majority, which is there, has lost, as it seems.
+    pub(crate) is_in_vain: bool,
+    pub(super) retry_at: Nanos,
+    pub(super) retries: u32,
+}
+
+impl ShardRecovery {
+    pub(super) fn wants(&self, key: &Key) -> bool {
+        self.pending.contains_key(key) || self.begun.contains_key(key) || self.stuck.contains(key)
+    }
+
+    /// True when it was wanted.
+    pub(super) fn remove(&mut self, key: &Key) -> bool {
+        if let Some(len) = self.begun.remove(key) {
+            self.begun_len -= len;
+            return true;
+        }
+        self.pending.remove(key).is_some() || self.stuck.remove(key)
+    }
+
+    /// The next of those that are listed, if that many bytes are enough for it.
+    pub(super) fn begin_next(&mut self, left: usize) -> Option<(Key, usize)> {
+        let first = self.pending.first_entry().filter(|first| *first.get() <= left)?;
+        let (key, len) = first.remove_entry();
+        self.begun_len += len;
+        self.begun.insert(key.clone(), len);
+        Some((key, len))
+    }
+
+    /// No other work waits any more for those that were begun.
+    pub(super) fn pass_by_begun(&mut self) {
+        self.begun_len = 0;
+        self.stuck.extend(std::mem::take(&mut self.begun).into_keys());
+    }
+
+    /// The node has not listed its part of the step.
+    pub(super) fn lacks(&self, replicas: Replicas<'_>, node: NodeId) -> bool {
+        self.next.is_none() && !self.listings.tally.has(replicas, node)
+    }
+
+    pub(super) fn stands_still(&self, now: Nanos) -> bool {
+        now.since(self.progressed_at) >= STANDS_STILL_AFTER
+    }
+}
+
+/// Enough others are there to recover from.
+pub(crate) fn majority_is_up(replicas: Replicas<'_>) -> bool {
+    replicas.set.is_quorum_of(replicas.other_places(|member| member.up))
+}
