@@ -74,7 +74,7 @@ fn one_line(text: &str) -> String {
 
 /// The line is no message.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the guest message {0:?}, which means nothing")]
+#[error("an unknown guest message: {0:?}")]
 pub struct Unreadable(pub String);
 
 impl FromStr for Message {

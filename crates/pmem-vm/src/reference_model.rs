@@ -131,7 +131,7 @@ impl ClientLedger {
                 Some(number) => {
                     format!("lost: operation {newest:?} was acknowledged, {number} is there")
                 }
-                None => format!("lost: operation {newest:?} was acknowledged, nothing is there"),
+                None => format!("lost: operation {newest:?} was acknowledged, the key is absent"),
             });
         }
         self.newest[key as usize] = counts.max(newest);
@@ -157,7 +157,7 @@ mod tests {
     fn model(lines: &[Message]) -> ReferenceModel {
         let mut model = ReferenceModel::default();
         for message in lines {
-            model.note(message).expect("nothing is wrong yet");
+            model.note(message).expect("the messages so far are consistent");
         }
         model
     }
@@ -188,7 +188,7 @@ mod tests {
         let before = [reserved(2 * KEYS), acked(first)];
         assert_eq!(model(&before).note(&holds(first, Some(first))), Ok(()));
         assert_eq!(model(&before).note(&holds(first, Some(second))), Ok(()));
-        assert_eq!(model(&[]).note(&holds(first, None)), Ok(()), "nothing was acknowledged");
+        assert_eq!(model(&[]).note(&holds(first, None)), Ok(()), "no write was acknowledged");
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub fn obtain(cache: &Path) -> Result<Kernel> {
 fn package() -> Result<String> {
     let depends = run(Command::new("apt-cache").args(["depends", META_PACKAGE]))?;
     let package = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
-    Ok(package.with_context(|| format!("{META_PACKAGE} depends on nothing"))?.to_string())
+    Ok(package.with_context(|| format!("{META_PACKAGE} has no dependency"))?.to_string())
 }
 
 /// Renames the unpacked folder last, so that a partial one is never used.

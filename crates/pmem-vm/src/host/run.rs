@@ -79,7 +79,7 @@ pub fn run(arguments: &Arguments, stop: &AtomicBool) -> Result<bool> {
         if is_well {
             "no acknowledged write was lost, none was invented"
         } else {
-            "something is wrong"
+            "violations were found"
         },
         begun.elapsed().as_secs_f64()
     );
@@ -124,7 +124,7 @@ impl ImageRun<'_> {
         let cut = PowerCut::Writing(self.draw(WRITING_MS_MIN, WRITING_MS_MAX));
         let before = self.boot((&nvdimm, Share::Off), cpu, (0, cut), &mut model)?;
         ensure!(before.findings_count == 0, "before the cut: {:?}", before.findings);
-        ensure!(before.acked > 0, "nothing was acknowledged before the cut");
+        ensure!(before.acked > 0, "no write was acknowledged before the cut");
         let after = self.boot((&nvdimm, Share::Off), cpu, (1, PowerCut::AtTheEnd), &mut model)?;
         let is_lost = |finding: &String| finding.contains("lost: ");
         let lost = after.findings.iter().filter(|finding| is_lost(finding)).count();
@@ -132,7 +132,7 @@ impl ImageRun<'_> {
             "control: {} writes were acknowledged; {} keys are reported as lost: {}",
             before.acked,
             after.findings_count,
-            if lost > 0 { "as it must be" } else { "WRONG, the harness sees nothing" }
+            if lost > 0 { "as it must be" } else { "WRONG, the harness missed the losses" }
         );
         Ok(lost > 0)
     }
@@ -193,7 +193,7 @@ fn check_boot(booted: &Booted, cpu: &str, (number, cut): (u64, PowerCut)) -> Res
     }
     ensure!(booted.synced == 3, "MAP_SYNC was seen at {} nodes", booted.synced);
     ensure!(booted.read == CLIENTS as u64 * KEYS, "{} keys were read", booted.read);
-    ensure!(cut == PowerCut::AtTheEnd || booted.acked > 0, "nothing was acknowledged");
+    ensure!(cut == PowerCut::AtTheEnd || booted.acked > 0, "no write was acknowledged");
     Ok(())
 }
 
