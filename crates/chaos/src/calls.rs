@@ -257,7 +257,7 @@ pub fn outcome(kind: KeyKind, call: &Call, reply: &Value) -> Result<Outcome<Answ
         return match text.split(' ').next() {
             Some("UNKNOWN") => Ok(Outcome::Unknown),
             Some("CLUSTERDOWN" | "LOADING" | "OOM" | "TRYAGAIN") => Ok(Outcome::Failed),
-            _ => Err(format!("{call:?} was answered with an error that nothing promises: {text}")),
+            _ => Err(format!("{call:?} was answered with an unexpected error: {text}")),
         };
     }
     let returned = match call {

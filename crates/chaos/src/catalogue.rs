@@ -120,7 +120,7 @@ impl Fault {
                 Some(Obstacle::Durability("memory of a majority is lost"))
             }
             Fault::FullDisk | Fault::FullDiskAll | Fault::Damage if is_volatile => {
-                Some(Obstacle::Durability("it keeps nothing in files"))
+                Some(Obstacle::Durability("it has no files"))
             }
             Fault::FullDisk | Fault::FullDiskAll if ground(durability, host) == Ground::Folder => {
                 Some(Obstacle::Host("neither loop devices nor tmpfs"))

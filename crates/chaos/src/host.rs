@@ -44,7 +44,7 @@ impl Tool {
             Tool::Nft => "silent cuts are made by blackhole routes",
             Tool::Netem => "a proxy of our own delays connections between nodes",
             Tool::Loop => "a small tmpfs fills up instead",
-            _ => "nothing",
+            _ => "without a stand-in",
         }
     }
 }

@@ -108,7 +108,7 @@ fn attack(arguments: &Arguments) -> Result<bool> {
         let done = run::run(&plan, &mut lab, &host, &stop)?;
         is_well &= tell(&done, arguments, &host);
     }
-    println!("{}", if is_well { "nothing wrong was found" } else { "something is wrong" });
+    println!("{}", if is_well { "no violation was found" } else { "violations were found" });
     Ok(is_well)
 }
 
