@@ -273,7 +273,7 @@ impl Connection {
                 _ => judge(ReplyVerdict::Failed { commands, kind: "too few replicas" }),
             }
         } else {
-            return Err(Error::Protocol("a reply that nothing was sent for".to_string()));
+            return Err(Error::Protocol("a reply without a request".to_string()));
         }
         Ok(())
     }

@@ -136,7 +136,7 @@ impl Config {
             return usage(format!("a log of {} bytes: give {LOG_LEN_MIN}", self.log_len));
         }
         if self.sizes.is_empty() || self.media.is_empty() {
-            return usage("no sizes or no media: nothing to measure".to_string());
+            return usage("no sizes or no media to measure".to_string());
         }
         Ok(())
     }

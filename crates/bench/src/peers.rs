@@ -458,7 +458,7 @@ mod tests {
     #[test]
     fn filter_without_match_lists_the_loads() {
         let config = Config { filter: "nosuch".into(), ..Config::default() };
-        let error = run(&config).expect_err("there is nothing to measure").to_string();
+        let error = run(&config).expect_err("no load matches").to_string();
         assert!(error.contains("\"nosuch\"") && error.contains("set c64 P16"), "{error}");
     }
 }

@@ -68,7 +68,7 @@ const WINDOWS: usize = 1024;
 
 impl Generator {
     pub(crate) fn new(mix: Mix, keys: Keys, value_bytes: usize, seed: u64) -> Generator {
-        assert!(mix.total() > 0, "a mix of nothing");
+        assert!(mix.total() > 0, "an empty mix");
         assert!(keys.count() > 0, "no keys");
         let mut rng = Prng::new(seed);
         let letters = b"abcdefghijklmnopqrstuvwxyz012345";
