@@ -194,7 +194,7 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
         self.dead.insert(self.frontier.key(), frame.state, &self.spent);
         match frame.placed {
             Some(piece) => self.take_back(piece),
-            None => assert!(self.frames.is_empty(), "only the first frame places nothing"),
+            None => assert!(self.frames.is_empty(), "only the first frame places no call"),
         }
     }
 
