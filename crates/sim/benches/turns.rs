@@ -26,7 +26,7 @@ const BATCH: u64 = 1024;
 const ROUNDS: usize = 15;
 const BATCHES: u64 = 100;
 
-struct Cluster {
+struct WorkerCluster {
     workers: Vec<Worker>,
     inputs: Vec<Vec<Input>>,
     now: Nanos,
@@ -35,8 +35,8 @@ struct Cluster {
     keys: Vec<Key>,
 }
 
-impl Cluster {
-    fn new() -> Cluster {
+impl WorkerCluster {
+    fn new() -> WorkerCluster {
         let members: Vec<NodeId> = (1..=NODES as u16).map(NodeId).collect();
         let now = Nanos::from_secs(1);
         let worker = |&me: &NodeId| {
@@ -68,7 +68,7 @@ impl Cluster {
         };
         let others = |me: NodeId| members.iter().copied().filter(move |&node| node != me);
         let up = |node| Input::PeerUp { node, incarnation: Incarnation(1), loss: Loss(0) };
-        Cluster {
+        WorkerCluster {
             workers: members.iter().map(worker).collect(),
             inputs: members.iter().map(|&me| others(me).map(up).collect()).collect(),
             now,
@@ -78,7 +78,7 @@ impl Cluster {
         }
     }
 
-    fn ask(&mut self, node: usize, verb: &Verb) {
+    fn ask(&mut self, node: usize, verb: &BenchCommand) {
         self.next_tag += 1;
         let key = self.keys[self.rng.below(KEYS) as usize].clone();
         self.inputs[node].push(Input::Request {
@@ -112,13 +112,13 @@ impl Cluster {
     }
 }
 
-struct Verb(Command);
+struct BenchCommand(Command);
 
-impl Verb {
-    fn new(args: &[&[u8]]) -> Verb {
+impl BenchCommand {
+    fn new(args: &[&[u8]]) -> BenchCommand {
         let clock = types::Clock { unix: Millis(1), seed: 1 };
         match commands::plan(args, clock) {
-            Ok((_, commands::Plan::Key { command, .. })) => Verb(command),
+            Ok((_, commands::Plan::Key { command, .. })) => BenchCommand(command),
             _ => panic!("{args:?} is a command on one key"),
         }
     }
@@ -129,8 +129,8 @@ fn cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-fn measure(name: &str, verb: &Verb, nodes: &[usize]) {
-    let mut cluster = Cluster::new();
+fn measure(name: &str, verb: &BenchCommand, nodes: &[usize]) {
+    let mut cluster = WorkerCluster::new();
     let mut best = f64::MAX;
     for _ in 0..ROUNDS {
         let begin = cpu();
@@ -147,8 +147,8 @@ fn measure(name: &str, verb: &Verb, nodes: &[usize]) {
 }
 
 fn main() {
-    let set = Verb::new(&[b"SET", b"key", &[b'v'; 32]]);
-    let get = Verb::new(&[b"GET", b"key"]);
+    let set = BenchCommand::new(&[b"SET", b"key", &[b'v'; 32]]);
+    let get = BenchCommand::new(&[b"GET", b"key"]);
     measure("set one", &set, &[0]);
     measure("set spread", &set, &[0, 1, 2]);
     measure("get one", &get, &[0]);

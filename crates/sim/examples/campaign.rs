@@ -50,8 +50,8 @@ fn main() {
     if let Ok(replicas) = std::env::var("REPLICAS") {
         config.replicas = Some(replicas.parse().expect("a number"));
     }
-    if let Ok(strikes) = std::env::var("MEDIA_STRIKES") {
-        config.media_strikes = strikes.parse().expect("a number");
+    if let Ok(count) = std::env::var("MEDIA_STRIKES") {
+        config.media_faults = count.parse().expect("a number");
     }
     validate(&config).expect("a configuration that exists");
     let threads = std::env::var("THREADS").map_or(1, |text| text.parse().expect("a number"));
@@ -67,7 +67,7 @@ fn main() {
         println!("{}", replay(&smaller, failure));
     }
     for (seed, failure) in report.failures.iter().filter(|_| failures_max > 1) {
-        println!("seed {seed}: {}", failure.what.lines().next().unwrap_or_default());
+        println!("seed {seed}: {}", failure.reason.lines().next().unwrap_or_default());
     }
     if std::env::var("MARKS").is_ok() {
         for mark in sim::marks::missed(protocol, &base::assertions::reached()) {

@@ -79,6 +79,6 @@ fn show<P: Protocol + Debug>(named: &Named, seconds_max: f64) {
     );
     if let Some(fault) = found.fault {
         fault.path.iter().for_each(|line| println!("    {line}"));
-        println!("    {}", fault.what);
+        println!("    {}", fault.reason);
     }
 }

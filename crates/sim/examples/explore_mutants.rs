@@ -18,7 +18,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let wanted = arguments.first().map_or("rmwpaxos", String::as_str);
     let states_max = arguments.get(1).map_or(100_000, |text| text.parse().expect("a number"));
-    println!("| mistake | world | states until it shows | steps of the path | what shows |");
+    println!("| mistake | world | states until it shows | steps of the path | symptom |");
     println!("|---|---|---|---|---|");
     let mut silent = Vec::new();
     for &mistake in Mutation::ALL {
@@ -47,8 +47,8 @@ fn show<P: Protocol + Debug>(mistake: Mutation, states_max: u64) -> bool {
             return true;
         };
         let Some(fault) = fault else { continue };
-        let what = fault.what.lines().next().unwrap_or_default();
-        println!("| `{name}` | {world} | {states} | {} | {what} |", fault.path.len());
+        let symptom = fault.reason.lines().next().unwrap_or_default();
+        println!("| `{name}` | {world} | {states} | {} | {symptom} |", fault.path.len());
         return true;
     }
     false

@@ -5,12 +5,12 @@ use checker::model::kv::{KvInput, KvOutput};
 use types::{Key, Outcome, SessionId, Tag};
 
 use crate::invariants::session_order;
-use crate::lines::{self, Lines};
+use crate::resp_connections::{self, RespConnections};
 use crate::workload::mix::Mix;
 use crate::workload::retries::{self, Retries};
-use crate::workload::script::{Scripts, Step, Verb};
+use crate::workload::script::{ScriptStep, Scripts, Verb};
 use crate::workload::{redis, update};
-use crate::world::{Reply, World};
+use crate::world::{ClientReply, World};
 
 /// How an operation ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,7 +41,7 @@ pub struct Op {
 }
 
 #[derive(Debug)]
-struct Client {
+struct SimClient {
     node: usize,
     session: u64,
     outstanding: usize,
@@ -57,7 +57,7 @@ pub struct SimKey {
 /// All clients of a run, and their operations.
 #[derive(Debug)]
 pub struct Clients {
-    clients: Vec<Client>,
+    clients: Vec<SimClient>,
     pub keys: Vec<SimKey>,
     /// An operation's tag is its index.
     pub ops: Vec<Op>,
@@ -68,7 +68,7 @@ pub struct Clients {
     pub outstanding: usize,
     scripts: Scripts,
     /// Connections that speak RESP, if clients use them.
-    lines: Option<Lines>,
+    lines: Option<RespConnections>,
     rng: Prng,
 }
 
@@ -82,8 +82,8 @@ impl Clients {
         ttl_max: u64,
         mut rng: Prng,
     ) -> Clients {
-        let clients: Vec<Client> = (0..count)
-            .map(|index| Client {
+        let clients: Vec<SimClient> = (0..count)
+            .map(|index| SimClient {
                 node: rng.below(nodes as u64) as usize,
                 session: index as u64,
                 outstanding: 0,
@@ -112,7 +112,8 @@ impl Clients {
     /// Switches clients to RESP.
     pub fn speak_resp(&mut self, nodes: usize) {
         let window = self.retries.habits.window;
-        self.lines = Some(Lines::new(nodes, window, Prng::new(self.rng.clone().next_u64())));
+        self.lines =
+            Some(RespConnections::new(nodes, window, Prng::new(self.rng.clone().next_u64())));
     }
 
     /// Lets a client issue an operation of its choice if it may. True when it did.
@@ -156,7 +157,13 @@ impl Clients {
     }
 
     /// Sends a client's request. False when its node takes no requests now.
-    fn ask(&mut self, world: &mut World, client: usize, step: Step, line: Option<usize>) -> bool {
+    fn ask(
+        &mut self,
+        world: &mut World,
+        client: usize,
+        step: ScriptStep,
+        line: Option<usize>,
+    ) -> bool {
         if !world.is_up(self.clients[client].node) {
             self.reconnect(world, client);
         }
@@ -194,7 +201,7 @@ impl Clients {
         &mut self,
         world: &mut World,
         (client, node, session): (usize, usize, u64),
-        (key, verb, input): Step,
+        (key, verb, input): ScriptStep,
         line: Option<usize>,
     ) -> bool {
         let ttl_millis = self.rng.between(1, self.ttl_max);
@@ -255,22 +262,31 @@ impl Clients {
     ///
     /// # Errors
     /// One line, when the reply itself is wrong.
-    pub fn on_reply(&mut self, world: &mut World, reply: Reply) -> Result<Option<usize>, String> {
-        let Reply { tag, outcome, node } = reply;
+    pub fn on_reply(
+        &mut self,
+        world: &mut World,
+        reply: ClientReply,
+    ) -> Result<Option<usize>, String> {
+        let ClientReply { tag, outcome, node } = reply;
         if let Some(lines) = &mut self.lines
-            && tag.0 >= lines::TAGS
+            && tag.0 >= resp_connections::TAGS
         {
             return lines.on_outcome(world, tag, outcome).map(|()| None);
         }
         let speaks_resp = self.lines.is_some();
         let now = world.now();
-        let op = self.ops.get_mut(tag.0 as usize).ok_or_else(|| format!("nobody asked {tag:?}"))?;
+        let op = self
+            .ops
+            .get_mut(tag.0 as usize)
+            .ok_or_else(|| format!("a reply without a request: {tag:?}"))?;
         if op.ended.is_some() {
             return Err(format!("{tag:?} was answered twice, now {outcome:?}"));
         }
         if let Some(trace) = &mut world.trace {
             let shown = match &outcome {
-                Outcome::Reply(reply) if !speaks_resp => format!("{:?}", update::output(reply)),
+                Outcome::Reply(reply) if !speaks_resp => {
+                    format!("{:?}", update::output(reply))
+                }
                 other => format!("{other:?}"),
             };
             let of = &self.keys[op.key].key;
@@ -366,7 +382,7 @@ impl Clients {
     /// Requests of sessions that workers have not ended.
     #[must_use]
     pub fn requests_of_sessions(&self) -> usize {
-        self.lines.as_ref().map_or(0, Lines::requests)
+        self.lines.as_ref().map_or(0, RespConnections::requests)
     }
 
     /// The operation that has waited longest.

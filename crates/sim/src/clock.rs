@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_rate_does_not_turn_the_clock_back() {
+    fn rate_change_never_turns_clock_back() {
         let mut clock = Clock::new(0, 2_000_000, 5);
         assert_eq!(clock.local(1_000), Nanos(2_000));
         clock.set_rate(1_000, 500_000);

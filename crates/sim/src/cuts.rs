@@ -21,7 +21,7 @@ pub struct Cuts {
     pub key: Option<usize>,
     pub clients: Option<usize>,
     /// Spontaneous faults happen so many times, then stop.
-    pub strikes: Option<u64>,
+    pub faults: Option<u64>,
     /// One operation per client at a time, and one worker per node.
     pub is_plain: bool,
     /// Drawn faults that do not happen.
@@ -35,7 +35,7 @@ impl Default for Cuts {
             ops: None,
             key: None,
             clients: None,
-            strikes: None,
+            faults: None,
             is_plain: false,
             without: FaultSet::NONE,
         }
@@ -73,7 +73,7 @@ impl Cuts {
                 "ops" => cuts.ops = Some(number()?),
                 "key" => cuts.key = Some(number()? as usize),
                 "clients" => cuts.clients = Some(number()? as usize),
-                "strikes" => cuts.strikes = Some(number()?),
+                "strikes" => cuts.faults = Some(number()?),
                 "plain" => cuts.is_plain = true,
                 "without" => cuts.without = FaultSet::parse(&value.replace('+', ","))?,
                 _ => return Err(format!("'{name}' cannot be cut")),
@@ -90,7 +90,7 @@ impl fmt::Display for Cuts {
             ("ops", self.ops),
             ("key", self.key.map(|key| key as u64)),
             ("clients", self.clients.map(|clients| clients as u64)),
-            ("strikes", self.strikes),
+            ("strikes", self.faults),
             ("salt", (self.salt > 0).then_some(self.salt)),
         ];
         for (name, number) in numbers {
@@ -132,13 +132,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_printed_is_parsed_again() {
+    fn printed_form_parses() {
         let cuts = Cuts {
             salt: 7,
             ops: Some(12),
             key: Some(0),
             clients: Some(2),
-            strikes: Some(3),
+            faults: Some(3),
             is_plain: true,
             without: FaultSet::NONE.with(Fault::Loss).with(Fault::OneWay),
         };

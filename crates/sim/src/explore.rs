@@ -42,7 +42,7 @@ use checker::model::kv::KvInput;
 use protocols::Protocol;
 use protocols::rmwpaxos::RmwPaxos;
 
-pub use search::{Exploration, Fault, explore};
+pub use search::{Counterexample, Exploration, explore};
 
 /// Events besides deliveries that may happen, and how often in one run. Losses of messages are not
 /// counted.
@@ -62,7 +62,7 @@ pub struct Budget {
 
 /// A world to explore.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct WorldPlan {
     pub nodes: u16,
     /// The first so many nodes keep the key. The others are no replicas.
     pub replicas: u16,
@@ -78,7 +78,7 @@ pub struct Named {
     pub name: &'static str,
     /// Reads and writes whose effects do not depend on the state.
     pub is_plain: bool,
-    pub plan: Plan,
+    pub plan: WorldPlan,
 }
 
 /// The worlds that are explored, small ones first.
@@ -89,7 +89,7 @@ pub fn worlds(states_max: u64) -> Vec<Named> {
     let named = |name, is_plain, clients: &[(u16, Vec<KvInput>)], budget| Named {
         name,
         is_plain,
-        plan: Plan { nodes: 3, replicas: 3, clients: clients.to_vec(), budget, states_max },
+        plan: WorldPlan { nodes: 3, replicas: 3, clients: clients.to_vec(), budget, states_max },
     };
     // The last node is no replica.
     let outside = |name, nodes, clients: &[(u16, Vec<KvInput>)], budget| {

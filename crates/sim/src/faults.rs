@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_printed_is_parsed_again() {
+    fn printed_form_parses() {
         let some: FaultSet = [Fault::Rot, Fault::OneWay].into_iter().collect();
         for set in [FaultSet::NONE, FaultSet::all(), some] {
             assert_eq!(FaultSet::parse(&set.to_string()), Ok(set));

@@ -24,7 +24,7 @@ enum Undo {
 
 /// The injector's latest effects on nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Done {
+pub struct Casualties {
     /// Nodes that died, as their clients know.
     pub crashed: Vec<usize>,
 }
@@ -42,7 +42,7 @@ pub struct Injector {
     request_timeout: u64,
     workers_vary: bool,
     /// Spontaneous faults that may still happen.
-    strikes_left: u64,
+    faults_left: u64,
     rng: Prng,
     /// Faults that happened, by kind.
     pub counts: Vec<(Fault, u64)>,
@@ -62,7 +62,7 @@ impl Injector {
             len_max: profile.fault_len_max,
             request_timeout: profile.request_timeout,
             workers_vary: profile.faults.has(Fault::Workers),
-            strikes_left: strikes_max.unwrap_or(u64::MAX),
+            faults_left: strikes_max.unwrap_or(u64::MAX),
             rng,
             counts: Vec::new(),
         }
@@ -76,9 +76,9 @@ impl Injector {
     }
 
     /// Runs due events.
-    pub fn run_due(&mut self, world: &mut World) -> Done {
+    pub fn run_due(&mut self, world: &mut World) -> Casualties {
         let now = world.now();
-        let mut done = Done::default();
+        let mut done = Casualties::default();
         let mut due = Vec::new();
         self.undo.retain(|(at, undo)| {
             if *at <= now {
@@ -95,9 +95,9 @@ impl Injector {
                 self.next[index] = now + 1 + exponential(&mut self.rng, gap);
                 // A run that its faults delay sees ever fewer of them.
                 self.gaps[index].1 = gap + gap / 16;
-                if self.strikes_left > 0 {
-                    self.strikes_left -= 1;
-                    self.strike(world, fault, &mut done);
+                if self.faults_left > 0 {
+                    self.faults_left -= 1;
+                    self.inject(world, fault, &mut done);
                 }
             }
         }
@@ -105,13 +105,13 @@ impl Injector {
     }
 
     /// After a node sent a message: it may die of it.
-    pub fn after_turn(&mut self, world: &mut World, node: usize) -> Done {
-        let mut done = Done::default();
+    pub fn after_turn(&mut self, world: &mut World, node: usize) -> Casualties {
+        let mut done = Casualties::default();
         if self.crash_after_turn_ppm > 0
-            && self.strikes_left > 0
+            && self.faults_left > 0
             && self.rng.chance_ppm(self.crash_after_turn_ppm)
         {
-            self.strikes_left -= 1;
+            self.faults_left -= 1;
             self.count(Fault::CrashAfterTurn);
             self.crash(world, node, &mut done);
         }
@@ -119,8 +119,8 @@ impl Injector {
     }
 
     /// A node's medium failed, and the node stopped.
-    pub fn after_failure(&mut self, world: &mut World, node: usize) -> Done {
-        let mut done = Done::default();
+    pub fn after_failure(&mut self, world: &mut World, node: usize) -> Casualties {
+        let mut done = Casualties::default();
         self.crash(world, node, &mut done);
         done
     }
@@ -146,7 +146,7 @@ impl Injector {
         }
     }
 
-    fn undo_now(&mut self, world: &mut World, undo: Undo, done: &mut Done) {
+    fn undo_now(&mut self, world: &mut World, undo: Undo, done: &mut Casualties) {
         match undo {
             Undo::Start(node) if !world.is_up(node) => {
                 if self.workers_vary {
@@ -170,7 +170,7 @@ impl Injector {
         self.rng.between(self.len_max / 20, self.len_max)
     }
 
-    fn strike(&mut self, world: &mut World, fault: Fault, done: &mut Done) {
+    fn inject(&mut self, world: &mut World, fault: Fault, done: &mut Casualties) {
         self.count(fault);
         world.note(|| format!("fault: {}", fault.name()));
         let nodes = world.node_count();
@@ -261,7 +261,7 @@ impl Injector {
         self.undo.push((until, Undo::Unblock(links)));
     }
 
-    fn crash(&mut self, world: &mut World, node: usize, done: &mut Done) {
+    fn crash(&mut self, world: &mut World, node: usize, done: &mut Casualties) {
         let forgets = self.durability == Durability::Volatile;
         let may = !forgets || (self.faults.has(Fault::Amnesia) && may_forget(world, node));
         if !world.is_up(node) || !may {

@@ -56,7 +56,7 @@ pub fn linearizable(clients: &Clients, majority_rate_ppm: u64) -> Result<u64, Wr
     }
     let mut undecided = 0;
     script::check(&clients.ops, &clients.keys, majority_rate_ppm)
-        .map_err(|(key, what)| Wrong::of_key(key, what))?;
+        .map_err(|(key, reason)| Wrong::of_key(key, reason))?;
     for (key, history) in histories.iter().enumerate() {
         // Script keys expire under a condition, which the model does not know.
         if clients.keys[key].mix == Mix::Lock {
@@ -65,11 +65,11 @@ pub fn linearizable(clients: &Clients, majority_rate_ppm: u64) -> Result<u64, Wr
         match linearizable::check_in_sessions(&Kv, history, Limit { explored_max: EXPLORED_MAX }) {
             Verdict::Holds { .. } => {}
             Verdict::Violation(violation) => {
-                let what = format!("key k{key} is {violation}");
+                let reason = format!("key k{key} is {violation}");
                 let blocked =
                     numbers.iter().find(|&&(of, id, _)| (of, id) == (key, violation.blocked));
                 let ended = blocked.and_then(|&(.., number)| clients.ops[number].ended.as_ref());
-                return Err(Wrong { what, key: Some(key), until: ended.map(|(at, _)| *at) });
+                return Err(Wrong { reason, key: Some(key), until: ended.map(|(at, _)| *at) });
             }
             Verdict::Undecided { .. } => undecided += 1,
         }
@@ -105,8 +105,8 @@ fn answers_to_lines(clients: &Clients) -> Result<Vec<Option<(u64, Ended)>>, Wron
             None => Ok(Some((at, Ended::Returned(first)))),
             Some((_, other)) => {
                 let line = &clients.retries.lines[line];
-                let what = format!("{line:?} was answered {first:?}, and then {other:?}");
-                Err(Wrong::of_key(line.key, what))
+                let reason = format!("{line:?} was answered {first:?}, and then {other:?}");
+                Err(Wrong::of_key(line.key, reason))
             }
         }
     };

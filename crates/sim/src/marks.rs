@@ -3,7 +3,7 @@
 //! `tests/marks.rs` compares this list with the sources.
 
 /// Every mark, and the runs that can reach it. These are a protocol, a medium that must be
-/// requested (`pmem` is rarely drawn), or media faults (`strikes`).
+/// requested (`pmem` is rarely drawn), or media faults.
 pub const MARKS: &[(&str, &str)] = &[
     ("disk", "disk: a record of the ring goes home to an extent"),
     ("disk", "disk: a record that a stripe has room for goes to an extent before it"),
@@ -50,30 +50,30 @@ pub const MARKS: &[(&str, &str)] = &[
     ("rmwpaxos", "what may have run is run again, and its table decides"),
     ("rmwpaxos", "what one holds and another may have removed waits for the rest"),
     ("rmwpaxos", "what was remembered for long enough is forgotten"),
-    ("strikes", "a member denies what another holds"),
-    ("strikes", "a register is older than it was"),
-    ("strikes", "a register that may have gone back is recovered"),
-    ("strikes", "a shard is disowned"),
-    ("strikes", "disk: a page refers to a group that is not counted"),
-    ("strikes", "disk: a start finds a superblock that is of no use"),
-    ("strikes", "disk: a start finds sectors that parity restores"),
-    ("strikes", "disk: a scrub finds a damaged map"),
-    ("strikes", "disk: a map calls units free that are in use"),
-    ("strikes", "disk: units of damaged content are left to a survey"),
-    ("strikes", "disk: a scrub finds a damaged superblock"),
-    ("strikes", "disk: a scrub finds damage"),
-    ("strikes", "disk: a scrub finds damage that a cache does not show"),
-    ("strikes", "disk: a scrub finds damage under what is in memory"),
-    ("strikes", "disk: a superblock does not count a group"),
-    ("strikes", "pmem: a scrub finds damage"),
-    ("strikes", "the fields of a shard are older than they were"),
+    ("media faults", "a member denies what another holds"),
+    ("media faults", "a register is older than it was"),
+    ("media faults", "a register that may have gone back is recovered"),
+    ("media faults", "a shard is disowned"),
+    ("media faults", "disk: a page refers to a group that is not counted"),
+    ("media faults", "disk: a start finds a superblock that is of no use"),
+    ("media faults", "disk: a start finds sectors that parity restores"),
+    ("media faults", "disk: a scrub finds a damaged map"),
+    ("media faults", "disk: a map calls units free that are in use"),
+    ("media faults", "disk: units of damaged content are left to a survey"),
+    ("media faults", "disk: a scrub finds a damaged superblock"),
+    ("media faults", "disk: a scrub finds damage"),
+    ("media faults", "disk: a scrub finds damage that a cache does not show"),
+    ("media faults", "disk: a scrub finds damage under what is in memory"),
+    ("media faults", "disk: a superblock does not count a group"),
+    ("media faults", "pmem: a scrub finds damage"),
+    ("media faults", "the fields of a shard are older than they were"),
 ];
 
 /// Marks that a run of this protocol should have reached and did not.
 #[must_use]
 pub fn missed(protocol: &str, reached: &[&str]) -> Vec<&'static str> {
     let applies =
-        |whose: &str| whose != "strikes" && (whose != "rmwpaxos" || protocol == "rmwpaxos");
+        |whose: &str| whose != "media faults" && (whose != "rmwpaxos" || protocol == "rmwpaxos");
     let marks = MARKS.iter().filter(|(whose, mark)| applies(whose) && !reached.contains(mark));
     marks.map(|(_, mark)| *mark).collect()
 }

@@ -117,7 +117,7 @@ pub enum NotOpened {
 /// One node's medium. Outlives the process; clones share it.
 #[derive(Clone, Debug)]
 pub enum Medium {
-    Model(store::Medium),
+    Model(store::ModelMedium),
     Disk(DiskMedium),
     Pmem(PmemMedium),
     Volatile(VolatileMedium),
@@ -132,7 +132,7 @@ impl Medium {
                 Medium::Volatile(VolatileMedium::new(database))
             }
             MediumKind::Model => {
-                Medium::Model(store::Medium::new(*durability, database, *slow_read_ppm, rng))
+                Medium::Model(store::ModelMedium::new(*durability, database, *slow_read_ppm, rng))
             }
             MediumKind::Disk => {
                 Medium::Disk(DiskMedium::new(*shape, database, *rest_after, *power_fails, rng))
@@ -259,11 +259,11 @@ impl Medium {
     /// Reverts some sectors or lines to the snapshot, while no process uses the medium. False
     /// without an effect.
     #[must_use]
-    pub fn bring_back(&self) -> bool {
+    pub fn revert(&self) -> bool {
         match self {
             Medium::Model(_) | Medium::Volatile(_) => false,
-            Medium::Disk(disk) => disk.bring_back(),
-            Medium::Pmem(pmem) => pmem.bring_back(),
+            Medium::Disk(disk) => disk.revert(),
+            Medium::Pmem(pmem) => pmem.revert(),
         }
     }
 

@@ -13,7 +13,7 @@ use crate::workload::mix::Mix;
 /// Seeds between two first seeds.
 const APART: u64 = 1_000_000;
 /// Media faults, for mistakes that only they reveal.
-const STRIKES: u64 = 4;
+const MEDIA_FAULTS: u64 = 4;
 /// Operations of a run under a laboratory protocol.
 const FEW_OPS: u64 = 100;
 
@@ -89,7 +89,7 @@ fn try_mutant(config: &SimConfig, effort: Effort, name: &'static str) -> Mutant 
             Some((seed, failure)) => {
                 mutant.seeds.push(seed.wrapping_sub(first) + 1);
                 if mutant.symptom.is_empty() {
-                    mutant.symptom = failure.what.lines().next().unwrap_or_default().to_owned();
+                    mutant.symptom = failure.reason.lines().next().unwrap_or_default().to_owned();
                 }
             }
             None => mutant.missed += 1,
@@ -114,8 +114,8 @@ pub fn every() -> Vec<(SimConfig, &'static str)> {
             true => MediumKind::Pmem,
             false => MediumKind::Disk,
         };
-        let media_strikes = if name.contains("scrub") { STRIKES } else { 0 };
-        (SimConfig { medium: Some(medium), media_strikes, ..config_of("rmwpaxos") }, name)
+        let media_faults = if name.contains("scrub") { MEDIA_FAULTS } else { 0 };
+        (SimConfig { medium: Some(medium), media_faults, ..config_of("rmwpaxos") }, name)
     });
     of_protocols.chain(of_media).collect()
 }
@@ -133,10 +133,10 @@ fn config_of(protocol: &str) -> SimConfig {
 /// Some mistakes need clients of one kind.
 fn config_of_mistake(protocol: &str, mutation: Mutation) -> SimConfig {
     let mix = mutation.name().starts_with("once-").then_some(Mix::Retries);
-    let strikes =
+    let needs_media_faults =
         matches!(mutation, Mutation::NoPatrol | Mutation::OlderIsLag | Mutation::OneHolderWins);
-    let media_strikes = if strikes { STRIKES } else { 0 };
-    let config = SimConfig { mix, media_strikes, ..config_of(protocol) };
+    let media_faults = if needs_media_faults { MEDIA_FAULTS } else { 0 };
+    let config = SimConfig { mix, media_faults, ..config_of(protocol) };
     match mutation {
         Mutation::OutsideCounts => SimConfig { nodes: 5, replicas: Some(3), ..config },
         _ => config,

@@ -63,7 +63,7 @@ pub enum Fate {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Link {
+struct DirectedLink {
     /// Counts connections; frames of an earlier one never arrive.
     connection: u32,
     is_up: bool,
@@ -74,7 +74,7 @@ struct Link {
 /// All links between `nodes` nodes.
 #[derive(Debug)]
 pub struct Network {
-    links: Vec<Link>,
+    links: Vec<DirectedLink>,
     nodes: usize,
     /// Delay factor of each node's links.
     slowness: Vec<u64>,
@@ -85,11 +85,11 @@ pub struct Network {
 impl Network {
     #[must_use]
     pub fn new(nodes: usize, profile: Links, rng: Prng) -> Network {
-        let links = vec![Link::default(); nodes * nodes];
+        let links = vec![DirectedLink::default(); nodes * nodes];
         Network { links, nodes, slowness: vec![1; nodes], profile, rng }
     }
 
-    fn link(&mut self, from: usize, to: usize) -> &mut Link {
+    fn link(&mut self, from: usize, to: usize) -> &mut DirectedLink {
         &mut self.links[from * self.nodes + to]
     }
 
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blocked_direction_leaves_the_other_alone() {
+    fn block_affects_one_direction() {
         let mut network = Network::new(2, Links::default(), Prng::new(1));
         network.connect(0, 1);
         network.block(0, 1);

@@ -6,8 +6,8 @@
 
 mod config;
 mod healing;
+mod media_faults;
 mod rest;
-mod strikes;
 
 use std::any::Any;
 use std::fmt;
@@ -26,12 +26,12 @@ pub use self::config::{Misuse, SimConfig, validate};
 use crate::clients::{Clients, Ended};
 use crate::cuts::Cuts;
 use crate::faults::{Fault, FaultSet};
-use crate::injector::{Done, Injector};
+use crate::injector::{Casualties, Injector};
 use crate::invariants;
 use crate::judge;
-use crate::lines;
 use crate::medium::{MediumConfig, MediumKind};
 use crate::profile::{Given, Profile, Speech};
+use crate::resp_connections;
 use crate::store::Durability;
 use crate::trace::Trace;
 use crate::workload::mix::Mix;
@@ -79,7 +79,7 @@ pub struct RunReport {
 /// A run with a violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    pub what: String,
+    pub reason: String,
     /// The key it is about, if it is about one.
     pub key: Option<usize>,
     /// When it showed, if that was long before the end of the run. True nanoseconds.
@@ -96,7 +96,7 @@ impl fmt::Display for Failure {
         for line in &self.chart {
             writeln!(f, "{line}")?;
         }
-        writeln!(f, "{}", self.what)?;
+        writeln!(f, "{}", self.reason)?;
         write!(f, "{}", self.replay_line)
     }
 }
@@ -121,7 +121,7 @@ pub fn replay(config: &SimConfig, failure: Failure) -> Failure {
             let chart = trace.iter().flat_map(Trace::lines).collect();
             Failure { chart, ..*again }
         }
-        Ok(_) => Failure { what: format!("{} (not on replay!)", failure.what), ..failure },
+        Ok(_) => Failure { reason: format!("{} (not on replay!)", failure.reason), ..failure },
     }
 }
 
@@ -147,11 +147,11 @@ fn run_traced(
     let result = result.unwrap_or_else(|panic| Err(panicked(panic.as_ref()).into()));
     match result {
         Ok(()) => Ok(run.report()),
-        Err(Wrong { what, key, until }) => {
-            let what = format!("{what}\n{:?}", run.profile);
+        Err(Wrong { reason, key, until }) => {
+            let reason = format!("{reason}\n{:?}", run.profile);
             let replay_line = config.replay_line();
             let events = run.world.counts.events;
-            let failure = Failure { what, key, until, chart: Vec::new(), replay_line, events };
+            let failure = Failure { reason, key, until, chart: Vec::new(), replay_line, events };
             Err((Box::new(failure), run.world.trace.take()))
         }
     }
@@ -179,7 +179,7 @@ fn draw(config: &SimConfig, rng: &mut Prng) -> Profile {
     let lives_with = |fault: &Fault| !properties.needs_config || fault.leaves_members();
     // Findings after media faults must be due to them.
     let leaves_media =
-        |fault: &Fault| config.media_strikes == 0 || !matches!(fault, Fault::Rot | Fault::RollBack);
+        |fault: &Fault| config.media_faults == 0 || !matches!(fault, Fault::Rot | Fault::RollBack);
     let given = Given {
         nodes: config.nodes,
         replicas: config.replicas,
@@ -189,18 +189,18 @@ fn draw(config: &SimConfig, rng: &mut Prng) -> Profile {
         // Others are laboratory protocols, or cannot run commands that depend on the state.
         expires: registry::find(registration.name).is_some(),
         tells_changes: registration.name == RmwPaxos::NAME,
-        spreads: registration.name == RmwPaxos::NAME && config.media_strikes == 0,
+        spreads: registration.name == RmwPaxos::NAME && config.media_faults == 0,
         total_order: properties.total_order,
         // A durable total order would need a medium with a log, and none exists.
         durability: config.durability.or(properties.total_order.then_some(Durability::Volatile)),
-        medium: config.medium.or_else(|| strikes::medium_for(config)),
+        medium: config.medium.or_else(|| media_faults::medium_for(config)),
         speech: config.speech,
         mix: config.mix,
         distance: config.distance.map(|it| it * MILLI),
     };
     let mut profile = Profile::draw(rng, &given);
     config.cuts.apply(&mut profile);
-    if config.media_strikes > 0 {
+    if config.media_faults > 0 {
         profile.scrub_soon();
     }
     profile
@@ -209,7 +209,7 @@ fn draw(config: &SimConfig, rng: &mut Prng) -> Profile {
 /// A violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    pub what: String,
+    pub reason: String,
     pub key: Option<usize>,
     /// When it showed, if that was long before.
     pub until: Option<u64>,
@@ -218,21 +218,21 @@ pub struct Wrong {
 impl Wrong {
     /// Assigns it to a key.
     #[must_use]
-    pub fn of_key(key: usize, what: String) -> Wrong {
-        Wrong { what, key: Some(key), until: None }
+    pub fn of_key(key: usize, reason: String) -> Wrong {
+        Wrong { reason, key: Some(key), until: None }
     }
 }
 
 impl From<String> for Wrong {
-    fn from(what: String) -> Wrong {
-        let key = key_named(&what);
-        Wrong { what, key, until: None }
+    fn from(reason: String) -> Wrong {
+        let key = key_named(&reason);
+        Wrong { reason, key, until: None }
     }
 }
 
 /// The index of the key that a line names in quotes, as the invariants of protocols do.
-fn key_named(what: &str) -> Option<usize> {
-    let (_, rest) = what.split_once("\"k")?;
+fn key_named(reason: &str) -> Option<usize> {
+    let (_, rest) = reason.split_once("\"k")?;
     rest.split_once('"')?.0.parse().ok()
 }
 
@@ -248,7 +248,7 @@ struct Run {
     ops_left: u64,
     fault_wake: u64,
     undecided: u64,
-    strikes: u64,
+    media_faults: u64,
     /// Operations left when the media take a snapshot.
     remember_at: u64,
 }
@@ -303,7 +303,7 @@ impl Run {
         if profile.speech == Speech::Resp {
             clients.speak_resp(config.nodes);
         }
-        let injector = Injector::new(&profile, config.cuts.strikes, rng.fork());
+        let injector = Injector::new(&profile, config.cuts.faults, rng.fork());
         let consistency = properties.consistency;
         Run {
             world,
@@ -316,7 +316,7 @@ impl Run {
             ops_left: config.cuts.ops.unwrap_or(config.ops),
             fault_wake: 0,
             undecided: 0,
-            strikes: config.media_strikes,
+            media_faults: config.media_faults,
             remember_at: config.ops / 2,
         }
     }
@@ -329,14 +329,14 @@ impl Run {
         self.plan_faults();
         self.act_of_faults()?;
         self.injector.stop(&mut self.world);
-        if self.strikes > 0 {
-            self.act_of_strikes()?;
-        } else if let Some((node, said)) = self.says_older() {
-            return Err(format!("n{} takes back nothing, yet: {said}", node + 1).into());
+        if self.media_faults > 0 {
+            self.act_of_media_faults()?;
+        } else if let Some((node, text)) = self.warning_of_age() {
+            return Err(format!("n{} was not reverted, yet it warns: {text}", node + 1).into());
         }
         self.act_of_healing()?;
         let in_order = self.clients.check_session_order();
-        in_order.map_err(|(key, what)| Wrong::of_key(key, what))?;
+        in_order.map_err(|(key, reason)| Wrong::of_key(key, reason))?;
         self.undecided = match self.consistency {
             Consistency::Linearizable => {
                 judge::linearizable(&self.clients, self.profile.majority_rate_ppm)?
@@ -349,7 +349,7 @@ impl Run {
     fn act_of_faults(&mut self) -> Result<(), Wrong> {
         while (self.ops_left > 0 || self.clients.outstanding > 0) && self.world.now() < FAULTS_MAX {
             if self.step()?.is_none() {
-                return Err("nothing happens any more".to_string().into());
+                return Err("no event is left".to_string().into());
             }
         }
         Ok(())
@@ -382,8 +382,8 @@ impl Run {
     /// Runs one event and its consequences.
     fn step(&mut self) -> Result<Option<Happened>, Wrong> {
         let Some(happened) = self.world.run_next() else { return Ok(None) };
-        if let Some(what) = self.world.failure.take() {
-            return Err(what.into());
+        if let Some(reason) = self.world.failure.take() {
+            return Err(reason.into());
         }
         if self.world.counts.events > EVENTS_MAX {
             return Err(format!("more than {EVENTS_MAX} events").into());
@@ -405,8 +405,10 @@ impl Run {
                 }
             }
             Happened::Wake(LOOK) | Happened::Other => {}
-            Happened::Wake(Wake(line)) if line >= lines::WAKES => {
-                for client in self.clients.on_line(&mut self.world, line - lines::WAKES)? {
+            Happened::Wake(Wake(line)) if line >= resp_connections::WAKES => {
+                for client in
+                    self.clients.on_line(&mut self.world, line - resp_connections::WAKES)?
+                {
                     self.plan_client(client);
                 }
             }
@@ -444,7 +446,7 @@ impl Run {
         }
         if self.clients.issue(&mut self.world, client) {
             self.ops_left -= 1;
-            if self.strikes > 0 && self.ops_left == self.remember_at {
+            if self.media_faults > 0 && self.ops_left == self.remember_at {
                 self.remember_media();
             }
             // Pipelined clients go on without waiting.
@@ -463,7 +465,7 @@ impl Run {
         }
     }
 
-    fn after_faults(&mut self, done: Done) {
+    fn after_faults(&mut self, done: Casualties) {
         for node in done.crashed {
             for client in self.clients.on_crash(&self.world, node) {
                 self.plan_client(client);

@@ -297,7 +297,7 @@ impl<P: Protocol> Scenario<P> {
         let bound = self.world.now() + WAIT_MAX;
         while !until(self) {
             if self.world.now() > bound || !self.step() {
-                self.fail("what was waited for does not come");
+                self.fail("the condition does not come true");
             }
         }
     }
@@ -319,12 +319,12 @@ impl<P: Protocol> Scenario<P> {
         if self.world.run_next().is_none() {
             return false;
         }
-        if let Some(what) = self.world.failure.take() {
-            self.fail(&what);
+        if let Some(reason) = self.world.failure.take() {
+            self.fail(&reason);
         }
         for reply in std::mem::take(&mut self.world.replies) {
-            if let Err(what) = self.clients.on_reply(&mut self.world, reply) {
-                self.fail(&what);
+            if let Err(reason) = self.clients.on_reply(&mut self.world, reply) {
+                self.fail(&reason);
             }
         }
         for taken in std::mem::take(&mut self.world.taken).into_iter().flatten() {
@@ -361,13 +361,13 @@ impl<P: Protocol> Scenario<P> {
     /// If no order explains the answers.
     pub fn check(&self) {
         if let Err(wrong) = judge::linearizable(&self.clients, NOMINAL_PPM) {
-            self.fail(&wrong.what);
+            self.fail(&wrong.reason);
         }
     }
 
-    fn fail(&self, what: &str) -> ! {
+    fn fail(&self, reason: &str) -> ! {
         let lines: Vec<String> = self.world.trace.iter().flat_map(Trace::lines).collect();
-        panic!("{}\n{} messages held\n{what}", lines.join("\n"), self.held.len());
+        panic!("{}\n{} messages held\n{reason}", lines.join("\n"), self.held.len());
     }
 }
 
@@ -452,8 +452,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "what was waited for does not come")]
-    fn waiting_in_vain_fails() {
+    #[should_panic(expected = "the condition does not come true")]
+    fn waiting_for_false_condition_fails() {
         let mut it = Scenario::<Abd>::new(3, Durability::Disk);
         it.run_until(|it| it.held().len() == 1);
     }

@@ -25,7 +25,7 @@ const LETTERS: usize = 12;
 #[must_use]
 pub fn shrink(config: &SimConfig, failure: &Failure, events_max: u64) -> (SimConfig, Failure) {
     let mut shrinker = Shrinker {
-        kind: kind(&failure.what),
+        kind: kind(&failure.reason),
         best: config.clone(),
         failure: failure.clone(),
         events_left: events_max,
@@ -37,8 +37,8 @@ pub fn shrink(config: &SimConfig, failure: &Failure, events_max: u64) -> (SimCon
 }
 
 /// The topic of a failure, without numbers.
-fn kind(what: &str) -> String {
-    let first = what.lines().next().unwrap_or_default();
+fn kind(reason: &str) -> String {
+    let first = reason.lines().next().unwrap_or_default();
     first.chars().filter(char::is_ascii_alphabetic).take(LETTERS).collect()
 }
 
@@ -73,7 +73,7 @@ impl Shrinker {
         let before = self.best.cuts;
         self.cut_key();
         self.cut_number(self.best.ops, |cuts| &mut cuts.ops);
-        self.cut_number(64, |cuts| &mut cuts.strikes);
+        self.cut_number(64, |cuts| &mut cuts.faults);
         self.cut_faults();
         self.cut_clients();
         if !self.best.cuts.is_plain {
@@ -143,7 +143,7 @@ impl Shrinker {
                 Err(failure) => (failure.events, Some(failure)),
             };
             self.events_left = self.events_left.saturating_sub(events);
-            if let Some(failure) = failure.filter(|it| kind(&it.what) == self.kind) {
+            if let Some(failure) = failure.filter(|it| kind(&it.reason) == self.kind) {
                 (self.best, self.failure) = (smaller, failure);
                 return true;
             }

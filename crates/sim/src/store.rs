@@ -40,13 +40,13 @@ pub enum Survival {
 }
 
 #[derive(Clone, Debug)]
-enum Slot {
+enum StoredCell {
     Record(Bytes),
     Damaged,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Change {
+enum PendingChange {
     Put(Place, Bytes),
     Remove(Place),
     Forgotten(Database, Shard, bool),
@@ -55,11 +55,11 @@ enum Change {
 #[derive(Debug)]
 struct Batch {
     ticket: Ticket,
-    changes: Vec<Change>,
+    changes: Vec<PendingChange>,
 }
 
 #[derive(Debug)]
-enum Read {
+enum PendingRead {
     Load(Place),
     Scan { id: u64, database: Database, from_hash: u64, limit: usize },
 }
@@ -101,26 +101,26 @@ impl Shards {
 /// One worker's queue on the medium; gone with its process.
 #[derive(Debug)]
 struct Handle {
-    open: Vec<Change>,
+    open: Vec<PendingChange>,
     open_ticket: Ticket,
     pending: VecDeque<Batch>,
     /// The newest change of each place that is not durable yet.
     overlay: BTreeMap<Place, (Ticket, Option<Bytes>)>,
     completions: Vec<Completion>,
-    reads: VecDeque<Read>,
+    reads: VecDeque<PendingRead>,
     /// Set by a new read until the world has seen it.
     has_new_reads: bool,
     is_flushing: bool,
 }
 
 #[derive(Debug)]
-struct State {
+struct ModelState {
     durability: Durability,
     /// The database whose shards a wiped medium has forgotten.
     database: Database,
     /// For each database in use, one map per shard.
-    cells: BTreeMap<Database, Vec<BTreeMap<Key, Slot>>>,
-    metas: BTreeMap<(Database, Shard), Slot>,
+    cells: BTreeMap<Database, Vec<BTreeMap<Key, StoredCell>>>,
+    metas: BTreeMap<(Database, Shard), StoredCell>,
     forgotten: Shards,
     forgotten_durably: Shards,
     handles: Vec<Handle>,
@@ -131,8 +131,8 @@ struct State {
 
 /// One node's medium, shared by its workers' stores and the world. Outlives the process.
 #[derive(Clone, Debug)]
-pub struct Medium {
-    state: Arc<Mutex<State>>,
+pub struct ModelMedium {
+    state: Arc<Mutex<ModelState>>,
 }
 
 /// Work that a worker's last turn left to do.
@@ -143,16 +143,16 @@ pub struct Begun {
     pub has_reads: bool,
 }
 
-impl Medium {
+impl ModelMedium {
     #[must_use]
     pub fn new(
         durability: Durability,
         database: Database,
         slow_read_ppm: u32,
         rng: Prng,
-    ) -> Medium {
+    ) -> ModelMedium {
         assert!(durability != Durability::Volatile, "whatever is modelled outlives the process");
-        let state = State {
+        let state = ModelState {
             durability,
             database,
             cells: BTreeMap::new(),
@@ -163,11 +163,11 @@ impl Medium {
             slow_read_ppm,
             rng,
         };
-        Medium { state: Arc::new(Mutex::new(state)) }
+        ModelMedium { state: Arc::new(Mutex::new(state)) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics while holding the state of a simulated medium")
+    fn lock(&self) -> MutexGuard<'_, ModelState> {
+        self.state.lock().expect("no holder panics")
     }
 
     /// The stores of a process that starts with `workers` workers.
@@ -233,7 +233,7 @@ impl Medium {
             return false;
         }
         let place = state.rng.pick(&places).clone();
-        state.set_slot(&place, Some(Slot::Damaged));
+        state.set_slot(&place, Some(StoredCell::Damaged));
         true
     }
 
@@ -256,7 +256,7 @@ impl Medium {
     pub fn has_forgotten_anything(&self) -> bool {
         let state = self.lock();
         !state.forgotten_durably.is_empty()
-            || state.places().any(|place| matches!(state.slot(&place), Some(Slot::Damaged)))
+            || state.places().any(|place| matches!(state.slot(&place), Some(StoredCell::Damaged)))
     }
 }
 
@@ -282,8 +282,8 @@ impl Handle {
     }
 }
 
-impl State {
-    fn slot(&self, place: &Place) -> Option<&Slot> {
+impl ModelState {
+    fn slot(&self, place: &Place) -> Option<&StoredCell> {
         match place {
             Place::Cell(database, key) => {
                 self.cells.get(database)?[usize::from(key.shard().0)].get(key)
@@ -292,7 +292,7 @@ impl State {
         }
     }
 
-    fn set_slot(&mut self, place: &Place, slot: Option<Slot>) {
+    fn set_slot(&mut self, place: &Place, slot: Option<StoredCell>) {
         match (place, slot) {
             (Place::Cell(database, key), slot) => {
                 let shards =
@@ -322,24 +322,26 @@ impl State {
         cells.chain(self.metas.keys().map(|&(database, shard)| Place::Meta(database, shard)))
     }
 
-    fn apply(&mut self, change: Change) {
+    fn apply(&mut self, change: PendingChange) {
         match change {
-            Change::Put(place, record) => self.set_slot(&place, Some(Slot::Record(record))),
-            Change::Remove(place) => self.set_slot(&place, None),
+            PendingChange::Put(place, record) => {
+                self.set_slot(&place, Some(StoredCell::Record(record)))
+            }
+            PendingChange::Remove(place) => self.set_slot(&place, None),
             // Damaged records are forgotten with their shard.
-            Change::Forgotten(database, shard, true) => {
+            PendingChange::Forgotten(database, shard, true) => {
                 self.forgotten_durably.set(database, shard, true);
                 self.drop_damage(database, shard);
             }
             // Undetected damage stays where it is, to be met later.
-            Change::Forgotten(database, shard, false) => {
+            PendingChange::Forgotten(database, shard, false) => {
                 self.forgotten_durably.set(database, shard, false);
             }
         }
     }
 
     fn has_damage(&self, database: Database, shard: Shard) -> bool {
-        let is_damaged = |slot: &Slot| matches!(slot, Slot::Damaged);
+        let is_damaged = |slot: &StoredCell| matches!(slot, StoredCell::Damaged);
         self.metas.get(&(database, shard)).is_some_and(is_damaged)
             || (self.cells.get(&database))
                 .is_some_and(|shards| shards[usize::from(shard.0)].values().any(is_damaged))
@@ -347,9 +349,9 @@ impl State {
 
     fn drop_damage(&mut self, database: Database, shard: Shard) {
         if let Some(shards) = self.cells.get_mut(&database) {
-            shards[usize::from(shard.0)].retain(|_, slot| !matches!(slot, Slot::Damaged));
+            shards[usize::from(shard.0)].retain(|_, slot| !matches!(slot, StoredCell::Damaged));
         }
-        if matches!(self.metas.get(&(database, shard)), Some(Slot::Damaged)) {
+        if matches!(self.metas.get(&(database, shard)), Some(StoredCell::Damaged)) {
             self.metas.remove(&(database, shard));
         }
     }
@@ -360,7 +362,7 @@ impl State {
             let handle = &mut self.handles[worker];
             let Some(batch) = handle.pending.pop_front() else { return };
             for change in &batch.changes {
-                if let Change::Put(place, _) | Change::Remove(place) = change
+                if let PendingChange::Put(place, _) | PendingChange::Remove(place) = change
                     && handle.overlay.get(place).is_some_and(|(ticket, _)| *ticket == batch.ticket)
                 {
                     handle.overlay.remove(place);
@@ -385,8 +387,8 @@ impl State {
             None => {}
         }
         match self.slot(place) {
-            Some(Slot::Record(record)) => Load::Found(record.clone()),
-            Some(Slot::Damaged) => Load::Lost,
+            Some(StoredCell::Record(record)) => Load::Found(record.clone()),
+            Some(StoredCell::Damaged) => Load::Lost,
             None => unknown,
         }
     }
@@ -394,7 +396,7 @@ impl State {
     /// Makes a damaged shard forgotten before any worker hears of the loss.
     fn forget_damage(&mut self, worker: usize, place: &Place) {
         let is_overlaid = self.handles[worker].overlay.contains_key(place);
-        if !is_overlaid && matches!(self.slot(place), Some(Slot::Damaged)) {
+        if !is_overlaid && matches!(self.slot(place), Some(StoredCell::Damaged)) {
             let (database, shard) = shard_of(place);
             let forgotten = self.forget(worker, database, shard);
             self.handles[worker].completions.push(forgotten);
@@ -403,13 +405,13 @@ impl State {
 
     fn forget(&mut self, worker: usize, database: Database, shard: Shard) -> Completion {
         self.forgotten.set(database, shard, true);
-        self.apply(Change::Forgotten(database, shard, true));
+        self.apply(PendingChange::Forgotten(database, shard, true));
         // A pending declaration that the shard is known did not see this damage.
         let Handle { open, pending, .. } = &mut self.handles[worker];
         let changes = pending.iter_mut().flat_map(|batch| &mut batch.changes).chain(open);
         for change in changes {
-            if *change == Change::Forgotten(database, shard, false) {
-                *change = Change::Forgotten(database, shard, true);
+            if *change == PendingChange::Forgotten(database, shard, false) {
+                *change = PendingChange::Forgotten(database, shard, true);
             }
         }
         Completion::Forgotten { database, shard }
@@ -421,14 +423,14 @@ impl State {
         self.handles[worker].completions.contains(&forgotten)
     }
 
-    fn read(&mut self, worker: usize, read: Read) -> Vec<Completion> {
+    fn read(&mut self, worker: usize, read: PendingRead) -> Vec<Completion> {
         match read {
-            Read::Load(place) => {
+            PendingRead::Load(place) => {
                 self.forget_damage(worker, &place);
                 let load = self.load(worker, &place);
                 vec![Completion::Loaded { place, load }]
             }
-            Read::Scan { id, database, from_hash, limit } => {
+            PendingRead::Scan { id, database, from_hash, limit } => {
                 self.scan(worker, id, database, from_hash, limit)
             }
         }
@@ -449,8 +451,8 @@ impl State {
             found.insert(
                 key.clone(),
                 match slot {
-                    Slot::Record(record) => Some(record.clone()),
-                    Slot::Damaged => None,
+                    StoredCell::Record(record) => Some(record.clone()),
+                    StoredCell::Damaged => None,
                 },
             );
         }
@@ -495,11 +497,15 @@ impl State {
 
     /// Keeps any part of a batch: metas come before removals, and a shard is known again only if
     /// all is kept.
-    fn tear(&mut self, changes: Vec<Change>) {
+    fn tear(&mut self, changes: Vec<PendingChange>) {
         let chance_ppm = self.rng.below(1_000_001) as u32;
-        let (first, rest): (Vec<Change>, Vec<Change>) = changes.into_iter().partition(|change| {
-            matches!(change, Change::Put(Place::Meta(..), _) | Change::Forgotten(_, _, true))
-        });
+        let (first, rest): (Vec<PendingChange>, Vec<PendingChange>) =
+            changes.into_iter().partition(|change| {
+                matches!(
+                    change,
+                    PendingChange::Put(Place::Meta(..), _) | PendingChange::Forgotten(_, _, true)
+                )
+            });
         let mut is_whole = true;
         for change in first {
             match self.rng.chance_ppm(chance_ppm) {
@@ -508,7 +514,8 @@ impl State {
             }
         }
         for change in rest {
-            let needs_all = matches!(change, Change::Remove(_) | Change::Forgotten(_, _, false));
+            let needs_all =
+                matches!(change, PendingChange::Remove(_) | PendingChange::Forgotten(_, _, false));
             match self.rng.chance_ppm(chance_ppm) && (is_whole || !needs_all) {
                 true => self.apply(change),
                 false => is_whole = false,

@@ -19,24 +19,24 @@ const REPEATS_MAX: usize = 6;
 const SILENT: &[&str] = &[": None", ": false", ": b-", ": 0"];
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Fate {
+enum MessageEnd {
     UnderWay,
     Arrived(Vec<u64>),
     Not(String),
 }
 
 #[derive(Clone, Debug)]
-enum What {
-    Message { from: usize, to: usize, text: String, fate: Fate },
+enum ChartText {
+    Message { from: usize, to: usize, text: String, end: MessageEnd },
     Asked { session: u64, node: usize, text: String },
     Answered { session: u64, node: usize, text: String },
     Note(String),
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct ChartLine {
     at: u64,
-    what: What,
+    text: ChartText,
 }
 
 /// The last lines of a run that concern one key.
@@ -46,7 +46,7 @@ pub struct Trace {
     key: Option<Key>,
     /// The chart ends here.
     until: Option<u64>,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<ChartLine>,
 }
 
 impl Trace {
@@ -61,32 +61,32 @@ impl Trace {
         self.key.is_some()
     }
 
-    fn push(&mut self, at: u64, what: What) {
+    fn push(&mut self, at: u64, text: ChartText) {
         if self.until.is_some_and(|until| at > until) {
             return;
         }
         if self.entries.len() == LINES_MAX {
             self.entries.pop_front();
         }
-        self.entries.push_back(Entry { at, what });
+        self.entries.push_back(ChartLine { at, text });
     }
 
     /// Adds a line.
     pub fn note(&mut self, now: u64, text: String) {
-        self.push(now, What::Note(text));
+        self.push(now, ChartText::Note(text));
     }
 
     /// Adds a line for a client's request, if it concerns the key.
     pub fn asked(&mut self, now: u64, key: &Key, (session, node): (u64, usize), text: String) {
         if self.key.as_ref().is_none_or(|traced| traced == key) {
-            self.push(now, What::Asked { session, node, text });
+            self.push(now, ChartText::Asked { session, node, text });
         }
     }
 
     /// The same for an answer.
     pub fn answered(&mut self, now: u64, key: &Key, (session, node): (u64, usize), text: String) {
         if self.key.as_ref().is_none_or(|traced| traced == key) {
-            self.push(now, What::Answered { session, node, text });
+            self.push(now, ChartText::Answered { session, node, text });
         }
     }
 
@@ -94,7 +94,7 @@ impl Trace {
     pub fn sent(&mut self, now: u64, protocol: &str, link: (usize, usize), frame: &[u8]) {
         for text in self.texts(protocol, frame) {
             let (from, to) = link;
-            self.push(now, What::Message { from, to, text, fate: Fate::UnderWay });
+            self.push(now, ChartText::Message { from, to, text, end: MessageEnd::UnderWay });
         }
     }
 
@@ -111,16 +111,18 @@ impl Trace {
             return;
         }
         for said in self.texts(protocol, frame) {
-            let found = self.entries.iter_mut().rev().find_map(|entry| match &mut entry.what {
-                What::Message { from, to, text, fate } if (*from, *to) == link && *text == said => {
-                    Some(fate)
+            let found = self.entries.iter_mut().rev().find_map(|entry| match &mut entry.text {
+                ChartText::Message { from, to, text, end }
+                    if (*from, *to) == link && *text == said =>
+                {
+                    Some(end)
                 }
                 _ => None,
             });
             match (found, lost) {
-                (Some(fate), Some(reason)) => *fate = Fate::Not(reason.to_owned()),
-                (Some(Fate::Arrived(times)), None) => times.push(now),
-                (Some(fate), None) => *fate = Fate::Arrived(vec![now]),
+                (Some(end), Some(reason)) => *end = MessageEnd::Not(reason.to_owned()),
+                (Some(MessageEnd::Arrived(times)), None) => times.push(now),
+                (Some(end), None) => *end = MessageEnd::Arrived(vec![now]),
                 (None, _) => {}
             }
         }
@@ -140,29 +142,29 @@ impl Trace {
 
     /// The chart, oldest first.
     pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
-        self.entries.iter().map(Entry::line)
+        self.entries.iter().map(ChartLine::line)
     }
 }
 
-impl Entry {
+impl ChartLine {
     fn line(&self) -> String {
         let at = self.at as f64 / 1e6;
-        let (who, took, text) = match &self.what {
-            What::Message { from, to, text, fate } => {
-                let (arrow, took) = match fate {
-                    Fate::UnderWay => ("..>", "never".to_owned()),
-                    Fate::Not(reason) => ("-x ", reason.clone()),
-                    Fate::Arrived(times) => ("-->", spans(self.at, times)),
+        let (who, took, text) = match &self.text {
+            ChartText::Message { from, to, text, end } => {
+                let (arrow, took) = match end {
+                    MessageEnd::UnderWay => ("..>", "never".to_owned()),
+                    MessageEnd::Not(reason) => ("-x ", reason.clone()),
+                    MessageEnd::Arrived(times) => ("-->", spans(self.at, times)),
                 };
                 (format!("n{} {arrow} n{}", from + 1, to + 1), took, text)
             }
-            What::Asked { session, node, text } => {
+            ChartText::Asked { session, node, text } => {
                 (format!("s{session} ==> n{}", node + 1), String::new(), text)
             }
-            What::Answered { session, node, text } => {
+            ChartText::Answered { session, node, text } => {
                 (format!("n{} ==> s{session}", node + 1), String::new(), text)
             }
-            What::Note(text) => ("*".to_owned(), String::new(), text),
+            ChartText::Note(text) => ("*".to_owned(), String::new(), text),
         };
         let text: String = squeeze(text).chars().take(TEXT_MAX).collect();
         format!("{at:>12.3}  {who:<11} {took:<9} {text}")
@@ -239,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_that_say_nothing_are_left_out() {
+    fn empty_fields_are_left_out() {
         let key = Key::new(b"k0");
         let text = "State { key: \"k0\", id: 7, report: Report { accepted: b1/1, state: None, \
                     chosen: true, floor_ballot: b-, version: 0, countdown: None } }";
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_what_came_later() {
+    fn chart_ends_at_the_given_time() {
         let mut trace = Trace::new(None, Some(10));
         trace.note(10, "in time".to_owned());
         trace.note(11, "late".to_owned());

@@ -31,9 +31,9 @@ use types::{
 use self::agenda::Agenda;
 use crate::clock::Clock;
 use crate::invariants::{Sent, Watcher};
-use crate::ledger::{Ledger, Watched};
 use crate::medium::{Medium, MediumConfig, NotOpened, Work};
 use crate::network::{Fate, Links, Network};
+use crate::reference_model::{CheckedStore, ReferenceModel};
 use crate::store::{Durability, Survival};
 use crate::trace::Trace;
 
@@ -93,7 +93,7 @@ pub enum Happened {
 
 /// An answer to a client of `node`.
 #[derive(Clone, Debug)]
-pub struct Reply {
+pub struct ClientReply {
     pub node: usize,
     pub tag: Tag,
     pub outcome: Outcome,
@@ -120,7 +120,7 @@ struct InFlight {
     bytes: Bytes,
 }
 
-struct Seat {
+struct WorkerState {
     worker: Worker,
     inbox: Vec<Input>,
     /// When the next turn is planned; `u64::MAX`: not at all.
@@ -129,10 +129,10 @@ struct Seat {
     free_at: u64,
 }
 
-struct Process {
+struct SimProcess {
     /// Tells the starts of all nodes apart.
     start: u64,
-    seats: Vec<Seat>,
+    workers_state: Vec<WorkerState>,
     paused_until: u64,
     is_loss_rising: bool,
     uptimes: Keeper,
@@ -151,9 +151,9 @@ struct SimNode {
     uptimes: Vec<SavedClock>,
     clock: Clock,
     medium: Medium,
-    ledger: Ledger,
+    model: ReferenceModel,
     workers: usize,
-    process: Option<Process>,
+    process: Option<SimProcess>,
 }
 
 /// Figures of a run.
@@ -179,9 +179,9 @@ pub struct World {
     outputs: Outputs,
     work: Vec<Work>,
     awake: Vec<usize>,
-    pub replies: Vec<Reply>,
+    pub replies: Vec<ClientReply>,
     /// Warnings to operators, with their nodes.
-    pub remarks: Vec<(usize, String)>,
+    pub warnings: Vec<(usize, String)>,
     /// The first violation. It ends the run.
     pub failure: Option<String>,
     pub watchers: Vec<Box<dyn Watcher>>,
@@ -214,7 +214,7 @@ impl World {
                 uptimes: Vec::new(),
                 clock: config.clocks[index].clone(),
                 medium: Medium::new(&config.medium, DATABASE, rng.fork()),
-                ledger: Ledger::default(),
+                model: ReferenceModel::default(),
                 workers: config.workers,
                 process: None,
             })
@@ -231,7 +231,7 @@ impl World {
             work: Vec::new(),
             awake: Vec::new(),
             replies: Vec::new(),
-            remarks: Vec::new(),
+            warnings: Vec::new(),
             failure: None,
             watchers: Vec::new(),
             trace: None,
@@ -272,7 +272,7 @@ impl World {
 
     /// Stops checking the answers of the node's medium.
     pub fn excuse_medium(&self, node: usize) {
-        self.nodes[node].ledger.excuse();
+        self.nodes[node].model.excuse();
     }
 
     /// The node's amnesia count.
@@ -366,13 +366,15 @@ impl World {
         command: Command,
     ) -> bool {
         let Some(process) = &mut self.nodes[node].process else { return false };
-        let worker = usize::from(key.shard().0) % process.seats.len();
-        let seat = &mut process.seats[worker];
+        let worker = usize::from(key.shard().0) % process.workers_state.len();
+        let worker_state = &mut process.workers_state[worker];
         let is_write = command.access != Access::Read;
-        if !seat.worker.takes_requests() || (is_write && !seat.worker.takes_writes()) {
+        if !worker_state.worker.takes_requests()
+            || (is_write && !worker_state.worker.takes_writes())
+        {
             return false;
         }
-        seat.inbox.push(Input::Request {
+        worker_state.inbox.push(Input::Request {
             tag,
             session,
             database: DATABASE,
@@ -386,22 +388,22 @@ impl World {
     /// Asks a node to list keys from `from_hash` on. False when it does not take requests now.
     pub fn list(&mut self, node: usize, tag: Tag, from_hash: u64, limit: usize) -> bool {
         let Some(process) = &mut self.nodes[node].process else { return false };
-        let worker = (from_hash >> 56) as usize % process.seats.len();
-        if !process.seats[worker].worker.takes_requests() {
+        let worker = (from_hash >> 56) as usize % process.workers_state.len();
+        if !process.workers_state[worker].worker.takes_requests() {
             return false;
         }
         let input = Input::List { tag, database: DATABASE, from_hash, limit };
-        process.seats[worker].inbox.push(input);
+        process.workers_state[worker].inbox.push(input);
         self.plan_turn(node, worker, self.now);
         true
     }
 
     fn input_all(&mut self, node: usize, input: &Input) {
         let Some(process) = &mut self.nodes[node].process else { return };
-        for seat in &mut process.seats {
-            seat.inbox.push(input.clone());
+        for worker_state in &mut process.workers_state {
+            worker_state.inbox.push(input.clone());
         }
-        for worker in 0..process.seats.len() {
+        for worker in 0..process.workers_state.len() {
             self.plan_turn(node, worker, self.now);
         }
     }
@@ -410,8 +412,10 @@ impl World {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.nodes.iter().all(|it| {
-            let is_idle = |seat: &Seat| seat.worker.is_idle() && seat.inbox.is_empty();
-            it.process.as_ref().is_some_and(|process| process.seats.iter().all(is_idle))
+            let is_idle = |worker_state: &WorkerState| {
+                worker_state.worker.is_idle() && worker_state.inbox.is_empty()
+            };
+            it.process.as_ref().is_some_and(|process| process.workers_state.iter().all(is_idle))
                 && !it.medium.is_recovering()
         })
     }
@@ -432,12 +436,12 @@ impl World {
         for it in &self.nodes {
             let Some(process) = &it.process else { return Some(format!("n{} is down", it.id)) };
             if it.medium.is_recovering() {
-                return Some(format!("n{} has not recovered what it forgot", it.id));
+                return Some(format!("n{} has not recovered its forgotten shards", it.id));
             }
-            for (index, seat) in process.seats.iter().enumerate() {
-                if !seat.worker.is_idle() || !seat.inbox.is_empty() {
+            for (index, worker_state) in process.workers_state.iter().enumerate() {
+                if !worker_state.worker.is_idle() || !worker_state.inbox.is_empty() {
                     let mut stats = Stats::default();
-                    seat.worker.stats(&mut stats);
+                    worker_state.worker.stats(&mut stats);
                     return Some(format!("worker {index} of n{} is busy: {stats:?}", it.id));
                 }
             }
@@ -449,14 +453,17 @@ impl World {
     #[must_use]
     pub fn worker_count(&self) -> usize {
         let processes = self.nodes.iter().filter_map(|it| it.process.as_ref());
-        processes.map(|process| process.seats.len()).sum()
+        processes.map(|process| process.workers_state.len()).sum()
     }
 
     /// Registers that busy workers keep in memory.
     #[must_use]
     pub fn pinned(&self) -> usize {
         let processes = self.nodes.iter().filter_map(|it| it.process.as_ref());
-        processes.flat_map(|process| &process.seats).map(|seat| seat.worker.pinned()).sum()
+        processes
+            .flat_map(|process| &process.workers_state)
+            .map(|worker_state| worker_state.worker.pinned())
+            .sum()
     }
 
     /// Frames that dead links keep.
@@ -470,8 +477,8 @@ impl World {
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         for process in self.nodes.iter().filter_map(|it| it.process.as_ref()) {
-            for seat in &process.seats {
-                seat.worker.stats(&mut stats);
+            for worker_state in &process.workers_state {
+                worker_state.worker.stats(&mut stats);
             }
         }
         stats

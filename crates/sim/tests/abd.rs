@@ -44,7 +44,7 @@ fn a_seed_is_one_run() {
 }
 
 #[test]
-fn a_protocol_that_does_not_exist_is_named() {
+fn unknown_protocol_is_named() {
     let misuse = sim::validate(&SimConfig::new("raft", 1)).unwrap_err();
     assert!(misuse.0.contains("'raft'") && misuse.0.contains("abd"), "{misuse:?}");
 }
@@ -60,7 +60,7 @@ fn holds_with_cuts(seed: u64, cuts: &str) {
 /// The adoption of a page waits for storage. It is dropped when the loss of another shard is raised
 /// meanwhile.
 #[test]
-fn a_shard_is_recovered_though_another_is_lost_meanwhile() {
+fn shard_recovers_while_another_is_lost() {
     holds_with_cuts(
         60,
         "ops=13,clients=1,strikes=28,salt=2182,plain,without=reorder+one-way+slow+crash+\
@@ -70,7 +70,7 @@ fn a_shard_is_recovered_though_another_is_lost_meanwhile() {
 
 /// The same for records of a page whose register is still being read.
 #[test]
-fn a_page_is_adopted_though_another_shard_is_lost_meanwhile() {
+fn page_is_adopted_while_another_shard_is_lost() {
     let cuts = "ops=6,clients=1,strikes=3,salt=726,plain,without=duplication+delay+reorder+drift";
     holds_with_cuts(1904, cuts);
 }
@@ -113,7 +113,7 @@ fn an_acknowledgement_from_before_a_loss() {
 }
 
 #[test]
-fn an_acknowledgement_from_before_a_loss_does_not_count() {
+fn acknowledgement_before_loss_does_not_count() {
     an_acknowledgement_from_before_a_loss();
 }
 
@@ -147,7 +147,7 @@ mod mistakes {
 
     #[test]
     #[should_panic(expected = "not linearizable")]
-    fn without_crash_vectors_it_counts_and_a_write_is_lost() {
+    fn without_crash_vectors_a_write_is_lost() {
         mutation::set(Some(Mutation::NoCrashVector));
         super::an_acknowledgement_from_before_a_loss();
     }

@@ -12,7 +12,7 @@ fn check(protocol: &str, distance: u64, seeds: impl IntoIterator<Item = u64>) {
 }
 
 #[test]
-fn registers_live_with_regions_between_their_replicas() {
+fn registers_work_across_regions() {
     check("rmwpaxos", 20, 0..40);
     check("rmwpaxos", 150, 0..40);
     check("rmwpaxos", 400, 0..20);
@@ -25,6 +25,6 @@ fn a_recovery_whose_proposal_takes_long_ends() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_not_given_up_while_its_answer_is_on_its_way() {
+fn unwatched_proposal_waits_for_its_answer() {
     check("rmwpaxos", 400, [10_379, 10_389, 11_812]);
 }

@@ -7,11 +7,11 @@ use protocols::abd::Abd;
 use protocols::hermes::Hermes;
 use protocols::rmwpaxos::RmwPaxos;
 use protocols::zab::Zab;
-use sim::explore::{Budget, Plan, explore, is_livable, worlds};
+use sim::explore::{Budget, WorldPlan, explore, is_livable, worlds};
 
 const STATES_MAX: u64 = 300_000;
 
-fn holds<P: Protocol + Debug>(is_wanted: impl Fn(&Plan) -> bool) {
+fn holds<P: Protocol + Debug>(is_wanted: impl Fn(&WorldPlan) -> bool) {
     let mut explored = 0;
     for named in worlds(STATES_MAX) {
         if !is_livable::<P>(&named) || !is_wanted(&named.plan) {
@@ -19,7 +19,7 @@ fn holds<P: Protocol + Debug>(is_wanted: impl Fn(&Plan) -> bool) {
         }
         let found = explore::<P>(&named.plan, |_| true);
         if let Some(fault) = found.fault {
-            panic!("{}: {}\n{}", named.name, fault.what, fault.path.join("\n"));
+            panic!("{}: {}\n{}", named.name, fault.reason, fault.path.join("\n"));
         }
         assert!(found.is_complete, "{}: more than {STATES_MAX} states", named.name);
         assert!(found.ends > 0, "{}: it never ends", named.name);
@@ -28,7 +28,7 @@ fn holds<P: Protocol + Debug>(is_wanted: impl Fn(&Plan) -> bool) {
     assert!(explored > 0, "there is a world for {}", P::NAME);
 }
 
-fn is_short(plan: &Plan) -> bool {
+fn is_short(plan: &WorldPlan) -> bool {
     plan.clients.iter().all(|(_, inputs)| inputs.len() == 1)
 }
 

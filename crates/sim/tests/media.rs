@@ -42,7 +42,7 @@ fn volatile() -> SimConfig {
 }
 
 #[test]
-fn registers_are_linearizable_while_they_leave_memory_that_is_all_there_is() {
+fn volatile_registers_are_linearizable_under_eviction() {
     check(volatile(), 150);
     check(SimConfig { nodes: 5, ..volatile() }, 40);
     check(SimConfig { speech: Some(Speech::Resp), ..volatile() }, 60);
@@ -74,14 +74,14 @@ fn a_seed_is_one_run_on_every_medium() {
 }
 
 #[test]
-fn a_medium_that_holds_no_log_is_refused_to_a_total_order() {
+fn total_order_requires_a_medium_with_log() {
     let config = SimConfig { protocol: "zab".into(), ..config(MediumKind::Disk) };
     let misuse = sim::validate(&config).unwrap_err();
     assert!(misuse.0.contains("log"), "{misuse:?}");
 }
 
 #[test]
-fn a_shard_lost_again_while_storage_is_told_that_it_is_known_stays_forgotten() {
+fn shard_lost_again_stays_forgotten() {
     let faults = FaultSet::parse("delay,crash,amnesia,rot,eviction").expect("they exist");
     let config = SimConfig { faults, ..SimConfig::new("rmwpaxos", 100_683) };
     if let Err(failure) = run(&config) {
@@ -90,7 +90,7 @@ fn a_shard_lost_again_while_storage_is_told_that_it_is_known_stays_forgotten() {
 }
 
 #[test]
-fn a_damaged_bucket_that_is_divided_before_it_goes_home_leaves_the_ring() {
+fn damaged_split_bucket_leaves_the_ring() {
     let faults = "delay,crash,crash-after-turn,restart-all,torn,amnesia,rot,eviction,workers";
     let faults = FaultSet::parse(faults).expect("they exist");
     let medium = Some(MediumKind::Disk);
@@ -101,7 +101,7 @@ fn a_damaged_bucket_that_is_divided_before_it_goes_home_leaves_the_ring() {
 }
 
 #[test]
-fn a_register_whose_record_is_damaged_while_it_is_in_memory_survives_its_eviction() {
+fn damaged_resident_register_survives_eviction() {
     let faults = "delay,crash,crash-after-turn,restart-all,torn,amnesia,rot,eviction,workers";
     let faults = FaultSet::parse(faults).expect("they exist");
     let medium = Some(MediumKind::Disk);

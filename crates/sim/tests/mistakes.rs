@@ -51,7 +51,7 @@ mod mistakes {
     ];
 
     #[test]
-    fn what_few_seeds_catch_is_caught() {
+    fn known_mutants_fail_within_few_seeds() {
         for (config, name) in every() {
             if RARE.contains(&name) {
                 continue;

@@ -136,7 +136,7 @@ fn node_outside_the_set_forwards_contended_keys_only() {
         let appended = append(&mut it, asker, "a");
         assert!(has_run(&it.settle(appended)));
     }
-    assert!(it.held().is_empty(), "nobody else writes");
+    assert!(it.held().is_empty(), "no other node writes");
     it.lift(counted);
     it.run_for_millis(100);
     let accepts = it.hold(move |it| it.from == asker && is_accept(&it.message));
@@ -174,7 +174,7 @@ fn node_outside_the_set_recovers_nothing() {
 }
 
 #[test]
-fn acknowledgement_from_before_a_loss_does_not_count_outside() {
+fn acknowledgement_before_loss_does_not_count_outside() {
     an_acknowledgement_from_before_a_loss();
 }
 

@@ -22,7 +22,7 @@ fn check(config: SimConfig, seeds: u64) -> CampaignReport {
 }
 
 #[test]
-fn lines_that_are_repeated_run_once() {
+fn repeated_lines_run_once() {
     check(config(), 300);
     check(SimConfig { nodes: 5, ops: 100, ..config() }, 20);
     let reached = base::assertions::reached();
@@ -32,26 +32,26 @@ fn lines_that_are_repeated_run_once() {
 }
 
 #[test]
-fn lines_that_are_repeated_through_sessions_run_once() {
+fn repeated_lines_run_once_through_sessions() {
     check(SimConfig { speech: Some(Speech::Resp), ..config() }, 80);
 }
 
 #[test]
-fn lines_that_are_repeated_run_once_on_every_medium() {
+fn repeated_lines_run_once_on_every_medium() {
     for medium in [MediumKind::Disk, MediumKind::Pmem] {
         check(SimConfig { medium: Some(medium), ops: 100, ..config() }, 30);
     }
 }
 
 #[test]
-fn on_a_calm_network_nearly_every_transmission_is_answered() {
+fn calm_network_answers_nearly_every_transmission() {
     let report = check(SimConfig { faults: FaultSet::NONE, ..config() }, 40);
     assert!((report.unknown + report.failed) * 300 <= report.ops, "{report:?}");
     assert!(report.refused * 10 <= report.ops, "{report:?}");
 }
 
 #[test]
-fn a_protocol_that_remembers_nothing_is_not_asked_to() {
+fn protocol_without_once_gets_no_repeats() {
     let config = SimConfig { protocol: "abd".into(), ..config() };
     assert!(sim::validate(&config).is_err());
     assert!(run(&SimConfig { mix: Some(Mix::Register), protocol: "abd".into(), ..config }).is_ok());

@@ -34,7 +34,7 @@ fn hermes_is_linearizable_on_a_calm_network() {
 
 /// The simulator omits faults that change members, see `Fault::leaves_members`.
 #[test]
-fn hermes_is_linearizable_whatever_the_network_does() {
+fn hermes_is_linearizable_under_network_faults() {
     for durability in [Durability::Volatile, Durability::Pmem, Durability::Disk] {
         check(config("hermes", durability), 150);
     }
@@ -46,15 +46,15 @@ fn hermes_is_linearizable_with_five_nodes() {
 }
 
 #[test]
-fn zab_is_sequential_with_ordered_writes_on_a_calm_network() {
+fn zab_is_sequential_on_a_calm_network() {
     let config = SimConfig { faults: FaultSet::NONE, ..config("zab", Durability::Volatile) };
     let report = check(config, 200);
-    assert_eq!((report.unknown, report.failed), (0, 0), "nothing hinders it");
+    assert_eq!((report.unknown, report.failed), (0, 0), "no fault hinders it");
     assert!(report.undecided * 4 <= report.seeds, "{} undecided", report.undecided);
 }
 
 #[test]
-fn zab_is_sequential_with_ordered_writes_whatever_the_network_does() {
+fn zab_is_sequential_under_network_faults() {
     let report = check(config("zab", Durability::Volatile), 300);
     assert!(report.undecided * 4 <= report.seeds, "{} undecided", report.undecided);
 }
@@ -66,7 +66,7 @@ fn zab_is_sequential_with_five_nodes() {
 
 /// An order that lives in memory only must not be offered as durable.
 #[test]
-fn no_database_may_choose_a_protocol_of_the_laboratory() {
+fn database_cannot_choose_laboratory_protocol() {
     for protocol in ["hermes", "zab"] {
         assert!(node::registry::find(protocol).is_none(), "{protocol}");
         assert_eq!(sim::validate(&SimConfig::new(protocol, 1)), Ok(()));

@@ -108,7 +108,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         nodes: args.nodes,
         replicas: args.replicas,
         ops: args.ops,
-        media_strikes: args.media_strikes,
+        media_faults: args.media_strikes,
         distance: args.distance,
         faults,
         speech: args.clients.as_deref().map(find_speech).transpose()?,
@@ -213,7 +213,7 @@ fn as_json(
     let one = |violation: &Violation| {
         serde_json::json!({
             "seed": violation.seed,
-            "violation": violation.smallest.what,
+            "violation": violation.smallest.reason,
             "replay": violation.smallest.replay_line,
             "replay_whole": violation.whole,
             "messages": violation.smallest.chart,

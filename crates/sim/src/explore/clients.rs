@@ -9,7 +9,7 @@ use protocols::protocol::Consistency;
 const EXPLORED_MAX: u64 = 1_000_000;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Ended {
+pub(super) enum CommandEnd {
     Returned(KvOutput),
     Failed,
     Unknown,
@@ -17,10 +17,10 @@ pub(super) enum Ended {
 
 /// A command that was issued.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Asked {
+pub(super) struct IssuedCommand {
     /// The set of commands that had ended when it was issued.
     pub after: u32,
-    pub ended: Option<Ended>,
+    pub ended: Option<CommandEnd>,
 }
 
 /// A command of a plan.
@@ -33,20 +33,21 @@ pub(super) struct Planned {
 }
 
 /// The issued commands, by number.
-pub(super) type Told = Vec<Option<Asked>>;
+pub(super) type Outcomes = Vec<Option<IssuedCommand>>;
 
 /// A set of the commands that have ended.
-pub(super) fn ended(told: &Told) -> u32 {
-    let has_ended = |asked: &Option<Asked>| asked.as_ref().is_some_and(|it| it.ended.is_some());
-    (0..told.len()).filter(|&at| has_ended(&told[at])).fold(0, |set, at| set | 1 << at)
+pub(super) fn ended(outcomes: &Outcomes) -> u32 {
+    let has_ended =
+        |asked: &Option<IssuedCommand>| asked.as_ref().is_some_and(|it| it.ended.is_some());
+    (0..outcomes.len()).filter(|&at| has_ended(&outcomes[at])).fold(0, |set, at| set | 1 << at)
 }
 
 /// The next command of a client without an outstanding one.
-pub(super) fn next_of(planned: &[Planned], told: &Told, client: usize) -> Option<usize> {
+pub(super) fn next_of(planned: &[Planned], outcomes: &Outcomes, client: usize) -> Option<usize> {
     for at in (0..planned.len()).filter(|&at| planned[at].client == client) {
-        match &told[at] {
+        match &outcomes[at] {
             None => return Some(at),
-            Some(Asked { ended: None, .. }) => return None,
+            Some(IssuedCommand { ended: None, .. }) => return None,
             Some(_) => {}
         }
     }
@@ -59,17 +60,17 @@ pub(super) fn next_of(planned: &[Planned], told: &Told, client: usize) -> Option
 /// Describes the outcomes that no order explains.
 pub(super) fn judge(
     planned: &[Planned],
-    told: &Told,
+    outcomes: &Outcomes,
     consistency: Consistency,
 ) -> Result<(), String> {
     let limit = Limit { explored_max: EXPLORED_MAX };
     let verdict = match consistency {
         Consistency::Linearizable => {
-            let history = history(planned, told, |at| at);
+            let history = history(planned, outcomes, |at| at);
             linearizable::check(&Kv, &history, limit)
         }
         Consistency::SequentialReads => {
-            let history = history(planned, told, |at| planned[at].client);
+            let history = history(planned, outcomes, |at| planned[at].client);
             sequential::check(&Kv, &history, WriteOrder::RealTime, limit)
         }
     };
@@ -87,21 +88,21 @@ pub(super) fn judge(
 /// before.
 fn history(
     planned: &[Planned],
-    told: &Told,
+    outcomes: &Outcomes,
     client_of: impl Fn(usize) -> usize,
 ) -> History<KvInput, KvOutput> {
     let mut history = History::new();
-    let mut order: Vec<(usize, &Asked)> = Vec::new();
-    order.extend(told.iter().enumerate().filter_map(|(at, it)| Some((at, it.as_ref()?))));
+    let mut order: Vec<(usize, &IssuedCommand)> = Vec::new();
+    order.extend(outcomes.iter().enumerate().filter_map(|(at, it)| Some((at, it.as_ref()?))));
     order.sort_by_key(|(at, asked)| (asked.after.count_ones(), *at));
-    let mut ids = vec![None; told.len()];
+    let mut ids = vec![None; outcomes.len()];
     let (mut at, mut done) = (0, 0_u32);
     let mut end = |history: &mut History<_, _>, ids: &[Option<_>], upto: u32, at: &mut u64| {
-        for index in (0..told.len()).filter(|index| (upto & !done) >> index & 1 == 1) {
-            let outcome = match told[index].as_ref().and_then(|asked| asked.ended.clone()) {
-                Some(Ended::Returned(output)) => Outcome::Returned(output),
-                Some(Ended::Failed) => Outcome::Failed,
-                Some(Ended::Unknown) | None => Outcome::Unknown,
+        for index in (0..outcomes.len()).filter(|index| (upto & !done) >> index & 1 == 1) {
+            let outcome = match outcomes[index].as_ref().and_then(|asked| asked.ended.clone()) {
+                Some(CommandEnd::Returned(output)) => Outcome::Returned(output),
+                Some(CommandEnd::Failed) => Outcome::Failed,
+                Some(CommandEnd::Unknown) | None => Outcome::Unknown,
             };
             *at += 1;
             history.complete(ids[index].expect("it ended after it was asked"), outcome, *at);
@@ -114,7 +115,7 @@ fn history(
         let client = ClientId(client_of(index) as u64);
         ids[index] = Some(history.invoke(client, planned[index].input.clone(), at));
     }
-    end(&mut history, &ids, ended(told), &mut at);
+    end(&mut history, &ids, ended(outcomes), &mut at);
     history
 }
 
@@ -131,28 +132,28 @@ mod tests {
         inputs.iter().map(plan).collect()
     }
 
-    fn told(after: u32, ended: Option<Ended>) -> Option<Asked> {
-        Some(Asked { after, ended })
+    fn outcomes(after: u32, ended: Option<CommandEnd>) -> Option<IssuedCommand> {
+        Some(IssuedCommand { after, ended })
     }
 
     #[test]
-    fn a_read_that_begins_after_a_write_has_to_see_it() {
+    fn read_after_write_must_see_it() {
         let planned = planned(&[(0, KvInput::Set("a".into())), (1, KvInput::Get)]);
-        let wrote = Some(Ended::Returned(KvOutput::Done));
-        let nothing = Some(Ended::Returned(KvOutput::Value(None)));
-        let overlapping = vec![told(0, wrote.clone()), told(0, nothing.clone())];
+        let wrote = Some(CommandEnd::Returned(KvOutput::Done));
+        let nothing = Some(CommandEnd::Returned(KvOutput::Value(None)));
+        let overlapping = vec![outcomes(0, wrote.clone()), outcomes(0, nothing.clone())];
         assert!(judge(&planned, &overlapping, Consistency::Linearizable).is_ok());
-        let after = vec![told(0, wrote), told(1, nothing)];
+        let after = vec![outcomes(0, wrote), outcomes(1, nothing)];
         assert!(judge(&planned, &after, Consistency::Linearizable).is_err());
         assert!(judge(&planned, &after, Consistency::SequentialReads).is_ok());
     }
 
     #[test]
-    fn a_client_asks_one_after_the_other() {
+    fn client_issues_commands_in_order() {
         let planned = planned(&[(0, KvInput::Get), (0, KvInput::Get), (1, KvInput::Get)]);
         assert_eq!(next_of(&planned, &vec![None, None, None], 0), Some(0));
-        assert_eq!(next_of(&planned, &vec![told(0, None), None, None], 0), None);
-        let answered = vec![told(0, Some(Ended::Failed)), None, None];
+        assert_eq!(next_of(&planned, &vec![outcomes(0, None), None, None], 0), None);
+        let answered = vec![outcomes(0, Some(CommandEnd::Failed)), None, None];
         assert_eq!(next_of(&planned, &answered, 0), Some(1));
         assert_eq!(ended(&answered), 1);
     }

@@ -12,7 +12,7 @@ use types::{
     Command, Epoch, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Shard, Tag, Ticket, Wire,
 };
 
-use super::clients::Ended;
+use super::clients::CommandEnd;
 use crate::workload::update::{SimUpdate, output};
 
 /// Long enough that requests end only by a timer.
@@ -22,7 +22,7 @@ const OWN_MAX: usize = 1_000;
 
 /// A message on its way.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Envelope {
+pub(super) struct SentMessage {
     pub to: usize,
     pub from: (NodeId, Incarnation, Loss),
     pub losses: Vec<(NodeId, Loss)>,
@@ -52,9 +52,9 @@ pub(super) enum Input {
 
 /// The outputs of a step.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Said {
-    pub sends: Vec<Envelope>,
-    pub ended: Vec<(u64, Ended)>,
+pub(super) struct StepOutput {
+    pub sends: Vec<SentMessage>,
+    pub ended: Vec<(u64, CommandEnd)>,
 }
 
 /// The constants of a world.
@@ -76,7 +76,7 @@ struct Stored {
     meta: Option<Vec<u8>>,
 }
 
-pub(super) struct Node<P: Protocol> {
+pub(super) struct ExploredNode<P: Protocol> {
     protocol: P,
     cells: Cells<P::Record>,
     metas: Metas<P::Meta>,
@@ -88,11 +88,11 @@ pub(super) struct Node<P: Protocol> {
     is_quiet: bool,
 }
 
-impl<P: Protocol + Debug> Node<P> {
-    pub(super) fn new(setting: &Setting, index: usize) -> Node<P> {
+impl<P: Protocol + Debug> ExploredNode<P> {
+    pub(super) fn new(setting: &Setting, index: usize) -> ExploredNode<P> {
         let me = setting.ids[index];
         let stored = Stored::default();
-        Node::open(setting, me, (Incarnation(1), Loss(1)), stored, !setting.has_timers)
+        ExploredNode::open(setting, me, (Incarnation(1), Loss(1)), stored, !setting.has_timers)
     }
 
     fn open(
@@ -101,7 +101,7 @@ impl<P: Protocol + Debug> Node<P> {
         (incarnation, loss): (Incarnation, Loss),
         stored: Stored,
         is_quiet: bool,
-    ) -> Node<P> {
+    ) -> ExploredNode<P> {
         let shard = setting.key.shard();
         // An order over all keys needs one worker for all of them.
         let (worker, workers) =
@@ -129,7 +129,8 @@ impl<P: Protocol + Debug> Node<P> {
         metas.set_open_ticket(Ticket::DURABLE);
         let (protocol, now) = (P::open(env), Nanos::from_secs(1));
         let timers = BTreeSet::new();
-        let mut node = Node { protocol, cells, metas, sets, peers, timers, now, stored, is_quiet };
+        let mut node =
+            ExploredNode { protocol, cells, metas, sets, peers, timers, now, stored, is_quiet };
         node.load(setting);
         node
     }
@@ -185,54 +186,54 @@ impl<P: Protocol + Debug> Node<P> {
         &mut self,
         setting: &Setting,
         input: Input,
-        envelope: Option<Envelope>,
-    ) -> Result<Said, String> {
-        let mut said = Said::default();
+        envelope: Option<SentMessage>,
+    ) -> Result<StepOutput, String> {
+        let mut output = StepOutput::default();
         match input {
             Input::Ask(number) => {
                 let (session, command) = setting.commands[number as usize].clone();
                 let (tag, key) = (Tag(u64::from(number)), setting.key.clone());
                 let request = Request { tag, session, key, command, asked_at: self.now };
-                self.step(setting, Event::Request(request), &mut said)?;
+                self.step(setting, Event::Request(request), &mut output)?;
             }
             Input::Deliver(_) => {
                 let envelope = envelope.expect("a message comes with its number");
-                self.deliver(setting, envelope, &mut said)?;
+                self.deliver(setting, envelope, &mut output)?;
             }
             Input::Fire => {
                 if let Some((at, timer)) = self.timers.pop_first() {
                     self.now = self.now.max(at);
-                    self.step(setting, Event::Timer(timer), &mut said)?;
+                    self.step(setting, Event::Timer(timer), &mut output)?;
                 }
             }
             Input::Quiet => {
                 self.timers.clear();
                 self.is_quiet = true;
             }
-            Input::Wipe => self.wipe(setting, &mut said)?,
+            Input::Wipe => self.wipe(setting, &mut output)?,
             Input::Restart => self.restart(setting),
-            Input::Gone(node) => self.lose_peer(setting, NodeId(node), &mut said)?,
+            Input::Gone(node) => self.lose_peer(setting, NodeId(node), &mut output)?,
             Input::Back(node) => {
                 let known = self.peers.get(NodeId(node)).map_or(0, |it| it.incarnation.0);
                 // A first start has incarnation 1, which the others need not have heard of.
                 let incarnation = Incarnation(known.max(1) + 1);
                 self.peers.learn(NodeId(node), incarnation, Loss(0));
-                self.lose_peer(setting, NodeId(node), &mut said)?;
+                self.lose_peer(setting, NodeId(node), &mut output)?;
                 self.peers.set_up(NodeId(node), true);
-                self.step(setting, Event::PeerUp { node: NodeId(node) }, &mut said)?;
+                self.step(setting, Event::PeerUp { node: NodeId(node) }, &mut output)?;
             }
         }
-        Ok(said)
+        Ok(output)
     }
 
     fn lose_peer(
         &mut self,
         setting: &Setting,
         node: NodeId,
-        said: &mut Said,
+        output: &mut StepOutput,
     ) -> Result<(), String> {
         self.peers.set_up(node, false);
-        self.step(setting, Event::PeerReset { node }, said)
+        self.step(setting, Event::PeerReset { node }, output)
     }
 
     fn me(&self) -> (NodeId, Incarnation, Loss) {
@@ -240,30 +241,30 @@ impl<P: Protocol + Debug> Node<P> {
         (me.node, me.incarnation, me.loss)
     }
 
-    fn wipe(&mut self, setting: &Setting, said: &mut Said) -> Result<(), String> {
+    fn wipe(&mut self, setting: &Setting, output: &mut StepOutput) -> Result<(), String> {
         let (me, incarnation, loss) = self.me();
         let begun = (Incarnation(incarnation.0 + 1), Loss(loss.0 + 1));
-        *self = Node::open(setting, me, begun, Stored::default(), self.is_quiet);
+        *self = ExploredNode::open(setting, me, begun, Stored::default(), self.is_quiet);
         let shard = setting.key.shard();
         self.cells.set_forgotten(shard, true);
-        self.step(setting, Event::Forgotten { shard }, said)
+        self.step(setting, Event::Forgotten { shard }, output)
     }
 
     fn restart(&mut self, setting: &Setting) {
         let (me, incarnation, loss) = self.me();
         let begun = (Incarnation(incarnation.0 + 1), loss);
         let stored = std::mem::take(&mut self.stored);
-        *self = Node::open(setting, me, begun, stored, self.is_quiet);
+        *self = ExploredNode::open(setting, me, begun, stored, self.is_quiet);
     }
 
     /// Handles a frame like a worker: crash vectors first, then all messages that are not void.
     fn deliver(
         &mut self,
         setting: &Setting,
-        envelope: Envelope,
-        said: &mut Said,
+        envelope: SentMessage,
+        output: &mut StepOutput,
     ) -> Result<(), String> {
-        let Envelope { from: (node, incarnation, loss), losses, bytes, .. } = envelope;
+        let SentMessage { from: (node, incarnation, loss), losses, bytes, .. } = envelope;
         let me = self.peers.me();
         let mut grew = self.peers.learn(node, incarnation, loss);
         for (other, loss) in losses.into_iter().filter(|(other, _)| *other != me) {
@@ -271,26 +272,31 @@ impl<P: Protocol + Debug> Node<P> {
         }
         let is_void = self.peers.get(node).is_some_and(|known| loss < known.loss);
         if grew {
-            self.step(setting, Event::ViewChanged, said)?;
+            self.step(setting, Event::ViewChanged, output)?;
         }
         if is_void {
             return Ok(());
         }
         let message = P::Message::from_bytes(&bytes).map_err(|_| "a message without meaning")?;
         let from = Peer { node, incarnation, loss };
-        self.step(setting, Event::Peer { from, message }, said)
+        self.step(setting, Event::Peer { from, message }, output)
     }
 
     /// Handles one event, its messages to the own node, and the end of the turn.
-    fn step(&mut self, setting: &Setting, event: Event<P>, said: &mut Said) -> Result<(), String> {
-        let mut own = self.run(setting, event, said)?;
-        own.extend(self.run(setting, Event::Turn, said)?);
+    fn step(
+        &mut self,
+        setting: &Setting,
+        event: Event<P>,
+        output: &mut StepOutput,
+    ) -> Result<(), String> {
+        let mut own = self.run(setting, event, output)?;
+        own.extend(self.run(setting, Event::Turn, output)?);
         let mut handled = 0;
         while !own.is_empty() {
             for event in std::mem::take(&mut own) {
-                own.extend(self.run(setting, event, said)?);
+                own.extend(self.run(setting, event, output)?);
             }
-            own.extend(self.run(setting, Event::Turn, said)?);
+            own.extend(self.run(setting, Event::Turn, output)?);
             handled += 1;
             if handled > OWN_MAX {
                 return Err("it never stops talking to itself".into());
@@ -304,7 +310,7 @@ impl<P: Protocol + Debug> Node<P> {
         &mut self,
         setting: &Setting,
         event: Event<P>,
-        said: &mut Said,
+        output: &mut StepOutput,
     ) -> Result<Vec<Event<P>>, String> {
         let mut fx = Effects::default();
         self.with_context(&mut fx, |protocol, cx| protocol.on(cx, event));
@@ -321,7 +327,7 @@ impl<P: Protocol + Debug> Node<P> {
         let checked =
             self.protocol.check(&self.cells, Replicas { set: self.sets.any(), peers: &self.peers });
         checked.map_err(|violation| violation.0)?;
-        self.carry_out(fx, said)
+        self.carry_out(fx, output)
     }
 
     /// Flushed data is durable at once.
@@ -341,7 +347,7 @@ impl<P: Protocol + Debug> Node<P> {
     fn carry_out(
         &mut self,
         fx: Effects<P::Message>,
-        said: &mut Said,
+        output: &mut StepOutput,
     ) -> Result<Vec<Event<P>>, String> {
         if let Some(violation) = fx.violation {
             return Err(violation.0);
@@ -363,11 +369,11 @@ impl<P: Protocol + Debug> Node<P> {
             }
             let to = usize::from(send.to.0) - 1;
             let (losses, bytes) = (losses.clone(), send.message.to_bytes());
-            said.sends.push(Envelope { to, from, losses, bytes });
+            output.sends.push(SentMessage { to, from, losses, bytes });
         }
         let leased = fx.lease_reads.into_iter().map(|(tag, outcome, _)| (tag, outcome));
         for (tag, outcome) in fx.outcomes.into_iter().map(|(tag, it, _)| (tag, it)).chain(leased) {
-            said.ended.push((tag.0, ended(&outcome)?));
+            output.ended.push((tag.0, ended(&outcome)?));
         }
         Ok(own)
     }
@@ -407,16 +413,18 @@ impl<P: Protocol + Debug> Node<P> {
         let stored = (&self.stored.record, &self.stored.meta);
         write!(text, "{:?}{cell:?}{meta:?}{:?}", self.protocol, self.peers)
             .and_then(|()| write!(text, "{:?}{:?}{stored:?}", self.timers, self.now))
-            .expect("a text takes what is written to it");
+            .expect("a String accepts every write");
         hash(ranked(&text).as_bytes())
     }
 }
 
-fn ended(outcome: &Outcome) -> Result<Ended, String> {
+fn ended(outcome: &Outcome) -> Result<CommandEnd, String> {
     Ok(match outcome {
-        Outcome::Reply(reply) => Ended::Returned(output(reply).ok_or("a reply without meaning")?),
-        Outcome::Unknown => Ended::Unknown,
-        _ => Ended::Failed,
+        Outcome::Reply(reply) => {
+            CommandEnd::Returned(output(reply).ok_or("a reply without meaning")?)
+        }
+        Outcome::Unknown => CommandEnd::Unknown,
+        _ => CommandEnd::Failed,
     })
 }
 
@@ -437,7 +445,7 @@ fn ranked(text: &str) -> String {
     let mut out = text.split('@').next().unwrap_or_default().to_string();
     for (number, rest) in pieces() {
         let rank = number.map(|number| numbers.range(..number).count());
-        write!(out, "@{rank:?}{rest}").expect("a text takes what is written to it");
+        write!(out, "@{rank:?}{rest}").expect("a String accepts every write");
     }
     out
 }
@@ -447,7 +455,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_are_only_compared_are_told_by_rank() {
+    fn compared_numbers_become_ranks() {
         assert_eq!(ranked("a: @17, b: @3, c: @17"), ranked("a: @9, b: @1, c: @9"));
         assert_ne!(ranked("a: @17, b: @3"), ranked("a: @3, b: @17"));
         assert_ne!(ranked("a: @17, b: @17"), ranked("a: @17, b: @18"));

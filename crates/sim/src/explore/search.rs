@@ -6,10 +6,10 @@ use std::hash::BuildHasherDefault;
 use hashbrown::HashSet;
 use protocols::Protocol;
 
-use super::Plan;
+use super::WorldPlan;
 use super::dead::Dead;
 use super::table::Mixed;
-use super::world::{Choice, Rules, World};
+use super::world::{Choice, ExploredWorld, Rules};
 
 /// The result of an exploration.
 #[derive(Clone, Debug, Default)]
@@ -28,19 +28,19 @@ pub struct Exploration {
     pub passes: u32,
     /// Everything was explored.
     pub is_complete: bool,
-    pub fault: Option<Fault>,
+    pub fault: Option<Counterexample>,
 }
 
 /// A broken rule, and the path to it.
 #[derive(Clone, Debug)]
-pub struct Fault {
-    pub what: String,
+pub struct Counterexample {
+    pub reason: String,
     pub path: Vec<String>,
 }
 
 /// A state on the path, and its untried choices.
 struct Open {
-    world: World,
+    world: ExploredWorld,
     choices: Vec<Choice>,
     next: usize,
 }
@@ -58,7 +58,7 @@ const PASSES_MAX: u32 = 50;
 /// did.
 #[must_use]
 pub fn explore<P: Protocol + Debug>(
-    plan: &Plan,
+    plan: &WorldPlan,
     mut may_go_on: impl FnMut(&Exploration) -> bool,
 ) -> Exploration {
     let mut rules = Rules::<P>::new(plan);
@@ -109,8 +109,8 @@ fn search<P: Protocol + Debug>(
                     found.depth = found.depth.max(open.len() - 1);
                 }
             }
-            Err(what) => {
-                found.fault = Some(Fault { what, path: tell(rules, &open) });
+            Err(reason) => {
+                found.fault = Some(Counterexample { reason, path: tell(rules, &open) });
                 break;
             }
         }

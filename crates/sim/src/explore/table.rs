@@ -10,9 +10,9 @@ use std::hash::{BuildHasherDefault, Hasher};
 use hashbrown::HashMap;
 use protocols::Protocol;
 
-use super::clients::{Asked, Ended, Told, ended};
+use super::clients::{CommandEnd, IssuedCommand, Outcomes, ended};
 use super::dead::known_effect;
-use super::node::{Envelope, Input, Node, Setting};
+use super::node::{ExploredNode, Input, SentMessage, Setting};
 
 /// Hashes keys, which are small numbers or hashes.
 #[derive(Default)]
@@ -43,14 +43,14 @@ impl Hasher for Mixed {
 pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mixed>>;
 
 /// The result of one step.
-pub(super) struct Step {
+pub(super) struct NodeStep {
     pub next: u32,
     /// Messages by number, with their addressees.
     pub sends: Vec<(u32, usize)>,
-    pub ended: Vec<(u64, Ended)>,
+    pub ended: Vec<(u64, CommandEnd)>,
 }
 
-impl Step {
+impl NodeStep {
     /// True unless it leaves that state without an output.
     pub(super) fn changes(&self, state: u32) -> bool {
         self.next != state || !self.sends.is_empty() || !self.ended.is_empty()
@@ -58,7 +58,7 @@ impl Step {
 }
 
 /// The path to a state, and facts about it.
-struct Known {
+struct KnownState {
     /// `None`: the beginning.
     from: Option<(u32, Input)>,
     node: usize,
@@ -71,17 +71,17 @@ struct Known {
 
 pub(super) struct Table<P: Protocol> {
     setting: Setting,
-    known: Vec<Known>,
+    known: Vec<KnownState>,
     by_digest: Map<(u32, u128), u32>,
     steps: Map<(u32, Input), u32>,
-    computed: Vec<Result<Step, String>>,
-    envelopes: Vec<Envelope>,
-    by_envelope: Map<Envelope, u32>,
+    computed: Vec<Result<NodeStep, String>>,
+    envelopes: Vec<SentMessage>,
+    by_envelope: Map<SentMessage, u32>,
     /// Sets of outcomes of commands, each with the violation found in it.
-    told: Vec<(Told, Option<String>)>,
-    by_told: Map<Told, u32>,
+    outcomes: Vec<(Outcomes, Option<String>)>,
+    by_outcomes: Map<Outcomes, u32>,
     /// One node each, as the last step of it left it.
-    warm: Vec<Option<(u32, Node<P>)>>,
+    warm: Vec<Option<(u32, ExploredNode<P>)>>,
 }
 
 impl<P: Protocol + Debug> Table<P> {
@@ -96,12 +96,12 @@ impl<P: Protocol + Debug> Table<P> {
             computed: Vec::new(),
             envelopes: Vec::new(),
             by_envelope: Map::default(),
-            told: Vec::new(),
-            by_told: Map::default(),
+            outcomes: Vec::new(),
+            by_outcomes: Map::default(),
             warm: (0..count).map(|_| None).collect(),
         };
         for index in 0..count {
-            let node = Node::new(&table.setting, index);
+            let node = ExploredNode::new(&table.setting, index);
             table.number(index, &node, None);
         }
         table
@@ -133,45 +133,45 @@ impl<P: Protocol + Debug> Table<P> {
         self.envelopes.len() as u32
     }
 
-    pub(super) fn known_step(&self, state: u32, input: Input) -> Option<&Result<Step, String>> {
+    pub(super) fn known_step(&self, state: u32, input: Input) -> Option<&Result<NodeStep, String>> {
         self.steps.get(&(state, input)).map(|&index| &self.computed[index as usize])
     }
 
-    pub(super) fn envelope(&self, number: u32) -> &Envelope {
+    pub(super) fn envelope(&self, number: u32) -> &SentMessage {
         &self.envelopes[number as usize]
     }
 
-    pub(super) fn told(&self, number: u32) -> &Told {
-        &self.told[number as usize].0
+    pub(super) fn outcomes(&self, number: u32) -> &Outcomes {
+        &self.outcomes[number as usize].0
     }
 
     /// The violation in a set of outcomes.
-    pub(super) fn fault(&self, told: u32) -> Option<&String> {
-        self.told[told as usize].1.as_ref()
+    pub(super) fn fault(&self, outcomes: u32) -> Option<&String> {
+        self.outcomes[outcomes as usize].1.as_ref()
     }
 
     /// Numbers a set of outcomes; judges a new one.
-    pub(super) fn number_told(
+    pub(super) fn number_outcomes(
         &mut self,
-        told: Told,
-        judge: impl FnOnce(&Told) -> Result<(), String>,
+        outcomes: Outcomes,
+        judge: impl FnOnce(&Outcomes) -> Result<(), String>,
     ) -> u32 {
-        if let Some(&number) = self.by_told.get(&told) {
+        if let Some(&number) = self.by_outcomes.get(&outcomes) {
             return number;
         }
-        let number = self.told.len() as u32;
-        let fault = judge(&told).err();
-        self.told.push((told.clone(), fault));
-        self.by_told.insert(told, number);
+        let number = self.outcomes.len() as u32;
+        let fault = judge(&outcomes).err();
+        self.outcomes.push((outcomes.clone(), fault));
+        self.by_outcomes.insert(outcomes, number);
         number
     }
 
-    fn number(&mut self, index: usize, node: &Node<P>, from: Option<(u32, Input)>) -> u32 {
+    fn number(&mut self, index: usize, node: &ExploredNode<P>, from: Option<(u32, Input)>) -> u32 {
         let digest = (index as u32, node.digest(&self.setting));
         let next = self.known.len() as u32;
         let number = *self.by_digest.entry(digest).or_insert(next);
         if number == next {
-            self.known.push(Known {
+            self.known.push(KnownState {
                 from,
                 node: index,
                 has_timers: node.has_timers(),
@@ -186,7 +186,7 @@ impl<P: Protocol + Debug> Table<P> {
     ///
     /// # Errors
     /// A broken rule.
-    pub(super) fn step(&mut self, state: u32, input: Input) -> Result<&Step, String> {
+    pub(super) fn step(&mut self, state: u32, input: Input) -> Result<&NodeStep, String> {
         let index = match self.steps.get(&(state, input)) {
             Some(&index) => index,
             None => {
@@ -201,22 +201,22 @@ impl<P: Protocol + Debug> Table<P> {
         self.computed[index as usize].as_ref().map_err(Clone::clone)
     }
 
-    fn compute(&mut self, state: u32, input: Input) -> Result<Step, String> {
+    fn compute(&mut self, state: u32, input: Input) -> Result<NodeStep, String> {
         let index = self.known[state as usize].node;
         let mut node = self.node_in(state);
         let envelope = self.arriving(input);
-        let said = node.take(&self.setting, input, envelope)?;
+        let output = node.take(&self.setting, input, envelope)?;
         let next = self.number(index, &node, Some((state, input)));
         self.warm[index] = Some((next, node));
         let mut sends = Vec::new();
-        for envelope in said.sends {
+        for envelope in output.sends {
             let to = envelope.to;
             sends.push((self.number_envelope(envelope), to));
         }
-        Ok(Step { next, sends, ended: said.ended })
+        Ok(NodeStep { next, sends, ended: output.ended })
     }
 
-    fn note(&mut self, state: u32, input: Input, step: &Result<Step, String>) {
+    fn note(&mut self, state: u32, input: Input, step: &Result<NodeStep, String>) {
         let known = &mut self.known[state as usize];
         let changes = step.as_ref().map_or(true, |step| step.changes(state));
         if let Input::Deliver(message) = input
@@ -248,12 +248,13 @@ impl<P: Protocol + Debug> Table<P> {
             let mut tried = node.take().unwrap_or_else(|| self.node_in(state));
             let digest = tried.digest(&self.setting);
             let envelope = Some(self.envelope(message).clone());
-            let said = tried.take(&self.setting, Input::Deliver(message), envelope);
-            let is_silent = said.is_ok_and(|said| said.sends.is_empty() && said.ended.is_empty());
+            let output = tried.take(&self.setting, Input::Deliver(message), envelope);
+            let is_silent =
+                output.is_ok_and(|output| output.sends.is_empty() && output.ended.is_empty());
             if is_silent && tried.digest(&self.setting) == digest {
                 node = Some(tried);
                 let index = self.computed.len() as u32;
-                let nothing = Step { next: state, sends: Vec::new(), ended: Vec::new() };
+                let nothing = NodeStep { next: state, sends: Vec::new(), ended: Vec::new() };
                 self.computed.push(Ok(nothing));
                 self.steps.insert((state, Input::Deliver(message)), index);
             } else {
@@ -264,12 +265,12 @@ impl<P: Protocol + Debug> Table<P> {
         is_nothing
     }
 
-    fn arriving(&self, input: Input) -> Option<Envelope> {
+    fn arriving(&self, input: Input) -> Option<SentMessage> {
         let Input::Deliver(number) = input else { return None };
         Some(self.envelope(number).clone())
     }
 
-    fn number_envelope(&mut self, envelope: Envelope) -> u32 {
+    fn number_envelope(&mut self, envelope: SentMessage) -> u32 {
         if let Some(&number) = self.by_envelope.get(&envelope) {
             return number;
         }
@@ -280,7 +281,7 @@ impl<P: Protocol + Debug> Table<P> {
     }
 
     /// A node in that state.
-    pub(super) fn node_in(&mut self, state: u32) -> Node<P> {
+    pub(super) fn node_in(&mut self, state: u32) -> ExploredNode<P> {
         let index = self.known[state as usize].node;
         if let Some((_, node)) = self.warm[index].take_if(|(warm, _)| *warm == state) {
             return node;
@@ -291,7 +292,7 @@ impl<P: Protocol + Debug> Table<P> {
             inputs.push(input);
             at = from;
         }
-        let mut node = Node::new(&self.setting, index);
+        let mut node = ExploredNode::new(&self.setting, index);
         for input in inputs.into_iter().rev() {
             let envelope = self.arriving(input);
             node.take(&self.setting, input, envelope).expect("it went well before");
@@ -301,9 +302,9 @@ impl<P: Protocol + Debug> Table<P> {
 }
 
 /// Issues a command.
-pub(super) fn ask(told: &Told, number: usize) -> Told {
-    let mut next = told.clone();
-    next[number] = Some(Asked { after: ended(told), ended: None });
+pub(super) fn ask(outcomes: &Outcomes, number: usize) -> Outcomes {
+    let mut next = outcomes.clone();
+    next[number] = Some(IssuedCommand { after: ended(outcomes), ended: None });
     next
 }
 
@@ -311,10 +312,14 @@ pub(super) fn ask(told: &Told, number: usize) -> Told {
 ///
 /// # Errors
 /// If it had ended.
-pub(super) fn end(told: &Told, number: usize, with: Ended) -> Result<Told, String> {
-    let mut next = told.clone();
+pub(super) fn end(
+    outcomes: &Outcomes,
+    number: usize,
+    with: CommandEnd,
+) -> Result<Outcomes, String> {
+    let mut next = outcomes.clone();
     match &mut next[number] {
-        Some(Asked { ended: place @ None, .. }) => *place = Some(with),
+        Some(IssuedCommand { ended: place @ None, .. }) => *place = Some(with),
         _ => return Err(format!("command {number} was answered twice, or never asked")),
     }
     Ok(next)

@@ -6,11 +6,11 @@ use std::fmt::Debug;
 use protocols::Protocol;
 use types::{Key, NodeId, SessionId, Wire};
 
-use super::clients::{self, Ended, Planned, Told};
+use super::clients::{self, CommandEnd, Outcomes, Planned};
 use super::dead::Dead;
 use super::node::{Input, Setting, hash};
 use super::table::{self, Table};
-use super::{Budget, Plan};
+use super::{Budget, WorldPlan};
 use crate::workload::update::encode;
 
 /// A possible event.
@@ -33,12 +33,12 @@ pub(super) enum Choice {
 }
 
 #[derive(Clone)]
-pub(super) struct World {
+pub(super) struct ExploredWorld {
     /// States of the nodes; `None` for a stopped one.
     nodes: Vec<Option<u32>>,
     /// Messages by number, sorted, because the order of sending has no effect.
     bag: Vec<u32>,
-    told: u32,
+    outcomes: u32,
     left: Budget,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Rules<P: Protocol> {
 }
 
 impl<P: Protocol + Debug> Rules<P> {
-    pub(super) fn new(plan: &Plan) -> Rules<P> {
+    pub(super) fn new(plan: &WorldPlan) -> Rules<P> {
         let mut planned = Vec::new();
         for (client, (node, inputs)) in plan.clients.iter().enumerate() {
             let node = usize::from(*node) - 1;
@@ -76,23 +76,23 @@ impl<P: Protocol + Debug> Rules<P> {
         Rules { table, dead, planned, clients, budget: plan.budget }
     }
 
-    pub(super) fn first(&mut self) -> World {
+    pub(super) fn first(&mut self) -> ExploredWorld {
         let count = self.table.setting().ids.len();
         let nothing = self.planned.iter().map(|_| None).collect();
-        let told = self.table.number_told(nothing, |_| Ok(()));
+        let outcomes = self.table.number_outcomes(nothing, |_| Ok(()));
         let nodes = (0..count as u32).map(Some).collect();
-        World { nodes, bag: Vec::new(), told, left: self.budget }
+        ExploredWorld { nodes, bag: Vec::new(), outcomes, left: self.budget }
     }
 
     /// All events that may happen now.
-    pub(super) fn choices(&self, world: &World) -> Vec<Choice> {
+    pub(super) fn choices(&self, world: &ExploredWorld) -> Vec<Choice> {
         let mut choices = Vec::new();
-        let told = self.table.told(world.told);
-        if self.is_over(told) {
+        let outcomes = self.table.outcomes(world.outcomes);
+        if self.is_over(outcomes) {
             return choices;
         }
         for client in 0..self.clients {
-            let next = clients::next_of(&self.planned, told, client);
+            let next = clients::next_of(&self.planned, outcomes, client);
             let next = next.filter(|&it| world.nodes[self.planned[it].node].is_some());
             choices.extend(next.map(Choice::Ask));
         }
@@ -119,20 +119,24 @@ impl<P: Protocol + Debug> Rules<P> {
     }
 
     /// Every client has all its answers, so no outcome can change.
-    fn is_over(&self, told: &Told) -> bool {
-        told.iter().all(|asked| asked.as_ref().is_some_and(|it| it.ended.is_some()))
+    fn is_over(&self, outcomes: &Outcomes) -> bool {
+        outcomes.iter().all(|asked| asked.as_ref().is_some_and(|it| it.ended.is_some()))
     }
 
     /// The world after a choice; `None` where it only loses a message.
     ///
     /// # Errors
     /// A broken rule.
-    pub(super) fn take(&mut self, world: &World, choice: Choice) -> Result<Option<World>, String> {
+    pub(super) fn take(
+        &mut self,
+        world: &ExploredWorld,
+        choice: Choice,
+    ) -> Result<Option<ExploredWorld>, String> {
         let mut next = world.clone();
         match choice {
             Choice::Ask(number) => {
-                let told = table::ask(self.table.told(next.told), number);
-                next.told = self.number_told(told);
+                let outcomes = table::ask(self.table.outcomes(next.outcomes), number);
+                next.outcomes = self.number_outcomes(outcomes);
                 self.apply(&mut next, self.planned[number].node, Input::Ask(number as u32))?;
             }
             Choice::Deliver(message) | Choice::Duplicate(message) => {
@@ -181,7 +185,7 @@ impl<P: Protocol + Debug> Rules<P> {
         Ok(Some(next))
     }
 
-    fn drop_dead(&mut self, world: &mut World) {
+    fn drop_dead(&mut self, world: &mut ExploredWorld) {
         let (table, dead, nodes) = (&self.table, &mut self.dead, &world.nodes);
         world.bag.retain(|&message| {
             let state = nodes[table.envelope(message).to];
@@ -190,10 +194,15 @@ impl<P: Protocol + Debug> Rules<P> {
     }
 
     /// False where it had no effect.
-    fn apply(&mut self, world: &mut World, node: usize, input: Input) -> Result<bool, String> {
+    fn apply(
+        &mut self,
+        world: &mut ExploredWorld,
+        node: usize,
+        input: Input,
+    ) -> Result<bool, String> {
         let Some(state) = world.nodes[node] else { return Ok(false) };
         let step =
-            self.table.step(state, input).map_err(|what| format!("n{}: {what}", node + 1))?;
+            self.table.step(state, input).map_err(|reason| format!("n{}: {reason}", node + 1))?;
         let changes = step.changes(state);
         world.nodes[node] = Some(step.next);
         for &(message, to) in &step.sends {
@@ -210,25 +219,31 @@ impl<P: Protocol + Debug> Rules<P> {
         Ok(changes)
     }
 
-    fn end(&mut self, world: &mut World, number: usize, with: Ended) -> Result<(), String> {
-        let told = table::end(self.table.told(world.told), number, with)?;
-        world.told = self.number_told(told);
-        self.table.fault(world.told).map_or(Ok(()), |what| Err(what.clone()))
+    fn end(
+        &mut self,
+        world: &mut ExploredWorld,
+        number: usize,
+        with: CommandEnd,
+    ) -> Result<(), String> {
+        let outcomes = table::end(self.table.outcomes(world.outcomes), number, with)?;
+        world.outcomes = self.number_outcomes(outcomes);
+        self.table.fault(world.outcomes).map_or(Ok(()), |reason| Err(reason.clone()))
     }
 
-    fn number_told(&mut self, told: Told) -> u32 {
+    fn number_outcomes(&mut self, outcomes: Outcomes) -> u32 {
         let consistency = P::PROPERTIES.consistency;
         let planned = &self.planned;
-        self.table.number_told(told, |told| clients::judge(planned, told, consistency))
+        self.table
+            .number_outcomes(outcomes, |outcomes| clients::judge(planned, outcomes, consistency))
     }
 
     /// Gives up the outstanding commands of this node's clients.
-    fn give_up(&mut self, world: &mut World, node: usize) -> Result<(), String> {
+    fn give_up(&mut self, world: &mut ExploredWorld, node: usize) -> Result<(), String> {
         for number in 0..self.planned.len() {
-            let asked = &self.table.told(world.told)[number];
+            let asked = &self.table.outcomes(world.outcomes)[number];
             let is_open = asked.as_ref().is_some_and(|it| it.ended.is_none());
             if self.planned[number].node == node && is_open {
-                self.end(world, number, Ended::Unknown)?;
+                self.end(world, number, CommandEnd::Unknown)?;
             }
         }
         Ok(())
@@ -236,7 +251,7 @@ impl<P: Protocol + Debug> Rules<P> {
 
     fn tell_others(
         &mut self,
-        world: &mut World,
+        world: &mut ExploredWorld,
         node: usize,
         input: impl Fn(u16) -> Input,
     ) -> Result<(), String> {
@@ -248,7 +263,7 @@ impl<P: Protocol + Debug> Rules<P> {
     }
 
     /// The choice in words, before it is taken.
-    pub(super) fn words(&mut self, world: &World, choice: Choice) -> String {
+    pub(super) fn words(&mut self, world: &ExploredWorld, choice: Choice) -> String {
         let message = |number: u32| {
             let envelope = self.table.envelope(number);
             let message = P::Message::from_bytes(&envelope.bytes).expect("it was encoded here");
@@ -268,19 +283,19 @@ impl<P: Protocol + Debug> Rules<P> {
             }
             Choice::Stop(node) => format!("n{} stops", node + 1),
             Choice::Wipe(node) => format!("n{} starts without its memory", node + 1),
-            Choice::Restart(node) => format!("n{} starts with what it stored", node + 1),
+            Choice::Restart(node) => format!("n{} starts with its stored state", node + 1),
         }
     }
 }
 
-impl World {
+impl ExploredWorld {
     /// All that determines its future, in 128 bits.
     pub(super) fn digest(&self, scratch: &mut Vec<u8>) -> u128 {
         scratch.clear();
         for node in &self.nodes {
             scratch.extend(node.map_or(u32::MAX, |state| state).to_le_bytes());
         }
-        scratch.extend(self.told.to_le_bytes());
+        scratch.extend(self.outcomes.to_le_bytes());
         let Budget { duplicates, stops, wipes, restarts, timers } = self.left;
         scratch.extend([duplicates, stops, wipes, restarts, timers]);
         self.bag.iter().for_each(|message| scratch.extend(message.to_le_bytes()));

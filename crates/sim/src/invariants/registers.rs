@@ -15,7 +15,7 @@ use types::{Key, Loss, NodeId, Round, Wire};
 use super::{Sent, Watcher};
 
 #[derive(Debug, Default)]
-struct Register {
+struct RegisterHistory {
     states: BTreeMap<Round, State>,
     /// States proposed together with phase 1. Such a state counts as proposed once an acceptor has
     /// accepted it: before that, phase 1 may fail.
@@ -39,11 +39,11 @@ enum Rest {
 /// All messages about each key.
 #[derive(Debug, Default)]
 pub struct Registers {
-    registers: HashMap<Key, Register, ByHash>,
+    registers: HashMap<Key, RegisterHistory, ByHash>,
     at_rest: bool,
 }
 
-impl Register {
+impl RegisterHistory {
     fn on_offer(&mut self, key: &Key, round: Round, state: &State) -> Result<(), String> {
         if !self.states.contains_key(&round) && !self.offered.contains_key(&round) {
             self.offered.insert(round, state.clone());
@@ -173,7 +173,7 @@ impl Watcher for Registers {
         };
         let Some(key) = message.key() else { return Ok(()) };
         if !self.registers.contains_key(key) {
-            self.registers.insert(key.clone(), Register::default());
+            self.registers.insert(key.clone(), RegisterHistory::default());
         }
         let Some(register) = self.registers.get_mut(key) else { return Ok(()) };
         match &message {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delta_of_another_state_than_its_round_names_is_found() {
+    fn delta_of_wrong_state_is_found() {
         let state = |version, value: &'static [u8]| {
             let value = Some(value);
             let ring = Ring::default();
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_version_above_a_chosen_round_is_found() {
+    fn older_version_above_chosen_round_is_found() {
         let mut watcher = Registers::default();
         watch(&mut watcher, &accept(1, 5)).unwrap();
         let Message::Accept { key, state, .. } = accept(1, 6) else { unreachable!() };

@@ -26,7 +26,7 @@ pub fn check(ops: &[Op], keys: &[SimKey]) -> Result<(), (usize, String)> {
             Mix::Register | Mix::PlainDelete => check_values(ops, &lane),
             _ => Ok(()),
         };
-        checked.map_err(|what| (key, what))?;
+        checked.map_err(|reason| (key, reason))?;
     }
     Ok(())
 }
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_what_an_own_write_replaced_is_found() {
+    fn read_of_replaced_own_write_is_found() {
         let keys = keys(Mix::Register);
         let set = |id: usize| op(KvInput::Set(Bytes::from(&format!("v{id}"))), KvOutput::Done);
         assert_eq!(check(&[set(0), set(1), get("v1")], &keys), Ok(()));

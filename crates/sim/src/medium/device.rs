@@ -25,25 +25,25 @@ const FULL_FOR_ALL_PPM: u32 = 20_000;
 const FILES: usize = File::ALL.len();
 
 /// The number of requests of a process that has ended.
-const NOBODY: u64 = u64::MAX;
+const ENDED: u64 = u64::MAX;
 
 type Sector = [u8; SECTOR];
 
 /// One state of a sector that is not durable.
 #[derive(Clone, Debug)]
-struct Version {
+struct SectorVersion {
     io: u64,
     bytes: Box<Sector>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Content {
+struct FileContent {
     /// The state after a loss of power, without pending writes.
     durable: Vec<u8>,
     /// The state that readers see.
     visible: Vec<u8>,
     /// States of sectors since they were flushed last, oldest first.
-    pending: BTreeMap<usize, Vec<Version>>,
+    pending: BTreeMap<usize, Vec<SectorVersion>>,
     /// Sectors with damaged durable state.
     rotten: BTreeSet<usize>,
     /// Content of sectors before the flush that changed them last, and the number of that flush.
@@ -65,8 +65,8 @@ struct UnderWay {
 }
 
 #[derive(Debug)]
-struct State {
-    files: [Content; FILES],
+struct DeviceState {
+    files: [FileContent; FILES],
     under_way: Vec<UnderWay>,
     /// Requests since the last call of `take_begun`, with whether they store.
     begun: Vec<(u64, bool)>,
@@ -88,12 +88,12 @@ struct State {
 
 /// A device with the four files of a store; clones share it.
 #[derive(Clone, Debug)]
-pub struct Device(Arc<Mutex<State>>);
+pub struct Device(Arc<Mutex<DeviceState>>);
 
 impl Device {
     #[must_use]
     pub fn new(rng: Prng) -> Device {
-        Device(Arc::new(Mutex::new(State {
+        Device(Arc::new(Mutex::new(DeviceState {
             files: Default::default(),
             under_way: Vec::new(),
             begun: Vec::new(),
@@ -109,8 +109,8 @@ impl Device {
         })))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("nobody panics while holding the state of a simulated device")
+    fn lock(&self) -> MutexGuard<'_, DeviceState> {
+        self.0.lock().expect("no holder panics")
     }
 
     /// Sets whether requests complete at once.
@@ -176,7 +176,7 @@ impl Device {
     /// The process ends: finished writes stay, and any part of the others.
     pub fn kill(&self) {
         let mut state = self.lock();
-        let State { files, under_way, rng, .. } = &mut *state;
+        let DeviceState { files, under_way, rng, .. } = &mut *state;
         for UnderWay { io, late } in under_way.drain(..) {
             for Late { file, sector, bytes } in late {
                 let content = &mut files[file as usize];
@@ -192,7 +192,7 @@ impl Device {
     /// Power fails: every unflushed sector is old or new.
     pub fn lose_power(&self, keeps: bool) {
         let mut state = self.lock();
-        let State { files, rng, .. } = &mut *state;
+        let DeviceState { files, rng, .. } = &mut *state;
         let keep_ppm = match keeps {
             true => *rng.pick(&[0, 200_000, 500_000, 900_000, 1_000_000]),
             false => 0,
@@ -228,7 +228,7 @@ impl Device {
         state.files = Default::default();
     }
 
-    /// The durable state, for `bring_back`.
+    /// The durable state, for `revert`.
     #[must_use]
     pub fn durable(&self) -> Vec<Vec<u8>> {
         self.lock().files.iter().map(|content| content.durable.clone()).collect()
@@ -236,9 +236,9 @@ impl Device {
 
     /// Reverts a sector, a page or a longer run of a file; false without an effect. No request may
     /// be under way.
-    pub fn bring_back(&self, before: &[Vec<u8>]) -> bool {
+    pub fn revert(&self, before: &[Vec<u8>]) -> bool {
         let mut state = self.lock();
-        let State { files, rng, .. } = &mut *state;
+        let DeviceState { files, rng, .. } = &mut *state;
         let file = *rng.pick(&[File::Slots, File::Slots, File::Slots, File::Extents, File::Ring]);
         let (content, before) = (&mut files[file as usize], &before[file as usize]);
         let pages = before.len() / (SECTORS_OF_PAGE * SECTOR);
@@ -271,7 +271,7 @@ impl Device {
     /// The same in one of these files.
     pub fn rot_in(&self, of: &[File]) -> bool {
         let mut state = self.lock();
-        let State { files, rng, .. } = &mut *state;
+        let DeviceState { files, rng, .. } = &mut *state;
         for _ in 0..16 {
             let file = *rng.pick(of);
             let content = &mut files[file as usize];
@@ -297,7 +297,7 @@ impl Device {
     /// false where none was found. Reverting the head itself would make an old page.
     pub fn roll_back(&self) -> bool {
         let mut state = self.lock();
-        let State { files, rng, .. } = &mut *state;
+        let DeviceState { files, rng, .. } = &mut *state;
         let content = &mut files[File::Slots as usize];
         let changed_with_its_head = |&(&sector, (flush, _)): &(&usize, &(u64, Box<Sector>))| {
             let head = sector / SECTORS_OF_PAGE * SECTORS_OF_PAGE;
@@ -384,7 +384,7 @@ fn write_at(content: &mut Vec<u8>, sector: usize, bytes: &Sector) {
     content[start..end].copy_from_slice(bytes);
 }
 
-impl Content {
+impl FileContent {
     /// A sector as readers see it.
     fn sector(&self, sector: usize) -> Sector {
         let mut bytes = [0; SECTOR];
@@ -404,7 +404,7 @@ impl Content {
         self.rotten.remove(&sector);
     }
 
-    /// A flush of a sector: `bring_back` and `roll_back` may later restore its old content.
+    /// A flush of a sector: `revert` and `roll_back` may later restore its old content.
     fn flush_sector(&mut self, sector: usize, bytes: &Sector, flush: u64) {
         let start = sector * SECTOR;
         if let Some(before) = self.durable.get(start..start + SECTOR)
@@ -438,11 +438,11 @@ impl Content {
     }
 }
 
-impl State {
+impl DeviceState {
     /// Requests under way get no answer, and their numbers are used again.
     fn stop(&mut self) {
         for versions in self.files.iter_mut().flat_map(|content| content.pending.values_mut()) {
-            versions.iter_mut().for_each(|version| version.io = NOBODY);
+            versions.iter_mut().for_each(|version| version.io = ENDED);
         }
         self.under_way.clear();
         self.begun.clear();
@@ -504,7 +504,7 @@ impl State {
                 let content = &mut self.files[file as usize];
                 let mut bytes = Box::new(content.sector(sector));
                 bytes[..part.len()].copy_from_slice(part);
-                let version = Version { io: *id, bytes: bytes.clone() };
+                let version = SectorVersion { io: *id, bytes: bytes.clone() };
                 content.pending.entry(sector).or_default().push(version);
                 match self.rng.chance_ppm(late_ppm) {
                     true => late.push(Late { file, sector, bytes }),
@@ -565,8 +565,9 @@ impl State {
         for file in flush.iter() {
             let content = &mut self.files[file as usize];
             for (sector, mut versions) in std::mem::take(&mut content.pending) {
-                let is_finished =
-                    |version: &Version| self.under_way.iter().all(|it| it.io.id() != version.io);
+                let is_finished = |version: &SectorVersion| {
+                    self.under_way.iter().all(|it| it.io.id() != version.io)
+                };
                 let unfinished = match versions.last() {
                     Some(newest) if !is_finished(newest) => versions.pop(),
                     _ => None,
@@ -635,7 +636,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_of_power_keeps_any_sectors_that_were_not_flushed() {
+    fn power_loss_keeps_any_unflushed_sectors() {
         let mut found = BTreeSet::new();
         for seed in 0..200 {
             let mut device = Device::new(Prng::new(seed));
@@ -649,7 +650,7 @@ mod tests {
     }
 
     #[test]
-    fn what_readers_saw_before_a_kill_is_gone_after_a_loss_of_power() {
+    fn visible_state_is_gone_after_power_loss() {
         let mut device = Device::new(Prng::new(1));
         device.submit(store(1, 1, Files::of(File::Ring)));
         device.finish(1);
@@ -663,7 +664,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_flush_leaves_the_cache_clean_and_the_device_old() {
+    fn failed_flush_leaves_clean_cache_and_old_device() {
         let mut device = Device::new(Prng::new(3));
         device.set_failing(true);
         device.submit(store(1, 1, Files::of(File::Ring)));

@@ -24,7 +24,7 @@ const CUT_PPM: u32 = 50_000;
 const MARKING_POLLS_MAX: usize = 1_000;
 
 #[derive(Debug)]
-struct State {
+struct DiskState {
     shape: Config,
     /// The database whose shards a wiped medium has forgotten.
     database: Database,
@@ -48,7 +48,7 @@ struct State {
 
 /// One node's disk; outlives the process. Clones share it.
 #[derive(Clone, Debug)]
-pub struct DiskMedium(Arc<Mutex<State>>);
+pub struct DiskMedium(Arc<Mutex<DiskState>>);
 
 impl DiskMedium {
     /// `rest_after`: nanoseconds without a request before all data is written back. `power_fails`:
@@ -62,7 +62,7 @@ impl DiskMedium {
         mut rng: Prng,
     ) -> DiskMedium {
         let device = Device::new(rng.fork());
-        DiskMedium(Arc::new(Mutex::new(State {
+        DiskMedium(Arc::new(Mutex::new(DiskState {
             shape,
             database,
             rest_after,
@@ -81,8 +81,8 @@ impl DiskMedium {
         })))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("nobody panics while holding the state of a simulated disk")
+    fn lock(&self) -> MutexGuard<'_, DiskState> {
+        self.0.lock().expect("no holder panics")
     }
 
     /// The stores of a process that starts.
@@ -173,9 +173,9 @@ impl DiskMedium {
 
     /// Reverts some sectors to the snapshot; false without an effect. No process may be using it.
     #[must_use]
-    pub fn bring_back(&self) -> bool {
+    pub fn revert(&self) -> bool {
         let state = self.lock();
-        !state.snapshot.is_empty() && state.device.bring_back(&state.snapshot)
+        !state.snapshot.is_empty() && state.device.revert(&state.snapshot)
     }
 
     /// Damages data that a scrub verifies; false where none was found.
@@ -247,7 +247,7 @@ fn is_good(device: &Device) -> bool {
     report.is_ok_and(|report| report.is_good())
 }
 
-impl State {
+impl DiskState {
     /// A start during which power fails after some requests.
     fn try_to_open(&mut self, workers: usize) {
         let requests = self.rng.between(1, 24);

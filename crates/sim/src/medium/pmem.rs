@@ -36,7 +36,7 @@ const LOOK_AGAIN_AFTER: u64 = 20_000;
 const ROT_TRIES: usize = 256;
 
 #[derive(Debug)]
-struct State {
+struct PmemState {
     /// The database of the shards in question.
     database: Database,
     memory: Option<Modelled>,
@@ -56,13 +56,13 @@ struct State {
 
 /// One node's persistent memory; outlives the process. Clones share it.
 #[derive(Clone, Debug)]
-pub struct PmemMedium(Arc<Mutex<State>>);
+pub struct PmemMedium(Arc<Mutex<PmemState>>);
 
 impl PmemMedium {
     /// `power_fails`: a start may be interrupted.
     #[must_use]
     pub fn new(database: Database, power_fails: bool, rng: Prng) -> PmemMedium {
-        PmemMedium(Arc::new(Mutex::new(State {
+        PmemMedium(Arc::new(Mutex::new(PmemState {
             database,
             memory: None,
             pmem: None,
@@ -76,8 +76,8 @@ impl PmemMedium {
         })))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("nobody panics while holding the state of a simulated memory")
+    fn lock(&self) -> MutexGuard<'_, PmemState> {
+        self.0.lock().expect("no holder panics")
     }
 
     /// The stores of a process that starts.
@@ -183,7 +183,7 @@ impl PmemMedium {
 
     /// Reverts some lines, pages or more to the snapshot; false without an effect.
     #[must_use]
-    pub fn bring_back(&self) -> bool {
+    pub fn revert(&self) -> bool {
         let mut state = self.lock();
         let (Some(memory), Some(before)) = (state.memory.clone(), state.snapshot.clone()) else {
             return false;
@@ -256,7 +256,7 @@ impl PmemMedium {
     }
 }
 
-impl State {
+impl PmemState {
     fn capture_after(&self, events: u64) {
         if let Some(memory) = &self.memory {
             memory.capture_at(Moment::Event(memory.events() + events));

@@ -9,7 +9,7 @@ use types::key::SHARDS;
 use types::{Database, Shard, Ticket};
 
 #[derive(Debug)]
-struct State {
+struct VolatileState {
     /// The database of the shards in question.
     database: Database,
     beginning: Beginning,
@@ -19,17 +19,17 @@ struct State {
 
 /// The memory of one node; clones share it.
 #[derive(Clone, Debug)]
-pub struct VolatileMedium(Arc<Mutex<State>>);
+pub struct VolatileMedium(Arc<Mutex<VolatileState>>);
 
 impl VolatileMedium {
     #[must_use]
     pub fn new(database: Database) -> VolatileMedium {
-        let state = State { database, beginning: Beginning::New, stores: Vec::new() };
+        let state = VolatileState { database, beginning: Beginning::New, stores: Vec::new() };
         VolatileMedium(Arc::new(Mutex::new(state)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("nobody panics while holding the state of a simulated memory")
+    fn lock(&self) -> MutexGuard<'_, VolatileState> {
+        self.0.lock().expect("no holder panics")
     }
 
     /// The stores of a process that starts.
@@ -72,7 +72,7 @@ impl SharedStore {
     }
 
     fn lock(&self) -> MutexGuard<'_, VolatileStore> {
-        self.0.lock().expect("nobody panics while holding a store")
+        self.0.lock().expect("no holder panics")
     }
 }
 

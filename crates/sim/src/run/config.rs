@@ -28,7 +28,7 @@ pub struct SimConfig {
     pub mix: Option<Mix>,
     /// Number of media faults once all is quiet: a part of a medium is damaged or reverted. Zero:
     /// none.
-    pub media_strikes: u64,
+    pub media_faults: u64,
     /// Milliseconds of constant latency of every frame, as between regions; `None`: zero, as in one
     /// place.
     pub distance: Option<u64>,
@@ -50,7 +50,7 @@ impl SimConfig {
             speech: None,
             cuts: Cuts::default(),
             mix: None,
-            media_strikes: 0,
+            media_faults: 0,
             distance: None,
         }
     }
@@ -86,13 +86,13 @@ impl SimConfig {
     /// Choices that replace draws.
     fn choices(&self) -> Vec<(&'static str, String)> {
         let cuts = Some(&self.cuts).filter(|cuts| **cuts != Cuts::default());
-        let strikes = Some(self.media_strikes).filter(|&it| it > 0);
+        let media_faults = Some(self.media_faults).filter(|&it| it > 0);
         let choices = [
             ("REPLICAS", self.replicas.map(|it| it.to_string())),
             ("MEDIUM", self.medium.map(|it| it.name().to_string())),
             ("CLIENTS", self.speech.map(|it| it.name().to_string())),
             ("WORKLOAD", self.mix.map(|it| it.name().to_string())),
-            ("MEDIA_STRIKES", strikes.map(|it| it.to_string())),
+            ("MEDIA_STRIKES", media_faults.map(|it| it.to_string())),
             ("DISTANCE", self.distance.map(|it| it.to_string())),
             ("CUT", cuts.map(ToString::to_string)),
         ];
@@ -154,8 +154,8 @@ fn validate_replicas(config: &SimConfig) -> Result<(), Misuse> {
     if replicas < config.nodes && config.protocol != RmwPaxos::NAME {
         return Err(Misuse(format!("every node of {} is a replica", config.protocol)));
     }
-    if replicas < config.nodes && config.media_strikes > 0 {
-        return Err(Misuse("strikes at media expect every node to be a replica".into()));
+    if replicas < config.nodes && config.media_faults > 0 {
+        return Err(Misuse("media faults require that every node is a replica".into()));
     }
     Ok(())
 }
@@ -170,16 +170,16 @@ fn validate_workload(config: &SimConfig) -> Result<(), Misuse> {
     if is_default || is_plain || (mix != Mix::Retries && mix != Mix::Expiry && !writes_only) {
         return Ok(());
     }
-    Err(Misuse(format!("{} cannot do what the workload {} asks", config.protocol, mix.name())))
+    Err(Misuse(format!("{} does not support the workload {}", config.protocol, mix.name())))
 }
 
 /// A medium must offer the requested durability, and the protocol's kind of storage.
 fn validate_medium(config: &SimConfig) -> Result<(), Misuse> {
-    if config.media_strikes > 0 && config.protocol != RmwPaxos::NAME {
+    if config.media_faults > 0 && config.protocol != RmwPaxos::NAME {
         return Err(Misuse(format!("{} does not compare replicas", config.protocol)));
     }
-    if config.media_strikes > 0 && config.medium == Some(MediumKind::Model) {
-        return Err(Misuse("the model has nothing to strike: use disk or pmem".into()));
+    if config.media_faults > 0 && config.medium == Some(MediumKind::Model) {
+        return Err(Misuse("the model has no media faults: use disk or pmem".into()));
     }
     let Some(promised) = config.medium.and_then(MediumKind::durability) else { return Ok(()) };
     let has_log = registry::find_anywhere(&config.protocol)

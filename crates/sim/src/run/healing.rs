@@ -31,8 +31,8 @@ impl Run {
         let bound = self.answered_by();
         self.run_until(bound, |run| run.clients.outstanding == 0)?;
         if let Some(op) = self.clients.oldest_outstanding() {
-            let what = format!("{:?} was never answered by n{}", op.input, op.node + 1);
-            return Err(Wrong::of_key(op.key, what));
+            let reason = format!("{:?} was never answered by n{}", op.input, op.node + 1);
+            return Err(Wrong::of_key(op.key, reason));
         }
         Ok(())
     }
@@ -89,11 +89,11 @@ impl Run {
                 self.let_expire()?;
             }
         }
-        let what = match seen.iter().any(has_expired) {
+        let reason = match seen.iter().any(has_expired) {
             true => format!("long after its time: {seen:?}"),
             false => format!("nodes disagree for good: {seen:?}"),
         };
-        Err(Wrong::of_key(key, what))
+        Err(Wrong::of_key(key, reason))
     }
 
     pub(super) fn read_finally(&mut self, key: usize, node: usize) -> Result<KvOutput, Wrong> {
@@ -106,14 +106,14 @@ impl Run {
                     Some((_, Ended::Returned(value))) => return Ok(value.clone()),
                     Some(_) => {}
                     None => {
-                        let what = format!("a read through n{} was never answered", node + 1);
-                        return Err(Wrong::of_key(key, what));
+                        let reason = format!("a read through n{} was never answered", node + 1);
+                        return Err(Wrong::of_key(key, reason));
                     }
                 }
             }
             self.run_for(10 * MILLI)?;
         }
-        let what = format!("long after healing no read through n{} succeeds", node + 1);
-        Err(Wrong::of_key(key, what))
+        let reason = format!("long after healing no read through n{} succeeds", node + 1);
+        Err(Wrong::of_key(key, reason))
     }
 }

@@ -2,26 +2,26 @@
 
 use super::*;
 
-/// One worker's store on a [`Medium`].
+/// One worker's store on a [`ModelMedium`].
 #[derive(Debug)]
 pub struct ModelStore {
-    pub(super) medium: Medium,
+    pub(super) medium: ModelMedium,
     pub(super) worker: usize,
 }
 
 impl ModelStore {
-    fn change(&mut self, change: Change) {
+    fn change(&mut self, change: PendingChange) {
         let mut state = self.medium.lock();
         let handle = &mut state.handles[self.worker];
         let ticket = handle.open_ticket;
         match &change {
-            Change::Put(place, record) => {
+            PendingChange::Put(place, record) => {
                 handle.overlay.insert(place.clone(), (ticket, Some(record.clone())));
             }
-            Change::Remove(place) => {
+            PendingChange::Remove(place) => {
                 handle.overlay.insert(place.clone(), (ticket, None));
             }
-            Change::Forgotten(..) => {}
+            PendingChange::Forgotten(..) => {}
         }
         handle.open.push(change);
     }
@@ -34,7 +34,7 @@ impl Store for ModelStore {
         let slow_read_ppm = state.slow_read_ppm;
         if is_durable && slow_read_ppm > 0 && state.rng.chance_ppm(slow_read_ppm) {
             let handle = &mut state.handles[self.worker];
-            handle.reads.push_back(Read::Load(place.clone()));
+            handle.reads.push_back(PendingRead::Load(place.clone()));
             handle.has_new_reads = true;
             return Load::Pending;
         }
@@ -49,11 +49,11 @@ impl Store for ModelStore {
     }
 
     fn put(&mut self, place: &Place, record: &[u8]) {
-        self.change(Change::Put(place.clone(), Bytes::copy_from_slice(record)));
+        self.change(PendingChange::Put(place.clone(), Bytes::copy_from_slice(record)));
     }
 
     fn remove(&mut self, place: &Place) {
-        self.change(Change::Remove(place.clone()));
+        self.change(PendingChange::Remove(place.clone()));
     }
 
     fn set_forgotten(&mut self, database: Database, shard: Shard, forgotten: bool) {
@@ -64,7 +64,7 @@ impl Store for ModelStore {
             state.forgotten.set(database, shard, forgotten);
             forgotten
         };
-        self.change(Change::Forgotten(database, shard, forgotten));
+        self.change(PendingChange::Forgotten(database, shard, forgotten));
     }
 
     fn is_forgotten(&self, database: Database, shard: Shard) -> bool {
@@ -73,7 +73,7 @@ impl Store for ModelStore {
 
     fn scan(&mut self, id: u64, database: Database, from_hash: u64, limit: usize) {
         let mut state = self.medium.lock();
-        let read = Read::Scan { id, database, from_hash, limit };
+        let read = PendingRead::Scan { id, database, from_hash, limit };
         let slow_read_ppm = state.slow_read_ppm;
         if slow_read_ppm > 0 && state.rng.chance_ppm(slow_read_ppm) {
             let handle = &mut state.handles[self.worker];

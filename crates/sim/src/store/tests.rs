@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn medium(durability: Durability) -> (Medium, ModelStore) {
-    let medium = Medium::new(durability, Database(0), 0, Prng::new(1));
+fn medium(durability: Durability) -> (ModelMedium, ModelStore) {
+    let medium = ModelMedium::new(durability, Database(0), 0, Prng::new(1));
     let store = medium.open(1).remove(0);
     (medium, store)
 }
@@ -17,10 +17,10 @@ fn found(text: &'static str) -> Load {
 }
 
 #[test]
-fn what_was_flushed_survives_and_what_was_not_may() {
+fn flushed_survives_and_unflushed_may() {
     let mut survivors = 0;
     for seed in 0..20 {
-        let medium = Medium::new(Durability::Disk, Database(0), 0, Prng::new(seed));
+        let medium = ModelMedium::new(Durability::Disk, Database(0), 0, Prng::new(seed));
         let mut store = medium.open(1).remove(0);
         store.put(&cell("a"), b"1");
         store.submit();
@@ -52,14 +52,14 @@ fn pmem_is_durable_once_submitted() {
 }
 
 #[test]
-fn damaged_is_lost_and_never_absent_until_it_is_written_again() {
+fn damaged_record_is_lost_until_rewritten() {
     let (medium, mut store) = medium(Durability::Pmem);
     store.put(&cell("a"), b"1");
     store.submit();
     assert!(medium.damage(|_| true));
     assert!(medium.has_forgotten(&cell("a")) && medium.has_forgotten_anything());
     store.poll(&mut Vec::new());
-    assert_eq!(store.load(&cell("a")), Load::Pending, "nobody has heard of the loss");
+    assert_eq!(store.load(&cell("a")), Load::Pending, "no worker has heard of the loss");
     assert_eq!(store.load(&cell("b")), Load::Absent);
     let (database, shard) = (Database(0), Key::new(b"a").shard());
     let lost = Completion::Loaded { place: cell("a"), load: Load::Lost };
@@ -105,7 +105,7 @@ fn wiped_medium_has_forgotten_every_shard() {
 }
 
 #[test]
-fn scan_pages_through_a_shard_with_unflushed_changes() {
+fn scan_pages_through_unflushed_changes() {
     let (_, mut store) = medium(Durability::Disk);
     let shard = Key::new(b"a").shard();
     let mut keys: Vec<Key> = (0..20_000_u32)

@@ -162,7 +162,7 @@ mod tests {
 
     /// The real commands and the model agree, step by step, on whatever sequence is drawn.
     #[test]
-    fn commands_do_what_the_model_says() {
+    fn commands_agree_with_the_model() {
         let mut rng = base::Prng::new(1);
         let mut model = Kv.initial();
         let mut held: Option<bytes::Bytes> = None;

@@ -17,7 +17,7 @@ const RECENT_IN_CROWDS_MAX: usize = 150;
 
 /// A line that was transmitted.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct OnceLine {
     pub key: usize,
     pub input: KvInput,
     /// The client's name for itself.
@@ -54,7 +54,7 @@ impl Default for Habits {
 #[derive(Debug, Default)]
 pub struct Retries {
     pub habits: Habits,
-    pub lines: Vec<Line>,
+    pub lines: Vec<OnceLine>,
 }
 
 impl Retries {
@@ -63,7 +63,8 @@ impl Retries {
     /// `None`: an operation that is not to be repeated. Otherwise the index of a line; a new one is
     /// added once it is sent.
     pub fn draw(&self, rng: &mut Prng, key: usize, now: u64) -> Option<usize> {
-        let is_young = |line: &Line| line.key == key && now < line.sent + self.habits.repeat_for;
+        let is_young =
+            |line: &OnceLine| line.key == key && now < line.sent + self.habits.repeat_for;
         let recent = self.lines.iter().enumerate().rev().filter(|(_, line)| is_young(line));
         let (among, repeats) = match self.habits.sessions {
             Habits::CROWD => (RECENT_IN_CROWDS_MAX, 2),
@@ -79,15 +80,15 @@ impl Retries {
 
     /// A new line.
     #[must_use]
-    pub fn line(&self, client: usize, key: usize, input: KvInput, now: u64, op: usize) -> Line {
+    pub fn line(&self, client: usize, key: usize, input: KvInput, now: u64, op: usize) -> OnceLine {
         let seq = self.lines.len() as u64 + 1;
         let name = format!("c{client}-{}", seq % self.habits.sessions);
-        Line { key, input, name, seq, sent: now, op }
+        OnceLine { key, input, name, seq, sent: now, op }
     }
 
     /// The session and number that make a line safe to repeat.
     #[must_use]
-    pub fn once(&self, line: &Line) -> Once {
+    pub fn once(&self, line: &OnceLine) -> Once {
         let session = Bytes::from(line.name.clone().into_bytes());
         Once { session, seq: line.seq, window: self.habits.window }
     }
@@ -95,7 +96,7 @@ impl Retries {
 
 /// The words of a request under `ONCE`.
 #[must_use]
-pub fn words(line: &Line, command: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+pub fn words(line: &OnceLine, command: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let seq = line.seq.to_string().into_bytes();
     [vec![b"ONCE".to_vec(), line.name.clone().into_bytes(), seq], command].concat()
 }

@@ -35,7 +35,7 @@ pub enum Verb {
 
 /// A client's progress with a lock.
 #[derive(Clone, Debug)]
-struct Held {
+struct LockProgress {
     value: Bytes,
     has_token: bool,
 }
@@ -43,13 +43,13 @@ struct Held {
 /// The progress of all clients.
 #[derive(Debug, Default)]
 pub struct Scripts {
-    locks: BTreeMap<(usize, usize), Held>,
+    locks: BTreeMap<(usize, usize), LockProgress>,
     /// A client's last read of a bank.
     read: BTreeMap<(usize, usize), Bytes>,
 }
 
 /// The next step: client's key, verb and input.
-pub type Step = (usize, Verb, KvInput);
+pub type ScriptStep = (usize, Verb, KvInput);
 
 impl Scripts {
     /// The next step of a client on a key of this mix; `None` for a mix without a script. `id`
@@ -60,7 +60,7 @@ impl Scripts {
         (client, key): (usize, usize),
         keys: &[SimKey],
         id: u64,
-    ) -> Option<Step> {
+    ) -> Option<ScriptStep> {
         match keys[key].mix {
             Mix::Lock => Some(self.next_of_lock(rng, (client, key), keys, id)),
             Mix::Bank => Some((key, Verb::Plain, self.next_of_bank(rng, (client, key), id))),
@@ -74,7 +74,7 @@ impl Scripts {
         (client, key): (usize, usize),
         keys: &[SimKey],
         id: u64,
-    ) -> Step {
+    ) -> ScriptStep {
         let fence = keys.iter().position(|it| it.mix == Mix::Fence);
         match (self.locks.get(&(client, key)), fence) {
             (None, _) if rng.chance(0.2) => (key, Verb::Plain, KvInput::Get),
@@ -120,7 +120,7 @@ impl Scripts {
                 KvInput::SetIfAbsent(value),
                 Verb::Acquire,
             ) => {
-                self.locks.insert(of, Held { value: value.clone(), has_token: false });
+                self.locks.insert(of, LockProgress { value: value.clone(), has_token: false });
             }
             (_, KvInput::IncrBy(_), _) if keys[op.key].mix == Mix::Fence => {
                 let of_client =
@@ -165,7 +165,7 @@ pub fn check(ops: &[Op], keys: &[SimKey], majority_rate_ppm: u64) -> Result<(), 
             Mix::Lock => check_lock(ops, key, keys, majority_rate_ppm),
             _ => Ok(()),
         };
-        checked.map_err(|what| (key, what))?;
+        checked.map_err(|reason| (key, reason))?;
     }
     Ok(())
 }
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn two_holders_within_one_lease_are_noticed() {
+    fn two_lock_holders_are_found() {
         let both = [acquire(1, (0, 1)), acquire(2, (2, 9))];
         assert!(check(&both, &keys(), NOMINAL_PPM).unwrap_err().1.contains("both hold"));
         let in_turn = [acquire(1, (0, 1)), acquire(2, (2, 11))];
@@ -303,14 +303,14 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_does_not_increase_is_noticed() {
+    fn token_that_does_not_increase_is_found() {
         let ops =
             [acquire(1, (0, 1)), token(1, (2, 3), 7), acquire(2, (11, 12)), token(2, (13, 14), 7)];
         assert!(check(&ops, &keys(), NOMINAL_PPM).unwrap_err().1.contains("token 7"));
     }
 
     #[test]
-    fn money_that_appears_is_noticed() {
+    fn money_that_appears_is_found() {
         let value = |text: &str| KvOutput::Value(Some(Bytes::from(text)));
         let right = op(1, 2, KvInput::Get, (0, 1), value("50,150,0,200,#4"));
         let wrong = op(1, 2, KvInput::Get, (0, 1), value("50,150,1,200,#4"));

@@ -225,7 +225,7 @@ mod tests {
 
     /// The commands and the model agree, step by step, on whatever sequence is drawn.
     #[test]
-    fn commands_do_what_the_model_says() {
+    fn commands_agree_with_the_model() {
         let mut rng = base::Prng::new(1);
         let mut model = Kv.initial();
         let mut held: Option<Bytes> = None;
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_command_change_nothing() {
+    fn invalid_bytes_have_no_effect() {
         let found = View { value: Some(b"v"), ttl: TimeToLive::Never, ends: None };
         let clock = Clock { unix: Millis(0), seed: 0 };
         for body in [&b""[..], &[0], &[SET], &[SET, 5, 1], &[INCR_BY, 1]] {

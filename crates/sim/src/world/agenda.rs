@@ -31,7 +31,7 @@ impl<E> Agenda<E> {
     pub(super) fn next(&mut self) -> Option<(u64, E)> {
         let Reverse((at, _, slot)) = self.order.pop()?;
         self.free.push(slot);
-        let event = self.slots[slot as usize].take().expect("what is planned is in its slot");
+        let event = self.slots[slot as usize].take().expect("a planned event is in its slot");
         Some((at, event))
     }
 }
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_come_by_time_and_then_as_planned() {
+    fn events_come_by_time_then_plan_order() {
         let mut agenda = Agenda::new();
         for (at, event) in [(3, 'c'), (1, 'a'), (3, 'd'), (2, 'b')] {
             agenda.plan(at, event);

@@ -37,9 +37,9 @@ impl World {
     /// Puts a frame straight into a node's inbox, past the network.
     pub(super) fn deliver(&mut self, from: usize, to: usize, worker: usize, bytes: Bytes) {
         let Some(process) = &mut self.nodes[to].process else { return };
-        let worker = worker % process.seats.len();
+        let worker = worker % process.workers_state.len();
         let input = Input::Frame { from: node_id(from), bytes };
-        process.seats[worker].inbox.push(input);
+        process.workers_state[worker].inbox.push(input);
         self.plan_turn(to, worker, self.now);
     }
 

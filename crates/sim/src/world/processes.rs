@@ -30,12 +30,12 @@ impl World {
         let spec =
             DatabaseSpec { database: DATABASE, protocol: config.protocol, store: 0, durable };
         let workers = it.workers;
-        let mut seats = Vec::with_capacity(workers);
+        let mut workers_state = Vec::with_capacity(workers);
         let mut opened = it.medium.open(workers);
         if matches!(opened, Err(NotOpened::Damaged)) {
             // As an operator would: wipe the node, which recovers from the others.
             it.medium.wipe();
-            it.ledger.wipe();
+            it.model.wipe();
             it.loss.0 += 1;
             it.uptimes.clear();
             opened = it.medium.open(workers);
@@ -69,8 +69,8 @@ impl World {
                 counts_keys: false,
                 uptimes: uptimes.uptimes(),
             };
-            let (medium, ledger) = (it.medium.clone(), it.ledger.clone());
-            let store = Watched::new(store, medium, ledger, DATABASE, (index, workers));
+            let (medium, model) = (it.medium.clone(), it.model.clone());
+            let store = CheckedStore::new(store, medium, model, DATABASE, (index, workers));
             let stores: Vec<Box<dyn Store>> = vec![Box::new(store)];
             let specs = std::slice::from_ref(&spec);
             let update = config.update.clone();
@@ -78,11 +78,16 @@ impl World {
             let worker =
                 Worker::with_protocols(protocols, worker_config, stores, specs, update, local)
                     .expect("the run's protocol is among its protocols");
-            seats.push(Seat { worker, inbox: Vec::new(), turn_at: u64::MAX, free_at: 0 });
+            workers_state.push(WorkerState {
+                worker,
+                inbox: Vec::new(),
+                turn_at: u64::MAX,
+                free_at: 0,
+            });
         }
-        it.process = Some(Process {
+        it.process = Some(SimProcess {
             start: self.counts.starts,
-            seats,
+            workers_state,
             paused_until: 0,
             is_loss_rising: false,
             uptimes,
@@ -127,7 +132,7 @@ impl World {
             self.failure.get_or_insert(text);
         }
         it.medium.crash(survival);
-        it.ledger.end();
+        it.model.end();
         if self.config.medium.durability == Durability::Volatile {
             self.forget(node);
         }
@@ -147,7 +152,7 @@ impl World {
         let it = &mut self.nodes[node];
         it.loss.0 += 1;
         it.uptimes.clear();
-        it.ledger.wipe();
+        it.model.wipe();
         self.note(|| format!("n{} forgets everything", node + 1));
     }
 
@@ -163,7 +168,7 @@ impl World {
     pub fn resume(&mut self, node: usize) {
         if let Some(process) = &mut self.nodes[node].process {
             process.paused_until = 0;
-            for worker in 0..process.seats.len() {
+            for worker in 0..process.workers_state.len() {
                 self.plan_turn(node, worker, self.now);
             }
         }
@@ -226,7 +231,7 @@ impl World {
             process.uptimes.on_saved(&save, it.clock.local(self.now));
             it.uptimes = save;
         }
-        for worker in 0..process.seats.len() {
+        for worker in 0..process.workers_state.len() {
             self.plan_turn(node, worker, self.now);
         }
         self.keep_uptimes(node);

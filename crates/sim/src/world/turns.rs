@@ -9,10 +9,10 @@ impl World {
     pub(super) fn plan_turn(&mut self, node: usize, worker: usize, at: u64) {
         let Some(process) = &mut self.nodes[node].process else { return };
         let start = process.start;
-        let seat = &mut process.seats[worker];
-        let at = at.max(seat.free_at).max(process.paused_until).max(self.now);
-        if at < seat.turn_at {
-            seat.turn_at = at;
+        let worker_state = &mut process.workers_state[worker];
+        let at = at.max(worker_state.free_at).max(process.paused_until).max(self.now);
+        if at < worker_state.turn_at {
+            worker_state.turn_at = at;
             self.schedule(at, Event::Turn { node, worker, start });
         }
     }
@@ -25,29 +25,30 @@ impl World {
         let paces = self.paces_at(node);
         let it = &mut self.nodes[node];
         let Some(process) = &mut it.process else { return Happened::Other };
-        if process.seats[worker].turn_at != now {
+        if process.workers_state[worker].turn_at != now {
             return Happened::Other;
         }
-        let seat = &mut process.seats[worker];
-        seat.turn_at = u64::MAX;
+        let worker_state = &mut process.workers_state[worker];
+        worker_state.turn_at = u64::MAX;
         if process.paused_until > now {
             self.plan_turn(node, worker, now);
             return Happened::Other;
         }
         self.counts.turns += 1;
-        seat.free_at = now + 1 + self.rng.below(self.config.turn_max);
+        worker_state.free_at = now + 1 + self.rng.below(self.config.turn_max);
         let (local, unix) = (it.clock.local(now), it.clock.unix(now));
         let mut outputs = std::mem::take(&mut self.outputs);
-        let workers = process.seats.len();
-        let seat = &mut process.seats[worker];
-        let hears_of_loss = seat.inbox.iter().any(|input| matches!(input, Input::Loss { .. }));
+        let workers = process.workers_state.len();
+        let worker_state = &mut process.workers_state[worker];
+        let hears_of_loss =
+            worker_state.inbox.iter().any(|input| matches!(input, Input::Loss { .. }));
         for (node, pace) in paces {
-            if seat.worker.peers().get(node).is_some_and(|member| member.pace != pace) {
-                seat.inbox.push(Input::PeerPace { node, pace });
+            if worker_state.worker.peers().get(node).is_some_and(|member| member.pace != pace) {
+                worker_state.inbox.push(Input::PeerPace { node, pace });
             }
         }
-        seat.worker.turn(local, unix, &mut seat.inbox, &mut outputs);
-        if let Err(violation) = seat.worker.check() {
+        worker_state.worker.turn(local, unix, &mut worker_state.inbox, &mut outputs);
+        if let Err(violation) = worker_state.worker.check() {
             self.failure.get_or_insert(format!("n{}: {}", it.id, violation.0));
         }
         let (nodes, replicas) = (self.config.nodes, self.config.replicas);
@@ -55,14 +56,14 @@ impl World {
             let first = usize::from(shard.0) % nodes;
             (node + nodes - first) % nodes < replicas
         };
-        it.ledger.end_turn((worker, workers), hears_of_loss, is_replica);
-        if let Some(complaint) = it.ledger.complaint() {
+        it.model.end_turn((worker, workers), hears_of_loss, is_replica);
+        if let Some(complaint) = it.model.complaint() {
             self.failure.get_or_insert(format!("n{}: {complaint}", it.id));
         }
         // A medium that ended its process in the middle of the turn, or failed in one before.
         let ends_now = matches!(it.medium, Medium::Pmem(_)) || outputs.failed.is_some();
         let has_failed = ends_now && it.medium.has_failed();
-        if let Some(timer) = seat.worker.next_timer() {
+        if let Some(timer) = worker_state.worker.next_timer() {
             let at = it.clock.true_time(timer);
             self.plan_turn(node, worker, at);
         }
@@ -85,18 +86,18 @@ impl World {
         self.plan_storage(node, worker);
         let spoke = !out.frames.is_empty() || !out.replies.is_empty();
         for (tag, outcome) in out.replies.drain(..) {
-            self.replies.push(Reply { node, tag, outcome });
+            self.replies.push(ClientReply { node, tag, outcome });
         }
         // Handed over in the same instant: the lease still holds.
         for (tag, outcome, _) in out.lease_reads.drain(..) {
-            self.replies.push(Reply { node, tag, outcome });
+            self.replies.push(ClientReply { node, tag, outcome });
         }
         for (to, frame) in out.frames.drain(..) {
             self.send(node, usize::from(to.0) - 1, worker, Bytes::from(frame));
         }
         for (to, from, bytes) in out.misrouted.drain(..) {
             if let Some(process) = &mut self.nodes[node].process {
-                process.seats[to].inbox.push(Input::Frame { from, bytes });
+                process.workers_state[to].inbox.push(Input::Frame { from, bytes });
                 self.plan_turn(node, to, self.now);
             }
         }
@@ -107,7 +108,7 @@ impl World {
             let at = self.now + self.rng.between(1_000, self.config.flush_max);
             self.plan_uptimes(node, at);
         }
-        self.remarks.extend(out.remarks.drain(..).map(|text| (node, text)));
+        self.warnings.extend(out.remarks.drain(..).map(|text| (node, text)));
         out.suspects.clear();
         spoke
     }

@@ -67,7 +67,7 @@ fn load(medium: &DiskMedium, store: &mut dyn Store) -> Load {
 }
 
 #[test]
-fn what_a_start_has_shown_outlives_the_next_loss_of_power() {
+fn state_read_at_start_survives_power_loss() {
     let mut shown_new = 0;
     for seed in 0..100 {
         let medium = medium(seed);
@@ -85,7 +85,7 @@ fn what_a_start_has_shown_outlives_the_next_loss_of_power() {
 }
 
 #[test]
-fn what_a_start_shows_after_a_failed_flush_outlives_the_next_loss_of_power() {
+fn state_after_failed_flush_survives_power_loss() {
     for seed in 0..100 {
         let medium = medium(seed);
         let mut store = open(&medium);
@@ -104,7 +104,7 @@ fn what_a_start_shows_after_a_failed_flush_outlives_the_next_loss_of_power() {
 }
 
 #[test]
-fn wiped_medium_has_forgotten_everything_until_it_is_told() {
+fn wiped_medium_forgets_until_shards_are_known() {
     let medium = medium(1);
     put(&mut *open(&medium), b"old");
     finish_all(&medium);
@@ -124,7 +124,7 @@ fn wiped_medium_has_forgotten_everything_until_it_is_told() {
 }
 
 #[test]
-fn rot_is_known_of_until_it_is_written_over() {
+fn rot_lasts_until_overwritten() {
     let medium = medium(3);
     let mut store = open(&medium);
     put(&mut *store, b"old");

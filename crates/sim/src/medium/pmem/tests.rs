@@ -22,7 +22,7 @@ fn put(store: &mut dyn Store, record: &[u8]) {
 }
 
 #[test]
-fn what_a_start_has_shown_outlives_the_next_loss_of_power() {
+fn state_read_at_start_survives_power_loss() {
     let mut shown_new = 0;
     for seed in 0..500 {
         let medium = PmemMedium::new(DATABASE, false, Prng::new(seed));
@@ -54,7 +54,7 @@ fn wiped_medium_has_forgotten_everything() {
 }
 
 #[test]
-fn rot_is_known_of() {
+fn rot_is_found() {
     let medium = PmemMedium::new(DATABASE, false, Prng::new(3));
     put(&mut *open(&medium), b"old");
     assert!(medium.damage() && medium.has_forgotten_anything());

@@ -18,7 +18,7 @@ use crate::medium::Medium;
 
 /// A possible content of a place.
 #[derive(Clone, Debug)]
-struct Version {
+struct PossibleRecord {
     /// Versions of equal number are equally possible.
     number: u64,
     /// Durable from here on.
@@ -27,28 +27,28 @@ struct Version {
 }
 
 #[derive(Clone, Debug)]
-struct Story {
+struct PlaceHistory {
     /// Oldest first; never empty.
-    versions: Vec<Version>,
+    versions: Vec<PossibleRecord>,
     /// For loads under way: the newest number when the first of them began.
     asked: Option<u64>,
 }
 
-impl Default for Story {
-    fn default() -> Story {
-        let nothing = Version { number: 0, after: Ticket::DURABLE, record: None };
-        Story { versions: vec![nothing], asked: None }
+impl Default for PlaceHistory {
+    fn default() -> PlaceHistory {
+        let absent = PossibleRecord { number: 0, after: Ticket::DURABLE, record: None };
+        PlaceHistory { versions: vec![absent], asked: None }
     }
 }
 
-impl Story {
+impl PlaceHistory {
     fn newest(&self) -> u64 {
-        self.versions.last().expect("a story has versions").number
+        self.versions.last().expect("a history has versions").number
     }
 
     fn put(&mut self, after: Ticket, record: Option<Bytes>) {
         let number = self.newest() + 1;
-        self.versions.push(Version { number, after, record });
+        self.versions.push(PossibleRecord { number, after, record });
     }
 
     /// Everything up to this ticket is durable: older versions are gone, unless a load may return
@@ -80,9 +80,9 @@ impl Story {
 
     /// The newest record may have been forgotten.
     fn forget(&mut self) {
-        let newest = self.versions.last().expect("a story has versions");
-        let nothing = Version { record: None, ..newest.clone() };
-        self.versions.push(nothing);
+        let newest = self.versions.last().expect("a history has versions");
+        let absent = PossibleRecord { record: None, ..newest.clone() };
+        self.versions.push(absent);
     }
 
     fn may_be(&self, from: u64, record: Option<&Bytes>) -> bool {
@@ -93,40 +93,40 @@ impl Story {
 
 /// The model of one node; outlives its process.
 #[derive(Debug, Default)]
-struct Book {
-    cells: BTreeMap<(Database, Key), Story>,
-    metas: BTreeMap<(Database, Shard), Story>,
+struct ModelState {
+    cells: BTreeMap<(Database, Key), PlaceHistory>,
+    metas: BTreeMap<(Database, Shard), PlaceHistory>,
     /// Shards that a worker heard to be forgotten, without a higher loss since.
-    unrevealed: BTreeSet<(Database, Shard)>,
+    awaiting_loss: BTreeSet<(Database, Shard)>,
     /// Of those, the shards called known in this turn.
     known_early: Vec<Shard>,
     complaint: Option<String>,
     is_excused: bool,
 }
 
-impl Book {
-    fn story(&mut self, place: &Place) -> &mut Story {
+impl ModelState {
+    fn history(&mut self, place: &Place) -> &mut PlaceHistory {
         match place {
             Place::Cell(database, key) => self.cells.entry((*database, key.clone())).or_default(),
             Place::Meta(database, shard) => self.metas.entry((*database, *shard)).or_default(),
         }
     }
 
-    fn stories(&mut self) -> impl Iterator<Item = (Shard, &mut Story)> {
-        let cells = self.cells.iter_mut().map(|((_, key), story)| (key.shard(), story));
-        cells.chain(self.metas.iter_mut().map(|((_, shard), story)| (*shard, story)))
+    fn histories(&mut self) -> impl Iterator<Item = (Shard, &mut PlaceHistory)> {
+        let cells = self.cells.iter_mut().map(|((_, key), history)| (key.shard(), history));
+        cells.chain(self.metas.iter_mut().map(|((_, shard), history)| (*shard, history)))
     }
 
-    fn complain(&mut self, what: String) {
+    fn complain(&mut self, reason: String) {
         if !self.is_excused {
-            self.complaint.get_or_insert(what);
+            self.complaint.get_or_insert(reason);
         }
     }
 
     fn hear_forgotten(&mut self, database: Database, shard: Shard) {
-        self.unrevealed.insert((database, shard));
-        for (_, story) in self.stories().filter(|(of, _)| *of == shard) {
-            story.forget();
+        self.awaiting_loss.insert((database, shard));
+        for (_, history) in self.histories().filter(|(of, _)| *of == shard) {
+            history.forget();
         }
     }
 
@@ -137,21 +137,21 @@ impl Book {
             Load::Absent => None,
             Load::Lost | Load::Pending => return,
         };
-        let story = self.story(place);
-        if !story.may_be(from, record) {
-            let what = format!("storage answers {load:?} of {place:?}, which holds {story:?}");
-            self.complain(what);
+        let history = self.history(place);
+        if !history.may_be(from, record) {
+            let reason = format!("storage answers {load:?} of {place:?}, which holds {history:?}");
+            self.complain(reason);
         }
     }
 }
 
 /// A handle to a node's model; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Ledger(Arc<Mutex<Book>>);
+pub struct ReferenceModel(Arc<Mutex<ModelState>>);
 
-impl Ledger {
-    fn lock(&self) -> MutexGuard<'_, Book> {
-        self.0.lock().expect("nobody panics while holding a ledger")
+impl ReferenceModel {
+    fn lock(&self) -> MutexGuard<'_, ModelState> {
+        self.0.lock().expect("no holder of the model panics")
     }
 
     /// Stops checking: the test has made the store return false answers.
@@ -161,15 +161,15 @@ impl Ledger {
 
     /// The process has ended.
     pub fn end(&self) {
-        let mut book = self.lock();
-        book.unrevealed.clear();
-        book.stories().for_each(|(_, story)| story.end());
+        let mut state = self.lock();
+        state.awaiting_loss.clear();
+        state.histories().for_each(|(_, history)| history.end());
     }
 
     /// The medium is empty.
     pub fn wipe(&self) {
-        let mut book = self.lock();
-        (book.cells, book.metas) = (BTreeMap::new(), BTreeMap::new());
+        let mut state = self.lock();
+        (state.cells, state.metas) = (BTreeMap::new(), BTreeMap::new());
     }
 
     /// Ends a turn of the worker with this index. `hears_of_loss`: its loss was raised. Only a node
@@ -181,14 +181,14 @@ impl Ledger {
         is_replica: impl Fn(Shard) -> bool,
     ) {
         let is_its = |shard: Shard| usize::from(shard.0) % workers == worker;
-        let mut book = self.lock();
-        for shard in std::mem::take(&mut book.known_early) {
+        let mut state = self.lock();
+        for shard in std::mem::take(&mut state.known_early) {
             if !hears_of_loss || is_replica(shard) {
-                book.complain(format!("{shard:?} is called known, and its loss was not raised"));
+                state.complain(format!("{shard:?} is called known, and its loss was not raised"));
             }
         }
         if hears_of_loss {
-            book.unrevealed.retain(|(_, shard)| !is_its(*shard));
+            state.awaiting_loss.retain(|(_, shard)| !is_its(*shard));
         }
     }
 
@@ -200,59 +200,59 @@ impl Ledger {
 }
 
 /// A store whose answers are checked against a [`ReferenceModel`].
-pub struct Watched {
+pub struct CheckedStore {
     store: Box<dyn Store>,
     medium: Medium,
-    ledger: Ledger,
+    model: ReferenceModel,
     /// Changed and not durable yet.
     changed: Vec<(Ticket, Place)>,
 }
 
-impl Watched {
+impl CheckedStore {
     /// The store of a worker in a process that starts.
     #[must_use]
     pub fn new(
         store: Box<dyn Store>,
         medium: Medium,
-        ledger: Ledger,
+        model: ReferenceModel,
         database: Database,
         (worker, workers): (usize, usize),
-    ) -> Watched {
+    ) -> CheckedStore {
         for shard in (worker..types::key::SHARDS).step_by(workers) {
             let shard = Shard(shard as u8);
             if store.is_forgotten(database, shard) {
-                ledger.lock().hear_forgotten(database, shard);
+                model.lock().hear_forgotten(database, shard);
             }
         }
-        Watched { store, medium, ledger, changed: Vec::new() }
+        CheckedStore { store, medium, model, changed: Vec::new() }
     }
 
     fn change(&mut self, place: &Place, record: Option<Bytes>) {
         let ticket = self.store.ticket();
-        let mut book = self.ledger.lock();
-        let story = book.story(place);
-        story.put(ticket, record);
+        let mut state = self.model.lock();
+        let history = state.history(place);
+        history.put(ticket, record);
         match ticket {
-            Ticket::DURABLE => story.settle(ticket),
+            Ticket::DURABLE => history.settle(ticket),
             _ => self.changed.push((ticket, place.clone())),
         }
     }
 
     fn hear(&mut self, completion: &Completion) {
-        let mut book = self.ledger.lock();
+        let mut state = self.model.lock();
         match completion {
             // A turn's completions are void after its medium has ended the process.
             Completion::Stored(_) if self.medium.has_failed() => {}
             Completion::Stored(upto) => {
                 for (_, place) in self.changed.extract_if(.., |(ticket, _)| *ticket <= *upto) {
-                    book.story(&place).settle(*upto);
+                    state.history(&place).settle(*upto);
                 }
             }
             Completion::Loaded { place, load } => {
-                let from = book.story(place).asked.take().unwrap_or(0);
-                book.on_answer(place, from, load);
+                let from = state.history(place).asked.take().unwrap_or(0);
+                state.on_answer(place, from, load);
             }
-            Completion::Forgotten { database, shard } => book.hear_forgotten(*database, *shard),
+            Completion::Forgotten { database, shard } => state.hear_forgotten(*database, *shard),
             Completion::Scanned { .. }
             | Completion::Remark(_)
             | Completion::Scrubbed(_)
@@ -261,17 +261,17 @@ impl Watched {
     }
 }
 
-impl Store for Watched {
+impl Store for CheckedStore {
     fn load(&mut self, place: &Place) -> Load {
         let load = self.store.load(place);
-        let mut book = self.ledger.lock();
-        let story = book.story(place);
-        let newest = story.newest();
+        let mut state = self.model.lock();
+        let history = state.history(place);
+        let newest = history.newest();
         match load {
-            Load::Pending => drop(story.asked.get_or_insert(newest)),
-            _ => book.on_answer(place, newest, &load),
+            Load::Pending => drop(history.asked.get_or_insert(newest)),
+            _ => state.on_answer(place, newest, &load),
         }
-        drop(book);
+        drop(state);
         load
     }
 
@@ -286,13 +286,13 @@ impl Store for Watched {
     }
 
     fn set_forgotten(&mut self, database: Database, shard: Shard, forgotten: bool) {
-        let mut book = self.ledger.lock();
+        let mut state = self.model.lock();
         if forgotten {
-            book.hear_forgotten(database, shard);
-        } else if book.unrevealed.contains(&(database, shard)) {
-            book.known_early.push(shard);
+            state.hear_forgotten(database, shard);
+        } else if state.awaiting_loss.contains(&(database, shard)) {
+            state.known_early.push(shard);
         }
-        drop(book);
+        drop(state);
         self.store.set_forgotten(database, shard, forgotten);
     }
 
@@ -365,70 +365,70 @@ mod tests {
         Place::Cell(DATABASE, Key::new(b"k"))
     }
 
-    fn watched() -> (Watched, Ledger) {
+    fn checked_store() -> (CheckedStore, ReferenceModel) {
         let medium = Medium::new(&MediumConfig::model(Durability::Pmem), DATABASE, Prng::new(1));
         let store = medium.open(1).expect("a model opens").pop().expect("one store was asked for");
-        let ledger = Ledger::default();
-        (Watched::new(store, medium, ledger.clone(), DATABASE, (0, 1)), ledger)
+        let model = ReferenceModel::default();
+        (CheckedStore::new(store, medium, model.clone(), DATABASE, (0, 1)), model)
     }
 
     #[test]
     fn older_missing_and_invented_records_are_found() {
-        let (mut store, ledger) = watched();
+        let (mut store, model) = checked_store();
         store.put(&place(), b"1");
         store.submit();
         store.poll(&mut Vec::new());
         store.put(&place(), b"2");
         assert_eq!(store.load(&place()), Load::Found(Bytes::from_static(b"2")));
-        assert_eq!(ledger.complaint(), None);
+        assert_eq!(model.complaint(), None);
         for wrong in [Load::Found(Bytes::from_static(b"1")), Load::Absent] {
-            let (store, ledger) = (&mut store, Ledger::default());
-            ledger.lock().cells.clone_from(&store.ledger.lock().cells);
-            let newest = ledger.lock().story(&place()).newest();
-            ledger.lock().on_answer(&place(), newest, &wrong);
-            assert!(ledger.complaint().is_some(), "{wrong:?}");
+            let (store, model) = (&mut store, ReferenceModel::default());
+            model.lock().cells.clone_from(&store.model.lock().cells);
+            let newest = model.lock().history(&place()).newest();
+            model.lock().on_answer(&place(), newest, &wrong);
+            assert!(model.complaint().is_some(), "{wrong:?}");
         }
     }
 
     #[test]
-    fn after_a_crash_the_durable_record_or_a_later_one_is_right() {
-        let mut story = Story::default();
+    fn crash_keeps_durable_record_or_later() {
+        let mut history = PlaceHistory::default();
         for (ticket, record) in [(1, "a"), (2, "b"), (3, "c")] {
-            story.put(Ticket(ticket), Some(Bytes::from(record)));
+            history.put(Ticket(ticket), Some(Bytes::from(record)));
         }
-        story.settle(Ticket(2));
-        story.end();
-        let newest = story.newest();
-        assert!(story.may_be(newest, Some(&Bytes::from("b"))));
-        assert!(story.may_be(newest, Some(&Bytes::from("c"))));
-        assert!(!story.may_be(newest, Some(&Bytes::from("a"))) && !story.may_be(newest, None));
+        history.settle(Ticket(2));
+        history.end();
+        let newest = history.newest();
+        assert!(history.may_be(newest, Some(&Bytes::from("b"))));
+        assert!(history.may_be(newest, Some(&Bytes::from("c"))));
+        assert!(!history.may_be(newest, Some(&Bytes::from("a"))) && !history.may_be(newest, None));
     }
 
     #[test]
-    fn a_shard_that_is_called_known_before_its_loss_is_raised_is_found() {
-        let (mut store, ledger) = watched();
+    fn shard_known_before_raised_loss_is_reported() {
+        let (mut store, model) = checked_store();
         let shard = Shard(7);
         store.set_forgotten(DATABASE, shard, true);
-        ledger.end_turn((0, 1), true, |_| true);
+        model.end_turn((0, 1), true, |_| true);
         store.set_forgotten(DATABASE, shard, false);
-        ledger.end_turn((0, 1), false, |_| true);
-        assert_eq!(ledger.complaint(), None);
+        model.end_turn((0, 1), false, |_| true);
+        assert_eq!(model.complaint(), None);
         store.set_forgotten(DATABASE, shard, true);
         store.set_forgotten(DATABASE, shard, false);
-        ledger.end_turn((0, 1), true, |_| false);
-        assert_eq!(ledger.complaint(), None, "it is no replica, and its loss was raised");
+        model.end_turn((0, 1), true, |_| false);
+        assert_eq!(model.complaint(), None, "it is no replica, and its loss was raised");
         store.set_forgotten(DATABASE, shard, true);
         store.set_forgotten(DATABASE, shard, false);
-        ledger.end_turn((0, 1), true, |_| true);
-        assert!(ledger.complaint().is_some(), "no answer can have come in that turn");
+        model.end_turn((0, 1), true, |_| true);
+        assert!(model.complaint().is_some(), "no answer can have come in that turn");
     }
 
     #[test]
     fn shard_known_without_raised_loss_is_reported() {
-        let (mut store, ledger) = watched();
+        let (mut store, model) = checked_store();
         store.set_forgotten(DATABASE, Shard(7), true);
         store.set_forgotten(DATABASE, Shard(7), false);
-        ledger.end_turn((0, 1), false, |_| false);
-        assert!(ledger.complaint().is_some());
+        model.end_turn((0, 1), false, |_| false);
+        assert!(model.complaint().is_some());
     }
 }

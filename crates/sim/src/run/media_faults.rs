@@ -23,7 +23,7 @@ use crate::world::DATABASE;
 /// Long enough for two passes of the scrub.
 const SCRUBBED_AFTER: u64 = 125_000 * MILLI;
 /// Long enough for two passes of anti-entropy.
-const PATROLLED_AFTER: u64 = 2 * 10_300_000 * MILLI;
+const ANTI_ENTROPY_AFTER: u64 = 2 * 10_300_000 * MILLI;
 /// Long enough for a starting node to compare all its registers, even if one member stays silent
 /// about some.
 const COMPARED_AFTER: u64 = 300_000 * MILLI;
@@ -33,7 +33,7 @@ const TRIES: usize = 32;
 /// One of the engines, unless the configuration names a medium.
 pub(super) fn medium_for(config: &SimConfig) -> Option<MediumKind> {
     let kind = if config.seed.is_multiple_of(4) { MediumKind::Pmem } else { MediumKind::Disk };
-    (config.media_strikes > 0).then_some(kind)
+    (config.media_faults > 0).then_some(kind)
 }
 
 impl Run {
@@ -42,33 +42,33 @@ impl Run {
     }
 
     /// A report that a register is older than it was.
-    pub(super) fn says_older(&self) -> Option<&(usize, String)> {
-        self.world.remarks.iter().find(|(_, said)| said.contains("older than it was"))
+    pub(super) fn warning_of_age(&self) -> Option<&(usize, String)> {
+        self.world.warnings.iter().find(|(_, text)| text.contains("older than it was"))
     }
 
-    pub(super) fn act_of_strikes(&mut self) -> Result<(), Wrong> {
+    pub(super) fn act_of_media_faults(&mut self) -> Result<(), Wrong> {
         self.end_requests()?;
         self.settle()?;
-        if let Some((node, said)) = self.says_older() {
-            return Err(format!("n{} takes back nothing, yet: {said}", node + 1).into());
+        if let Some((node, text)) = self.warning_of_age() {
+            return Err(format!("n{} was not reverted, yet it warns: {text}", node + 1).into());
         }
-        self.let_patrol_pass()?;
-        for _ in 0..self.strikes {
+        self.wait_for_anti_entropy()?;
+        for _ in 0..self.media_faults {
             let node = self.rng.below(self.world.node_count() as u64) as usize;
             match self.rng.chance(0.4) {
                 true => self.damage(node)?,
-                false => self.take_back(node)?,
+                false => self.revert(node)?,
             }
         }
         Ok(())
     }
 
     /// Every worker compares all its shards, even without writes.
-    fn let_patrol_pass(&mut self) -> Result<(), Wrong> {
-        self.run_for(PATROLLED_AFTER)?;
+    fn wait_for_anti_entropy(&mut self) -> Result<(), Wrong> {
+        self.run_for(ANTI_ENTROPY_AFTER)?;
         let passed = self.world.stats().values.get("rmw_compare_passed_unix").copied();
         match passed {
-            Some(0) | None => Err("not everything is compared with the others".to_string().into()),
+            Some(0) | None => Err("not every shard is compared with the others".to_string().into()),
             Some(_) => Ok(()),
         }
     }
@@ -79,30 +79,30 @@ impl Run {
         if !medium.is_whole() || !medium.damage_homes() {
             return Ok(());
         }
-        self.world.note(|| format!("strike: n{} is damaged", node + 1));
+        self.world.note(|| format!("media fault: n{} is damaged", node + 1));
         self.run_for(SCRUBBED_AFTER)?;
         self.settle()?;
         match medium.is_whole() {
-            false => Err(format!("n{}: damage that nobody asks for is not found", node + 1).into()),
+            false => Err(format!("n{}: silent damage is not found", node + 1).into()),
             true => Ok(()),
         }
     }
 
-    fn take_back(&mut self, node: usize) -> Result<(), Wrong> {
+    fn revert(&mut self, node: usize) -> Result<(), Wrong> {
         let places: Vec<Place> = (0..self.profile.keys.len())
             .map(|key| Place::Cell(DATABASE, Key::new(format!("k{key}").as_bytes())))
             .collect();
         self.world.crash(node, crate::store::Survival::Prefix);
-        self.after_faults(Done { crashed: vec![node] });
+        self.after_faults(Casualties { crashed: vec![node] });
         let medium = self.world.medium(node).clone();
         let before = medium.look(&places);
-        let has_changed = (0..TRIES).any(|_| medium.bring_back());
+        let has_changed = (0..TRIES).any(|_| medium.revert());
         let after = medium.look(&places);
-        self.world.note(|| format!("strike: n{} goes back: {has_changed}", node + 1));
+        self.world.note(|| format!("media fault: n{} goes back: {has_changed}", node + 1));
         self.world.excuse_medium(node);
         // The watchers remember messages of this node that its medium does not.
         self.world.watchers.clear();
-        let said = self.world.remarks.len();
+        let earlier = self.world.warnings.len();
         let loss = self.world.loss(node);
         // A restarted node has forgotten earlier comparisons: it repairs reverted registers without
         // reporting them.
@@ -111,10 +111,10 @@ impl Run {
             self.restart_others(node);
         }
         self.world.start(node);
-        self.see_nothing_of_it()?;
+        self.read_every_key()?;
         self.run_for(COMPARED_AFTER)?;
         self.settle()?;
-        let is_damaged = after.contains(&Load::Lost) || self.has_found_damage(node, said);
+        let is_damaged = after.contains(&Load::Lost) || self.has_found_damage(node, earlier);
         let other = (node + 1) % self.world.node_count();
         let now = self.world.medium(other).look(&places);
         let of_each = before.iter().zip(&after).zip(&now);
@@ -124,23 +124,23 @@ impl Run {
             if accepted(before) != accepted(now) {
                 continue;
             }
-            let said = self.world.remarks[said..].iter();
+            let warnings = self.world.warnings[earlier..].iter();
             // The first affected register of a shard speaks for the others.
             let names = format!("shard {}:", key.shard().0);
-            let mut said = said.filter(|(_, said)| said.contains(&names));
-            let is_said = said.any(|(by, said)| *by == node && said.contains("older"));
-            if is_older(before, after) && is_remembered && !is_damaged && !is_said {
-                let what =
-                    format!("n{}: {key:?} is older than it was, and nobody says so", node + 1);
-                return Err(what.into());
+            let mut warnings = warnings.filter(|(_, text)| text.contains(&names));
+            let is_reported = warnings.any(|(by, text)| *by == node && text.contains("older"));
+            if is_older(before, after) && is_remembered && !is_damaged && !is_reported {
+                let reason =
+                    format!("n{}: {key:?} is older than it was, without a warning", node + 1);
+                return Err(reason.into());
             }
         }
         let is_raised = self.world.loss(node) > loss;
         // Damage that a second copy repairs costs no register.
-        let forgets = |(by, said): &(usize, String)| *by == node && said.contains("forgotten");
-        let has_forgotten = self.world.remarks[said..].iter().any(forgets);
+        let forgets = |(by, text): &(usize, String)| *by == node && text.contains("forgotten");
+        let has_forgotten = self.world.warnings[earlier..].iter().any(forgets);
         match has_forgotten && !is_raised {
-            true => Err(format!("n{} says so and raises no loss", node + 1).into()),
+            true => Err(format!("n{} warns and raises no loss", node + 1).into()),
             false => Ok(()),
         }
     }
@@ -148,14 +148,14 @@ impl Run {
     fn restart_others(&mut self, node: usize) {
         for other in (0..self.world.node_count()).filter(|&other| other != node) {
             self.world.crash(other, crate::store::Survival::Prefix);
-            self.after_faults(Done { crashed: vec![other] });
+            self.after_faults(Casualties { crashed: vec![other] });
             self.world.start(other);
         }
     }
 
     /// All other replicas hold the newest state, so no read shows the reverted one, even before any
     /// comparison.
-    fn see_nothing_of_it(&mut self) -> Result<(), Wrong> {
+    fn read_every_key(&mut self) -> Result<(), Wrong> {
         for key in 0..self.profile.keys.len() {
             for node in 0..self.world.node_count() {
                 self.read_finally(key, node)?;
@@ -164,9 +164,9 @@ impl Run {
         Ok(())
     }
 
-    fn has_found_damage(&self, node: usize, said: usize) -> bool {
-        let mut said = self.world.remarks[said..].iter();
-        said.any(|(by, said)| *by == node && said.contains("are damaged"))
+    fn has_found_damage(&self, node: usize, earlier: usize) -> bool {
+        let mut warnings = self.world.warnings[earlier..].iter();
+        warnings.any(|(by, text)| *by == node && text.contains("are damaged"))
     }
 }
 

@@ -29,7 +29,7 @@ const ADDRESS: &str = "127.0.0.1:6379";
 const WAIT_MAX: u64 = 200_000;
 
 /// One connection.
-struct Line {
+struct RespConnection {
     node: usize,
     session: Box<dyn Session>,
     /// Under way to the session.
@@ -49,28 +49,28 @@ struct Line {
 }
 
 /// All connections of a run.
-pub struct Lines {
+pub struct RespConnections {
     front: Arc<RespFront>,
     facts: SimFacts,
-    lines: BTreeMap<u64, Line>,
+    lines: BTreeMap<u64, RespConnection>,
     /// Requests of sessions: the session, and its token.
     tags: BTreeMap<u64, (u64, Token)>,
     next_tag: u64,
     rng: Prng,
 }
 
-impl std::fmt::Debug for Lines {
+impl std::fmt::Debug for RespConnections {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lines").field("lines", &self.lines.len()).finish_non_exhaustive()
+        f.debug_struct("RespConnections").field("lines", &self.lines.len()).finish_non_exhaustive()
     }
 }
 
-impl Lines {
+impl RespConnections {
     #[must_use]
-    pub fn new(nodes: usize, once_window: Millis, rng: Prng) -> Lines {
+    pub fn new(nodes: usize, once_window: Millis, rng: Prng) -> RespConnections {
         let config =
             ServerConfig { password: None, max_value_size: 1 << 20, once_window, version: "0.0.0" };
-        Lines {
+        RespConnections {
             front: RespFront::new(config),
             facts: SimFacts::new(nodes),
             lines: BTreeMap::new(),
@@ -89,7 +89,8 @@ impl Lines {
         words: &[Vec<u8>],
     ) {
         let front = &self.front;
-        let line = self.lines.entry(session).or_insert_with(|| Line::new(front, node, session));
+        let line =
+            self.lines.entry(session).or_insert_with(|| RespConnection::new(front, node, session));
         let mut request = Vec::new();
         resp::encode::request(&mut request, words);
         line.to_node.extend(request);
@@ -226,11 +227,11 @@ fn piece(rng: &mut Prng, len: usize) -> usize {
     }
 }
 
-impl Line {
-    fn new(front: &RespFront, node: usize, session: u64) -> Line {
+impl RespConnection {
+    fn new(front: &RespFront, node: usize, session: u64) -> RespConnection {
         let address = ADDRESS.parse().expect("it is an address");
         let client = Client { id: SessionId(session), peer: address, local: address, worker: 0 };
-        Line {
+        RespConnection {
             node,
             session: front.accept(&client),
             to_node: VecDeque::new(),
