@@ -16,6 +16,16 @@ use crate::settings::Limits;
 pub use crate::worker::ScrubConfig;
 pub use storage::disk::Config as DiskConfig;
 
+/// A disk store that holds the system database only.
+const SYSTEM_DISK: DiskConfig = DiskConfig {
+    ring_bytes: 4 << 20,
+    spare_pages: 64,
+    initial_level: 1,
+    cache_bytes: 2 << 20,
+    fill_percent: 60,
+    first_fit: false,
+};
+
 /// Worker threads of a node at most.
 pub const WORKERS_MAX: usize = 64;
 
@@ -129,13 +139,47 @@ impl NodeConfig {
         check_members(&self.members, self.id)
     }
 
-    /// The durabilities of its databases, each once, in the order of the stores of a worker.
+    /// All that the node keeps: the users' databases, the system database, and the hidden keyspaces
+    /// beside those databases whose protocol can run transactions.
+    #[must_use]
+    pub fn keyspaces(&self) -> Vec<DatabaseConfig> {
+        let first = self.databases.iter().min_by_key(|one| one.database);
+        let durability = match first.map(|one| one.durability) {
+            Some(Durability::Pmem) => Durability::Pmem,
+            _ => Durability::Disk,
+        };
+        let protocol = crate::registry::SYSTEM;
+        let system = DatabaseConfig { database: Database::SYSTEM, protocol, durability };
+        let visible: Vec<DatabaseConfig> =
+            self.databases.iter().cloned().chain(std::iter::once(system)).collect();
+        let hidden = visible
+            .iter()
+            .filter(|one| one.protocol == protocol)
+            .map(|one| DatabaseConfig { database: one.database.hidden(), ..one.clone() });
+        let hidden: Vec<DatabaseConfig> = hidden.collect();
+        [visible, hidden].concat()
+    }
+
+    /// The durabilities of all keyspaces, each once, in the order of the stores of a worker.
     #[must_use]
     pub fn durabilities(&self) -> Vec<Durability> {
-        let mut kinds: Vec<Durability> = self.databases.iter().map(|one| one.durability).collect();
+        let mut kinds: Vec<Durability> =
+            self.keyspaces().iter().map(|one| one.durability).collect();
         kinds.sort_unstable();
         kinds.dedup();
         kinds
+    }
+
+    /// True if users keep data in a medium of this kind.
+    #[must_use]
+    pub fn users_have(&self, durability: Durability) -> bool {
+        self.databases.iter().any(|database| database.durability == durability)
+    }
+
+    /// The shape of the disk store: a small one where it holds the system database only.
+    #[must_use]
+    pub fn disk_shape(&self) -> DiskConfig {
+        if self.users_have(Durability::Disk) { self.disk } else { SYSTEM_DISK }
     }
 
     /// The limits that this node announces to the others.
@@ -148,7 +192,7 @@ impl NodeConfig {
     /// True where any database keeps its state in memory only.
     #[must_use]
     pub fn has_volatile(&self) -> bool {
-        self.databases.iter().any(|database| database.durability == Durability::Volatile)
+        self.users_have(Durability::Volatile)
     }
 }
 

@@ -56,6 +56,7 @@ pub(crate) enum Signal {
 /// An engine as its worker sees it.
 pub(crate) trait Engine: Send {
     fn store(&self) -> usize;
+    fn database(&self) -> Database;
 
     fn on_request(&mut self, shared: &mut Shared, request: Request);
     fn on_list(&mut self, shared: &mut Shared, tag: Tag, from_hash: u64, limit: usize);
@@ -417,6 +418,10 @@ impl<P: Protocol> EngineOf<P> {
 impl<P: Protocol> Engine for EngineOf<P> {
     fn store(&self) -> usize {
         self.store
+    }
+
+    fn database(&self) -> Database {
+        self.database
     }
 
     fn on_request(&mut self, shared: &mut Shared, request: Request) {

@@ -16,7 +16,7 @@ use storage::data_dir::{DataDir, DataDirError};
 use transport::tcp::Tcp;
 use transport::{ClusterId, Network};
 use types::features::Running;
-use types::{NodeId, Update};
+use types::{Command, Database, NodeId, Outcome, Update};
 
 use crate::config::{BadConfig, MemberAddress, NodeConfig};
 use crate::events::event;
@@ -108,6 +108,21 @@ impl Node {
     #[must_use]
     pub fn wait_until(&self, most: Duration, done: impl Fn(&NodeStatus) -> bool) -> bool {
         self.board.wait_until(most, |board| done(&board.status()))
+    }
+
+    /// Runs a command on a register that no client can name: of the system database, or of a hidden
+    /// keyspace. `answer` takes the outcome on the thread of a worker, and must not wait.
+    ///
+    /// # Panics
+    /// If the database is one of users.
+    pub fn ask(
+        &self,
+        database: Database,
+        key: &[u8],
+        command: Command,
+        answer: impl FnOnce(Outcome) + Send + 'static,
+    ) {
+        self.board.ask(database, key, command, Box::new(answer));
     }
 
     /// Asks the node to stop: it accepts nothing new, ends what is in flight within a few seconds, and flushes.

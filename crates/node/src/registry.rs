@@ -66,6 +66,9 @@ pub const PROTOCOLS: &[Registration] = &[Registration::of::<RmwPaxos>(), Registr
 /// them to show that the waist carries them.
 pub const LABORATORY: &[Registration] = &[Registration::of::<Hermes>(), Registration::of::<Zab>()];
 
+/// The protocol of the system database, and of hidden keyspaces.
+pub const SYSTEM: &str = <RmwPaxos as Protocol>::NAME;
+
 /// The protocol of this name, be it of the laboratory.
 #[must_use]
 pub fn find_anywhere(name: &str) -> Option<&'static Registration> {

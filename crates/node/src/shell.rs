@@ -16,6 +16,7 @@ mod dialler;
 pub(crate) mod driver;
 pub(crate) mod mailbox;
 pub(crate) mod media;
+pub(crate) mod own_requests;
 pub(crate) mod peers;
 pub(crate) mod record;
 mod routes;

@@ -29,7 +29,7 @@ use bytes::Bytes;
 use protocols::{Env, Pace, Peers, ReplicaSets, Stats, Violation};
 use storage::{Completion, Room, Store};
 use types::key::SHARDS;
-use types::limits::DATABASES;
+use types::limits::SPACES;
 use types::{
     Command, Database, Epoch, Incarnation, Key, Loss, NodeId, Outcome, SessionId, Shard, Tag,
     Update,
@@ -155,7 +155,7 @@ pub struct Worker {
     shared: Shared,
     engines: Engines,
     /// Engine per database.
-    by_database: [Option<u8>; DATABASES],
+    by_database: [Option<u8>; SPACES],
     cells_memory: usize,
     /// Next engine and shard that the evicting hand looks at.
     hand: (usize, u8),
@@ -214,7 +214,7 @@ impl Worker {
         let mut worker = Worker {
             shared,
             engines: Engines::default(),
-            by_database: [None; DATABASES],
+            by_database: [None; SPACES],
             cells_memory: config.cells_memory,
             hand: (0, config.index as u8),
             scrubber,
@@ -227,6 +227,7 @@ impl Worker {
         };
         let mut rng = Prng::new(config.seed);
         for spec in databases {
+            worker.shared.stores[spec.store].is_of_users |= spec.database.is_of_users();
             let registration = protocols
                 .iter()
                 .find(|registration| registration.name == spec.protocol)
@@ -351,14 +352,14 @@ impl Worker {
     /// slows those who write, not those who read.
     #[must_use]
     pub fn writes_max(&self) -> usize {
-        let is_full = self.shared.stores.iter().any(|state| state.store.is_full());
+        let is_full = self.shared.stores_of_users().any(|store| store.is_full());
         if is_full { WRITES_WHEN_FULL } else { usize::MAX }
     }
 
     /// What clients may not ask for because storage has too little room.
     #[must_use]
     pub fn shortage(&self) -> Shortage {
-        let stores = || self.shared.stores.iter().map(|state| &state.store);
+        let stores = || self.shared.stores_of_users();
         if stores().all(|store| store.room() == Room::Enough) {
             Shortage::None
         } else if stores().any(|store| store.room() == Room::Missing && store.is_overrun()) {

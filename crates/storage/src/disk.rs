@@ -41,6 +41,8 @@ mod spare;
 pub(crate) mod stripe;
 mod superblock;
 mod survey;
+#[cfg(test)]
+mod unknown;
 mod verify;
 mod write_out;
 

@@ -46,7 +46,7 @@ use self::mapped::Mapped;
 use self::memory::Memory;
 use self::shared::Shared;
 use self::slot::{Buffers, Version};
-use self::superblock::{Copy, Superblock};
+use self::superblock::{Copy, FORMAT, Superblock};
 use self::word::NONE;
 use crate::data_dir::is_there;
 use crate::volatile::Beginning;
@@ -65,7 +65,7 @@ pub enum PmemError {
     #[error("{0} was made for another data directory: put back the one that belongs here")]
     Foreign(PathBuf),
     #[error(
-        "{path} has format {found}, which this version does not know: run the version that wrote it"
+        "{path} has format {found}, this version knows {FORMAT}: run the version that wrote it"
     )]
     UnknownFormat { path: PathBuf, found: u32 },
     #[error(
@@ -226,16 +226,18 @@ fn format_root<M: Memory>(shared: &Shared<M>, shard: ShardId, state: u64) {
 fn read_superblock(memory: &impl Memory, path: &Path) -> Result<Superblock, PmemError> {
     let copies = [0, 1].map(|copy| Superblock::read(memory, copy));
     for copy in copies {
+        if let Copy::OtherFormat(found) = copy {
+            return Err(PmemError::UnknownFormat { path: path.to_owned(), found });
+        }
+    }
+    for copy in copies {
         match copy {
             // What comes before the segments is read without looking at the length again.
             Copy::Whole(superblock) if memory.len() < superblock.geometry.segments_at() => {
                 return Err(PmemError::CutShort(path.to_owned()));
             }
             Copy::Whole(superblock) => return Ok(superblock),
-            Copy::OtherFormat(found) => {
-                return Err(PmemError::UnknownFormat { path: path.to_owned(), found });
-            }
-            Copy::Damaged => {}
+            Copy::OtherFormat(_) | Copy::Damaged => {}
         }
     }
     Err(PmemError::Damaged(path.to_owned()))

@@ -9,7 +9,7 @@ mod records;
 
 use bytes::Bytes;
 use types::key::SHARDS;
-use types::limits::DATABASES;
+use types::limits::SPACES;
 use types::{Database, Positions, Shard, Ticket};
 
 use self::records::Records;
@@ -45,7 +45,7 @@ impl VolatileStore {
         let forgotten = beginning == Beginning::Forgotten;
         let shard = |_| Kept { forgotten, records: Records::default() };
         let database = |_| (0..SHARDS).map(shard).collect();
-        VolatileStore { databases: (0..DATABASES).map(database).collect(), scanned: Vec::new() }
+        VolatileStore { databases: (0..SPACES).map(database).collect(), scanned: Vec::new() }
     }
 
     fn shard(&self, database: Database, shard: Shard) -> &Kept {

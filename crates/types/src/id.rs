@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use crate::limits::{DATABASES, SPACES};
+
+const _: () = assert!(Database::SYSTEM.hidden().0 as usize + 1 == SPACES);
+
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident($inner:ty), $prefix:literal) => {
         $(#[$doc])*
@@ -41,7 +45,8 @@ id!(
     Epoch(u32), "e"
 );
 id!(
-    /// A Redis database index: a keyspace with its own protocol and durability.
+    /// Number of a keyspace with its own protocol and durability. Users select 0 to 15; the others
+    /// are [`Database::SYSTEM`] and hidden ones, below [`SPACES`] in all.
     Database(u8), "db"
 );
 id!(
@@ -56,6 +61,28 @@ id!(
     /// A point in the order of a worker's persisted changes. `Ticket(0)` is durable from the start.
     Ticket(u64), "k"
 );
+
+impl Database {
+    /// Holds registers of the node's own code. Users never see it.
+    pub const SYSTEM: Database = Database(DATABASES as u8);
+
+    /// The keyspace beside this database for records about its keys, which users never see. It has
+    /// the database's shards, replicas, durability and protocol.
+    ///
+    /// # Panics
+    /// If this is one already.
+    #[must_use]
+    pub const fn hidden(self) -> Database {
+        assert!(self.0 as usize <= DATABASES, "a hidden keyspace has none beside it");
+        Database(self.0 + DATABASES as u8 + 1)
+    }
+
+    /// True for a database that users may select.
+    #[must_use]
+    pub const fn is_of_users(self) -> bool {
+        (self.0 as usize) < DATABASES
+    }
+}
 
 impl Incarnation {
     pub const MAX: Incarnation = Incarnation((1 << 24) - 1);

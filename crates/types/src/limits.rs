@@ -8,6 +8,9 @@ pub const MEMBERS_MAX: usize = 9;
 /// Databases of a node.
 pub const DATABASES: usize = 16;
 
+/// Number spaces of keys: the users' databases, the system database, and a hidden one beside each.
+pub const SPACES: usize = 2 * (DATABASES + 1);
+
 /// Bytes of a key.
 pub const KEY_LEN_MAX: usize = 64 * 1024;
 

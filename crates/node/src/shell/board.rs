@@ -11,14 +11,15 @@ use mio::Waker;
 use protocols::Stats;
 use storage::{Lack, disk};
 use transport::ClusterId;
-use types::{Incarnation, Loss, NodeId, Positions};
+use types::{Command, Database, Incarnation, Loss, NodeId, Outcome, Positions, SessionId, Tag};
 
 use super::clock::Clocks;
 use super::cluster_view::ClusterView;
 use super::mailbox::{ControlMail, Mail, Mailbox};
+use super::own_requests::{Answer, OwnRequests};
 use super::wrong_passwords::{Verdict, WrongPasswords};
 use crate::client_settings::ClientSettings;
-use crate::config::NodeConfig;
+use crate::config::{Durability, NodeConfig};
 use crate::events::{Event, Events, Level, event, lines_dropped};
 use crate::formation::Durable;
 use crate::settings::Agreed;
@@ -26,6 +27,7 @@ use crate::status::{
     DatabaseFigures, Door, Facts, Measures, MemberStatus, MemberView, NodeStatus, Phase,
     WriteRefusal,
 };
+use crate::worker::Input;
 
 /// How long a stop waits for what is in flight.
 pub(crate) const STOP_MAX: Duration = Duration::from_secs(5);
@@ -82,6 +84,7 @@ pub(crate) struct Board {
     pub(crate) positions: OnceLock<Positions>,
     /// Moves the disk stores on, once there are any.
     pump: OnceLock<disk::Pump>,
+    own_requests: OwnRequests,
 }
 
 /// What the control thread knows.
@@ -142,7 +145,32 @@ impl Board {
             drivers: OnceLock::new(),
             positions: OnceLock::new(),
             pump: OnceLock::new(),
+            own_requests: OwnRequests::default(),
         }
+    }
+
+    /// Runs a command on a register that users do not see, for the node's own code. Requests keep
+    /// their order per key.
+    ///
+    /// # Panics
+    /// If the database is one of users.
+    pub(crate) fn ask(&self, database: Database, key: &[u8], command: Command, answer: Answer) {
+        assert!(!database.is_of_users(), "registers of users change through sessions");
+        let Some(positions) = self.positions.get() else { return answer(Outcome::Loading) };
+        let key = positions.key(key);
+        let owner = usize::from(key.shard().0) % self.workers.len();
+        let tag = match self.own_requests.add(answer) {
+            Ok(tag) => tag,
+            Err(answer) => return answer(Outcome::NoQuorum),
+        };
+        // No client connection has this id.
+        let session = SessionId(0);
+        let request = Input::Request { tag, session, database, key, command };
+        self.workers[owner].send(Mail::Input(request));
+    }
+
+    pub(crate) fn end_own_request(&self, tag: Tag, outcome: Outcome) {
+        self.own_requests.end(tag, outcome);
     }
 
     /// # Panics
@@ -525,7 +553,9 @@ impl Facts for Board {
             && helpful > members.len() / 2
             && !self.is_stopping();
         let loading = loading || !is_formed || !has_begun;
-        let lack = self.pump().and_then(disk::Pump::lack);
+        // A system database alone refuses no write of a user.
+        let pump = self.pump().filter(|_| self.config.users_have(Durability::Disk));
+        let lack = pump.and_then(disk::Pump::lack);
         NodeStatus {
             id: self.id(),
             phase: if self.is_stopping() { Phase::Stopping } else { membership.phase },

@@ -74,7 +74,7 @@ impl Media {
         let kinds = config.durabilities();
         let mut media = Media {
             stores: wakers.iter().map(|_| Vec::new()).collect(),
-            specs: config.databases.iter().map(|one| spec(one, &kinds)).collect(),
+            specs: config.keyspaces().iter().map(|one| spec(one, &kinds)).collect(),
             remarks: Vec::new(),
             keepers: Vec::new(),
             pump: None,
@@ -126,7 +126,7 @@ impl Media {
         wakers: &[Arc<Mailbox<Mail>>],
     ) -> Result<Stores, MediaError> {
         let dir = &config.data_dir;
-        let shape = config.disk;
+        let shape = config.disk_shape();
         let other = |error: OpenError| MediaError::Other(format!("{}: {error}", dir.display()));
         if start != Start::Again {
             disk::create_at(dir, binding, &shape).map_err(other)?;
@@ -197,7 +197,7 @@ fn volatile(start: Start, workers: usize) -> Stores {
 fn mark_forgotten(stores: &mut Stores, config: &NodeConfig) -> Result<(), String> {
     let workers = stores.len();
     for (worker, store) in stores.iter_mut().enumerate() {
-        for database in config.databases.iter().map(|one| one.database) {
+        for database in config.keyspaces().iter().map(|one| one.database) {
             for shard in (worker..SHARDS).step_by(workers) {
                 store.set_forgotten(database, Shard(shard as u8), true);
             }

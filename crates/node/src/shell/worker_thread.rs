@@ -17,6 +17,7 @@ use super::board::Board;
 use super::clients::Clients;
 use super::clock::Moment;
 use super::mailbox::{ControlMail, Mail, Mailbox};
+use super::own_requests::NO_WORKER;
 use super::peers::{Peers, Slowness};
 use super::routes::Routes;
 use super::write_window::WriteWindow;
@@ -538,19 +539,24 @@ impl WorkerThread {
             let worker = Clients::worker_of(tag);
             if worker == self.index {
                 self.clients.on_outcome(tag, outcome, &mut routes);
+            } else if worker == NO_WORKER {
+                self.board.end_own_request(tag, outcome);
             } else {
                 routes.mail[worker].push(Mail::Outcome { tag, outcome });
             }
         }
         for (tag, outcome, until) in self.outputs.lease_reads.drain(..) {
             let worker = Clients::worker_of(tag);
-            if worker != self.index {
+            if worker != self.index && worker != NO_WORKER {
                 routes.mail[worker].push(Mail::LeaseRead { tag, outcome, until });
                 continue;
             }
             let holds = self.board.clocks.now() < until;
             let outcome = if holds { outcome } else { Outcome::NoQuorum };
-            self.clients.on_outcome(tag, outcome, &mut routes);
+            match worker {
+                NO_WORKER => self.board.end_own_request(tag, outcome),
+                _ => self.clients.on_outcome(tag, outcome, &mut routes),
+            }
         }
         self.resume();
     }

@@ -225,7 +225,8 @@ impl Worker {
         }
         let (index, workers) = (self.shared.index, self.shared.workers);
         let wanted = |at: &usize| {
-            let census = self.engines.all()[*at].census();
+            let engine = &self.engines.all()[*at];
+            let census = engine.database().is_of_users().then(|| engine.census())?;
             census.next(index, workers).map(|from_hash| (*at, from_hash))
         };
         let Some((engine, from_hash)) = (0..self.engines.len()).find_map(|at| wanted(&at)) else {
@@ -248,7 +249,8 @@ impl Worker {
 
     /// What this worker's part of each database holds; `None` for one of which nothing was counted.
     pub fn figures(&self) -> impl Iterator<Item = Option<DatabaseFigures>> {
-        self.engines.all().iter().map(|engine| engine.figures())
+        let engines = self.engines.all().iter();
+        engines.filter(|engine| engine.database().is_of_users()).map(|engine| engine.figures())
     }
 }
 

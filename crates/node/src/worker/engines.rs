@@ -3,21 +3,21 @@
 //! Most databases of a node are at rest at most times. A turn passes over the engines that are awake, so what it costs
 //! does not grow with the others.
 
-use types::limits::DATABASES;
+use types::limits::SPACES;
 
 use super::shared::Shared;
 use crate::engine::Engine;
 
-const _: () = assert!(DATABASES <= u32::BITS as usize, "an engine is a bit of a word");
+const _: () = assert!(SPACES <= u64::BITS as usize, "an engine is a bit of a word");
 
 /// The engines of a worker, by index.
 #[derive(Default)]
 pub(super) struct Engines {
     all: Vec<Box<dyn Engine>>,
     /// A bit for each engine.
-    awake: u32,
+    awake: u64,
     /// The same for those that [pack](Engine::packs).
-    packing: u32,
+    packing: u64,
     /// Bytes of memory of those that are not awake.
     resting_memory: usize,
 }
@@ -92,7 +92,7 @@ impl Engines {
 }
 
 /// Places of the bits that are set, the lowest first.
-fn bits(mut set: u32) -> impl Iterator<Item = usize> {
+fn bits(mut set: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let lowest = (set != 0).then(|| set.trailing_zeros() as usize);
         set &= set.wrapping_sub(1);

@@ -19,6 +19,8 @@ use crate::uptime::Uptimes;
 pub(crate) struct StoreState {
     pub(crate) store: Box<dyn Store>,
     pub(crate) outlives_process: bool,
+    /// It holds a database of users.
+    pub(crate) is_of_users: bool,
     /// What a change made now will carry.
     pub(crate) open: Ticket,
     /// True when the open batch holds a change.
@@ -37,6 +39,7 @@ impl StoreState {
         StoreState {
             store,
             outlives_process,
+            is_of_users: false,
             open,
             has_changes: false,
             submitted: Ticket::DURABLE,
@@ -115,6 +118,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// The stores that hold databases of users.
+    pub(crate) fn stores_of_users(&self) -> impl Iterator<Item = &dyn Store> {
+        self.stores.iter().filter(|state| state.is_of_users).map(|state| &*state.store)
+    }
+
     /// This node as the sender of messages to itself.
     pub(crate) fn me(&self) -> Peer {
         let me = self.peers.own();

@@ -5,6 +5,7 @@ mod levels;
 mod pipelines;
 mod rejoining;
 mod slow_peer;
+mod system;
 mod toy;
 mod worker_counts;
 

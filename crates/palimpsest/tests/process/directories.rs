@@ -51,7 +51,7 @@ fn commands_published(nodes: &Nodes, index: usize) -> u64 {
 }
 
 /// Every file below `dir` with a checksum of its content.
-fn contents(dir: &Path) -> BTreeMap<PathBuf, u64> {
+pub(crate) fn contents(dir: &Path) -> BTreeMap<PathBuf, u64> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(dir).expect("the directory is there").flatten() {
         let path = entry.path();

@@ -13,6 +13,7 @@ mod crashes;
 mod deploy;
 mod directories;
 mod explain;
+mod formats;
 mod full_disk;
 mod hostile;
 mod keyspace;

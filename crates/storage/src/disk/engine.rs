@@ -29,7 +29,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use types::key::SHARDS;
-use types::limits::DATABASES;
+use types::limits::SPACES;
 use types::{Database, Shard};
 
 use super::cache::{ByNumber, Cache};
@@ -342,5 +342,5 @@ pub(super) fn check(io: &Io, done: &Done, binding: u64) -> Option<Vec<CheckedPag
 
 /// Where the accounts of a shard stand in a table of all of them.
 fn shard_index(database: Database, shard: Shard) -> usize {
-    usize::from(database.0) % DATABASES * SHARDS + usize::from(shard.0)
+    usize::from(database.0) % SPACES * SHARDS + usize::from(shard.0)
 }

@@ -8,6 +8,7 @@
 
 use base::checksum::checksum;
 use bytes::Bytes;
+use types::limits::SPACES;
 use types::{Database, Key, Shard};
 
 use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
@@ -28,7 +29,8 @@ pub(super) const REFERENCE_LEN: usize = 24;
 pub(super) const FINGERPRINT_LEN: usize = 16;
 
 /// Bytes of a mark as an entry.
-pub(super) const MARK_LEN: usize = HEAD_LEN + 4;
+pub(super) const MARK_LEN: usize = HEAD_LEN + MARK_BODY_LEN;
+const MARK_BODY_LEN: usize = 10;
 
 /// What an entry is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -44,10 +46,19 @@ impl Kind {
     /// The body names shards that are known again from here on; only in the ring.
     pub(super) const KNOW: Kind = Kind(4);
 
+    // Reserved: 5 and 6 for the root and a part of a chunked record, 7 for the log of a database.
+
     const CLASS: u8 = 0x0f;
     const REMOVE: u8 = 0x10;
     const EXTENT: u8 = 0x20;
     const LONG_KEY: u8 = 0x40;
+    const FLAGS: u8 = Kind::REMOVE | Kind::EXTENT | Kind::LONG_KEY;
+
+    /// False for a kind of a later version, and for a reserved one.
+    fn is_known(self) -> bool {
+        let known = [Kind::CELL, Kind::META, Kind::FORGET, Kind::KNOW];
+        self.0 & !(Kind::CLASS | Kind::FLAGS) == 0 && known.contains(&self.class())
+    }
 
     pub(super) fn removing(self) -> Kind {
         Kind(self.0 | Kind::REMOVE)
@@ -215,6 +226,12 @@ impl<'a> Entry<'a> {
             && (!self.kind.has_long_key() || self.key_len == FINGERPRINT_LEN)
     }
 
+    /// The format of a whole record that this version does not know.
+    pub(super) fn unknown(&self) -> Option<UnknownRecord> {
+        let is_known = self.kind.is_known() && usize::from(self.database) < SPACES;
+        (!is_known).then_some(UnknownRecord { kind: self.kind.0, database: self.database })
+    }
+
     pub(super) fn is_whole(&self, binding: u64) -> bool {
         self.checksum == entry_checksum(binding, self.hash, self.database, self.kind, self.body)
             || mutation::is(Mutation::RecordUnchecked)
@@ -251,6 +268,17 @@ impl<'a> Entry<'a> {
         let key = Bytes::copy_from_slice(self.key());
         Identity { hash: self.hash, database: self.database, kind, key }
     }
+}
+
+/// A whole record that a later version wrote. It must not be taken for a damaged one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "a record has kind {kind:#04x} in database {database}, this version knows kinds 1 to 4 and databases below {SPACES}: \
+     run the version that wrote it"
+)]
+pub struct UnknownRecord {
+    pub kind: u8,
+    pub database: u8,
 }
 
 /// Checksum of a body, bound to what the entry is and to the node.
@@ -387,20 +415,22 @@ pub(super) fn meta_hash(database: Database, shard: Shard) -> u64 {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Mark {
     pub(super) forgotten: bool,
-    pub(super) databases: u16, // bit i is database i
+    pub(super) databases: u64, // bit i is database i
     pub(super) first: u8,
     pub(super) last: u8, // >= first
 }
 
 impl Mark {
     pub(super) const FORGET_ALL: Mark =
-        Mark { forgotten: true, databases: u16::MAX, first: 0, last: u8::MAX };
+        Mark { forgotten: true, databases: u64::MAX, first: 0, last: u8::MAX };
 
     /// Says something of no shard.
     pub(super) const NOTHING: Mark = Mark { forgotten: false, databases: 0, first: 0, last: 0 };
 
     pub(super) fn of(database: Database, shard: Shard, forgotten: bool) -> Mark {
-        Mark { forgotten, databases: 1 << database.0, first: shard.0, last: shard.0 }
+        // Of a number that is no database's all are meant: one of them may have been.
+        let databases = 1_u64.checked_shl(u32::from(database.0)).unwrap_or(u64::MAX);
+        Mark { forgotten, databases, first: shard.0, last: shard.0 }
     }
 
     pub(super) fn says_something(&self) -> bool {
@@ -416,16 +446,17 @@ impl Mark {
 
     pub(super) fn append_to(&self, binding: u64, out: &mut Vec<u8>) {
         let kind = if self.forgotten { Kind::FORGET } else { Kind::KNOW };
-        let databases = self.databases.to_le_bytes();
-        let body = [databases[0], databases[1], self.first, self.last];
+        let mut body = [0; MARK_BODY_LEN];
+        put_u64(&mut body, 0, self.databases);
+        (body[8], body[9]) = (self.first, self.last);
         let checksum = entry_checksum(binding, 0, 0, kind, &body);
         Entry { hash: 0, checksum, kind, database: 0, key_len: 0, body: &body }.append_to(out);
     }
 
     pub(super) fn read(entry: &Entry<'_>) -> Option<Mark> {
-        let body: &[u8; 4] = entry.body.try_into().ok()?;
-        let [first, last] = [body[2], body[3]];
-        let databases = u16_at(body, 0);
+        let body: &[u8; MARK_BODY_LEN] = entry.body.try_into().ok()?;
+        let [first, last] = [body[8], body[9]];
+        let databases = u64_at(body, 0);
         let forgotten = entry.kind == Kind::FORGET;
         (first <= last).then_some(Mark { forgotten, databases, first, last })
     }
@@ -433,13 +464,14 @@ impl Mark {
     pub(super) fn shards(&self) -> impl Iterator<Item = (Database, Shard)> + use<> {
         let Mark { databases, first, last, .. } = *self;
         (first..=last).flat_map(move |shard| {
-            (0..16_u8)
+            (0..SPACES as u8)
                 .filter(move |database| databases & (1 << database) != 0)
                 .map(move |database| (Database(database), Shard(shard)))
         })
     }
 }
 
+const _: () = assert!(SPACES <= u64::BITS as usize, "a mark has a bit for each database");
 const _: () = assert!(KEY_LEN_INLINE + REFERENCE_LEN <= PAGE_BODY_MAX);
 
 #[cfg(test)]
@@ -469,7 +501,7 @@ mod tests {
         let mut bytes = Vec::new();
         Mark::of(Database(2), Shard(9), true).append_to(1, &mut bytes);
         assert_eq!(bytes[..8], [0; 8], "hash");
-        assert_eq!(bytes[16..], [4, 0, 0, 0, 0, 0, 3, 0, 4, 0, 9, 9]);
+        assert_eq!(bytes[16..], [10, 0, 0, 0, 0, 0, 3, 0, 4, 0, 0, 0, 0, 0, 0, 0, 9, 9]);
         let entry = Entry::read(&bytes).expect("well formed");
         assert!(entry.is_whole(1));
         assert_eq!(Mark::read(&entry), Some(Mark::of(Database(2), Shard(9), true)));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hashbrown::HashTable;
 use types::key::SHARDS;
-use types::limits::{DATABASES, RECORD_LEN_MAX};
+use types::limits::{RECORD_LEN_MAX, SPACES};
 use types::{Database, Key, Shard, Ticket};
 
 use super::engine::Engine;
@@ -72,7 +72,7 @@ pub(super) struct Terms {
 impl Terms {
     pub(super) fn of(engine: &Engine) -> Terms {
         let all =
-            (0..DATABASES as u8).flat_map(|d| (0..=u8::MAX).map(move |s| (Database(d), Shard(s))));
+            (0..SPACES as u8).flat_map(|d| (0..=u8::MAX).map(move |s| (Database(d), Shard(s))));
         Terms {
             binding: engine.binding(),
             batch_len_max: engine.batch_len_max(),
@@ -129,7 +129,7 @@ impl<L: Link> Handle<L> {
             outgoing: Vec::new(),
             loads: 0,
             forgotten: terms.forgotten,
-            losses_heard: vec![0; DATABASES * SHARDS],
+            losses_heard: vec![0; SPACES * SHARDS],
         }
     }
 
@@ -209,7 +209,7 @@ impl<L: Link> Handle<L> {
 }
 
 fn index(database: Database, shard: Shard) -> usize {
-    usize::from(database.0) % DATABASES * SHARDS + usize::from(shard.0)
+    usize::from(database.0) % SPACES * SHARDS + usize::from(shard.0)
 }
 
 fn cell_draft<'a>(

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
-use super::entry::{Entry, HEAD_LEN, Kind, PAGE_BODY_MAX};
+use super::entry::{Entry, HEAD_LEN, Kind, PAGE_BODY_MAX, UnknownRecord};
 use super::pages;
 use crate::disk::place::{PAGE, PagePlace, overflow_place, units_for};
 use crate::mutation::{self, Mutation};
@@ -138,6 +138,8 @@ pub(super) struct Bucket {
     pub(super) garbage: Vec<(u64, u64)>,
     used: u64,
     has_references: bool,
+    /// One of its records is of a later version.
+    pub(super) unknown: Option<UnknownRecord>,
 }
 
 /// What was wrong with a record of a page.
@@ -155,22 +157,25 @@ impl Bucket {
         binding: u64,
     ) -> (Bucket, Vec<BadRecord>) {
         let (mut bad, mut used, mut has_references) = (Vec::new(), 0, false);
+        let mut unknown = None;
         for page in &pages {
             for i in 0..count_of(page) {
                 match row(page, i).filter(|entry| entry.is_whole(binding)) {
                     Some(entry) => {
                         used += entry.len() as u64;
                         has_references |= entry.kind.is_in_extent();
+                        unknown = unknown.or(entry.unknown());
                     }
                     None => {
                         let head = &page[row_at(i)..][..HEAD_LEN];
                         let shard = (u64_at(head, 0) >> 56) as u8;
-                        bad.push(BadRecord { database: head[23] & 15, shard });
+                        bad.push(BadRecord { database: head[23], shard });
                     }
                 }
             }
         }
-        let mut bucket = Bucket { pages, overflow, used, has_references, ..Bucket::default() };
+        let mut bucket =
+            Bucket { pages, overflow, used, has_references, unknown, ..Bucket::default() };
         if !bad.is_empty() {
             bucket.drop_bad(binding);
         }
@@ -386,7 +391,7 @@ impl Packed {
         }
         let Packed { pages, used, has_references } = self;
         let pages = pages.into_iter().map(pages::lend).collect();
-        Bucket { pages, overflow, garbage: Vec::new(), used, has_references }
+        Bucket { pages, overflow, used, has_references, ..Bucket::default() }
     }
 }
 

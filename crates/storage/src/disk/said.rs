@@ -1,6 +1,6 @@
 //! The parts of a batch in the ring that a start needs beside the contents of its entries.
 
-use super::entry::{Entry, Mark};
+use super::entry::{Entry, Mark, UnknownRecord};
 use super::stripe::entries;
 
 /// Hashes and marks of a batch.
@@ -9,6 +9,8 @@ pub(super) struct Said {
     /// Hashes of its entries.
     pub(super) hashes: Vec<u64>,
     pub(super) marks: Vec<Mark>,
+    /// One of its entries is of a later version.
+    pub(super) unknown: Option<UnknownRecord>,
 }
 
 impl Said {
@@ -22,6 +24,7 @@ impl Said {
             if !entry.is_whole(binding) {
                 return None;
             }
+            said.unknown = said.unknown.or(entry.unknown());
             match entry.mark() {
                 Some(mark) => said.marks.push(mark),
                 None => said.hashes.push(entry.hash),

@@ -4,9 +4,9 @@
 //! either is enough. Its checksum is bound to the copy's place but not to the node: a foreign store must be
 //! recognised as foreign, not as damaged.
 
-use std::ops::RangeInclusive;
-
 use base::checksum::checksum;
+use types::key::SHARDS;
+use types::limits::SPACES;
 use types::{Database, Shard};
 
 use super::bytes_at::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
@@ -14,11 +14,10 @@ use super::directory::Directory;
 use crate::disk::place::PAGE;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"PSUP");
-/// In stores of format 1 no body in the ring is too long for a page.
-const FORMATS: RangeInclusive<u16> = 1..=FORMAT;
-pub(super) const FORMAT: u16 = 2;
+/// The only format that this version reads and writes.
+pub(super) const FORMAT: u16 = 3;
 const FLAGS: usize = 128;
-const FLAGS_LEN: usize = 512;
+const FLAGS_LEN: usize = SPACES * SHARDS / 8;
 
 /// One bit for each shard of each database.
 #[derive(Clone, PartialEq, Eq)]
@@ -50,7 +49,7 @@ impl Flags {
     }
 
     fn at(database: Database, shard: Shard) -> (usize, u8) {
-        (usize::from(database.0 & 15) * 32 + usize::from(shard.0 / 8), 1 << (shard.0 % 8))
+        (usize::from(database.0) * 32 + usize::from(shard.0 / 8), 1 << (shard.0 % 8))
     }
 }
 
@@ -64,7 +63,6 @@ impl std::fmt::Debug for Flags {
 /// What the superblock says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Superblock {
-    pub(super) format: u16,
     /// Names the node and cluster whose store this is.
     pub(super) binding: u64,
     /// The write-back that wrote it.
@@ -98,7 +96,7 @@ impl Superblock {
     pub(super) fn write(&self, copy: u64) -> Vec<u8> {
         let mut page = vec![0; PAGE];
         put_u32(&mut page, 8, MAGIC);
-        put_u16(&mut page, 12, self.format);
+        put_u16(&mut page, 12, FORMAT);
         put_u64(&mut page, 16, self.binding);
         put_u64(&mut page, 24, self.batch);
         put_u64(&mut page, 32, u64::from(self.directory.level()));
@@ -123,7 +121,7 @@ impl Superblock {
             return Err(Unusable::Damaged);
         }
         let format = u16_at(page, 12);
-        if !FORMATS.contains(&format) {
+        if format != FORMAT {
             return Err(Unusable::Format(format));
         }
         let level = u32::try_from(u64_at(page, 32)).unwrap_or(0);
@@ -131,7 +129,6 @@ impl Superblock {
         let mut flags = Flags::none();
         flags.0.copy_from_slice(&page[FLAGS..FLAGS + FLAGS_LEN]);
         Ok(Superblock {
-            format,
             binding: u64_at(page, 16),
             batch: u64_at(page, 24),
             directory,
@@ -154,7 +151,6 @@ mod tests {
         let mut flags = Flags::none();
         flags.set(Database(3), Shard(200), true);
         Superblock {
-            format: FORMAT,
             binding: 0x1122,
             batch: 7,
             directory: Directory::new(8, 3).expect("in range"),
@@ -182,20 +178,23 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_an_older_format_is_read_and_one_of_a_newer_format_is_not() {
-        let older = Superblock { format: 1, ..sample() };
-        assert_eq!(Superblock::read(&older.write(0), 0), Ok(older));
-        let newer = Superblock { format: FORMAT + 1, ..sample() };
-        assert_eq!(Superblock::read(&newer.write(0), 0), Err(Unusable::Format(FORMAT + 1)));
+    fn copy_of_another_format_is_told_from_damage() {
+        for format in [FORMAT - 1, FORMAT + 1] {
+            let mut page = sample().write(0);
+            put_u16(&mut page, 12, format);
+            let sum = checksum(0, &page[8..]);
+            put_u64(&mut page, 0, sum);
+            assert_eq!(Superblock::read(&page, 0), Err(Unusable::Format(format)));
+        }
     }
 
     #[test]
     fn the_bytes_of_a_superblock_are_these() {
         let page = sample().write(0);
-        assert_eq!(&page[8..20], b"PSUP\x02\0\0\0\x22\x11\0\0");
+        assert_eq!(&page[8..20], b"PSUP\x03\0\0\0\x22\x11\0\0");
         assert_eq!(page[128 + 3 * 32 + 25], 1, "database 3, shard 200");
         assert_eq!(base::checksum::hash(&page), GOLDEN);
     }
 
-    const GOLDEN: u64 = 0xb842_f223_471d_1a7f;
+    const GOLDEN: u64 = 0xff03_3bca_a073_59aa;
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::Path;
 
 use bytes::Bytes;
-use types::limits::{DATABASES, KEY_LEN_MAX, RECORD_LEN_MAX};
+use types::limits::{KEY_LEN_MAX, RECORD_LEN_MAX, SPACES};
 use types::{Database, Shard};
 
 use super::directory::Directory;
@@ -251,6 +251,11 @@ impl Check<'_> {
         let mut flags = self.superblock.flags.clone();
         let mut index = Index::default();
         for stripe in &stripes {
+            if let Some(unknown) = stripe.said.unknown {
+                let offset = stripe.position % self.superblock.ring * SECTOR as u64;
+                let place = PagePlace { file: File::Ring, offset };
+                self.report.add(place, None, unknown.to_string());
+            }
             for mark in &stripe.said.marks {
                 for (database, shard) in mark.shards() {
                     flags.set(database, shard, mark.forgotten);
@@ -258,7 +263,7 @@ impl Check<'_> {
             }
             index.insert_durable(&stripe.payload, 0, |_| ());
         }
-        let all = (0..DATABASES as u8).flat_map(|d| (0..=u8::MAX).map(move |s| (d, s)));
+        let all = (0..SPACES as u8).flat_map(|d| (0..=u8::MAX).map(move |s| (d, s)));
         let forgotten = all.filter(|&(d, s)| flags.has(Database(d), Shard(s))).count();
         self.report.forgotten_shards = forgotten as u64;
         for (_, slot) in index.range(0, u64::MAX) {
@@ -310,6 +315,9 @@ impl Check<'_> {
             let (database, shard) = (bad.database, bad.shard);
             let reason = format!("a record of database {database}, shard {shard} is damaged");
             self.report.add(place, Some(bucket), reason);
+        }
+        if let Some(unknown) = whole.unknown {
+            self.report.add(place, Some(bucket), unknown.to_string());
         }
         let directory = self.superblock.directory;
         for entry in whole.entries() {

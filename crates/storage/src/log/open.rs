@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::device::{Device, RING_AT, SECTORS_MAX, SECTORS_MIN, Store, Write, offset_of};
 use super::engine::Engine;
 use super::scan::{Found, Next, Scan};
-use super::superblock::{COPIES, Copy, Superblock};
+use super::superblock::{COPIES, Copy, FORMAT, Superblock};
 use crate::disk::stripe::{SECTOR, blank};
 
 /// Blanks that are written at once while a log is made.
@@ -20,9 +20,7 @@ pub enum OpenError {
     Io(String),
     #[error("the log was made for another node: put back the one that belongs here")]
     Foreign,
-    #[error(
-        "the log has format {0}, which this version does not know: run the version that wrote it"
-    )]
+    #[error("the log has format {0}, this version knows {FORMAT}: run the version that wrote it")]
     UnknownFormat(u16),
     #[error("the log is damaged in both superblocks: the node must be reset and rejoin")]
     Superblocks,

@@ -13,7 +13,7 @@ pub(super) const COPIES: u64 = 2;
 const PAGE: u64 = 4096;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"PLOG");
-const FORMAT: u16 = 1;
+pub(super) const FORMAT: u16 = 1;
 const CHECKSUM_LEN: usize = 8;
 
 /// What it says.

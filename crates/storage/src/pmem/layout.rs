@@ -12,7 +12,7 @@
 //! the structure are self-checking (`word`); offsets in them count granules of 64 bytes.
 
 use types::key::SHARDS;
-use types::limits::{DATABASES, KEY_LEN_MAX, RECORD_LEN_MAX};
+use types::limits::{KEY_LEN_MAX, RECORD_LEN_MAX, SPACES};
 use types::{Database, Key, Shard};
 
 /// Name of the file in the data directory.
@@ -98,7 +98,7 @@ impl ShardId {
 impl Geometry {
     /// What nodes use.
     pub const DEFAULT: Geometry =
-        Geometry { workers: 64, databases: DATABASES as u32, segment_len: 64 << 20 };
+        Geometry { workers: 64, databases: SPACES as u32, segment_len: 64 << 20 };
 
     /// False for numbers that cannot come from a file of ours.
     #[must_use]
@@ -106,7 +106,7 @@ impl Geometry {
         let segment_is = self.segment_len.is_multiple_of(PAGE)
             && (8 * PAGE..=1 << 32).contains(&self.segment_len);
         (1..=1024).contains(&self.workers)
-            && (1..=DATABASES as u32).contains(&self.databases)
+            && (1..=SPACES as u32).contains(&self.databases)
             && segment_is
     }
 

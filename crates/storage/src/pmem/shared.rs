@@ -4,13 +4,15 @@
 //! one shard, and a shard to one worker.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use types::Positions;
 use types::positions::PUBLIC;
 
-use super::layout::{BUMP_AT, GRANULE, GRANULE_BITS, Geometry, PAGE, PageKind, PageUse, ShardId};
+use super::layout::{
+    BUMP_AT, FILE, GRANULE, GRANULE_BITS, Geometry, PAGE, PageKind, PageUse, ShardId,
+};
 use super::memory::Memory;
 use super::word::{self, mix};
 
@@ -31,7 +33,16 @@ pub struct Shared<M> {
     allocator: Mutex<Allocator>,
     // Which workers' intents are in use.
     taken: Box<[AtomicBool]>,
+    // The kind of a whole record that a later version wrote; 0: none was found.
+    unknown: AtomicU8,
 }
+
+/// A whole record that a later version wrote. It must not be taken for a damaged one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "{FILE}: a record has kind {0:#04x}, this version knows kinds 1 to 3: run the version that wrote it"
+)]
+pub struct UnknownRecord(pub u8);
 
 #[derive(Debug)]
 struct Allocator {
@@ -52,12 +63,37 @@ impl<M: Memory> Shared<M> {
         let allocator = Allocator { bump: 0, holes: Vec::new(), looking: None, has_more: true };
         let allocator = Mutex::new(allocator);
         let positions = OnceLock::new();
-        let shared = Shared { memory, geometry, binding, positions, allocator, taken };
+        let shared = Shared {
+            memory,
+            geometry,
+            binding,
+            positions,
+            allocator,
+            taken,
+            unknown: AtomicU8::new(0),
+        };
         // A damaged word cannot hide pages that are in use: everything that exists counts as given out.
         let end = shared.memory.len().max(geometry.segments_at());
         let bump = shared.word(BUMP_AT).and_then(offset_of).filter(|&bump| bump <= end);
         shared.lock().bump = bump.unwrap_or(end);
         shared
+    }
+
+    pub fn note_unknown(&self, kind: u8) {
+        self.unknown.store(kind, Ordering::Relaxed);
+    }
+
+    /// A record that this version does not know was found, by any worker: no byte may change.
+    pub fn unknown(&self) -> Option<UnknownRecord> {
+        let kind = self.unknown.load(Ordering::Relaxed);
+        (kind != 0).then_some(UnknownRecord(kind))
+    }
+
+    /// The same, for one that looks for others.
+    pub fn take_unknown(&self) -> Option<UnknownRecord> {
+        let found = self.unknown();
+        self.unknown.store(0, Ordering::Relaxed);
+        found
     }
 
     /// # Panics

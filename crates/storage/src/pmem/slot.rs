@@ -47,6 +47,7 @@ pub enum Kind {
 const KIND_CELL: u8 = 1;
 const KIND_META: u8 = 2;
 const KIND_VOID: u8 = 3;
+// Reserved: 4 and 5 for the root and a part of a chunked record, 6 for the log of a database.
 
 /// The contents of a whole version; its bytes are in the buffer that it was read into.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -183,7 +184,10 @@ impl<M: Memory> Shared<M> {
             KIND_CELL => Kind::Cell,
             KIND_META => Kind::Meta,
             KIND_VOID => return Version::Void { sequence },
-            _ => return Version::Bad,
+            kind => {
+                self.note_unknown(kind);
+                return Version::Bad;
+            }
         };
         let database = Database(header[21]);
         let content = Content { kind, database, key_len, record_len };
@@ -243,5 +247,84 @@ impl<M: Memory> Shared<M> {
     pub fn clear_slot(&self, home: Home, buffers: &mut Buffers) {
         self.write_void(home, 0, u32::MAX, buffers);
         self.write_void(home, 1, 0, buffers);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use types::{Key, Shard};
+
+    use super::super::Pmem;
+    use super::super::directory::Match;
+    use super::super::layout::Geometry;
+    use super::super::modelled::Modelled;
+    use super::super::verify::verify_memory;
+    use super::*;
+    use crate::volatile::Beginning;
+    use crate::{Completion, Load, Place, Share, Store as _};
+
+    fn bytes_of(memory: &Modelled) -> Vec<u8> {
+        let mut bytes = vec![0; memory.len() as usize];
+        memory.read(0, &mut bytes);
+        bytes
+    }
+
+    /// Whatever meets it: a load, a change, a removal, a listing, the scrub.
+    #[test]
+    fn unknown_record_stops_the_store() {
+        let geometry = Geometry { workers: 1, databases: 1, segment_len: 256 << 10 };
+        for kind in [4, 5, 6, 0x81] {
+            for meeting in 0..5 {
+                let memory = Modelled::new(64 << 20);
+                let pmem = Pmem::format(memory.clone(), geometry, 7, Beginning::New);
+                let pmem = pmem.expect("there is room");
+                let key = Key::new(b"key");
+                let place = Place::Cell(Database(0), key.clone());
+                let mut store = pmem.store(0);
+                for record in [b"older", b"newer"] {
+                    store.put(&place, record);
+                    store.submit();
+                }
+                let shard = ShardId::of(Database(0), &key);
+                let found = pmem.shared.search(shard, key.hash(), |_| Match::Yes);
+                let entry = found.expect("it is whole").expect("it is there");
+                let home = pmem.shared.home(entry.slot).expect("it is a slot");
+                let mut buffers = Buffers::default();
+                let reading = pmem.shared.read_slot(home, &mut buffers).expect("it is whole");
+                let (next, content) =
+                    ((1 - reading.newest, reading.sequence + 1), (&b"key"[..], &b"later"[..]));
+                pmem.shared.write(home, next, kind, content, &mut Vec::new());
+                pmem.shared.memory.fence();
+                drop((store, pmem));
+
+                let pmem = Pmem::from_memory(memory.clone(), 7, Path::new("modelled"));
+                let pmem = pmem.expect("it opens");
+                let before = bytes_of(&memory);
+                let report = verify_memory(memory.clone(), Path::new("modelled")).expect("known");
+                let text = format!(
+                    "pmem: a record has kind {kind:#04x}, this version knows kinds 1 to 3: "
+                );
+                assert!(report.faults[0].to_string().starts_with(&text), "{:?}", report.faults);
+                let mut store = pmem.store(0);
+                match meeting {
+                    0 => assert_eq!(store.load(&place), Load::Pending),
+                    1 => store.put(&place, b"newest"),
+                    2 => store.remove(&place),
+                    3 => store.scan(1, Database(0), key.shard().first_hash(), 10),
+                    _ => store.scrub(Share { worker: 0, workers: 1 }, u64::MAX),
+                }
+                store.submit();
+                let mut heard = Vec::new();
+                store.poll(&mut heard);
+                let is_told = |it: &Completion| matches!(it, Completion::Failed(why) if why.starts_with(&text));
+                assert!(heard.iter().any(is_told), "kind {kind}, meeting {meeting}: {heard:?}");
+                let is_loss = |it: &Completion| matches!(it, Completion::Forgotten { .. });
+                assert!(!heard.iter().any(is_loss), "{heard:?}");
+                assert!(bytes_of(&memory) == before, "kind {kind}, meeting {meeting}");
+                assert!(!store.is_forgotten(Database(0), Shard(key.shard().0)));
+            }
+        }
     }
 }

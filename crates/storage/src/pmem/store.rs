@@ -30,6 +30,10 @@ impl<M: Memory> Store for PmemStore<M> {
         };
         let shard = changed.shard();
         let load = self.find(place, changed);
+        if self.failure.is_some() {
+            // The next poll says why.
+            return Load::Pending;
+        }
         if load == Load::Lost && self.damaged.contains(&shard) {
             self.lost.push(place.clone());
             return Load::Pending;
@@ -84,7 +88,9 @@ impl<M: Memory> Store for PmemStore<M> {
                 self.ticket += 1;
                 self.has_stored = true;
             }
-            Err(error) => self.failure = Some(format!("pmem: {error}")),
+            Err(error) => {
+                self.failure.get_or_insert(format!("pmem: {error}"));
+            }
         }
         batch.clear();
         self.batch = batch;

@@ -14,7 +14,7 @@ use super::memory::Memory;
 
 const MAGIC: &[u8; 8] = b"PALIPMEM";
 /// The only format that this version reads and writes.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 const LEN: usize = 48;
 
 /// What a file is.

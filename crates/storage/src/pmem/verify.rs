@@ -13,7 +13,7 @@ use super::intent::Target;
 use super::layout::{ROOT_META, ROOT_STATE, ShardId};
 use super::mapped::Mapped;
 use super::memory::Memory;
-use super::shared::{Shared, offset_of};
+use super::shared::{Shared, UnknownRecord, offset_of};
 use super::slot::{Buffers, Kind};
 use super::superblock::{Copy, Superblock};
 use super::word::NONE;
@@ -54,6 +54,8 @@ pub enum Fault {
     Register { database: Database, shard: Shard, hash: u64, slot: u64 },
     /// The record of a whole shard, or what leads to it.
     Meta { database: Database, shard: Shard },
+    /// A record that a later version wrote.
+    Unknown(UnknownRecord),
     /// What says whether a shard is forgotten.
     State { database: Database, shard: Shard },
 }
@@ -75,6 +77,7 @@ impl std::fmt::Display for Fault {
             Fault::Meta { database, shard } => {
                 write!(f, "database {database} shard {}: its meta record", shard.0)
             }
+            Fault::Unknown(record) => record.fmt(f),
             Fault::State { database, shard } => {
                 write!(f, "database {database} shard {}: its state", shard.0)
             }
@@ -213,6 +216,10 @@ impl<M: Memory> Check<M> {
     fn is_whole(&mut self, slot: u64, id: ShardId, kind: Kind, hash: Option<u64>) -> bool {
         let Some((_, reading, content)) = self.shared.read_live(slot, id, kind, &mut self.buffers)
         else {
+            if let Some(unknown) = self.shared.take_unknown() {
+                self.report.add(Fault::Unknown(unknown));
+                return true;
+            }
             let is_excused = self.excused.contains(&slot);
             self.report.unfinished += u64::from(is_excused);
             return is_excused;

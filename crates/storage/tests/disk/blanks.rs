@@ -50,7 +50,7 @@ fn put_wait(world: &mut World, number: u64) {
 fn what_was_lost_once_is_not_lost_again_a_lap_later() {
     let mut world = World::open(lost(40..70), 1, &config());
     world.settle();
-    for database in 0..16 {
+    for database in 0..types::limits::SPACES as u8 {
         for shard in 0..=255_u8 {
             if world.stores[0].is_forgotten(Database(database), Shard(shard)) {
                 world.stores[0].set_forgotten(Database(database), Shard(shard), false);

@@ -236,7 +236,11 @@ fn a_damaged_ring_forgets_all_but_what_came_after_it() {
         let mut world = World::open(disk, 1, &config());
         put(&mut world, &cell(1 << 50), b"new");
         let is_it = |it: &&Completion| matches!(it, Completion::Forgotten { .. });
-        assert_eq!(world.heard[0].iter().filter(is_it).count(), 16 * 256, "all shards");
+        assert_eq!(
+            world.heard[0].iter().filter(is_it).count(),
+            types::limits::SPACES * 256,
+            "all shards"
+        );
         if settles {
             world.settle();
         }

@@ -63,46 +63,6 @@ fn an_older_whole_superblock_rolls_nothing_back() {
     }
 }
 
-/// Both superblocks say so before the ring holds what the older format does not know; whatever it held is there.
-#[test]
-fn a_store_of_the_format_before_is_taken_over_at_its_start() {
-    let config = small_config();
-    for is_settled in [true, false] {
-        let mut world = World::create(SimDisk::new(1, 0), 1, &config);
-        (0..119).for_each(|number| put(&mut world, number, 300));
-        if is_settled {
-            world.settle();
-        }
-        world.stores[0].put(&cell(119), &record(119, 300));
-        store_all(&mut world);
-        let disk = world.disk.crashed(2);
-        disk.rot(File::Slots, |bytes| {
-            for copy in 0..2 {
-                let page = &mut bytes[copy * PAGE..][..PAGE];
-                assert_eq!(page[12..14], [2, 0], "the format");
-                page[12] = 1;
-                let sum = base::checksum::checksum(copy as u64, &page[8..]);
-                page[..8].copy_from_slice(&sum.to_le_bytes());
-            }
-        });
-        // The images in it are of a newer format.
-        disk.rot(File::Spare, |bytes| bytes[3] ^= 1);
-        let mut world = World::open(disk, 1, &config);
-        let formats = |world: &World| {
-            let bytes = world.disk.bytes(File::Slots);
-            [bytes[12], bytes[PAGE + 12]]
-        };
-        assert_eq!(formats(&world), [2, 2]);
-        world.stores[0].put(&cell(120), &record(120, 1_500));
-        store_all(&mut world);
-        let mut world = World::open(world.disk.crashed(3), 1, &config);
-        for number in 0..=120 {
-            let wanted = record(number, if number == 120 { 1_500 } else { 300 });
-            assert!(world.load(&cell(number)) == Load::Found(wanted.into()), "{number}");
-        }
-    }
-}
-
 /// Until all that was put is durable.
 fn store_all(world: &mut World) {
     let ticket = world.stores[0].ticket();

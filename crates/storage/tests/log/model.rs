@@ -119,7 +119,12 @@ fn another_nodes_log_is_refused_as_such() {
     let sum = base::checksum::checksum(0, &other[8..]);
     other[..8].copy_from_slice(&sum.to_le_bytes());
     memory.write(0, &other);
-    assert_eq!(Log::open(&mut memory, BINDING).err(), Some(OpenError::UnknownFormat(9)));
+    let before = memory.bytes.clone();
+    let Err(error) = Log::open(&mut memory, BINDING) else { panic!("it is unknown") };
+    assert_eq!(error, OpenError::UnknownFormat(9));
+    assert!(error.to_string().contains("has format 9, this version knows 1:"), "{error}");
+    assert_eq!(verify(&mut memory).err(), Some(error));
+    assert!(memory.bytes == before, "it was changed");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! The shape of a store, and why it may not open.
 
+use crate::disk::entry::UnknownRecord;
 use crate::disk::spare;
 use crate::disk::stripe::SECTOR;
+use crate::disk::superblock::FORMAT;
 
 /// The shape of a store. The first three are fixed when it is created; the others may differ at every start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,8 +64,10 @@ pub enum OpenError {
     Exists,
     #[error("both superblocks are damaged: reset the node, so that it recovers from the others")]
     Damaged,
-    #[error("the store has format {0}, which this version does not know")]
+    #[error("slots has format {0}, this version knows {FORMAT}: run the version that wrote it")]
     Format(u16),
+    #[error("ring: {0}")]
+    Record(UnknownRecord),
     #[error("a size of the store is out of range")]
     Config,
     #[error("{0}")]

@@ -13,7 +13,7 @@ use crate::disk::index::WARMED;
 use crate::disk::io::{File, Files, Io, Write};
 use crate::disk::place::{PAGE, PagePlace, map_place, primary_place, units_for};
 use crate::disk::spare::{self, HOMES};
-use crate::disk::superblock::{FORMAT, Superblock};
+use crate::disk::superblock::Superblock;
 use crate::mutation::{self, Mutation};
 
 /// Contents that share a flush: whoever writes a stripe meanwhile does not wait behind more.
@@ -106,7 +106,6 @@ impl Engine {
     /// The superblock that the newest write-back writes.
     pub(super) fn superblock(&self, tail: u64) -> Superblock {
         Superblock {
-            format: FORMAT,
             binding: self.binding,
             batch: self.batch,
             directory: self.directory,

@@ -367,6 +367,9 @@ impl Engine {
         }
         let (mut bucket, bad) =
             checked.unwrap_or_else(|| Bucket::check(loading.pages, loading.overflow, self.binding));
+        if let Some(unknown) = bucket.unknown {
+            return self.fail(&format!("slots: {unknown}"));
+        }
         if is_void {
             bucket = bucket.void();
         }

@@ -105,7 +105,7 @@ impl Engine {
         let (first, last) = self.directory.interval(bucket);
         self.forget(Mark {
             forgotten: true,
-            databases: u16::MAX,
+            databases: u64::MAX,
             first: (first >> 56) as u8,
             last: (last >> 56) as u8,
         })

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use hashbrown::HashMap;
 use types::key::SHARDS;
-use types::limits::DATABASES;
+use types::limits::SPACES;
 use types::{Database, Shard};
 
 use super::Engine;
@@ -32,7 +32,7 @@ use crate::disk::recovery::{CHUNK, Recovered, RingImage};
 use crate::disk::ring::{Marked, Ring, ring_writes};
 use crate::disk::spare::{self, Images};
 use crate::disk::stripe::{SECTOR, StripeWriter, blank};
-use crate::disk::superblock::{FORMAT, Flags, Superblock};
+use crate::disk::superblock::{Flags, Superblock};
 
 /// Sectors written at once while a ring is made.
 const BLANK_SECTORS: u64 = 2048;
@@ -85,7 +85,6 @@ pub fn create(medium: &mut dyn Medium, binding: u64, config: &Config) -> Result<
     }
     medium.store(writes, Files::ALL)?;
     let superblock = Superblock {
-        format: FORMAT,
         binding,
         batch: 0,
         directory,
@@ -109,16 +108,14 @@ struct Redone {
 }
 
 impl Redone {
-    /// `None` where something is damaged, so that the spare alone may not be enough for the next start, and where the store
-    /// is of an older format: then the write-back is put in place at once. `last` is the superblock that is written last, as
-    /// it stands in place.
+    /// Refuses images where one is damaged: the spare alone may not be enough for the next start.
+    /// Then the write-back is put in place at once. `last` is the superblock that is written last,
+    /// as it stands in place.
     fn of(images: Images, last: Option<&Superblock>) -> Result<Redone, Images> {
         let image = images.whole.last().filter(|_| images.are_whole());
         let superblock = image.and_then(|image| Superblock::read(&image.bytes, COPIES - 1).ok());
         match (superblock, last) {
-            (Some(superblock), Some(last))
-                if superblock.batch == images.batch && superblock.format == FORMAT =>
-            {
+            (Some(superblock), Some(last)) if superblock.batch == images.batch => {
                 Ok(Redone { images, superblock, tail: last.tail })
             }
             _ => Err(images),
@@ -165,6 +162,9 @@ impl Opening {
         let mut copies = Superblocks::read(medium)?;
         let unusable: Vec<u64> = copies.unusable().collect();
         let mut superblock = copies.newest();
+        if let Err(OpenError::Format(_)) = superblock {
+            return Err(superblock.expect_err("it is of another format"));
+        }
         let found = superblock.as_ref().ok().map(|superblock| superblock.binding);
         if found.is_some() && binding.is_some() && found != binding {
             return Err(OpenError::Foreign);
@@ -191,12 +191,15 @@ impl Opening {
                 }
             }
         }
-        // From here on it is of this format: before anything is written that an older one does not know.
-        let superblock = Superblock { format: FORMAT, ..superblock? };
+        let superblock = superblock?;
         // Before the first write-back of pages there is no head.
         let may_be_older =
             redo && superblock.batch > 0 && !spare::has_head(medium, superblock.binding)?;
         let FoundRing { recovered, mut bad } = find_ring(medium, &superblock, false)?;
+        let mut unknown = recovered.stripes.iter().filter_map(|found| found.said.unknown);
+        if let Some(record) = unknown.next() {
+            return Err(OpenError::Record(record));
+        }
         if recovered.damaged
             && let Some(Redone { images, .. }) = redone.take()
         {
@@ -308,7 +311,7 @@ impl Engine {
         }
         engine.sweep = Sweep::new(engine.ring.sectors, engine.ring.head, engine.ring.used());
         engine.held_until = engine.ring.head + first_sectors(engine.ring.sectors);
-        for database in 0..DATABASES as u8 {
+        for database in 0..SPACES as u8 {
             for shard in 0..=u8::MAX {
                 if engine.flags.has(Database(database), Shard(shard)) {
                     engine.announce_one(Database(database), Shard(shard));
@@ -360,7 +363,7 @@ impl Engine {
             is_resting: false,
             flags: superblock.flags.clone(),
             flags_durable: superblock.flags.clone(),
-            losses: vec![0; DATABASES * SHARDS],
+            losses: vec![0; SPACES * SHARDS],
             scrub: Scrub::default(),
             surplus: Surplus::default(),
             buckets_min: 1 << config.initial_level,

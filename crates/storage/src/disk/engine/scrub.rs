@@ -290,6 +290,9 @@ impl Engine {
 
     fn scrub_records(&mut self, bucket: u64, since: Since, first: PageHead, pages: Vec<Bytes>) {
         let (whole, bad) = Bucket::check(pages, Vec::new(), self.binding);
+        if let Some(unknown) = whole.unknown {
+            return self.fail(&format!("slots: {unknown}"));
+        }
         self.survey_records(&whole);
         if !bad.is_empty() {
             return self.suspect(bucket, since);

@@ -33,21 +33,22 @@ impl Superblocks {
         Superblocks(std::array::from_fn(copy))
     }
 
-    /// The newer of the copies.
+    /// The newer of the copies. An unknown format in either is refused.
     pub(in crate::disk) fn newest(&self) -> Result<Superblock, OpenError> {
+        let errors = || self.0.iter().filter_map(|copy| copy.as_ref().err());
+        let of_format = |unusable: &Unusable| match unusable {
+            Unusable::Format(format) => Some(OpenError::Format(*format)),
+            Unusable::Zero | Unusable::Damaged => None,
+        };
+        // The other copy may be the older one.
+        if let Some(error) = errors().find_map(of_format) {
+            return Err(error);
+        }
         // The first of two that are equal.
         let newest = self.0.iter().flatten().rev().max_by_key(|found| found.batch);
-        newest.cloned().ok_or_else(|| {
-            let errors = || self.0.iter().filter_map(|copy| copy.as_ref().err());
-            let of_format = |unusable: &Unusable| match unusable {
-                Unusable::Format(format) => Some(OpenError::Format(*format)),
-                Unusable::Zero | Unusable::Damaged => None,
-            };
-            match errors().find_map(of_format) {
-                Some(error) => error,
-                None if errors().all(|unusable| *unusable == Unusable::Zero) => OpenError::Missing,
-                None => OpenError::Damaged,
-            }
+        newest.cloned().ok_or_else(|| match errors().all(|unusable| *unusable == Unusable::Zero) {
+            true => OpenError::Missing,
+            false => OpenError::Damaged,
         })
     }
 

@@ -43,7 +43,9 @@ impl<M: Memory> PmemStore<M> {
 
     pub(super) fn forget_way(&mut self, shard: ShardId, hash: u64, damage: Damaged) {
         self.forget(shard, None, damage);
-        self.shared.repair(shard, hash, damage.entry);
+        if self.failure.is_none() {
+            self.shared.repair(shard, hash, damage.entry);
+        }
     }
 
     /// The records of entries in hash order, and where to go on if they were too long for one listing.

@@ -189,10 +189,15 @@ impl<M: Memory> PmemStore<M> {
         Ok(Some(Located { entry: None, home, reading, content }))
     }
 
-    /// Makes a shard durably forgotten and clears the damage on the way to a place.
+    /// Makes a shard durably forgotten and clears the damage on the way to a place. A record of a
+    /// later version is no damage: then the store fails.
     pub(super) fn forget(&mut self, shard: ShardId, place: Option<&Changed>, damage: Damaged) {
-        base::sometimes!("pmem: damage makes a shard forgotten");
         self.damages += 1;
+        if let Some(unknown) = self.shared.unknown() {
+            self.failure.get_or_insert(unknown.to_string());
+            return;
+        }
+        base::sometimes!("pmem: damage makes a shard forgotten");
         self.recent.forget_all();
         let root = self.shared.geometry.root_at(shard);
         self.shared.put_word(root + ROOT_STATE, STATE_FORGOTTEN);
