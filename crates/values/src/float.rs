@@ -162,7 +162,7 @@ fn in_range(magnitude: Magnitude) -> Option<Magnitude> {
 }
 
 fn parse_decimal(text: &[u8]) -> Option<Magnitude> {
-    let parts = Parts::split(text, b'e', u8::is_ascii_digit)?;
+    let parts = NumberParts::split(text, b'e', u8::is_ascii_digit)?;
     let digits = parts.significant();
     let count = digits.len() as i64;
     if count == 0 {
@@ -205,7 +205,7 @@ fn divide(dividend: Unsigned, divisor: Unsigned) -> (Unsigned, i64, bool) {
 }
 
 fn parse_hexadecimal(text: &[u8]) -> Option<Magnitude> {
-    let parts = Parts::split(text, b'p', u8::is_ascii_hexdigit)?;
+    let parts = NumberParts::split(text, b'p', u8::is_ascii_hexdigit)?;
     let digits = parts.significant();
     if digits.is_empty() {
         return Some(Magnitude::Finite { mantissa: 0, exponent: 0 });
@@ -223,14 +223,14 @@ fn parse_hexadecimal(text: &[u8]) -> Option<Magnitude> {
 }
 
 /// A written number, taken apart: `whole.fraction` and an exponent.
-struct Parts<'a> {
+struct NumberParts<'a> {
     whole: &'a [u8],
     fraction: &'a [u8],
     exponent: i64,
 }
 
-impl<'a> Parts<'a> {
-    fn split(text: &'a [u8], mark: u8, is_digit: fn(&u8) -> bool) -> Option<Parts<'a>> {
+impl<'a> NumberParts<'a> {
+    fn split(text: &'a [u8], mark: u8, is_digit: fn(&u8) -> bool) -> Option<NumberParts<'a>> {
         let (whole, rest) = take_while(text, is_digit);
         let (fraction, rest) = match rest {
             [b'.', rest @ ..] => take_while(rest, is_digit),
@@ -246,7 +246,7 @@ impl<'a> Parts<'a> {
             }
             _ => return None,
         };
-        Some(Parts { whole, fraction, exponent })
+        Some(NumberParts { whole, fraction, exponent })
     }
 
     /// Digits without leading zeros.
