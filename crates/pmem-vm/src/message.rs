@@ -8,7 +8,7 @@ use std::str::{FromStr, SplitWhitespace};
 
 /// One line.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Message {
+pub enum GuestMessage {
     /// How cache lines are written back on this CPU.
     Flush(String),
     /// A check of the medium passed.
@@ -41,29 +41,31 @@ pub enum Message {
     Wrong(String),
 }
 
-impl fmt::Display for Message {
+impl fmt::Display for GuestMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Message::Flush(name) => write!(f, "flush {name}"),
-            Message::Passed(check) => write!(f, "passed {check}"),
-            Message::Whole { node } => write!(f, "whole {node}"),
-            Message::Empty { node } => write!(f, "empty {node}"),
-            Message::Started => write!(f, "started"),
-            Message::Synced { node } => write!(f, "synced {node}"),
-            Message::Ready { uptime_ms } => write!(f, "ready {uptime_ms}"),
-            Message::Holds { client, key, number: Some(number) } => {
+            GuestMessage::Flush(name) => write!(f, "flush {name}"),
+            GuestMessage::Passed(check) => write!(f, "passed {check}"),
+            GuestMessage::Whole { node } => write!(f, "whole {node}"),
+            GuestMessage::Empty { node } => write!(f, "empty {node}"),
+            GuestMessage::Started => write!(f, "started"),
+            GuestMessage::Synced { node } => write!(f, "synced {node}"),
+            GuestMessage::Ready { uptime_ms } => write!(f, "ready {uptime_ms}"),
+            GuestMessage::Holds { client, key, number: Some(number) } => {
                 write!(f, "holds {client} {key} {number}")
             }
-            Message::Holds { client, key, number: None } => write!(f, "holds {client} {key} -"),
-            Message::ReadAll => write!(f, "read-all"),
-            Message::Reserved { client, number } => write!(f, "reserved {client} {number}"),
-            Message::Acked { client, number } => write!(f, "acked {client} {number}"),
-            Message::Missed { client, number } => write!(f, "missed {client} {number}"),
-            Message::Unknown { client, number, reply } => {
+            GuestMessage::Holds { client, key, number: None } => {
+                write!(f, "holds {client} {key} -")
+            }
+            GuestMessage::ReadAll => write!(f, "read-all"),
+            GuestMessage::Reserved { client, number } => write!(f, "reserved {client} {number}"),
+            GuestMessage::Acked { client, number } => write!(f, "acked {client} {number}"),
+            GuestMessage::Missed { client, number } => write!(f, "missed {client} {number}"),
+            GuestMessage::Unknown { client, number, reply } => {
                 write!(f, "unknown {client} {number} {}", one_line(reply))
             }
-            Message::Stopped => write!(f, "stopped"),
-            Message::Wrong(finding) => write!(f, "wrong {}", one_line(finding)),
+            GuestMessage::Stopped => write!(f, "stopped"),
+            GuestMessage::Wrong(finding) => write!(f, "wrong {}", one_line(finding)),
         }
     }
 }
@@ -77,25 +79,29 @@ fn one_line(text: &str) -> String {
 #[error("an unknown guest message: {0:?}")]
 pub struct Unreadable(pub String);
 
-impl FromStr for Message {
+impl FromStr for GuestMessage {
     type Err = Unreadable;
 
-    fn from_str(line: &str) -> Result<Message, Unreadable> {
+    fn from_str(line: &str) -> Result<GuestMessage, Unreadable> {
         parse(line).ok_or_else(|| Unreadable(line.to_string()))
     }
 }
 
-fn parse(line: &str) -> Option<Message> {
+fn parse(line: &str) -> Option<GuestMessage> {
     let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
     let text = || Some(rest.to_string()).filter(|text| !text.is_empty());
     match word {
-        "flush" => return Some(Message::Flush(text()?)),
-        "passed" => return Some(Message::Passed(text()?)),
-        "wrong" => return Some(Message::Wrong(text()?)),
+        "flush" => return Some(GuestMessage::Flush(text()?)),
+        "passed" => return Some(GuestMessage::Passed(text()?)),
+        "wrong" => return Some(GuestMessage::Wrong(text()?)),
         "unknown" => {
             let mut parts = rest.splitn(3, ' ');
             let (client, number) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-            return Some(Message::Unknown { client, number, reply: parts.next()?.to_string() });
+            return Some(GuestMessage::Unknown {
+                client,
+                number,
+                reply: parts.next()?.to_string(),
+            });
         }
         _ => {}
     }
@@ -104,29 +110,29 @@ fn parse(line: &str) -> Option<Message> {
     words.next().is_none().then_some(message)
 }
 
-fn parse_numbers(word: &str, words: &mut SplitWhitespace<'_>) -> Option<Message> {
+fn parse_numbers(word: &str, words: &mut SplitWhitespace<'_>) -> Option<GuestMessage> {
     fn next<T: FromStr>(words: &mut SplitWhitespace<'_>) -> Option<T> {
         words.next()?.parse().ok()
     }
     Some(match word {
-        "whole" => Message::Whole { node: next(words)? },
-        "empty" => Message::Empty { node: next(words)? },
-        "started" => Message::Started,
-        "synced" => Message::Synced { node: next(words)? },
-        "ready" => Message::Ready { uptime_ms: next(words)? },
+        "whole" => GuestMessage::Whole { node: next(words)? },
+        "empty" => GuestMessage::Empty { node: next(words)? },
+        "started" => GuestMessage::Started,
+        "synced" => GuestMessage::Synced { node: next(words)? },
+        "ready" => GuestMessage::Ready { uptime_ms: next(words)? },
         "holds" => {
             let (client, key) = (next(words)?, next(words)?);
             let number = match words.next()? {
                 "-" => None,
                 number => Some(number.parse().ok()?),
             };
-            Message::Holds { client, key, number }
+            GuestMessage::Holds { client, key, number }
         }
-        "read-all" => Message::ReadAll,
-        "reserved" => Message::Reserved { client: next(words)?, number: next(words)? },
-        "acked" => Message::Acked { client: next(words)?, number: next(words)? },
-        "missed" => Message::Missed { client: next(words)?, number: next(words)? },
-        "stopped" => Message::Stopped,
+        "read-all" => GuestMessage::ReadAll,
+        "reserved" => GuestMessage::Reserved { client: next(words)?, number: next(words)? },
+        "acked" => GuestMessage::Acked { client: next(words)?, number: next(words)? },
+        "missed" => GuestMessage::Missed { client: next(words)?, number: next(words)? },
+        "stopped" => GuestMessage::Stopped,
         _ => return None,
     })
 }
@@ -138,22 +144,22 @@ mod tests {
     #[test]
     fn messages_survive_a_round_trip() {
         let all = [
-            Message::Flush("clwb".into()),
-            Message::Passed("a check with words".into()),
-            Message::Whole { node: 1 },
-            Message::Empty { node: 2 },
-            Message::Started,
-            Message::Synced { node: 3 },
-            Message::Ready { uptime_ms: 4 },
-            Message::Holds { client: 5, key: 6, number: Some(7) },
-            Message::Holds { client: 5, key: 6, number: None },
-            Message::ReadAll,
-            Message::Reserved { client: 8, number: 9 },
-            Message::Acked { client: 10, number: 11 },
-            Message::Missed { client: 14, number: 15 },
-            Message::Unknown { client: 12, number: 13, reply: "an error".into() },
-            Message::Stopped,
-            Message::Wrong("this and that".into()),
+            GuestMessage::Flush("clwb".into()),
+            GuestMessage::Passed("a check with words".into()),
+            GuestMessage::Whole { node: 1 },
+            GuestMessage::Empty { node: 2 },
+            GuestMessage::Started,
+            GuestMessage::Synced { node: 3 },
+            GuestMessage::Ready { uptime_ms: 4 },
+            GuestMessage::Holds { client: 5, key: 6, number: Some(7) },
+            GuestMessage::Holds { client: 5, key: 6, number: None },
+            GuestMessage::ReadAll,
+            GuestMessage::Reserved { client: 8, number: 9 },
+            GuestMessage::Acked { client: 10, number: 11 },
+            GuestMessage::Missed { client: 14, number: 15 },
+            GuestMessage::Unknown { client: 12, number: 13, reply: "an error".into() },
+            GuestMessage::Stopped,
+            GuestMessage::Wrong("this and that".into()),
         ];
         for message in all {
             assert_eq!(message.to_string().parse(), Ok(message));
@@ -163,7 +169,7 @@ mod tests {
     #[test]
     fn other_lines_are_no_messages() {
         for line in ["", "acked 1", "acked 1 2 3", "acked one 2", "holds 1 2", "hello", "wrong"] {
-            assert!(line.parse::<Message>().is_err(), "{line:?}");
+            assert!(line.parse::<GuestMessage>().is_err(), "{line:?}");
         }
     }
 }

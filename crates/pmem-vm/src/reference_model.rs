@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use crate::message::Message;
+use crate::message::GuestMessage;
 use crate::operation::{self, CLIENTS, KEYS, KeyChange};
 
 /// Operations of one boot of one client that may have begun: first and last.
@@ -51,31 +51,31 @@ impl ReferenceModel {
     ///
     /// # Errors
     /// A lost or invented write, or a message that no guest sends.
-    pub fn note(&mut self, message: &Message) -> Result<(), String> {
+    pub fn note(&mut self, message: &GuestMessage) -> Result<(), String> {
         match *message {
-            Message::Reserved { client, number } => self.client(client)?.reserve(number),
-            Message::Acked { client, number } => {
+            GuestMessage::Reserved { client, number } => self.client(client)?.reserve(number),
+            GuestMessage::Acked { client, number } => {
                 self.acked += 1;
                 self.client(client)?.ack(number)
             }
-            Message::Missed { client, number } => {
+            GuestMessage::Missed { client, number } => {
                 self.acked += 1;
                 let read = self.client(client)?.read(client, number % KEYS, (None, number));
                 read.map_err(|finding| {
                     format!("{}: {finding}", operation::key(client, number % KEYS))
                 })
             }
-            Message::Unknown { client, number, .. } => {
+            GuestMessage::Unknown { client, number, .. } => {
                 self.unknown += 1;
                 self.client(client)?.is_unsure[(number % KEYS) as usize] = true;
                 Ok(())
             }
-            Message::Holds { client, key, number } if key < KEYS => {
+            GuestMessage::Holds { client, key, number } if key < KEYS => {
                 self.read += 1;
                 let holds = self.client(client)?.read(client, key, (number, u64::MAX));
                 holds.map_err(|finding| format!("{}: {finding}", operation::key(client, key)))
             }
-            Message::Holds { key, .. } => Err(format!("there is no key {key}")),
+            GuestMessage::Holds { key, .. } => Err(format!("there is no key {key}")),
             _ => Ok(()),
         }
     }
@@ -154,7 +154,7 @@ mod tests {
 
     const CLIENT: usize = 2;
 
-    fn model(lines: &[Message]) -> ReferenceModel {
+    fn model(lines: &[GuestMessage]) -> ReferenceModel {
         let mut model = ReferenceModel::default();
         for message in lines {
             model.note(message).expect("the messages so far are consistent");
@@ -162,16 +162,16 @@ mod tests {
         model
     }
 
-    fn reserved(number: u64) -> Message {
-        Message::Reserved { client: CLIENT, number }
+    fn reserved(number: u64) -> GuestMessage {
+        GuestMessage::Reserved { client: CLIENT, number }
     }
 
-    fn acked(number: u64) -> Message {
-        Message::Acked { client: CLIENT, number }
+    fn acked(number: u64) -> GuestMessage {
+        GuestMessage::Acked { client: CLIENT, number }
     }
 
-    fn holds(key: u64, number: Option<u64>) -> Message {
-        Message::Holds { client: CLIENT, key, number }
+    fn holds(key: u64, number: Option<u64>) -> GuestMessage {
+        GuestMessage::Holds { client: CLIENT, key, number }
     }
 
     /// The first two operations on one key that satisfy `is_wanted`.
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn missed_deletion_allows_earlier_pending_write() {
         let (first, second) = two(|first, second| !first && second);
-        let missed = Message::Missed { client: CLIENT, number: second };
+        let missed = GuestMessage::Missed { client: CLIENT, number: second };
         let mut under_way = model(&[reserved(2 * KEYS), missed.clone()]);
         assert_eq!(under_way.note(&holds(first, Some(first))), Ok(()));
         let mut acknowledged = model(&[reserved(2 * KEYS), acked(first)]);
@@ -241,7 +241,7 @@ mod tests {
     fn key_with_unknown_outcome_may_change_late() {
         let (first, second) = two(|first, second| !first && !second);
         let reply = "an error".to_string();
-        let unknown = Message::Unknown { client: CLIENT, number: second, reply };
+        let unknown = GuestMessage::Unknown { client: CLIENT, number: second, reply };
         let mut model = model(&[reserved(2 * KEYS), acked(first), unknown]);
         assert_eq!(model.note(&holds(first, Some(second))), Ok(()));
         assert_eq!(model.note(&holds(first, Some(first))), Ok(()));

@@ -8,7 +8,7 @@ use bench::client::{Client, Value};
 use bench::workload::write_command;
 
 use super::line::{HELD_BACK_MAX, SerialLine};
-use crate::message::Message;
+use crate::message::GuestMessage;
 use crate::operation::{self, CLIENTS, KEYS, KeyChange, PER_BOOT};
 
 /// Timeout of a reply; longer than nodes look for a quorum.
@@ -30,7 +30,7 @@ const _: () = assert!(AHEAD as usize * SHORTEST > HELD_BACK_MAX);
 /// [`read_all`].
 pub fn reserve_first(boot: u64, line: &SerialLine) {
     for client in 0..CLIENTS {
-        line.send(&Message::Reserved { client, number: boot * PER_BOOT + 2 * AHEAD - 1 });
+        line.send(&GuestMessage::Reserved { client, number: boot * PER_BOOT + 2 * AHEAD - 1 });
     }
 }
 
@@ -56,7 +56,7 @@ pub fn read_all(nodes: &[SocketAddr], line: &SerialLine) -> Result<()> {
                 }
                 other => bail!("{name}: {other:?}"),
             };
-            line.send(&Message::Holds { client, key, number });
+            line.send(&GuestMessage::Holds { client, key, number });
         }
     }
     Ok(())
@@ -78,7 +78,10 @@ pub fn write(boot: u64, nodes: &[SocketAddr], line: &SerialLine) -> Result<()> {
                 let first = boot * PER_BOOT;
                 for begin in (first..first + PER_BOOT).step_by(TOGETHER as usize) {
                     if begin > first && (begin - first).is_multiple_of(AHEAD) {
-                        line.send(&Message::Reserved { client, number: begin + 2 * AHEAD - 1 });
+                        line.send(&GuestMessage::Reserved {
+                            client,
+                            number: begin + 2 * AHEAD - 1,
+                        });
                     }
                     if !write_some(&mut connection, client, begin, line) {
                         return;
@@ -106,18 +109,18 @@ fn write_some(connection: &mut Client, client: usize, begin: u64, line: &SerialL
         let reply = if has_failed { None } else { Some(connection.receive()) };
         match reply {
             Some(Ok(Value::Simple(_) | Value::Integer(1))) => {
-                line.send(&Message::Acked { client, number });
+                line.send(&GuestMessage::Acked { client, number });
                 continue;
             }
             Some(Ok(Value::Integer(0))) => {
-                line.send(&Message::Missed { client, number });
+                line.send(&GuestMessage::Missed { client, number });
                 continue;
             }
             _ => {}
         }
         // After a broken connection the other outcomes are unknown too.
         has_failed |= !matches!(reply, Some(Ok(_)));
-        line.send(&Message::Unknown { client, number, reply: format!("{reply:?}") });
+        line.send(&GuestMessage::Unknown { client, number, reply: format!("{reply:?}") });
     }
     !has_failed
 }

@@ -12,7 +12,7 @@ use bench::process::{Process, wait_until};
 
 use super::PROGRAMS;
 use super::line::SerialLine;
-use crate::message::Message;
+use crate::message::GuestMessage;
 
 const NODES: u16 = 3;
 /// Emulation is slow.
@@ -22,18 +22,18 @@ const STOP_MAX: Duration = Duration::from_secs(30);
 const REQUEST_TIMEOUT: &str = "20000";
 
 /// The nodes.
-pub struct Cluster {
+pub struct GuestCluster {
     dir: PathBuf,
     addresses: Vec<SocketAddr>,
     processes: Vec<Process>,
 }
 
-impl Cluster {
+impl GuestCluster {
     /// Nodes with their data below `dir`, not started.
     #[must_use]
-    pub fn new(dir: &Path) -> Cluster {
+    pub fn new(dir: &Path) -> GuestCluster {
         let addresses = (1..=NODES).map(|node| SocketAddr::from(([127, 0, 0, 1], 7_000 + node)));
-        Cluster { dir: dir.to_owned(), addresses: addresses.collect(), processes: Vec::new() }
+        GuestCluster { dir: dir.to_owned(), addresses: addresses.collect(), processes: Vec::new() }
     }
 
     /// Client addresses, by node.
@@ -54,7 +54,7 @@ impl Cluster {
         for node in 1..=NODES {
             let dir = self.data_dir(node);
             if !dir.exists() {
-                line.send(&Message::Empty { node });
+                line.send(&GuestMessage::Empty { node });
                 continue;
             }
             let mut command = Command::new(Path::new(PROGRAMS).join("palimpsest"));
@@ -63,7 +63,7 @@ impl Cluster {
             let text = String::from_utf8_lossy(&text);
             ensure!(output.status.success(), "node {node}: verify: {}: {text}", output.status);
             println!("{text}");
-            line.send(&Message::Whole { node });
+            line.send(&GuestMessage::Whole { node });
         }
         Ok(())
     }
@@ -111,7 +111,7 @@ impl Cluster {
                 is_synchronous(&maps.context("smaps")?, &file),
                 "node {node} maps its file without MAP_SYNC"
             );
-            line.send(&Message::Synced { node });
+            line.send(&GuestMessage::Synced { node });
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
-use crate::message::Message;
+use crate::message::GuestMessage;
 
 /// Bytes that a power cut may lose: a page of the line's driver and the chip's queue.
 pub const HELD_BACK_MAX: usize = 4_096 + 16;
@@ -29,7 +29,7 @@ impl SerialLine {
     }
 
     /// Sends a message; waits while the line's buffers are full.
-    pub fn send(&self, message: &Message) {
+    pub fn send(&self, message: &GuestMessage) {
         let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let text = format!("{message}\n");
         if let Err(error) = file.write_all(text.as_bytes()) {

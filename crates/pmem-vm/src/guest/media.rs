@@ -12,7 +12,7 @@ use types::{Database, Key};
 
 use super::PROGRAMS;
 use super::line::SerialLine;
-use crate::message::Message;
+use crate::message::GuestMessage;
 
 const BINDING: u64 = 7;
 const KEYS: u64 = 1_000;
@@ -26,9 +26,11 @@ pub fn check(mount: &Path, line: &SerialLine) -> Result<()> {
     let dir = mount.join("media");
     std::fs::create_dir_all(&dir).context("a folder on the mount")?;
     write(&dir)?;
-    line.send(&Message::Passed("a file is made with MAP_SYNC and written in batches".into()));
+    line.send(&GuestMessage::Passed("a file is made with MAP_SYNC and written in batches".into()));
     read(&dir)?;
-    line.send(&Message::Passed("it opens again, holds the written records, and verifies".into()));
+    line.send(&GuestMessage::Passed(
+        "it opens again, holds the written records, and verifies".into(),
+    ));
     std::fs::remove_dir_all(&dir).context("removing the folder")?;
     let tests = mount.join("tests");
     std::fs::create_dir_all(&tests).context("a folder on the mount")?;
@@ -38,7 +40,7 @@ pub fn check(mount: &Path, line: &SerialLine) -> Result<()> {
         .status()
         .context("the storage crate's tests")?;
     ensure!(status.success(), "the storage crate's tests of files fail here: {status}");
-    line.send(&Message::Passed("the storage crate's tests of files".into()));
+    line.send(&GuestMessage::Passed("the storage crate's tests of files".into()));
     std::fs::remove_dir_all(&tests).context("removing the folder")
 }
 

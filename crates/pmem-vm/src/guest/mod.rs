@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use self::cluster::Cluster;
+use self::cluster::GuestCluster;
 use self::line::SerialLine;
-use crate::message::Message;
+use crate::message::GuestMessage;
 
 /// Where ext4 is mounted with `-o dax`.
 pub const MOUNT: &str = "/dax";
@@ -45,7 +45,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let line = SerialLine::open()?;
     let done = work(arguments, &line);
     if let Err(error) = &done {
-        line.send(&Message::Wrong(format!("{error:#}")));
+        line.send(&GuestMessage::Wrong(format!("{error:#}")));
     }
     // The host reads the line and cuts the power.
     std::thread::sleep(Duration::from_secs(3_600));
@@ -54,27 +54,27 @@ pub fn run(arguments: Arguments) -> Result<()> {
 
 fn work(arguments: Arguments, line: &SerialLine) -> Result<()> {
     let flush = storage::pmem::persist::CacheFlush::detect();
-    line.send(&Message::Flush(flush.name().to_string()));
+    line.send(&GuestMessage::Flush(flush.name().to_string()));
     if arguments.media {
         media::check(Path::new(MOUNT), line)?;
     }
     if arguments.writes {
         clients::reserve_first(arguments.boot, line);
     }
-    let mut cluster = Cluster::new(Path::new(MOUNT));
+    let mut cluster = GuestCluster::new(Path::new(MOUNT));
     cluster.verify(line)?;
     cluster.start()?;
-    line.send(&Message::Started);
+    line.send(&GuestMessage::Started);
     cluster.wait_ready(line)?;
-    line.send(&Message::Ready { uptime_ms: uptime_ms()? });
+    line.send(&GuestMessage::Ready { uptime_ms: uptime_ms()? });
     clients::read_all(cluster.addresses(), line)?;
-    line.send(&Message::ReadAll);
+    line.send(&GuestMessage::ReadAll);
     if arguments.writes {
         return clients::write(arguments.boot, cluster.addresses(), line);
     }
     cluster.stop()?;
     cluster.verify(line)?;
-    line.send(&Message::Stopped);
+    line.send(&GuestMessage::Stopped);
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use super::machine::{Machine, MachineParts};
-use crate::message::Message;
+use crate::message::GuestMessage;
 use crate::reference_model::ReferenceModel;
 
 /// How long a boot may take until its cut.
@@ -123,36 +123,36 @@ impl Follow {
     fn listen(&mut self, cut: PowerCut, model: &mut ReferenceModel) -> Result<bool> {
         let mut has_failed = false;
         for line in self.machine.lines()? {
-            let message: Message = match line.parse() {
+            let message: GuestMessage = match line.parse() {
                 Ok(message) => message,
                 Err(unreadable) => bail!("{unreadable}"),
             };
             if let Err(finding) = model.note(&message) {
                 self.booted.add_finding(finding);
             }
-            has_failed |= matches!(message, Message::Wrong(_));
+            has_failed |= matches!(message, GuestMessage::Wrong(_));
             self.take(message, cut);
         }
         Ok(has_failed)
     }
 
-    fn take(&mut self, message: Message, cut: PowerCut) {
+    fn take(&mut self, message: GuestMessage, cut: PowerCut) {
         let now = Instant::now();
         match message {
-            Message::Flush(name) => self.booted.flush = Some(name),
-            Message::Passed(check) => {
+            GuestMessage::Flush(name) => self.booted.flush = Some(name),
+            GuestMessage::Passed(check) => {
                 println!("  passed: {check}");
                 self.booted.passed += 1;
             }
-            Message::Synced { .. } => self.booted.synced += 1,
-            Message::Started => {
+            GuestMessage::Synced { .. } => self.booted.synced += 1,
+            GuestMessage::Started => {
                 if let PowerCut::Starting(after) = cut {
                     self.cut_at = Some(now + after);
                 }
             }
-            Message::Ready { .. } => self.booted.ready = Some(now - self.start),
-            Message::Holds { .. } => self.booted.read += 1,
-            Message::Acked { .. } | Message::Missed { .. } => {
+            GuestMessage::Ready { .. } => self.booted.ready = Some(now - self.start),
+            GuestMessage::Holds { .. } => self.booted.read += 1,
+            GuestMessage::Acked { .. } | GuestMessage::Missed { .. } => {
                 self.booted.acked += 1;
                 if self.last_acks.len() == LAST_ACKS_MAX {
                     self.last_acks.drain(..LAST_ACKS_MAX / 2);
@@ -162,15 +162,15 @@ impl Follow {
                     self.cut_at = Some(now + after);
                 }
             }
-            Message::Stopped => self.cut_at = Some(now),
-            Message::Wrong(finding) => self.booted.add_finding(finding),
-            Message::Unknown { client, number, reply } => {
+            GuestMessage::Stopped => self.cut_at = Some(now),
+            GuestMessage::Wrong(finding) => self.booted.add_finding(finding),
+            GuestMessage::Unknown { client, number, reply } => {
                 println!("  no outcome: client {client}, operation {number}: {reply}");
             }
-            Message::Whole { .. }
-            | Message::Empty { .. }
-            | Message::ReadAll
-            | Message::Reserved { .. } => {}
+            GuestMessage::Whole { .. }
+            | GuestMessage::Empty { .. }
+            | GuestMessage::ReadAll
+            | GuestMessage::Reserved { .. } => {}
         }
     }
 }
