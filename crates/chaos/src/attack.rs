@@ -10,9 +10,9 @@ use crate::detour::{Delay, Detours};
 use crate::gaps::Window;
 use crate::host::{Host, Tool};
 use crate::lab::Lab;
-use crate::links::{Cut, Manner, Rules, Shape, minority, partition};
+use crate::links::{Cut, Manner, NetworkRules, PartitionShape, minority, partition};
 use crate::load::Recorder;
-use crate::nodes::{Clocks, Nodes};
+use crate::nodes::{NodeClocks, Nodes};
 use crate::sh::{BrokenPromise, StopSignal};
 
 mod files;
@@ -110,14 +110,14 @@ impl Attack<'_> {
             }
             Fault::PauseFlapping => self.pause_flapping(),
             Fault::PauseAndKill => self.pause_and_kill(),
-            Fault::CutMinority => self.cut(Shape::Minority, Manner::Silent),
-            Fault::CutReset => self.cut(Shape::Minority, Manner::Reset),
-            Fault::CutAll => self.cut(Shape::All, Manner::Silent),
-            Fault::CutIncoming => self.cut(Shape::Deaf, Manner::Silent),
-            Fault::CutOutgoing => self.cut(Shape::Mute, Manner::Silent),
-            Fault::CutOneWay => self.cut(Shape::OneWay, Manner::Silent),
-            Fault::CutPair => self.cut(Shape::Pair, Manner::Silent),
-            Fault::CutRing => self.cut(Shape::Ring, Manner::Silent),
+            Fault::CutMinority => self.cut(PartitionShape::Minority, Manner::Silent),
+            Fault::CutReset => self.cut(PartitionShape::Minority, Manner::Reset),
+            Fault::CutAll => self.cut(PartitionShape::All, Manner::Silent),
+            Fault::CutIncoming => self.cut(PartitionShape::Deaf, Manner::Silent),
+            Fault::CutOutgoing => self.cut(PartitionShape::Mute, Manner::Silent),
+            Fault::CutOneWay => self.cut(PartitionShape::OneWay, Manner::Silent),
+            Fault::CutPair => self.cut(PartitionShape::Pair, Manner::Silent),
+            Fault::CutRing => self.cut(PartitionShape::Ring, Manner::Silent),
             Fault::CutFlapping => self.cut_flapping(),
             Fault::CutClients => self.cut_clients(),
             Fault::CutAndKill => self.cut_and_kill(),
@@ -184,7 +184,7 @@ impl Attack<'_> {
     /// Makes the network whole again; extends the window until then. A busy host may be slow to
     /// change rules.
     fn heal_network(&mut self, window: Window) -> Result<Window> {
-        self.lab.apply(&Rules::default())?;
+        self.lab.apply(&NetworkRules::default())?;
         Ok(Window { to: self.recorder.now(), ..window })
     }
 
@@ -282,27 +282,33 @@ impl Attack<'_> {
         Ok(HeldFault { details, window, survivors: self.survivors(&[paused, killed]) })
     }
 
-    fn cut(&mut self, shape: Shape, manner: Manner) -> Result<HeldFault> {
+    fn cut(&mut self, shape: PartitionShape, manner: Manner) -> Result<HeldFault> {
         let (cuts, survivors) = partition(shape, self.nodes.len(), &mut self.rng);
         let details = describe(&cuts);
         let from = self.recorder.now();
-        self.lab.apply(&Rules { manner, ..Rules::cut(cuts) })?;
+        self.lab.apply(&NetworkRules { manner, ..NetworkRules::cut(cuts) })?;
         let window = self.hold(from)?;
         let window = self.heal_network(window)?;
         Ok(HeldFault { details, window, survivors })
     }
 
     fn cut_flapping(&mut self) -> Result<HeldFault> {
-        const SHAPES: [Shape; 6] =
-            [Shape::Minority, Shape::All, Shape::Deaf, Shape::Mute, Shape::Pair, Shape::Ring];
+        const SHAPES: [PartitionShape; 6] = [
+            PartitionShape::Minority,
+            PartitionShape::All,
+            PartitionShape::Deaf,
+            PartitionShape::Mute,
+            PartitionShape::Pair,
+            PartitionShape::Ring,
+        ];
         let from = self.recorder.now();
         let times = self.rng.between(4, 10);
         for _ in 0..times {
             let shape = *self.rng.pick(&SHAPES);
             let (cuts, _) = partition(shape, self.nodes.len(), &mut self.rng);
-            self.lab.apply(&Rules::cut(cuts))?;
+            self.lab.apply(&NetworkRules::cut(cuts))?;
             self.sleep_between(50, 700)?;
-            self.lab.apply(&Rules::default())?;
+            self.lab.apply(&NetworkRules::default())?;
             self.sleep_between(50, 400)?;
         }
         let window = Window { from, to: self.recorder.now() };
@@ -312,7 +318,7 @@ impl Attack<'_> {
     fn cut_clients(&mut self) -> Result<HeldFault> {
         let victim = self.one();
         let from = self.recorder.now();
-        self.lab.apply(&Rules { deaf: [victim].into(), ..Rules::default() })?;
+        self.lab.apply(&NetworkRules { deaf: [victim].into(), ..NetworkRules::default() })?;
         let window = self.hold(from)?;
         let window = self.heal_network(window)?;
         Ok(HeldFault { details: names(&[victim]), window, survivors: self.survivors(&[victim]) })
@@ -324,7 +330,7 @@ impl Attack<'_> {
         let cuts = others
             .into_iter()
             .flat_map(|other| [Cut { from: alone, to: other }, Cut { from: other, to: alone }]);
-        let rules = Rules::cut(cuts);
+        let rules = NetworkRules::cut(cuts);
         let from = self.recorder.now();
         self.lab.apply(&rules)?;
         self.sleep_between(100, 1_500)?;
@@ -381,16 +387,17 @@ impl Attack<'_> {
         let detours = Detours::open(&pairs, delay, &mut self.rng)?;
         // Established connections keep their path, so reset them first.
         let cuts = pairs.iter().map(|&(from, to)| Cut { from, to });
-        self.lab.apply(&Rules { manner: Manner::Reset, ..Rules::cut(cuts) })?;
+        self.lab.apply(&NetworkRules { manner: Manner::Reset, ..NetworkRules::cut(cuts) })?;
         self.stop.sleep(RESET)?;
-        self.lab.apply(&Rules { detours: detours.ports.clone(), ..Rules::default() })?;
+        self.lab
+            .apply(&NetworkRules { detours: detours.ports.clone(), ..NetworkRules::default() })?;
         Ok(detours)
     }
 
     fn loss(&mut self) -> Result<HeldFault> {
         let loss_percent = self.rng.between(2, 25);
         let from = self.recorder.now();
-        self.lab.apply(&Rules { loss_percent, ..Rules::default() })?;
+        self.lab.apply(&NetworkRules { loss_percent, ..NetworkRules::default() })?;
         let window = self.hold(from)?;
         let window = self.heal_network(window)?;
         let details = format!("{loss_percent} % of packets");
@@ -413,7 +420,7 @@ impl Attack<'_> {
             [30, -30, 3_600, -3_600, DAY_S, -30 * DAY_S, 365 * DAY_S, -365 * DAY_S];
         let victim = self.one();
         let library = self.host.faketime.clone().context("libfaketime is here")?;
-        self.restart_with(victim, Clocks { faketime: Some(library), ..Clocks::default() })?;
+        self.restart_with(victim, NodeClocks { faketime: Some(library), ..NodeClocks::default() })?;
         let from = self.recorder.now();
         let mut steps = Vec::new();
         for _ in 0..self.rng.between(2, 5) {
@@ -432,7 +439,7 @@ impl Attack<'_> {
         }
         self.set_wall(victim, 0)?;
         let window = Window { from, to: self.recorder.now() };
-        self.restart_with(victim, Clocks::default())?;
+        self.restart_with(victim, NodeClocks::default())?;
         let details = format!("{}: {}", names(&[victim]), steps.join(", "));
         Ok(HeldFault { details, window, survivors: self.nodes.all() })
     }
@@ -444,7 +451,7 @@ impl Attack<'_> {
         std::fs::rename(&next, file).context("the file of the wall clock")
     }
 
-    fn restart_with(&mut self, node: usize, clocks: Clocks) -> Result<()> {
+    fn restart_with(&mut self, node: usize, clocks: NodeClocks) -> Result<()> {
         self.set_wall(node, 0)?;
         self.nodes.kill(&[node]);
         self.nodes.list[node].clocks = clocks;

@@ -104,12 +104,12 @@ pub enum Answer {
 
 /// A client's memory of a key: the last value it saw, or the token by which it holds the lock.
 #[derive(Clone, Default, Debug)]
-pub struct Memory {
+pub struct KeyMemory {
     pub value: Option<Bytes>,
     pub held: Option<Token>,
 }
 
-impl Memory {
+impl KeyMemory {
     /// Learns from an answer.
     pub fn note(&mut self, call: &Call, reply: &Answer) {
         match (call, reply) {
@@ -125,7 +125,7 @@ impl Memory {
 }
 
 /// Draws a call; `token` was never used before.
-pub fn draw(rng: &mut Prng, kind: KeyKind, token: u64, memory: &Memory) -> Call {
+pub fn draw(rng: &mut Prng, kind: KeyKind, token: u64, memory: &KeyMemory) -> Call {
     let value = Bytes::from(token.to_string().as_bytes());
     Call::Kv(match kind {
         KeyKind::Register => match rng.below(10) {
@@ -160,7 +160,7 @@ pub fn draw(rng: &mut Prng, kind: KeyKind, token: u64, memory: &Memory) -> Call 
 pub fn draw_write(rng: &mut Prng, kind: KeyKind, token: u64) -> Call {
     match kind {
         KeyKind::Counter => Call::Kv(KvInput::IncrBy(1)),
-        KeyKind::Text => draw(rng, KeyKind::Text, token, &Memory::default()),
+        KeyKind::Text => draw(rng, KeyKind::Text, token, &KeyMemory::default()),
         _ => Call::Kv(KvInput::Set(Bytes::from(token.to_string().as_bytes()))),
     }
 }
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn every_drawn_call_encodes() {
         let mut rng = Prng::new(1);
-        let mut memory = Memory { value: Some(Bytes::from("7")), held: Some(7) };
+        let mut memory = KeyMemory { value: Some(Bytes::from("7")), held: Some(7) };
         for token in 0..2_000 {
             for kind in
                 [KeyKind::Register, KeyKind::Counter, KeyKind::Text, KeyKind::Lock, KeyKind::Fill]

@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::host::{Host, Tool};
-use crate::links::{self, HUB, Rules};
+use crate::links::{self, HUB, NetworkRules};
 use crate::sh;
 
 /// Begins the name of every namespace and folder; the number of the process follows.
@@ -89,7 +89,7 @@ impl Lab {
     ///
     /// # Errors
     /// When the system refuses them.
-    pub fn apply(&mut self, rules: &Rules) -> Result<()> {
+    pub fn apply(&mut self, rules: &NetworkRules) -> Result<()> {
         for node in 0..self.nodes {
             match self.has_nft {
                 true => self.tell_nft(node, rules.script(node))?,

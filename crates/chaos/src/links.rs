@@ -42,7 +42,7 @@ pub enum Manner {
 
 /// All network faults at one moment.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Rules {
+pub struct NetworkRules {
     pub cuts: BTreeSet<Cut>,
     pub manner: Manner,
     /// Nodes that hear no clients.
@@ -53,10 +53,10 @@ pub struct Rules {
     pub detours: BTreeMap<(usize, usize), u16>,
 }
 
-impl Rules {
+impl NetworkRules {
     /// Only these cuts.
-    pub fn cut(cuts: impl IntoIterator<Item = Cut>) -> Rules {
-        Rules { cuts: cuts.into_iter().collect(), ..Rules::default() }
+    pub fn cut(cuts: impl IntoIterator<Item = Cut>) -> NetworkRules {
+        NetworkRules { cuts: cuts.into_iter().collect(), ..NetworkRules::default() }
     }
 
     /// The rules of one node, as nft reads them; they replace those that it had.
@@ -111,7 +111,7 @@ fn line(into: &mut String, rule: &str) {
 
 /// A way to cut a network in pieces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Shape {
+pub enum PartitionShape {
     /// A minority on its own, as one group.
     Minority,
     /// Every node alone.
@@ -129,7 +129,7 @@ pub enum Shape {
 }
 
 /// The cuts of a shape, and the nodes that can still reach a quorum and get its answers.
-pub fn partition(shape: Shape, nodes: usize, rng: &mut Prng) -> (Vec<Cut>, Vec<usize>) {
+pub fn partition(shape: PartitionShape, nodes: usize, rng: &mut Prng) -> (Vec<Cut>, Vec<usize>) {
     let all: Vec<usize> = (0..nodes).collect();
     let victim = *rng.pick(&all);
     let other = (victim + 1 + rng.below(nodes as u64 - 1) as usize) % nodes;
@@ -137,17 +137,19 @@ pub fn partition(shape: Shape, nodes: usize, rng: &mut Prng) -> (Vec<Cut>, Vec<u
     let everywhere = everywhere.filter(|cut| cut.from != cut.to);
     let group = minority(nodes, rng);
     let cuts: Vec<Cut> = match shape {
-        Shape::Minority => {
+        PartitionShape::Minority => {
             everywhere.filter(|c| group.contains(&c.from) != group.contains(&c.to)).collect()
         }
-        Shape::All => everywhere.collect(),
-        Shape::Deaf => everywhere.filter(|c| c.to == victim).collect(),
-        Shape::Mute => everywhere.filter(|c| c.from == victim).collect(),
-        Shape::OneWay => vec![Cut { from: victim, to: other }],
-        Shape::Pair => {
+        PartitionShape::All => everywhere.collect(),
+        PartitionShape::Deaf => everywhere.filter(|c| c.to == victim).collect(),
+        PartitionShape::Mute => everywhere.filter(|c| c.from == victim).collect(),
+        PartitionShape::OneWay => vec![Cut { from: victim, to: other }],
+        PartitionShape::Pair => {
             vec![Cut { from: victim, to: other }, Cut { from: other, to: victim }]
         }
-        Shape::Ring => all.iter().map(|&from| Cut { from, to: (from + 1) % nodes }).collect(),
+        PartitionShape::Ring => {
+            all.iter().map(|&from| Cut { from, to: (from + 1) % nodes }).collect()
+        }
     };
     let survivors = survivors(nodes, &cuts);
     (cuts, survivors)
@@ -177,7 +179,7 @@ pub fn survivors(nodes: usize, cuts: &[Cut]) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    fn check(shape: Shape, nodes: usize, survivors_expected: &[usize]) {
+    fn check(shape: PartitionShape, nodes: usize, survivors_expected: &[usize]) {
         for seed in 0..50 {
             let (cuts, survivors) = partition(shape, nodes, &mut Prng::new(seed));
             assert!(!cuts.is_empty());
@@ -188,20 +190,20 @@ mod tests {
 
     #[test]
     fn shapes_leave_expected_quorums() {
-        for shape in [Shape::Minority, Shape::Deaf, Shape::Mute] {
+        for shape in [PartitionShape::Minority, PartitionShape::Deaf, PartitionShape::Mute] {
             check(shape, 3, &[2]);
         }
-        check(Shape::Minority, 5, &[3, 4]);
-        check(Shape::All, 3, &[0]);
-        check(Shape::Ring, 3, &[0]);
-        check(Shape::Ring, 5, &[5]);
-        check(Shape::Pair, 3, &[3]);
-        check(Shape::OneWay, 5, &[5]);
+        check(PartitionShape::Minority, 5, &[3, 4]);
+        check(PartitionShape::All, 3, &[0]);
+        check(PartitionShape::Ring, 3, &[0]);
+        check(PartitionShape::Ring, 5, &[5]);
+        check(PartitionShape::Pair, 3, &[3]);
+        check(PartitionShape::OneWay, 5, &[5]);
     }
 
     #[test]
     fn drops_are_inbound_and_resets_outbound() {
-        let mut rules = Rules::cut([Cut { from: 0, to: 1 }]);
+        let mut rules = NetworkRules::cut([Cut { from: 0, to: 1 }]);
         assert!(rules.script(1).contains("ip saddr 10.77.0.1 drop"));
         assert!(!rules.script(0).contains("drop"));
         assert_eq!(rules.black_holes(0), ["10.77.0.2/32"]);
@@ -212,8 +214,11 @@ mod tests {
 
     #[test]
     fn detours_and_loss_spare_clients() {
-        let rules =
-            Rules { loss_percent: 7, detours: [((0, 2), 9_002)].into(), ..Rules::default() };
+        let rules = NetworkRules {
+            loss_percent: 7,
+            detours: [((0, 2), 9_002)].into(),
+            ..NetworkRules::default()
+        };
         let script = rules.script(0);
         assert!(script.contains("ip saddr != 10.77.0.254 numgen random mod 100 < 7 drop"));
         assert!(script.contains("ip daddr 10.77.0.3 tcp dport 16379 dnat to 10.77.0.254:9002"));

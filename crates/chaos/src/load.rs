@@ -10,7 +10,7 @@ use base::Prng;
 use bench::client::Client;
 use checker::Outcome;
 
-use crate::calls::{self, Answer, Call, KeyKind, Memory, TestKey};
+use crate::calls::{self, Answer, Call, KeyKind, KeyMemory, TestKey};
 use crate::histories::RecordedCall;
 
 /// A later reply is an unknown outcome. Longer than any node looks for a quorum.
@@ -69,10 +69,10 @@ impl Recorder {
         std::thread::scope(|scope| {
             let over = OverOnDrop(&self.is_over);
             for node in 0..self.addresses.len() {
-                let mut writer = Worker::new(self, rng.fork(), Some(node));
+                let mut writer = LoadClient::new(self, rng.fork(), Some(node));
                 scope.spawn(move || writer.work());
                 for _ in 0..ROAMERS_PER_NODE {
-                    let mut roamer = Worker::new(self, rng.fork(), None);
+                    let mut roamer = LoadClient::new(self, rng.fork(), None);
                     scope.spawn(move || roamer.work());
                 }
             }
@@ -195,20 +195,20 @@ pub fn wall_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-struct Worker<'a> {
+struct LoadClient<'a> {
     recorder: &'a Recorder,
     rng: Prng,
     asker: Asker<'a>,
     /// Stays with its node and only writes.
     is_writer: bool,
-    memories: BTreeMap<TestKey, Memory>,
+    memories: BTreeMap<TestKey, KeyMemory>,
 }
 
-impl<'a> Worker<'a> {
-    fn new(recorder: &'a Recorder, mut rng: Prng, home: Option<usize>) -> Worker<'a> {
+impl<'a> LoadClient<'a> {
+    fn new(recorder: &'a Recorder, mut rng: Prng, home: Option<usize>) -> LoadClient<'a> {
         let anywhere = rng.below(recorder.addresses.len() as u64) as usize;
         let asker = recorder.client(home.unwrap_or(anywhere));
-        Worker { recorder, rng, asker, is_writer: home.is_some(), memories: BTreeMap::new() }
+        LoadClient { recorder, rng, asker, is_writer: home.is_some(), memories: BTreeMap::new() }
     }
 
     fn work(&mut self) {

@@ -40,7 +40,7 @@ impl Durability {
 
 /// The clocks that a node is started with.
 #[derive(Clone, Default, Debug)]
-pub struct Clocks {
+pub struct NodeClocks {
     /// A library that takes the time of day from a file.
     pub faketime: Option<PathBuf>,
     /// Seconds that its monotonic clock is ahead of the host's.
@@ -48,21 +48,21 @@ pub struct Clocks {
 }
 
 /// One node.
-pub struct Node {
+pub struct AttackedNode {
     pub resp: SocketAddr,
     pub volume: Volume,
     /// Its output, over all its starts.
     pub log: PathBuf,
     /// The file from which the library reads the clock's offset.
     pub wall_file: PathBuf,
-    pub clocks: Clocks,
+    pub clocks: NodeClocks,
     arguments: Vec<String>,
     process: Option<Process>,
 }
 
 /// All of them.
 pub struct Nodes {
-    pub list: Vec<Node>,
+    pub list: Vec<AttackedNode>,
     pub durability: Durability,
     pub binary: PathBuf,
     /// Their logs and volumes lie here.
@@ -103,12 +103,12 @@ impl Nodes {
             let wrapped = ["setpriv", "--pdeathsig", "KILL", "--", &enter, &namespace, "--"];
             let mut arguments: Vec<String> = wrapped.map(str::to_string).into();
             arguments.extend(nodes.serve(node, &volume, &members.join(","), protocol, &secret));
-            nodes.list.push(Node {
+            nodes.list.push(AttackedNode {
                 resp: SocketAddr::from((address(node), RESP_PORT)),
                 volume,
                 log: nodes.dir.join(format!("node-{}.log", node + 1)),
                 wall_file: nodes.dir.join(format!("wall-{}", node + 1)),
-                clocks: Clocks::default(),
+                clocks: NodeClocks::default(),
                 arguments,
                 process: None,
             });
@@ -208,7 +208,7 @@ fn member(node: usize) -> String {
     format!("{}={address}:{RESP_PORT}@{PEER_PORT}", node + 1)
 }
 
-impl Node {
+impl AttackedNode {
     fn start(&mut self, dir: &Path) -> Result<()> {
         let mut words = self.arguments.clone();
         let at = words.iter().rposition(|word| word == "--").expect("it ends the wrapper") + 1;
@@ -261,7 +261,7 @@ impl Node {
     }
 }
 
-impl Clocks {
+impl NodeClocks {
     fn words(&self, wall_file: &Path) -> Vec<String> {
         let mut words = Vec::new();
         if self.monotonic_ahead_s > 0 {
@@ -290,8 +290,8 @@ mod tests {
     #[test]
     fn clocks_are_the_hosts_unless_attacked() {
         let wall = Path::new("wall");
-        assert!(Clocks::default().words(wall).is_empty());
-        let clocks = Clocks { faketime: Some("lib.so".into()), monotonic_ahead_s: 7 };
+        assert!(NodeClocks::default().words(wall).is_empty());
+        let clocks = NodeClocks { faketime: Some("lib.so".into()), monotonic_ahead_s: 7 };
         let words = clocks.words(wall).join(" ");
         assert!(words.starts_with("unshare --time --monotonic 7 --boottime 7 -- env"), "{words}");
         assert!(words.contains("LD_PRELOAD=lib.so FAKETIME_TIMESTAMP_FILE=wall"), "{words}");

@@ -15,7 +15,7 @@ use crate::catalogue::{Fault, Schedule};
 use crate::histories::{self, Judged};
 use crate::host::Host;
 use crate::lab::Lab;
-use crate::links::Rules;
+use crate::links::NetworkRules;
 use crate::load::Recorder;
 use crate::lock::LockOutput;
 use crate::nodes::{Durability, Nodes, READY_MAX};
@@ -64,7 +64,7 @@ pub struct RunResult {
 /// # Errors
 /// When the host fails or the run is interrupted. Faults of nodes are findings in the result.
 pub fn run(plan: &RunPlan, lab: &mut Lab, host: &Host, stop: &StopSignal) -> Result<RunResult> {
-    lab.apply(&Rules::default())?;
+    lab.apply(&NetworkRules::default())?;
     let wanted = (plan.nodes, plan.protocol.as_str());
     let mut nodes = Nodes::prepare(lab, host, &plan.binary, plan.durability, wanted)?;
     let recorder = Recorder::new(nodes.list.iter().map(|node| node.resp).collect());
@@ -190,7 +190,7 @@ fn read_all(recorder: &Recorder, node: usize, stop: &StopSignal) -> Result<()> {
 }
 
 fn panics(nodes: &Nodes) -> Vec<String> {
-    let panic_of = |node: &crate::nodes::Node| {
+    let panic_of = |node: &crate::nodes::AttackedNode| {
         let text = node.log_text();
         let line = text.lines().find(|line| line.contains("panicked at"))?;
         Some(format!("a node panicked: {line}"))
