@@ -35,9 +35,9 @@ use std::time::Duration;
 use storage::pmem::mapped::Mapped;
 use storage::pmem::memory::Memory;
 
-use self::draws::{Draws, Spread};
-use self::in_memory::{InPlace, Log, Raw};
-use self::on_disk::{Disk, GROUPS, OnDisk};
+use self::draws::{Draws, KeyDistribution};
+use self::in_memory::{AppendLog, InPlace, Raw};
+use self::on_disk::{DiskFile, GROUPS, OnDisk};
 use self::pattern::{Pace, Pattern, measure};
 use self::region::Region;
 use self::variants::{Checksum, PopCount, TwoStep, Variant};
@@ -210,7 +210,7 @@ fn in_memory<M: Memory + Clone>(memory: &M, draws: &Rc<Draws>, log_len: u64) -> 
         patterns.push(raw(memory, draws, has_checksum, (how, 1)));
     }
     both::<Checksum, M>(memory, draws, &mut patterns);
-    patterns.push(Box::new(Log::new(memory.clone(), Rc::clone(draws), log_len)));
+    patterns.push(Box::new(AppendLog::new(memory.clone(), Rc::clone(draws), log_len)));
     both::<PopCount, M>(memory, draws, &mut patterns);
     both::<TwoStep<1>, M>(memory, draws, &mut patterns);
     both::<TwoStep<4>, M>(memory, draws, &mut patterns);
@@ -233,7 +233,7 @@ fn both<V: Variant + 'static, M: Memory + Clone>(
     draws: &Rc<Draws>,
     patterns: &mut Patterns,
 ) {
-    for spread in [Spread::One, Spread::Zipf] {
+    for spread in [KeyDistribution::One, KeyDistribution::Zipf] {
         patterns.push(Box::new(InPlace::<V, M>::new(memory, draws, spread)));
     }
 }
@@ -256,9 +256,9 @@ fn on_pmem(
     patterns.push(raw(&memory, draws, true, ("raw, checksum, 64 per fence", 64)));
     let dir = scratch.path().join("store");
     let _ = std::fs::remove_dir_all(&dir);
-    let store = Rc::new(RefCell::new(pmem_store::Store::create(&dir, draws)?));
+    let store = Rc::new(RefCell::new(pmem_store::PmemValues::create(&dir, draws)?));
     for turn in pmem_store::TURNS {
-        patterns.push(Box::new(pmem_store::Turns { store: Rc::clone(&store), turn }));
+        patterns.push(Box::new(pmem_store::PmemBatches { store: Rc::clone(&store), turn }));
     }
     Ok((patterns, note))
 }
@@ -271,7 +271,7 @@ fn run_on_disk(
     let scratch = ScratchDir::new(&config.disk_dir, "media")?;
     let size_max = config.sizes.iter().copied().max().expect("sizes were checked");
     progress("making room on the disk");
-    let disk = Rc::new(Disk::create(&scratch.path().join("file"), config.keys, size_max)?);
+    let disk = Rc::new(DiskFile::create(&scratch.path().join("file"), config.keys, size_max)?);
     let how = if disk.is_direct { "O_DIRECT" } else { "the page cache" };
     report.note(Some(format!("disk: {how}, blocks of {} bytes", disk.block_len)));
     for &size in &config.sizes {
@@ -287,9 +287,9 @@ fn run_on_disk(
         if config.wants(disk_store::NAME) {
             let dir = scratch.path().join("store");
             let _ = std::fs::remove_dir_all(&dir);
-            let store = Rc::new(RefCell::new(disk_store::Store::create(&dir, &draws)?));
+            let store = Rc::new(RefCell::new(disk_store::DiskValues::create(&dir, &draws)?));
             for turn in GROUPS {
-                patterns.push(Box::new(disk_store::Turns { store: Rc::clone(&store), turn }));
+                patterns.push(Box::new(disk_store::DiskBatches { store: Rc::clone(&store), turn }));
             }
         }
         take(config, report, (TestedMedium::Disk, size), patterns)?;

@@ -139,8 +139,8 @@ pub struct Comparison {
 /// A system that runs.
 enum Running {
     Palimpsest(Cluster),
-    Redis(redis::Servers),
-    Etcd(etcd::Servers),
+    Redis(redis::RedisServers),
+    Etcd(etcd::EtcdServers),
 }
 
 /// Measures all selected systems; reports those not installed as missing.
@@ -202,9 +202,9 @@ fn start(system: System, config: &Config) -> Result<Running> {
     match system {
         System::PalimpsestVolatile => ours("volatile"),
         System::PalimpsestDisk => ours("disk"),
-        System::Redis => redis::Servers::start(&config.dir, 0).map(Running::Redis),
-        System::RedisReplicated => redis::Servers::start(&config.dir, 2).map(Running::Redis),
-        System::Etcd => etcd::Servers::start(&config.dir).map(Running::Etcd),
+        System::Redis => redis::RedisServers::start(&config.dir, 0).map(Running::Redis),
+        System::RedisReplicated => redis::RedisServers::start(&config.dir, 2).map(Running::Redis),
+        System::Etcd => etcd::EtcdServers::start(&config.dir).map(Running::Etcd),
     }
 }
 

@@ -11,7 +11,7 @@ use storage::disk::{Config, DiskStore, Keeper, Pump, create_at, open_at};
 use storage::{Completion, Load, Place, Store as _};
 use types::{Database, Key, Ticket};
 
-use super::draws::{Draws, Spread};
+use super::draws::{Draws, KeyDistribution};
 use super::pattern::{Name, Pattern};
 use crate::{Error, Result};
 
@@ -23,7 +23,7 @@ const BINDING: u64 = 1;
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 /// A store that holds a value for every key.
-pub(super) struct Store {
+pub(super) struct DiskValues {
     store: DiskStore,
     pump: Pump,
     /// Signalled when a commit has completed.
@@ -43,9 +43,9 @@ fn failed(error: impl std::fmt::Display) -> Error {
     Error::Protocol(format!("the store on disk: {error}"))
 }
 
-impl Store {
+impl DiskValues {
     /// Creates a store in a directory and writes every key once.
-    pub(super) fn create(dir: &Path, draws: &Rc<Draws>) -> Result<Store> {
+    pub(super) fn create(dir: &Path, draws: &Rc<Draws>) -> Result<DiskValues> {
         std::fs::create_dir_all(dir).map_err(Error::io(dir.display().to_string()))?;
         let bell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK).map_err(failed)?);
         let rung = Arc::clone(&bell);
@@ -60,7 +60,7 @@ impl Store {
         let place =
             |key: u32| Place::Cell(Database(0), Key::new(format!("key:{key:012}").as_bytes()));
         let places: Vec<Place> = (0..draws.keys).map(place).collect();
-        let mut made = Store {
+        let mut made = DiskValues {
             store: stores.remove(0),
             pump: keeper.attend(),
             bell,
@@ -82,7 +82,7 @@ impl Store {
     }
 
     fn key(&self, n: u64) -> usize {
-        self.draws.key(Spread::Uniform, n) as usize
+        self.draws.key(KeyDistribution::Uniform, n) as usize
     }
 
     /// Submits the records and waits until they are durable.
@@ -135,12 +135,12 @@ impl Store {
 }
 
 /// Batches of so many writes, each durable before the next.
-pub(super) struct Turns {
-    pub store: Rc<RefCell<Store>>,
+pub(super) struct DiskBatches {
+    pub store: Rc<RefCell<DiskValues>>,
     pub turn: u64,
 }
 
-impl Pattern for Turns {
+impl Pattern for DiskBatches {
     fn name(&self) -> Name {
         NAME
     }

@@ -15,7 +15,7 @@ const WINDOW_STEP: usize = 8;
 
 /// Which keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Spread {
+pub(super) enum KeyDistribution {
     One,
     Zipf,
     Uniform,
@@ -45,11 +45,11 @@ impl Draws {
 
     /// The key of the `n`th write.
     #[inline]
-    pub(super) fn key(&self, spread: Spread, n: u64) -> u32 {
+    pub(super) fn key(&self, spread: KeyDistribution, n: u64) -> u32 {
         match spread {
-            Spread::One => 0,
-            Spread::Zipf => self.zipf[n as usize % DRAWS],
-            Spread::Uniform => self.uniform[n as usize % DRAWS],
+            KeyDistribution::One => 0,
+            KeyDistribution::Zipf => self.zipf[n as usize % DRAWS],
+            KeyDistribution::Uniform => self.uniform[n as usize % DRAWS],
         }
     }
 

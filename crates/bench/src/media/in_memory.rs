@@ -8,7 +8,7 @@ use base::checksum::checksum_at;
 use storage::pmem::memory::Memory;
 use storage::pmem::persist::LINE;
 
-use super::draws::{Draws, Spread};
+use super::draws::{Draws, KeyDistribution};
 use super::pattern::{Name, Pattern};
 use super::variants::{Sequence, Slot, SlotContent, Variant, Write};
 use crate::{Error, Result};
@@ -38,7 +38,7 @@ impl<M: Memory> Raw<M> {
     fn at(&self, n: u64) -> u64 {
         let sum_len = if self.has_checksum { 8 } else { 0 };
         let stride = (sum_len + self.draws.value_len as u64).next_multiple_of(LINE);
-        u64::from(self.draws.key(Spread::Zipf, n)) * stride
+        u64::from(self.draws.key(KeyDistribution::Zipf, n)) * stride
     }
 }
 
@@ -83,7 +83,7 @@ impl<M: Memory> Pattern for Raw<M> {
 }
 
 /// Append in two steps: the entry, then a header with the log's length. [LOGLESS 6.2]
-pub(super) struct Log<M> {
+pub(super) struct AppendLog<M> {
     memory: M,
     draws: Rc<Draws>,
     // The log wraps here.
@@ -92,13 +92,13 @@ pub(super) struct Log<M> {
     done: u64,
 }
 
-impl<M: Memory> Log<M> {
-    pub(super) fn new(memory: M, draws: Rc<Draws>, len: u64) -> Log<M> {
-        Log { memory, draws, len, end: LINE, done: 0 }
+impl<M: Memory> AppendLog<M> {
+    pub(super) fn new(memory: M, draws: Rc<Draws>, len: u64) -> AppendLog<M> {
+        AppendLog { memory, draws, len, end: LINE, done: 0 }
     }
 }
 
-impl<M: Memory> Pattern for Log<M> {
+impl<M: Memory> Pattern for AppendLog<M> {
     fn name(&self) -> Name {
         Name { pattern: "log", how: "two-step" }
     }
@@ -138,7 +138,7 @@ impl<M: Memory> Pattern for Log<M> {
 pub(super) struct InPlace<V, M> {
     memory: M,
     draws: Rc<Draws>,
-    spread: Spread,
+    spread: KeyDistribution,
     // The last write of each key.
     last: Vec<Sequence>,
     done: u64,
@@ -146,7 +146,7 @@ pub(super) struct InPlace<V, M> {
 }
 
 impl<V: Variant, M: Memory> InPlace<V, M> {
-    pub(super) fn new(memory: &M, draws: &Rc<Draws>, spread: Spread) -> Self
+    pub(super) fn new(memory: &M, draws: &Rc<Draws>, spread: KeyDistribution) -> Self
     where
         M: Clone,
     {
@@ -167,12 +167,12 @@ impl<V: Variant, M: Memory> InPlace<V, M> {
 
 impl<V: Variant, M: Memory> Pattern for InPlace<V, M> {
     fn name(&self) -> Name {
-        let pattern = if self.spread == Spread::One { "single" } else { "multi" };
+        let pattern = if self.spread == KeyDistribution::One { "single" } else { "multi" };
         Name { pattern, how: V::NAME }
     }
 
     fn prepare(&mut self) -> Result<()> {
-        let keys = if self.spread == Spread::One { 1 } else { self.draws.keys };
+        let keys = if self.spread == KeyDistribution::One { 1 } else { self.draws.keys };
         (0..keys).for_each(|key| V::clear(&self.memory, self.slot(key)));
         self.memory.fence();
         self.last.clear();

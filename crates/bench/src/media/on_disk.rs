@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use rustix::fs::OFlags;
 
-use super::draws::{Draws, Spread};
+use super::draws::{Draws, KeyDistribution};
 use super::pattern::{Name, Pattern};
 use crate::{Error, Result};
 
@@ -21,7 +21,7 @@ const BLOCK_LEN_MAX: usize = 4096;
 const CHUNK: usize = 1 << 20;
 
 /// A file that was written in full once, so that no write has to allocate.
-pub(super) struct Disk {
+pub(super) struct DiskFile {
     // Bypasses the page cache where possible.
     file: File,
     // Uses the page cache.
@@ -32,15 +32,15 @@ pub(super) struct Disk {
     pub len: u64,
 }
 
-impl Disk {
+impl DiskFile {
     /// Creates the file, with a place for every key and room for appends.
-    pub(super) fn create(path: &Path, keys: u32, value_len_max: usize) -> Result<Disk> {
+    pub(super) fn create(path: &Path, keys: u32, value_len_max: usize) -> Result<DiskFile> {
         let place_len = value_len_max.next_multiple_of(BLOCK_LEN_MAX) as u64;
         let len = u64::from(keys) * place_len + APPENDED_LEN;
-        Disk::with_len(path, len).map_err(Error::io(path.display().to_string()))
+        DiskFile::with_len(path, len).map_err(Error::io(path.display().to_string()))
     }
 
-    fn with_len(path: &Path, len: u64) -> io::Result<Disk> {
+    fn with_len(path: &Path, len: u64) -> io::Result<DiskFile> {
         let new = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
         let zeros = vec![0; CHUNK];
         for at in (0..len).step_by(CHUNK) {
@@ -54,11 +54,11 @@ impl Disk {
             let mut block = Aligned::new(BLOCK_LEN_MAX);
             for block_len in [512, BLOCK_LEN_MAX] {
                 if file.write_all_at(&block.bytes()[..block_len], 0).is_ok() {
-                    return Ok(Disk { file, cached: new, block_len, is_direct: true, len });
+                    return Ok(DiskFile { file, cached: new, block_len, is_direct: true, len });
                 }
             }
         }
-        Ok(Disk { file: new.try_clone()?, cached: new, block_len: 512, is_direct: false, len })
+        Ok(DiskFile { file: new.try_clone()?, cached: new, block_len: 512, is_direct: false, len })
     }
 }
 
@@ -83,7 +83,7 @@ impl Aligned {
 
 /// Groups of values, appended or written to their places.
 pub(super) struct OnDisk {
-    disk: Rc<Disk>,
+    disk: Rc<DiskFile>,
     draws: Rc<Draws>,
     is_append: bool,
     group: u64,
@@ -93,7 +93,12 @@ pub(super) struct OnDisk {
 }
 
 impl OnDisk {
-    pub(super) fn new(disk: &Rc<Disk>, draws: &Rc<Draws>, is_append: bool, group: u64) -> OnDisk {
+    pub(super) fn new(
+        disk: &Rc<DiskFile>,
+        draws: &Rc<Draws>,
+        is_append: bool,
+        group: u64,
+    ) -> OnDisk {
         let len = draws.value_len.next_multiple_of(disk.block_len);
         let values = if is_append { group as usize * draws.value_len } else { len };
         let buffer = Aligned::new(values.next_multiple_of(disk.block_len));
@@ -104,7 +109,7 @@ impl OnDisk {
 
     fn place(&self, n: u64) -> u64 {
         let place_len = self.draws.value_len.next_multiple_of(self.disk.block_len) as u64;
-        u64::from(self.draws.key(Spread::Uniform, n)) * place_len
+        u64::from(self.draws.key(KeyDistribution::Uniform, n)) * place_len
     }
 
     fn append(&mut self) -> io::Result<()> {

@@ -10,7 +10,7 @@ use storage::volatile::Beginning;
 use storage::{Load, Place, Store as _};
 use types::{Database, Key};
 
-use super::draws::{Draws, Spread};
+use super::draws::{Draws, KeyDistribution};
 use super::pattern::{Name, Pattern};
 use crate::{Error, Result};
 
@@ -21,7 +21,7 @@ const LOADED_BY: usize = 256;
 const BINDING: u64 = 1;
 
 /// A store that holds a value for every key.
-pub(super) struct Store {
+pub(super) struct PmemValues {
     store: PmemStore,
     places: Vec<Place>,
     // By key: the number of its last write.
@@ -30,9 +30,9 @@ pub(super) struct Store {
     done: u64,
 }
 
-impl Store {
+impl PmemValues {
     /// Creates a store in a directory and writes every key once.
-    pub(super) fn create(dir: &Path, draws: &Rc<Draws>) -> Result<Store> {
+    pub(super) fn create(dir: &Path, draws: &Rc<Draws>) -> Result<PmemValues> {
         std::fs::create_dir_all(dir).map_err(Error::io(dir.display().to_string()))?;
         let pmem = Pmem::open(dir, BINDING, Beginning::New)
             .map_err(|error| Error::Protocol(error.to_string()))?;
@@ -41,7 +41,7 @@ impl Store {
         let places: Vec<Place> = (0..draws.keys).map(place).collect();
         let last = vec![0; places.len()];
         let draws = Rc::clone(draws);
-        let mut made = Store { store: pmem.store(0), places, last, draws, done: 0 };
+        let mut made = PmemValues { store: pmem.store(0), places, last, draws, done: 0 };
         for places in made.places.chunks(LOADED_BY) {
             places.iter().for_each(|place| made.store.put(place, made.draws.value(0)));
             made.store.submit();
@@ -62,12 +62,12 @@ impl Store {
 }
 
 /// Batches of so many writes.
-pub(super) struct Turns {
-    pub store: Rc<RefCell<Store>>,
+pub(super) struct PmemBatches {
+    pub store: Rc<RefCell<PmemValues>>,
     pub turn: u64,
 }
 
-impl Pattern for Turns {
+impl Pattern for PmemBatches {
     fn name(&self) -> Name {
         let how = match self.turn {
             1 => "store, turns of 1",
@@ -89,7 +89,7 @@ impl Pattern for Turns {
         let store = &mut *self.store.borrow_mut();
         let mut completions = Vec::new();
         for n in store.done..store.done + units * self.turn {
-            let key = store.draws.key(Spread::Zipf, n) as usize;
+            let key = store.draws.key(KeyDistribution::Zipf, n) as usize;
             store.last[key] = n as u32;
             store.store.put(&store.places[key], store.draws.value(n));
             if (n + 1 - store.done).is_multiple_of(self.turn) {
@@ -105,7 +105,7 @@ impl Pattern for Turns {
     fn check(&mut self) -> Result<()> {
         let store = &mut *self.store.borrow_mut();
         for n in store.done.saturating_sub(CHECKED)..store.done {
-            let key = store.draws.key(Spread::Zipf, n) as usize;
+            let key = store.draws.key(KeyDistribution::Zipf, n) as usize;
             let expected = store.draws.value(u64::from(store.last[key]));
             match store.store.load(&store.places[key]) {
                 Load::Found(found) if found == expected => {}

@@ -9,7 +9,7 @@ use crate::process::{self, Process, ScratchDir};
 use crate::report::LoadReport;
 use crate::{Error, Result, resp};
 
-pub(super) struct Servers {
+pub(super) struct EtcdServers {
     addresses: Vec<SocketAddr>,
     processes: Vec<Process>,
     _scratch: ScratchDir,
@@ -28,8 +28,8 @@ pub(super) fn obstacle() -> Option<String> {
     (!there).then(|| "etcd is not installed (Debian package etcd-server)".to_string())
 }
 
-impl Servers {
-    pub(super) fn start(dir: &Path) -> Result<Servers> {
+impl EtcdServers {
+    pub(super) fn start(dir: &Path) -> Result<EtcdServers> {
         let scratch = ScratchDir::new(dir, "etcd")?;
         let ports = process::free_addresses(NODES * 2)?;
         let (clients, peers) = ports.split_at(NODES);
@@ -57,7 +57,7 @@ impl Servers {
             processes
                 .push(Process::start(&mut command, &scratch.path().join(format!("{index}.log")))?);
         }
-        let servers = Servers { addresses: clients.to_vec(), processes, _scratch: scratch };
+        let servers = EtcdServers { addresses: clients.to_vec(), processes, _scratch: scratch };
         if !process::wait_until(READY_MAX, || servers.addresses.iter().all(|&a| is_healthy(a))) {
             let said: Vec<String> = servers.processes.iter().map(Process::log_tail).collect();
             return Err(Error::NotReady {

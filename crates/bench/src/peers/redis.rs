@@ -9,7 +9,7 @@ use crate::client::{self, Value};
 use crate::process::{self, Process, ScratchDir};
 use crate::{Error, Result};
 
-pub(super) struct Servers {
+pub(super) struct RedisServers {
     addresses: Vec<SocketAddr>,
     // Declared before the folder, so that the processes end before it is removed.
     processes: Vec<Process>,
@@ -23,9 +23,9 @@ pub(super) fn obstacle() -> Option<String> {
     (!there).then(|| "redis-server is not installed (Debian package redis-server)".to_string())
 }
 
-impl Servers {
+impl RedisServers {
     /// The primary first; returns when all replicas are in sync.
-    pub(super) fn start(dir: &Path, replicas: usize) -> Result<Servers> {
+    pub(super) fn start(dir: &Path, replicas: usize) -> Result<RedisServers> {
         let scratch = ScratchDir::new(dir, "redis")?;
         let addresses = process::free_addresses(1 + replicas)?;
         let mut processes = Vec::new();
@@ -43,7 +43,7 @@ impl Servers {
             command.current_dir(&folder);
             processes.push(Process::start(&mut command, &folder.join("log"))?);
         }
-        let servers = Servers { addresses, processes, _scratch: scratch };
+        let servers = RedisServers { addresses, processes, _scratch: scratch };
         let wait = format!("WAIT {replicas} 100");
         let in_step = || {
             let limit = Duration::from_secs(1);

@@ -44,10 +44,10 @@ pub(super) struct Figure {
 }
 
 type Area<DB> = DrawingArea<DB, Shift>;
-type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
+type DrawResult<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
 
 /// Draws all of it and hands it to the file.
-pub(super) fn draw<DB: DrawingBackend>(area: &Area<DB>, figure: &Figure) -> Drawn<DB> {
+pub(super) fn draw<DB: DrawingBackend>(area: &Area<DB>, figure: &Figure) -> DrawResult<DB> {
     area.fill(&WHITE)?;
     let title = ("sans-serif", 26).into_font().color(&BLACK);
     area.draw(&Text::new(figure.title.as_str(), (24, 14), title))?;
@@ -67,7 +67,7 @@ fn panel<DB: DrawingBackend>(
     label: &str,
     lines: &[PlotLine],
     points: impl Fn(&PlotLine) -> &Vec<(f64, f64)>,
-) -> Drawn<DB> {
+) -> DrawResult<DB> {
     let values = || lines.iter().flat_map(|line| points(line).iter().map(|&(_, y)| y));
     let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
     if high > low * LINEAR_MAX {
@@ -83,7 +83,7 @@ fn axes<DB: DrawingBackend, Y>(
     lines: &[PlotLine],
     points: impl Fn(&PlotLine) -> &Vec<(f64, f64)>,
     range: Y,
-) -> Drawn<DB>
+) -> DrawResult<DB>
 where
     Y: AsRangedCoord<Value = f64>,
     Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
@@ -140,7 +140,7 @@ fn value_label(value: f64) -> String {
     }
 }
 
-fn draw_legend<DB: DrawingBackend>(area: &Area<DB>, lines: &[PlotLine]) -> Drawn<DB> {
+fn draw_legend<DB: DrawingBackend>(area: &Area<DB>, lines: &[PlotLine]) -> DrawResult<DB> {
     // Few long names take fewer columns.
     let columns = if lines.len() > 5 { LEGEND_COLUMNS } else { 3 };
     let column_width = (WIDTH as i32 - 60) / columns as i32;

@@ -10,7 +10,7 @@ use std::rc::Rc;
 const FILE: &str = "libpmemlog.so.1";
 
 type Create = unsafe extern "C" fn(*const c_char, usize, Mode) -> *mut c_void;
-type Append = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> c_int;
+type AppendFunction = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> c_int;
 type OfPool = unsafe extern "C" fn(*mut c_void);
 type Tell = unsafe extern "C" fn(*mut c_void) -> i64;
 
@@ -20,7 +20,7 @@ type Mode = u32;
 /// The library, loaded.
 pub struct Library {
     create: Create,
-    append: Append,
+    append: AppendFunction,
     rewind: OfPool,
     close: OfPool,
     tell: Tell,
@@ -41,7 +41,7 @@ impl Library {
         unsafe {
             Ok(Library {
                 create: *library.get::<Create>(b"pmemlog_create\0").map_err(missing)?,
-                append: *library.get::<Append>(b"pmemlog_append\0").map_err(missing)?,
+                append: *library.get::<AppendFunction>(b"pmemlog_append\0").map_err(missing)?,
                 rewind: *library.get::<OfPool>(b"pmemlog_rewind\0").map_err(missing)?,
                 close: *library.get::<OfPool>(b"pmemlog_close\0").map_err(missing)?,
                 tell: *library.get::<Tell>(b"pmemlog_tell\0").map_err(missing)?,
