@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 mod support;
 
 use support::Random;
-use support::histories::{Shape, doubtful, right};
+use support::histories::{HistoryShape, doubtful, right};
 use support::subjects::{
     Bag, BagInput, Subject, kv_of_lists, kv_of_numbers, kv_of_unlike_values, kv_that_expires,
     register_of_unlike_values,
@@ -92,13 +92,13 @@ fn write_all<S: Subject>(
 }
 
 /// Most are small and dense, some long.
-fn shape(random: &mut Random) -> Shape {
+fn shape(random: &mut Random) -> HistoryShape {
     let (operations_max, clients_max) = match random.below(10) {
         0..6 => (12, 6),
         6..9 => (60, 6),
         _ => (300, 8),
     };
-    Shape {
+    HistoryShape {
         operations_count: 1 + random.below(operations_max) as usize,
         clients_count: 1 + random.below(clients_max),
         pause_max: random.below(6),

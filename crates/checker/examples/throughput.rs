@@ -16,13 +16,13 @@ use checker::{History, Limit, Verdict, linearizable};
 mod support;
 
 use support::Random;
-use support::histories::{Shape, doubtful, right};
+use support::histories::{HistoryShape, doubtful, right};
 use support::subjects::{Subject, kv_of_unlike_values, register_of_unlike_values};
 
 #[derive(Clone, Copy)]
-struct Workload {
+struct HistoryLoad {
     histories_count: u64,
-    shape: Shape,
+    shape: HistoryShape,
 }
 
 fn main() {
@@ -59,9 +59,9 @@ fn workload(
     operations_count: usize,
     clients_count: u64,
     percent_unknown: u64,
-) -> Workload {
+) -> HistoryLoad {
     let (pause_max, duration_max, percent_failed) = (20, 100, 1);
-    let shape = Shape {
+    let shape = HistoryShape {
         operations_count,
         clients_count,
         pause_max,
@@ -70,10 +70,10 @@ fn workload(
         percent_failed,
         percent_pipelined: 0,
     };
-    Workload { histories_count, shape }
+    HistoryLoad { histories_count, shape }
 }
 
-fn run_linearizable<S: Subject>(name: &str, subject: &S, workload: Workload) {
+fn run_linearizable<S: Subject>(name: &str, subject: &S, workload: HistoryLoad) {
     let check = |history: &_| linearizable::check(subject, history, Limit::default());
     run(name, subject, workload, check);
 }
@@ -81,7 +81,7 @@ fn run_linearizable<S: Subject>(name: &str, subject: &S, workload: Workload) {
 fn run<S: Subject>(
     name: &str,
     subject: &S,
-    workload: Workload,
+    workload: HistoryLoad,
     check: impl Fn(&History<S::Input, S::Output>) -> Verdict,
 ) {
     let mut random = Random::new(1);

@@ -10,7 +10,7 @@ use checker::serializable::{self, Anomaly, Promise};
 mod support;
 
 use support::Random;
-use support::histories::{Shape, right};
+use support::histories::{HistoryShape, right};
 use support::transactions::{changed, many_lists};
 
 fn main() {
@@ -22,7 +22,7 @@ fn main() {
 }
 
 fn run(transactions_count: usize, changes: u64) {
-    let shape = Shape {
+    let shape = HistoryShape {
         operations_count: transactions_count,
         clients_count: 20,
         pause_max: 20,

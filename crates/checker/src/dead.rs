@@ -16,7 +16,7 @@ use crate::bitset::BitSet;
 /// Most spendings remembered per (placed, state); further ones are searched again when met.
 const SPENDINGS_MAX: usize = 256;
 
-pub(crate) struct Dead<K, S> {
+pub(crate) struct DeadConfigurations<K, S> {
     spendings: HashMap<(K, S), Spendings>,
 }
 
@@ -25,9 +25,9 @@ struct Spendings {
     others: Vec<BitSet>,
 }
 
-impl<K: Eq + Hash, S: Eq + Hash> Dead<K, S> {
+impl<K: Eq + Hash, S: Eq + Hash> DeadConfigurations<K, S> {
     pub(crate) fn new() -> Self {
-        Dead { spendings: HashMap::new() }
+        DeadConfigurations { spendings: HashMap::new() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn smaller_spending_covers_larger_and_not_the_reverse() {
-        let mut dead = Dead::new();
+        let mut dead = DeadConfigurations::new();
         dead.insert(1, 'a', &spent(&[1, 2]));
         assert!(dead.covers(1, 'a', &spent(&[1, 2, 3])));
         assert!(!dead.covers(1, 'a', &spent(&[1])));
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn other_state_or_placement_is_not_covered() {
-        let mut dead = Dead::new();
+        let mut dead = DeadConfigurations::new();
         dead.insert(1, 'a', &spent(&[]));
         assert!(!dead.covers(1, 'b', &spent(&[])));
         assert!(!dead.covers(2, 'a', &spent(&[])));

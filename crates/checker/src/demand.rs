@@ -14,18 +14,18 @@ use crate::model::Model;
 use crate::prepared::Prepared;
 
 /// A mark that some required call needs, as an index.
-pub(crate) type Token = u32;
+pub(crate) type MarkIndex = u32;
 
 /// Calls are named by their index in `Prepared::required`, then `Prepared::optional`.
 pub(crate) struct Demand<K> {
-    token_of: HashMap<K, Token>,
+    token_of: HashMap<K, MarkIndex>,
     // By token: required calls not placed that need it, calls not placed that may make it.
     needed: Vec<u32>,
     makers: Vec<u32>,
     // By call: the tokens it needs, and the part of `made` that lists the tokens it may make.
-    needs: Vec<Box<[Token]>>,
+    needs: Vec<Box<[MarkIndex]>>,
     makes: Vec<Range<usize>>,
-    made: Vec<Token>,
+    made: Vec<MarkIndex>,
     // By call: whether it can do without the state before it.
     blind: Vec<bool>,
     // Calls not placed that are neither blind nor known to need a mark.
@@ -47,7 +47,7 @@ impl<K: Clone + Eq + Hash> Demand<K> {
         let mut marks = Vec::new();
         let makers = Makers::new(model, prepared);
         for call in &makers.calls {
-            let needs: Box<[Token]> =
+            let needs: Box<[MarkIndex]> =
                 call.needs.iter().map(|mark| demand.add_need(mark, &mut marks)).collect();
             demand.blind.push(call.is_blind);
             demand.unclear_count += u32::from(!call.is_blind && needs.is_empty());
@@ -77,8 +77,8 @@ impl<K: Clone + Eq + Hash> Demand<K> {
     }
 
     /// Counts one need of `mark`; `marks` lists the marks by token.
-    fn add_need(&mut self, mark: &K, marks: &mut Vec<K>) -> Token {
-        let count = Token::try_from(marks.len()).expect("no more marks than operations");
+    fn add_need(&mut self, mark: &K, marks: &mut Vec<K>) -> MarkIndex {
+        let count = MarkIndex::try_from(marks.len()).expect("no more marks than operations");
         let token = *self.token_of.entry(mark.clone()).or_insert(count);
         if token == count {
             marks.push(mark.clone());
@@ -126,12 +126,12 @@ impl<K: Clone + Eq + Hash> Demand<K> {
     }
 
     /// The tokens of a state's marks, without marks that no call needed.
-    fn tokens(&self, marks: &[K]) -> Vec<Token> {
+    fn tokens(&self, marks: &[K]) -> Vec<MarkIndex> {
         marks.iter().filter_map(|mark| self.token_of.get(mark).copied()).collect()
     }
 
     /// A token that is lost for good after `call` has turned the marks `before` into `after`.
-    pub(crate) fn lost(&self, call: usize, before: &[K], after: &[K]) -> Option<Token> {
+    pub(crate) fn lost(&self, call: usize, before: &[K], after: &[K]) -> Option<MarkIndex> {
         let made = &self.made[self.makes[call].clone()];
         let present = self.tokens(after);
         let mut affected = self.tokens(before).into_iter().chain(made.iter().copied());
@@ -139,19 +139,19 @@ impl<K: Clone + Eq + Hash> Demand<K> {
     }
 
     /// Whether calls need the token and no remaining call makes it.
-    fn is_starved(&self, token: Token) -> bool {
+    fn is_starved(&self, token: MarkIndex) -> bool {
         self.needed[token as usize] > 0 && self.makers[token as usize] == 0
     }
 
     /// Whether a required call needs `token`.
-    pub(crate) fn is_needed_by(&self, required: usize, token: Token) -> bool {
+    pub(crate) fn is_needed_by(&self, required: usize, token: MarkIndex) -> bool {
         self.needs[required].contains(&token)
     }
 
     /// Whether no call could ever make `required` right from the marks `initial`.
     pub(crate) fn is_impossible(&self, required: usize, initial: &[K]) -> bool {
         let initial = self.tokens(initial);
-        let is_lacking = |token: &&Token| self.is_starved(**token) && !initial.contains(token);
+        let is_lacking = |token: &&MarkIndex| self.is_starved(**token) && !initial.contains(token);
         self.needs[required].iter().find(is_lacking).is_some()
     }
 }

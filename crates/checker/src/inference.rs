@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 use crate::history::ClientId;
 use crate::makers::Makers;
 use crate::model::Model;
-use crate::prepared::{Call, Prepared};
+use crate::prepared::{Prepared, PreparedCall};
 
 /// Most marks noted as needed by one call; to note fewer than could be is never wrong.
 const NEEDS_MAX: usize = 4;
@@ -34,7 +34,8 @@ pub(crate) fn infer<M: Model>(model: &M, prepared: &mut Prepared<'_, M>, in_sess
         (call.needs, call.earliest, call.latest) = (needs, earliest, latest);
     }
     let mut certain = is_certain.into_iter().skip(required_count);
-    let is_now_required = |_: &mut Call<'_, M>| certain.next().expect("one for each optional call");
+    let is_now_required =
+        |_: &mut PreparedCall<'_, M>| certain.next().expect("one for each optional call");
     let now_required = prepared.optional.extract_if(.., is_now_required);
     prepared.required.extend(now_required);
     prepared.sort();

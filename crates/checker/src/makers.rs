@@ -5,11 +5,11 @@
 use hashbrown::HashMap;
 
 use crate::model::{MarksAfter, Model};
-use crate::prepared::{Call, Prepared};
+use crate::prepared::{Prepared, PreparedCall};
 
 pub(crate) struct Makers<'p, 'a, M: Model> {
     model: &'p M,
-    pub(crate) calls: Vec<&'p Call<'a, M>>,
+    pub(crate) calls: Vec<&'p PreparedCall<'a, M>>,
     // Calls that may make this mark and few others; calls to ask.
     only: HashMap<&'p M::Mark, Vec<usize>>,
     several: Vec<usize>,
@@ -17,7 +17,8 @@ pub(crate) struct Makers<'p, 'a, M: Model> {
 
 impl<'p, 'a, M: Model> Makers<'p, 'a, M> {
     pub(crate) fn new(model: &'p M, prepared: &'p Prepared<'a, M>) -> Self {
-        let calls: Vec<&Call<'a, M>> = prepared.required.iter().chain(&prepared.optional).collect();
+        let calls: Vec<&PreparedCall<'a, M>> =
+            prepared.required.iter().chain(&prepared.optional).collect();
         let (mut only, mut several) = (HashMap::<_, Vec<usize>>::new(), Vec::new());
         for (at, call) in calls.iter().enumerate() {
             match &call.makes {

@@ -4,7 +4,7 @@ use crate::history::{ClientId, OpId, Operation, Outcome};
 use crate::model::{MarksAfter, Model};
 
 /// A call that may appear in an order.
-pub(crate) struct Call<'a, M: Model> {
+pub(crate) struct PreparedCall<'a, M: Model> {
     pub(crate) id: OpId,
     pub(crate) client: ClientId,
     pub(crate) invoked: u64,
@@ -30,15 +30,15 @@ pub(crate) struct Call<'a, M: Model> {
 /// The calls of one object, each list by earliest effect, then by invocation, then by `OpId`.
 pub(crate) struct Prepared<'a, M: Model> {
     /// Surely took effect: every one must be placed.
-    pub(crate) required: Vec<Call<'a, M>>,
+    pub(crate) required: Vec<PreparedCall<'a, M>>,
     /// Unknown outcome and able to change a state: each may be placed once, or not at all.
-    pub(crate) optional: Vec<Call<'a, M>>,
+    pub(crate) optional: Vec<PreparedCall<'a, M>>,
     /// Failed, or unknown without any effect: never placed, kept for the explanation.
     pub(crate) left_out: Vec<LeftOut<'a, M>>,
 }
 
 pub(crate) struct LeftOut<'a, M: Model> {
-    pub(crate) call: Call<'a, M>,
+    pub(crate) call: PreparedCall<'a, M>,
     pub(crate) is_failed: bool,
 }
 
@@ -63,7 +63,7 @@ impl<'a, M: Model> Prepared<'a, M> {
 
     pub(crate) fn sort(&mut self) {
         // Where a session's calls were narrowed to one time, they stay in the order of their issue.
-        let by_effect = |call: &Call<'a, M>| (call.earliest, call.invoked, call.id);
+        let by_effect = |call: &PreparedCall<'a, M>| (call.earliest, call.invoked, call.id);
         self.required.sort_by_key(by_effect);
         self.optional.sort_by_key(by_effect);
     }
@@ -76,7 +76,7 @@ impl<'a, M: Model> Prepared<'a, M> {
             true => MarksAfter::Only(marks_left(model, input, output)),
             false => model.marks_after(input, output),
         };
-        let call = Call {
+        let call = PreparedCall {
             id: operation.id,
             client: operation.client,
             invoked: operation.invoked,

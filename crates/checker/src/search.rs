@@ -21,12 +21,12 @@
 //! So the search tries every step of it, unless it finds another order first.
 
 use crate::bitset::BitSet;
-use crate::dead::Dead;
-use crate::demand::{Demand, Token};
+use crate::dead::DeadConfigurations;
+use crate::demand::{Demand, MarkIndex};
 use crate::frontier::Frontier;
 use crate::history::OpId;
 use crate::model::Model;
-use crate::prepared::{Call, Prepared};
+use crate::prepared::{Prepared, PreparedCall};
 use crate::verdict::Limit;
 
 /// After an optional call is spent, so many unplaced calls, by response, must still be able to be
@@ -84,9 +84,9 @@ struct Frame<S> {
 #[derive(Clone, Copy)]
 enum Hopeless {
     /// This required call can never be right any more.
-    Call(usize),
+    PreparedCall(usize),
     /// Calls need this mark, and no remaining call makes it.
-    Lost(Token),
+    Lost(MarkIndex),
 }
 
 pub(crate) struct Search<'a, M: Model, F: Frontier> {
@@ -98,7 +98,7 @@ pub(crate) struct Search<'a, M: Model, F: Frontier> {
     spent: BitSet,
     // By optional call; calls of one class are alike.
     class: Vec<usize>,
-    dead: Dead<F::Key, M::State>,
+    dead: DeadConfigurations<F::Key, M::State>,
     demand: Demand<M::Mark>,
     required_placed: usize,
     best: Option<(usize, DeadEnd<M::State>)>,
@@ -115,7 +115,7 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
             moves: Vec::new(),
             spent: BitSet::with_capacity(prepared.optional.len()),
             class: classes(model, &prepared.optional),
-            dead: Dead::new(),
+            dead: DeadConfigurations::new(),
             demand: Demand::new(model, prepared),
             required_placed: 0,
             best: None,
@@ -143,7 +143,7 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
     /// A required call that is wrong at the start and that no call could make right.
     fn impossible_call(&self) -> Option<usize> {
         let initial = self.model.initial();
-        let has_no_time = |call: &Call<'_, M>| call.earliest > call.latest;
+        let has_no_time = |call: &PreparedCall<'_, M>| call.earliest > call.latest;
         if let Some(call) = self.prepared.required.iter().position(has_no_time) {
             return Some(call);
         }
@@ -205,7 +205,7 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
         }
         let frame = self.frames.last().expect("the search is inside a configuration");
         let blocked = match frame.hopeless {
-            Some(Hopeless::Call(call)) => Some(call),
+            Some(Hopeless::PreparedCall(call)) => Some(call),
             Some(Hopeless::Lost(token)) => {
                 self.frontier.upcoming().find(|call| self.demand.is_needed_by(*call, token))
             }
@@ -284,7 +284,7 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
             let call = &self.prepared.required[*required];
             call.output.is_some_and(|output| !self.model.can_lead_to(state, call.input, output))
         };
-        self.frontier.upcoming().take(horizon).find(is_hopeless).map(Hopeless::Call)
+        self.frontier.upcoming().take(horizon).find(is_hopeless).map(Hopeless::PreparedCall)
     }
 
     /// Whether an optional call that led to `state` cannot matter.
@@ -394,7 +394,7 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
     }
 
     /// Whether `state` has the inferred marks that the call needs; its answer may say less.
-    fn has_needed(&self, state: &M::State, call: &Call<'_, M>) -> bool {
+    fn has_needed(&self, state: &M::State, call: &PreparedCall<'_, M>) -> bool {
         call.needs.is_empty() || {
             let mut marks = Vec::new();
             self.model.marks(state, call.input, &mut marks);
@@ -407,7 +407,7 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
         self.model.step(state, call.input, call.output)
     }
 
-    fn call(&self, piece: Piece) -> &'a Call<'a, M> {
+    fn call(&self, piece: Piece) -> &'a PreparedCall<'a, M> {
         match piece {
             Piece::Required(required) => &self.prepared.required[required],
             Piece::Optional(optional) => &self.prepared.optional[optional],
@@ -458,7 +458,7 @@ impl<'a, M: Model, F: Frontier> Search<'a, M, F> {
 }
 
 /// Numbers the kinds of calls; those that are alike have equal numbers.
-fn classes<M: Model>(model: &M, calls: &[Call<'_, M>]) -> Vec<usize> {
+fn classes<M: Model>(model: &M, calls: &[PreparedCall<'_, M>]) -> Vec<usize> {
     let mut kinds: Vec<&M::Input> = Vec::new();
     let mut numbers = Vec::with_capacity(calls.len());
     for call in calls {

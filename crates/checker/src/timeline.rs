@@ -9,7 +9,7 @@ use std::fmt;
 
 use crate::history::OpId;
 use crate::model::Model;
-use crate::prepared::{Call, Prepared};
+use crate::prepared::{Prepared, PreparedCall};
 use crate::search::DeadEnd;
 use crate::verdict::{Criterion, Violation};
 
@@ -55,7 +55,7 @@ pub(crate) fn explain<M: Model>(
     dead_end: DeadEnd<M::State>,
 ) -> Violation {
     let blocked = &prepared.required[dead_end.blocked];
-    let overlaps = |call: &Call<'_, M>| {
+    let overlaps = |call: &PreparedCall<'_, M>| {
         call.id != blocked.id
             && call.invoked <= blocked.responded
             && call.responded >= blocked.invoked
@@ -77,7 +77,7 @@ pub(crate) fn explain<M: Model>(
 /// Every call, with whether it failed.
 fn all<'p, 'a, M: Model>(
     prepared: &'p Prepared<'a, M>,
-) -> impl Iterator<Item = (&'p Call<'a, M>, bool)> {
+) -> impl Iterator<Item = (&'p PreparedCall<'a, M>, bool)> {
     let placeable = prepared.required.iter().chain(&prepared.optional).map(|call| (call, false));
     placeable.chain(prepared.left_out.iter().map(|out| (&out.call, out.is_failed)))
 }
@@ -109,7 +109,7 @@ fn rows<M: Model>(
     rows
 }
 
-fn row<M: Model>(call: &Call<'_, M>, place: Placement) -> TimelineRow {
+fn row<M: Model>(call: &PreparedCall<'_, M>, place: Placement) -> TimelineRow {
     let answer = match (call.output, place) {
         (Some(output), _) => format!("{output:?}"),
         (None, Placement::Failed) => "failed".to_owned(),

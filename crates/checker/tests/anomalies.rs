@@ -7,7 +7,7 @@ use checker::{ClientId, History, Outcome};
 mod support;
 
 use support::Random;
-use support::histories::{Shape, right};
+use support::histories::{HistoryShape, right};
 
 const SEEDS: u64 = 40;
 /// Lists that the history around does not touch.
@@ -45,7 +45,7 @@ fn in_turn(all: Vec<(Transaction, Outcome<Seen>)>) -> Vec<TransactionRecord> {
 /// The lines in the midst of a right history, in any order of recording.
 fn planted(lines: &[TransactionRecord], seed: u64) -> History<Transaction, Seen> {
     let mut random = Random::new(seed);
-    let shape = Shape {
+    let shape = HistoryShape {
         operations_count: 60,
         clients_count: 5,
         pause_max: 3,

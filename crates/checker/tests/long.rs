@@ -7,16 +7,16 @@ use checker::{ClientId, History, Limit, OpId, linearizable};
 mod support;
 
 use support::Random;
-use support::histories::{Shape, right};
+use support::histories::{HistoryShape, right};
 use support::subjects::{
     Subject, kv_of_unlike_items, kv_of_unlike_values, register_of_unlike_values,
 };
 
 const LIMIT: Limit = Limit { explored_max: 100_000 };
 
-fn shape(operations_count: usize, clients_count: u64, percent_unknown: u64) -> Shape {
+fn shape(operations_count: usize, clients_count: u64, percent_unknown: u64) -> HistoryShape {
     let (pause_max, duration_max, percent_failed) = (20, 100, 1);
-    Shape {
+    HistoryShape {
         operations_count,
         clients_count,
         pause_max,
@@ -27,7 +27,7 @@ fn shape(operations_count: usize, clients_count: u64, percent_unknown: u64) -> S
     }
 }
 
-fn holds<S: Subject>(subject: &S, shape: Shape, seed: u64) {
+fn holds<S: Subject>(subject: &S, shape: HistoryShape, seed: u64) {
     let history = right(subject, shape, &mut Random::new(seed));
     for verdict in [
         linearizable::check(subject, &history, LIMIT),

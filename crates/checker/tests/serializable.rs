@@ -8,16 +8,16 @@ use checker::{History, Limit, Verdict, linearizable};
 mod support;
 
 use support::Random;
-use support::histories::{Shape, right};
+use support::histories::{HistoryShape, right};
 use support::transactions::changed;
 use support::twin::{explains, in_program, in_real_time, is_explainable, is_reachable};
 
-type Recorded = Operation<Transaction, Seen>;
+type TransactionOperation = Operation<Transaction, Seen>;
 
 const PROMISES: [Promise; 4] =
     [Promise::Serializable, Promise::InSessions, Promise::Strict, Promise::StrictInSessions];
 
-fn precedes(promise: Promise) -> impl Fn(&Recorded, &Recorded) -> bool {
+fn precedes(promise: Promise) -> impl Fn(&TransactionOperation, &TransactionOperation) -> bool {
     move |a, b| match promise {
         Promise::Serializable => false,
         Promise::InSessions => in_program(a, b),
@@ -26,8 +26,8 @@ fn precedes(promise: Promise) -> impl Fn(&Recorded, &Recorded) -> bool {
     }
 }
 
-fn shape(operations_max: u64, clients_max: u64, random: &mut Random) -> Shape {
-    Shape {
+fn shape(operations_max: u64, clients_max: u64, random: &mut Random) -> HistoryShape {
+    HistoryShape {
         operations_count: 1 + random.below(operations_max) as usize,
         clients_count: 1 + random.below(clients_max),
         pause_max: random.below(4),

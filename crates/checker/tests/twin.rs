@@ -12,7 +12,7 @@ use checker::{History, Limit, Operation, Verdict, linearizable};
 mod support;
 
 use support::Random;
-use support::histories::{Shape, doubtful, right};
+use support::histories::{HistoryShape, doubtful, right};
 use support::subjects::{
     Bag, Subject, kv_of_lists, kv_of_numbers, kv_that_expires, register_without_swaps,
 };
@@ -26,8 +26,8 @@ const LONG_EVERY: u64 = 3;
 const ORDERS_OPERATIONS_MAX: u64 = 7;
 const STATES_OPERATIONS_MAX: u64 = 12;
 
-fn shape(operations_max: u64, random: &mut Random) -> Shape {
-    Shape {
+fn shape(operations_max: u64, random: &mut Random) -> HistoryShape {
+    HistoryShape {
         operations_count: 1 + random.below(operations_max) as usize,
         clients_count: 1 + random.below(6),
         pause_max: random.below(4),

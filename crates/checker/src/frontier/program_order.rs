@@ -8,7 +8,7 @@ use super::Frontier;
 use super::response_cut::ResponseCut;
 use crate::history::ClientId;
 use crate::model::Model;
-use crate::prepared::{Call, Prepared};
+use crate::prepared::{Prepared, PreparedCall};
 use crate::sequential::WriteOrder;
 
 pub(crate) struct ProgramOrder {
@@ -40,13 +40,14 @@ struct After {
 impl ProgramOrder {
     pub(crate) fn new<M: Model>(prepared: &Prepared<'_, M>, order: WriteOrder) -> ProgramOrder {
         let required = &prepared.required;
-        let is_ordered = |call: &Call<'_, M>| order == WriteOrder::RealTime && !call.is_read;
+        let is_ordered =
+            |call: &PreparedCall<'_, M>| order == WriteOrder::RealTime && !call.is_read;
         let all = required.iter().map(|call| call.responded).enumerate();
         let responses = ResponseCut::new(required.len(), all.clone());
         let writes =
             ResponseCut::new(required.len(), all.filter(|(at, _)| is_ordered(&required[*at])));
-        let openings = |calls: &[Call<'_, M>]| {
-            let opening = |call: &Call<'_, M>| {
+        let openings = |calls: &[PreparedCall<'_, M>]| {
+            let opening = |call: &PreparedCall<'_, M>| {
                 if is_ordered(call) { writes.opening(call.invoked) } else { 0 }
             };
             calls.iter().map(opening).collect::<Vec<u32>>()
@@ -121,7 +122,7 @@ fn split_by_client<M: Model>(
         clients[of].calls.push(at);
         client.push(u32::try_from(of).expect("no more clients than operations"));
     }
-    let after = |call: &Call<'_, M>| {
+    let after = |call: &PreparedCall<'_, M>| {
         let client = index[&call.client];
         let order = (call.invoked, call.id);
         let placed = clients[client].calls.partition_point(|at| {

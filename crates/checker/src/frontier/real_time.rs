@@ -12,7 +12,7 @@ use super::response_cut::ResponseCut;
 use crate::bitset::BitSet;
 use crate::history::ClientId;
 use crate::model::Model;
-use crate::prepared::{Call, Prepared};
+use crate::prepared::{Prepared, PreparedCall};
 
 pub(crate) struct RealTime {
     cut: ResponseCut,
@@ -33,7 +33,7 @@ impl RealTime {
         let required = &prepared.required;
         let members = required.iter().map(|call| call.latest).enumerate();
         let cut = ResponseCut::new(required.len(), members);
-        let openings = |calls: &[Call<'_, M>]| {
+        let openings = |calls: &[PreparedCall<'_, M>]| {
             calls.iter().map(|call| cut.opening(call.earliest)).collect::<Vec<u32>>()
         };
         let required_opening = openings(required);
@@ -52,7 +52,7 @@ impl RealTime {
 
     /// With the program order of each client.
     pub(crate) fn in_sessions<M: Model>(prepared: &Prepared<'_, M>) -> RealTime {
-        let client = |call: &Call<'_, M>| call.output.map(|_| call.client);
+        let client = |call: &PreparedCall<'_, M>| call.output.map(|_| call.client);
         let client = prepared.required.iter().map(client).collect();
         RealTime { client: Some(client), ..RealTime::new(prepared) }
     }

@@ -12,7 +12,7 @@ use super::{Calls, Model};
 
 mod observed;
 
-pub use observed::{Content, KvMark, Observed};
+pub use observed::{KvMark, Observed, ObservedValue};
 
 /// Bytes of a string value; cheap to clone, printed as text where possible.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -106,21 +106,26 @@ pub struct Present<V = Bytes> {
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Kv;
 
-type State = Option<Present>;
+type KeyState = Option<Present>;
 
 impl Model for Kv {
-    type State = State;
+    type State = KeyState;
     type Input = KvInput;
     type Output = KvOutput;
-    type Successors = Option<State>;
+    type Successors = Option<KeyState>;
     type Mark = ();
     type Scoped = Observed;
 
-    fn initial(&self) -> State {
+    fn initial(&self) -> KeyState {
         None
     }
 
-    fn step(&self, state: &State, input: &KvInput, observed: Option<&KvOutput>) -> Option<State> {
+    fn step(
+        &self,
+        state: &KeyState,
+        input: &KvInput,
+        observed: Option<&KvOutput>,
+    ) -> Option<KeyState> {
         is_answered_by(self, state, input, observed).then(|| next(self, state, input))
     }
 
@@ -282,7 +287,7 @@ mod tests {
     use super::*;
 
     /// Runs the script; every answer must be the right one, and no other answer may be.
-    fn check(script: &[(KvInput, KvOutput)]) -> State {
+    fn check(script: &[(KvInput, KvOutput)]) -> KeyState {
         script.iter().fold(Kv.initial(), |state, (input, output)| {
             let next = Kv.step(&state, input, Some(output));
             assert!(next.is_some(), "{input:?} -> {output:?} refused in {state:?}");

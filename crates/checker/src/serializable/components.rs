@@ -7,7 +7,7 @@ use super::graph::Vertex;
 
 const UNVISITED: usize = usize::MAX;
 
-struct Search<'g> {
+struct ComponentSearch<'g> {
     successors: &'g [Vec<Vertex>],
     // By node: when it was found; the earliest node still open that it is known to lead to.
     found: Vec<usize>,
@@ -24,7 +24,7 @@ struct Search<'g> {
 /// The strongly connected components, each after all that it leads to.
 pub(super) fn of(successors: &[Vec<Vertex>]) -> Vec<Vec<Vertex>> {
     let count = successors.len();
-    let mut search = Search {
+    let mut search = ComponentSearch {
         successors,
         found: vec![UNVISITED; count],
         lowest: vec![0; count],
@@ -43,7 +43,7 @@ pub(super) fn of(successors: &[Vec<Vertex>]) -> Vec<Vec<Vertex>> {
     search.components
 }
 
-impl Search<'_> {
+impl ComponentSearch<'_> {
     fn enter(&mut self, node: Vertex) {
         self.found[node] = self.found_count;
         self.lowest[node] = self.found_count;

@@ -9,7 +9,7 @@ use super::subjects::Subject;
 
 /// The shape of random histories.
 #[derive(Clone, Copy)]
-pub(crate) struct Shape {
+pub(crate) struct HistoryShape {
     pub(crate) operations_count: usize,
     pub(crate) clients_count: u64,
     /// Longest time between the invocations of one client, and longest call.
@@ -21,7 +21,7 @@ pub(crate) struct Shape {
     pub(crate) percent_pipelined: u64,
 }
 
-struct Planned<I> {
+struct PlannedCall<I> {
     client: u64,
     input: I,
     invoked: u64,
@@ -44,7 +44,7 @@ enum EffectTime {
 /// A history that some order explains: every call takes effect at one moment within it.
 pub(crate) fn right<S: Subject>(
     subject: &S,
-    shape: Shape,
+    shape: HistoryShape,
     random: &mut Random,
 ) -> History<S::Input, S::Output> {
     let planned = plan(subject, shape, random);
@@ -71,7 +71,7 @@ pub(crate) fn right<S: Subject>(
 /// `right`, then one answer exchanged for a possibly wrong one, or one call delayed.
 pub(crate) fn doubtful<S: Subject>(
     subject: &S,
-    shape: Shape,
+    shape: HistoryShape,
     random: &mut Random,
 ) -> History<S::Input, S::Output> {
     let history = right(subject, shape, random);
@@ -120,9 +120,13 @@ fn answer_nearby<I, O: Clone>(
     (!answers.is_empty()).then(|| (*random.pick(&answers)).clone())
 }
 
-fn plan<S: Subject>(subject: &S, shape: Shape, random: &mut Random) -> Vec<Planned<S::Input>> {
+fn plan<S: Subject>(
+    subject: &S,
+    shape: HistoryShape,
+    random: &mut Random,
+) -> Vec<PlannedCall<S::Input>> {
     let mut free_at = vec![0; shape.clients_count as usize];
-    let mut planned: Vec<Planned<S::Input>> = (0..shape.operations_count)
+    let mut planned: Vec<PlannedCall<S::Input>> = (0..shape.operations_count)
         .map(|index| {
             let client = index as u64 % shape.clients_count;
             let invoked = free_at[client as usize] + random.below(shape.pause_max + 1);
@@ -130,14 +134,14 @@ fn plan<S: Subject>(subject: &S, shape: Shape, random: &mut Random) -> Vec<Plann
             let is_pipelined = random.chance(shape.percent_pipelined);
             free_at[client as usize] = if is_pipelined { invoked } else { responded + 1 };
             let fate = fate(shape, invoked, responded, random);
-            Planned { client, input: subject.random_input(random), invoked, responded, fate }
+            PlannedCall { client, input: subject.random_input(random), invoked, responded, fate }
         })
         .collect();
     planned.sort_by_key(|call| call.invoked);
     planned
 }
 
-fn fate(shape: Shape, invoked: u64, responded: u64, random: &mut Random) -> EffectTime {
+fn fate(shape: HistoryShape, invoked: u64, responded: u64, random: &mut Random) -> EffectTime {
     let within = invoked + random.below(responded - invoked + 1);
     if random.chance(shape.percent_failed) {
         EffectTime::Failed
@@ -150,7 +154,7 @@ fn fate(shape: Shape, invoked: u64, responded: u64, random: &mut Random) -> Effe
     }
 }
 
-fn record<I, O>(planned: Vec<Planned<I>>, answers: Vec<Option<O>>) -> History<I, O> {
+fn record<I, O>(planned: Vec<PlannedCall<I>>, answers: Vec<Option<O>>) -> History<I, O> {
     let mut history = History::new();
     for (call, answer) in planned.into_iter().zip(answers) {
         let op = history.invoke(ClientId(call.client), call.input, call.invoked);

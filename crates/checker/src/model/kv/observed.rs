@@ -40,7 +40,7 @@ pub struct Observed {
 
 /// The observable part of a value.
 #[derive(Clone)]
-pub enum Content {
+pub enum ObservedValue {
     /// A prefix of a content that some call looks for; of several such contents, the last in order.
     Start { whole: Bytes, len: usize },
     /// A number, or a value that appending may turn into one.
@@ -53,7 +53,7 @@ pub enum Content {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum KvMark {
     /// It holds this, or is absent.
-    Value(Option<Content>),
+    Value(Option<ObservedValue>),
     /// In bytes; 0 also if it is absent.
     Length(i64),
     Present,
@@ -116,18 +116,18 @@ impl Observed {
         fitting
     }
 
-    fn content(&self, value: &[u8]) -> Content {
+    fn content(&self, value: &[u8]) -> ObservedValue {
         if let Some(whole) = self.last_from(value) {
-            return Content::Start { whole: whole.clone(), len: value.len() };
+            return ObservedValue::Start { whole: whole.clone(), len: value.len() };
         }
         if self.are_numbers_seen && may_become_number(value) {
-            return Content::Number(Bytes::from(value));
+            return ObservedValue::Number(Bytes::from(value));
         }
         self.other(value.len() as i64)
     }
 
-    fn other(&self, len: i64) -> Content {
-        Content::Other { len: if self.are_lengths_seen { len } else { 0 } }
+    fn other(&self, len: i64) -> ObservedValue {
+        ObservedValue::Other { len: if self.are_lengths_seen { len } else { 0 } }
     }
 
     /// The last of the sought values that begins with `start`.
@@ -137,14 +137,14 @@ impl Observed {
         self.wholes[..upto].last().filter(|whole| whole.0.starts_with(start))
     }
 
-    fn marks_of(&self, value: Option<&Content>, into: &mut Vec<KvMark>) {
+    fn marks_of(&self, value: Option<&ObservedValue>, into: &mut Vec<KvMark>) {
         // A call needs only sought values.
         if value.is_none_or(|value| value.text().is_some()) {
             into.push(KvMark::Value(value.cloned()));
         }
         match value {
             // Its length may be unknown.
-            Some(Content::Other { .. }) if !self.are_lengths_seen => {}
+            Some(ObservedValue::Other { .. }) if !self.are_lengths_seen => {}
             _ => into.push(KvMark::Length(value.map_or(0, |value| self.length(value)))),
         }
         if value.is_some() {
@@ -153,19 +153,19 @@ impl Observed {
     }
 
     /// The common effect of inputs that are alike.
-    fn effect<'a>(&self, input: &'a KvInput) -> Effect<'a> {
+    fn effect<'a>(&self, input: &'a KvInput) -> InputEffect<'a> {
         use KvInput as I;
         match input {
-            I::Set(value) | I::GetSet(value) => Effect::Put(self.keep(value), None),
-            I::SetExpiring(value, tag) => Effect::Put(self.keep(value), self.tag(*tag)),
-            I::SetIfAbsent(value) => Effect::PutIfAbsent(self.keep(value)),
-            I::SetIfEqual { expected, new } => Effect::PutIfEqual(expected, self.keep(new)),
-            I::Del | I::GetDel | I::Expire(None) => Effect::Clear,
-            I::Append(more) if self.strange.contains(more) => Effect::AppendStrange(
+            I::Set(value) | I::GetSet(value) => InputEffect::Put(self.keep(value), None),
+            I::SetExpiring(value, tag) => InputEffect::Put(self.keep(value), self.tag(*tag)),
+            I::SetIfAbsent(value) => InputEffect::PutIfAbsent(self.keep(value)),
+            I::SetIfEqual { expected, new } => InputEffect::PutIfEqual(expected, self.keep(new)),
+            I::Del | I::GetDel | I::Expire(None) => InputEffect::Clear,
+            I::Append(more) if self.strange.contains(more) => InputEffect::AppendStrange(
                 // Lengths differ only where they are seen.
                 if self.are_lengths_seen { length(more) } else { 0 },
             ),
-            other => Effect::Other(other),
+            other => InputEffect::Other(other),
         }
     }
 }
@@ -230,47 +230,47 @@ fn may_become_number(value: &[u8]) -> bool {
 }
 
 #[derive(PartialEq, Eq)]
-enum Effect<'a> {
-    Put(Content, Option<ExpiryTag>),
-    PutIfAbsent(Content),
-    PutIfEqual(&'a Bytes, Content),
+enum InputEffect<'a> {
+    Put(ObservedValue, Option<ExpiryTag>),
+    PutIfAbsent(ObservedValue),
+    PutIfEqual(&'a Bytes, ObservedValue),
     Clear,
     AppendStrange(i64),
     Other(&'a KvInput),
 }
 
 impl Values for Observed {
-    type Value = Content;
+    type Value = ObservedValue;
 
-    fn keep(&self, value: &Bytes) -> Content {
+    fn keep(&self, value: &Bytes) -> ObservedValue {
         self.content(value.as_slice())
     }
 
-    fn append(&self, value: &Content, more: &Bytes) -> Content {
+    fn append(&self, value: &ObservedValue, more: &Bytes) -> ObservedValue {
         match value {
             // The last sought value with this prefix is also the last with the longer one.
-            Content::Start { whole, len } if whole.0[*len..].starts_with(&more.0) => {
-                Content::Start { whole: whole.clone(), len: len + more.0.len() }
+            ObservedValue::Start { whole, len } if whole.0[*len..].starts_with(&more.0) => {
+                ObservedValue::Start { whole: whole.clone(), len: len + more.0.len() }
             }
-            Content::Start { .. } | Content::Number(_) => {
+            ObservedValue::Start { .. } | ObservedValue::Number(_) => {
                 self.content(&[value.text().unwrap_or_default(), more.as_slice()].concat())
             }
-            Content::Other { len } => self.other(len + length(more)),
+            ObservedValue::Other { len } => self.other(len + length(more)),
         }
     }
 
-    fn is(&self, kept: &Content, value: &Bytes) -> bool {
+    fn is(&self, kept: &ObservedValue, value: &Bytes) -> bool {
         kept.text() == Some(value.as_slice())
     }
 
-    fn length(&self, kept: &Content) -> i64 {
+    fn length(&self, kept: &ObservedValue) -> i64 {
         match kept {
-            Content::Other { len } => *len,
+            ObservedValue::Other { len } => *len,
             known => known.text().map_or(0, |text| text.len() as i64),
         }
     }
 
-    fn integer(&self, kept: &Content) -> Option<i64> {
+    fn integer(&self, kept: &ObservedValue) -> Option<i64> {
         kept.text().and_then(integer)
     }
 
@@ -279,48 +279,49 @@ impl Values for Observed {
     }
 }
 
-impl Content {
+impl ObservedValue {
     /// The bytes, where they are known.
     fn text(&self) -> Option<&[u8]> {
         match self {
-            Content::Start { whole, len } => Some(&whole.0[..*len]),
-            Content::Number(bytes) => Some(&bytes.0),
-            Content::Other { .. } => None,
+            ObservedValue::Start { whole, len } => Some(&whole.0[..*len]),
+            ObservedValue::Number(bytes) => Some(&bytes.0),
+            ObservedValue::Other { .. } => None,
         }
     }
 }
 
 // By whole and length, not byte by byte: of one model, equal starts have one whole.
-impl PartialEq for Content {
-    fn eq(&self, other: &Content) -> bool {
+impl PartialEq for ObservedValue {
+    fn eq(&self, other: &ObservedValue) -> bool {
         match (self, other) {
-            (Content::Start { whole, len }, Content::Start { whole: of, len: long }) => {
-                len == long && Arc::ptr_eq(&whole.0, &of.0)
-            }
-            (Content::Number(one), Content::Number(other)) => one == other,
-            (Content::Other { len }, Content::Other { len: other }) => len == other,
+            (
+                ObservedValue::Start { whole, len },
+                ObservedValue::Start { whole: of, len: long },
+            ) => len == long && Arc::ptr_eq(&whole.0, &of.0),
+            (ObservedValue::Number(one), ObservedValue::Number(other)) => one == other,
+            (ObservedValue::Other { len }, ObservedValue::Other { len: other }) => len == other,
             _ => false,
         }
     }
 }
 
-impl Eq for Content {}
+impl Eq for ObservedValue {}
 
-impl Hash for Content {
+impl Hash for ObservedValue {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         match self {
-            Content::Start { whole, len } => (whole.0.as_ptr() as usize, len).hash(hasher),
-            Content::Number(bytes) => bytes.hash(hasher),
-            Content::Other { len } => len.hash(hasher),
+            ObservedValue::Start { whole, len } => (whole.0.as_ptr() as usize, len).hash(hasher),
+            ObservedValue::Number(bytes) => bytes.hash(hasher),
+            ObservedValue::Other { len } => len.hash(hasher),
         }
     }
 }
 
-impl fmt::Debug for Content {
+impl fmt::Debug for ObservedValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.text(), self) {
             (Some(text), _) => write!(f, "\"{}\"", text.escape_ascii()),
-            (None, Content::Other { len }) if *len > 0 => {
+            (None, ObservedValue::Other { len }) if *len > 0 => {
                 write!(f, "{len} bytes that no call looks for")
             }
             (None, _) => f.write_str("bytes that no call looks for"),
@@ -328,13 +329,13 @@ impl fmt::Debug for Content {
     }
 }
 
-type State = Option<Present<Content>>;
+type ObservedState = Option<Present<ObservedValue>>;
 
 impl Model for Observed {
-    type State = State;
+    type State = ObservedState;
     type Input = KvInput;
     type Output = KvOutput;
-    type Successors = Option<State>;
+    type Successors = Option<ObservedState>;
     type Mark = KvMark;
     type Scoped = Observed;
 
@@ -342,11 +343,16 @@ impl Model for Observed {
         self.clone()
     }
 
-    fn initial(&self) -> State {
+    fn initial(&self) -> ObservedState {
         None
     }
 
-    fn step(&self, state: &State, input: &KvInput, observed: Option<&KvOutput>) -> Option<State> {
+    fn step(
+        &self,
+        state: &ObservedState,
+        input: &KvInput,
+        observed: Option<&KvOutput>,
+    ) -> Option<ObservedState> {
         is_answered_by(self, state, input, observed).then(|| next(self, state, input))
     }
 
@@ -365,7 +371,7 @@ impl Model for Observed {
         }
     }
 
-    fn marks(&self, state: &State, _: &KvInput, into: &mut Vec<KvMark>) {
+    fn marks(&self, state: &ObservedState, _: &KvInput, into: &mut Vec<KvMark>) {
         let content = state.as_ref().map(|present| &present.value);
         self.marks_of(content, into);
     }
@@ -459,20 +465,20 @@ impl Model for Observed {
         }
     }
 
-    fn may_grow_to(&self, state: &State, mark: &KvMark) -> bool {
+    fn may_grow_to(&self, state: &ObservedState, mark: &KvMark) -> bool {
         // An absent key may become anything, and an expiring one may become absent.
         let Some(Present { value, expiry: None }) = state else { return true };
         let is_negative = || value.text().is_some_and(|text| text.starts_with(b"-"));
         let may_shrink = match value {
-            Content::Other { .. } => false,
-            Content::Start { .. } | Content::Number(_) => {
+            ObservedValue::Other { .. } => false,
+            ObservedValue::Start { .. } | ObservedValue::Number(_) => {
                 self.counts_down || is_negative() || self.length(value) <= self.compared_max
             }
         };
         let is_long_enough = |len| may_shrink || self.length(value) <= len;
         match (value, mark) {
             (_, KvMark::Present) => true,
-            (_, KvMark::Value(None)) | (Content::Other { .. }, KvMark::Value(_)) => false,
+            (_, KvMark::Value(None)) | (ObservedValue::Other { .. }, KvMark::Value(_)) => false,
             (_, KvMark::Length(len)) => is_long_enough(*len),
             (_, KvMark::Value(Some(wanted))) => is_long_enough(self.length(wanted)),
         }
