@@ -13,7 +13,7 @@ use protocols::abd::Abd;
 use protocols::hermes::Hermes;
 use protocols::rmwpaxos::RmwPaxos;
 use protocols::zab::Zab;
-use sim::explore::{Named, explore, is_livable, worlds};
+use sim::explore::{NamedWorld, explore, is_livable, worlds};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -30,7 +30,7 @@ fn main() {
         "| protocol | world | states | steps | longest path | node states | searches | seconds | |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
-    let is_wanted = |named: &Named| match world.strip_prefix('=') {
+    let is_wanted = |named: &NamedWorld| match world.strip_prefix('=') {
         Some(name) => named.name == name,
         None => named.name.starts_with(world),
     };
@@ -50,7 +50,7 @@ fn main() {
     }
 }
 
-fn show<P: Protocol + Debug>(named: &Named, seconds_max: f64) {
+fn show<P: Protocol + Debug>(named: &NamedWorld, seconds_max: f64) {
     if !is_livable::<P>(named) {
         return;
     }

@@ -74,7 +74,7 @@ pub struct WorldPlan {
 }
 
 /// A world by its name.
-pub struct Named {
+pub struct NamedWorld {
     pub name: &'static str,
     /// Reads and writes whose effects do not depend on the state.
     pub is_plain: bool,
@@ -83,10 +83,10 @@ pub struct Named {
 
 /// The worlds that are explored, small ones first.
 #[must_use]
-pub fn worlds(states_max: u64) -> Vec<Named> {
+pub fn worlds(states_max: u64) -> Vec<NamedWorld> {
     let set = |value: &str| KvInput::Set(value.into());
     let append = |value: &str| KvInput::Append(value.into());
-    let named = |name, is_plain, clients: &[(u16, Vec<KvInput>)], budget| Named {
+    let named = |name, is_plain, clients: &[(u16, Vec<KvInput>)], budget| NamedWorld {
         name,
         is_plain,
         plan: WorldPlan { nodes: 3, replicas: 3, clients: clients.to_vec(), budget, states_max },
@@ -144,7 +144,7 @@ pub fn worlds(states_max: u64) -> Vec<Named> {
 
 /// Whether a protocol supports such a world.
 #[must_use]
-pub fn is_livable<P: Protocol>(named: &Named) -> bool {
+pub fn is_livable<P: Protocol>(named: &NamedWorld) -> bool {
     let budget = named.plan.budget;
     // These have no storage, and no way back for a node that forgot: only their failure-free parts
     // are here.

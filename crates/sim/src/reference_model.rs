@@ -93,7 +93,7 @@ impl PlaceHistory {
 
 /// The model of one node; outlives its process.
 #[derive(Debug, Default)]
-struct ModelState {
+struct ExpectedState {
     cells: BTreeMap<(Database, Key), PlaceHistory>,
     metas: BTreeMap<(Database, Shard), PlaceHistory>,
     /// Shards that a worker heard to be forgotten, without a higher loss since.
@@ -104,7 +104,7 @@ struct ModelState {
     is_excused: bool,
 }
 
-impl ModelState {
+impl ExpectedState {
     fn history(&mut self, place: &Place) -> &mut PlaceHistory {
         match place {
             Place::Cell(database, key) => self.cells.entry((*database, key.clone())).or_default(),
@@ -147,10 +147,10 @@ impl ModelState {
 
 /// A handle to a node's model; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct ReferenceModel(Arc<Mutex<ModelState>>);
+pub struct ReferenceModel(Arc<Mutex<ExpectedState>>);
 
 impl ReferenceModel {
-    fn lock(&self) -> MutexGuard<'_, ModelState> {
+    fn lock(&self) -> MutexGuard<'_, ExpectedState> {
         self.0.lock().expect("no holder of the model panics")
     }
 

@@ -37,7 +37,7 @@ use crate::trace::Trace;
 use crate::workload::mix::Mix;
 use crate::workload::script::Verb;
 use crate::workload::update::SimUpdate;
-use crate::world::{Counts, Happened, Wake, World, WorldConfig};
+use crate::world::{Happened, Wake, World, WorldConfig, WorldCounts};
 
 const MILLI: u64 = 1_000_000;
 /// Faults stop after this long even if operations are left.
@@ -68,7 +68,7 @@ pub struct RunReport {
     pub unknown: u64,
     /// Keys whose history was too hard to decide.
     pub undecided: u64,
-    pub counts: Counts,
+    pub counts: WorldCounts,
     pub faults: Vec<(Fault, u64)>,
     /// Virtual nanoseconds.
     pub span: u64,

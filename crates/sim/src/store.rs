@@ -53,7 +53,7 @@ enum PendingChange {
 }
 
 #[derive(Debug)]
-struct Batch {
+struct UnflushedBatch {
     ticket: Ticket,
     changes: Vec<PendingChange>,
 }
@@ -100,10 +100,10 @@ impl Shards {
 
 /// One worker's queue on the medium; gone with its process.
 #[derive(Debug)]
-struct Handle {
+struct WorkerQueue {
     open: Vec<PendingChange>,
     open_ticket: Ticket,
-    pending: VecDeque<Batch>,
+    pending: VecDeque<UnflushedBatch>,
     /// The newest change of each place that is not durable yet.
     overlay: BTreeMap<Place, (Ticket, Option<Bytes>)>,
     completions: Vec<Completion>,
@@ -123,7 +123,7 @@ struct ModelState {
     metas: BTreeMap<(Database, Shard), StoredCell>,
     forgotten: Shards,
     forgotten_durably: Shards,
-    handles: Vec<Handle>,
+    handles: Vec<WorkerQueue>,
     /// How often a read takes time.
     slow_read_ppm: u32,
     rng: Prng,
@@ -173,7 +173,7 @@ impl ModelMedium {
     /// The stores of a process that starts with `workers` workers.
     pub fn open(&self, workers: usize) -> Vec<ModelStore> {
         let mut state = self.lock();
-        state.handles = (0..workers).map(|_| Handle::new()).collect();
+        state.handles = (0..workers).map(|_| WorkerQueue::new()).collect();
         state.forgotten = state.forgotten_durably.clone();
         (0..workers).map(|worker| ModelStore { medium: self.clone(), worker }).collect()
     }
@@ -267,9 +267,9 @@ fn shard_of(place: &Place) -> (Database, Shard) {
     }
 }
 
-impl Handle {
-    fn new() -> Handle {
-        Handle {
+impl WorkerQueue {
+    fn new() -> WorkerQueue {
+        WorkerQueue {
             open: Vec::new(),
             open_ticket: Ticket(1),
             pending: VecDeque::new(),
@@ -407,7 +407,7 @@ impl ModelState {
         self.forgotten.set(database, shard, true);
         self.apply(PendingChange::Forgotten(database, shard, true));
         // A pending declaration that the shard is known did not see this damage.
-        let Handle { open, pending, .. } = &mut self.handles[worker];
+        let WorkerQueue { open, pending, .. } = &mut self.handles[worker];
         let changes = pending.iter_mut().flat_map(|batch| &mut batch.changes).chain(open);
         for change in changes {
             if *change == PendingChange::Forgotten(database, shard, false) {
@@ -476,7 +476,7 @@ impl ModelState {
         completions
     }
 
-    fn lose_unflushed(&mut self, handle: &mut Handle, survival: Survival) {
+    fn lose_unflushed(&mut self, handle: &mut WorkerQueue, survival: Survival) {
         if survival == Survival::Nothing {
             return;
         }

@@ -99,7 +99,7 @@ pub struct ClientReply {
     pub outcome: Outcome,
 }
 
-enum Event {
+enum PlannedEvent {
     Wake(Wake),
     Turn { node: usize, worker: usize, start: u64 },
     Frame(InFlight),
@@ -158,7 +158,7 @@ struct SimNode {
 
 /// Figures of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
+pub struct WorldCounts {
     pub events: u64,
     pub turns: u64,
     pub frames: u64,
@@ -170,7 +170,7 @@ pub struct Counts {
 pub struct World {
     config: WorldConfig,
     now: u64,
-    agenda: Agenda<Event>,
+    agenda: Agenda<PlannedEvent>,
     nodes: Vec<SimNode>,
     network: Network,
     stalled: Vec<InFlight>,
@@ -188,7 +188,7 @@ pub struct World {
     pub trace: Option<Trace>,
     /// If set, frames go here instead of the network: for directed schedules.
     pub taken: Option<Vec<Taken>>,
-    pub counts: Counts,
+    pub counts: WorldCounts,
 }
 
 /// A frame taken out of the network.
@@ -236,7 +236,7 @@ impl World {
             watchers: Vec::new(),
             trace: None,
             taken: None,
-            counts: Counts::default(),
+            counts: WorldCounts::default(),
             config,
         }
     }
@@ -296,13 +296,13 @@ impl World {
         &mut self.network
     }
 
-    fn schedule(&mut self, at: u64, event: Event) {
+    fn schedule(&mut self, at: u64, event: PlannedEvent) {
         self.agenda.plan(at.max(self.now), event);
     }
 
     /// Requests [`Happened::Wake`] at `at`.
     pub fn wake(&mut self, at: u64, wake: Wake) {
-        self.schedule(at, Event::Wake(wake));
+        self.schedule(at, PlannedEvent::Wake(wake));
     }
 
     /// Runs the next event; `None` when no event is left.
@@ -311,38 +311,38 @@ impl World {
         self.now = at;
         self.counts.events += 1;
         Some(match event {
-            Event::Wake(wake) => Happened::Wake(wake),
-            Event::Turn { node, worker, start } => self.on_turn(node, worker, start),
-            Event::Frame(frame) => self.on_frame(frame),
-            Event::Worked { node, start, work } => {
+            PlannedEvent::Wake(wake) => Happened::Wake(wake),
+            PlannedEvent::Turn { node, worker, start } => self.on_turn(node, worker, start),
+            PlannedEvent::Frame(frame) => self.on_frame(frame),
+            PlannedEvent::Worked { node, start, work } => {
                 if self.is_start(node, start) {
                     self.on_worked(node, work);
                 }
                 Happened::Other
             }
-            Event::LossRaised { node, start } => {
+            PlannedEvent::LossRaised { node, start } => {
                 if self.is_start(node, start) {
                     self.raise_loss(node);
                 }
                 Happened::Other
             }
-            Event::UptimesDue { node, start } => {
+            PlannedEvent::UptimesDue { node, start } => {
                 if self.is_start(node, start) {
                     self.keep_uptimes(node);
                 }
                 Happened::Other
             }
-            Event::UptimesSaved { node, start } => {
+            PlannedEvent::UptimesSaved { node, start } => {
                 if self.is_start(node, start) {
                     self.on_uptimes_saved(node);
                 }
                 Happened::Other
             }
-            Event::Connect { a, b } => {
+            PlannedEvent::Connect { a, b } => {
                 self.on_connect(a, b);
                 Happened::Other
             }
-            Event::Reset { at, peer } => {
+            PlannedEvent::Reset { at, peer } => {
                 self.input_all(at, &Input::PeerReset { node: node_id(peer) });
                 Happened::Other
             }
@@ -354,7 +354,6 @@ impl World {
     }
 }
 
-/// Requests and inputs.
 impl World {
     /// Hands a command to a node. False when it does not take requests now.
     pub fn request(
@@ -485,7 +484,6 @@ impl World {
     }
 }
 
-/// The trace.
 impl World {
     /// Adds a line, if lines are kept.
     pub fn note(&mut self, text: impl FnOnce() -> String) {

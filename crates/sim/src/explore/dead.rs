@@ -23,13 +23,13 @@ use std::fmt::Debug;
 use protocols::Protocol;
 
 use super::node::Input;
-use super::table::Table;
+use super::table::StepTable;
 
 /// A set of messages, by number.
 #[derive(Clone, Default)]
-struct Messages(Vec<u64>);
+struct MessageSet(Vec<u64>);
 
-impl Messages {
+impl MessageSet {
     fn has(&self, message: u32) -> bool {
         self.0.get(message as usize / 64).is_some_and(|word| word >> (message % 64) & 1 == 1)
     }
@@ -43,7 +43,7 @@ impl Messages {
     }
 
     /// True when there were others in `from`.
-    fn take_all(&mut self, from: &Messages) -> bool {
+    fn take_all(&mut self, from: &MessageSet) -> bool {
         if self.0.len() < from.0.len() {
             self.0.resize(from.0.len(), 0);
         }
@@ -66,19 +66,19 @@ impl Messages {
 
 /// The guesses of one search.
 #[derive(Default)]
-pub(super) struct Dead {
+pub(super) struct DeadMessages {
     /// By state: messages with an effect there or later. Newer states have no guesses.
-    alive: Vec<Messages>,
+    alive: Vec<MessageSet>,
     /// Number of messages known at that time.
     messages: u32,
     /// By state: messages that were dropped there.
-    dropped: Vec<Messages>,
+    dropped: Vec<MessageSet>,
 }
 
-impl Dead {
+impl DeadMessages {
     /// Derives guesses from the results of a search.
-    pub(super) fn learn<P: Protocol + Debug>(table: &Table<P>) -> Dead {
-        let mut alive = vec![Messages::default(); table.len()];
+    pub(super) fn learn<P: Protocol + Debug>(table: &StepTable<P>) -> DeadMessages {
+        let mut alive = vec![MessageSet::default(); table.len()];
         for (state, alive) in alive.iter_mut().enumerate() {
             table.effective(state as u32).for_each(|message| alive.add(message));
         }
@@ -93,7 +93,11 @@ impl Dead {
                 }
             }
         }
-        Dead { dropped: vec![Messages::default(); alive.len()], alive, messages: table.messages() }
+        DeadMessages {
+            dropped: vec![MessageSet::default(); alive.len()],
+            alive,
+            messages: table.messages(),
+        }
     }
 
     /// Whether a message to a node in that state is dropped.
@@ -108,8 +112,8 @@ impl Dead {
 
     /// Tries all dropped messages in all states where they could have arrived. True when none had
     /// an effect; otherwise the table now knows those effects.
-    pub(super) fn proves_itself<P: Protocol + Debug>(mut self, table: &mut Table<P>) -> bool {
-        self.dropped.resize(table.len(), Messages::default());
+    pub(super) fn proves_itself<P: Protocol + Debug>(mut self, table: &mut StepTable<P>) -> bool {
+        self.dropped.resize(table.len(), MessageSet::default());
         let mut is_stable = false;
         while !is_stable {
             is_stable = true;
@@ -130,7 +134,7 @@ impl Dead {
 
 /// Whether a message has an effect in that state, if that was computed before.
 pub(super) fn known_effect<P: Protocol + Debug>(
-    table: &Table<P>,
+    table: &StepTable<P>,
     state: u32,
     message: u32,
 ) -> Option<bool> {

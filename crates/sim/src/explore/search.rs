@@ -7,7 +7,7 @@ use hashbrown::HashSet;
 use protocols::Protocol;
 
 use super::WorldPlan;
-use super::dead::Dead;
+use super::dead::DeadMessages;
 use super::table::Mixed;
 use super::world::{Choice, ExploredWorld, Rules};
 
@@ -78,7 +78,7 @@ pub fn explore<P: Protocol + Debug>(
         if found.is_complete || found.fault.is_some() || is_over || passes == PASSES_MAX {
             return found;
         }
-        rules.dead = Dead::learn(&rules.table);
+        rules.dead = DeadMessages::learn(&rules.table);
     }
 }
 

@@ -69,7 +69,7 @@ struct KnownState {
     effective: Vec<u32>,
 }
 
-pub(super) struct Table<P: Protocol> {
+pub(super) struct StepTable<P: Protocol> {
     setting: Setting,
     known: Vec<KnownState>,
     by_digest: Map<(u32, u128), u32>,
@@ -84,11 +84,11 @@ pub(super) struct Table<P: Protocol> {
     warm: Vec<Option<(u32, ExploredNode<P>)>>,
 }
 
-impl<P: Protocol + Debug> Table<P> {
+impl<P: Protocol + Debug> StepTable<P> {
     /// The initial states have the numbers of their nodes.
-    pub(super) fn new(setting: Setting) -> Table<P> {
+    pub(super) fn new(setting: Setting) -> StepTable<P> {
         let count = setting.ids.len();
-        let mut table = Table {
+        let mut table = StepTable {
             setting,
             known: Vec::new(),
             by_digest: Map::default(),

@@ -7,9 +7,9 @@ use protocols::Protocol;
 use types::{Key, NodeId, SessionId, Wire};
 
 use super::clients::{self, CommandEnd, Outcomes, Planned};
-use super::dead::Dead;
+use super::dead::DeadMessages;
 use super::node::{Input, Setting, hash};
-use super::table::{self, Table};
+use super::table::{self, StepTable};
 use super::{Budget, WorldPlan};
 use crate::workload::update::encode;
 
@@ -44,8 +44,8 @@ pub(super) struct ExploredWorld {
 
 /// The rules of a plan, and the table of all computed steps.
 pub(super) struct Rules<P: Protocol> {
-    pub table: Table<P>,
-    pub dead: Dead,
+    pub table: StepTable<P>,
+    pub dead: DeadMessages,
     planned: Vec<Planned>,
     clients: usize,
     budget: Budget,
@@ -72,7 +72,7 @@ impl<P: Protocol + Debug> Rules<P> {
             commands: planned.iter().map(|it| (session(it), encode(&it.input, 0))).collect(),
         };
         let clients = plan.clients.len();
-        let (table, dead) = (Table::new(setting), Dead::default());
+        let (table, dead) = (StepTable::new(setting), DeadMessages::default());
         Rules { table, dead, planned, clients, budget: plan.budget }
     }
 

@@ -59,7 +59,7 @@ struct Late {
 }
 
 #[derive(Debug)]
-struct UnderWay {
+struct DeviceRequest {
     io: Io,
     late: Vec<Late>,
 }
@@ -67,7 +67,7 @@ struct UnderWay {
 #[derive(Debug)]
 struct DeviceState {
     files: [FileContent; FILES],
-    under_way: Vec<UnderWay>,
+    under_way: Vec<DeviceRequest>,
     /// Requests since the last call of `take_begun`, with whether they store.
     begun: Vec<(u64, bool)>,
     done: Vec<Done>,
@@ -138,7 +138,7 @@ impl Device {
     pub fn finish(&self, id: u64) {
         let mut state = self.lock();
         let Some(at) = state.under_way.iter().position(|it| it.io.id() == id) else { return };
-        let UnderWay { io, late } = state.under_way.remove(at);
+        let DeviceRequest { io, late } = state.under_way.remove(at);
         for Late { file, sector, bytes } in late {
             state.files[file as usize].show(sector, &bytes);
         }
@@ -177,7 +177,7 @@ impl Device {
     pub fn kill(&self) {
         let mut state = self.lock();
         let DeviceState { files, under_way, rng, .. } = &mut *state;
-        for UnderWay { io, late } in under_way.drain(..) {
+        for DeviceRequest { io, late } in under_way.drain(..) {
             for Late { file, sector, bytes } in late {
                 let content = &mut files[file as usize];
                 match rng.chance_ppm(500_000) {
@@ -592,7 +592,7 @@ impl Medium for Device {
         if !state.is_instant {
             state.begun.push((io.id(), !matches!(io, Io::Read { .. } | Io::Verify { .. })));
             let late = state.write(&io);
-            state.under_way.push(UnderWay { io, late });
+            state.under_way.push(DeviceRequest { io, late });
             return;
         }
         let left = state.cut_after;

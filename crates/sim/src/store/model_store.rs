@@ -98,7 +98,7 @@ impl Store for ModelStore {
         }
         let ticket = handle.open_ticket;
         let changes = std::mem::take(&mut handle.open);
-        handle.pending.push_back(Batch { ticket, changes });
+        handle.pending.push_back(UnflushedBatch { ticket, changes });
         handle.open_ticket = Ticket(ticket.0 + 1);
         if durability == Durability::Pmem {
             state.settle(self.worker, ticket);

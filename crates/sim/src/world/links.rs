@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// Frames and connections.
 impl World {
     pub(super) fn send(&mut self, from: usize, to: usize, worker: usize, bytes: Bytes) {
         self.counts.frames += 1;
@@ -17,10 +16,10 @@ impl World {
         let frame = InFlight { from, to, worker, connection, bytes };
         match self.network.send(self.now, from, to) {
             Fate::Lost => self.note_end((from, to), &frame.bytes, Some("lost")),
-            Fate::Arrives { at } => self.schedule(at, Event::Frame(frame)),
+            Fate::Arrives { at } => self.schedule(at, PlannedEvent::Frame(frame)),
             Fate::ArrivesTwice { at, again_at } => {
-                self.schedule(at, Event::Frame(frame.clone()));
-                self.schedule(again_at, Event::Frame(frame));
+                self.schedule(at, PlannedEvent::Frame(frame.clone()));
+                self.schedule(again_at, PlannedEvent::Frame(frame));
             }
             Fate::Stalled if self.stalled.len() < STALLED_MAX => self.stalled.push(frame),
             Fate::Stalled | Fate::Resets => self.reset(from, to),
@@ -31,7 +30,7 @@ impl World {
     pub fn put_back(&mut self, taken: Taken, at: u64) {
         let Taken { from, to, worker, bytes } = taken;
         let connection = self.network.connection(from, to);
-        self.schedule(at, Event::Frame(InFlight { from, to, worker, connection, bytes }));
+        self.schedule(at, PlannedEvent::Frame(InFlight { from, to, worker, connection, bytes }));
     }
 
     /// Puts a frame straight into a node's inbox, past the network.
@@ -96,7 +95,7 @@ impl World {
             for (at, peer) in [(a, b), (b, a)] {
                 // Both notice before they connect again, see `plan_connect`.
                 let when = self.now + self.rng.between(1_000, NOTICE_MAX);
-                self.schedule(when, Event::Reset { at, peer });
+                self.schedule(when, PlannedEvent::Reset { at, peer });
             }
         }
     }
@@ -106,7 +105,7 @@ impl World {
         let index = a * self.nodes.len() + b;
         if !std::mem::replace(&mut self.connecting[index], true) {
             let at = self.now + NOTICE_MAX + self.rng.between(1, delay);
-            self.schedule(at, Event::Connect { a, b });
+            self.schedule(at, PlannedEvent::Connect { a, b });
         }
     }
 
@@ -172,7 +171,7 @@ impl World {
                 continue;
             }
             let at = self.network.arrival(self.now, frame.from, frame.to);
-            self.schedule(at, Event::Frame(frame));
+            self.schedule(at, PlannedEvent::Frame(frame));
         }
     }
 }

@@ -196,7 +196,7 @@ impl World {
         let (at, start) = (at.max(process.paused_until).max(self.now), process.start);
         if at < process.uptimes_due {
             process.uptimes_due = at;
-            self.schedule(at, Event::UptimesDue { node, start });
+            self.schedule(at, PlannedEvent::UptimesDue { node, start });
         }
     }
 
@@ -216,7 +216,7 @@ impl World {
         if let Some(save) = process.uptimes.look(local) {
             process.saving = Some(save);
             let at = now + self.rng.between(self.config.flush_min, self.config.flush_max);
-            return self.schedule(at, Event::UptimesSaved { node, start });
+            return self.schedule(at, PlannedEvent::UptimesSaved { node, start });
         }
         if let Some(next) = process.uptimes.next(local) {
             let at = it.clock.true_time(next);

@@ -5,7 +5,6 @@ use super::*;
 /// A read from the system's cache takes at most this.
 const CACHED_READ_MAX: u64 = 20_000;
 
-/// Storage.
 impl World {
     /// Plans the work that a worker, or a finished request, has begun.
     pub(super) fn plan_storage(&mut self, node: usize, worker: usize) {
@@ -15,7 +14,7 @@ impl World {
             let start = process.start;
             for work in works.drain(..) {
                 let span = self.span_of(work);
-                self.schedule(self.now + span, Event::Worked { node, start, work });
+                self.schedule(self.now + span, PlannedEvent::Worked { node, start, work });
             }
         }
         self.work = works;

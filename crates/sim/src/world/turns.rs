@@ -4,7 +4,6 @@ use types::Shard;
 
 use super::*;
 
-/// Turns.
 impl World {
     pub(super) fn plan_turn(&mut self, node: usize, worker: usize, at: u64) {
         let Some(process) = &mut self.nodes[node].process else { return };
@@ -13,7 +12,7 @@ impl World {
         let at = at.max(worker_state.free_at).max(process.paused_until).max(self.now);
         if at < worker_state.turn_at {
             worker_state.turn_at = at;
-            self.schedule(at, Event::Turn { node, worker, start });
+            self.schedule(at, PlannedEvent::Turn { node, worker, start });
         }
     }
 
@@ -118,7 +117,7 @@ impl World {
         if !std::mem::replace(&mut process.is_loss_rising, true) {
             let start = process.start;
             let at = self.now + self.rng.between(10_000, 1_000_000);
-            self.schedule(at, Event::LossRaised { node, start });
+            self.schedule(at, PlannedEvent::LossRaised { node, start });
         }
     }
 }
