@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use protocols::Protocol;
 use protocols::abd::Abd;
 use protocols::hermes::Hermes;
-use protocols::rmwpaxos::RmwPaxos;
+use protocols::rmwpaxos::{CoreAlone, RmwPaxos};
 use protocols::zab::Zab;
 use sim::explore::{Budget, WorldPlan, explore, is_livable, worlds};
 
@@ -35,6 +35,12 @@ fn is_short(plan: &WorldPlan) -> bool {
 #[test]
 fn two_commands_and_a_crash_leave_rmwpaxos_linearizable() {
     holds::<RmwPaxos>(|plan| is_short(plan) && plan.budget.wipes + plan.budget.timers == 0);
+}
+
+/// Nodes keep their memory: recovery is a service.
+#[test]
+fn two_commands_and_a_crash_leave_the_core_alone_linearizable() {
+    holds::<CoreAlone>(|plan| is_short(plan) && plan.budget.wipes + plan.budget.timers == 0);
 }
 
 #[test]

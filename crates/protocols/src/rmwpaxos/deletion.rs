@@ -18,14 +18,14 @@ use types::{Key, NodeId, Round, Shard};
 use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
 use crate::peers::Member;
-use crate::rmwpaxos::core::context::{Cx, held, is_lost};
-use crate::rmwpaxos::core::counters::Figure;
+use crate::rmwpaxos::context::{Cx, held, is_lost};
 use crate::rmwpaxos::core::instance::Core;
-use crate::rmwpaxos::core::operation::Source;
-use crate::rmwpaxos::core::state::State;
 use crate::rmwpaxos::message::{Due, Message};
 use crate::rmwpaxos::once::window;
-use crate::rmwpaxos::register::Register;
+use crate::rmwpaxos::progress::counters::Figure;
+use crate::rmwpaxos::progress::operation::Source;
+use crate::rmwpaxos::record::register::Register;
+use crate::rmwpaxos::record::state::State;
 
 pub(crate) const COLLECT: TimerId = TimerId(1);
 

@@ -9,10 +9,10 @@ use base::Millis;
 
 use crate::mutation::{self, Mutation};
 use crate::replicas::{Places, Replicas};
-use crate::rmwpaxos::core::reports::Reports;
-use crate::rmwpaxos::core::state::ExpiryId;
 use crate::rmwpaxos::message::Report;
-use crate::rmwpaxos::register::Countdown;
+use crate::rmwpaxos::progress::reports::Reports;
+use crate::rmwpaxos::record::register::Countdown;
+use crate::rmwpaxos::record::state::ExpiryId;
 
 /// Majority votes for `id`, and the largest rest that anybody reports for it.
 pub(crate) fn count_votes(

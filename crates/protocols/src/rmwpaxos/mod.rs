@@ -1,54 +1,67 @@
-//! RMWPaxos: one in-place consensus register per key; replicas agree on a sequence of states. No
-//! log, no leader.
+//! RMWPaxos: one in-place consensus register per key. Replicas agree on a sequence of states. There
+//! is no log and no leader.
 //!
 //! Sources: Skrzypczak, Schintke and Schütt, "RMWPaxos: Fault-Tolerant In-Place Consensus
 //! Sequences" [RMW]; Rystsov, "CASPaxos: Replicated State Machines without logs" [CAS]; Michael et
 //! al., "Recovering Shared Objects Without Stable Storage" [DISC17].
 //!
+//! # Rooms
+//! Each uses only the rooms above it.
+//! - [`record`], [`once`], [`expiry`]: states and registers, and pure functions on them.
+//! - [`progress`]: operations, phases and reports. [`message`]: the messages.
+//! - [`core`]: acceptor, proposer and reader. Every rule of safety is here, and it is a complete
+//!   protocol ([`CoreAlone`]). Start reading at [`core::proposer`].
+//! - [`fast`]: ways shorter than two round trips with whole states. [`deletion`] and [`services`]:
+//!   each has its own state and asks the core to propose, to read or to install a register.
+//! - [`parts`] and this file hand each event to one module. Fast paths are offered it first.
+//!   The core tells the parts of its events by [`core::hooks::Notice`].
+//!
 //! # Round trips
-//! A read of a quiet key takes one and changes nothing. A write takes two, or one where this node
-//! won phase 1 before ([`register::Register::owned`]) or holds what another of three members holds
+//! A read of a quiet key takes one and changes no register. A write takes two, or one where this
+//! node won phase 1 before ([`fast::resumed`]) or holds the same as another of three members
 //! ([`fast::combined`]). Commands queued on a key are one proposal.
 //!
 //! # Words
-//! *Owner*: whoever the acceptors promised last; a hint, never a lease. *Tip*: the state after the
-//! last proposal. *Carried*: an operation found in the base of a phase 1; it succeeds with the next
-//! proposal chosen.
+//! - *Owner*: the node that the acceptors promised last; a hint, never a lease.
+//! - *Tip*: the state after the last proposal.
+//! - *Carried*: an operation found in the base of a phase 1; it succeeds with the next proposal
+//!   chosen.
 //!
-//! | message | answer | says |
+//! | message | answer | meaning |
 //! |---|---|---|
-//! | `Read` | `State` | what an acceptor holds; changes nothing |
+//! | `Read` | `State` | the register of an acceptor, which is not changed |
 //! | `Prepare` | `Promise`, `Nack` | phase 1 |
-//! | `Accept` | `Accepted`, `Nack` | phase 2; one ballot numbers its proposals `(b,1)`, `(b,2)`, … |
-//! | `AcceptDelta` | `Accepted`, `Nack`, `NeedFull` | the same, told by what changed since the proposal before |
+//! | `Accept` | `Accepted`, `Nack` | phase 2; a ballot numbers its proposals `(b,1)`, `(b,2)`, … |
+//! | `AcceptDelta` | `Accepted`, `Nack`, `NeedFull` | the same, as a change of the state before |
 //! | `PrepareAccept` | `Accepted`, `Nack`, `NeedFull` | both phases at once, of three members |
 //! | `Repair`, `Remove` | | a late accept; forgetting a collected tombstone |
 //! | `Chosen` | | a hint that a round is chosen, batched and late |
-//! | `Compare`, `Want` | `Compared`, `Repair` | what replicas hold of a range of keys, in the background |
-//! | `Older`, `OlderFloor` | | the receiver held more than it does now: its medium has gone back |
+//! | `Compare`, `Want` | `Compared`, `Repair` | range digests, compared in the background |
+//! | `Older`, `OlderFloor` | | the receiver held more than it does now: its medium went back |
 //! | `Forward` | `Forwarded` | commands for the owner of a contended key |
-//! | `Recover`, `List` | `Recovered`, `Listed` | what a replica without memory asks |
+//! | `Recover`, `List` | `Recovered`, `Listed` | questions of a replica without memory |
 //!
 //! # Invariants
-//! 1. One payload per round, for ever: ballots name the incarnation that minted them, all minting
+//! 1. One payload per round, for ever. Ballots name the incarnation that minted them, all minting
 //!    of a shard goes through [`core::instance::Core::mint`], `k` only grows under a ballot.
-//! 2. `accepted.ballot() <= promised`; neither ever decreases, nor does the effective promise
+//! 2. `accepted.ballot() <= promised`. Neither ever decreases, nor does the effective promise
 //!    across a restart.
 //! 3. Every accept of a ballot follows promises from a crash-consistent majority and extends the
-//!    highest report; for its first proposal an acceptor may be what completes that majority.
+//!    highest report. For its first proposal, an acceptor may complete that majority.
 //! 4. An operation is in the chain at most once: it is attempted again only on a base without its
 //!    attempts.
-//! 5. A result is released only once a state that contains it is chosen, or, for one that changed
-//!    nothing, once the state it was computed from is, and every attempt of it is excluded.
-//! 6. A command that is safe to repeat is in the chain at most once within its window: the state
+//! 5. A result is released only once a state that contains it is chosen. A result without effect
+//!    waits until the state it was computed from is chosen and every attempt of it is excluded.
+//! 6. A command that is safe to repeat is in the chain at most once within its window. The state
 //!    remembers it ([`once`]), and only a majority forgets it ([`once::window`]).
 //! 7. A reply leaves only when all that it reflects is durable here.
 //!
 //! # Departures from [RMW]
 //! An inconsistent phase 1 adopts the highest report and proposes on top of it at once [CAS 2.2]:
 //! two round trips under contention instead of up to five. Exactly-once rests on the ring of birth
-//! ballots inside the state, not on notifications. Start reading at [`core::proposer`].
+//! ballots inside the state, not on notifications.
 
+mod context;
 mod core;
 mod deletion;
 mod expiry;
@@ -56,7 +69,8 @@ mod fast;
 mod message;
 mod once;
 mod parts;
-mod register;
+mod progress;
+mod record;
 mod services;
 #[cfg(test)]
 mod tests;
@@ -70,21 +84,21 @@ use crate::protocol::{
 };
 use crate::replicas::Replicas;
 
-pub use self::core::state::{Expiry, ExpiryId, Ring, State, StateFields};
+pub use self::record::state::{Expiry, ExpiryId, Ring, State, StateFields};
 pub use message::delta::Delta;
 pub use message::{
-    BUCKETS, Entry, Folds, Forward, Held, Listing, Message, Payload, Report, Verdict,
+    BUCKETS, Digests, Entry, Forward, Held, Listing, Message, Payload, Report, Verdict,
 };
 pub use once::starts::Starts;
 pub use once::table::EntryId;
-pub use register::{Countdown, Register, ShardMeta, Started};
+pub use record::register::{Countdown, Register, ShardMeta, Started};
 
-use self::core::active::Active;
-use self::core::context::Cx;
+use self::context::Cx;
 use self::core::hooks::{Hooks, NoParts};
 use self::core::instance::Core;
-use self::core::retry_timer::{BACK_OFF, RETRY};
 use self::parts::Parts;
+use self::progress::active::Active;
+use self::progress::retry_timer::{BACK_OFF, RETRY};
 
 /// The default protocol.
 pub type RmwPaxos = Instance<false>;
@@ -99,6 +113,8 @@ pub struct Instance<const CORE_ALONE: bool> {
     core: Core,
     parts: Parts,
     no_parts: NoParts,
+    #[cfg(test)]
+    core_alone: bool,
 }
 
 impl<const CORE_ALONE: bool> Protocol for Instance<CORE_ALONE> {
@@ -116,12 +132,18 @@ impl<const CORE_ALONE: bool> Protocol for Instance<CORE_ALONE> {
     type Meta = ShardMeta;
 
     fn open(env: Env) -> Self {
-        Instance { parts: Parts::open(&env), core: Core::open(env), no_parts: NoParts }
+        Instance {
+            parts: Parts::open(&env),
+            core: Core::open(env),
+            no_parts: NoParts,
+            #[cfg(test)]
+            core_alone: false,
+        }
     }
 
     fn on(&mut self, cx: &mut Context<'_, Self>, event: Event<Self>) {
         self.core.begin_step(cx.now);
-        if !CORE_ALONE {
+        if !self.is_core_alone() {
             self.parts.anti_entropy.start(&self.core, cx);
         }
         match event {
@@ -133,17 +155,17 @@ impl<const CORE_ALONE: bool> Protocol for Instance<CORE_ALONE> {
             // A loss grew. Answers are counted against the losses that are known when a decision is
             // made, so there is nothing to correct; missing ones are asked for by the next resend.
             Event::ViewChanged => {}
-            Event::PeerUp { node } if CORE_ALONE => self.core.on_peer_up(cx, node),
+            Event::PeerUp { node } if self.is_core_alone() => self.core.on_peer_up(cx, node),
             Event::PeerUp { node } => {
                 self.parts.on_peer_up(&self.core, cx, node);
                 self.core.on_peer_up(cx, node);
                 self.parts.resend_to(&mut self.core, cx, node);
             }
-            Event::List { tag, .. } | Event::Explain { tag, .. } if CORE_ALONE => {
+            Event::List { tag, .. } | Event::Explain { tag, .. } if self.is_core_alone() => {
                 self.core.reply(cx, tag, Outcome::NoQuorum);
             }
             Event::PeerSteady { .. } | Event::Scanned(_) | Event::Forgotten { .. }
-                if CORE_ALONE => {}
+                if self.is_core_alone() => {}
             Event::List { tag, from_hash, limit } => self.on_list(cx, tag, from_hash, limit),
             Event::Explain { tag, key } => self.on_explain(cx, tag, key),
             Event::PeerSteady { node } => self.parts.on_peer_steady(cx, node),
@@ -155,7 +177,7 @@ impl<const CORE_ALONE: bool> Protocol for Instance<CORE_ALONE> {
 
     fn on_meta_loaded(&mut self, cx: &mut Context<'_, Self>, shard: Shard) {
         self.core.on_meta_loaded(cx, shard);
-        if !CORE_ALONE {
+        if !self.is_core_alone() {
             self.parts.on_meta_loaded(&mut self.core, cx, shard);
         }
     }
@@ -185,7 +207,7 @@ impl<const CORE_ALONE: bool> Protocol for Instance<CORE_ALONE> {
     }
 
     fn is_idle(&self) -> bool {
-        self.core.actives().is_empty() && (CORE_ALONE || self.parts.is_idle())
+        self.core.actives().is_empty() && (self.is_core_alone() || self.parts.is_idle())
     }
 
     fn stats(&self, stats: &mut Stats) {
@@ -195,8 +217,16 @@ impl<const CORE_ALONE: bool> Protocol for Instance<CORE_ALONE> {
 }
 
 impl<const CORE_ALONE: bool> Instance<CORE_ALONE> {
+    /// True if fast paths, deletion and services are switched off.
+    fn is_core_alone(&self) -> bool {
+        #[cfg(test)]
+        return CORE_ALONE || self.core_alone;
+        #[cfg(not(test))]
+        CORE_ALONE
+    }
+
     fn on_request(&mut self, cx: &mut Cx<'_>, request: Request) {
-        if !CORE_ALONE {
+        if !self.is_core_alone() {
             self.parts.recovery.begin_if_lost(&mut self.core, cx, &request.key);
         }
         self.core.on_request(cx, request);
@@ -215,7 +245,7 @@ impl<const CORE_ALONE: bool> Instance<CORE_ALONE> {
         if message.is_for_replicas() && !cx.replicas.set.has_me() {
             return;
         }
-        let for_core = match CORE_ALONE {
+        let for_core = match self.is_core_alone() {
             true => Some(message),
             false => self.parts.on_message(&mut self.core, cx, from, message),
         };
@@ -226,7 +256,7 @@ impl<const CORE_ALONE: bool> Instance<CORE_ALONE> {
     }
 
     fn core_and_hooks(&mut self) -> (&mut Core, &mut dyn Hooks) {
-        match CORE_ALONE {
+        match self.is_core_alone() {
             true => (&mut self.core, &mut self.no_parts),
             false => (&mut self.core, &mut self.parts),
         }
@@ -247,7 +277,7 @@ impl<const CORE_ALONE: bool> Instance<CORE_ALONE> {
 
     fn go_on(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
         if active.is_idle() && !active.queue.is_empty() {
-            if CORE_ALONE {
+            if self.is_core_alone() {
                 self.core.lead(cx, active, &mut self.no_parts);
             } else if !self.parts.lead(&mut self.core, cx, active) {
                 self.core.prepare(cx, active, &mut self.parts);
@@ -275,14 +305,14 @@ impl<const CORE_ALONE: bool> Instance<CORE_ALONE> {
             let mut active = self.core.take_active(cx, &key);
             self.core.end_overdue(cx, &mut active);
             self.lose_patience(cx, &mut active);
-            if !CORE_ALONE {
+            if !self.is_core_alone() {
                 self.parts.combined.resend(&self.core, cx, &mut active);
             }
             let (core, hooks) = self.core_and_hooks();
             core.resend(cx, &mut active, hooks);
             self.core.put_active(active);
         }
-        if !CORE_ALONE {
+        if !self.is_core_alone() {
             self.parts.on_timer(&mut self.core, cx, RETRY);
         }
         if !self.core.actives().is_empty() {
@@ -291,7 +321,7 @@ impl<const CORE_ALONE: bool> Instance<CORE_ALONE> {
     }
 
     fn lose_patience(&mut self, cx: &mut Cx<'_>, active: &mut Active) {
-        if !CORE_ALONE {
+        if !self.is_core_alone() {
             self.parts.combined.lose_patience(cx, active);
         }
         self.core.lose_patience(cx, active);
@@ -301,7 +331,7 @@ impl<const CORE_ALONE: bool> Instance<CORE_ALONE> {
     fn tell_parts(&mut self, cx: &mut Cx<'_>) {
         let mut notices = self.core.take_notices();
         for notice in notices.drain(..) {
-            if !CORE_ALONE {
+            if !self.is_core_alone() {
                 self.parts.on_notice(cx, notice);
             }
         }

@@ -6,20 +6,20 @@ use types::{Key, NodeId, Round, Shard};
 
 use std::sync::Arc;
 
-use super::core::active::Active;
-use super::core::context::{Cx, held};
+use super::context::{Cx, held};
 use super::core::hooks::{Hooks, Notice};
 use super::core::instance::Core;
 use super::core::lost;
-use super::core::retry_timer;
-use super::core::state::State;
 use super::deletion::{self, Deletion};
 use super::fast::combined::{self, Combined};
 use super::fast::delta::Deltas;
 use super::fast::resumed;
 use super::message::delta::Delta;
 use super::message::{Due, Message, Report};
-use super::register::Register;
+use super::progress::active::Active;
+use super::progress::retry_timer;
+use super::record::register::Register;
+use super::record::state::State;
 use super::services::anti_entropy::comparison::{self, AntiEntropy};
 use super::services::anti_entropy::{patrol, pending_repairs, ranges};
 use super::services::expirer::{self, Expirer};
@@ -127,7 +127,7 @@ impl Parts {
                 return None;
             }
             Message::Nack { key, tried, promised, .. } => {
-                cx.metas.get_mut(key.shard()).saw(*promised);
+                core.saw(cx, key.shard(), *promised);
                 if self.recovery.on_slow_nack(core, cx, key, *tried) {
                     return None;
                 }
@@ -199,9 +199,9 @@ impl Parts {
                     self.recovery.on_listed(parts, cx, from, (shard, id), listing);
                 }
             }
-            Message::Compare { shard, id, range, floor, folds } => {
+            Message::Compare { shard, id, range, floor, digests } => {
                 let asked = (range, floor);
-                self.anti_entropy.on_compare(core, cx, from, (shard, id), asked, *folds);
+                self.anti_entropy.on_compare(core, cx, from, (shard, id), asked, *digests);
             }
             Message::Compared { id, until, floor, buckets, entries, .. } => {
                 let (anti_entropy, mut parts) = self.comparing(core);

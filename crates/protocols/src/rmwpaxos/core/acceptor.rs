@@ -7,10 +7,10 @@ use base::{Millis, Nanos};
 use types::{Ballot, Epoch, NodeId, Round};
 
 use crate::mutation::{self, Mutation};
-use crate::rmwpaxos::core::state::State;
 use crate::rmwpaxos::message::{Payload, Report};
 use crate::rmwpaxos::once::starts::Starts;
-use crate::rmwpaxos::register::{Countdown, Register, ShardMeta, Started};
+use crate::rmwpaxos::record::register::{Countdown, Register, ShardMeta, Started};
+use crate::rmwpaxos::record::state::State;
 use crate::uptime::Uptime;
 
 /// First raise of a shard's promise ceiling, in ballot numbers.
@@ -225,7 +225,7 @@ mod tests {
     use types::{Incarnation, TimeToLive};
 
     use super::*;
-    use crate::rmwpaxos::core::state::{Expiry, ExpiryId, Ring, StateFields};
+    use crate::rmwpaxos::record::state::{Expiry, ExpiryId, Ring, StateFields};
 
     const EPOCH: Epoch = Epoch(1);
     const MOMENT: Moment<'_> = Moment { now: Nanos(1), uptime: &Millis(7) };

@@ -1,19 +1,10 @@
 //! Is an attempt part of a state's past? Evidence inside the register itself. [spec 9.4]
 
-use types::{Outcome, Round};
+use types::Outcome;
 
 use crate::mutation::{self, Mutation};
-use crate::rmwpaxos::core::state::State;
-
-/// A proposal that carried an operation, whose fate may be open.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Attempt {
-    pub round: Round,
-    /// Version of the state that it was computed from; its own transition is the next one.
-    pub base_version: u64,
-    /// What the operation answered there.
-    pub outcome: Outcome,
-}
+use crate::rmwpaxos::progress::operation::Attempt;
+use crate::rmwpaxos::record::state::State;
 
 /// Where an attempt stands relative to a state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +56,7 @@ mod tests {
     use types::{Ballot, Epoch, Incarnation, NodeId};
 
     use super::*;
-    use crate::rmwpaxos::core::state::{Ring, StateFields};
+    use crate::rmwpaxos::record::state::{Ring, StateFields};
 
     fn ballot(number: u64) -> Ballot {
         Ballot::new(Epoch(1), number, NodeId(1), Incarnation(1))

@@ -3,14 +3,14 @@
 
 use types::{Outcome, Refusal};
 
-use super::active::{Active, InFlight, Phase, PhaseTwo, Resend, Tip};
-use super::context::{Cx, clock, held};
 use super::hooks::Hooks;
 use super::instance::Core;
-use super::operation::{Operation, Place, Source};
-use super::state::State;
-use super::state_builder::{self, StateBuilder};
 use crate::mutation::{self, Mutation};
+use crate::rmwpaxos::context::{Cx, clock, held};
+use crate::rmwpaxos::progress::active::{Active, InFlight, Phase, PhaseTwo, Resend, Tip};
+use crate::rmwpaxos::progress::operation::{Operation, Place, Source};
+use crate::rmwpaxos::record::state::State;
+use crate::rmwpaxos::record::state_builder::{self, StateBuilder};
 
 /// Commands of one proposal.
 const BATCH_MAX: usize = 512;

@@ -4,16 +4,16 @@ use base::Millis;
 use types::Shard;
 
 use super::acceptor::Proposal;
-use super::active::{Active, DEPTH};
-use super::context::Cx;
 use super::hooks::Hooks;
 use super::instance::Core;
-use super::operation::{Operation, Source};
 use crate::cells::{Cell, Cells};
 use crate::effects::Violation;
 use crate::protocol::{Peer, Request, Stats};
+use crate::rmwpaxos::context::Cx;
 use crate::rmwpaxos::message::{Message, Payload};
-use crate::rmwpaxos::register::Register;
+use crate::rmwpaxos::progress::active::{Active, DEPTH};
+use crate::rmwpaxos::progress::operation::{Operation, Source};
+use crate::rmwpaxos::record::register::Register;
 
 impl Core {
     pub(crate) fn on_request(&mut self, cx: &mut Cx<'_>, request: Request) {
@@ -64,20 +64,7 @@ impl Core {
             Message::Nack { key, tried, promised, recovering } => {
                 self.on_nack(cx, from, &key, (tried, promised), recovering);
             }
-            Message::PrepareAccept { .. }
-            | Message::NeedFull { .. }
-            | Message::Forward { .. }
-            | Message::Forwarded { .. }
-            | Message::Recover { .. }
-            | Message::Recovered { .. }
-            | Message::List { .. }
-            | Message::Listed { .. }
-            | Message::Compare { .. }
-            | Message::Compared { .. }
-            | Message::Want { .. }
-            | Message::Older { .. }
-            | Message::OlderFloor { .. }
-            | Message::Touch { .. } => {}
+            _ => {}
         }
     }
 

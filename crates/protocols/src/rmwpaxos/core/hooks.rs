@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use types::{Key, NodeId, Outcome, Round, Shard};
 
-use super::context::Cx;
-use super::operation::ForwardKey;
-use super::state::State;
 use crate::replicas::Places;
+use crate::rmwpaxos::context::Cx;
 use crate::rmwpaxos::message::Report;
 use crate::rmwpaxos::message::delta::Delta;
+use crate::rmwpaxos::progress::operation::ForwardKey;
+use crate::rmwpaxos::record::state::State;
 
 /// Decisions inside a step of the core that parts around it may take part in.
 pub(crate) trait Hooks {

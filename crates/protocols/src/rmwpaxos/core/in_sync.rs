@@ -9,15 +9,15 @@ use std::sync::Arc;
 use base::Nanos;
 use types::{Key, NodeId, Round};
 
-use super::active::PhaseTwo;
-use super::context::Cx;
 use super::instance::Core;
-use super::reports::Reports;
 use super::send;
 use crate::peers::{Member, Pace};
 use crate::quorum::Tally;
+use crate::rmwpaxos::context::Cx;
 use crate::rmwpaxos::message::Message;
 use crate::rmwpaxos::message::delta::Delta;
+use crate::rmwpaxos::progress::active::PhaseTwo;
+use crate::rmwpaxos::progress::reports::Reports;
 
 /// After a proposal that took a member which was to be spared.
 const SPARES_NOBODY_FOR: Nanos = Nanos::from_secs(5);

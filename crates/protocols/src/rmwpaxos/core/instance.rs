@@ -4,17 +4,17 @@ use base::Nanos;
 use types::limits::MEMBERS_MAX;
 use types::{Ballot, Incarnation, Key, NodeId, Outcome, Shard, Tag};
 
-use super::active::{Active, Phase};
-use super::actives::Actives;
-use super::context::Cx;
-use super::counters::Counters;
 use super::hooks::Notice;
-use super::operation::{Operation, Place, Source};
-use super::retry_timer::RetryTimer;
-use super::round_trip::RoundTrip;
 use crate::cells::Cell;
 use crate::mutation::{self, Mutation};
 use crate::protocol::Env;
+use crate::rmwpaxos::context::Cx;
+use crate::rmwpaxos::progress::active::{Active, Phase};
+use crate::rmwpaxos::progress::actives::Actives;
+use crate::rmwpaxos::progress::counters::Counters;
+use crate::rmwpaxos::progress::operation::{Operation, Place, Source};
+use crate::rmwpaxos::progress::retry_timer::RetryTimer;
+use crate::rmwpaxos::progress::round_trip::RoundTrip;
 
 /// Above this number a node mints no ballots; reconfiguration starts the count anew. [corrections
 /// F13]
@@ -40,7 +40,7 @@ pub(crate) struct Core {
     pub(super) spares_nobody_until: Nanos,
     pub(super) retry: RetryTimer,
     pub(super) notices: Vec<Notice>,
-    pub(crate) counters: Counters,
+    pub(super) counters: Counters,
     /// The own acceptor is asked by messages, which are then as late as any.
     #[cfg(test)]
     pub(crate) by_message: bool,
@@ -283,6 +283,21 @@ impl Core {
 
     pub(crate) fn actives(&self) -> &Actives {
         &self.actives
+    }
+
+    #[cfg(test)]
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// A part delivers an accept late.
+    pub(crate) fn count_repair(&mut self) {
+        self.counters.repairs += 1;
+    }
+
+    /// A ballot was seen: this node mints higher ones.
+    pub(crate) fn saw(&self, cx: &mut Cx<'_>, shard: Shard, ballot: Ballot) {
+        cx.metas.get_mut(shard).saw(ballot);
     }
 
     pub(crate) fn has_writes(&self, key: &Key) -> bool {

@@ -3,10 +3,10 @@
 
 use types::{Ballot, Key, Loss, Shard};
 
-use super::context::Cx;
 use super::instance::Core;
 use crate::cells::Cell;
-use crate::rmwpaxos::register::Register;
+use crate::rmwpaxos::context::Cx;
+use crate::rmwpaxos::record::register::Register;
 
 impl Core {
     /// Installs a forgotten register as a majority of others knows it.

@@ -4,27 +4,17 @@
 //! [`hooks::Notice`] and take part in few decisions by [`hooks::Hooks`].
 
 pub(crate) mod acceptor;
-pub(crate) mod active;
-pub(crate) mod actives;
 pub(crate) mod ancestry;
 pub(crate) mod batch;
-pub(crate) mod context;
-pub(crate) mod counters;
 pub(crate) mod dispatch;
 pub(crate) mod hooks;
 pub(crate) mod in_sync;
 pub(crate) mod instance;
 pub(crate) mod lost;
-pub(crate) mod operation;
 pub(crate) mod presence;
 pub(crate) mod proposer;
 pub(crate) mod reader;
 pub(crate) mod replies;
-pub(crate) mod reports;
 pub(crate) mod retry;
-pub(crate) mod retry_timer;
-pub(crate) mod round_trip;
 pub(crate) mod send;
-pub(crate) mod state;
-pub(crate) mod state_builder;
 pub(crate) mod voting;

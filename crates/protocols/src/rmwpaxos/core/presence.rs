@@ -13,15 +13,15 @@
 use base::Nanos;
 use types::{Key, NodeId, Round};
 
-use super::active::{Active, Phase, ReadRound};
-use super::context::{Cx, held};
 use super::hooks::Notice;
 use super::instance::Core;
 use super::proposer;
-use super::reports::Reports;
 use crate::mutation::{self, Mutation};
 use crate::peers::Member;
+use crate::rmwpaxos::context::{Cx, held};
 use crate::rmwpaxos::message::Report;
+use crate::rmwpaxos::progress::active::{Active, Phase, ReadRound};
+use crate::rmwpaxos::progress::reports::Reports;
 
 /// Members that are up are waited for: longer than it takes to find out that one is not.
 const CONTESTED_FOR: Nanos = Nanos::from_secs(1);

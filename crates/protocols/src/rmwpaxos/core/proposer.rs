@@ -5,25 +5,27 @@ use smallvec::SmallVec;
 use types::limits::MEMBERS_MAX;
 use types::{Ballot, Key, Loss, NodeId, Outcome, Round};
 
-use super::active::{Active, DEPTH, InFlight, Phase, PhaseOne, PhaseTwo, Refusals, Resend, Tip};
-use super::ancestry::{Ancestry, Attempt, fate, outcome_of};
-use super::context::{Cx, held};
+use super::ancestry::{Ancestry, fate, outcome_of};
 use super::hooks::{Hooks, Notice};
 use super::in_sync;
 use super::instance::Core;
-use super::operation::{Operation, Place, Source};
-use super::reports::Reports;
 use super::send;
-use super::state::{ExpiryId, State};
 use crate::effects::Violation;
 use crate::mutation::{self, Mutation};
 use crate::peers::Member;
 use crate::protocol::Peer;
 use crate::replicas::{Places, place};
+use crate::rmwpaxos::context::{Cx, held};
 use crate::rmwpaxos::expiry;
 use crate::rmwpaxos::message::Report;
 use crate::rmwpaxos::once::table::EntryId;
 use crate::rmwpaxos::once::window;
+use crate::rmwpaxos::progress::active::{
+    Active, DEPTH, InFlight, Phase, PhaseOne, PhaseTwo, Refusals, Resend, Tip,
+};
+use crate::rmwpaxos::progress::operation::{Attempt, Operation, Place, Source};
+use crate::rmwpaxos::progress::reports::Reports;
+use crate::rmwpaxos::record::state::{ExpiryId, State};
 
 /// The base of the proposals to come, by a majority of promises.
 struct Base {

@@ -6,21 +6,21 @@
 use base::Nanos;
 use types::{Access, Key, NodeId, Outcome, Round, SessionId};
 
-use super::active::{Active, Purpose, ReadRound};
 use super::ancestry::{Ancestry, fate, outcome_of};
-use super::context::{Cx, clock, held};
 use super::hooks::Hooks;
 use super::instance::Core;
-use super::operation::{Operation, Source};
-use super::reports::Reports;
-use super::state::State;
-use super::state_builder::StateBuilder;
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
+use crate::rmwpaxos::context::{Cx, clock, held};
 use crate::rmwpaxos::expiry;
 use crate::rmwpaxos::message::{Message, Report};
 use crate::rmwpaxos::once::table::EntryId;
 use crate::rmwpaxos::once::window;
+use crate::rmwpaxos::progress::active::{Active, Purpose, ReadRound};
+use crate::rmwpaxos::progress::operation::{Operation, Source};
+use crate::rmwpaxos::progress::reports::Reports;
+use crate::rmwpaxos::record::state::State;
+use crate::rmwpaxos::record::state_builder::StateBuilder;
 
 /// Reads of one quorum before asking somebody to decide. [spec 9.5, read 3]
 const POLLS_MAX: u32 = 3;

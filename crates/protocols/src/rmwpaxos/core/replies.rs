@@ -5,18 +5,18 @@ use base::Nanos;
 use types::{Ballot, Key, NodeId, Round, Ticket};
 
 use super::acceptor::{self, Accepted, Prepared, Proposal};
-use super::active::{Active, Phase, PhaseTwo};
-use super::context::{Cx, gate, held, is_lost};
 use super::hooks::{Hooks, Notice};
 use super::instance::Core;
 use super::proposer;
 use super::send;
-use super::state::State;
-use super::state_builder;
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
+use crate::rmwpaxos::context::{Cx, gate, held, is_lost};
 use crate::rmwpaxos::message::{Message, Payload, Report};
-use crate::rmwpaxos::register::{Register, ShardMeta};
+use crate::rmwpaxos::progress::active::{Active, Phase, PhaseTwo};
+use crate::rmwpaxos::record::register::{Register, ShardMeta};
+use crate::rmwpaxos::record::state::State;
+use crate::rmwpaxos::record::state_builder;
 
 /// Others take part in a key for so long after a proposal of theirs: two round trips, within these.
 const CONTENDED_FOR_MIN: Nanos = Nanos::from_millis(3);

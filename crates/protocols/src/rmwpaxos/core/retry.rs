@@ -3,17 +3,17 @@
 use base::Nanos;
 use types::{Key, NodeId, Outcome};
 
-use super::active::{Active, Phase, PhaseTwo, ReadRound, Resend};
-use super::context::Cx;
 use super::hooks::{Hooks, Notice};
 use super::in_sync;
 use super::instance::Core;
-use super::operation::{Operation, Source};
 use super::proposer;
 use super::reader;
 use super::send;
 use crate::peers::Pace;
+use crate::rmwpaxos::context::Cx;
 use crate::rmwpaxos::message::Message;
+use crate::rmwpaxos::progress::active::{Active, Phase, PhaseTwo, ReadRound, Resend};
+use crate::rmwpaxos::progress::operation::{Operation, Source};
 
 /// Work without a client is given up after as many resends.
 const UNWANTED_RESENDS_MAX: u32 = 8;

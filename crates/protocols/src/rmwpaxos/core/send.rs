@@ -2,9 +2,9 @@
 
 use types::{Key, NodeId, Round};
 
-use super::active::{PhaseOne, PhaseTwo};
-use super::context::Cx;
+use crate::rmwpaxos::context::Cx;
 use crate::rmwpaxos::message::Message;
+use crate::rmwpaxos::progress::active::{PhaseOne, PhaseTwo};
 
 pub(super) fn prepare(cx: &mut Cx<'_>, key: &Key, one: &PhaseOne, to: NodeId) {
     let have = match &one.have {

@@ -4,16 +4,16 @@
 use base::{Millis, Nanos};
 use types::Key;
 
-use super::active::{Active, Phase, PhaseTwo, Purpose, ReadRound};
-use super::context::{Cx, held};
 use super::instance::Core;
-use super::operation::{Operation, Source};
-use super::state::{ExpiryId, State};
 use crate::cells::Cell;
+use crate::rmwpaxos::context::{Cx, held};
 use crate::rmwpaxos::expiry;
 use crate::rmwpaxos::once::table::{self, EntryId};
 use crate::rmwpaxos::once::window;
-use crate::rmwpaxos::register::Countdown;
+use crate::rmwpaxos::progress::active::{Active, Phase, PhaseTwo, Purpose, ReadRound};
+use crate::rmwpaxos::progress::operation::{Operation, Source};
+use crate::rmwpaxos::record::register::Countdown;
+use crate::rmwpaxos::record::state::{ExpiryId, State};
 
 /// Time between votes on a deadline that others do not see over yet.
 const VOTE_PAUSE: Nanos = Nanos::from_millis(5);

@@ -23,20 +23,20 @@ use crate::peers::Member;
 use crate::protocol::Peer;
 use crate::quorum::Tally;
 use crate::replicas::Replicas;
+use crate::rmwpaxos::context::{Cx, gate, held, is_lost};
 use crate::rmwpaxos::core::acceptor::{Proposal, effective_promise};
-use crate::rmwpaxos::core::active::{Active, Phase, PhaseTwo, Resend, Tip, Unproven};
-use crate::rmwpaxos::core::context::{Cx, gate, held, is_lost};
-use crate::rmwpaxos::core::counters::Figure;
 use crate::rmwpaxos::core::instance::Core;
-use crate::rmwpaxos::core::operation::{Operation, Source};
 use crate::rmwpaxos::core::proposer;
 use crate::rmwpaxos::core::replies::nack;
 use crate::rmwpaxos::core::retry;
-use crate::rmwpaxos::core::state::State;
 use crate::rmwpaxos::fast::delta::Deltas;
 use crate::rmwpaxos::message::{Message, Payload};
 use crate::rmwpaxos::once::table;
-use crate::rmwpaxos::register::{Register, ShardMeta};
+use crate::rmwpaxos::progress::active::{Active, Phase, PhaseTwo, Resend, Tip, Unproven};
+use crate::rmwpaxos::progress::counters::Figure;
+use crate::rmwpaxos::progress::operation::{Operation, Source};
+use crate::rmwpaxos::record::register::{Register, ShardMeta};
+use crate::rmwpaxos::record::state::State;
 
 /// A longer state waits until it is known which members hold its base, unless a delta stands for
 /// it.

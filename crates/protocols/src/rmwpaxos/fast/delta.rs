@@ -10,15 +10,15 @@ use types::{Key, Round};
 
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
-use crate::rmwpaxos::core::active::{Phase, PhaseTwo};
-use crate::rmwpaxos::core::context::{Cx, gate, held, is_lost};
-use crate::rmwpaxos::core::counters::Figure;
+use crate::rmwpaxos::context::{Cx, gate, held, is_lost};
 use crate::rmwpaxos::core::in_sync;
 use crate::rmwpaxos::core::instance::Core;
 use crate::rmwpaxos::core::send;
-use crate::rmwpaxos::core::state::State;
 use crate::rmwpaxos::message::Message;
 use crate::rmwpaxos::message::delta::Delta;
+use crate::rmwpaxos::progress::active::{Phase, PhaseTwo};
+use crate::rmwpaxos::progress::counters::Figure;
+use crate::rmwpaxos::record::state::State;
 
 /// How proposals travel.
 #[derive(Default, Debug)]
@@ -78,7 +78,7 @@ fn send_held(core: &mut Core, cx: &mut Cx<'_>, from: Peer, key: &Key, round: Rou
     let Some(held) = held(cx, key).filter(|held| held.accepted >= round) else { return };
     let Some(state) = held.state.clone() else { return };
     base::sometimes!("a proposal is asked for whole when it is settled");
-    core.counters.repairs += 1;
+    core.count_repair();
     let message = Message::Repair { key: key.clone(), round: held.accepted, state };
     let after = gate(cx, key);
     cx.fx.send(from.node, message, after);

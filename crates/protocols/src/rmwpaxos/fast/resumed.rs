@@ -1,8 +1,8 @@
 //! Resumed ownership: an owner that paused goes on under its ballot, without phase 1. [spec 2.4]
 
-use crate::rmwpaxos::core::active::{Active, Phase, PhaseTwo, Tip};
-use crate::rmwpaxos::core::context::Cx;
+use crate::rmwpaxos::context::Cx;
 use crate::rmwpaxos::core::instance::Core;
+use crate::rmwpaxos::progress::active::{Active, Phase, PhaseTwo, Tip};
 
 /// True if this node still owns the key and goes on.
 pub(crate) fn try_resume(core: &Core, cx: &mut Cx<'_>, active: &mut Active) -> bool {

@@ -11,7 +11,7 @@ use super::messages::Message;
 use super::parts::{
     BUCKETS, Forward, Held, LISTING_KEYS_MAX, Listing, Payload, Report, Verdict, flag, proposal,
 };
-use crate::rmwpaxos::core::state::State;
+use crate::rmwpaxos::record::state::State;
 
 impl Wire for Message {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -123,13 +123,13 @@ impl Wire for Message {
                 put_varint(out, *id);
                 listing.encode(out);
             }
-            Message::Compare { shard, id, range, floor, folds } => {
+            Message::Compare { shard, id, range, floor, digests } => {
                 out.extend_from_slice(&[kind::COMPARE, shard.0]);
                 put_varint(out, *id);
                 out.extend_from_slice(&range.0.to_le_bytes());
                 put_until(out, range.1);
                 floor.encode(out);
-                folds.iter().for_each(|fold| out.extend_from_slice(&fold.to_le_bytes()));
+                digests.iter().for_each(|fold| out.extend_from_slice(&fold.to_le_bytes()));
             }
             Message::Compared { shard, id, until, floor, buckets, entries } => {
                 out.extend_from_slice(&[kind::COMPARED, shard.0]);
@@ -311,9 +311,9 @@ fn decode_comparison(kind: u8, reader: &mut Reader<'_>) -> Result<Message, Malfo
         return Err(Malformed);
     }
     let floor = Ballot::decode(reader)?;
-    let mut folds = Box::new([0; BUCKETS]);
-    for fold in folds.iter_mut() {
+    let mut digests = Box::new([0; BUCKETS]);
+    for fold in digests.iter_mut() {
         *fold = reader.u64()?;
     }
-    Ok(Message::Compare { shard, id, range: (from_hash, until), floor, folds })
+    Ok(Message::Compare { shard, id, range: (from_hash, until), floor, digests })
 }

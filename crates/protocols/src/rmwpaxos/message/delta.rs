@@ -19,8 +19,8 @@ use types::wire::{put_blob, put_varint};
 use types::{Malformed, Reader, Round, Wire};
 
 use crate::mutation::{self, Mutation};
-use crate::rmwpaxos::core::state::{FIELDS_LEN_MAX, State};
-use crate::rmwpaxos::register::Register;
+use crate::rmwpaxos::record::register::Register;
+use crate::rmwpaxos::record::state::{FIELDS_LEN_MAX, State};
 
 /// Shorter states travel whole: finding out what changed would cost more than the bytes it saves.
 pub const STATE_LEN_MIN: usize = 1024;
@@ -170,8 +170,8 @@ mod tests {
     use types::{Ballot, Epoch, Incarnation, NodeId};
 
     use super::*;
-    use crate::rmwpaxos::core::state::tests::states;
-    use crate::rmwpaxos::core::state::{Ring, StateFields};
+    use crate::rmwpaxos::record::state::tests::states;
+    use crate::rmwpaxos::record::state::{Ring, StateFields};
 
     fn round(number: u64, k: u32) -> Round {
         Ballot::new(Epoch(1), number, NodeId(1), Incarnation(1)).round(k)

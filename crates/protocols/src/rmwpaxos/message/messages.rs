@@ -6,9 +6,9 @@ use types::{Ballot, Key, Loss, NodeId, Reader, Round, Shard, Wire};
 
 use super::delta::Delta;
 use super::kind;
-use super::parts::{Folds, Forward, Held, Listing, Payload, Report, Verdict};
+use super::parts::{Digests, Forward, Held, Listing, Payload, Report, Verdict};
 use crate::protocol::{Message as ProtocolMessage, Touches};
-use crate::rmwpaxos::core::state::State;
+use crate::rmwpaxos::record::state::State;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
@@ -57,7 +57,13 @@ pub enum Message {
     Listed { shard: Shard, id: u64, listing: Listing },
     /// Compares what is held of a range of hashes, its end excluded; without an end: to the end of
     /// the shard. `floor`: no register that the sender does not hold may be at or below it.
-    Compare { shard: Shard, id: u64, range: (u64, Option<u64>), floor: Ballot, folds: Box<Folds> },
+    Compare {
+        shard: Shard,
+        id: u64,
+        range: (u64, Option<u64>),
+        floor: Ballot,
+        digests: Box<Digests>,
+    },
     /// Answers `Compare` for the range up to `until`: the buckets that differ, and what is held of
     /// them.
     Compared {

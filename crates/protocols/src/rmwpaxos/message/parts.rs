@@ -11,8 +11,8 @@ use types::{
 };
 
 use super::delta::Delta;
-use crate::rmwpaxos::core::state::State;
-use crate::rmwpaxos::register::{Countdown, Register};
+use crate::rmwpaxos::record::register::{Countdown, Register};
+use crate::rmwpaxos::record::state::State;
 
 /// Commands of one forward.
 pub const FORWARD_COMMANDS_MAX: usize = 256;
@@ -69,7 +69,7 @@ pub struct Held {
 }
 
 /// Sums of hashes, one per bucket.
-pub type Folds = [u64; BUCKETS];
+pub type Digests = [u64; BUCKETS];
 
 /// Commands on their way to an owner. [corrections F6, F7]
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -5,7 +5,7 @@ use types::wire::put_varint;
 use types::{Malformed, Reader};
 
 use super::table::{self, EntryId};
-use crate::rmwpaxos::core::state::State;
+use crate::rmwpaxos::record::state::State;
 use crate::uptime::Uptime;
 
 /// When the entries of a register's state were first accepted here, in the order of its table, in

@@ -13,11 +13,11 @@ use base::Millis;
 
 use crate::mutation::{self, Mutation};
 use crate::replicas::{Places, Replicas};
-use crate::rmwpaxos::core::reports::Reports;
-use crate::rmwpaxos::core::state::State;
 use crate::rmwpaxos::expiry;
 use crate::rmwpaxos::once::table::{self, EntryId};
-use crate::rmwpaxos::register::Register;
+use crate::rmwpaxos::progress::reports::Reports;
+use crate::rmwpaxos::record::register::Register;
+use crate::rmwpaxos::record::state::State;
 use crate::uptime::Uptime;
 
 /// The entries at these places.
@@ -75,11 +75,11 @@ mod tests {
     use super::*;
     use crate::peers::Peers;
     use crate::replicas::ReplicaSet;
-    use crate::rmwpaxos::core::state::{Ring, StateFields};
     use crate::rmwpaxos::message::Report;
     use crate::rmwpaxos::once::starts::Starts;
     use crate::rmwpaxos::once::table::tests::{birth, table, written_at_once};
-    use crate::rmwpaxos::register::Countdown;
+    use crate::rmwpaxos::record::register::Countdown;
+    use crate::rmwpaxos::record::state::{Ring, StateFields};
 
     const WINDOW: u64 = 1_000;
 

@@ -7,11 +7,11 @@ use base::{Millis, Nanos};
 use types::{Key, TimeToLive};
 
 use crate::effects::TimerId;
-use crate::rmwpaxos::core::context::{Cx, held};
+use crate::rmwpaxos::context::{Cx, held};
 use crate::rmwpaxos::core::instance::Core;
-use crate::rmwpaxos::core::state::{ExpiryId, State};
 use crate::rmwpaxos::message::{Due, Message};
-use crate::rmwpaxos::register::Countdown;
+use crate::rmwpaxos::record::register::Countdown;
+use crate::rmwpaxos::record::state::{ExpiryId, State};
 
 pub(crate) const EXPIRE: TimerId = TimerId(2);
 

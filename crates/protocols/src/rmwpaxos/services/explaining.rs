@@ -10,10 +10,10 @@ use types::explain::{Held, Record};
 use types::{Key, NodeId, Outcome, Round, Tag};
 
 use crate::explaining::{EXPLANATIONS_MAX, Explaining};
-use crate::rmwpaxos::core::context::Cx;
+use crate::rmwpaxos::context::Cx;
 use crate::rmwpaxos::core::instance::Core;
 use crate::rmwpaxos::message::{Message, Report};
-use crate::rmwpaxos::register::Countdown;
+use crate::rmwpaxos::record::register::Countdown;
 
 #[derive(Default, Debug)]
 pub(crate) struct Explanations(BTreeMap<u64, Explaining>);

@@ -15,12 +15,12 @@ use types::{Incarnation, Key, NodeId, Outcome, SessionId, Shard};
 
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
-use crate::rmwpaxos::core::active::Active;
-use crate::rmwpaxos::core::context::{Cx, held};
-use crate::rmwpaxos::core::counters::Figure;
+use crate::rmwpaxos::context::{Cx, held};
 use crate::rmwpaxos::core::instance::{Core, first_id};
-use crate::rmwpaxos::core::operation::{ForwardKey, Operation, Source};
 use crate::rmwpaxos::message::{FORWARD_COMMANDS_MAX, Forward, Message, Verdict};
+use crate::rmwpaxos::progress::active::Active;
+use crate::rmwpaxos::progress::counters::Figure;
+use crate::rmwpaxos::progress::operation::{ForwardKey, Operation, Source};
 
 /// Proposals of others in a row, each that recent after the last, that make a key contended.
 const CONTENDED_RUN: u8 = 3;

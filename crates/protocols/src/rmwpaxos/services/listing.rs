@@ -16,11 +16,11 @@ use crate::peers::Member;
 use crate::protocol::{Peer, Scanned, ScannedCell};
 use crate::quorum::Tally;
 use crate::replicas::{Places, Replicas, place};
-use crate::rmwpaxos::core::context::Cx;
+use crate::rmwpaxos::context::Cx;
 use crate::rmwpaxos::core::instance::Core;
 
 use crate::rmwpaxos::message::{Entry, LISTING_KEYS_MAX, Listing, Message};
-use crate::rmwpaxos::register::{Countdown, Register};
+use crate::rmwpaxos::record::register::{Countdown, Register};
 
 /// Listings served or awaited at a time.
 const LISTS_MAX: usize = 1024;
@@ -110,7 +110,7 @@ impl Listings {
         }
         // Each listing is in key order already, and a stable sort takes such runs as they are.
         entries.sort_by(|(_, a), (_, b)| (&a.key, a.accepted).cmp(&(&b.key, b.accepted)));
-        let (mut live, mut unsettled) = (Vec::new(), Vec::new());
+        let (mut live, mut undecided) = (Vec::new(), Vec::new());
         for of_key in entries.chunk_by(|(_, a), (_, b)| a.key == b.key) {
             let key = || of_key[0].1.key.clone();
             if mutation::is(Mutation::ListHighest) {
@@ -133,10 +133,10 @@ impl Listings {
                 Some((over, _)) if replicas.set.is_quorum_of(over) => {}
                 Some((_, all)) if all == replicas.set.all_places() => live.push(key()),
                 None if replicas.set.is_quorum_of(nothing) => {}
-                _ => unsettled.push(key()),
+                _ => undecided.push(key()),
             }
         }
-        (live, unsettled)
+        (live, undecided)
     }
 
     /// True when nobody who is up is missing, this node included.
@@ -268,13 +268,13 @@ impl Lists {
         if !cx.replicas.is_quorum(&listings.tally) {
             return;
         }
-        let (keys, unsettled) = listings.settled(cx.replicas);
-        if !unsettled.is_empty() && round.resends == 0 && !listings.is_from_all_up(cx.replicas) {
+        let (keys, undecided) = listings.settled(cx.replicas);
+        if !undecided.is_empty() && round.resends == 0 && !listings.is_from_all_up(cx.replicas) {
             return;
         }
         let next_hash = listings.complete_below(cx.replicas);
         self.rounds.remove(&id);
-        core.reply(cx, tag, Outcome::Listed { keys, unsettled, next_hash });
+        core.reply(cx, tag, Outcome::Listed { keys, unsettled: undecided, next_hash });
     }
 
     /// Resends what is missing, ends what took too long or has waited for enough.

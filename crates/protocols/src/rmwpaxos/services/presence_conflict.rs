@@ -16,10 +16,10 @@ use types::{Ballot, Key, NodeId, Round};
 use crate::mutation::{self, Mutation};
 use crate::peers::Member;
 use crate::replicas::Places;
-use crate::rmwpaxos::core::context::{Cx, held, is_lost};
+use crate::rmwpaxos::context::{Cx, held, is_lost};
 use crate::rmwpaxos::deletion;
 use crate::rmwpaxos::message::Report;
-use crate::rmwpaxos::register::Register;
+use crate::rmwpaxos::record::register::Register;
 use crate::rmwpaxos::services::anti_entropy::ranges::Ranges;
 use crate::rmwpaxos::services::rollback_detector::{Past, RollbackDetector};
 

@@ -23,10 +23,10 @@ use types::{Ballot, Key, Loss, NodeId, Round, Shard};
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
 use crate::quorum::Tally;
-use crate::rmwpaxos::core::context::{Cx, held, is_lost};
-use crate::rmwpaxos::core::counters::Figure;
+use crate::rmwpaxos::context::{Cx, held, is_lost};
 use crate::rmwpaxos::core::instance::Core;
 use crate::rmwpaxos::message::Message;
+use crate::rmwpaxos::progress::counters::Figure;
 use crate::rmwpaxos::services::anti_entropy::ranges::Ranges;
 
 /// Registers of which others say that they were removed, at most.

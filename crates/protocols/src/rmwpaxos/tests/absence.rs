@@ -17,7 +17,7 @@ const LONG: Nanos = Nanos::from_secs(30);
 
 /// Nodes count their own promise and report first, as servers do.
 fn world() -> World {
-    World::with(3, true, 1, Ways { by_message: false, always_deltas: false })
+    World::with(3, true, 1, Ways { by_message: false, always_deltas: false, core_alone: false })
 }
 
 /// Written, deleted, collected, and found equal by all. Then the second node's medium brings it
@@ -27,7 +27,12 @@ fn brought_back() -> Result<World, String> {
 }
 
 fn brought_back_among(members: u16) -> Result<World, String> {
-    let mut world = World::with(members, true, 1, Ways { by_message: false, always_deltas: false });
+    let mut world = World::with(
+        members,
+        true,
+        1,
+        Ways { by_message: false, always_deltas: false, core_alone: false },
+    );
     world.write(1, Ask::Append("a"));
     let before = world.held(1).expect("held").to_bytes();
     world.write(0, Ask::Delete);
@@ -390,7 +395,12 @@ fn what_is_denied_is_not_taken_in() -> Result<(), String> {
 /// compare.
 #[test]
 fn what_is_damaged_is_not_found_equal() -> Result<(), String> {
-    let mut world = World::with(5, true, 1, Ways { by_message: false, always_deltas: false });
+    let mut world = World::with(
+        5,
+        true,
+        1,
+        Ways { by_message: false, always_deltas: false, core_alone: false },
+    );
     world.append(2, "a");
     world.flow(|m| m.among(&[0, 2, 3, 4]));
     world.lose_all();
@@ -421,7 +431,12 @@ fn what_is_damaged_is_not_found_equal() -> Result<(), String> {
 /// confirm each other; the last two are up and silent.
 #[test]
 fn a_denial_that_is_refuted_holds_up_nobody() -> Result<(), String> {
-    let mut world = World::with(5, true, 1, Ways { by_message: false, always_deltas: false });
+    let mut world = World::with(
+        5,
+        true,
+        1,
+        Ways { by_message: false, always_deltas: false, core_alone: false },
+    );
     world.write(1, Ask::Append("a"));
     let (key, neighbour) = (world.key.clone(), world.neighbour.clone());
     world.write_key(1, &neighbour, Ask::Append("n"));

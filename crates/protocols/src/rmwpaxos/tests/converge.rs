@@ -194,7 +194,7 @@ pub(super) fn a_removal_that_one_missed() -> Result<(), String> {
     world.lose(missed);
     claim(world.held(0).is_none() && world.held(2).is_some(), "one still has it")?;
     let delivered = |world: &World| {
-        world.nodes.iter().map(|node| node.protocol.core.counters.repairs).sum::<u64>()
+        world.nodes.iter().map(|node| node.protocol.core.counters().repairs).sum::<u64>()
     };
     let before = delivered(&world);
     claim(world.rest(Nanos::from_secs(240)), "comparing ends")?;

@@ -13,7 +13,7 @@ use crate::rmwpaxos::core::acceptor::{self, Accepted, Moment, Proposal};
 use crate::rmwpaxos::{Delta, Message, Payload, Register, Ring, ShardMeta, State, StateFields};
 
 fn world(durable: bool) -> World {
-    World::with(3, durable, 1, Ways { by_message: true, always_deltas: true })
+    World::with(3, durable, 1, Ways { by_message: true, always_deltas: true, core_alone: false })
 }
 
 fn k_at(world: &World, node: usize) -> u32 {
@@ -327,7 +327,12 @@ fn the_same_bytes_under_another_round_are_no_base() -> Result<(), String> {
 fn sixteen_bytes_on_a_large_value_cost_their_members_little() -> Result<(), String> {
     static LARGE: [u8; 64 * 1024] = [b'x'; 64 * 1024];
     let large = std::str::from_utf8(&LARGE).expect("it is ASCII");
-    let mut world = World::with(3, false, 1, Ways { by_message: false, always_deltas: false });
+    let mut world = World::with(
+        3,
+        false,
+        1,
+        Ways { by_message: false, always_deltas: false, core_alone: false },
+    );
     world.write(0, Ask::Append(large));
     for asker in [0, 1] {
         world.append(asker, "sixteen more of.");

@@ -79,32 +79,53 @@ impl Rates {
 /// One run; what went wrong, if anything did.
 pub(super) fn explore(seed: u64, members: u16, durable: bool) -> Result<(), String> {
     let by_message = seed.is_multiple_of(2);
-    play(seed, members, durable, Ways { by_message, always_deltas: false }, 0.0)
+    play(seed, members, durable, Ways { by_message, always_deltas: false, core_alone: false }, 0.0)
 }
 
 /// The same, with most commands safe to repeat, and repeated.
 pub(super) fn explore_once(seed: u64, members: u16, durable: bool) -> Result<(), String> {
-    let ways = Ways { by_message: seed.is_multiple_of(2), always_deltas: seed.is_multiple_of(5) };
+    let ways = Ways {
+        by_message: seed.is_multiple_of(2),
+        always_deltas: seed.is_multiple_of(5),
+        core_alone: false,
+    };
     play(seed, members, durable, ways, 0.8)
 }
 
 /// The same with all proposals sent as deltas that can be.
 pub(super) fn explore_deltas(seed: u64, members: u16, durable: bool) -> Result<(), String> {
     let by_message = seed.is_multiple_of(2);
-    play(seed, members, durable, Ways { by_message, always_deltas: true }, 0.0)
+    play(seed, members, durable, Ways { by_message, always_deltas: true, core_alone: false }, 0.0)
 }
 
 /// The same with listings among the commands.
 pub(super) fn explore_listings(seed: u64, members: u16, durable: bool) -> Result<(), String> {
-    let ways = Ways { by_message: seed.is_multiple_of(2), always_deltas: seed.is_multiple_of(5) };
+    let ways = Ways {
+        by_message: seed.is_multiple_of(2),
+        always_deltas: seed.is_multiple_of(5),
+        core_alone: false,
+    };
     let mut prng = Prng::new(seed);
     let rates = Rates { list: 0.01, expire: 0.0, ..Rates::draw(&mut prng) };
     play_at(seed, members, durable, ways, (prng, rates))
 }
 
+/// The same by the core alone: without fast paths, deletion and services. Media are durable, for
+/// recovery is a service.
+fn explore_core_alone(seed: u64, members: u16) -> Result<(), String> {
+    let by_message = seed.is_multiple_of(2);
+    let ways = Ways { by_message, always_deltas: false, core_alone: true };
+    let once = if seed.is_multiple_of(3) { 0.8 } else { 0.0 };
+    play(seed, members, true, ways, once)
+}
+
 /// The same with members that are slow now and then.
 fn explore_paces(seed: u64, members: u16, durable: bool) -> Result<(), String> {
-    let ways = Ways { by_message: seed.is_multiple_of(2), always_deltas: seed.is_multiple_of(5) };
+    let ways = Ways {
+        by_message: seed.is_multiple_of(2),
+        always_deltas: seed.is_multiple_of(5),
+        core_alone: false,
+    };
     let mut prng = Prng::new(seed);
     let pace = *prng.pick(&[0.003, 0.02]);
     let rates = Rates { pace, ..Rates::draw(&mut prng) };
@@ -137,7 +158,7 @@ fn play_at(
     if !world.settle() && world.fault.is_none() {
         return Err("work that never ends".into());
     }
-    if seed.is_multiple_of(3) && world.fault.is_none() {
+    if seed.is_multiple_of(3) && !ways.core_alone && world.fault.is_none() {
         world.steady_all(Pace::Spared);
         // A tombstone that remembers stays as long as it has to.
         world.converge_within(Nanos::from_secs(if rates.once > 0.0 { 1_000 } else { 240 }))?;
@@ -157,7 +178,11 @@ fn play_at(
 fn explore_late(seed: u64, members: u16, durable: bool) -> Result<(), String> {
     let mut prng = Prng::new(seed);
     let rates = Rates { once: 0.0, ..Rates::draw(&mut prng) };
-    let ways = Ways { by_message: seed.is_multiple_of(2), always_deltas: seed.is_multiple_of(5) };
+    let ways = Ways {
+        by_message: seed.is_multiple_of(2),
+        always_deltas: seed.is_multiple_of(5),
+        core_alone: false,
+    };
     let mut world = World::with(members, durable, seed, ways);
     let late_part = prng.unit();
     for _ in 0..4 {
@@ -343,6 +368,17 @@ fn schedules_with_slow_members_stay_linearizable_and_settle() {
 #[test]
 fn listings_are_reads_of_what_exists() {
     three_and_five(explore_listings);
+}
+
+#[test]
+fn core_alone_keeps_one_history() {
+    for seed in 0..600 {
+        for members in [3, 5] {
+            if let Err(fault) = explore_core_alone(seed, members) {
+                panic!("seed {seed}, {members} members: {fault}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn is_listing(m: &Envelope) -> bool {
 fn accepted_by_one(world: &mut World, ask: Ask) {
     world.start(1, ask);
     world.prepared(&[1, 2]);
-    world.flow(|m| m.goes(Kind::Accept, 1, 2) || m.goes(Kind::Joint, 1, 2));
+    world.flow(|m| m.goes(Kind::Accept, 1, 2) || m.goes(Kind::Combined, 1, 2));
     world.lose_all();
     world.calm();
 }

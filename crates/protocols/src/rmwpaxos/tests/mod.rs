@@ -1,16 +1,16 @@
-//! The protocol on its own: engines, a bag of messages and nothing else.
+//! The protocol on its own: engines, a bag of messages and no more.
 //!
-//! `explore` draws schedules at random; `schedules`, `removal`, `memory`, `contention`, `deltas`,
-//! `listings`, `joint` and `pace` play the adversarial ones by hand; `mutations` leaves out every
-//! rule of the specification in turn and wants it noticed. Whole nodes over real storage are the
-//! simulator's part.
+//! `explore` draws schedules at random, also with the core alone. `schedules`, `removal`, `memory`,
+//! `contention`, `deltas`, `listings`, `combined` and `pace` play the adversarial ones by hand.
+//! `mutations` leaves out every rule of the specification in turn and wants it noticed. Whole nodes
+//! over real storage are the simulator's part.
 
 mod absence;
+mod combined;
 mod contention;
 mod converge;
 mod deltas;
 mod explore;
-mod joint;
 mod listings;
 mod memory;
 mod mutations;

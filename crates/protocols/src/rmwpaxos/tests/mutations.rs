@@ -3,7 +3,8 @@
 
 use super::explore::{explore, explore_deltas, explore_listings};
 use super::{
-    absence, contention, converge, deltas, joint, memory, older, once, removal, repair, schedules,
+    absence, combined, contention, converge, deltas, memory, older, once, removal, repair,
+    schedules,
 };
 use crate::mutation::{self, Mutation};
 
@@ -74,16 +75,18 @@ fn catch(mutation: Mutation) -> Catch {
         Mutation::DeltaNoDigest => Catch::Schedule(deltas::a_damaged_delta),
         Mutation::DeltaUnchecked | Mutation::NeedFullIsAck => Catch::DeltaSeeds(1_000),
         Mutation::TipUnderAskedRound => Catch::Schedule(deltas::a_later_state_under_its_own_round),
-        Mutation::FirstOnAnyBase => Catch::Schedule(joint::an_acceptor_that_holds_something_else),
-        Mutation::FirstBelowFloor => Catch::Schedule(joint::a_version_below_a_floor),
+        Mutation::FirstOnAnyBase => {
+            Catch::Schedule(combined::an_acceptor_that_holds_something_else)
+        }
+        Mutation::FirstBelowFloor => Catch::Schedule(combined::a_version_below_a_floor),
         Mutation::FirstFromBeforeLoss => {
-            Catch::Schedule(joint::a_first_proposal_from_before_a_loss)
+            Catch::Schedule(combined::a_first_proposal_from_before_a_loss)
         }
         Mutation::FirstRepeatedAfterLoss => {
-            Catch::Schedule(joint::a_first_proposal_repeated_after_a_loss)
+            Catch::Schedule(combined::a_first_proposal_repeated_after_a_loss)
         }
         Mutation::FirstAcceptedByProposer => {
-            Catch::Schedule(joint::a_first_proposal_that_nobody_took)
+            Catch::Schedule(combined::a_first_proposal_that_nobody_took)
         }
         Mutation::OnceForgetsNoOps => Catch::Schedule(once::a_condition_that_fails_for_a_repeat),
         Mutation::OnceEvictsOldest => Catch::Schedule(once::a_session_too_many),

@@ -10,7 +10,7 @@ use super::world::{Envelope, Ways, World};
 use crate::mutation::{self, Mutation};
 use crate::protocol::Event;
 use crate::rmwpaxos::Message;
-use crate::rmwpaxos::register::ShardMeta;
+use crate::rmwpaxos::record::register::ShardMeta;
 
 const LONG: Nanos = Nanos::from_secs(240);
 
@@ -68,7 +68,7 @@ fn who_lost_a_register_blames_nobody_else() -> Result<(), String> {
 /// The second node's medium brings back what was deleted and collected.
 fn brought_back(keys: &[Key]) -> Result<World, String> {
     // A node that has gone back would count its own promise first.
-    let ways = Ways { by_message: false, always_deltas: false };
+    let ways = Ways { by_message: false, always_deltas: false, core_alone: false };
     let mut world = World::with(3, true, 1, ways);
     for key in keys {
         world.write_key(1, key, Ask::Append("a"));
@@ -115,7 +115,7 @@ fn nor_are_others_of_its_shard() -> Result<(), String> {
 /// of that shard.
 #[test]
 fn nor_is_it_where_something_of_the_shard_was_lost_since() -> Result<(), String> {
-    let ways = Ways { by_message: false, always_deltas: false };
+    let ways = Ways { by_message: false, always_deltas: false, core_alone: false };
     let mut world = World::with(3, true, 1, ways);
     let (key, neighbour) = (world.key.clone(), world.neighbour.clone());
     for key in [&key, &neighbour] {
@@ -303,7 +303,7 @@ fn recovered_floor_is_lower(world: &mut World) -> Result<(), String> {
 /// has recovered its shard from damage with a lower floor.
 #[test]
 fn who_recovered_a_lower_floor_does_not_hide_who_went_back() -> Result<(), String> {
-    let ways = Ways { by_message: false, always_deltas: false };
+    let ways = Ways { by_message: false, always_deltas: false, core_alone: false };
     let mut world = World::with(3, true, 1, ways);
     let key = world.key.clone();
     world.write(1, Ask::Append("a"));
@@ -328,7 +328,7 @@ fn who_recovered_a_lower_floor_does_not_hide_who_went_back() -> Result<(), Strin
 /// first. Nobody has lost anything.
 #[test]
 fn a_late_question_does_not_hide_who_went_back() -> Result<(), String> {
-    let ways = Ways { by_message: false, always_deltas: false };
+    let ways = Ways { by_message: false, always_deltas: false, core_alone: false };
     let mut world = World::with(3, true, 1, ways);
     let key = world.key.clone();
     world.write(1, Ask::Append("a"));

@@ -49,7 +49,7 @@ fn refused(world: &World, tag: Tag) -> bool {
 #[test]
 fn the_same_line_at_all_nodes_runs_once() -> Result<(), String> {
     for by_message in [true, false] {
-        let ways = super::world::Ways { by_message, always_deltas: false };
+        let ways = super::world::Ways { by_message, always_deltas: false, core_alone: false };
         let mut world = World::with(3, false, 1, ways);
         let tags: Vec<Tag> = (0..3).map(|node| world.start(node, append("a", 1, 1))).collect();
         world.finish_with("va")?;
@@ -307,7 +307,7 @@ fn an_owner_at_work_forgets_what_is_over() -> Result<(), String> {
     for session in 0..8 {
         done(&mut world, 1, append("a", session, 1))?;
     }
-    let prepares = |world: &World| world.nodes[1].protocol.core.counters.phase_ones;
+    let prepares = |world: &World| world.nodes[1].protocol.core.counters().phase_ones;
     let before = prepares(&world);
     for _ in 0..600 {
         world.append(1, "");

@@ -14,7 +14,7 @@ const LATE: Nanos = Nanos::from_millis(150);
 const SOON: Nanos = Nanos::from_millis(10);
 
 fn brings_state(m: &Envelope) -> bool {
-    [Kind::Accept, Kind::Delta, Kind::Joint, Kind::Repair].contains(&m.kind())
+    [Kind::Accept, Kind::Delta, Kind::Combined, Kind::Repair].contains(&m.kind())
 }
 
 fn is_state_for_third(m: &Envelope) -> bool {

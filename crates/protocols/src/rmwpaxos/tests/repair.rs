@@ -163,7 +163,7 @@ fn who_takes_in_nothing_does_not_keep_the_others_writing() -> Result<(), String>
     world.flow(|m| m.among(&[0, 1]));
     world.lose_all();
     let brings_state = |m: &Envelope| {
-        let kinds = [Kind::Accept, Kind::Delta, Kind::Joint, Kind::Repair];
+        let kinds = [Kind::Accept, Kind::Delta, Kind::Combined, Kind::Repair];
         m.receiver() == 2 && kinds.contains(&m.kind())
     };
     let (mut last, mut written) = (accepted(&world, 0), 0);

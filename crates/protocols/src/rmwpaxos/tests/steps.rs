@@ -29,7 +29,7 @@ pub(super) enum Kind {
     Compare,
     Forward,
     Forwarded,
-    Joint,
+    Combined,
     Recover,
     Recovered,
     List,
@@ -46,7 +46,7 @@ impl Envelope {
             Message::Promise { .. } => Kind::Promise,
             Message::Accept { .. } => Kind::Accept,
             Message::AcceptDelta { .. } => Kind::Delta,
-            Message::PrepareAccept { .. } => Kind::Joint,
+            Message::PrepareAccept { .. } => Kind::Combined,
             Message::NeedFull { .. } => Kind::NeedFull,
             Message::Accepted { .. } => Kind::Accepted,
             Message::Remove { .. } => Kind::Remove,
@@ -207,7 +207,7 @@ impl World {
     }
 
     /// No first proposal of the node waits for somebody to complete phase 1.
-    pub(super) fn joint_is_over(&self, node: usize) -> bool {
+    pub(super) fn combined_is_over(&self, node: usize) -> bool {
         let active = self.nodes[node].protocol.core.actives().get(&self.key);
         active.is_none_or(|active| active.unproven().is_none())
     }

@@ -37,13 +37,15 @@ pub(super) struct Envelope {
     pub message: Message,
 }
 
-/// Which of two ways things go.
+/// Ways of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ways {
     /// Nodes ask their own acceptors by messages, which may be late.
     pub by_message: bool,
-    /// Every proposal on a base with a value is sent as a delta.
+    /// Every proposal on a base with a value is a delta.
     pub always_deltas: bool,
+    /// Fast paths, deletion and services are switched off.
+    pub core_alone: bool,
 }
 
 /// One operation of a client that sends it again and again.
@@ -114,10 +116,7 @@ pub(super) struct World {
     clock: u64,
     /// Histories that the checker gave up on.
     pub undecided: u64,
-    /// Nodes ask their own acceptors by messages, which may be late.
-    by_message: bool,
-    /// Every proposal on a base with a value is sent as a delta.
-    always_deltas: bool,
+    ways: Ways,
     /// The message that is being delivered says of its sender what is so now.
     holds_what_it_says: bool,
     /// The first thing that went wrong.
@@ -128,7 +127,12 @@ impl World {
     /// A world in which a node's own acceptor is one like any other: what is said to it may be late
     /// or lost.
     pub(super) fn new(members: u16, durable: bool, seed: u64) -> World {
-        World::with(members, durable, seed, Ways { by_message: true, always_deltas: false })
+        World::with(
+            members,
+            durable,
+            seed,
+            Ways { by_message: true, always_deltas: false, core_alone: false },
+        )
     }
 
     pub(super) fn with(members: u16, durable: bool, seed: u64, ways: Ways) -> World {
@@ -156,9 +160,8 @@ impl World {
             next_tag: 0,
             clock: 0,
             undecided: 0,
-            by_message: ways.by_message,
+            ways,
             parked: Nanos::ZERO,
-            always_deltas: ways.always_deltas,
             holds_what_it_says: false,
             fault: None,
         };
@@ -218,8 +221,9 @@ impl World {
             durable: Ticket::DURABLE,
             open: Ticket(u64::from(self.durable)),
         };
-        node.protocol.core.by_message = self.by_message;
-        node.protocol.parts.deltas.always = self.always_deltas;
+        node.protocol.core.by_message = self.ways.by_message;
+        node.protocol.parts.deltas.always = self.ways.always_deltas;
+        node.protocol.core_alone = self.ways.core_alone;
         node.cells.set_open_ticket(node.open);
         node.metas.set_open_ticket(node.open);
         node
@@ -479,12 +483,10 @@ impl World {
         node.durable = batch.ticket;
         node.store(batch);
         let durable = node.durable;
-        let (free, gated): (Vec<_>, Vec<_>) =
-            node.gated.drain(..).partition(|send| send.after <= durable);
+        let (free, gated) = node.gated.drain(..).partition(|send| send.after <= durable);
         node.gated = gated;
-        for send in free {
-            self.post(index, send);
-        }
+        let free: Vec<Send<Message>> = free;
+        free.into_iter().for_each(|send| self.post(index, send));
         true
     }
 

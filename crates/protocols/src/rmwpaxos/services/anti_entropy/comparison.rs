@@ -20,13 +20,13 @@ use crate::mutation::{self, Mutation};
 use crate::peers::{Member, Pace};
 use crate::protocol::{Peer, Scanned, ScannedCell};
 use crate::replicas::Places;
-use crate::rmwpaxos::core::context::{Cx, held, is_lost};
-use crate::rmwpaxos::core::counters::Figure;
+use crate::rmwpaxos::context::{Cx, held, is_lost};
 use crate::rmwpaxos::core::instance::Core;
-use crate::rmwpaxos::core::operation::Source;
 use crate::rmwpaxos::deletion::{self, Deletion};
-use crate::rmwpaxos::message::{BUCKETS, Due, Folds, Held, Message};
-use crate::rmwpaxos::register::Register;
+use crate::rmwpaxos::message::{BUCKETS, Digests, Due, Held, Message};
+use crate::rmwpaxos::progress::counters::Figure;
+use crate::rmwpaxos::progress::operation::Source;
+use crate::rmwpaxos::record::register::Register;
 use crate::rmwpaxos::services::rollback_detector::{Past, RollbackDetector};
 
 /// Registers that a step asks about.
@@ -80,7 +80,7 @@ pub(crate) struct Answering {
     shard: Shard,
     range: (u64, Option<u64>),
     floor: Ballot,
-    folds: Folds,
+    digests: Digests,
     began: Nanos,
 }
 
@@ -88,14 +88,14 @@ fn bucket(key: &Key) -> usize {
     key.hash() as usize % BUCKETS
 }
 
-fn fold(held: &[Held]) -> Folds {
-    let mut folds = [0_u64; BUCKETS];
+fn digests_of(held: &[Held]) -> Digests {
+    let mut digests = [0_u64; BUCKETS];
     for it in held {
         let hash = base::checksum::checksum(it.key.hash(), &it.accepted.to_bytes());
-        let sum = &mut folds[bucket(&it.key)];
+        let sum = &mut digests[bucket(&it.key)];
         *sum = sum.wrapping_add(hash);
     }
-    folds
+    digests
 }
 
 fn is_below(key: &Key, until: Option<u64>) -> bool {
@@ -289,7 +289,7 @@ impl AntiEntropy {
             id: question.id,
             range: question.range,
             floor: question.floor,
-            folds: Box::new(fold(&question.own)),
+            digests: Box::new(digests_of(&question.own)),
         };
         let awaited = question.awaited & others_in_reach(cx.replicas);
         let after = gate(cx, walk.shard, &question.own);
@@ -309,7 +309,7 @@ impl AntiEntropy {
         from: Peer,
         (shard, id): (Shard, u64),
         (range, floor): ((u64, Option<u64>), Ballot),
-        folds: Folds,
+        digests: Digests,
     ) {
         if cx.cells.is_forgotten(shard) || self.answering.len() >= ANSWERING_MAX {
             return;
@@ -324,7 +324,7 @@ impl AntiEntropy {
                 shard,
                 range,
                 floor,
-                folds,
+                digests,
                 began: cx.now,
             },
         );
@@ -339,7 +339,7 @@ impl AntiEntropy {
         scanned: Scanned<Register>,
     ) {
         let Answering { to, loss, id, shard, range: (from_hash, asked_until), .. } = answering;
-        let Answering { floor, folds, began, .. } = answering;
+        let Answering { floor, digests, began, .. } = answering;
         cx.about(shard);
         let is_stale = self.ranges.has_risen_since(shard, began);
         let until = nearer(asked_until, scanned.next_hash);
@@ -351,8 +351,8 @@ impl AntiEntropy {
             return;
         }
         let after = gate(cx, shard, &held);
-        let own = fold(&held);
-        let differs = |bucket: usize| !is_whole || own[bucket] != folds[bucket];
+        let own = digests_of(&held);
+        let differs = |bucket: usize| !is_whole || own[bucket] != digests[bucket];
         let buckets = (0..BUCKETS).filter(|&it| differs(it)).fold(0, |set, it| set | 1_u16 << it);
         let entries = held.into_iter().filter(|it| buckets & 1 << bucket(&it.key) != 0).collect();
         if let Some(member) = cx.replicas.index(to) {
@@ -487,7 +487,7 @@ impl AntiEntropy {
         if !self.ranges.may_deliver(cx.now, key.shard(), (state.bytes().len(), pace)) {
             return;
         }
-        parts.core.counters.repairs += 1;
+        parts.core.count_repair();
         if insist {
             base::sometimes!("what a member refuses for its promise is proposed anew");
             return parts.core.propose_internal(cx, &key, Source::Collect);

@@ -14,7 +14,7 @@ use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
 use crate::protocol::Env;
 use crate::replicas::Places;
-use crate::rmwpaxos::core::context::Cx;
+use crate::rmwpaxos::context::Cx;
 
 pub(crate) const PATROL: TimerId = TimerId(7);
 

@@ -14,7 +14,7 @@ use types::{Key, NodeId, Round};
 use crate::effects::TimerId;
 use crate::peers::Member;
 use crate::replicas::{Places, Replicas, place};
-use crate::rmwpaxos::core::context::{Cx, held};
+use crate::rmwpaxos::context::{Cx, held};
 use crate::rmwpaxos::core::instance::Core;
 use crate::rmwpaxos::message::{Due, Message};
 
@@ -219,7 +219,7 @@ impl PendingRepairs {
             }
             if missing & 1 << index != 0 {
                 base::sometimes!("an owner repairs a member that missed its proposal");
-                core.counters.repairs += 1;
+                core.count_repair();
                 self.sent_len += state.bytes().len();
                 let state = state.clone();
                 cx.fx.send_now(member.node, Message::Accept { key, round, chosen_k, state });

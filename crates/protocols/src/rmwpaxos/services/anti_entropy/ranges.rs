@@ -23,7 +23,7 @@ use crate::effects::TimerId;
 use crate::peers::Pace;
 use crate::protocol::Env;
 use crate::replicas::{Places, Replicas, place};
-use crate::rmwpaxos::core::context::Cx;
+use crate::rmwpaxos::context::Cx;
 
 pub(crate) const COMPARE: TimerId = TimerId(6);
 

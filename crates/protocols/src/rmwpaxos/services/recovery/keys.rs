@@ -16,16 +16,16 @@ use crate::effects::TimerId;
 use crate::mutation::{self, Mutation};
 use crate::protocol::Peer;
 use crate::quorum::Tally;
+use crate::rmwpaxos::context::{Cx, held, is_lost};
 use crate::rmwpaxos::core::acceptor;
-use crate::rmwpaxos::core::context::{Cx, held, is_lost};
-use crate::rmwpaxos::core::counters::Figure;
 use crate::rmwpaxos::core::instance::Core;
 use crate::rmwpaxos::core::replies::report_of;
-use crate::rmwpaxos::core::reports::Reports;
-use crate::rmwpaxos::core::state::State;
 use crate::rmwpaxos::message::{Message, Report};
 use crate::rmwpaxos::once::starts::Starts;
-use crate::rmwpaxos::register::{Register, Started};
+use crate::rmwpaxos::progress::counters::Figure;
+use crate::rmwpaxos::progress::reports::Reports;
+use crate::rmwpaxos::record::register::{Register, Started};
+use crate::rmwpaxos::record::state::State;
 use crate::rmwpaxos::services::anti_entropy::ranges::Ranges;
 
 pub(crate) const RETRY: TimerId = TimerId(4);
@@ -310,7 +310,7 @@ impl Recovery {
 
     fn start_slow(&mut self, core: &mut Core, cx: &mut Cx<'_>, key: &Key, promised: Ballot) {
         base::sometimes!("a recovering replica decides by a proposal of its own");
-        cx.metas.get_mut(key.shard()).saw(promised);
+        core.saw(cx, key.shard(), promised);
         let ballot = if mutation::is(Mutation::TwoMinters) {
             self.own_number = self.own_number.max(promised.number()) + 1;
             let (me, incarnation) = (core.me(), core.env().incarnation);

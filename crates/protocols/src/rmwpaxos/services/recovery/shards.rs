@@ -12,10 +12,10 @@ use crate::effects::Scan;
 use crate::mutation::{self, Mutation};
 use crate::protocol::{Peer, Scanned};
 use crate::replicas::Places;
-use crate::rmwpaxos::core::context::Cx;
+use crate::rmwpaxos::context::Cx;
 use crate::rmwpaxos::core::instance::Core;
 use crate::rmwpaxos::message::{Due, Listing, Message};
-use crate::rmwpaxos::register::Register;
+use crate::rmwpaxos::record::register::Register;
 use crate::rmwpaxos::services::anti_entropy::ranges::Ranges;
 use crate::rmwpaxos::services::listing::Listings;
 

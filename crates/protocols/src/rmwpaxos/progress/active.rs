@@ -7,14 +7,14 @@ use smallvec::SmallVec;
 use types::limits::MEMBERS_MAX;
 use types::{Ballot, Key, Loss, Round, SessionId};
 
-use super::operation::{Operation, Place};
-use super::reports::Reports;
-use super::state::State;
 use crate::peers::Member;
 use crate::quorum::{Acks, Tally};
 use crate::replicas::Replicas;
 use crate::rmwpaxos::message::Payload;
 use crate::rmwpaxos::once::table::EntryId;
+use crate::rmwpaxos::progress::operation::{Operation, Place};
+use crate::rmwpaxos::progress::reports::Reports;
+use crate::rmwpaxos::record::state::State;
 
 /// Proposals of one key under way at a time.
 pub(crate) const DEPTH: usize = 2;

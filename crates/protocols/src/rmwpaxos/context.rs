@@ -6,7 +6,7 @@ use crate::cells::Cell;
 use crate::mutation::{self, Mutation};
 use crate::protocol::Scope;
 use crate::rmwpaxos::message::Message;
-use crate::rmwpaxos::register::{Register, ShardMeta};
+use crate::rmwpaxos::record::register::{Register, ShardMeta};
 
 pub(crate) type Cx<'a> = Scope<'a, Register, ShardMeta, Message>;
 

@@ -9,8 +9,8 @@ use types::{
 };
 
 use crate::mutation::{self, Mutation};
-use crate::rmwpaxos::core::state::{Expiry, ExpiryId, Ring, State, StateFields};
 use crate::rmwpaxos::once::table::{EntryId, Seen, Table};
+use crate::rmwpaxos::record::state::{Expiry, ExpiryId, Ring, State, StateFields};
 
 /// The state that a batch is making.
 #[derive(Debug)]

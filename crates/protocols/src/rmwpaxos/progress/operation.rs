@@ -2,12 +2,21 @@
 
 use base::Nanos;
 use bytes::Bytes;
-use types::{Access, Command, Incarnation, NodeId, Once, Outcome, SessionId, Shard, Tag};
+use types::{Access, Command, Incarnation, NodeId, Once, Outcome, Round, SessionId, Shard, Tag};
 
-use crate::rmwpaxos::core::ancestry::Attempt;
-use crate::rmwpaxos::core::state::ExpiryId;
+use crate::rmwpaxos::record::state::ExpiryId;
 
-/// Who waits for an operation.
+/// A proposal that carried an operation, whose fate may be open.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attempt {
+    pub round: Round,
+    /// Version of the state that it was computed from; its own transition is the next one.
+    pub base_version: u64,
+    /// What the operation answered there.
+    pub outcome: Outcome,
+}
+
+/// The waiting end of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
     Client(Tag),

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use base::Nanos;
 use types::Key;
 
-use super::context::Cx;
 use crate::effects::TimerId;
+use crate::rmwpaxos::context::Cx;
 
 pub(crate) const RETRY: TimerId = TimerId(0);
 pub(crate) const BACK_OFF: TimerId = TimerId(3);

@@ -10,7 +10,7 @@ use crate::protocol::Event;
 
 /// Nodes ask their own acceptors without messages, as they do where this way is taken.
 fn world(durable: bool) -> World {
-    World::with(3, durable, 1, Ways { by_message: false, always_deltas: false })
+    World::with(3, durable, 1, Ways { by_message: false, always_deltas: false, core_alone: false })
 }
 
 /// Longer than anybody is waited for.
@@ -28,7 +28,7 @@ fn one_lags() -> Result<(World, Vec<Envelope>), String> {
     world.lose_all();
     world.calm();
     world.append(2, "c");
-    let first = world.take(|m| m.is(Kind::Joint));
+    let first = world.take(|m| m.is(Kind::Combined));
     let ahead = world.held(0).map(|register| register.accepted.ballot());
     claim(first.len() == 2, "both others are asked")?;
     claim(world.held(2).map(|register| register.promised) > ahead, "under a higher ballot")?;
@@ -41,7 +41,7 @@ fn who_holds_what_another_holds_writes_in_one_round_trip() -> Result<(), String>
         let mut world = world(durable);
         world.write(0, Ask::Append("a"));
         let tag = world.append(1, "b");
-        world.flow(|m| m.goes(Kind::Joint, 1, 0) || m.goes(Kind::Accepted, 0, 1));
+        world.flow(|m| m.goes(Kind::Combined, 1, 0) || m.goes(Kind::Accepted, 0, 1));
         world.flow(|m| m.among(&[1]));
         claim(world.reply(tag) == Some(Reply::Integer(2)), "one other is enough")?;
         world.finish_with("vab")?;
@@ -109,7 +109,7 @@ fn what_is_made_of_nothing_lies_above_the_floors() -> Result<(), String> {
 pub(super) fn a_first_proposal_from_before_a_loss() -> Result<(), String> {
     let mut world = world(false);
     world.append(2, "c");
-    let early = world.take(|m| m.goes(Kind::Joint, 2, 0));
+    let early = world.take(|m| m.goes(Kind::Combined, 2, 0));
     world.lose_all();
     world.crash(2, 0);
     world.flow(|_| true);
@@ -142,14 +142,14 @@ fn a_promise_from_before_a_loss_completes_nothing() -> Result<(), String> {
 fn what_was_declined_is_never_taken() -> Result<(), String> {
     let mut world = world(false);
     world.append(1, "b");
-    world.flow(|m| m.goes(Kind::Joint, 1, 0));
+    world.flow(|m| m.goes(Kind::Combined, 1, 0));
     world.lose_all();
     world.sees(2, 1, false);
     let tag = world.append(2, "c");
-    let copy = world.take(|m| m.goes(Kind::Joint, 2, 0));
+    let copy = world.take(|m| m.goes(Kind::Combined, 2, 0));
     world.deliver_all(copy.clone());
     world.flow(|m| m.goes(Kind::NeedFull, 0, 2));
-    claim(world.joint_is_over(2), "whoever was asked holds something else")?;
+    claim(world.combined_is_over(2), "whoever was asked holds something else")?;
     world.lose_all();
     world.crash(0, 0);
     world.flow(|m| recovers(m) || m.among(&[0]));
@@ -245,7 +245,7 @@ fn a_refusal_and_something_else_end_it_at_once() -> Result<(), String> {
         }
         world.deliver_all(first);
         world.flow(|m| m.is(Kind::NeedFull) || m.is(Kind::Other));
-        claim(world.joint_is_over(2), "nobody can complete it")?;
+        claim(world.combined_is_over(2), "nobody can complete it")?;
         world.finish()?;
     }
     Ok(())
@@ -261,10 +261,10 @@ fn a_first_proposal_that_was_given_up_happens_once() -> Result<(), String> {
         world.lose_all();
         world.calm();
         let tag = world.append(1, "b");
-        let late = world.take(|m| m.goes(Kind::Joint, 1, 0));
+        let late = world.take(|m| m.goes(Kind::Combined, 1, 0));
         world.deliver_all(late.clone());
         world.lose(|m| m.is(Kind::Accepted));
-        world.flow(|m| m.is(Kind::NeedFull) || m.is(Kind::Joint));
+        world.flow(|m| m.is(Kind::NeedFull) || m.is(Kind::Combined));
         world.sees(1, 2 - seen, false);
         lose_patience(&mut world, 1);
         world.flow(|m| m.among(&[1, seen]));
@@ -287,7 +287,7 @@ fn two_first_proposals_keep_one_history_in_every_order() -> Result<(), String> {
             world.append(1, "b");
             world.append(2, "c");
             for acceptor in 0..3 {
-                let mut first = world.take(|m| m.is(Kind::Joint) && m.receiver() == acceptor);
+                let mut first = world.take(|m| m.is(Kind::Combined) && m.receiver() == acceptor);
                 if order >> acceptor & 1 == 1 {
                     first.reverse();
                 }
@@ -308,7 +308,7 @@ fn a_promise_told_with_a_proposal_outlives_a_power_loss() -> Result<(), String> 
     world.write(0, Ask::Append("a"));
     world.append(2, "c");
     while world.flush(2) {}
-    let late = world.take(|m| m.goes(Kind::Joint, 2, 0));
+    let late = world.take(|m| m.goes(Kind::Combined, 2, 0));
     claim(late.len() == 1, "it is told once it is durable")?;
     world.lose_all();
     world.crash(2, 0);

@@ -6,8 +6,8 @@ use base::{Millis, Nanos};
 use types::wire::put_varint;
 use types::{Ballot, Epoch, Loss, Malformed, NodeId, Reader, Round, TimeToLive, Wire};
 
-use crate::rmwpaxos::core::state::{ExpiryId, State};
 use crate::rmwpaxos::once::starts::Starts;
+use crate::rmwpaxos::record::state::{ExpiryId, State};
 use crate::uptime::Uptime;
 
 /// One key at one acceptor.
@@ -303,9 +303,9 @@ mod tests {
     use types::limits::{KEY_LEN_MAX, RECORD_LEN_MAX};
 
     use super::*;
-    use crate::rmwpaxos::core::state::{Expiry, Ring, StateFields};
     use crate::rmwpaxos::message::delta::Delta;
     use crate::rmwpaxos::once::table;
+    use crate::rmwpaxos::record::state::{Expiry, Ring, StateFields};
 
     fn ballot(number: u64) -> Ballot {
         Ballot::new(Epoch(1), number, NodeId(2), Incarnation(3))

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use types::Key;
 use types::key::ByHash;
 
-use crate::rmwpaxos::core::active::Active;
+use crate::rmwpaxos::progress::active::Active;
 
 /// Finished proposers kept for their memory.
 const SPARE_MAX: usize = 256;

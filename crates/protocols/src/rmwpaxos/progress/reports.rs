@@ -6,8 +6,8 @@ use types::{Loss, NodeId, Round};
 use crate::mutation::{self, Mutation};
 use crate::quorum::Tally;
 use crate::replicas::{Places, Replicas, outnumber, place};
-use crate::rmwpaxos::core::state::State;
 use crate::rmwpaxos::message::Report;
+use crate::rmwpaxos::record::state::State;
 
 /// The newest report of each member.
 #[derive(Clone, Debug, Default)]

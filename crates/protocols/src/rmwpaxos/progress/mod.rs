@@ -1,0 +1,9 @@
+//! Work under way on a key: plain data that the rules of the core are about.
+
+pub(crate) mod active;
+pub(crate) mod actives;
+pub(crate) mod counters;
+pub(crate) mod operation;
+pub(crate) mod reports;
+pub(crate) mod retry_timer;
+pub(crate) mod round_trip;
